@@ -1,0 +1,55 @@
+package exchange
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// How long a body may be silent.
+const (
+	// PauseMax bounds a pause before the client's data flows: git push computes for minutes inside its POST.
+	PauseMax = 10 * time.Minute
+	// SilenceMax bounds a pause in flowing data.
+	SilenceMax = time.Minute
+)
+
+// Error is a refusal by the door itself. It tells its status, which package problem passes on.
+type Error struct {
+	Status  int    // HTTP status
+	Message string // for the client
+	Retry   time.Duration
+}
+
+// Errors of the door.
+var (
+	// ErrBusy says that no slot or memory came free within the queue's time.
+	ErrBusy = &Error{Status: http.StatusServiceUnavailable, Message: "the server is busy, try again", Retry: 2 * time.Second}
+	// ErrDraining says that the server is stopping.
+	ErrDraining = &Error{Status: http.StatusServiceUnavailable, Message: "the server is shutting down, try again", Retry: 5 * time.Second}
+	// ErrSlowBody says that the body stalled, or came below the floor of 1 KiB/s.
+	ErrSlowBody = &Error{Status: http.StatusRequestTimeout, Message: "the request body stalled"}
+	// ErrBadBody says that the framing of the body is not HTTP.
+	ErrBadBody = &Error{Status: http.StatusBadRequest, Message: "malformed request body"}
+)
+
+func (e *Error) Error() string { return e.Message }
+
+// StatusCode is the HTTP status of the refusal.
+func (e *Error) StatusCode() int { return e.Status }
+
+// RetryAfter is how long the client should wait before it tries again, 0 when trying again is of no use.
+func (e *Error) RetryAfter() time.Duration { return e.Retry }
+
+// LimitError says that something the client sent exceeds a limit.
+type LimitError struct {
+	Limit string // what is limited, as a client knows it: "request body"
+	Max   int64  // in bytes
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s exceeds the limit of %d bytes", e.Limit, e.Max)
+}
+
+// StatusCode is 413.
+func (e *LimitError) StatusCode() int { return http.StatusRequestEntityTooLarge }

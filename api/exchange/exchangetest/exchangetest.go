@@ -1,0 +1,199 @@
+// Package exchangetest is an [exchange.Exchange] in memory, for the tests of the front doors.
+//
+//	x := exchangetest.New("POST", "/api/v1/repos?x=1", strings.NewReader(`{}`))
+//	err := door.Create(x, grant)
+//	answer, err := x.Finish()
+package exchangetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"packhorse/api/exchange"
+)
+
+// Exchange is one request whose answer is gathered in memory. Its exported fields may be changed before it is handled.
+type Exchange struct {
+	Ctx            context.Context // Background by default
+	RequestHeaders http.Header     // of the request
+	Length         int64           // what BodyLength tells; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader
+	SlotErr        error           // what Slot returns
+	ReserveErr     error           // what Reserve returns
+
+	method string
+	url    *url.URL
+	query  url.Values
+	body   io.Reader
+	flows  bool
+
+	headers http.Header
+	status  int
+	whole   []byte
+	size    int64
+	write   func(ctx context.Context, w io.Writer) error
+	slots   int
+	memory  int64
+}
+
+var _ exchange.Exchange = (*Exchange)(nil)
+
+// New makes a request. target is a path with an optional query; body may be nil. It panics on a target that is no URL.
+func New(method, target string, body io.Reader) *Exchange {
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		panic(fmt.Sprintf("exchangetest: target %q: %v", target, err))
+	}
+	x := &Exchange{Ctx: context.Background(), RequestHeaders: http.Header{}, method: method, url: u, body: body, headers: http.Header{}}
+	switch body := body.(type) {
+	case nil:
+		x.body = http.NoBody
+	case interface{ Len() int }:
+		x.Length = int64(body.Len())
+	default:
+		x.Length = -1
+	}
+	return x
+}
+
+// Context returns Ctx.
+func (x *Exchange) Context() context.Context { return x.Ctx }
+
+// RequestID is the same for every request.
+func (x *Exchange) RequestID() string { return "test-request" }
+
+// RemoteAddr is the same for every request.
+func (x *Exchange) RemoteAddr() string { return "192.0.2.1:1234" }
+
+// Method returns what New was given.
+func (x *Exchange) Method() string { return x.method }
+
+// Path returns the path of the target, decoded.
+func (x *Exchange) Path() string { return x.url.Path }
+
+// Query returns the query of the target.
+func (x *Exchange) Query() url.Values {
+	if x.query == nil {
+		x.query = x.url.Query()
+	}
+	return x.query
+}
+
+// Header returns the first value of a header in RequestHeaders.
+func (x *Exchange) Header(name string) string { return x.RequestHeaders.Get(name) }
+
+// Body returns the body given to New. Wrap a reader that fails to play a client that stops.
+func (x *Exchange) Body() io.Reader { return x.body }
+
+// BodyLength returns Length.
+func (x *Exchange) BodyLength() int64 { return x.Length }
+
+// BodyFlows is remembered for Flows.
+func (x *Exchange) BodyFlows() { x.flows = true }
+
+// Flows tells whether the handler called BodyFlows.
+func (x *Exchange) Flows() bool { return x.flows }
+
+// SetHeader sets a header of the answer.
+func (x *Exchange) SetHeader(name, value string) { x.headers.Set(name, value) }
+
+// Respond keeps the answer for Finish.
+func (x *Exchange) Respond(status int, contentType string, body []byte) {
+	x.answer(status, contentType, int64(len(body)))
+	x.whole = body
+}
+
+// Stream keeps write for Finish.
+func (x *Exchange) Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error) {
+	x.answer(status, contentType, -1)
+	x.write = write
+}
+
+// StreamSized keeps write for Finish.
+func (x *Exchange) StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error) {
+	x.answer(status, contentType, size)
+	x.write = write
+}
+
+func (x *Exchange) answer(status int, contentType string, size int64) {
+	x.status, x.size, x.whole, x.write = status, size, nil, nil
+	x.headers.Del("Content-Type")
+	if contentType != "" {
+		x.headers.Set("Content-Type", contentType)
+	}
+}
+
+// Slot counts the slots that are held. It fails with SlotErr.
+func (x *Exchange) Slot(ctx context.Context) (func(), error) {
+	if err := errors.Join(x.SlotErr, ctx.Err()); err != nil {
+		return nil, err
+	}
+	x.slots++
+	return once(func() { x.slots-- }), nil
+}
+
+// Reserve counts the memory that is held. It fails with ReserveErr.
+func (x *Exchange) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
+	if err := errors.Join(x.ReserveErr, ctx.Err()); err != nil {
+		return nil, err
+	}
+	x.memory += sizeBytes
+	return once(func() { x.memory -= sizeBytes }), nil
+}
+
+func once(f func()) func() {
+	done := false
+	return func() {
+		if !done {
+			done = true
+			f()
+		}
+	}
+}
+
+// Answer is what the client would have received.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	Chunks [][]byte // the writes of a stream, one by one
+}
+
+// Finish runs the stream, if any, and returns the answer. Its error is one that would have cut the connection, or tells what the
+// handler did against the rules of [exchange.Exchange]: it did not answer, or it kept a slot or memory.
+func (x *Exchange) Finish() (*Answer, error) {
+	if x.status == 0 {
+		return nil, errors.New("exchangetest: the handler did not answer")
+	}
+	answer := &Answer{Status: x.status, Header: x.headers, Body: x.whole}
+	var err error
+	if x.write != nil && x.method != http.MethodHead {
+		err = x.write(x.Ctx, (*recorder)(answer))
+		if err == nil && x.size >= 0 && int64(len(answer.Body)) != x.size {
+			err = fmt.Errorf("exchangetest: %d bytes written, %d announced", len(answer.Body), x.size)
+		}
+	}
+	if x.size >= 0 {
+		answer.Header.Set("Content-Length", strconv.FormatInt(x.size, 10))
+	}
+	if x.method == http.MethodHead {
+		answer.Body = nil
+	}
+	if x.slots != 0 || x.memory != 0 {
+		err = errors.Join(err, fmt.Errorf("exchangetest: %d slots and %d bytes of memory were not given back", x.slots, x.memory))
+	}
+	return answer, err
+}
+
+type recorder Answer
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.Body = append(r.Body, p...)
+	r.Chunks = append(r.Chunks, bytes.Clone(p))
+	return len(p), nil
+}

@@ -1,0 +1,41 @@
+package auth
+
+import (
+	"time"
+
+	"packhorse/refs"
+)
+
+// Scope is a set of permissions.
+type Scope uint8
+
+// The permissions of tokens.
+const (
+	GitRead   Scope = 1 << iota // git:read
+	GitWrite                    // git:write, which includes git:read
+	RepoWrite                   // repo:write
+	OrgRead                     // org:read
+)
+
+var scopeNames = map[string]Scope{
+	"git:read":   GitRead,
+	"git:write":  GitWrite | GitRead,
+	"repo:write": RepoWrite,
+	"org:read":   OrgRead,
+}
+
+// Grant is what a verified token allows. It is shared between requests: read only.
+type Grant struct {
+	Org     string      // the organization that signed the token
+	Subject string      // free text, recorded as the actor of a change
+	Repo    string      // the repository's name; "org" or "" in tokens of the whole organization
+	Scopes  Scope       // scopes that are not known are left out
+	Policy  refs.Policy // what the token may do to which ref
+	KeyID   string      // the registered key that verified the token
+	Expires time.Time   // the token's exp
+
+	key *key // the identity of the key; another key of the same id does not count
+}
+
+// Allows tells whether the grant has every permission of scope.
+func (g *Grant) Allows(scope Scope) bool { return g.Scopes&scope == scope }

@@ -1,0 +1,64 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// ErrKey says that a file holds no key that may sign tokens.
+var ErrKey = errors.New("auth: not a usable key")
+
+// rsaBitsMin is the size below which an RSA key is refused.
+const rsaBitsMin = 2048
+
+// key is a registered public key. Its identity is its address: the same file read again is another key only if its bytes changed.
+type key struct {
+	id     string // file name without ".pem"
+	public crypto.PublicKey
+}
+
+// ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 bits or more, EC P-256, P-384 or P-521, or
+// Ed25519. Errors: [ErrKey], which never quotes the bytes.
+func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf("%w: no PEM block", ErrKey)
+	}
+	if block.Type != "PUBLIC KEY" {
+		return nil, fmt.Errorf("%w: PEM block %q, want PUBLIC KEY", ErrKey, block.Type)
+	}
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	if err := checkPublicKey(public); err != nil {
+		return nil, err
+	}
+	return public, nil
+}
+
+func checkPublicKey(public crypto.PublicKey) error {
+	switch public := public.(type) {
+	case *rsa.PublicKey:
+		if bits := public.N.BitLen(); bits < rsaBitsMin {
+			return fmt.Errorf("%w: RSA of %d bits, want %d or more", ErrKey, bits, rsaBitsMin)
+		}
+	case *ecdsa.PublicKey:
+		switch public.Curve {
+		case elliptic.P256(), elliptic.P384(), elliptic.P521():
+		default:
+			return fmt.Errorf("%w: curve %s, want P-256, P-384 or P-521", ErrKey, public.Curve.Params().Name)
+		}
+	case ed25519.PublicKey:
+	default:
+		return fmt.Errorf("%w: type %T", ErrKey, public)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package object
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Signature is who did something, and when, as in the author, committer and tagger lines:
+//
+//	Name <Email> Seconds Zone
+//
+// Name and Email are bytes as stored, in whatever encoding. Zone is as stored too ("+0200", and in odd commits "-7", "+51800" or "");
+// Seconds is 0 when the line has no readable date.
+type Signature struct {
+	Name, Email string
+	Seconds     int64 // since 1970-01-01 UTC
+	Zone        string
+}
+
+// ParseSignature reads a line as git does: the name ends before the first '<', the email at the next '>', and the date follows the last
+// '>'. ok is false when there is no email at all; the rest of a damaged line is left empty.
+func ParseSignature(line string) (sig Signature, ok bool) {
+	open := strings.IndexByte(line, '<')
+	if open < 0 {
+		return Signature{}, false
+	}
+	length := strings.IndexByte(line[open+1:], '>')
+	if length < 0 {
+		return Signature{}, false
+	}
+	sig.Name = strings.TrimRight(line[:open], whitespace)
+	sig.Email = line[open+1 : open+1+length]
+
+	date := strings.Trim(line[strings.LastIndexByte(line, '>')+1:], whitespace)
+	digits := 0
+	for digits < len(date) && date[digits] >= '0' && date[digits] <= '9' {
+		digits++
+	}
+	seconds, err := strconv.ParseInt(date[:digits], 10, 64)
+	if err != nil {
+		return sig, true
+	}
+	sig.Seconds = seconds
+	sig.Zone = strings.TrimLeft(date[digits:], whitespace)
+	return sig, true
+}
+
+const whitespace = " \t\n\v\f\r"
+
+// NewSignature returns the signature of name and email at t, with t's zone. The caller has made sure that both are free of what
+// [CleanName] removes.
+func NewSignature(name, email string, t time.Time) Signature {
+	return Signature{Name: name, Email: email, Seconds: t.Unix(), Zone: t.Format("-0700")}
+}
+
+// CleanName removes from a name or an email what git removes before it writes a line: the bytes '<', '>', newline and NUL anywhere, and
+// white space and the punctuation ".,:;\"\\'" at both ends.
+func CleanName(s string) string {
+	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`.,:;<>"\'`, r) })
+	return strings.Map(func(r rune) rune {
+		if r == '<' || r == '>' || r == '\n' || r == 0 {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Append appends the line, without its keyword and newline, to dst.
+func (s Signature) Append(dst []byte) []byte {
+	dst = append(dst, s.Name...)
+	dst = append(dst, " <"...)
+	dst = append(dst, s.Email...)
+	dst = append(dst, "> "...)
+	dst = strconv.AppendInt(dst, s.Seconds, 10)
+	dst = append(dst, ' ')
+	return append(dst, s.Zone...)
+}
+
+// String returns the line as [Signature.Append] writes it.
+func (s Signature) String() string { return string(s.Append(nil)) }
+
+// Time returns the moment in the signature's own zone; a zone that git cannot mean is read as UTC.
+func (s Signature) Time() time.Time {
+	return time.Unix(s.Seconds, 0).In(time.FixedZone("", s.zoneSeconds()))
+}
+
+// zoneSeconds reads "+hhmm" as git does, as a decimal number whose last two digits are minutes.
+func (s Signature) zoneSeconds() int {
+	value, err := strconv.Atoi(s.Zone)
+	if err != nil || value <= -10000 || value >= 10000 {
+		return 0
+	}
+	return (value/100*60 + value%100) * 60
+}

@@ -1,0 +1,154 @@
+package object
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// TreeEntry is one name in a tree.
+type TreeEntry struct {
+	Mode Mode
+	// Padding counts the leading zeros of the mode as stored: 0 but in trees of old tools.
+	Padding uint8
+	Name    string
+	ID      ID
+}
+
+// TreeIter walks the entries of a tree in stored order, without allocating:
+//
+//	it := object.IterTree(data)
+//	for it.Next() {
+//		use(it.Mode, it.Name, it.ID)
+//	}
+//	return it.Err()
+//
+// The format of an entry, repeated without separators:
+//
+//	mode in octal | 0x20 | name | 0x00 | 20 bytes of object ID
+type TreeIter struct {
+	Mode    Mode
+	Padding uint8
+	Name    []byte // a part of the data given to IterTree
+	ID      ID
+
+	rest []byte
+	err  error
+}
+
+// IterTree returns an iterator over the tree in data, which must stay as it is while the iterator is used.
+func IterTree(data []byte) TreeIter { return TreeIter{rest: data} }
+
+// Next moves to the next entry and reports whether there is one.
+func (it *TreeIter) Next() bool {
+	if len(it.rest) == 0 || it.err != nil {
+		return false
+	}
+	var mode Mode
+	i := 0
+	for ; i < len(it.rest); i++ {
+		c := it.rest[i]
+		if c < '0' || c > '7' {
+			break
+		}
+		mode = mode<<3 | Mode(c-'0')
+		if mode > 0xffff {
+			return it.fail("mode out of range")
+		}
+	}
+	if i == 0 || i == len(it.rest) || it.rest[i] != ' ' {
+		return it.fail("bad mode")
+	}
+	padding := 0
+	if it.rest[0] == '0' {
+		padding = i - len(strconv.AppendUint(nil, uint64(mode), 8))
+		if padding > 0xff {
+			return it.fail("mode out of range")
+		}
+	}
+	rest := it.rest[i+1:]
+	end := bytes.IndexByte(rest, 0)
+	if end < 0 || len(rest)-end-1 < IDSize {
+		return it.fail("truncated entry")
+	}
+	it.Mode, it.Padding, it.Name = mode, uint8(padding), rest[:end:end]
+	copy(it.ID[:], rest[end+1:])
+	it.rest = rest[end+1+IDSize:]
+	return true
+}
+
+func (it *TreeIter) fail(detail string) bool {
+	it.err = malformed(TypeTree, "%s", detail)
+	return false
+}
+
+// Err returns nil when the walk ended at the end of the tree, and [ErrMalformed] otherwise.
+func (it *TreeIter) Err() error { return it.err }
+
+// Rest returns the bytes behind the current entry.
+func (it *TreeIter) Rest() []byte { return it.rest }
+
+// ParseTree returns the entries of the tree in data in stored order, sorted or not. Errors: [ErrMalformed].
+func ParseTree(data []byte) ([]TreeEntry, error) {
+	const entrySizeTypical = 36
+	entries := make([]TreeEntry, 0, len(data)/entrySizeTypical+1)
+	it := IterTree(data)
+	for it.Next() {
+		entries = append(entries, TreeEntry{Mode: it.Mode, Padding: it.Padding, Name: string(it.Name), ID: it.ID})
+	}
+	return entries, it.Err()
+}
+
+// AppendTree appends the tree of entries, in the order given, to dst. Of what [ParseTree] returned it makes the same bytes again.
+func AppendTree(dst []byte, entries []TreeEntry) []byte {
+	for i := range entries {
+		dst = AppendTreeEntry(dst, &entries[i])
+	}
+	return dst
+}
+
+// AppendTreeEntry appends one entry of a tree to dst.
+func AppendTreeEntry(dst []byte, e *TreeEntry) []byte {
+	for range e.Padding {
+		dst = append(dst, '0')
+	}
+	dst = strconv.AppendUint(dst, uint64(e.Mode), 8)
+	dst = append(dst, ' ')
+	dst = append(dst, e.Name...)
+	dst = append(dst, 0)
+	return append(dst, e.ID[:]...)
+}
+
+// CompareEntries orders two entries as a tree does: by the bytes of their names, a tree's name being followed by a slash.
+// It returns 0 also for a file and a tree of one name when nothing else tells them apart.
+func CompareEntries(aName string, aTree bool, bName string, bTree bool) int {
+	n := min(len(aName), len(bName))
+	if c := strings.Compare(aName[:n], bName[:n]); c != 0 {
+		return c
+	}
+	return nameEnd(len(aName) > n, at(aName, n), aTree) - nameEnd(len(bName) > n, at(bName, n), bTree)
+}
+
+// at returns byte i of name, or 0 behind its end.
+func at[T string | []byte](name T, i int) byte {
+	if i < len(name) {
+		return name[i]
+	}
+	return 0
+}
+
+// nameEnd returns what counts in the comparison behind a common prefix: the next byte if there is one, else the implied end.
+func nameEnd(more bool, c byte, tree bool) int {
+	if !more && tree {
+		c = '/'
+	}
+	return int(c)
+}
+
+// SortTree puts entries into the order of a tree.
+func SortTree(entries []TreeEntry) {
+	slices.SortFunc(entries, func(a, b TreeEntry) int {
+		return CompareEntries(a.Name, a.Mode.IsTree(), b.Name, b.Mode.IsTree())
+	})
+}

@@ -1,0 +1,76 @@
+# Packhorse: build, test and check. A bare `make` lists the targets.
+
+GO       ?= go
+FUZZTIME ?= 5s
+BENCH    ?= .
+DATA     ?= .data
+
+# Nothing may change go.mod on the way, and a checkout that git finds dubious still builds: the version comes from below.
+export GOFLAGS := -mod=readonly -buildvcs=false
+export CGO_ENABLED ?= 0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+TAGS    := -tags invariants
+LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v golangci-lint 2>/dev/null))
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test race test-git test-clients golden fuzz bench bench-smoke bench-peers fmt fmt-check lint tidy ci
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build, start `packhorse dev` and print lines to paste (DATA=.data)
+	@exec bin/packhorse dev --data $(DATA)
+
+build: ## build bin/packhorse
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/packhorse ./cmd/packhorse
+
+test: ## every test that needs only Go and git, without a network
+	$(GO) test $(TAGS) -timeout 10m ./...
+
+race: ## the same tests under the race detector (needs a C compiler)
+	@if CGO_ENABLED=1 $(GO) env CC | xargs which >/dev/null 2>&1; then \
+		CGO_ENABLED=1 $(GO) test -race $(TAGS) -short -timeout 15m ./...; \
+	else echo "race: skipped, no C compiler"; fi
+
+test-git: ## ask the installed git every recorded question again
+	$(GO) test $(TAGS) -run 'Git|Oracle' -count=1 -timeout 10m ./...
+
+test-clients: build ## real clients against the built server: npm, go-git, dulwich, isomorphic-git, curl, nginx
+	PACKHORSE=$(CURDIR)/bin/packhorse api/clienttest/run
+
+golden: ## record git's answers again in testdata/*.golden
+	@for pkg in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do \
+		$(GO) test $(TAGS) $$pkg -update || exit 1; done
+
+fuzz: ## every fuzz target for FUZZTIME each (5s); stops at the first failure
+	@for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		for target in $$($(GO) test $(TAGS) -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "fuzz $$pkg $$target $(FUZZTIME)"; \
+			$(GO) test $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; done
+
+bench: ## benchmarks as text for benchstat (BENCH=regexp)
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 -timeout 60m ./...
+
+bench-smoke: ## every benchmark once, to see that it runs
+	$(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 10m ./...
+
+bench-peers: build ## packhorse beside git http-backend, same jobs in one run; see bench/README.md
+	$(GO) run ./bench/peers -packhorse bin/packhorse $(ARGS)
+
+fmt: ## format the code
+	$(LINT) fmt
+
+fmt-check:
+	@if [ -n "$(LINT)" ]; then $(LINT) fmt --diff; else test -z "$$(gofmt -l . | tee /dev/stderr)"; fi
+
+lint: ## static analysis
+	@test -n "$(LINT)" || { echo 'lint: golangci-lint is missing; .ci/run installs it into .cache/bin'; exit 1; }
+	$(LINT) run ./...
+
+tidy: ## the floors, package comments, names, error rows and paths
+	$(GO) run ./cmd/tidy
+
+ci: fmt-check tidy lint race fuzz bench-smoke test-clients ## what .ci/run adds to `make test`

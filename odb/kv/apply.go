@@ -1,0 +1,150 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Apply implements Store.
+//
+// The guards of the batch are held from the check of its preconditions until it is visible, never over the sync.
+func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
+	if err := batch.Err(); err != nil {
+		return nil, err
+	}
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer p.life.RUnlock()
+	encoded, err := p.encode(batch)
+	if err != nil {
+		return nil, err
+	}
+	touched := p.stripes.footprint(batch)
+	c := &commit{batch: encoded, written: touched.written, done: make(chan struct{})}
+	if err := p.stripes.lock(ctx, touched, p.failed); err != nil {
+		return nil, err
+	}
+	applied, err := p.applyGuarded(batch, c)
+	p.stripes.unlock(touched)
+	if err != nil {
+		return nil, err
+	}
+	if !applied {
+		return durable{}, nil
+	}
+	p.syncing <- c
+	return c, nil
+}
+
+// applyGuarded checks the preconditions of batch and makes c visible. Its caller holds the guards. It reports whether there was
+// anything to apply.
+func (p *Pebble) applyGuarded(batch *Batch, c *commit) (bool, error) {
+	if err := p.check(batch); err != nil {
+		if errors.Is(err, ErrConflict) {
+			p.conflicts.Add(1)
+		}
+		return false, errors.Join(err, c.batch.Close())
+	}
+	if c.batch.Empty() {
+		return false, c.batch.Close()
+	}
+	p.unsynced.Add(1)
+	p.stripes.announce(c)
+	if err := p.applyPebble(c.batch); err != nil {
+		p.fail(err)
+		return false, ErrFailed
+	}
+	p.commits.Add(1)
+	return true, nil
+}
+
+// check returns a ConflictError for the first precondition that does not hold.
+func (p *Pebble) check(batch *Batch) error {
+	for want := range batch.Preconditions() {
+		value, closer, err := p.db.Get(want.Key)
+		if errors.Is(err, pebble.ErrNotFound) {
+			if want.Absent {
+				continue
+			}
+			return &ConflictError{Key: bytes.Clone(want.Key)}
+		}
+		if err != nil {
+			return translate(err)
+		}
+		holds := !want.Absent && bytes.Equal(value, want.Value)
+		if err := closer.Close(); err != nil {
+			return translate(err)
+		}
+		if !holds {
+			return &ConflictError{Key: bytes.Clone(want.Key)}
+		}
+	}
+	return nil
+}
+
+// encode translates batch for Pebble.
+func (p *Pebble) encode(batch *Batch) (*pebble.Batch, error) {
+	encoded := p.db.NewBatchWithSize(batch.Size() + 8*batch.Count() + 64)
+	for op := range batch.Operations() {
+		var err error
+		switch op.Kind {
+		case OperationPut:
+			err = encoded.Set(op.Key, op.Value, nil)
+		case OperationDelete:
+			err = encoded.Delete(op.Key, nil)
+		case OperationDeleteRange:
+			err = encoded.DeleteRange(op.Key, op.End, nil)
+		}
+		if err != nil {
+			return nil, errors.Join(translate(err), encoded.Close())
+		}
+	}
+	return encoded, nil
+}
+
+// applyPebble makes encoded visible. Pebble panics when its log does not take the batch, and returns nil after telling its logger
+// that it cannot go on.
+func (p *Pebble) applyPebble(encoded *pebble.Batch) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("write log: %v", reason)
+		}
+	}()
+	if err := p.db.ApplyNoSyncWait(encoded, pebble.Sync); err != nil {
+		return err
+	}
+	select {
+	case <-p.failed:
+		return ErrFailed
+	default:
+		return nil
+	}
+}
+
+// syncLoop waits for the sync of each commit, in the order in which they became visible, and tells those who wait for it. One
+// goroutine for all of them, so that a commit that nobody waits for is settled too. Close ends it.
+func (p *Pebble) syncLoop() {
+	defer close(p.synced)
+	for c := range p.syncing {
+		if err := c.batch.SyncWait(); err != nil {
+			p.fail(err)
+		}
+		select {
+		case <-p.failed:
+			c.err = ErrFailed
+		default:
+			p.stripes.settle(c)
+			p.unsynced.Add(-1)
+			if err := c.batch.Close(); err != nil {
+				p.logger.Error("kv: release a batch", "error", err)
+			}
+		}
+		c.batch = nil
+		close(c.done)
+	}
+}

@@ -1,0 +1,70 @@
+package kv
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// commit is a batch that is visible, or about to be, and its way to the disk.
+type commit struct {
+	batch   *pebble.Batch
+	written stripeSet
+	done    chan struct{} // closed when durable is decided
+	err     error         // ErrFailed, or nil; written before done is closed
+}
+
+// Wait implements Commit.
+func (c *commit) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// durable is the commit of an empty batch.
+type durable struct{}
+
+// Wait implements Commit.
+func (durable) Wait(context.Context) error { return nil }
+
+// announce makes c known to waiters for its keys. It precedes the application of the batch: a reader that sees what the batch
+// wrote finds the commit here.
+func (s *stripes) announce(c *commit) {
+	c.written.each(func(i int) bool {
+		t := &s.list[i]
+		t.mu.Lock()
+		t.unsynced = append(t.unsynced, c)
+		t.mu.Unlock()
+		return true
+	})
+}
+
+// settle removes c, which is durable.
+func (s *stripes) settle(c *commit) {
+	c.written.each(func(i int) bool {
+		t := &s.list[i]
+		t.mu.Lock()
+		if at := slices.Index(t.unsynced, c); at >= 0 {
+			t.unsynced = slices.Delete(t.unsynced, at, at+1)
+		}
+		t.mu.Unlock()
+		return true
+	})
+}
+
+// pending returns the commits that wrote to the stripe of key and are not yet durable.
+func (s *stripes) pending(key []byte) []*commit {
+	t := &s.list[s.of(key)]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.unsynced)
+}

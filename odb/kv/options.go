@@ -1,0 +1,84 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+)
+
+const memoryBytesDefault = 128 << 20
+
+// pebbleOptions tunes Pebble for many small synced commits.
+func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
+	memory := options.MemoryBytes
+	if memory <= 0 {
+		memory = memoryBytesDefault
+	}
+	// A quarter holds memtables: one that is written and one that is flushed.
+	memtable := min(max(memory/8, 1<<20), 64<<20)
+	o := &pebble.Options{
+		FS:                          options.FS,
+		CacheSize:                   max(memory-2*memtable, 1<<20),
+		MemTableSize:                uint64(memtable),
+		MemTableStopWritesThreshold: 4,
+		// Pinned by name: an update of the dependency must not migrate stores by itself. From this format on, a damaged log is
+		// told apart from one that a crash cut short.
+		FormatMajorVersion:    pebble.FormatWALSyncChunks,
+		L0CompactionThreshold: 4,
+		L0StopWritesThreshold: 24,
+		LBaseMaxBytes:         64 << 20,
+		MaxManifestFileSize:   16 << 20,
+		CompactionConcurrencyRange: func() (int, int) {
+			return 1, 2
+		},
+		Logger:        pebbleLogger{p},
+		EventListener: p.listener(),
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return o
+}
+
+// listener counts what operators want to see and logs the rest.
+func (p *Pebble) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			p.backgroundErrors.Add(1)
+			p.logger.Error("kv: background work failed and is tried again", "error", err)
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			p.writeStalls.Add(1)
+			p.logger.Warn("kv: writes wait", "reason", info.Reason)
+		},
+	}
+}
+
+// pebbleLogger hands Pebble's words to the store's logger. Informational ones are details: level debug.
+type pebbleLogger struct{ store *Pebble }
+
+// Infof implements pebble.Logger.
+func (l pebbleLogger) Infof(format string, args ...any) {
+	if l.store.logger.Enabled(context.Background(), slog.LevelDebug) {
+		l.store.logger.Debug("kv: " + fmt.Sprintf(format, args...))
+	}
+}
+
+// Errorf implements pebble.Logger.
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.store.logger.Error("kv: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements pebble.Logger. Pebble expects that it does not return: when OnFatal lets the process live, the goroutine ends.
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.store.fail(fmt.Errorf(format, args...))
+	if strings.HasPrefix(format, "pebble: fatal commit error") {
+		return // to applyPebble, which sees the failure; this goroutine is a caller's
+	}
+	runtime.Goexit()
+}

@@ -1,0 +1,225 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// PebbleOptions adjusts a Pebble store. The zero value works.
+type PebbleOptions struct {
+	// FS holds the directory; nil is the file system of the machine.
+	FS vfs.FS
+	// MemoryBytes bounds block cache and memtables together; 0 means 128 MiB.
+	MemoryBytes int64
+	// Logger receives what Pebble tells; nil is slog.Default().
+	Logger *slog.Logger
+	// OnFatal is called once when the log cannot be made durable any more; nil logs the error and ends the process with
+	// status 1.
+	//
+	// After a failed sync nobody can say what is on the disk, so nothing may be answered. An OnFatal that returns, in a test,
+	// leaves a store whose calls fail with ErrFailed; calls that were inside Pebble at that instant may never return.
+	OnFatal func(error)
+	// SnapshotAge shortens the life of snapshots; 0 means SnapshotAgeMax, which is also the most.
+	SnapshotAge time.Duration
+}
+
+// Pebble is a Store in a directory of one machine.
+type Pebble struct {
+	db          *pebble.DB
+	logger      *slog.Logger
+	snapshotAge time.Duration
+	onFatal     func(error)
+
+	// life is held shared by every call into Pebble, which panics after its Close.
+	life   sync.RWMutex
+	closed bool // guarded by life
+
+	stripes *stripes
+	syncing chan *commit  // in the order in which they became visible, or nearly so
+	synced  chan struct{} // closed when the syncer has ended
+	failed  chan struct{} // closed after a failure
+	failing sync.Once
+
+	snapshots snapshotSet
+
+	commits          atomic.Uint64
+	conflicts        atomic.Uint64
+	waits            atomic.Uint64
+	unsynced         atomic.Int64
+	writeStalls      atomic.Uint64
+	backgroundErrors atomic.Uint64
+}
+
+var _ Store = (*Pebble)(nil)
+
+// OpenPebble opens the store in dir, which is made if it does not exist.
+//
+// Errors: [ErrLocked] while another process has it open, [ErrCorrupt] when a file is damaged or missing.
+func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
+	p := &Pebble{
+		logger:      options.Logger,
+		snapshotAge: options.SnapshotAge,
+		onFatal:     options.OnFatal,
+		stripes:     &stripes{seed: maphash.MakeSeed()},
+		syncing:     make(chan *commit, 4096),
+		synced:      make(chan struct{}),
+		failed:      make(chan struct{}),
+	}
+	if p.logger == nil {
+		p.logger = slog.Default()
+	}
+	if p.snapshotAge <= 0 || p.snapshotAge > SnapshotAgeMax {
+		p.snapshotAge = SnapshotAgeMax
+	}
+	if p.onFatal == nil {
+		p.onFatal = func(error) { os.Exit(1) }
+	}
+	db, err := pebble.Open(dir, pebbleOptions(options, p))
+	if err != nil {
+		return nil, fmt.Errorf("open key-value store %s: %w", dir, translate(err))
+	}
+	p.db = db
+	go p.syncLoop()
+	return p, nil
+}
+
+// Get implements Reader.
+func (p *Pebble) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer p.life.RUnlock()
+	return get(p.db, key)
+}
+
+// WaitDurable implements Store.
+func (p *Pebble) WaitDurable(ctx context.Context, key []byte) error {
+	if err := p.alive(ctx); err != nil {
+		return err
+	}
+	if p.unsynced.Load() == 0 {
+		return nil
+	}
+	pending := p.stripes.pending(key)
+	if len(pending) > 0 {
+		p.waits.Add(1)
+	}
+	for _, c := range pending {
+		if err := c.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements Store.
+func (p *Pebble) Close() error {
+	p.life.Lock()
+	defer p.life.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	p.closed = true
+	close(p.syncing)
+	<-p.synced
+	p.snapshots.expireAll()
+	select {
+	case <-p.failed:
+		return ErrFailed // Pebble's own Close would wait for work that does not end
+	default:
+	}
+	if err := p.db.Close(); err != nil {
+		return fmt.Errorf("close key-value store: %w", translate(err))
+	}
+	return nil
+}
+
+// enter begins a call into Pebble, which ends with life.RUnlock.
+func (p *Pebble) enter(ctx context.Context) error {
+	if err := p.alive(ctx); err != nil {
+		return err
+	}
+	p.life.RLock()
+	if p.closed {
+		p.life.RUnlock()
+		return ErrClosed
+	}
+	return nil
+}
+
+// alive returns why a call cannot begin: its context has ended, or the store has failed.
+func (p *Pebble) alive(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.failed:
+		return ErrFailed
+	default:
+		return nil
+	}
+}
+
+// fail ends the life of the store, and by default the process.
+func (p *Pebble) fail(err error) {
+	p.failing.Do(func() {
+		close(p.failed)
+		p.logger.Error("kv: the log cannot be made durable", "error", err)
+		p.onFatal(err)
+	})
+}
+
+// get reads one key and copies its value.
+func get(r pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := r.Get(key)
+	if err != nil {
+		return nil, translate(err)
+	}
+	owned := append(make([]byte, 0, len(value)), value...)
+	if err := closer.Close(); err != nil {
+		return nil, translate(err)
+	}
+	return owned, nil
+}
+
+// translate gives errors of Pebble the names of this package.
+func translate(err error) error {
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return ErrNotFound
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	default:
+		return err
+	}
+}
+
+// Stats implements Store.
+func (p *Pebble) Stats() Stats {
+	p.life.RLock()
+	defer p.life.RUnlock()
+	s := Stats{
+		Commits:          p.commits.Load(),
+		Conflicts:        p.conflicts.Load(),
+		Waits:            p.waits.Load(),
+		Unsynced:         p.unsynced.Load(),
+		Snapshots:        int64(p.snapshots.count()),
+		WriteStalls:      p.writeStalls.Load(),
+		BackgroundErrors: p.backgroundErrors.Load(),
+	}
+	if p.closed {
+		return s
+	}
+	m := p.db.Metrics()
+	s.DiskBytes = m.DiskSpaceUsage()
+	return s
+}

@@ -1,0 +1,122 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A page of a scan begins small, for the many that end early, and grows to these bounds.
+const (
+	pagePairsMin = 16
+	pagePairsMax = 1024
+	pageBytesMax = 256 << 10
+)
+
+// page is a run of pairs, copied out of the store.
+type page struct {
+	data []byte
+	ends []int // of each key and each value, alternating
+	more bool  // the range goes on after the last pair
+}
+
+// pairs returns how many pairs the page has.
+func (p *page) pairs() int { return len(p.ends) / 2 }
+
+// pair returns the pair at index i.
+func (p *page) pair(i int) Pair {
+	start := 0
+	if i > 0 {
+		start = p.ends[2*i-1]
+	}
+	middle, end := p.ends[2*i], p.ends[2*i+1]
+	return Pair{Key: p.data[start:middle:middle], Value: p.data[middle:end:end]}
+}
+
+// Scan implements Reader.
+func (p *Pebble) Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error] {
+	return scan(options, func(into *page, options ScanOptions) error {
+		if err := p.enter(ctx); err != nil {
+			return err
+		}
+		defer p.life.RUnlock()
+		return into.fill(ctx, p.db, options)
+	})
+}
+
+// scan walks a range page by page; fill reads the next one, whose pairs options.Limit bounds.
+func scan(options ScanOptions, fill func(into *page, options ScanOptions) error) iter.Seq2[Pair, error] {
+	return func(yield func(Pair, error) bool) {
+		options := options
+		var current page
+		var bound []byte
+		limit := options.Limit
+		for size := pagePairsMin; ; size = min(2*size, pagePairsMax) {
+			options.Limit = size
+			if limit > 0 {
+				options.Limit = min(size, limit)
+			}
+			if err := fill(&current, options); err != nil {
+				yield(Pair{}, err)
+				return
+			}
+			for i := range current.pairs() {
+				if !yield(current.pair(i), nil) {
+					return
+				}
+			}
+			if limit > 0 {
+				limit -= current.pairs()
+			}
+			if !current.more || (options.Limit == limit && limit == 0) {
+				return
+			}
+			last := current.pair(current.pairs() - 1).Key
+			bound = append(bound[:0], last...)
+			if options.Reverse {
+				options.End = bound
+			} else {
+				bound = append(bound, 0)
+				options.Start = bound
+			}
+		}
+	}
+}
+
+// fill reads the first pairs of the range in options.
+func (p *page) fill(ctx context.Context, r pebble.Reader, options ScanOptions) (err error) {
+	p.data, p.ends, p.more = p.data[:0], p.ends[:0], false
+	it, err := r.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: options.Start, UpperBound: options.End})
+	if err != nil {
+		return translate(err)
+	}
+	defer func() {
+		if closeErr := it.Close(); closeErr != nil && err == nil {
+			err = translate(closeErr)
+		}
+	}()
+	first, next := it.First, it.Next
+	if options.Reverse {
+		first, next = it.Last, it.Prev
+	}
+	for valid := first(); valid; valid = next() {
+		if p.pairs() == options.Limit || len(p.data) >= pageBytesMax {
+			p.more = true
+			break
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return translate(err)
+		}
+		p.data = append(p.data, it.Key()...)
+		p.ends = append(p.ends, len(p.data))
+		p.data = append(p.data, value...)
+		p.ends = append(p.ends, len(p.data))
+	}
+	if err := it.Error(); err != nil && !errors.Is(err, context.Canceled) {
+		return translate(err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"packhorse/pack/object"
+)
+
+// Encoding says how the bytes of a stored entry are compressed. The numbers are stored.
+type Encoding uint8
+
+const (
+	// EncodingZlib is a zlib stream, as packs hold it: it can be sent as it is.
+	EncodingZlib Encoding = 0
+	// EncodingZstd is a zstd frame: what the API wrote into the hot tier.
+	EncodingZstd Encoding = 1
+	// EncodingRaw is not compressed.
+	EncodingRaw Encoding = 2
+)
+
+// noOrdinal is the ordinal of an entry that is not in a sealed segment, and the base of an entry that is whole.
+const noOrdinal = ^uint32(0)
+
+// StoredEntry is an object as it is stored: what a pack generator copies instead of computing it. It stays valid while the view that
+// returned it is open.
+type StoredEntry struct {
+	ID   object.ID
+	Type object.Type // of the object, also when the entry is a delta
+	Size int64       // of the object, in bytes
+	// Base is the object that a delta applies to, zero for a whole entry. A segment's delta has its base in the same segment.
+	Base     object.ID
+	Encoding Encoding
+	// ContentSize is what the stored bytes inflate to: Size, or the size of the delta.
+	ContentSize int64
+	// PayloadSize is the size of the compressed bytes, without the header of a pack entry.
+	PayloadSize int64
+	Layer       LayerID
+	// Ordinal is the index among the sorted IDs of a segment; noOrdinal elsewhere.
+	Ordinal uint32
+
+	at           location
+	offset       int64 // of the entry in the data region of a segment
+	headerSize   int64 // of the pack entry header at offset
+	packedCRC32  uint32
+	payload      []byte // of a hot entry
+	deltaVersion uint8  // of a hot entry: its number in the chain of skip-deltas
+	baseOrdinal  uint32
+}
+
+// Delta reports whether the entry is a delta against Base.
+func (e *StoredEntry) Delta() bool { return !e.Base.IsZero() }
+
+// Entry returns how the object of id is stored. When several layers hold it, any of them may answer. Errors: [ErrNotFound], [ErrCorrupt].
+func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
+	at, err := v.find(ctx, id)
+	if err != nil {
+		return StoredEntry{}, err
+	}
+	return at.layer.entry(ctx, at)
+}
+
+// readPayload appends the compressed bytes of e to dst, verified by their checksum. It is for entries of at most wholeMax bytes;
+// [View.copyPacked] takes any.
+func (v *View) readPayload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
+	if e.PayloadSize > wholeMax {
+		return dst, fmt.Errorf("entry %s has %d bytes: %w", e.ID, e.PayloadSize, ErrTooLarge)
+	}
+	return e.at.layer.payload(ctx, dst, e)
+}
+
+// copyPacked writes the compressed bytes of e, a zlib stream, to w; the caller has written the header of the pack entry.
+//
+// Up to 1 MiB the checksum is verified before the first byte is written; beyond, the bytes pass through and an error at the end says
+// that they must not be used. Errors: [ErrCorrupt].
+func (v *View) copyPacked(ctx context.Context, w io.Writer, e *StoredEntry) error {
+	return e.at.layer.copyPayload(ctx, w, e)
+}

@@ -1,0 +1,91 @@
+package odb
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"packhorse/pack/object"
+)
+
+// Facts that a caller decides on.
+var (
+	// ErrNotFound says that an object is not in the pool, or may not be read through it; the two are not told apart.
+	ErrNotFound = errors.New("odb: object not found")
+	// ErrNoPool says that there is no pool of that ID.
+	ErrNoPool = errors.New("odb: pool not found")
+	// ErrCorrupt says that stored bytes failed a check.
+	ErrCorrupt = errors.New("odb: stored bytes are corrupt")
+	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
+	ErrTooLarge = errors.New("odb: too large")
+	// ErrDropped says that objects were dropped from the pool since a quarantine's connectivity was checked; see [Quarantine.Refresh].
+	ErrDropped = errors.New("odb: objects were dropped from the pool meanwhile")
+	// ErrManyLayers says that a pool's manifest cannot take another layer before maintenance has merged some.
+	ErrManyLayers = errors.New("odb: the pool has too many layers")
+	// ErrClosed says that a view or a quarantine was used after it was closed.
+	ErrClosed = errors.New("odb: closed")
+)
+
+// NotFoundError is [ErrNotFound] with the object that is missing.
+type NotFoundError struct{ Object object.ID }
+
+func (e *NotFoundError) Error() string { return "odb: object " + e.Object.String() + " not found" }
+
+// Is reports whether target is [ErrNotFound].
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or a manifest.
+type CorruptError struct {
+	Object object.ID
+	Layer  LayerID
+	Why    string
+}
+
+func (e *CorruptError) Error() string {
+	if e.Object.IsZero() {
+		return fmt.Sprintf("odb: layer %s is corrupt: %s", e.Layer, e.Why)
+	}
+	return fmt.Sprintf("odb: object %s in layer %s is corrupt: %s", e.Object, e.Layer, e.Why)
+}
+
+// Is reports whether target is [ErrCorrupt].
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// counters are what [Store.Stats] reports.
+type counters struct {
+	corrupt   atomic.Uint64
+	hotWrites atomic.Uint64
+	segments  atomic.Uint64
+}
+
+// Stats are counts since [Open].
+type Stats struct {
+	// CorruptCount is how many reads met bytes that failed a check.
+	CorruptCount uint64
+	// HotObjectCount and SegmentCount are the objects and the segments that quarantines have staged.
+	HotObjectCount, SegmentCount uint64
+	// CacheBytes, CacheHits and CacheMisses are those of the one cache.
+	CacheBytes, CacheHits, CacheMisses uint64
+	// OpenFileCount is how many segment files are open now.
+	OpenFileCount int
+}
+
+// Stats returns the counts since [Open].
+func (s *Store) Stats() Stats {
+	stats := Stats{
+		CorruptCount:   s.counts.corrupt.Load(),
+		HotObjectCount: s.counts.hotWrites.Load(),
+		SegmentCount:   s.counts.segments.Load(),
+		OpenFileCount:  s.layers.openFileCount(),
+	}
+	stats.CacheBytes, stats.CacheHits, stats.CacheMisses = s.cache.stats()
+	return stats
+}
+
+// corrupt counts and logs stored bytes of layer that failed a check, and returns the error that says so.
+func (s *Store) corrupt(layer LayerID, id object.ID, format string, args ...any) error {
+	err := &CorruptError{Object: id, Layer: layer, Why: fmt.Sprintf(format, args...)}
+	s.counts.corrupt.Add(1)
+	s.log.Error("corrupt bytes", "object", id.String(), "layer", layer.String(), "why", err.Why)
+	return err
+}

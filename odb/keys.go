@@ -1,0 +1,52 @@
+package odb
+
+import "packhorse/pack/object"
+
+// The tables of this package: the first byte of every key. IDs follow as raw bytes.
+const (
+	tableManifest     = 'm' // pool -> manifest
+	tableObject       = 'o' // layer, object ID -> hot value
+	tableGraph        = 'g' // layer, object ID -> graph row of a hot commit
+	tableUser         = 'u' // layer, pool -> nothing; a pool that uses the layer
+	tableRegistration = 's' // layer or companion -> its file's registration; a file without one is a leftover
+)
+
+func manifestKey(pool PoolID) []byte {
+	return append([]byte{tableManifest}, pool[:]...)
+}
+
+func objectKey(layer LayerID, id object.ID) []byte {
+	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableObject, layer, id)
+}
+
+func graphKey(layer LayerID, id object.ID) []byte {
+	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableGraph, layer, id)
+}
+
+func appendObjectKey(dst []byte, table byte, layer LayerID, id object.ID) []byte {
+	dst = append(dst, table)
+	dst = append(dst, layer[:]...)
+	return append(dst, id[:]...)
+}
+
+// hotPrefix is what the keys of a table under one layer begin with.
+func hotPrefix(table byte, layer LayerID) []byte {
+	return append([]byte{table}, layer[:]...)
+}
+
+// idOfKey returns the object ID that ends a key of tableObject or tableGraph.
+func idOfKey(key []byte) (object.ID, bool) {
+	if len(key) != 1+len(LayerID{})+object.IDSize {
+		return object.ZeroID, false
+	}
+	return object.ID(key[1+len(LayerID{}):]), true
+}
+
+func userKey(layer LayerID, pool PoolID) []byte {
+	key := append([]byte{tableUser}, layer[:]...)
+	return append(key, pool[:]...)
+}
+
+func registrationKey(layer LayerID) []byte {
+	return append([]byte{tableRegistration}, layer[:]...)
+}

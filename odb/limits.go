@@ -1,0 +1,51 @@
+package odb
+
+import "time"
+
+const (
+	kibibyte = 1 << 10
+	mebibyte = 1 << 20
+	gibibyte = 1 << 30
+)
+
+// wholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (rules.md 13).
+const wholeMax = 32 * mebibyte
+
+// depthMax is the number of deltas between an object and the whole base below it that is read.
+const depthMax = 4095
+
+// Limits are what the store refuses. Zero fields take their defaults, which are those of targets.md.
+type Limits struct {
+	// ObjectBytes bounds one object; 4 GiB.
+	ObjectBytes int64
+	// PackBytes bounds one incoming pack; 16 GiB.
+	PackBytes int64
+	// PackCount bounds the objects of one incoming pack; 5,000,000.
+	PackCount int
+	// InflatedBytes and InflatedRatio bound what a pack inflates to, in bytes and relative to its size, whichever is more; 20 GiB, 200.
+	InflatedBytes, InflatedRatio int64
+	// InflateTime bounds the processor time of reading one pack; 10 min.
+	InflateTime time.Duration
+	// DeltaDepth bounds the delta chains of an incoming pack; 4,095, which is also the most.
+	DeltaDepth int
+	// TreeDepth bounds the nesting of trees in a walk; 2,048.
+	TreeDepth int
+	// HotBytes, HotCount and HotValueBytes bound what one write adds to the hot tier: bytes and objects in all, bytes of one object as
+	// stored; 1 MiB, 1,000, 128 KiB. A write beyond one of them becomes a segment.
+	HotBytes, HotCount, HotValueBytes int
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.ObjectBytes, 4*gibibyte)
+	setDefault(&l.PackBytes, 16*gibibyte)
+	setDefault(&l.PackCount, 5_000_000)
+	setDefault(&l.InflatedBytes, 20*gibibyte)
+	setDefault(&l.InflatedRatio, 200)
+	setDefault(&l.InflateTime, 10*time.Minute)
+	setDefault(&l.DeltaDepth, depthMax)
+	l.DeltaDepth = min(l.DeltaDepth, depthMax)
+	setDefault(&l.TreeDepth, 2048)
+	setDefault(&l.HotBytes, mebibyte)
+	setDefault(&l.HotCount, 1000)
+	setDefault(&l.HotValueBytes, 128*kibibyte)
+}

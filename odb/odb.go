@@ -1,0 +1,141 @@
+// Package odb is the object database: pools of git objects over a key-value store and a store of immutable files.
+//
+// A pool is closed (whatever an object names is in it) and is an ordered list of layers, held by its manifest. A hot layer is a key
+// range of small objects; a segment is a file whose data region is a valid packfile, followed by its own index. A [View] pins the
+// layers of a pool and reads; a [Quarantine] holds objects that nobody sees until [Quarantine.Stage] has put them into a batch and
+// that batch was committed, together with the refs that name them.
+//
+// Start at [Open], then [Store.View]. The map of the package:
+//
+//	odb, limits, errors     Store, Options, Limits, what callers branch on
+//	keys, manifest, pool    tables m, o, g, u, s; the list of layers; creation of a pool
+//	layer, files            layers and their pins; the bounded set of open segment files
+//	section, segment        the segment format: sections of checked blocks, index lookups, pack order
+//	segmentwriter, runs     writing it: data as it comes, then the sorted index; sorting beyond memory
+//	hot                     the format of a hot value: raw, zstd or zlib, whole or a delta
+//	graph                   commit-graph rows, in keys and in companions of segments
+//	cache                   one budget for index blocks, inflated bases, trees and commits
+//	view, chain, entry      reading: find, resolve a delta chain, or hand out bytes as they are stored
+//	stream, blocks          objects that are not held in memory; blobs as streams of independent blocks
+//	quarantine, write, stage objects that are not visible yet: what the API writes, skip-deltas, the batch
+//	fsck                    verifies everything in a pool
+//	ingest, resolve, links  packs in: stored while read, then resolved, checked and connected
+//	walk, deepen, filter, plan, generate   histories walked and packs out
+//
+// Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All methods may be called concurrently unless
+// they say otherwise.
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+)
+
+// Options are the settings of [Open]. The zero value works.
+type Options struct {
+	// CacheBytes is the budget for index blocks, delta bases, trees and commits; 256 MiB when 0.
+	CacheBytes int64
+	// IngestMemoryBytes bounds what the resolution of one incoming pack holds in memory; 128 MiB when 0.
+	IngestMemoryBytes int64
+	// OpenFileCountMax bounds the segment files that are open at once; 256 when 0.
+	OpenFileCountMax int
+	// Limits refuse what is too large.
+	Limits Limits
+	// Logger hears of corruption and of leftovers; silent when nil.
+	Logger *slog.Logger
+}
+
+// Store is every pool of a key-value store and a file store.
+type Store struct {
+	keys    kv.Store
+	files   file.Store
+	options Options
+	limits  Limits
+	log     *slog.Logger
+	cache   *cache
+	layers  *layerSet
+	counts  counters
+
+	spoolers sync.WaitGroup
+}
+
+// Open returns the pools of keys and files. Segment files that this server left behind without a registration are removed, registered
+// ones that lie outside their place are settled; both touch only the server's own folder.
+//
+// The stores stay the caller's to close, after [Store.Close].
+func Open(ctx context.Context, keys kv.Store, files file.Store, options Options) (*Store, error) {
+	options.setDefaults()
+	cache, err := newCache(options.CacheBytes)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		keys:    keys,
+		files:   files,
+		options: options,
+		limits:  options.Limits,
+		log:     options.Logger,
+		cache:   cache,
+	}
+	s.layers = newLayerSet(s, options.OpenFileCountMax)
+	if err := s.clearLeftovers(ctx); err != nil {
+		return nil, fmt.Errorf("clear leftovers: %w", err)
+	}
+	return s, nil
+}
+
+// Close closes the files that are open. Views and quarantines must have been closed.
+func (s *Store) Close(context.Context) error {
+	return s.layers.close()
+}
+
+// Limits returns the limits in force, defaults filled in.
+func (s *Store) Limits() Limits { return s.limits }
+
+func (o *Options) setDefaults() {
+	setDefault(&o.CacheBytes, 256*mebibyte)
+	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
+	setDefault(&o.OpenFileCountMax, 256)
+	o.Limits.setDefaults()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// clearLeftovers looks at what a former run of this server left in its incoming folder.
+func (s *Store) clearLeftovers(ctx context.Context) error {
+	for info, err := range s.files.Leftovers(ctx) {
+		if err != nil {
+			return err
+		}
+		layer, ok := layerOfFile(info.Name)
+		if !ok {
+			continue
+		}
+		_, err := s.keys.Get(ctx, registrationKey(layer))
+		switch {
+		case err == nil:
+			err = s.files.Settle(ctx, info.Name)
+		case errors.Is(err, kv.ErrNotFound):
+			s.log.InfoContext(ctx, "removing a file that nothing was registered for", "file", info.Name)
+			err = s.files.Delete(ctx, info.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", info.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// View reads a pool as its manifest was when the view was made, with everything that has been committed to its last hot layer since.
+// It pins its layers: what it can read stays readable until Close. A view made by [Quarantine.View] also reads what is quarantined.
+type View struct {
+	store    *Store
+	pool     PoolID
+	manifest manifest
+
+	layers     []layer // stored, in the order in which they are asked
+	quarantine *Quarantine
+	closed     atomic.Bool
+}
+
+// Info is what [View.Stat] tells of an object.
+type Info struct {
+	Type object.Type
+	Size int64
+}
+
+// View returns a view of a pool. The caller closes it. Errors: [ErrNoPool], [ErrCorrupt].
+func (s *Store) View(ctx context.Context, pool PoolID) (*View, error) {
+	return s.ViewAt(ctx, s.keys, pool)
+}
+
+// ViewAt is [Store.View] with the manifest read from r, which may be a snapshot that refs were read from too. The snapshot need not
+// outlive the call.
+func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, error) {
+	m, _, err := s.readManifest(ctx, r, pool)
+	if err != nil {
+		return nil, err
+	}
+	return s.newView(pool, m), nil
+}
+
+// newView pins the layers of m. Segments are asked first and the newest of them first, since a lookup in their indexes costs a tenth of
+// one in the key-value store; then the hot layers.
+func (s *Store) newView(pool PoolID, m manifest) *View {
+	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers))}
+	for _, kind := range []layerKind{layerSegment, layerHot} {
+		for _, l := range slices.Backward(m.layers) {
+			if l.kind == kind {
+				v.layers = append(v.layers, s.layers.pin(l))
+			}
+		}
+	}
+	return v
+}
+
+// Close unpins the layers. Objects and entries that the view returned must not be used any more. Only the first call has an effect.
+func (v *View) Close() error {
+	if v.quarantine != nil || v.closed.Swap(true) {
+		return nil // a quarantine's view ends with it
+	}
+	for _, l := range v.layers {
+		v.store.layers.unpin(l)
+	}
+	return nil
+}
+
+// Pool returns the pool that v reads.
+func (v *View) Pool() PoolID { return v.pool }
+
+// DropCount counts the changes of the pool that removed objects, as of v.
+func (v *View) DropCount() uint64 { return v.manifest.drops }
+
+// Has reports whether the object of id can be read.
+func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
+	return v.readable(ctx, id)
+}
+
+// Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
+func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
+	entry, err := v.Entry(ctx, id)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Type: entry.Type, Size: entry.Size}, nil
+}
+
+// readable is the one place that decides whether an object may be seen through this view (rules.md 8). Everything that takes an ID from
+// outside asks it, by way of find. Objects of a pool without a fork's borrowed layers are its own: what is stored may be read.
+func (v *View) readable(ctx context.Context, id object.ID) (bool, error) {
+	_, ok, err := v.locate(ctx, id)
+	return ok, err
+}
+
+// find returns where a readable object lies, or a [NotFoundError].
+func (v *View) find(ctx context.Context, id object.ID) (location, error) {
+	at, ok, err := v.locate(ctx, id)
+	if err != nil {
+		return location{}, err
+	}
+	if !ok {
+		return location{}, &NotFoundError{Object: id}
+	}
+	return at, nil
+}
+
+// locate asks the layers for id, readable or not: delta bases need not be readable.
+func (v *View) locate(ctx context.Context, id object.ID) (location, bool, error) {
+	if v.quarantine != nil {
+		if at, ok, err := findIn(ctx, v.quarantine.currentLayers(), id); ok || err != nil {
+			return at, ok, err
+		}
+	}
+	return findIn(ctx, v.layers, id)
+}
+
+func findIn(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
+	for _, l := range layers {
+		if at, ok, err := l.find(ctx, id); ok || err != nil {
+			if err != nil {
+				err = fmt.Errorf("look up %s: %w", id, err)
+			}
+			return at, ok, err
+		}
+	}
+	return location{}, false, nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const document = "# Architecture\n\n" +
+	"```floors\n" +
+	"3  cmd/tool\n" +
+	"2  engine   engine/merge  engine/diff\n" +
+	"1  odb   # with its rooms\n" +
+	"0  odb/kv  pack\n" +
+	"beside  bench\n" +
+	"tests  odb/kv/kvtest\n" +
+	"```\n\n" +
+	"```modules\n" +
+	"example.com/store/v2  odb/kv  # keys\n" +
+	"example.com/rapid  tests\n" +
+	"```\n"
+
+// inOrder is a module without findings.
+var inOrder = map[string]string{
+	"go.mod":                         "module fake\n\ngo 1.26\n",
+	"ARCHITECTURE.md":                document,
+	"README.md":                      "run it in /tmp/data\n",
+	"cmd/tool/main.go":               "// Command tool is a tool.\npackage main\n\nimport _ \"fake/engine\"\n",
+	"engine/engine.go":               "// Package engine composes.\npackage engine\n\nimport (\n\t_ \"fake/engine/merge\"\n\t_ \"fake/odb\"\n\t_ \"fmt\"\n)\n",
+	"engine/merge/merge.go":          "// Package merge merges.\npackage merge\n",
+	"engine/diff/diff.go":            "// Package diff diffs.\npackage diff\n",
+	"odb/odb.go":                     "// Package odb holds objects.\npackage odb\n\nimport (\n\t_ \"fake/odb/kv\"\n\t_ \"fake/pack\"\n)\n",
+	"odb/kv/kv.go":                   "// Package kv holds keys.\npackage kv\n\nimport _ \"example.com/store/v2/vfs\"\n",
+	"odb/kv/kv_test.go":              "package kv_test\n\nimport (\n\t_ \"example.com/rapid\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
+	"odb/kv/kvtest/kvtest.go":        "// Package kvtest tests stores.\npackage kvtest\n\nimport _ \"fake/odb/kv\"\n",
+	"pack/pack.go":                   "// Package pack reads packs.\npackage pack\n",
+	"bench/bench.go":                 "// Command bench measures.\npackage main\n\nimport (\n\t_ \"example.com/anything\"\n\t_ \"fake/engine\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
+	"bench/testdata/broken.go":       "package\n",
+	"engine/nested/go.mod":           "module other\n",
+	"engine/nested/util/anything.go": "package util\n",
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	home := "/" + "home/someone/packhorse"
+	tests := map[string]struct {
+		files map[string]string // replace those of inOrder; "" removes
+		want  []string
+	}{
+		"in order": {},
+		"upwards": {
+			files: map[string]string{"pack/up.go": "package pack\n\nimport _ \"fake/odb\"\n"},
+			want:  []string{"pack/up.go:3: upwards: pack on floor 0 imports odb on floor 1"},
+		},
+		"a test upwards": {
+			files: map[string]string{"pack/up_test.go": "package pack_test\n\nimport _ \"fake/odb\"\n"},
+			want:  []string{"pack/up_test.go:3: upwards: pack on floor 0 imports odb on floor 1"},
+		},
+		"sideways between rooms": {
+			files: map[string]string{"engine/merge/side.go": "package merge\n\nimport _ \"fake/engine/diff\"\n"},
+			want:  []string{"engine/merge/side.go:3: sideways on floor 2: engine/merge imports engine/diff"},
+		},
+		"sideways between towers": {
+			files: map[string]string{"odb/kv/side.go": "package kv\n\nimport _ \"fake/pack\"\n"},
+			want:  []string{"odb/kv/side.go:3: sideways on floor 0: odb/kv imports pack"},
+		},
+		"a test room outside tests": {
+			files: map[string]string{"engine/room.go": "package engine\n\nimport _ \"fake/odb/kv/kvtest\"\n"},
+			want:  []string{"engine/room.go:3: odb/kv/kvtest is for tests"},
+		},
+		"a test room upwards": {
+			files: map[string]string{"odb/kv/kvtest/up.go": "package kvtest\n\nimport _ \"fake/engine\"\n"},
+			want:  []string{"odb/kv/kvtest/up.go:3: upwards: odb/kv on floor 0 imports engine on floor 2"},
+		},
+		"what stands beside": {
+			files: map[string]string{"engine/beside.go": "package engine\n\nimport _ \"fake/bench\"\n"},
+			want:  []string{"engine/beside.go:3: bench stands beside the tower, nothing in the tower imports it"},
+		},
+		"not drawn": {
+			files: map[string]string{"refs/refs.go": "// Package refs names.\npackage refs\n"},
+			want:  []string{"refs: stands on no floor: draw it in ARCHITECTURE.md"},
+		},
+		"drawn and gone": {
+			files: map[string]string{"engine/diff/diff.go": ""},
+			want:  []string{"ARCHITECTURE.md:5: engine/diff is drawn and not there"},
+		},
+		"malformed drawing": {
+			files: map[string]string{"ARCHITECTURE.md": strings.Replace(document, "beside  bench", "roof  bench\n4  odb", 1)},
+			want: []string{
+				"ARCHITECTURE.md:8: \"roof\" is no floor",
+				"ARCHITECTURE.md:9: odb is drawn twice",
+				"bench: stands on no floor: draw it in ARCHITECTURE.md",
+				"bench/bench.go:5: example.com/anything is not in the modules block of ARCHITECTURE.md",
+			},
+		},
+		"a dependency out of its fence": {
+			files: map[string]string{"odb/fence.go": "package odb\n\nimport _ \"example.com/store/v2\"\n"},
+			want:  []string{"odb/fence.go:3: example.com/store/v2 stops at odb/kv"},
+		},
+		"a dependency of tests": {
+			files: map[string]string{"odb/fence.go": "package odb\n\nimport _ \"example.com/rapid\"\n"},
+			want:  []string{"odb/fence.go:3: example.com/rapid stops at tests"},
+		},
+		"a dependency not listed": {
+			files: map[string]string{"odb/fence.go": "package odb\n\nimport _ \"example.com/store\"\n"},
+			want:  []string{"odb/fence.go:3: example.com/store is not in the modules block of ARCHITECTURE.md"},
+		},
+		"a place that imports nothing": {
+			files: map[string]string{"odb/kv/kv.go": "// Package kv holds keys.\npackage kv\n"},
+			want:  []string{"ARCHITECTURE.md:13: odb/kv does not import example.com/store/v2"},
+		},
+		"no package comment": {
+			files: map[string]string{"pack/pack.go": "package pack\n"},
+			want:  []string{"pack: no file has a package comment that begins with Package pack"},
+		},
+		"a hidden package comment": {
+			files: map[string]string{"pack/hidden.go": "// Package pack is hidden.\n\npackage pack\n"},
+			want:  []string{"pack/hidden.go:1: a blank line hides the package comment from go doc"},
+		},
+		"a drawer": {
+			files: map[string]string{"odb/util.go": "package odb\n", "odb/helpers_test.go": "package odb_test\n"},
+			want: []string{
+				"odb/helpers_test.go: helpers is a drawer, not a noun: name what is in it",
+				"odb/util.go: util is a drawer, not a noun: name what is in it",
+			},
+		},
+		"a path of one machine": {
+			files: map[string]string{"README.md": "# Fake\n\ncd " + home + "\nsee https://example.com" + home + "\n"},
+			want:  []string{"README.md:3: tells a path of one machine"},
+		},
+		"a path in a file that is no text": {
+			files: map[string]string{"pack/testdata/pack.bin": "\x00 " + home},
+		},
+		"the top level": {
+			files: map[string]string{"internal/README.md": "x\n"},
+			want:  []string{"internal: does not belong at the top level"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			count, err := run(moduleWith(test.files), &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSuffix(out.String(), "\n"); got != strings.Join(test.want, "\n") {
+				t.Errorf("findings:\n%s\nwant:\n%s", got, strings.Join(test.want, "\n"))
+			}
+			if count != len(test.want) {
+				t.Errorf("count %d, want %d", count, len(test.want))
+			}
+		})
+	}
+}
+
+func TestCheckCannotLook(t *testing.T) {
+	t.Parallel()
+	for name, files := range map[string]map[string]string{
+		"no module":           {"go.mod": "go 1.26\n"},
+		"no go.mod":           {"go.mod": ""},
+		"malformed source":    {"pack/pack.go": "package\n"},
+		"no document":         {"ARCHITECTURE.md": ""},
+		"no drawing":          {"ARCHITECTURE.md": strings.ReplaceAll(document, "```floors", "```")},
+		"no end of a drawing": {"ARCHITECTURE.md": strings.TrimSuffix(document, "```\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if count, err := run(moduleWith(files), &out); err == nil {
+				t.Errorf("%d findings without an error", count)
+			}
+		})
+	}
+}
+
+// moduleWith returns inOrder with some files replaced.
+func moduleWith(files map[string]string) fs.FS {
+	all := maps.Clone(inOrder)
+	maps.Copy(all, files)
+	root := fstest.MapFS{}
+	for name, text := range all {
+		if text != "" {
+			root[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	return root
+}

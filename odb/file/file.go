@@ -1,0 +1,146 @@
+// Package file is the store of large immutable files, and its embedded implementation in a directory.
+//
+// A file is written once under a name, sealed, and never changed afterwards. Start at [Store] for the contract, at [OpenDir] for
+// the implementation, and at package filetest for the tests that every implementation must pass.
+//
+// # Life of a file
+//
+//	Create    written under incoming/<server id>/, found by nobody
+//	Seal      durable and complete; found by Open; may now be named in a database
+//	Settle    moved to its place, when the database names it
+//	Delete    gone
+//
+// The database decides: a sealed file that it does not name is a leftover of a crash. Only the folder of the server itself can hold
+// leftovers, so a start scans that folder and not the store.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+// NameBytesMax is the largest size of a name.
+const NameBytesMax = 100
+
+var (
+	// ErrNotFound means that no sealed file has a name.
+	ErrNotFound = errors.New("file: not found")
+	// ErrExists means that a file of that name is stored or being written.
+	ErrExists = errors.New("file: already exists")
+	// ErrName means that a name or a server id does not match [a-z0-9][a-z0-9.-]* or is too long; the error is a [NameError].
+	ErrName = errors.New("file: invalid name")
+	// ErrClosed means that a file, a writer or a store was used after its end.
+	ErrClosed = errors.New("file: closed")
+	// ErrLocked means that another process, or another store of this one, writes under the same server id.
+	ErrLocked = errors.New("file: server id is in use")
+	// ErrRange means that a WriteAt reaches beyond what was written.
+	ErrRange = errors.New("file: write beyond the end")
+)
+
+// NameError tells which name was refused. It matches [ErrName].
+type NameError struct{ Name string }
+
+// Error quotes the name.
+func (e *NameError) Error() string { return fmt.Sprintf("%v %q", ErrName, e.Name) }
+
+// Is reports whether target is ErrName.
+func (e *NameError) Is(target error) bool { return target == ErrName }
+
+// CheckName returns a [NameError] unless name matches [a-z0-9][a-z0-9.-]* and has at most NameBytesMax bytes.
+func CheckName(name string) error {
+	if len(name) == 0 || len(name) > NameBytesMax {
+		return &NameError{Name: name}
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '-'):
+		default:
+			return &NameError{Name: name}
+		}
+	}
+	return nil
+}
+
+// Store holds large immutable files. Its methods may be called concurrently.
+type Store interface {
+	// Create begins a file. It is found by nobody until it is sealed, and vanishes in a crash.
+	//
+	// Errors: [ErrName], and [ErrExists] when a file of that name is stored or being written.
+	Create(ctx context.Context, name string) (Writer, error)
+
+	// Open opens a sealed file, settled or not, of any server; [ErrNotFound] if there is none. The caller closes it.
+	Open(ctx context.Context, name string) (File, error)
+
+	// Settle moves a sealed file, of any server, to its place. Readers find it at every instant. A settled file stays as it is,
+	// so that a Settle that was interrupted can be repeated; [ErrNotFound] if there is no such file.
+	Settle(ctx context.Context, name string) error
+
+	// Delete removes a sealed file, settled or not, durably; [ErrNotFound] if there is none. Files that are open can be read on.
+	Delete(ctx context.Context, name string) error
+
+	// List walks all sealed files in no particular order. It may or may not show files that come or go meanwhile.
+	List(ctx context.Context) iter.Seq2[Info, error]
+
+	// Leftovers walks the sealed files of this server that are not settled: after a start, what a crash left.
+	Leftovers(ctx context.Context) iter.Seq2[Info, error]
+
+	// Scratch returns an unnamed temporary file, which is gone when it is closed and after a crash.
+	Scratch(ctx context.Context) (Scratch, error)
+
+	// Free returns how many bytes can still be written, [math.MaxUint64] if there is no telling.
+	Free(ctx context.Context) (uint64, error)
+
+	// Close releases the server id; what is open stays usable.
+	Close() error
+}
+
+// Writer writes one file. Its methods may be called concurrently.
+type Writer interface {
+	io.Writer // appends
+
+	// ReadAt reads what was written, also what is not on the disk yet.
+	io.ReaderAt
+
+	// WriteAt replaces bytes that were already written; [ErrRange] beyond them.
+	io.WriterAt
+
+	// Size returns how many bytes were written.
+	Size() int64
+
+	// Seal makes the file durable, first its data and then its name, and ends the writer. If it fails the file is not stored,
+	// and Abort removes what there is.
+	Seal(ctx context.Context) error
+
+	// Abort discards the file and ends the writer. After Seal or Abort it does nothing, so that it can be deferred.
+	Abort() error
+}
+
+// File is a sealed file. Its methods may be called concurrently.
+type File interface {
+	io.ReaderAt
+	Size() int64
+	Close() error
+}
+
+// Scratch is a temporary file. Its methods may be called concurrently.
+type Scratch interface {
+	io.Writer // appends
+	io.ReaderAt
+	io.WriterAt // may reach beyond the end; a gap reads as zeros
+	Size() int64
+	Close() error
+}
+
+// Info describes a sealed file.
+type Info struct {
+	Name    string
+	Size    int64
+	Time    time.Time // of the last write
+	Settled bool
+}

@@ -1,0 +1,83 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// List implements Store. It walks incoming first: a file that moves meanwhile is then seen there or in its place.
+func (d *Dir) List(ctx context.Context) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		servers, err := d.servers(ctx)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		seen := make(map[string]struct{}) // unsettled files are few
+		for _, server := range servers {
+			for info, err := range d.folder(ctx, server, false) {
+				seen[info.Name] = struct{}{}
+				if !yield(info, err) || err != nil {
+					return
+				}
+			}
+		}
+		settled := d.fs.PathJoin(d.root, settledName)
+		folders, err := d.fs.List(settled)
+		if err != nil {
+			yield(Info{}, fmt.Errorf("list %s: %w", settled, err))
+			return
+		}
+		for _, folder := range folders {
+			for info, err := range d.folder(ctx, d.fs.PathJoin(settled, folder), true) {
+				if _, double := seen[info.Name]; double {
+					continue
+				}
+				if !yield(info, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Leftovers implements Store.
+func (d *Dir) Leftovers(ctx context.Context) iter.Seq2[Info, error] {
+	return d.folder(ctx, d.incoming, false)
+}
+
+// folder walks the sealed files in one folder.
+func (d *Dir) folder(ctx context.Context, path string, settled bool) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		names, err := d.fs.List(path)
+		if err != nil {
+			yield(Info{}, fmt.Errorf("list %s: %w", path, err))
+			return
+		}
+		for _, name := range names {
+			if CheckName(name) != nil {
+				continue // the lock, and what is being written
+			}
+			var info vfs.FileInfo
+			err := ctx.Err()
+			if err == nil {
+				info, err = d.fs.Stat(d.fs.PathJoin(path, name))
+			}
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+			case err != nil:
+				yield(Info{}, err)
+				return
+			default:
+				if !yield(Info{Name: name, Size: info.Size(), Time: info.ModTime(), Settled: settled}, nil) {
+					return
+				}
+			}
+		}
+	}
+}

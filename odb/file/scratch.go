@@ -1,0 +1,30 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// scratch is a temporary file of a Dir. It has no name any more, so that the system frees it whatever happens.
+type scratch struct{ *spool }
+
+// Scratch implements Store.
+func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	path := d.fs.PathJoin(d.incoming, mark+strconv.FormatUint(d.scratch.Add(1), 10))
+	file, err := d.fs.OpenReadWrite(path, writeCategory)
+	if err != nil {
+		return nil, fmt.Errorf("create scratch file: %w", err)
+	}
+	if err := d.fs.Remove(path); err != nil {
+		return nil, fmt.Errorf("create scratch file: %w", errors.Join(err, file.Close()))
+	}
+	return scratch{newSpool(file, true)}, nil
+}
+
+// Close implements Scratch.
+func (s scratch) Close() error { return s.finish(false) }

@@ -1,0 +1,43 @@
+package file
+
+import (
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// sealed is an open file of a Dir.
+type sealed struct {
+	size int64
+
+	mu   sync.RWMutex // guards file; shared by readers
+	file vfs.File     // nil when closed
+}
+
+// ReadAt implements io.ReaderAt.
+func (s *sealed) ReadAt(p []byte, offset int64) (int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.file == nil {
+		return 0, ErrClosed
+	}
+	if offset < 0 {
+		return 0, ErrRange
+	}
+	return s.file.ReadAt(p, offset)
+}
+
+// Size returns the size of the file.
+func (s *sealed) Size() int64 { return s.size }
+
+// Close waits for the reads under way.
+func (s *sealed) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return ErrClosed
+	}
+	file := s.file
+	s.file = nil
+	return file.Close()
+}

@@ -1,0 +1,164 @@
+package file
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// spoolBytes is how much is gathered before it is written.
+	spoolBytes = 256 << 10
+	// syncAheadBytes is how much may be dirty before the system is asked to begin writing it back, so that the sync at the
+	// end is short.
+	syncAheadBytes = 8 << 20
+)
+
+var spoolBuffers = sync.Pool{New: func() any { return new([spoolBytes]byte) }}
+
+// spool appends to a file through a buffer, and reads back what was appended.
+type spool struct {
+	sparse bool // WriteAt may reach beyond the end
+
+	mu      sync.RWMutex // guards what follows; shared by readers
+	file    vfs.File     // nil when finished
+	buffer  *[spoolBytes]byte
+	fill    int   // of buffer
+	flushed int64 // bytes before the buffer
+	ahead   int64 // bytes that are being written back
+	err     error // of a write; sticks
+}
+
+func newSpool(file vfs.File, sparse bool) *spool {
+	return &spool{file: file, sparse: sparse, buffer: spoolBuffers.Get().(*[spoolBytes]byte)}
+}
+
+// Write implements io.Writer.
+func (s *spool) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return 0, ErrClosed
+	}
+	written := 0
+	for len(p) > 0 {
+		if s.fill == spoolBytes {
+			if err := s.flush(); err != nil {
+				return written, err
+			}
+		}
+		n := copy(s.buffer[s.fill:], p)
+		s.fill += n
+		written += n
+		p = p[n:]
+	}
+	return written, s.err
+}
+
+// WriteAt implements io.WriterAt.
+func (s *spool) WriteAt(p []byte, offset int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return 0, ErrClosed
+	}
+	end := offset + int64(len(p))
+	if offset < 0 || (end > s.size() && !s.sparse) {
+		return 0, ErrRange
+	}
+	switch {
+	case len(p) == 0:
+		return 0, s.err
+	case offset >= s.flushed && end <= s.size():
+		return copy(s.buffer[offset-s.flushed:], p), s.err
+	case end > s.flushed:
+		if err := s.flush(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := s.file.WriteAt(p, offset)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	s.flushed = max(s.flushed, offset+int64(n))
+	return n, s.err
+}
+
+// ReadAt implements io.ReaderAt.
+func (s *spool) ReadAt(p []byte, offset int64) (int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.file == nil {
+		return 0, ErrClosed
+	}
+	if offset < 0 {
+		return 0, ErrRange
+	}
+	if offset >= s.size() {
+		return 0, io.EOF
+	}
+	n := 0
+	if offset < s.flushed {
+		n = int(min(int64(len(p)), s.flushed-offset))
+		if m, err := s.file.ReadAt(p[:n], offset); m < n {
+			return m, err
+		}
+	}
+	if n < len(p) {
+		n += copy(p[n:], s.buffer[offset+int64(n)-s.flushed:s.fill])
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Size returns how many bytes were written.
+func (s *spool) Size() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.size()
+}
+
+func (s *spool) size() int64 { return s.flushed + int64(s.fill) }
+
+// finish closes the file, durable if asked, and gives the buffer back; ErrClosed the second time.
+func (s *spool) finish(durable bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return ErrClosed
+	}
+	var err error
+	if durable {
+		if err = s.flush(); err == nil {
+			err = s.file.SyncData()
+		}
+	}
+	err = errors.Join(err, s.file.Close())
+	s.file = nil
+	spoolBuffers.Put(s.buffer)
+	s.buffer = nil
+	return err
+}
+
+// flush writes the buffer to the file.
+func (s *spool) flush() error {
+	if s.err != nil || s.fill == 0 {
+		return s.err
+	}
+	n, err := s.file.WriteAt(s.buffer[:s.fill], s.flushed)
+	if err != nil {
+		s.err = err
+		return err
+	}
+	s.flushed += int64(n)
+	s.fill = 0
+	if s.flushed-s.ahead >= syncAheadBytes {
+		s.ahead = s.flushed
+		_, s.err = s.file.SyncTo(s.flushed)
+	}
+	return s.err
+}

@@ -1,0 +1,173 @@
+package pack
+
+import (
+	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"packhorse/pack/object"
+)
+
+// ErrCount says that a [Writer] was closed before or written to after the number of entries that its header promises.
+var ErrCount = errors.New("pack: number of entries differs from the header")
+
+// WriterOptions says how a [Writer] writes.
+type WriterOptions struct {
+	// Level is the compression of what comes inflated, [LevelDefault] when 0.
+	Level int
+}
+
+// Writer writes a packfile as a stream. For one goroutine; an error stays.
+//
+// Each method that writes an entry returns how it was written. Small writes go to the destination as they come: give it a buffered one.
+type Writer struct {
+	dst    io.Writer
+	sum    hash.Hash
+	level  int
+	offset int64
+	left   uint32 // entries that the header still promises
+	buf    []byte
+	err    error
+}
+
+// NewWriter returns a Writer of a pack with count entries, whose header it writes with the first entry or on Close.
+func NewWriter(dst io.Writer, count uint32, options WriterOptions) *Writer {
+	level := options.Level
+	if level == 0 {
+		level = LevelDefault
+	}
+	return &Writer{dst: dst, sum: sha1.New(), level: level, left: count} //nolint:gosec // as above
+}
+
+// Offset returns where the next entry begins, in bytes from the start of the pack.
+func (w *Writer) Offset() int64 { return max(w.offset, HeaderSize) }
+
+// WriteWhole writes an object of type t as it is.
+func (w *Writer) WriteWhole(t object.Type, data []byte) (Entry, error) {
+	return w.writeInflated(EntryHeader{Kind: EntryKind(t), Size: int64(len(data))}, data)
+}
+
+// WriteOFSDelta writes a delta whose base is the entry at baseOffset, which has been written before.
+func (w *Writer) WriteOFSDelta(baseOffset int64, delta []byte) (Entry, error) {
+	return w.writeInflated(EntryHeader{Kind: KindOFSDelta, Size: int64(len(delta)), BaseDistance: w.Offset() - baseOffset}, delta)
+}
+
+// WriteRefDelta writes a delta whose base is the object base, in this pack or outside.
+func (w *Writer) WriteRefDelta(base object.ID, delta []byte) (Entry, error) {
+	return w.writeInflated(EntryHeader{Kind: KindRefDelta, Size: int64(len(delta)), BaseID: base}, delta)
+}
+
+func (w *Writer) writeInflated(h EntryHeader, content []byte) (Entry, error) {
+	w.begin(1)
+	w.buf = h.Append(w.buf[:0])
+	entry := w.entry(h)
+	w.buf = Deflate(w.buf, content, w.level)
+	entry.CRC32 = crc32.ChecksumIEEE(w.buf)
+	w.write(w.buf)
+	entry.PackedSize = w.offset - entry.Offset
+	return entry, w.err
+}
+
+// entry describes the entry that begins at the current offset and whose header lies in buf.
+func (w *Writer) entry(h EntryHeader) Entry {
+	e := Entry{Offset: w.offset, HeaderSize: len(w.buf), Kind: h.Kind, Size: h.Size, BaseID: h.BaseID}
+	if h.Kind == KindOFSDelta {
+		e.BaseOffset = e.Offset - h.BaseDistance
+	}
+	return e
+}
+
+// WriteDeflated writes an entry whose content is the zlib stream packed, verbatim.
+func (w *Writer) WriteDeflated(h EntryHeader, packed []byte) (Entry, error) {
+	w.begin(1)
+	w.buf = h.Append(w.buf[:0])
+	entry := w.entry(h)
+	entry.CRC32 = crc32.Update(crc32.ChecksumIEEE(w.buf), crc32.IEEETable, packed)
+	w.write(w.buf)
+	w.write(packed)
+	entry.PackedSize = w.offset - entry.Offset
+	return entry, w.err
+}
+
+// WriteDeflatedFrom writes an entry whose content is the zlib stream of packedSize bytes in src, verbatim, in pieces of 64 KiB.
+func (w *Writer) WriteDeflatedFrom(h EntryHeader, src io.Reader, packedSize int64) (Entry, error) {
+	w.begin(1)
+	w.buf = h.Append(w.buf[:0])
+	entry := w.entry(h)
+	entry.CRC32 = crc32.ChecksumIEEE(w.buf)
+	w.write(w.buf)
+	w.copy(src, packedSize, func(piece []byte) { entry.CRC32 = crc32.Update(entry.CRC32, crc32.IEEETable, piece) })
+	entry.PackedSize = w.offset - entry.Offset
+	return entry, w.err
+}
+
+// CopyRun writes size bytes of src verbatim, which are count whole entries one behind the other, in pieces of 64 KiB. Distances of
+// ofs-deltas among them hold as long as their bases lie in the same run.
+func (w *Writer) CopyRun(src io.Reader, size int64, count uint32) error {
+	w.begin(count)
+	w.copy(src, size, func([]byte) {})
+	return w.err
+}
+
+const copyBufferSize = 64 << 10
+
+func (w *Writer) copy(src io.Reader, size int64, visit func(piece []byte)) {
+	if cap(w.buf) < copyBufferSize {
+		w.buf = make([]byte, copyBufferSize)
+	}
+	for size > 0 && w.err == nil {
+		piece := w.buf[:min(size, copyBufferSize)]
+		if _, err := io.ReadFull(src, piece); err != nil {
+			w.fail(fmt.Errorf("copy into pack: %w", err))
+			return
+		}
+		visit(piece)
+		w.write(piece)
+		size -= int64(len(piece))
+	}
+}
+
+// Close writes the trailer and returns the pack's checksum. It does not close the destination. Errors: [ErrCount], and those of before.
+func (w *Writer) Close() (trailer [TrailerSize]byte, err error) {
+	if w.left != 0 {
+		w.fail(fmt.Errorf("%w: %d missing", ErrCount, w.left))
+	}
+	w.begin(0)
+	if w.err != nil {
+		return trailer, w.err
+	}
+	w.sum.Sum(trailer[:0])
+	_, w.err = w.dst.Write(trailer[:])
+	return trailer, w.err
+}
+
+// begin makes sure that the header is written and that count more entries were promised.
+func (w *Writer) begin(count uint32) {
+	if w.offset == 0 {
+		w.write(Header{Version: 2, Count: w.left}.Append(nil))
+	}
+	if count > w.left {
+		w.fail(fmt.Errorf("%w: too many", ErrCount))
+		return
+	}
+	w.left -= count
+}
+
+func (w *Writer) write(p []byte) {
+	if w.err != nil {
+		return
+	}
+	n, err := w.dst.Write(p)
+	w.sum.Write(p[:n])
+	w.offset += int64(n)
+	w.fail(err)
+}
+
+func (w *Writer) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}

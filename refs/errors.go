@@ -1,0 +1,148 @@
+package refs
+
+import (
+	"errors"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+var (
+	// ErrNotFound means that a ref does not exist.
+	ErrNotFound = errors.New("refs: ref not found")
+	// ErrRepositoryNotFound means that a repository does not exist, or does no more.
+	ErrRepositoryNotFound = errors.New("refs: repository not found")
+	// ErrStale means that a ref is not where the caller expected it; the error is a [StaleError].
+	ErrStale = errors.New("refs: ref has moved")
+	// ErrNameConflict means that a name would be both a ref and a folder of refs; the error is a [NameConflictError].
+	ErrNameConflict = errors.New("refs: name conflicts with another ref")
+	// ErrInvalidName means that a name breaks a rule; the error is a [NameError].
+	ErrInvalidName = errors.New("refs: invalid name")
+	// ErrInvalidRepoID means that a string is no repository ID.
+	ErrInvalidRepoID = errors.New("refs: invalid repository ID")
+	// ErrDenied means that the policy of the caller's token forbids a change; the error is a [DeniedError].
+	ErrDenied = errors.New("refs: denied by policy")
+	// ErrInvalidPolicy means that a token's policy cannot be understood; the error is a [PolicyError].
+	ErrInvalidPolicy = errors.New("refs: invalid policy")
+	// ErrLimit means that a transaction exceeds a limit; the error is a [LimitError].
+	ErrLimit = errors.New("refs: limit exceeded")
+	// ErrBusy means that others committed first, each time the transaction was tried. The caller may try again.
+	ErrBusy = errors.New("refs: repository is busy")
+	// ErrReceiptMismatch means that an idempotency key was used before, for another request.
+	ErrReceiptMismatch = errors.New("refs: idempotency key was used for another request")
+	// ErrInvalidReceiptKey means that an idempotency key is empty, too long, or not visible ASCII.
+	ErrInvalidReceiptKey = errors.New("refs: invalid idempotency key")
+	// ErrTrimmed means that the journal no longer reaches back as far as asked; the error is a [TrimmedError].
+	ErrTrimmed = errors.New("refs: journal has been trimmed")
+	// ErrCorrupt means that a stored row failed a check.
+	ErrCorrupt = errors.New("refs: stored data is damaged")
+	// ErrUnchanged is what the prepare function of [Store.Update] returns to end the transaction without a change and without
+	// an error.
+	ErrUnchanged = errors.New("refs: nothing to change")
+)
+
+// StaleError tells where a ref is and where it was expected; the zero ID stands for "absent". It matches [ErrStale].
+type StaleError struct {
+	Name             string
+	Expected, Actual object.ID
+}
+
+// Error names the ref and both values.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("%v: %s is at %s, expected %s", ErrStale, e.Name, describe(e.Actual), describe(e.Expected))
+}
+
+// Is reports whether target is ErrStale.
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+func describe(id object.ID) string {
+	if id.IsZero() {
+		return "nothing"
+	}
+	return id.String()
+}
+
+// NameConflictError tells which existing ref keeps a name from being made. It matches [ErrNameConflict].
+type NameConflictError struct {
+	Name, Existing string
+}
+
+// Error names both refs.
+func (e *NameConflictError) Error() string {
+	return fmt.Sprintf("refs: %s cannot exist beside %s", e.Name, e.Existing)
+}
+
+// Is reports whether target is ErrNameConflict.
+func (e *NameConflictError) Is(target error) bool { return target == ErrNameConflict }
+
+// NameError tells which rule a name breaks. It matches [ErrInvalidName].
+type NameError struct {
+	Name, Reason string
+}
+
+// Error names the start of the name and the rule.
+func (e *NameError) Error() string {
+	return fmt.Sprintf("%v %.200q: %s", ErrInvalidName, e.Name, e.Reason)
+}
+
+// Is reports whether target is ErrInvalidName.
+func (e *NameError) Is(target error) bool { return target == ErrInvalidName }
+
+// DeniedError tells which op of a policy forbids the change of a ref. It matches [ErrDenied].
+type DeniedError struct {
+	Name   string
+	Op     Op
+	Detail string // why the op is not satisfied; may be empty
+}
+
+// Error says "denied by policy" and names the op.
+func (e *DeniedError) Error() string {
+	if e.Detail == "" {
+		return fmt.Sprintf("denied by policy: %.40s on %s", e.Op, e.Name)
+	}
+	return fmt.Sprintf("denied by policy: %.40s on %s: %s", e.Op, e.Name, e.Detail)
+}
+
+// Is reports whether target is ErrDenied.
+func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
+
+// PolicyError tells what is wrong with a token's policy. It matches [ErrInvalidPolicy].
+type PolicyError struct {
+	Index  int // the rule, counted from 0
+	Reason string
+}
+
+// Error names the rule.
+func (e *PolicyError) Error() string {
+	return fmt.Sprintf("%v: rule %d: %s", ErrInvalidPolicy, e.Index, e.Reason)
+}
+
+// Is reports whether target is ErrInvalidPolicy.
+func (e *PolicyError) Is(target error) bool { return target == ErrInvalidPolicy }
+
+// LimitError tells which limit a transaction exceeds. It matches [ErrLimit].
+type LimitError struct {
+	What string
+	Max  int
+}
+
+// Error names the limit.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%v: %s, at most %d", ErrLimit, e.What, e.Max)
+}
+
+// Is reports whether target is ErrLimit.
+func (e *LimitError) Is(target error) bool { return target == ErrLimit }
+
+// TrimmedError tells the first sequence that the journal still holds. It matches [ErrTrimmed].
+type TrimmedError struct {
+	Oldest uint64
+}
+
+// Error names the oldest sequence.
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("%v: the oldest sequence is %d", ErrTrimmed, e.Oldest)
+}
+
+// Is reports whether target is ErrTrimmed.
+func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }

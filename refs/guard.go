@@ -1,0 +1,54 @@
+package refs
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// guards lets one caller at a time work on a repository, in the order in which they came. It saves work that would be in vain;
+// what keeps the repository whole is the head that every batch requires.
+type guards struct {
+	mu    sync.Mutex
+	queue map[RepoID][]chan struct{} // guarded by mu: who holds a repository, then who waits; a channel is closed when its turn comes
+}
+
+// lock waits for the caller's turn and returns what ends it. Errors: that of ctx.
+func (g *guards) lock(ctx context.Context, repo RepoID) (unlock func(), err error) {
+	turn := make(chan struct{})
+	g.mu.Lock()
+	if g.queue == nil {
+		g.queue = make(map[RepoID][]chan struct{})
+	}
+	first := len(g.queue[repo]) == 0
+	g.queue[repo] = append(g.queue[repo], turn)
+	g.mu.Unlock()
+	unlock = func() { g.leave(repo, turn) }
+	if first {
+		return unlock, nil
+	}
+	select {
+	case <-turn:
+		return unlock, nil
+	case <-ctx.Done():
+		unlock()
+		return nil, ctx.Err()
+	}
+}
+
+// leave takes a caller out of the queue; if it was the first one, the next one's turn has come.
+func (g *guards) leave(repo RepoID, turn chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	queue := g.queue[repo]
+	at := slices.Index(queue, turn)
+	queue = slices.Delete(queue, at, at+1)
+	if len(queue) == 0 {
+		delete(g.queue, repo)
+		return
+	}
+	g.queue[repo] = queue
+	if at == 0 {
+		close(queue[0])
+	}
+}

@@ -1,0 +1,227 @@
+package refs
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// Entry is one change of one ref in the journal.
+type Entry struct {
+	// Sequence is the transaction, and Index the change within it.
+	Sequence uint64
+	Index    uint32
+	// Ref is the stored name. Before is zero for a creation, After for a deletion.
+	Ref           string
+	Before, After object.ID
+	// Actor, Time, Cause and Options are those of the transaction.
+	Actor   string
+	Time    time.Time
+	Cause   string
+	Options []string
+
+	before, after *Ref // what the ref was and is, nil for "absent"
+}
+
+// EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole transaction, so it may hold
+// up to [UpdatesMax] more.
+const EventsMax = 1000
+
+// Page is a stretch of the journal.
+type Page struct {
+	Entries []Entry
+	// Next is the last sequence that the page covers; ask for what comes after it.
+	Next uint64
+	// More tells that the journal goes on.
+	More bool
+}
+
+// Events returns the entries of the transactions after a sequence, at least limit of them if there are as many, and all of them
+// durable. Transactions that changed no ref have no entry.
+//
+// Errors: [ErrRepositoryNotFound]; [ErrTrimmed], when the journal no longer holds the transaction that follows after.
+func (s *Store) Events(ctx context.Context, repo RepoID, after uint64, limit int) (Page, error) {
+	head, err := s.head(ctx, repo)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Next: after}
+	limit = min(max(limit, 1), EventsMax)
+	for entry, err := range journal(ctx, s.kv, repo, after, head.sequence) {
+		if err != nil {
+			return Page{}, err
+		}
+		if entry.Index == 0 && len(page.Entries) >= limit {
+			page.More = true
+			break
+		}
+		page.Next = entry.Sequence
+		if entry.Ref != "" {
+			page.Entries = append(page.Entries, entry)
+		}
+	}
+	return page, s.kv.WaitDurable(ctx, headKey(repo))
+}
+
+// journal walks the entries of the transactions with after < sequence <= last, those without a change of a ref included.
+// Errors: a [TrimmedError] when the first one is missing.
+func journal(ctx context.Context, reader kv.Reader, repo RepoID, after, last uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if after >= last {
+			return
+		}
+		var current Entry
+		for pair, err := range reader.Scan(ctx, kv.ScanOptions{
+			Start: journalKey(repo, after+1, 0), End: journalKey(repo, last+1, 0),
+		}) {
+			if err != nil {
+				yield(Entry{}, fmt.Errorf("read journal: %w", err))
+				return
+			}
+			entry, err := decodeEntry(pair, &current)
+			if err == nil && entry.Index == 0 && entry.Sequence != after+1 {
+				err = &TrimmedError{Oldest: entry.Sequence}
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			after = entry.Sequence
+			if !yield(entry, nil) {
+				return
+			}
+		}
+		if after < last {
+			yield(Entry{}, &TrimmedError{Oldest: last + 1})
+		}
+	}
+}
+
+// TrimJournal removes the transactions that are older than before, from the oldest on, and returns the oldest sequence that
+// remains. The newest transaction may go as well; the head stays.
+//
+// Errors: [ErrRepositoryNotFound].
+func (s *Store) TrimJournal(ctx context.Context, repo RepoID, before time.Time) (uint64, error) {
+	head, err := s.head(ctx, repo)
+	if err != nil {
+		return 0, err
+	}
+	keep := head.sequence + 1
+	start, found := tableKey(journalTable, repo, 0), false
+	for pair, err := range s.kv.Scan(ctx, kv.ScanOptions{Start: start, End: journalKey(repo, keep, 0)}) {
+		if err != nil {
+			return 0, fmt.Errorf("read journal: %w", err)
+		}
+		var current Entry
+		sequence, index, err := journalPosition(pair.Key)
+		if err == nil && index == 0 {
+			_, err = decodeEntry(pair, &current)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if index == 0 && !current.Time.Before(before) {
+			keep = sequence
+			break
+		}
+		found = true
+	}
+	if !found {
+		return keep, nil
+	}
+	batch := kv.NewBatch()
+	batch.DeleteRange(start, journalKey(repo, keep, 0))
+	_, err = s.kv.Apply(ctx, batch)
+	return keep, err
+}
+
+// Flags of an entry.
+const (
+	entryFirst  = 1 << iota // it is the first of its transaction, and carries what they share
+	entryBefore             // the ref existed
+	entryAfter              // the ref exists
+)
+
+// appendEntry appends the value of a journal row:
+//
+//	version(1) flags(1) [time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
+//
+// Strings follow their size as a uvarint; what stands in brackets is there when a flag says so.
+func appendEntry(dst []byte, entry *Entry) []byte {
+	flags := byte(0)
+	if entry.Index == 0 {
+		flags |= entryFirst
+	}
+	if entry.before != nil {
+		flags |= entryBefore
+	}
+	if entry.after != nil {
+		flags |= entryAfter
+	}
+	dst = append(dst, rowVersion, flags)
+	if entry.Index == 0 {
+		dst = binary.AppendVarint(dst, entry.Time.UnixMilli())
+		dst = appendString(dst, entry.Actor)
+		dst = appendString(dst, entry.Cause)
+		dst = binary.AppendUvarint(dst, uint64(len(entry.Options)))
+		for _, option := range entry.Options {
+			dst = appendString(dst, option)
+		}
+	}
+	dst = appendString(dst, entry.Ref)
+	if entry.before != nil {
+		dst = appendState(dst, entry.before)
+	}
+	if entry.after != nil {
+		dst = appendState(dst, entry.after)
+	}
+	return dst
+}
+
+// decodeEntry returns the entry of a row. Between the rows of one walk, current carries what the entries of a transaction share.
+func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
+	sequence, index, err := journalPosition(pair.Key)
+	if err != nil {
+		return Entry{}, err
+	}
+	d := decoder{rest: pair.Value}
+	d.version()
+	flags := d.byte()
+	if first := flags&entryFirst != 0; first != (index == 0) || !first && current.Sequence != sequence {
+		return Entry{}, corrupt("journal entry %d.%d is out of place", sequence, index)
+	}
+	if index == 0 {
+		*current = Entry{Sequence: sequence, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string()}
+		count := d.uvarint()
+		if count > OptionsMax {
+			d.fail()
+		}
+		for range count {
+			current.Options = append(current.Options, d.string())
+		}
+	}
+	entry := *current
+	entry.Index, entry.Ref = index, d.string()
+	if flags&entryBefore != 0 {
+		entry.before = &Ref{Name: entry.Ref}
+		d.state(entry.before)
+		entry.Before = entry.before.ID
+	}
+	if flags&entryAfter != 0 {
+		entry.after = &Ref{Name: entry.Ref}
+		d.state(entry.after)
+		entry.After = entry.after.ID
+	}
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = corrupt("bytes after the end of a row")
+	}
+	if d.err != nil {
+		return Entry{}, fmt.Errorf("read journal entry %d.%d: %w", sequence, index, d.err)
+	}
+	return entry, nil
+}

@@ -1,0 +1,75 @@
+package refs
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"packhorse/odb/kv"
+)
+
+// overlay holds refs that differ from what is stored; nil stands for "absent".
+type overlay map[string]*Ref
+
+// over walks rows with the overlay's refs of start <= name < end in their places.
+func (o overlay) over(rows iter.Seq2[Ref, error], start, end string) iter.Seq2[Ref, error] {
+	if len(o) == 0 {
+		return rows
+	}
+	return func(yield func(Ref, error) bool) {
+		names := slices.Sorted(maps.Keys(o))
+		// before hands on the overlay's refs that are below name, and all that are left when there is none.
+		before := func(name string) bool {
+			for len(names) > 0 && (name == "" || names[0] < name) {
+				ref := o[names[0]]
+				inside := names[0] >= start && (end == "" || names[0] < end)
+				names = names[1:]
+				if ref != nil && inside && !yield(*ref, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		for ref, err := range rows {
+			if err != nil {
+				yield(Ref{}, err)
+				return
+			}
+			if !before(ref.Name) {
+				return
+			}
+			if _, replaced := o[ref.Name]; !replaced && !yield(ref, nil) {
+				return
+			}
+		}
+		before("")
+	}
+}
+
+// differencesMax bounds the refs of an overlay that differences returns.
+const differencesMax = 100_000
+
+// differences returns what turns a repository's refs as of the sequence from into those as of the sequence to, whichever is
+// later. Errors: [ErrTrimmed] when the journal does not hold what lies between; [ErrBusy] when it is more than differencesMax.
+func differences(ctx context.Context, reader kv.Reader, repo RepoID, from, to uint64) (overlay, error) {
+	changed := make(overlay)
+	for entry, err := range journal(ctx, reader, repo, min(from, to), max(from, to)) {
+		if err != nil {
+			return nil, err
+		}
+		_, seen := changed[entry.Ref]
+		switch {
+		case entry.Ref == "":
+		case from < to:
+			changed[entry.Ref] = entry.after
+		case !seen:
+			changed[entry.Ref] = entry.before
+		}
+		if len(changed) > differencesMax {
+			return nil, fmt.Errorf("refs of %s at %d: %w", repo, to, ErrBusy)
+		}
+	}
+	return changed, nil
+}

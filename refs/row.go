@@ -1,0 +1,222 @@
+package refs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// rowVersion is the first byte of every row of refs and of the journal.
+const rowVersion = 1
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// appendState appends what a ref is, without its name:
+//
+//	flags(1: peeled) id(20) [peeled(20)] created sequence(uvarint) index(uvarint) time(varint, Unix milliseconds)
+func appendState(dst []byte, ref *Ref) []byte {
+	if ref.Peeled.IsZero() {
+		dst = append(append(dst, 0), ref.ID[:]...)
+	} else {
+		dst = append(append(append(dst, 1), ref.ID[:]...), ref.Peeled[:]...)
+	}
+	dst = binary.AppendUvarint(dst, ref.Created.Sequence)
+	dst = binary.AppendUvarint(dst, uint64(ref.Created.Index))
+	return binary.AppendVarint(dst, ref.createdMillis)
+}
+
+// appendRow appends the value of a ref's row: version(1), its state, and its name if the key has no room for it.
+func appendRow(dst []byte, ref *Ref) []byte {
+	dst = appendState(append(dst, rowVersion), ref)
+	if len(ref.Name) > plainNameMax {
+		dst = append(dst, ref.Name...)
+	}
+	return dst
+}
+
+// decodeRow returns the ref of a row. nameKey is what follows the repository in its key.
+func decodeRow(nameKey, value []byte) (Ref, error) {
+	d := decoder{rest: value}
+	d.version()
+	var ref Ref
+	d.state(&ref)
+	if d.err != nil {
+		return Ref{}, fmt.Errorf("read ref %.200q: %w", nameKey, d.err)
+	}
+	if len(nameKey) <= plainNameMax {
+		ref.Name = string(nameKey)
+		return ref, nil
+	}
+	ref.Name = string(d.rest)
+	if len(ref.Name) <= plainNameMax || ref.Name[:plainNameMax] != string(nameKey[:plainNameMax]) {
+		return Ref{}, corrupt("a long name that does not fit its key")
+	}
+	return ref, nil
+}
+
+// readRef returns the ref of a stored name, or [ErrNotFound].
+func readRef(ctx context.Context, reader kv.Reader, repo RepoID, name string) (Ref, error) {
+	key := refKey(repo, name)
+	value, err := reader.Get(ctx, key)
+	if errors.Is(err, kv.ErrNotFound) {
+		return Ref{}, ErrNotFound
+	}
+	if err != nil {
+		return Ref{}, fmt.Errorf("read ref: %w", err)
+	}
+	ref, err := decodeRow(key[1+len(repo):], value)
+	if err == nil && ref.Name != name {
+		err = corrupt("a row of another name")
+	}
+	return ref, err
+}
+
+// scanRefs walks the stored refs with start <= name < end in byte order; an empty end reaches to the last one.
+func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end string) iter.Seq2[Ref, error] {
+	options := kv.ScanOptions{Start: refBound(repo, start), End: kv.PrefixEnd(tableKey(refTable, repo, 0))}
+	if end != "" {
+		options.End = refBound(repo, end)
+	}
+	if len(end) > plainNameMax {
+		// Names that share the first bytes of end lie below it or above it, and their keys do not tell.
+		options.End = kv.PrefixEnd(options.End)
+	}
+	return func(yield func(Ref, error) bool) {
+		emit := func(ref Ref) bool {
+			return ref.Name < start || end != "" && ref.Name >= end || yield(ref, nil)
+		}
+		var long []Ref
+		for pair, err := range reader.Scan(ctx, options) {
+			if err != nil {
+				yield(Ref{}, err)
+				return
+			}
+			ref, err := decodeRow(pair.Key[1+len(repo):], pair.Value)
+			if err != nil {
+				yield(Ref{}, err)
+				return
+			}
+			if len(long) > 0 && !sharesStart(long[0].Name, ref.Name) {
+				if !flush(long, emit) {
+					return
+				}
+				long = long[:0]
+			}
+			if len(ref.Name) > plainNameMax {
+				long = append(long, ref)
+			} else if !emit(ref) {
+				return
+			}
+		}
+		flush(long, emit)
+	}
+}
+
+func sharesStart(long, name string) bool { return strings.HasPrefix(name, long[:plainNameMax]) }
+
+// flush hands on, in order, the names that share their first plainNameMax bytes.
+func flush(long []Ref, emit func(Ref) bool) bool {
+	slices.SortFunc(long, func(a, b Ref) int { return strings.Compare(a.Name, b.Name) })
+	for _, ref := range long {
+		if !emit(ref) {
+			return false
+		}
+	}
+	return true
+}
+
+// prefixEnd returns the first name above those that begin with prefix, or "" if there is none.
+func prefixEnd(prefix string) string { return string(kv.PrefixEnd([]byte(prefix))) }
+
+// decoder reads a row from its start; the first fault sticks.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) fail() {
+	if d.err == nil {
+		d.err = corrupt("row ends early")
+	}
+	d.rest = nil
+}
+
+func (d *decoder) take(n int) []byte {
+	if n < 0 || len(d.rest) < n {
+		d.fail()
+		return nil
+	}
+	taken := d.rest[:n]
+	d.rest = d.rest[n:]
+	return taken
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) version() {
+	if v := d.byte(); d.err == nil && v != rowVersion {
+		d.err = corrupt("row of version %d", v)
+	}
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) string() string {
+	n := d.uvarint()
+	if n > uint64(len(d.rest)) {
+		d.fail()
+		return ""
+	}
+	return string(d.take(int(n)))
+}
+
+func (d *decoder) id() (id object.ID) {
+	copy(id[:], d.take(len(id)))
+	return id
+}
+
+func (d *decoder) state(ref *Ref) {
+	flags := d.byte()
+	ref.ID = d.id()
+	if flags&1 != 0 {
+		ref.Peeled = d.id()
+	}
+	ref.Created = Creation{Sequence: d.uvarint(), Index: uint32(d.uvarint())}
+	ref.createdMillis = d.varint()
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}

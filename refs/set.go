@@ -1,0 +1,145 @@
+package refs
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// set is all refs of a repository as of one sequence, decoded, in the order of their names. It is immutable; what changes is
+// copied by chunks, so that a set that differs in a few refs costs little time and memory.
+type set struct {
+	sequence uint64
+	chunks   []chunk // none is empty
+	bytes    int64   // of memory, about
+}
+
+// chunk is a run of refs.
+type chunk struct {
+	refs  []Ref
+	bytes int64
+}
+
+// chunkRefs is the size of the chunks of a new set. A chunk that grew to twice as much is split.
+const chunkRefs = 256
+
+// refBytes is what a ref takes in memory, with an allowance for its share of the rest.
+const refBytes = int64(unsafe.Sizeof(Ref{})) + 16
+
+// setBytes returns what a set would take.
+func setBytes(count, nameBytes uint64) int64 { return int64(count)*refBytes + int64(nameBytes) }
+
+// newSet gathers rows, which come in order.
+func newSet(sequence uint64, rows iter.Seq2[Ref, error]) (*set, error) {
+	s := &set{sequence: sequence}
+	var refs []Ref
+	for ref, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		if len(refs) == chunkRefs {
+			s.add(refs)
+			refs = nil
+		}
+		refs = append(refs, ref)
+	}
+	s.add(refs)
+	return s, nil
+}
+
+// add puts refs behind the others.
+func (s *set) add(refs []Ref) {
+	for len(refs) > 0 {
+		count := len(refs)
+		if count > 2*chunkRefs {
+			count = chunkRefs
+		}
+		added := chunk{refs: refs[:count:count]}
+		for i := range added.refs {
+			added.bytes += refBytes + int64(len(added.refs[i].Name))
+		}
+		s.addChunk(added)
+		refs = refs[count:]
+	}
+}
+
+func (s *set) addChunk(c chunk) {
+	s.chunks = append(s.chunks, c)
+	s.bytes += c.bytes
+}
+
+// seek returns the place of the first ref whose name is not below name: its chunk and its index in that, or the count of chunks.
+func (s *set) seek(name string) (at, index int) {
+	at, _ = slices.BinarySearchFunc(s.chunks, name, func(c chunk, name string) int {
+		return strings.Compare(c.refs[len(c.refs)-1].Name, name)
+	})
+	if at < len(s.chunks) {
+		index, _ = slices.BinarySearchFunc(s.chunks[at].refs, name, compareName)
+	}
+	return at, index
+}
+
+func compareName(ref Ref, name string) int { return strings.Compare(ref.Name, name) }
+
+// find returns the ref of a name.
+func (s *set) find(name string) (Ref, bool) {
+	at, index := s.seek(name)
+	if at == len(s.chunks) || s.chunks[at].refs[index].Name != name {
+		return Ref{}, false
+	}
+	return s.chunks[at].refs[index], true
+}
+
+// between walks the refs with start <= name < end; an empty end reaches to the last one.
+func (s *set) between(start, end string) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		at, index := s.seek(start)
+		for ; at < len(s.chunks); at, index = at+1, 0 {
+			for _, ref := range s.chunks[at].refs[index:] {
+				if end != "" && ref.Name >= end || !yield(ref, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// with returns the set with changes, as of another sequence. It shares the chunks that nothing falls into.
+func (s *set) with(sequence uint64, changes overlay) *set {
+	next := &set{sequence: sequence, chunks: make([]chunk, 0, len(s.chunks)+1)}
+	names := slices.Sorted(maps.Keys(changes))
+	for i, c := range s.chunks {
+		// A name falls into the last chunk that does not begin behind it, or into the first one.
+		count := len(names)
+		if i < len(s.chunks)-1 {
+			count, _ = slices.BinarySearch(names, s.chunks[i+1].refs[0].Name)
+		}
+		if count == 0 {
+			next.addChunk(c)
+			continue
+		}
+		next.add(replaced(c.refs, names[:count], changes))
+		names = names[count:]
+	}
+	next.add(replaced(nil, names, changes))
+	return next
+}
+
+// replaced returns refs with the changes of names.
+func replaced(refs []Ref, names []string, changes overlay) []Ref {
+	merged := make([]Ref, 0, len(refs)+len(names))
+	for _, name := range names {
+		at, found := slices.BinarySearchFunc(refs, name, compareName)
+		merged = append(merged, refs[:at]...)
+		if ref := changes[name]; ref != nil {
+			merged = append(merged, *ref)
+		}
+		if found {
+			at++
+		}
+		refs = refs[at:]
+	}
+	return append(merged, refs...)
+}

@@ -1,0 +1,326 @@
+package refs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"packhorse/odb/kv"
+)
+
+// Snapshot is the refs of a repository as of one sequence. The caller closes it. It does not age: what it shows may be read for
+// as long as the journal reaches back to its sequence.
+//
+// What a snapshot shows may not be durable yet; [Snapshot.WaitDurable] comes before anything of it is told.
+type Snapshot struct {
+	store *Store
+	repo  RepoID
+	head  head
+
+	mu     sync.Mutex
+	set    *set  // guarded by mu, as are the fields below: all refs, once they were needed and if they are not too many
+	view   *view // rows of the key-value store, once they were needed
+	closed bool
+}
+
+// view is what the key-value store holds at one instant, with what undoes the transactions since the snapshot.
+type view struct {
+	rows kv.Snapshot
+	undo overlay
+}
+
+// Snapshot returns the refs of a repository as they are now. Errors: [ErrRepositoryNotFound].
+func (s *Store) Snapshot(ctx context.Context, repo RepoID) (*Snapshot, error) {
+	head, err := s.head(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	snapshot := &Snapshot{store: s, repo: repo, head: head}
+	if set := s.cache.get(repo); set != nil && set.sequence == head.sequence {
+		snapshot.set = set
+	}
+	return snapshot, nil
+}
+
+// Close releases what the snapshot holds.
+func (sn *Snapshot) Close() error {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	sn.closed = true
+	return sn.release()
+}
+
+// release gives up the view. The caller holds mu.
+func (sn *Snapshot) release() error {
+	if sn.view == nil {
+		return nil
+	}
+	rows := sn.view.rows
+	sn.view = nil
+	return rows.Close()
+}
+
+// Sequence returns the sequence that the snapshot shows.
+func (sn *Snapshot) Sequence() uint64 { return sn.head.sequence }
+
+// Count returns the number of refs in all namespaces.
+func (sn *Snapshot) Count() int { return int(sn.head.count) }
+
+// Require lets batch become visible only while the repository is still at the snapshot's sequence.
+func (sn *Snapshot) Require(batch *kv.Batch) { sn.head.require(batch, sn.repo) }
+
+// WaitDurable returns when everything that the snapshot shows is durable.
+func (sn *Snapshot) WaitDurable(ctx context.Context) error { return sn.store.WaitDurable(ctx, sn.repo) }
+
+// Lookup returns the ref of a stored name. Errors: [ErrNotFound].
+func (sn *Snapshot) Lookup(ctx context.Context, name string) (Ref, error) {
+	sn.mu.Lock()
+	set := sn.set
+	sn.mu.Unlock()
+	if set != nil {
+		if ref, ok := set.find(name); ok {
+			return ref, nil
+		}
+		return Ref{}, fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	var ref Ref
+	err := sn.read(ctx, func(v *view) (err error) {
+		undone, changed := v.undo[name]
+		switch {
+		case !changed:
+			ref, err = readRef(ctx, v.rows, sn.repo, name)
+		case undone != nil:
+			ref = *undone
+		default:
+			err = ErrNotFound
+		}
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return ref, err
+}
+
+// All walks the refs whose stored names begin with prefix, in byte order.
+func (sn *Snapshot) All(ctx context.Context, prefix string) iter.Seq2[Ref, error] {
+	return sn.between(ctx, prefix, prefixEnd(prefix))
+}
+
+// After walks the refs whose stored names begin with prefix and sort behind name, in byte order.
+func (sn *Snapshot) After(ctx context.Context, prefix, name string) iter.Seq2[Ref, error] {
+	return sn.between(ctx, max(prefix, name+"\x00"), prefixEnd(prefix))
+}
+
+// In walks the refs of a namespace whose names, as its clients see them, begin with prefix, in byte order. The names of the refs
+// are those that are stored.
+func (sn *Snapshot) In(ctx context.Context, ns Namespace, prefix string) iter.Seq2[Ref, error] {
+	start := ns.Full(prefix)
+	end := prefixEnd(start)
+	if ns != Main || !strings.HasPrefix(namespacesPrefix, prefix) {
+		return sn.between(ctx, start, end)
+	}
+	return func(yield func(Ref, error) bool) {
+		for ref, err := range sn.between(ctx, start, namespacesPrefix) {
+			if !yield(ref, err) || err != nil {
+				return
+			}
+		}
+		for ref, err := range sn.between(ctx, prefixEnd(namespacesPrefix), end) {
+			if !yield(ref, err) {
+				return
+			}
+		}
+	}
+}
+
+// between walks the refs with start <= name < end.
+func (sn *Snapshot) between(ctx context.Context, start, end string) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		set, err := sn.load(ctx, start)
+		if err != nil {
+			yield(Ref{}, err)
+			return
+		}
+		rows := sn.scan(ctx, start, end)
+		if set != nil {
+			rows = set.between(start, end)
+		}
+		rows(yield)
+	}
+}
+
+// scan walks the refs with start <= name < end in the key-value store. A reader may take longer than the store keeps a view; the
+// walk then goes on over a new one.
+func (sn *Snapshot) scan(ctx context.Context, start, end string) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		stopped := false
+		err := sn.read(ctx, func(v *view) error {
+			for ref, err := range v.undo.over(scanRefs(ctx, v.rows, sn.repo, start, end), start, end) {
+				if err != nil {
+					return err
+				}
+				start = ref.Name + "\x00"
+				if stopped = !yield(ref, nil); stopped {
+					return nil
+				}
+			}
+			return nil
+		})
+		if err != nil && !stopped {
+			yield(Ref{}, err)
+		}
+	}
+}
+
+// read calls do with a view, and again with a new one when that has expired.
+func (sn *Snapshot) read(ctx context.Context, do func(*view) error) error {
+	for {
+		v, err := sn.open(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(v)
+		if !errors.Is(err, kv.ErrSnapshotExpired) && !errors.Is(err, kv.ErrClosed) {
+			return err
+		}
+		if err := sn.retire(v, err); err != nil {
+			return err
+		}
+	}
+}
+
+// retire gives up a view that has expired, unless another reader has done so. It returns cause when a new view would not help.
+func (sn *Snapshot) retire(v *view, cause error) error {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	switch {
+	case sn.closed:
+		return kv.ErrClosed
+	case sn.view != v:
+		return nil
+	case errors.Is(cause, kv.ErrSnapshotExpired):
+		return sn.release()
+	default:
+		return cause
+	}
+}
+
+// open returns the view, made at the first call.
+func (sn *Snapshot) open(ctx context.Context) (*view, error) {
+	sn.mu.Lock()
+	defer sn.mu.Unlock()
+	if sn.closed {
+		return nil, kv.ErrClosed
+	}
+	if sn.view != nil {
+		return sn.view, nil
+	}
+	rows, err := sn.store.kv.Snapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read refs: %w", err)
+	}
+	head, err := readHead(ctx, rows, sn.repo)
+	var undo overlay
+	if err == nil {
+		undo, err = differences(ctx, rows, sn.repo, head.sequence, sn.head.sequence)
+	}
+	if err != nil {
+		return nil, errors.Join(err, rows.Close())
+	}
+	sn.view = &view{rows: rows, undo: undo}
+	return sn.view, nil
+}
+
+// load returns all refs, decoded, if they are not too many and a walk from start on is likely to want most of them; else nil.
+func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
+	sn.mu.Lock()
+	set := sn.set
+	sn.mu.Unlock()
+	_, short := SplitNamespace(start)
+	if set != nil || setBytes(sn.head.count, sn.head.nameBytes) > sn.store.options.CacheBytes/4 || strings.Count(short, "/") > 2 {
+		return set, nil
+	}
+	unlock, err := sn.store.loaders.lock(ctx, sn.repo)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	set, err = sn.decode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sn.store.cache.put(sn.repo, set)
+	sn.mu.Lock()
+	sn.set = set
+	sn.mu.Unlock()
+	return set, nil
+}
+
+// decode makes the set from one that is cached, if they are not far apart, or from the stored rows.
+func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
+	if near := sn.store.cache.get(sn.repo); near != nil {
+		apart := max(near.sequence, sn.head.sequence) - min(near.sequence, sn.head.sequence)
+		if apart == 0 {
+			return near, nil
+		}
+		if apart < 16+sn.head.count/4 {
+			changes, err := differences(ctx, sn.store.kv, sn.repo, near.sequence, sn.head.sequence)
+			if err == nil {
+				return near.with(sn.head.sequence, changes), nil
+			}
+			if !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrBusy) {
+				return nil, err
+			}
+		}
+	}
+	return newSet(sn.head.sequence, sn.scan(ctx, "", ""))
+}
+
+// Branches returns up to limit branches of a namespace that were created after a place, in the order of their creation.
+func (sn *Snapshot) Branches(ctx context.Context, ns Namespace, after Creation, limit int) ([]Ref, error) {
+	var branches []Ref
+	err := sn.read(ctx, func(v *view) (err error) {
+		branches, err = sn.branches(ctx, v, ns, after, limit)
+		return err
+	})
+	return branches, err
+}
+
+func (sn *Snapshot) branches(ctx context.Context, v *view, ns Namespace, after Creation, limit int) ([]Ref, error) {
+	var branches []Ref
+	for _, ref := range v.undo {
+		if ref != nil && strings.HasPrefix(ref.Name, ns.BranchPrefix()) && ref.Created.compare(after) > 0 {
+			branches = append(branches, *ref)
+		}
+	}
+	undone := len(branches)
+	end := creationKey(sn.repo, ns, Creation{Sequence: sn.head.sequence + 1})
+	after.Index++
+	for pair, err := range v.rows.Scan(ctx, kv.ScanOptions{Start: creationKey(sn.repo, ns, after), End: end}) {
+		if err != nil {
+			return nil, err
+		}
+		if len(branches)-undone >= limit {
+			break
+		}
+		name := string(pair.Value)
+		if _, changed := v.undo[name]; changed {
+			continue
+		}
+		ref, err := readRef(ctx, v.rows, sn.repo, name)
+		if errors.Is(err, ErrNotFound) {
+			err = corrupt("branch %s of the creation order is missing", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		branches = append(branches, ref)
+	}
+	slices.SortFunc(branches, func(a, b Ref) int { return a.Created.compare(b.Created) })
+	return branches[:min(limit, len(branches))], nil
+}

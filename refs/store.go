@@ -1,0 +1,99 @@
+package refs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"packhorse/odb/kv"
+)
+
+// Options are the settings of a [Store]; the zero value takes every default.
+type Options struct {
+	// CacheBytes bounds the memory of the refs that are kept decoded, over all repositories; 64 MiB by default. A repository
+	// whose refs would take more than a quarter of it is read in pages instead.
+	CacheBytes int64
+	// RefsMax bounds the refs of a repository; 1,000,000 by default.
+	RefsMax int
+	// ReceiptAge is how long an idempotency key is remembered; 24 hours by default.
+	ReceiptAge time.Duration
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+// Store is the refs of all repositories of a key-value store. Any number of stores, in any number of processes, may share one.
+type Store struct {
+	kv      kv.Store
+	options Options
+	writers guards // in whose order the transactions of a repository run
+	loaders guards // lets one reader decode the refs of a repository for all
+	cache   cache
+	watch   watchers
+}
+
+// Open returns the refs that are kept in store.
+func Open(store kv.Store, options Options) *Store {
+	if options.CacheBytes == 0 {
+		options.CacheBytes = 64 << 20
+	}
+	if options.RefsMax == 0 {
+		options.RefsMax = 1_000_000
+	}
+	if options.ReceiptAge == 0 {
+		options.ReceiptAge = 24 * time.Hour
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Store{kv: store, options: options, cache: cache{bytesMax: options.CacheBytes}}
+}
+
+// Head returns the sequence of the repository's last transaction. It may not be durable yet.
+//
+// Errors: [ErrRepositoryNotFound].
+func (s *Store) Head(ctx context.Context, repo RepoID) (uint64, error) {
+	head, err := s.head(ctx, repo)
+	return head.sequence, err
+}
+
+func (s *Store) head(ctx context.Context, repo RepoID) (head, error) {
+	return readHead(ctx, s.kv, repo)
+}
+
+func readHead(ctx context.Context, reader kv.Reader, repo RepoID) (head, error) {
+	row, err := reader.Get(ctx, headKey(repo))
+	if errors.Is(err, kv.ErrNotFound) {
+		return head{}, ErrRepositoryNotFound
+	}
+	if err != nil {
+		return head{}, fmt.Errorf("read head of %s: %w", repo, err)
+	}
+	return decodeHead(row)
+}
+
+// WaitDurable returns when the repository's head, as it is at the call, is durable with all that it followed upon.
+func (s *Store) WaitDurable(ctx context.Context, repo RepoID) error {
+	return s.kv.WaitDurable(ctx, headKey(repo))
+}
+
+// Create lets batch create a repository without refs, at sequence 1. The batch fails with kv.ErrConflict when repo exists.
+func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
+	if err := change.check(); err != nil {
+		return err
+	}
+	batch.RequireAbsent(headKey(repo))
+	batch.Put(headKey(repo), head{sequence: 1}.encode())
+	entry := change.entry(1, s.options.Now())
+	batch.Put(journalKey(repo, 1, 0), appendEntry(nil, &entry))
+	return nil
+}
+
+// Drop lets batch remove a repository's head, refs and journal, whatever state they are in. [Tx.Drop] does so in a transaction.
+func Drop(batch *kv.Batch, repo RepoID) {
+	batch.Delete(headKey(repo))
+	for _, table := range []byte{refTable, creationTable, journalTable} {
+		start := tableKey(table, repo, 0)
+		batch.DeleteRange(start, kv.PrefixEnd(start))
+	}
+}

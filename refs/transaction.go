@@ -1,0 +1,230 @@
+package refs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// triesMax is how often a transaction is tried before it fails with [ErrBusy].
+const triesMax = 16
+
+// Change says who changes a repository, why, and what they may do. The journal keeps Actor, Cause, Time and Options.
+type Change struct {
+	Actor   string    // who, as the token says
+	Cause   string    // which operation, such as "push"
+	Time    time.Time // when; the zero time is the time of the call
+	Options []string  // push options
+
+	// Policy bounds what may be changed.
+	Policy Policy
+	// FastForward tells whether the history of the object new holds the object old. It is asked for refs under [NoForcePush];
+	// without it such a ref can only be created.
+	FastForward func(ctx context.Context, old, new object.ID) (bool, error)
+	// Signed tells whether every commit of id's history that is new to the repository has a valid signature of a registered
+	// key. It is asked for refs under [VerifySig]; without it such a ref can only be deleted.
+	Signed func(ctx context.Context, id object.ID) (bool, error)
+	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
+	Receipt *Receipt
+}
+
+func (c *Change) check() error {
+	if len(c.Options) > OptionsMax {
+		return &LimitError{What: "push options", Max: OptionsMax}
+	}
+	if slices.ContainsFunc(c.Options, func(option string) bool { return len(option) > OptionBytesMax }) {
+		return &LimitError{What: "size of a push option", Max: OptionBytesMax}
+	}
+	return nil
+}
+
+// entry returns an entry without a ref that carries what the entries of a transaction share.
+func (c *Change) entry(sequence uint64, now time.Time) Entry {
+	at := c.Time
+	if at.IsZero() {
+		at = now
+	}
+	return Entry{Sequence: sequence, Actor: c.Actor, Time: at.UTC().Truncate(time.Millisecond), Cause: c.Cause, Options: c.Options}
+}
+
+// Result is what came of a transaction.
+type Result struct {
+	// Sequence is that of the transaction, or of the repository when nothing was changed.
+	Sequence uint64
+	// Updates are the changes of refs, as the journal holds them.
+	Updates []Entry
+	// Replayed tells that an equal request was committed before, with Receipt as its result; prepare was not needed.
+	Replayed bool
+	Receipt  []byte
+}
+
+// Update runs a transaction on a repository and returns when it is durable.
+//
+// prepare decides upon the changes and makes them through tx. It may be called again, up to 16 times, with a new Tx each, when
+// another process committed meanwhile; it must then decide anew from what the Tx shows. An error of prepare ends the transaction
+// and is returned; [ErrUnchanged], or a return without a change, ends it without an error. The result and any error that says
+// something about the repository are told only when the state that they speak of is durable, and it is the state at one instant.
+// Transactions of one repository are prepared one after the other, in the order of the calls; they become durable together.
+//
+// The context ends the wait for a turn; once the transaction is visible, Update sees it through. When it returns an error other
+// than those of prepare and those listed, such as that of ctx, nothing was changed, except after a failure of the store.
+//
+// Errors: [ErrRepositoryNotFound]; [ErrBusy]; [ErrReceiptMismatch], [ErrInvalidReceiptKey]; [ErrLimit]; kv.ErrTooLarge.
+func (s *Store) Update(ctx context.Context, repo RepoID, change Change, prepare func(ctx context.Context, tx *Tx) error) (Result, error) {
+	if err := change.check(); err != nil {
+		return Result{}, err
+	}
+	if change.Time.IsZero() {
+		change.Time = s.options.Now()
+	}
+	started := s.options.Now()
+	if change.Receipt != nil {
+		stored, found, err := s.FindReceipt(ctx, change.Receipt)
+		if found || err != nil {
+			return replay(stored), err
+		}
+	}
+	result, commit, err := s.commit(ctx, repo, &change, started, prepare)
+	if commit != nil {
+		return result, commit.Wait(context.WithoutCancel(ctx))
+	}
+	if waitErr := s.WaitDurable(ctx, repo); waitErr != nil {
+		return Result{}, waitErr
+	}
+	return result, err
+}
+
+func replay(stored StoredReceipt) Result {
+	return Result{Sequence: stored.Sequence, Replayed: true, Receipt: stored.Result}
+}
+
+// commit tries the transaction until it is visible, or refused. Without a commit nothing was changed.
+func (s *Store) commit(
+	ctx context.Context, repo RepoID, change *Change, started time.Time, prepare func(ctx context.Context, tx *Tx) error,
+) (Result, kv.Commit, error) {
+	unlock, err := s.writers.lock(ctx, repo)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	defer unlock()
+	for range triesMax {
+		head, err := s.head(ctx, repo)
+		if err != nil {
+			return Result{}, nil, err
+		}
+		if change.Receipt != nil {
+			// A twin may have committed since Update looked.
+			key, stored, err := s.findReceipt(ctx, change.Receipt, started)
+			if key != nil || err != nil {
+				return replay(stored), nil, err
+			}
+		}
+		tx := newTx(s, repo, change, head)
+		result := Result{Sequence: head.sequence}
+		err = prepare(ctx, tx)
+		if err == nil {
+			result, err = tx.seal()
+		}
+		if err == nil {
+			commit, err := s.kv.Apply(ctx, tx.batch)
+			if err == nil {
+				s.watch.notify(repo)
+				return result, commit, nil
+			}
+			if !errors.Is(err, kv.ErrConflict) {
+				return Result{}, nil, fmt.Errorf("commit to %s: %w", repo, err)
+			}
+			continue
+		}
+		// A refusal speaks about one state only if the repository stood still while it was found.
+		now, headErr := s.head(ctx, repo)
+		switch {
+		case headErr != nil:
+			return Result{}, nil, headErr
+		case now != head:
+		case errors.Is(err, ErrUnchanged):
+			return result, nil, nil
+		default:
+			return Result{}, nil, err
+		}
+	}
+	return Result{}, nil, fmt.Errorf("commit to %s: %w", repo, ErrBusy)
+}
+
+// seal adds to the batch what the transaction changes. Errors: [ErrUnchanged].
+func (tx *Tx) seal() (Result, error) {
+	result := Result{Sequence: tx.head.sequence + 1}
+	if tx.dropped {
+		tx.head.require(tx.batch, tx.repo)
+		Drop(tx.batch, tx.repo)
+		tx.putReceipt(result.Sequence)
+		return result, nil
+	}
+	next := head{sequence: result.Sequence, count: tx.head.count, nameBytes: tx.head.nameBytes}
+	shared := tx.change.entry(result.Sequence, tx.change.Time)
+	for _, name := range tx.order {
+		before, after := tx.stored[name], tx.changed[name]
+		if before == nil && after == nil || before != nil && after != nil && *before == *after {
+			continue
+		}
+		entry := shared
+		entry.Index, entry.Ref = uint32(len(result.Updates)), name
+		if before != nil {
+			entry.before, entry.Before = before, before.ID
+			next.count--
+			next.nameBytes -= uint64(len(name))
+		}
+		if after != nil {
+			entry.after, entry.After = after, after.ID
+			next.count++
+			next.nameBytes += uint64(len(name))
+		}
+		tx.putRef(name, before, after)
+		result.Updates = append(result.Updates, entry)
+	}
+	if len(result.Updates) == 0 {
+		if tx.batch.Count() == 0 {
+			return Result{Sequence: tx.head.sequence}, ErrUnchanged
+		}
+		tx.putEntry(&shared)
+	}
+	for i := range result.Updates {
+		tx.putEntry(&result.Updates[i])
+	}
+	tx.putReceipt(result.Sequence)
+	tx.head.require(tx.batch, tx.repo)
+	tx.batch.Put(headKey(tx.repo), next.encode())
+	return result, tx.batch.Err()
+}
+
+func (tx *Tx) putRef(name string, before, after *Ref) {
+	ns, short := SplitNamespace(name)
+	branch := len(short) > len(branchPrefix) && short[:len(branchPrefix)] == branchPrefix
+	moved := before == nil || after == nil || before.Created != after.Created
+	if before != nil && branch && moved {
+		tx.batch.Delete(creationKey(tx.repo, ns, before.Created))
+	}
+	if after == nil {
+		tx.batch.Delete(refKey(tx.repo, name))
+		return
+	}
+	tx.batch.Put(refKey(tx.repo, name), appendRow(nil, after))
+	if branch && moved {
+		tx.batch.Put(creationKey(tx.repo, ns, after.Created), []byte(name))
+	}
+}
+
+func (tx *Tx) putEntry(entry *Entry) {
+	tx.batch.Put(journalKey(tx.repo, entry.Sequence, entry.Index), appendEntry(nil, entry))
+}
+
+func (tx *Tx) putReceipt(sequence uint64) {
+	if tx.change.Receipt != nil {
+		tx.store.PutReceipt(tx.batch, tx.change.Receipt, StoredReceipt{Sequence: sequence, Result: tx.result})
+	}
+}

@@ -1,0 +1,81 @@
+package refs
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pollInterval is how often Await looks for transactions of other processes, which cannot tell it of them.
+const pollInterval = 100 * time.Millisecond
+
+// Await returns when the repository's sequence is at least the given one, or with the error of ctx.
+//
+// Errors: [ErrRepositoryNotFound].
+func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
+	head, err := s.head(ctx, repo)
+	if err != nil || head.sequence >= sequence {
+		return err
+	}
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		moved, leave := s.watch.enter(repo)
+		head, err := s.head(ctx, repo)
+		if err != nil || head.sequence >= sequence {
+			leave()
+			return err
+		}
+		select {
+		case <-moved:
+		case <-poll.C:
+		case <-ctx.Done():
+			leave()
+			return ctx.Err()
+		}
+		leave()
+	}
+}
+
+// watchers tells who waits for a repository that it has moved.
+type watchers struct {
+	mu    sync.Mutex
+	repos map[RepoID]*watched // guarded by mu
+}
+
+type watched struct {
+	moved chan struct{}
+	count int // of those who wait; guarded by watchers.mu
+}
+
+// enter returns a channel that the next move closes. The caller leaves once.
+func (w *watchers) enter(repo RepoID) (moved <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	entry := w.repos[repo]
+	if entry == nil {
+		if w.repos == nil {
+			w.repos = make(map[RepoID]*watched)
+		}
+		entry = &watched{moved: make(chan struct{})}
+		w.repos[repo] = entry
+	}
+	entry.count++
+	return entry.moved, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if entry.count--; entry.count == 0 && w.repos[repo] == entry {
+			delete(w.repos, repo)
+		}
+	}
+}
+
+// notify tells that a repository has moved.
+func (w *watchers) notify(repo RepoID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if entry := w.repos[repo]; entry != nil {
+		close(entry.moved)
+		delete(w.repos, repo)
+	}
+}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -8,28 +9,38 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
+	"sync/atomic"
 )
-
-// ErrKey says that a file holds no key that may sign tokens.
-var ErrKey = errors.New("auth: not a usable key")
 
 // rsaBitsMin is the size below which an RSA key is refused.
 const rsaBitsMin = 2048
 
-// key is a registered public key. Its identity is its address: the same file read again is another key only if its bytes changed.
+// key is a registered public key. Its identity is its address: a file read again is the same key as long as its bytes are the same.
 type key struct {
-	id     string // file name without ".pem"
-	public crypto.PublicKey
+	id      string // file name without ".pem"
+	public  crypto.PublicKey
+	algs    []string    // that it may sign with
+	removed atomic.Bool // set once the file has gone or changed
+}
+
+func newKey(id string, data []byte) (*key, error) {
+	public, err := ParsePublicKey(data)
+	if err != nil {
+		return nil, err
+	}
+	return &key{id: id, public: public, algs: algorithms(public)}, nil
 }
 
 // ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 bits or more, EC P-256, P-384 or P-521, or
 // Ed25519. Errors: [ErrKey], which never quotes the bytes.
 func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
-	block, _ := pem.Decode(data)
+	block, rest := pem.Decode(data)
 	if block == nil {
 		return nil, fmt.Errorf("%w: no PEM block", ErrKey)
+	}
+	if len(bytes.TrimSpace(rest)) != 0 {
+		return nil, fmt.Errorf("%w: more than one PEM block", ErrKey)
 	}
 	if block.Type != "PUBLIC KEY" {
 		return nil, fmt.Errorf("%w: PEM block %q, want PUBLIC KEY", ErrKey, block.Type)

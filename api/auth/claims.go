@@ -1,0 +1,78 @@
+package auth
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// claims are the claims of a token that Packhorse knows.
+type claims struct {
+	jwt.RegisteredClaims // iss, sub, iat, exp, nbf
+
+	repo   string
+	scopes []string
+	refs   [][]any
+	ops    []string
+}
+
+// wireClaims is the JSON of claims. Names are matched exactly and a name given twice is refused, so that no other reader of the
+// same token can understand another thing.
+type wireClaims struct {
+	Issuer    string       `json:"iss"`
+	Subject   string       `json:"sub"`
+	IssuedAt  *numericDate `json:"iat"`
+	ExpiresAt *numericDate `json:"exp"`
+	NotBefore *numericDate `json:"nbf"`
+	Repo      string       `json:"repo"`
+	Scopes    []string     `json:"scopes"`
+	Refs      [][]any      `json:"refs"`
+	Ops       []string     `json:"ops"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *claims) UnmarshalJSON(data []byte) error {
+	var wire wireClaims
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*c = claims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer:    wire.Issuer,
+			Subject:   wire.Subject,
+			IssuedAt:  wire.IssuedAt.date(),
+			ExpiresAt: wire.ExpiresAt.date(),
+			NotBefore: wire.NotBefore.date(),
+		},
+		repo: wire.Repo, scopes: wire.Scopes, refs: wire.Refs, ops: wire.Ops,
+	}
+	return nil
+}
+
+// numericDate is seconds since 1970 as a JSON number (RFC 7519, 2), perhaps with a fraction, up to the year 9999. It is here
+// because jwt takes strings, and turns numbers beyond int64 into any time.
+type numericDate time.Time
+
+const secondsMax = 253402300799 // 9999-12-31T23:59:59Z
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *numericDate) UnmarshalJSON(data []byte) error {
+	seconds, err := strconv.ParseFloat(string(data), 64)
+	if err != nil {
+		return err
+	}
+	if !(seconds >= 0 && seconds <= secondsMax) {
+		return errClaimRange
+	}
+	*d = numericDate(time.Unix(int64(seconds), 0))
+	return nil
+}
+
+func (d *numericDate) date() *jwt.NumericDate {
+	if d == nil {
+		return nil
+	}
+	return jwt.NewNumericDate(time.Time(*d))
+}

@@ -1,0 +1,101 @@
+package auth
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrOrgConfig says that an org.yaml is not one.
+var ErrOrgConfig = errors.New("auth: bad organization configuration")
+
+// OrgConfig is ORGSDIR/<org>/org.yaml. It is shared: read only.
+type OrgConfig struct {
+	Webhooks []Webhook `yaml:"webhooks"`
+	// SigningKeys names files in the organization's folder: OpenPGP or SSH public keys that verify-sig accepts.
+	SigningKeys []string `yaml:"signing_keys"`
+	// Upstreams is the base URL of each generic provider.
+	Upstreams       map[string]string `yaml:"upstreams"`
+	CustomNotesRefs bool              `yaml:"custom_notes_refs"` // true unless switched off
+	Limits          OrgLimits         `yaml:"limits"`
+
+	// SigningKeyData is what the files of SigningKeys hold, in that order; nil for one that cannot be read, which is logged.
+	SigningKeyData [][]byte `yaml:"-"`
+}
+
+// Webhook is a receiver of an organization's events.
+type Webhook struct {
+	URL    string   `yaml:"url"`
+	Secret string   `yaml:"secret"`
+	Events []string `yaml:"events"`
+}
+
+// OrgLimits bounds one organization. Zero means the server's default.
+type OrgLimits struct {
+	HeavySlots   int `yaml:"heavy_slots"`  // heavy computations at once
+	Repositories int `yaml:"repositories"` // repositories at once
+}
+
+// defaultOrgConfig is the configuration of an organization without org.yaml.
+func defaultOrgConfig() *OrgConfig { return &OrgConfig{CustomNotesRefs: true} }
+
+// ParseOrgConfig reads an org.yaml. Fields that are not known are refused, so that a misspelt one is heard of. Errors:
+// [ErrOrgConfig].
+func ParseOrgConfig(data []byte) (*OrgConfig, error) {
+	config := defaultOrgConfig()
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(config); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: %w", ErrOrgConfig, err)
+	}
+	if err := config.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOrgConfig, err)
+	}
+	return config, nil
+}
+
+func (c *OrgConfig) check() error {
+	for _, hook := range c.Webhooks {
+		if err := checkHTTPURL(hook.URL); err != nil {
+			return fmt.Errorf("webhooks: %w", err)
+		}
+		if hook.Secret == "" {
+			return fmt.Errorf("webhooks: %s has no secret", hook.URL)
+		}
+		for _, event := range hook.Events {
+			if event != "push" {
+				return fmt.Errorf("webhooks: event %q is not known", event)
+			}
+		}
+	}
+	for provider, base := range c.Upstreams {
+		if err := checkHTTPURL(base); err != nil {
+			return fmt.Errorf("upstreams: %s: %w", provider, err)
+		}
+	}
+	for _, name := range c.SigningKeys {
+		if filepath.Base(name) != name || !filepath.IsLocal(name) {
+			return fmt.Errorf("signing_keys: %q is not the name of a file in the organization's folder", name)
+		}
+	}
+	if c.Limits.HeavySlots < 0 || c.Limits.Repositories < 0 {
+		return errors.New("limits: negative")
+	}
+	return nil
+}
+
+func checkHTTPURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return err
+	}
+	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return fmt.Errorf("%q is not an http or https URL", text)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+// Package auth verifies the tokens that organizations sign, and tells what each of them grants.
+//
+// Start at [Open]: it reads the folder of public keys and follows its changes. [Verifier.Verify] turns an Authorization header into
+// a [Grant]; [Mint] makes a token. Tokens are JSON Web Tokens (RFC 7519); the registered key decides the algorithm, never the
+// token's header alone.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"packhorse/refs"
+)
+
+const (
+	tokenBytesMax = 8 << 10
+	clockSkew     = 30 * time.Second
+	keysTried     = 16 // without a kid
+	pollInterval  = time.Second
+)
+
+// Options configures [Open]. Dir is required.
+type Options struct {
+	Dir    string           // ORGSDIR: <org>/<kid>.pem and <org>/org.yaml
+	Logger *slog.Logger     // slog.Default by default
+	Now    func() time.Time // time.Now by default
+}
+
+// Verifier verifies tokens. Its methods may be called concurrently.
+type Verifier struct {
+	now    func() time.Time
+	parser *jwt.Parser
+	orgs   atomic.Pointer[map[string]*organization]
+	cache  cache
+
+	scanning sync.Mutex // guards folder
+	folder   *folder
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// Open reads the folder of organizations and starts to follow it: a change counts within two seconds, and a key whose file has
+// gone, changed, or can no longer be read stops working. Call Close to stop.
+func Open(options Options) (*Verifier, error) {
+	if info, err := os.Stat(options.Dir); err != nil {
+		return nil, fmt.Errorf("open organizations folder: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("open organizations folder: %s is not a directory", options.Dir)
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	v := &Verifier{
+		now: options.Now,
+		parser: jwt.NewParser(jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
+			jwt.WithTimeFunc(options.Now)),
+		folder: newFolder(options.Dir, options.Logger),
+		stop:   stop,
+		done:   make(chan struct{}),
+	}
+	v.Reload()
+	go v.poll(ctx)
+	return v, nil
+}
+
+// Close stops following the folder. Verify goes on with what was read last.
+func (v *Verifier) Close() {
+	v.stop()
+	<-v.done
+}
+
+func (v *Verifier) poll(ctx context.Context) {
+	defer close(v.done)
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			v.Reload()
+		}
+	}
+}
+
+// Reload reads what changed in the folder now. When it returns, no removed key verifies anything.
+func (v *Verifier) Reload() {
+	v.scanning.Lock()
+	defer v.scanning.Unlock()
+	orgs := v.folder.scan()
+	before := v.orgs.Swap(&orgs)
+	if before == nil {
+		return
+	}
+	removed := false
+	for name, org := range *before {
+		for id, key := range org.keys {
+			if now := orgs[name]; now == nil || now.keys[id] != key {
+				key.removed.Store(true)
+				removed = true
+			}
+		}
+	}
+	if removed {
+		v.cache.removeKeys()
+	}
+}
+
+// OrgConfig returns the configuration of an organization, and whether there is such an organization.
+func (v *Verifier) OrgConfig(org string) (*OrgConfig, bool) {
+	o := (*v.orgs.Load())[org]
+	if o == nil {
+		return nil, false
+	}
+	return o.config, true
+}
+
+// Orgs returns the names of the organizations in order.
+func (v *Verifier) Orgs() []string {
+	orgs := *v.orgs.Load()
+	names := make([]string, 0, len(orgs))
+	for name := range orgs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Verify returns what the token in the values of the request's Authorization headers grants. It does not look at which repository
+// or scope the request is about.
+//
+// Errors are of type [*Error]: [ErrMissing] without a header, [ErrDuplicate] with several, others with status 401.
+func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
+	switch {
+	case len(authorization) == 0 || len(authorization) == 1 && authorization[0] == "":
+		return nil, ErrMissing
+	case len(authorization) > 1:
+		return nil, ErrDuplicate
+	}
+	hash := cacheKey(sha256.Sum256([]byte(authorization[0])))
+	if grant := v.cache.get(hash); grant != nil && !grant.key.removed.Load() {
+		if !v.now().Before(grant.Expires.Add(clockSkew)) {
+			v.cache.remove(hash)
+			return nil, errExpired
+		}
+		return grant, nil
+	}
+	token, err := credentials(authorization[0])
+	if err != nil {
+		return nil, err
+	}
+	grant, err := v.verify(token)
+	if err != nil {
+		return nil, err
+	}
+	v.cache.put(hash, grant)
+	return grant, nil
+}
+
+// Recheck tells, before a write's batch, whether the key that verified the grant is still registered. A token that expires while its
+// request runs does not end the request. Errors: [ErrRevoked].
+func (v *Verifier) Recheck(grant *Grant) error {
+	if grant.key == nil || grant.key.removed.Load() {
+		return ErrRevoked
+	}
+	return nil
+}
+
+// credentials returns the token of a Basic or Bearer header.
+func credentials(header string) (string, error) {
+	scheme, value, _ := strings.Cut(header, " ")
+	value = strings.Trim(value, " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+	case strings.EqualFold(scheme, "Basic"):
+		pair, err := base64.StdEncoding.DecodeString(value)
+		if err != nil {
+			return "", errScheme
+		}
+		_, password, ok := strings.Cut(string(pair), ":")
+		if !ok {
+			return "", errScheme
+		}
+		value = password
+	default:
+		return "", errScheme
+	}
+	switch {
+	case value == "":
+		return "", ErrMissing
+	case len(value) > tokenBytesMax:
+		return "", errTooLong
+	}
+	return value, nil
+}
+
+func (v *Verifier) verify(token string) (*Grant, error) {
+	var c claims
+	t := trial{}
+	_, err := v.parser.ParseWithClaims(token, &c, func(parsed *jwt.Token) (any, error) {
+		var err error
+		t.SigningMethod, t.candidates, err = v.candidates(parsed.Header, c.Issuer)
+		parsed.Method = &t
+		return nil, err
+	})
+	switch {
+	case errors.Is(err, jwt.ErrTokenMalformed), errors.Is(err, errMalformed):
+		return nil, errMalformed
+	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
+		return nil, errNoExpiry
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return nil, errExpired
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return nil, errNotYet
+	case err != nil:
+		return nil, errSignature
+	}
+	policy, err := refs.ParsePolicy(c.refs, c.ops)
+	if err != nil {
+		return nil, errBadPolicy
+	}
+	grant := &Grant{
+		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy,
+		KeyID: t.found.id, Expires: c.ExpiresAt.Time, key: t.found,
+	}
+	for _, name := range c.scopes {
+		grant.Scopes |= scopeNames[name]
+	}
+	return grant, nil
+}
+
+// candidates returns how a token with this header must have been signed and by which keys: those of its issuer that may use its
+// algorithm, and of these the one that it names, if it names one.
+func (v *Verifier) candidates(header map[string]any, issuer string) (jwt.SigningMethod, []*key, error) {
+	if typ, ok := header["typ"]; ok {
+		if name, ok := typ.(string); !ok || !strings.EqualFold(name, "JWT") {
+			return nil, nil, errMalformed
+		}
+	}
+	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11: refuse what is not understood, and nothing critical is
+		return nil, nil, errMalformed
+	}
+	alg, _ := header["alg"].(string)
+	method, ok := methods[alg]
+	if !ok {
+		return nil, nil, errNoFit
+	}
+	org := (*v.orgs.Load())[issuer]
+	if org == nil {
+		return nil, nil, errNoFit
+	}
+	keys := org.sorted
+	if id, ok := header["kid"]; ok {
+		name, _ := id.(string)
+		named := org.keys[name]
+		if named == nil {
+			return nil, nil, errNoFit
+		}
+		keys = []*key{named}
+	}
+	var fitting []*key
+	for _, key := range keys {
+		if len(fitting) < keysTried && slices.Contains(key.algs, alg) {
+			fitting = append(fitting, key)
+		}
+	}
+	return method, fitting, nil
+}

@@ -1,0 +1,223 @@
+// Package githttp speaks git's smart HTTP protocol: gitprotocol-http(5), gitprotocol-v2(5) and gitprotocol-pack(5).
+//
+// Start at [Door.Serve], which answers one request to a git remote. advertise.go answers info/refs in every protocol version;
+// command.go takes protocol v2 commands apart and lsrefs.go, fetch.go and objectinfo.go answer them; legacy.go is the fetch of
+// versions 0 and 1; push.go is git-receive-pack. The doors above have read the token and split the path; what a repository
+// answers is the engine's affair, and only framing, capabilities and git's habits live here.
+package githttp
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/refs"
+)
+
+// Bounds of what a git client may send, in bytes.
+const (
+	fetchRequestMax = 16 << 20
+	commandLinesMax = 32 << 20
+)
+
+// Config is what a door works with.
+type Config struct {
+	Host *engine.Host
+	// Agent is told to clients, "packhorse/1.0".
+	Agent string
+	// PackBytesMax bounds the pack of one push.
+	PackBytesMax int64
+	Logger       *slog.Logger
+}
+
+// Door answers git clients. Its methods may be called concurrently.
+type Door struct {
+	host         *engine.Host
+	agent        string
+	packBytesMax int64
+	log          *slog.Logger
+}
+
+// New returns a door to the host's repositories.
+func New(c Config) *Door {
+	d := &Door{host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, log: c.Logger}
+	if d.packBytesMax == 0 {
+		d.packBytesMax = 16 << 30
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	return d
+}
+
+// The two services of smart HTTP.
+const (
+	uploadPack  = "git-upload-pack"
+	receivePack = "git-receive-pack"
+)
+
+// session is one request after its token, path and method were found to agree.
+type session struct {
+	*Door
+	x       exchange.Exchange
+	grant   *auth.Grant
+	repo    *engine.Repository
+	space   refs.Namespace
+	service string
+	imports bool
+	version int
+}
+
+// Serve answers a request to the remote that path names. What is wrong with the request itself is answered with an HTTP
+// status; what git would say within its protocol is said there.
+func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error {
+	service, refusal := serviceOf(x, path)
+	if refusal != nil {
+		return refusal
+	}
+	if err := admit(grant, path, service); err != nil {
+		return err
+	}
+	repo, err := d.host.Repository(x.Context(), grant.Org, path.Repo)
+	if err != nil {
+		return err
+	}
+	s := &session{
+		Door: d, x: x, grant: grant, repo: repo, service: service,
+		imports: path.Variant == exchange.Import,
+		version: versionOf(x.Header("Git-Protocol"), service),
+	}
+	if path.Variant == exchange.Ephemeral {
+		s.space = refs.Ephemeral
+	}
+	x.SetHeader("Cache-Control", "no-cache, max-age=0, must-revalidate")
+	x.SetHeader("Expires", "Fri, 01 Jan 1980 00:00:00 GMT")
+	x.SetHeader("Pragma", "no-cache")
+	switch {
+	case path.Service == "info/refs":
+		return s.advertise()
+	case service == receivePack:
+		return s.receive()
+	case s.version == 2:
+		return s.command()
+	default:
+		return s.legacyFetch()
+	}
+}
+
+// Refuse answers an error of Serve, or of what came before it, as git clients show it best: a status and a line of text.
+func Refuse(x exchange.Exchange, err error) problem.Problem {
+	p := problem.From(err)
+	if p.Status == http.StatusUnauthorized {
+		x.SetHeader("WWW-Authenticate", `Basic realm="packhorse"`)
+	}
+	x.Respond(p.Status, "text/plain; charset=utf-8", []byte(p.Message+"\n"))
+	return p
+}
+
+// serviceOf checks method, service name and content type against each other.
+func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
+	if path.Service == "info/refs" {
+		if x.Method() != http.MethodGet && x.Method() != http.MethodHead {
+			x.SetHeader("Allow", "GET, HEAD")
+			return "", refuse(http.StatusMethodNotAllowed, "info/refs is read with GET")
+		}
+		service := x.Query().Get("service")
+		if service != uploadPack && service != receivePack {
+			return "", refuse(http.StatusForbidden, "only git-upload-pack and git-receive-pack are served here, over smart HTTP")
+		}
+		return service, nil
+	}
+	if x.Method() != http.MethodPost {
+		x.SetHeader("Allow", "POST")
+		return "", refuse(http.StatusMethodNotAllowed, path.Service+" is called with POST")
+	}
+	want := "application/x-" + path.Service + "-request"
+	if got := x.Header("Content-Type"); got != want {
+		return "", refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q, not %q", got, want))
+	}
+	return path.Service, nil
+}
+
+// admit holds the token against the remote. Whether the repository exists is not looked at (rules.md 34).
+func admit(grant *auth.Grant, path exchange.GitPath, service string) error {
+	switch {
+	case grant.Repo != path.Repo:
+		return refuse(http.StatusForbidden, "the token is for another repository")
+	case path.Variant == exchange.Import && service == uploadPack:
+		return refuse(http.StatusForbidden, "the import remote is for pushing only")
+	case service == receivePack && !grant.Allows(auth.GitWrite):
+		return refuse(http.StatusForbidden, "the token lacks the scope git:write")
+	case service == uploadPack && !grant.Allows(auth.GitRead):
+		return refuse(http.StatusForbidden, "the token lacks the scope git:read")
+	}
+	return nil
+}
+
+// versionOf is the protocol version that the client asks for and the service has: pushes know 0 and 1 only.
+func versionOf(header, service string) int {
+	version := 0
+	for word := range strings.SplitSeq(header, ":") {
+		switch word {
+		case "version=1":
+			version = max(version, 1)
+		case "version=2":
+			version = 2
+		}
+	}
+	if service == receivePack && version == 2 {
+		return 0
+	}
+	return version
+}
+
+// body returns the request's body, decompressed when git compressed it, sizeMax bytes at most.
+func (s *session) body(sizeMax int64) (io.Reader, error) {
+	switch encoding := s.x.Header("Content-Encoding"); encoding {
+	case "", "identity":
+		return &limitedBody{from: s.x.Body(), left: sizeMax, max: sizeMax}, nil
+	case "gzip", "x-gzip":
+		plain, err := gzip.NewReader(s.x.Body())
+		if err != nil {
+			return nil, fmt.Errorf("read gzip header of the request: %w", err)
+		}
+		return &limitedBody{from: plain, left: sizeMax, max: sizeMax}, nil
+	default:
+		return nil, refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %q is not understood", encoding))
+	}
+}
+
+// limitedBody is a body that fails past its limit instead of ending.
+type limitedBody struct {
+	from      io.Reader
+	left, max int64
+}
+
+func (l *limitedBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > l.left+1 {
+		p = p[:l.left+1]
+	}
+	n, err := l.from.Read(p)
+	l.left -= int64(n)
+	if l.left < 0 {
+		return n, &exchange.LimitError{Limit: "request body", Max: l.max}
+	}
+	return n, err
+}
+
+// refuse is an error that the client caused, told with an HTTP status.
+func refuse(status int, message string) error {
+	return &exchange.Error{Status: status, Message: message}
+}
+
+// malformed is what the client sent against the protocol.
+func malformed(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// Branch is a branch in a listing.
+type Branch struct {
+	Cursor  string
+	Name    string
+	Tip     object.ID
+	Created time.Time
+}
+
+const cursorBranches = 'b'
+
+// Branches lists a namespace's branches in the order of their creation. [Page.Next] is empty at the end of the listing; each
+// branch carries the cursor that continues after it. Errors: [ErrInvalid] for a cursor of another listing.
+func (r *Repository) Branches(ctx context.Context, ns refs.Namespace, cursor string, limit int) (Page[Branch], error) {
+	var after refs.Creation
+	if cursor != "" {
+		position, err := decodeCursor(cursorBranches, cursor, 12)
+		if err != nil {
+			return Page[Branch]{}, err
+		}
+		after = refs.Creation{Sequence: binary.BigEndian.Uint64(position), Index: binary.BigEndian.Uint32(position[8:])}
+	}
+	names, err := r.names(ctx)
+	if err != nil {
+		return Page[Branch]{}, err
+	}
+	defer names.Close()
+	listed, err := names.Branches(ctx, ns, after, limit+1)
+	if err != nil {
+		return Page[Branch]{}, fmt.Errorf("list branches: %w", err)
+	}
+	var page Page[Branch]
+	for _, ref := range listed {
+		if len(page.Items) == limit {
+			page.Next = page.Items[limit-1].Cursor
+			break
+		}
+		page.Items = append(page.Items, Branch{
+			Cursor:  branchCursor(ref.Created),
+			Name:    ref.Name[len(ns.BranchPrefix()):],
+			Tip:     ref.ID,
+			Created: ref.CreatedAt(),
+		})
+	}
+	return page, nil
+}
+
+func branchCursor(at refs.Creation) string {
+	position := binary.BigEndian.AppendUint64(nil, at.Sequence)
+	return encodeCursor(cursorBranches, binary.BigEndian.AppendUint32(position, at.Index))
+}

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"packhorse/engine/commit"
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// CommitTarget says onto which branch a commit is to go, and what must hold.
+type CommitTarget struct {
+	Branch    string
+	Namespace refs.Namespace
+	// Expected is the tip that the branch must have, or that of the base when the branch is new; nil expects nothing.
+	Expected *object.ID
+	// Base is the branch that a new branch starts from, "" for none; it is ignored when the branch exists.
+	Base          string
+	BaseNamespace refs.Namespace
+}
+
+// CommitDetails is what the commit says.
+type CommitDetails struct {
+	Message   string
+	Author    commit.Person
+	Committer commit.Person // the author when empty
+}
+
+// CommitResult is the outcome of a commit through the API. It is what an idempotency key remembers.
+type CommitResult struct {
+	Branch      string
+	Old, New    object.ID // Old is zero when the branch did not exist
+	Tree        object.ID
+	PackedBytes int64
+	BlobCount   int
+	Sequence    uint64
+}
+
+// check validates what can be wrong whatever the repository holds.
+func (t *CommitTarget) check() error {
+	if _, err := t.Namespace.Branch(t.Branch); err != nil {
+		return invalid("target_branch: %v", err)
+	}
+	if t.Base == "" {
+		return nil
+	}
+	if _, err := t.BaseNamespace.Branch(t.Base); err != nil {
+		return invalid("base_branch: %v", err)
+	}
+	return nil
+}
+
+func (d *CommitDetails) check() error {
+	if strings.TrimSpace(d.Message) == "" {
+		return invalid("commit_message is required")
+	}
+	if strings.IndexByte(d.Message, 0) >= 0 {
+		return invalid("commit_message must not contain NUL")
+	}
+	if reason := d.Author.Check(); reason != "" {
+		return invalid("author: %s", reason)
+	}
+	if d.Committer == (commit.Person{}) {
+		d.Committer = d.Author
+	}
+	if reason := d.Committer.Check(); reason != "" {
+		return invalid("committer: %s", reason)
+	}
+	return nil
+}
+
+// lookuper is where refs are looked up: a snapshot, or a transaction.
+type lookuper interface {
+	Lookup(ctx context.Context, name string) (refs.Ref, error)
+	Count() int
+}
+
+// parent finds what a commit to the target builds on: the tip that it follows, zero for the first commit of a repository,
+// and the value that the branch has now, zero when it does not exist.
+//
+// Errors: [ErrNotFound] for a branch that is not there and cannot be begun; [ErrStale] when the expectation fails.
+func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget) (parent, now object.ID, err error) {
+	ref, err := names.Lookup(ctx, t.Namespace.Full("refs/heads/"+t.Branch))
+	switch {
+	case err == nil:
+		return ref.ID, ref.ID, t.expect(t.Branch, ref.ID)
+	case !errors.Is(err, refs.ErrNotFound):
+		return object.ZeroID, object.ZeroID, fmt.Errorf("look up branch %s: %w", t.Branch, err)
+	case t.Base != "":
+		base, err := names.Lookup(ctx, t.BaseNamespace.Full("refs/heads/"+t.Base))
+		if errors.Is(err, refs.ErrNotFound) {
+			return object.ZeroID, object.ZeroID, notFound("base branch %q not found", t.Base)
+		}
+		if err != nil {
+			return object.ZeroID, object.ZeroID, fmt.Errorf("look up branch %s: %w", t.Base, err)
+		}
+		return base.ID, object.ZeroID, t.expect(t.Base, base.ID)
+	case names.Count() == 0 && t.Branch == r.record.DefaultBranch && t.Namespace == refs.Main:
+		return object.ZeroID, object.ZeroID, t.expect(t.Branch, object.ZeroID)
+	default:
+		return object.ZeroID, object.ZeroID, notFound("branch %q not found", t.Branch)
+	}
+}
+
+// expect compares a tip with the expectation.
+func (t *CommitTarget) expect(branch string, tip object.ID) error {
+	if t.Expected == nil || *t.Expected == tip {
+		return nil
+	}
+	return &StaleError{Branch: branch, Expected: *t.Expected, Actual: tip}
+}
+
+// treeOf returns the root tree of a commit, the zero id for the zero id.
+func treeOf(ctx context.Context, view *odb.View, id object.ID) (object.ID, error) {
+	if id.IsZero() {
+		return object.ZeroID, nil
+	}
+	row, err := view.Graph(ctx, id)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("read commit %s: %w", id, err)
+	}
+	return row.Tree, nil
+}
+
+// commitTo puts a commit onto the target. build is given the tree to build on and returns the new root tree, which it has
+// written into objects; it is called again on a new parent when the branch has moved and nothing else was expected.
+func (r *Repository) commitTo(
+	ctx context.Context, actor *Actor, cause string, t *CommitTarget, d *CommitDetails, objects *odb.Quarantine, blobCount int,
+	build func(ctx context.Context, base object.ID) (object.ID, error),
+) (CommitResult, error) {
+	var result CommitResult
+	change := r.change(actor, cause)
+	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		if err := r.guard(ctx, tx, actor); err != nil {
+			return err
+		}
+		parent, now, err := r.parent(ctx, tx, t)
+		if err != nil {
+			return err
+		}
+		if err := objects.Refresh(ctx); err != nil {
+			return fmt.Errorf("refresh objects: %w", err)
+		}
+		base, err := treeOf(ctx, objects.View(), parent)
+		if err != nil {
+			return err
+		}
+		tree, err := build(ctx, base)
+		if err != nil {
+			return err
+		}
+		header := commit.Header{Author: d.Author, Committer: d.Committer, Message: d.Message, When: r.host.now()}
+		if !parent.IsZero() {
+			header.Parents = []object.ID{parent}
+		}
+		id, err := commit.Build(ctx, objects, tree, header)
+		if err != nil {
+			return err
+		}
+		if err := objects.Stage(ctx, tx.Batch()); err != nil {
+			return fmt.Errorf("stage objects: %w", err)
+		}
+		if err := tx.Set(ctx, t.Namespace.Full("refs/heads/"+t.Branch), &now, id, object.ZeroID); err != nil {
+			return err
+		}
+		result = CommitResult{
+			Branch: t.Branch, Old: now, New: id, Tree: tree,
+			PackedBytes: objects.PackedBytes(), BlobCount: blobCount, Sequence: tx.Sequence() + 1,
+		}
+		return setReceipt(tx, result)
+	})
+	if err != nil {
+		return CommitResult{}, r.gone(err)
+	}
+	if done.Replayed {
+		return decodeReceipt[CommitResult](done.Receipt)
+	}
+	objects.Settled(ctx)
+	return result, nil
+}

@@ -1,0 +1,184 @@
+package commit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// met is what an operation's path held in the base that was last located or applied to.
+type met struct {
+	mode object.Mode
+	id   object.ID
+}
+
+// Existing returns what the path of the operation at index held in the base tree of the last [Plan.Locate]: its mode and
+// id, or zeros when nothing was there.
+func (p *Plan) Existing(index int) (object.Mode, object.ID) {
+	m := p.nodes[index].met
+	return m.mode, m.id
+}
+
+// Locate notes what each operation's path holds in the tree base, which may be the zero id for none. It opens each folder
+// that is on the way to an operation once.
+func (p *Plan) Locate(ctx context.Context, v *odb.View, base object.ID) error {
+	return p.root.locate(ctx, v, base)
+}
+
+func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
+	for _, child := range n.children {
+		child.met = met{}
+	}
+	data, err := readTree(ctx, v, tree)
+	if err != nil {
+		return err
+	}
+	it := object.IterTree(data)
+	for it.Next() {
+		if child := n.children[string(it.Name)]; child != nil {
+			child.met = met{mode: it.Mode, id: it.ID}
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("read tree %s: %w", tree, err)
+	}
+	for _, child := range n.children {
+		if len(child.children) == 0 {
+			continue
+		}
+		var below object.ID
+		if child.met.mode.IsTree() {
+			below = child.met.id
+		}
+		if err := child.locate(ctx, v, below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Apply writes into q the trees that result from the operations over the tree base and returns the new root tree; the
+// zero base stands for an empty one. Folders that end up empty are left out, as git does.
+//
+// It is an [InvalidError] when a path to delete is not there, or when content that is to keep an existing mode does not
+// fit it. Deletions count against base, writes come after them. Trees of an earlier Apply of the same plan stay in q.
+func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (object.ID, error) {
+	v := q.View()
+	if err := p.Locate(ctx, v, base); err != nil {
+		return object.ZeroID, err
+	}
+	id, err := p.root.apply(ctx, q, v, base, false)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	if id.IsZero() {
+		return q.Write(ctx, object.TypeTree, nil, object.ZeroID)
+	}
+	return id, nil
+}
+
+// apply returns the tree of the folder n, or the zero id when it ends up empty. With cleared, what base holds is gone
+// except that deletions below are still checked against it.
+func (n *node) apply(ctx context.Context, q *odb.Quarantine, v *odb.View, base object.ID, cleared bool) (object.ID, error) {
+	data, err := readTree(ctx, v, base)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	changed := make([]object.TreeEntry, 0, len(n.children))
+	for _, child := range n.children {
+		entry, err := child.entry(ctx, q, v, cleared)
+		if err != nil {
+			return object.ZeroID, err
+		}
+		if !entry.ID.IsZero() {
+			changed = append(changed, entry)
+		}
+	}
+	slices.SortFunc(changed, func(a, b object.TreeEntry) int {
+		return object.CompareEntries(a.Name, a.Mode.IsTree(), b.Name, b.Mode.IsTree())
+	})
+	if cleared {
+		data = nil
+	}
+	merged, err := n.splice(make([]byte, 0, len(data)+64*len(changed)), data, changed)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("read tree %s: %w", base, err)
+	}
+	if len(merged) == 0 {
+		return object.ZeroID, nil
+	}
+	return q.Write(ctx, object.TypeTree, merged, base)
+}
+
+// entry returns what stands at n after the operations; an entry with the zero id is nothing.
+func (n *node) entry(ctx context.Context, q *odb.Quarantine, v *odb.View, cleared bool) (object.TreeEntry, error) {
+	nothing := object.TreeEntry{}
+	if n.remove != nil && n.met.id.IsZero() {
+		return nothing, &InvalidError{Path: n.remove.Path, Reason: "is to be deleted and does not exist"}
+	}
+	if n.write != nil {
+		if n.write.Mode == 0 && n.met.mode.IsGitlink() {
+			return nothing, &InvalidError{Path: n.write.Path, Reason: "is a submodule: state its mode 160000, or the mode of the file that replaces it"}
+		}
+		return object.TreeEntry{Name: n.name, Mode: cmp.Or(n.write.Mode, n.keptMode()), ID: n.write.Content}, nil
+	}
+	if len(n.children) == 0 {
+		return nothing, nil
+	}
+	var base object.ID
+	if n.met.mode.IsTree() {
+		base = n.met.id
+	}
+	id, err := n.apply(ctx, q, v, base, cleared || n.remove != nil)
+	if err != nil {
+		return nothing, err
+	}
+	return object.TreeEntry{Name: n.name, Mode: object.ModeTree, ID: id}, nil
+}
+
+// keptMode is the mode of content that was written without one.
+func (n *node) keptMode() object.Mode {
+	if n.met.id.IsZero() || n.met.mode.IsTree() {
+		return object.ModeBlob
+	}
+	return n.met.mode
+}
+
+// splice appends to dst the entries of the tree data that no child of n names, merged in tree order with changed.
+func (n *node) splice(dst, data []byte, changed []object.TreeEntry) ([]byte, error) {
+	it := object.IterTree(data)
+	for it.Next() {
+		if n.children[string(it.Name)] != nil {
+			continue
+		}
+		for len(changed) > 0 {
+			c := changed[0]
+			if object.CompareEntries(c.Name, c.Mode.IsTree(), string(it.Name), it.Mode.IsTree()) > 0 {
+				break
+			}
+			dst = object.AppendTree(dst, changed[:1])
+			changed = changed[1:]
+		}
+		dst = append(dst, it.Raw()...)
+	}
+	return object.AppendTree(dst, changed), it.Err()
+}
+
+// readTree returns the bytes of a tree, none for the zero id.
+func readTree(ctx context.Context, v *odb.View, id object.ID) ([]byte, error) {
+	if id.IsZero() || id == object.EmptyTreeID {
+		return nil, nil
+	}
+	t, data, err := v.Read(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read tree %s: %w", id, err)
+	}
+	if t != object.TypeTree {
+		return nil, fmt.Errorf("read tree %s: it is a %s", id, t)
+	}
+	return data, nil
+}

@@ -1,0 +1,71 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// Person is a name and an address as a request gives them.
+type Person struct {
+	Name  string `json:"name"`
+	Email string `json:"email"`
+}
+
+// Check returns why p cannot stand in a commit header, or "". Angle brackets, NUL and line ends would change what the
+// header says (git strips them, which would record somebody else).
+func (p Person) Check() string {
+	switch {
+	case strings.TrimSpace(p.Name) == "":
+		return "name is required"
+	case strings.TrimSpace(p.Email) == "":
+		return "email is required"
+	case strings.ContainsAny(p.Name, "<>\n\x00"):
+		return "name must not contain <, >, NUL or a line end"
+	case strings.ContainsAny(p.Email, "<>\n\x00"):
+		return "email must not contain <, >, NUL or a line end"
+	}
+	return ""
+}
+
+// Header is what a new commit says beside its tree.
+type Header struct {
+	Parents   []object.ID
+	Author    Person
+	Committer Person
+	Message   string
+	When      time.Time
+}
+
+// Build writes the commit into q and returns its id. Times are written in UTC; the message gets exactly the line end that
+// it may be missing.
+func Build(ctx context.Context, q *odb.Quarantine, tree object.ID, h Header) (object.ID, error) {
+	c := object.Commit{
+		Tree:      tree,
+		Parents:   h.Parents,
+		Author:    signature(h.Author, h.When),
+		Committer: signature(h.Committer, h.When),
+		Message:   h.Message,
+	}
+	if !strings.HasSuffix(c.Message, "\n") {
+		c.Message += "\n"
+	}
+	id, err := q.Write(ctx, object.TypeCommit, c.Append(nil), object.ZeroID)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("write commit: %w", err)
+	}
+	return id, nil
+}
+
+func signature(p Person, when time.Time) object.Signature {
+	return object.Signature{
+		Name:    strings.TrimSpace(p.Name),
+		Email:   strings.TrimSpace(p.Email),
+		Seconds: when.Unix(),
+		Zone:    "+0000",
+	}
+}

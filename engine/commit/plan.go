@@ -1,0 +1,167 @@
+// Package commit turns file operations into trees and commit objects.
+//
+// It is the knowledge behind an API write: which paths may be written, what an operation does to the tree that it meets,
+// and what the new commit says. Start at [NewPlan], which checks operations among themselves; [Plan.Apply] then builds
+// the new root tree over a base, opening only the folders that an operation names; [Build] writes the commit. The package
+// knows objects and ids and nothing of refs: the caller decides which base is the right one and what moves.
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"packhorse/pack/object"
+)
+
+// ErrInvalid matches every [InvalidError].
+var ErrInvalid = errors.New("commit: invalid operation")
+
+// InvalidError says which operation of a request cannot be done and why. Its Is method matches [ErrInvalid].
+type InvalidError struct {
+	// Path is the path as the request gave it.
+	Path string
+	// Reason completes the sentence "path P ...".
+	Reason string
+}
+
+func (e *InvalidError) Error() string { return fmt.Sprintf("path %q %s", e.Path, e.Reason) }
+
+// Is reports whether target is [ErrInvalid].
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// Bounds of a path, in bytes.
+const (
+	pathMax      = 4096
+	componentMax = 255
+)
+
+// Operation writes or deletes one path.
+type Operation struct {
+	// Path is relative to the repository's root; leading slashes are ignored.
+	Path string
+	// Delete removes the file or the folder at Path; the other fields are ignored.
+	Delete bool
+	// Mode is the mode to write, or zero: an existing file then keeps its own and a new one is a plain file.
+	Mode object.Mode
+	// Content is the blob, or for a gitlink the commit, to put at Path.
+	Content object.ID
+}
+
+// Plan is a set of operations that do not contradict each other, arranged by folder.
+//
+// A plan is not safe for concurrent use: [Plan.Apply] takes notes in it.
+type Plan struct {
+	root *node
+	ops  []Operation
+	// nodes holds the node of ops[i] at i.
+	nodes []*node
+}
+
+// node is a path component that operations name: a folder on the way, the place of an operation, or, where a deleted
+// path gets new content below it, both.
+type node struct {
+	name     string
+	children map[string]*node
+	write    *Operation
+	remove   *Operation
+	met      met
+}
+
+// NewPlan arranges operations. It is an [InvalidError] when a path cannot be stored in a git tree, is given twice, or is
+// written both as a file and as a folder. Contents may still be filled in with [Plan.SetContent].
+func NewPlan(operations []Operation) (*Plan, error) {
+	p := &Plan{root: &node{}, ops: operations, nodes: make([]*node, len(operations))}
+	for i := range operations {
+		n, err := p.place(&operations[i])
+		if err != nil {
+			return nil, err
+		}
+		p.nodes[i] = n
+	}
+	return p, nil
+}
+
+// SetContent gives the operation at index its blob, before [Plan.Apply].
+func (p *Plan) SetContent(index int, id object.ID) { p.ops[index].Content = id }
+
+func (p *Plan) place(op *Operation) (*node, error) {
+	invalid := func(reason string) error { return &InvalidError{Path: op.Path, Reason: reason} }
+	path := strings.TrimLeft(op.Path, "/")
+	switch {
+	case path == "":
+		return nil, invalid("is empty")
+	case len(path) > pathMax:
+		return nil, invalid(fmt.Sprintf("is longer than %d bytes", pathMax))
+	}
+	n := p.root
+	for rest, more := path, true; more; {
+		if n.write != nil {
+			return nil, invalid(fmt.Sprintf("lies below %q, which is written as a file", n.write.Path))
+		}
+		var name string
+		name, rest, more = strings.Cut(rest, "/")
+		mode := object.ModeTree
+		if !more && !op.Delete {
+			mode = op.Mode
+		}
+		if reason := checkComponent(name, mode); reason != "" {
+			return nil, invalid(reason)
+		}
+		child := n.children[name]
+		if child == nil {
+			child = &node{name: name}
+			if n.children == nil {
+				n.children = make(map[string]*node)
+			}
+			n.children[name] = child
+		}
+		n = child
+	}
+	if n.write != nil || (op.Delete && n.remove != nil) || (!op.Delete && n.remove != nil) {
+		return nil, invalid("is given twice")
+	}
+	if op.Delete {
+		n.remove = op
+		return n, nil
+	}
+	if below := n.writtenBelow(); below != "" {
+		return nil, invalid(fmt.Sprintf("is written as a file, and %q lies below it", below))
+	}
+	n.write = op
+	return n, nil
+}
+
+// writtenBelow returns a path written below n, or "".
+func (n *node) writtenBelow() string {
+	for _, child := range n.children {
+		if child.write != nil {
+			return child.write.Path
+		}
+		if path := child.writtenBelow(); path != "" {
+			return path
+		}
+	}
+	return ""
+}
+
+// checkComponent returns why name cannot stand in a tree that is to be cloned safely, or "". The rules are those of
+// git fsck --strict for a tree entry, so that the API writes nothing that a push could not.
+func checkComponent(name string, mode object.Mode) string {
+	switch {
+	case name == "":
+		return "has an empty component"
+	case len(name) > componentMax:
+		return fmt.Sprintf("has a component longer than %d bytes", componentMax)
+	case strings.IndexByte(name, 0) >= 0:
+		return "has a NUL byte"
+	}
+	if mode == 0 {
+		mode = object.ModeBlob
+	}
+	entry := []object.TreeEntry{{Mode: mode, Name: name, ID: object.EmptyTreeID}}
+	if err := object.Check(object.TypeTree, object.AppendTree(nil, entry)); err != nil {
+		return fmt.Sprintf("has the component %q, which git refuses: %v", name, err)
+	}
+	return ""
+}

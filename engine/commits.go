@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// Commit is a commit as it is told.
+type Commit struct {
+	ID        object.ID
+	Parents   []object.ID
+	Message   string // without trailing line ends
+	Author    object.Signature
+	Committer object.Signature
+}
+
+// CommitsRequest selects a page of a branch's history.
+type CommitsRequest struct {
+	Namespace refs.Namespace
+	// Branch is a branch's name; "" is the default branch.
+	Branch string
+	Cursor string
+	Limit  int
+}
+
+const cursorCommits = 'c'
+
+// Commits lists the history of a branch by commit date, newest first, as git log does. A cursor keeps the tip that its first
+// page began with, so that pages fit together whatever is pushed meanwhile.
+//
+// Errors: [ErrNotFound] for a branch that is not there; [ErrInvalid] for a cursor of another listing.
+func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[Commit], error) {
+	names, err := r.names(ctx)
+	if err != nil {
+		return Page[Commit]{}, err
+	}
+	defer names.Close()
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return Page[Commit]{}, err
+	}
+	defer view.Close()
+	branch := request.Branch
+	if branch == "" {
+		branch = r.record.DefaultBranch
+	}
+	ref, err := names.Lookup(ctx, request.Namespace.Full("refs/heads/"+branch))
+	if errors.Is(err, refs.ErrNotFound) {
+		return Page[Commit]{}, notFound("branch %q not found", branch)
+	}
+	if err != nil {
+		return Page[Commit]{}, fmt.Errorf("look up branch %s: %w", branch, err)
+	}
+	tip, skip, err := commitsPosition(request.Cursor, ref.ID)
+	if err != nil {
+		return Page[Commit]{}, err
+	}
+	if known, err := view.Has(ctx, tip); err != nil || !known {
+		return Page[Commit]{}, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
+	}
+	return readCommits(ctx, view, tip, skip, request.Limit)
+}
+
+// commitsPosition is where a page begins: how many commits to pass over, counted from which tip.
+func commitsPosition(cursor string, tip object.ID) (object.ID, uint64, error) {
+	if cursor == "" {
+		return tip, 0, nil
+	}
+	position, err := decodeCursor(cursorCommits, cursor, object.IDSize+8)
+	if err != nil {
+		return tip, 0, err
+	}
+	return object.ID(position[:object.IDSize]), binary.BigEndian.Uint64(position[object.IDSize:]), nil
+}
+
+func readCommits(ctx context.Context, view *odb.View, tip object.ID, skip uint64, limit int) (Page[Commit], error) {
+	var page Page[Commit]
+	passed := uint64(0)
+	for walked, err := range view.Walk(ctx, odb.WalkOptions{Tips: []object.ID{tip}}) {
+		if err != nil {
+			return page, fmt.Errorf("walk history of %s: %w", tip, err)
+		}
+		if passed++; passed <= skip {
+			continue
+		}
+		if len(page.Items) == limit {
+			position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(limit))
+			page.Next = encodeCursor(cursorCommits, position)
+			break
+		}
+		commit, err := readCommit(ctx, view, walked.ID)
+		if err != nil {
+			return page, err
+		}
+		page.Items = append(page.Items, commit)
+	}
+	return page, nil
+}
+
+// readCommit reads a commit as it is told.
+func readCommit(ctx context.Context, view *odb.View, id object.ID) (Commit, error) {
+	t, data, err := view.Read(ctx, id)
+	if err != nil {
+		return Commit{}, fmt.Errorf("read commit %s: %w", id, err)
+	}
+	if t != object.TypeCommit {
+		return Commit{}, fmt.Errorf("read commit %s: %w: it is a %s", id, errNotCommit, t)
+	}
+	c, err := object.ParseCommit(data)
+	if err != nil {
+		return Commit{}, fmt.Errorf("read commit %s: %w", id, err)
+	}
+	return Commit{
+		ID:        id,
+		Parents:   c.Parents,
+		Message:   strings.TrimRight(c.Message, "\n"),
+		Author:    c.Author,
+		Committer: c.Committer,
+	}, nil
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// CreateRequest describes a repository to create.
+type CreateRequest struct {
+	Name string
+	// DefaultBranch is "main" when empty.
+	DefaultBranch string
+}
+
+// Created is the outcome of a creation.
+type Created struct {
+	Item     Item
+	Sequence uint64
+}
+
+// createTriesMax bounds how often a creation is tried against those of other servers.
+const createTriesMax = 16
+
+var creatorSeed = maphash.MakeSeed()
+
+// CreateRepository creates an empty repository and returns when it is durable.
+//
+// Errors: [ErrInvalid] for a name that cannot be one, [ErrExists].
+func (h *Host) CreateRepository(ctx context.Context, actor Actor, request CreateRequest) (Created, error) {
+	if err := CheckRepositoryName(request.Name); err != nil {
+		return Created{}, err
+	}
+	if request.DefaultBranch == "" {
+		request.DefaultBranch = "main"
+	}
+	if _, err := refs.Main.Branch(request.DefaultBranch); err != nil {
+		return Created{}, invalid("default_branch: %v", err)
+	}
+	for range createTriesMax {
+		if actor.Receipt != nil {
+			stored, found, err := h.names.FindReceipt(ctx, actor.Receipt)
+			if err != nil {
+				return Created{}, fmt.Errorf("look up idempotency key: %w", err)
+			}
+			if found {
+				return decodeReceipt[Created](stored.Result)
+			}
+		}
+		created, commit, err := h.create(ctx, &actor, request)
+		if errors.Is(err, kv.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return Created{}, err
+		}
+		if err := commit.Wait(ctx); err != nil {
+			return Created{}, fmt.Errorf("create repository %q: %w", request.Name, err)
+		}
+		return created, nil
+	}
+	return Created{}, fmt.Errorf("create repository %q: %w", request.Name, refs.ErrBusy)
+}
+
+// create tries once. Creations of one organization take turns here, since each draws the next number.
+func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) (Created, kv.Commit, error) {
+	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
+	turn.Lock()
+	defer turn.Unlock()
+
+	b := kv.NewBatch()
+	if err := h.takeName(ctx, b, actor.Org, request.Name); err != nil {
+		return Created{}, nil, err
+	}
+	number, err := h.drawNumber(ctx, b, actor.Org)
+	if err != nil {
+		return Created{}, nil, err
+	}
+	rec := record{
+		ID:            refs.NewRepoID(),
+		Org:           actor.Org,
+		Name:          request.Name,
+		Number:        number,
+		DefaultBranch: request.DefaultBranch,
+		Created:       h.now().UTC(),
+		Pool:          h.objects.CreatePool(b),
+	}
+	stored, err := rec.encode()
+	if err != nil {
+		return Created{}, nil, err
+	}
+	b.Put(recordKey(rec.ID), stored)
+	b.Put(nameKey(rec.Org, rec.Name), nameRow{id: rec.ID}.encode())
+	b.Put(numberKey(rec.Org, number), rec.ID[:])
+	change := refs.Change{Actor: actor.Subject, Cause: "create", Time: rec.Created}
+	if err := h.names.Create(b, rec.ID, change); err != nil {
+		return Created{}, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
+	}
+	created := Created{Item: rec.item(), Sequence: 1}
+	if actor.Receipt != nil {
+		result, err := json.Marshal(created)
+		if err != nil {
+			return Created{}, nil, fmt.Errorf("encode receipt: %w", err)
+		}
+		h.names.PutReceipt(b, actor.Receipt, refs.StoredReceipt{Sequence: 1, Result: result})
+	}
+	if err := actor.recheck(ctx); err != nil {
+		return Created{}, nil, err
+	}
+	commit, err := h.keys.Apply(ctx, b)
+	if err != nil {
+		return Created{}, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
+	}
+	return created, commit, nil
+}
+
+// takeName makes b depend on the name being free. Errors: [ErrExists], which is durable when it is returned.
+func (h *Host) takeName(ctx context.Context, b *kv.Batch, org, name string) error {
+	row, err := lookupName(ctx, h.keys, org, name)
+	switch {
+	case isNotFound(err):
+		b.RequireAbsent(nameKey(org, name))
+		return nil
+	case err != nil:
+		return err
+	case row.deleted:
+		b.Require(nameKey(org, name), row.encode())
+		return nil
+	}
+	if err := h.keys.WaitDurable(ctx, nameKey(org, name)); err != nil {
+		return fmt.Errorf("wait for repository %q: %w", name, err)
+	}
+	return &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already exists", name)}
+}
+
+// drawNumber takes the organization's next number inside b.
+func (h *Host) drawNumber(ctx context.Context, b *kv.Batch, org string) (uint64, error) {
+	key := counterKey(org)
+	last, err := h.keys.Get(ctx, key)
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		b.RequireAbsent(key)
+		last = make([]byte, 8)
+	case err != nil:
+		return 0, fmt.Errorf("draw a number for %s: %w", org, err)
+	case len(last) != 8:
+		return 0, fmt.Errorf("%w: counter of %d bytes", ErrCorrupt, len(last))
+	default:
+		b.Require(key, last)
+	}
+	number := binary.BigEndian.Uint64(last) + 1
+	b.Put(key, binary.BigEndian.AppendUint64(nil, number))
+	return number, nil
+}

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/refs"
+)
+
+// Deleted is the outcome of a deletion.
+type Deleted struct {
+	ID       refs.RepoID
+	Sequence uint64
+}
+
+// DeleteRepository deletes a repository and returns when that is durable. Its name is free again.
+//
+// Errors: [ErrNotFound], [ErrDeleted] when the name's last repository has been deleted already.
+func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (Deleted, error) {
+	deleted, err := h.deleteRepository(ctx, &actor, name)
+	if err == nil || actor.Receipt == nil || !isNotFound(err) && !errors.Is(err, ErrDeleted) {
+		return deleted, err
+	}
+	// The request that deleted it may have been this one.
+	stored, found, lookupErr := h.names.FindReceipt(ctx, actor.Receipt)
+	if lookupErr != nil || !found {
+		return Deleted{}, errors.Join(err, lookupErr)
+	}
+	return decodeReceipt[Deleted](stored.Result)
+}
+
+func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) (Deleted, error) {
+	row, err := lookupName(ctx, h.keys, actor.Org, name)
+	if err != nil {
+		return Deleted{}, err
+	}
+	if row.deleted {
+		if err := h.keys.WaitDurable(ctx, nameKey(actor.Org, name)); err != nil {
+			return Deleted{}, fmt.Errorf("wait for repository %q: %w", name, err)
+		}
+		return Deleted{}, &failure{kind: ErrDeleted, text: fmt.Sprintf("repository %q has been deleted already", name)}
+	}
+	repo, err := h.Repository(ctx, actor.Org, name)
+	if err != nil {
+		return Deleted{}, err
+	}
+	change := repo.change(actor, "delete")
+	deleted := Deleted{ID: repo.record.ID}
+	done, err := h.names.Update(ctx, repo.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		if err := repo.guard(ctx, tx, actor); err != nil {
+			return err
+		}
+		tx.Drop()
+		b := tx.Batch()
+		b.Delete(recordKey(repo.record.ID))
+		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
+		b.Delete(numberKey(actor.Org, repo.record.Number))
+		deleted.Sequence = tx.Sequence() + 1
+		return setReceipt(tx, deleted)
+	})
+	if err != nil {
+		return Deleted{}, repo.gone(err)
+	}
+	if done.Replayed {
+		return decodeReceipt[Deleted](done.Receipt)
+	}
+	return deleted, nil
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// Facts that a caller decides on.
+var (
+	// ErrNotFound says that a repository, ref, commit or path is not there, or may not be read.
+	ErrNotFound = errors.New("engine: not found")
+	// ErrExists says that what was to be created is there already.
+	ErrExists = errors.New("engine: exists already")
+	// ErrDeleted says that a repository has been deleted already.
+	ErrDeleted = errors.New("engine: deleted already")
+	// ErrInvalid says that the request cannot be right, whatever the repository holds.
+	ErrInvalid = errors.New("engine: invalid request")
+	// ErrStale says that an expectation about a tip was not met.
+	ErrStale = errors.New("engine: the tip is not the expected one")
+	// ErrTooLarge says that a limit of the host was exceeded.
+	ErrTooLarge = errors.New("engine: over a limit")
+	// ErrCorrupt says that a stored row of this package failed a check.
+	ErrCorrupt = errors.New("engine: stored data is damaged")
+)
+
+// failure is a fact with words for the client.
+type failure struct {
+	kind error
+	text string
+}
+
+func (f *failure) Error() string        { return f.text }
+func (f *failure) Is(target error) bool { return target == f.kind }
+
+// NotFoundError matches [ErrNotFound] and says what was not found.
+func notFound(format string, args ...any) error {
+	return &failure{kind: ErrNotFound, text: fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) error {
+	return &failure{kind: ErrInvalid, text: fmt.Sprintf(format, args...)}
+}
+
+func tooLarge(format string, args ...any) error {
+	return &failure{kind: ErrTooLarge, text: fmt.Sprintf(format, args...)}
+}
+
+// StaleError is [ErrStale] with its evidence, which is durable when the error is returned.
+type StaleError struct {
+	Branch           string
+	Expected, Actual object.ID // zero for "no such branch"
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("branch %q is at %s, not at the expected %s", e.Branch, e.Actual, e.Expected)
+}
+
+// Is reports whether target is [ErrStale].
+func (e *StaleError) Is(target error) bool { return target == ErrStale }

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// File is an entry of a tree with its whole path.
+type File struct {
+	Path string
+	Mode object.Mode
+	ID   object.ID
+}
+
+// FilesRequest selects the entries of a tree.
+type FilesRequest struct {
+	Namespace refs.Namespace
+	// Ref is a branch, tag, full ref or object id; "" is the default branch.
+	Ref string
+	// Path restricts the listing to a folder or to one file; "" is the whole tree.
+	Path string
+	// Flat leaves folders closed.
+	Flat bool
+	// After is the path of the last entry that was seen; the listing goes on behind it.
+	After string
+}
+
+// Files is an open listing. The caller closes it.
+type Files struct {
+	Revision Revision
+	view     *odb.View
+	root     object.ID
+	request  FilesRequest
+}
+
+// Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref that is not there.
+func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, error) {
+	at, err := r.at(ctx, request.Namespace, request.Ref)
+	if err != nil {
+		return nil, err
+	}
+	request.Path = strings.Trim(request.Path, "/")
+	return &Files{Revision: at.revision, view: at.view, root: at.tree, request: request}, nil
+}
+
+// Close releases what the listing reads.
+func (f *Files) Close() { f.view.Close() }
+
+// All walks the entries in tree order, folders before what is in them.
+func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		start := File{Path: f.request.Path, Mode: object.ModeTree, ID: f.root}
+		if f.request.Path != "" {
+			found, err := lookupPath(ctx, f.view, f.root, f.request.Path)
+			if err != nil {
+				yield(File{}, err)
+				return
+			}
+			start = found
+		}
+		if !start.Mode.IsTree() {
+			if f.request.After == "" {
+				yield(start, nil)
+			}
+			return
+		}
+		after := f.request.After
+		if f.request.Path != "" {
+			after = strings.TrimPrefix(after, f.request.Path+"/")
+		}
+		_, err := f.walk(ctx, start, after, treeDepthMax, yield)
+		if err != nil {
+			yield(File{}, err)
+		}
+	}
+}
+
+// treeDepthMax bounds the nesting of folders.
+const treeDepthMax = 2048
+
+// walk yields what is in the folder, behind the path after, which is relative to it and may be empty. It tells whether to go on.
+func (f *Files) walk(ctx context.Context, folder File, after string, depth int, yield func(File, error) bool) (bool, error) {
+	if depth == 0 {
+		return false, fmt.Errorf("%w: folders nested deeper than %d", ErrTooLarge, treeDepthMax)
+	}
+	_, data, err := f.view.Read(ctx, folder.ID)
+	if err != nil {
+		return false, fmt.Errorf("read folder %q: %w", folder.Path, err)
+	}
+	head, below, _ := strings.Cut(after, "/")
+	skipping := after != ""
+	it := object.IterTree(data)
+	for it.Next() {
+		entry := File{Path: string(it.Name), Mode: it.Mode, ID: it.ID}
+		if folder.Path != "" {
+			entry.Path = folder.Path + "/" + entry.Path
+		}
+		inside := ""
+		if skipping {
+			if string(it.Name) != head {
+				continue
+			}
+			skipping = false
+			inside = below
+			if below == "" && (f.request.Flat || !it.Mode.IsTree()) {
+				continue
+			}
+		} else if !yield(entry, nil) {
+			return false, nil
+		}
+		if !it.Mode.IsTree() || f.request.Flat {
+			continue
+		}
+		if more, err := f.walk(ctx, entry, inside, depth-1, yield); err != nil || !more {
+			return false, err
+		}
+	}
+	if err := it.Err(); err != nil {
+		return false, fmt.Errorf("read folder %q: %w", folder.Path, err)
+	}
+	return true, nil
+}
+
+// lookupPath finds what lies at a path below the tree root. Errors: [ErrNotFound].
+func lookupPath(ctx context.Context, view *odb.View, root object.ID, path string) (File, error) {
+	found := File{Mode: object.ModeTree, ID: root}
+	for name := range strings.SplitSeq(path, "/") {
+		if !found.Mode.IsTree() {
+			return File{}, notFound("path %q not found", path)
+		}
+		_, data, err := view.Read(ctx, found.ID)
+		if err != nil {
+			return File{}, fmt.Errorf("read folder on the way to %q: %w", path, err)
+		}
+		mode, id, ok, err := findEntry(data, name)
+		if err != nil {
+			return File{}, fmt.Errorf("read folder on the way to %q: %w", path, err)
+		}
+		if !ok {
+			return File{}, notFound("path %q not found", path)
+		}
+		found = File{Mode: mode, ID: id}
+	}
+	found.Path = path
+	return found, nil
+}
+
+// findEntry finds an entry of a tree by name.
+func findEntry(tree []byte, name string) (object.Mode, object.ID, bool, error) {
+	it := object.IterTree(tree)
+	for it.Next() {
+		if string(it.Name) == name {
+			return it.Mode, it.ID, true, nil
+		}
+	}
+	return 0, object.ZeroID, false, it.Err()
+}
+
+// position is a revision with its objects open.
+type position struct {
+	revision Revision
+	view     *odb.View
+	row      odb.GraphRow
+	tree     object.ID
+}
+
+// at resolves ref and opens the objects; the caller closes the view.
+func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (position, error) {
+	names, err := r.names(ctx)
+	if err != nil {
+		return position{}, err
+	}
+	defer names.Close()
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return position{}, err
+	}
+	revision, err := r.resolve(ctx, names, view, ns, ref)
+	if err != nil {
+		return position{}, errors.Join(err, view.Close())
+	}
+	row, err := view.Graph(ctx, revision.Commit)
+	if err != nil {
+		return position{}, errors.Join(fmt.Errorf("read commit %s: %w", revision.Commit, err), view.Close())
+	}
+	return position{revision: revision, view: view, row: row, tree: row.Tree}, nil
+}

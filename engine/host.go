@@ -1,0 +1,111 @@
+// Package engine is what a host does with repositories: it composes the object database, the refs and the operations on
+// them into use cases.
+//
+// Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of the two is a use case and
+// has a file of its own: create, delete, list; advertise, fetch, receive for git clients; commit, branches, commits, files,
+// file for programs. Only this package turns names into ids and moves refs; the operations of the rooms below take an object
+// store and object ids.
+//
+// Invariants of a repository hold by the preconditions of its batches (rules.md 2), not by locks: several hosts may work
+// over one pair of stores.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// Config is what a host works with. KV and Files are required and stay the caller's to close, after [Host.Close].
+type Config struct {
+	KV      kv.Store
+	Files   file.Store
+	Objects odb.Options
+	Refs    refs.Options
+	Limits  Limits
+	Logger  *slog.Logger
+	// Now is the clock of everything that is recorded; time.Now when nil.
+	Now func() time.Time
+	// Version is told to git clients and recorded nowhere.
+	Version string
+}
+
+// Limits bound what one request may ask for. Zero fields take their defaults.
+type Limits struct {
+	// CommandCountMax bounds the ref updates of one push.
+	CommandCountMax int
+	// OperationCountMax bounds the file operations of one API commit.
+	OperationCountMax int
+	// OpenContentCountMax bounds the contents of one API commit that have begun and not ended.
+	OpenContentCountMax int
+	// ReceiptLife is how long an idempotency key is remembered.
+	ReceiptLife time.Duration
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.CommandCountMax, 10_000)
+	setDefault(&l.OperationCountMax, 100_000)
+	setDefault(&l.OpenContentCountMax, 1_000)
+	setDefault(&l.ReceiptLife, 24*time.Hour)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Host is every repository of a pair of stores. Its methods may be called concurrently.
+type Host struct {
+	keys    kv.Store
+	files   file.Store
+	objects *odb.Store
+	names   *refs.Store
+	limits  Limits
+	log     *slog.Logger
+	now     func() time.Time
+
+	// creators keeps creations of one organization, by a hash of its name, from failing each other's preconditions. It
+	// guards nothing.
+	creators [64]sync.Mutex
+}
+
+// Open opens the stores' repositories. It removes what a crash of this server left behind.
+func Open(ctx context.Context, c Config) (*Host, error) {
+	c.Limits.setDefaults()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Objects.Logger == nil {
+		c.Objects.Logger = c.Logger
+	}
+	objects, err := odb.Open(ctx, c.KV, c.Files, c.Objects)
+	if err != nil {
+		return nil, fmt.Errorf("open object database: %w", err)
+	}
+	return &Host{
+		keys:    c.KV,
+		files:   c.Files,
+		objects: objects,
+		names:   refs.Open(c.KV, c.Refs),
+		limits:  c.Limits,
+		log:     c.Logger,
+		now:     c.Now,
+	}, nil
+}
+
+// Close ends the host's background work. Requests must have ended.
+func (h *Host) Close(ctx context.Context) error {
+	return h.objects.Close(ctx)
+}

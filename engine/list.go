@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// Page is what a listing returns: the items, and the cursor of the next page when there is more.
+type Page[T any] struct {
+	Items []T
+	// Next is the cursor after the last item, "" when the listing is at its end.
+	Next string
+}
+
+// ListOptions select from the organization's repositories.
+type ListOptions struct {
+	// Query is a part of the name, in any case; "" selects all.
+	Query  string
+	Cursor string
+	Limit  int
+}
+
+// cursorRepositories keeps the cursors of this listing from being used in another.
+const cursorRepositories = 'r'
+
+// Repositories lists an organization's repositories in the order of their creation. Errors: [ErrInvalid] for a cursor that
+// is not one of this listing.
+func (h *Host) Repositories(ctx context.Context, org string, options ListOptions) (Page[Item], error) {
+	start := numberKey(org, 0)
+	if options.Cursor != "" {
+		after, err := decodeCursor(cursorRepositories, options.Cursor, 8)
+		if err != nil {
+			return Page[Item]{}, err
+		}
+		start = append(numberKey(org, binary.BigEndian.Uint64(after)), 0)
+	}
+	query := strings.ToLower(options.Query)
+	var page Page[Item]
+	var last record
+	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd(orgKey(tableNumber, org))}) {
+		if err != nil {
+			return Page[Item]{}, fmt.Errorf("list repositories of %s: %w", org, err)
+		}
+		if len(pair.Value) != len(refs.RepoID{}) {
+			return Page[Item]{}, fmt.Errorf("%w: number row of %d bytes", ErrCorrupt, len(pair.Value))
+		}
+		rec, _, err := readRecord(ctx, h.keys, refs.RepoID(pair.Value))
+		if isNotFound(err) {
+			continue // deleted since the scan began
+		}
+		if err != nil {
+			return Page[Item]{}, err
+		}
+		if query != "" && !strings.Contains(strings.ToLower(rec.Name), query) {
+			continue
+		}
+		if len(page.Items) == options.Limit {
+			page.Next = encodeCursor(cursorRepositories, binary.BigEndian.AppendUint64(nil, last.Number))
+			break
+		}
+		page.Items = append(page.Items, rec.item())
+		last = rec
+	}
+	// A listing that tells of a creation makes it certain first: rules.md 1.
+	if err := h.keys.WaitDurable(ctx, counterKey(org)); err != nil {
+		return Page[Item]{}, fmt.Errorf("wait for creations of %s: %w", org, err)
+	}
+	return page, nil
+}

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// The tables of this package: the first byte of every key. Ids follow as raw bytes, an organization ends in a NUL.
+const (
+	tableRecord  = 'R' // repository id -> record
+	tableName    = 'N' // organization, name -> nameRow
+	tableNumber  = 'n' // organization, number -> repository id; the order of creation
+	tableCounter = 'q' // organization -> the number of its last creation
+)
+
+func recordKey(id refs.RepoID) []byte { return append([]byte{tableRecord}, id[:]...) }
+
+func nameKey(org, name string) []byte { return append(orgKey(tableName, org), name...) }
+
+func numberKey(org string, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(orgKey(tableNumber, org), number)
+}
+
+func counterKey(org string) []byte { return orgKey(tableCounter, org) }
+
+func orgKey(table byte, org string) []byte {
+	key := make([]byte, 0, 1+len(org)+1+64)
+	key = append(key, table)
+	key = append(key, org...)
+	return append(key, 0)
+}
+
+// record is a repository as it is stored, under table R. It does not change until the repository is deleted, when it
+// disappears; every transaction on the repository requires it.
+type record struct {
+	ID            refs.RepoID `json:"-"`
+	Org           string      `json:"org"`
+	Name          string      `json:"name"`
+	Number        uint64      `json:"number"`
+	DefaultBranch string      `json:"default_branch"`
+	Created       time.Time   `json:"created"`
+	Pool          odb.PoolID  `json:"pool"`
+}
+
+// nameRow is what a name stands for, under table N: a repository, or the last one of that name after its deletion.
+type nameRow struct {
+	id      refs.RepoID
+	deleted bool
+}
+
+func (n nameRow) encode() []byte {
+	state := byte(0)
+	if n.deleted {
+		state = 1
+	}
+	return append([]byte{state}, n.id[:]...)
+}
+
+func decodeNameRow(data []byte) (nameRow, error) {
+	if len(data) != 1+len(refs.RepoID{}) || data[0] > 1 {
+		return nameRow{}, fmt.Errorf("%w: name row of %d bytes", ErrCorrupt, len(data))
+	}
+	return nameRow{id: refs.RepoID(data[1:]), deleted: data[0] == 1}, nil
+}
+
+// lookupName returns what a name stands for. Errors: [ErrNotFound].
+func lookupName(ctx context.Context, r kv.Reader, org, name string) (nameRow, error) {
+	data, err := r.Get(ctx, nameKey(org, name))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nameRow{}, notFound("repository %q not found", name)
+	}
+	if err != nil {
+		return nameRow{}, fmt.Errorf("read name of repository %q: %w", name, err)
+	}
+	return decodeNameRow(data)
+}
+
+// readRecord returns the record of a repository and its stored bytes, which a precondition compares.
+func readRecord(ctx context.Context, r kv.Reader, id refs.RepoID) (record, []byte, error) {
+	data, err := r.Get(ctx, recordKey(id))
+	if errors.Is(err, kv.ErrNotFound) {
+		return record{}, nil, notFound("repository %s not found", id)
+	}
+	if err != nil {
+		return record{}, nil, fmt.Errorf("read record of repository %s: %w", id, err)
+	}
+	var rec record
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return record{}, nil, fmt.Errorf("%w: record of repository %s: %w", ErrCorrupt, id, err)
+	}
+	rec.ID = id
+	return rec, data, nil
+}
+
+func (r *record) encode() ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode record of repository %s: %w", r.ID, err)
+	}
+	return data, nil
+}
+
+// item is how the record is told.
+func (r *record) item() Item {
+	return Item{ID: r.ID, Name: r.Name, DefaultBranch: r.DefaultBranch, Created: r.Created}
+}
+
+// Item is a repository in a listing.
+type Item struct {
+	ID            refs.RepoID
+	Name          string
+	DefaultBranch string
+	Created       time.Time
+}
+
+// Bounds of a repository's name: contract.md, "Repositories".
+const (
+	nameBytesMax    = 200
+	nameSegmentsMax = 8
+)
+
+// CheckRepositoryName returns why name cannot be a repository's, or nil. Errors: [ErrInvalid].
+func CheckRepositoryName(name string) error {
+	segments := strings.Split(name, "/")
+	switch {
+	case name == "org":
+		return invalid(`repository name "org" is reserved`)
+	case len(name) > nameBytesMax:
+		return invalid("repository name is longer than %d bytes", nameBytesMax)
+	case len(segments) > nameSegmentsMax:
+		return invalid("repository name has more than %d segments", nameSegmentsMax)
+	}
+	for _, segment := range segments {
+		switch {
+		case segment == "":
+			return invalid("repository name has an empty segment")
+		case strings.Trim(segment, nameAlphabet) != "":
+			return invalid("repository name segment %q has characters other than A-Z, a-z, 0-9, '.', '_' and '-'", segment)
+		case segment == "." || segment == "..", strings.HasSuffix(segment, ".git"), strings.HasSuffix(segment, ".lock"):
+			return invalid("repository name segment %q is not allowed", segment)
+		}
+	}
+	return nil
+}
+
+const nameAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"

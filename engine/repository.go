@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/odb"
+	"packhorse/refs"
+)
+
+// Repository is one repository as it was when it was opened; it holds nothing open. Its methods may be called concurrently
+// and fail with [ErrNotFound] when the repository has been deleted meanwhile.
+type Repository struct {
+	host   *Host
+	record record
+	// stored is the record as it is stored, the precondition of every transaction.
+	stored []byte
+}
+
+// Repository opens the repository that an organization calls name. Errors: [ErrNotFound].
+func (h *Host) Repository(ctx context.Context, org, name string) (*Repository, error) {
+	row, err := lookupName(ctx, h.keys, org, name)
+	if err != nil {
+		return nil, err
+	}
+	if row.deleted {
+		return nil, notFound("repository %q not found", name)
+	}
+	rec, stored, err := readRecord(ctx, h.keys, row.id)
+	if err != nil {
+		return nil, err
+	}
+	return &Repository{host: h, record: rec, stored: stored}, nil
+}
+
+// Item describes the repository.
+func (r *Repository) Item() Item { return r.record.item() }
+
+// Objects opens the repository's objects for reading; the caller closes the view.
+func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
+	v, err := r.host.objects.View(ctx, r.record.Pool)
+	if err != nil {
+		return nil, fmt.Errorf("open objects of repository %s: %w", r.record.ID, err)
+	}
+	return v, nil
+}
+
+// names opens a snapshot of the repository's refs, which the caller closes; what it holds is durable.
+func (r *Repository) names(ctx context.Context) (*refs.Snapshot, error) {
+	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID)
+	if err != nil {
+		return nil, r.gone(err)
+	}
+	if err := snapshot.WaitDurable(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for refs of repository %s: %w", r.record.ID, err), snapshot.Close())
+	}
+	return snapshot, nil
+}
+
+// Sequence returns the repository's journal position.
+func (r *Repository) Sequence(ctx context.Context) (uint64, error) {
+	sequence, err := r.host.names.Head(ctx, r.record.ID)
+	if err != nil {
+		return 0, r.gone(err)
+	}
+	return sequence, nil
+}
+
+// defaultRef is the stored name of the default branch in a namespace.
+func (r *Repository) defaultRef(ns refs.Namespace) string {
+	return ns.Full("refs/heads/" + r.record.DefaultBranch)
+}
+
+// change describes a transaction of the actor to the journal.
+func (r *Repository) change(actor *Actor, cause string) refs.Change {
+	return refs.Change{
+		Actor:   actor.Subject,
+		Cause:   cause,
+		Policy:  actor.Policy,
+		Receipt: actor.Receipt,
+		Time:    r.host.now(),
+	}
+}
+
+// guard makes a transaction depend on the repository's existence, and on the token being good to the last moment.
+func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) error {
+	tx.Batch().Require(recordKey(r.record.ID), r.stored)
+	return actor.recheck(ctx)
+}
+
+// gone turns the absence of a repository's refs into its own.
+func (r *Repository) gone(err error) error {
+	if errors.Is(err, refs.ErrRepositoryNotFound) {
+		return notFound("repository %q not found", r.record.Name)
+	}
+	return err
+}

@@ -1,0 +1,312 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"packhorse/engine/commit"
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/pack/object"
+)
+
+// FileOperation writes or deletes one path of an API commit.
+type FileOperation struct {
+	Path   string
+	Delete bool
+	// Mode is zero when the request states none.
+	Mode object.Mode
+	// ContentID names the content that [Upload.Chunk] brings; several operations may share one.
+	ContentID string
+}
+
+// UploadRequest describes a commit whose contents follow.
+type UploadRequest struct {
+	Target     CommitTarget
+	Details    CommitDetails
+	Operations []FileOperation
+}
+
+// Upload is an API commit whose contents are arriving. It is used by one goroutine and closed in the end.
+//
+// A content that ends in its first chunk is stored at once. Any other is spooled while it arrives, since git hashes an
+// object's size first, and read back once when it has ended (rules.md 12).
+type Upload struct {
+	repo     *Repository
+	actor    Actor
+	request  UploadRequest
+	plan     *commit.Plan
+	view     *odb.View
+	objects  *odb.Quarantine
+	contents map[string]*content
+	spool    file.Scratch
+	spooled  int64
+	open     int // contents that have begun and not ended
+	blobs    int
+}
+
+// content is one content of an upload.
+type content struct {
+	operations []int // indexes of the operations that write it
+	begun      bool
+	done       bool
+	size       int64
+	extents    []extent // where it lies in the spool file
+}
+
+// extent is a run of bytes in the spool file.
+type extent struct{ offset, size int64 }
+
+// NewUpload begins an API commit. It refuses at once what could only fail in the end, unless an idempotency key may have to
+// replay an earlier success.
+//
+// Errors: [ErrInvalid], commit.ErrInvalid, [ErrNotFound], [ErrStale], [ErrTooLarge].
+func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadRequest) (*Upload, error) {
+	if err := errors.Join(request.Target.check(), request.Details.check()); err != nil {
+		return nil, err
+	}
+	u := &Upload{repo: r, actor: actor, request: request, contents: make(map[string]*content)}
+	if err := u.arrange(); err != nil {
+		return nil, err
+	}
+	names, err := r.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
+	parent, _, err := r.parent(ctx, names, &request.Target)
+	if err != nil && actor.Receipt == nil {
+		return nil, err
+	}
+	u.view, err = r.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.objects = u.view.NewQuarantine(ctx)
+	tree, err := treeOf(ctx, u.view, parent)
+	if err == nil {
+		err = u.plan.Locate(ctx, u.view, tree)
+	}
+	if err != nil {
+		u.Close()
+		return nil, err
+	}
+	return u, nil
+}
+
+// arrange checks the operations among themselves.
+func (u *Upload) arrange() error {
+	if len(u.request.Operations) == 0 {
+		return invalid("files must not be empty")
+	}
+	if limit := u.repo.host.limits.OperationCountMax; len(u.request.Operations) > limit {
+		return &LimitError{Limit: "file operations", Max: int64(limit)}
+	}
+	operations := make([]commit.Operation, len(u.request.Operations))
+	for i, op := range u.request.Operations {
+		operations[i] = commit.Operation{Path: op.Path, Delete: op.Delete, Mode: op.Mode}
+		if op.Delete {
+			continue
+		}
+		if op.ContentID == "" {
+			return invalid("files[%d]: content_id is required", i)
+		}
+		c := u.contents[op.ContentID]
+		if c == nil {
+			c = &content{}
+			u.contents[op.ContentID] = c
+		}
+		c.operations = append(c.operations, i)
+	}
+	for _, op := range u.request.Operations {
+		if op.Delete && op.ContentID != "" && u.contents[op.ContentID] == nil {
+			// Clients give deletions a content id too, and may send its empty content.
+			u.contents[op.ContentID] = &content{done: true}
+		}
+	}
+	plan, err := commit.NewPlan(operations)
+	u.plan = plan
+	return err
+}
+
+// Close gives up what was not committed.
+func (u *Upload) Close() error {
+	err := errors.Join(u.objects.Close(), u.view.Close())
+	if u.spool != nil {
+		err = errors.Join(err, u.spool.Close())
+	}
+	return err
+}
+
+// Chunk takes the next bytes of a content; with eof they are its last. data is only read.
+//
+// Errors: [ErrInvalid] for a content that no operation names or that has ended; [ErrTooLarge].
+func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof bool) error {
+	c := u.contents[contentID]
+	switch {
+	case c == nil:
+		return invalid("blob_chunk: no file has the content_id %q", contentID)
+	case len(c.operations) == 0 && len(data) > 0:
+		return invalid("blob_chunk: content_id %q belongs to a deletion", contentID)
+	case len(c.operations) == 0:
+		return nil
+	case c.done:
+		return invalid("blob_chunk: content_id %q has already ended", contentID)
+	}
+	if limit := u.repo.host.objects.Limits().ObjectBytes; c.size+int64(len(data)) > limit {
+		return &LimitError{Limit: fmt.Sprintf("size of content_id %q in bytes", contentID), Max: limit}
+	}
+	if eof && !c.begun {
+		return u.store(ctx, c, data)
+	}
+	if !c.begun {
+		if limit := u.repo.host.limits.OpenContentCountMax; u.open >= limit {
+			return invalid("blob_chunk: more than %d contents have begun and not ended", limit)
+		}
+		c.begun = true
+		u.open++
+	}
+	if err := u.append(ctx, c, data); err != nil {
+		return err
+	}
+	if !eof {
+		return nil
+	}
+	u.open--
+	return u.unspool(ctx, c)
+}
+
+// append spools data as the next bytes of c.
+func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
+	if u.spool == nil {
+		spool, err := u.repo.host.files.Scratch(ctx)
+		if err != nil {
+			return fmt.Errorf("open spool file: %w", err)
+		}
+		u.spool = spool
+	}
+	if _, err := u.spool.Write(data); err != nil {
+		return fmt.Errorf("spool content: %w", err)
+	}
+	size := int64(len(data))
+	if n := len(c.extents); n > 0 && c.extents[n-1].offset+c.extents[n-1].size == u.spooled {
+		c.extents[n-1].size += size
+	} else {
+		c.extents = append(c.extents, extent{offset: u.spooled, size: size})
+	}
+	u.spooled += size
+	c.size += size
+	return nil
+}
+
+// wholeContentMax is the size in bytes up to which a spooled content is stored as if it had come in one chunk.
+const wholeContentMax = 1 << 20
+
+// unspool stores a content that has been spooled whole.
+func (u *Upload) unspool(ctx context.Context, c *content) error {
+	parts := make([]io.Reader, len(c.extents))
+	for i, e := range c.extents {
+		parts[i] = io.NewSectionReader(u.spool, e.offset, e.size)
+	}
+	from := io.MultiReader(parts...)
+	if c.size <= wholeContentMax {
+		data := make([]byte, c.size)
+		if _, err := io.ReadFull(from, data); err != nil {
+			return fmt.Errorf("read spooled content: %w", err)
+		}
+		return u.store(ctx, c, data)
+	}
+	if u.writesGitlink(c) {
+		return u.store(ctx, c, nil) // refused there: no id is that long
+	}
+	id, err := u.objects.WriteBlobFrom(ctx, from, c.size)
+	if err != nil {
+		return fmt.Errorf("store content: %w", err)
+	}
+	u.finish(c, id)
+	return nil
+}
+
+// store stores a content that is in memory.
+func (u *Upload) store(ctx context.Context, c *content, data []byte) error {
+	if u.writesGitlink(c) {
+		return u.storeGitlink(c, data)
+	}
+	_, predecessor := u.plan.Existing(c.operations[0])
+	if err := u.checkGitmodules(c, data); err != nil {
+		return err
+	}
+	id, err := u.objects.Write(ctx, object.TypeBlob, data, predecessor)
+	if err != nil {
+		return fmt.Errorf("store content: %w", err)
+	}
+	u.finish(c, id)
+	return nil
+}
+
+func (u *Upload) writesGitlink(c *content) bool {
+	for _, i := range c.operations {
+		if u.request.Operations[i].Mode.IsGitlink() {
+			return true
+		}
+	}
+	return false
+}
+
+// storeGitlink takes the id that a submodule's content spells.
+func (u *Upload) storeGitlink(c *content, data []byte) error {
+	for _, i := range c.operations {
+		if op := &u.request.Operations[i]; !op.Mode.IsGitlink() {
+			return invalid("path %q: its content is also that of a submodule", op.Path)
+		}
+	}
+	path := u.request.Operations[c.operations[0]].Path
+	id, err := object.ParseID(strings.TrimSuffix(string(data), "\n"))
+	if err != nil || id.IsZero() {
+		return invalid("path %q: the content of a submodule is the id of a commit, 40 hexadecimal digits", path)
+	}
+	u.finish(c, id)
+	return nil
+}
+
+// checkGitmodules holds a .gitmodules file to the rules that a push is held to.
+func (u *Upload) checkGitmodules(c *content, data []byte) error {
+	for _, i := range c.operations {
+		op := &u.request.Operations[i]
+		if strings.TrimLeft(op.Path, "/") != ".gitmodules" {
+			continue
+		}
+		if err := object.CheckGitmodules(data); err != nil {
+			return invalid("path %q: %v", op.Path, err)
+		}
+	}
+	return nil
+}
+
+func (u *Upload) finish(c *content, id object.ID) {
+	c.done = true
+	c.extents = nil
+	u.blobs++
+	for _, i := range c.operations {
+		u.plan.SetContent(i, id)
+	}
+}
+
+// Finish makes the commit and returns when it is durable. The request's receipt, if it has one, is complete by now.
+//
+// Errors: [ErrInvalid] when a content is missing or an operation does not fit what it meets, commit.ErrInvalid,
+// [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (u *Upload) Finish(ctx context.Context) (CommitResult, error) {
+	for i, op := range u.request.Operations {
+		if !op.Delete && !u.contents[op.ContentID].done {
+			return CommitResult{}, invalid("files[%d]: the content of %q, content_id %q, has not ended", i, op.Path, op.ContentID)
+		}
+	}
+	build := func(ctx context.Context, base object.ID) (object.ID, error) {
+		return u.plan.Apply(ctx, u.objects, base)
+	}
+	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects, u.blobs, build)
+}

@@ -1,0 +1,166 @@
+package odb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// painting walks two sides of a question from the highest generation number down. A commit leaves the queue after everything that
+// reaches it, so its marks are final then, whatever the clocks say.
+type painting struct {
+	history *history
+	queue   commitQueue
+	open    int // commits in the queue that can still change the answer
+	closed  marks
+}
+
+// newPainting marks a with markOne and b with markTwo. Commits that have all marks of closed no longer keep the walk going.
+func newPainting(ctx context.Context, v *View, a, b object.ID, closed marks) (*painting, error) {
+	p := &painting{history: newHistory(v), closed: closed}
+	for i, id := range [2]object.ID{a, b} {
+		n, err := p.history.tip(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.mark(ctx, n, [2]marks{markOne, markTwo}[i]); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// mark adds m to commit n and queues it when it is new.
+func (p *painting) mark(ctx context.Context, n int32, m marks) error {
+	if err := p.history.load(ctx, n); err != nil {
+		return err
+	}
+	if err := p.history.rank(ctx, n); err != nil {
+		return err
+	}
+	node := &p.history.nodes[n]
+	wasOpen := node.marks&markQueued != 0 && node.marks&p.closed != p.closed
+	node.marks |= m
+	if node.marks&markSeen == 0 {
+		node.marks |= markSeen | markQueued
+		p.queue.push(n, int64(node.generation))
+	}
+	isOpen := node.marks&p.closed != p.closed
+	switch {
+	case isOpen && !wasOpen:
+		p.open++
+	case !isOpen && wasOpen:
+		p.open--
+	}
+	return nil
+}
+
+// next takes the next commit, false when nothing open is left.
+func (p *painting) next() (n int32, m marks, ok bool) {
+	if p.open == 0 {
+		return 0, 0, false
+	}
+	n = p.queue.pop()
+	node := &p.history.nodes[n]
+	if node.marks&p.closed != p.closed {
+		p.open--
+	}
+	node.marks &^= markQueued
+	return n, node.marks & (markOne | markTwo | markStale), true
+}
+
+// pass hands the marks m of n on to its parents.
+func (p *painting) pass(ctx context.Context, n int32, m marks) error {
+	for i := range p.history.nodes[n].parentCount {
+		if err := p.mark(ctx, p.history.parentsOf(n)[i], m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MergeBases returns the best common ancestors of two commits, newest first: those of git merge-base --all. There are none for unrelated
+// histories, and more than one after criss-cross merges. Errors: [ErrNotFound].
+func (v *View) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID, error) {
+	p, err := newPainting(ctx, v, a, b, markStale)
+	if err != nil {
+		return nil, err
+	}
+	var found []int32
+	for n, m, ok := p.next(); ok; n, m, ok = p.next() {
+		if m == markOne|markTwo {
+			found = append(found, n)
+			m |= markStale
+		}
+		if err := p.pass(ctx, n, m); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(found, func(a, b int32) int {
+		return cmp.Compare(p.history.nodes[b].seconds, p.history.nodes[a].seconds)
+	})
+	bases := make([]object.ID, len(found))
+	for i, n := range found {
+		bases[i] = p.history.id(n)
+	}
+	return bases, nil
+}
+
+// AheadBehind returns how many commits a has that b has not, and the other way round. Errors: [ErrNotFound].
+func (v *View) AheadBehind(ctx context.Context, a, b object.ID) (ahead, behind int, err error) {
+	p, err := newPainting(ctx, v, a, b, markOne|markTwo)
+	if err != nil {
+		return 0, 0, err
+	}
+	for n, m, ok := p.next(); ok; n, m, ok = p.next() {
+		switch m {
+		case markOne:
+			ahead++
+		case markTwo:
+			behind++
+		}
+		if err := p.pass(ctx, n, m); err != nil {
+			return 0, 0, err
+		}
+	}
+	return ahead, behind, nil
+}
+
+// IsAncestor reports whether ancestor is reachable from descendant; a commit is its own ancestor. It visits only commits of a higher
+// generation number than ancestor's. Errors: [ErrNotFound].
+func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (bool, error) {
+	h := newHistory(v)
+	from, err := h.tip(ctx, descendant)
+	if err != nil {
+		return false, err
+	}
+	to, err := h.tip(ctx, ancestor)
+	if err != nil {
+		return false, err
+	}
+	stack := []int32{from}
+	for len(stack) > 0 {
+		n := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if n == to {
+			return true, nil
+		}
+		if h.has(n, markSeen) {
+			continue
+		}
+		h.set(n, markSeen)
+		if err := h.load(ctx, n); err != nil {
+			return false, err
+		}
+		if h.ranksAtMost(n, h.nodes[to].generation) {
+			continue
+		}
+		parents := h.parentsOf(n)
+		for i := range parents {
+			stack = append(stack, parents[len(parents)-1-i]) // the first parent comes off first
+		}
+	}
+	return false, nil
+}

@@ -3,7 +3,8 @@ package object
 import "bytes"
 
 // Links calls visit for every object that the object in data names, in stored order, with the type that it must have (0: any).
-// Gitlinks are skipped: what they name lives in another repository. Blobs name nothing.
+// Gitlinks are skipped, and with them file types that git does not know, as git does: what they name lives in another repository.
+// Blobs name nothing.
 //
 // The walk ends at the first error of visit, which is returned. Errors: [ErrMalformed].
 func Links(t Type, data []byte, visit func(id ID, want Type) error) error {
@@ -40,12 +41,9 @@ func Links(t Type, data []byte, visit func(id ID, want Type) error) error {
 func treeLinks(data []byte, visit func(id ID, want Type) error) error {
 	it := IterTree(data)
 	for it.Next() {
-		if it.Mode.IsGitlink() {
+		want := it.Mode.Type()
+		if want == TypeCommit {
 			continue
-		}
-		want := TypeBlob
-		if it.Mode.IsTree() {
-			want = TypeTree
 		}
 		if err := visit(it.ID, want); err != nil {
 			return err

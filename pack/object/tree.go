@@ -52,10 +52,10 @@ func (it *TreeIter) Next() bool {
 		if c < '0' || c > '7' {
 			break
 		}
-		mode = mode<<3 | Mode(c-'0')
-		if mode > 0xffff {
+		if mode >= 1<<(32-3) {
 			return it.fail("mode out of range")
 		}
+		mode = mode<<3 | Mode(c-'0')
 	}
 	if i == 0 || i == len(it.rest) || it.rest[i] != ' ' {
 		return it.fail("bad mode")
@@ -121,29 +121,32 @@ func AppendTreeEntry(dst []byte, e *TreeEntry) []byte {
 }
 
 // CompareEntries orders two entries as a tree does: by the bytes of their names, a tree's name being followed by a slash.
-// It returns 0 also for a file and a tree of one name when nothing else tells them apart.
 func CompareEntries(aName string, aTree bool, bName string, bTree bool) int {
 	n := min(len(aName), len(bName))
 	if c := strings.Compare(aName[:n], bName[:n]); c != 0 {
 		return c
 	}
-	return nameEnd(len(aName) > n, at(aName, n), aTree) - nameEnd(len(bName) > n, at(bName, n), bTree)
+	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
-// at returns byte i of name, or 0 behind its end.
-func at[T string | []byte](name T, i int) byte {
-	if i < len(name) {
-		return name[i]
+func compareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
+	n := min(len(aName), len(bName))
+	if c := bytes.Compare(aName[:n], bName[:n]); c != 0 {
+		return c
 	}
-	return 0
+	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
-// nameEnd returns what counts in the comparison behind a common prefix: the next byte if there is one, else the implied end.
-func nameEnd(more bool, c byte, tree bool) int {
-	if !more && tree {
-		c = '/'
+// nameEnd returns what counts in a comparison behind the common part of two names: the next byte if there is one, else the implied end.
+func nameEnd[T string | []byte](rest T, tree bool) int {
+	switch {
+	case len(rest) > 0:
+		return int(rest[0])
+	case tree:
+		return '/'
+	default:
+		return 0
 	}
-	return int(c)
 }
 
 // SortTree puts entries into the order of a tree.

@@ -1,0 +1,82 @@
+package problem
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// statusError is a refusal by floors that this package does not know, such as those of tokens and of the door: it tells its own
+// status.
+type statusError interface {
+	error
+	StatusCode() int
+}
+
+// From returns how err is told to a client. An error of no known kind is 500 without its words.
+func From(err error) Problem {
+	var refusal statusError
+	if errors.As(err, &refusal) {
+		p := Problem{Status: refusal.StatusCode(), Message: refusal.Error()}
+		if r, ok := refusal.(interface{ RetryAfter() time.Duration }); ok {
+			p.RetryAfter = r.RetryAfter()
+		}
+		return p
+	}
+	for _, row := range table {
+		if errors.Is(err, row.kind) {
+			return row.problem(err)
+		}
+	}
+	return Problem{Status: http.StatusInternalServerError, Message: internal}
+}
+
+func (r *row) problem(err error) Problem {
+	p := Problem{Status: r.status, Message: r.message, RetryAfter: r.retry, Corrupt: r.corrupt}
+	if p.Message == "" {
+		p.Message = words(err, r.kind)
+	}
+	if r.fields != nil {
+		p.Fields = r.fields(err)
+	}
+	return p
+}
+
+// words returns what an error of a kind says about itself: the words of the innermost error of that kind, or of an outer one that
+// continues them ("pack: corrupt pack: entry at 12"), without the name of the package. What was added in front on the way up is
+// for the log.
+func words(err, kind error) string {
+	var chain []error
+	for next := err; next != nil; next = inner(next, kind) {
+		chain = append(chain, next)
+	}
+	said := chain[len(chain)-1].Error()
+	for _, outer := range chain {
+		if text := outer.Error(); strings.HasPrefix(text, said) {
+			said = text
+			break
+		}
+	}
+	if name, _, ok := strings.Cut(kind.Error(), ": "); ok {
+		said = strings.TrimPrefix(said, name+": ")
+	}
+	return said
+}
+
+// inner returns the error of a kind that err wraps, or nil when err itself is the innermost one.
+func inner(err, kind error) error {
+	switch err := err.(type) { //nolint:errorlint // it looks at one error at a time
+	case interface{ Unwrap() error }:
+		if next := err.Unwrap(); next != nil && errors.Is(next, kind) {
+			return next
+		}
+	case interface{ Unwrap() []error }:
+		for _, next := range err.Unwrap() {
+			if errors.Is(next, kind) {
+				return next
+			}
+		}
+	}
+	return nil
+}

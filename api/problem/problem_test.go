@@ -1,0 +1,114 @@
+package problem_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/pack"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+type refusal struct{}
+
+func (refusal) Error() string             { return "not like this" }
+func (refusal) StatusCode() int           { return 418 }
+func (refusal) RetryAfter() time.Duration { return time.Minute }
+
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err  error
+		want problem.Problem
+	}{
+		"its own status": {
+			fmt.Errorf("serve: %w", refusal{}),
+			problem.Problem{Status: 418, Message: "not like this", RetryAfter: time.Minute},
+		},
+		"sentinel, without its package": {
+			fmt.Errorf("read tree 1234: %w", odb.ErrNotFound),
+			problem.Problem{Status: 404, Message: "object not found"},
+		},
+		"typed, with its evidence": {
+			fmt.Errorf("update: %w", &refs.DeniedError{Name: "refs/heads/main", Op: refs.NoPush}),
+			problem.Problem{Status: 403, Message: "denied by policy: no-push on refs/heads/main"},
+		},
+		"continued sentinel": {
+			fmt.Errorf("receive: %w", fmt.Errorf("%w: entry at offset 12", pack.ErrCorrupt)),
+			problem.Problem{Status: 400, Message: "corrupt pack: entry at offset 12"},
+		},
+		"joined": {
+			errors.Join(errors.New("close: secret"), fmt.Errorf("at /secret: %w", object.ErrInvalidID)),
+			problem.Problem{Status: 400, Message: "invalid object ID"},
+		},
+		"with fields": {
+			&refs.TrimmedError{Oldest: 7},
+			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7)}},
+		},
+		"damage before anything else": {
+			errors.Join(engine.ErrNotFound, &odb.CorruptError{Why: "checksum"}),
+			problem.Problem{Status: 500, Message: "internal error", Corrupt: true},
+		},
+		"busy": {
+			refs.ErrBusy,
+			problem.Problem{Status: 503, Message: "repository is busy", RetryAfter: time.Second},
+		},
+		"disk full": {
+			fmt.Errorf("write: %w", &os.PathError{Op: "write", Path: "/secret", Err: syscall.ENOSPC}),
+			problem.Problem{Status: 507, Message: "the server is short of disk space"},
+		},
+		"store's own bug": {
+			kv.ErrNotFound,
+			problem.Problem{Status: 500, Message: "internal error"},
+		},
+		"cut body":  {fmt.Errorf("read line: %w", io.ErrUnexpectedEOF), problem.Problem{Status: 400, Message: "the request ended early"}},
+		"cancelled": {context.Canceled, problem.Problem{Status: 503, Message: "the request was cancelled", RetryAfter: time.Second}},
+		"too slow":  {context.DeadlineExceeded, problem.Problem{Status: 504, Message: "the request took too long"}},
+		"unknown":   {errors.New("password is hunter2"), problem.Problem{Status: 500, Message: "internal error"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := problem.From(test.err); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		problem problem.Problem
+		want    map[string]any
+	}{
+		"message":                 {problem.Problem{Message: "a \"b\""}, map[string]any{"error": "a \"b\""}},
+		"fields":                  {problem.Problem{Message: "m", Fields: map[string]any{"n": 1}}, map[string]any{"error": "m", "n": 1.0}},
+		"no field is the message": {problem.Problem{Message: "m", Fields: map[string]any{"error": "x"}}, map[string]any{"error": "m"}},
+		"a field that is no JSON": {problem.Problem{Message: "m", Fields: map[string]any{"f": func() {}}}, map[string]any{"error": "m"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got map[string]any
+			if err := json.Unmarshal(test.problem.JSON(), &got); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package problem
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack"
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+	"packhorse/pack/pktline"
+	"packhorse/refs"
+)
+
+// row says how one kind of error is told. A kind is what errors.Is is asked for; typed errors match the sentinel of their package.
+type row struct {
+	kind    error
+	status  int
+	message string        // "" passes on the error's own words
+	retry   time.Duration // for RetryAfter
+	corrupt bool
+	fields  func(err error) map[string]any
+}
+
+const (
+	soon  = time.Second
+	later = 5 * time.Second
+
+	internal    = "internal error"
+	unavailable = "the storage is not available, try again"
+)
+
+// table is asked from the top: damage first, so that no other kind in the same chain can hide it, then from the upper floors to the
+// lower ones. What a client cannot cause has words of ours.
+var table = []row{
+	{kind: engine.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
+	{kind: refs.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
+	{kind: odb.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
+	{kind: kv.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
+	{kind: syscall.ENOSPC, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},
+
+	{kind: engine.ErrNotFound, status: http.StatusNotFound},
+	{kind: engine.ErrExists, status: http.StatusConflict},
+	{kind: engine.ErrDeleted, status: http.StatusConflict},
+	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
+	{kind: engine.ErrStale, status: http.StatusConflict},
+	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
+
+	{kind: refs.ErrDenied, status: http.StatusForbidden},
+	{kind: refs.ErrNotFound, status: http.StatusNotFound},
+	{kind: refs.ErrRepositoryNotFound, status: http.StatusNotFound},
+	{kind: refs.ErrStale, status: http.StatusConflict},
+	{kind: refs.ErrNameConflict, status: http.StatusConflict},
+	{kind: refs.ErrInvalidName, status: http.StatusBadRequest},
+	{kind: refs.ErrInvalidRepoID, status: http.StatusBadRequest},
+	{kind: refs.ErrInvalidPolicy, status: http.StatusForbidden},
+	{kind: refs.ErrLimit, status: http.StatusRequestEntityTooLarge},
+	{kind: refs.ErrBusy, status: http.StatusServiceUnavailable, retry: soon},
+	{kind: refs.ErrReceiptMismatch, status: http.StatusConflict},
+	{kind: refs.ErrInvalidReceiptKey, status: http.StatusBadRequest},
+	{kind: refs.ErrTrimmed, status: http.StatusGone, fields: oldest},
+	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
+
+	{kind: odb.ErrNotFound, status: http.StatusNotFound},
+	{kind: odb.ErrNoPool, status: http.StatusNotFound, message: "repository not found"},
+	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: odb.ErrDropped, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
+	{kind: odb.ErrManyLayers, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: odb.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+
+	{kind: pack.ErrLimit, status: http.StatusRequestEntityTooLarge},
+	{kind: pack.ErrCorrupt, status: http.StatusBadRequest},
+	{kind: pack.ErrChecksum, status: http.StatusBadRequest},
+	{kind: pack.ErrCount, status: http.StatusInternalServerError, message: internal},
+	{kind: delta.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: delta.ErrCorrupt, status: http.StatusBadRequest},
+	{kind: object.ErrInvalidID, status: http.StatusBadRequest},
+	{kind: object.ErrMalformed, status: http.StatusBadRequest},
+	{kind: object.ErrUnknownType, status: http.StatusBadRequest},
+	{kind: object.ErrCollision, status: http.StatusBadRequest},
+	{kind: object.ErrSize, status: http.StatusBadRequest},
+	{kind: pktline.ErrLength, status: http.StatusBadRequest},
+	{kind: pktline.ErrTooLong, status: http.StatusBadRequest},
+
+	{kind: kv.ErrConflict, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
+	{kind: kv.ErrSnapshotExpired, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
+	{kind: kv.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: kv.ErrFailed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: kv.ErrLocked, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: kv.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: kv.ErrNotFound, status: http.StatusInternalServerError, message: internal},
+	{kind: kv.ErrEmptyKey, status: http.StatusInternalServerError, message: internal},
+	{kind: file.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: file.ErrLocked, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: file.ErrNotFound, status: http.StatusInternalServerError, message: internal},
+	{kind: file.ErrExists, status: http.StatusInternalServerError, message: internal},
+	{kind: file.ErrName, status: http.StatusInternalServerError, message: internal},
+	{kind: file.ErrRange, status: http.StatusInternalServerError, message: internal},
+
+	{kind: io.ErrUnexpectedEOF, status: http.StatusBadRequest, message: "the request ended early"},
+	{kind: context.Canceled, status: http.StatusServiceUnavailable, message: "the request was cancelled", retry: soon},
+	{kind: context.DeadlineExceeded, status: http.StatusGatewayTimeout, message: "the request took too long"},
+}
+
+func oldest(err error) map[string]any {
+	var trimmed *refs.TrimmedError
+	if !errors.As(err, &trimmed) {
+		return nil
+	}
+	return map[string]any{"oldest": trimmed.Oldest}
+}

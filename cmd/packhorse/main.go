@@ -1,0 +1,109 @@
+// Command packhorse is the git host: it serves repositories, and has the tools to set a server up and to check its store.
+//
+// Each subcommand has a file of its own; [commandLine] lists them. Every flag can also be given by an environment variable and by a
+// key of the configuration file: the command line wins over the environment, and that over the file.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the command ran and failed
+	exitUsage  = 2 // the command line, environment or configuration file is wrong
+)
+
+// commandLine is every subcommand and the flags that all of them take.
+type commandLine struct {
+	Config string `help:"Configuration file: YAML, one key a flag, named as the flag." placeholder:"FILE" type:"path"`
+
+	Org     orgCommand     `cmd:"" help:"Register organizations."`
+	Token   tokenCommand   `cmd:"" help:"Sign a token with an organization's private key."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// streams are what a subcommand prints to.
+type streams struct {
+	out    io.Writer // what was asked for
+	errOut io.Writer // logs and complaints
+}
+
+// complain prints a line. When even that fails, the exit status still tells.
+func (to streams) complain(format string, args ...any) {
+	_, _ = fmt.Fprintf(to.errOut, "packhorse: "+format+"\n", args...)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for an orderly stop; a second one ends the process as it always does.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, errOut: os.Stderr}))
+}
+
+// run parses the arguments, runs the subcommand, and returns the exit status.
+func run(ctx context.Context, args []string, to streams) int {
+	var cli commandLine
+	status, exited := exitOK, false
+	parser, err := kong.New(&cli,
+		kong.Name("packhorse"),
+		kong.Description("A git host: clone, fetch and push over HTTP, and an API to the same repositories."),
+		kong.DefaultEnvars("PACKHORSE"),
+		kong.Vars{"memory": defaultMemory().String()},
+		kong.Resolvers(&configFile{}),
+		kong.Writers(to.out, to.errOut),
+		kong.Exit(func(code int) { status, exited = code, true }), // --help
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(to),
+	)
+	if err != nil {
+		panic(err) // commandLine itself is malformed
+	}
+	selected, err := parser.Parse(args)
+	if exited {
+		return status
+	}
+	if err != nil {
+		to.complain("%v", err)
+		if command := commandOf(err); command != "" {
+			to.complain("%s --help tells what it takes", command)
+		} else {
+			to.complain("--help lists the commands")
+		}
+		return exitUsage
+	}
+	if err := selected.Run(); err != nil {
+		to.complain("%v", err)
+		if _, ok := errors.AsType[*usageError](err); ok {
+			return exitUsage
+		}
+		return exitFailed
+	}
+	return exitOK
+}
+
+// commandOf returns the subcommand that a parse error is about, or "".
+func commandOf(err error) string {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context == nil {
+		return ""
+	}
+	if node := parse.Context.Selected(); node != nil {
+		return node.Path()
+	}
+	return ""
+}
+
+// usageError says that flags which are right on their own do not go together.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }

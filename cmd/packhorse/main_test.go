@@ -1,0 +1,107 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+// bin is the binary under test, built once.
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "packhorse-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		if bin, err = packhorsetest.Build(context.Background(), dir, "invariants"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// result is how a run of the binary ended.
+type result struct {
+	status      int
+	out, errOut string
+}
+
+// packhorse runs the binary to its end, with more environment variables and without those of the machine.
+func packhorse(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), bin, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{status: cmd.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
+}
+
+// write puts a file into a new folder and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	got := packhorse(t, nil, "version")
+	if got.status != 0 || !strings.HasPrefix(got.out, "packhorse ") || strings.Count(got.out, "\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	key := write(t, "k.pem", "no key")
+	tests := map[string]struct {
+		env  []string
+		args []string
+		want string // in the complaint
+	}{
+		"no command":         {want: "expected one of"},
+		"unknown command":    {args: []string{"gc"}, want: "unexpected argument gc"},
+		"unknown flag":       {args: []string{"version", "--fast"}, want: "unknown flag --fast"},
+		"missing flags":      {args: []string{"token"}, want: "missing flags: --key=PRIVATE.pem, --org=NAME"},
+		"unknown scope":      {args: []string{"token", "--org", "a", "--key", key, "--scope", "root"}, want: "--scope"},
+		"negative life":      {args: []string{"token", "--org", "a", "--key", key, "--ttl=-1h"}, want: "--ttl must be positive"},
+		"malformed policy":   {args: []string{"token", "--org", "a", "--key", key, "--ref-policy", "main"}, want: `"main" is not PATTERN=OP,OP`},
+		"name of a path":     {args: []string{"org", "add", "../a", "--key", key, "--orgs", t.TempDir()}, want: `"../a" is no name`},
+		"malformed variable": {env: []string{"PACKHORSE_TTL=soon"}, args: []string{"token", "--org", "a", "--key", key}, want: "PACKHORSE_TTL"},
+		"no such file":       {args: []string{"token", "--config", "absent.yaml"}, want: "absent.yaml"},
+		"unknown key":        {args: []string{"token", "--config", write(t, "c.yaml", "kye: 1\n")}, want: `no flag is named "kye"`},
+		"key given twice":    {args: []string{"token", "--config", write(t, "c.yaml", "org: a\norg: b\n")}, want: "already defined"},
+		"list for a value":   {args: []string{"token", "--config", write(t, "c.yaml", "org: [a, b]\n")}, want: "org takes one value"},
+		"mapping for a list": {args: []string{"token", "--config", write(t, "c.yaml", "op: {a: b}\n")}, want: "op: neither a value nor a list"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := packhorse(t, test.env, test.args...)
+			if got.status != 2 || got.out != "" || !strings.Contains(got.errOut, test.want) {
+				t.Errorf("got %+v, want status 2 and %q", got, test.want)
+			}
+		})
+	}
+}

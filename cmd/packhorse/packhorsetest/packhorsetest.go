@@ -1,0 +1,208 @@
+// Package packhorsetest runs the packhorse binary as a process, for tests and benchmarks that want the real thing.
+//
+// Start at [Build] and [Start]. It needs the go command, and nothing of the testing package.
+package packhorsetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Org is the organization of every server that [Start] starts.
+const Org = "acme"
+
+// Build compiles the binary into dir, with the tags given, and returns its path.
+func Build(ctx context.Context, dir string, tags ...string) (string, error) {
+	bin := filepath.Join(dir, "packhorse")
+	build := exec.CommandContext(ctx, "go", "build", "-tags", strings.Join(tags, ","), "-o", bin, "packhorse/cmd/packhorse")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build packhorse: %w\n%s", err, out)
+	}
+	return bin, nil
+}
+
+// Options of [Start]. Bin and Dir are required.
+type Options struct {
+	Bin   string   // the binary
+	Dir   string   // holds everything of the server; a second Start finds what the first one left
+	Flags []string // more flags of packhorse serve
+	TLS   bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
+}
+
+// Server is a packhorse serve process. Its methods may be called concurrently.
+type Server struct {
+	URL    string // "http://127.0.0.1:port"
+	CACert string // file of the certificate to trust, "" without TLS
+
+	bin    string
+	key    string
+	cmd    *exec.Cmd
+	output output
+	exited chan struct{}
+	err    error // of Wait, once exited is closed
+}
+
+// Start serves on a free port of the loopback, and returns when the server is ready. Stop or Kill it.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), exited: make(chan struct{})}
+	orgs := filepath.Join(o.Dir, "orgs")
+	if err := s.register(ctx, o.Dir, orgs); err != nil {
+		return nil, err
+	}
+	args := []string{"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0"}
+	if o.TLS {
+		s.CACert = filepath.Join(o.Dir, "tls.pem")
+		tlsKey := filepath.Join(o.Dir, "tls.key")
+		if err := writeCertificate(s.CACert, tlsKey); err != nil {
+			return nil, err
+		}
+		args = append(args, "--tls-cert", s.CACert, "--tls-key", tlsKey)
+	}
+	// The process outlives ctx, which bounds only its start.
+	s.cmd = exec.Command(o.Bin, append(args, o.Flags...)...)
+	s.output.line = make(chan string, 1)
+	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(s.exited)
+		s.err = s.cmd.Wait()
+	}()
+	select {
+	case line := <-s.output.line:
+		s.URL = line
+		return s, nil
+	case <-s.exited:
+		return nil, fmt.Errorf("packhorse serve: %w\n%s", s.err, s.Output())
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), s.Kill())
+	}
+}
+
+// register makes the organization's key unless an earlier Start has.
+func (s *Server) register(ctx context.Context, dir, orgs string) error {
+	if _, err := os.Stat(s.key); err == nil {
+		return nil
+	}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	if err := writePEM(s.key, "PRIVATE KEY", der); err != nil {
+		return err
+	}
+	if der, err = x509.MarshalPKIXPublicKey(private.Public()); err != nil {
+		return err
+	}
+	public := filepath.Join(dir, "public.pem")
+	if err := writePEM(public, "PUBLIC KEY", der); err != nil {
+		return err
+	}
+	add := exec.CommandContext(ctx, s.bin, "org", "add", Org, "--key", public, "--orgs", orgs)
+	if out, err := add.CombinedOutput(); err != nil {
+		return fmt.Errorf("packhorse org add: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Token signs a token for a repository. Flags are those of packhorse token; by default it may read and write.
+func (s *Server) Token(ctx context.Context, repo string, flags ...string) (string, error) {
+	args := append([]string{"token", "--org", Org, "--key", s.key, "--repo", repo}, flags...)
+	out, err := exec.CommandContext(ctx, s.bin, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("packhorse token: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// KeyFile is the organization's private key, PEM of PKCS #8.
+func (s *Server) KeyFile() string { return s.key }
+
+// PID is the process id.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Output is what the process has printed and logged so far.
+func (s *Server) Output() string { return s.output.String() }
+
+// Stop asks for an orderly stop and waits for it. It fails when the process does not exit with status 0 within a minute.
+func (s *Server) Stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-s.exited:
+		if s.err != nil {
+			return fmt.Errorf("packhorse serve: %w\n%s", s.err, s.Output())
+		}
+		return nil
+	case <-time.After(time.Minute):
+		return errors.Join(errors.New("packhorse serve did not stop within a minute of SIGTERM"), s.Kill())
+	}
+}
+
+// Kill ends the process at once, as a crash does, and waits until it is gone.
+func (s *Server) Kill() error {
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.exited
+	return nil
+}
+
+// output gathers what a process prints, and hands out the first line that names the base URL.
+type output struct {
+	mu   sync.Mutex // guards the fields below
+	text bytes.Buffer
+	told bool
+
+	line chan string // has room for one
+}
+
+// serving begins the line that packhorse prints when it is ready.
+const serving = "packhorse serves "
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	if o.told {
+		return len(p), nil
+	}
+	for line := range strings.Lines(o.text.String()) {
+		if url, ok := strings.CutPrefix(line, serving); ok && strings.HasSuffix(url, "\n") {
+			o.told = true
+			o.line <- strings.Fields(url)[0]
+			break
+		}
+	}
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func writePEM(path, kind string, der []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}

@@ -3,6 +3,7 @@ package odb
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"packhorse/pack/object"
@@ -132,19 +133,46 @@ func (v *View) AheadBehind(ctx context.Context, a, b object.ID) (ahead, behind i
 // generation number than ancestor's. Errors: [ErrNotFound].
 func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (bool, error) {
 	h := newHistory(v)
-	from, err := h.tip(ctx, descendant)
-	if err != nil {
-		return false, err
-	}
 	to, err := h.tip(ctx, ancestor)
 	if err != nil {
 		return false, err
 	}
-	stack := []int32{from}
+	from, err := h.tip(ctx, descendant)
+	if err != nil {
+		return false, err
+	}
+	h.set(to, markTwo)
+	return h.reaches(ctx, from, h.nodes[to].generation)
+}
+
+// ReachesAny reports whether a commit reaches one of targets, itself included. Targets that lead to a tree or a blob are not reached. It
+// visits only commits of a higher generation number than the lowest target. Errors: [ErrNotFound].
+func (v *View) ReachesAny(ctx context.Context, from object.ID, targets []object.ID) (bool, error) {
+	h := newHistory(v)
+	start, err := h.tip(ctx, from)
+	if err != nil {
+		return false, err
+	}
+	commits, err := h.commitsOf(ctx, targets)
+	if err != nil {
+		return false, err
+	}
+	floor := uint32(math.MaxUint32)
+	for _, id := range commits {
+		n := h.number(id)
+		h.set(n, markTwo)
+		floor = min(floor, h.nodes[n].generation)
+	}
+	return h.reaches(ctx, start, floor)
+}
+
+// reaches reports whether n reaches a commit with markTwo, all of which rank at least floor.
+func (h *history) reaches(ctx context.Context, n int32, floor uint32) (bool, error) {
+	stack := []int32{n}
 	for len(stack) > 0 {
 		n := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if n == to {
+		if h.has(n, markTwo) {
 			return true, nil
 		}
 		if h.has(n, markSeen) {
@@ -154,7 +182,7 @@ func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (
 		if err := h.load(ctx, n); err != nil {
 			return false, err
 		}
-		if h.ranksAtMost(n, h.nodes[to].generation) {
+		if h.ranksAtMost(n, floor) {
 			continue
 		}
 		parents := h.parentsOf(n)

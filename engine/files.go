@@ -28,8 +28,8 @@ type FilesRequest struct {
 	Path string
 	// Flat leaves folders closed.
 	Flat bool
-	// After is the path of the last entry that was seen; the listing goes on behind it.
-	After string
+	// Cursor continues a listing, in the commit that it began with: see [Files.CursorAfter].
+	Cursor string
 }
 
 // Files is an open listing. The caller closes it.
@@ -38,7 +38,10 @@ type Files struct {
 	view     *odb.View
 	root     object.ID
 	request  FilesRequest
+	after    string // relative to the root
 }
+
+const cursorFiles = 'f'
 
 // Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref that is not there.
 func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, error) {
@@ -47,11 +50,44 @@ func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, e
 		return nil, err
 	}
 	request.Path = strings.Trim(request.Path, "/")
-	return &Files{Revision: at.revision, view: at.view, root: at.tree, request: request}, nil
+	f := &Files{Revision: at.revision, view: at.view, root: at.tree, request: request}
+	if request.Cursor != "" {
+		if err := f.resume(ctx); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+// resume moves the listing to where its cursor was taken.
+func (f *Files) resume(ctx context.Context) error {
+	position, err := decodeCursor(cursorFiles, f.request.Cursor, 0)
+	if err != nil {
+		return err
+	}
+	bad := invalid("invalid cursor %.100q", f.request.Cursor)
+	if len(position) <= object.IDSize {
+		return bad
+	}
+	commit := object.ID(position[:object.IDSize])
+	row, err := f.view.Graph(ctx, commit)
+	if isUnknown(err) {
+		return bad
+	}
+	if err != nil {
+		return fmt.Errorf("read commit %s: %w", commit, err)
+	}
+	f.Revision.Commit, f.root, f.after = commit, row.Tree, string(position[object.IDSize:])
+	return nil
+}
+
+// CursorAfter returns the cursor of the page that begins behind the entry at path.
+func (f *Files) CursorAfter(path string) string {
+	return encodeCursor(cursorFiles, append(f.Revision.Commit[:], path...))
 }
 
 // Close releases what the listing reads.
-func (f *Files) Close() { f.view.Close() }
+func (f *Files) Close() error { return f.view.Close() }
 
 // All walks the entries in tree order, folders before what is in them.
 func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
@@ -66,12 +102,12 @@ func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
 			start = found
 		}
 		if !start.Mode.IsTree() {
-			if f.request.After == "" {
+			if f.after == "" {
 				yield(start, nil)
 			}
 			return
 		}
-		after := f.request.After
+		after := f.after
 		if f.request.Path != "" {
 			after = strings.TrimPrefix(after, f.request.Path+"/")
 		}

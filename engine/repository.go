@@ -67,6 +67,11 @@ func (r *Repository) Sequence(ctx context.Context) (uint64, error) {
 	return sequence, nil
 }
 
+// Await returns when the journal has reached sequence, or with the error of ctx.
+func (r *Repository) Await(ctx context.Context, sequence uint64) error {
+	return r.gone(r.host.names.Await(ctx, r.record.ID, sequence))
+}
+
 // defaultRef is the stored name of the default branch in a namespace.
 func (r *Repository) defaultRef(ns refs.Namespace) string {
 	return ns.Full("refs/heads/" + r.record.DefaultBranch)

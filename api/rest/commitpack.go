@@ -1,0 +1,301 @@
+package rest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"strings"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/pack/object"
+)
+
+// commitMetadata is the first line of commit-pack and diff-commit.
+type commitMetadata struct {
+	TargetBranch    string         `json:"target_branch"`
+	BaseBranch      string         `json:"base_branch"`
+	ExpectedHeadSHA string         `json:"expected_head_sha"`
+	CommitMessage   string         `json:"commit_message"`
+	Ephemeral       bool           `json:"ephemeral"`
+	EphemeralBase   bool           `json:"ephemeral_base"`
+	Author          *commit.Person `json:"author"`
+	Committer       *commit.Person `json:"committer"`
+	Files           []struct {
+		Path      string `json:"path"`
+		Operation string `json:"operation"`
+		ContentID string `json:"content_id"`
+		Mode      string `json:"mode"`
+	} `json:"files"`
+}
+
+// CommitPack answers POST /repos/commit-pack.
+func (d *Door) CommitPack(x exchange.Exchange, grant *auth.Grant) error {
+	branch, result, err := d.commitPack(x, grant)
+	if err != nil {
+		RefuseCommit(x, branch, err)
+		return nil
+	}
+	return answerWrite(x, http.StatusCreated, result.Sequence, commitResultOf(result, true))
+}
+
+func (d *Door) commitPack(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {
+	if err := requireNDJSON(x); err != nil {
+		return "", result, err
+	}
+	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
+	if err != nil {
+		return "", result, err
+	}
+	by, err := actor(x, grant, repo.Item().ID.String(), "POST /repos/commit-pack")
+	if err != nil {
+		return "", result, err
+	}
+	body, seen := observe(x.Body(), by.Receipt != nil)
+	lines := newLineReader(body)
+	metadata, err := readMetadata(lines)
+	if err != nil {
+		return metadata.TargetBranch, result, err
+	}
+	request, err := metadata.upload()
+	if err != nil {
+		return metadata.TargetBranch, result, err
+	}
+	x.BodyFlows()
+	upload, err := repo.NewUpload(x.Context(), by, request)
+	if err != nil {
+		return metadata.TargetBranch, result, err
+	}
+	defer upload.Close()
+	if err := takeChunks(x, lines, upload); err != nil {
+		return metadata.TargetBranch, result, err
+	}
+	if seen != nil {
+		by.Receipt.Request = [sha256.Size]byte(seen.Sum(nil))
+	}
+	result, err = upload.Finish(x.Context())
+	return metadata.TargetBranch, result, err
+}
+
+// observe lets a hash see the body as it is read, when the request is to be remembered.
+func observe(body io.Reader, remembered bool) (io.Reader, hash.Hash) {
+	if !remembered {
+		return body, nil
+	}
+	seen := sha256.New()
+	return io.TeeReader(body, seen), seen
+}
+
+func requireNDJSON(x exchange.Exchange) error {
+	mediaType, _, _ := strings.Cut(x.Header("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(mediaType), "application/x-ndjson") {
+		return &exchange.Error{Status: http.StatusUnsupportedMediaType, Message: "Content-Type must be application/x-ndjson"}
+	}
+	return nil
+}
+
+// readMetadata reads the first line.
+func readMetadata(lines *lineReader) (commitMetadata, error) {
+	line, err := lines.next(metadataLineMax)
+	if errors.Is(err, io.EOF) {
+		return commitMetadata{}, badRequest("the body is empty: expected a line with metadata first")
+	}
+	if err != nil {
+		return commitMetadata{}, err
+	}
+	var first struct {
+		Metadata *commitMetadata `json:"metadata"`
+	}
+	if err := decodeJSON(line, &first); err != nil {
+		return commitMetadata{}, err
+	}
+	if first.Metadata == nil {
+		return commitMetadata{}, badRequest("the first line must hold metadata")
+	}
+	return *first.Metadata, nil
+}
+
+// takeChunks reads the chunks to the true end of the body.
+func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) error {
+	var decoder chunkDecoder
+	for {
+		line, err := lines.next(chunkLineMax)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		chunk, err := decoder.decode(line)
+		if err != nil {
+			return err
+		}
+		if err := upload.Chunk(x.Context(), chunk.contentID, chunk.data, chunk.eof); err != nil {
+			return err
+		}
+	}
+}
+
+// upload turns metadata into a request; what is missing or malformed is named.
+func (m *commitMetadata) upload() (engine.UploadRequest, error) {
+	target, details, err := m.target()
+	request := engine.UploadRequest{Target: target, Details: details}
+	if err != nil {
+		return request, err
+	}
+	for i, f := range m.Files {
+		op := engine.FileOperation{Path: f.Path, ContentID: f.ContentID}
+		switch f.Operation {
+		case "", "upsert":
+		case "delete":
+			op.Delete = true
+		default:
+			return request, badRequest("files[%d].operation: expected upsert or delete, got %.40q", i, f.Operation)
+		}
+		if f.Path == "" {
+			return request, badRequest("files[%d].path is required", i)
+		}
+		if op.Mode, err = modeOf(f.Mode); err != nil && !op.Delete {
+			return request, badRequest("files[%d].mode: %v", i, err)
+		}
+		request.Operations = append(request.Operations, op)
+	}
+	return request, nil
+}
+
+var errMode = errors.New("expected 100644, 100755, 120000 or 160000")
+
+func modeOf(text string) (object.Mode, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "100644":
+		return object.ModeBlob, nil
+	case "100755":
+		return object.ModeExec, nil
+	case "120000":
+		return object.ModeSymlink, nil
+	case "160000":
+		return object.ModeGitlink, nil
+	default:
+		return 0, errMode
+	}
+}
+
+// target reads what commit-pack and diff-commit have in common.
+func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, error) {
+	t := engine.CommitTarget{
+		Branch:        m.TargetBranch,
+		Namespace:     namespace(m.Ephemeral),
+		Base:          m.BaseBranch,
+		BaseNamespace: namespace(m.EphemeralBase),
+	}
+	d := engine.CommitDetails{Message: m.CommitMessage}
+	switch {
+	case m.TargetBranch == "":
+		return t, d, badRequest("target_branch is required")
+	case strings.HasPrefix(m.TargetBranch, "refs/"):
+		return t, d, badRequest("target_branch: expected a branch's name, without refs/")
+	case strings.HasPrefix(m.BaseBranch, "refs/"):
+		return t, d, badRequest("base_branch: expected a branch's name, without refs/")
+	case m.EphemeralBase && m.BaseBranch == "":
+		return t, d, badRequest("ephemeral_base needs base_branch")
+	case m.CommitMessage == "":
+		return t, d, badRequest("commit_message is required")
+	case m.Author == nil:
+		return t, d, badRequest("author is required")
+	}
+	d.Author = *m.Author
+	if m.Committer != nil {
+		d.Committer = *m.Committer
+	}
+	if m.ExpectedHeadSHA != "" {
+		id, err := object.ParseID(m.ExpectedHeadSHA)
+		if err != nil {
+			return t, d, badRequest("expected_head_sha: expected 40 lower-case hexadecimal digits, got %.60q", m.ExpectedHeadSHA)
+		}
+		t.Expected = &id
+	}
+	return t, d, nil
+}
+
+// commitResultJSON is spec.md, "Commit result".
+type commitResultJSON struct {
+	Commit struct {
+		CommitSHA    string `json:"commit_sha"`
+		TreeSHA      string `json:"tree_sha"`
+		TargetBranch string `json:"target_branch"`
+		PackBytes    int64  `json:"pack_bytes"`
+		BlobCount    *int   `json:"blob_count,omitempty"`
+	} `json:"commit"`
+	Result refResultJSON `json:"result"`
+}
+
+// refResultJSON tells what became of a branch.
+type refResultJSON struct {
+	Branch  string `json:"branch"`
+	OldSHA  string `json:"old_sha"`
+	NewSHA  string `json:"new_sha"`
+	Success bool   `json:"success"`
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
+	var told commitResultJSON
+	told.Commit.CommitSHA = r.New.String()
+	told.Commit.TreeSHA = r.Tree.String()
+	told.Commit.TargetBranch = r.Branch
+	told.Commit.PackBytes = r.PackedBytes
+	if countBlobs {
+		told.Commit.BlobCount = &r.BlobCount
+	}
+	told.Result = refResultJSON{Branch: r.Branch, OldSHA: r.Old.String(), NewSHA: r.New.String(), Success: true, Status: "ok"}
+	return told
+}
+
+// RefuseCommit answers a commit that failed: the error, and the result that says the same to client libraries.
+func RefuseCommit(x exchange.Exchange, branch string, err error) {
+	p := problem.From(err)
+	result := refResultJSON{Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
+	var stale *engine.StaleError
+	if errors.As(err, &stale) {
+		result.OldSHA = stale.Actual.String()
+		result.Status = "precondition_failed"
+	}
+	if p.Fields == nil {
+		p.Fields = make(map[string]any)
+	}
+	p.Fields["result"] = result
+	refuse(x, p)
+}
+
+// commitStatus is the word of contract.md, "Writing", for an HTTP status.
+func commitStatus(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "unauthorized"
+	case http.StatusForbidden:
+		return "forbidden"
+	case http.StatusNotFound:
+		return "not_found"
+	case http.StatusConflict:
+		return "conflict"
+	case http.StatusPreconditionFailed:
+		return "precondition_failed"
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return "timeout"
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInsufficientStorage:
+		return "unavailable"
+	}
+	if status >= http.StatusInternalServerError {
+		return "internal"
+	}
+	return "invalid"
+}
+

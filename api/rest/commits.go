@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"net/http"
+	"time"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+)
+
+// commitJSON is spec.md, "Commit (list item, commit history)", with its parents.
+type commitJSON struct {
+	SHA            string   `json:"sha"`
+	ParentSHAs     []string `json:"parent_shas"`
+	Message        string   `json:"message"`
+	AuthorName     string   `json:"author_name"`
+	AuthorEmail    string   `json:"author_email"`
+	CommitterName  string   `json:"committer_name"`
+	CommitterEmail string   `json:"committer_email"`
+	Date           string   `json:"date"`
+}
+
+func commitOf(c engine.Commit) commitJSON {
+	told := commitJSON{
+		SHA:            c.ID.String(),
+		ParentSHAs:     []string{},
+		Message:        c.Message,
+		AuthorName:     c.Author.Name,
+		AuthorEmail:    c.Author.Email,
+		CommitterName:  c.Committer.Name,
+		CommitterEmail: c.Committer.Email,
+		Date:           timestamp(time.Unix(c.Committer.Seconds, 0)),
+	}
+	for _, parent := range c.Parents {
+		told.ParentSHAs = append(told.ParentSHAs, parent.String())
+	}
+	return told
+}
+
+// Commits answers GET /repos/commits.
+func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
+	limit, err := limitOf(x, limitDefault, limitMax)
+	if err != nil {
+		return err
+	}
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
+	}
+	query := x.Query()
+	if query.Has("path") {
+		return &exchange.Error{Status: http.StatusNotImplemented, Message: "path is not supported by this version"}
+	}
+	repo, err := d.read(x, grant)
+	if err != nil {
+		return err
+	}
+	page, err := repo.Commits(x.Context(), engine.CommitsRequest{
+		Namespace: space,
+		Branch:    query.Get("branch"),
+		Cursor:    query.Get("cursor"),
+		Limit:     limit,
+	})
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Commits    []commitJSON `json:"commits"`
+		NextCursor string       `json:"next_cursor,omitempty"`
+		HasMore    bool         `json:"has_more"`
+	}{Commits: []commitJSON{}, NextCursor: page.Next, HasMore: page.Next != ""}
+	for _, c := range page.Items {
+		list.Commits = append(list.Commits, commitOf(c))
+	}
+	return answer(x, http.StatusOK, list)
+}

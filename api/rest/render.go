@@ -1,0 +1,65 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+)
+
+// answer renders v as JSON.
+func answer(x exchange.Exchange, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	x.Respond(status, problem.ContentType, append(body, '\n'))
+	return nil
+}
+
+// answerWrite renders the outcome of a write with the journal position that it reached.
+func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error {
+	x.SetHeader("X-Repo-Sequence", strconv.FormatUint(sequence, 10))
+	return answer(x, status, v)
+}
+
+// Refuse answers an error of a handler, or of what came before it, as {"error": message}.
+func Refuse(x exchange.Exchange, err error) problem.Problem {
+	p := problem.From(err)
+	refuse(x, p)
+	return p
+}
+
+func refuse(x exchange.Exchange, p problem.Problem) {
+	if p.Status == http.StatusUnauthorized {
+		x.SetHeader("WWW-Authenticate", `Bearer realm="packhorse"`)
+	}
+	if p.RetryAfter > 0 {
+		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
+	}
+	x.Respond(p.Status, problem.ContentType, p.JSON())
+}
+
+// timestamp is how times are told: RFC 3339 in UTC.
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// repositoryJSON is spec.md, "Repository (list item)".
+type repositoryJSON struct {
+	RepoID        string `json:"repo_id"`
+	URL           string `json:"url"`
+	DefaultBranch string `json:"default_branch"`
+	CreatedAt     string `json:"created_at"`
+}
+
+func repositoryOf(item engine.Item) repositoryJSON {
+	return repositoryJSON{
+		RepoID:        item.ID.String(),
+		URL:           item.Name,
+		DefaultBranch: item.DefaultBranch,
+		CreatedAt:     timestamp(item.Created),
+	}
+}

@@ -1,0 +1,100 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+)
+
+// CreateRepository answers POST /repos.
+func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		DefaultBranch string          `json:"default_branch"`
+		BaseRepo      json.RawMessage `json:"base_repo"`
+		InitialCommit json.RawMessage `json:"initial_commit"`
+	}
+	body, err := readJSON(x, &request, true)
+	if err != nil {
+		return err
+	}
+	for _, later := range []struct {
+		field string
+		value json.RawMessage
+	}{{"base_repo", request.BaseRepo}, {"initial_commit", request.InitialCommit}} {
+		if len(later.value) > 0 && string(later.value) != "null" {
+			return &exchange.Error{Status: http.StatusNotImplemented, Message: later.field + " is not supported by this version"}
+		}
+	}
+	by, err := actor(x, grant, grant.Repo, "POST /repos")
+	if err != nil {
+		return err
+	}
+	sign(&by, body)
+	created, err := d.host.CreateRepository(x.Context(), by, engine.CreateRequest{Name: grant.Repo, DefaultBranch: request.DefaultBranch})
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusCreated, created.Sequence, struct {
+		repositoryJSON
+		Message string `json:"message"`
+	}{repositoryOf(created.Item), "repository created"})
+}
+
+// Repository answers GET /repo.
+func (d *Door) Repository(x exchange.Exchange, grant *auth.Grant) error {
+	repo, err := d.read(x, grant)
+	if err != nil {
+		return err
+	}
+	return answer(x, http.StatusOK, repositoryOf(repo.Item()))
+}
+
+// Repositories answers GET /repos.
+func (d *Door) Repositories(x exchange.Exchange, grant *auth.Grant) error {
+	limit, err := limitOf(x, limitDefault, limitMax)
+	if err != nil {
+		return err
+	}
+	query := x.Query()
+	page, err := d.host.Repositories(x.Context(), grant.Org, engine.ListOptions{
+		Query:  query.Get("q"),
+		Cursor: query.Get("cursor"),
+		Limit:  limit,
+	})
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Repos      []repositoryJSON `json:"repos"`
+		NextCursor string           `json:"next_cursor,omitempty"`
+		HasMore    bool             `json:"has_more"`
+	}{Repos: []repositoryJSON{}, NextCursor: page.Next, HasMore: page.Next != ""}
+	for _, item := range page.Items {
+		list.Repos = append(list.Repos, repositoryOf(item))
+	}
+	return answer(x, http.StatusOK, list)
+}
+
+// DeleteRepository answers DELETE /repos/delete.
+func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
+	body, err := exchange.ReadBody(x, jsonBodyMax)
+	if err != nil {
+		return err
+	}
+	by, err := actor(x, grant, grant.Repo, "DELETE /repos/delete")
+	if err != nil {
+		return err
+	}
+	sign(&by, body)
+	deleted, err := d.host.DeleteRepository(x.Context(), by, grant.Repo)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
+		RepoID  string `json:"repo_id"`
+		Message string `json:"message"`
+	}{deleted.ID.String(), "repository deleted"})
+}

@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"packhorse/api/exchange"
+	"packhorse/refs"
+)
+
+// jsonBodyMax bounds a JSON body in bytes: targets.md.
+const jsonBodyMax = 1 << 20
+
+// Page sizes: contract.md, "Reading".
+const (
+	limitDefault = 20
+	limitMax     = 100
+)
+
+// readJSON reads a JSON object into out and returns its bytes. An empty body leaves out as it is when optional allows it.
+func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
+	body, err := exchange.ReadBody(x, jsonBodyMax)
+	if err != nil {
+		return nil, err
+	}
+	if len(strings.TrimSpace(string(body))) == 0 {
+		if optional {
+			return body, nil
+		}
+		return nil, badRequest("the body must be a JSON object")
+	}
+	return body, decodeJSON(body, out)
+}
+
+// decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and tolerates unknown names. The
+// message of its error names the field.
+func decodeJSON(data []byte, out any) error {
+	err := json.Unmarshal(data, out)
+	if err == nil {
+		return nil
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		return badRequest("field %s: expected %s, got a JSON %s", fieldName(semantic.JSONPointer), typeName(semantic), kindName(semantic.JSONKind))
+	}
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return badRequest("field %s is given twice", fieldName(syntactic.JSONPointer))
+		}
+		return badRequest("malformed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
+	}
+	return badRequest("malformed JSON: %v", err)
+}
+
+// fieldName turns a JSON pointer into the dotted name that people use.
+func fieldName(pointer jsontext.Pointer) string {
+	if pointer == "" {
+		return "(the whole body)"
+	}
+	return strconv.Quote(strings.ReplaceAll(strings.TrimPrefix(string(pointer), "/"), "/", "."))
+}
+
+func typeName(e *json.SemanticError) string {
+	if e.GoType == nil {
+		return "another type"
+	}
+	switch kind := e.GoType.Kind().String(); {
+	case kind == "bool":
+		return "true or false"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"), strings.HasPrefix(kind, "float"):
+		return "a number"
+	case kind == "slice":
+		return "an array"
+	case kind == "struct", kind == "map", kind == "ptr":
+		return "an object"
+	default:
+		return "a string"
+	}
+}
+
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "boolean"
+	case '"':
+		return "string"
+	case '0':
+		return "number"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	default:
+		return "value"
+	}
+}
+
+// limitOf reads the page size.
+func limitOf(x exchange.Exchange, byDefault, most int) (int, error) {
+	text := x.Query().Get("limit")
+	if text == "" {
+		return byDefault, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(text, "-") {
+		return most, nil
+	}
+	if err != nil || limit < 1 {
+		return 0, badRequest("limit: expected a number from 1 on, got %.40q", text)
+	}
+	return min(limit, most), nil
+}
+
+// flagOf reads a query parameter that is "true" or "false".
+func flagOf(x exchange.Exchange, name string, byDefault bool) (bool, error) {
+	switch value := x.Query().Get(name); value {
+	case "":
+		return byDefault, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, badRequest("%s: expected true or false, got %.40q", name, value)
+	}
+}
+
+// spaceOf reads which namespace a query is about.
+func spaceOf(x exchange.Exchange) (refs.Namespace, error) {
+	ephemeral, err := flagOf(x, "ephemeral", false)
+	return namespace(ephemeral), err
+}
+
+func namespace(ephemeral bool) refs.Namespace {
+	if ephemeral {
+		return refs.Ephemeral
+	}
+	return refs.Main
+}

@@ -1,0 +1,94 @@
+// Package rest is the JSON and NDJSON interface: spec.md, with the gaps closed in contract.md.
+//
+// Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
+// outcome: repos.go, branches.go, commits.go, files.go, file.go and commitpack.go hold one family each. request.go reads
+// queries and JSON bodies, ndjson.go reads streams of lines, render.go writes answers and errors.
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+	"packhorse/refs"
+)
+
+// Config is what a door works with.
+type Config struct {
+	Host *engine.Host
+}
+
+// Door answers programs. Its methods may be called concurrently; each has the form of a route's handler.
+type Door struct {
+	host *engine.Host
+}
+
+// New returns a door to the host's repositories.
+func New(c Config) *Door { return &Door{host: c.Host} }
+
+// minSequenceWait bounds how long a read waits for the journal position that it asks for: rules.md 42.
+const minSequenceWait = 5 * time.Second
+
+// read opens the repository of the token for a read, which waits for the X-Min-Sequence that it asks for.
+func (d *Door) read(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
+	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
+	if err != nil {
+		return nil, err
+	}
+	header := x.Header("X-Min-Sequence")
+	if header == "" {
+		return repo, nil
+	}
+	sequence, err := strconv.ParseUint(header, 10, 64)
+	if err != nil {
+		return nil, badRequest("X-Min-Sequence: expected a journal position, got %.40q", header)
+	}
+	ctx, cancel := context.WithTimeout(x.Context(), minSequenceWait)
+	defer cancel()
+	err = repo.Await(ctx, sequence)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, &exchange.Error{
+			Status:  http.StatusServiceUnavailable,
+			Message: fmt.Sprintf("the repository has not reached sequence %d", sequence),
+			Retry:   time.Second,
+		}
+	}
+	return repo, err
+}
+
+// actor is who a write is done for. scope is what its idempotency key belongs to beside the endpoint: a repository's id, or
+// its name where the id is not there yet or no more.
+func actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint string) (engine.Actor, error) {
+	a := engine.Actor{
+		Org:       grant.Org,
+		Subject:   grant.Subject,
+		Policy:    grant.Policy,
+		RequestID: x.RequestID(),
+		Recheck:   grant.Recheck,
+	}
+	if key := x.Header("Idempotency-Key"); key != "" {
+		a.Receipt = &refs.Receipt{Key: refs.ReceiptKey{Org: grant.Org, Repo: scope, Endpoint: endpoint, Key: key}}
+		if err := a.Receipt.Key.Check(); err != nil {
+			return a, badRequest("Idempotency-Key: expected 1 to %d visible ASCII characters", refs.ReceiptKeyMax)
+		}
+	}
+	return a, nil
+}
+
+// sign completes a receipt with the request that it is for.
+func sign(a *engine.Actor, body []byte) {
+	if a.Receipt != nil {
+		a.Receipt.Request = sha256.Sum256(body)
+	}
+}
+
+func badRequest(format string, args ...any) error {
+	return &exchange.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+}

@@ -29,38 +29,37 @@ func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
 	if err := p.stripes.lock(ctx, touched, p.failed); err != nil {
 		return nil, err
 	}
-	applied, err := p.applyGuarded(batch, c)
+	err = p.applyGuarded(batch, c)
 	p.stripes.unlock(touched)
 	if err != nil {
 		return nil, err
 	}
-	if !applied {
+	if encoded == nil {
 		return durable{}, nil
 	}
 	p.syncing <- c
 	return c, nil
 }
 
-// applyGuarded checks the preconditions of batch and makes c visible. Its caller holds the guards. It reports whether there was
-// anything to apply.
-func (p *Pebble) applyGuarded(batch *Batch, c *commit) (bool, error) {
+// applyGuarded checks the preconditions of batch and makes c visible. Its caller holds the guards.
+func (p *Pebble) applyGuarded(batch *Batch, c *commit) error {
 	if err := p.check(batch); err != nil {
 		if errors.Is(err, ErrConflict) {
 			p.conflicts.Add(1)
 		}
-		return false, errors.Join(err, c.batch.Close())
+		return err
 	}
-	if c.batch.Empty() {
-		return false, c.batch.Close()
+	if c.batch == nil {
+		return nil
 	}
 	p.unsynced.Add(1)
 	p.stripes.announce(c)
 	if err := p.applyPebble(c.batch); err != nil {
 		p.fail(err)
-		return false, ErrFailed
+		return ErrFailed
 	}
 	p.commits.Add(1)
-	return true, nil
+	return nil
 }
 
 // check returns a ConflictError for the first precondition that does not hold.
@@ -87,9 +86,15 @@ func (p *Pebble) check(batch *Batch) error {
 	return nil
 }
 
-// encode translates batch for Pebble.
+// encode translates batch for Pebble; nil if there is nothing to write.
 func (p *Pebble) encode(batch *Batch) (*pebble.Batch, error) {
+	if len(batch.operations) == 0 {
+		return nil, nil
+	}
 	encoded := p.db.NewBatchWithSize(batch.Size() + 8*batch.Count() + 64)
+	if err := encoded.LogData(p.witness.now().encode(), nil); err != nil {
+		return nil, errors.Join(err, encoded.Close())
+	}
 	for op := range batch.Operations() {
 		var err error
 		switch op.Kind {
@@ -107,15 +112,20 @@ func (p *Pebble) encode(batch *Batch) (*pebble.Batch, error) {
 	return encoded, nil
 }
 
-// applyPebble makes encoded visible. Pebble panics when its log does not take the batch, and returns nil after telling its logger
-// that it cannot go on.
-func (p *Pebble) applyPebble(encoded *pebble.Batch) (err error) {
+// applyPebble makes encoded visible.
+func (p *Pebble) applyPebble(encoded *pebble.Batch) error {
+	return p.applyRecovered(func() error { return p.db.ApplyNoSyncWait(encoded, pebble.Sync) })
+}
+
+// applyRecovered returns the failure of apply as an error. Pebble panics when its log does not take a batch, and returns nil after
+// telling its logger that it cannot go on.
+func (p *Pebble) applyRecovered(apply func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("write log: %v", reason)
 		}
 	}()
-	if err := p.db.ApplyNoSyncWait(encoded, pebble.Sync); err != nil {
+	if err := apply(); err != nil {
 		return err
 	}
 	select {
@@ -123,28 +133,5 @@ func (p *Pebble) applyPebble(encoded *pebble.Batch) (err error) {
 		return ErrFailed
 	default:
 		return nil
-	}
-}
-
-// syncLoop waits for the sync of each commit, in the order in which they became visible, and tells those who wait for it. One
-// goroutine for all of them, so that a commit that nobody waits for is settled too. Close ends it.
-func (p *Pebble) syncLoop() {
-	defer close(p.synced)
-	for c := range p.syncing {
-		if err := c.batch.SyncWait(); err != nil {
-			p.fail(err)
-		}
-		select {
-		case <-p.failed:
-			c.err = ErrFailed
-		default:
-			p.stripes.settle(c)
-			p.unsynced.Add(-1)
-			if err := c.batch.Close(); err != nil {
-				p.logger.Error("kv: release a batch", "error", err)
-			}
-		}
-		c.batch = nil
-		close(c.done)
 	}
 }

@@ -19,19 +19,20 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 	if memory <= 0 {
 		memory = memoryBytesDefault
 	}
-	// A quarter holds memtables: one that is written and one that is flushed.
-	memtable := min(max(memory/8, 1<<20), 64<<20)
 	o := &pebble.Options{
-		FS:                          options.FS,
-		CacheSize:                   max(memory-2*memtable, 1<<20),
-		MemTableSize:                uint64(memtable),
+		FS: &witnessFS{FS: options.FS, witness: &p.witness},
+		// Memtables take their memory from the cache's, so this is the bound of both.
+		CacheSize:                   memory,
+		MemTableSize:                uint64(min(max(memory/8, 1<<20), 64<<20)),
 		MemTableStopWritesThreshold: 4,
 		// Pinned by name: an update of the dependency must not migrate stores by itself. From this format on, a damaged log is
-		// told apart from one that a crash cut short.
-		FormatMajorVersion:    pebble.FormatWALSyncChunks,
-		L0CompactionThreshold: 4,
-		L0StopWritesThreshold: 24,
+		// told apart from one that a crash cut short; see witness for what is missing there.
+		FormatMajorVersion: pebble.FormatWALSyncChunks,
+		// Small commits make many small flushes: begin early to merge them, and be late to stop writing.
+		L0CompactionThreshold: 2,
+		L0StopWritesThreshold: 48,
 		LBaseMaxBytes:         64 << 20,
+		WALBytesPerSync:       512 << 10,
 		MaxManifestFileSize:   16 << 20,
 		CompactionConcurrencyRange: func() (int, int) {
 			return 1, 2
@@ -39,7 +40,10 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		Logger:        pebbleLogger{p},
 		EventListener: p.listener(),
 	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
 	for i := range o.Levels {
+		o.Levels[i].BlockSize = 16 << 10
+		o.Levels[i].IndexBlockSize = 128 << 10
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	return o
@@ -52,6 +56,14 @@ func (p *Pebble) listener() *pebble.EventListener {
 			p.backgroundErrors.Add(1)
 			p.logger.Error("kv: background work failed and is tried again", "error", err)
 		},
+		// The reader of the damaged file gets the error; Pebble's default would end the process.
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			p.corruptions.Add(1)
+			p.logger.Error("kv: damaged table", "path", info.Path, "error", info.Details)
+		},
+		FlushEnd:        func(pebble.FlushInfo) { p.stir() },
+		CompactionEnd:   func(pebble.CompactionInfo) { p.stir() },
+		ManifestCreated: func(pebble.ManifestCreateInfo) { p.stir() },
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			p.writeStalls.Add(1)
 			p.logger.Warn("kv: writes wait", "reason", info.Reason)

@@ -47,6 +47,8 @@ type Pebble struct {
 	stripes *stripes
 	syncing chan *commit  // in the order in which they became visible, or nearly so
 	synced  chan struct{} // closed when the syncer has ended
+	witness witness
+	stirred chan struct{} // holds one when the manifest has changed
 	failed  chan struct{} // closed after a failure
 	failing sync.Once
 
@@ -58,6 +60,7 @@ type Pebble struct {
 	unsynced         atomic.Int64
 	writeStalls      atomic.Uint64
 	backgroundErrors atomic.Uint64
+	corruptions      atomic.Uint64
 }
 
 var _ Store = (*Pebble)(nil)
@@ -73,7 +76,11 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 		stripes:     &stripes{seed: maphash.MakeSeed()},
 		syncing:     make(chan *commit, 4096),
 		synced:      make(chan struct{}),
+		stirred:     make(chan struct{}, 1),
 		failed:      make(chan struct{}),
+	}
+	if options.FS == nil {
+		options.FS = vfs.Default
 	}
 	if p.logger == nil {
 		p.logger = slog.Default()
@@ -84,11 +91,16 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	if p.onFatal == nil {
 		p.onFatal = func(error) { os.Exit(1) }
 	}
-	db, err := pebble.Open(dir, pebbleOptions(options, p))
+	err := inspect(options.FS, dir)
+	if err == nil {
+		p.db, err = pebble.Open(dir, pebbleOptions(options, p))
+	}
+	if err == nil {
+		err = p.rest(pebble.Sync)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open key-value store %s: %w", dir, translate(err))
 	}
-	p.db = db
 	go p.syncLoop()
 	return p, nil
 }
@@ -138,7 +150,9 @@ func (p *Pebble) Close() error {
 		return ErrFailed // Pebble's own Close would wait for work that does not end
 	default:
 	}
-	if err := p.db.Close(); err != nil {
+	// A store without a log to replay opens faster, and nothing but the statement is synced last: Pebble syncs its log at the
+	// end.
+	if err := errors.Join(p.db.Flush(), p.rest(pebble.NoSync), p.db.Close()); err != nil {
 		return fmt.Errorf("close key-value store: %w", translate(err))
 	}
 	return nil
@@ -201,25 +215,4 @@ func translate(err error) error {
 	default:
 		return err
 	}
-}
-
-// Stats implements Store.
-func (p *Pebble) Stats() Stats {
-	p.life.RLock()
-	defer p.life.RUnlock()
-	s := Stats{
-		Commits:          p.commits.Load(),
-		Conflicts:        p.conflicts.Load(),
-		Waits:            p.waits.Load(),
-		Unsynced:         p.unsynced.Load(),
-		Snapshots:        int64(p.snapshots.count()),
-		WriteStalls:      p.writeStalls.Load(),
-		BackgroundErrors: p.backgroundErrors.Load(),
-	}
-	if p.closed {
-		return s
-	}
-	m := p.db.Metrics()
-	s.DiskBytes = m.DiskSpaceUsage()
-	return s
 }

@@ -110,10 +110,10 @@ func (t *snapshotSet) remove(s *snapshot) {
 }
 
 // count returns the number of open snapshots.
-func (t *snapshotSet) count() int {
+func (t *snapshotSet) count() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.open)
+	return int64(len(t.open))
 }
 
 // expireAll ends every open snapshot, waiting for the reads under way.

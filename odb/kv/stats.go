@@ -40,4 +40,6 @@ type Stats struct {
 	WriteStalls uint64
 	// BackgroundErrors counts failed flushes and compactions, which are tried again.
 	BackgroundErrors uint64
+	// Corruptions counts the reads of tables that found damage.
+	Corruptions uint64
 }

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"context"
-
-	"packhorse/refs"
-)
+import "packhorse/refs"
 
 // Actor is who asks for a change, as the token says, and under which idempotency key.
 type Actor struct {
@@ -20,13 +16,13 @@ type Actor struct {
 	// the change is finished.
 	Receipt *refs.Receipt
 	// Recheck says just before a batch whether the token is still good; nil means that it is.
-	Recheck func(ctx context.Context) error
+	Recheck func() error
 }
 
 // recheck runs Recheck.
-func (a *Actor) recheck(ctx context.Context) error {
+func (a *Actor) recheck() error {
 	if a.Recheck == nil {
 		return nil
 	}
-	return a.Recheck(ctx)
+	return a.Recheck()
 }

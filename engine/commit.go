@@ -135,7 +135,7 @@ func (r *Repository) commitTo(
 	var result CommitResult
 	change := r.change(actor, cause)
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
-		if err := r.guard(ctx, tx, actor); err != nil {
+		if err := r.guard(tx, actor); err != nil {
 			return err
 		}
 		parent, now, err := r.parent(ctx, tx, t)

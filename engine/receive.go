@@ -165,7 +165,7 @@ func (p *Push) refuseAll(reason error) *PushResult {
 
 // apply puts the commands that can be carried out, and the objects, into the transaction.
 func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) {
-	if err := p.repo.guard(ctx, tx, &p.actor); err != nil {
+	if err := p.repo.guard(tx, &p.actor); err != nil {
 		return nil, err
 	}
 	results := make([]CommandResult, len(p.request.Commands))

@@ -89,9 +89,9 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 }
 
 // guard makes a transaction depend on the repository's existence, and on the token being good to the last moment.
-func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) error {
+func (r *Repository) guard(tx *refs.Tx, actor *Actor) error {
 	tx.Batch().Require(recordKey(r.record.ID), r.stored)
-	return actor.recheck(ctx)
+	return actor.recheck()
 }
 
 // gone turns the absence of a repository's refs into its own.

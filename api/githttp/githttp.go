@@ -34,7 +34,9 @@ type Config struct {
 	Agent string
 	// PackBytesMax bounds the pack of one push.
 	PackBytesMax int64
-	Logger       *slog.Logger
+	// Recheck tells, just before a push commits, whether its grant is still good; nil means that it is.
+	Recheck func(*auth.Grant) error
+	Logger  *slog.Logger
 }
 
 // Door answers git clients. Its methods may be called concurrently.
@@ -42,14 +44,18 @@ type Door struct {
 	host         *engine.Host
 	agent        string
 	packBytesMax int64
+	recheck      func(*auth.Grant) error
 	log          *slog.Logger
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
-	d := &Door{host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, log: c.Logger}
+	d := &Door{host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, recheck: c.Recheck, log: c.Logger}
 	if d.packBytesMax == 0 {
 		d.packBytesMax = 16 << 30
+	}
+	if d.recheck == nil {
+		d.recheck = func(*auth.Grant) error { return nil }
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -68,7 +68,7 @@ func (s *session) actor() engine.Actor {
 		Subject:   s.grant.Subject,
 		Policy:    s.grant.Policy,
 		RequestID: s.x.RequestID(),
-		Recheck:   s.grant.Recheck,
+		Recheck:   func() error { return s.recheck(s.grant) },
 	}
 }
 

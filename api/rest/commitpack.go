@@ -52,7 +52,7 @@ func (d *Door) commitPack(x exchange.Exchange, grant *auth.Grant) (branch string
 	if err != nil {
 		return "", result, err
 	}
-	by, err := actor(x, grant, repo.Item().ID.String(), "POST /repos/commit-pack")
+	by, err := d.actor(x, grant, repo.Item().ID.String(), "POST /repos/commit-pack")
 	if err != nil {
 		return "", result, err
 	}
@@ -298,4 +298,3 @@ func commitStatus(status int) string {
 	}
 	return "invalid"
 }
-

@@ -28,7 +28,7 @@ func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 			return &exchange.Error{Status: http.StatusNotImplemented, Message: later.field + " is not supported by this version"}
 		}
 	}
-	by, err := actor(x, grant, grant.Repo, "POST /repos")
+	by, err := d.actor(x, grant, grant.Repo, "POST /repos")
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	by, err := actor(x, grant, grant.Repo, "DELETE /repos/delete")
+	by, err := d.actor(x, grant, grant.Repo, "DELETE /repos/delete")
 	if err != nil {
 		return err
 	}

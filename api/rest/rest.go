@@ -23,15 +23,24 @@ import (
 // Config is what a door works with.
 type Config struct {
 	Host *engine.Host
+	// Recheck tells, just before a write commits, whether its grant is still good; nil means that it is.
+	Recheck func(*auth.Grant) error
 }
 
 // Door answers programs. Its methods may be called concurrently; each has the form of a route's handler.
 type Door struct {
-	host *engine.Host
+	host    *engine.Host
+	recheck func(*auth.Grant) error
 }
 
 // New returns a door to the host's repositories.
-func New(c Config) *Door { return &Door{host: c.Host} }
+func New(c Config) *Door {
+	d := &Door{host: c.Host, recheck: c.Recheck}
+	if d.recheck == nil {
+		d.recheck = func(*auth.Grant) error { return nil }
+	}
+	return d
+}
 
 // minSequenceWait bounds how long a read waits for the journal position that it asks for: rules.md 42.
 const minSequenceWait = 5 * time.Second
@@ -65,13 +74,13 @@ func (d *Door) read(x exchange.Exchange, grant *auth.Grant) (*engine.Repository,
 
 // actor is who a write is done for. scope is what its idempotency key belongs to beside the endpoint: a repository's id, or
 // its name where the id is not there yet or no more.
-func actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint string) (engine.Actor, error) {
+func (d *Door) actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint string) (engine.Actor, error) {
 	a := engine.Actor{
 		Org:       grant.Org,
 		Subject:   grant.Subject,
 		Policy:    grant.Policy,
 		RequestID: x.RequestID(),
-		Recheck:   grant.Recheck,
+		Recheck:   func() error { return d.recheck(grant) },
 	}
 	if key := x.Header("Idempotency-Key"); key != "" {
 		a.Receipt = &refs.Receipt{Key: refs.ReceiptKey{Org: grant.Org, Repo: scope, Endpoint: endpoint, Key: key}}

@@ -152,6 +152,8 @@ func (n *node) keptMode() object.Mode {
 func (n *node) splice(dst, data []byte, changed []object.TreeEntry) ([]byte, error) {
 	it := object.IterTree(data)
 	for it.Next() {
+		stored := data[:len(data)-len(it.Rest())]
+		data = it.Rest()
 		if n.children[string(it.Name)] != nil {
 			continue
 		}
@@ -163,7 +165,7 @@ func (n *node) splice(dst, data []byte, changed []object.TreeEntry) ([]byte, err
 			dst = object.AppendTree(dst, changed[:1])
 			changed = changed[1:]
 		}
-		dst = append(dst, it.Raw()...)
+		dst = append(dst, stored...)
 	}
 	return object.AppendTree(dst, changed), it.Err()
 }

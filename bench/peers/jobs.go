@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// job is a question to a peer.
+type job struct {
+	name string
+	note string // what exactly is asked
+	// prepare makes ready what is not to be measured, and returns the operation. Errors: errCannot when the peer has no such thing.
+	prepare func(ctx context.Context, b *bench, p peer) (operation, error)
+}
+
+type operation func(ctx context.Context) (outcome, error)
+
+// outcome is what a round of a job did.
+type outcome struct {
+	count int             // operations, 0 means one
+	each  []time.Duration // of each operation, when the median one is asked for
+	pack  received
+}
+
+// errCannot says that a job does not apply.
+var errCannot = errors.New("the peer has no such thing")
+
+// jobs lists the questions in the order of the report.
+func jobs() []job {
+	return []job{
+		{"push all", "every branch and tag into an empty repository, with git push", pushJob},
+		{"full clone", "every branch and tag; the peer's repository has been repacked; the pack is dropped", cloneJob(repoPacked, nil)},
+		{"full clone right after a push", "the same, nothing repacked yet", cloneJob(repoPushed, nil)},
+		{"git clone --mirror", "with git, which indexes the pack", mirrorJob},
+		{"depth 1", "the default branch, first level", tipJob("deepen 1")},
+		{"blob:none", "every branch and tag without file contents", cloneJob(repoPacked, []string{"filter blob:none"})},
+		{"last 100 commits", "a fetch by a client that has the rest", incrementalJob},
+		{"ls-refs", "5,000 refs, one client, median", refsJob(1, 60)},
+		{"ls-refs, 8 clients", "5,000 refs, time per answer", refsJob(8, 400)},
+		{"push one commit", "discovery and push of a prepared pack, median", pushOneJob},
+		{"create a repository", "API, median", createJob},
+		{"one-file commit", "API, one client, median", commitJob(1, 200)},
+		{"one-file commits, 16 clients", "API, one repository, time per commit", commitJob(16, 4_000)},
+	}
+}
+
+func pushJob(ctx context.Context, b *bench, p peer) (operation, error) {
+	to, err := p.create(ctx, b.fresh("push"))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (outcome, error) { return outcome{}, pushAll(ctx, b.source.dir, to) }, nil
+}
+
+// cloneJob fetches all refs with a client of ours. arguments are lines of the fetch.
+func cloneJob(repo string, arguments []string) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, _ *bench, p peer) (operation, error) {
+		r, err := p.remote(ctx, repo)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (outcome, error) {
+			c := newClient(r)
+			defer c.close()
+			if err := c.discover(ctx, "git-upload-pack"); err != nil {
+				return outcome{}, err
+			}
+			refs, err := c.lsRefs(ctx)
+			if err != nil {
+				return outcome{}, err
+			}
+			var wants []string
+			for _, ref := range refs {
+				wants = append(wants, ref.id)
+			}
+			slices.Sort(wants)
+			pack, err := c.fetch(ctx, slices.Compact(wants), nil, arguments)
+			return outcome{pack: pack}, err
+		}, nil
+	}
+}
+
+func mirrorJob(ctx context.Context, b *bench, p peer) (operation, error) {
+	r, err := p.remote(ctx, repoPacked)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(b.dir, b.fresh("mirror"))
+	return func(ctx context.Context) (outcome, error) {
+		return outcome{}, run(exec.CommandContext(ctx, "git", "clone", "--quiet", "--mirror", r.gitURL, dir))
+	}, nil
+}
+
+// tipJob fetches the tip of the default branch.
+func tipJob(arguments ...string) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, b *bench, p peer) (operation, error) {
+		return fetchJob(ctx, b, p, nil, arguments)
+	}
+}
+
+func incrementalJob(ctx context.Context, b *bench, p peer) (operation, error) {
+	if b.source.older == "" {
+		return nil, errCannot
+	}
+	return fetchJob(ctx, b, p, []string{b.source.older}, nil)
+}
+
+// fetchRepeats is how many equal small fetches make a sample, so that the clock of CPU time is fine enough.
+const fetchRepeats = 5
+
+func fetchJob(ctx context.Context, b *bench, p peer, haves, arguments []string) (operation, error) {
+	r, err := p.remote(ctx, repoPacked)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(r)
+	return func(ctx context.Context) (outcome, error) {
+		defer c.close()
+		got := outcome{count: fetchRepeats}
+		for range fetchRepeats {
+			began := time.Now()
+			if got.pack, err = c.fetch(ctx, []string{b.source.tip}, haves, arguments); err != nil {
+				return got, err
+			}
+			got.each = append(got.each, time.Since(began))
+		}
+		return got, nil
+	}, nil
+}
+
+func refsJob(clients, count int) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, b *bench, p peer) (operation, error) {
+		r, err := p.remote(ctx, repoRefs)
+		if err != nil {
+			return nil, err
+		}
+		c := newClient(r)
+		return func(ctx context.Context) (outcome, error) {
+			defer c.close()
+			return together(clients, count, func(int) error {
+				refs, err := c.lsRefs(ctx)
+				if err == nil && len(refs) < b.refs {
+					err = fmt.Errorf("%d refs", len(refs))
+				}
+				return err
+			})
+		}, nil
+	}
+}
+
+// pushOneCount is how many commits are pushed one after the other in a sample.
+const pushOneCount = 20
+
+func pushOneJob(ctx context.Context, b *bench, p peer) (operation, error) {
+	chain := b.fresh("chain")
+	commits, err := deliveries(ctx, b.source, b.dir, chain, pushOneCount+1)
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.remote(ctx, repoPushed)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(r)
+	ref := "refs/heads/" + chain
+	first := commits[0]
+	first.before = "0000000000000000000000000000000000000000" // makes the branch
+	if err := c.push(ctx, ref, first); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (outcome, error) {
+		defer c.close()
+		return together(1, pushOneCount, func(i int) error { return c.push(ctx, ref, commits[i+1]) })
+	}, nil
+}
+
+func createJob(ctx context.Context, b *bench, p peer) (operation, error) {
+	api, ok := p.(apiPeer)
+	if !ok {
+		return nil, errCannot
+	}
+	requests := make([]*http.Request, 50)
+	for i := range requests {
+		var err error
+		if requests[i], err = api.createRequest(ctx, b.fresh("created")); err != nil {
+			return nil, err
+		}
+	}
+	return func(context.Context) (outcome, error) {
+		return together(1, len(requests), func(i int) error {
+			return send(http.DefaultClient, requests[i], http.StatusCreated)
+		})
+	}, nil
+}
+
+// commitJob commits small files, spread over folders of 100, to one new repository.
+func commitJob(clients, count int) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, b *bench, p peer) (operation, error) {
+		api, ok := p.(apiPeer)
+		if !ok {
+			return nil, errCannot
+		}
+		repo := b.fresh("commits")
+		if _, err := api.create(ctx, repo); err != nil {
+			return nil, err
+		}
+		token, err := api.token(ctx, repo)
+		if err != nil {
+			return nil, err
+		}
+		requests := make([]*http.Request, count)
+		for i := range requests {
+			path := fmt.Sprintf("dir%02d/file%04d.txt", i/100, i)
+			if requests[i], err = api.commitRequest(ctx, token, path, fmt.Appendf(nil, "content of %s\n", path)); err != nil {
+				return nil, err
+			}
+		}
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+		return func(context.Context) (outcome, error) {
+			defer client.CloseIdleConnections()
+			return together(clients, count, func(i int) error { return send(client, requests[i], http.StatusCreated) })
+		}, nil
+	}
+}
+
+// together does count operations with some clients at once, and times each when there is one client.
+func together(clients, count int, do func(i int) error) (outcome, error) {
+	got := outcome{count: count}
+	if clients == 1 {
+		for i := range count {
+			began := time.Now()
+			if err := do(i); err != nil {
+				return got, err
+			}
+			got.each = append(got.each, time.Since(began))
+		}
+		return got, nil
+	}
+	next := make(chan int)
+	failed := make([]error, clients)
+	var running sync.WaitGroup
+	for client := range clients {
+		running.Go(func() {
+			for i := range next {
+				if failed[client] == nil {
+					failed[client] = do(i)
+				}
+			}
+		})
+	}
+	for i := range count {
+		next <- i
+	}
+	close(next)
+	running.Wait()
+	return got, errors.Join(failed...)
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+// packhorse is the server that this repository builds, with default settings.
+type packhorse struct {
+	server *packhorsetest.Server
+}
+
+func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	return &packhorse{server: server}, nil
+}
+
+func (p *packhorse) name() string { return "packhorse" }
+func (p *packhorse) pid() int     { return p.server.PID() }
+func (p *packhorse) stop() error  { return p.server.Stop() }
+
+func (p *packhorse) create(ctx context.Context, repo string) (remote, error) {
+	request, err := p.createRequest(ctx, repo)
+	if err != nil {
+		return remote{}, err
+	}
+	if err := send(http.DefaultClient, request, http.StatusCreated); err != nil {
+		return remote{}, err
+	}
+	return p.remote(ctx, repo)
+}
+
+func (p *packhorse) remote(ctx context.Context, repo string) (remote, error) {
+	token, err := p.token(ctx, repo)
+	if err != nil {
+		return remote{}, err
+	}
+	url := p.server.URL + "/" + repo + ".git"
+	return remote{
+		url:           url,
+		authorization: "Basic " + base64.StdEncoding.EncodeToString([]byte("t:"+token)),
+		gitURL:        strings.Replace(url, "://", "://t:"+token+"@", 1),
+	}, nil
+}
+
+// repack does nothing: the server maintains itself.
+func (p *packhorse) repack(context.Context, string) error { return nil }
+
+func (p *packhorse) token(ctx context.Context, repo string) (string, error) {
+	return p.server.Token(ctx, repo, "--scope", "git:write,repo:write", "--ttl", "24h")
+}
+
+func (p *packhorse) createRequest(ctx context.Context, repo string) (*http.Request, error) {
+	token, err := p.token(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/repos", strings.NewReader(`{"default_branch":"main"}`))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	return request, nil
+}
+
+// commitRequest commits one file to main.
+func (p *packhorse) commitRequest(ctx context.Context, token, path string, content []byte) (*http.Request, error) {
+	type person struct {
+		Name  string `json:"name"`
+		Email string `json:"email"`
+	}
+	type file struct {
+		Path      string `json:"path"`
+		ContentID string `json:"content_id"`
+	}
+	type metadata struct {
+		TargetBranch  string `json:"target_branch"`
+		CommitMessage string `json:"commit_message"`
+		Author        person `json:"author"`
+		Files         []file `json:"files"`
+	}
+	type chunk struct {
+		ContentID string `json:"content_id"`
+		Data      []byte `json:"data"`
+		EOF       bool   `json:"eof"`
+	}
+	var body bytes.Buffer
+	lines := json.NewEncoder(&body)
+	if err := lines.Encode(map[string]metadata{"metadata": {
+		TargetBranch: "main", CommitMessage: "Change " + path, Author: person{"Bench", "bench@example.com"},
+		Files: []file{{Path: path, ContentID: "1"}},
+	}}); err != nil {
+		return nil, err
+	}
+	if err := lines.Encode(map[string]chunk{"blob_chunk": {ContentID: "1", Data: content, EOF: true}}); err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/repos/commit-pack", &body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	return request, nil
+}
+
+// send sends a request whose answer is read and dropped, and must have a status.
+func send(client *http.Client, request *http.Request, status int) error {
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing was written
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != status {
+		return fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, body)
+	}
+	return nil
+}

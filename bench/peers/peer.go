@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// peer is a git server under measurement.
+type peer interface {
+	name() string
+	// pid is the root of the server's processes.
+	pid() int
+	// create makes an empty repository and returns how to reach it.
+	create(ctx context.Context, repo string) (remote, error)
+	// remote returns how to reach a repository that is there.
+	remote(ctx context.Context, repo string) (remote, error)
+	// repack does to a repository what the peer's maintenance would do sooner or later.
+	repack(ctx context.Context, repo string) error
+	stop() error
+}
+
+// apiPeer is a peer with an API to create repositories and commits.
+type apiPeer interface {
+	peer
+	createRequest(ctx context.Context, repo string) (*http.Request, error)
+	commitRequest(ctx context.Context, token, path string, content []byte) (*http.Request, error)
+	token(ctx context.Context, repo string) (string, error) // of a repository
+}
+
+// errNoPeer says that a peer is not installed here.
+var errNoPeer = errors.New("not installed")
+
+// remote is a repository of a peer.
+type remote struct {
+	url           string // without credentials
+	authorization string // header, "" for none
+	gitURL        string // with credentials, for git itself
+}

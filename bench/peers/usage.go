@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Linux's /proc counts CPU time in ticks of 10 ms, whatever the kernel's own.
+const tick = 10 * time.Millisecond
+
+// samplePause is how often memory is looked at while a job runs.
+const samplePause = 5 * time.Millisecond
+
+// usage is what the processes of a server have taken.
+type usage struct {
+	cpu       time.Duration // user and system
+	anonymous int64         // peak of the processes' anonymous memory together, in bytes
+}
+
+// measure runs job and returns what the processes below root, root included, took meanwhile. CPU time of processes that have
+// ended counts through their parents, once these have waited for them; so measure waits until the tree is as small as it was.
+func measure(ctx context.Context, root int, job func() error) (usage, error) {
+	before, err := readTree(root)
+	if err != nil {
+		return usage{}, err
+	}
+	var peak atomic.Int64
+	sampling, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(samplePause)
+		defer ticker.Stop()
+		for {
+			if tree, err := readTree(root); err == nil {
+				peak.Store(max(peak.Load(), tree.anonymous))
+			}
+			select {
+			case <-sampling.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	err = job()
+	stop()
+	<-done
+	if err != nil {
+		return usage{}, err
+	}
+	after, err := settledTree(ctx, root, before.count)
+	if err != nil {
+		return usage{}, err
+	}
+	return usage{cpu: after.cpu - before.cpu, anonymous: peak.Load()}, nil
+}
+
+// settledTree waits up to five seconds for the processes of a job to end.
+func settledTree(ctx context.Context, root, count int) (tree, error) {
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		t, err := readTree(root)
+		if err != nil || t.count <= count || time.Now().After(deadline) {
+			return t, err
+		}
+		select {
+		case <-ctx.Done():
+			return t, ctx.Err()
+		case <-time.After(samplePause):
+		}
+	}
+}
+
+// tree is a process and all below it.
+type tree struct {
+	count     int
+	cpu       time.Duration // of the processes, and of their children that have ended
+	anonymous int64
+}
+
+// readTree reads /proc. A process that ends meanwhile is left out.
+func readTree(root int) (tree, error) {
+	var t tree
+	var visit func(pid int) error
+	visit = func(pid int) error {
+		cpu, err := processCPU(pid)
+		if err != nil {
+			return err
+		}
+		t.count++
+		t.cpu += cpu
+		t.anonymous += anonymousBytes(pid)
+		for _, child := range childrenOf(pid) {
+			_ = visit(child) // it has ended
+		}
+		return nil
+	}
+	return t, visit(root)
+}
+
+// processCPU returns the user and system time of a process and of its children that it has waited for.
+func processCPU(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The command's name stands in parentheses and may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:15] { // utime stime cutime cstime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tick, nil
+}
+
+// anonymousBytes returns the process's resident anonymous memory, 0 when it has ended.
+func anonymousBytes(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// childrenOf returns the children of every thread of a process.
+func childrenOf(pid int) []int {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil
+	}
+	var children []int
+	for _, thread := range threads {
+		list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(list)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				children = append(children, child)
+			}
+		}
+	}
+	return children
+}

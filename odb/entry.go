@@ -40,13 +40,9 @@ type StoredEntry struct {
 	// Ordinal is the index among the sorted IDs of a segment; noOrdinal elsewhere.
 	Ordinal uint32
 
-	at           location
-	offset       int64 // of the entry in the data region of a segment
-	headerSize   int64 // of the pack entry header at offset
-	packedCRC32  uint32
-	payload      []byte // of a hot entry
-	deltaVersion uint8  // of a hot entry: its number in the chain of skip-deltas
-	baseOrdinal  uint32
+	at     location
+	record segmentRecord // of an entry in a data region
+	value  hotValue      // of a hot entry
 }
 
 // Delta reports whether the entry is a delta against Base.

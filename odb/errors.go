@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"packhorse/pack"
+	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
 
@@ -88,4 +90,18 @@ func (s *Store) corrupt(layer LayerID, id object.ID, format string, args ...any)
 	s.counts.corrupt.Add(1)
 	s.log.Error("corrupt bytes", "object", id.String(), "layer", layer.String(), "why", err.Why)
 	return err
+}
+
+// errFormat says that stored bytes are not what their place promises.
+var errFormat = errors.New("malformed")
+
+// damaged turns the failed check of stored bytes into a counted [CorruptError]. Other errors, such as those of a file system, stay what
+// they are.
+func (s *Store) damaged(layer LayerID, id object.ID, err error) error {
+	for _, check := range []error{errFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
+		if errors.Is(err, check) {
+			return s.corrupt(layer, id, "%v", err)
+		}
+	}
+	return fmt.Errorf("read layer %s: %w", layer, err)
 }

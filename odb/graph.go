@@ -3,7 +3,6 @@ package odb
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"packhorse/pack/object"
@@ -23,13 +22,12 @@ type GraphRow struct {
 //
 // Errors: [ErrNotFound], also for an object that is no commit; [ErrCorrupt].
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
-	at, err := v.find(ctx, id)
-	if err != nil {
-		return GraphRow{}, err
-	}
-	row, ok, err := at.layer.graph(ctx, at)
-	if ok || err != nil {
-		return row, err
+	for _, layers := range v.layerLists() {
+		for _, l := range layers {
+			if row, ok, err := l.graph(ctx, id); ok || err != nil {
+				return row, err
+			}
+		}
 	}
 	t, data, err := v.Read(ctx, id)
 	if err != nil {
@@ -83,11 +81,9 @@ func (row *GraphRow) append(dst []byte) []byte {
 	return dst
 }
 
-var errGraphRow = errors.New("graph row has an impossible size")
-
 func decodeGraphRow(data []byte) (GraphRow, error) {
 	if len(data) < graphRowSize || (len(data)-graphRowSize)%object.IDSize != 0 {
-		return GraphRow{}, errGraphRow
+		return GraphRow{}, fmt.Errorf("%w: graph row of %d bytes", errFormat, len(data))
 	}
 	row := GraphRow{
 		Tree:       object.ID(data[:object.IDSize]),

@@ -8,27 +8,63 @@ import (
 )
 
 // layer is a place where objects of a pool lie. Implementations: hotLayer, segmentLayer, and in a quarantine memoryLayer and
-// pendingSegment.
+// pendingSegment. Locations and entries go back to the layer that they came from.
 type layer interface {
 	layerID() LayerID
 	// find returns where the layer holds id, or false.
 	find(ctx context.Context, id object.ID) (location, bool, error)
-	// entry describes what lies at a location of this layer.
-	entry(ctx context.Context, at location) (StoredEntry, error)
-	// graph returns the graph row of a commit that lies at a location of this layer, or false if it holds none.
-	graph(ctx context.Context, at location) (GraphRow, bool, error)
-	// payload appends the compressed bytes of an entry of this layer to dst, verified.
-	payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error)
-	// copyPayload writes the compressed bytes of an entry of this layer to w, as [View.copyPacked] says.
-	copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error
 	// scan calls visit with the IDs from low to high, both included, in order, until visit returns false.
 	scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error
+	// stat tells the type and size of the object.
+	stat(ctx context.Context, at location) (Info, error)
+	// entry tells how the object is stored.
+	entry(ctx context.Context, at location) (StoredEntry, error)
+	// graph returns the graph row of a commit, or false if the layer holds none.
+	graph(ctx context.Context, id object.ID) (GraphRow, bool, error)
+
+	// step tells what a read needs to know of an entry before it is inflated.
+	step(ctx context.Context, at location) (step, error)
+	// content returns what an entry of at most wholeMax bytes inflates to: the object, or a delta. It may be shared.
+	content(ctx context.Context, at location) ([]byte, error)
+	// stream returns the same as a stream, for any size. At its end it has been verified; before, it may be wrong.
+	stream(ctx context.Context, at location) (io.ReadCloser, error)
+
+	// payload appends the compressed bytes of an entry to dst, verified.
+	payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error)
+	// copyPayload writes the compressed bytes of an entry to w, as [View.copyPacked] says.
+	copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error
 }
 
 // location is where an object lies: in a layer, at an ordinal of its index or with the value that was found.
 type location struct {
 	layer   layer
-	id      object.ID
-	ordinal uint32
-	value   []byte // of a hot layer
+	id      object.ID // zero for a base that is known by its ordinal alone
+	ordinal uint32    // noOrdinal outside sealed segments
+	value   []byte    // of a hot layer
+}
+
+// step is an entry in a delta chain.
+type step struct {
+	Info
+	ContentSize int64
+	// Delta says that a base follows: at BaseOrdinal in the same segment, or else wherever the object Base lies.
+	Delta       bool
+	BaseOrdinal uint32
+	Base        object.ID
+}
+
+// key names the location in the cache; false when what lies there is not to be cached.
+func (at *location) key() (cacheKey, bool) {
+	switch at.layer.(type) {
+	case *segmentLayer:
+		return cacheKey{layer: at.layer.layerID(), block: at.ordinal}, true
+	case *hotLayer:
+		return hotCacheKey(at.layer.layerID(), at.id), true
+	default:
+		return cacheKey{}, false
+	}
+}
+
+func hotCacheKey(layer LayerID, id object.ID) cacheKey {
+	return cacheKey{layer: layer, id: id, block: noOrdinal}
 }

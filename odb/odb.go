@@ -62,7 +62,7 @@ type Store struct {
 	layers  *layerSet
 	counts  counters
 
-	spoolers sync.WaitGroup
+	settlers sync.WaitGroup // move registered files to their place
 }
 
 // Open returns the pools of keys and files. Segment files that this server left behind without a registration are removed, registered
@@ -90,8 +90,9 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 	return s, nil
 }
 
-// Close closes the files that are open. Views and quarantines must have been closed.
+// Close waits for work in the background and closes the files that are open. Views and quarantines must have been closed.
 func (s *Store) Close(context.Context) error {
+	s.settlers.Wait()
 	return s.layers.close()
 }
 

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"packhorse/odb/kv"
@@ -12,88 +13,235 @@ import (
 // Quarantine holds new objects of a pool that nobody sees yet. [Quarantine.Stage] puts them into a batch; when that batch has been
 // committed they are part of the pool, and [Quarantine.Close] forgets them otherwise.
 //
-// Write and its like may be called concurrently with reads of the quarantine's view, not with each other or with Stage.
+// Write and its like, Seal, Refresh and Stage belong to one goroutine at a time; reads of the quarantine's view may go on meanwhile.
 type Quarantine struct {
 	store *Store
-	base  *View // stored objects only; owned
-	view  *View // base with the quarantine on top
+	view  *View
+	hot   *memoryLayer
 
-	mu       sync.RWMutex // guards the fields below
-	hot      *memoryLayer
-	pending  *pendingSegment  // takes writes once the quarantine is too large for the hot tier
-	sealed   []*sealedSegment // files that are complete and durable
-	layers   []layer          // what is quarantined, in the order in which it is asked
-	packed   int64
-	count    int
-	settled  bool
-	staged   bool
-	isClosed bool
-}
+	// pending takes writes once the quarantine is too large for the hot tier; nil before and after Seal.
+	pending *pendingSegment
+	sealed  []*sealedSegment
+	staged  bool
+	settled bool
+	closed  bool
+	hotID   LayerID // where the last Stage put hot objects
 
-// hotEntry is an object for the hot tier as it is to be stored.
-type hotEntry struct {
-	ID          object.ID
-	Type        object.Type
-	Size        int64     // of the object
-	Base        object.ID // zero for a whole object; the base is in the pool or in the same quarantine
-	ContentSize int64     // of what Payload inflates to: the object, or the delta
-	Encoding    Encoding
-	Payload     []byte // kept
-	Version     uint8  // number in a chain of skip-deltas; 0 for what arrived in a pack
+	mu    sync.RWMutex // guards the fields below, which readers of the view ask
+	base  *View        // of the stored objects; owned
+	old   []*View      // bases before a Refresh, which readers may still use; owned
+	above []layer      // what is quarantined, in the order in which it is asked
 }
 
 // NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until it is closed.
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
-	base := v.store.newView(v.pool, v.manifest)
-	q := &Quarantine{store: v.store, base: base, hot: newMemoryLayer()}
-	q.layers = []layer{q.hot}
-	q.view = &View{store: base.store, pool: base.pool, manifest: base.manifest, layers: base.layers, quarantine: q}
+	q := &Quarantine{store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest())}
+	q.view = &View{store: v.store, pool: v.pool, quarantine: q}
+	q.above = []layer{q.hot}
 	return q
 }
 
 // View returns a view of the stored and the quarantined objects, those to come included. It ends with the quarantine.
 func (q *Quarantine) View() *View { return q.view }
 
-// DropCount is the pool's drop count under which the quarantine's objects are connected: that of the view it was made from, or of the
-// last [Quarantine.Refresh].
-func (q *Quarantine) DropCount() uint64 { return q.base.DropCount() }
+// DropCount is the pool's drop count under which the quarantine looks at the pool: that of the view it was made from, or of the last
+// [Quarantine.Refresh].
+func (q *Quarantine) DropCount() uint64 { return q.stored().DropCount() }
 
 // PackedBytes is the size of what is quarantined, as it is stored.
-func (q *Quarantine) PackedBytes() int64 { return 0 }
+func (q *Quarantine) PackedBytes() int64 {
+	total := int64(q.hot.size)
+	if q.pending != nil {
+		total += q.pending.w.Size()
+	}
+	for _, segment := range q.sealed {
+		total += segment.dataBytes
+	}
+	return total
+}
 
 // Count is the number of objects that are quarantined.
-func (q *Quarantine) Count() int { return 0 }
+func (q *Quarantine) Count() int {
+	total := len(q.hot.order)
+	if q.pending != nil {
+		total += len(q.pending.ids)
+	}
+	for _, segment := range q.sealed {
+		total += segment.count
+	}
+	return total
+}
 
-// addHot quarantines an object of a small pack as it came, with its graph row if it is a commit. What the pool already has is skipped.
-// The sum of a quarantine must stay within the hot limits; see [Limits.HotBytes].
-func (q *Quarantine) addHot(ctx context.Context, entry hotEntry, row *GraphRow) error {
-	return errUnfinished
+// addHot quarantines an object of a small pack as it came, with its graph row if it is a commit. What is there already is skipped. The
+// sum of a quarantine must stay within the hot limits; see [Limits.HotBytes].
+func (q *Quarantine) addHot(ctx context.Context, value *hotValue, row *GraphRow) error {
+	if there, err := q.has(ctx, value.ID); there || err != nil {
+		return err
+	}
+	q.hot.add(value.ID, value.encode(), row)
+	return nil
+}
+
+// has reports whether id is stored or quarantined, readable or not.
+func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
+	_, ok, err := q.view.locate(ctx, id)
+	return ok, err
 }
 
 // addSegment quarantines a complete segment, which is the quarantine's to register or to remove from here on.
-func (q *Quarantine) addSegment(segment *sealedSegment) {}
+func (q *Quarantine) addSegment(segment *sealedSegment) {
+	q.sealed = append(q.sealed, segment)
+	l := q.store.layers.pin(segment.manifestLayer())
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.above = append([]layer{l}, q.above...)
+}
 
-// Stage puts everything that is quarantined into b, with the preconditions that make it right: the manifest is still the one that was
-// read here. It is called once for every try to commit, inside the transaction that also carries the precondition on the repository's
-// head: that is what keeps the objects that are found stored here from being added twice.
-//
-// Errors: [ErrDropped] when connectivity has to be checked again, [ErrManyLayers].
-func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error { return errUnfinished }
+// Seal makes what is in files durable. Stage does it too; called before, it keeps that wait out of the repository's transaction.
+func (q *Quarantine) Seal(ctx context.Context) error {
+	if q.pending == nil {
+		return nil
+	}
+	pending := q.pending
+	q.setPending(nil)
+	if len(pending.ids) == 0 {
+		return pending.w.Abort()
+	}
+	segment, err := pending.finish(ctx)
+	if err != nil {
+		return fmt.Errorf("seal quarantine: %w", err)
+	}
+	q.addSegment(segment)
+	return nil
+}
 
-// Refresh moves the quarantine onto the pool as it is now, after [ErrDropped]. The caller checks connectivity again.
-func (q *Quarantine) Refresh(ctx context.Context) error { return errUnfinished }
+// setPending replaces the segment that takes writes.
+func (q *Quarantine) setPending(pending *pendingSegment) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	above := make([]layer, 0, len(q.above)+1)
+	for _, l := range q.above {
+		if _, ok := l.(*pendingSegment); !ok {
+			above = append(above, l)
+		}
+	}
+	if pending != nil {
+		above = append(above, pending)
+	}
+	q.pending, q.above = pending, above
+}
 
-// Settled tells the quarantine that the batch of its last Stage was committed. Files move to their place; if that fails, reads find them
-// where they are and the next start moves them.
-func (q *Quarantine) Settled(ctx context.Context) {}
+// Refresh moves the quarantine onto the pool as it is now, so that its view shows what was committed meanwhile. After [ErrDropped] the
+// caller checks connectivity again. It costs one read when nothing has changed.
+func (q *Quarantine) Refresh(ctx context.Context) error {
+	base := q.stored()
+	m, _, err := q.store.readManifest(ctx, q.store.keys, base.pool)
+	if err != nil {
+		return err
+	}
+	if m.version == base.manifest.version {
+		return nil
+	}
+	next := q.store.newView(base.pool, m)
+	if m.drops != base.manifest.drops {
+		if err := q.rebase(ctx, next); err != nil {
+			return errors.Join(err, next.Close())
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.old = append(q.old, q.base)
+	q.base = next
+	return nil
+}
+
+// rebase makes quarantined deltas whole whose base was dropped from the pool. Their bases can still be read: the former layers are pinned.
+func (q *Quarantine) rebase(ctx context.Context, next *View) error {
+	for _, id := range q.hot.order {
+		at, _, err := q.hot.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if stays, err := q.baseStays(ctx, at, next); err != nil {
+			return err
+		} else if stays {
+			continue
+		}
+		t, data, err := q.view.readAt(ctx, at)
+		if err != nil {
+			return err
+		}
+		whole := compress(hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+		q.hot.replace(id, whole.encode())
+	}
+	return nil
+}
+
+// baseStays reports whether a hot object of the quarantine can be stored as it is on top of next.
+func (q *Quarantine) baseStays(ctx context.Context, at location, next *View) (bool, error) {
+	s, err := q.hot.step(ctx, at)
+	if err != nil || !s.Delta {
+		return true, err
+	}
+	if _, quarantined, err := q.hot.find(ctx, s.Base); err != nil || quarantined {
+		return true, err
+	}
+	_, ok, err := next.locate(ctx, s.Base)
+	return ok, err
+}
 
 // Close forgets what was not committed and removes its files. Only the first call has an effect.
-func (q *Quarantine) Close() error { return errUnfinished }
+func (q *Quarantine) Close() error {
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	var err error
+	if q.pending != nil {
+		err = q.pending.w.Abort()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.above {
+		q.store.layers.unpin(l)
+	}
+	for _, view := range append(q.old, q.base) {
+		err = errors.Join(err, view.Close())
+	}
+	return errors.Join(err, q.removeFiles())
+}
+
+// removeFiles removes the files of segments that were not registered. A batch that was staged may have been committed although its
+// caller did not hear of it, so the registration decides; what cannot be decided is left to the next start.
+func (q *Quarantine) removeFiles() error {
+	if q.settled {
+		return nil
+	}
+	ctx := context.Background() // cleaning up does not end with the request
+	var err error
+	for _, segment := range q.sealed {
+		if q.staged {
+			if _, getErr := q.store.keys.Get(ctx, registrationKey(segment.id)); !errors.Is(getErr, kv.ErrNotFound) {
+				continue
+			}
+		}
+		err = errors.Join(err, q.store.layers.forget(segment.id), q.store.files.Delete(ctx, segmentFile(segment.id)))
+		if segment.graph != (LayerID{}) {
+			err = errors.Join(err, q.store.files.Delete(ctx, graphFile(segment.graph)))
+		}
+	}
+	return err
+}
 
 func (q *Quarantine) currentLayers() []layer {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	return q.layers
+	return q.above
 }
 
-var errUnfinished = errors.New("odb: not there yet")
+// stored returns the view of the stored objects.
+func (q *Quarantine) stored() *View {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return q.base
+}

@@ -2,9 +2,14 @@ package odb
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 
 	"packhorse/odb/file"
+	"packhorse/pack"
 	"packhorse/pack/object"
 )
 
@@ -23,62 +28,194 @@ type segmentRow struct {
 // and AppendWhole; Complete unless the bytes written are a complete pack with its trailer; AddRow and AddGraph in any order; Finish.
 // Abort is safe at any time and removes the files.
 //
-// ReadAt may be called concurrently with itself; everything else belongs to one goroutine.
+// ReadAt may be called concurrently with everything; the rest belongs to one goroutine.
 type segmentWriter struct {
 	store *Store
 	id    LayerID
 	file  file.Writer
+	size  int64 // of the data region; the file may hold more, which a Rewind left
+	index *indexTable
+	graph *graphTable // nil until there is a commit
+	done  bool
 }
 
 // newSegmentWriter begins a segment. Nothing of it is visible before it is registered.
 func newSegmentWriter(ctx context.Context, s *Store) (*segmentWriter, error) {
-	return nil, errUnfinished
+	id := newLayerID()
+	f, err := s.files.Create(ctx, segmentFile(id))
+	if err != nil {
+		return nil, fmt.Errorf("begin a segment: %w", err)
+	}
+	return &segmentWriter{store: s, id: id, file: f, index: newIndexTable(s.files)}, nil
 }
 
 // Write appends bytes of the data region: a pack as it arrives, header and trailer included.
-func (w *segmentWriter) Write(p []byte) (int, error) { return 0, errUnfinished }
+func (w *segmentWriter) Write(p []byte) (int, error) {
+	over := min(int64(len(p)), w.file.Size()-w.size)
+	if over > 0 {
+		if _, err := w.file.WriteAt(p[:over], w.size); err != nil {
+			return 0, fmt.Errorf("write segment: %w", err)
+		}
+	}
+	if _, err := w.file.Write(p[over:]); err != nil {
+		return 0, fmt.Errorf("write segment: %w", err)
+	}
+	w.size += int64(len(p))
+	return len(p), nil
+}
 
 // ReadAt reads what was written.
-func (w *segmentWriter) ReadAt(p []byte, off int64) (int, error) { return 0, errUnfinished }
+func (w *segmentWriter) ReadAt(p []byte, off int64) (int, error) { return w.file.ReadAt(p, off) }
 
-// WriteAt replaces bytes that were written, such as the 12 byte header of a thin pack that was completed.
-func (w *segmentWriter) WriteAt(p []byte, off int64) (int, error) { return 0, errUnfinished }
+// WriteAt replaces bytes that were written, such as the header of a pack.
+func (w *segmentWriter) WriteAt(p []byte, off int64) (int, error) { return w.file.WriteAt(p, off) }
 
 // Size is the number of bytes in the data region so far.
-func (w *segmentWriter) Size() int64 { return 0 }
+func (w *segmentWriter) Size() int64 { return w.size }
 
 // Rewind forgets the data region from off on, such as the trailer of a thin pack; Write goes on there.
-func (w *segmentWriter) Rewind(off int64) {}
+func (w *segmentWriter) Rewind(off int64) { w.size = off }
+
+// segmentLevel is the compression of what is written one object at a time: maintenance has more time than a request.
+const segmentLevel = pack.LevelFast
 
 // AppendWhole writes an object as a whole deflated entry and returns its row, which the caller adds: the base that completes a thin pack.
 func (w *segmentWriter) AppendWhole(id object.ID, t object.Type, data []byte) (segmentRow, error) {
-	return segmentRow{}, errUnfinished
+	buffer := packedBuffers.Get().(*[]byte)
+	defer packedBuffers.Put(buffer)
+	packed := pack.EntryHeader{Kind: pack.EntryKind(t), Size: int64(len(data))}.Append((*buffer)[:0])
+	packed = pack.Deflate(packed, data, segmentLevel)
+	*buffer = packed
+	row := segmentRow{
+		ID:         id,
+		Type:       t,
+		Size:       int64(len(data)),
+		Offset:     w.size,
+		PackedSize: int64(len(packed)),
+		Base:       -1,
+		CRC32:      crc32.ChecksumIEEE(packed),
+	}
+	_, err := w.Write(packed)
+	return row, err
 }
 
-// Complete writes the pack header for count objects, reads the data region once more for its checksum and appends that trailer.
-func (w *segmentWriter) Complete(ctx context.Context, count int) error { return errUnfinished }
+// Complete writes the pack header for count objects, reads the data region once more for its checksum and appends that trailer. The
+// checksum begins with the count, which is known last: hence the second reading, as git does it.
+func (w *segmentWriter) Complete(ctx context.Context, count int) error {
+	header := pack.Header{Version: 2, Count: uint32(count)}.Append(nil)
+	if _, err := w.WriteAt(header, 0); err != nil {
+		return fmt.Errorf("write pack header: %w", err)
+	}
+	sum := sha1.New() //nolint:gosec // as above
+	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
+	defer copyBuffers.Put(buffer)
+	for done := int64(0); done < w.size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		piece := buffer[:min(copyBufferSize, w.size-done)]
+		if err := readFullAt(w, piece, done); err != nil {
+			return fmt.Errorf("read segment back: %w", err)
+		}
+		sum.Write(piece)
+		done += int64(len(piece))
+	}
+	_, err := w.Write(sum.Sum(nil))
+	return err
+}
 
-// AddRow adds an object to the index. Rows beyond a million are sorted in runs on scratch files.
-func (w *segmentWriter) AddRow(row segmentRow) error { return errUnfinished }
+// AddRow adds an object to the index. What does not fit in memory is sorted in runs on scratch files.
+func (w *segmentWriter) AddRow(ctx context.Context, row segmentRow) error {
+	return w.index.add(ctx, &row)
+}
+
+// AddBlocks adds the table of a block stream to the index.
+func (w *segmentWriter) AddBlocks(id object.ID, table pack.BlockTable, sums []uint32) {
+	w.index.addStream(id, table, sums)
+}
 
 // AddGraph adds a commit to the graph companion.
-func (w *segmentWriter) AddGraph(id object.ID, row GraphRow) error { return errUnfinished }
+func (w *segmentWriter) AddGraph(ctx context.Context, id object.ID, row *GraphRow) error {
+	if w.graph == nil {
+		w.graph = newGraphTable(w.store.files)
+	}
+	return w.graph.add(ctx, id, row)
+}
 
 // Finish writes the index and the graph companion, and makes both files durable. The rows must describe the data region without gaps or
 // overlaps, and every base must be a row. The writer is done then, also after an error.
-func (w *segmentWriter) Finish(ctx context.Context) (*sealedSegment, error) {
-	return nil, errUnfinished
+func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("finish segment: %w", err), w.Abort())
+		}
+	}()
+	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.count}
+	if w.graph != nil {
+		if sealed.graph, err = w.graph.write(ctx, w.store.files); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.finishFile(ctx); err != nil {
+		if w.graph != nil {
+			err = errors.Join(err, w.store.files.Delete(context.WithoutCancel(ctx), graphFile(sealed.graph)))
+		}
+		return nil, err
+	}
+	w.done = true
+	return sealed, errors.Join(w.index.close(), w.closeGraph())
+}
+
+// finishFile appends index and footer and seals the file.
+func (w *segmentWriter) finishFile(ctx context.Context) error {
+	dataSize := w.size
+	sections := newSectionWriter(w, w.id, dataSize)
+	if err := w.index.write(ctx, sections); err != nil {
+		return err
+	}
+	footer, err := sections.finish(w.index.rows.count, segmentMagic)
+	if err != nil {
+		return err
+	}
+	// What a Rewind left behind lies between the sections and the footer, which has to end the file.
+	w.size = max(w.size, w.file.Size()-int64(len(footer)))
+	if _, err := w.Write(footer); err != nil {
+		return err
+	}
+	return w.file.Seal(ctx)
+}
+
+func (w *segmentWriter) closeGraph() error {
+	if w.graph == nil {
+		return nil
+	}
+	return w.graph.close()
 }
 
 // Abort removes the files, unless Finish has succeeded.
-func (w *segmentWriter) Abort() error { return errUnfinished }
+func (w *segmentWriter) Abort() error {
+	if w.done {
+		return nil
+	}
+	w.done = true
+	return errors.Join(w.file.Abort(), w.index.close(), w.closeGraph())
+}
 
 // sealedSegment is a segment whose files are complete and durable, and not registered yet.
 type sealedSegment struct {
-	id    LayerID
-	graph LayerID // zero when the segment holds no commit
-	bytes int64
-	count int
+	id        LayerID
+	graph     LayerID // zero when the segment holds no commit
+	dataBytes int64
+	count     int
+}
+
+// manifestLayer returns the segment as a manifest names it.
+func (s *sealedSegment) manifestLayer() manifestLayer {
+	l := manifestLayer{kind: layerSegment, id: s.id}
+	if s.graph != (LayerID{}) {
+		l.companions = []manifestLayer{{kind: layerGraph, id: s.graph}}
+	}
+	return l
 }
 
 var (

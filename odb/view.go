@@ -17,8 +17,8 @@ type View struct {
 	pool     PoolID
 	manifest manifest
 
-	layers     []layer // stored, in the order in which they are asked
-	quarantine *Quarantine
+	layers     []layer     // stored, in the order in which they are asked
+	quarantine *Quarantine // nil, or what is asked instead of manifest and layers
 	closed     atomic.Bool
 }
 
@@ -72,7 +72,7 @@ func (v *View) Close() error {
 func (v *View) Pool() PoolID { return v.pool }
 
 // DropCount counts the changes of the pool that removed objects, as of v.
-func (v *View) DropCount() uint64 { return v.manifest.drops }
+func (v *View) DropCount() uint64 { return v.currentManifest().drops }
 
 // Has reports whether the object of id can be read.
 func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
@@ -81,11 +81,11 @@ func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
 
 // Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
-	entry, err := v.Entry(ctx, id)
+	at, err := v.find(ctx, id)
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Type: entry.Type, Size: entry.Size}, nil
+	return at.layer.stat(ctx, at)
 }
 
 // readable is the one place that decides whether an object may be seen through this view (rules.md 8). Everything that takes an ID from
@@ -109,22 +109,41 @@ func (v *View) find(ctx context.Context, id object.ID) (location, error) {
 
 // locate asks the layers for id, readable or not: delta bases need not be readable.
 func (v *View) locate(ctx context.Context, id object.ID) (location, bool, error) {
-	if v.quarantine != nil {
-		if at, ok, err := findIn(ctx, v.quarantine.currentLayers(), id); ok || err != nil {
-			return at, ok, err
-		}
-	}
-	return findIn(ctx, v.layers, id)
-}
-
-func findIn(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
-	for _, l := range layers {
-		if at, ok, err := l.find(ctx, id); ok || err != nil {
-			if err != nil {
-				err = fmt.Errorf("look up %s: %w", id, err)
-			}
+	for _, layers := range v.layerLists() {
+		if at, ok, err := locateIn(ctx, layers, id); ok || err != nil {
 			return at, ok, err
 		}
 	}
 	return location{}, false, nil
+}
+
+func locateIn(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
+	for _, l := range layers {
+		at, ok, err := l.find(ctx, id)
+		if err != nil {
+			return location{}, false, fmt.Errorf("look up %s: %w", id, err)
+		}
+		if ok {
+			return at, true, nil
+		}
+	}
+	return location{}, false, nil
+}
+
+// layerLists returns the layers in the order in which they are asked: quarantined, then stored.
+func (v *View) layerLists() [2][]layer {
+	if v.quarantine == nil {
+		return [2][]layer{nil, v.layers}
+	}
+	return [2][]layer{v.quarantine.currentLayers(), v.quarantine.stored().layers}
+}
+
+// storedLayers returns the layers of the manifest, without what is quarantined.
+func (v *View) storedLayers() []layer { return v.layerLists()[1] }
+
+func (v *View) currentManifest() manifest {
+	if v.quarantine != nil {
+		return v.quarantine.stored().manifest
+	}
+	return v.manifest
 }

@@ -1,0 +1,149 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"packhorse/pack"
+)
+
+// blockSource reads a block stream by its table. Every block is verified before any of its content is returned.
+type blockSource struct {
+	ctx     context.Context //nolint:containedctx // an Object is read within the call that opened it
+	layer   *segmentLayer
+	segment *segment // held until Close
+	at      location
+	start   int64 // of the zlib stream in the data region
+	table   pack.BlockTable
+	sums    []uint32 // CRC-32C per block, as stored
+}
+
+// openBlocks returns the source of a block stream, or nil if the entry is none.
+func openBlocks(ctx context.Context, l *segmentLayer, at location) (objectSource, error) {
+	g, err := l.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	source, err := newBlockSource(ctx, l, g, at)
+	if source == nil || err != nil {
+		l.release(g)
+		return nil, err
+	}
+	return source, nil
+}
+
+func newBlockSource(ctx context.Context, l *segmentLayer, g *segment, at location) (*blockSource, error) {
+	r, err := g.record(ctx, at.ordinal)
+	if err != nil || !r.Blocks {
+		return nil, err
+	}
+	e, err := g.region().entry(ctx, at, r)
+	if err != nil {
+		return nil, err
+	}
+	table, sums, err := g.blockTable(ctx, at.ordinal, r.Size)
+	if err != nil {
+		return nil, err
+	}
+	start := r.Offset + r.PackedSize - e.PayloadSize
+	if table.End > e.PayloadSize {
+		return nil, g.damaged(fmt.Errorf("%w: block table of %d", errFormat, at.ordinal))
+	}
+	for i := range table.Rows {
+		if offset, packedSize, _ := table.Locate(i); offset < 0 || packedSize <= 0 || packedSize > 2*pack.BlockSize {
+			return nil, g.damaged(fmt.Errorf("%w: block table of %d", errFormat, at.ordinal))
+		}
+	}
+	return &blockSource{ctx: ctx, layer: l, segment: g, at: at, start: start, table: table, sums: sums}, nil
+}
+
+func (s *blockSource) Close() error {
+	s.layer.release(s.segment)
+	return nil
+}
+
+func (s *blockSource) open(off, _ int64) (io.ReadCloser, error) {
+	r := &blockReader{source: s, next: int(off / pack.BlockSize)}
+	if skip := off % pack.BlockSize; skip > 0 {
+		if err := r.fill(); err != nil {
+			return nil, err
+		}
+		r.rest = r.rest[skip:]
+	}
+	return r, nil
+}
+
+// blockReader returns the content of blocks one after another.
+type blockReader struct {
+	source *blockSource
+	next   int    // the block that comes after rest
+	rest   []byte // of the current block, in content
+	packed []byte
+	buffer []byte
+}
+
+func (r *blockReader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.next == len(r.source.table.Rows) {
+			return 0, io.EOF
+		}
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// WriteTo writes what is left, block by block.
+func (r *blockReader) WriteTo(w io.Writer) (int64, error) {
+	written := int64(0)
+	for {
+		n, err := w.Write(r.rest)
+		written += int64(n)
+		r.rest = r.rest[n:]
+		if err != nil || r.next == len(r.source.table.Rows) {
+			return written, err
+		}
+		if err := r.fill(); err != nil {
+			return written, err
+		}
+	}
+}
+
+func (r *blockReader) fill() error {
+	s := r.source
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	offset, packedSize, size := s.table.Locate(r.next)
+	if int64(cap(r.packed)) < packedSize {
+		r.packed = make([]byte, packedSize)
+	}
+	packed := r.packed[:packedSize]
+	err := readFullAt(s.segment.file, packed, s.start+offset)
+	if err == nil && crc32.Checksum(packed, castagnoli) != s.sums[r.next] {
+		err = fmt.Errorf("%w: block %d fails its checksum", errFormat, r.next)
+	}
+	if err == nil {
+		r.buffer, err = pack.DecodeBlock(r.buffer[:0], packed, size, s.table.Rows[r.next].Adler)
+	}
+	if err != nil {
+		return s.layer.store.damaged(s.layer.id, s.at.id, err)
+	}
+	r.rest = r.buffer
+	r.next++
+	return nil
+}
+
+func (r *blockReader) Close() error {
+	r.rest = nil
+	r.next = len(r.source.table.Rows)
+	return nil
+}
+
+var errBlockSize = errors.New("odb: content has not the stated size")

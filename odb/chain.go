@@ -1,0 +1,215 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+)
+
+// Read returns an object whole, as a slice that is shared and only to be read. Errors: [ErrNotFound]; [ErrTooLarge] above 32 MiB, where
+// [View.Open] is to be used; [ErrCorrupt].
+func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, error) {
+	if hit, ok := v.cachedHot(id); ok {
+		return hit.kind, hit.data, nil
+	}
+	at, err := v.find(ctx, id)
+	if err != nil {
+		return 0, nil, err
+	}
+	t, data, err := v.readAt(ctx, at)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read object %s: %w", id, err)
+	}
+	return t, data, nil
+}
+
+// cachedHot looks for id among the cached objects of the hot layers, before any index is asked: these are what every commit reads.
+func (v *View) cachedHot(id object.ID) (cached, bool) {
+	for _, l := range v.storedLayers() {
+		if hot, ok := l.(*hotLayer); ok {
+			if hit, ok := v.store.cache.get(hotCacheKey(hot.id, id)); ok {
+				return hit, true
+			}
+		}
+	}
+	return cached{}, false
+}
+
+// chainLink is a delta on the way from an object down to the whole base that it is built on.
+type chainLink struct {
+	at location
+	Info
+}
+
+// bottom is what a chain of deltas stands on: an object in memory, or the location of a whole entry.
+type bottom struct {
+	at location
+	Info
+	inMemory bool
+	data     []byte
+}
+
+// valuesKept is how many links of a chain keep the hot value that was found: longer chains read values again rather than hold them.
+const valuesKept = 64
+
+// errLargeChain says that something in a delta chain is too large to be held in memory.
+var errLargeChain = fmt.Errorf("delta chain holds an object over %d MiB: %w", wholeMax/mebibyte, ErrTooLarge)
+
+// readAt returns the object at a location, at most wholeMax bytes long.
+//
+// The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and applied upwards one by one. Its length
+// is bounded, so a cycle ends as corruption. What is built on the way is cached: the next version of a file has the same base.
+func (v *View) readAt(ctx context.Context, at location) (object.Type, []byte, error) {
+	chain, base, err := v.descend(ctx, at, wholeMax)
+	if errors.Is(err, errLargeChain) {
+		return v.readSpooled(ctx, at)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	data := base.data
+	if !base.inMemory {
+		if data, err = base.at.layer.content(ctx, base.at); err != nil {
+			return 0, nil, err
+		}
+		v.keep(&base.at, cached{kind: base.Type, data: data}, len(chain) > 0)
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		if data, err = v.applyLink(ctx, &chain[i], data); err != nil {
+			return 0, nil, err
+		}
+		v.keep(&chain[i].at, cached{kind: base.Type, data: data}, i > 0)
+	}
+	return base.Type, data, nil
+}
+
+// descend returns the deltas between the object at a location and the base at the bottom, nearest first, and that base. Errors:
+// errLargeChain when an object or a delta on the way has more than sizeMax bytes.
+func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chainLink, bottom, error) {
+	var chain []chainLink
+	for {
+		if hit, ok := v.recall(&at); ok {
+			info := Info{Type: hit.kind, Size: int64(len(hit.data))}
+			return chain, bottom{at: at, Info: info, inMemory: true, data: hit.data}, v.checkTypes(chain, hit.kind)
+		}
+		step, err := at.layer.step(ctx, at)
+		if err != nil {
+			return nil, bottom{}, err
+		}
+		if max(step.Size, step.ContentSize) > sizeMax {
+			return nil, bottom{}, errLargeChain
+		}
+		if !step.Delta {
+			return chain, bottom{at: at, Info: step.Info}, v.checkTypes(chain, step.Type)
+		}
+		if len(chain) == depthMax {
+			return nil, bottom{}, v.store.corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", depthMax)
+		}
+		base, err := v.baseOf(ctx, &at, &step)
+		if err != nil {
+			return nil, bottom{}, err
+		}
+		if len(chain) >= valuesKept {
+			at.value = nil
+		}
+		chain = append(chain, chainLink{at: at, Info: step.Info})
+		at = base
+	}
+}
+
+// checkTypes makes sure that a delta has the type of its base: it has none of its own.
+func (v *View) checkTypes(chain []chainLink, t object.Type) error {
+	for i := range chain {
+		if link := &chain[i]; link.Type != t {
+			return v.store.corrupt(link.at.layer.layerID(), link.at.id, "a %s is a delta against a %s", link.Type, t)
+		}
+	}
+	return nil
+}
+
+// baseOf returns where the base of the delta at a location lies. The base of a stored object is stored: a quarantined twin of it, which
+// may be a delta against that very object, does not count.
+func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, error) {
+	if s.BaseOrdinal != noOrdinal {
+		return location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
+	}
+	base, ok, err := v.locateFrom(ctx, at.layer, s.Base)
+	if err != nil {
+		return location{}, err
+	}
+	if !ok {
+		return location{}, v.store.corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
+	}
+	return base, nil
+}
+
+func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (location, bool, error) {
+	switch from.(type) {
+	case *hotLayer, *segmentLayer:
+		return locateIn(ctx, v.storedLayers(), id)
+	default:
+		return v.locate(ctx, id)
+	}
+}
+
+// applyLink returns the object that the delta at a link builds from base.
+func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]byte, error) {
+	program, err := v.linkContent(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	built, err := delta.Apply(nil, base, program, link.Size)
+	if err == nil && int64(len(built)) != link.Size {
+		err = fmt.Errorf("%w: delta builds %d bytes instead of %d", errFormat, len(built), link.Size)
+	}
+	if err != nil {
+		return nil, v.store.damaged(link.at.layer.layerID(), link.at.id, err)
+	}
+	return built, nil
+}
+
+func (v *View) linkContent(ctx context.Context, link *chainLink) ([]byte, error) {
+	at, err := v.linkLocation(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	return at.layer.content(ctx, at)
+}
+
+// linkLocation returns the location of a link, with its hot value if that was let go.
+func (v *View) linkLocation(ctx context.Context, link *chainLink) (location, error) {
+	at := link.at
+	if at.ordinal != noOrdinal || at.value != nil {
+		return at, nil
+	}
+	found, ok, err := at.layer.find(ctx, at.id)
+	if err == nil && !ok {
+		err = v.store.corrupt(at.layer.layerID(), at.id, "it vanished while it was read")
+	}
+	return found, err
+}
+
+// recall returns the object at a location if it is in memory.
+func (v *View) recall(at *location) (cached, bool) {
+	if memory, ok := at.layer.(*memoryLayer); ok {
+		return memory.recall(at.id)
+	}
+	if key, ok := at.key(); ok {
+		return v.store.cache.get(key)
+	}
+	return cached{}, false
+}
+
+// keep caches what was built at a location: bases of deltas, trees, commits and tags, but not the blobs that were asked for, which are
+// read once.
+func (v *View) keep(at *location, built cached, isBase bool) {
+	if built.kind == object.TypeBlob && !isBase {
+		return
+	}
+	if key, ok := at.key(); ok {
+		v.store.cache.set(key, built)
+	}
+}

@@ -1,0 +1,276 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"sync"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// dataRegion reads the entries of a packfile whose index says where they are: that of a segment, or of one that is still being written.
+// Whatever it returns has been verified.
+type dataRegion struct {
+	store *Store
+	layer LayerID
+	data  io.ReaderAt
+}
+
+const (
+	// verifiedCopySize is the size in bytes up to which an entry is verified before any of it is written.
+	verifiedCopySize = mebibyte
+	copyBufferSize   = 256 * kibibyte
+)
+
+var copyBuffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
+
+// readPacked appends an entry to dst, header included. id is for errors.
+func (d dataRegion) readPacked(ctx context.Context, dst []byte, r segmentRecord, id object.ID) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return dst, err
+	}
+	if r.PackedSize > wholeMax+mebibyte { // what does not shrink grows a little
+		return dst, fmt.Errorf("entry of %d bytes: %w", r.PackedSize, ErrTooLarge)
+	}
+	start := len(dst)
+	dst = slices.Grow(dst, int(r.PackedSize))[:start+int(r.PackedSize)]
+	packed := dst[start:]
+	if err := readFullAt(d.data, packed, r.Offset); err != nil {
+		return dst[:start], d.damaged(id, err)
+	}
+	if crc32.ChecksumIEEE(packed) != r.CRC32 {
+		return dst[:start], d.damaged(id, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+	}
+	return dst, nil
+}
+
+// parse takes apart an entry that was verified.
+func (d dataRegion) parse(packed []byte, r segmentRecord, id object.ID) (header pack.EntryHeader, payload []byte, err error) {
+	header, n, err := pack.ParseEntryHeader(packed)
+	if err == nil && header.Kind.IsDelta() != (r.Base != noOrdinal) {
+		err = fmt.Errorf("%w: entry at %d is not what the index says", errFormat, r.Offset)
+	}
+	if err != nil {
+		return header, nil, d.damaged(id, err)
+	}
+	return header, packed[n:], nil
+}
+
+// entry describes an entry, without the ID of its base. It reads the entry's header, which no checksum has covered yet: what is told from
+// it is verified when the entry itself is read.
+func (d dataRegion) entry(ctx context.Context, at location, r segmentRecord) (StoredEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return StoredEntry{}, err
+	}
+	head := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax))
+	if err := readFullAt(d.data, head, r.Offset); err != nil {
+		return StoredEntry{}, d.damaged(at.id, err)
+	}
+	header, payload, err := d.parse(head, r, at.id)
+	if err != nil {
+		return StoredEntry{}, err
+	}
+	return StoredEntry{
+		ID:          at.id,
+		Type:        r.Type,
+		Size:        r.Size,
+		Encoding:    EncodingZlib,
+		ContentSize: header.Size,
+		PayloadSize: r.PackedSize - int64(len(head)-len(payload)),
+		Layer:       d.layer,
+		Ordinal:     at.ordinal,
+		at:          at,
+		record:      r,
+	}, nil
+}
+
+// step is what a delta chain needs to know of an entry. For a delta ContentSize is a bound: a delta is never read from an entry that is
+// larger than deflate can make it.
+func (d dataRegion) step(r segmentRecord) step {
+	s := step{Info: Info{Type: r.Type, Size: r.Size}, ContentSize: r.Size, BaseOrdinal: r.Base}
+	if r.Base != noOrdinal {
+		s.Delta, s.ContentSize = true, r.PackedSize
+	}
+	return s
+}
+
+// content returns what an entry inflates to. Errors: [ErrTooLarge] over wholeMax.
+func (d dataRegion) content(ctx context.Context, r segmentRecord, id object.ID) ([]byte, error) {
+	buffer := packedBuffers.Get().(*[]byte)
+	defer packedBuffers.Put(buffer)
+	packed, err := d.readPacked(ctx, (*buffer)[:0], r, id)
+	*buffer = packed[:0]
+	if err != nil {
+		return nil, err
+	}
+	header, payload, err := d.parse(packed, r, id)
+	if err != nil {
+		return nil, err
+	}
+	if header.Size > wholeMax {
+		return nil, errLargeChain
+	}
+	content, consumed, err := pack.Inflate(nil, payload, header.Size)
+	if err == nil && consumed != len(payload) {
+		err = fmt.Errorf("%w: bytes behind the entry at %d", errFormat, r.Offset)
+	}
+	if err == nil && r.Base == noOrdinal && header.Size != r.Size {
+		err = fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, header.Size, r.Size)
+	}
+	if err != nil {
+		return nil, d.damaged(id, err)
+	}
+	return content, nil
+}
+
+// openContent returns what an entry inflates to as a stream, whose end comes only after everything was verified.
+func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.ID) (io.ReadCloser, error) {
+	at := location{id: id, ordinal: noOrdinal}
+	e, err := d.entry(ctx, at, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &contentStream{ctx: ctx, region: d, id: id, want: r.CRC32, left: e.ContentSize}
+	headerSize := r.PackedSize - e.PayloadSize
+	s.packed = io.NewSectionReader(d.data, r.Offset, r.PackedSize)
+	if _, err := io.CopyN(&s.sum, s.packed, headerSize); err != nil {
+		return nil, d.damaged(id, fmt.Errorf("%w: %w", errFormat, err))
+	}
+	s.inflater = pack.NewInflater(io.TeeReader(s.packed, &s.sum))
+	return s, nil
+}
+
+// contentStream inflates an entry and verifies its checksums and its size.
+type contentStream struct {
+	ctx      context.Context //nolint:containedctx // a stream lives within the call that opened it
+	region   dataRegion
+	id       object.ID
+	packed   *io.SectionReader
+	sum      crcWriter
+	want     uint32
+	left     int64
+	inflater *pack.Inflater
+	done     error
+}
+
+// crcWriter computes a CRC-32 of what is written.
+type crcWriter uint32
+
+func (c *crcWriter) Write(p []byte) (int, error) {
+	*c = crcWriter(crc32.Update(uint32(*c), crc32.IEEETable, p))
+	return len(p), nil
+}
+
+func (s *contentStream) Read(p []byte) (int, error) {
+	if s.done != nil {
+		return 0, s.done
+	}
+	if s.done = s.ctx.Err(); s.done != nil {
+		return 0, s.done
+	}
+	n, err := s.inflater.Read(p)
+	s.left -= int64(n)
+	switch {
+	case err == nil && s.left < 0:
+		s.done = s.region.damaged(s.id, fmt.Errorf("%w: entry inflates to more than its size", errFormat))
+	case errors.Is(err, io.EOF):
+		s.done = s.verify()
+	case err != nil:
+		s.done = s.region.damaged(s.id, err)
+	}
+	return n, s.done
+}
+
+// verify reads what may be left of the entry and returns [io.EOF] if everything was right.
+func (s *contentStream) verify() error {
+	if _, err := io.Copy(&s.sum, s.packed); err != nil {
+		return s.region.damaged(s.id, err)
+	}
+	if uint32(s.sum) != s.want || s.left != 0 {
+		return s.region.damaged(s.id, fmt.Errorf("%w: entry fails its CRC-32 or its size", errFormat))
+	}
+	return io.EOF
+}
+
+func (s *contentStream) Close() error {
+	if s.inflater == nil {
+		return nil
+	}
+	inflater := s.inflater
+	s.inflater = nil
+	if s.done == nil {
+		s.done = ErrClosed
+	}
+	return inflater.Close()
+}
+
+// payload appends the compressed bytes of an entry to dst.
+func (d dataRegion) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
+	start := len(dst)
+	dst, err := d.readPacked(ctx, dst, e.record, e.ID)
+	if err != nil {
+		return dst, err
+	}
+	return slices.Delete(dst, start, start+int(e.record.PackedSize-e.PayloadSize)), nil
+}
+
+func (d dataRegion) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
+	return d.copyPacked(ctx, w, e.record, e.ID, e.record.PackedSize-e.PayloadSize)
+}
+
+// copyPacked writes the bytes of an entry from skip on. Up to verifiedCopySize they are verified before; beyond, an error at the end says
+// that they were wrong.
+func (d dataRegion) copyPacked(ctx context.Context, w io.Writer, r segmentRecord, id object.ID, skip int64) error {
+	if r.PackedSize <= verifiedCopySize {
+		buffer := packedBuffers.Get().(*[]byte)
+		defer packedBuffers.Put(buffer)
+		packed, err := d.readPacked(ctx, (*buffer)[:0], r, id)
+		*buffer = packed
+		if err == nil {
+			_, err = w.Write(packed[skip:])
+		}
+		return err
+	}
+	sum, err := d.stream(ctx, r, id, func(piece []byte) error {
+		n := min(skip, int64(len(piece)))
+		skip -= n
+		_, err := w.Write(piece[n:])
+		return err
+	})
+	if err == nil && sum != r.CRC32 {
+		err = d.damaged(id, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+	}
+	return err
+}
+
+// packedBuffers holds buffers of entries on their way out.
+var packedBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// stream passes an entry to visit piece by piece and returns the checksum of what it passed.
+func (d dataRegion) stream(ctx context.Context, r segmentRecord, id object.ID, visit func(piece []byte) error) (uint32, error) {
+	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
+	defer copyBuffers.Put(buffer)
+	sum := uint32(0)
+	for done := int64(0); done < r.PackedSize; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		piece := buffer[:min(copyBufferSize, r.PackedSize-done)]
+		if err := readFullAt(d.data, piece, r.Offset+done); err != nil {
+			return 0, d.damaged(id, err)
+		}
+		sum = crc32.Update(sum, crc32.IEEETable, piece)
+		done += int64(len(piece))
+		if err := visit(piece); err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+func (d dataRegion) damaged(id object.ID, err error) error { return d.store.damaged(d.layer, id, err) }

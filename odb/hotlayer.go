@@ -1,0 +1,141 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// hotLayer is a key range of small objects.
+type hotLayer struct {
+	store *Store
+	id    LayerID
+}
+
+func (l *hotLayer) layerID() LayerID { return l.id }
+
+func (l *hotLayer) find(ctx context.Context, id object.ID) (location, bool, error) {
+	value, err := l.store.keys.Get(ctx, objectKey(l.id, id))
+	if errors.Is(err, kv.ErrNotFound) {
+		return location{}, false, nil
+	}
+	return location{layer: l, id: id, ordinal: noOrdinal, value: value}, err == nil, err
+}
+
+func (l *hotLayer) stat(_ context.Context, at location) (Info, error) {
+	v, err := decodeHot(at.id, at.value)
+	if err != nil {
+		return Info{}, l.store.damaged(l.id, at.id, err)
+	}
+	return Info{Type: v.Type, Size: v.Size}, nil
+}
+
+func (l *hotLayer) entry(_ context.Context, at location) (StoredEntry, error) {
+	return hotStoredEntry(l.store, l.id, at)
+}
+
+// hotStoredEntry describes a hot value, committed or not.
+func hotStoredEntry(s *Store, layer LayerID, at location) (StoredEntry, error) {
+	v, err := decodeHot(at.id, at.value)
+	if err != nil {
+		return StoredEntry{}, s.damaged(layer, at.id, err)
+	}
+	return StoredEntry{
+		ID:          at.id,
+		Type:        v.Type,
+		Size:        v.Size,
+		Base:        v.Base,
+		Encoding:    v.Encoding,
+		ContentSize: v.ContentSize,
+		PayloadSize: int64(len(v.Payload)),
+		Layer:       layer,
+		Ordinal:     noOrdinal,
+		at:          at,
+		value:       v,
+	}, nil
+}
+
+func (l *hotLayer) step(_ context.Context, at location) (step, error) {
+	v, err := decodeHot(at.id, at.value)
+	if err != nil {
+		return step{}, l.store.damaged(l.id, at.id, err)
+	}
+	return v.step(), nil
+}
+
+func (l *hotLayer) content(_ context.Context, at location) ([]byte, error) {
+	v, err := decodeHot(at.id, at.value)
+	if err != nil {
+		return nil, l.store.damaged(l.id, at.id, err)
+	}
+	content, err := v.content()
+	if err != nil {
+		return nil, l.store.damaged(l.id, at.id, err)
+	}
+	return content, nil
+}
+
+func (l *hotLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+	content, err := l.content(ctx, at)
+	return io.NopCloser(bytes.NewReader(content)), err
+}
+
+func (l *hotLayer) payload(_ context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
+	return append(dst, e.value.Payload...), nil
+}
+
+func (l *hotLayer) copyPayload(_ context.Context, w io.Writer, e *StoredEntry) error {
+	_, err := w.Write(e.value.Payload)
+	return err
+}
+
+func (l *hotLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
+	value, err := l.store.keys.Get(ctx, graphKey(l.id, id))
+	if errors.Is(err, kv.ErrNotFound) {
+		return GraphRow{}, false, nil
+	}
+	if err != nil {
+		return GraphRow{}, false, fmt.Errorf("read graph row of %s: %w", id, err)
+	}
+	row, err := decodeHotRow(id, value)
+	if err != nil {
+		return GraphRow{}, false, l.store.damaged(l.id, id, err)
+	}
+	return row, true, nil
+}
+
+func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
+	end := append(objectKey(l.id, high), 0)
+	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: objectKey(l.id, low), End: end}) {
+		if err != nil {
+			return err
+		}
+		id, ok := idOfKey(pair.Key)
+		if !ok {
+			return l.store.corrupt(l.id, object.ZeroID, "key %x is no object's", pair.Key)
+		}
+		if !visit(id) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// A hot graph row is a row and, as in a hot value, the CRC-32C of the ID and of the row.
+func encodeHotRow(id object.ID, row *GraphRow) []byte {
+	value := row.append(nil)
+	return binary.BigEndian.AppendUint32(value, hotSum(id, value))
+}
+
+func decodeHotRow(id object.ID, value []byte) (GraphRow, error) {
+	if len(value) < 4 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
+		return GraphRow{}, fmt.Errorf("%w: graph row fails its checksum", errFormat)
+	}
+	return decodeGraphRow(value[:len(value)-4])
+}

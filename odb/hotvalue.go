@@ -1,0 +1,160 @@
+package odb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// hotValue is an object as the hot tier stores it:
+//
+//	1        type (bits 0-2) | encoding (3-4) | delta (5)
+//	1        number in a chain of skip-deltas, 0 for whole objects and for what arrived in a pack
+//	uvarint  size of the object
+//	delta only: uvarint size of the delta | 20 ID of the base
+//	payload  compressed as the encoding says
+//	4        CRC-32C of the object's ID and of all before
+//
+// The checksum is the value's own, and covers the ID, so that what a key-value store guarantees of its bytes is not relied on.
+type hotValue struct {
+	ID          object.ID
+	Type        object.Type
+	Encoding    Encoding
+	Version     uint8
+	Size        int64
+	Base        object.ID // zero for a whole object
+	ContentSize int64     // of what Payload inflates to: the object, or the delta
+	Payload     []byte
+}
+
+const (
+	hotTypeMask      = 0x07
+	hotEncodingShift = 3
+	hotEncodingMask  = 0x03
+	hotDelta         = 0x20
+)
+
+func (v *hotValue) encode() []byte {
+	dst := make([]byte, 0, 2+2*binary.MaxVarintLen64+object.IDSize+len(v.Payload)+4)
+	flags := byte(v.Type) | byte(v.Encoding)<<hotEncodingShift
+	if !v.Base.IsZero() {
+		flags |= hotDelta
+	}
+	dst = append(dst, flags, v.Version)
+	dst = binary.AppendUvarint(dst, uint64(v.Size))
+	if !v.Base.IsZero() {
+		dst = binary.AppendUvarint(dst, uint64(v.ContentSize))
+		dst = append(dst, v.Base[:]...)
+	}
+	dst = append(dst, v.Payload...)
+	return binary.BigEndian.AppendUint32(dst, hotSum(v.ID, dst))
+}
+
+func hotSum(id object.ID, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(id[:], castagnoli), castagnoli, value)
+}
+
+// decodeHot takes apart the value stored for id; Payload points into data.
+func decodeHot(id object.ID, data []byte) (hotValue, error) {
+	if len(data) < 4 || hotSum(id, data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
+		return hotValue{}, fmt.Errorf("%w: hot value fails its checksum", errFormat)
+	}
+	d := decoder{data: data[:len(data)-4]}
+	flags := d.take(1)[0]
+	v := hotValue{
+		ID:       id,
+		Type:     object.Type(flags & hotTypeMask),
+		Encoding: Encoding(flags >> hotEncodingShift & hotEncodingMask),
+		Version:  d.take(1)[0],
+	}
+	size := d.uvarint()
+	contentSize := size
+	if flags&hotDelta != 0 {
+		contentSize = d.uvarint()
+		v.Base = d.id()
+	}
+	if d.failed || !v.Type.Valid() || v.Encoding > EncodingRaw || max(size, contentSize) > math.MaxInt64 {
+		return hotValue{}, fmt.Errorf("%w: hot value", errFormat)
+	}
+	v.Size, v.ContentSize, v.Payload = int64(size), int64(contentSize), d.data
+	return v, nil
+}
+
+func (v *hotValue) step() step {
+	return step{
+		Info:        Info{Type: v.Type, Size: v.Size},
+		ContentSize: v.ContentSize,
+		Delta:       !v.Base.IsZero(),
+		BaseOrdinal: noOrdinal,
+		Base:        v.Base,
+	}
+}
+
+// content returns the object or the delta that the payload holds. It may be the payload itself.
+func (v *hotValue) content() ([]byte, error) {
+	switch v.Encoding {
+	case EncodingZlib:
+		content, consumed, err := pack.Inflate(nil, v.Payload, v.ContentSize)
+		if err == nil && consumed != len(v.Payload) {
+			err = fmt.Errorf("%w: bytes behind a zlib stream", errFormat)
+		}
+		return content, err
+	case EncodingZstd:
+		if v.ContentSize > wholeMax {
+			return nil, fmt.Errorf("%w: zstd frame of %d bytes", errFormat, v.ContentSize)
+		}
+		content, err := unzstd(make([]byte, 0, v.ContentSize), v.Payload)
+		if err == nil && int64(len(content)) != v.ContentSize {
+			err = fmt.Errorf("%w: zstd frame has %d bytes instead of %d", errFormat, len(content), v.ContentSize)
+		}
+		return content, err
+	default:
+		if int64(len(v.Payload)) != v.ContentSize {
+			return nil, fmt.Errorf("%w: raw value has %d bytes instead of %d", errFormat, len(v.Payload), v.ContentSize)
+		}
+		return v.Payload, nil
+	}
+}
+
+// zstd coders are pooled, each for one goroutine at a time: they start no goroutines, and frames carry no checksum since the value does.
+var (
+	zstdEncoders = sync.Pool{New: func() any {
+		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256*kibibyte), zstd.WithSingleSegment(true))
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return encoder
+	}}
+	zstdDecoders = sync.Pool{New: func() any {
+		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(2*wholeMax))
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return decoder
+	}}
+)
+
+func appendZstd(dst, data []byte) []byte {
+	encoder := zstdEncoders.Get().(*zstd.Encoder)
+	defer zstdEncoders.Put(encoder)
+	return encoder.EncodeAll(data, dst)
+}
+
+func unzstd(dst, frame []byte) ([]byte, error) {
+	decoder := zstdDecoders.Get().(*zstd.Decoder)
+	defer zstdDecoders.Put(decoder)
+	content, err := decoder.DecodeAll(frame, dst)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errFormat, err)
+	}
+	return content, nil
+}

@@ -1,0 +1,166 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"slices"
+	"sort"
+
+	"packhorse/pack/object"
+)
+
+// bucket returns the ordinals that IDs with the first byte of id take: first <= ordinal < end.
+func (g *sectionFile) bucket(id object.ID) (first, end int) {
+	if id[0] > 0 {
+		first = int(g.fanout[id[0]-1])
+	}
+	return first, int(g.fanout[id[0]])
+}
+
+// lookup returns the ordinal of id.
+//
+// IDs are spread evenly, so the block that holds id is guessed by interpolation within the bucket of its first byte and is right
+// most of the time; wrong guesses halve what is left, so that chosen IDs cannot make a lookup slow.
+func (g *sectionFile) lookup(ctx context.Context, id object.ID) (ordinal uint32, ok bool, err error) {
+	first, end := g.bucket(id)
+	if first == end {
+		return 0, false, nil
+	}
+	perBlock := g.sections[sectionIDs].perBlock()
+	low, high := first/perBlock, (end-1)/perBlock
+	n := (first + int(uint64(end-first)*uint64(binary.BigEndian.Uint16(id[1:]))>>16)) / perBlock
+	for {
+		block, err := g.block(ctx, sectionIDs, n)
+		if err != nil {
+			return 0, false, err
+		}
+		switch {
+		case n > low && bytes.Compare(id[:], block[:object.IDSize]) < 0:
+			high = n - 1
+		case n < high && bytes.Compare(id[:], block[len(block)-object.IDSize:]) > 0:
+			low = n + 1
+		default:
+			base := n * perBlock
+			i, ok := searchIDs(block, max(first-base, 0), min(end-base, len(block)/object.IDSize), id)
+			return uint32(base + i), ok, nil
+		}
+		if low > high {
+			return 0, false, nil // between the last ID of a block and the first of the next
+		}
+		n = (low + high) / 2
+	}
+}
+
+// searchIDs returns the index of id among the sorted IDs of a block, from first on and below end.
+func searchIDs(block []byte, first, end int, id object.ID) (int, bool) {
+	key := binary.BigEndian.Uint64(id[:])
+	for first < end {
+		middle := int(uint(first+end) >> 1)
+		at := block[middle*object.IDSize:]
+		order := 0
+		if candidate := binary.BigEndian.Uint64(at); candidate != key {
+			if candidate < key {
+				order = -1
+			} else {
+				order = 1
+			}
+		} else {
+			order = bytes.Compare(at[8:object.IDSize], id[8:])
+		}
+		switch {
+		case order == 0:
+			return middle, true
+		case order < 0:
+			first = middle + 1
+		default:
+			end = middle
+		}
+	}
+	return first, false
+}
+
+// lookupMany calls visit for those of the sorted ids that the file holds, in order, with their index in ids and their ordinal. A block is
+// asked for once, however many of the ids lie in it.
+func (g *sectionFile) lookupMany(ctx context.Context, ids []object.ID, visit func(index int, ordinal uint32) error) error {
+	perBlock := g.sections[sectionIDs].perBlock()
+	for i := 0; i < len(ids); {
+		n, ok, err := g.blockOf(ctx, ids[i])
+		if err != nil {
+			return err
+		}
+		if !ok {
+			i++
+			continue
+		}
+		block, err := g.block(ctx, sectionIDs, n)
+		if err != nil {
+			return err
+		}
+		last := object.ID(block[len(block)-object.IDSize:])
+		end := i + sort.Search(len(ids)-i, func(k int) bool { return ids[i+k].Compare(last) > 0 })
+		for from := 0; i < end; i++ {
+			if from, ok = searchIDs(block, from, len(block)/object.IDSize, ids[i]); !ok {
+				continue
+			}
+			if err := visit(i, uint32(n*perBlock+from)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// blockOf returns the first block whose last ID is not below id, among those of the bucket of id; false if there is none.
+func (g *sectionFile) blockOf(ctx context.Context, id object.ID) (int, bool, error) {
+	first, end := g.bucket(id)
+	if first == end {
+		return 0, false, nil
+	}
+	perBlock := g.sections[sectionIDs].perBlock()
+	var err error
+	low, high := first/perBlock, (end-1)/perBlock
+	n := low + sort.Search(high-low+1, func(i int) bool {
+		var block []byte
+		if err == nil {
+			block, err = g.block(ctx, sectionIDs, low+i)
+		}
+		return err != nil || bytes.Compare(id[:], block[len(block)-object.IDSize:]) <= 0
+	})
+	return n, n <= high, err
+}
+
+// id returns the ID at an ordinal.
+func (g *sectionFile) id(ctx context.Context, ordinal uint32) (object.ID, error) {
+	item, err := g.item(ctx, sectionIDs, int(ordinal))
+	if err != nil {
+		return object.ZeroID, err
+	}
+	return object.ID(item), nil
+}
+
+// scan calls visit with the IDs from low to high, both included, in order, until visit returns false.
+func (g *sectionFile) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
+	first, end := g.bucket(low)
+	var err error
+	start := first + sort.Search(end-first, func(i int) bool {
+		var at object.ID
+		if err == nil {
+			at, err = g.id(ctx, uint32(first+i))
+		}
+		return err != nil || at.Compare(low) >= 0
+	})
+	for i := start; i < g.count && err == nil; i++ {
+		var at object.ID
+		if at, err = g.id(ctx, uint32(i)); err != nil || at.Compare(high) > 0 || !visit(at) {
+			break
+		}
+	}
+	return err
+}
+
+// sortIDs sorts ids and drops repetitions, as lookupMany wants them.
+func sortIDs(ids []object.ID) []object.ID {
+	slices.SortFunc(ids, object.ID.Compare)
+	return slices.Compact(ids)
+}

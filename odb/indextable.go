@@ -1,0 +1,255 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"packhorse/odb/file"
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// indexTable collects the rows of a segment and writes its index. A row refers to its base by offset; the index wants ordinals, which are
+// known once the IDs are sorted:
+//
+//	rows by ID               give the ordinals, the IDs and the fan-out
+//	(offset, ordinal) sorted  gives the pack order
+//	(base's offset, ordinal)  joined with the former gives (ordinal, base's ordinal)
+//
+// Every table is a [sorter], so that memory does not grow with the number of objects.
+type indexTable struct {
+	rows    *sorter // id 20, offset 5, packed 5, size 5, type 1, base offset 5, CRC-32 4
+	offsets *sorter // offset 5, ordinal 4, packed 5
+	bases   *sorter // base offset 5, ordinal 4
+	joined  *sorter // ordinal 4, base ordinal 4
+	streams []indexStream
+}
+
+type indexStream struct {
+	id    object.ID
+	table pack.BlockTable
+	sums  []uint32
+}
+
+const (
+	rowSize    = object.IDSize + 5 + 5 + 5 + 1 + 5 + 4
+	noBase     = offsetMax // the offset of no entry
+	typeWhole  = 0
+	offsetSize = 5
+)
+
+func newIndexTable(files file.Store) *indexTable {
+	return &indexTable{
+		rows:    newSorter(files, rowSize),
+		offsets: newSorter(files, offsetSize+4+5),
+		bases:   newSorter(files, offsetSize+4),
+		joined:  newSorter(files, 4+4),
+	}
+}
+
+func (t *indexTable) add(ctx context.Context, row *segmentRow) error {
+	if row.Offset+row.PackedSize >= offsetMax || row.Size >= offsetMax || t.rows.count >= int(noOrdinal) {
+		return fmt.Errorf("index of a segment: %w", ErrTooLarge)
+	}
+	base := row.Base
+	if base < 0 {
+		base = noBase
+	}
+	var buffer [rowSize]byte
+	record := append(buffer[:0], row.ID[:]...)
+	record = appendUint40(record, row.Offset)
+	record = appendUint40(record, row.PackedSize)
+	record = appendUint40(record, row.Size)
+	record = append(record, byte(row.Type))
+	record = appendUint40(record, base)
+	record = binary.BigEndian.AppendUint32(record, row.CRC32)
+	return t.rows.add(ctx, record)
+}
+
+func decodeRow(record []byte) segmentRow {
+	rest := record[object.IDSize:]
+	row := segmentRow{
+		ID:         object.ID(record),
+		Offset:     uint40(rest),
+		PackedSize: uint40(rest[5:]),
+		Size:       uint40(rest[10:]),
+		Type:       object.Type(rest[15]),
+		Base:       uint40(rest[16:]),
+		CRC32:      binary.BigEndian.Uint32(rest[21:]),
+	}
+	if row.Base == noBase {
+		row.Base = -1
+	}
+	return row
+}
+
+func (t *indexTable) addStream(id object.ID, table pack.BlockTable, sums []uint32) {
+	t.streams = append(t.streams, indexStream{id: id, table: table, sums: sums})
+}
+
+// errRows says that the rows do not describe a data region: the packfile or its reader is wrong.
+var errRows = errors.New("odb: rows do not fit the data region")
+
+// write writes the sections of the index of the data region that ends before sections.
+func (t *indexTable) write(ctx context.Context, sections *sectionWriter) error {
+	if err := t.writeIDs(ctx, sections); err != nil {
+		return err
+	}
+	if err := t.writeOrder(ctx, sections); err != nil {
+		return err
+	}
+	if err := t.writeRecords(ctx, sections); err != nil {
+		return err
+	}
+	return t.writeStreams(ctx, sections)
+}
+
+// writeIDs gives the ordinals.
+func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) error {
+	var fanout [256]uint32
+	var previous object.ID
+	ordinal := uint32(0)
+	sections.begin(sectionIDs)
+	for record, err := range t.rows.all(ctx) {
+		if err != nil {
+			return err
+		}
+		row := decodeRow(record)
+		if ordinal > 0 && row.ID == previous {
+			return fmt.Errorf("%w: object %s is there twice", errRows, row.ID)
+		}
+		previous = row.ID
+		fanout[row.ID[0]]++
+		sections.add(row.ID[:])
+		var buffer [offsetSize + 4 + 5]byte
+		err = t.offsets.add(ctx, appendUint40(binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Offset), ordinal), row.PackedSize))
+		if err == nil && row.Base >= 0 {
+			err = t.bases.add(ctx, binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Base), ordinal))
+		}
+		if err != nil {
+			return err
+		}
+		ordinal++
+	}
+	for i := 1; i < len(fanout); i++ {
+		fanout[i] += fanout[i-1]
+	}
+	sections.addFanout(&fanout)
+	return nil
+}
+
+// writeOrder writes the pack order, makes sure that the entries fill the data region, and finds the ordinals of the bases.
+func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) error {
+	nextBase, stop := iter.Pull2(t.bases.all(ctx))
+	defer stop()
+	base, err, more := nextBase()
+	expected := int64(pack.HeaderSize)
+	sections.begin(sectionOrder)
+	for record, walkErr := range t.offsets.all(ctx) {
+		if err = errors.Join(walkErr, err); err != nil {
+			return err
+		}
+		offset := uint40(record)
+		if offset != expected {
+			return fmt.Errorf("%w: an entry at %d where %d was expected", errRows, offset, expected)
+		}
+		ordinal := record[offsetSize : offsetSize+4]
+		expected += uint40(record[offsetSize+4:])
+		sections.add(ordinal)
+		for more && err == nil && bytes.Equal(base[:offsetSize], record[:offsetSize]) {
+			var pair [8]byte
+			if err = t.joined.add(ctx, append(append(pair[:0], base[offsetSize:]...), ordinal...)); err != nil {
+				return err
+			}
+			base, err, more = nextBase()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if more {
+		return fmt.Errorf("%w: no entry at %d, which is a base", errRows, uint40(base))
+	}
+	if expected != sections.dataSize-pack.TrailerSize {
+		return fmt.Errorf("%w: entries end at %d of %d", errRows, expected, sections.dataSize)
+	}
+	return nil
+}
+
+func (t *indexTable) writeRecords(ctx context.Context, sections *sectionWriter) error {
+	slices.SortFunc(t.streams, func(a, b indexStream) int { return a.id.Compare(b.id) })
+	streams := t.streams
+	nextJoined, stop := iter.Pull2(t.joined.all(ctx))
+	defer stop()
+	joined, err, more := nextJoined()
+	ordinal := uint32(0)
+	sections.begin(sectionRecords)
+	for record, walkErr := range t.rows.all(ctx) {
+		if err = errors.Join(walkErr, err); err != nil {
+			return err
+		}
+		row := decodeRow(record)
+		r := segmentRecord{
+			Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: noOrdinal, CRC32: row.CRC32,
+		}
+		if more && binary.BigEndian.Uint32(joined) == ordinal {
+			r.Base = binary.BigEndian.Uint32(joined[4:])
+			joined, err, more = nextJoined()
+		}
+		if len(streams) > 0 && streams[0].id == row.ID {
+			r.Blocks = true
+			streams = streams[1:]
+		}
+		var buffer [recordSize]byte
+		sections.add(r.append(buffer[:0]))
+		ordinal++
+	}
+	return err
+}
+
+// writeStreams writes the tables of block streams, which are sorted as their objects are.
+func (t *indexTable) writeStreams(ctx context.Context, sections *sectionWriter) error {
+	if len(t.streams) == 0 {
+		return nil
+	}
+	sections.begin(sectionStreams)
+	streams, first := t.streams, 0
+	ordinal := uint32(0)
+	for record, err := range t.rows.all(ctx) {
+		if err != nil {
+			return err
+		}
+		if len(streams) == 0 {
+			break
+		}
+		if stream := &streams[0]; stream.id == object.ID(record) {
+			item := binary.BigEndian.AppendUint32(nil, ordinal)
+			item = binary.BigEndian.AppendUint32(item, uint32(first))
+			item = binary.BigEndian.AppendUint32(item, uint32(len(stream.table.Rows)))
+			sections.add(appendUint40(item, stream.table.End))
+			first += len(stream.table.Rows)
+			streams = streams[1:]
+		}
+		ordinal++
+	}
+	if len(streams) > 0 {
+		return fmt.Errorf("%w: no row for the block stream %s", errRows, streams[0].id)
+	}
+	sections.begin(sectionStreamBlocks)
+	for i := range t.streams {
+		for n, row := range t.streams[i].table.Rows {
+			item := binary.BigEndian.AppendUint32(appendUint40(nil, row.Offset), row.Adler)
+			sections.add(binary.BigEndian.AppendUint32(item, t.streams[i].sums[n]))
+		}
+	}
+	return nil
+}
+
+func (t *indexTable) close() error {
+	return errors.Join(t.rows.close(), t.offsets.close(), t.bases.close(), t.joined.close())
+}

@@ -1,0 +1,146 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+
+	"packhorse/pack/object"
+)
+
+// memoryLayer holds the small objects of a quarantine in the form in which they will be stored.
+type memoryLayer struct {
+	store *Store
+
+	mu     sync.RWMutex // guards the fields below
+	values map[object.ID][]byte
+	rows   map[object.ID]GraphRow
+	order  []object.ID // in which objects came
+	size   int         // of all values
+	plain  map[object.ID]cached
+	plains int // bytes of plain
+}
+
+// plainMax bounds the inflated objects that a quarantine keeps, to read them again and to cache them when they are committed: the next
+// commit begins with them.
+const plainMax = mebibyte
+
+func newMemoryLayer(s *Store) *memoryLayer {
+	return &memoryLayer{
+		store:  s,
+		values: make(map[object.ID][]byte),
+		rows:   make(map[object.ID]GraphRow),
+		plain:  make(map[object.ID]cached),
+	}
+}
+
+func (l *memoryLayer) layerID() LayerID { return LayerID{} }
+
+// add keeps value, which is encoded, and row if the object is a commit.
+func (l *memoryLayer) add(id object.ID, value []byte, row *GraphRow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.values[id] = value
+	l.order = append(l.order, id)
+	l.size += len(value)
+	if row != nil {
+		l.rows[id] = *row
+	}
+}
+
+// replace stores another value for an object that is there.
+func (l *memoryLayer) replace(id object.ID, value []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.size += len(value) - len(l.values[id])
+	l.values[id] = value
+}
+
+// remember keeps a copy of an object's content if there is room.
+func (l *memoryLayer) remember(id object.ID, t object.Type, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.plains+len(data) <= plainMax {
+		l.plain[id] = cached{kind: t, data: bytes.Clone(data)}
+		l.plains += len(data)
+	}
+}
+
+func (l *memoryLayer) recall(id object.ID) (cached, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	hit, ok := l.plain[id]
+	return hit, ok
+}
+
+// clear forgets everything.
+func (l *memoryLayer) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.values)
+	clear(l.rows)
+	clear(l.plain)
+	l.order, l.size, l.plains = nil, 0, 0
+}
+
+func (l *memoryLayer) find(_ context.Context, id object.ID) (location, bool, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	value, ok := l.values[id]
+	return location{layer: l, id: id, ordinal: noOrdinal, value: value}, ok, nil
+}
+
+func (l *memoryLayer) scan(_ context.Context, low, high object.ID, visit func(object.ID) bool) error {
+	l.mu.RLock()
+	ids := make([]object.ID, 0, len(l.order))
+	for _, id := range l.order {
+		if id.Compare(low) >= 0 && id.Compare(high) <= 0 {
+			ids = append(ids, id)
+		}
+	}
+	l.mu.RUnlock()
+	for _, id := range sortIDs(ids) {
+		if !visit(id) {
+			break
+		}
+	}
+	return nil
+}
+
+func (l *memoryLayer) graph(_ context.Context, id object.ID) (GraphRow, bool, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	row, ok := l.rows[id]
+	return row, ok, nil
+}
+
+func (l *memoryLayer) hot() *hotLayer { return &hotLayer{store: l.store} }
+
+func (l *memoryLayer) stat(ctx context.Context, at location) (Info, error) {
+	return l.hot().stat(ctx, at)
+}
+
+func (l *memoryLayer) entry(ctx context.Context, at location) (StoredEntry, error) {
+	return l.hot().entry(ctx, at)
+}
+
+func (l *memoryLayer) step(ctx context.Context, at location) (step, error) {
+	return l.hot().step(ctx, at)
+}
+
+func (l *memoryLayer) content(ctx context.Context, at location) ([]byte, error) {
+	return l.hot().content(ctx, at)
+}
+
+func (l *memoryLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+	return l.hot().stream(ctx, at)
+}
+
+func (l *memoryLayer) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
+	return l.hot().payload(ctx, dst, e)
+}
+
+func (l *memoryLayer) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
+	return l.hot().copyPayload(ctx, w, e)
+}

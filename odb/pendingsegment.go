@@ -1,0 +1,172 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// pendingSegment is the segment that a quarantine writes once it is too large for the hot tier. Its objects are whole entries and can be
+// read while it grows.
+type pendingSegment struct {
+	store *Store
+	w     *segmentWriter
+
+	mu      sync.RWMutex // guards the fields below
+	ordinal map[object.ID]uint32
+	ids     []object.ID
+	records []segmentRecord
+	rows    map[object.ID]GraphRow
+}
+
+func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
+	w, err := newSegmentWriter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(make([]byte, pack.HeaderSize)); err != nil { // Complete knows the count
+		return nil, errors.Join(err, w.Abort())
+	}
+	return &pendingSegment{
+		store:   s,
+		w:       w,
+		ordinal: make(map[object.ID]uint32),
+		rows:    make(map[object.ID]GraphRow),
+	}, nil
+}
+
+// append writes an object, with its graph row if it is a commit. A failure leaves what was there before.
+func (l *pendingSegment) append(id object.ID, t object.Type, data []byte, row *GraphRow) error {
+	start := l.w.Size()
+	written, err := l.w.AppendWhole(id, t, data)
+	if err != nil {
+		l.w.Rewind(start)
+		return err
+	}
+	l.add(written, row)
+	return nil
+}
+
+func (l *pendingSegment) add(row segmentRow, graph *GraphRow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ordinal[row.ID] = uint32(len(l.ids))
+	l.ids = append(l.ids, row.ID)
+	l.records = append(l.records, segmentRecord{
+		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: noOrdinal, CRC32: row.CRC32,
+	})
+	if graph != nil {
+		l.rows[row.ID] = *graph
+	}
+}
+
+// finish completes the segment and makes it durable.
+func (l *pendingSegment) finish(ctx context.Context) (*sealedSegment, error) {
+	if err := l.w.Complete(ctx, len(l.ids)); err != nil {
+		return nil, errors.Join(err, l.w.Abort())
+	}
+	for i, id := range l.ids {
+		r := &l.records[i]
+		row := segmentRow{ID: id, Type: r.Type, Size: r.Size, Offset: r.Offset, PackedSize: r.PackedSize, Base: -1, CRC32: r.CRC32}
+		if err := l.w.AddRow(ctx, row); err != nil {
+			return nil, errors.Join(err, l.w.Abort())
+		}
+	}
+	for id, row := range l.rows {
+		if err := l.w.AddGraph(ctx, id, &row); err != nil {
+			return nil, errors.Join(err, l.w.Abort())
+		}
+	}
+	return l.w.Finish(ctx)
+}
+
+func (l *pendingSegment) layerID() LayerID { return l.w.id }
+
+func (l *pendingSegment) region() dataRegion {
+	return dataRegion{store: l.store, layer: l.w.id, data: l.w}
+}
+
+func (l *pendingSegment) record(at location) segmentRecord {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.records[at.ordinal]
+}
+
+func (l *pendingSegment) find(_ context.Context, id object.ID) (location, bool, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	ordinal, ok := l.ordinal[id]
+	return location{layer: l, id: id, ordinal: ordinal}, ok, nil
+}
+
+func (l *pendingSegment) scan(_ context.Context, low, high object.ID, visit func(object.ID) bool) error {
+	l.mu.RLock()
+	var ids []object.ID
+	for _, id := range l.ids {
+		if id.Compare(low) >= 0 && id.Compare(high) <= 0 {
+			ids = append(ids, id)
+		}
+	}
+	l.mu.RUnlock()
+	for _, id := range sortIDs(ids) {
+		if !visit(id) {
+			break
+		}
+	}
+	return nil
+}
+
+func (l *pendingSegment) graph(_ context.Context, id object.ID) (GraphRow, bool, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	row, ok := l.rows[id]
+	return row, ok, nil
+}
+
+func (l *pendingSegment) stat(_ context.Context, at location) (Info, error) {
+	r := l.record(at)
+	return Info{Type: r.Type, Size: r.Size}, nil
+}
+
+// entry gives no ordinal: it would not be the one that the object gets.
+func (l *pendingSegment) entry(ctx context.Context, at location) (StoredEntry, error) {
+	e, err := l.region().entry(ctx, at, l.record(at))
+	e.Ordinal = noOrdinal
+	return e, err
+}
+
+func (l *pendingSegment) step(_ context.Context, at location) (step, error) {
+	return l.region().step(l.record(at)), nil
+}
+
+func (l *pendingSegment) content(ctx context.Context, at location) ([]byte, error) {
+	return l.region().content(ctx, l.record(at), at.id)
+}
+
+func (l *pendingSegment) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+	return l.region().openContent(ctx, l.record(at), at.id)
+}
+
+func (l *pendingSegment) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
+	return l.region().payload(ctx, dst, e)
+}
+
+func (l *pendingSegment) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
+	return l.region().copyPayload(ctx, w, e)
+}
+
+// discard aborts a pending segment because of err.
+func discard(pending *pendingSegment, err error) error { return errors.Join(err, pending.w.Abort()) }
+
+// room refuses more objects than one pack may have.
+func (l *pendingSegment) room() error {
+	if len(l.ids) >= l.store.limits.PackCount {
+		return fmt.Errorf("%d new objects: %w", len(l.ids), ErrTooLarge)
+	}
+	return nil
+}

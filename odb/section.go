@@ -1,0 +1,292 @@
+package odb
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"packhorse/odb/file"
+	"packhorse/pack/object"
+)
+
+// A sectioned file is a data region, sections of fixed-size items, and a footer:
+//
+//	data      a packfile, or nothing
+//	section   items, one after another; cut into blocks of whole items, at most 64 KiB each
+//	...
+//	footer    16 layer ID | 8 data size | 8 item count of the file | 1 section count, then per section:
+//	              1 kind | 2 item width | 8 offset | 8 size | 4 CRC-32C per block
+//	tail      4 footer size | 4 CRC-32C of the footer | 4 format version | 12 magic
+//
+// Numbers are big-endian. A file is opened by reading its tail and footer; every block is verified when it is read.
+
+// sectionKind names a section within a file. The numbers are stored.
+type sectionKind uint8
+
+const (
+	sectionFanout       sectionKind = 1 // 256 times 4: how many IDs have a first byte up to this one
+	sectionIDs          sectionKind = 2 // 20: object IDs, sorted
+	sectionRecords      sectionKind = 3 // 24: a segmentRecord per ID
+	sectionOrder        sectionKind = 4 // 4: ordinals in the order of their entries
+	sectionStreams      sectionKind = 5 // 17: a block stream: ordinal, index of its first block, block count, end of the last; sorted
+	sectionStreamBlocks sectionKind = 6 // 13: a block: offset in its zlib stream, Adler-32 of its content, CRC-32C as stored
+	sectionRows         sectionKind = 7 // 40: a graph row per ID: tree, seconds, generation, first parent, parent count
+	sectionParents      sectionKind = 8 // 20: parent IDs, commit after commit
+	sectionKindEnd      sectionKind = 9
+)
+
+const (
+	blockSizeMax  = 64 * kibibyte
+	footerHead    = 16 + 8 + 8 + 1
+	sectionHead   = 1 + 2 + 8 + 8
+	tailSize      = 4 + 4 + 4 + magicSize
+	magicSize     = 12
+	formatVersion = 1
+	// footerSizeMax keeps a damaged tail from asking for more memory than any footer needs: 4 bytes per 64 KiB of 256 GiB.
+	footerSizeMax = 16 * mebibyte
+	// openReadSize is what is read from the end of a file to have tail and footer of all but the largest in one call.
+	openReadSize = 4 * kibibyte
+)
+
+// The magics of sectioned files.
+const (
+	segmentMagic = "packhorseSEG"
+	graphMagic   = "packhorseGRA"
+)
+
+// section is where a section lies and how its blocks are verified.
+type section struct {
+	width  int
+	offset int64
+	size   int64
+	sums   []uint32
+}
+
+// perBlock is the number of items in a block, at least 1 also for a section that is not there.
+func (s *section) perBlock() int { return blockSizeMax / max(s.width, 1) }
+
+func (s *section) count() int { return int(s.size / int64(max(s.width, 1))) }
+
+// sectionFile reads a sectioned file that is open. Its blocks go through the store's cache.
+type sectionFile struct {
+	store    *Store
+	layer    LayerID // that the cache and errors know it by
+	magic    string
+	file     file.File
+	dataSize int64
+	count    int
+	sections [sectionKindEnd]section
+	fanout   [256]uint32
+}
+
+// openSections reads the tail, footer and fan-out of a file. Errors: [ErrCorrupt] and those of f.
+func openSections(ctx context.Context, s *Store, layer LayerID, f file.File, magic string) (*sectionFile, error) {
+	g := &sectionFile{store: s, layer: layer, magic: magic, file: f}
+	if err := g.readFooter(); err != nil {
+		return nil, g.damaged(err)
+	}
+	if err := g.readFanout(ctx); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what they are.
+func (g *sectionFile) damaged(err error) error {
+	return g.store.damaged(g.layer, object.ZeroID, err)
+}
+
+func (g *sectionFile) readFooter() error {
+	size := g.file.Size()
+	if size < tailSize+footerHead {
+		return fmt.Errorf("%w: %d bytes", errFormat, size)
+	}
+	end := make([]byte, min(size, openReadSize))
+	if err := readFullAt(g.file, end, size-int64(len(end))); err != nil {
+		return err
+	}
+	tail := end[len(end)-tailSize:]
+	if string(tail[12:]) != g.magic {
+		return fmt.Errorf("%w: no magic at the end", errFormat)
+	}
+	if version := binary.BigEndian.Uint32(tail[8:]); version != formatVersion {
+		return fmt.Errorf("%w: format version %d", errFormat, version)
+	}
+	footerSize := int64(binary.BigEndian.Uint32(tail))
+	if footerSize < footerHead || footerSize > min(footerSizeMax, size-tailSize) {
+		return fmt.Errorf("%w: footer of %d bytes", errFormat, footerSize)
+	}
+	var footer []byte
+	if rest := end[:len(end)-tailSize]; footerSize <= int64(len(rest)) {
+		footer = rest[int64(len(rest))-footerSize:]
+	} else {
+		footer = make([]byte, footerSize)
+		if err := readFullAt(g.file, footer, size-tailSize-footerSize); err != nil {
+			return err
+		}
+	}
+	if crc32.Checksum(footer, castagnoli) != binary.BigEndian.Uint32(tail[4:]) {
+		return fmt.Errorf("%w: footer fails its checksum", errFormat)
+	}
+	return g.decodeFooter(footer, size-tailSize-footerSize)
+}
+
+// decodeFooter fills g from a footer that begins at offset end and has passed its checksum.
+func (g *sectionFile) decodeFooter(footer []byte, end int64) error {
+	d := decoder{data: footer}
+	if layer := LayerID(d.take(len(LayerID{}))); layer != g.layer {
+		return fmt.Errorf("%w: this is the file of layer %s", errFormat, layer)
+	}
+	dataSize, count := d.uint64(), d.uint64()
+	if dataSize > uint64(end) || count >= uint64(noOrdinal) {
+		return fmt.Errorf("%w: impossible sizes", errFormat)
+	}
+	g.dataSize, g.count = int64(dataSize), int(count)
+	for range d.take(1)[0] {
+		kind := sectionKind(d.take(1)[0])
+		width, offset, size := int(d.uint16()), d.uint64(), d.uint64()
+		if d.failed || kind >= sectionKindEnd || width == 0 || offset < dataSize || offset > uint64(end) || size > uint64(end)-offset ||
+			size%uint64(width) != 0 {
+			return fmt.Errorf("%w: impossible section", errFormat)
+		}
+		s := &g.sections[kind]
+		*s = section{width: width, offset: int64(offset), size: int64(size)}
+		s.sums = make([]uint32, ceilDiv(s.count(), s.perBlock()))
+		for i := range s.sums {
+			s.sums[i] = d.uint32()
+		}
+	}
+	if d.failed || len(d.data) > 0 {
+		return fmt.Errorf("%w: footer is cut off", errFormat)
+	}
+	return nil
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+func (g *sectionFile) readFanout(ctx context.Context) error {
+	if err := g.checkWidths(); err != nil {
+		return g.damaged(err)
+	}
+	block, err := g.block(ctx, sectionFanout, 0)
+	if err != nil {
+		return err
+	}
+	previous := uint32(0)
+	for i := range g.fanout {
+		g.fanout[i] = binary.BigEndian.Uint32(block[4*i:])
+		if g.fanout[i] < previous {
+			return g.damaged(fmt.Errorf("%w: fan-out goes down", errFormat))
+		}
+		previous = g.fanout[i]
+	}
+	if int(previous) != g.count {
+		return g.damaged(fmt.Errorf("%w: fan-out counts %d of %d", errFormat, previous, g.count))
+	}
+	return nil
+}
+
+// sectionWidths are the sizes of items.
+var sectionWidths = [sectionKindEnd]int{
+	sectionFanout:       4,
+	sectionIDs:          object.IDSize,
+	sectionRecords:      recordSize,
+	sectionOrder:        4,
+	sectionStreams:      streamItemSize,
+	sectionStreamBlocks: streamBlockSize,
+	sectionRows:         graphItemSize,
+	sectionParents:      object.IDSize,
+}
+
+// checkWidths makes sure that every section is what this version writes and that those which have an item per ID have all of them.
+func (g *sectionFile) checkWidths() error {
+	perID := []sectionKind{sectionIDs}
+	if g.magic == segmentMagic {
+		perID = append(perID, sectionRecords, sectionOrder)
+	} else {
+		perID = append(perID, sectionRows)
+	}
+	for kind := range g.sections {
+		if s := &g.sections[kind]; s.width != 0 && s.width != sectionWidths[kind] {
+			return fmt.Errorf("%w: section %d has items of %d bytes", errFormat, kind, s.width)
+		}
+	}
+	for _, kind := range perID {
+		if g.sections[kind].count() != g.count {
+			return fmt.Errorf("%w: section %d is not complete", errFormat, kind)
+		}
+	}
+	if g.sections[sectionFanout].count() != len(g.fanout) {
+		return fmt.Errorf("%w: no fan-out", errFormat)
+	}
+	return nil
+}
+
+// block returns a verified block of a section, shared and only to be read.
+func (g *sectionFile) block(ctx context.Context, kind sectionKind, n int) ([]byte, error) {
+	key := cacheKey{layer: g.layer, section: kind, block: uint32(n)}
+	if cached, ok := g.store.cache.get(key); ok {
+		return cached.data, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	block, err := g.readBlock(kind, n)
+	if err != nil {
+		return nil, g.damaged(err)
+	}
+	g.store.cache.set(key, cached{data: block})
+	return block, nil
+}
+
+// readBlock reads a block from the file, past the cache.
+func (g *sectionFile) readBlock(kind sectionKind, n int) ([]byte, error) {
+	s := &g.sections[kind]
+	if n >= len(s.sums) {
+		return nil, fmt.Errorf("%w: block %d of section %d is not there", errFormat, n, kind)
+	}
+	blockSize := int64(s.perBlock() * s.width)
+	start := int64(n) * blockSize
+	block := make([]byte, min(blockSize, s.size-start))
+	if err := readFullAt(g.file, block, s.offset+start); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(block, castagnoli) != s.sums[n] {
+		return nil, fmt.Errorf("%w: block %d of section %d fails its checksum", errFormat, n, kind)
+	}
+	return block, nil
+}
+
+// item returns an item of a section, shared and only to be read.
+func (g *sectionFile) item(ctx context.Context, kind sectionKind, index int) ([]byte, error) {
+	s := &g.sections[kind]
+	if index < 0 || index >= s.count() {
+		return nil, g.damaged(fmt.Errorf("%w: item %d of section %d is not there", errFormat, index, kind))
+	}
+	n := index / s.perBlock()
+	block, err := g.block(ctx, kind, n)
+	if err != nil {
+		return nil, err
+	}
+	at := (index - n*s.perBlock()) * s.width
+	return block[at : at+s.width : at+s.width], nil
+}
+
+// readFullAt fills p; a file that ends before is a malformed one.
+func readFullAt(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: cut off at %d", errFormat, off+int64(n))
+	}
+	return err
+}
+
+func (d *decoder) uint16() uint16 { return binary.BigEndian.Uint16(d.take(2)) }
+func (d *decoder) uint32() uint32 { return binary.BigEndian.Uint32(d.take(4)) }
+func (d *decoder) uint64() uint64 { return binary.BigEndian.Uint64(d.take(8)) }

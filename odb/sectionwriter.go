@@ -1,0 +1,89 @@
+package odb
+
+import (
+	"bufio"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+)
+
+// sectionWriter appends sections and the footer to a file. For one goroutine; an error stays and comes from finish.
+type sectionWriter struct {
+	w        *bufio.Writer
+	offset   int64 // in the file
+	layer    LayerID
+	dataSize int64
+	sections []writtenSection
+	block    []byte // of the current section
+}
+
+type writtenSection struct {
+	kind sectionKind
+	section
+}
+
+// newSectionWriter writes sections behind a data region of dataSize bytes.
+func newSectionWriter(w io.Writer, layer LayerID, dataSize int64) *sectionWriter {
+	return &sectionWriter{w: bufio.NewWriterSize(w, blockSizeMax), offset: dataSize, layer: layer, dataSize: dataSize}
+}
+
+// begin ends the current section and begins another.
+func (s *sectionWriter) begin(kind sectionKind) {
+	s.flush()
+	s.sections = append(s.sections, writtenSection{kind: kind, section: section{width: sectionWidths[kind], offset: s.offset}})
+}
+
+// add appends an item to the current section.
+func (s *sectionWriter) add(item []byte) {
+	current := &s.sections[len(s.sections)-1]
+	s.block = append(s.block, item...)
+	if len(s.block) == current.perBlock()*current.width {
+		s.flush()
+	}
+}
+
+// flush writes the current block. An error of a bufio.Writer stays, and is found when the footer is flushed.
+func (s *sectionWriter) flush() {
+	if len(s.block) == 0 {
+		return
+	}
+	current := &s.sections[len(s.sections)-1]
+	current.sums = append(current.sums, crc32.Checksum(s.block, castagnoli))
+	current.size += int64(len(s.block))
+	s.offset += int64(len(s.block))
+	_, _ = s.w.Write(s.block)
+	s.block = s.block[:0]
+}
+
+// addFanout writes the section that counts IDs by their first byte.
+func (s *sectionWriter) addFanout(fanout *[256]uint32) {
+	s.begin(sectionFanout)
+	for _, count := range fanout {
+		s.add(binary.BigEndian.AppendUint32(nil, count))
+	}
+}
+
+// finish writes what is left of the sections, and returns the footer with its tail, which are to end the file.
+func (s *sectionWriter) finish(count int, magic string) ([]byte, error) {
+	s.flush()
+	footer := append([]byte(nil), s.layer[:]...)
+	footer = binary.BigEndian.AppendUint64(footer, uint64(s.dataSize))
+	footer = binary.BigEndian.AppendUint64(footer, uint64(count))
+	footer = append(footer, byte(len(s.sections)))
+	for i := range s.sections {
+		current := &s.sections[i]
+		footer = append(footer, byte(current.kind))
+		footer = binary.BigEndian.AppendUint16(footer, uint16(current.width))
+		footer = binary.BigEndian.AppendUint64(footer, uint64(current.offset))
+		footer = binary.BigEndian.AppendUint64(footer, uint64(current.size))
+		for _, sum := range current.sums {
+			footer = binary.BigEndian.AppendUint32(footer, sum)
+		}
+	}
+	size := len(footer)
+	sum := crc32.Checksum(footer, castagnoli)
+	footer = binary.BigEndian.AppendUint32(footer, uint32(size))
+	footer = binary.BigEndian.AppendUint32(footer, sum)
+	footer = binary.BigEndian.AppendUint32(footer, formatVersion)
+	return append(footer, magic...), s.w.Flush()
+}

@@ -1,0 +1,222 @@
+package odb
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+	"sort"
+	"sync"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// segment is an open segment file; it is valid until released. The ordinal of an object is its index among the sorted IDs, its position
+// is its index among the entries of the data region.
+type segment struct{ *sectionFile }
+
+// segmentRecord is what the index says of an object.
+//
+//	5 offset | 5 packed size | 5 size | 1 type and flags | 4 ordinal of the base, all ones for none | 4 CRC-32
+type segmentRecord struct {
+	Offset     int64       // of the entry in the data region
+	PackedSize int64       // of the entry, header included
+	Size       int64       // of the object
+	Type       object.Type // of the object
+	Blocks     bool        // the entry is a block stream and has a table
+	Base       uint32      // ordinal of the delta base, or noOrdinal
+	CRC32      uint32      // IEEE, of the entry
+}
+
+const (
+	recordSize     = 5 + 5 + 5 + 1 + 4 + 4
+	recordTypeMask = 0x07
+	recordBlocks   = 0x08
+	// offsetMax is the largest offset or size that an index holds: 1 TiB.
+	offsetMax = 1<<40 - 1
+)
+
+func (r *segmentRecord) append(dst []byte) []byte {
+	dst = appendUint40(dst, r.Offset)
+	dst = appendUint40(dst, r.PackedSize)
+	dst = appendUint40(dst, r.Size)
+	flags := byte(r.Type)
+	if r.Blocks {
+		flags |= recordBlocks
+	}
+	dst = append(dst, flags)
+	dst = binary.BigEndian.AppendUint32(dst, r.Base)
+	return binary.BigEndian.AppendUint32(dst, r.CRC32)
+}
+
+func decodeRecord(b []byte) segmentRecord {
+	return segmentRecord{
+		Offset:     uint40(b),
+		PackedSize: uint40(b[5:]),
+		Size:       uint40(b[10:]),
+		Type:       object.Type(b[15] & recordTypeMask),
+		Blocks:     b[15]&recordBlocks != 0,
+		Base:       binary.BigEndian.Uint32(b[16:]),
+		CRC32:      binary.BigEndian.Uint32(b[20:]),
+	}
+}
+
+func appendUint40(dst []byte, v int64) []byte {
+	return append(dst, byte(v>>32), byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
+}
+
+func uint40(b []byte) int64 {
+	return int64(b[0])<<32 | int64(binary.BigEndian.Uint32(b[1:]))
+}
+
+// record returns the index record at an ordinal.
+func (g *segment) record(ctx context.Context, ordinal uint32) (segmentRecord, error) {
+	item, err := g.item(ctx, sectionRecords, int(ordinal))
+	if err != nil {
+		return segmentRecord{}, err
+	}
+	r := decodeRecord(item)
+	if r.Offset < pack.HeaderSize || r.PackedSize <= 0 || r.Offset+r.PackedSize > g.dataSize || !r.Type.Valid() ||
+		(r.Base != noOrdinal && int(r.Base) >= g.count) {
+		return r, g.damaged(fmt.Errorf("%w: impossible record %d", errFormat, ordinal))
+	}
+	return r, nil
+}
+
+// inPackOrder walks the ordinals of the positions from first on, below end, as they lie in the data region.
+func (g *segment) inPackOrder(ctx context.Context, first, end uint32) iter.Seq2[uint32, error] {
+	return func(yield func(uint32, error) bool) {
+		perBlock := uint32(g.sections[sectionOrder].perBlock())
+		for position := first; position < end; {
+			n := position / perBlock
+			block, err := g.block(ctx, sectionOrder, int(n))
+			if err != nil {
+				yield(0, err)
+				return
+			}
+			for ; position < end && position/perBlock == n; position++ {
+				if !yield(binary.BigEndian.Uint32(block[4*(position-n*perBlock):]), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// region returns the reader of the segment's entries.
+func (g *segment) region() dataRegion {
+	return dataRegion{store: g.store, layer: g.layer, data: g.file}
+}
+
+// copyRunSize is how much of a data region a run reads at once.
+const copyRunSize = mebibyte
+
+// copyRun writes the entries at the positions from first on, below end, as they lie, headers included, and returns how many bytes that
+// were. Every entry is verified before it is written; see [View.copyPacked] for those above 1 MiB.
+func (g *segment) copyRun(ctx context.Context, w io.Writer, first, end uint32) (int64, error) {
+	buffer := runBuffers.Get().(*[]byte)
+	defer runBuffers.Put(buffer)
+	written := int64(0)
+	batch := make([]segmentRecord, 0, 256)
+	size := int64(0)
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		n, err := g.copyBatch(ctx, w, *buffer, batch, size)
+		written += n
+		batch, size = batch[:0], 0
+		return err
+	}
+	for ordinal, err := range g.inPackOrder(ctx, first, end) {
+		if err != nil {
+			return written, err
+		}
+		r, err := g.record(ctx, ordinal)
+		if err != nil {
+			return written, err
+		}
+		if size+r.PackedSize > copyRunSize {
+			if err := flush(); err != nil {
+				return written, err
+			}
+		}
+		if r.PackedSize <= copyRunSize {
+			batch = append(batch, r)
+			size += r.PackedSize
+			continue
+		}
+		if err := g.region().copyPacked(ctx, w, r, object.ZeroID, 0); err != nil {
+			return written, err
+		}
+		written += r.PackedSize
+	}
+	return written, flush()
+}
+
+var runBuffers = sync.Pool{New: func() any {
+	buffer := make([]byte, copyRunSize)
+	return &buffer
+}}
+
+// copyBatch writes entries that lie one behind the other and have size bytes in all.
+func (g *segment) copyBatch(ctx context.Context, w io.Writer, buffer []byte, batch []segmentRecord, size int64) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	start := batch[0].Offset
+	if err := readFullAt(g.file, buffer[:size], start); err != nil {
+		return 0, g.damaged(err)
+	}
+	for _, r := range batch {
+		at := r.Offset - start
+		if at < 0 || at+r.PackedSize > size || crc32.ChecksumIEEE(buffer[at:at+r.PackedSize]) != r.CRC32 {
+			return 0, g.damaged(fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+		}
+	}
+	n, err := w.Write(buffer[:size])
+	return int64(n), err
+}
+
+// blockTable returns where the blocks of a block stream of size bytes lie, with the checksums of their packed bytes.
+func (g *segment) blockTable(ctx context.Context, ordinal uint32, size int64) (pack.BlockTable, []uint32, error) {
+	var err error
+	at := sort.Search(g.sections[sectionStreams].count(), func(i int) bool {
+		var item []byte
+		if err == nil {
+			item, err = g.item(ctx, sectionStreams, i)
+		}
+		return err != nil || binary.BigEndian.Uint32(item) >= ordinal
+	})
+	if err != nil {
+		return pack.BlockTable{}, nil, err
+	}
+	item, err := g.item(ctx, sectionStreams, at)
+	if err != nil {
+		return pack.BlockTable{}, nil, err
+	}
+	first, count := int(binary.BigEndian.Uint32(item[4:])), int(binary.BigEndian.Uint32(item[8:]))
+	total := g.sections[sectionStreamBlocks].count()
+	if binary.BigEndian.Uint32(item) != ordinal || first > total || count > total-first ||
+		int64(count) != (size+pack.BlockSize-1)/pack.BlockSize {
+		return pack.BlockTable{}, nil, g.damaged(fmt.Errorf("%w: no block table for %d", errFormat, ordinal))
+	}
+	table := pack.BlockTable{Size: size, Rows: make([]pack.BlockRow, count), End: uint40(item[12:])}
+	sums := make([]uint32, count)
+	for i := range table.Rows {
+		if item, err = g.item(ctx, sectionStreamBlocks, first+i); err != nil {
+			return pack.BlockTable{}, nil, err
+		}
+		table.Rows[i] = pack.BlockRow{Offset: uint40(item), Adler: binary.BigEndian.Uint32(item[5:])}
+		sums[i] = binary.BigEndian.Uint32(item[9:])
+	}
+	return table, sums, nil
+}
+
+const (
+	streamItemSize  = 4 + 4 + 4 + 5
+	streamBlockSize = 5 + 4 + 4
+)

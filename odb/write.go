@@ -1,0 +1,228 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+)
+
+// Write quarantines an object and returns its ID. It is stored as a delta against predecessor (zero: none), the version of the same path
+// or folder that it follows, when that is smaller. What the pool already has is not written again. data is only read.
+//
+// The caller answers for the object's links: what a tree or a commit names is stored or quarantined.
+//
+// Errors: [ErrTooLarge], [object.ErrCollision], and that of [object.Check] for what is not valid.
+func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, predecessor object.ID) (object.ID, error) {
+	if t == object.TypeBlob && len(data) > streamedMin {
+		return q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
+	}
+	if int64(len(data)) > q.store.limits.ObjectBytes {
+		return object.ZeroID, fmt.Errorf("%s of %d bytes: %w", t, len(data), ErrTooLarge)
+	}
+	if err := object.Check(t, data); err != nil {
+		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
+	}
+	id, err := object.Hash(t, data)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
+	}
+	if there, err := q.has(ctx, id); there || err != nil {
+		return id, err
+	}
+	if err := q.put(ctx, id, t, data, predecessor); err != nil {
+		return object.ZeroID, fmt.Errorf("write %s %s: %w", t, id, err)
+	}
+	return id, nil
+}
+
+// put adds an object that is new: to the hot tier while the write is small, else to a segment.
+func (q *Quarantine) put(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID) error {
+	row, err := q.graphRow(ctx, t, data)
+	if err != nil {
+		return err
+	}
+	if q.pending == nil {
+		value, err := q.encodeHot(ctx, id, t, data, predecessor)
+		if err != nil {
+			return err
+		}
+		if encoded := value.encode(); q.fitsHot(len(encoded)) {
+			q.hot.add(id, encoded, row)
+			q.hot.remember(id, t, data)
+			return nil
+		}
+		if err := q.spill(ctx); err != nil {
+			return err
+		}
+	}
+	if err := q.pending.room(); err != nil {
+		return err
+	}
+	return q.pending.append(id, t, data, row)
+}
+
+// fitsHot reports whether a value of size bytes may join the quarantine's hot objects (rules.md 4).
+func (q *Quarantine) fitsHot(size int) bool {
+	limits := &q.store.limits
+	return size <= limits.HotValueBytes && q.hot.size+size <= limits.HotBytes && len(q.hot.order) < limits.HotCount
+}
+
+// spill begins a segment and moves the hot objects into it, whole.
+func (q *Quarantine) spill(ctx context.Context) error {
+	pending, err := newPendingSegment(ctx, q.store)
+	if err != nil {
+		return err
+	}
+	for _, id := range q.hot.order {
+		t, data, err := q.view.Read(ctx, id)
+		if err != nil {
+			return discard(pending, err)
+		}
+		var row *GraphRow
+		if graph, ok := q.hot.rows[id]; ok {
+			row = &graph
+		}
+		if err := pending.append(id, t, data, row); err != nil {
+			return discard(pending, err)
+		}
+	}
+	q.setPending(pending)
+	q.hot.clear()
+	return nil
+}
+
+// graphRow returns the row of a commit, and nil for any other object.
+func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (*GraphRow, error) {
+	if t != object.TypeCommit {
+		return nil, nil
+	}
+	row, err := parseGraphRow(data)
+	if err != nil {
+		return nil, err
+	}
+	generations := make([]uint32, len(row.Parents))
+	for i, parent := range row.Parents {
+		known, err := q.view.Graph(ctx, parent)
+		if err != nil {
+			return nil, fmt.Errorf("parent %s: %w", parent, err)
+		}
+		generations[i] = known.Generation
+	}
+	row.Generation = generation(generations)
+	return &row, nil
+}
+
+// versionMax is the number of the last version in a chain of skip-deltas: all of its 8 bits are set, and each is a delta (rules.md 11).
+const versionMax = 1<<8 - 1
+
+const (
+	// deltaMax is the size in bytes up to which a delta is searched for.
+	deltaMax = 8 * mebibyte
+	// deltaMin is the size below which a delta saves nothing that matters.
+	deltaMin = 64
+	// clearWin is how many times smaller than the object a delta has to be to be taken without comparing it with the compressed object.
+	clearWin = 8
+)
+
+// encodeHot returns an object as the hot tier is to store it: whole, or as a skip-delta.
+func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID) (hotValue, error) {
+	value := hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
+	if predecessor.IsZero() || len(data) < deltaMin || len(data) > deltaMax {
+		return compress(value, data), nil
+	}
+	base, version, err := q.skipBase(ctx, t, predecessor)
+	if err != nil {
+		return hotValue{}, err
+	}
+	if version == 0 {
+		return compress(value, data), nil
+	}
+	_, baseData, err := q.view.readAt(ctx, base)
+	if err != nil {
+		return hotValue{}, fmt.Errorf("read delta base: %w", err)
+	}
+	program, ok := createDelta(baseData, data, len(data)-object.IDSize)
+	if !ok {
+		return compress(value, data), nil
+	}
+	short := value
+	short.Base, short.Version, short.ContentSize = base.id, version, int64(len(program))
+	short = compress(short, program)
+	if len(program) < len(data)/clearWin {
+		return short, nil
+	}
+	if whole := compress(value, data); len(whole.Payload) <= len(short.Payload)+object.IDSize {
+		return whole, nil
+	}
+	return short, nil
+}
+
+// skipBase returns where the base of the version after predecessor lies, and that version's number; 0 when it is to be whole.
+//
+// The base of version n is n with its lowest set bit cleared. Counting down from n-1 by clearing one lowest bit after another, which is
+// what the chain of bases does, passes that number.
+func (q *Quarantine) skipBase(ctx context.Context, t object.Type, predecessor object.ID) (base location, version uint8, err error) {
+	at, ok, err := q.view.locate(ctx, predecessor)
+	if err != nil || !ok {
+		return location{}, 0, err
+	}
+	current, err := hotVersion(at)
+	if err != nil || current.number == versionMax {
+		return location{}, 0, err
+	}
+	version = current.number + 1
+	for current.number > version&(version-1) {
+		if at, ok, err = q.view.locateFrom(ctx, at.layer, current.base); err != nil || !ok {
+			return location{}, 0, err
+		}
+		if current, err = hotVersion(at); err != nil {
+			return location{}, 0, err
+		}
+	}
+	info, err := at.layer.stat(ctx, at)
+	if err != nil || info.Type != t || info.Size > deltaMax {
+		return location{}, 0, err
+	}
+	return at, version, nil
+}
+
+// deltaVersion is a place in a chain of skip-deltas. What is not a skip-delta is number 0 of a chain to come.
+type deltaVersion struct {
+	number uint8
+	base   object.ID
+}
+
+func hotVersion(at location) (deltaVersion, error) {
+	if at.value == nil {
+		return deltaVersion{}, nil
+	}
+	v, err := decodeHot(at.id, at.value)
+	if err != nil {
+		return deltaVersion{}, fmt.Errorf("read delta base %s: %w: %w", at.id, ErrCorrupt, err)
+	}
+	return deltaVersion{number: v.Version, base: v.Base}, nil
+}
+
+var deltaIndexes = sync.Pool{New: func() any { return delta.NewIndex(nil) }}
+
+// createDelta returns a delta of at most sizeMax bytes that builds data from base, if there is one.
+func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
+	index := deltaIndexes.Get().(*delta.Index)
+	defer deltaIndexes.Put(index)
+	index.Reset(base)
+	defer index.Reset(nil)
+	return index.Create(nil, data, sizeMax)
+}
+
+// compress fills in content, which is the object or a delta, as zstd or, when that is not smaller, as it is.
+func compress(v hotValue, content []byte) hotValue {
+	v.Encoding, v.Payload = EncodingZstd, appendZstd(nil, content)
+	if len(v.Payload) >= len(content) {
+		v.Encoding, v.Payload = EncodingRaw, content
+	}
+	return v
+}

@@ -26,7 +26,7 @@ func (c *commit) Wait(ctx context.Context) error {
 	case <-c.done:
 		return c.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 }
 

@@ -139,7 +139,7 @@ func (s *stripe) acquire(ctx context.Context, exclusive bool, failed <-chan stru
 	case <-t.granted:
 		return nil
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		err = ctx.Err()
 	case <-failed:
 		err = ErrFailed
 	}

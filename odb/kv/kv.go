@@ -103,9 +103,9 @@ type Pair struct {
 
 // ScanOptions selects the pairs that a scan visits. The zero value selects all of them.
 type ScanOptions struct {
-	// Start is the lowest key of the range; nil begins at the first key.
+	// Start is the lowest key of the range; empty begins at the first key.
 	Start []byte
-	// End is above the highest key of the range; nil reaches to the last key.
+	// End is above the highest key of the range; empty reaches to the last key.
 	End []byte
 	// Reverse visits the range from its last key to its first.
 	Reverse bool

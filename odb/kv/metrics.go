@@ -16,7 +16,7 @@ func (p *Pebble) Stats() Stats {
 		BackgroundErrors: p.backgroundErrors.Load(),
 		Corruptions:      p.corruptions.Load(),
 	}
-	if p.closed {
+	if p.closed.Load() {
 		return s
 	}
 	m := p.db.Metrics()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -36,13 +37,14 @@ type PebbleOptions struct {
 // Pebble is a Store in a directory of one machine.
 type Pebble struct {
 	db          *pebble.DB
+	lock        *pebble.Lock
 	logger      *slog.Logger
 	snapshotAge time.Duration
 	onFatal     func(error)
 
 	// life is held shared by every call into Pebble, which panics after its Close.
 	life   sync.RWMutex
-	closed bool // guarded by life
+	closed atomic.Bool // set under life
 
 	stripes *stripes
 	syncing chan *commit  // in the order in which they became visible, or nearly so
@@ -91,18 +93,52 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	if p.onFatal == nil {
 		p.onFatal = func(error) { os.Exit(1) }
 	}
-	err := inspect(options.FS, dir)
-	if err == nil {
-		p.db, err = pebble.Open(dir, pebbleOptions(options, p))
-	}
-	if err == nil {
-		err = p.rest(pebble.Sync)
-	}
-	if err != nil {
+	if err := p.open(dir, options); err != nil {
 		return nil, fmt.Errorf("open key-value store %s: %w", dir, translate(err))
 	}
 	go p.syncLoop()
 	return p, nil
+}
+
+// open locks the directory, looks for damage and opens what is there.
+func (p *Pebble) open(dir string, options PebbleOptions) error {
+	if err := makeFolder(options.FS, dir); err != nil {
+		return err
+	}
+	lock, err := pebble.LockDirectory(dir, options.FS)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	}
+	err = inspect(options.FS, dir)
+	if err == nil {
+		settings := pebbleOptions(options, p)
+		settings.Lock = lock
+		p.db, err = pebble.Open(dir, settings)
+	}
+	if err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	p.lock = lock
+	return p.rest(pebble.Sync)
+}
+
+// makeFolder makes dir, if it does not exist, so that a crash does not take it away.
+func makeFolder(fileSystem vfs.FS, dir string) error {
+	if _, err := fileSystem.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := fileSystem.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for parent := fileSystem.PathDir(dir); ; parent = fileSystem.PathDir(parent) {
+		folder, err := fileSystem.OpenDir(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(folder.Sync(), folder.Close()); err != nil || parent == fileSystem.PathDir(parent) {
+			return err
+		}
+	}
 }
 
 // Get implements Reader.
@@ -138,10 +174,9 @@ func (p *Pebble) WaitDurable(ctx context.Context, key []byte) error {
 func (p *Pebble) Close() error {
 	p.life.Lock()
 	defer p.life.Unlock()
-	if p.closed {
+	if p.closed.Swap(true) {
 		return ErrClosed
 	}
-	p.closed = true
 	close(p.syncing)
 	<-p.synced
 	p.snapshots.expireAll()
@@ -152,7 +187,7 @@ func (p *Pebble) Close() error {
 	}
 	// A store without a log to replay opens faster, and nothing but the statement is synced last: Pebble syncs its log at the
 	// end.
-	if err := errors.Join(p.db.Flush(), p.rest(pebble.NoSync), p.db.Close()); err != nil {
+	if err := errors.Join(p.db.Flush(), p.rest(pebble.NoSync), p.db.Close(), p.lock.Close()); err != nil {
 		return fmt.Errorf("close key-value store: %w", translate(err))
 	}
 	return nil
@@ -164,23 +199,26 @@ func (p *Pebble) enter(ctx context.Context) error {
 		return err
 	}
 	p.life.RLock()
-	if p.closed {
+	if p.closed.Load() {
 		p.life.RUnlock()
 		return ErrClosed
 	}
 	return nil
 }
 
-// alive returns why a call cannot begin: its context has ended, or the store has failed.
+// alive returns why a call cannot begin: its context has ended, or the store has failed or is closed.
 func (p *Pebble) alive(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	case <-p.failed:
 		return ErrFailed
 	default:
-		return nil
 	}
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	return nil
 }
 
 // fail ends the life of the store, and by default the process.
@@ -208,6 +246,8 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 // translate gives errors of Pebble the names of this package.
 func translate(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, pebble.ErrNotFound):
 		return ErrNotFound
 	case pebble.IsCorruptionError(err):

@@ -1,9 +1,10 @@
 package kv
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"iter"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -46,19 +47,21 @@ func (p *Pebble) Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, 
 	})
 }
 
-// scan walks a range page by page; fill reads the next one, whose pairs options.Limit bounds.
+// scan walks a range page by page; fill reads the first options.Limit pairs of a range.
 func scan(options ScanOptions, fill func(into *page, options ScanOptions) error) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
-		options := options
+		rest, left := options, options.Limit
+		if left <= 0 {
+			left = math.MaxInt
+		}
+		if len(rest.End) > 0 && bytes.Compare(rest.Start, rest.End) >= 0 {
+			return
+		}
 		var current page
 		var bound []byte
-		limit := options.Limit
 		for size := pagePairsMin; ; size = min(2*size, pagePairsMax) {
-			options.Limit = size
-			if limit > 0 {
-				options.Limit = min(size, limit)
-			}
-			if err := fill(&current, options); err != nil {
+			rest.Limit = min(size, left)
+			if err := fill(&current, rest); err != nil {
 				yield(Pair{}, err)
 				return
 			}
@@ -67,19 +70,16 @@ func scan(options ScanOptions, fill func(into *page, options ScanOptions) error)
 					return
 				}
 			}
-			if limit > 0 {
-				limit -= current.pairs()
-			}
-			if !current.more || (options.Limit == limit && limit == 0) {
+			left -= current.pairs()
+			if !current.more || left == 0 {
 				return
 			}
-			last := current.pair(current.pairs() - 1).Key
-			bound = append(bound[:0], last...)
-			if options.Reverse {
-				options.End = bound
+			bound = append(bound[:0], current.pair(current.pairs()-1).Key...)
+			if rest.Reverse {
+				rest.End = bound
 			} else {
 				bound = append(bound, 0)
-				options.Start = bound
+				rest.Start = bound
 			}
 		}
 	}
@@ -88,7 +88,11 @@ func scan(options ScanOptions, fill func(into *page, options ScanOptions) error)
 // fill reads the first pairs of the range in options.
 func (p *page) fill(ctx context.Context, r pebble.Reader, options ScanOptions) (err error) {
 	p.data, p.ends, p.more = p.data[:0], p.ends[:0], false
-	it, err := r.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: options.Start, UpperBound: options.End})
+	bounds := &pebble.IterOptions{LowerBound: options.Start}
+	if len(options.End) > 0 {
+		bounds.UpperBound = options.End
+	}
+	it, err := r.NewIterWithContext(ctx, bounds)
 	if err != nil {
 		return translate(err)
 	}
@@ -115,8 +119,5 @@ func (p *page) fill(ctx context.Context, r pebble.Reader, options ScanOptions) (
 		p.data = append(p.data, value...)
 		p.ends = append(p.ends, len(p.data))
 	}
-	if err := it.Error(); err != nil && !errors.Is(err, context.Canceled) {
-		return translate(err)
-	}
-	return nil
+	return translate(it.Error())
 }

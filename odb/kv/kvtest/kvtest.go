@@ -1,0 +1,106 @@
+// Package kvtest is the conformance suite of kv.Store: every implementation passes [Run].
+package kvtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"packhorse/odb/kv"
+)
+
+// Harness makes the stores under test.
+type Harness struct {
+	// Open returns a new, empty store. The suite closes it.
+	Open func(t testing.TB) kv.Store
+	// SnapshotAge is how long snapshots of these stores live, at most [kv.SnapshotAgeMax]. The suite waits for it once.
+	SnapshotAge time.Duration
+	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards. It is optional;
+	// without it the promises about crashes are not tested.
+	Crash func(t testing.TB, store kv.Store) kv.Store
+}
+
+// Run tests every promise of kv.Store.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	tests := map[string]func(*testing.T, Harness){
+		"Values":               testValues,
+		"BatchOrder":           testBatchOrder,
+		"OwnedMemory":          testOwnedMemory,
+		"Preconditions":        testPreconditions,
+		"RefusedLeavesNothing": testRefusedLeavesNothing,
+		"Limits":               testLimits,
+		"Scan":                 testScan,
+		"ScanModel":            testScanModel,
+		"ScanWhileWriting":     testScanWhileWriting,
+		"SnapshotIsolation":    testSnapshotIsolation,
+		"SnapshotExpiry":       testSnapshotExpiry,
+		"SnapshotClose":        testSnapshotClose,
+		"Counter":              testCounter,
+		"Transfers":            testTransfers,
+		"Linearizable":         testLinearizable,
+		"WaitDurable":          testWaitDurable,
+		"Crash":                testCrash,
+		"CrashWaitDurable":     testCrashWaitDurable,
+		"Context":              testContext,
+		"Closed":               testClosed,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, h)
+		})
+	}
+}
+
+// open returns a store that is closed when the test ends.
+func (h Harness) open(t testing.TB) kv.Store {
+	t.Helper()
+	store := h.Open(t)
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return store
+}
+
+// apply applies what build puts into a batch and waits until it is durable.
+func apply(t testing.TB, store kv.Store, build func(*kv.Batch)) {
+	t.Helper()
+	batch := kv.NewBatch()
+	build(batch)
+	commit, err := store.Apply(t.Context(), batch)
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	if err := commit.Wait(t.Context()); err != nil {
+		t.Fatalf("wait: %v", err)
+	}
+}
+
+// want checks the value of a key; an empty string stands for none.
+func want(t testing.TB, reader kv.Reader, key, value string) {
+	t.Helper()
+	got, err := reader.Get(t.Context(), []byte(key))
+	switch {
+	case value == "" && !errors.Is(err, kv.ErrNotFound):
+		t.Errorf("get %q: %q, %v; want %v", key, got, err, kv.ErrNotFound)
+	case value != "" && (err != nil || !bytes.Equal(got, []byte(value))):
+		t.Errorf("get %q: %q, %v; want %q", key, got, err, value)
+	}
+}
+
+// collect returns the pairs of a scan as "key=value".
+func collect(ctx context.Context, reader kv.Reader, options kv.ScanOptions) ([]string, error) {
+	var pairs []string
+	for pair, err := range reader.Scan(ctx, options) {
+		if err != nil {
+			return pairs, err
+		}
+		pairs = append(pairs, string(pair.Key)+"="+string(pair.Value))
+	}
+	return pairs, nil
+}

@@ -1,6 +1,9 @@
 package auth
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"packhorse/refs"
@@ -39,3 +42,14 @@ type Grant struct {
 
 // Allows tells whether the grant has every permission of scope.
 func (g *Grant) Allows(scope Scope) bool { return g.Scopes&scope == scope }
+
+// String names the scopes as tokens do.
+func (s Scope) String() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(scopeNames)) {
+		if s&scopeNames[name] == scopeNames[name] {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}

@@ -29,6 +29,10 @@ var (
 	ErrDraining = &Error{Status: http.StatusServiceUnavailable, Message: "the server is shutting down, try again", Retry: 5 * time.Second}
 	// ErrSlowBody says that the body stalled, or came below the floor of 1 KiB/s.
 	ErrSlowBody = &Error{Status: http.StatusRequestTimeout, Message: "the request body stalled"}
+	// ErrLateAnswer says that the answer did not begin in time.
+	ErrLateAnswer = &Error{Status: http.StatusGatewayTimeout, Message: "the answer took too long"}
+	// ErrGone says that the client has left; nobody reads the answer. The status is for logs.
+	ErrGone = &Error{Status: 499, Message: "the client has gone"}
 	// ErrBadBody says that the framing of the body is not HTTP.
 	ErrBadBody = &Error{Status: http.StatusBadRequest, Message: "malformed request body"}
 )

@@ -44,9 +44,9 @@ type Request interface {
 	// client ended it early, [ErrSlowBody] when it stalled, and [io.EOF] only at its true end: a write may commit only after
 	// it has seen that.
 	//
-	// The handler reads the body before it answers. The body stays readable in the write function of Stream (the server reads
-	// and writes at once), but a client may not send while it receives: curl and git do, most libraries wait to have sent.
-	// So read to the end in the handler, and stream what takes time afterwards.
+	// The handler reads the body, all of it, before it returns: what it left unread is then read to its end when that is near,
+	// and else the connection ends with the answer. The server below could go on reading while the write function of Stream
+	// runs, and curl and git would send and receive at once; most other clients do not, and would wait for ever.
 	Body() io.Reader
 	// BodyLength is the body's size in bytes as announced, 0 without a body, -1 when it comes in chunks.
 	BodyLength() int64

@@ -227,7 +227,7 @@ func (sn *Snapshot) open(ctx context.Context) (*view, error) {
 	head, err := readHead(ctx, rows, sn.repo)
 	var undo overlay
 	if err == nil {
-		undo, err = differences(ctx, rows, sn.repo, head.sequence, sn.head.sequence)
+		undo, err = differences(ctx, sn.store.kv, sn.repo, head.sequence, sn.head.sequence)
 	}
 	if err != nil {
 		return nil, errors.Join(err, rows.Close())

@@ -158,6 +158,9 @@ func (s *Store) commit(
 
 // seal adds to the batch what the transaction changes. Errors: [ErrUnchanged].
 func (tx *Tx) seal() (Result, error) {
+	if err := tx.batch.Err(); err != nil {
+		return Result{}, err
+	}
 	result := Result{Sequence: tx.head.sequence + 1}
 	if tx.dropped {
 		tx.head.require(tx.batch, tx.repo)

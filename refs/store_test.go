@@ -1,0 +1,205 @@
+package refs_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// openKV opens a key-value store in memory, which is closed with the test.
+func openKV(t testing.TB, options kv.PebbleOptions) kv.Store {
+	t.Helper()
+	if options.FS == nil {
+		options.FS = vfs.NewMem()
+	}
+	options.MemoryBytes = 8 << 20
+	options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	store, err := kv.OpenPebble("db", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// openRepo opens a store in memory with one repository without refs, at sequence 1.
+func openRepo(t testing.TB) (*refs.Store, refs.RepoID) {
+	t.Helper()
+	keys := openKV(t, kv.PebbleOptions{})
+	store := refs.Open(keys, refs.Options{})
+	return store, createRepo(t, keys, store)
+}
+
+func createRepo(t testing.TB, keys kv.Store, store *refs.Store) refs.RepoID {
+	t.Helper()
+	repo := refs.NewRepoID()
+	batch := kv.NewBatch()
+	if err := store.Create(batch, repo, refs.Change{Actor: "founder", Cause: "create"}); err != nil {
+		t.Fatal(err)
+	}
+	commit, err := keys.Apply(t.Context(), batch)
+	if err == nil {
+		err = commit.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repo
+}
+
+// id returns an object ID that n tells apart from others; 0 is the zero ID.
+func id(n int) object.ID {
+	if n == 0 {
+		return object.ZeroID
+	}
+	return object.ID{0: 0xab, 16: byte(n >> 24), 17: byte(n >> 16), 18: byte(n >> 8), 19: byte(n)}
+}
+
+func pointer[T any](v T) *T { return &v }
+
+// set points refs to IDs in one transaction, zero deletes, and fails the test on any error.
+func set(t testing.TB, store *refs.Store, repo refs.RepoID, pairs ...any) refs.Result {
+	t.Helper()
+	result, err := store.Update(t.Context(), repo, refs.Change{Actor: "test"}, setter(pairs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// state returns the refs of a snapshot by name.
+func state(t testing.TB, snapshot *refs.Snapshot) map[string]object.ID {
+	t.Helper()
+	got, last := map[string]object.ID{}, ""
+	for ref, err := range snapshot.All(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ref.Name <= last {
+			t.Fatalf("%q comes behind %q", ref.Name, last)
+		}
+		got[ref.Name], last = ref.ID, ref.Name
+	}
+	return got
+}
+
+func openSnapshot(t testing.TB, store *refs.Store, repo refs.RepoID) *refs.Snapshot {
+	t.Helper()
+	snapshot, err := store.Snapshot(t.Context(), repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := snapshot.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return snapshot
+}
+
+func TestRepositoryLife(t *testing.T) {
+	t.Parallel()
+	keys := openKV(t, kv.PebbleOptions{})
+	store := refs.Open(keys, refs.Options{})
+	if _, err := store.Head(t.Context(), refs.NewRepoID()); !errors.Is(err, refs.ErrRepositoryNotFound) {
+		t.Fatalf("head of nothing: %v", err)
+	}
+	repo, other := createRepo(t, keys, store), createRepo(t, keys, store)
+	set(t, store, repo, "refs/heads/main", 1)
+	set(t, store, other, "refs/heads/main", 2)
+	if head, err := store.Head(t.Context(), repo); err != nil || head != 2 {
+		t.Fatalf("head %d, %v", head, err)
+	}
+
+	again := kv.NewBatch()
+	if err := store.Create(again, repo, refs.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Apply(t.Context(), again); !errors.Is(err, kv.ErrConflict) {
+		t.Fatalf("created twice: %v", err)
+	}
+
+	old := openSnapshot(t, store, repo)
+	result, err := store.Update(t.Context(), repo, refs.Change{}, drop)
+	if err != nil || result.Sequence != 3 {
+		t.Fatalf("drop: %+v, %v", result, err)
+	}
+	if _, err := store.Snapshot(t.Context(), repo); !errors.Is(err, refs.ErrRepositoryNotFound) {
+		t.Errorf("snapshot after drop: %v", err)
+	}
+	if _, err := old.Lookup(t.Context(), "refs/heads/main"); !errors.Is(err, refs.ErrRepositoryNotFound) {
+		t.Errorf("lookup in an old snapshot after drop: %v", err)
+	}
+	if _, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/x", 1)); !errors.Is(err, refs.ErrRepositoryNotFound) {
+		t.Errorf("update after drop: %v", err)
+	}
+	if got := state(t, openSnapshot(t, store, other)); got["refs/heads/main"] != id(2) {
+		t.Errorf("the other repository: %v", got)
+	}
+	for pair, err := range keys.Scan(t.Context(), kv.ScanOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pair.Key) > 16 && slices.Equal(pair.Key[1:17], repo[:]) {
+			t.Errorf("left behind: %q", pair.Key)
+		}
+	}
+}
+
+func TestRepoID(t *testing.T) {
+	t.Parallel()
+	repo := refs.NewRepoID()
+	parsed, err := refs.ParseRepoID(repo.String())
+	if err != nil || parsed != repo {
+		t.Fatalf("%s became %s, %v", repo, parsed, err)
+	}
+	if repo.IsZero() || !(refs.RepoID{}).IsZero() {
+		t.Error("IsZero")
+	}
+	for _, text := range []string{"", "x", "{" + repo.String() + "}", "urn:uuid:" + repo.String(), "0190A5CE-0000-7000-8000-000000000000"} {
+		if _, err := refs.ParseRepoID(text); !errors.Is(err, refs.ErrInvalidRepoID) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	keys := openKV(t, kv.PebbleOptions{})
+	here, there := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
+	repo := createRepo(t, keys, here)
+	if err := here.Await(t.Context(), repo, 1); err != nil {
+		t.Fatal(err)
+	}
+	for name, writer := range map[string]*refs.Store{"the same server": here, "another server": there} {
+		head, err := here.Head(t.Context(), repo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- here.Await(t.Context(), repo, head+2) }()
+		set(t, writer, repo, "refs/heads/a", int(head))
+		set(t, writer, repo, "refs/heads/b", int(head))
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := contextWithTimeout(t, time.Millisecond)
+	defer cancel()
+	if err := here.Await(ctx, repo, 1000); !errors.Is(err, ctx.Err()) {
+		t.Errorf("without a writer: %v", err)
+	}
+}

@@ -14,7 +14,9 @@ type CheckError struct {
 }
 
 // Error returns the check's name and detail.
-func (e *CheckError) Error() string { return fmt.Sprintf("object: %s: %s: %s", e.Type, e.Name, e.Detail) }
+func (e *CheckError) Error() string {
+	return fmt.Sprintf("object: %s: %s: %s", e.Type, e.Name, e.Detail)
+}
 
 // Check returns nil for an object that may be stored: what git fsck --strict accepts, and the three faults that real histories are full of
 // (badTimezone, missingSpaceBeforeDate, zeroPaddedFilemode). Otherwise it returns the first fault found, a [*CheckError].
@@ -158,12 +160,12 @@ func checkSignature(t Type, line []byte) error {
 	return checkDate(line, fault)
 }
 
-// checkDate judges the seconds in front of the time zone, which may be anything.
+// checkDate judges the seconds in front of the time zone, which may be anything. (git 2.39 also finds them on the next line.)
 func checkDate(line []byte, fault func(name, detail string) error) error {
-	if len(line) > 1 && line[0] == '0' && line[1] != ' ' {
+	if len(line) > 0 && line[0] == '0' && (len(line) == 1 || line[1] != ' ') {
 		return fault("zeroPaddedDate", "zeros before the date")
 	}
-	line = bytes.TrimLeft(line, whitespace)
+	line = bytes.TrimLeft(line, whitespace+"\v\f")
 	negative := bytes.HasPrefix(line, []byte{'-'})
 	if negative || bytes.HasPrefix(line, []byte{'+'}) {
 		line = line[1:]

@@ -50,7 +50,7 @@ func (c *treeChecker) entry(it *TreeIter) error {
 	case it.ID.IsZero():
 		return fault("nullSha1", "an entry names the zero ID")
 	case len(name) == 0:
-		return fault("emptyName", "an entry without a name")
+		return fault("badTree", "an entry without a name")
 	case c.NameMax > 0 && len(name) > c.NameMax:
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrNameTooLong, len(name), c.NameMax)
 	case string(name) == ".":

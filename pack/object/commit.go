@@ -67,11 +67,16 @@ func parseCommit(data string) (*Commit, error) {
 		if !ok {
 			break
 		}
-		if h.Name == "encoding" && c.Encoding == "" {
+		switch {
+		case h.Name == "encoding" && c.Encoding == "":
 			c.Encoding = h.Value
-			continue
+		case h.Name == "author": // out of place or once more: git shows the last
+			c.Author, _ = ParseSignature(h.Value)
+		case h.Name == "committer":
+			c.Committer, _ = ParseSignature(h.Value)
+		default:
+			c.Extra = append(c.Extra, h)
 		}
-		c.Extra = append(c.Extra, h)
 	}
 	c.Message = r.message()
 	return c, nil

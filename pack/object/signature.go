@@ -46,7 +46,8 @@ func ParseSignature(line string) (sig Signature, ok bool) {
 	return sig, true
 }
 
-const whitespace = " \t\n\v\f\r"
+// whitespace is what git trims; the vertical tab is none to it.
+const whitespace = " \t\n\r"
 
 // NewSignature returns the signature of name and email at t, with t's zone. The caller has made sure that both are free of what
 // [CleanName] removes.

@@ -2,6 +2,7 @@ package object
 
 import (
 	"bytes"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,8 @@ type TreeIter struct {
 	err  error
 }
 
-// IterTree returns an iterator over the tree in data, which must stay as it is while the iterator is used.
+// IterTree returns an iterator over the tree in data, which must stay as it is while the iterator is used. A mode that exceeds 32 bits ends
+// it with an error; git would read it modulo 2^32.
 func IterTree(data []byte) TreeIter { return TreeIter{rest: data} }
 
 // Next moves to the next entry and reports whether there is one.
@@ -62,7 +64,7 @@ func (it *TreeIter) Next() bool {
 	}
 	padding := 0
 	if it.rest[0] == '0' {
-		padding = i - len(strconv.AppendUint(nil, uint64(mode), 8))
+		padding = i - max(1, (bits.Len32(uint32(mode))+2)/3)
 		if padding > 0xff {
 			return it.fail("mode out of range")
 		}

@@ -21,8 +21,7 @@ import (
 //   - A log that is not the last was closed before the next was begun, so it has its end mark.
 //   - The last log and the manifest reach at least as far as any statement of the witness says.
 //
-// What was synced last before a crash has no statement behind it when the machine lost power before the next (see [Pebble.rest]);
-// damage exactly there looks like the crash.
+// What was synced within restAfter before a crash has no statement behind it; damage exactly there looks like the crash.
 func inspect(fileSystem vfs.FS, dir string) error {
 	names, err := fileSystem.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -119,7 +119,7 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 		return errors.Join(err, lock.Close())
 	}
 	p.lock = lock
-	return p.rest(pebble.Sync)
+	return p.rest()
 }
 
 // makeFolder makes dir, if it does not exist, so that a crash does not take it away.
@@ -185,9 +185,8 @@ func (p *Pebble) Close() error {
 		return ErrFailed // Pebble's own Close would wait for work that does not end
 	default:
 	}
-	// A store without a log to replay opens faster, and nothing but the statement is synced last: Pebble syncs its log at the
-	// end.
-	if err := errors.Join(p.db.Flush(), p.rest(pebble.NoSync), p.db.Close(), p.lock.Close()); err != nil {
+	// A store without a log to replay opens faster, and has nothing behind its last statement.
+	if err := errors.Join(p.db.Flush(), p.rest(), p.db.Close(), p.lock.Close()); err != nil {
 		return fmt.Errorf("close key-value store: %w", translate(err))
 	}
 	return nil

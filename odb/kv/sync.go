@@ -6,8 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// restAfter is how long the store is idle before it writes a statement of the witness of its own.
-const restAfter = 20 * time.Millisecond
+// restAfter is how long the store is idle before it writes a statement of the witness: without one behind it, damage to what was
+// synced last looks like the end that a crash leaves.
+const restAfter = 100 * time.Millisecond
 
 // syncLoop waits for the sync of each commit, in the order in which they became visible, and tells those who wait for it: one
 // goroutine for all of them, so that a commit that nobody waits for is settled too. Close ends it.
@@ -24,7 +25,7 @@ func (p *Pebble) syncLoop() {
 			p.settle(c)
 		case <-p.stirred:
 		case <-idle.C:
-			if err := p.rest(pebble.NoSync); err != nil {
+			if err := p.rest(); err != nil {
 				p.fail(err)
 			}
 			continue
@@ -60,13 +61,11 @@ func (p *Pebble) stir() {
 	}
 }
 
-// rest writes a statement of the witness into the log, so that what was synced last has one behind it. Without a sync of its own
-// it costs one small write, and protects what it states unless the machine loses power within the seconds that the system takes to
-// write it back.
-func (p *Pebble) rest(options *pebble.WriteOptions) error {
+// rest writes a statement of the witness into the log and syncs it, so that what was synced last has one behind it.
+func (p *Pebble) rest() error {
 	batch := p.db.NewBatchWithSize(statementBytes + 64)
 	if err := batch.LogData(p.witness.now().encode(), nil); err != nil {
 		return err
 	}
-	return p.applyRecovered(func() error { return batch.Commit(options) })
+	return p.applyRecovered(func() error { return batch.Commit(pebble.Sync) })
 }

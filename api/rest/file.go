@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -63,8 +64,12 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 			_, err := file.Content.WriteTo(w)
 			return err
 		}
-		_, err := io.Copy(w, file.Content.Section(span.offset, span.size))
-		return err
+		section, err := file.Content.Section(span.offset, span.size)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, section)
+		return errors.Join(err, section.Close())
 	})
 	return nil
 }

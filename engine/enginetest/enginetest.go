@@ -1,0 +1,71 @@
+// Package enginetest opens hosts over stores in memory for tests.
+//
+// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is left behind. Start at
+// [Open]; [OpenOn] opens a host again on the same file system, after a crash or beside another host.
+package enginetest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+)
+
+// Open opens a host over empty stores, until the test ends.
+func Open(tb testing.TB) *engine.Host {
+	tb.Helper()
+	host, shut := OpenOn(tb, vfs.NewMem(), engine.Config{})
+	tb.Cleanup(shut)
+	return host
+}
+
+// OpenOn opens a host over the stores in fs with the given settings, whose stores it fills in. The returned function closes
+// host and stores.
+func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, shut func()) {
+	tb.Helper()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.KV, config.Files = keys, files
+	host, err = engine.Open(context.Background(), config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return host, func() {
+		tb.Helper()
+		for _, closing := range []func() error{
+			func() error { return host.Close(context.Background()) }, files.Close, keys.Close,
+		} {
+			if err := closing(); err != nil {
+				tb.Error(err)
+			}
+		}
+	}
+}
+
+// Create creates a repository of the organization "acme" and opens it.
+func Create(tb testing.TB, host *engine.Host, name string) *engine.Repository {
+	tb.Helper()
+	ctx := context.Background()
+	if _, err := host.CreateRepository(ctx, engine.Actor{Org: Org, Subject: "test"}, engine.CreateRequest{Name: name}); err != nil {
+		tb.Fatal(err)
+	}
+	repo, err := host.Repository(ctx, Org, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return repo
+}
+
+// Org is the organization of [Create].
+const Org = "acme"

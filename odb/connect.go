@@ -1,0 +1,98 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// connect makes sure that everything that the pack's objects name is in the pack or can be read in the pool, and is what it is named as.
+// It is the pool's rule that what is stored is connected, so that nothing behind a stored object is looked at.
+func (in *Ingest) connect(ctx context.Context) error {
+	stored := make([]linkItem, 0, connectBatch)
+	done := int64(0)
+	for item, err := range in.links.sorted(ctx) {
+		if err != nil {
+			return err
+		}
+		if item.is != 0 {
+			if err := item.judge(item.is); err != nil {
+				return err
+			}
+			continue
+		}
+		if stored = append(stored, item); len(stored) < connectBatch {
+			continue
+		}
+		if err := in.connectStored(ctx, stored); err != nil {
+			return err
+		}
+		done += int64(len(stored))
+		in.progress.step(phaseChecking, done, 0)
+		stored = stored[:0]
+	}
+	return in.connectStored(ctx, stored)
+}
+
+const connectBatch = 4096
+
+// connectStored judges links, in order, to objects that are not in the pack.
+func (in *Ingest) connectStored(ctx context.Context, links []linkItem) error {
+	for i := range links {
+		info, err := in.view.Stat(ctx, links[i].id)
+		if errors.Is(err, ErrNotFound) {
+			err = in.missing(ctx, &links[i])
+		} else if err == nil {
+			err = links[i].judge(info.Type)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge returns a [WrongTypeError] if an object of type t is also named as another.
+func (i *linkItem) judge(t object.Type) error {
+	for want := object.TypeCommit; want <= object.TypeTag; want++ {
+		if want != t && i.wants.has(want) {
+			return &WrongTypeError{Object: i.id, Type: t, Want: want}
+		}
+	}
+	return nil
+}
+
+// missing returns the error for a link that leads nowhere, unless it leads to the empty tree: git knows that without having it, so it is
+// added to what is stored.
+func (in *Ingest) missing(ctx context.Context, link *linkItem) error {
+	if link.id == object.EmptyTreeID {
+		if err := link.judge(object.TypeTree); err != nil {
+			return err
+		}
+		return in.addEmptyTree(ctx)
+	}
+	from, err := in.links.idOf(ctx, link.from)
+	if err != nil {
+		return err
+	}
+	return &MissingError{Object: link.id, From: from, Shallow: slices.Contains(in.options.Shallow, from)}
+}
+
+// checkDotfiles checks the blobs that git reads by name, .gitmodules and its like, once everything can be read.
+func (in *Ingest) checkDotfiles(ctx context.Context) error {
+	for found := range in.dotfiles {
+		t, data, err := in.quarantine.View().Read(ctx, found.id)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			err = &object.CheckError{Type: object.TypeBlob, Name: found.file.String()[1:] + "Large", Detail: "too large to be checked"}
+		case err == nil && t == object.TypeBlob:
+			err = found.file.Check(data)
+		}
+		if err != nil {
+			return badObject(found.id, object.TypeBlob, err)
+		}
+	}
+	return nil
+}

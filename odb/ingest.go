@@ -1,0 +1,292 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// Progress hears how many of total steps of a phase are done, now and then and at the end of the phase, never concurrently.
+type Progress func(phase string, done, total int64)
+
+// The phases of an incoming pack, named as git tells them.
+const (
+	phaseReceiving = "Receiving objects"
+	phaseResolving = "Resolving deltas"
+	phaseChecking  = "Checking connectivity"
+)
+
+// IngestOptions are the settings of [View.Ingest]. The zero value works.
+type IngestOptions struct {
+	// Progress hears of the objects that have been read; nil: nobody does.
+	Progress Progress
+	// Shallow are the commits at which the sender's history ends. A parent of theirs that is missing makes a [MissingError] that says so.
+	Shallow []object.ID
+	// WholeBytes is the size up to which an object or a delta base is held in memory; 32 MiB, which is also the most.
+	WholeBytes int64
+	// LinkCount is how many object IDs are held in memory before they are sorted onto scratch files; 1,000,000.
+	LinkCount int
+}
+
+// IngestStats tells what a pack was.
+type IngestStats struct {
+	ObjectCount, DeltaCount int
+	// BaseCount is how many stored objects were added to complete a thin pack that became a segment.
+	BaseCount int
+	// PackedBytes is the pack as it came, InflatedBytes the sum of its objects and deltas.
+	PackedBytes, InflatedBytes int64
+	// ReadTime and ResolveTime are what the two passes took, waiting for the sender included.
+	ReadTime, ResolveTime time.Duration
+}
+
+// Ingest is an incoming pack that has been read and stored, and still is to be resolved. It is made by [View.Ingest], and ended by
+// [Ingest.Resolve] or [Ingest.Close].
+//
+// Reading and resolving hold together at most [Options.IngestMemoryBytes], tables of 40 bytes an object, and the largest object that is held
+// in memory a few times over.
+type Ingest struct {
+	view       *View
+	store      *Store
+	options    IngestOptions
+	limits     Limits
+	quarantine *Quarantine
+	intake     intake
+	table      packTable
+	refs       refDeltas
+	links      *linkSet
+	progress   progressMeter
+	clock      busyClock
+	inflated   atomic.Int64
+	stats      IngestStats
+
+	mu        sync.Mutex // guards the fields below
+	found     []finding  // of a pack that is in memory
+	commits   commitNotes
+	nested    treeNesting
+	dotfiles  map[dotfile]struct{}
+	thin      []thinBase
+	emptyTree bool // is to be stored too
+}
+
+// finding is an object of the pack, once it is known.
+type finding struct {
+	row     segmentRow // without Base
+	ordinal uint32
+	base    uint32 // ordinal, or noOrdinal
+}
+
+// Ingest reads a pack from r, to its end and not further than r goes, while storing it: pass one. Whole objects are hashed and checked,
+// and so are deltas whose bases lie close before them. What the pack contains can be seen by nobody.
+//
+// Errors: [ErrBadPack], [pack.ErrCorrupt], also for bytes behind the pack, [pack.ErrLimit], [object.ErrCollision], and those of r. After an
+// error nothing is left behind.
+func (v *View) Ingest(ctx context.Context, r io.Reader, options IngestOptions) (*Ingest, error) {
+	start := time.Now()
+	in := newIngest(ctx, v, options)
+	if err := in.read(ctx, r); err != nil {
+		in.Close()
+		return nil, fmt.Errorf("ingest pack: %w", causeOf(ctx, err))
+	}
+	in.stats.ReadTime = time.Since(start)
+	return in, nil
+}
+
+func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
+	setDefault(&options.WholeBytes, wholeMax)
+	options.WholeBytes = min(options.WholeBytes, wholeMax)
+	setDefault(&options.LinkCount, 1_000_000)
+	s := v.store
+	return &Ingest{
+		view:       v,
+		store:      s,
+		options:    options,
+		limits:     s.limits,
+		quarantine: v.NewQuarantine(ctx),
+		intake:     intake{ctx: ctx, store: s},
+		links:      newLinkSet(s.files, options.LinkCount),
+		progress:   progressMeter{report: options.Progress},
+		clock:      busyClock{limit: s.limits.InflateTime},
+		dotfiles:   make(map[dotfile]struct{}),
+	}
+}
+
+// Count is the number of objects in the pack.
+func (in *Ingest) Count() int { return in.table.count() }
+
+// PackedBytes is the size of the pack.
+func (in *Ingest) PackedBytes() int64 { return in.stats.PackedBytes }
+
+// Close forgets the pack and removes what was stored of it, unless Resolve has succeeded. Only the first call has an effect.
+func (in *Ingest) Close() {
+	q := in.quarantine
+	if q == nil {
+		return
+	}
+	in.quarantine = nil
+	if err := errors.Join(in.links.close(), in.intake.abort(), q.Close()); err != nil {
+		in.store.log.Warn("an incoming pack left something behind", "error", err)
+	}
+}
+
+// read is pass one.
+func (in *Ingest) read(ctx context.Context, r io.Reader) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	reader := pack.NewReader(in.clock.reader(r), pack.ReaderOptions{Raw: &in.intake, Limits: in.packLimits()})
+	header, err := reader.Header()
+	if err != nil {
+		return err
+	}
+	if int64(header.Count) > int64(in.limits.HotCount) {
+		if err := in.spill(ctx); err != nil {
+			return err
+		}
+	}
+	lanes := newLanes(ctx, in, cancel)
+	if err := in.readEntries(ctx, reader, lanes, int64(header.Count)); err != nil {
+		cancel(err)
+	}
+	if err := lanes.finish(ctx); err != nil {
+		cancel(err)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // the first of the errors
+	}
+	in.table.end(reader.Offset() - pack.TrailerSize)
+	in.stats.PackedBytes = reader.Offset()
+	in.stats.ObjectCount, in.stats.DeltaCount = in.table.count(), in.table.deltas
+	return in.expectEnd(reader.Rest())
+}
+
+func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *lanes, total int64) error {
+	for {
+		entry, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			in.progress.end(phaseReceiving, total, total)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := in.readEntry(ctx, reader, lanes, &entry); err != nil {
+			return err
+		}
+		if err := in.clock.check(); err != nil {
+			return err
+		}
+		in.progress.step(phaseReceiving, int64(in.table.count()), total)
+	}
+}
+
+// readEntry passes one entry to the lane of its delta family.
+func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lanes, entry *pack.Entry) error {
+	ordinal := uint32(in.table.count())
+	base, lane := uint32(noOrdinal), 0
+	switch {
+	case entry.Kind == pack.KindOFSDelta:
+		at, ok := in.table.at(entry.BaseOffset)
+		if !ok {
+			return &BadEntryError{Offset: entry.Offset, Err: errBaseOffset}
+		}
+		base, lane = at, in.table.states[at].lane()
+	case entry.Kind == pack.KindRefDelta:
+		in.refs.add(entry.BaseID, ordinal)
+	default:
+		if entry.Size > in.options.WholeBytes && entry.Kind != pack.KindBlob {
+			return structureTooLarge(entry.Kind.Type(), entry.Size, in.options.WholeBytes)
+		}
+		lane = lanes.idlest()
+	}
+	if err := lanes.read(ctx, lane, reader, item{ordinal: ordinal, base: base}); err != nil {
+		return err
+	}
+	read := reader.Entry()
+	in.table.add(&read, base, lane)
+	if read.PackedSize > int64(in.limits.HotValueBytes) || reader.Offset() > int64(in.limits.HotBytes) {
+		return in.spill(ctx)
+	}
+	return nil
+}
+
+var errBaseOffset = fmt.Errorf("%w: delta base offset is not an entry", pack.ErrCorrupt)
+
+// structureTooLarge refuses commits, trees and tags that nothing could read whole.
+func structureTooLarge(t object.Type, size, most int64) error {
+	return &pack.LimitError{Limit: "size of a " + t.String(), Value: size, Max: most}
+}
+
+// expectEnd makes sure that nothing follows the pack, and that what it was read from has come to its end.
+func (in *Ingest) expectEnd(rest io.Reader) error {
+	var probe [1]byte
+	n, err := io.ReadFull(rest, probe[:])
+	switch {
+	case n > 0:
+		return fmt.Errorf("%w: bytes follow the pack", pack.ErrCorrupt)
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return fmt.Errorf("read the end of the pack: %w", err)
+	}
+}
+
+func (in *Ingest) packLimits() pack.Limits {
+	return pack.Limits{
+		ObjectSizeMax:    in.limits.ObjectBytes,
+		CountMax:         int64(in.limits.PackCount),
+		PackSizeMax:      in.limits.PackBytes,
+		InflatedMax:      in.limits.InflatedBytes,
+		InflatedRatioMax: in.limits.InflatedRatio,
+	}
+}
+
+// addInflated counts bytes that came out of a pack and refuses a pack that inflates too much.
+func (in *Ingest) addInflated(size int64) error {
+	sum := in.inflated.Add(size)
+	if most := max(in.limits.InflatedBytes, in.limits.InflatedRatio*in.intake.size.Load()); sum > most {
+		return &pack.LimitError{Limit: "inflated size", Value: sum, Max: most}
+	}
+	return nil
+}
+
+// keep takes objects that are known: into the index of the segment, or into memory as long as the pack is there.
+func (in *Ingest) keep(ctx context.Context, found []finding) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.intake.segment == nil {
+		in.found = append(in.found, found...)
+		return nil
+	}
+	return in.addRows(ctx, found)
+}
+
+// spill moves the pack from memory into a segment, where it is not there yet.
+func (in *Ingest) spill(ctx context.Context) error {
+	if in.intake.segment != nil {
+		return nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := in.intake.spill(); err != nil {
+		return err
+	}
+	err := in.addRows(ctx, in.found)
+	in.found = nil
+	return err
+}
+
+// addRows is called with mu held.
+func (in *Ingest) addRows(ctx context.Context, found []finding) error {
+	for i := range found {
+		if err := in.intake.segment.AddRow(ctx, found[i].row); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// Resolve finishes what [View.Ingest] began: pass two. It resolves the deltas that are left, thin ones against what can be read in the pool,
+// hashes and checks every object, and makes sure that whatever one of them names is there and of the right type. The objects are in the
+// quarantine that it returns, which the caller closes, and in no other view.
+//
+// progress may be nil. After an error nothing is left behind; the errors are those of [View.Ingest], and of the stores.
+func (in *Ingest) Resolve(ctx context.Context, progress Progress) (*Quarantine, IngestStats, error) {
+	if in.quarantine == nil {
+		return nil, in.stats, ErrClosed
+	}
+	start := time.Now()
+	in.progress.report = progress
+	ctx, cancel := context.WithTimeoutCause(ctx, in.clock.left(), in.clock.exceeded())
+	defer cancel()
+	if err := in.resolve(ctx); err != nil {
+		in.Close()
+		err = causeOf(ctx, err)
+		return nil, in.stats, fmt.Errorf("resolve pack: %w", err)
+	}
+	q := in.quarantine
+	in.quarantine = nil
+	if err := in.links.close(); err != nil {
+		in.store.log.Warn("close scratch file", "error", err)
+	}
+	in.stats.InflatedBytes = in.inflated.Load()
+	in.stats.ResolveTime = time.Since(start)
+	return q, in.stats, nil
+}
+
+func (in *Ingest) resolve(ctx context.Context) error {
+	if err := in.resolveDeltas(ctx); err != nil {
+		return err
+	}
+	if err := in.connect(ctx); err != nil {
+		return err
+	}
+	if err := in.nested.check(in.limits.TreeDepth); err != nil {
+		return err
+	}
+	if err := in.commits.number(ctx, in.view); err != nil {
+		return err
+	}
+	if err := in.settle(ctx); err != nil {
+		return err
+	}
+	return in.checkDotfiles(ctx)
+}
+
+// resolveDeltas resolves all deltas that the lanes have left.
+func (in *Ingest) resolveDeltas(ctx context.Context) error {
+	in.refs.sort()
+	if len(in.refs.heads) > 0 {
+		for item, err := range in.links.objects(ctx) {
+			if err == nil {
+				_, err = in.takeRefs(item.id, item.ordinal)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	left := in.table.unresolved()
+	if left > 0 {
+		if err := newResolver(in, left).run(ctx, nil); err != nil {
+			return err
+		}
+		if err := in.resolveThin(ctx); err != nil {
+			return err
+		}
+	}
+	if total := int64(in.table.deltas); total > 0 {
+		in.progress.end(phaseResolving, total, total)
+	}
+	return nil
+}
+
+// resolveThin resolves the deltas whose bases are not in the pack.
+func (in *Ingest) resolveThin(ctx context.Context) error {
+	left := in.table.unresolved()
+	if left == 0 {
+		return nil
+	}
+	r := newResolver(in, left)
+	roots, err := in.findBases(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.run(ctx, roots); err != nil {
+		return err
+	}
+	if left = in.table.unresolved(); left == 0 {
+		return nil
+	}
+	unresolved := &UnresolvedError{Count: left}
+	for _, head := range in.refs.heads {
+		if in.table.states[uint32(head)]&stateTaken == 0 {
+			unresolved.Base, err = in.refBase(uint32(head))
+			break
+		}
+	}
+	return errors.Join(err, unresolved)
+}
+
+// unresolved counts the entries whose object is not known yet.
+func (t *packTable) unresolved() int {
+	count := 0
+	for _, state := range t.states {
+		if !state.done() {
+			count++
+		}
+	}
+	return count
+}
+
+// entryHeader reads the header of an entry and says how long it is.
+func (in *Ingest) entryHeader(ordinal uint32) (pack.EntryHeader, int, error) {
+	buf := make([]byte, min(in.table.packedSize(ordinal), pack.EntryHeaderSizeMax))
+	if err := readFullAt(&in.intake, buf, in.table.offsets[ordinal]); err != nil {
+		return pack.EntryHeader{}, 0, err
+	}
+	return pack.ParseEntryHeader(buf)
+}
+
+func (in *Ingest) checkDepth(offset int64, depth int) error {
+	if depth <= in.limits.DeltaDepth {
+		return nil
+	}
+	return fmt.Errorf("entry at offset %d: %w", offset,
+		&pack.LimitError{Limit: "delta depth", Value: int64(depth), Max: int64(in.limits.DeltaDepth)})
+}
+
+// checkResult refuses an object of a delta that is too large.
+func (in *Ingest) checkResult(t object.Type, size int64) error {
+	if most := in.limits.ObjectBytes; size > most {
+		return &pack.LimitError{Limit: "object size", Value: size, Max: most}
+	}
+	if t != object.TypeBlob && size > in.options.WholeBytes {
+		return structureTooLarge(t, size, in.options.WholeBytes)
+	}
+	return in.addInflated(size)
+}
+
+// causeOf returns why ctx ended, if err says no more than that it did.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// facts are what the table knows of an entry.
+func (in *Ingest) facts(ordinal uint32) entryFacts {
+	t := &in.table
+	facts := entryFacts{
+		ordinal: ordinal, base: t.bases[ordinal], offset: t.offsets[ordinal], packedSize: t.packedSize(ordinal), crc: t.crcs[ordinal], baseOffset: -1,
+	}
+	if facts.base != noOrdinal {
+		facts.baseOffset = in.baseOffset(facts.base)
+	}
+	return facts
+}

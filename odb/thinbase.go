@@ -1,0 +1,111 @@
+package odb
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// thinBase is a stored object that deltas of a thin pack build upon. It has an ordinal behind those of the pack's entries.
+type thinBase struct {
+	id     object.ID
+	info   Info
+	offset int64 // in the segment, to which it was added; -1 when the pack is in memory
+}
+
+// external reports whether an ordinal is that of a stored base.
+func (in *Ingest) external(ordinal uint32) bool { return int(ordinal) >= in.table.count() }
+
+// baseOffset returns where a base lies.
+func (in *Ingest) baseOffset(ordinal uint32) int64 {
+	if in.external(ordinal) {
+		return in.thin[int(ordinal)-in.table.count()].offset
+	}
+	return in.table.offsets[ordinal]
+}
+
+// findBases finds stored objects for the deltas that have no base in the pack, and returns them with those deltas. If the pack is a segment
+// they are added to it, which completes the pack.
+func (in *Ingest) findBases(ctx context.Context) ([]branch, error) {
+	var wanted []object.ID
+	for _, head := range in.refs.heads {
+		if child := uint32(head); in.table.states[child]&stateTaken == 0 {
+			id, err := in.refBase(child)
+			if err != nil {
+				return nil, err
+			}
+			wanted = append(wanted, id)
+		}
+	}
+	var roots []branch
+	for _, id := range sortIDs(wanted) {
+		root, err := in.findBase(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("delta base %s: %w", id, err)
+		}
+		roots = append(roots, root)
+	}
+	return roots, nil
+}
+
+func (in *Ingest) findBase(ctx context.Context, id object.ID) (branch, error) {
+	info, err := in.view.Stat(ctx, id)
+	if err != nil {
+		return branch{}, err
+	}
+	base := thinBase{id: id, info: info, offset: -1}
+	if in.intake.segment != nil {
+		if base.offset, err = in.appendBase(ctx, id); err != nil {
+			return branch{}, err
+		}
+	}
+	ordinal := uint32(in.table.count() + len(in.thin))
+	in.thin = append(in.thin, base)
+	children, err := in.takeRefs(id, ordinal)
+	return branch{ordinal: ordinal, t: info.Type, children: children}, err
+}
+
+// appendBase adds a stored object to the segment and returns its offset.
+func (in *Ingest) appendBase(ctx context.Context, id object.ID) (int64, error) {
+	t, data, err := in.view.Read(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return in.appendWhole(ctx, id, t, data)
+}
+
+// stored reads a base from the pool.
+func (in *Ingest) stored(ctx context.Context, ordinal uint32) (content, error) {
+	base := in.thin[int(ordinal)-in.table.count()]
+	if base.info.Size <= min(in.options.WholeBytes, wholeMax) {
+		_, data, err := in.view.Read(ctx, base.id)
+		if data == nil {
+			data = []byte{}
+		}
+		return content{data: data, shared: true, size: base.info.Size}, err
+	}
+	opened, err := in.view.Open(ctx, base.id)
+	if err != nil {
+		return content{}, err
+	}
+	defer opened.Close()
+	spool, err := in.store.files.Scratch(ctx)
+	if err != nil {
+		return content{}, err
+	}
+	w := bufio.NewWriterSize(spool, copyBufferSize)
+	_, err = opened.WriteTo(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		return content{}, errors.Join(err, spool.Close())
+	}
+	return content{spool: spool, size: base.info.Size}, nil
+}

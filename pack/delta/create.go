@@ -5,15 +5,22 @@ package delta
 //
 // The result depends on base and target only. target is only read. The time is linear in its length, give or take the bounded chains.
 func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) {
+	sizeMax = min(sizeMax, len(target)+len(target)/insertMax+2*sizeBytesMax+1) // what inserting everything takes
 	e := encoder{dst: appendSize(appendSize(dst, int64(len(x.base))), int64(len(target))), limit: len(dst) + sizeMax, target: target}
 	at := 0
-	for at+blockSize <= len(target) {
-		offset, length := x.longest(target, at)
+	for {
+		// What is not matched must be inserted, so that the search ends where that alone exceeds the limit.
+		end := e.done + e.limit - len(e.dst) + 1
+		at = x.skip(target, at, end)
+		if at >= end {
+			return dst, false
+		}
+		if at+blockSize > len(target) {
+			break
+		}
+		offset, length := x.longest(target[at:])
 		if length == 0 {
 			at++
-			if at-e.done > insertMax && len(e.dst)+at-e.done > e.limit {
-				return dst, false
-			}
 			continue
 		}
 		for offset > 0 && at > e.done && x.base[offset-1] == target[at-1] {

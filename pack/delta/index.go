@@ -18,14 +18,18 @@ const (
 
 // Index finds places in a base where pieces of a target occur. It is made once per base and asked for many targets.
 //
-// It keeps the base, and 12 to 16 bytes for every 16 bytes of base, 16 MiB at most. Once made it may be used concurrently.
+// It keeps the base, and 9 to 13 bytes for every 16 bytes of base, 13 MiB at most. Once made it may be used concurrently.
 type Index struct {
-	base  []byte
-	heads []uint32 // by hash: 1 + number of the first block, 0 for none
-	next  []uint32 // by block: the next block of the same hash, numbered likewise
-	step  int      // bytes between blocks
-	shift uint     // makes a hash an index into heads
+	base   []byte
+	heads  []uint32 // by hash: 1 + number of the first block, 0 for none
+	next   []uint32 // by block: the next block of the same hash, numbered likewise
+	filter []uint64 // a bit by hash: most places of the target are known not to match without a look at heads
+	step   int      // bytes between blocks
+	shift  uint     // makes a hash an index into heads
 }
+
+// filterBits is by how many bits the index into filter is longer than that into heads: 6 % of its bits are set then at most.
+const filterBits = 3
 
 // NewIndex returns an index of base, which must stay as it is while the index is used.
 func NewIndex(base []byte) *Index {
@@ -50,6 +54,7 @@ func (x *Index) Reset(base []byte) {
 	x.shift = uint(64 - headBits)
 	x.heads = resized(x.heads, 1<<headBits)
 	x.next = resized(x.next, blocks)
+	x.filter = resized(x.filter, 1<<(headBits+filterBits)/64)
 
 	// From back to front, so that each chain begins with its first place. Of a run of equal blocks only the first is kept:
 	// a match there extends over the whole run.
@@ -63,14 +68,16 @@ func (x *Index) Reset(base []byte) {
 			x.next[block] = *head
 		}
 		*head = uint32(block + 1)
+		bit := hash >> (x.shift - filterBits)
+		x.filter[bit/64] |= 1 << (bit % 64)
 		previous = hash
 	}
 }
 
 // resized returns a zeroed slice of n elements, in the memory of s if it suffices.
-func resized(s []uint32, n int) []uint32 {
+func resized[T uint32 | uint64](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]uint32, n)
+		return make([]T, n)
 	}
 	s = s[:n]
 	clear(s)
@@ -85,9 +92,20 @@ func hashBlock(b []byte) uint64 {
 	return (low ^ bits.RotateLeft64(high*0x9e3779b97f4a7c15, 29)) * 0xd6e8feb86659fd93
 }
 
-// longest returns the longest match of target[at:] in the base, of at least blockSize bytes: where it begins, and its length or 0.
-func (x *Index) longest(target []byte, at int) (offset, length int) {
-	want := target[at:]
+// skip returns the first place from at on where target may match, or where it has no whole block any more, but at most end.
+func (x *Index) skip(target []byte, at, end int) int {
+	shift := (x.shift - filterBits) & 63
+	for end = min(end, len(target)-blockSize+1); at < end; at++ {
+		bit := hashBlock(target[at:]) >> shift
+		if x.filter[bit/64]>>(bit%64)&1 != 0 {
+			break
+		}
+	}
+	return at
+}
+
+// longest returns the longest match of want in the base, of at least blockSize bytes: where it begins, and its length or 0.
+func (x *Index) longest(want []byte) (offset, length int) {
 	chain := 0
 	for block := x.heads[hashBlock(want)>>x.shift]; block != 0 && chain < chainMax; block = x.next[block-1] {
 		chain++

@@ -2,6 +2,8 @@ package odb
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -10,16 +12,14 @@ type layerSet struct {
 	store *Store
 	files openFiles
 
-	mu       sync.Mutex // guards segments and their pins
+	mu       sync.Mutex // guards segments and their pins; nothing is locked below it
 	segments map[LayerID]*segmentLayer
 }
 
 func newLayerSet(s *Store, openFileCountMax int) *layerSet {
-	return &layerSet{
-		store:    s,
-		files:    openFiles{store: s, max: openFileCountMax},
-		segments: make(map[LayerID]*segmentLayer),
-	}
+	l := &layerSet{store: s, segments: make(map[LayerID]*segmentLayer)}
+	l.files = openFiles{store: s, max: openFileCountMax, idle: l.tidy}
+	return l
 }
 
 // pin returns the layer that m names, and keeps it until unpin.
@@ -31,12 +31,7 @@ func (s *layerSet) pin(m manifestLayer) layer {
 	defer s.mu.Unlock()
 	l, ok := s.segments[m.id]
 	if !ok {
-		l = &segmentLayer{store: s.store, id: m.id, data: sharedFile{set: &s.files, layer: m.id, kind: layerSegment}}
-		for _, companion := range m.companions {
-			if companion.kind == layerGraph {
-				l.rows = &sharedFile{set: &s.files, layer: companion.id, kind: layerGraph}
-			}
-		}
+		l = newSegmentLayer(s.store, &s.files, m)
 		s.segments[m.id] = l
 	}
 	l.pins++
@@ -50,34 +45,37 @@ func (s *layerSet) unpin(l layer) {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	segment.pins--
-	forgotten := segment.pins == 0 && !segment.isOpen()
-	if forgotten {
-		delete(s.segments, segment.id)
+	s.tidyLocked(segment)
+}
+
+// tidy forgets a layer that is neither pinned nor open.
+func (s *layerSet) tidy(id LayerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.segments[id]; ok {
+		s.tidyLocked(l)
 	}
-	s.mu.Unlock()
+}
+
+func (s *layerSet) tidyLocked(l *segmentLayer) {
+	if l.pins == 0 && !l.isOpen() {
+		delete(s.segments, l.id)
+	}
 }
 
 // forget closes the files of a layer that is to be removed.
 func (s *layerSet) forget(id LayerID) error {
 	s.mu.Lock()
 	l, ok := s.segments[id]
-	if ok && l.pins == 0 {
-		delete(s.segments, id)
-	}
 	s.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	return l.close()
-}
-
-// pinned reports whether anyone of this process can still read a layer.
-func (s *layerSet) pinned(id LayerID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, ok := s.segments[id]
-	return ok && l.pins > 0
+	err := l.close()
+	s.tidy(id)
+	return err
 }
 
 func (s *layerSet) openFileCount() int { return s.files.count() }
@@ -85,11 +83,11 @@ func (s *layerSet) openFileCount() int { return s.files.count() }
 // close closes every file.
 func (s *layerSet) close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	layers := slices.Collect(maps.Values(s.segments))
+	s.mu.Unlock()
 	var err error
-	for id, l := range s.segments {
+	for _, l := range layers {
 		err = errors.Join(err, l.close())
-		delete(s.segments, id)
 	}
 	return err
 }

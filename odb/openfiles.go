@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"packhorse/odb/file"
 	"packhorse/pack/object"
@@ -15,6 +17,7 @@ import (
 type openFiles struct {
 	store *Store
 	max   int
+	idle  func(LayerID) // called when a file was closed to make room
 
 	mu   sync.Mutex // guards ring and hand
 	ring []*sharedFile
@@ -23,9 +26,11 @@ type openFiles struct {
 
 // sharedFile is a file that is opened when it is asked for and closed when others need its place.
 type sharedFile struct {
-	set   *openFiles
-	layer LayerID
-	kind  layerKind
+	set    *openFiles
+	owner  LayerID // the segment; the file may be that of a companion
+	layer  LayerID
+	kind   layerKind
+	isOpen atomic.Bool
 
 	mu       sync.Mutex // guards the fields below
 	open     *sectionFile
@@ -50,6 +55,7 @@ func (f *sharedFile) acquire(ctx context.Context) (*sectionFile, error) {
 			return nil, err
 		}
 		f.open = opened
+		f.isOpen.Store(true)
 		f.set.add(f)
 	}
 	f.users++
@@ -94,18 +100,19 @@ func (f *sharedFile) close() error {
 func (f *sharedFile) closeOpen() error {
 	open := f.open
 	f.open = nil
+	f.isOpen.Store(false)
 	return open.file.Close()
-}
-
-func (f *sharedFile) isOpen() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.open != nil
 }
 
 // add puts a file that was opened into the ring, and closes others to keep to the bound. When all are in use the bound is exceeded until
 // the next time.
 func (o *openFiles) add(f *sharedFile) {
+	for _, closed := range o.addLocked(f) {
+		o.idle(closed.owner)
+	}
+}
+
+func (o *openFiles) addLocked(f *sharedFile) (closed []*sharedFile) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for range 2 * len(o.ring) {
@@ -113,16 +120,15 @@ func (o *openFiles) add(f *sharedFile) {
 			break
 		}
 		o.hand %= len(o.ring)
-		if o.ring[o.hand].giveUp() {
-			last := len(o.ring) - 1
-			o.ring[o.hand] = o.ring[last]
-			o.ring[last] = nil
-			o.ring = o.ring[:last]
+		if candidate := o.ring[o.hand]; candidate.giveUp() {
+			o.ring = slices.Delete(o.ring, o.hand, o.hand+1)
+			closed = append(closed, candidate)
 			continue
 		}
 		o.hand++
 	}
 	o.ring = append(o.ring, f)
+	return closed
 }
 
 // giveUp closes the file if it was not used since the last time around. It must not wait for f.mu: whoever holds that may wait for
@@ -145,15 +151,7 @@ func (f *sharedFile) giveUp() bool {
 func (o *openFiles) remove(f *sharedFile) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i, candidate := range o.ring {
-		if candidate == f {
-			last := len(o.ring) - 1
-			o.ring[i] = o.ring[last]
-			o.ring[last] = nil
-			o.ring = o.ring[:last]
-			return
-		}
-	}
+	o.ring = slices.DeleteFunc(o.ring, func(candidate *sharedFile) bool { return candidate == f })
 }
 
 func (o *openFiles) count() int {

@@ -17,6 +17,16 @@ type segmentLayer struct {
 	pins  int         // guarded by layerSet.mu
 }
 
+func newSegmentLayer(s *Store, files *openFiles, m manifestLayer) *segmentLayer {
+	l := &segmentLayer{store: s, id: m.id, data: sharedFile{set: files, owner: m.id, layer: m.id, kind: layerSegment}}
+	for _, companion := range m.companions {
+		if companion.kind == layerGraph {
+			l.rows = &sharedFile{set: files, owner: m.id, layer: companion.id, kind: layerGraph}
+		}
+	}
+	return l
+}
+
 // segments returns the segments of a view, those of its quarantine first and then the newest first.
 func (v *View) segments() []*segmentLayer {
 	var found []*segmentLayer
@@ -33,7 +43,7 @@ func (v *View) segments() []*segmentLayer {
 func (l *segmentLayer) layerID() LayerID { return l.id }
 
 func (l *segmentLayer) isOpen() bool {
-	return l.data.isOpen() || (l.rows != nil && l.rows.isOpen())
+	return l.data.isOpen.Load() || (l.rows != nil && l.rows.isOpen.Load())
 }
 
 func (l *segmentLayer) close() error {

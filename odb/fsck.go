@@ -1,0 +1,307 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"packhorse/pack/object"
+)
+
+// FsckOptions are the settings of [Store.Fsck].
+type FsckOptions struct {
+	// Tips are objects that must be there; a pool is closed, so whatever they reach is checked with everything else.
+	Tips []object.ID
+	// Progress, if not nil, hears from time to time how many objects have been checked and how many are known of. It is not called
+	// concurrently.
+	Progress func(done, known int64)
+}
+
+// FsckReport is what [Store.Fsck] found.
+type FsckReport struct {
+	// LayerCount and ObjectCount are what was checked. An object that lies in two layers counts twice.
+	LayerCount, ObjectCount int64
+	// ProblemCount is how many problems there are, and Problems the first of them.
+	ProblemCount int64
+	Problems     []FsckProblem
+}
+
+// FsckProblem is something that is wrong in a pool.
+type FsckProblem struct {
+	Layer  LayerID
+	Object object.ID // zero when it is the layer that is damaged
+	Err    error
+}
+
+func (p FsckProblem) String() string {
+	if p.Object.IsZero() {
+		return fmt.Sprintf("layer %s: %v", p.Layer, p.Err)
+	}
+	return fmt.Sprintf("object %s in layer %s: %v", p.Object, p.Layer, p.Err)
+}
+
+// fsckProblemsMax bounds the problems that a report holds.
+const fsckProblemsMax = 1000
+
+// Facts about a pool that are no damage of stored bytes.
+var (
+	// ErrMissing says that something names an object that is not in the pool, or is of another type than the name says.
+	ErrMissing = errors.New("odb: names an object that is missing")
+	// ErrDisagree says that two stored things that must agree do not.
+	ErrDisagree = errors.New("odb: stored things disagree")
+)
+
+// Fsck verifies everything in a pool, on all cores: the checksums of manifests, indexes, graph rows, packs and entries, the agreement of
+// indexes with data, and of every object its ID, its format and its links.
+//
+// It reads what is visible when it begins and may run beside readers and writers. What is wrong comes in the report; an error says that
+// the check itself could not be finished.
+func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*FsckReport, error) {
+	v, err := s.View(ctx, pool)
+	if errors.Is(err, ErrCorrupt) {
+		return &FsckReport{ProblemCount: 1, Problems: []FsckProblem{{Layer: LayerID(pool), Err: err}}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close() //nolint:errcheck // closing a view cannot fail
+	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress}
+	for _, tip := range options.Tips {
+		if _, err := v.find(ctx, tip); errors.Is(err, ErrNotFound) {
+			f.problem(LayerID(pool), tip, fmt.Errorf("%w: it is a tip", ErrMissing))
+		} else if err := f.noted(LayerID(pool), tip, err); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range v.layers {
+		if err := f.layer(ctx, l); err != nil {
+			return nil, fmt.Errorf("check layer %s: %w", l.layerID(), err)
+		}
+	}
+	return f.report, nil
+}
+
+// fsck is one run of [Store.Fsck].
+type fsck struct {
+	view     *View
+	progress func(done, known int64)
+	done     atomic.Int64
+	known    atomic.Int64
+
+	mu     sync.Mutex // guards report, and keeps progress calls apart
+	report *FsckReport
+}
+
+func (f *fsck) problem(layer LayerID, id object.ID, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report.ProblemCount++
+	if len(f.report.Problems) < fsckProblemsMax {
+		f.report.Problems = append(f.report.Problems, FsckProblem{Layer: layer, Object: id, Err: err})
+	}
+}
+
+// noted puts err into the report if it tells of damage, and returns it if it keeps the check from going on.
+func (f *fsck) noted(layer LayerID, id object.ID, err error) error {
+	for _, fact := range []error{
+		ErrCorrupt, ErrMissing, ErrDisagree, ErrNotFound, ErrTooLarge, errFormat,
+		object.ErrMalformed, object.ErrCollision, object.ErrSize,
+	} {
+		if errors.Is(err, fact) {
+			f.problem(layer, id, err)
+			return nil
+		}
+	}
+	var invalid *object.CheckError
+	if errors.As(err, &invalid) {
+		f.problem(layer, id, err)
+		return nil
+	}
+	return err
+}
+
+func (f *fsck) layer(ctx context.Context, l layer) error {
+	switch l := l.(type) {
+	case *hotLayer:
+		return f.hotLayer(ctx, l)
+	case *segmentLayer:
+		return f.segmentLayer(ctx, l)
+	default:
+		return fmt.Errorf("%T is not stored", l)
+	}
+}
+
+// fsckChunk is how many objects a worker takes at a time.
+const fsckChunk = 256
+
+// objects checks the locations that come from produce, on all cores.
+func (f *fsck) objects(ctx context.Context, produce func(ctx context.Context, yield func([]location) error) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	chunks := make(chan []location)
+	group.Go(func() error {
+		defer close(chunks)
+		return produce(ctx, func(chunk []location) error {
+			f.known.Add(int64(len(chunk)))
+			select {
+			case chunks <- chunk:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() error {
+			c := &objectChecker{view: f.view, links: make(map[object.ID]object.Type)}
+			for chunk := range chunks {
+				if err := f.checkChunk(ctx, c, chunk); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (f *fsck) checkChunk(ctx context.Context, c *objectChecker, chunk []location) error {
+	for _, at := range chunk {
+		if err := c.check(ctx, at); err != nil {
+			if err := f.noted(at.layer.layerID(), at.id, err); err != nil {
+				return fmt.Errorf("check object %s: %w", at.id, err)
+			}
+		}
+	}
+	done := f.done.Add(int64(len(chunk)))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report.ObjectCount += int64(len(chunk))
+	if f.progress != nil {
+		f.progress(done, max(done, f.known.Load()))
+	}
+	return nil
+}
+
+// objectChecker checks single objects. For one goroutine.
+type objectChecker struct {
+	view  *View
+	links map[object.ID]object.Type // that are known to be there
+}
+
+// linksMax bounds the links that a checker remembers.
+const linksMax = 1 << 16
+
+// check reads an object from the layer that at names, and checks its ID, its format, its links and its graph row.
+func (c *objectChecker) check(ctx context.Context, at location) error {
+	s, err := at.layer.step(ctx, at)
+	if err != nil {
+		return err
+	}
+	if s.Size > wholeMax {
+		return c.checkStream(ctx, at, s.Info)
+	}
+	t, data, err := c.view.readAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	if t != s.Type || int64(len(data)) != s.Size {
+		return fmt.Errorf("%w: a %s of %d bytes, not a %s of %d", ErrDisagree, t, len(data), s.Type, s.Size)
+	}
+	id, err := object.Hash(t, data)
+	if err != nil {
+		return err
+	}
+	if id != at.id {
+		return fmt.Errorf("%w: its content is that of %s", ErrDisagree, id)
+	}
+	if err := object.Check(t, data); err != nil {
+		return err
+	}
+	if err := object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want) }); err != nil {
+		return err
+	}
+	if t == object.TypeCommit {
+		return c.checkGraphRow(ctx, at, data)
+	}
+	return nil
+}
+
+// checkStream checks the ID of a large object.
+func (c *objectChecker) checkStream(ctx context.Context, at location, info Info) error {
+	if info.Type != object.TypeBlob {
+		return fmt.Errorf("%s of %d bytes: %w", info.Type, info.Size, ErrTooLarge)
+	}
+	o, err := c.view.openAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	hasher := object.NewHasher(info.Type, info.Size)
+	_, err = o.WriteTo(hasher)
+	if err = errors.Join(err, o.Close()); err != nil {
+		return err
+	}
+	id, err := hasher.Sum()
+	if err == nil && id != at.id {
+		err = fmt.Errorf("%w: its content is that of %s", ErrDisagree, id)
+	}
+	return err
+}
+
+func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want object.Type) error {
+	t, known := c.links[link]
+	if !known {
+		at, ok, err := c.view.locate(ctx, link)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrMissing, link)
+		}
+		info, err := at.layer.stat(ctx, at)
+		if err != nil {
+			return err
+		}
+		if len(c.links) >= linksMax {
+			clear(c.links)
+		}
+		t = info.Type
+		c.links[link] = t
+	}
+	if want != 0 && t != want {
+		return fmt.Errorf("%w: %s is a %s, not a %s", ErrMissing, link, t, want)
+	}
+	return nil
+}
+
+// checkGraphRow compares the row of a commit in the same layer, if there is one, with the commit.
+func (c *objectChecker) checkGraphRow(ctx context.Context, at location, data []byte) error {
+	row, ok, err := at.layer.graph(ctx, at.id)
+	if !ok || err != nil {
+		return err
+	}
+	want, err := parseGraphRow(data)
+	if err != nil {
+		return err
+	}
+	generations := make([]uint32, len(want.Parents))
+	for i, parent := range want.Parents {
+		known, err := c.view.Graph(ctx, parent)
+		if err != nil {
+			return err
+		}
+		generations[i] = known.Generation
+	}
+	want.Generation = generation(generations)
+	if row.Generation == 0 || want.Generation == 0 { // not known, which is allowed
+		row.Generation, want.Generation = 0, 0
+	}
+	if !row.equal(&want) {
+		return fmt.Errorf("%w: its graph row says %v, the commit %v", ErrDisagree, row, want)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"fmt"
+	"hash"
+	"slices"
+
+	"packhorse/odb/kv"
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// hotLayer checks every object of a hot layer, and that no graph row is without its commit.
+func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
+	err := f.objects(ctx, func(ctx context.Context, yield func([]location) error) error {
+		return f.hotLocations(ctx, l, yield)
+	})
+	if err != nil {
+		return err
+	}
+	prefix := hotPrefix(tableGraph, l.id)
+	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return err
+		}
+		id, ok := idOfKey(pair.Key)
+		if ok {
+			_, ok, err = l.find(ctx, id)
+		}
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: a graph row without its commit", ErrDisagree)
+		}
+		if err := f.noted(l.id, id, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]location) error) error {
+	prefix := hotPrefix(tableObject, l.id)
+	var chunk []location
+	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return err
+		}
+		id, ok := idOfKey(pair.Key)
+		if !ok {
+			f.problem(l.id, object.ZeroID, fmt.Errorf("%w: key %x is no object's", errFormat, pair.Key))
+			continue
+		}
+		chunk = append(chunk, location{layer: l, id: id, ordinal: noOrdinal, value: bytes.Clone(pair.Value)})
+		if len(chunk) == fsckChunk {
+			if err := yield(chunk); err != nil {
+				return err
+			}
+			chunk = nil
+		}
+	}
+	return yield(chunk)
+}
+
+// segmentLayer checks the files of a segment, and then every object in it.
+func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
+	g, err := l.acquire(ctx)
+	if err != nil {
+		return f.noted(l.id, object.ZeroID, err)
+	}
+	defer l.release(g)
+	before := f.problems()
+	if err := f.segmentFile(ctx, g); err != nil {
+		return err
+	}
+	if l.rows != nil {
+		if err := f.graphFile(ctx, l); err != nil {
+			return err
+		}
+	}
+	if f.problems() > before {
+		g.store.log.WarnContext(ctx, "segment is damaged", "layer", l.id.String())
+	}
+	return f.objects(ctx, func(ctx context.Context, yield func([]location) error) error {
+		return f.segmentLocations(ctx, l, g, yield)
+	})
+}
+
+func (f *fsck) problems() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.report.ProblemCount
+}
+
+// segmentLocations yields the objects in the order of their entries, in which bases tend to be near.
+func (f *fsck) segmentLocations(ctx context.Context, l *segmentLayer, g *segment, yield func([]location) error) error {
+	var chunk []location
+	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+		var id object.ID
+		if err == nil {
+			id, err = g.id(ctx, ordinal)
+		}
+		if err != nil {
+			return f.noted(l.id, object.ZeroID, err)
+		}
+		chunk = append(chunk, location{layer: l, id: id, ordinal: ordinal})
+		if len(chunk) == fsckChunk {
+			if err := yield(chunk); err != nil {
+				return err
+			}
+			chunk = nil
+		}
+	}
+	return yield(chunk)
+}
+
+// segmentFile checks a segment's index, block by block as it lies on the disk, and its data region as a pack.
+func (f *fsck) segmentFile(ctx context.Context, g *segment) error {
+	if ok, err := f.sections(ctx, g.sectionFile); !ok || err != nil {
+		return err
+	}
+	if err := f.sortedIDs(ctx, g.sectionFile); err != nil {
+		return err
+	}
+	c := &packChecker{fsck: f, segment: g, sum: sha1.New()} //nolint:gosec // as above
+	return f.noted(g.layer, object.ZeroID, c.check(ctx))
+}
+
+// sections reads every block of a file past the cache.
+func (f *fsck) sections(ctx context.Context, g *sectionFile) (ok bool, err error) {
+	ok = true
+	for kind := range g.sections {
+		for n := range g.sections[kind].sums {
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			if _, err := g.readBlock(sectionKind(kind), n); err != nil {
+				ok = false
+				if err := f.noted(g.layer, object.ZeroID, err); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+	return ok, nil
+}
+
+// sortedIDs checks what lookups rely on.
+func (f *fsck) sortedIDs(ctx context.Context, g *sectionFile) error {
+	var previous object.ID
+	for i := range g.count {
+		id, err := g.id(ctx, uint32(i))
+		if err != nil {
+			return f.noted(g.layer, object.ZeroID, err)
+		}
+		first, end := g.bucket(id)
+		if (i > 0 && previous.Compare(id) >= 0) || i < first || i >= end {
+			f.problem(g.layer, id, fmt.Errorf("%w: it is not where its order says", ErrDisagree))
+		}
+		previous = id
+	}
+	return nil
+}
+
+// graphFile checks the companion of a segment: its blocks, and that each of its commits is in the segment. The rows themselves are
+// compared when their commits are checked.
+func (f *fsck) graphFile(ctx context.Context, l *segmentLayer) error {
+	rows, err := l.rows.acquire(ctx)
+	if err != nil {
+		return f.noted(l.rows.layer, object.ZeroID, err)
+	}
+	defer l.rows.release()
+	if ok, err := f.sections(ctx, rows); !ok || err != nil {
+		return err
+	}
+	if err := f.sortedIDs(ctx, rows); err != nil {
+		return err
+	}
+	for i := range rows.count {
+		id, err := rows.id(ctx, uint32(i))
+		ok := false
+		if err == nil {
+			_, ok, err = l.find(ctx, id)
+		}
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: a graph row without its commit", ErrDisagree)
+		}
+		if err := f.noted(rows.layer, id, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packChecker reads a data region from its first byte to its last and holds it against the index.
+type packChecker struct {
+	fsck    *fsck
+	segment *segment
+	sum     hash.Hash
+	offset  int64
+}
+
+func (c *packChecker) check(ctx context.Context) error {
+	g := c.segment
+	head := make([]byte, pack.HeaderSize)
+	if err := readFullAt(g.file, head, 0); err != nil {
+		return err
+	}
+	header, err := pack.ParseHeader(head)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFormat, err)
+	}
+	if int(header.Count) != g.count {
+		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.count))
+	}
+	c.sum.Write(head)
+	c.offset = pack.HeaderSize
+	seen := make([]bool, g.count)
+	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+		if err != nil {
+			return err
+		}
+		if int(ordinal) >= g.count || seen[ordinal] {
+			return fmt.Errorf("%w: the pack order names %d twice", ErrDisagree, ordinal)
+		}
+		seen[ordinal] = true
+		if err := c.entry(ctx, ordinal); err != nil {
+			return err
+		}
+	}
+	trailer := make([]byte, pack.TrailerSize)
+	if err := readFullAt(g.file, trailer, g.dataSize-pack.TrailerSize); err != nil {
+		return err
+	}
+	if c.offset != g.dataSize-pack.TrailerSize || !bytes.Equal(c.sum.Sum(nil), trailer) {
+		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack fails its checksum", errFormat))
+	}
+	return nil
+}
+
+// entry reads one entry. Damage to its bytes is found again when its object is checked, which tells more.
+func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
+	g := c.segment
+	r, err := g.record(ctx, ordinal)
+	if err != nil {
+		return err
+	}
+	if r.Offset != c.offset {
+		return fmt.Errorf("%w: an entry at %d where %d was expected", ErrDisagree, r.Offset, c.offset)
+	}
+	c.offset += r.PackedSize
+	var head []byte
+	sum, err := g.region().stream(ctx, r, object.ZeroID, func(piece []byte) error {
+		if missing := pack.EntryHeaderSizeMax - len(head); missing > 0 {
+			head = append(head, piece[:min(missing, len(piece))]...)
+		}
+		_, err := c.sum.Write(piece)
+		return err
+	})
+	if err != nil || sum != r.CRC32 {
+		return err
+	}
+	id, err := g.id(ctx, ordinal)
+	if err != nil {
+		return err
+	}
+	return c.fsck.noted(g.layer, id, c.base(ctx, head, r))
+}
+
+// base compares what an entry's header says of its base with what the index says.
+func (c *packChecker) base(ctx context.Context, head []byte, r segmentRecord) error {
+	g := c.segment
+	header, _, err := pack.ParseEntryHeader(head)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFormat, err)
+	}
+	if !header.Kind.IsDelta() {
+		if r.Base != noOrdinal || header.Kind.Type() != r.Type || header.Size != r.Size {
+			return fmt.Errorf("%w: the entry is a %s of %d bytes", ErrDisagree, header.Kind, header.Size)
+		}
+		return nil
+	}
+	if r.Base == noOrdinal {
+		return fmt.Errorf("%w: the entry is a delta, the index knows no base", ErrDisagree)
+	}
+	base, err := g.record(ctx, r.Base)
+	if err != nil {
+		return err
+	}
+	baseID, err := g.id(ctx, r.Base)
+	if err != nil {
+		return err
+	}
+	if (header.Kind == pack.KindOFSDelta && r.Offset-header.BaseDistance != base.Offset) ||
+		(header.Kind == pack.KindRefDelta && header.BaseID != baseID) {
+		return fmt.Errorf("%w: the index names %s as its base", ErrDisagree, baseID)
+	}
+	return nil
+}
+
+func (row *GraphRow) equal(other *GraphRow) bool {
+	return row.Tree == other.Tree && row.Seconds == other.Seconds && row.Generation == other.Generation &&
+		slices.Equal(row.Parents, other.Parents)
+}

@@ -25,7 +25,7 @@ func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
 		return nil, err
 	}
 	touched := p.stripes.footprint(batch)
-	c := &commit{batch: encoded, written: touched.written, done: make(chan struct{})}
+	c := &commit{batch: encoded, written: touched.written, done: make(chan struct{}), failed: p.failed}
 	if err := p.stripes.lock(ctx, touched, p.failed); err != nil {
 		return nil, err
 	}
@@ -37,8 +37,12 @@ func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
 	if encoded == nil {
 		return durable{}, nil
 	}
-	p.syncing <- c
-	return c, nil
+	select {
+	case p.syncing <- c:
+		return c, nil
+	case <-p.failed:
+		return nil, ErrFailed
+	}
 }
 
 // applyGuarded checks the preconditions of batch and makes c visible. Its caller holds the guards.
@@ -114,24 +118,22 @@ func (p *Pebble) encode(batch *Batch) (*pebble.Batch, error) {
 
 // applyPebble makes encoded visible.
 func (p *Pebble) applyPebble(encoded *pebble.Batch) error {
-	return p.applyRecovered(func() error { return p.db.ApplyNoSyncWait(encoded, pebble.Sync) })
+	return p.recovered(func() error { return p.db.ApplyNoSyncWait(encoded, pebble.Sync) })
 }
 
-// applyRecovered returns the failure of apply as an error. Pebble panics when its log does not take a batch, and returns nil after
-// telling its logger that it cannot go on.
-func (p *Pebble) applyRecovered(apply func() error) (err error) {
+// recovered returns the failure of a call into Pebble as an error. Pebble panics when its log does not take a batch, and goes on
+// after telling its logger that it cannot.
+func (p *Pebble) recovered(call func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("write log: %v", reason)
 		}
 	}()
-	if err := apply(); err != nil {
+	if err := call(); err != nil {
 		return err
 	}
-	select {
-	case <-p.failed:
+	if p.hasFailed() {
 		return ErrFailed
-	default:
-		return nil
 	}
+	return nil
 }

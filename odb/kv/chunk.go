@@ -9,22 +9,32 @@ import (
 
 // Pebble's logs and manifests are sequences of chunks in blocks of 32 KiB; no chunk crosses a block. All numbers little endian:
 //
-//	manifest   crc (4) ‖ length (2) ‖ kind 1-4 (1) ‖ payload
-//	log        crc (4) ‖ length (2) ‖ kind 9-12 (1) ‖ log number (4) ‖ bytes synced (8) ‖ payload
-//	its end    0 (4) ‖ 0 (2) ‖ kind 5 (1) ‖ log number + 1 (4)
+//	manifest     crc (4) ‖ length (2) ‖ kind 1-4 (1) ‖ payload
+//	first log    crc (4) ‖ length (2) ‖ kind 5-8 (1) ‖ log number (4) ‖ payload
+//	other logs   crc (4) ‖ length (2) ‖ kind 9-12 (1) ‖ log number (4) ‖ bytes synced (8) ‖ payload
+//	their end    0 (4) ‖ 0 (2) ‖ kind 5 (1) ‖ log number + 1 (4)
 //
-// A kind is full, first, middle or last, in this order. The checksum covers all that follows the length. See package record of
-// Pebble, whose own reader takes a chunk with the next log number for the end without looking at anything else.
+// A kind is full, first, middle or last, in this order. The checksum covers all that follows the length. A new store begins its
+// first log before it knows its format. See package record of Pebble, whose own reader takes a chunk with the next log number for
+// the end without looking at anything else.
 const (
-	blockBytes          = 32 << 10
-	chunkKindFull       = 1
-	chunkKindFirst      = 2
-	chunkKindLast       = 4
-	chunkKindLogEnd     = 5
-	chunkKindLog        = 8 // plus full, first, middle or last
-	manifestHeaderBytes = 7
-	logEndBytes         = 11
-	logHeaderBytes      = 19
+	blockBytes     = 32 << 10
+	chunkKindFull  = 1
+	chunkKindFirst = 2
+	chunkKindLast  = 4
+	chunkKindEnd   = 5
+)
+
+// chunkFormat is one of the three: its header, and what to subtract from its kinds.
+type chunkFormat struct {
+	header   int
+	kindBase int
+}
+
+var (
+	manifestFormat = chunkFormat{header: 7}
+	firstLogFormat = chunkFormat{header: 11, kindBase: 4}
+	logFormat      = chunkFormat{header: 19, kindBase: 8}
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -85,37 +95,40 @@ func (c *chunkFile) walk(visit func(chunk)) (end int64, clean bool, err error) {
 
 // parse returns the chunk at the start of data and its size, or 0 if there is none that is intact.
 func (c *chunkFile) parse(data []byte) (int, chunk) {
-	header, kindBase := manifestHeaderBytes, 0
-	if c.log {
-		header, kindBase = logHeaderBytes, chunkKindLog
-	}
-	if len(data) < header {
+	if len(data) < manifestFormat.header {
 		return 0, chunk{}
 	}
-	kind := int(data[6]) - kindBase
-	size := header + int(binary.LittleEndian.Uint16(data[4:]))
+	format := manifestFormat
+	switch {
+	case c.log && int(data[6]) > logFormat.kindBase:
+		format = logFormat
+	case c.log:
+		format = firstLogFormat
+	}
+	kind := int(data[6]) - format.kindBase
+	size := format.header + int(binary.LittleEndian.Uint16(data[4:]))
 	if kind < chunkKindFull || kind > chunkKindLast || size > len(data) {
 		return 0, chunk{}
 	}
-	got := chunk{start: kind <= chunkKindFirst, payload: data[header:size]}
-	if c.log {
-		if binary.LittleEndian.Uint32(data[7:]) != c.number {
-			return 0, chunk{}
-		}
-		got.synced = int64(binary.LittleEndian.Uint64(data[11:]))
+	if c.log && binary.LittleEndian.Uint32(data[7:]) != c.number {
+		return 0, chunk{}
 	}
 	sum := crc32.Checksum(data[6:size], castagnoli)
 	if binary.LittleEndian.Uint32(data) != (sum>>15|sum<<17)+0xa282ead8 {
 		return 0, chunk{}
 	}
+	got := chunk{start: kind <= chunkKindFirst, payload: data[format.header:size]}
+	if format == logFormat {
+		got.synced = int64(binary.LittleEndian.Uint64(data[11:]))
+	}
 	return size, got
 }
 
-// padding reports whether rest is what a writer leaves at the end of a whole block.
+// padding reports whether rest is what a writer leaves at the end of a whole block: zeros, where no header fits.
 func (c *chunkFile) padding(rest []byte, whole bool) bool {
-	header := manifestHeaderBytes
+	header := manifestFormat.header
 	if c.log {
-		header = logHeaderBytes
+		header = logFormat.header
 	}
 	if !whole || len(rest) >= header {
 		return false
@@ -130,9 +143,9 @@ func (c *chunkFile) padding(rest []byte, whole bool) bool {
 
 // isEnd reports whether data begins with the end mark of the log.
 func (c *chunkFile) isEnd(data []byte) bool {
-	if !c.log || len(data) < logEndBytes {
+	if !c.log || len(data) < firstLogFormat.header {
 		return false
 	}
 	return binary.LittleEndian.Uint32(data) == 0 && binary.LittleEndian.Uint16(data[4:]) == 0 &&
-		data[6] == chunkKindLogEnd && binary.LittleEndian.Uint32(data[7:]) == c.number+1
+		data[6] == chunkKindEnd && binary.LittleEndian.Uint32(data[7:]) == c.number+1
 }

@@ -11,20 +11,22 @@ import (
 type commit struct {
 	batch   *pebble.Batch
 	written stripeSet
-	done    chan struct{} // closed when durable is decided
-	err     error         // ErrFailed, or nil; written before done is closed
+	done    chan struct{}   // closed when the batch is durable
+	failed  <-chan struct{} // closed when the store has failed
 }
 
 // Wait implements Commit.
 func (c *commit) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
-		return c.err
+		return nil
 	default:
 	}
 	select {
 	case <-c.done:
-		return c.err
+		return nil
+	case <-c.failed:
+		return ErrFailed
 	case <-ctx.Done():
 		return ctx.Err()
 	}

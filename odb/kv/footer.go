@@ -18,7 +18,7 @@ const (
 )
 
 // Open implements vfs.FS. It refuses tables whose footer is damaged.
-func (f *witnessFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+func (f *watchedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, options...)
 	if err != nil || !strings.HasSuffix(name, ".sst") {
 		return file, err

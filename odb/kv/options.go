@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -20,7 +19,7 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		memory = memoryBytesDefault
 	}
 	o := &pebble.Options{
-		FS: &witnessFS{FS: options.FS, witness: &p.witness},
+		FS: &watchedFS{FS: options.FS, witness: &p.witness, failed: p.logFailed},
 		// Memtables take their memory from the cache's, so this is the bound of both.
 		CacheSize:                   memory,
 		MemTableSize:                uint64(min(max(memory/8, 1<<20), 64<<20)),
@@ -86,11 +85,12 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	l.store.logger.Error("kv: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements pebble.Logger. Pebble expects that it does not return: when OnFatal lets the process live, the goroutine ends.
+// Fatalf implements pebble.Logger. Pebble expects that it does not return, and looks for itself while it opens or commits.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.store.fail(fmt.Errorf(format, args...))
+	err := fmt.Errorf(format, args...)
 	if strings.HasPrefix(format, "pebble: fatal commit error") {
-		return // to applyPebble, which sees the failure; this goroutine is a caller's
+		l.store.fail(err)
+	} else {
+		l.store.logFailed(err)
 	}
-	runtime.Goexit()
 }

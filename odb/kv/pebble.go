@@ -28,7 +28,8 @@ type PebbleOptions struct {
 	// status 1.
 	//
 	// After a failed sync nobody can say what is on the disk, so nothing may be answered. An OnFatal that returns, in a test,
-	// leaves a store whose calls fail with ErrFailed; calls that were inside Pebble at that instant may never return.
+	// leaves a store whose calls fail with ErrFailed; an Apply that was inside Pebble at that instant, and the goroutine that
+	// called OnFatal, never return.
 	OnFatal func(error)
 	// SnapshotAge shortens the life of snapshots; 0 means SnapshotAgeMax, which is also the most.
 	SnapshotAge time.Duration
@@ -45,6 +46,7 @@ type Pebble struct {
 	// life is held shared by every call into Pebble, which panics after its Close.
 	life   sync.RWMutex
 	closed atomic.Bool // set under life
+	opened atomic.Bool
 
 	stripes *stripes
 	syncing chan *commit  // in the order in which they became visible, or nearly so
@@ -113,13 +115,20 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 	if err == nil {
 		settings := pebbleOptions(options, p)
 		settings.Lock = lock
-		p.db, err = pebble.Open(dir, settings)
+		err = p.recovered(func() error {
+			p.db, err = pebble.Open(dir, settings)
+			return err
+		})
 	}
 	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	p.lock = lock
-	return p.rest()
+	if err := p.rest(); err != nil {
+		return err
+	}
+	p.opened.Store(true)
+	return nil
 }
 
 // makeFolder makes dir, if it does not exist, so that a crash does not take it away.
@@ -178,12 +187,11 @@ func (p *Pebble) Close() error {
 		return ErrClosed
 	}
 	close(p.syncing)
-	<-p.synced
 	p.snapshots.expireAll()
 	select {
+	case <-p.synced:
 	case <-p.failed:
 		return ErrFailed // Pebble's own Close would wait for work that does not end
-	default:
 	}
 	// A store without a log to replay opens faster, and has nothing behind its last statement.
 	if err := errors.Join(p.db.Flush(), p.rest(), p.db.Close(), p.lock.Close()); err != nil {
@@ -207,17 +215,25 @@ func (p *Pebble) enter(ctx context.Context) error {
 
 // alive returns why a call cannot begin: its context has ended, or the store has failed or is closed.
 func (p *Pebble) alive(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	case <-p.failed:
+	case p.hasFailed():
 		return ErrFailed
-	default:
-	}
-	if p.closed.Load() {
+	case p.closed.Load():
 		return ErrClosed
+	default:
+		return nil
 	}
-	return nil
+}
+
+func (p *Pebble) hasFailed() bool {
+	select {
+	case <-p.failed:
+		return true
+	default:
+		return false
+	}
 }
 
 // fail ends the life of the store, and by default the process.
@@ -227,6 +243,17 @@ func (p *Pebble) fail(err error) {
 		p.logger.Error("kv: the log cannot be made durable", "error", err)
 		p.onFatal(err)
 	})
+}
+
+// logFailed is told by Pebble or its files that it cannot go on. It does not return: whatever Pebble would do next, it must not, and
+// the process is about to end. While the store is being opened it only takes note, and OpenPebble returns the error.
+func (p *Pebble) logFailed(err error) {
+	if !p.opened.Load() {
+		p.failing.Do(func() { close(p.failed) })
+		return
+	}
+	p.fail(err)
+	select {}
 }
 
 // get reads one key and copies its value.

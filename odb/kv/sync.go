@@ -23,6 +23,8 @@ func (p *Pebble) syncLoop() {
 				return
 			}
 			p.settle(c)
+		case <-p.failed:
+			return
 		case <-p.stirred:
 		case <-idle.C:
 			if err := p.rest(); err != nil {
@@ -39,15 +41,13 @@ func (p *Pebble) settle(c *commit) {
 	if err := c.batch.SyncWait(); err != nil {
 		p.fail(err)
 	}
-	select {
-	case <-p.failed:
-		c.err = ErrFailed
-	default:
-		p.stripes.settle(c)
-		p.unsynced.Add(-1)
-		if err := c.batch.Close(); err != nil {
-			p.logger.Error("kv: release a batch", "error", err)
-		}
+	if p.hasFailed() {
+		return
+	}
+	p.stripes.settle(c)
+	p.unsynced.Add(-1)
+	if err := c.batch.Close(); err != nil {
+		p.logger.Error("kv: release a batch", "error", err)
 	}
 	c.batch = nil
 	close(c.done)
@@ -67,5 +67,5 @@ func (p *Pebble) rest() error {
 	if err := batch.LogData(p.witness.now().encode(), nil); err != nil {
 		return err
 	}
-	return p.applyRecovered(func() error { return batch.Commit(pebble.Sync) })
+	return p.recovered(func() error { return batch.Commit(pebble.Sync) })
 }

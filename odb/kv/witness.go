@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // witness knows how far Pebble's newest log and newest manifest are on the disk, by watching their syncs. Every batch takes a
@@ -74,77 +72,6 @@ func syncedBytes(value uint64, number uint32) int64 {
 		return 0
 	}
 	return int64(uint32(value))
-}
-
-// witnessFS reports the syncs of logs and manifests to a witness.
-type witnessFS struct {
-	vfs.FS
-	witness *witness
-}
-
-// Create implements vfs.FS.
-func (f *witnessFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, category)
-	return f.watch(name, file), err
-}
-
-// ReuseForWrite implements vfs.FS.
-func (f *witnessFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.ReuseForWrite(oldName, newName, category)
-	return f.watch(newName, file), err
-}
-
-// Unwrap implements vfs.FS.
-func (f *witnessFS) Unwrap() vfs.FS { return f.FS }
-
-// watch wraps file if it is a log or a manifest.
-func (f *witnessFS) watch(name string, file vfs.File) vfs.File {
-	base := f.PathBase(name)
-	if file == nil {
-		return file
-	}
-	if number, ok := logNumber(base); ok {
-		return &witnessFile{File: file, number: number, synced: &f.witness.log, witness: f.witness}
-	}
-	if number, ok := manifestNumber(base); ok {
-		return &witnessFile{File: file, number: number, synced: &f.witness.manifest, witness: f.witness}
-	}
-	return file
-}
-
-// witnessFile counts what is written from its beginning, and tells what is synced.
-type witnessFile struct {
-	vfs.File
-	number  uint32
-	written atomic.Uint64
-	synced  *atomic.Uint64 // of the witness
-	witness *witness
-}
-
-// Write implements vfs.File.
-func (f *witnessFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
-	f.written.Add(uint64(n))
-	return n, err
-}
-
-// Sync implements vfs.File.
-func (f *witnessFile) Sync() error { return f.sync(f.File.Sync) }
-
-// SyncData implements vfs.File.
-func (f *witnessFile) SyncData() error { return f.sync(f.File.SyncData) }
-
-func (f *witnessFile) sync(sync func() error) error {
-	written, begin := f.written.Load(), time.Now()
-	if err := sync(); err != nil {
-		return err
-	}
-	if f.synced == &f.witness.log {
-		f.witness.syncs.Add(1)
-		f.witness.syncedNanos.Add(int64(time.Since(begin)))
-	}
-	f.synced.Store(uint64(f.number)<<32 | min(written, 1<<32-1))
-	return nil
 }
 
 // logNumber returns the number in the name of a log, such as 000123.log.

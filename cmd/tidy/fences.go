@@ -6,8 +6,8 @@ import (
 )
 
 // fences is the modules block of ARCHITECTURE.md: a line is a dependency's module path and the folders that may import it, with a
-// comment after "#" that says what for. The word "tests" in place of a folder lets every test import it. Folders beside the tower
-// are free.
+// comment after "#" that says what for. The word "tests" in place of a folder lets every test, and every room of tests, import it.
+// Folders beside the tower are free.
 type fences []fence
 
 type fence struct {
@@ -46,7 +46,7 @@ func (l fences) check(mod *module, t tower) []finding {
 				if !foreign(mod, imp.path) {
 					continue
 				}
-				place, reason := l.admit(imp.path, pkg.folder, f.test)
+				place, reason := l.admit(imp.path, pkg.folder, f.test || t.floors[pkg.folder] == floorTests)
 				if reason != "" {
 					findings = append(findings, finding{f.path, imp.line, reason})
 				}

@@ -1,0 +1,73 @@
+//go:build clients
+
+package clienttest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+// install lets one test install the npm packages for all.
+var install sync.Mutex
+
+// modules returns a folder with the scripts of this package and the npm packages of the lock file beside them.
+func modules(t *testing.T) string {
+	t.Helper()
+	npm := need(t, "npm")
+	install.Lock()
+	defer install.Unlock()
+	dir := filepath.Join(scratch, "npm")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"package.json", "package-lock.json", ".npmrc", "*.mjs"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no %s here: %v", pattern, err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if out, err := try(t, dir, nil, npm, "ci", "--no-audit", "--no-fund"); err != nil {
+		t.Skipf("skipped: npm ci: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestPierre drives the reference client through everything it offers for repositories, branches, commits and files, over TLS,
+// as its git URLs are https only.
+func TestPierre(t *testing.T) {
+	t.Parallel()
+	node := need(t, "node")
+	dir := modules(t)
+	server := start(t, packhorsetest.Options{TLS: true})
+	env := []string{
+		"PACKHORSE_TEST_URL=" + server.URL,
+		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,
+		"PACKHORSE_TEST_KEY=" + server.KeyFile(),
+		"NODE_EXTRA_CA_CERTS=" + server.CACert,
+		"GIT_SSL_CAINFO=" + server.CACert,
+	}
+	out, err := try(t, dir, env, node, "--test", "--test-reporter=spec", "pierre.test.mjs")
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out, "pass ") {
+		t.Errorf("no test ran:\n%s", out)
+	}
+}

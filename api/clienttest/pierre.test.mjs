@@ -1,0 +1,364 @@
+// Acceptance test of the reference client, @pierre/storage, unchanged. npm_test.go starts it with the server's URL and key.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { ApiError, GitStorage, RefUpdateError } from '@pierre/storage';
+
+const base = process.env.PACKHORSE_TEST_URL;
+const org = process.env.PACKHORSE_TEST_ORG;
+const key = fs.readFileSync(process.env.PACKHORSE_TEST_KEY, 'utf8');
+const zeros = '0'.repeat(40);
+const author = { name: 'Ada', email: 'ada@example.com' };
+
+const store = new GitStorage({ name: org, key, apiBaseUrl: base, storageBaseUrl: new URL(base).host });
+
+let scratch;
+before(() => {
+  scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'packhorse-pierre-'));
+});
+after(() => fs.rmSync(scratch, { recursive: true, force: true }));
+
+const environment = {
+  ...process.env,
+  GIT_CONFIG_GLOBAL: '/dev/null',
+  GIT_TERMINAL_PROMPT: '0',
+  GIT_AUTHOR_NAME: 'Git',
+  GIT_AUTHOR_EMAIL: 'git@example.com',
+  GIT_COMMITTER_NAME: 'Git',
+  GIT_COMMITTER_EMAIL: 'git@example.com',
+};
+
+function git(dir, ...args) {
+  return execFileSync('git', args, { cwd: dir, env: environment, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
+}
+
+let count = 0;
+function folder() {
+  count += 1;
+  return path.join(scratch, `work-${count}`);
+}
+
+function commit(repo, options = {}) {
+  return repo.createCommit({ targetBranch: 'main', commitMessage: 'a commit', author, ...options });
+}
+
+async function text(response) {
+  assert.equal(response.status, 200);
+  return response.text();
+}
+
+describe('repositories', () => {
+  test('create, find, list, delete', async () => {
+    const repo = await store.createRepo({ id: 'life/one', defaultBranch: 'trunk' });
+    assert.equal(repo.id, 'life/one');
+    const found = await store.findOne({ id: 'life/one' });
+    assert.equal(found.defaultBranch, 'trunk');
+    assert.ok(!Number.isNaN(Date.parse(found.createdAt)), found.createdAt);
+    await assert.rejects(store.createRepo({ id: 'life/one' }), /already exists/);
+
+    const { repos } = await store.listRepos({ q: 'LIFE/' });
+    assert.deepEqual(repos.map((r) => [r.url, r.defaultBranch]), [['life/one', 'trunk']]);
+
+    const deleted = await store.deleteRepo({ id: 'life/one' });
+    assert.equal(deleted.repoId, repos[0].repoId);
+    assert.equal(await store.findOne({ id: 'life/one' }), null);
+    await assert.rejects(store.deleteRepo({ id: 'life/one' }), /already deleted|not found/);
+    assert.equal(await store.findOne({ id: 'never/made' }), null);
+  });
+
+  test('a name made up by the client', async () => {
+    const repo = await store.createRepo();
+    assert.match(repo.id, /^[0-9a-f-]{36}$/);
+    assert.equal((await store.findOne({ id: repo.id })).defaultBranch, 'main');
+  });
+
+  test('listing in pages, in the order of creation', async () => {
+    const names = Array.from({ length: 5 }, (_, i) => `pages/${5 - i}`);
+    for (const id of names) {
+      await store.createRepo({ id });
+    }
+    const seen = [];
+    let cursor;
+    do {
+      const page = await store.listRepos({ q: 'pages/', limit: 2, cursor });
+      assert.equal(page.hasMore, page.nextCursor !== undefined);
+      seen.push(...page.repos.map((r) => r.url));
+      cursor = page.nextCursor;
+    } while (cursor);
+    assert.deepEqual(seen, names);
+  });
+});
+
+describe('commits', () => {
+  test('the first commit, more kinds of content, deletion, modes', async () => {
+    const repo = await store.createRepo({ id: 'commits/kinds' });
+    const first = await commit(repo)
+      .addFileFromString('README.md', '# hello\n')
+      .addFile('/bytes.bin', new Uint8Array([0, 1, 2, 255]))
+      .addFile('blob.txt', new Blob(['from a blob']))
+      .addFile('stream.txt', new Blob(['from a stream']).stream())
+      .addFile('pieces.txt', (async function* () {
+        yield new TextEncoder().encode('one ');
+        yield new TextEncoder().encode('two');
+      })())
+      .addFile('empty', new Uint8Array(0))
+      .addFileFromString('latin.txt', 'caf\u00e9', { encoding: 'latin1' })
+      .addFileFromString('bin/run.sh', '#!/bin/sh\n', { mode: '100755' })
+      .addFileFromString('link', 'README.md', { mode: '120000' })
+      .send();
+    assert.match(first.commitSha, /^[0-9a-f]{40}$/);
+    assert.equal(first.targetBranch, 'main');
+    assert.equal(first.blobCount, 9);
+    assert.deepEqual(first.refUpdate, { branch: 'main', oldSha: zeros, newSha: first.commitSha });
+
+    const second = await commit(repo, { expectedHeadSha: first.commitSha, committer: { name: 'Grace', email: 'grace@example.com' } })
+      .addFileFromString('dir/new.txt', 'new\n')
+      .deletePath('bytes.bin')
+      .deletePath('bin')
+      .send();
+    assert.equal(second.refUpdate.oldSha, first.commitSha);
+
+    const { paths, entries, ref } = await repo.listFiles();
+    assert.equal(ref, 'main');
+    assert.deepEqual(paths.toSorted(), ['README.md', 'blob.txt', 'dir/new.txt', 'empty', 'latin.txt', 'link', 'pieces.txt', 'stream.txt']);
+    assert.equal(entries.find((e) => e.path === 'link').type, 'symlink');
+    assert.equal(entries.find((e) => e.path === 'README.md').mode, '100644');
+
+    const before = await repo.listFiles({ ref: first.commitSha });
+    assert.ok(before.paths.includes('bin/run.sh'));
+
+    const { commits } = await repo.listCommits();
+    assert.deepEqual(commits.map((c) => c.sha), [second.commitSha, first.commitSha]);
+    assert.deepEqual(commits.map((c) => c.parentShas), [[first.commitSha], []]);
+    assert.equal(commits[0].message, 'a commit');
+    assert.equal(commits[0].authorName, 'Ada');
+    assert.equal(commits[0].committerName, 'Grace');
+    assert.equal(commits[1].committerEmail, 'ada@example.com');
+    assert.ok(Math.abs(commits[0].date - Date.now()) < 60_000);
+
+    const dir = folder();
+    git(scratch, 'clone', '-q', await repo.getRemoteURL(), dir);
+    git(dir, 'fsck', '--full', '--strict', '--no-dangling');
+    assert.equal(git(dir, 'rev-parse', 'HEAD'), second.commitSha);
+    assert.equal(git(dir, 'rev-parse', 'HEAD^{tree}'), second.treeSha);
+    assert.equal(git(dir, 'ls-tree', 'HEAD~1', 'bin/run.sh').slice(0, 6), '100755');
+    assert.deepEqual(fs.readFileSync(path.join(dir, 'latin.txt')), Buffer.from('caf\u00e9', 'latin1'));
+    assert.equal(fs.readFileSync(path.join(dir, 'pieces.txt'), 'utf8'), 'one two');
+    assert.equal(git(dir, 'status', '--porcelain'), '');
+  });
+
+  test('a file of several chunks', async () => {
+    const repo = await store.createRepo({ id: 'commits/chunks' });
+    const sizes = [4 * 1024 * 1024, 4 * 1024 * 1024 + 1, 9 * 1024 * 1024];
+    const builder = commit(repo);
+    const contents = sizes.map((size, i) => Buffer.alloc(size, `content ${i} `));
+    contents.forEach((content, i) => builder.addFile(`big${i}.bin`, content));
+    await builder.send();
+    for (const [i, content] of contents.entries()) {
+      const response = await repo.getFileStream({ path: `big${i}.bin` });
+      assert.equal(response.status, 200);
+      assert.ok(Buffer.from(await response.arrayBuffer()).equals(content), `big${i}.bin`);
+    }
+  });
+
+  test('expectations', async () => {
+    const repo = await store.createRepo({ id: 'commits/expectations' });
+    const first = await commit(repo).addFileFromString('a', '1').send();
+    const second = await commit(repo).addFileFromString('a', '2').send();
+    await assert.rejects(
+      commit(repo, { expectedHeadSha: first.commitSha }).addFileFromString('a', '3').send(),
+      (err) => {
+        assert.ok(err instanceof RefUpdateError, String(err));
+        assert.equal(err.reason, 'precondition_failed');
+        assert.equal(err.refUpdate.branch, 'main');
+        return true;
+      },
+    );
+    await assert.rejects(commit(repo, { targetBranch: 'absent' }).addFileFromString('a', '3').send(), { reason: 'not_found' });
+    await assert.rejects(commit(repo).send(), { reason: 'invalid' });
+    await assert.rejects(commit(repo).deletePath('absent').send(), { reason: 'invalid' });
+    await assert.rejects(commit(repo).addFileFromString('../up', 'x').send(), { reason: 'invalid' });
+    await assert.rejects(commit(repo).addFileFromString('.git/config', 'x').send(), { reason: 'invalid' });
+    const { commits } = await repo.listCommits();
+    assert.equal(commits[0].sha, second.commitSha);
+  });
+
+  test('branches from a base, and ephemeral ones', async () => {
+    const repo = await store.createRepo({ id: 'commits/branches' });
+    const root = await commit(repo).addFileFromString('a', '1').send();
+
+    const topic = await commit(repo, { targetBranch: 'topic', baseBranch: 'main', expectedHeadSha: root.commitSha })
+      .addFileFromString('b', '2').send();
+    const spike = await commit(repo, { targetBranch: 'spike', baseBranch: 'main', ephemeral: true }).addFileFromString('c', '3').send();
+    const deeper = await commit(repo, { targetBranch: 'deeper', baseBranch: 'spike', ephemeral: true, ephemeralBase: true })
+      .addFileFromString('d', '4').send();
+    await assert.rejects(commit(repo, { targetBranch: 'x', baseBranch: 'absent' }).addFileFromString('b', '2').send(), { reason: 'not_found' });
+
+    const durable = await repo.listBranches();
+    assert.deepEqual(durable.branches.map((b) => [b.name, b.headSha]), [['main', root.commitSha], ['topic', topic.commitSha]]);
+    assert.ok(!Number.isNaN(Date.parse(durable.branches[0].createdAt)));
+    const ephemeral = await repo.listBranches({ ephemeral: true });
+    assert.deepEqual(ephemeral.branches.map((b) => b.name), ['spike', 'deeper']);
+
+    assert.deepEqual((await repo.listFiles({ ref: 'deeper', ephemeral: true })).paths, ['a', 'c', 'd']);
+    const { commits } = await repo.listCommits({ branch: 'deeper', ephemeral: true });
+    assert.deepEqual(commits.map((c) => c.sha), [deeper.commitSha, spike.commitSha, root.commitSha]);
+    assert.equal(await text(await repo.getFileStream({ path: 'c', ref: 'spike', ephemeral: true })), '3');
+    await assert.rejects(repo.listFiles({ ref: 'spike' }), (err) => err instanceof ApiError && err.status === 404);
+  });
+
+  test('branches and commits in pages', async () => {
+    const repo = await store.createRepo({ id: 'commits/pages' });
+    const made = [];
+    for (let i = 0; i < 5; i += 1) {
+      made.unshift((await commit(repo).addFileFromString('a', String(i)).send()).commitSha);
+    }
+    for (let i = 0; i < 4; i += 1) {
+      await commit(repo, { targetBranch: `branch${3 - i}`, baseBranch: 'main' }).addFileFromString('b', String(i)).send();
+    }
+    const commits = [];
+    for (let cursor; ;) {
+      const page = await repo.listCommits({ limit: 2, cursor });
+      commits.push(...page.commits.map((c) => c.sha));
+      cursor = page.nextCursor;
+      if (!page.hasMore) break;
+    }
+    assert.deepEqual(commits, made);
+    const branches = [];
+    for (let cursor; ;) {
+      const page = await repo.listBranches({ limit: 2, cursor });
+      assert.equal(page.nextCursor, page.branches.at(-1)?.cursor);
+      branches.push(...page.branches.map((b) => b.name));
+      cursor = page.nextCursor;
+      if (!page.hasMore) break;
+    }
+    assert.deepEqual(branches, ['main', 'branch3', 'branch2', 'branch1', 'branch0']);
+    await assert.rejects(repo.listCommits({ cursor: 'nonsense' }), (err) => err instanceof ApiError && err.status === 400);
+    await assert.rejects(repo.listCommits({ branch: 'absent' }), (err) => err.status === 404 && /absent/.test(err.message));
+  });
+});
+
+describe('files', () => {
+  test('listing below a folder, flat, in pages', async () => {
+    const repo = await store.createRepo({ id: 'files/list' });
+    await commit(repo).addFileFromString('a.txt', '1').addFileFromString('dir/b.txt', '2').addFileFromString('dir/sub/c.txt', '3').send();
+    assert.deepEqual((await repo.listFiles({ path: 'dir' })).paths, ['dir/b.txt', 'dir/sub/c.txt']);
+    const flat = await repo.listFiles({ recursive: false });
+    assert.deepEqual(flat.entries.map((e) => [e.path, e.type, e.mode]), [['a.txt', 'blob', '100644'], ['dir', 'tree', '040000']]);
+    assert.deepEqual(flat.paths, ['a.txt']);
+    const page = await repo.listFiles({ limit: 1 });
+    assert.equal(page.hasMore, true);
+    const rest = await repo.listFiles({ limit: 100, cursor: page.nextCursor });
+    assert.deepEqual([...page.paths, ...rest.paths], ['a.txt', 'dir/b.txt', 'dir/sub/c.txt']);
+    const empty = await store.createRepo({ id: 'files/empty' });
+    await assert.rejects(empty.listFiles(), (err) => err instanceof ApiError && err.status === 404);
+  });
+
+  test('ranges and conditions', async () => {
+    const repo = await store.createRepo({ id: 'files/ranges' });
+    const made = await commit(repo).addFileFromString('ten.txt', '0123456789').send();
+    const head = await repo.headFile({ path: 'ten.txt' });
+    assert.equal(head.status, 200);
+    assert.equal(head.size, 10);
+    assert.equal(head.lastCommitSha, made.commitSha);
+    assert.equal(head.etag, `"${head.blobSha}"`);
+    assert.equal(head.acceptRanges, 'bytes');
+    assert.equal(head.contentType, 'application/octet-stream');
+
+    const part = await repo.getFileStream({ path: 'ten.txt', headers: { range: 'bytes=2-4' } });
+    assert.equal(part.status, 206);
+    assert.equal(part.headers.get('content-range'), 'bytes 2-4/10');
+    assert.equal(await part.text(), '234');
+    const same = await repo.getFileStream({ path: 'ten.txt', headers: { ifNoneMatch: head.etag } });
+    assert.equal(same.status, 304);
+    const other = await repo.getFileStream({ path: 'ten.txt', headers: { ifMatch: `"${zeros}"` } });
+    assert.equal(other.status, 412);
+    const beyond = await repo.getFileStream({ path: 'ten.txt', headers: { range: 'bytes=20-' } });
+    assert.equal(beyond.status, 416);
+    assert.equal(beyond.headers.get('content-range'), 'bytes */10');
+    await assert.rejects(repo.getFileStream({ path: 'absent' }), (err) => err instanceof ApiError && err.status === 404);
+  });
+});
+
+describe('git by the URLs of the client', () => {
+  test('push, clone, and the same repository through the API', async () => {
+    const repo = await store.createRepo({ id: 'urls/main' });
+    const url = await repo.getRemoteURL({ ttl: 600 });
+    const dir = folder();
+    git(scratch, 'init', '-q', '-b', 'main', dir);
+    fs.writeFileSync(path.join(dir, 'pushed.txt'), 'pushed\n');
+    git(dir, 'add', '.');
+    git(dir, 'commit', '-q', '-m', 'pushed');
+    git(dir, 'push', '-q', url, 'main');
+    assert.equal(await text(await repo.getFileStream({ path: 'pushed.txt' })), 'pushed\n');
+    const { commitSha } = await commit(repo).addFileFromString('api.txt', 'api\n').send();
+    git(dir, 'pull', '-q', url, 'main');
+    assert.equal(git(dir, 'rev-parse', 'HEAD'), commitSha);
+
+    const readOnly = await repo.getRemoteURL({ permissions: ['git:read'] });
+    git(dir, 'commit', '-q', '--allow-empty', '-m', 'more');
+    assert.throws(() => git(dir, 'push', '-q', readOnly, 'main'), /403/);
+  });
+
+  test('the ephemeral namespace', async () => {
+    const repo = await store.createRepo({ id: 'urls/ephemeral' });
+    await commit(repo).addFileFromString('a', '1').send();
+    const spike = await commit(repo, { targetBranch: 'spike', baseBranch: 'main', ephemeral: true }).addFileFromString('b', '2').send();
+    const url = await repo.getEphemeralRemoteURL();
+    const dir = folder();
+    git(scratch, 'clone', '-q', '-b', 'spike', url, dir);
+    assert.equal(git(dir, 'rev-parse', 'HEAD'), spike.commitSha);
+    git(dir, 'checkout', '-q', '-b', 'pushed');
+    git(dir, 'commit', '-q', '--allow-empty', '-m', 'pushed');
+    git(dir, 'push', '-q', url, 'pushed');
+    assert.deepEqual((await repo.listBranches({ ephemeral: true })).branches.map((b) => b.name), ['spike', 'pushed']);
+    assert.deepEqual((await repo.listBranches()).branches.map((b) => b.name), ['main']);
+    assert.equal(git(dir, 'ls-remote', '--heads', await repo.getRemoteURL()).split('\n').length, 1);
+  });
+
+  test('import takes pushes only', async () => {
+    const repo = await store.createRepo({ id: 'urls/import' });
+    const url = await repo.getImportRemoteURL();
+    const dir = folder();
+    git(scratch, 'init', '-q', '-b', 'main', dir);
+    git(dir, 'commit', '-q', '--allow-empty', '-m', 'history');
+    git(dir, 'push', '-q', url, 'main');
+    assert.deepEqual((await repo.listBranches()).branches.map((b) => b.name), ['main']);
+    assert.throws(() => git(dir, 'ls-remote', url), /403/);
+  });
+
+  test('policies of the token', async () => {
+    const repo = await store.createRepo({ id: 'urls/policies' });
+    await commit(repo).addFileFromString('a', '1').send();
+    const guarded = await repo.getRemoteURL({ refPolicies: [{ pattern: 'main', ops: ['no-push'] }, { pattern: '*' }] });
+    const dir = folder();
+    git(scratch, 'clone', '-q', guarded, dir);
+    git(dir, 'commit', '-q', '--allow-empty', '-m', 'more');
+    assert.throws(() => git(dir, 'push', '-q', guarded, 'main'), /denied by policy/);
+    git(dir, 'push', '-q', guarded, 'main:refs/heads/open');
+    await assert.rejects(
+      commit(repo, { refPolicies: [{ pattern: 'main', ops: ['no-push'] }] }).addFileFromString('a', '2').send(),
+      (err) => err instanceof RefUpdateError && /denied by policy/.test(err.message),
+    );
+    const forced = await repo.getRemoteURL({ ops: ['no-force-push'] });
+    git(dir, 'commit', '-q', '--amend', '--allow-empty', '-m', 'rewritten');
+    assert.throws(() => git(dir, 'push', '-q', '--force', forced, 'HEAD:refs/heads/open'), /denied by policy/);
+  });
+});
+
+describe('refusals', () => {
+  test('missing scope, another repository, a foreign key', async () => {
+    const repo = await store.createRepo({ id: 'refused/one' });
+    await commit(repo).addFileFromString('a', '1').send();
+    const reader = (await repo.getRemoteURL({ permissions: ['git:read'] })).match(/t:([^@]+)@/)[1];
+    const limited = new GitStorage({ name: org, token: reader, apiBaseUrl: base });
+    await assert.rejects(commit(limited.repo({ id: 'refused/one' })).addFileFromString('a', '2').send(), { reason: 'unauthorized' });
+    await assert.rejects(limited.listRepos(), (err) => err instanceof ApiError && err.status === 401);
+    await assert.rejects(limited.deleteRepo({ id: 'refused/one' }), (err) => err instanceof ApiError && err.status === 403);
+    const broken = new GitStorage({ name: org, token: `${reader}x`, apiBaseUrl: base });
+    await assert.rejects(broken.repo({ id: 'refused/one' }).listFiles(), (err) => err instanceof ApiError && err.status === 401);
+  });
+});

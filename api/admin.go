@@ -1,0 +1,93 @@
+package api
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+)
+
+const textPlain = "text/plain; charset=utf-8"
+
+// health are the endpoints that ask for no token.
+func (s *Server) health() []*endpoint {
+	endpoints := []*endpoint{
+		{Route: Route{Path: "/healthz", Handler: s.healthz}},
+		{Route: Route{Path: "/readyz", Handler: s.readyz}},
+	}
+	if !s.private {
+		endpoints = append(endpoints, &endpoint{Route: Route{Path: "/metrics", Handler: s.metricsText}})
+	}
+	var all []*endpoint
+	for _, e := range endpoints {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			one := *e
+			one.Method, one.label, one.open = method, e.Path, true
+			all = append(all, &one)
+		}
+	}
+	return all
+}
+
+func (s *Server) healthz(x exchange.Exchange, _ *auth.Grant) error {
+	x.Respond(http.StatusOK, textPlain, []byte("ok\n"))
+	return nil
+}
+
+func (s *Server) readyz(x exchange.Exchange, _ *auth.Grant) error {
+	status, text := s.readiness()
+	x.Respond(status, textPlain, []byte(text))
+	return nil
+}
+
+// readiness tells whether new requests should come here.
+func (s *Server) readiness() (status int, text string) {
+	if s.isDraining() {
+		return http.StatusServiceUnavailable, "draining\n"
+	}
+	if err := s.ready(); err != nil {
+		s.logger.Warn("not ready", "error", err)
+		return http.StatusServiceUnavailable, "not ready\n"
+	}
+	return http.StatusOK, "ready\n"
+}
+
+func (s *Server) metricsText(x exchange.Exchange, _ *auth.Grant) error {
+	families, err := s.registry.Gather()
+	if err != nil {
+		return err
+	}
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			return err
+		}
+	}
+	x.Respond(http.StatusOK, string(format), text.Bytes())
+	return nil
+}
+
+// Admin is the handler for a private listener: metrics, health and the profiles of net/http/pprof.
+func (s *Server) Admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		status, text := s.readiness()
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(text))
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}

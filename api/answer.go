@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+)
+
+// answer is what a handler said.
+type answer struct {
+	status int
+	size   int64 // announced; -1 for chunks
+	whole  []byte
+	write  func(ctx context.Context, w io.Writer) error
+
+	sent int64 // of the body
+	err  error // why it was cut
+}
+
+// Body implements [exchange.Request].
+func (x *transfer) Body() io.Reader { return &x.body }
+
+// SetHeader implements [exchange.Response].
+func (x *transfer) SetHeader(name, value string) { x.fast.Response.Header.Set(name, value) }
+
+// Respond implements [exchange.Response].
+func (x *transfer) Respond(status int, contentType string, body []byte) {
+	x.say(answer{status: status, size: int64(len(body)), whole: body}, contentType)
+}
+
+// Stream implements [exchange.Response].
+func (x *transfer) Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error) {
+	x.say(answer{status: status, size: -1, write: write}, contentType)
+}
+
+// StreamSized implements [exchange.Response].
+func (x *transfer) StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error) {
+	x.say(answer{status: status, size: size, write: write}, contentType)
+}
+
+func (x *transfer) say(a answer, contentType string) {
+	x.answer = a
+	x.fast.Response.Header.SetContentType(contentType)
+}
+
+// send hands the answer to fasthttp, which writes it when the server's handler has returned. It reports whether the request goes on
+// until then.
+func (x *transfer) send() bool {
+	response := &x.fast.Response
+	response.SetStatusCode(x.answer.status)
+	response.Header.Set("X-Request-Id", x.id)
+	switch {
+	case x.answer.write == nil:
+		response.SetBodyRaw(x.answer.whole)
+		x.answer.sent = x.answer.size
+	case x.method == http.MethodHead:
+		response.SkipBody = true
+		response.Header.SetContentLength(int(x.answer.size))
+	default:
+		response.SetBodyStream(&answerStream{x}, int(x.answer.size))
+		return true
+	}
+	return false
+}
+
+// answerStream runs the write function of an answer inside fasthttp. It is a reader that writes itself, and not fasthttp's own
+// stream writer: that one lets a body end cleanly after an error (rules.md 24).
+type answerStream struct{ x *transfer }
+
+var errNoRead = errors.New("api: an answer is written, not read")
+
+// Read is never called, since WriteTo is supported.
+func (s *answerStream) Read([]byte) (int, error) { return 0, errNoRead }
+
+// SupportsBodyWriteTo makes fasthttp call WriteTo.
+func (s *answerStream) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo runs the write function. An error makes fasthttp close the connection where the body is.
+func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
+	x := s.x
+	out := &answerWriter{x: x, w: w}
+	err := x.run(func() error { return x.answer.write(x.ctx, out) })
+	out.w = nil
+	if err == nil && x.answer.size >= 0 && x.answer.sent != x.answer.size {
+		err = fmt.Errorf("api: an answer of %d bytes was announced with %d", x.answer.sent, x.answer.size)
+	}
+	if err != nil {
+		x.answer.err = err
+		x.conn.cut.Store(true)
+	}
+	return x.answer.sent, err
+}
+
+// Close ends the request: fasthttp calls it when the answer has been written, or could not be.
+func (s *answerStream) Close() error {
+	s.x.finish()
+	return nil
+}
+
+// answerWriter is what a write function gets.
+type answerWriter struct {
+	x *transfer
+	w io.Writer // nil when the function has returned
+}
+
+var (
+	errWriterClosed = errors.New("api: an answer was written after its function returned")
+	errOverlong     = errors.New("api: more was written than was announced")
+)
+
+// Write sends p.
+func (w *answerWriter) Write(p []byte) (int, error) {
+	x := w.x
+	switch {
+	case w.w == nil:
+		return 0, errWriterClosed
+	case x.ctx.Err() != nil:
+		return 0, context.Cause(x.ctx)
+	case x.answer.size >= 0 && x.answer.sent+int64(len(p)) > x.answer.size:
+		return 0, errOverlong
+	}
+	x.stopPatience()
+	n, err := w.w.Write(p)
+	x.answer.sent += int64(n)
+	return n, err
+}
+
+// errPanic is what a request fails with after a panic.
+var errPanic = errors.New("api: panic")
+
+// run calls f and turns a panic into an error, which is logged with its stack.
+func (x *transfer) run(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			x.server.metrics.panics.Inc()
+			x.server.logger.Error("panic", "request_id", x.id, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"packhorse/api/exchange"
+)
+
+// body is the body of a request. It ends with io.EOF only where the client ended it: fasthttp takes the end of the connection for
+// the end of a body (rules.md 21).
+type body struct {
+	conn      *conn
+	stream    io.Reader // nil without a body
+	announced int64     // -1 in chunks
+	max       int64
+	read      int64 // bytes so far
+	end       error // once the stream has ended
+}
+
+// What the framing of chunks may take beside the content: 16 bytes for each byte, and this much.
+const (
+	framingFactor = 16
+	framingBytes  = 1 << 20
+)
+
+var errBodyClosed = errors.New("api: the request's body was read after its answer")
+
+// Read implements exchange.Request's Body.
+func (b *body) Read(p []byte) (int, error) {
+	if b.end != nil || len(p) == 0 {
+		return 0, b.end
+	}
+	if b.stream == nil {
+		b.end = io.EOF
+		return 0, b.end
+	}
+	if b.announced < 0 {
+		b.conn.bound = framingFactor*(b.read+int64(len(p))) + framingBytes
+	}
+	n, err := b.stream.Read(p)
+	b.read += int64(n)
+	if b.read > b.max {
+		b.end = &exchange.LimitError{Limit: "request body", Max: b.max}
+		return 0, b.end
+	}
+	if err != nil {
+		b.end = b.ending(err)
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return n, b.end
+}
+
+// ending says what an error of the stream means.
+func (b *body) ending(err error) error {
+	var broken fasthttp.ErrBrokenChunk
+	switch {
+	case b.conn.stalled:
+		return exchange.ErrSlowBody
+	case b.conn.ended:
+		if errors.Is(err, io.EOF) && b.announced >= 0 && b.read == b.announced {
+			return io.EOF
+		}
+		return io.ErrUnexpectedEOF
+	case errors.Is(err, io.EOF):
+		if b.announced >= 0 && b.read < b.announced {
+			return io.ErrUnexpectedEOF
+		}
+		return io.EOF
+	case errors.As(err, &broken), errors.Is(err, fasthttp.ErrBadTrailer):
+		return exchange.ErrBadBody
+	case isConnError(err):
+		return io.ErrUnexpectedEOF
+	default: // what fasthttp says about chunk sizes and trailers has no type
+		return exchange.ErrBadBody
+	}
+}
+
+// isConnError reports whether err is one of the operating system's about the connection.
+func isConnError(err error) bool {
+	var syscallError *os.SyscallError
+	return errors.As(err, &syscallError) || errors.Is(err, net.ErrClosed)
+}
+
+// drain reads on to the end of the body when that is near, and reports whether it is reached: the chunk trailer, or what little a
+// handler left unread. The connection can serve another request only then.
+func (b *body) drain() bool {
+	if b.end == nil && b.stream != nil && b.announced-b.read <= b.conn.server.limits.DrainBytes {
+		b.discard()
+	}
+	return b.stream == nil || errors.Is(b.end, io.EOF)
+}
+
+func (b *body) discard() {
+	limits := &b.conn.server.limits
+	until := time.Now().Add(limits.DrainWait)
+	buffer := discardBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
+	defer discardBuffers.Put(buffer)
+	for left := limits.DrainBytes; b.end == nil && left > 0; {
+		if b.conn.silence = time.Until(until); b.conn.silence <= 0 {
+			return
+		}
+		n, _ := b.Read(*buffer)
+		left -= int64(n)
+	}
+}
+
+// close makes later reads fail: the stream belongs to the next request then.
+func (b *body) close() {
+	b.stream, b.end = nil, errBodyClosed
+}

@@ -1,0 +1,242 @@
+package api
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"packhorse/api/exchange"
+)
+
+// phase is what a connection waits for.
+type phase uint32
+
+const (
+	handshake  phase = iota // the end of a TLS handshake
+	idle                    // the first byte of a request
+	header                  // the end of its header
+	headerDone              // its handler: fasthttp reads the first byte of a body before it calls the handler
+	inBody                  // its body
+	ending                  // nothing: it is to be closed
+)
+
+// conn is a connection as fasthttp sees it. Deadlines roll with the phases of a request; fasthttp's own stay off, because they
+// would cover a whole body or answer (rules.md 26).
+type conn struct {
+	net.Conn // TLS over sock, or sock itself
+	sock     *socket
+	server   *Server
+	phase    atomic.Uint32
+	current  atomic.Pointer[transfer] // the request that is being served
+
+	// Used by the serving goroutine.
+	headerBy time.Time     // when the header, or the handshake, must be there
+	tail     [3]byte       // the last bytes of an unfinished header
+	silence  time.Duration // that the body may keep
+	pace     pace          // of the body
+	received int64         // bytes since the body began
+	bound    int64         // for received: what the framing of a body may take; 0 for none
+	ended    bool          // the client has sent its last byte
+	stalled  bool          // the client let a deadline pass
+
+	cut    atomic.Bool // the answer was not sent whole, and must not look so
+	closed atomic.Bool
+}
+
+func (s *Server) newConn(raw net.Conn) *conn {
+	sock := newSocket(raw, &s.limits)
+	c := &conn{Conn: sock, sock: sock, server: s}
+	c.pace.rate = s.limits.FloorRate
+	c.phase.Store(uint32(idle))
+	if s.tls != nil {
+		c.Conn = tls.Server(sock, s.tls)
+		c.phase.Store(uint32(handshake))
+		c.headerBy = time.Now().Add(s.limits.HeaderWait)
+	}
+	return c
+}
+
+// tlsConn is a conn over TLS: fasthttp looks for the two methods.
+type tlsConn struct{ *conn }
+
+// Handshake completes the TLS handshake.
+func (c tlsConn) Handshake() error {
+	if err := c.sock.readBy(c.headerBy); err != nil {
+		return err
+	}
+	if err := c.Conn.(*tls.Conn).Handshake(); err != nil { //nolint:forcetypeassert // made so in newConn
+		c.cut.Store(true)
+		return err
+	}
+	c.phase.CompareAndSwap(uint32(handshake), uint32(idle))
+	return nil
+}
+
+// ConnectionState tells what the handshake agreed on.
+func (c tlsConn) ConnectionState() tls.ConnectionState {
+	return c.Conn.(*tls.Conn).ConnectionState() //nolint:forcetypeassert // made so in newConn
+}
+
+// connOf returns the conn behind what fasthttp hands out.
+func connOf(c net.Conn) *conn {
+	if secure, ok := c.(tlsConn); ok {
+		return secure.conn
+	}
+	return c.(*conn) //nolint:forcetypeassert // the listener hands out nothing else
+}
+
+// Read waits for the client as long as the phase allows.
+func (c *conn) Read(p []byte) (int, error) {
+	start := time.Now()
+	now := phase(c.phase.Load())
+	var deadline time.Time
+	switch now {
+	case idle:
+		deadline = start.Add(c.server.limits.IdleWait)
+	case header:
+		deadline = c.headerBy
+	case headerDone:
+		deadline = start.Add(c.server.limits.BodySilence)
+	case inBody:
+		if c.bound > 0 && c.received > c.bound {
+			return 0, exchange.ErrBadBody
+		}
+		deadline = start.Add(c.silence)
+	default:
+		return 0, io.EOF
+	}
+	if err := c.sock.readBy(deadline); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 && err != nil {
+		err = nil // TLS tells the end together with the last bytes; it will again
+	}
+	if n == 0 {
+		c.ended = errors.Is(err, io.EOF)
+		c.stalled = errors.Is(err, os.ErrDeadlineExceeded)
+		return 0, err
+	}
+	switch now {
+	case idle:
+		if !c.phase.CompareAndSwap(uint32(idle), uint32(header)) {
+			return 0, io.EOF // Shutdown was first
+		}
+		c.headerBy = time.Now().Add(c.server.limits.HeaderWait)
+		c.lookForEnd(p[:n])
+	case header:
+		c.lookForEnd(p[:n])
+	case inBody:
+		c.received += int64(n)
+		if !c.pace.add(time.Since(start), n) {
+			c.stalled = true
+			return n, os.ErrDeadlineExceeded
+		}
+	}
+	return n, nil
+}
+
+// lookForEnd notices the empty line after a header.
+func (c *conn) lookForEnd(p []byte) {
+	const end = "\r\n\r\n"
+	seam := append(append(make([]byte, 0, 6), c.tail[:]...), p[:min(len(p), 3)]...)
+	if bytes.Contains(seam, []byte(end)) || bytes.Contains(p, []byte(end)) {
+		c.phase.Store(uint32(headerDone))
+		return
+	}
+	if len(p) >= 3 {
+		copy(c.tail[:], p[len(p)-3:])
+	} else {
+		copy(c.tail[:], append(append([]byte(nil), c.tail[len(p):]...), p...))
+	}
+}
+
+// beginBody is called when the header has been understood.
+func (c *conn) beginBody(patient bool) {
+	c.phase.Store(uint32(inBody))
+	c.received, c.bound = 0, 0
+	if patient {
+		c.silence = c.server.limits.BodyPause
+		c.pace.reset(c.server.limits.BodyPause)
+	} else {
+		c.flows()
+	}
+}
+
+// flows is BodyFlows.
+func (c *conn) flows() {
+	c.silence = c.server.limits.BodySilence
+	c.pace.reset(c.server.limits.FloorWindow)
+}
+
+// beginIdle is called when an answer has been written.
+func (c *conn) beginIdle() {
+	c.tail = [3]byte{}
+	c.phase.CompareAndSwap(uint32(inBody), uint32(idle))
+}
+
+// stopIdle closes a connection that serves no request, and reports whether it did.
+func (c *conn) stopIdle() bool {
+	if !c.phase.CompareAndSwap(uint32(idle), uint32(ending)) && !c.phase.CompareAndSwap(uint32(handshake), uint32(ending)) {
+		return false
+	}
+	c.abort()
+	return true
+}
+
+// abort closes the transport under whatever goes on.
+func (c *conn) abort() {
+	c.cut.Store(true)
+	_ = c.sock.Conn.Close()
+}
+
+// gone reports whether the client has left.
+func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
+
+// Close ends the connection so that the client gets to read its last answer: a client that still sends would see a reset instead
+// of it. So the sending half is closed first, and what comes is thrown away for a while; nothing of it is ever executed
+// (rules.md 22).
+func (c *conn) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	defer c.server.forget(c)
+	c.sock.closing.Store(true)
+	before := phase(c.phase.Swap(uint32(ending)))
+	if before != idle && before != ending && !c.ended && !c.cut.Load() {
+		c.linger()
+	}
+	if c.cut.Load() {
+		return c.sock.Conn.Close() // without the TLS message that would make an answer look complete
+	}
+	return c.Conn.Close()
+}
+
+func (c *conn) linger() {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		_ = secure.CloseWrite()
+	}
+	if c.sock.closeWrite() != nil {
+		return
+	}
+	if c.sock.readBy(time.Now().Add(c.server.limits.LingerWait)) != nil {
+		return
+	}
+	buffer := discardBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
+	defer discardBuffers.Put(buffer)
+	for left := c.server.limits.LingerBytes; left > 0; {
+		n, err := c.sock.Conn.Read(*buffer)
+		left -= int64(n)
+		if err != nil {
+			return
+		}
+	}
+}
+
+var discardBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}

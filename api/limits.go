@@ -1,0 +1,94 @@
+package api
+
+import (
+	"runtime"
+	"time"
+
+	"packhorse/api/exchange"
+)
+
+// Limits bounds what clients may do. Zero fields take the defaults of [DefaultLimits].
+type Limits struct {
+	URLBytes  int   // of a request's target, escapes and query included
+	JSONBytes int64 // of a body on routes that state no limit of their own
+	PushBytes int64 // of a push
+
+	HeaderWait  time.Duration // for a request's header, from its first byte; for a TLS handshake, from accepting
+	IdleWait    time.Duration // for the next request of a connection
+	BodyPause   time.Duration // a silence before a body flows, on routes that allow it
+	BodySilence time.Duration // a silence in a body
+	AnswerWait  time.Duration // for the first byte of the answer, on routes that compute it
+
+	FloorWindow time.Duration // the time of waiting for a client over which its rate is judged
+	FloorRate   int64         // in bytes per second; a client below it is cut
+
+	DrainBytes  int64         // of an unread body that are read to keep a connection
+	DrainWait   time.Duration // for them
+	LingerBytes int64         // that are discarded after a last answer, so that the client gets to read it
+	LingerWait  time.Duration // for them
+
+	HeavySlots int           // heavy computations at once; an organization gets half of them
+	QueueCount int           // requests that wait for a slot or for memory
+	QueueWait  time.Duration // until a waiting request is sent away
+
+	MemoryBytes int64 // that requests may be expected to hold; an organization gets half of it
+}
+
+// DefaultLimits are the limits of a server that states none.
+func DefaultLimits() Limits {
+	return Limits{
+		URLBytes:    8 << 10,
+		JSONBytes:   1 << 20,
+		PushBytes:   16 << 30,
+		HeaderWait:  10 * time.Second,
+		IdleWait:    75 * time.Second,
+		BodyPause:   exchange.PauseMax,
+		BodySilence: exchange.SilenceMax,
+		AnswerWait:  30 * time.Second,
+		FloorWindow: time.Minute,
+		FloorRate:   1 << 10,
+		DrainBytes:  64 << 10,
+		DrainWait:   250 * time.Millisecond,
+		LingerBytes: 64 << 20,
+		LingerWait:  5 * time.Second,
+		HeavySlots:  2 * runtime.GOMAXPROCS(0),
+		QueueCount:  1024,
+		QueueWait:   10 * time.Second,
+		MemoryBytes: 256 << 20,
+	}
+}
+
+// The buffers of a connection. fasthttp limits a request's header to the read buffer.
+const (
+	headerBytesMax   = 32 << 10
+	writeBufferBytes = 8 << 10
+)
+
+func (l *Limits) setDefaults() {
+	d := DefaultLimits()
+	setDefault(&l.URLBytes, d.URLBytes)
+	setDefault(&l.JSONBytes, d.JSONBytes)
+	setDefault(&l.PushBytes, d.PushBytes)
+	setDefault(&l.HeaderWait, d.HeaderWait)
+	setDefault(&l.IdleWait, d.IdleWait)
+	setDefault(&l.BodyPause, d.BodyPause)
+	setDefault(&l.BodySilence, d.BodySilence)
+	setDefault(&l.AnswerWait, d.AnswerWait)
+	setDefault(&l.FloorWindow, d.FloorWindow)
+	setDefault(&l.FloorRate, d.FloorRate)
+	setDefault(&l.DrainBytes, d.DrainBytes)
+	setDefault(&l.DrainWait, d.DrainWait)
+	setDefault(&l.LingerBytes, d.LingerBytes)
+	setDefault(&l.LingerWait, d.LingerWait)
+	setDefault(&l.HeavySlots, d.HeavySlots)
+	setDefault(&l.QueueCount, d.QueueCount)
+	setDefault(&l.QueueWait, d.QueueWait)
+	setDefault(&l.MemoryBytes, d.MemoryBytes)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,58 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// listener hands out conns. It outlives a shortage of descriptors or memory, at which fasthttp would stop serving.
+type listener struct {
+	net.Listener
+	server *Server
+}
+
+const (
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+)
+
+// Accept waits for the next connection.
+func (l *listener) Accept() (net.Conn, error) {
+	pause := acceptPauseMin
+	for {
+		raw, err := l.Listener.Accept()
+		if err == nil {
+			c := l.server.newConn(raw)
+			if !l.server.remember(c) {
+				c.abort()
+				continue
+			}
+			if l.server.tls != nil {
+				return tlsConn{c}, nil
+			}
+			return c, nil
+		}
+		if !passes(err) {
+			return nil, err
+		}
+		l.server.logger.Error("accept a connection", "error", err, "pause", pause)
+		select {
+		case <-l.server.draining:
+			return nil, net.ErrClosed
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, acceptPauseMax)
+	}
+}
+
+// passes reports whether a failed accept may be tried again.
+func passes(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what /metrics tells about the door. No label names an organization or a repository (rules.md 37).
+type metrics struct {
+	requests *prometheus.CounterVec   // route, method, status
+	seconds  *prometheus.HistogramVec // route
+	received prometheus.Counter
+	sent     prometheus.Counter
+	cut      prometheus.Counter
+	panics   prometheus.Counter
+	corrupt  prometheus.Counter
+}
+
+func newMetrics(s *Server) (*metrics, error) {
+	const namespace = "packhorse"
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value)
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "http_requests_total", Help: "Requests answered.",
+		}, []string{"route", "method", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "http_request_seconds", Help: "Time from a request's header to the end of its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 11),
+		}, []string{"route"}),
+		received: counter("http_received_bytes_total", "Bytes of request bodies."),
+		sent:     counter("http_sent_bytes_total", "Bytes of answers' bodies."),
+		cut:      counter("http_answers_cut_total", "Answers that ended before they were whole."),
+		panics:   counter("panics_total", "Requests that ended in a panic."),
+		corrupt:  counter("corrupt_answers_total", "Requests that met stored bytes which failed a check."),
+	}
+	collectors := []prometheus.Collector{
+		m.requests, m.seconds, m.received, m.sent, m.cut, m.panics, m.corrupt,
+		gauge("http_connections", "Open connections.", func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(len(s.conns))
+		}),
+		gauge("heavy_slots_used", "Heavy computations running.", func() float64 {
+			used, _ := s.slots.state()
+			return float64(used)
+		}),
+		gauge("heavy_slots_waiting", "Requests waiting for a slot.", func() float64 {
+			_, waiting := s.slots.state()
+			return float64(waiting)
+		}),
+		gauge("request_memory_bytes", "Memory that running requests are expected to hold.", func() float64 {
+			used, _ := s.memory.state()
+			return float64(used)
+		}),
+		gauge("request_memory_waiting", "Requests waiting for memory.", func() float64 {
+			_, waiting := s.memory.state()
+			return float64(waiting)
+		}),
+	}
+	for _, c := range collectors {
+		if err := s.registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// account counts and logs a request that has ended. Neither its query nor any header is logged, so that no secret can be.
+func (s *Server) account(x *transfer) {
+	took := time.Since(x.started)
+	label, method := "none", x.method
+	if x.endpoint != nil {
+		label = x.endpoint.label
+	} else if !knownMethod(method) {
+		method = "other"
+	}
+	s.metrics.requests.WithLabelValues(label, method, strconv.Itoa(x.answer.status)).Inc()
+	s.metrics.seconds.WithLabelValues(label).Observe(took.Seconds())
+	s.metrics.received.Add(float64(x.body.read))
+	s.metrics.sent.Add(float64(x.answer.sent))
+	if x.answer.err != nil {
+		s.metrics.cut.Inc()
+	}
+	if !s.logger.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs,
+		slog.String("request_id", x.id),
+		slog.String("remote", x.RemoteAddr()),
+		slog.String("method", x.method),
+		slog.String("path", x.path),
+		slog.Int("status", x.answer.status),
+		slog.Int64("received", x.body.read),
+		slog.Int64("sent", x.answer.sent),
+		slog.Duration("took", took),
+	)
+	if g := x.grant; g != nil {
+		attrs = append(attrs, slog.String("org", g.Org), slog.String("repo", g.Repo), slog.String("sub", g.Subject), slog.String("kid", g.KeyID))
+	}
+	if x.answer.err != nil {
+		attrs = append(attrs, slog.String("cut", x.answer.err.Error()))
+	}
+	s.logger.LogAttrs(context.Background(), slog.LevelInfo, "request", attrs...)
+}
+
+func knownMethod(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+)
+
+// refuse is an error of the door, told with a status.
+func refuse(status int, message string) error {
+	return &exchange.Error{Status: status, Message: message}
+}
+
+// once are the headers that two readers could understand differently if they came twice. Names are in lower case.
+var once = map[string]struct {
+	bit     uint8
+	refusal error
+}{
+	"authorization":     {1 << 0, auth.ErrDuplicate},
+	"content-encoding":  {1 << 1, refuse(http.StatusBadRequest, "more than one content-encoding header")},
+	"content-length":    {framingLength, refuse(http.StatusBadRequest, "more than one content-length header")},
+	"content-type":      {1 << 3, refuse(http.StatusBadRequest, "more than one content-type header")},
+	"idempotency-key":   {1 << 4, refuse(http.StatusBadRequest, "more than one idempotency-key header")},
+	"transfer-encoding": {framingChunks, refuse(http.StatusBadRequest, "more than one transfer-encoding header")},
+	"x-min-sequence":    {1 << 6, refuse(http.StatusBadRequest, "more than one x-min-sequence header")},
+	"git-protocol":      {1 << 7, refuse(http.StatusBadRequest, "more than one git-protocol header")},
+}
+
+const (
+	framingLength = 1 << 2
+	framingChunks = 1 << 5
+
+	onceLengthMin = len("content-type")
+	onceLengthMax = len("transfer-encoding")
+)
+
+var (
+	errVersion = refuse(http.StatusHTTPVersionNotSupported, "HTTP/1.1 is required (behind nginx: proxy_http_version 1.1)")
+	errFraming = refuse(http.StatusBadRequest, "both content-length and transfer-encoding")
+	errFolded  = refuse(http.StatusBadRequest, "a header goes on in a second line")
+	errPath    = refuse(http.StatusBadRequest, "malformed path")
+	errQuery   = refuse(http.StatusBadRequest, "malformed query")
+	errURL     = refuse(http.StatusRequestURITooLong, "the URL is too long")
+)
+
+// checkHeader refuses what fasthttp lets pass and a proxy before us, or a reader behind, could understand differently.
+func checkHeader(h *fasthttp.RequestHeader) error {
+	if !h.IsHTTP11() {
+		return errVersion
+	}
+	var seen uint8
+	for raw := h.RawHeaders(); len(raw) > 0; {
+		var line []byte
+		line, raw, _ = bytes.Cut(raw, []byte{'\n'})
+		if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
+			return errFolded
+		}
+		colon := bytes.IndexByte(line, ':')
+		if colon < onceLengthMin || colon > onceLengthMax {
+			continue
+		}
+		var name [onceLengthMax]byte
+		for i := range colon {
+			name[i] = line[i] | 0x20 // letters become small, the hyphen stays
+		}
+		header, ok := once[string(name[:colon])]
+		if !ok {
+			continue
+		}
+		if seen&header.bit != 0 {
+			return header.refusal
+		}
+		seen |= header.bit
+	}
+	if seen&framingLength != 0 && seen&framingChunks != 0 {
+		return errFraming
+	}
+	return nil
+}
+
+// splitTarget returns the decoded path and the query of a request's target.
+func splitTarget(target string, sizeMax int) (path, query string, err error) {
+	if len(target) > sizeMax {
+		return "", "", errURL
+	}
+	if !strings.HasPrefix(target, "/") { // absolute form, which clients use towards proxies
+		_, rest, ok := strings.Cut(target, "://")
+		slash := strings.IndexByte(rest, '/')
+		if !ok || slash < 0 {
+			return "", "", errPath
+		}
+		target = rest[slash:]
+	}
+	path, query, _ = strings.Cut(target, "?")
+	path, err = decodePath(path)
+	return path, query, err
+}
+
+// decodePath undoes percent-escapes once. It refuses what could be taken for another path by somebody who splits, cleans or decodes in
+// another order: escaped slashes and backslashes, dot segments, control bytes, and escapes of escapes.
+func decodePath(raw string) (string, error) {
+	decoded := raw
+	if strings.IndexByte(raw, '%') >= 0 {
+		var b strings.Builder
+		for i := 0; i < len(raw); i++ {
+			c := raw[i]
+			if c == '%' {
+				if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
+					return "", errPath
+				}
+				c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
+				if c == '/' || c == '%' {
+					return "", errPath
+				}
+				i += 2
+			}
+			b.WriteByte(c)
+		}
+		decoded = b.String()
+	}
+	for i := range len(decoded) {
+		if c := decoded[i]; c < ' ' || c == 0x7f || c == '\\' || c == '#' {
+			return "", errPath
+		}
+	}
+	for segment := range strings.SplitSeq(decoded, "/") {
+		if segment == "." || segment == ".." {
+			return "", errPath
+		}
+	}
+	return decoded, nil
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}

@@ -1,0 +1,149 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+)
+
+// Handler answers one request whose token is in order. An error is rendered by the door that the route belongs to.
+type Handler func(x exchange.Exchange, grant *auth.Grant) error
+
+// Refuse renders an error as the answer, and returns what it told.
+type Refuse func(x exchange.Exchange, err error) problem.Problem
+
+// Route is one row of the table: what a call asks of its token, and what it allows its client.
+type Route struct {
+	Method  string
+	Path    string
+	Scope   auth.Scope // that the token must have
+	Denied  int        // the status when it has not: 401 or 403, as the specification says for each endpoint
+	Handler Handler
+
+	Org        bool  // the token need not name a repository
+	BodyMax    int64 // in bytes; 0 for Limits.JSONBytes
+	Patient    bool  // the body may be silent until the handler calls BodyFlows
+	Computes   bool  // the first byte of the answer must come within Limits.AnswerWait
+	CostsBytes int64 // memory that the request is expected to hold; 0 when it is not worth counting
+}
+
+// Git is the front door for git clients.
+type Git struct {
+	Serve  func(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error
+	Refuse Refuse
+}
+
+const (
+	fetchBodyMax  = 16 << 20 // of a fetch request
+	pushLinesMax  = 64 << 20 // of the commands of a push, beside its pack
+	transferCosts = 1 << 20  // memory of a clone or a push beside what is cached and budgeted below
+)
+
+// endpoint is a row of the table as it is served.
+type endpoint struct {
+	Route
+	label string // in metrics and logs
+	git   bool   // the path names the repository
+	open  bool   // no token is asked for
+}
+
+// methods is what a path answers to.
+type methods struct {
+	endpoints map[string]*endpoint
+	allow     string // for the Allow header
+	refuse    Refuse
+}
+
+func (m *methods) add(e *endpoint) error {
+	if m.endpoints[e.Method] != nil {
+		return fmt.Errorf("route %s %s: it is there twice", e.Method, e.Path)
+	}
+	m.endpoints[e.Method] = e
+	names := make([]string, 0, len(m.endpoints))
+	for name := range m.endpoints {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	m.allow = strings.Join(names, ", ")
+	return nil
+}
+
+// table finds endpoints.
+type table struct {
+	paths map[string]*methods
+	git   func(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error
+
+	advertise, advertisePush, fetch, push *methods
+}
+
+func newTable(config *Config) (*table, error) {
+	t := &table{paths: make(map[string]*methods), git: config.Git.Serve}
+	for _, row := range config.Routes {
+		if row.Denied != http.StatusUnauthorized && row.Denied != http.StatusForbidden || row.Scope == 0 || row.Handler == nil {
+			return nil, fmt.Errorf("route %s %s: it must state a scope, 401 or 403, and a handler", row.Method, row.Path)
+		}
+		if row.BodyMax == 0 {
+			row.BodyMax = config.Limits.JSONBytes
+		}
+		if err := t.add(config.Refuse, &endpoint{Route: row, label: row.Path}); err != nil {
+			return nil, err
+		}
+	}
+	git := func(label string, row Route, names ...string) *methods {
+		row.Denied = http.StatusForbidden
+		m := &methods{endpoints: make(map[string]*endpoint), refuse: config.Git.Refuse, allow: strings.Join(names, ", ")}
+		for _, row.Method = range names {
+			m.endpoints[row.Method] = &endpoint{Route: row, label: label, git: true}
+		}
+		return m
+	}
+	t.advertise = git("git/info/refs", Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
+	t.advertisePush = git("git/info/refs", Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
+	t.fetch = git("git/git-upload-pack", Route{Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts}, http.MethodPost)
+	t.push = git("git/git-receive-pack", Route{
+		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax, Patient: true, CostsBytes: transferCosts,
+	}, http.MethodPost)
+	return t, nil
+}
+
+// add puts an endpoint at its path.
+func (t *table) add(refuse Refuse, e *endpoint) error {
+	m := t.paths[e.Path]
+	if m == nil {
+		m = &methods{endpoints: make(map[string]*endpoint), refuse: refuse}
+		t.paths[e.Path] = m
+	}
+	return m.add(e)
+}
+
+var (
+	errNoPath   = refuse(http.StatusNotFound, "no such path")
+	errNoMethod = refuse(http.StatusMethodNotAllowed, "method not allowed")
+)
+
+// find returns the endpoints of the path of x, and sets what the path says about git.
+func (t *table) find(x *transfer) (*methods, error) {
+	if m := t.paths[x.path]; m != nil {
+		return m, nil
+	}
+	git, ok := exchange.ParseGitPath(x.path)
+	if !ok {
+		return nil, errNoPath
+	}
+	x.git = git
+	switch {
+	case git.Service == "git-upload-pack":
+		return t.fetch, nil
+	case git.Service == "git-receive-pack":
+		return t.push, nil
+	case x.Query().Get("service") == "git-receive-pack":
+		return t.advertisePush, nil
+	default:
+		return t.advertise, nil
+	}
+}

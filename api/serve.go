@@ -1,0 +1,171 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"packhorse/api/exchange"
+)
+
+// serve is the handler of every request.
+func (s *Server) serve(fast *fasthttp.RequestCtx) {
+	x, err := s.newTransfer(fast)
+	doubtful := err != nil // where this request ends: somebody before us may see it elsewhere
+	x.conn.current.Store(x)
+	x.conn.beginBody(false)
+	if err == nil {
+		err = s.admit(x)
+	}
+	if err == nil {
+		err = x.run(func() error { return s.handle(x) })
+	}
+	if err == nil && x.answer.status == 0 {
+		err = errNoAnswer
+	}
+	if err != nil {
+		s.tell(x, err)
+	}
+	if doubtful || !x.body.drain() || s.isDraining() {
+		fast.SetConnectionClose()
+	}
+	if !x.send() {
+		x.finish()
+	}
+}
+
+var errNoAnswer = errors.New("api: the handler did not answer")
+
+// expect decides before "100 Continue" goes out, so that nobody uploads what will be refused. fasthttp closes the connection after a
+// refusal.
+func (s *Server) expect(fast *fasthttp.RequestCtx) int {
+	x, err := s.newTransfer(fast)
+	if err == nil {
+		err = s.admit(x)
+	}
+	x.conn.beginBody(err == nil && x.endpoint.Patient)
+	if err == nil {
+		x.cancel(context.Canceled)
+		return http.StatusContinue
+	}
+	s.tell(x, err)
+	x.send()
+	x.finish()
+	return x.answer.status
+}
+
+// malformed answers what fasthttp could not parse. The connection ends with the answer.
+func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
+	status, message := http.StatusBadRequest, "malformed request"
+	var large *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	switch {
+	case errors.As(err, &large):
+		status, message = http.StatusRequestHeaderFieldsTooLarge, "the header is too long"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		status, message = http.StatusRequestTimeout, "the request did not come in time"
+	}
+	x := &transfer{server: s, fast: fast, conn: connOf(fast.Conn()), id: s.ids.next(), started: time.Now(), refuse: s.refuse}
+	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
+	s.tell(x, refuse(status, message))
+	x.send()
+	x.finish()
+}
+
+// admit finds what a request is for, and holds its token and its announced body against that. It reads nothing from the client.
+func (s *Server) admit(x *transfer) error {
+	m, err := s.table.find(x)
+	if err != nil {
+		return err
+	}
+	x.refuse = m.refuse
+	e := m.endpoints[x.method]
+	if e == nil {
+		x.SetHeader("Allow", m.allow)
+		return errNoMethod
+	}
+	x.endpoint = e
+	if !e.open {
+		if err := s.authorize(x); err != nil {
+			return err
+		}
+	}
+	x.body.max = e.BodyMax
+	if x.body.announced > e.BodyMax {
+		return &exchange.LimitError{Limit: "request body", Max: e.BodyMax}
+	}
+	return nil
+}
+
+var (
+	errOtherRepo = refuse(http.StatusForbidden, "the token is for another repository")
+	errNoRepo    = "the token names no repository"
+)
+
+func (s *Server) authorize(x *transfer) error {
+	grant, err := s.tokens.Verify(x.Header("Authorization"))
+	if err != nil {
+		return err
+	}
+	x.grant = grant
+	e := x.endpoint
+	switch {
+	case e.git && grant.Repo != x.git.Repo: // before the scope, and whether that repository exists or not
+		return errOtherRepo
+	case !grant.Allows(e.Scope):
+		return refuse(e.Denied, fmt.Sprintf("the token lacks the scope %s", e.Scope))
+	case !e.Org && !exchange.ValidRepoName(grant.Repo):
+		return refuse(e.Denied, errNoRepo)
+	}
+	return nil
+}
+
+// handle runs the handler.
+func (s *Server) handle(x *transfer) error {
+	e := x.endpoint
+	x.conn.beginBody(e.Patient)
+	if e.CostsBytes > 0 {
+		if _, err := x.Reserve(x.ctx, e.CostsBytes); err != nil {
+			return err
+		}
+	}
+	if e.Computes {
+		x.patience = time.AfterFunc(s.limits.AnswerWait, func() { x.cancel(exchange.ErrLateAnswer) })
+	}
+	if e.git {
+		return s.table.git(x, x.git, x.grant)
+	}
+	return e.Handler(x, x.grant)
+}
+
+// tell answers with an error.
+func (s *Server) tell(x *transfer, err error) {
+	if cause := context.Cause(x.ctx); cause != nil && errors.Is(err, context.Canceled) {
+		err = cause
+	}
+	p := x.refuse(x, err)
+	if p.RetryAfter > 0 {
+		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
+	}
+	if p.Corrupt {
+		s.metrics.corrupt.Inc()
+	}
+	if p.Status == http.StatusInternalServerError && !errors.Is(err, errPanic) {
+		s.logger.Error("request failed", "request_id", x.id, "error", err)
+	}
+}
+
+func (s *Server) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}

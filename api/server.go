@@ -1,0 +1,280 @@
+// Package api is the server: it accepts connections, holds requests against the routes, their tokens and the limits, and joins the
+// front doors to the host.
+//
+// Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go: its header is checked
+// (request.go), its endpoint found (route.go), its token verified, its body wrapped (body.go), its handler run, and its answer
+// written (answer.go). conn.go holds what each connection waits for and how long; watch.go ends what nobody waits for any more.
+//
+// fasthttp parses HTTP/1.1 and is seen by no other package. It leaves body limits, truncation, time limits, unread bodies and
+// panics to its user: rules 21 to 29 of the design are kept here, and each has a test on a raw connection.
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+)
+
+// Config is what a server is made of. Tokens, Refuse and Git are required.
+type Config struct {
+	Tokens *auth.Verifier
+	Routes []Route // see [Routes]
+	Refuse Refuse  // renders errors on Routes and on paths that are not known
+	Git    Git
+
+	// Ready tells whether the stores can serve; nil means that they always can. It must not block.
+	Ready func() error
+	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
+	TLS *tls.Config
+	// Metrics is where the server registers its metrics, and what /metrics shows; a registry of its own by default.
+	Metrics *prometheus.Registry
+	// Private moves /metrics off the public listener, to [Server.Admin].
+	Private bool
+
+	Limits Limits
+	Logger *slog.Logger // slog.Default by default
+}
+
+// Server serves HTTP. Its methods may be called concurrently.
+type Server struct {
+	limits   Limits
+	logger   *slog.Logger
+	tokens   *auth.Verifier
+	table    *table
+	refuse   Refuse
+	ready    func() error
+	tls      *tls.Config
+	registry *prometheus.Registry
+	private  bool
+
+	fast    *fasthttp.Server
+	slots   *admission
+	memory  *admission
+	metrics *metrics
+	ids     *ids
+
+	ctx    context.Context // of every request; its cause tells why all were cancelled
+	cancel context.CancelCauseFunc
+
+	draining chan struct{} // closed by Shutdown
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{} // guarded by mu
+	listeners []net.Listener     // guarded by mu
+	stopping  bool               // guarded by mu; draining is closed
+	empty     chan struct{}      // guarded by mu; closed when stopping and the last conn has gone
+	watching  bool               // guarded by mu
+	watcher   sync.WaitGroup
+}
+
+// NewServer makes a server that waits for Serve.
+func NewServer(config Config) (*Server, error) {
+	if config.Tokens == nil || config.Refuse == nil || config.Git.Serve == nil || config.Git.Refuse == nil {
+		return nil, errors.New("api: the server needs tokens and two doors")
+	}
+	config.Limits.setDefaults()
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Ready == nil {
+		config.Ready = func() error { return nil }
+	}
+	if config.Metrics == nil {
+		config.Metrics = prometheus.NewRegistry()
+	}
+	t, err := newTable(&config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		limits:   config.Limits,
+		logger:   config.Logger,
+		tokens:   config.Tokens,
+		table:    t,
+		refuse:   config.Refuse,
+		ready:    config.Ready,
+		registry: config.Metrics,
+		private:  config.Private,
+		slots:    newAdmission(int64(config.Limits.HeavySlots), config.Limits.QueueCount, config.Limits.QueueWait),
+		memory:   newAdmission(config.Limits.MemoryBytes, config.Limits.QueueCount, config.Limits.QueueWait),
+		ids:      newIDs(),
+		draining: make(chan struct{}),
+		conns:    make(map[*conn]struct{}),
+		empty:    make(chan struct{}),
+	}
+	if config.TLS != nil {
+		s.tls = config.TLS.Clone()
+		s.tls.NextProtos = []string{"http/1.1"}
+		s.tls.MinVersion = max(s.tls.MinVersion, tls.VersionTLS12)
+	}
+	if s.metrics, err = newMetrics(s); err != nil {
+		return nil, err
+	}
+	for _, e := range s.health() {
+		if err := t.add(config.Refuse, e); err != nil {
+			return nil, err
+		}
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.fast = &fasthttp.Server{
+		Handler:       s.serve,
+		ExpectHandler: s.expect,
+		ErrorHandler:  s.malformed,
+		ConnState:     connState,
+		// One byte of a body is read before the handler sees the request, and no more (HeaderReceived cannot say none).
+		MaxRequestBodySize:           1,
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		ReadBufferSize:               headerBytesMax,
+		WriteBufferSize:              writeBufferBytes,
+		ReduceMemoryUsage:            true, // gives the write buffer of an idle connection to others
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+		Name:                         "packhorse",
+		Logger:                       quiet{s.logger},
+	}
+	return s, nil
+}
+
+func connState(c net.Conn, state fasthttp.ConnState) {
+	if state == fasthttp.StateIdle {
+		connOf(c).beginIdle()
+	}
+}
+
+// quiet takes what fasthttp logs, all of which is about single connections.
+type quiet struct{ logger *slog.Logger }
+
+// Printf implements fasthttp.Logger.
+func (q quiet) Printf(format string, args ...any) {
+	q.logger.Debug("connection", "message", fmt.Sprintf(format, args...))
+}
+
+// Serve accepts connections until Shutdown, when it returns nil, or until the listener fails for good. It closes the listener.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		return l.Close()
+	}
+	s.listeners = append(s.listeners, l)
+	if !s.watching {
+		s.watching = true
+		s.watcher.Add(1)
+		go s.watch()
+	}
+	s.mu.Unlock()
+	if s.tls == nil && !isLoopback(l.Addr()) {
+		s.logger.Warn("serving without TLS on an address that is not loopback", "address", l.Addr().String())
+	}
+	err := s.fast.Serve(&listener{Listener: l, server: s})
+	_ = l.Close()
+	return err
+}
+
+func isLoopback(address net.Addr) bool {
+	tcp, ok := address.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends. Then it cancels what still runs,
+// gives it a second to say so, and cuts the rest. It returns nil when no request was cut, else ctx's error. Nobody hijacks
+// connections here, so that all of them are counted.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.stopping {
+		s.stopping = true
+		close(s.draining)
+		for _, l := range s.listeners {
+			_ = l.Close()
+		}
+		if len(s.conns) == 0 {
+			close(s.empty)
+		}
+	}
+	s.mu.Unlock()
+	defer s.watcher.Wait()
+	defer s.cancel(exchange.ErrDraining)
+
+	if s.emptied(ctx) {
+		return nil
+	}
+	s.cancel(exchange.ErrDraining)
+	grace, stop := context.WithTimeout(context.Background(), cancelGrace)
+	defer stop()
+	if s.emptied(grace) {
+		return nil
+	}
+	for _, c := range s.connections() {
+		c.abort()
+	}
+	return ctx.Err()
+}
+
+const (
+	cancelGrace = time.Second           // what cancelled requests get to answer
+	idleSweep   = 20 * time.Millisecond // how soon a connection that becomes idle while stopping is ended
+)
+
+// emptied ends connections as they become idle, until there are none or ctx ends.
+func (s *Server) emptied(ctx context.Context) bool {
+	ticker := time.NewTicker(idleSweep)
+	defer ticker.Stop()
+	for {
+		for _, c := range s.connections() {
+			c.stopIdle()
+		}
+		select {
+		case <-s.empty:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+}
+
+// remember adds a connection, unless the server is stopping.
+func (s *Server) remember(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+// forget removes a connection.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.conns[c]; !ok {
+		return
+	}
+	delete(s.conns, c)
+	if s.stopping && len(s.conns) == 0 {
+		close(s.empty)
+	}
+}
+
+func (s *Server) connections() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// errSlowReader says that a client does not take its answer.
+var errSlowReader = errors.New("api: the client reads too slowly")
+
+// socket is a connection below TLS. A write may take as long as the peer keeps taking bytes at the floor's rate: a deadline over
+// the whole of it would limit the answer's length. It lies below TLS because a TLS record cannot be continued after a deadline.
+type socket struct {
+	net.Conn
+	limits  *Limits
+	pace    pace // of writes; used by the writing goroutine
+	closing atomic.Bool
+	sent    atomic.Int64 // bytes
+}
+
+func newSocket(c net.Conn, limits *Limits) *socket {
+	return &socket{Conn: c, limits: limits, pace: pace{window: limits.FloorWindow, rate: limits.FloorRate}}
+}
+
+// Write writes all of p, or ends the connection's usefulness.
+func (s *socket) Write(p []byte) (int, error) {
+	written := 0
+	for {
+		start := time.Now()
+		window := s.limits.FloorWindow
+		if s.closing.Load() {
+			window = s.limits.LingerWait
+		}
+		if err := s.Conn.SetWriteDeadline(start.Add(window)); err != nil {
+			return written, err
+		}
+		n, err := s.Conn.Write(p[written:])
+		written += n
+		s.sent.Add(int64(n))
+		fast := s.pace.add(time.Since(start), n)
+		switch {
+		case err == nil && fast:
+			return written, nil
+		case !fast:
+			return written, errSlowReader
+		case !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || s.closing.Load():
+			return written, err
+		}
+	}
+}
+
+// SetDeadline, SetReadDeadline and SetWriteDeadline are the business of conn and socket alone: what lies above them, TLS and
+// fasthttp, would set deadlines over whole messages.
+func (s *socket) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline does nothing.
+func (s *socket) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing.
+func (s *socket) SetWriteDeadline(time.Time) error { return nil }
+
+// readBy sets the deadline of reads.
+func (s *socket) readBy(t time.Time) error { return s.Conn.SetReadDeadline(t) }
+
+// closeWrite tells the peer that nothing more comes, if the transport can.
+func (s *socket) closeWrite() error {
+	if c, ok := s.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+)
+
+// transfer is the [exchange.Exchange] of one request over fasthttp. What it hands out is copied: fasthttp uses its buffers again for
+// the next request.
+type transfer struct {
+	server  *Server
+	fast    *fasthttp.RequestCtx
+	conn    *conn
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	id      string
+	method  string
+	path    string
+	query   string
+	values  url.Values
+	started time.Time
+	body    body
+
+	endpoint *endpoint // nil until it is found
+	refuse   Refuse    // of the door that the path belongs to
+	git      exchange.GitPath
+	grant    *auth.Grant // nil until the token is verified
+
+	answer   answer
+	free     []func()    // what Reserve and Slot gave, and nobody has given back
+	freeing  sync.Mutex  // guards free
+	patience *time.Timer // cancels ctx when the answer does not begin in time; may be nil
+}
+
+var _ exchange.Exchange = (*transfer)(nil)
+
+// newTransfer begins a request. It fails on what cannot be a request for anybody; the transfer can be answered even then.
+func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
+	x := &transfer{
+		server:  s,
+		refuse:  s.refuse,
+		fast:    fast,
+		conn:    connOf(fast.Conn()),
+		id:      s.ids.next(),
+		method:  string(fast.Request.Header.Method()),
+		started: time.Now(),
+	}
+	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
+	x.body = body{conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes}
+	if stream := fast.RequestBodyStream(); stream != nil {
+		x.body.stream = stream
+	}
+	if x.body.announced == -2 { // neither length nor chunks: no body
+		x.body.announced = 0
+	}
+	if err := checkHeader(&fast.Request.Header); err != nil {
+		return x, err
+	}
+	var err error
+	if x.path, x.query, err = splitTarget(string(fast.Request.Header.RequestURI()), s.limits.URLBytes); err != nil {
+		return x, err
+	}
+	if x.query != "" {
+		if x.values, err = url.ParseQuery(x.query); err != nil {
+			return x, errQuery
+		}
+	}
+	return x, nil
+}
+
+// Context implements [exchange.Request].
+func (x *transfer) Context() context.Context { return x.ctx }
+
+// RequestID implements [exchange.Request].
+func (x *transfer) RequestID() string { return x.id }
+
+// RemoteAddr implements [exchange.Request].
+func (x *transfer) RemoteAddr() string { return x.conn.RemoteAddr().String() }
+
+// Method implements [exchange.Request].
+func (x *transfer) Method() string { return x.method }
+
+// Path implements [exchange.Request].
+func (x *transfer) Path() string { return x.path }
+
+// Query implements [exchange.Request].
+func (x *transfer) Query() url.Values { return x.values }
+
+// Header implements [exchange.Request].
+func (x *transfer) Header(name string) string { return string(x.fast.Request.Header.Peek(name)) }
+
+// BodyLength implements [exchange.Request].
+func (x *transfer) BodyLength() int64 { return x.body.announced }
+
+// BodyFlows implements [exchange.Request].
+func (x *transfer) BodyFlows() { x.conn.flows() }
+
+// Slot implements [exchange.Resources].
+func (x *transfer) Slot(ctx context.Context) (func(), error) {
+	share := int64(0)
+	if config, ok := x.server.tokens.OrgConfig(x.grant.Org); ok {
+		share = int64(config.Limits.HeavySlots)
+	}
+	return x.hold(x.server.slots.acquire(ctx, x.grant.Org, share, 1))
+}
+
+// Reserve implements [exchange.Resources].
+func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
+	return x.hold(x.server.memory.acquire(ctx, x.grant.Org, 0, sizeBytes))
+}
+
+// hold remembers what must be given back when the request ends, whatever its handler forgets.
+func (x *transfer) hold(release func(), err error) (func(), error) {
+	if err != nil {
+		return nil, err
+	}
+	x.freeing.Lock()
+	defer x.freeing.Unlock()
+	x.free = append(x.free, release)
+	return release, nil
+}
+
+// finish ends the request: nothing of it may be used afterwards. It is called once, by the goroutine that served it.
+func (x *transfer) finish() {
+	x.stopPatience()
+	x.conn.current.Store(nil)
+	x.cancel(context.Canceled)
+	x.body.close()
+	x.freeing.Lock()
+	free := x.free
+	x.free = nil
+	x.freeing.Unlock()
+	for _, release := range free {
+		release()
+	}
+	x.server.account(x)
+}
+
+// stopPatience is called when the answer begins.
+func (x *transfer) stopPatience() {
+	if x.patience != nil {
+		x.patience.Stop()
+	}
+}

@@ -1,0 +1,204 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"packhorse/pack"
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+)
+
+// Constants that tests lean on.
+const (
+	WholeMax  = wholeMax
+	BlockSize = blockSizeMax
+)
+
+// AddPack quarantines a pack as a segment. It is the plainest way to do so, for packs that fit in memory several times.
+func (q *Quarantine) AddPack(ctx context.Context, packed []byte) error {
+	w, err := newSegmentWriter(ctx, q.store)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(packed); err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	objects, err := resolvePlainly(packed)
+	if err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	for _, o := range objects {
+		if err := w.AddRow(ctx, o.row); err != nil {
+			return errors.Join(err, w.Abort())
+		}
+		if o.row.Type == object.TypeCommit {
+			row, err := parseGraphRow(o.data)
+			if err == nil {
+				err = w.AddGraph(ctx, o.row.ID, &row)
+			}
+			if err != nil {
+				return errors.Join(err, w.Abort())
+			}
+		}
+	}
+	segment, err := w.Finish(ctx)
+	if err != nil {
+		return err
+	}
+	q.addSegment(segment)
+	return nil
+}
+
+type plainObject struct {
+	row  segmentRow
+	data []byte
+}
+
+func resolvePlainly(packed []byte) (map[int64]*plainObject, error) {
+	r := pack.NewReader(bytes.NewReader(packed), pack.ReaderOptions{})
+	objects := make(map[int64]*plainObject)
+	ids := make(map[object.ID]int64)
+	var waiting []pack.Entry
+	programs := make(map[int64][]byte)
+	done := func(e pack.Entry, t object.Type, data []byte, base int64) error {
+		id, err := object.Hash(t, data)
+		objects[e.Offset] = &plainObject{data: data, row: segmentRow{
+			ID: id, Type: t, Size: int64(len(data)), Offset: e.Offset, PackedSize: e.PackedSize, Base: base, CRC32: e.CRC32,
+		}}
+		ids[id] = e.Offset
+		return err
+	}
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := r.ReadContent(nil)
+		if err != nil {
+			return nil, err
+		}
+		if e = r.Entry(); e.Kind.IsDelta() {
+			programs[e.Offset] = content
+			waiting = append(waiting, e)
+		} else if err := done(e, e.Kind.Type(), content, -1); err != nil {
+			return nil, err
+		}
+	}
+	for len(waiting) > 0 {
+		var left []pack.Entry
+		for _, e := range waiting {
+			at, ok := e.BaseOffset, true
+			if e.Kind == pack.KindRefDelta {
+				at, ok = ids[e.BaseID]
+			}
+			base := objects[at]
+			if !ok || base == nil {
+				left = append(left, e)
+				continue
+			}
+			data, err := delta.Apply(nil, base.data, programs[e.Offset], 1<<40)
+			if err == nil {
+				err = done(e, base.row.Type, data, at)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(left) == len(waiting) {
+			return nil, fmt.Errorf("%d deltas without a base", len(left))
+		}
+		waiting = left
+	}
+	return objects, nil
+}
+
+// DataRegions returns the data regions of the view's segments, as they lie and as copyRun copies them.
+func DataRegions(ctx context.Context, v *View) (stored, copied [][]byte, err error) {
+	for _, l := range v.segments() {
+		g, err := l.acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer l.release(g)
+		data := make([]byte, g.dataSize)
+		if err := readFullAt(g.file, data, 0); err != nil {
+			return nil, nil, err
+		}
+		run := bytes.NewBuffer(bytes.Clone(data[:pack.HeaderSize]))
+		middle := uint32(g.count / 2)
+		for _, part := range [][2]uint32{{0, middle}, {middle, uint32(g.count)}} {
+			if _, err := g.copyRun(ctx, run, part[0], part[1]); err != nil {
+				return nil, nil, err
+			}
+		}
+		run.Write(data[len(data)-pack.TrailerSize:])
+		stored, copied = append(stored, data), append(copied, run.Bytes())
+	}
+	return stored, copied, nil
+}
+
+// LookupMany returns those of the sorted ids that the view's segments hold, as the batch lookup and as single lookups find them.
+func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single []object.ID, err error) {
+	for _, l := range v.segments() {
+		g, err := l.acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer l.release(g)
+		err = g.lookupMany(ctx, ids, func(index int, ordinal uint32) error {
+			id, err := g.id(ctx, ordinal)
+			if id != ids[index] {
+				return fmt.Errorf("ordinal %d is %s, not %s", ordinal, id, ids[index])
+			}
+			together = append(together, id)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, id := range ids {
+			_, ok, err := g.lookup(ctx, id)
+			if err != nil {
+				return nil, nil, err
+			}
+			if ok {
+				single = append(single, id)
+			}
+		}
+	}
+	return together, single, nil
+}
+
+// Payload returns the compressed bytes of an entry, by both ways to get them.
+func Payload(ctx context.Context, v *View, e *StoredEntry) (read, copied []byte, err error) {
+	var b bytes.Buffer
+	if read, err = v.readPayload(ctx, nil, e); err != nil {
+		return nil, nil, err
+	}
+	err = v.copyPacked(ctx, &b, e)
+	return read, b.Bytes(), err
+}
+
+// Depth returns how many deltas lie between an object and its whole base.
+func Depth(ctx context.Context, v *View, id object.ID) (int, error) {
+	at, err := v.find(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	for depth := 0; ; depth++ {
+		s, err := at.layer.step(ctx, at)
+		if err != nil || !s.Delta {
+			return depth, err
+		}
+		if at, err = v.baseOf(ctx, &at, &s); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package odb_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// TestSkipDeltas writes many versions of one file, in writes of different sizes.
+func TestSkipDeltas(t *testing.T) {
+	t.Parallel()
+	const versions = 10_000
+	w := newWorld(t, odb.Options{})
+	random := rand.New(rand.NewPCG(1, 2))
+	data := text(random, 3000)
+	var id object.ID
+	var ids []object.ID
+	d := w.draft()
+	for range versions {
+		id = d.write(object.TypeBlob, data, id)
+		ids = append(ids, id)
+		data = edited(random, data)
+		if random.IntN(50) == 0 {
+			d.commit()
+			d = w.draft()
+		}
+	}
+	d.commit()
+	w.with(func(v *odb.View) {
+		deepest, deltas, stored := 0, 0, int64(0)
+		for _, id := range ids {
+			depth, err := odb.Depth(t.Context(), v, id)
+			w.must(err)
+			e, err := v.Entry(t.Context(), id)
+			w.must(err)
+			deepest = max(deepest, depth)
+			stored += e.PayloadSize
+			if e.Delta() {
+				deltas++
+			}
+		}
+		if deepest != 8 || deltas < versions*9/10 {
+			t.Errorf("deepest chain %d, want 8; %d deltas", deepest, deltas)
+		}
+		if stored > versions*600 {
+			t.Errorf("%d bytes stored for %d versions", stored, versions)
+		}
+	})
+	w.reopen()
+	w.checkAll()
+}
+
+func TestWriteRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{Limits: odb.Limits{ObjectBytes: 2 << 20}})
+	random := rand.New(rand.NewPCG(1, 2))
+	ctx := t.Context()
+	d := w.draft()
+	kept := d.writeFrom(noise(random, 1<<20+1))
+	broken := errors.New("broken")
+	tests := map[string]struct {
+		write func() (object.ID, error)
+		err   error
+	}{
+		"blob over the limit": {
+			write: func() (object.ID, error) { return d.q.WriteBlobFrom(ctx, bytes.NewReader(nil), 2<<20+1) },
+			err:   odb.ErrTooLarge,
+		},
+		"tree over the limit": {
+			write: func() (object.ID, error) {
+				return d.q.Write(ctx, object.TypeTree, make([]byte, 2<<20+1), object.ZeroID)
+			},
+			err: odb.ErrTooLarge,
+		},
+		"small blob cut off": {
+			write: func() (object.ID, error) { return d.q.WriteBlobFrom(ctx, strings.NewReader("abc"), 4) },
+			err:   io.ErrUnexpectedEOF,
+		},
+		"large blob cut off": {
+			write: func() (object.ID, error) {
+				return d.q.WriteBlobFrom(ctx, bytes.NewReader(noise(random, 3<<19)), 2<<20)
+			},
+			err: io.ErrUnexpectedEOF,
+		},
+		"large blob with a broken source": {
+			write: func() (object.ID, error) {
+				r := io.MultiReader(bytes.NewReader(noise(random, 3<<19)), iotest.ErrReader(broken))
+				return d.q.WriteBlobFrom(ctx, r, 2<<20)
+			},
+			err: broken,
+		},
+		"commit without its parent": {
+			write: func() (object.ID, error) {
+				return d.q.Write(ctx, object.TypeCommit, commitOf(object.EmptyTreeID, 1, kept), object.ZeroID)
+			},
+			err: odb.ErrNotFound,
+		},
+	}
+	for name, test := range tests {
+		if _, err := test.write(); !errors.Is(err, test.err) {
+			t.Errorf("%s: %v, want %v", name, err, test.err)
+		}
+	}
+	var invalid *object.CheckError
+	if _, err := d.q.Write(ctx, object.TypeTree, []byte("100644 a/b\x00"+strings.Repeat("x", 20)), object.ZeroID); !errors.As(err, &invalid) {
+		t.Errorf("invalid tree: %v, want a CheckError", err)
+	}
+	// What was refused leaves no trace in the segment that was being written.
+	d.writeFrom(text(random, 1<<20+100))
+	d.commit()
+	w.checkAll()
+	w.with(func(v *odb.View) { checkRegions(t, v) })
+}
+
+func TestWriteOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	random := rand.New(rand.NewPCG(1, 2))
+	small, large := text(random, 500), noise(random, 2<<20)
+	d := w.draft()
+	d.write(object.TypeBlob, small, object.ZeroID)
+	d.writeFrom(large)
+	d.writeFrom(large)
+	d.write(object.TypeBlob, small, object.ZeroID)
+	if d.q.Count() != 2 {
+		t.Errorf("%d objects quarantined, want 2", d.q.Count())
+	}
+	d.commit()
+	d = w.draft()
+	d.write(object.TypeBlob, small, object.ZeroID)
+	d.writeFrom(large)
+	if d.q.Count() != 0 {
+		t.Errorf("%d objects quarantined again", d.q.Count())
+	}
+	if b := d.stage(); b.Count() != 1 { // the precondition alone
+		t.Errorf("%d operations staged for nothing", b.Count())
+	}
+	d.discard()
+	w.checkAll()
+}
+
+// TestTwoQuarantines writes the same objects twice at the same time: the second to commit adds nothing, and no delta comes to rest upon
+// itself.
+func TestTwoQuarantines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{CacheBytes: 1})
+	random := rand.New(rand.NewPCG(1, 2))
+	one := text(random, 5000)
+	two := edited(random, one)
+	a, b := w.draft(), w.draft()
+	idOne := a.write(object.TypeBlob, one, object.ZeroID)
+	a.write(object.TypeBlob, two, idOne)
+	idTwo := b.write(object.TypeBlob, two, object.ZeroID)
+	b.write(object.TypeBlob, one, idTwo)
+	a.commit()
+	b.commit()
+	w.checkAll()
+	var stored int
+	w.must(countKeys(t, w.keys, 'o', &stored))
+	if stored != 2 {
+		t.Errorf("%d hot objects stored, want 2", stored)
+	}
+}
+
+func countKeys(t *testing.T, keys kv.Store, table byte, count *int) error {
+	t.Helper()
+	for _, err := range keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
+		if err != nil {
+			return err
+		}
+		*count++
+	}
+	return nil
+}
+
+func TestHotLimits(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	tests := map[string]struct {
+		sizes   []int
+		segment bool
+	}{
+		"one small":     {sizes: []int{100}},
+		"exactly 1,000": {sizes: slicesRepeat(10, 1000)},
+		"1,001":         {sizes: slicesRepeat(10, 1001), segment: true},
+		"128 KiB":       {sizes: []int{128<<10 - 20}},
+		"over 128 KiB":  {sizes: []int{10, 128<<10 + 1, 10}, segment: true},
+		"under 1 MiB":   {sizes: slicesRepeat(100<<10, 10)},
+		"over 1 MiB":    {sizes: slicesRepeat(100<<10, 11), segment: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, odb.Options{})
+			d := w.draft()
+			for _, size := range test.sizes {
+				d.write(object.TypeBlob, noise(random, size), object.ZeroID)
+			}
+			d.commit()
+			w.checkAll()
+			var hot int
+			w.must(countKeys(t, w.keys, 'o', &hot))
+			if (hot == 0) != test.segment {
+				t.Errorf("%d hot objects", hot)
+			}
+		})
+	}
+}
+
+func slicesRepeat(value, count int) []int {
+	values := make([]int, count)
+	for i := range values {
+		values[i] = value
+	}
+	return values
+}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -46,7 +47,7 @@ func newMemoryInflater() *memoryInflater {
 }
 
 // errShort says that the stream goes on behind the bytes given.
-var errShort = corrupt("zlib stream cut off")
+var errShort = fmt.Errorf("%w: zlib stream cut off: %w", ErrCorrupt, io.ErrUnexpectedEOF)
 
 // inflate is [Inflate]; it returns errShort itself when packed ends too early.
 func (m *memoryInflater) inflate(dst, packed []byte, size int64) (content []byte, consumed int, err error) {

@@ -113,7 +113,7 @@ func (r *Reader) Next() (Entry, error) {
 
 func (r *Reader) next() error {
 	if err := r.skip(); err != nil {
-		return err
+		return fmt.Errorf("entry at offset %d: %w", r.entry.Offset, err)
 	}
 	if r.left == 0 {
 		return r.readTrailer()
@@ -163,7 +163,17 @@ func (r *Reader) Rest() io.Reader {
 	return io.MultiReader(bytes.NewReader(r.window.ahead()), r.window.src)
 }
 
-// skip consumes what is unread of the current entry.
+// Skip consumes what is unread of the current entry, as Next does, so that [Reader.Entry] is complete. Errors: as Next.
+func (r *Reader) Skip() error {
+	if r.err != nil {
+		return r.err
+	}
+	if err := r.skip(); err != nil {
+		return r.fail(err)
+	}
+	return nil
+}
+
 func (r *Reader) skip() error {
 	switch r.state {
 	case stateFresh:

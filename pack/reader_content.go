@@ -33,7 +33,7 @@ func (r *Reader) readContent(dst []byte) ([]byte, error) {
 	r.beginStream()
 	content, err = readExactly(dst, r.stream, r.entry.Size)
 	if err != nil {
-		return dst, err
+		return dst, r.streamError(err)
 	}
 	return content, r.endStream()
 }
@@ -134,16 +134,26 @@ func (r *Reader) endStream() error {
 func (r *Reader) readStream(p []byte) (int, error) {
 	n, err := r.stream.Read(p)
 	r.streamLeft -= int64(n)
-	if r.streamLeft < 0 || errors.Is(err, io.EOF) && r.streamLeft > 0 {
+	switch {
+	case r.streamLeft < 0, errors.Is(err, io.EOF) && r.streamLeft > 0:
 		return 0, errSize
-	}
-	if !errors.Is(err, io.EOF) {
-		return n, err
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, io.EOF):
+		return n, r.streamError(err)
 	}
 	if err := r.endStream(); err != nil {
 		return n, err
 	}
 	return n, io.EOF
+}
+
+// streamError tells a stream that is cut off because the pack's source has ended or failed from one that is wrong in itself.
+func (r *Reader) streamError(err error) error {
+	if errors.Is(err, errShort) {
+		return r.window.endError()
+	}
+	return err
 }
 
 // drain reads the stream to its end.

@@ -67,7 +67,7 @@ func TestToldWhenDurable(t *testing.T) {
 		{"a writer", "writer", update(setter("refs/heads/a", 1)), nil},
 		{"the next writer", "writer", update(setter("refs/heads/b", 1)), nil},
 		{"a stale one", "reader", update(func(ctx context.Context, tx *refs.Tx) error {
-			return tx.Set(ctx, "refs/heads/a", pointer(id(7)), id(8), object.ZeroID)
+			return tx.Set(ctx, "refs/heads/a", new(id(7)), id(8), object.ZeroID)
 		}), refs.ErrStale},
 		{"one in conflict", "reader", update(setter("refs/heads/a/b", 1)), refs.ErrNameConflict},
 		{"one without a change", "reader", update(setter("refs/heads/a", 1)), nil},

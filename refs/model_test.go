@@ -83,7 +83,7 @@ func TestModel(t *testing.T) {
 						name, to := names.Draw(rt, "name"), id(rapid.IntRange(0, 3).Draw(rt, "to"))
 						var expected *object.ID
 						if n := rapid.IntRange(-3, 3).Draw(rt, "expected"); n >= 0 {
-							expected = pointer(id(n))
+							expected = new(id(n))
 						}
 						created++
 						got, wanted := error(nil), next.set(name, expected, to, created)

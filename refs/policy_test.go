@@ -73,7 +73,7 @@ func TestPolicyOps(t *testing.T) {
 		}
 		for ref, want := range test.want {
 			var wanted refs.Ops
-			for _, op := range strings.Fields(want) {
+			for op := range strings.FieldsSeq(want) {
 				wanted = append(wanted, refs.Op(op))
 			}
 			if got := policy.Ops(ref); !slices.Equal(got, wanted) {
@@ -117,9 +117,11 @@ func TestPolicyBindsUpdates(t *testing.T) {
 	// Histories are numbers here: a greater one holds the lesser ones, and even ones are signed.
 	number := func(id object.ID) int { return int(id[object.IDSize-1]) }
 	change := refs.Change{
-		Policy:      policy,
-		FastForward: func(_ context.Context, old, new object.ID) (bool, error) { return number(new) > number(old), nil },
-		Signed:      func(_ context.Context, id object.ID) (bool, error) { return number(id)%2 == 0, nil },
+		Policy: policy,
+		FastForward: func(_ context.Context, before, after object.ID) (bool, error) {
+			return number(after) > number(before), nil
+		},
+		Signed: func(_ context.Context, id object.ID) (bool, error) { return number(id)%2 == 0, nil },
 	}
 	tests := []struct {
 		name    string
@@ -131,7 +133,7 @@ func TestPolicyBindsUpdates(t *testing.T) {
 		{name: "no-push to the same value", prepare: setter("refs/heads/locked", 5), want: refs.NoPush, blindTo: refs.NoPush},
 		{name: "no-push deletion", prepare: setter("refs/heads/locked", 0), want: refs.NoPush, blindTo: refs.NoPush},
 		{name: "no-push tells no value", prepare: func(ctx context.Context, tx *refs.Tx) error {
-			return tx.Set(ctx, "refs/heads/locked", pointer(id(1)), id(2), id(0))
+			return tx.Set(ctx, "refs/heads/locked", new(id(1)), id(2), id(0))
 		}, want: refs.NoPush, blindTo: refs.NoPush},
 		{name: "unknown op", prepare: setter("refs/heads/odd", 1), want: "no-fun", blindTo: "no-fun"},
 		{name: "fast-forward", prepare: setter("refs/heads/main", 6), blindTo: refs.NoForcePush},

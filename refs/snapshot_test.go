@@ -79,7 +79,10 @@ func TestSnapshotWalks(t *testing.T) {
 					t.Errorf("%s, %s: %+v, %v", kind, name, ref, err)
 				}
 			}
-			for range snapshot.All(ctx, "") {
+			for ref, err := range snapshot.All(ctx, "") {
+				if err != nil || ref.Name != all[0] {
+					t.Errorf("%s begins with %+v, %v", kind, ref, err)
+				}
 				break // a walk may end early
 			}
 		}

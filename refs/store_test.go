@@ -16,8 +16,8 @@ import (
 )
 
 // openKV opens a key-value store in memory, which is closed with the test.
-func openKV(t testing.TB, options kv.PebbleOptions) kv.Store {
-	t.Helper()
+func openKV(tb testing.TB, options kv.PebbleOptions) kv.Store {
+	tb.Helper()
 	if options.FS == nil {
 		options.FS = vfs.NewMem()
 	}
@@ -25,37 +25,37 @@ func openKV(t testing.TB, options kv.PebbleOptions) kv.Store {
 	options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	store, err := kv.OpenPebble("db", options)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := store.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return store
 }
 
 // openRepo opens a store in memory with one repository without refs, at sequence 1.
-func openRepo(t testing.TB) (*refs.Store, refs.RepoID) {
-	t.Helper()
-	keys := openKV(t, kv.PebbleOptions{})
+func openRepo(tb testing.TB) (*refs.Store, refs.RepoID) {
+	tb.Helper()
+	keys := openKV(tb, kv.PebbleOptions{})
 	store := refs.Open(keys, refs.Options{})
-	return store, createRepo(t, keys, store)
+	return store, createRepo(tb, keys, store)
 }
 
-func createRepo(t testing.TB, keys kv.Store, store *refs.Store) refs.RepoID {
-	t.Helper()
+func createRepo(tb testing.TB, keys kv.Store, store *refs.Store) refs.RepoID {
+	tb.Helper()
 	repo := refs.NewRepoID()
 	batch := kv.NewBatch()
 	if err := store.Create(batch, repo, refs.Change{Actor: "founder", Cause: "create"}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	commit, err := keys.Apply(t.Context(), batch)
+	commit, err := keys.Apply(tb.Context(), batch)
 	if err == nil {
-		err = commit.Wait(t.Context())
+		err = commit.Wait(tb.Context())
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return repo
 }
@@ -68,43 +68,41 @@ func id(n int) object.ID {
 	return object.ID{0: 0xab, 16: byte(n >> 24), 17: byte(n >> 16), 18: byte(n >> 8), 19: byte(n)}
 }
 
-func pointer[T any](v T) *T { return &v }
-
 // set points refs to IDs in one transaction, zero deletes, and fails the test on any error.
-func set(t testing.TB, store *refs.Store, repo refs.RepoID, pairs ...any) refs.Result {
-	t.Helper()
-	result, err := store.Update(t.Context(), repo, refs.Change{Actor: "test"}, setter(pairs...))
+func set(tb testing.TB, store *refs.Store, repo refs.RepoID, pairs ...any) refs.Result {
+	tb.Helper()
+	result, err := store.Update(tb.Context(), repo, refs.Change{Actor: "test"}, setter(pairs...))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return result
 }
 
 // state returns the refs of a snapshot by name.
-func state(t testing.TB, snapshot *refs.Snapshot) map[string]object.ID {
-	t.Helper()
+func state(tb testing.TB, snapshot *refs.Snapshot) map[string]object.ID {
+	tb.Helper()
 	got, last := map[string]object.ID{}, ""
-	for ref, err := range snapshot.All(t.Context(), "") {
+	for ref, err := range snapshot.All(tb.Context(), "") {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if ref.Name <= last {
-			t.Fatalf("%q comes behind %q", ref.Name, last)
+			tb.Fatalf("%q comes behind %q", ref.Name, last)
 		}
 		got[ref.Name], last = ref.ID, ref.Name
 	}
 	return got
 }
 
-func openSnapshot(t testing.TB, store *refs.Store, repo refs.RepoID) *refs.Snapshot {
-	t.Helper()
-	snapshot, err := store.Snapshot(t.Context(), repo)
+func openSnapshot(tb testing.TB, store *refs.Store, repo refs.RepoID) *refs.Snapshot {
+	tb.Helper()
+	snapshot, err := store.Snapshot(tb.Context(), repo)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := snapshot.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return snapshot

@@ -23,9 +23,9 @@ type Change struct {
 
 	// Policy bounds what may be changed.
 	Policy Policy
-	// FastForward tells whether the history of the object new holds the object old. It is asked for refs under [NoForcePush];
+	// FastForward tells whether the history of the object after holds the object before. It is asked for refs under [NoForcePush];
 	// without it such a ref can only be created.
-	FastForward func(ctx context.Context, old, new object.ID) (bool, error)
+	FastForward func(ctx context.Context, before, after object.ID) (bool, error)
 	// Signed tells whether every commit of id's history that is new to the repository has a valid signature of a registered
 	// key. It is asked for refs under [VerifySig]; without it such a ref can only be deleted.
 	Signed func(ctx context.Context, id object.ID) (bool, error)

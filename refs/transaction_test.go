@@ -53,25 +53,25 @@ func TestUpdateRefusals(t *testing.T) {
 	}{
 		"expected another value": {
 			func(ctx context.Context, tx *refs.Tx) error {
-				return tx.Set(ctx, "refs/heads/main", pointer(id(9)), id(2), id(0))
+				return tx.Set(ctx, "refs/heads/main", new(id(9)), id(2), id(0))
 			},
 			&refs.StaleError{Name: "refs/heads/main", Expected: id(9), Actual: id(1)},
 		},
 		"expected absent": {
 			func(ctx context.Context, tx *refs.Tx) error {
-				return tx.Set(ctx, "refs/heads/main", pointer(id(0)), id(2), id(0))
+				return tx.Set(ctx, "refs/heads/main", new(id(0)), id(2), id(0))
 			},
 			&refs.StaleError{Name: "refs/heads/main", Expected: id(0), Actual: id(1)},
 		},
 		"expected present": {
 			func(ctx context.Context, tx *refs.Tx) error {
-				return tx.Set(ctx, "refs/heads/new", pointer(id(4)), id(2), id(0))
+				return tx.Set(ctx, "refs/heads/new", new(id(4)), id(2), id(0))
 			},
 			&refs.StaleError{Name: "refs/heads/new", Expected: id(4), Actual: id(0)},
 		},
 		"delete at another value": {
 			func(ctx context.Context, tx *refs.Tx) error {
-				return tx.Delete(ctx, "refs/heads/main", pointer(id(4)))
+				return tx.Delete(ctx, "refs/heads/main", new(id(4)))
 			},
 			&refs.StaleError{Name: "refs/heads/main", Expected: id(4), Actual: id(1)},
 		},
@@ -145,7 +145,7 @@ func TestUpdate(t *testing.T) {
 			if err := tx.Set(ctx, "refs/heads/a/c", nil, id(1), id(0)); !errors.Is(err, refs.ErrNameConflict) {
 				return fmt.Errorf("got %w", err)
 			}
-			return tx.Set(ctx, "refs/heads/c", pointer(id(0)), id(1), id(0))
+			return tx.Set(ctx, "refs/heads/c", new(id(0)), id(1), id(0))
 		}, true, map[string]int{"refs/heads/c": 1}},
 		{"a row and no ref", func(_ context.Context, tx *refs.Tx) error {
 			tx.Batch().Put([]byte("zzz"), []byte("1"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"packhorse/odb/kv"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -201,4 +202,46 @@ func Depth(ctx context.Context, v *View, id object.ID) (int, error) {
 			return 0, err
 		}
 	}
+}
+
+// DropHot puts into b what maintenance does when it drops objects: a new hot layer with those of ids, a new manifest, a higher drop count.
+// The former hot layer keeps its keys for those who have it pinned.
+func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...object.ID) error {
+	m, raw, err := s.readManifest(ctx, s.keys, pool)
+	if err != nil {
+		return err
+	}
+	b.Require(manifestKey(pool), raw)
+	old, _ := m.hot()
+	next := newLayerID()
+	for _, id := range ids {
+		value, err := s.keys.Get(ctx, objectKey(old, id))
+		if err != nil {
+			return err
+		}
+		b.Put(objectKey(next, id), value)
+	}
+	for i := range m.layers {
+		if m.layers[i].id == old {
+			m.layers[i].id = next
+		}
+	}
+	m.version++
+	m.drops++
+	b.Put(manifestKey(pool), m.encode(pool))
+	return nil
+}
+
+// AddCompanions puts a manifest into b whose hot layer has count companions, which nothing asks for.
+func (s *Store) AddCompanions(ctx context.Context, b *kv.Batch, pool PoolID, count int) error {
+	m, _, err := s.readManifest(ctx, s.keys, pool)
+	if err != nil {
+		return err
+	}
+	for range count {
+		m.layers[0].companions = append(m.layers[0].companions, manifestLayer{kind: layerGraph, id: newLayerID()})
+	}
+	m.version++
+	b.Put(manifestKey(pool), m.encode(pool))
+	return nil
 }

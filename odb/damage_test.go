@@ -1,0 +1,281 @@
+package odb_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// damagedWorld holds objects in every form: hot, deltas of a pack, a block stream, and graph rows of both kinds.
+func damagedWorld(t *testing.T) *world {
+	t.Helper()
+	r := oracle.New(t)
+	r.Seed(oracle.History{Seed: 3, Commits: 15, Tags: true})
+	w := newWorld(t, odb.Options{OpenFileCountMax: 4})
+	w.addRepository(r, "--delta-base-offset")
+	random := rand.New(rand.NewPCG(1, 2))
+	d := w.draft()
+	tree := d.write(object.TypeTree, treeOf(fileEntry("a", d.writeFrom(text(random, 1<<20+5000)))), object.ZeroID)
+	first := d.write(object.TypeCommit, commitOf(tree, 1), object.ZeroID)
+	d.commit()
+	d = w.draft()
+	blob := d.write(object.TypeBlob, text(random, 3000), object.ZeroID)
+	blob = d.write(object.TypeBlob, edited(random, d.objects[blob].data), blob)
+	tree = d.write(object.TypeTree, treeOf(fileEntry("a", blob)), tree)
+	d.write(object.TypeCommit, commitOf(tree, 2, first), object.ZeroID)
+	d.commit()
+	return w
+}
+
+// checkDamaged reads everything: each answer is right or [odb.ErrCorrupt]. It returns whether any was wrong.
+func (w *world) checkDamaged() (noticed bool) {
+	w.Helper()
+	ctx := w.Context()
+	v, err := w.store.View(ctx, w.pool)
+	if errors.Is(err, odb.ErrCorrupt) {
+		return true
+	}
+	w.must(err)
+	defer v.Close() //nolint:errcheck // closing a view cannot fail
+	right := func(what string, err error, same bool) {
+		switch {
+		case errors.Is(err, odb.ErrCorrupt):
+			noticed = true
+		case err != nil:
+			w.Fatalf("%s: %v, want what was stored or ErrCorrupt", what, err)
+		case !same:
+			w.Fatalf("%s: wrong bytes", what)
+		}
+	}
+	for id, want := range w.objects {
+		kind, data, err := v.Read(ctx, id)
+		right("Read", err, kind == want.kind && bytes.Equal(data, want.data))
+		info, err := v.Stat(ctx, id)
+		right("Stat", err, info.Type == want.kind && info.Size == int64(len(want.data)))
+		e, err := v.Entry(ctx, id)
+		right("Entry", err, e.ID == id)
+		if err == nil {
+			_, _, err = odb.Payload(ctx, v, &e)
+			right("Payload", err, true)
+		}
+		o, err := v.Open(ctx, id)
+		right("Open", err, true)
+		if err != nil {
+			continue
+		}
+		var all bytes.Buffer
+		_, err = o.WriteTo(&all)
+		right("WriteTo", err, bytes.Equal(all.Bytes(), want.data))
+		middle := int64(len(want.data) / 2)
+		section, err := o.Section(middle, 10)
+		if err == nil {
+			var part []byte
+			part, err = io.ReadAll(section)
+			right("Section", err, bytes.HasPrefix(want.data[middle:], part))
+		} else {
+			right("Section", err, false)
+		}
+		w.must(o.Close())
+		if want.kind == object.TypeCommit {
+			row, err := v.Graph(ctx, id)
+			commit, _ := object.ParseCommit(want.data)
+			right("Graph", err, row.Tree == commit.Tree && row.Seconds == commit.Committer.Seconds)
+		}
+	}
+	return noticed
+}
+
+// TestBitFlipsInFiles flips bits anywhere in the files of segments and companions: reads notice, and fsck does.
+func TestBitFlipsInFiles(t *testing.T) {
+	t.Parallel()
+	w := damagedWorld(t)
+	w.reopen()
+	random := rand.New(rand.NewPCG(11, 12))
+	names := listFiles(t, w)
+	if len(names) != 4 { // two segments with a companion each
+		t.Fatalf("files: %v", names)
+	}
+	for round := range 150 {
+		name := names[round%len(names)]
+		restore := flip(t, w, name, random)
+		w.options.CacheBytes = 1
+		if round%3 == 0 {
+			w.options.CacheBytes = 0
+		}
+		w.reopen()
+		w.checkDamaged()
+		report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+		if err != nil || report.ProblemCount == 0 {
+			t.Fatalf("fsck of damaged %s: %+v, %v", name, report, err)
+		}
+		restore()
+	}
+	w.reopen()
+	w.checkAll()
+}
+
+// listFiles returns the paths of the files of segments and companions.
+func listFiles(t *testing.T, w *world) []string {
+	t.Helper()
+	var names []string
+	var walk func(dir string)
+	walk = func(dir string) {
+		entries, err := w.fs.List(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			path := w.fs.PathJoin(dir, entry)
+			if info, err := w.fs.Stat(path); err == nil && info.IsDir() {
+				walk(path)
+			} else if strings.HasSuffix(path, ".segment") || strings.HasSuffix(path, ".graph") {
+				names = append(names, path)
+			}
+		}
+	}
+	walk("files")
+	return names
+}
+
+// flip changes a bit of a file and returns how to change it back.
+func flip(t *testing.T, w *world, name string, random *rand.Rand) (restore func()) {
+	t.Helper()
+	f, err := w.fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset := random.Int64N(info.Size())
+	if random.IntN(2) == 0 { // indexes and footers are small
+		offset = info.Size() - 1 - random.Int64N(min(info.Size(), 20<<10))
+	}
+	write := func(mask byte) {
+		var b [1]byte
+		if _, err := f.ReadAt(b[:], offset); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= mask
+		if _, err := f.WriteAt(b[:], offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mask := byte(1) << random.IntN(8)
+	write(mask)
+	return func() {
+		write(mask)
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBitFlipsInKeys flips bits in the values of the tables m, o and g, as a store might that does not guard its values.
+func TestBitFlipsInKeys(t *testing.T) {
+	t.Parallel()
+	w := damagedWorld(t)
+	w.options.CacheBytes = 1
+	w.reopen()
+	random := rand.New(rand.NewPCG(11, 12))
+	for _, table := range []byte{'m', 'o', 'g'} {
+		var pairs []kv.Pair
+		for pair, err := range w.keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
+			w.must(err)
+			pairs = append(pairs, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
+		}
+		if len(pairs) == 0 {
+			t.Fatalf("table %c is empty", table)
+		}
+		for range 40 {
+			pair := pairs[random.IntN(len(pairs))]
+			damaged := bytes.Clone(pair.Value)
+			if random.IntN(5) == 0 {
+				damaged = damaged[:random.IntN(len(damaged))]
+			} else {
+				damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
+			}
+			put(w, pair.Key, damaged)
+			if !w.checkDamaged() {
+				t.Fatalf("no read noticed a damaged value of table %c", table)
+			}
+			report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+			if err != nil || report.ProblemCount == 0 {
+				t.Fatalf("fsck with a damaged value of table %c: %+v, %v", table, report, err)
+			}
+			put(w, pair.Key, pair.Value)
+		}
+	}
+	if w.store.Stats().CorruptCount == 0 {
+		t.Error("corruption was not counted")
+	}
+	w.checkAll()
+}
+
+func put(w *world, key, value []byte) {
+	w.Helper()
+	b := kv.NewBatch()
+	b.Put(key, value)
+	w.apply(b)
+}
+
+func TestMissingFile(t *testing.T) {
+	t.Parallel()
+	w := damagedWorld(t)
+	w.reopen()
+	for _, name := range listFiles(t, w) {
+		w.must(w.fs.Rename(name, name+"x"))
+		w.reopen()
+		if !w.checkDamaged() {
+			t.Errorf("nothing missed %s", name)
+		}
+		w.must(w.fs.Rename(name+"x", name))
+	}
+}
+
+func TestFsckFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	missing := object.ID{1, 2, 3}
+	tests := map[string]struct {
+		write func(d *draft)
+		tips  []object.ID
+		err   error
+	}{
+		"missing tip": {tips: []object.ID{missing}, write: func(*draft) {}, err: odb.ErrMissing},
+		"missing blob": {
+			write: func(d *draft) { d.write(object.TypeTree, treeOf(fileEntry("a", missing)), object.ZeroID) },
+			err:   odb.ErrMissing,
+		},
+		"blob where a tree must be": {
+			write: func(d *draft) {
+				blob := d.write(object.TypeBlob, []byte("x"), object.ZeroID)
+				d.write(object.TypeCommit, commitOf(blob, 1), object.ZeroID)
+			},
+			err: odb.ErrMissing,
+		},
+	}
+	for name, test := range tests {
+		for _, options := range []odb.Options{{}, {Limits: odb.Limits{HotValueBytes: 1}}} {
+			w := newWorld(t, options)
+			d := w.draft()
+			d.write(object.TypeBlob, []byte("fine"), object.ZeroID)
+			test.write(d)
+			d.commit()
+			report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{Tips: test.tips})
+			if err != nil || report.ProblemCount != 1 || !errors.Is(report.Problems[0].Err, test.err) {
+				t.Errorf("%s: %+v, %v; want one problem, %v", name, report, err, test.err)
+			}
+		}
+	}
+}

@@ -53,6 +53,9 @@ type Dir struct {
 	writing map[string]struct{}
 	fanout  map[string]struct{} // folders under settled that are known to be durable
 	closed  bool
+
+	order sync.RWMutex        // guards moved; shared while a folder under incoming is synced
+	moved map[string]struct{} // folders under settled with entries that may not be durable
 }
 
 var _ Store = (*Dir)(nil)
@@ -76,6 +79,7 @@ func OpenDir(dir string, options DirOptions) (*Dir, error) {
 		root:    dir,
 		writing: make(map[string]struct{}),
 		fanout:  make(map[string]struct{}),
+		moved:   make(map[string]struct{}),
 	}
 	d.incoming = d.fs.PathJoin(dir, incomingName, options.ServerID)
 	if err := d.prepare(); err != nil {
@@ -86,14 +90,8 @@ func OpenDir(dir string, options DirOptions) (*Dir, error) {
 
 // prepare makes the folders durable, takes the lock and removes what cannot be of use.
 func (d *Dir) prepare() error {
-	settled := d.fs.PathJoin(d.root, settledName)
-	for _, folder := range []string{settled, d.incoming} {
-		if err := d.fs.MkdirAll(folder, 0o755); err != nil {
-			return err
-		}
-	}
-	for _, folder := range []string{d.incoming, settled, d.fs.PathJoin(d.root, incomingName), d.root, d.fs.PathDir(d.root)} {
-		if err := d.syncFolder(folder); err != nil {
+	for _, folder := range []string{d.fs.PathJoin(d.root, settledName), d.incoming} {
+		if err := d.makeFolder(folder); err != nil {
 			return err
 		}
 	}
@@ -144,40 +142,6 @@ func (d *Dir) Open(ctx context.Context, name string) (File, error) {
 	return &sealed{file: f, size: info.Size()}, nil
 }
 
-// Settle implements Store.
-//
-// The new place is durable before the old one is given up. A crash in between can leave the file in both.
-func (d *Dir) Settle(ctx context.Context, name string) error {
-	from, err := d.find(ctx, name)
-	if err != nil {
-		return err
-	}
-	to := d.settledPath(name)
-	if from == to {
-		if from, err = d.findIncoming(ctx, name); errors.Is(err, ErrNotFound) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-	if err := d.makeFanout(d.fs.PathDir(to)); err != nil {
-		return failed("settle", name, err)
-	}
-	err = d.fs.Rename(from, to)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = d.fs.Stat(to) // another call was faster
-	}
-	for _, folder := range []string{d.fs.PathDir(to), d.fs.PathDir(from)} {
-		if err == nil {
-			err = d.syncFolder(folder)
-		}
-	}
-	if err != nil {
-		return failed("settle", name, err)
-	}
-	return nil
-}
-
 // Delete implements Store.
 func (d *Dir) Delete(ctx context.Context, name string) error {
 	for removed := false; ; removed = true {
@@ -191,7 +155,7 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 		if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return failed("delete", name, err)
 		}
-		if err := d.syncFolder(d.fs.PathDir(path)); err != nil {
+		if err := d.syncIncoming(d.fs.PathDir(path)); err != nil {
 			return failed("delete", name, err)
 		}
 	}
@@ -199,7 +163,7 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 
 // Free implements Store.
 func (d *Dir) Free(ctx context.Context) (uint64, error) {
-	if err := ctx.Err(); err != nil {
+	if err := d.begin(ctx); err != nil {
 		return 0, err
 	}
 	usage, err := d.fs.GetDiskUsage(d.root)
@@ -223,6 +187,16 @@ func (d *Dir) Close() error {
 	return d.lock.Close()
 }
 
+// begin returns why a call cannot begin.
+func (d *Dir) begin(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
 // settledPath returns where name lies when it is settled.
 func (d *Dir) settledPath(name string) string {
 	h := fnv.New32a()
@@ -233,7 +207,7 @@ func (d *Dir) settledPath(name string) string {
 // find returns where name lies, or ErrNotFound. A file moves in one direction only, from incoming to settled, so whoever looks in
 // this order, and at the end once more in its place, does not miss it.
 func (d *Dir) find(ctx context.Context, name string) (string, error) {
-	if err := ctx.Err(); err != nil {
+	if err := d.begin(ctx); err != nil {
 		return "", err
 	}
 	if err := CheckName(name); err != nil {
@@ -274,7 +248,7 @@ func (d *Dir) findIncoming(ctx context.Context, name string) (string, error) {
 
 // servers returns the folders of all servers.
 func (d *Dir) servers(ctx context.Context) ([]string, error) {
-	if err := ctx.Err(); err != nil {
+	if err := d.begin(ctx); err != nil {
 		return nil, err
 	}
 	all := d.fs.PathJoin(d.root, incomingName)
@@ -296,24 +270,22 @@ func (d *Dir) exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// makeFanout makes a folder under settled that survives a crash.
-func (d *Dir) makeFanout(folder string) error {
-	d.mu.Lock()
-	_, known := d.fanout[folder]
-	d.mu.Unlock()
-	if known {
-		return nil
-	}
-	if err := d.fs.MkdirAll(folder, 0o755); err != nil {
+// makeFolder makes a folder, with all above it, that survives a crash. One that exists may be what another crash left of the
+// attempt, so its entry is synced too; what is above it was then synced by whoever made it.
+func (d *Dir) makeFolder(path string) error {
+	_, err := d.fs.Stat(path)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !made {
 		return err
 	}
-	if err := d.syncFolder(d.fs.PathDir(folder)); err != nil {
+	if err := d.fs.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	d.fanout[folder] = struct{}{}
-	d.mu.Unlock()
-	return nil
+	for parent := d.fs.PathDir(path); ; parent = d.fs.PathDir(parent) {
+		if err := d.syncFolder(parent); err != nil || !made || parent == d.fs.PathDir(parent) {
+			return err
+		}
+	}
 }
 
 // syncFolder makes the entries of a folder durable.

@@ -54,6 +54,10 @@ func (d *Dir) Leftovers(ctx context.Context) iter.Seq2[Info, error] {
 // folder walks the sealed files in one folder.
 func (d *Dir) folder(ctx context.Context, path string, settled bool) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
+		if err := d.begin(ctx); err != nil {
+			yield(Info{}, err)
+			return
+		}
 		names, err := d.fs.List(path)
 		if err != nil {
 			yield(Info{}, fmt.Errorf("list %s: %w", path, err))

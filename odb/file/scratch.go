@@ -12,7 +12,7 @@ type scratch struct{ *spool }
 
 // Scratch implements Store.
 func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
-	if err := ctx.Err(); err != nil {
+	if err := d.begin(ctx); err != nil {
 		return nil, err
 	}
 	path := d.fs.PathJoin(d.incoming, mark+strconv.FormatUint(d.scratch.Add(1), 10))

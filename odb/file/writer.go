@@ -63,7 +63,7 @@ func (w *writer) path() string { return w.dir.fs.PathJoin(w.dir.incoming, w.name
 
 // Seal implements Writer.
 func (w *writer) Seal(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
+	if err := w.dir.begin(ctx); err != nil {
 		return err
 	}
 	if err := w.finish(true); err != nil {
@@ -76,7 +76,7 @@ func (w *writer) Seal(ctx context.Context) error {
 	if err := w.dir.fs.Rename(w.path(), sealed); err != nil {
 		return w.discard(err)
 	}
-	if err := w.dir.syncFolder(w.dir.incoming); err != nil {
+	if err := w.dir.syncIncoming(w.dir.incoming); err != nil {
 		return errors.Join(w.discard(err), w.dir.fs.Remove(sealed))
 	}
 	w.dir.unclaim(w.name)

@@ -1,0 +1,135 @@
+package file_test
+
+import (
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
+)
+
+// crashable is a store on a file system that can lose power.
+type crashable struct {
+	*file.Dir
+	fs *vfs.MemFS
+}
+
+func openMem(t testing.TB, fs *vfs.MemFS, server string) *crashable {
+	t.Helper()
+	dir, err := file.OpenDir("data/files", file.DirOptions{FS: fs, ServerID: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &crashable{Dir: dir, fs: fs}
+}
+
+func TestDir(t *testing.T) {
+	t.Parallel()
+	var crashes atomic.Uint64
+	filetest.Run(t, filetest.Harness{
+		Open: func(t testing.TB) file.Store { return openMem(t, vfs.NewCrashableMem(), "") },
+		Other: func(t testing.TB, store file.Store) file.Store {
+			t.Helper()
+			return openMem(t, store.(*crashable).fs, "other.1")
+		},
+		Crash: func(t testing.TB, store file.Store) file.Store {
+			t.Helper()
+			config := vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(crashes.Add(1), 0))}
+			revived := openMem(t, store.(*crashable).fs.CrashClone(config), "")
+			t.Cleanup(func() { _ = revived.Close() })
+			return revived
+		},
+	})
+}
+
+// TestDirOnDisk runs the suite on the file system of the machine.
+func TestDirOnDisk(t *testing.T) {
+	t.Parallel()
+	filetest.Run(t, filetest.Harness{
+		Open: func(t testing.TB) file.Store {
+			t.Helper()
+			dir, err := file.OpenDir(t.TempDir(), file.DirOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		},
+	})
+}
+
+func TestServerID(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	first := openMem(t, fs, "a")
+	if _, err := file.OpenDir("data/files", file.DirOptions{FS: fs, ServerID: "a"}); !errors.Is(err, file.ErrLocked) {
+		t.Errorf("a second store under the same id: %v", err)
+	}
+	if _, err := file.OpenDir("data/files", file.DirOptions{FS: fs, ServerID: "../a"}); !errors.Is(err, file.ErrName) {
+		t.Errorf("a bad id: %v", err)
+	}
+	second := openMem(t, fs, "b")
+	if err := errors.Join(first.Close(), second.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := openMem(t, fs, "a").Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSweep checks that a start removes what cannot be of use, and nothing else.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	dir := openMem(t, fs, "a")
+	w, err := dir.Create(t.Context(), "unsealed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, strings.Repeat("x", 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"~17", "sealed"} {
+		f, err := fs.Create("data/files/incoming/a/"+left, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := openMem(t, fs, "a").Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := fs.List("data/files/incoming/a")
+	if err != nil || len(names) != 2 || !strings.Contains(strings.Join(names, " "), "sealed") {
+		t.Errorf("found %q, %v; want LOCK and sealed", names, err)
+	}
+}
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	dir := openMem(t, fs, "")
+	defer func() {
+		if err := dir.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if free, err := dir.Free(t.Context()); free != math.MaxUint64 || err != nil {
+		t.Errorf("no telling: %d, %v", free, err)
+	}
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 4711, TotalBytes: 5000})
+	if free, err := dir.Free(t.Context()); free != 4711 || err != nil {
+		t.Errorf("%d, %v", free, err)
+	}
+}

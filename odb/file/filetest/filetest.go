@@ -1,0 +1,154 @@
+// Package filetest is the conformance suite of file.Store: every implementation passes [Run].
+package filetest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"packhorse/odb/file"
+)
+
+// Harness makes the stores under test.
+type Harness struct {
+	// Open returns a new, empty store. The suite closes it.
+	Open func(t testing.TB) file.Store
+	// Reopen returns another server's store over the same files, which the suite closes, or nil if the store has one server only.
+	Other func(t testing.TB, store file.Store) file.Store
+	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards, under the same
+	// server id. It is optional; without it the promises about crashes are not tested.
+	Crash func(t testing.TB, store file.Store) file.Store
+}
+
+// Run tests every promise of file.Store.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	tests := map[string]func(*testing.T, Harness){
+		"Life":            testLife,
+		"Names":           testNames,
+		"Unsealed":        testUnsealed,
+		"Exists":          testExists,
+		"NotFound":        testNotFound,
+		"Writer":          testWriter,
+		"WriterModel":     testWriterModel,
+		"WriterEnd":       testWriterEnd,
+		"Scratch":         testScratch,
+		"ScratchModel":    testScratchModel,
+		"List":            testList,
+		"ReadWhileMoving": testReadWhileMoving,
+		"DeleteOpen":      testDeleteOpen,
+		"OtherServer":     testOtherServer,
+		"Crash":           testCrash,
+		"CrashSettle":     testCrashSettle,
+		"Context":         testContext,
+		"Free":            testFree,
+		"Closed":          testClosed,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, h)
+		})
+	}
+}
+
+// open returns a store that is closed when the test ends.
+func (h Harness) open(t testing.TB) file.Store {
+	t.Helper()
+	store := h.Open(t)
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil && !errors.Is(err, file.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return store
+}
+
+// content returns size bytes that do not repeat, the same for each seed.
+func content(seed uint64, size int) []byte {
+	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	data := make([]byte, size)
+	_, _ = random.Read(data)
+	return data
+}
+
+// begin creates a file with data and leaves it unsealed; a test that ends aborts it.
+func begin(t testing.TB, store file.Store, name string, data []byte) file.Writer {
+	t.Helper()
+	w, err := store.Create(t.Context(), name)
+	if err != nil {
+		t.Fatalf("create %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		if err := w.Abort(); err != nil {
+			t.Errorf("abort %s: %v", name, err)
+		}
+	})
+	if n, err := w.Write(data); n != len(data) || err != nil {
+		t.Fatalf("write %s: %d, %v", name, n, err)
+	}
+	return w
+}
+
+// seal creates a sealed file with data.
+func seal(t testing.TB, store file.Store, name string, data []byte) {
+	t.Helper()
+	if err := begin(t, store, name, data).Seal(t.Context()); err != nil {
+		t.Fatalf("seal %s: %v", name, err)
+	}
+}
+
+// settle moves a file to its place.
+func settle(t testing.TB, store file.Store, name string) {
+	t.Helper()
+	if err := store.Settle(t.Context(), name); err != nil {
+		t.Fatalf("settle %s: %v", name, err)
+	}
+}
+
+// want checks the bytes of a file; nil stands for none.
+func want(t testing.TB, store file.Store, name string, data []byte) {
+	t.Helper()
+	got, err := read(t, store, name)
+	switch {
+	case data == nil && !errors.Is(err, file.ErrNotFound):
+		t.Errorf("open %s: %v, want %v", name, err, file.ErrNotFound)
+	case data != nil && (err != nil || !bytes.Equal(got, data)):
+		t.Errorf("read %s: %d bytes, %v; want %d bytes", name, len(got), err, len(data))
+	}
+}
+
+// read returns the bytes of a file.
+func read(t testing.TB, store file.Store, name string) ([]byte, error) {
+	t.Helper()
+	f, err := store.Open(t.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()+1))
+	if int64(len(data)) != f.Size() {
+		t.Errorf("%s: size %d, %d bytes", name, f.Size(), len(data))
+	}
+	return data, errors.Join(err, f.Close())
+}
+
+// names returns the names that a walk shows, in order, with "*" behind those that are settled.
+func names(t testing.TB, walk func(func(file.Info, error) bool)) []string {
+	t.Helper()
+	var list []string
+	for info, err := range walk {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := info.Name
+		if info.Settled {
+			name += "*"
+		}
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}

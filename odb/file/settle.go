@@ -1,0 +1,95 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+)
+
+// Settle implements Store.
+//
+// The new place is durable before the old one is given up. A crash in between can leave the file in both.
+func (d *Dir) Settle(ctx context.Context, name string) error {
+	from, err := d.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	to := d.settledPath(name)
+	if from == to {
+		from, err = d.findIncoming(ctx, name)
+		if errors.Is(err, ErrNotFound) {
+			return d.syncMoved()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := d.move(from, to); err != nil {
+		return failed("settle", name, err)
+	}
+	return nil
+}
+
+// move renames a file into a folder under settled.
+func (d *Dir) move(from, to string) error {
+	folder := d.fs.PathDir(to)
+	if err := d.makeFanout(folder); err != nil {
+		return err
+	}
+	d.order.Lock()
+	d.moved[folder] = struct{}{}
+	err := d.fs.Rename(from, to)
+	d.order.Unlock()
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = d.fs.Stat(to) // another call was faster
+	}
+	if err != nil {
+		return err
+	}
+	return d.syncIncoming(d.fs.PathDir(from))
+}
+
+// syncIncoming makes the entries of a folder durable, and first those of the folders into which files were moved: an entry that is
+// gone here must not be durable before the other is.
+func (d *Dir) syncIncoming(folder string) error {
+	d.order.RLock()
+	for len(d.moved) > 0 {
+		d.order.RUnlock()
+		if err := d.syncMoved(); err != nil {
+			return err
+		}
+		d.order.RLock()
+	}
+	defer d.order.RUnlock()
+	return d.syncFolder(folder)
+}
+
+// syncMoved makes the entries of files that were moved durable. A folder whose sync failed is tried again with the next.
+func (d *Dir) syncMoved() error {
+	d.order.Lock()
+	defer d.order.Unlock()
+	for folder := range d.moved {
+		if err := d.syncFolder(folder); err != nil {
+			return err
+		}
+		delete(d.moved, folder)
+	}
+	return nil
+}
+
+// makeFanout makes a folder under settled that survives a crash.
+func (d *Dir) makeFanout(folder string) error {
+	d.mu.Lock()
+	_, known := d.fanout[folder]
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := d.makeFolder(folder); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.fanout[folder] = struct{}{}
+	d.mu.Unlock()
+	return nil
+}

@@ -88,9 +88,6 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 	if refusal != nil {
 		return refusal
 	}
-	if err := admit(grant, path, service); err != nil {
-		return err
-	}
 	repo, err := d.host.Repository(x.Context(), grant.Org, path.Repo)
 	if err != nil {
 		return err
@@ -128,43 +125,21 @@ func Refuse(x exchange.Exchange, err error) problem.Problem {
 	return p
 }
 
-// serviceOf checks method, service name and content type against each other.
+// serviceOf returns the service that a request is for. The server has checked its method, and the token's repository and scope.
 func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
-	if path.Service == "info/refs" {
-		if x.Method() != http.MethodGet && x.Method() != http.MethodHead {
-			x.SetHeader("Allow", "GET, HEAD")
-			return "", refuse(http.StatusMethodNotAllowed, "info/refs is read with GET")
-		}
-		service := x.Query().Get("service")
+	service := path.Service
+	if service == "info/refs" {
+		service = x.Query().Get("service")
 		if service != uploadPack && service != receivePack {
 			return "", refuse(http.StatusForbidden, "only git-upload-pack and git-receive-pack are served here, over smart HTTP")
 		}
-		return service, nil
-	}
-	if x.Method() != http.MethodPost {
-		x.SetHeader("Allow", "POST")
-		return "", refuse(http.StatusMethodNotAllowed, path.Service+" is called with POST")
-	}
-	want := "application/x-" + path.Service + "-request"
-	if got := x.Header("Content-Type"); got != want {
+	} else if got, want := x.Header("Content-Type"), "application/x-"+service+"-request"; got != want {
 		return "", refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q, not %q", got, want))
 	}
-	return path.Service, nil
-}
-
-// admit holds the token against the remote. Whether the repository exists is not looked at (rules.md 34).
-func admit(grant *auth.Grant, path exchange.GitPath, service string) error {
-	switch {
-	case grant.Repo != path.Repo:
-		return refuse(http.StatusForbidden, "the token is for another repository")
-	case path.Variant == exchange.Import && service == uploadPack:
-		return refuse(http.StatusForbidden, "the import remote is for pushing only")
-	case service == receivePack && !grant.Allows(auth.GitWrite):
-		return refuse(http.StatusForbidden, "the token lacks the scope git:write")
-	case service == uploadPack && !grant.Allows(auth.GitRead):
-		return refuse(http.StatusForbidden, "the token lacks the scope git:read")
+	if path.Variant == exchange.Import && service == uploadPack {
+		return "", refuse(http.StatusForbidden, "the import remote is for pushing only")
 	}
-	return nil
+	return service, nil
 }
 
 // versionOf is the protocol version that the client asks for and the service has: pushes know 0 and 1 only.

@@ -38,9 +38,6 @@ func refuse(x exchange.Exchange, p problem.Problem) {
 	if p.Status == http.StatusUnauthorized {
 		x.SetHeader("WWW-Authenticate", `Bearer realm="packhorse"`)
 	}
-	if p.RetryAfter > 0 {
-		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
-	}
 	x.Respond(p.Status, problem.ContentType, p.JSON())
 }
 

@@ -14,7 +14,7 @@ const (
 	bufferSizeMin    = 1 << 10
 	bufferClassCount = 4*15 + 1
 	// buffersHeldMax bounds what lies unused.
-	buffersHeldMax = 4 * mebibyte
+	buffersHeldMax = 8 * mebibyte
 )
 
 // bufferClass returns the smallest class that holds size bytes, and its size.
@@ -33,17 +33,20 @@ func (b *buffers) get(size int) []byte {
 	if class >= len(b.free) {
 		return make([]byte, 0, size)
 	}
-	free := b.free[class]
-	if len(free) == 0 {
-		return make([]byte, 0, classSize)
+	for class := class; class < min(class+classesTried, len(b.free)); class++ {
+		if last := len(b.free[class]) - 1; last >= 0 {
+			buf := b.free[class][last]
+			b.free[class][last] = nil
+			b.free[class] = b.free[class][:last]
+			b.held -= int64(cap(buf))
+			return buf[:0]
+		}
 	}
-	last := len(free) - 1
-	buf := free[last]
-	free[last] = nil
-	b.free[class] = free[:last]
-	b.held -= int64(cap(buf))
-	return buf[:0]
+	return make([]byte, 0, classSize)
 }
+
+// classesTried is how many classes are looked at for a free buffer: what is found is at most twice as large as it has to be.
+const classesTried = 5
 
 // put takes back what get returned, or anything else: that is left to the collector.
 func (b *buffers) put(buf []byte) {

@@ -60,6 +60,7 @@ type Ingest struct {
 	intake     intake
 	table      packTable
 	refs       refDeltas
+	kept       []keptDeltas // by lane
 	links      *linkSet
 	progress   progressMeter
 	clock      busyClock

@@ -35,6 +35,7 @@ type lane struct {
 	x       *examiner
 	buffers buffers
 	bases   *baseCache
+	kept    keptDeltas
 	stream  *object.Hasher // of the blob that is arriving in parts
 	err     error
 }
@@ -66,6 +67,9 @@ const (
 	queueSize      = arenaCountMax
 )
 
+// laneCount is how many goroutines examine objects: one a core.
+func laneCount() int { return min(runtime.GOMAXPROCS(0), laneMax) }
+
 func newLanes(ctx context.Context, in *Ingest, cancel context.CancelCauseFunc) *lanes {
 	l := &lanes{in: in, cancel: cancel, free: make(chan []byte, arenaCountMax)}
 	l.load.max = largeBytesMax
@@ -73,10 +77,9 @@ func newLanes(ctx context.Context, in *Ingest, cancel context.CancelCauseFunc) *
 	for range arenaCountMax {
 		l.free <- nil // made when it is needed
 	}
-	count := min(runtime.GOMAXPROCS(0), laneMax)
-	for range count {
+	for range laneCount() {
 		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in)}
-		one.bases = newBaseCache(in.store.options.IngestMemoryBytes/2/int64(count), &one.buffers)
+		one.bases = newBaseCache(in.store.options.IngestMemoryBytes*3/8/int64(laneCount()), &one.buffers)
 		l.lanes = append(l.lanes, one)
 		l.wait.Go(func() { l.run(ctx, one) })
 	}
@@ -103,7 +106,7 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 	}
 	one := l.lanes[laneIndex]
 	switch size := entry.Size; {
-	case entry.Kind == pack.KindRefDelta, entry.Kind == pack.KindOFSDelta && size > l.in.options.WholeBytes:
+	case entry.Kind == pack.KindRefDelta && size > keptDeltaSizeMax, entry.Kind.IsDelta() && size > l.in.options.WholeBytes:
 		return l.drain(reader)
 	case size > l.in.options.WholeBytes:
 		return l.readParts(ctx, one, reader, it)
@@ -244,6 +247,7 @@ func (l *lanes) finish(ctx context.Context) error {
 	}
 	for _, one := range l.lanes {
 		l.in.table.setDone(one.x.done)
+		l.in.kept = append(l.in.kept, one.kept)
 	}
 	return nil
 }
@@ -315,11 +319,12 @@ func (one *lane) whole(ctx context.Context, it *item) error {
 
 // delta resolves a delta whose base is at hand.
 func (one *lane) delta(ctx context.Context, it *item) error {
+	in := one.x.in
 	base, ok := one.bases.get(it.base)
 	if !ok {
+		one.kept.keep(it.ordinal, it.content, in.store.options.IngestMemoryBytes/8/int64(laneCount()))
 		return nil
 	}
-	in := one.x.in
 	if err := in.checkDepth(it.entry.Offset, base.depth+1); err != nil {
 		return err
 	}

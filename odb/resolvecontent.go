@@ -76,30 +76,28 @@ func (w *resolveWorker) root(ctx context.Context, ordinal uint32) (content, erro
 	if w.in.external(ordinal) {
 		return w.in.stored(ctx, ordinal)
 	}
+	entry, size := w.in.table.offsets[ordinal], w.in.table.packedSize(ordinal)
+	if size <= packedHeldMax {
+		header, payload, err := w.readEntry(ordinal)
+		if err != nil {
+			return content{}, err
+		}
+		if header.Size <= w.in.options.WholeBytes {
+			data, _, err := pack.Inflate(w.buffers.get(int(min(header.Size, trustedBytes))), payload, header.Size)
+			return content{data: data, size: header.Size}, badEntry(entry, err)
+		}
+	}
 	header, n, err := w.in.entryHeader(ordinal)
 	if err != nil {
 		return content{}, err
 	}
-	offset, size := w.in.table.offsets[ordinal]+int64(n), w.in.table.packedSize(ordinal)-int64(n)
-	if header.Size <= w.in.options.WholeBytes && size <= packedHeldMax {
-		if err := w.readPacked(offset, size); err != nil {
-			return content{}, err
-		}
-		data, _, err := pack.Inflate(w.buffers.get(int(min(header.Size, trustedBytes))), w.packed, header.Size)
-		return content{data: data, size: header.Size}, badEntry(offset, err)
-	}
-	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, offset, size))
+	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), size-int64(n)))
 	defer z.Close()
 	c, err := w.gather(ctx, header.Size, func(dst io.Writer) error {
 		_, err := io.Copy(dst, z)
 		return err
 	})
-	return c, badEntry(offset, err)
-}
-
-func (w *resolveWorker) readPacked(offset, size int64) error {
-	w.packed = slices.Grow(w.packed[:0], int(size))[:size]
-	return readFullAt(&w.in.intake, w.packed, offset)
+	return c, badEntry(entry, err)
 }
 
 // gather returns size bytes that fill writes: in memory or, when they are many, on a scratch file.
@@ -158,41 +156,68 @@ type hashing struct {
 
 // apply returns the object that the delta at child builds from base.
 func (w *resolveWorker) apply(ctx context.Context, base *content, child uint32, hashing *hashing) (content, error) {
-	header, n, err := w.in.entryHeader(child)
-	if err != nil {
-		return content{}, err
-	}
 	entry := w.in.table.offsets[child]
-	offset, size := entry+int64(n), w.in.table.packedSize(child)-int64(n)
-	if base.data != nil && size <= packedHeldMax && header.Size <= deltaHeldMax {
-		c, ok, err := w.applyHeld(base.data, offset, size, header.Size, hashing)
+	if base.data != nil {
+		c, ok, err := w.applyHeld(base.data, child, hashing)
 		if ok || err != nil {
 			return c, badEntry(entry, err)
 		}
 	}
-	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, offset, size))
+	_, n, err := w.in.entryHeader(child)
+	if err != nil {
+		return content{}, err
+	}
+	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), w.in.table.packedSize(child)-int64(n)))
 	defer z.Close()
 	c, err := w.applyStream(ctx, base, bufio.NewReaderSize(z, copyBufferSize), hashing)
 	return c, badEntry(entry, err)
 }
 
-// applyHeld is apply in memory; it returns false when the result is too large for that.
-func (w *resolveWorker) applyHeld(base []byte, offset, size, deltaSize int64, hashing *hashing) (c content, ok bool, err error) {
-	if err := w.readPacked(offset, size); err != nil {
+// applyHeld is apply in memory; it returns false when delta or result are too large for that.
+func (w *resolveWorker) applyHeld(base []byte, child uint32, hashing *hashing) (c content, ok bool, err error) {
+	program, err := w.program(child)
+	if program == nil || err != nil {
 		return content{}, false, err
 	}
-	if w.delta, _, err = pack.Inflate(w.delta[:0], w.packed, deltaSize); err != nil {
-		return content{}, false, err
-	}
-	_, result, err := delta.Sizes(w.delta)
+	_, result, err := delta.Sizes(program)
 	if err != nil || result > w.in.options.WholeBytes {
 		return content{}, false, err
 	}
 	if err := w.allow(hashing, result); err != nil {
 		return content{}, false, err
 	}
-	data, err := delta.Apply(w.buffers.get(int(min(result, trustedBytes))), base, w.delta, result)
+	data, err := delta.Apply(w.buffers.get(int(min(result, trustedBytes))), base, program, result)
 	return content{data: data, size: result}, true, err
+}
+
+// program returns a delta, inflated, until the next call; nil if it is too large to be held.
+func (w *resolveWorker) program(child uint32) ([]byte, error) {
+	if kept, ok := w.in.kept[w.in.table.states[child].lane()].get(child); ok {
+		return kept, nil
+	}
+	if w.in.table.packedSize(child) > packedHeldMax {
+		return nil, nil
+	}
+	header, payload, err := w.readEntry(child)
+	if err != nil || header.Size > deltaHeldMax {
+		return nil, err
+	}
+	w.delta, _, err = pack.Inflate(w.delta[:0], payload, header.Size)
+	return w.delta, err
+}
+
+// readEntry reads an entry, which is valid until the next call.
+func (w *resolveWorker) readEntry(ordinal uint32) (pack.EntryHeader, []byte, error) {
+	size := int(w.in.table.packedSize(ordinal))
+	w.packed = slices.Grow(w.packed[:0], size)[:size]
+	if err := readFullAt(&w.in.intake, w.packed, w.in.table.offsets[ordinal]); err != nil {
+		return pack.EntryHeader{}, nil, err
+	}
+	header, n, err := pack.ParseEntryHeader(w.packed)
+	if err != nil {
+		return header, nil, err
+	}
+	return header, w.packed[n:], nil
 }
 
 // applyStream is apply for objects of any size.

@@ -3,6 +3,7 @@ package refs
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -46,13 +47,24 @@ type Page struct {
 //
 // Errors: [ErrRepositoryNotFound]; [ErrTrimmed], when the journal no longer holds the transaction that follows after.
 func (s *Store) Events(ctx context.Context, repo RepoID, after uint64, limit int) (Page, error) {
-	head, err := s.head(ctx, repo)
+	rows, err := s.kv.Snapshot(ctx)
+	if err != nil {
+		return Page{}, fmt.Errorf("read journal: %w", err)
+	}
+	page, err := readPage(ctx, rows, repo, after, min(max(limit, 1), EventsMax))
+	if err := errors.Join(err, rows.Close()); err != nil {
+		return Page{}, err
+	}
+	return page, s.WaitDurable(ctx, repo)
+}
+
+func readPage(ctx context.Context, rows kv.Reader, repo RepoID, after uint64, limit int) (Page, error) {
+	head, err := readHead(ctx, rows, repo)
 	if err != nil {
 		return Page{}, err
 	}
 	page := Page{Next: after}
-	limit = min(max(limit, 1), EventsMax)
-	for entry, err := range journal(ctx, s.kv, repo, after, head.sequence) {
+	for entry, err := range journal(ctx, rows, repo, after, head.sequence) {
 		if err != nil {
 			return Page{}, err
 		}
@@ -65,7 +77,7 @@ func (s *Store) Events(ctx context.Context, repo RepoID, after uint64, limit int
 			page.Entries = append(page.Entries, entry)
 		}
 	}
-	return page, s.kv.WaitDurable(ctx, headKey(repo))
+	return page, nil
 }
 
 // journal walks the entries of the transactions with after < sequence <= last, those without a change of a ref included.
@@ -197,11 +209,7 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 	}
 	if index == 0 {
 		*current = Entry{Sequence: sequence, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string()}
-		count := d.uvarint()
-		if count > OptionsMax {
-			d.fail()
-		}
-		for range count {
+		for count := d.uvarint(); count > 0 && d.err == nil; count-- {
 			current.Options = append(current.Options, d.string())
 		}
 	}
@@ -217,11 +225,8 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 		d.state(entry.after)
 		entry.After = entry.after.ID
 	}
-	if d.err == nil && len(d.rest) > 0 {
-		d.err = corrupt("bytes after the end of a row")
-	}
-	if d.err != nil {
-		return Entry{}, fmt.Errorf("read journal entry %d.%d: %w", sequence, index, d.err)
+	if err := d.end(); err != nil {
+		return Entry{}, fmt.Errorf("read journal entry %d.%d: %w", sequence, index, err)
 	}
 	return entry, nil
 }

@@ -10,7 +10,7 @@ import (
 // The tables of the package; a key begins with its table.
 //
 //	h repo                                   head: sequence and counts, see head
-//	r repo name                              a ref, see appendRow
+//	r repo name                              a ref, see encodeRow
 //	c repo namespace(1) sequence(8) index(4) a branch by its creation: its name
 //	j repo sequence(8) index(4)              the journal, see appendEntry
 //	i hour(4) scope(32)                      receipts of idempotency keys, see appendReceipt

@@ -20,8 +20,8 @@ import (
 const (
 	// NameBytesMax is the largest size of a refname, not counting the prefix of its namespace.
 	NameBytesMax = 1024
-	// UpdatesMax is how many refs one transaction may change.
-	UpdatesMax = 10_000
+	// UpdatesMax is how many refs one transaction may change: each takes three rows of a batch, of kv.BatchCountMax.
+	UpdatesMax = 30_000
 	// OptionsMax is how many push options a transaction may carry, and OptionBytesMax how large each may be.
 	OptionsMax     = 64
 	OptionBytesMax = 1 << 10

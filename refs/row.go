@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,13 +35,13 @@ func appendState(dst []byte, ref *Ref) []byte {
 	return binary.AppendVarint(dst, ref.createdMillis)
 }
 
-// appendRow appends the value of a ref's row: version(1), its state, and its name if the key has no room for it.
-func appendRow(dst []byte, ref *Ref) []byte {
-	dst = appendState(append(dst, rowVersion), ref)
+// encodeRow returns the value of a ref's row: version(1), its state, and its name if the key has no room for it.
+func encodeRow(ref *Ref) []byte {
+	row := appendState([]byte{rowVersion}, ref)
 	if len(ref.Name) > plainNameMax {
-		dst = append(dst, ref.Name...)
+		row = append(row, ref.Name...)
 	}
-	return dst
+	return row
 }
 
 // decodeRow returns the ref of a row. nameKey is what follows the repository in its key.
@@ -49,16 +50,16 @@ func decodeRow(nameKey, value []byte) (Ref, error) {
 	d.version()
 	var ref Ref
 	d.state(&ref)
-	if d.err != nil {
-		return Ref{}, fmt.Errorf("read ref %.200q: %w", nameKey, d.err)
-	}
 	if len(nameKey) <= plainNameMax {
 		ref.Name = string(nameKey)
-		return ref, nil
+	} else {
+		ref.Name = string(d.take(len(d.rest)))
+		if d.err == nil && (len(ref.Name) <= plainNameMax || ref.Name[:plainNameMax] != string(nameKey[:plainNameMax])) {
+			d.err = corrupt("a long name that does not fit its key")
+		}
 	}
-	ref.Name = string(d.rest)
-	if len(ref.Name) <= plainNameMax || ref.Name[:plainNameMax] != string(nameKey[:plainNameMax]) {
-		return Ref{}, corrupt("a long name that does not fit its key")
+	if err := d.end(); err != nil {
+		return Ref{}, fmt.Errorf("read ref %.200q: %w", nameKey, err)
 	}
 	return ref, nil
 }
@@ -145,9 +146,17 @@ type decoder struct {
 
 func (d *decoder) fail() {
 	if d.err == nil {
-		d.err = corrupt("row ends early")
+		d.err = corrupt("row that ends early or holds nonsense")
 	}
 	d.rest = nil
+}
+
+// end returns the first fault, and one for what was not read.
+func (d *decoder) end() error {
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = corrupt("bytes after the end of a row")
+	}
+	return d.err
 }
 
 func (d *decoder) take(n int) []byte {
@@ -213,7 +222,11 @@ func (d *decoder) state(ref *Ref) {
 	if flags&1 != 0 {
 		ref.Peeled = d.id()
 	}
-	ref.Created = Creation{Sequence: d.uvarint(), Index: uint32(d.uvarint())}
+	sequence, index := d.uvarint(), d.uvarint()
+	if flags > 1 || index > math.MaxUint32 {
+		d.fail()
+	}
+	ref.Created = Creation{Sequence: sequence, Index: uint32(index)}
 	ref.createdMillis = d.varint()
 }
 

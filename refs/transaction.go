@@ -216,7 +216,7 @@ func (tx *Tx) putRef(name string, before, after *Ref) {
 		tx.batch.Delete(refKey(tx.repo, name))
 		return
 	}
-	tx.batch.Put(refKey(tx.repo, name), appendRow(nil, after))
+	tx.batch.Put(refKey(tx.repo, name), encodeRow(after))
 	if branch && moved {
 		tx.batch.Put(creationKey(tx.repo, ns, after.Created), []byte(name))
 	}

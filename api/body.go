@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"packhorse/api/exchange"
 )
 
@@ -60,25 +58,18 @@ func (b *body) Read(p []byte) (int, error) {
 
 // ending says what an error of the stream means.
 func (b *body) ending(err error) error {
-	var broken fasthttp.ErrBrokenChunk
 	switch {
+	case errors.Is(err, io.EOF) && b.read == b.announced:
+		return io.EOF
 	case b.conn.stalled:
 		return exchange.ErrSlowBody
-	case b.conn.ended:
-		if errors.Is(err, io.EOF) && b.announced >= 0 && b.read == b.announced {
-			return io.EOF
-		}
+	case b.conn.ended: // a body in chunks has its last chunk before the end of the connection is seen
 		return io.ErrUnexpectedEOF
-	case errors.Is(err, io.EOF):
-		if b.announced >= 0 && b.read < b.announced {
-			return io.ErrUnexpectedEOF
-		}
+	case errors.Is(err, io.EOF) && b.announced < 0:
 		return io.EOF
-	case errors.As(err, &broken), errors.Is(err, fasthttp.ErrBadTrailer):
-		return exchange.ErrBadBody
 	case isConnError(err):
 		return io.ErrUnexpectedEOF
-	default: // what fasthttp says about chunk sizes and trailers has no type
+	default: // what fasthttp says about chunks and trailers has no common type
 		return exchange.ErrBadBody
 	}
 }

@@ -36,6 +36,9 @@ type conn struct {
 	current  atomic.Pointer[transfer] // the request that is being served
 
 	// Used by the serving goroutine.
+	served   bool          // a request, since the connection has buffers
+	parking  bool          // instead of closing
+	idleBy   time.Time     // when the next request must begin
 	headerBy time.Time     // when the header, or the handshake, must be there
 	tail     [3]byte       // the last bytes of an unfinished header
 	silence  time.Duration // that the body may keep
@@ -53,6 +56,7 @@ func (s *Server) newConn(raw net.Conn) *conn {
 	sock := newSocket(raw, &s.limits)
 	c := &conn{Conn: sock, sock: sock, server: s}
 	c.pace.rate = s.limits.FloorRate
+	c.idleBy = time.Now().Add(s.limits.IdleWait)
 	c.phase.Store(uint32(idle))
 	if s.tls != nil {
 		c.Conn = tls.Server(sock, s.tls)
@@ -98,7 +102,10 @@ func (c *conn) Read(p []byte) (int, error) {
 	var deadline time.Time
 	switch now {
 	case idle:
-		deadline = start.Add(c.server.limits.IdleWait)
+		deadline = c.idleBy
+		if park := start.Add(c.server.limits.ParkAfter); c.served && park.Before(deadline) {
+			deadline = park
+		}
 	case header:
 		deadline = c.headerBy
 	case headerDone:
@@ -121,6 +128,10 @@ func (c *conn) Read(p []byte) (int, error) {
 	if n == 0 {
 		c.ended = errors.Is(err, io.EOF)
 		c.stalled = errors.Is(err, os.ErrDeadlineExceeded)
+		if c.stalled && now == idle && deadline.Before(c.idleBy) {
+			c.parking = true
+			return 0, io.EOF
+		}
 		return 0, err
 	}
 	switch now {
@@ -160,7 +171,7 @@ func (c *conn) lookForEnd(p []byte) {
 // beginBody is called when the header has been understood.
 func (c *conn) beginBody(patient bool) {
 	c.phase.Store(uint32(inBody))
-	c.received, c.bound = 0, 0
+	c.received, c.bound, c.stalled = 0, 0, false
 	if patient {
 		c.silence = c.server.limits.BodyPause
 		c.pace.reset(c.server.limits.BodyPause)
@@ -178,6 +189,8 @@ func (c *conn) flows() {
 // beginIdle is called when an answer has been written.
 func (c *conn) beginIdle() {
 	c.tail = [3]byte{}
+	c.served = true
+	c.idleBy = time.Now().Add(c.server.limits.IdleWait)
 	c.phase.CompareAndSwap(uint32(inBody), uint32(idle))
 }
 
@@ -199,10 +212,34 @@ func (c *conn) abort() {
 // gone reports whether the client has left.
 func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
 
-// Close ends the connection so that the client gets to read its last answer: a client that still sends would see a reset instead
-// of it. So the sending half is closed first, and what comes is thrown away for a while; nothing of it is ever executed
-// (rules.md 22).
+// Close is what fasthttp calls when it is done with the connection, and when Read has told it so because the connection idles:
+// fasthttp would keep 40 KiB of buffers for it (rules.md 24).
 func (c *conn) Close() error {
+	if c.parking && phase(c.phase.Load()) == idle {
+		c.parking, c.served = false, false
+		go c.park()
+		return nil
+	}
+	return c.end()
+}
+
+// park waits for the next request without any buffer, and has it served.
+func (c *conn) park() {
+	if err := c.sock.await(c.idleBy); err != nil {
+		_ = c.end()
+		return
+	}
+	if c.server.tls != nil {
+		_ = c.server.fast.ServeConn(tlsConn{c}) // it closes the connection itself
+		return
+	}
+	_ = c.server.fast.ServeConn(c)
+}
+
+// end closes the connection so that the client gets to read its last answer: a client that still sends would see a reset instead of
+// it. So the sending half is closed first, and what comes is thrown away for a while; nothing of it is ever executed
+// (rules.md 22).
+func (c *conn) end() error {
 	if c.closed.Swap(true) {
 		return nil
 	}

@@ -15,6 +15,7 @@ type Limits struct {
 
 	HeaderWait  time.Duration // for a request's header, from its first byte; for a TLS handshake, from accepting
 	IdleWait    time.Duration // for the next request of a connection
+	ParkAfter   time.Duration // of idling, until a connection gives up its buffers
 	BodyPause   time.Duration // a silence before a body flows, on routes that allow it
 	BodySilence time.Duration // a silence in a body
 	AnswerWait  time.Duration // for the first byte of the answer, on routes that compute it
@@ -42,6 +43,7 @@ func DefaultLimits() Limits {
 		PushBytes:   16 << 30,
 		HeaderWait:  10 * time.Second,
 		IdleWait:    75 * time.Second,
+		ParkAfter:   time.Second,
 		BodyPause:   exchange.PauseMax,
 		BodySilence: exchange.SilenceMax,
 		AnswerWait:  30 * time.Second,
@@ -71,6 +73,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.PushBytes, d.PushBytes)
 	setDefault(&l.HeaderWait, d.HeaderWait)
 	setDefault(&l.IdleWait, d.IdleWait)
+	setDefault(&l.ParkAfter, d.ParkAfter)
 	setDefault(&l.BodyPause, d.BodyPause)
 	setDefault(&l.BodySilence, d.BodySilence)
 	setDefault(&l.AnswerWait, d.AnswerWait)

@@ -100,7 +100,7 @@ func refuseJSON(x exchange.Exchange, err error) problem.Problem {
 }
 
 // serve starts a server. The routes may be read with git:read and written with git:write; edit may change anything.
-func serve(t *testing.T, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
+func serve(t testing.TB, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	must(os.Mkdir(filepath.Join(dir, "acme"), 0o755))

@@ -18,11 +18,35 @@ type socket struct {
 	limits  *Limits
 	pace    pace // of writes; used by the writing goroutine
 	closing atomic.Bool
-	sent    atomic.Int64 // bytes
+	first   []byte // what was read to see whether something comes; used by the reading goroutine
 }
 
 func newSocket(c net.Conn, limits *Limits) *socket {
 	return &socket{Conn: c, limits: limits, pace: pace{window: limits.FloorWindow, rate: limits.FloorRate}}
+}
+
+// Read reads what await has read, and then on.
+func (s *socket) Read(p []byte) (int, error) {
+	if len(s.first) > 0 {
+		n := copy(p, s.first)
+		s.first = s.first[n:]
+		return n, nil
+	}
+	return s.Conn.Read(p)
+}
+
+// await waits for the next byte, which stays to be read.
+func (s *socket) await(deadline time.Time) error {
+	if err := s.readBy(deadline); err != nil {
+		return err
+	}
+	var b [1]byte
+	n, err := s.Conn.Read(b[:])
+	if n == 0 {
+		return err
+	}
+	s.first = b[:n]
+	return nil
 }
 
 // Write writes all of p, or ends the connection's usefulness.
@@ -39,7 +63,6 @@ func (s *socket) Write(p []byte) (int, error) {
 		}
 		n, err := s.Conn.Write(p[written:])
 		written += n
-		s.sent.Add(int64(n))
 		fast := s.pace.add(time.Since(start), n)
 		switch {
 		case err == nil && fast:

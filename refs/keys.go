@@ -48,7 +48,8 @@ func refKey(repo RepoID, name string) []byte {
 	return append(append(key, name[:plainNameMax]...), sum[:]...)
 }
 
-// refBound returns a key that is above no ref from name on. With a name as it came it is above every ref before name.
+// refBound returns a key that no ref from name on lies below: the start of a scan. Refs before name lie below it too, except those
+// with which a long name shares its first bytes.
 func refBound(repo RepoID, name string) []byte {
 	return append(tableKey(refTable, repo, len(name)), name[:min(len(name), plainNameMax)]...)
 }

@@ -55,8 +55,8 @@ func TestSetWith(t *testing.T) {
 		start, end := name(), name()
 		for _, bounds := range [][2]string{{"", ""}, {start, ""}, {"", end}, {start, end}} {
 			var got, wanted []string
-			for ref := range current.between(bounds[0], bounds[1]) {
-				if ref != *want[ref.Name] {
+			for ref, err := range current.between(bounds[0], bounds[1]) {
+				if err != nil || ref != *want[ref.Name] {
 					t.Fatalf("got %+v, want %+v", ref, *want[ref.Name])
 				}
 				got = append(got, ref.Name)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+
+	"packhorse/api/exchange"
 )
 
 // answer is what a handler said.
@@ -60,7 +62,7 @@ func (x *transfer) send() bool {
 		response.SkipBody = true
 		response.Header.SetContentLength(int(x.answer.size))
 	default:
-		response.SetBodyStream(&answerStream{x}, int(x.answer.size))
+		response.SetBodyStream(&answerStream{x: x}, int(x.answer.size))
 		return true
 	}
 	return false
@@ -68,7 +70,10 @@ func (x *transfer) send() bool {
 
 // answerStream runs the write function of an answer inside fasthttp. It is a reader that writes itself, and not fasthttp's own
 // stream writer: that one lets a body end cleanly after an error (rules.md 24).
-type answerStream struct{ x *transfer }
+type answerStream struct {
+	x   *transfer
+	ran bool
+}
 
 var errNoRead = errors.New("api: an answer is written, not read")
 
@@ -81,6 +86,7 @@ func (s *answerStream) SupportsBodyWriteTo() bool { return true }
 // WriteTo runs the write function. An error makes fasthttp close the connection where the body is.
 func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 	x := s.x
+	s.ran = true
 	out := &answerWriter{x: x, w: w}
 	err := x.run(func() error { return x.answer.write(x.ctx, out) })
 	out.w = nil
@@ -96,6 +102,10 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 
 // Close ends the request: fasthttp calls it when the answer has been written, or could not be.
 func (s *answerStream) Close() error {
+	if !s.ran { // the write function may hold something that it gives back
+		s.x.cancel(exchange.ErrGone)
+		_, _ = s.WriteTo(nil)
+	}
 	s.x.finish()
 	return nil
 }

@@ -18,6 +18,7 @@ type body struct {
 	announced int64     // -1 in chunks
 	max       int64
 	read      int64 // bytes so far
+	flows     bool  // the next byte ends the pauses
 	end       error // once the stream has ended
 }
 
@@ -43,6 +44,10 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.stream.Read(p)
 	b.read += int64(n)
+	if b.flows && n > 0 {
+		b.flows = false
+		b.conn.flows()
+	}
 	if b.read > b.max {
 		b.end = &exchange.LimitError{Limit: "request body", Max: b.max}
 		return 0, b.end

@@ -180,7 +180,7 @@ func (c *conn) beginBody(patient bool) {
 	}
 }
 
-// flows is BodyFlows.
+// flows ends the patience with a body.
 func (c *conn) flows() {
 	c.silence = c.server.limits.BodySilence
 	c.pace.reset(c.server.limits.FloorWindow)

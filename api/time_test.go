@@ -60,7 +60,8 @@ func TestWaitsEnd(t *testing.T) {
 		"body, trickling":     {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) { c.send(post + "Content-Length: 1000\n\n"); c.trickle(strings.Repeat("x", 999)) }, 200, "the request body stalled"},
 		"body, fast and long": {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) { c.send(post + "Content-Length: 1000000\n\n" + strings.Repeat("x", 1000000)) }, 200, "1000000 <nil>"},
 
-		"after the pause, silent":  {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.patient("abcd") }, 200, "4 the request body stalled"},
+		"after the pause, silent":  {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.patient("abc"); c.raw("1\r\nd\r\n") }, 200, "4 the request body stalled"},
+		"pause before what flows":  {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("abc") }, 200, "3 the request body stalled"},
 		"pause, silent":            {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("ab") }, 200, "2 the request body stalled"},
 		"pause, trickling":         {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("a"); c.trickle("bb") }, 200, "the request body stalled"},
 		"answer does not begin":    {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute")) }, 504, "took too long"},

@@ -100,7 +100,7 @@ func (x *transfer) Header(name string) string { return string(x.fast.Request.Hea
 func (x *transfer) BodyLength() int64 { return x.body.announced }
 
 // BodyFlows implements [exchange.Request].
-func (x *transfer) BodyFlows() { x.conn.flows() }
+func (x *transfer) BodyFlows() { x.body.flows = true }
 
 // Slot implements [exchange.Resources].
 func (x *transfer) Slot(ctx context.Context) (func(), error) {

@@ -50,9 +50,9 @@ type Request interface {
 	Body() io.Reader
 	// BodyLength is the body's size in bytes as announced, 0 without a body, -1 when it comes in chunks.
 	BodyLength() int64
-	// BodyFlows tells that what the client sends from here on comes without long pauses: the pack after the commands of a push,
-	// the chunks after the metadata. Until it is called on a route that allows pauses, the body may be silent for
-	// [PauseMax] at a time; after it, and on every other route, for [SilenceMax].
+	// BodyFlows tells that the next byte begins what a client sends without long pauses: the pack after the commands of a push, the
+	// chunks after the metadata. On a route that allows pauses the body may be silent for [PauseMax] until that byte has come;
+	// afterwards, and on every other route, for [SilenceMax].
 	BodyFlows()
 }
 
@@ -63,9 +63,10 @@ type Response interface {
 	SetHeader(name, value string)
 	// Respond answers with a whole body. body must not be changed afterwards.
 	Respond(status int, contentType string, body []byte)
-	// Stream answers with a body of unknown size. write runs once, after the handler has returned, unless the method is HEAD;
-	// what it writes goes out at once, so write 64 to 256 KiB at a time, and less only to keep the client informed. An error,
-	// or a panic, in write cuts the connection, so that the answer never looks complete. w is not usable after write returns.
+	// Stream answers with a body of unknown size. write runs once, after the handler has returned, also when the client has gone
+	// meanwhile, but not when the method is HEAD; what it writes goes out at once, so write 64 to 256 KiB at a time, and less
+	// only to keep the client informed. An error, or a panic, in write cuts the connection, so that the answer never looks
+	// complete. w is not usable after write returns.
 	Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error)
 	// StreamSized is Stream with a Content-Length of size bytes; writing fewer or more cuts the connection.
 	StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error)

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/rest"
+)
+
+const (
+	v1 = "/api/v1"
+
+	commitPackMax = 24 << 30
+	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
+)
+
+// Routes is the table of the calls that programs make: spec.md, with the statuses of its Errors table for a missing scope.
+func Routes(d *rest.Door) []Route {
+	const (
+		unauthorized = http.StatusUnauthorized
+		forbidden    = http.StatusForbidden
+	)
+	return []Route{
+		{Method: "GET", Path: v1 + "/repos", Scope: auth.OrgRead, Denied: unauthorized, Handler: d.Repositories, Org: true},
+		{Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository},
+		{Method: "GET", Path: v1 + "/repo", Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository},
+		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},
+
+		{Method: "GET", Path: v1 + "/repos/branches", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Branches},
+		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
+		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},
+		{Method: "GET", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
+		{Method: "HEAD", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
+
+		{
+			Method: "POST", Path: v1 + "/repos/commit-pack", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CommitPack,
+			BodyMax: commitPackMax, Patient: true, CostsBytes: commitCosts,
+		},
+	}
+}

@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -12,7 +11,7 @@ import (
 
 // blockSource reads a block stream by its table. Every block is verified before any of its content is returned.
 type blockSource struct {
-	ctx     context.Context //nolint:containedctx // an Object is read within the call that opened it
+	ctx     context.Context // an Object is read within the call that opened it
 	layer   *segmentLayer
 	segment *segment // held until Close
 	at      location
@@ -145,5 +144,3 @@ func (r *blockReader) Close() error {
 	r.next = len(r.source.table.Rows)
 	return nil
 }
-
-var errBlockSize = errors.New("odb: content has not the stated size")

@@ -147,7 +147,7 @@ func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.
 
 // contentStream inflates an entry and verifies its checksums and its size.
 type contentStream struct {
-	ctx      context.Context //nolint:containedctx // a stream lives within the call that opened it
+	ctx      context.Context // a stream lives within the call that opened it
 	region   dataRegion
 	id       object.ID
 	packed   *io.SectionReader

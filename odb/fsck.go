@@ -117,8 +117,7 @@ func (f *fsck) noted(layer LayerID, id object.ID, err error) error {
 			return nil
 		}
 	}
-	var invalid *object.CheckError
-	if errors.As(err, &invalid) {
+	if _, invalid := errors.AsType[*object.CheckError](err); invalid {
 		f.problem(layer, id, err)
 		return nil
 	}

@@ -3,7 +3,7 @@ package odb
 import (
 	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"crypto/sha1" // the trailer of a packfile is a SHA-1
 	"fmt"
 	"hash"
 	"slices"
@@ -123,7 +123,7 @@ func (f *fsck) segmentFile(ctx context.Context, g *segment) error {
 	if err := f.sortedIDs(ctx, g.sectionFile); err != nil {
 		return err
 	}
-	c := &packChecker{fsck: f, segment: g, sum: sha1.New()} //nolint:gosec // as above
+	c := &packChecker{fsck: f, segment: g, sum: sha1.New()}
 	return f.noted(g.layer, object.ZeroID, c.check(ctx))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
@@ -99,9 +100,9 @@ func decodeManifest(pool PoolID, data []byte) (manifest, error) {
 
 // hot returns the layer that takes writes: the last one, which is a hot layer.
 func (m *manifest) hot() (LayerID, bool) {
-	for i := len(m.layers) - 1; i >= 0; i-- {
-		if m.layers[i].kind == layerHot {
-			return m.layers[i].id, true
+	for _, l := range slices.Backward(m.layers) {
+		if l.kind == layerHot {
+			return l.id, true
 		}
 	}
 	return LayerID{}, false

@@ -35,11 +35,11 @@ func (w *world) addRepository(r *oracle.Repository, options ...string) {
 	}
 }
 
-func mustID(t testing.TB, s string) object.ID {
-	t.Helper()
+func mustID(tb testing.TB, s string) object.ID {
+	tb.Helper()
 	id, err := object.ParseID(s)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return id
 }

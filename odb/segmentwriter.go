@@ -2,7 +2,7 @@ package odb
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"crypto/sha1" // the trailer of a packfile is a SHA-1
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -106,7 +106,7 @@ func (w *segmentWriter) Complete(ctx context.Context, count int) error {
 	if _, err := w.WriteAt(header, 0); err != nil {
 		return fmt.Errorf("write pack header: %w", err)
 	}
-	sum := sha1.New() //nolint:gosec // as above
+	sum := sha1.New()
 	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
 	defer copyBuffers.Put(buffer)
 	for done := int64(0); done < w.size; {

@@ -3,6 +3,7 @@ package odb_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -88,9 +89,7 @@ func TestStageConflicts(t *testing.T) {
 	small.commit()
 	large.q.Settled(t.Context())
 	w.must(large.q.Close())
-	for id, c := range large.objects {
-		w.objects[id] = c
-	}
+	maps.Copy(w.objects, large.objects)
 	w.reopen()
 	w.checkAll()
 	if n := fileCount(t, w); n != 2 {
@@ -215,9 +214,7 @@ func TestReadersWhileWriting(t *testing.T) {
 		}
 		d.commit()
 		mu.Lock()
-		for id, c := range d.objects {
-			known[id] = c
-		}
+		maps.Copy(known, d.objects)
 		mu.Unlock()
 	}
 	stop()

@@ -142,7 +142,7 @@ func (s scratchSource) open(off, _ int64) (io.ReadCloser, error) {
 
 // zlibSource inflates a whole entry.
 type zlibSource struct {
-	ctx context.Context //nolint:containedctx // an Object is read within the call that opened it
+	ctx context.Context // an Object is read within the call that opened it
 	at  location
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -32,14 +33,14 @@ type content struct {
 	data []byte
 }
 
-func newWorld(t testing.TB, options odb.Options) *world {
-	t.Helper()
-	w := &world{TB: t, fs: vfs.NewCrashableMem(), options: options, objects: make(map[object.ID]content)}
+func newWorld(tb testing.TB, options odb.Options) *world {
+	tb.Helper()
+	w := &world{TB: tb, fs: vfs.NewCrashableMem(), options: options, objects: make(map[object.ID]content)}
 	w.open()
 	b := kv.NewBatch()
 	w.pool = w.store.CreatePool(b)
 	w.apply(b)
-	t.Cleanup(func() { w.close() })
+	tb.Cleanup(func() { w.close() })
 	return w
 }
 
@@ -157,9 +158,7 @@ func (d *draft) commit() {
 	d.apply(d.stage())
 	d.q.Settled(d.Context())
 	d.must(d.q.Close())
-	for id, c := range d.objects {
-		d.world.objects[id] = c
-	}
+	maps.Copy(d.world.objects, d.objects)
 }
 
 func (d *draft) discard() {

@@ -67,9 +67,12 @@ type Fetch struct {
 // Fetch begins a fetch: it finds out what is wanted and what both sides have. Errors: [ErrNotFound] for a want that may not
 // be read, [ErrInvalid] for a filter that cannot be served.
 func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, error) {
-	filter, err := odb.ParseFilter(request.Filter)
-	if err != nil {
-		return nil, &failure{kind: ErrInvalid, text: err.Error()}
+	var filter odb.Filter
+	if request.Filter != "" {
+		var err error
+		if filter, err = odb.ParseFilter(request.Filter); err != nil {
+			return nil, &failure{kind: ErrInvalid, text: err.Error()}
+		}
 	}
 	names, err := r.names(ctx)
 	if err != nil {

@@ -170,7 +170,8 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 	}
 	results := make([]CommandResult, len(p.request.Commands))
 	failed, moved := false, false
-	for i, command := range p.request.Commands {
+	for _, i := range deletionsFirst(p.request.Commands) {
+		command := p.request.Commands[i]
 		err := p.command(ctx, tx, command)
 		if err != nil && !isRefusal(err) {
 			return nil, err
@@ -194,6 +195,19 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 		return nil, fmt.Errorf("stage pushed objects: %w", err)
 	}
 	return results, nil
+}
+
+// deletionsFirst returns the indexes of commands in an order in which a deleted name makes room for a new one.
+func deletionsFirst(commands []Command) []int {
+	var deletions, others []int
+	for i, command := range commands {
+		if command.New.IsZero() {
+			deletions = append(deletions, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	return append(deletions, others...)
 }
 
 // command puts one ref update into the transaction. An error that [isRefusal] knows concerns this command alone.

@@ -1,7 +1,6 @@
 package githttp
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -30,15 +29,15 @@ func (s *session) receive() error {
 	if err != nil {
 		return err
 	}
-	buffered := bufio.NewReaderSize(body, 64<<10)
-	ask, err := readPush(buffered)
+	in := pktline.NewReader(body)
+	ask, err := readPush(in)
 	if err != nil {
 		return err
 	}
 	const contentType = "application/x-git-receive-pack-result"
 	if len(ask.Commands) == 0 {
 		// A lone flush is git's probe before a large push.
-		if err := readToEnd(buffered); err != nil {
+		if err := readToEnd(in.Rest()); err != nil {
 			return err
 		}
 		s.x.Respond(http.StatusOK, contentType, nil)
@@ -47,8 +46,8 @@ func (s *session) receive() error {
 	ask.Namespace, ask.Import = s.space, s.imports
 	if ask.bringsPack() {
 		s.x.BodyFlows()
-		ask.Pack = buffered
-	} else if err := readToEnd(buffered); err != nil {
+		ask.Pack = in.Rest()
+	} else if err := readToEnd(in.Rest()); err != nil {
 		return err
 	}
 	push, err := s.repo.Receive(s.x.Context(), s.actor(), ask.PushRequest)
@@ -92,9 +91,8 @@ func (a *pushAsk) bringsPack() bool {
 }
 
 // readPush reads the commands and the push options.
-func readPush(from io.Reader) (*pushAsk, error) {
+func readPush(in *pktline.Reader) (*pushAsk, error) {
 	a := &pushAsk{}
-	in := pktline.NewReader(from)
 	for {
 		kind, line, err := in.Read()
 		if err != nil {

@@ -106,11 +106,14 @@ func zlibHeaderValid(b []byte) bool {
 
 // inflateError gives the errors of flate our kinds.
 func inflateError(err error) error {
-	var corruptInput flate.CorruptInputError
+	var (
+		corruptInput flate.CorruptInputError
+		internal     flate.InternalError // how flate calls some codes that no stream may have
+	)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return errShort
-	case errors.As(err, &corruptInput):
+	case errors.As(err, &corruptInput), errors.As(err, &internal):
 		return corrupt("bad deflate stream: %v", err)
 	default:
 		return err

@@ -195,6 +195,14 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 		Relative:      f.request.Relative,
 		ClientShallow: f.request.Shallow,
 	}
+	if f.request.Relative {
+		for ref, err := range f.names.In(ctx, f.request.Namespace, "") {
+			if err != nil {
+				return nil, nil, fmt.Errorf("list refs: %w", err)
+			}
+			options.Tips = append(options.Tips, ref.ID)
+		}
+	}
 	for _, name := range f.request.Not {
 		revision, err := f.repo.resolve(ctx, f.names, f.view, f.request.Namespace, name)
 		if err != nil {

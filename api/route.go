@@ -9,6 +9,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
+	"packhorse/engine"
 )
 
 // Handler answers one request whose token is in order. An error is rendered by the door that the route belongs to.
@@ -132,7 +133,7 @@ func (t *table) find(x *transfer) (*methods, error) {
 		return m, nil
 	}
 	git, ok := exchange.ParseGitPath(x.path)
-	if !ok {
+	if !ok || engine.CheckRepositoryName(git.Repo) != nil {
 		return nil, errNoPath
 	}
 	x.git = git

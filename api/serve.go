@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"packhorse/api/exchange"
+	"packhorse/engine"
 )
 
 // serve is the handler of every request.
@@ -120,7 +121,7 @@ func (s *Server) authorize(x *transfer) error {
 		return errOtherRepo
 	case !grant.Allows(e.Scope):
 		return refuse(e.Denied, fmt.Sprintf("the token lacks the scope %s", e.Scope))
-	case !e.Org && !exchange.ValidRepoName(grant.Repo):
+	case !e.Org && engine.CheckRepositoryName(grant.Repo) != nil:
 		return refuse(e.Denied, errNoRepo)
 	}
 	return nil

@@ -19,8 +19,8 @@ type GitPath struct {
 	Service string // what follows "<name>.git/": "info/refs", "git-upload-pack", "git-receive-pack"
 }
 
-// ParseGitPath splits a decoded path into the repository and the service asked for. It fails for a path that names no
-// repository by its grammar, or another service than the three of smart HTTP.
+// ParseGitPath splits a decoded path into the repository and the service asked for. It fails for another service than the three of
+// smart HTTP. Whether the repository's name may be one is not looked at.
 func ParseGitPath(path string) (GitPath, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
@@ -35,33 +35,11 @@ func ParseGitPath(path string) (GitPath, bool) {
 	default:
 		return GitPath{}, false
 	}
-	parsed := GitPath{Service: service}
+	parsed := GitPath{Repo: name, Service: service}
 	if base, ok := strings.CutSuffix(name, "+ephemeral"); ok {
-		name, parsed.Variant = base, Ephemeral
+		parsed.Repo, parsed.Variant = base, Ephemeral
 	} else if base, ok := strings.CutSuffix(name, "+import"); ok {
-		name, parsed.Variant = base, Import
+		parsed.Repo, parsed.Variant = base, Import
 	}
-	parsed.Repo = name
-	return parsed, ValidRepoName(name)
-}
-
-// ValidRepoName tells whether name is one to eight segments of [A-Za-z0-9._-], joined by "/", 200 bytes at most, no segment "." or
-// ".." or ending in ".git" or ".lock". "org" is reserved for tokens of a whole organization.
-func ValidRepoName(name string) bool {
-	if name == "" || len(name) > 200 || name == "org" || strings.Count(name, "/") > 7 {
-		return false
-	}
-	for segment := range strings.SplitSeq(name, "/") {
-		if segment == "" || segment == "." || segment == ".." ||
-			strings.HasSuffix(segment, ".git") || strings.HasSuffix(segment, ".lock") {
-			return false
-		}
-		for i := range len(segment) {
-			c := segment[i]
-			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
-				return false
-			}
-		}
-	}
-	return true
+	return parsed, true
 }

@@ -1,0 +1,92 @@
+package exchange_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"packhorse/api/exchange"
+	"packhorse/api/exchange/exchangetest"
+)
+
+func TestParseGitPath(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		want exchange.GitPath
+		ok   bool
+	}{
+		"/a.git/info/refs":                    {exchange.GitPath{Repo: "a", Service: "info/refs"}, true},
+		"/a/b/c.git/git-upload-pack":          {exchange.GitPath{Repo: "a/b/c", Service: "git-upload-pack"}, true},
+		"/a+ephemeral.git/git-receive-pack":   {exchange.GitPath{Repo: "a", Variant: exchange.Ephemeral, Service: "git-receive-pack"}, true},
+		"/a+import.git/git-receive-pack":      {exchange.GitPath{Repo: "a", Variant: exchange.Import, Service: "git-receive-pack"}, true},
+		"/a+ephemeral+import.git/info/refs":   {exchange.GitPath{Repo: "a+ephemeral", Variant: exchange.Import, Service: "info/refs"}, true},
+		"/a+Ephemeral.git/info/refs":          {exchange.GitPath{Repo: "a+Ephemeral", Service: "info/refs"}, true},
+		"/a.git.git/info/refs":                {exchange.GitPath{Repo: "a.git", Service: "info/refs"}, true},
+		"/api/v1/repos.git/info/refs":         {exchange.GitPath{Repo: "api/v1/repos", Service: "info/refs"}, true},
+		"/a/info/refs":                        {},
+		"/a.git":                              {},
+		"/a.git/":                             {},
+		"/a.git/HEAD":                         {},
+		"/a.git/info/refs/":                   {},
+		"/a.git/git-upload-archive":           {},
+		"/a.git/b.git/info/refs":              {},
+		"/a.git/git-upload-pack/../info/refs": {},
+		"/a+ephemeral.git/info/refs?x=y":      {},
+		"a.git/info/refs":                     {},
+		"":                                    {},
+	}
+	for path, test := range tests {
+		got, ok := exchange.ParseGitPath(path)
+		if ok != test.ok || ok && got != test.want {
+			t.Errorf("ParseGitPath(%.80q) = %+v, %t, want %+v, %t", path, got, ok, test.want, test.ok)
+		}
+	}
+}
+
+func TestReadBody(t *testing.T) {
+	t.Parallel()
+	const sizeMax = 10
+	broken := io.MultiReader(strings.NewReader("123"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	tests := map[string]struct {
+		body   io.Reader
+		length int64 // announced
+		want   string
+		err    error
+	}{
+		"none":                       {nil, 0, "", nil},
+		"small":                      {strings.NewReader("12345"), 5, "12345", nil},
+		"all of it":                  {strings.NewReader("1234567890"), 10, "1234567890", nil},
+		"too large as announced":     {iotest.ErrReader(io.ErrNoProgress), 11, "", &exchange.LimitError{}},
+		"chunks":                     {strings.NewReader("12345"), -1, "12345", nil},
+		"chunks, a byte at a time":   {iotest.OneByteReader(strings.NewReader("1234567890")), -1, "1234567890", nil},
+		"chunks, too large":          {strings.NewReader("12345678901"), -1, "", &exchange.LimitError{}},
+		"chunks, endless":            {endless{}, -1, "", &exchange.LimitError{}},
+		"cut":                        {broken, 10, "", io.ErrUnexpectedEOF},
+		"cut, chunks":                {broken, -1, "", io.ErrUnexpectedEOF},
+		"announced without a reason": {strings.NewReader(""), 10, "", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := exchangetest.New("POST", "/", test.body)
+			x.Length = test.length
+			got, err := exchange.ReadBody(x, sizeMax)
+			var limit *exchange.LimitError
+			if want := (*exchange.LimitError)(nil); errors.As(test.err, &want) {
+				if !errors.As(err, &limit) || limit.Max != sizeMax || limit.StatusCode() != 413 {
+					t.Errorf("error %v, want a LimitError", err)
+				}
+				return
+			}
+			if string(got) != test.want || !errors.Is(err, test.err) {
+				t.Errorf("%q, %v; want %q, %v", got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

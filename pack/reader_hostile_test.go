@@ -31,7 +31,7 @@ func TestReaderCorrupt(t *testing.T) {
 	t.Parallel()
 	blob := rawEntry(t, pack.KindBlob, 7, "content")
 	large := strings.Repeat("x", 1<<20)
-	badSum := []byte(craft(blob))
+	badSum := craft(blob)
 	badSum[len(badSum)-1] ^= 1
 	tests := map[string]struct {
 		data []byte
@@ -162,9 +162,7 @@ func TestReaderLimits(t *testing.T) {
 
 // TestReaderMemory reads a pack that claims and inflates to much: what is held stays small.
 func TestReaderMemory(t *testing.T) {
-	zeros := strings.Repeat("\x00", 64<<20)
-	data := craft(rawEntry(t, pack.KindBlob, int64(len(zeros)), zeros), rawEntry(t, pack.KindBlob, 3<<30, "claims"))
-	zeros = ""
+	data := craft(rawEntry(t, pack.KindBlob, 64<<20, strings.Repeat("\x00", 64<<20)), rawEntry(t, pack.KindBlob, 3<<30, "claims"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	r := pack.NewReader(bytes.NewReader(data), pack.ReaderOptions{})

@@ -94,7 +94,7 @@ func TestReaderAgreesWithGit(t *testing.T) {
 				}
 			}
 			if how == "whole" || how == "pieces" || how == "large pieces" {
-				compareObjects(t, r, resolve(t, r, entries), want)
+				compareObjects(t, resolve(t, r, entries), want)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func resolveEntry(tb testing.TB, r *oracle.Repository, entry readEntry, byOffset
 	return o, true
 }
 
-func compareObjects(tb testing.TB, r *oracle.Repository, got map[int64]resolved, want map[int64]packedObject) {
+func compareObjects(tb testing.TB, got map[int64]resolved, want map[int64]packedObject) {
 	tb.Helper()
 	if len(got) != len(want) {
 		tb.Errorf("%d objects, git has %d", len(got), len(want))

@@ -7,11 +7,11 @@ import (
 )
 
 // seededPack returns a pack of a history made by git.
-func seededPack(tb testing.TB, commits int, args ...string) []byte {
+func seededPack(tb testing.TB, commits int) []byte {
 	tb.Helper()
 	r := oracle.New(tb)
 	r.Seed(oracle.History{Seed: 1, Commits: commits, Merges: true, Tags: true, Binary: true})
-	return packAll(r, args...)
+	return packAll(r)
 }
 
 // packAll returns a pack of everything that the references of r reach.

@@ -1,7 +1,7 @@
 package pack
 
 import (
-	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"hash"
@@ -33,7 +33,7 @@ type window struct {
 func newWindow(src io.Reader, raw io.Writer, checksum bool, sizeMax int64) *window {
 	w := &window{src: src, raw: raw, buf: make([]byte, windowSize), sizeMax: sizeMax}
 	if checksum {
-		w.sum = sha1.New() //nolint:gosec // as above
+		w.sum = sha1.New()
 	}
 	return w
 }

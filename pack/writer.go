@@ -1,7 +1,7 @@
 package pack
 
 import (
-	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"hash"
@@ -39,7 +39,7 @@ func NewWriter(dst io.Writer, count uint32, options WriterOptions) *Writer {
 	if level == 0 {
 		level = LevelDefault
 	}
-	return &Writer{dst: dst, sum: sha1.New(), level: level, left: count} //nolint:gosec // as above
+	return &Writer{dst: dst, sum: sha1.New(), level: level, left: count}
 }
 
 // Offset returns where the next entry begins, in bytes from the start of the pack.

@@ -43,9 +43,9 @@ func ParseID(s string) (ID, error) {
 
 // clip keeps error messages short when the input is hostile.
 func clip(s string) string {
-	const max = 64
-	if len(s) > max {
-		return s[:max] + "..."
+	const most = 64
+	if len(s) > most {
+		return s[:most] + "..."
 	}
 	return s
 }

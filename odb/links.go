@@ -210,20 +210,21 @@ func (s *linkSet) sorted(ctx context.Context) iter.Seq2[linkItem, error] {
 			return
 		}
 		var joined linkItem
+		begun := false
 		for item, err := range s.each(ctx) {
 			switch {
 			case err != nil:
 				yield(linkItem{}, err)
 				return
-			case item.id == joined.id:
+			case begun && item.id == joined.id:
 				joined.join(&item)
 				continue
-			case !joined.id.IsZero() && !yield(joined, nil):
+			case begun && !yield(joined, nil):
 				return
 			}
-			joined = item
+			joined, begun = item, true
 		}
-		if !joined.id.IsZero() {
+		if begun {
 			yield(joined, nil)
 		}
 	}

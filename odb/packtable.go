@@ -39,6 +39,9 @@ func (s entryState) lane() int            { return int(s & stateLane >> stateLan
 
 func (t *packTable) count() int { return len(t.states) }
 
+// has reports whether an ordinal is that of an entry.
+func (t *packTable) has(ordinal uint32) bool { return int(ordinal) < t.count() }
+
 // add appends an entry whose content has been read.
 func (t *packTable) add(e *pack.Entry, base uint32, lane int) {
 	t.offsets = append(t.offsets, e.Offset)
@@ -70,13 +73,14 @@ type family struct {
 	children []uint32
 }
 
-// families returns the deltas still to be resolved, and those that lead to them, by their bases. Deltas whose base is not known are not in it.
+// families returns the deltas still to be resolved, and those that lead to them, by their bases. Deltas whose base is not known, or not
+// in the pack, are not in it.
 func (t *packTable) families() family {
 	wanted := t.wanted()
 	f := family{starts: make([]uint32, t.count()+2)}
 	total := 0
 	for ordinal, base := range t.bases {
-		if base != noOrdinal && wanted.has(uint32(ordinal)) {
+		if t.has(base) && wanted.has(uint32(ordinal)) {
 			f.starts[base+2]++
 			total++
 		}
@@ -86,7 +90,7 @@ func (t *packTable) families() family {
 	}
 	f.children = make([]uint32, total)
 	for ordinal, base := range t.bases {
-		if base != noOrdinal && wanted.has(uint32(ordinal)) {
+		if t.has(base) && wanted.has(uint32(ordinal)) {
 			f.children[f.starts[base+1]] = uint32(ordinal)
 			f.starts[base+1]++
 		}
@@ -109,7 +113,7 @@ func (t *packTable) wanted() ordinalSet {
 		if state.done() {
 			continue
 		}
-		for at := uint32(i); at != noOrdinal && !wanted.has(at); at = t.bases[at] {
+		for at := uint32(i); t.has(at) && !wanted.has(at); at = t.bases[at] {
 			wanted.set(at)
 		}
 	}

@@ -125,8 +125,9 @@ func (t *packTable) unresolved() int {
 
 // entryHeader reads the header of an entry and says how long it is.
 func (in *Ingest) entryHeader(ordinal uint32) (pack.EntryHeader, int, error) {
-	buf := make([]byte, min(in.table.packedSize(ordinal), pack.EntryHeaderSizeMax))
-	if err := readFullAt(&in.intake, buf, in.table.offsets[ordinal]); err != nil {
+	offset, size := in.entrySpan(ordinal)
+	buf := make([]byte, min(size, pack.EntryHeaderSizeMax))
+	if err := readFullAt(&in.intake, buf, offset); err != nil {
 		return pack.EntryHeader{}, 0, err
 	}
 	return pack.ParseEntryHeader(buf)

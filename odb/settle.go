@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,9 +15,13 @@ func (in *Ingest) settle(ctx context.Context) error {
 	if in.intake.segment == nil {
 		return in.settleHot(ctx)
 	}
+	rewritten, err := in.deduplicate(ctx)
+	if err != nil {
+		return fmt.Errorf("drop repeated objects: %w", err)
+	}
 	segment := in.intake.segment
-	if in.stats.BaseCount > 0 {
-		if err := segment.Complete(ctx, in.table.count()+in.stats.BaseCount); err != nil {
+	if len(in.thin) > 0 && !rewritten {
+		if err := segment.Complete(ctx, in.table.count()+len(in.thin)); err != nil {
 			return fmt.Errorf("complete thin pack: %w", err)
 		}
 	}
@@ -35,39 +40,55 @@ func (in *Ingest) settle(ctx context.Context) error {
 	return nil
 }
 
-// appendWhole adds an object to the segment, in place of the trailer if it is the first, and returns its offset.
-func (in *Ingest) appendWhole(ctx context.Context, id object.ID, t object.Type, data []byte) (int64, error) {
-	segment := in.intake.segment
-	if in.stats.BaseCount == 0 {
-		segment.Rewind(in.table.offsets[in.table.count()])
-	}
-	row, err := segment.AppendWhole(id, t, data)
+// appendWhole adds an object to the segment.
+func (in *Ingest) appendWhole(ctx context.Context, base thinBase, data []byte) error {
+	row, err := in.rewind().AppendWhole(base.id, base.info.Type, data)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	in.stats.BaseCount++
-	return row.Offset, segment.AddRow(ctx, row)
+	return in.addBaseRow(ctx, base, &row)
+}
+
+// rewind returns the segment, ready for objects behind those of the pack, in place of the trailer.
+func (in *Ingest) rewind() *segmentWriter {
+	if len(in.thin) == 0 {
+		in.intake.segment.Rewind(in.table.offsets[in.table.count()])
+	}
+	return in.intake.segment
+}
+
+func (in *Ingest) addBaseRow(ctx context.Context, base thinBase, row *segmentRow) error {
+	base.offset = row.Offset
+	in.thin = append(in.thin, base)
+	in.stats.BaseCount = len(in.thin)
+	return in.intake.segment.AddRow(ctx, *row)
 }
 
 // addEmptyTree stores the empty tree, which something names and nobody sent.
 func (in *Ingest) addEmptyTree(ctx context.Context) error {
-	if in.intake.segment != nil {
-		_, err := in.appendWhole(ctx, object.EmptyTreeID, object.TypeTree, nil)
-		return err
+	if in.intake.segment == nil {
+		in.emptyTree = true
+		return nil
 	}
-	in.emptyTree = true
-	return nil
+	in.distinct++
+	return in.appendWhole(ctx, thinBase{id: object.EmptyTreeID, info: Info{Type: object.TypeTree}}, nil)
 }
 
-// settleHot puts the objects of a small pack into the quarantine, as they came.
+// settleHot puts the objects of a small pack into the quarantine, as they came. Of an object that is repeated the one with the shortest
+// chain comes first and is kept, for the reason that deduplicate gives.
 func (in *Ingest) settleHot(ctx context.Context) error {
-	slices.SortFunc(in.found, func(a, b finding) int { return int(a.ordinal) - int(b.ordinal) })
+	slices.SortFunc(in.found, func(a, b finding) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	depths, err := in.hotDepths(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range in.found {
-		value, err := in.hotValue(ctx, uint32(i), depths)
+	order := make([]uint32, len(in.found))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortStableFunc(order, func(a, b uint32) int { return depths[a] - depths[b] })
+	for _, ordinal := range order {
+		value, err := in.hotValue(ctx, ordinal, depths[ordinal])
 		if err != nil {
 			return err
 		}
@@ -92,7 +113,7 @@ func (in *Ingest) addHot(ctx context.Context, value *hotValue) error {
 }
 
 // hotValue is the value of an object of a pack in memory, as it came; or whole, if its delta chain has grown too long.
-func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depths []int) (*hotValue, error) {
+func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depth int) (*hotValue, error) {
 	f := &in.found[ordinal]
 	header, n, err := in.entryHeader(ordinal)
 	if err != nil {
@@ -105,7 +126,7 @@ func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depths []int) (*
 	if base := in.table.bases[ordinal]; base != noOrdinal {
 		value.Base = in.hotBase(base)
 	}
-	if depths[ordinal] == 0 && !value.Base.IsZero() {
+	if depth > 0 && depth%(hotDepthMax+1) == 0 {
 		return in.undelta(ctx, ordinal, value)
 	}
 	return value, nil
@@ -135,33 +156,24 @@ func (in *Ingest) undelta(ctx context.Context, ordinal uint32, value *hotValue) 
 // hotDepthMax is how many deltas the hot tier puts behind each other. Every push may add to the chain of the one before.
 const hotDepthMax = 50
 
-// hotDepths returns how many deltas lie below each object; 0 for one that is to be stored whole.
+// hotDepths returns how many deltas lie below each object, those of stored bases included.
 func (in *Ingest) hotDepths(ctx context.Context) ([]int, error) {
-	depths := make([]int, in.table.count())
-	known := newOrdinalSet(len(depths))
-	for i := range depths {
-		path := []uint32{}
-		at := uint32(i)
-		for !in.external(at) && !known.has(at) && in.table.bases[at] != noOrdinal {
-			path = append(path, at)
-			at = in.table.bases[at]
-		}
-		depth, err := 0, error(nil)
-		switch {
-		case in.external(at):
-			depth, err = in.storedDepth(ctx, in.hotBase(at))
-		case known.has(at):
-			depth = depths[at]
-		}
+	stored := make([]int, len(in.thin))
+	for i := range in.thin {
+		depth, err := in.storedDepth(ctx, in.thin[i].id)
 		if err != nil {
 			return nil, err
 		}
-		for _, at := range slices.Backward(path) {
-			if depth++; depth > hotDepthMax {
-				depth = 0
-			}
-			depths[at] = depth
-			known.set(at)
+		stored[i] = depth
+	}
+	depths := make([]int, in.table.count())
+	for i := range depths {
+		at := uint32(i)
+		for ; !in.isRoot(at); at = in.table.bases[at] {
+			depths[i]++
+		}
+		if in.external(at) {
+			depths[i] += stored[int(at)-len(depths)]
 		}
 	}
 	return depths, nil

@@ -5,7 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 
+	"github.com/klauspost/compress/zlib"
+
+	"packhorse/pack"
 	"packhorse/pack/object"
 )
 
@@ -59,25 +64,60 @@ func (in *Ingest) findBase(ctx context.Context, id object.ID) (branch, error) {
 	if err != nil {
 		return branch{}, err
 	}
-	base := thinBase{id: id, info: info, offset: -1}
-	if in.intake.segment != nil {
-		if base.offset, err = in.appendBase(ctx, id); err != nil {
-			return branch{}, err
-		}
-	}
 	ordinal := uint32(in.table.count() + len(in.thin))
-	in.thin = append(in.thin, base)
+	if err := in.addBase(ctx, thinBase{id: id, info: info, offset: -1}); err != nil {
+		return branch{}, err
+	}
 	children, err := in.takeRefs(id, ordinal)
 	return branch{ordinal: ordinal, t: info.Type, children: children}, err
 }
 
-// appendBase adds a stored object to the segment and returns its offset.
-func (in *Ingest) appendBase(ctx context.Context, id object.ID) (int64, error) {
-	t, data, err := in.view.Read(ctx, id)
-	if err != nil {
-		return 0, err
+func (in *Ingest) addBase(ctx context.Context, base thinBase) error {
+	if in.intake.segment == nil {
+		in.thin = append(in.thin, base)
+		return nil
 	}
-	return in.appendWhole(ctx, id, t, data)
+	ordinal := uint32(in.table.count() + len(in.thin))
+	if err := in.links.add(ctx, []linkItem{{id: base.id, ordinal: ordinal, is: base.info.Type}}); err != nil {
+		return err
+	}
+	if base.info.Size > wholeMax {
+		return in.appendLarge(ctx, base)
+	}
+	_, data, err := in.view.Read(ctx, base.id)
+	if err != nil {
+		return err
+	}
+	return in.appendWhole(ctx, base, data)
+}
+
+// appendLarge is appendWhole for an object that is not held in memory.
+func (in *Ingest) appendLarge(ctx context.Context, base thinBase) error {
+	opened, err := in.view.Open(ctx, base.id)
+	if err != nil {
+		return err
+	}
+	defer opened.Close() //nolint:errcheck // it was only read
+	w := in.rewind()
+	row := segmentRow{ID: base.id, Type: base.info.Type, Size: base.info.Size, Offset: w.Size(), Base: -1}
+	sum := crc32.NewIEEE()
+	buffered := bufio.NewWriterSize(io.MultiWriter(w, sum), copyBufferSize)
+	header := pack.EntryHeader{Kind: pack.EntryKind(base.info.Type), Size: base.info.Size}
+	if _, err := buffered.Write(header.Append(nil)); err != nil {
+		return err
+	}
+	deflater, err := zlib.NewWriterLevel(buffered, segmentLevel)
+	if err != nil {
+		return err
+	}
+	if _, err := opened.WriteTo(deflater); err != nil {
+		return err
+	}
+	if err := errors.Join(deflater.Close(), buffered.Flush()); err != nil {
+		return err
+	}
+	row.PackedSize, row.CRC32 = w.Size()-row.Offset, sum.Sum32()
+	return in.addBaseRow(ctx, base, &row)
 }
 
 // stored reads a base from the pool.
@@ -94,7 +134,7 @@ func (in *Ingest) stored(ctx context.Context, ordinal uint32) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	defer opened.Close()
+	defer opened.Close() //nolint:errcheck // it was only read
 	spool, err := in.store.files.Scratch(ctx)
 	if err != nil {
 		return content{}, err

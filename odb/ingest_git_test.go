@@ -1,0 +1,377 @@
+package odb_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/pack"
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+)
+
+// The differences to git index-pack --strict that are meant, and that the cases below therefore leave out or allow:
+//
+//   - faults that real histories are full of are tolerated: see [object.Check];
+//   - repeated objects are tolerated, as they are without --strict;
+//   - bytes behind the pack are refused, as git does for a file and cannot for a pipe;
+//   - limits: names of 255 bytes, paths, tree and delta depth, sizes.
+const strict = "--strict=badTimezone=ignore,missingSpaceBeforeDate=ignore,zeroPaddedFilemode=ignore"
+
+// repeated matches git's verdicts on repeated objects.
+var repeated = regexp.MustCompile("appears twice in the pack|duplicate base")
+
+// packSource makes packs of a history's newer half, for a pool and a git repository that have the older half.
+type packSource struct {
+	tb      testing.TB
+	random  *rand.Rand
+	objects []sourceObject // the newer half
+	older   []sourceObject
+}
+
+type sourceObject struct {
+	id   object.ID
+	t    object.Type
+	data []byte
+}
+
+func readObjects(tb testing.TB, git *oracle.Repository, revisions ...string) []sourceObject {
+	tb.Helper()
+	ids := git.Input(nil, append([]string{"rev-list", "--objects", "--no-object-names"}, revisions...)...)
+	out := git.Input(ids, "cat-file", "--batch")
+	var objects []sourceObject
+	for len(out) > 0 {
+		line, rest, _ := bytes.Cut(out, []byte{'\n'})
+		var hex, typeName string
+		var size int
+		if _, err := fmt.Sscan(string(line), &hex, &typeName, &size); err != nil {
+			tb.Fatal(err)
+		}
+		id, err := object.ParseID(hex)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		t, err := object.ParseType(typeName)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		objects = append(objects, sourceObject{id: id, t: t, data: rest[:size]})
+		out = rest[size+1:]
+	}
+	return objects
+}
+
+// entries returns the newer half, plus extra objects, as entries: whole, or as deltas against others.
+func (s *packSource) entries(extra ...sourceObject) []testEntry {
+	objects := slices.Concat(s.objects, extra)
+	s.random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+	entries := make([]testEntry, 0, len(objects))
+	for i := range objects {
+		entries = append(entries, s.entry(objects[:i], &objects[i]))
+	}
+	return entries
+}
+
+// entry encodes an object against one of those before it, or a stored one.
+func (s *packSource) entry(before []sourceObject, o *sourceObject) testEntry {
+	choice := s.random.IntN(4)
+	pool := before
+	if choice == 3 {
+		pool = s.older
+	}
+	for range 4 {
+		if choice == 0 || len(pool) == 0 {
+			break
+		}
+		at := s.random.IntN(len(pool))
+		base := &pool[at]
+		if base.t != o.t {
+			continue
+		}
+		made, ok := delta.NewIndex(base.data).Create(nil, o.data, len(o.data)+64)
+		if !ok {
+			continue
+		}
+		if choice == 1 {
+			return testEntry{kind: pack.KindOFSDelta, base: at, data: made}
+		}
+		return testEntry{kind: pack.KindRefDelta, id: base.id, data: made}
+	}
+	return whole(o.t, o.data)
+}
+
+func (s *packSource) pick(t object.Type) *sourceObject {
+	for {
+		if o := &s.objects[s.random.IntN(len(s.objects))]; o.t == t {
+			return o
+		}
+	}
+}
+
+func newObject(tb testing.TB, t object.Type, data []byte) sourceObject {
+	tb.Helper()
+	return sourceObject{id: mustHash(tb, t, data), t: t, data: data}
+}
+
+// mutations make a pack that may be wrong, by name.
+var mutations = map[string]func(s *packSource) []byte{
+	"none": func(s *packSource) []byte { return s.encode(s.entries()) },
+	"an object is left out": func(s *packSource) []byte {
+		entries := s.entries()
+		for i := range entries { // nothing may count on places then
+			if entries[i].kind == pack.KindOFSDelta {
+				return s.encode(entries)
+			}
+		}
+		at := s.random.IntN(len(entries))
+		return s.encode(slices.Delete(entries, at, at+1))
+	},
+	"an object is left out, all whole": func(s *packSource) []byte {
+		var entries []testEntry
+		left := s.random.IntN(len(s.objects))
+		for i, o := range s.objects {
+			if i != left {
+				entries = append(entries, whole(o.t, o.data))
+			}
+		}
+		return s.encode(entries)
+	},
+	"an object has another type": func(s *packSource) []byte {
+		entries := s.entries()
+		at := s.random.IntN(len(entries))
+		entries[at] = whole(object.Type(1+s.random.IntN(4)), s.objects[s.random.IntN(len(s.objects))].data)
+		return s.encode(entries)
+	},
+	"a byte of an object": func(s *packSource) []byte {
+		o := s.pick(object.Type(1 + s.random.IntN(3)))
+		data := slices.Clone(o.data)
+		if len(data) > 0 {
+			data[s.random.IntN(len(data))] ^= 1 << s.random.IntN(8)
+		}
+		return s.encode(s.entries(newObject(s.tb, o.t, data)))
+	},
+	"a byte of a content": func(s *packSource) []byte {
+		entries := s.entries()
+		e := &entries[s.random.IntN(len(entries))]
+		e.data = slices.Clone(e.data)
+		if len(e.data) > 0 {
+			e.data[s.random.IntN(len(e.data))] ^= 1 << s.random.IntN(8)
+		}
+		return s.encode(entries)
+	},
+	"a size that lies": func(s *packSource) []byte {
+		entries := s.entries()
+		e := &entries[s.random.IntN(len(entries))]
+		e.size = max(1, int64(len(e.data)+s.random.IntN(9)-4))
+		return s.encode(entries)
+	},
+	"a count that lies": func(s *packSource) []byte {
+		packed := s.encode(s.entries())
+		body := packed[:len(packed)-pack.TrailerSize]
+		binary.BigEndian.PutUint32(body[8:], binary.BigEndian.Uint32(body[8:])+uint32(s.random.IntN(5))-2)
+		return sealPack(body)
+	},
+	"a wrong trailer": func(s *packSource) []byte {
+		packed := s.encode(s.entries())
+		packed[len(packed)-1-s.random.IntN(pack.TrailerSize)]++
+		return packed
+	},
+	"cut off": func(s *packSource) []byte {
+		packed := s.encode(s.entries())
+		return packed[:s.random.IntN(len(packed))]
+	},
+	"a bit anywhere": func(s *packSource) []byte {
+		packed := s.encode(s.entries())
+		packed[s.random.IntN(len(packed))] ^= 1 << s.random.IntN(8)
+		return packed
+	},
+	"a bit of the body, the trailer being right": func(s *packSource) []byte {
+		packed := s.encode(s.entries())
+		body := packed[:len(packed)-pack.TrailerSize]
+		body[s.random.IntN(len(body))] ^= 1 << s.random.IntN(8)
+		return sealPack(body)
+	},
+	"deltas that are their own bases": func(s *packSource) []byte {
+		blob := s.pick(object.TypeBlob)
+		a, b := append(slices.Clone(blob.data), 'a'), append(slices.Clone(blob.data), 'b')
+		aID, bID := mustHash(s.tb, object.TypeBlob, a), mustHash(s.tb, object.TypeBlob, b)
+		return s.encode(append(s.entries(),
+			testEntry{kind: pack.KindRefDelta, id: bID, data: deltaOf(s.tb, b, a)},
+			testEntry{kind: pack.KindRefDelta, id: aID, data: deltaOf(s.tb, a, b)}))
+	},
+	"a delta against something else": func(s *packSource) []byte {
+		entries := s.entries()
+		entries[s.random.IntN(len(entries))] = testEntry{
+			kind: pack.KindRefDelta, id: s.older[s.random.IntN(len(s.older))].id, data: deltaOf(s.tb, s.pick(object.TypeTree).data, []byte("x")),
+		}
+		return s.encode(entries)
+	},
+	"an odd tree": func(s *packSource) []byte {
+		o := s.pick(object.TypeTree)
+		entries, err := object.ParseTree(o.data)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		names := []string{".git", "a/b", "", ".", "..", ".gitmodules", "git~1", "zz", "zz", "long" + strings.Repeat("g", 200), ".gitattributes"}
+		modes := []object.Mode{object.ModeBlob, object.ModeTree, object.ModeExec, object.ModeSymlink, object.ModeGitlink, 0o100664, 0, 0o10000}
+		ids := []object.ID{s.pick(object.TypeBlob).id, s.pick(object.TypeTree).id, s.pick(object.TypeCommit).id, s.older[0].id, {}, {1}}
+		entries = append(entries, object.TreeEntry{
+			Mode: modes[s.random.IntN(len(modes))], Name: names[s.random.IntN(len(names))], ID: ids[s.random.IntN(len(ids))],
+		})
+		if s.random.IntN(4) > 0 {
+			object.SortTree(entries)
+		}
+		return s.encode(s.entries(newObject(s.tb, object.TypeTree, object.AppendTree(nil, entries))))
+	},
+	"an odd commit": func(s *packSource) []byte {
+		o := s.pick(object.TypeCommit)
+		tree := string(o.data[len("tree ") : len("tree ")+object.HexSize])
+		others := []string{
+			s.pick(object.TypeTree).id.String(), s.pick(object.TypeBlob).id.String(), s.pick(object.TypeCommit).id.String(),
+			s.older[s.random.IntN(len(s.older))].id.String(), object.ZeroID.String(), object.EmptyTreeID.String(), strings.Repeat("1", 40),
+		}
+		other := others[s.random.IntN(len(others))]
+		data := strings.Replace(string(o.data), tree, other, 1)
+		switch s.random.IntN(3) {
+		case 0:
+			data = strings.Replace(string(o.data), "\nauthor", "\nparent "+other+"\nauthor", 1)
+		case 1:
+			drop := []string{"tree ", "author ", "committer "}[s.random.IntN(3)]
+			at := strings.Index(string(o.data), drop)
+			end := at + strings.IndexByte(string(o.data[at:]), '\n') + 1
+			data = string(o.data[:at]) + string(o.data[end:])
+		}
+		return s.encode(s.entries(newObject(s.tb, object.TypeCommit, []byte(data))))
+	},
+	"an odd tag": func(s *packSource) []byte {
+		targets := []sourceObject{*s.pick(object.TypeTree), *s.pick(object.TypeBlob), *s.pick(object.TypeCommit), s.older[0], {id: object.ID{9}}}
+		target := targets[s.random.IntN(len(targets))]
+		names := []string{"commit", "tree", "blob", "tag", "horse"}
+		data := fmt.Sprintf("object %s\ntype %s\ntag v1\ntagger A <a@b> 1 +0000\n\nm\n", target.id, names[s.random.IntN(len(names))])
+		return s.encode(s.entries(newObject(s.tb, object.TypeTag, []byte(data))))
+	},
+	"odd .gitmodules": func(s *packSource) []byte {
+		contents := []string{
+			"[submodule \"a\"]\n\tpath = a\n\turl = https://example.com/a\n", "[submodule \"..\"]\n", "[submodule \"a\"]\n\turl = -u\n", "nonsense",
+		}
+		blob := newObject(s.tb, object.TypeBlob, []byte(contents[s.random.IntN(len(contents))]))
+		name := []string{".gitmodules", ".GITMODULES", "GITMOD~1", "modules"}[s.random.IntN(4)]
+		tree := object.AppendTree(nil, []object.TreeEntry{{Mode: object.ModeBlob, Name: name, ID: blob.id}})
+		return s.encode(s.entries(blob, newObject(s.tb, object.TypeTree, tree)))
+	},
+}
+
+func (s *packSource) encode(entries []testEntry) []byte {
+	packed, _ := encodePack(entries...)
+	return packed
+}
+
+// judge lets git read a pack, and returns what it thinks and the objects that it got. The repository is as before then.
+func judge(tb testing.TB, git *oracle.Repository, packed []byte) (objects []string, verdict error) {
+	tb.Helper()
+	dir := filepath.Join(git.Dir, "objects", "pack")
+	before, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, verdict = git.Try(packed, "index-pack", strict, "--stdin", "--fix-thin")
+	after, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fresh := slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
+	for _, name := range fresh {
+		if strings.HasSuffix(name, ".pack") && verdict == nil {
+			for line := range strings.Lines(git.Git("verify-pack", "-v", name)) {
+				if id, _, ok := strings.Cut(line, " "); ok && len(id) == object.HexSize {
+					objects = append(objects, id)
+				}
+			}
+		}
+	}
+	for _, name := range fresh {
+		if err := os.Remove(name); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return objects, verdict
+}
+
+func TestIngestJudgesAsGit(t *testing.T) {
+	t.Parallel()
+	git := oracle.New(t)
+	git.Seed(oracle.History{Seed: 11, Commits: 24, Files: 12, Tags: true})
+	old, tip := git.Git("rev-parse", "main~8"), git.Git("rev-parse", "main")
+	older := git.Input([]byte(old+"\n"), "pack-objects", "--revs", "--stdout", "-q")
+	source := packSource{objects: readObjects(t, git, tip, "^"+old), older: readObjects(t, git, old)}
+	rounds := 8
+	if testing.Short() {
+		rounds = 2
+	}
+	for name, mutate := range mutations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// The judge has the older half, as the pool has.
+			git := oracle.New(t)
+			git.Input(older, "index-pack", "--stdin")
+			s := source
+			s.tb, s.random = t, rand.New(rand.NewPCG(uint64(len(name)), 5))
+			for round := range rounds {
+				packed := mutate(&s)
+				objects, verdict := judge(t, git, packed)
+				if verdict != nil && repeated.MatchString(verdict.Error()) {
+					continue
+				}
+				for tier, limits := range map[string]odb.Limits{"hot": {}, "segment": {HotValueBytes: 1}} {
+					compareVerdict(t, fmt.Sprintf("round %d, %s", round, tier), older, packed, limits, objects, verdict)
+				}
+			}
+		})
+	}
+}
+
+func compareVerdict(t *testing.T, what string, older, packed []byte, limits odb.Limits, objects []string, verdict error) {
+	t.Helper()
+	h := newIngestHost(t, odb.Options{Limits: limits})
+	if _, err := h.push(older, odb.IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	files := len(h.leftovers())
+	_, err := h.push(packed, odb.IngestOptions{})
+	if (err == nil) != (verdict == nil) {
+		t.Fatalf("%s: packhorse says %v, git says %v", what, err, verdict)
+	}
+	if err != nil {
+		if !odb.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
+			t.Errorf("%s: a bad pack is reported as %v", what, err)
+		}
+		if left := len(h.leftovers()); left != files {
+			t.Errorf("%s: %d files were left behind", what, left-files)
+		}
+		return
+	}
+	v := h.view()
+	for _, hex := range objects {
+		id, err := object.ParseID(hex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, data, err := v.Read(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mustHash(t, kind, data) != id {
+			t.Errorf("%s: %s reads back as something else", what, id)
+		}
+	}
+}

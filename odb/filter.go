@@ -127,6 +127,11 @@ func (f *Filter) keepsType(t object.Type) bool {
 	return !inTree || !f.treeLimited || f.treeDepth > 0
 }
 
+// keeps reports whether an object of type t and a size in bytes passes, wherever it lies.
+func (f *Filter) keeps(t object.Type, size int64) bool {
+	return f.keepsType(t) && (t != object.TypeBlob || f.keepsSize(size))
+}
+
 // keepsSize reports whether a blob of size bytes passes.
 func (f *Filter) keepsSize(size int64) bool { return !f.blobLimited || uint64(size) < f.blobLimit }
 

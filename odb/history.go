@@ -68,6 +68,7 @@ const (
 	markTwo                      // reachable from the second side
 	markStale                    // reachable from a merge base
 	markEdge                     // a hidden parent of a commit that is sent
+	markAsked                    // asked for by its ID, or by a tag that leads to it
 )
 
 // commitNode is one commit of a [history]. Its number is its index, its ID that of the table.

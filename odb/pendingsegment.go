@@ -22,6 +22,7 @@ type pendingSegment struct {
 	ids     []object.ID
 	records []segmentRecord
 	rows    map[object.ID]GraphRow
+	named   namedIDs
 }
 
 func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
@@ -37,6 +38,7 @@ func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
 		w:       w,
 		ordinal: make(map[object.ID]uint32),
 		rows:    make(map[object.ID]GraphRow),
+		named:   make(namedIDs),
 	}, nil
 }
 
@@ -49,6 +51,7 @@ func (l *pendingSegment) append(id object.ID, t object.Type, data []byte, row *G
 		return err
 	}
 	l.add(written, row)
+	l.named.add(t, data)
 	return nil
 }
 
@@ -82,6 +85,7 @@ func (l *pendingSegment) finish(ctx context.Context) (*sealedSegment, error) {
 			return nil, errors.Join(err, l.w.Abort())
 		}
 	}
+	l.w.SetOutline(l.named.outline(l.ids))
 	return l.w.Finish(ctx)
 }
 

@@ -35,7 +35,10 @@ const (
 	sectionStreamBlocks sectionKind = 6 // 13: a block: offset in its zlib stream, Adler-32 of its content, CRC-32C as stored
 	sectionRows         sectionKind = 7 // 40: a graph row per ID: tree, seconds, generation, first parent, parent count
 	sectionParents      sectionKind = 8 // 20: parent IDs, commit after commit
-	sectionKindEnd      sectionKind = 9
+	sectionTips         sectionKind = 9 // 20: of the outline, sorted, and so the next two
+	sectionFill         sectionKind = 10
+	sectionOutside      sectionKind = 11
+	sectionKindEnd      sectionKind = 12
 )
 
 const (
@@ -199,6 +202,9 @@ var sectionWidths = [sectionKindEnd]int{
 	sectionStreamBlocks: streamBlockSize,
 	sectionRows:         graphItemSize,
 	sectionParents:      object.IDSize,
+	sectionTips:         object.IDSize,
+	sectionFill:         object.IDSize,
+	sectionOutside:      object.IDSize,
 }
 
 // checkWidths makes sure that every section is what this version writes and that those which have an item per ID have all of them.

@@ -37,6 +37,8 @@ type segmentWriter struct {
 	index *indexTable
 	graph *graphTable // nil until there is a commit
 	done  bool
+
+	outline *outline // nil: not known
 }
 
 // newSegmentWriter begins a segment. Nothing of it is visible before it is registered.
@@ -142,6 +144,9 @@ func (w *segmentWriter) AddGraph(ctx context.Context, id object.ID, row *GraphRo
 	return w.graph.add(ctx, id, row)
 }
 
+// SetOutline says what the segment is as a whole; nil says that it is not known.
+func (w *segmentWriter) SetOutline(o *outline) { w.outline = o }
+
 // Finish writes the index and the graph companion, and makes both files durable. The rows must describe the data region without gaps or
 // overlaps, and every base must be a row. The writer is done then, also after an error.
 func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err error) {
@@ -172,6 +177,9 @@ func (w *segmentWriter) finishFile(ctx context.Context) error {
 	sections := newSectionWriter(w, w.id, dataSize)
 	if err := w.index.write(ctx, sections); err != nil {
 		return err
+	}
+	if w.outline != nil {
+		w.outline.write(sections)
 	}
 	footer, err := sections.finish(w.index.rows.count, segmentMagic)
 	if err != nil {

@@ -1,0 +1,140 @@
+package odb_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/pack/pktline"
+)
+
+// shallowInfo asks git upload-pack, in protocol v2, and returns the lines of the shallow-info section.
+func (g *repository) shallowInfo(arguments []string) ([]string, error) {
+	g.tb.Helper()
+	var request bytes.Buffer
+	w := pktline.NewWriter(&request)
+	for _, line := range []string{"command=fetch", "object-format=sha1"} {
+		g.must(w.Printf("%s\n", line))
+	}
+	g.must(w.Delim())
+	for _, line := range arguments {
+		g.must(w.Printf("%s\n", line))
+	}
+	g.must(w.Printf("done\n"))
+	g.must(w.Flush())
+	cmd := exec.CommandContext(g.tb.Context(), "git", "upload-pack", "--stateless-rpc", g.Dir)
+	cmd.Env = append(oracle.Env(g.Dir), "GIT_PROTOCOL=version=2")
+	cmd.Stdin = &request
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, errors.New(strings.TrimSpace(stderr.String()))
+	}
+	r := pktline.NewReader(bytes.NewReader(out))
+	var told []string
+	for {
+		kind, payload, err := r.Read()
+		line := strings.TrimSuffix(string(payload), "\n")
+		if err != nil || kind != pktline.Data || line == "packfile" {
+			return told, err
+		}
+		if line != "shallow-info" {
+			told = append(told, line)
+		}
+	}
+}
+
+// deepenLines are the arguments of a fetch that ask for what options say; refs name options.Not.
+func deepenLines(wants []object.ID, options odb.DeepenOptions, refs []string) []string {
+	lines := []string{"no-progress"}
+	for _, want := range wants {
+		lines = append(lines, "want "+want.String())
+	}
+	for _, id := range options.ClientShallow {
+		lines = append(lines, "shallow "+id.String())
+	}
+	if options.Depth > 0 {
+		lines = append(lines, fmt.Sprintf("deepen %d", options.Depth))
+	}
+	if options.Relative {
+		lines = append(lines, "deepen-relative")
+	}
+	if options.Since != 0 {
+		lines = append(lines, fmt.Sprintf("deepen-since %d", options.Since))
+	}
+	for _, ref := range refs {
+		lines = append(lines, "deepen-not "+ref)
+	}
+	return lines
+}
+
+func TestDeepenAgainstGit(t *testing.T) {
+	t.Parallel()
+	for _, options := range []historyOptions{
+		{seed: 21, commitCount: 120},
+		{seed: 22, commitCount: 200, skew: 4000},
+	} {
+		t.Run(fmt.Sprint(options.seed), func(t *testing.T) {
+			t.Parallel()
+			g := newHistory(t, options)
+			v := viewOf(t, g)
+			r := rand.New(rand.NewPCG(options.seed, 4))
+			tips, commits := g.tips(), g.commits()
+			names := strings.Fields(g.Git("for-each-ref", "--format=%(refname)", "refs/heads"))
+			for range 80 {
+				wants := pick(r, tips, 1+r.IntN(3))
+				deepen := odb.DeepenOptions{ClientShallow: pick(r, commits, r.IntN(4)), Tips: tips}
+				slices.SortFunc(deepen.ClientShallow, object.ID.Compare)
+				deepen.ClientShallow = slices.Compact(deepen.ClientShallow)
+				var not []string
+				switch r.IntN(5) {
+				case 0:
+					deepen.Depth = odb.DepthInfinite
+				case 1:
+					deepen.Depth, deepen.Relative = 1+r.IntN(6), true
+				case 2:
+					deepen.Since = 1_500_000_000 + r.Int64N(20_000)
+				case 3:
+					not = append(not, names[r.IntN(len(names))])
+					deepen.Not = g.ids("", "rev-parse", not[0])
+				default:
+					deepen.Depth = 1 + r.IntN(8)
+				}
+				compareDeepen(t, g, v, wants, deepen, not)
+			}
+		})
+	}
+}
+
+func compareDeepen(t *testing.T, g *repository, v *odb.View, wants []object.ID, options odb.DeepenOptions, not []string) {
+	t.Helper()
+	want, gitErr := g.shallowInfo(deepenLines(wants, options, not))
+	shallow, unshallow, err := v.Deepen(t.Context(), wants, options)
+	if errors.Is(err, odb.ErrNoCommits) && gitErr != nil && strings.HasSuffix(gitErr.Error(), odb.ErrNoCommits.Error()) {
+		return
+	}
+	if err != nil || gitErr != nil {
+		t.Fatalf("deepen %v %+v: %v, git: %v", wants, options, err, gitErr)
+	}
+	got := strings.Fields(lines("shallow:", shallow) + lines("unshallow:", unshallow))
+	for i := range got {
+		got[i] = strings.Replace(got[i], ":", " ", 1)
+	}
+	if options.Relative { // git's order is that of a hash table
+		slices.Sort(got)
+		slices.Sort(want)
+	}
+	if !slices.Equal(got, want) {
+		options.Tips = nil
+		t.Errorf("deepen %v %+v\n got %q\nwant %q", wants, options, got, want)
+	}
+}

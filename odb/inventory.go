@@ -1,0 +1,214 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"packhorse/pack/object"
+)
+
+// handle names an object of an inventory in eight bytes: the place of its layer, and its number there. A segment numbers its objects by
+// ordinal; all others count as one more layer, numbered as they are met.
+type handle uint64
+
+func newHandle(layer int, number uint32) handle { return handle(layer)<<32 | handle(number) }
+
+func (h handle) layer() int     { return int(h >> 32) }
+func (h handle) number() uint32 { return uint32(h) }
+
+// inventory gives the objects of a view handles, so that sets of them are bitmaps. An object that several layers hold has one handle: that
+// of the layer which is asked first. It keeps the segments of the view open and may be used concurrently.
+type inventory struct {
+	view     *View
+	layers   []*segmentLayer
+	segments []*segment // of layers, acquired
+
+	mu        sync.Mutex // guards the fields below
+	loose     idTable    // objects outside segments
+	locations []location // of loose
+}
+
+func newInventory(ctx context.Context, v *View) (*inventory, error) {
+	inv := &inventory{view: v}
+	for _, l := range v.segments() {
+		g, err := l.acquire(ctx)
+		if err != nil {
+			inv.close()
+			return nil, err
+		}
+		inv.layers = append(inv.layers, l)
+		inv.segments = append(inv.segments, g)
+	}
+	return inv, nil
+}
+
+func (inv *inventory) close() {
+	for i, g := range inv.segments {
+		inv.layers[i].release(g)
+	}
+	inv.layers, inv.segments = nil, nil
+}
+
+// looseLayer is the place of the layer that holds what no segment holds.
+func (inv *inventory) looseLayer() int { return len(inv.segments) }
+
+// locate returns the handle of id. Errors: [ErrNotFound].
+func (inv *inventory) locate(ctx context.Context, id object.ID) (handle, error) {
+	at, err := inv.view.find(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if l, ok := at.layer.(*segmentLayer); ok {
+		for i := range inv.layers {
+			if inv.layers[i] == l {
+				return newHandle(i, at.ordinal), nil
+			}
+		}
+	}
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	n, fresh := inv.loose.number(id)
+	if fresh {
+		at.value = nil // read again when needed: a plan may hold many
+		inv.locations = append(inv.locations, at)
+	}
+	return newHandle(inv.looseLayer(), uint32(n)), nil
+}
+
+// id returns the ID of the object that h names.
+func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
+	if h.layer() < len(inv.segments) {
+		return inv.segments[h.layer()].id(ctx, h.number())
+	}
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return inv.loose.ids[h.number()], nil
+}
+
+// looseCount is the number of objects outside segments that have been met.
+func (inv *inventory) looseCount() int {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return len(inv.locations)
+}
+
+// read returns the object that h names, shared and only to be read. Errors: those of [View.Read].
+func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, error) {
+	if h.layer() >= len(inv.segments) {
+		id, err := inv.id(ctx, h)
+		if err != nil {
+			return 0, nil, err
+		}
+		return inv.view.Read(ctx, id)
+	}
+	t, data, err := inv.view.readAt(ctx, location{layer: inv.layers[h.layer()], ordinal: h.number()})
+	if err != nil {
+		return 0, nil, fmt.Errorf("read object %d of layer %s: %w", h.number(), inv.layers[h.layer()].layerID(), err)
+	}
+	return t, data, nil
+}
+
+// stat returns the type and size of the object that h names.
+func (inv *inventory) stat(ctx context.Context, h handle) (Info, error) {
+	if h.layer() < len(inv.segments) {
+		r, err := inv.segments[h.layer()].record(ctx, h.number())
+		return Info{Type: r.Type, Size: r.Size}, err
+	}
+	id, err := inv.id(ctx, h)
+	if err != nil {
+		return Info{}, err
+	}
+	return inv.view.Stat(ctx, id)
+}
+
+// objectSet is a set of objects of one inventory, a bit each. The zero set is empty. It is for one goroutine.
+type objectSet struct {
+	words [][]uint64
+	inv   *inventory
+}
+
+func (inv *inventory) newSet() objectSet {
+	return objectSet{words: make([][]uint64, len(inv.segments)+1), inv: inv}
+}
+
+// add puts h into the set and reports whether it is new there.
+func (s *objectSet) add(h handle) bool {
+	words := s.reach(h)
+	mask := uint64(1) << (h.number() & 63)
+	if *words&mask != 0 {
+		return false
+	}
+	*words |= mask
+	return true
+}
+
+// reach returns the word of h, which it makes when it is not there.
+func (s *objectSet) reach(h handle) *uint64 {
+	words := s.words[h.layer()]
+	if int(h.number()>>6) >= len(words) {
+		count := int(h.number())/64 + 1
+		if h.layer() < len(s.inv.segments) {
+			count = (s.inv.segments[h.layer()].count + 63) / 64
+		}
+		words = append(words, make([]uint64, count-len(words))...)
+		s.words[h.layer()] = words
+	}
+	return &words[h.number()>>6]
+}
+
+// addAll puts all of a segment into the set.
+func (s *objectSet) addAll(segment int) {
+	count := s.inv.segments[segment].count
+	words := make([]uint64, (count+63)/64)
+	for i := range words {
+		words[i] = ^uint64(0)
+	}
+	if rest := count % 64; rest != 0 {
+		words[len(words)-1] = 1<<rest - 1
+	}
+	s.words[segment] = words
+}
+
+func (s *objectSet) remove(h handle) {
+	if s.has(h) {
+		s.words[h.layer()][h.number()>>6] &^= 1 << (h.number() & 63)
+	}
+}
+
+func (s *objectSet) has(h handle) bool {
+	words := s.words[h.layer()]
+	n := h.number()
+	return int(n>>6) < len(words) && words[n>>6]&(1<<(n&63)) != 0
+}
+
+// count returns the number of objects of one layer that are in the set.
+func (s *objectSet) count(layer int) int {
+	n := 0
+	for _, word := range s.words[layer] {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// subtract removes what is in other.
+func (s *objectSet) subtract(other *objectSet) {
+	for layer, words := range s.words {
+		for i, word := range other.words[layer][:min(len(words), len(other.words[layer]))] {
+			words[i] &^= word
+		}
+	}
+}
+
+// each calls visit with the numbers of a layer's objects in the set, in order, until visit returns an error.
+func (s *objectSet) each(layer int, visit func(number uint32) error) error {
+	for i, word := range s.words[layer] {
+		for ; word != 0; word &= word - 1 {
+			if err := visit(uint32(i*64 + bits.TrailingZeros64(word))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

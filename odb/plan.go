@@ -1,0 +1,168 @@
+package odb
+
+import (
+	"context"
+	"errors"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// PackRequest says what a pack is for.
+type PackRequest struct {
+	// Wants are objects of any type: the pack holds them and what they reach.
+	Wants []object.ID
+	// Haves are objects that the client has with all that they reach; the pack does without it.
+	Haves []object.ID
+	// ClientShallow is the boundary of the client's history; Shallow and Unshallow are how it moves, as [View.Deepen] answered.
+	ClientShallow, Shallow, Unshallow []object.ID
+	// Filter leaves out objects that were not asked for by their ID.
+	Filter Filter
+	// Thin allows deltas against objects that the client has and the pack does not hold, OFSDelta the shorter form of deltas.
+	Thin, OFSDelta bool
+	// Tags are the tag objects of the repository that are sent along if what they lead to is (include-tag).
+	Tags []TagTarget
+}
+
+// TagTarget is a tag object with what it leads to in the end.
+type TagTarget struct{ Tag, Peeled object.ID }
+
+// PackPlan is a pack that has been decided on: its objects are counted, not read. It is for one goroutine; the caller closes it before the
+// view.
+type PackPlan struct {
+	inv     *inventory
+	history *history  // marks the commits that the client has
+	hidden  objectSet // other objects that the client has
+	send    objectSet
+	request PackRequest
+	count   int
+	bytes   int64
+	deltas  map[handle]foundDelta // made for this pack
+
+	progress progressMeter
+}
+
+// The phases of a pack on its way out, named as git tells them.
+const (
+	phaseEnumerating = "Enumerating objects"
+	phaseCompressing = "Compressing objects"
+	phaseWriting     = "Writing objects"
+)
+
+// Plan finds the objects of a pack: those that git pack-objects would send for the same request. Memory is a bit per stored object and
+// about 100 bytes per commit visited; nothing of a repository is visited where the wants cover all of it.
+//
+// progress may be nil; the total of what it hears is 0 until it is known.
+//
+// Errors: [ErrNotFound] for a want or a have.
+func (v *View) Plan(ctx context.Context, request PackRequest, progress Progress) (*PackPlan, error) {
+	inv, err := newInventory(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	p := &PackPlan{inv: inv, request: request}
+	p.progress.report = progress
+	if err := p.find(ctx); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Count returns the number of objects in the pack.
+func (p *PackPlan) Count() int { return p.count }
+
+// Bytes estimates the size of the pack, from how its objects are stored.
+func (p *PackPlan) Bytes() int64 { return p.bytes }
+
+// Close releases the files that the plan reads.
+func (p *PackPlan) Close() error {
+	p.inv.close()
+	return nil
+}
+
+func (p *PackPlan) find(ctx context.Context) error {
+	r := newReaching(p.inv, &p.request, &p.progress)
+	if err := r.find(ctx, &p.request); err != nil {
+		return err
+	}
+	p.history, p.hidden, p.send = r.history, r.hidden, r.send
+	if err := p.addTags(ctx); err != nil {
+		return err
+	}
+	if err := p.measure(ctx); err != nil {
+		return err
+	}
+	p.progress.end(phaseEnumerating, int64(p.count), int64(p.count))
+	return p.search(ctx, r.paths)
+}
+
+// addTags adds the tags whose targets are sent.
+func (p *PackPlan) addTags(ctx context.Context) error {
+	for _, tag := range p.request.Tags {
+		target, err := p.inv.locate(ctx, tag.Peeled)
+		if err != nil {
+			return err
+		}
+		if !p.send.has(target) {
+			continue
+		}
+		_, _, chain, err := p.inv.view.peel(ctx, tag.Tag)
+		if err != nil {
+			return err
+		}
+		for _, id := range chain {
+			h, err := p.inv.locate(ctx, id)
+			if err != nil {
+				return err
+			}
+			p.send.add(h)
+		}
+	}
+	return nil
+}
+
+// measure counts what is sent and adds up its size.
+func (p *PackPlan) measure(ctx context.Context) error {
+	p.bytes = pack.HeaderSize + pack.TrailerSize
+	for layer, g := range p.inv.segments {
+		count := p.send.count(layer)
+		p.count += count
+		if count == g.count {
+			p.bytes += g.dataSize - pack.HeaderSize - pack.TrailerSize
+			continue
+		}
+		err := p.send.each(layer, func(ordinal uint32) error {
+			r, err := g.record(ctx, ordinal)
+			p.bytes += r.PackedSize
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	p.count += p.send.count(p.inv.looseLayer())
+	return p.send.each(p.inv.looseLayer(), func(number uint32) error {
+		e, err := p.looseEntry(ctx, number)
+		p.bytes += e.PayloadSize
+		return err
+	})
+}
+
+// looseEntry returns how an object outside segments is stored.
+func (p *PackPlan) looseEntry(ctx context.Context, number uint32) (StoredEntry, error) {
+	id, err := p.inv.id(ctx, newHandle(p.inv.looseLayer(), number))
+	if err != nil {
+		return StoredEntry{}, err
+	}
+	return p.inv.view.Entry(ctx, id)
+}
+
+// clientHas reports whether the client is known to have the object of id, whose handle is h, and so whether a thin pack may build on it.
+func (p *PackPlan) clientHas(h handle, id object.ID, t object.Type) bool {
+	if t == object.TypeCommit {
+		n := p.history.table.find(id)
+		return n >= 0 && p.history.has(n, markHidden)
+	}
+	// With a filter the client may lack what its commits reach.
+	return p.hidden.has(h) && p.request.Filter.IsZero()
+}

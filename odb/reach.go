@@ -1,0 +1,307 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// reaching finds the objects of a pack: what the wants reach and the client, by its haves, does not have.
+//
+// Commits come from a walk of history. Trees and blobs come from a walk over paths: all versions of a folder that the commits have are
+// opened together, each once, next to those of the edge, the commits of the client that the sent ones build on. Where only the edge has
+// a path nothing is opened, so the cost follows the change. What the edge holds in an opened folder is left out, as git pack-objects
+// does with pack.useSparse, which is its default.
+type reaching struct {
+	inv      *inventory
+	filter   *Filter
+	history  *history
+	progress *progressMeter
+	found    int64
+	depthMax int
+
+	send   objectSet // to be sent
+	seen   objectSet // what was met on the way down
+	hidden objectSet // trees and blobs that the client has, as far as the walk met them
+
+	// paths are for the search of deltas, and kept only where keepPaths is set.
+	paths     []pathVersions
+	keepPaths bool
+}
+
+// pathVersions is what a pack holds of one path, newest first, and what of it the client is known to have.
+type pathVersions struct {
+	kind        object.Type
+	sent, known []handle
+}
+
+func newReaching(inv *inventory, request *PackRequest, progress *progressMeter) *reaching {
+	r := &reaching{
+		inv:      inv,
+		filter:   &request.Filter,
+		history:  newHistory(inv.view),
+		progress: progress,
+		depthMax: inv.view.store.limits.TreeDepth,
+		send:     inv.newSet(),
+		seen:     inv.newSet(),
+		hidden:   inv.newSet(),
+	}
+	r.history.cutAt(request.ClientShallow)
+	r.history.cutAt(request.Shallow)
+	return r
+}
+
+// sides are the wants or the haves, sorted by what they lead to.
+type sides struct {
+	commits []object.ID
+	trees   []handle
+	blobs   []handle
+	tags    []handle // on the way
+}
+
+// sort peels ids.
+func (r *reaching) sort(ctx context.Context, ids []object.ID) (sides, error) {
+	var s sides
+	for _, id := range ids {
+		target, t, tags, err := r.inv.view.peel(ctx, id)
+		if err != nil {
+			return s, err
+		}
+		for _, tag := range tags {
+			h, err := r.inv.locate(ctx, tag)
+			if err != nil {
+				return s, err
+			}
+			s.tags = append(s.tags, h)
+		}
+		if t == object.TypeCommit {
+			s.commits = append(s.commits, target)
+			continue
+		}
+		h, err := r.inv.locate(ctx, target)
+		if err != nil {
+			return s, err
+		}
+		if t == object.TypeTree {
+			s.trees = append(s.trees, h)
+		} else {
+			s.blobs = append(s.blobs, h)
+		}
+	}
+	return s, nil
+}
+
+// find finds everything.
+func (r *reaching) find(ctx context.Context, request *PackRequest) error {
+	r.keepPaths = len(request.Haves) > 0
+	if found, err := r.findWhole(ctx, request); found || err != nil {
+		return err
+	}
+	return r.run(ctx, request)
+}
+
+// run finds everything by walking.
+func (r *reaching) run(ctx context.Context, request *PackRequest) error {
+	wants, err := r.sort(ctx, request.Wants)
+	if err != nil {
+		return fmt.Errorf("wants: %w", err)
+	}
+	haves, err := r.sort(ctx, request.Haves)
+	if err != nil {
+		return fmt.Errorf("haves: %w", err)
+	}
+	if err := r.hideAll(ctx, &haves); err != nil {
+		return err
+	}
+	if err := r.ask(ctx, &wants); err != nil {
+		return err
+	}
+	roots, err := r.walkCommits(ctx, request, &wants, &haves)
+	if err != nil {
+		return err
+	}
+	if r.filter.keepsType(object.TypeTree) || r.filter.keepsType(object.TypeBlob) {
+		w := newTreeWalk(r)
+		for _, blob := range wants.blobs {
+			r.seen.add(blob)
+		}
+		for _, tree := range wants.trees {
+			if r.seen.add(tree) { // else it is the tree of a commit, and counts as that
+				w.add(treeGroup{depth: -1, trees: []handle{tree}})
+			}
+		}
+		w.add(roots)
+		if err := w.run(ctx); err != nil {
+			return err
+		}
+	}
+	r.send.subtract(&r.hidden)
+	return nil
+}
+
+// hideAll marks the trees and blobs among the haves, which are rare, with all that is in them.
+func (r *reaching) hideAll(ctx context.Context, haves *sides) error {
+	for _, blob := range haves.blobs {
+		r.hidden.add(blob)
+	}
+	for _, tag := range haves.tags {
+		r.hidden.add(tag)
+	}
+	stack := haves.trees
+	for len(stack) > 0 {
+		tree := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if !r.hidden.add(tree) {
+			continue
+		}
+		err := r.eachEntry(ctx, tree, func(mode object.Mode, id object.ID) error {
+			h, err := r.inv.locate(ctx, id)
+			if err != nil {
+				return err
+			}
+			if mode.IsTree() {
+				stack = append(stack, h)
+			} else {
+				r.hidden.add(h)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachEntry calls visit with the entries of a tree, links to submodules apart.
+func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode object.Mode, id object.ID) error) error {
+	_, data, err := r.inv.read(ctx, tree)
+	if err != nil {
+		return err
+	}
+	it := object.IterTree(data)
+	for it.Next() {
+		if it.Mode.IsGitlink() {
+			continue
+		}
+		if err := visit(it.Mode, it.ID); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+// ask puts what was asked for by its ID among what is sent, past the filter. Commits follow when it is known which of them the client has.
+func (r *reaching) ask(ctx context.Context, wants *sides) error {
+	for _, handles := range [][]handle{wants.tags, wants.trees, wants.blobs} {
+		for _, h := range handles {
+			r.put(h)
+		}
+	}
+	return nil
+}
+
+// put adds an object to what is sent.
+func (r *reaching) put(h handle) {
+	if r.send.add(h) {
+		r.found++
+		r.progress.step(phaseEnumerating, r.found, 0)
+	}
+}
+
+// walkCommits puts the commits and returns their root trees, with those of the edge.
+func (r *reaching) walkCommits(ctx context.Context, request *PackRequest, wants, haves *sides) (treeGroup, error) {
+	var roots treeGroup
+	w := newWalk(r.inv.view, WalkOptions{})
+	w.history = r.history
+	tips, err := r.withUnshallowed(ctx, slices.Clip(wants.commits), request.Unshallow)
+	if err != nil {
+		return roots, err
+	}
+	hide := slices.Concat(haves.commits, request.Unshallow)
+	if err := w.start(ctx, tips, hide); err != nil {
+		return roots, err
+	}
+	list, err := w.list(ctx)
+	if err != nil {
+		return roots, err
+	}
+	for _, id := range wants.commits {
+		r.history.set(r.history.number(id), markAsked)
+	}
+	for _, n := range list {
+		if err := r.addCommit(ctx, n, &roots); err != nil {
+			return roots, err
+		}
+	}
+	if len(request.ClientShallow)+len(request.Shallow) > 0 {
+		// As pack-objects --shallow: with a cut history the edge alone says little about what the client has.
+		for _, id := range hide {
+			if err := r.addEdge(ctx, r.history.number(id), &roots); err != nil {
+				return roots, err
+			}
+		}
+	}
+	return roots, nil
+}
+
+// withUnshallowed adds the parents that unshallowed commits really have.
+func (r *reaching) withUnshallowed(ctx context.Context, tips, unshallow []object.ID) ([]object.ID, error) {
+	for _, id := range unshallow {
+		row, err := r.inv.view.Graph(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("graph row of unshallowed commit %s: %w", id, err)
+		}
+		tips = append(tips, row.Parents...)
+	}
+	return tips, nil
+}
+
+func (r *reaching) addCommit(ctx context.Context, n int32, roots *treeGroup) error {
+	if r.filter.keepsType(object.TypeCommit) || r.history.has(n, markAsked) {
+		h, err := r.inv.locate(ctx, r.history.id(n))
+		if err != nil {
+			return err
+		}
+		r.put(h)
+	}
+	if !r.filter.keepsType(object.TypeTree) && !r.filter.keepsType(object.TypeBlob) {
+		return nil
+	}
+	tree, err := r.inv.locate(ctx, r.history.nodes[n].tree)
+	if err != nil {
+		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
+	}
+	if r.seen.add(tree) {
+		roots.trees = append(roots.trees, tree)
+		if r.filter.keepsType(object.TypeTree) {
+			r.put(tree)
+		}
+	}
+	for _, p := range r.history.parentsOf(n) {
+		if r.history.has(p, markHidden) {
+			if err := r.addEdge(ctx, p, roots); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addEdge notes that the client has commit n, next to which something is sent.
+func (r *reaching) addEdge(ctx context.Context, n int32, roots *treeGroup) error {
+	if r.history.has(n, markEdge) {
+		return nil
+	}
+	r.history.set(n, markEdge)
+	tree, err := r.inv.locate(ctx, r.history.nodes[n].tree)
+	if err != nil {
+		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
+	}
+	if r.hidden.add(tree) {
+		roots.hidden = append(roots.hidden, tree)
+	}
+	return nil
+}

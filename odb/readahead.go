@@ -1,0 +1,125 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"packhorse/pack/object"
+)
+
+// readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a folder are deltas of each other, so a
+// goroutine takes many at once.
+type readAhead struct {
+	inv     *inventory
+	work    chan *treeBatch
+	readers sync.WaitGroup
+	batches []*treeBatch // in order, from the one that take reads from
+	taken   int          // of batches[0]
+	group   int          // the group, and the tree in it, that the next batch begins with
+	tree    int
+}
+
+// treeBatch is some trees with their content, which is there when done is closed; what is nil then was too much to hold and is read
+// when it is taken.
+type treeBatch struct {
+	trees []handle
+	data  [][]byte
+	err   error
+	done  chan struct{}
+}
+
+const (
+	batchCount    = 128
+	batchBytesMax = mebibyte
+	batchesAhead  = 4
+)
+
+func (a *readAhead) start(ctx context.Context, inv *inventory) {
+	a.inv = inv
+	a.work = make(chan *treeBatch, batchesAhead)
+	for range 2 {
+		a.readers.Go(func() {
+			for b := range a.work {
+				b.read(ctx, inv)
+			}
+		})
+	}
+}
+
+// stop ends the goroutines; the context given to start best has ended.
+func (a *readAhead) stop() {
+	close(a.work)
+	a.readers.Wait()
+}
+
+// take returns the content of the next tree of groups.
+func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error) {
+	for len(a.batches) < batchesAhead && a.group < len(groups) {
+		b := a.nextBatch(groups)
+		a.batches = append(a.batches, b)
+		a.work <- b
+	}
+	b := a.batches[0]
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	data := b.data[a.taken]
+	b.data[a.taken] = nil
+	if data == nil {
+		var err error
+		if data, err = readTree(ctx, a.inv, b.trees[a.taken]); err != nil {
+			return nil, err
+		}
+	}
+	if a.taken++; a.taken == len(b.trees) {
+		a.batches = a.batches[1:]
+		a.taken = 0
+	}
+	return data, nil
+}
+
+// nextBatch gathers the trees that follow; there is at least one.
+func (a *readAhead) nextBatch(groups []treeGroup) *treeBatch {
+	b := &treeBatch{done: make(chan struct{})}
+	for a.group < len(groups) && len(b.trees) < batchCount {
+		g := &groups[a.group]
+		for a.tree < g.len() && len(b.trees) < batchCount {
+			b.trees = append(b.trees, g.tree(a.tree))
+			a.tree++
+		}
+		if a.tree == g.len() {
+			a.group++
+			a.tree = 0
+		}
+	}
+	b.data = make([][]byte, len(b.trees))
+	return b
+}
+
+func (b *treeBatch) read(ctx context.Context, inv *inventory) {
+	defer close(b.done)
+	size := 0
+	for i, tree := range b.trees {
+		if size > batchBytesMax || ctx.Err() != nil {
+			return
+		}
+		if b.data[i], b.err = readTree(ctx, inv, tree); b.err != nil {
+			return
+		}
+		size += len(b.data[i])
+	}
+}
+
+func readTree(ctx context.Context, inv *inventory, tree handle) ([]byte, error) {
+	t, data, err := inv.read(ctx, tree)
+	if err == nil && t != object.TypeTree {
+		err = fmt.Errorf("%w: a %s where a tree belongs", errFormat, t)
+	}
+	return data, err
+}

@@ -1,0 +1,272 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"packhorse/pack"
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+)
+
+// foundDelta is a delta that was made for one pack.
+type foundDelta struct {
+	base   object.ID
+	size   int64  // of the delta
+	packed []byte // deflated
+}
+
+const (
+	// searchCountMax and searchBytesMax bound the objects of one pack that deltas are searched for, and what is kept of the deltas.
+	searchCountMax = 20_000
+	searchBytesMax = 32 * mebibyte
+	// searchSizeMin and searchSizeMax are the sizes of objects for which a delta is worth a search.
+	searchSizeMin = 64
+	searchSizeMax = 8 * mebibyte
+	// searchDepthMax is the longest chain that is made of objects in the pack, searchKnownMax how many of the client's versions of a path
+	// are tried as bases.
+	searchDepthMax = 10
+	searchKnownMax = 2
+)
+
+// search makes deltas for the objects of an incremental fetch that would go out whole: against the client's version of the same path, as
+// git pack-objects --thin does, or against another version that goes out whole.
+//
+// A base is at the client, or an earlier one of those of the path that were to go out whole, so that no cycle can come about.
+func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
+	s := deltaSearch{plan: p, work: make(chan pathVersions)}
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for f := range s.work {
+				s.keep(s.searchPath(ctx, &f))
+			}
+		})
+	}
+	total, done, err := 0, 0, error(nil)
+	for i := range paths {
+		f := &paths[i]
+		if f.sent, err = p.wholeOnes(ctx, f.sent); err != nil {
+			break
+		}
+		if total += len(f.sent); total > searchCountMax {
+			total = searchCountMax
+			break
+		}
+		if len(f.sent) > 0 {
+			s.work <- *f
+			done += len(f.sent)
+			p.progress.step(phaseCompressing, int64(done), 0)
+		}
+	}
+	close(s.work)
+	workers.Wait()
+	if err = errors.Join(err, s.err); err != nil {
+		return fmt.Errorf("search deltas: %w", err)
+	}
+	p.deltas = s.found
+	if done > 0 {
+		p.progress.end(phaseCompressing, int64(done), int64(done))
+	}
+	return nil
+}
+
+// wholeOnes returns those versions of a path that would go out whole and are of a size for a delta.
+func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, error) {
+	var whole []handle
+	for _, h := range sent {
+		if !p.send.has(h) {
+			continue
+		}
+		info, err := p.inv.stat(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if info.Size < searchSizeMin || info.Size > searchSizeMax {
+			continue
+		}
+		base, err := p.storedBase(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if !base.IsZero() {
+			if _, ok, err := p.resolvable(ctx, base, info.Type); ok || err != nil {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		whole = append(whole, h)
+	}
+	return whole, nil
+}
+
+// storedBase returns the base that an object is stored against, zero if it is stored whole.
+func (p *PackPlan) storedBase(ctx context.Context, h handle) (object.ID, error) {
+	if h.layer() == p.inv.looseLayer() {
+		e, err := p.looseEntry(ctx, h.number())
+		return e.Base, err
+	}
+	g := p.inv.segments[h.layer()]
+	r, err := g.record(ctx, h.number())
+	if err != nil || r.Base == noOrdinal {
+		return object.ZeroID, err
+	}
+	return g.id(ctx, r.Base)
+}
+
+// resolvable returns the handle of a delta base and reports whether the client can find it: in the pack or, for a thin one, at home.
+func (p *PackPlan) resolvable(ctx context.Context, base object.ID, t object.Type) (handle, bool, error) {
+	h, err := p.inv.locate(ctx, base)
+	if err != nil {
+		return 0, false, err
+	}
+	return h, p.send.has(h) || p.request.Thin && p.clientHas(h, base, t), nil
+}
+
+// deltaSearch is one search, on two goroutines.
+type deltaSearch struct {
+	plan *PackPlan
+	work chan pathVersions
+
+	mu    sync.Mutex // guards the fields below
+	found map[handle]foundDelta
+	bytes int64
+	err   error
+}
+
+// full reports whether no more deltas can be kept, or an error has ended the search.
+func (s *deltaSearch) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil || s.bytes > searchBytesMax
+}
+
+func (s *deltaSearch) keep(found map[handle]foundDelta, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = errors.Join(s.err, err)
+	if s.found == nil {
+		s.found = make(map[handle]foundDelta)
+	}
+	for h, f := range found {
+		s.found[h] = f
+		s.bytes += int64(len(f.packed))
+	}
+}
+
+// candidate is an object that deltas are tried against.
+type candidate struct {
+	id    object.ID
+	data  []byte
+	index *delta.Index // made when it is first needed
+	depth int          // of the chain of deltas in this pack that it is built by
+}
+
+// searchPath returns deltas for what would go out whole of one path.
+func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[handle]foundDelta, error) {
+	if s.full() {
+		return nil, nil
+	}
+	bases, err := s.knownBases(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	known := len(bases)
+	found := make(map[handle]foundDelta)
+	for _, h := range f.sent {
+		target, err := s.load(ctx, h, f.kind)
+		if err != nil {
+			return nil, err
+		}
+		best, depth, ok := bestDelta(bases, target.data)
+		if ok {
+			if ok, err = s.plan.saves(ctx, h, &best); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			found[h] = best
+			target.depth = depth
+		}
+		if target.depth < searchDepthMax {
+			bases = append(bases[:known], target) // the latest, beside the client's
+		}
+	}
+	return found, nil
+}
+
+// knownBases returns versions of the path that the client has.
+func (s *deltaSearch) knownBases(ctx context.Context, f *pathVersions) ([]candidate, error) {
+	if !s.plan.request.Thin || !s.plan.request.Filter.IsZero() {
+		return nil, nil
+	}
+	var bases []candidate
+	for _, h := range f.known[:min(len(f.known), searchKnownMax)] {
+		info, err := s.plan.inv.stat(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if info.Size > searchSizeMax {
+			continue
+		}
+		c, err := s.load(ctx, h, f.kind)
+		if err != nil {
+			return nil, err
+		}
+		bases = append(bases, c)
+	}
+	return bases, nil
+}
+
+func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (candidate, error) {
+	t, data, err := s.plan.inv.read(ctx, h)
+	if err != nil {
+		return candidate{}, err
+	}
+	if t != kind {
+		return candidate{}, fmt.Errorf("%w: a %s where a %s belongs", errFormat, t, kind)
+	}
+	id, err := s.plan.inv.id(ctx, h)
+	return candidate{id: id, data: data}, err
+}
+
+// bestDelta returns the smallest delta for target against one of bases, and the length of the chain that it makes.
+func bestDelta(bases []candidate, target []byte) (best foundDelta, depth int, ok bool) {
+	var program []byte
+	limit := len(target)/2 - object.IDSize
+	for i := range bases {
+		b := &bases[i]
+		// As git has it: what the base lacks has to be inserted, and a far larger base is another thing.
+		if len(target)-len(b.data) >= limit || len(target) < len(b.data)/32 {
+			continue
+		}
+		if b.index == nil {
+			b.index = delta.NewIndex(b.data)
+		}
+		if found, ok := b.index.Create(nil, target, limit); ok {
+			program, limit = found, len(found)-1
+			best.base, depth = b.id, b.depth+1
+		}
+	}
+	if program == nil {
+		return best, 0, false
+	}
+	best.size = int64(len(program))
+	best.packed = pack.Deflate(nil, program, pack.LevelDefault)
+	return best, depth, true
+}
+
+// saves reports whether a delta is shorter than the object as it is stored.
+func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool, error) {
+	size := int64(len(found.packed)) + object.IDSize
+	if h.layer() == p.inv.looseLayer() {
+		e, err := p.looseEntry(ctx, h.number())
+		return e.Delta() || e.Encoding != EncodingZlib || size < e.PayloadSize, err
+	}
+	r, err := p.inv.segments[h.layer()].record(ctx, h.number())
+	return r.Base != noOrdinal || size < r.PackedSize, err
+}

@@ -1,0 +1,269 @@
+package odb
+
+import (
+	"context"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// wholeSegments finds what is reached without opening an object of a segment, from outlines alone.
+//
+// Objects name only older ones, so whatever lies in a segment is reached from its tips, the objects that no other of the segment names. Once
+// all of them are reached the whole segment is, and with it what it names outside.
+type wholeSegments struct {
+	reaching *reaching
+	outlines []outline
+	tips     map[object.ID][]int // the segments that have an object as a tip which is not reached yet
+	left     []int               // of each segment: how many there are
+	whole    []bool
+	touched  []bool      // something of the segment is reached
+	doubtful []object.ID // reached, but only known to be there as the base of a delta
+	stack    []object.ID // reached, not looked at
+}
+
+// findWhole does the work of run where the wants cover every segment that they touch, and reports whether they do. This is the place for
+// reachability bitmaps too.
+func (r *reaching) findWhole(ctx context.Context, request *PackRequest) (bool, error) {
+	if len(request.Haves)+len(request.ClientShallow)+len(request.Shallow) > 0 || r.filter.byPlace() {
+		return false, nil
+	}
+	w := &wholeSegments{
+		reaching: r,
+		tips:     make(map[object.ID][]int),
+		left:     make([]int, len(r.inv.segments)),
+		whole:    make([]bool, len(r.inv.segments)),
+		touched:  make([]bool, len(r.inv.segments)),
+		stack:    slices.Clone(request.Wants),
+	}
+	if ok, err := w.prepare(ctx); !ok || err != nil {
+		return false, err
+	}
+	for len(w.stack) > 0 {
+		id := w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+		if err := w.reach(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	if ok, err := w.covered(ctx); !ok || err != nil {
+		r.send, r.seen = r.inv.newSet(), r.inv.newSet()
+		return false, err
+	}
+	return true, w.take(ctx, request)
+}
+
+// prepare reads the outlines; false when a segment has none.
+func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
+	for i, g := range w.reaching.inv.segments {
+		o, ok, err := g.outline(ctx)
+		if !ok || err != nil {
+			return false, err
+		}
+		w.outlines = append(w.outlines, o)
+		w.left[i] = len(o.tips)
+		for _, tip := range o.tips {
+			w.tips[tip] = append(w.tips[tip], i)
+		}
+	}
+	return true, nil
+}
+
+// reach takes in an object that is reached.
+func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
+	r := w.reaching
+	h, err := r.inv.locate(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, segment := range w.tips[id] {
+		if w.left[segment]--; w.left[segment] == 0 {
+			w.whole[segment] = true
+			w.stack = append(w.stack, w.outlines[segment].outside...)
+		}
+	}
+	delete(w.tips, id)
+	if layer := h.layer(); layer < len(r.inv.segments) {
+		w.touched[layer] = true
+		if w.outlines[layer].fills(id) {
+			w.doubtful = append(w.doubtful, id)
+		}
+		return nil
+	}
+	if !r.seen.add(h) {
+		return nil
+	}
+	r.put(h)
+	t, data, err := r.inv.read(ctx, h)
+	if err != nil {
+		return err
+	}
+	return object.Links(t, data, func(id object.ID, _ object.Type) error {
+		w.stack = append(w.stack, id)
+		return nil
+	})
+}
+
+// covered reports whether every segment of which something is reached is reached as a whole.
+func (w *wholeSegments) covered(ctx context.Context) (bool, error) {
+	for i, touched := range w.touched {
+		if touched && !w.whole[i] {
+			return false, nil
+		}
+	}
+	for _, id := range w.doubtful {
+		if ok, err := w.holds(ctx, id); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// holds reports whether a whole segment has an object as more than the base of a delta.
+func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
+	for i, g := range w.reaching.inv.segments {
+		if !w.whole[i] || w.outlines[i].fills(id) {
+			continue
+		}
+		if _, ok, err := g.lookup(ctx, id); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// take puts the whole segments, each object once, as far as the filter lets it.
+func (w *wholeSegments) take(ctx context.Context, request *PackRequest) error {
+	r := w.reaching
+	for i, g := range r.inv.segments {
+		if !w.whole[i] {
+			continue
+		}
+		r.send.addAll(i)
+		if err := w.dropFill(ctx, i); err != nil {
+			return err
+		}
+		for newer := range i {
+			if w.whole[newer] {
+				if err := w.dropTwins(ctx, newer, i); err != nil {
+					return err
+				}
+			}
+		}
+		if r.filter.IsZero() {
+			continue
+		}
+		if err := w.filterSegment(ctx, i, g); err != nil {
+			return err
+		}
+	}
+	if r.filter.IsZero() {
+		return nil
+	}
+	return w.filterLoose(ctx, request)
+}
+
+// dropFill removes the bases that were added to a segment to complete its deltas, but for those that are reached by way of another one.
+func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
+	for _, id := range w.outlines[segment].fill {
+		held, err := w.holds(ctx, id)
+		if err != nil {
+			return err
+		}
+		if held {
+			continue
+		}
+		ordinal, ok, err := w.reaching.inv.segments[segment].lookup(ctx, id)
+		if err != nil {
+			return err
+		}
+		if ok {
+			w.reaching.send.remove(newHandle(segment, ordinal))
+		}
+	}
+	return nil
+}
+
+// dropTwins removes from a segment what a newer one has too.
+func (w *wholeSegments) dropTwins(ctx context.Context, newer, older int) error {
+	send := &w.reaching.send
+	a, b := w.reaching.inv.segments[newer], w.reaching.inv.segments[older]
+	if a.count <= b.count {
+		return eachTwin(ctx, a, b, func(inNewer, inOlder uint32) {
+			if send.has(newHandle(newer, inNewer)) {
+				send.remove(newHandle(older, inOlder))
+			}
+		})
+	}
+	return eachTwin(ctx, b, a, func(inOlder, inNewer uint32) {
+		if send.has(newHandle(newer, inNewer)) {
+			send.remove(newHandle(older, inOlder))
+		}
+	})
+}
+
+// eachTwin calls visit with the ordinals of every object of a that b holds too.
+func eachTwin(ctx context.Context, a, b *segment, visit func(inA, inB uint32)) error {
+	const batch = 4096
+	ids := make([]object.ID, 0, min(batch, a.count))
+	for first := 0; first < a.count; first += batch {
+		ids = ids[:0]
+		for ordinal := first; ordinal < min(first+batch, a.count); ordinal++ {
+			id, err := a.id(ctx, uint32(ordinal))
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		err := b.lookupMany(ctx, ids, func(index int, ordinal uint32) error {
+			visit(uint32(first+index), ordinal)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filterSegment removes what the filter leaves out.
+func (w *wholeSegments) filterSegment(ctx context.Context, segment int, g *segment) error {
+	r := w.reaching
+	return r.send.each(segment, func(ordinal uint32) error {
+		record, err := g.record(ctx, ordinal)
+		if err == nil && !r.filter.keeps(record.Type, record.Size) {
+			r.send.remove(newHandle(segment, ordinal))
+		}
+		return err
+	})
+}
+
+// filterLoose removes what the filter leaves out of the rest, and puts back what was asked for.
+func (w *wholeSegments) filterLoose(ctx context.Context, request *PackRequest) error {
+	r := w.reaching
+	loose := r.inv.looseLayer()
+	err := r.send.each(loose, func(number uint32) error {
+		info, err := r.inv.stat(ctx, newHandle(loose, number))
+		if err == nil && !r.filter.keeps(info.Type, info.Size) {
+			r.send.remove(newHandle(loose, number))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, want := range request.Wants {
+		target, _, tags, err := r.inv.view.peel(ctx, want)
+		if err != nil {
+			return err
+		}
+		for _, id := range append(tags, target) {
+			h, err := r.inv.locate(ctx, id)
+			if err != nil {
+				return err
+			}
+			r.send.add(h)
+		}
+	}
+	return nil
+}

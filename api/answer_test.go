@@ -13,6 +13,7 @@ import (
 	"packhorse/api"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/api/problem"
 )
 
 func tlsConfig() *tls.Config { return &tls.Config{Certificates: []tls.Certificate{keys().certificate}} }
@@ -142,6 +143,19 @@ func TestAnswers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A door that fails to tell an error does not take the server down.
+func TestPanicInTheDoor(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil, func(c *api.Config) {
+		c.Refuse = func(exchange.Exchange, error) problem.Problem { panic("on purpose") }
+	})
+	c := f.dial(t)
+	c.send(get("/none"))
+	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusInternalServerError || a.body != `{"error":"internal error"}`+"\n" {
+		t.Errorf("status %d, %q", a.StatusCode, a.body)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"packhorse/api/exchange"
+	"packhorse/api/problem"
 	"packhorse/engine"
 )
 
@@ -150,7 +151,11 @@ func (s *Server) tell(x *transfer, err error) {
 	if cause := context.Cause(x.ctx); cause != nil && errors.Is(err, context.Canceled) {
 		err = cause
 	}
-	p := x.refuse(x, err)
+	var p problem.Problem
+	if failed := x.run(func() error { p = x.refuse(x, err); return nil }); failed != nil {
+		p = problem.From(failed)
+		x.Respond(p.Status, problem.ContentType, p.JSON())
+	}
 	if p.RetryAfter > 0 {
 		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
 	}

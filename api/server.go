@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/valyala/fasthttp"
 
 	"packhorse/api/auth"
@@ -37,7 +38,8 @@ type Config struct {
 	Ready func() error
 	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
 	TLS *tls.Config
-	// Metrics is where the server registers its metrics, and what /metrics shows; a registry of its own by default.
+	// Metrics is where the server registers its metrics, and what /metrics shows; by default a registry of its own, with those of the
+	// runtime and of the process.
 	Metrics *prometheus.Registry
 	// Private moves /metrics off the public listener, to [Server.Admin].
 	Private bool
@@ -92,6 +94,7 @@ func NewServer(config Config) (*Server, error) {
 	}
 	if config.Metrics == nil {
 		config.Metrics = prometheus.NewRegistry()
+		config.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	t, err := newTable(&config)
 	if err != nil {

@@ -70,3 +70,45 @@ func BenchmarkStream(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkUpload is the rate of a long body.
+func BenchmarkUpload(b *testing.B) {
+	const piece = 1 << 20
+	for _, chunked := range []bool{false, true} {
+		b.Run(fmt.Sprintf("chunked=%t", chunked), func(b *testing.B) {
+			f := serve(b, nil, func(c *api.Config) {
+				c.Logger = slog.New(slog.DiscardHandler)
+				c.Routes = []api.Route{{Method: "POST", Path: "/read", Scope: auth.GitWrite, Denied: 401, BodyMax: 1 << 50, Handler: func(x exchange.Exchange, _ *auth.Grant) error {
+					_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{x.Body()}, make([]byte, 256<<10))
+					x.Respond(200, "text/plain", nil)
+					return err
+				}}}
+			})
+			b.SetBytes(piece)
+			c, err := net.Dial("tcp", f.address)
+			must(err)
+			defer func() { _ = c.Close() }()
+			body, framing := make([]byte, piece), fmt.Sprintf("Content-Length: %d", b.N*piece)
+			if chunked {
+				framing = "Transfer-Encoding: chunked"
+				body = fmt.Appendf(nil, "%x\r\n%s\r\n", piece, body)
+			}
+			b.ResetTimer()
+			_, err = io.WriteString(c, "POST /read HTTP/1.1\r\nHost: x\r\nAuthorization: "+token("r", "git:write")+"\r\n"+framing+"\r\n\r\n")
+			must(err)
+			for range b.N {
+				_, err := c.Write(body)
+				must(err)
+			}
+			if chunked {
+				_, err = io.WriteString(c, "0\r\n\r\n")
+				must(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			must(err)
+			if response.StatusCode != 200 {
+				b.Fatal(response.Status)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package problem
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -14,8 +15,32 @@ type statusError interface {
 	StatusCode() int
 }
 
+// detailed is an error with fields for the client.
+type detailed struct {
+	error
+	fields map[string]any
+}
+
+func (d *detailed) Unwrap() error { return d.error }
+
+// With returns err with more fields for the client; they replace the kind's own of the same name. It is for handlers whose failures
+// carry a result: they return it like any error, so that it is counted and logged.
+func With(err error, fields map[string]any) error { return &detailed{err, fields} }
+
 // From returns how err is told to a client. An error of no known kind is 500 without its words.
 func From(err error) Problem {
+	p := from(err)
+	var more *detailed
+	if errors.As(err, &more) {
+		fields := make(map[string]any, len(p.Fields)+len(more.fields))
+		maps.Copy(fields, p.Fields)
+		maps.Copy(fields, more.fields)
+		p.Fields = fields
+	}
+	return p
+}
+
+func from(err error) Problem {
 	var refusal statusError
 	if errors.As(err, &refusal) {
 		p := Problem{Status: refusal.StatusCode(), Message: refusal.Error()}

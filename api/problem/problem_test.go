@@ -57,6 +57,10 @@ func TestFrom(t *testing.T) {
 			&refs.TrimmedError{Oldest: 7},
 			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7)}},
 		},
+		"with more fields": {
+			fmt.Errorf("commit: %w", problem.With(&refs.TrimmedError{Oldest: 7}, map[string]any{"result": "r"})),
+			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7), "result": "r"}},
+		},
 		"damage before anything else": {
 			errors.Join(engine.ErrNotFound, &odb.CorruptError{Why: "checksum"}),
 			problem.Problem{Status: 500, Message: "internal error", Corrupt: true},

@@ -32,6 +32,7 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		L0StopWritesThreshold: 48,
 		LBaseMaxBytes:         64 << 20,
 		WALBytesPerSync:       512 << 10,
+		WALMinSyncInterval:    p.syncPause,
 		MaxManifestFileSize:   16 << 20,
 		CompactionConcurrencyRange: func() (int, int) {
 			return 1, 2

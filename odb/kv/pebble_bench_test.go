@@ -3,19 +3,32 @@ package kv_test
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
-	"log/slog"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"packhorse/odb/kv"
 )
 
-// openBench opens a store on the disk of the machine.
-func openBench(b *testing.B) *kv.Pebble {
+// openBench opens a store on the disk of the machine, whose syncs take longer by delay.
+func openBench(b *testing.B, delay time.Duration) *kv.Pebble {
 	b.Helper()
-	store, err := kv.OpenPebble(b.TempDir(), kv.PebbleOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	fs := vfs.Default
+	if delay > 0 {
+		fs = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if isSync(op.Kind) && strings.HasSuffix(op.Path, ".log") {
+				time.Sleep(delay)
+			}
+			return nil
+		}))
+	}
+	store, err := kv.OpenPebble(b.TempDir(), kv.PebbleOptions{FS: fs, Logger: quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,9 +60,18 @@ func BenchmarkApply(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		for _, writers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("shared=%v/writers=%d", shared, writers), func(b *testing.B) {
-				benchmarkApply(b, openBench(b), shared, writers)
+				benchmarkApply(b, openBench(b, 0), shared, writers)
 			})
 		}
+	}
+}
+
+// BenchmarkApplySlowSync adds 5 ms to each sync: group commit must make up for it.
+func BenchmarkApplySlowSync(b *testing.B) {
+	for _, writers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			benchmarkApply(b, openBench(b, 5*time.Millisecond), true, writers)
+		})
 	}
 }
 
@@ -88,4 +110,107 @@ func benchmarkApply(b *testing.B, store kv.Store, shared bool, writers int) {
 	}
 	group.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+}
+
+// BenchmarkApplyLarge commits 1,000 objects of 200 bytes under one precondition, as a small push does.
+func BenchmarkApplyLarge(b *testing.B) {
+	store := openBench(b, 0)
+	value := make([]byte, 200)
+	for i := range b.N {
+		batch := kv.NewBatch()
+		batch.RequireAbsent(fmt.Appendf(nil, "head/%d", i))
+		for range 1000 {
+			batch.Put(randomKey(), value)
+		}
+		commit, err := store.Apply(b.Context(), batch)
+		if err == nil {
+			err = commit.Wait(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// randomKey looks like the key of an object.
+func randomKey() []byte {
+	key := append(make([]byte, 0, 37), "o0123456789abcdef"...)
+	for range 5 {
+		key = binary.BigEndian.AppendUint32(key, rand.Uint32())
+	}
+	return key
+}
+
+// fillBench stores count objects of 300 bytes and returns their keys.
+func fillBench(b *testing.B, store kv.Store, count int) [][]byte {
+	b.Helper()
+	var keys [][]byte
+	value := make([]byte, 300)
+	for len(keys) < count {
+		batch := kv.NewBatch()
+		for range 1000 {
+			key := randomKey()
+			binary.BigEndian.PutUint64(value, rand.Uint64())
+			batch.Put(key, value)
+			keys = append(keys, key)
+		}
+		if _, err := store.Apply(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return keys
+}
+
+func BenchmarkGet(b *testing.B) {
+	store := openBench(b, 0)
+	keys := fillBench(b, store, 300_000)
+	b.Run("present", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := range b.N {
+			if _, err := store.Get(b.Context(), keys[i%len(keys)]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("absent", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			if _, err := store.Get(b.Context(), randomKey()); err == nil {
+				b.Fatal("found")
+			}
+		}
+	})
+	b.Run("durable", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := range b.N {
+			if err := store.WaitDurable(b.Context(), keys[i%len(keys)]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	store := openBench(b, 0)
+	fillBench(b, store, 300_000)
+	for _, limit := range []int{1, 20, 5000, 100_000} {
+		for _, reverse := range []bool{false, true} {
+			b.Run(fmt.Sprintf("limit=%d/reverse=%v", limit, reverse), func(b *testing.B) {
+				b.ReportAllocs()
+				for range b.N {
+					count := 0
+					for _, err := range store.Scan(b.Context(), kv.ScanOptions{Limit: limit, Reverse: reverse}) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						count++
+					}
+					if count != limit {
+						b.Fatal(count)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*limit), "ns/pair")
+			})
+		}
+	}
 }

@@ -10,6 +10,24 @@ import (
 // synced last looks like the end that a crash leaves.
 const restAfter = 100 * time.Millisecond
 
+// On a slow disk, writers would fall into two groups, each of which commits while the other is synced, so that a sync carries half of
+// them. A pause before the next sync lets those who were just told come back and join it.
+const (
+	pauseSyncMin    = time.Millisecond // syncs that are faster have no pause before the next
+	pauseShare      = 5                // the pause is that part of a sync
+	pauseMax        = time.Millisecond
+	pauseCommitsMin = 3 // with fewer commits on their way nobody would join
+)
+
+// syncPause is asked by Pebble after each sync of the log.
+func (p *Pebble) syncPause() time.Duration {
+	took := time.Duration(p.witness.lastNanos.Load())
+	if took < pauseSyncMin || p.unsynced.Load() < pauseCommitsMin {
+		return 0
+	}
+	return min(took/pauseShare, pauseMax)
+}
+
 // syncLoop waits for the sync of each commit, in the order in which they became visible, and tells those who wait for it: one
 // goroutine for all of them, so that a commit that nobody waits for is settled too. Close ends it.
 func (p *Pebble) syncLoop() {

@@ -104,8 +104,10 @@ func (f *watchedFile) sync(sync func() error) error {
 	}
 	f.synced.Store(uint64(f.number)<<32 | min(written, 1<<32-1))
 	if witness := f.fs.witness; f.synced == &witness.log {
+		took := int64(time.Since(begin))
 		witness.syncs.Add(1)
-		witness.syncedNanos.Add(int64(time.Since(begin)))
+		witness.syncNanos.Add(took)
+		witness.lastNanos.Store(took)
 	}
 	return nil
 }

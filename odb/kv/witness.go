@@ -18,13 +18,14 @@ type witness struct {
 	log      atomic.Uint64 // file number << 32 | bytes synced
 	manifest atomic.Uint64
 
-	// Of the log, for statistics.
-	syncs       atomic.Uint64
-	syncedNanos atomic.Int64
+	// Of the log: how many syncs there were, how long they took together, and how long the last one took.
+	syncs     atomic.Uint64
+	syncNanos atomic.Int64
+	lastNanos atomic.Int64
 }
 
 // syncTime returns how long the syncs of the log took together.
-func (w *witness) syncTime() time.Duration { return time.Duration(w.syncedNanos.Load()) }
+func (w *witness) syncTime() time.Duration { return time.Duration(w.syncNanos.Load()) }
 
 // A statement in the log, inside a LogData record, which Pebble keeps out of tables:
 //

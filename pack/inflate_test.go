@@ -25,8 +25,8 @@ func contents() map[string][]byte {
 		"empty":       {},
 		"one byte":    {'x'},
 		"text":        []byte(strings.Repeat("the packhorse carries the tree up the trail\n", 40)),
-		"long text":   []byte(strings.Repeat("the packhorse carries the tree up the trail\n", 40_000)),
-		"zeros":       make([]byte, 1_000_000),
+		"long text":   []byte(strings.Repeat("the packhorse carries the tree up the trail\n", 8_000)),
+		"zeros":       make([]byte, 400_000),
 		"random":      random,
 		"window size": random[:32<<10],
 	}

@@ -104,7 +104,7 @@ func TestAnswers(t *testing.T) {
 		}, 409, `{"error":"no"}` + "\n", 15, false},
 		"no answer":       {"GET", func(exchange.Exchange, *auth.Grant) error { return nil }, 500, `{"error":"internal error"}` + "\n", 27, false},
 		"panic":           {"GET", func(exchange.Exchange, *auth.Grant) error { panic("on purpose") }, 500, `{"error":"internal error"}` + "\n", 27, false},
-		"panic with nil":  {"GET", func(exchange.Exchange, *auth.Grant) error { panic(nil) }, 500, `{"error":"internal error"}` + "\n", 27, false}, //nolint:govet // on purpose
+		"panic with nil":  {"GET", func(exchange.Exchange, *auth.Grant) error { panic(nil) }, 500, `{"error":"internal error"}` + "\n", 27, false}, // on purpose
 		"unknown error":   {"GET", func(exchange.Exchange, *auth.Grant) error { return errors.New("secret") }, 500, `{"error":"internal error"}` + "\n", 27, false},
 		"retriable error": {"GET", func(exchange.Exchange, *auth.Grant) error { return exchange.ErrBusy }, 503, `{"error":"the server is busy, try again"}` + "\n", 42, false},
 	}

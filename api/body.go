@@ -97,7 +97,7 @@ func (b *body) drain() bool {
 func (b *body) discard() {
 	limits := &b.conn.server.limits
 	until := time.Now().Add(limits.DrainWait)
-	buffer := discardBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
+	buffer := discardBuffers.Get().(*[]byte) // the pool makes nothing else
 	defer discardBuffers.Put(buffer)
 	for left := limits.DrainBytes; b.end == nil && left > 0; {
 		if b.conn.silence = time.Until(until); b.conn.silence <= 0 {

@@ -74,7 +74,7 @@ func (c tlsConn) Handshake() error {
 	if err := c.sock.readBy(c.headerBy); err != nil {
 		return err
 	}
-	if err := c.Conn.(*tls.Conn).Handshake(); err != nil { //nolint:forcetypeassert // made so in newConn
+	if err := c.Conn.(*tls.Conn).Handshake(); err != nil { // made so in newConn
 		c.cut.Store(true)
 		return err
 	}
@@ -84,7 +84,7 @@ func (c tlsConn) Handshake() error {
 
 // ConnectionState tells what the handshake agreed on.
 func (c tlsConn) ConnectionState() tls.ConnectionState {
-	return c.Conn.(*tls.Conn).ConnectionState() //nolint:forcetypeassert // made so in newConn
+	return c.Conn.(*tls.Conn).ConnectionState() // made so in newConn
 }
 
 // connOf returns the conn behind what fasthttp hands out.
@@ -92,7 +92,7 @@ func connOf(c net.Conn) *conn {
 	if secure, ok := c.(tlsConn); ok {
 		return secure.conn
 	}
-	return c.(*conn) //nolint:forcetypeassert // the listener hands out nothing else
+	return c.(*conn) // the listener hands out nothing else
 }
 
 // Read waits for the client as long as the phase allows.
@@ -134,23 +134,29 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		return 0, err
 	}
+	return n, c.took(now, p[:n], time.Since(start))
+}
+
+// took goes on to the next phase with what came after a wait.
+func (c *conn) took(now phase, p []byte, waited time.Duration) error {
 	switch now {
 	case idle:
 		if !c.phase.CompareAndSwap(uint32(idle), uint32(header)) {
-			return 0, io.EOF // Shutdown was first
+			return io.EOF // Shutdown was first
 		}
 		c.headerBy = time.Now().Add(c.server.limits.HeaderWait)
-		c.lookForEnd(p[:n])
+		c.lookForEnd(p)
 	case header:
-		c.lookForEnd(p[:n])
+		c.lookForEnd(p)
 	case inBody:
-		c.received += int64(n)
-		if !c.pace.add(time.Since(start), n) {
+		c.received += int64(len(p))
+		if !c.pace.add(waited, len(p)) {
 			c.stalled = true
-			return n, os.ErrDeadlineExceeded
+			return os.ErrDeadlineExceeded
 		}
+	default: // headerDone waits for the handler
 	}
-	return n, nil
+	return nil
 }
 
 // lookForEnd notices the empty line after a header.
@@ -265,7 +271,7 @@ func (c *conn) linger() {
 	if c.sock.readBy(time.Now().Add(c.server.limits.LingerWait)) != nil {
 		return
 	}
-	buffer := discardBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool makes nothing else
+	buffer := discardBuffers.Get().(*[]byte) // the pool makes nothing else
 	defer discardBuffers.Put(buffer)
 	for left := c.server.limits.LingerBytes; left > 0; {
 		n, err := c.sock.Conn.Read(*buffer)

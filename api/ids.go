@@ -15,7 +15,7 @@ type ids struct {
 
 func newIDs() *ids {
 	var b [6]byte
-	rand.Read(b[:]) //nolint:errcheck // it never fails
+	_, _ = rand.Read(b[:]) // it never fails
 	return &ids{prefix: hex.EncodeToString(b[:]) + "-"}
 }
 

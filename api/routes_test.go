@@ -233,7 +233,7 @@ func TestProtocols(t *testing.T) {
 		c.TLS.NextProtos = []string{"h2"}
 	})
 	for offered, want := range map[string]string{"h2,http/1.1": "http/1.1", "": ""} {
-		c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: strings.FieldsFunc(offered, func(r rune) bool { return r == ',' })}) //nolint:gosec // the certificate was made above
+		c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: strings.FieldsFunc(offered, func(r rune) bool { return r == ',' })}) // the certificate was made above
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestProtocols(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	if c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}); err == nil { //nolint:gosec // the certificate was made above
+	if c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}); err == nil { // the certificate was made above
 		t.Error("a client that speaks h2 only is served")
 		_ = c.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -34,12 +35,22 @@ func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	if err != nil {
 		s.tell(x, err)
 	}
-	if doubtful || !x.body.drain() || s.isDraining() {
+	if doubtful || !x.body.drain() || s.isDraining() || asksToClose(x.Header("Connection")) {
 		fast.SetConnectionClose()
 	}
 	if !x.send() {
 		x.finish()
 	}
+}
+
+// asksToClose reports whether a Connection header says close; fasthttp knows it in small letters and alone.
+func asksToClose(header string) bool {
+	for option := range strings.SplitSeq(header, ",") {
+		if strings.EqualFold(strings.TrimSpace(option), "close") {
+			return true
+		}
+	}
+	return false
 }
 
 var errNoAnswer = errors.New("api: the handler did not answer")

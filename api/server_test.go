@@ -175,7 +175,7 @@ func (f *fixture) dial(t *testing.T) *client {
 		t.Fatal(err)
 	}
 	if f.tls {
-		raw = tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate was made above
+		raw = tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // the certificate was made above
 	}
 	t.Cleanup(func() { _ = raw.Close() })
 	_ = raw.SetDeadline(time.Now().Add(20 * time.Second))
@@ -234,7 +234,7 @@ func isReset(err error) bool {
 
 // closeWrite ends the sending half.
 func (c *client) closeWrite() {
-	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil { //nolint:forcetypeassert // TCP and TLS have it
+	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil { // TCP and TLS have it
 		c.t.Fatal(err)
 	}
 }

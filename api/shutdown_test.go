@@ -82,6 +82,20 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	}
 }
 
+// A client that wants the connection to end, in whatever spelling, gets its answer and the end.
+func TestClientAsksToClose(t *testing.T) {
+	t.Parallel()
+	f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got")}, nil)
+	for _, value := range []string{"close", "Close", "TE, close"} {
+		c := f.dial(t)
+		c.send("GET /get HTTP/1.1\nHost: x\nConnection: " + value + "\nAuthorization: " + token("r", "git:read") + "\n\n")
+		if a := c.receive(http.MethodGet); a.body != "got" || !a.Close {
+			t.Errorf("%s: %q, close %t", value, a.body, a.Close)
+		}
+		c.closes()
+	}
+}
+
 // Past its limit the drain cancels requests, which may still say so; one that begun an answer is cut, and does not look complete.
 func TestShutdownHasALimit(t *testing.T) {
 	t.Parallel()

@@ -281,7 +281,7 @@ func TestClientGone(t *testing.T) {
 // tcp is the transport of a client.
 func tcp(c *client) *net.TCPConn {
 	if secure, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
-		return secure.NetConn().(*net.TCPConn) //nolint:forcetypeassert // dial made it
+		return secure.NetConn().(*net.TCPConn) // dial made it
 	}
-	return c.Conn.(*net.TCPConn) //nolint:forcetypeassert // dial made it
+	return c.Conn.(*net.TCPConn) // dial made it
 }

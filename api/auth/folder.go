@@ -197,7 +197,7 @@ func readRegular(path string, info fs.FileInfo) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	data, err := io.ReadAll(io.LimitReader(file, fileBytesMax+1))
 	if err != nil {
 		return nil, err

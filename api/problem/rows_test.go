@@ -52,7 +52,7 @@ func rows(t *testing.T) map[string]bool {
 		if pair, ok := node.(*ast.KeyValueExpr); ok {
 			if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "kind" {
 				if selector, ok := pair.Value.(*ast.SelectorExpr); ok {
-					named[imports[selector.X.(*ast.Ident).Name]+"."+selector.Sel.Name] = true //nolint:forcetypeassert // a kind is package.Name
+					named[imports[selector.X.(*ast.Ident).Name]+"."+selector.Sel.Name] = true // a kind is package.Name
 				}
 			}
 		}

@@ -63,7 +63,7 @@ func TestPierre(t *testing.T) {
 		"NODE_EXTRA_CA_CERTS=" + server.CACert,
 		"GIT_SSL_CAINFO=" + server.CACert,
 	}
-	out, err := try(t, dir, env, node, "--test", "--test-reporter=spec", "pierre.test.mjs")
+	out, err := try(t, dir, env, node, "--test", "--test-reporter=spec", "--test-timeout=60000", "pierre.test.mjs")
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

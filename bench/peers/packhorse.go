@@ -23,7 +23,7 @@ func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: dir})
+	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: dir, Flags: []string{"--log-level", "info"}})
 	if err != nil {
 		return nil, err
 	}

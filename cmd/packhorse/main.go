@@ -27,8 +27,11 @@ const (
 type commandLine struct {
 	Config string `help:"Configuration file: YAML, one key a flag, named as the flag." placeholder:"FILE" type:"path"`
 
+	Dev     devCommand     `cmd:"" help:"Serve from a folder with everything made ready, and print lines to try it with."`
+	Serve   serveCommand   `cmd:"" help:"Serve the repositories of organizations."`
 	Org     orgCommand     `cmd:"" help:"Register organizations."`
 	Token   tokenCommand   `cmd:"" help:"Sign a token with an organization's private key."`
+	Fsck    fsckCommand    `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -36,6 +39,12 @@ type commandLine struct {
 type streams struct {
 	out    io.Writer // what was asked for
 	errOut io.Writer // logs and complaints
+}
+
+// printf prints what was asked for.
+func (to streams) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(to.out, format, args...)
+	return err
 }
 
 // complain prints a line. When even that fails, the exit status still tells.

@@ -39,7 +39,7 @@ func Build(ctx context.Context, dir string, tags ...string) (string, error) {
 type Options struct {
 	Bin   string   // the binary
 	Dir   string   // holds everything of the server; a second Start finds what the first one left
-	Flags []string // more flags of packhorse serve
+	Flags []string // more flags of packhorse serve; it logs only warnings by default
 	TLS   bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
 }
 
@@ -63,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.register(ctx, o.Dir, orgs); err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0"}
+	args := []string{"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0", "--log-level", "warn"}
 	if o.TLS {
 		s.CACert = filepath.Join(o.Dir, "tls.pem")
 		tlsKey := filepath.Join(o.Dir, "tls.key")

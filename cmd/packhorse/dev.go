@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/template"
+	"time"
+
+	"packhorse/api/auth"
+)
+
+// devCommand serves from a folder that it fills itself.
+type devCommand struct {
+	Data   string `help:"Folder of the repositories, with an organization and its keys; it is made if it does not exist." placeholder:"DIR" default:"packhorse-data" type:"path"`
+	Listen string `help:"Address to serve on." default:"127.0.0.1:8080" placeholder:"ADDR"`
+
+	serverFlags
+}
+
+// What dev adds to a data folder.
+const (
+	devOrg     = "dev"
+	devRepo    = "demo"
+	devOrgs    = "orgs"    // public keys
+	devKey     = "dev.key" // the organization's private key, mode 0600
+	devSecret  = ".secret-key"
+	devTTL     = 30 * 24 * time.Hour
+	secretSize = 32
+)
+
+// Run makes the folder ready, serves until ctx ends, and prints lines to paste.
+func (c devCommand) Run(ctx context.Context, to streams) error {
+	orgs := filepath.Join(c.Data, devOrgs)
+	key, err := prepareDev(c.Data, orgs)
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", c.Data, err)
+	}
+	now := time.Now()
+	token, err := auth.Mint(key, auth.Claims{
+		Org: devOrg, Subject: devOrg, Repo: devRepo, Scopes: []string{"git:read", "git:write", "repo:write", "org:read"},
+		IssuedAt: now, Expires: now.Add(devTTL),
+	})
+	if err != nil {
+		return err
+	}
+	s, err := openServer(ctx, c.Data, c.Listen, orgs, nil, c.serverFlags, to)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, func() error {
+		return devLines.Execute(to.out, map[string]string{
+			"URL": s.url, "Authority": s.authority(), "Token": token, "Repo": devRepo, "Data": c.Data,
+		})
+	})
+}
+
+// prepareDev makes what is missing: the organization's key pair and the secret key beside the folder. It returns the private key.
+func prepareDev(data, orgs string) ([]byte, error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, err
+	}
+	if err := makeSecret(filepath.Clean(data) + devSecret); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(data, devKey)
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if key, err = newPrivateKey(); err == nil {
+			err = writeWhole(path, key, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	public, err := publicKeyOf(key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	_, err = registerKey(orgs, devOrg, "", public)
+	return key, err
+}
+
+// makeSecret makes the key that seals stored secrets. It lies outside of the data folder, so that a copy of that does not hold it.
+func makeSecret(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	secret := make([]byte, secretSize)
+	if _, err := rand.Read(secret); err != nil {
+		return err
+	}
+	return writeWhole(path, secret, 0o600)
+}
+
+// newPrivateKey returns a new P-256 key as PEM.
+func newPrivateKey() ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// publicKeyOf returns the public half, as PEM, of a private key that newPrivateKey made.
+func publicKeyOf(private []byte) ([]byte, error) {
+	block, _ := pem.Decode(private)
+	if block == nil {
+		return nil, errors.New("no PEM block")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%T is not what dev makes", parsed)
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}
+
+// devLines are what dev prints. Everything below the dashes can be pasted as it stands, in the folder of any git repository.
+var devLines = template.Must(template.New("dev").Parse(`packhorse serves {{.URL}}
+data in {{.Data}}, organization "dev", stop with Ctrl-C
+
+Paste into another terminal, in the folder of any git repository:
+----
+export PACKHORSE={{.URL}}
+export TOKEN={{.Token}}
+
+# make the repository "{{.Repo}}", push to it, clone it
+curl -sS -X POST -H "Authorization: Bearer $TOKEN" $PACKHORSE/api/v1/repos
+git push http://t:$TOKEN@{{.Authority}}/{{.Repo}}.git HEAD:refs/heads/main
+git clone http://t:$TOKEN@{{.Authority}}/{{.Repo}}.git packhorse-{{.Repo}}
+
+# commit a file through the API, then list the files and see it in the clone
+curl -sS -X POST -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/x-ndjson' --data-binary @- $PACKHORSE/api/v1/repos/commit-pack <<'END'
+{"metadata":{"target_branch":"main","commit_message":"Say hello","author":{"name":"Dev","email":"dev@example.com"},"files":[{"path":"HELLO.txt","content_id":"1"}]}}
+{"blob_chunk":{"content_id":"1","data":"SGVsbG8gZnJvbSB0aGUgQVBJLgo=","eof":true}}
+END
+curl -sS -H "Authorization: Bearer $TOKEN" $PACKHORSE/api/v1/repos/files
+git -C packhorse-{{.Repo}} pull && cat packhorse-{{.Repo}}/HELLO.txt
+----
+`))

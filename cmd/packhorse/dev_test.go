@@ -1,0 +1,134 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestDev starts packhorse dev, pastes what it prints into a shell, and looks at what came of it.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	lines := dev(t, data)
+
+	work := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		return shell(t, work, "git "+strings.Join(args, " "))
+	}
+	git("init", "-q", "-b", "trunk")
+	git("commit", "-q", "--allow-empty", "-m", "first")
+	out := shell(t, work, lines)
+	for _, want := range []string{`"url":"demo"`, `"success":true`, `"paths":["HELLO.txt"]`, "Hello from the API."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("pasting the lines does not print %q:\n%s", want, out)
+		}
+	}
+	if log := git("-C", "packhorse-demo", "log", "--format=%s"); log != "Say hello\nfirst\n" {
+		t.Errorf("log of the clone %q", log)
+	}
+	for path, mode := range map[string]os.FileMode{
+		data: 0o700, filepath.Join(data, "dev.key"): 0o600, data + ".secret-key": 0o600,
+	} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want mode %v", path, info, err, mode)
+		}
+	}
+}
+
+// TestDevAgain checks that a second start finds what the first one made.
+func TestDevAgain(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	files := []string{filepath.Join(data, "dev.key"), data + ".secret-key"}
+	var first [][]byte
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			dev(t, data)
+			var contents [][]byte
+			for _, name := range files {
+				content, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				contents = append(contents, content)
+			}
+			for i := range first {
+				if !bytes.Equal(contents[i], first[i]) {
+					t.Errorf("%s was made again", files[i])
+				}
+			}
+			first = contents
+		})
+	}
+	keys, err := filepath.Glob(filepath.Join(data, "orgs", "dev", "*.pem"))
+	if err != nil || len(keys) != 1 {
+		t.Errorf("registered keys %q, %v", keys, err)
+	}
+}
+
+// dev runs packhorse dev until the test ends, and returns what it offers to paste.
+func dev(t *testing.T, data string) string {
+	t.Helper()
+	cmd := exec.Command(bin, "dev", "--data", data, "--listen", "127.0.0.1:0") // ended below, in order
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.Copy(io.Discard, stdout); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("packhorse dev: %v\n%s", err, log.String())
+		}
+	})
+	const dashes = "----"
+	var paste strings.Builder
+	inside := false
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		switch {
+		case lines.Text() != dashes && inside:
+			paste.WriteString(lines.Text() + "\n")
+		case lines.Text() == dashes && inside:
+			return paste.String()
+		case lines.Text() == dashes:
+			inside = true
+		}
+	}
+	t.Fatal("packhorse dev printed nothing to paste")
+	return ""
+}
+
+// shell runs lines in a folder, each of which must succeed, and returns what they print.
+func shell(t *testing.T, dir, lines string) string {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil && strings.Contains(lines, "curl") {
+		t.Skip("skipped: curl is not installed")
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-o", "pipefail", "-c", lines)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), complaints.String())
+	}
+	return out.String()
+}

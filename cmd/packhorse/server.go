@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"packhorse/api"
+	"packhorse/api/auth"
+	"packhorse/api/githttp"
+	"packhorse/api/rest"
+)
+
+// serverFlags are what dev and serve have in common.
+type serverFlags struct {
+	AdminListen string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
+	Drain       time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
+	IdleWait    time.Duration `help:"How long an idle connection is kept." default:"75s"`
+	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" placeholder:"SIZE" group:"Limits"`
+	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" placeholder:"COUNT" group:"Limits"`
+
+	logFlags
+	storeFlags
+}
+
+// server is everything that a process serves with.
+type server struct {
+	url string // base URL, with the port that was chosen
+
+	flags    serverFlags
+	logger   *slog.Logger
+	store    *store
+	tokens   *auth.Verifier
+	api      *api.Server
+	listener net.Listener
+	private  []privateListener
+}
+
+// privateListener serves something that is not for clients.
+type privateListener struct {
+	net.Listener
+	http *http.Server
+}
+
+// openServer opens the stores and the listeners. Nothing is answered before serve.
+func openServer(ctx context.Context, data, address, orgs string, config *tls.Config, flags serverFlags, to streams) (_ *server, err error) {
+	s := &server{flags: flags, logger: flags.logger(to.errOut)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
+	if s.tokens, err = auth.Open(auth.Options{Dir: orgs, Logger: s.logger}); err != nil {
+		return nil, err
+	}
+	if s.store, err = openStore(ctx, data, flags.storeFlags, s.logger); err != nil {
+		return nil, err
+	}
+	if s.api, err = s.newAPI(config); err != nil {
+		return nil, err
+	}
+	var listen net.ListenConfig
+	if s.listener, err = listen.Listen(ctx, "tcp", address); err != nil {
+		return nil, err
+	}
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	s.url = scheme + "://" + s.listener.Addr().String()
+	if flags.AdminListen != "" {
+		l, err := listen.Listen(ctx, "tcp", flags.AdminListen)
+		if err != nil {
+			return nil, err
+		}
+		s.addPrivate(l, s.api.Admin())
+	}
+	if l, err := listenAdminSocket(ctx, filepath.Join(data, adminSocket)); err != nil {
+		s.logger.Warn("no tools can reach this server", "error", err)
+	} else {
+		s.addPrivate(l, adminHandler(s.store.host, s.logger))
+	}
+	return s, nil
+}
+
+func (s *server) addPrivate(l net.Listener, handler http.Handler) {
+	s.private = append(s.private, privateListener{l, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}})
+}
+
+// newAPI joins the doors to the host.
+func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
+	git := githttp.New(githttp.Config{
+		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax), Recheck: s.tokens.Recheck, Logger: s.logger,
+	})
+	programs := rest.New(rest.Config{Host: s.store.host, Recheck: s.tokens.Recheck})
+	return api.NewServer(api.Config{
+		Tokens:  s.tokens,
+		Routes:  api.Routes(programs),
+		Refuse:  rest.Refuse,
+		Git:     api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
+		TLS:     config,
+		Private: s.flags.AdminListen != "",
+		Limits:  s.limits(),
+		Logger:  s.logger,
+	})
+}
+
+func (s *server) limits() api.Limits {
+	return api.Limits{
+		JSONBytes:   int64(s.flags.JSONMax),
+		PushBytes:   int64(s.flags.Limits.PackMax),
+		IdleWait:    s.flags.IdleWait,
+		HeavySlots:  s.flags.HeavyMax,
+		MemoryBytes: s.flags.share(requestsShare),
+	}
+}
+
+// serve calls ready, and answers until ctx ends; then it lets running requests finish and closes everything.
+func (s *server) serve(ctx context.Context, ready func() error) error {
+	ended := make(chan error, 1+len(s.private))
+	for _, p := range s.private {
+		go func() { ended <- p.http.Serve(p.Listener) }()
+	}
+	go func() { ended <- s.api.Serve(s.listener) }()
+	s.logStart()
+
+	err := ready()
+	if err == nil {
+		select {
+		case <-ctx.Done():
+			s.logger.Info("stopping", "drain", s.flags.Drain)
+		case err = <-ended:
+			err = fmt.Errorf("a listener failed: %w", err)
+		}
+	}
+	stopping := context.WithoutCancel(ctx)
+	drain, cancel := context.WithTimeout(stopping, s.flags.Drain)
+	defer cancel()
+	if drainErr := s.api.Shutdown(drain); drainErr != nil {
+		s.logger.Warn("requests were cut off", "error", drainErr)
+	}
+	err = errors.Join(err, s.close(stopping))
+	s.logger.Info("stopped")
+	return err
+}
+
+// logStart tells what holds from now on.
+func (s *server) logStart() {
+	s.logger.Info("serving", "url", s.url, "version", version, "go", runtime.Version(), "cores", runtime.GOMAXPROCS(0),
+		"organizations", len(s.tokens.Orgs()))
+	f := s.flags
+	s.logger.Info("limits", "memory", f.Memory, "ingest_memory", f.IngestMemory, "object", f.Limits.ObjectMax, "pack", f.Limits.PackMax,
+		"inflated", f.Limits.InflatedMax, "objects", f.Limits.ObjectsMax, "delta_depth", f.Limits.DeltaDepthMax, "tree_depth", f.Limits.TreeDepthMax,
+		"commands", f.Limits.CommandsMax, "operations", f.Limits.OperationsMax, "refs", f.Limits.RefsMax, "json", f.JSONMax)
+}
+
+// close closes what was opened.
+func (s *server) close(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.private {
+		errs = append(errs, p.http.Close())
+	}
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.close(ctx))
+	}
+	if s.tokens != nil {
+		s.tokens.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// authority is the host and port of the base URL.
+func (s *server) authority() string {
+	_, authority, _ := strings.Cut(s.url, "://")
+	return authority
+}

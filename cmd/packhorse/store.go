@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"packhorse/engine"
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// What lies in a data folder.
+const (
+	keysFolder  = "keys"       // the key-value store
+	filesFolder = "files"      // segment files
+	adminSocket = "admin.sock" // of the server that runs, mode 0600
+)
+
+// storeFlags say where repositories are stored and what may be spent on them.
+type storeFlags struct {
+	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}" placeholder:"SIZE"`
+	IngestMemory byteSize `help:"Of which one incoming pack may hold this much." default:"128MiB" placeholder:"SIZE"`
+
+	Limits limitFlags `embed:"" group:"Limits"`
+}
+
+// limitFlags are the limits of what is stored.
+type limitFlags struct {
+	ObjectMax     byteSize `help:"Size of an object." default:"4GiB" placeholder:"SIZE"`
+	PackMax       byteSize `help:"Size of the pack of one push." default:"16GiB" placeholder:"SIZE"`
+	InflatedMax   byteSize `help:"What a pack may inflate to, unless 200 times its size is more." default:"20GiB" placeholder:"SIZE"`
+	ObjectsMax    int      `help:"Objects of one push." default:"5000000" placeholder:"COUNT"`
+	DeltaDepthMax int      `help:"Length of a delta chain in a push." default:"4095" placeholder:"COUNT"`
+	TreeDepthMax  int      `help:"Nesting of folders." default:"2048" placeholder:"COUNT"`
+	CommandsMax   int      `help:"Ref updates of one push." default:"10000" placeholder:"COUNT"`
+	OperationsMax int      `help:"File operations of one commit." default:"100000" placeholder:"COUNT"`
+	RefsMax       int      `help:"Refs of a repository." default:"1000000" placeholder:"COUNT"`
+}
+
+// Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers, garbage.
+const (
+	keysShare     = 2
+	objectsShare  = 4
+	refsShare     = 1
+	requestsShare = 4
+	shares        = 16
+)
+
+func (f storeFlags) share(of int64) int64 { return int64(f.Memory) / shares * of }
+
+// store is an opened data folder. Its parts are closed in the order opposite to that of their opening.
+type store struct {
+	host    *engine.Host
+	closers []func(context.Context) error
+}
+
+// openStore opens the folder, which is made if it does not exist, for this process alone.
+func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.Logger) (_ *store, err error) {
+	debug.SetMemoryLimit(int64(flags.Memory))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &store{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
+	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder), kv.PebbleOptions{MemoryBytes: flags.share(keysShare), Logger: logger})
+	if errors.Is(err, kv.ErrLocked) {
+		return nil, fmt.Errorf("%s is in use by another packhorse", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
+	files, err := file.OpenDir(filepath.Join(dir, filesFolder), file.DirOptions{})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func(context.Context) error { return files.Close() })
+	limits := flags.Limits
+	s.host, err = engine.Open(ctx, engine.Config{
+		KV:    keys,
+		Files: files,
+		Objects: odb.Options{
+			CacheBytes:        flags.share(objectsShare),
+			IngestMemoryBytes: int64(flags.IngestMemory),
+			Limits: odb.Limits{
+				ObjectBytes:   int64(limits.ObjectMax),
+				PackBytes:     int64(limits.PackMax),
+				PackCount:     limits.ObjectsMax,
+				InflatedBytes: int64(limits.InflatedMax),
+				DeltaDepth:    limits.DeltaDepthMax,
+				TreeDepth:     limits.TreeDepthMax,
+			},
+			Logger: logger,
+		},
+		Refs:    refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
+		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
+		Logger:  logger,
+		Version: version,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.host.Close)
+	return s, nil
+}
+
+// close ends background work and closes the stores.
+func (s *store) close(ctx context.Context) error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i](ctx))
+	}
+	return errors.Join(errs...)
+}

@@ -29,7 +29,7 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 // cachedHot looks for id among the cached objects of the hot layers, before any index is asked: these are what every commit reads.
 func (v *View) cachedHot(id object.ID) (cached, bool) {
 	for _, l := range v.storedLayers() {
-		if hot, ok := l.(*hotLayer); ok {
+		if hot, ok := l.(*hotLayer); ok && v.readable(id, l) {
 			if hit, ok := v.store.cache.get(hotCacheKey(hot.id, id)); ok {
 				return hit, true
 			}
@@ -63,10 +63,15 @@ var errLargeChain = fmt.Errorf("delta chain holds an object over %d MiB: %w", wh
 // The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and applied upwards one by one. Its length
 // is bounded, so a cycle ends as corruption. What is built on the way is cached: the next version of a file has the same base.
 func (v *View) readAt(ctx context.Context, at location) (object.Type, []byte, error) {
-	chain, base, err := v.descend(ctx, at, wholeMax)
+	t, data, err := v.readChain(ctx, at)
 	if errors.Is(err, errLargeChain) {
 		return v.readSpooled(ctx, at)
 	}
+	return t, data, err
+}
+
+func (v *View) readChain(ctx context.Context, at location) (object.Type, []byte, error) {
+	chain, base, err := v.descend(ctx, at, wholeMax)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -149,7 +154,7 @@ func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, err
 func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (location, bool, error) {
 	switch from.(type) {
 	case *hotLayer, *segmentLayer:
-		return locateIn(ctx, v.storedLayers(), id)
+		return searchIn(ctx, v.storedLayers(), id, stored)
 	default:
 		return v.locate(ctx, id)
 	}
@@ -157,7 +162,7 @@ func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (locati
 
 // applyLink returns the object that the delta at a link builds from base.
 func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]byte, error) {
-	program, err := v.linkContent(ctx, link)
+	program, err := link.at.layer.content(ctx, link.at)
 	if err != nil {
 		return nil, err
 	}
@@ -169,27 +174,6 @@ func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]b
 		return nil, v.store.damaged(link.at.layer.layerID(), link.at.id, err)
 	}
 	return built, nil
-}
-
-func (v *View) linkContent(ctx context.Context, link *chainLink) ([]byte, error) {
-	at, err := v.linkLocation(ctx, link)
-	if err != nil {
-		return nil, err
-	}
-	return at.layer.content(ctx, at)
-}
-
-// linkLocation returns the location of a link, with its hot value if that was let go.
-func (v *View) linkLocation(ctx context.Context, link *chainLink) (location, error) {
-	at := link.at
-	if at.ordinal != noOrdinal || at.value != nil {
-		return at, nil
-	}
-	found, ok, err := at.layer.find(ctx, at.id)
-	if err == nil && !ok {
-		err = v.store.corrupt(at.layer.layerID(), at.id, "it vanished while it was read")
-	}
-	return found, err
 }
 
 // recall returns the object at a location if it is in memory.

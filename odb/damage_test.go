@@ -244,6 +244,25 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
+func TestFsckMissesKeys(t *testing.T) {
+	t.Parallel()
+	w := damagedWorld(t)
+	for _, table := range []byte{'s', 'u'} {
+		for pair, err := range w.keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
+			w.must(err)
+			key, value := bytes.Clone(pair.Key), bytes.Clone(pair.Value)
+			b := kv.NewBatch()
+			b.Delete(key)
+			w.apply(b)
+			report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+			if err != nil || report.ProblemCount != 1 {
+				t.Errorf("without key %x: %+v, %v; want one problem", key, report, err)
+			}
+			put(w, key, value)
+		}
+	}
+}
+
 func TestFsckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	missing := object.ID{1, 2, 3}

@@ -66,7 +66,7 @@ func (v *View) readPayload(ctx context.Context, dst []byte, e *StoredEntry) ([]b
 	return e.at.layer.payload(ctx, dst, e)
 }
 
-// copyPacked writes the compressed bytes of e, a zlib stream, to w; the caller has written the header of the pack entry.
+// copyPacked writes the compressed bytes of e to w, encoded as e says; the caller has written the header of the pack entry.
 //
 // Up to 1 MiB the checksum is verified before the first byte is written; beyond, the bytes pass through and an error at the end says
 // that they must not be used. Errors: [ErrCorrupt].

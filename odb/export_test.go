@@ -54,6 +54,14 @@ func (q *Quarantine) AddPack(ctx context.Context, packed []byte) error {
 	return nil
 }
 
+// AddHot quarantines an object as it comes in a small pack: deflated, whole or as a delta against base.
+func (q *Quarantine) AddHot(ctx context.Context, id object.ID, t object.Type, size int64, base object.ID, inflated []byte) error {
+	return q.addHot(ctx, &hotValue{
+		ID: id, Type: t, Size: size, Base: base, ContentSize: int64(len(inflated)),
+		Payload: pack.Deflate(nil, inflated, pack.LevelDefault),
+	}, nil)
+}
+
 type plainObject struct {
 	row  segmentRow
 	data []byte

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1" // the trailer of a packfile is a SHA-1
+	"errors"
 	"fmt"
 	"hash"
 	"slices"
@@ -15,6 +16,9 @@ import (
 
 // hotLayer checks every object of a hot layer, and that no graph row is without its commit.
 func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
+	if err := f.keys(ctx, l.id, userKey(l.id, f.view.pool)); err != nil {
+		return err
+	}
 	err := f.objects(ctx, func(ctx context.Context, yield func([]location) error) error {
 		return f.hotLocations(ctx, l, yield)
 	})
@@ -70,7 +74,13 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 		return f.noted(l.id, object.ZeroID, err)
 	}
 	defer l.release(g)
-	before := f.problems()
+	keys := [][]byte{userKey(l.id, f.view.pool), registrationKey(l.id)}
+	if l.rows != nil {
+		keys = append(keys, registrationKey(l.rows.layer))
+	}
+	if err := f.keys(ctx, l.id, keys...); err != nil {
+		return err
+	}
 	if err := f.segmentFile(ctx, g); err != nil {
 		return err
 	}
@@ -79,18 +89,23 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 			return err
 		}
 	}
-	if f.problems() > before {
-		g.store.log.WarnContext(ctx, "segment is damaged", "layer", l.id.String())
-	}
 	return f.objects(ctx, func(ctx context.Context, yield func([]location) error) error {
 		return f.segmentLocations(ctx, l, g, yield)
 	})
 }
 
-func (f *fsck) problems() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.report.ProblemCount
+// keys checks that the keys are there which keep a layer from being taken for a leftover.
+func (f *fsck) keys(ctx context.Context, layer LayerID, keys ...[]byte) error {
+	for _, key := range keys {
+		_, err := f.view.store.keys.Get(ctx, key)
+		if errors.Is(err, kv.ErrNotFound) {
+			err = fmt.Errorf("%w: key %x is missing", ErrDisagree, key)
+		}
+		if err := f.noted(layer, object.ZeroID, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // segmentLocations yields the objects in the order of their entries, in which bases tend to be near.

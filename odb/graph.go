@@ -24,7 +24,7 @@ type GraphRow struct {
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
-			if row, ok, err := l.graph(ctx, id); ok || err != nil {
+			if row, ok, err := l.graph(ctx, id); err != nil || (ok && v.readable(id, l)) {
 				return row, err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"packhorse/odb/kv"
+	"packhorse/pack"
 	"packhorse/pack/object"
 )
 
@@ -28,23 +29,34 @@ func (l *hotLayer) find(ctx context.Context, id object.ID) (location, bool, erro
 	return location{layer: l, id: id, ordinal: noOrdinal, value: value}, err == nil, err
 }
 
-func (l *hotLayer) stat(_ context.Context, at location) (Info, error) {
-	v, err := decodeHot(at.id, at.value)
-	if err != nil {
-		return Info{}, l.store.damaged(l.id, at.id, err)
+// value returns the value at a location, also if the location has let go of its bytes.
+func (l *hotLayer) value(ctx context.Context, at location) (hotValue, error) {
+	if at.value == nil {
+		found, ok, err := l.find(ctx, at.id)
+		if err != nil {
+			return hotValue{}, err
+		}
+		if !ok {
+			return hotValue{}, l.store.corrupt(l.id, at.id, "it vanished while it was read")
+		}
+		at = found
 	}
-	return Info{Type: v.Type, Size: v.Size}, nil
-}
-
-func (l *hotLayer) entry(_ context.Context, at location) (StoredEntry, error) {
-	return hotStoredEntry(l.store, l.id, at)
-}
-
-// hotStoredEntry describes a hot value, committed or not.
-func hotStoredEntry(s *Store, layer LayerID, at location) (StoredEntry, error) {
 	v, err := decodeHot(at.id, at.value)
 	if err != nil {
-		return StoredEntry{}, s.damaged(layer, at.id, err)
+		return hotValue{}, l.store.damaged(l.id, at.id, err)
+	}
+	return v, nil
+}
+
+func (l *hotLayer) stat(ctx context.Context, at location) (Info, error) {
+	v, err := l.value(ctx, at)
+	return Info{Type: v.Type, Size: v.Size}, err
+}
+
+func (l *hotLayer) entry(ctx context.Context, at location) (StoredEntry, error) {
+	v, err := l.value(ctx, at)
+	if err != nil {
+		return StoredEntry{}, err
 	}
 	return StoredEntry{
 		ID:          at.id,
@@ -54,25 +66,22 @@ func hotStoredEntry(s *Store, layer LayerID, at location) (StoredEntry, error) {
 		Encoding:    v.Encoding,
 		ContentSize: v.ContentSize,
 		PayloadSize: int64(len(v.Payload)),
-		Layer:       layer,
+		Layer:       l.id,
 		Ordinal:     noOrdinal,
 		at:          at,
 		value:       v,
 	}, nil
 }
 
-func (l *hotLayer) step(_ context.Context, at location) (step, error) {
-	v, err := decodeHot(at.id, at.value)
-	if err != nil {
-		return step{}, l.store.damaged(l.id, at.id, err)
-	}
-	return v.step(), nil
+func (l *hotLayer) step(ctx context.Context, at location) (step, error) {
+	v, err := l.value(ctx, at)
+	return v.step(), err
 }
 
-func (l *hotLayer) content(_ context.Context, at location) ([]byte, error) {
-	v, err := decodeHot(at.id, at.value)
+func (l *hotLayer) content(ctx context.Context, at location) ([]byte, error) {
+	v, err := l.value(ctx, at)
 	if err != nil {
-		return nil, l.store.damaged(l.id, at.id, err)
+		return nil, err
 	}
 	content, err := v.content()
 	if err != nil {
@@ -82,8 +91,36 @@ func (l *hotLayer) content(_ context.Context, at location) ([]byte, error) {
 }
 
 func (l *hotLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+	v, err := l.value(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if v.Encoding == EncodingZlib { // a small value that arrived in a pack may inflate to a large object
+		return &inflatedValue{Inflater: pack.NewInflater(bytes.NewReader(v.Payload)), layer: l, id: at.id, left: v.ContentSize}, nil
+	}
 	content, err := l.content(ctx, at)
 	return io.NopCloser(bytes.NewReader(content)), err
+}
+
+// inflatedValue inflates a hot value, whose checksum has been verified, and verifies its size.
+type inflatedValue struct {
+	*pack.Inflater
+	layer *hotLayer
+	id    object.ID
+	left  int64
+}
+
+func (s *inflatedValue) Read(p []byte) (int, error) {
+	n, err := s.Inflater.Read(p)
+	s.left -= int64(n)
+	atEnd := errors.Is(err, io.EOF)
+	switch {
+	case s.left < 0 || (atEnd && s.left != 0):
+		err = s.layer.store.corrupt(s.layer.id, s.id, "hot value inflates to another size than it says")
+	case err != nil && !atEnd:
+		err = s.layer.store.damaged(s.layer.id, s.id, err)
+	}
+	return n, err
 }
 
 func (l *hotLayer) payload(_ context.Context, dst []byte, e *StoredEntry) ([]byte, error) {

@@ -115,6 +115,7 @@ func (l *memoryLayer) graph(_ context.Context, id object.ID) (GraphRow, bool, er
 	return row, ok, nil
 }
 
+// hot reads values of this layer, whose locations never let go of them.
 func (l *memoryLayer) hot() *hotLayer { return &hotLayer{store: l.store} }
 
 func (l *memoryLayer) stat(ctx context.Context, at location) (Info, error) {

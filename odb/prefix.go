@@ -31,8 +31,10 @@ func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) 
 		for _, l := range layers {
 			count := 0
 			err := l.scan(ctx, low, high, func(id object.ID) bool {
-				found = append(found, id)
-				count++
+				if v.readable(id, l) {
+					found = append(found, id)
+					count++
+				}
 				return count < resolveMax
 			})
 			if err != nil {
@@ -42,17 +44,7 @@ func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) 
 			found = found[:min(len(found), resolveMax)]
 		}
 	}
-	readable := found[:0]
-	for _, id := range found {
-		ok, err := v.readable(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			readable = append(readable, id)
-		}
-	}
-	return readable, nil
+	return found, nil
 }
 
 // prefixRange returns the lowest and the highest ID that begin with the digits.

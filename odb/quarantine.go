@@ -22,6 +22,7 @@ type Quarantine struct {
 	// pending takes writes once the quarantine is too large for the hot tier; nil before and after Seal.
 	pending *pendingSegment
 	sealed  []*sealedSegment
+	broken  error // a segment that could not be finished: objects are lost
 	staged  bool
 	settled bool
 	closed  bool
@@ -99,8 +100,8 @@ func (q *Quarantine) addSegment(segment *sealedSegment) {
 
 // Seal makes what is in files durable. Stage does it too; called before, it keeps that wait out of the repository's transaction.
 func (q *Quarantine) Seal(ctx context.Context) error {
-	if q.pending == nil {
-		return nil
+	if q.broken != nil || q.pending == nil {
+		return q.broken
 	}
 	pending := q.pending
 	q.setPending(nil)
@@ -109,7 +110,8 @@ func (q *Quarantine) Seal(ctx context.Context) error {
 	}
 	segment, err := pending.finish(ctx)
 	if err != nil {
-		return fmt.Errorf("seal quarantine: %w", err)
+		q.broken = fmt.Errorf("seal quarantine: %w", err)
+		return q.broken
 	}
 	q.addSegment(segment)
 	return nil

@@ -72,10 +72,7 @@ func (v *View) spoolBottom(ctx context.Context, base *bottom) (*spooled, error) 
 
 // spoolLink applies the delta at a link to what was built below it.
 func (v *View) spoolLink(ctx context.Context, link *chainLink, base *spooled) (*spooled, error) {
-	at, err := v.linkLocation(ctx, link)
-	if err != nil {
-		return nil, err
-	}
+	at := link.at
 	program, err := at.layer.stream(ctx, at)
 	if err != nil {
 		return nil, err

@@ -47,8 +47,11 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, m *manifest) err
 	if !ok {
 		return q.store.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
 	}
-	now := q.store.newView(q.view.pool, *m)
-	defer now.Close() //nolint:errcheck // closing a view cannot fail
+	now := q.stored()
+	if now.manifest.version != m.version {
+		now = q.store.newView(q.view.pool, *m)
+		defer now.Close() //nolint:errcheck // closing a view cannot fail
+	}
 	for _, id := range q.hot.order {
 		if _, stored, err := now.locate(ctx, id); err != nil {
 			return err

@@ -81,6 +81,34 @@ func TestLargeObjects(t *testing.T) {
 	}
 }
 
+// TestLargeHotObjects has small values that inflate to more than is held in memory, as a push may bring them.
+func TestLargeHotObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	large := bytes.Repeat([]byte{7}, odb.WholeMax+5)
+	small := large[:5000]
+	d := w.draft()
+	var base object.ID
+	for _, data := range [][]byte{large, small} {
+		id, err := object.Hash(object.TypeBlob, data)
+		w.must(err)
+		stored := data
+		if !base.IsZero() {
+			var ok bool
+			if stored, ok = delta.NewIndex(large).Create(nil, small, 1000); !ok {
+				t.Fatal("no delta")
+			}
+		}
+		w.must(d.q.AddHot(t.Context(), id, object.TypeBlob, int64(len(data)), base, stored))
+		base = d.expect(id, object.TypeBlob, data)
+	}
+	for id, c := range d.objects {
+		w.check(d.q.View(), id, c)
+	}
+	d.commit()
+	w.checkAll()
+}
+
 func TestSectionsOfBlockStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})

@@ -76,7 +76,8 @@ func (v *View) DropCount() uint64 { return v.currentManifest().drops }
 
 // Has reports whether the object of id can be read.
 func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
-	return v.readable(ctx, id)
+	_, ok, err := v.search(ctx, id, v.readable)
+	return ok, err
 }
 
 // Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
@@ -88,42 +89,44 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	return at.layer.stat(ctx, at)
 }
 
-// readable is the one place that decides whether an object may be seen through this view (rules.md 8). Everything that takes an ID from
-// outside asks it, by way of find. Objects of a pool without a fork's borrowed layers are its own: what is stored may be read.
-func (v *View) readable(ctx context.Context, id object.ID) (bool, error) {
-	_, ok, err := v.locate(ctx, id)
-	return ok, err
-}
+// readable is the one place that decides whether an object that a layer holds may be seen through this view (rules.md 8). Everything that
+// takes an ID from outside asks it. All layers of a pool are its own until there are forks, and what is own and stored may be read.
+func (v *View) readable(_ object.ID, _ layer) bool { return true }
+
+// stored is what takes the place of readable for what no client asks for: delta bases, and whether an object is to be written.
+func stored(object.ID, layer) bool { return true }
 
 // find returns where a readable object lies, or a [NotFoundError].
 func (v *View) find(ctx context.Context, id object.ID) (location, error) {
-	at, ok, err := v.locate(ctx, id)
-	if err != nil {
-		return location{}, err
+	at, ok, err := v.search(ctx, id, v.readable)
+	if err == nil && !ok {
+		err = &NotFoundError{Object: id}
 	}
-	if !ok {
-		return location{}, &NotFoundError{Object: id}
-	}
-	return at, nil
+	return at, err
 }
 
-// locate asks the layers for id, readable or not: delta bases need not be readable.
+// locate returns where an object lies, readable or not.
 func (v *View) locate(ctx context.Context, id object.ID) (location, bool, error) {
+	return v.search(ctx, id, stored)
+}
+
+// search asks the layers one after another for an object that may be taken from there.
+func (v *View) search(ctx context.Context, id object.ID, allowed func(object.ID, layer) bool) (location, bool, error) {
 	for _, layers := range v.layerLists() {
-		if at, ok, err := locateIn(ctx, layers, id); ok || err != nil {
+		if at, ok, err := searchIn(ctx, layers, id, allowed); ok || err != nil {
 			return at, ok, err
 		}
 	}
 	return location{}, false, nil
 }
 
-func locateIn(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
+func searchIn(ctx context.Context, layers []layer, id object.ID, allowed func(object.ID, layer) bool) (location, bool, error) {
 	for _, l := range layers {
 		at, ok, err := l.find(ctx, id)
 		if err != nil {
 			return location{}, false, fmt.Errorf("look up %s: %w", id, err)
 		}
-		if ok {
+		if ok && allowed(id, l) {
 			return at, true, nil
 		}
 	}

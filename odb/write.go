@@ -45,7 +45,7 @@ func (q *Quarantine) put(ctx context.Context, id object.ID, t object.Type, data 
 	if err != nil {
 		return err
 	}
-	if q.pending == nil {
+	if q.pending == nil && len(data) <= hotContentMax {
 		value, err := q.encodeHot(ctx, id, t, data, predecessor)
 		if err != nil {
 			return err
@@ -55,6 +55,8 @@ func (q *Quarantine) put(ctx context.Context, id object.ID, t object.Type, data 
 			q.hot.remember(id, t, data)
 			return nil
 		}
+	}
+	if q.pending == nil {
 		if err := q.spill(ctx); err != nil {
 			return err
 		}
@@ -120,8 +122,8 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 const versionMax = 1<<8 - 1
 
 const (
-	// deltaMax is the size in bytes up to which a delta is searched for.
-	deltaMax = 8 * mebibyte
+	// hotContentMax is the size in bytes up to which an object may be hot, however small it is stored: such an object is read whole.
+	hotContentMax = 8 * mebibyte
 	// deltaMin is the size below which a delta saves nothing that matters.
 	deltaMin = 64
 	// clearWin is how many times smaller than the object a delta has to be to be taken without comparing it with the compressed object.
@@ -131,7 +133,7 @@ const (
 // encodeHot returns an object as the hot tier is to store it: whole, or as a skip-delta.
 func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID) (hotValue, error) {
 	value := hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
-	if predecessor.IsZero() || len(data) < deltaMin || len(data) > deltaMax {
+	if predecessor.IsZero() || len(data) < deltaMin {
 		return compress(value, data), nil
 	}
 	base, version, err := q.skipBase(ctx, t, predecessor)
@@ -145,6 +147,7 @@ func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type,
 	if err != nil {
 		return hotValue{}, fmt.Errorf("read delta base: %w", err)
 	}
+	q.view.keep(&base, cached{kind: t, data: baseData}, true) // of the next versions too
 	program, ok := createDelta(baseData, data, len(data)-object.IDSize)
 	if !ok {
 		return compress(value, data), nil
@@ -170,41 +173,23 @@ func (q *Quarantine) skipBase(ctx context.Context, t object.Type, predecessor ob
 	if err != nil || !ok {
 		return location{}, 0, err
 	}
-	current, err := hotVersion(at)
-	if err != nil || current.number == versionMax {
+	current, err := at.layer.entry(ctx, at)
+	if err != nil || current.value.Version == versionMax {
 		return location{}, 0, err
 	}
-	version = current.number + 1
-	for current.number > version&(version-1) {
-		if at, ok, err = q.view.locateFrom(ctx, at.layer, current.base); err != nil || !ok {
+	version = current.value.Version + 1
+	for current.value.Version > version&(version-1) {
+		if at, ok, err = q.view.locateFrom(ctx, at.layer, current.Base); err != nil || !ok {
 			return location{}, 0, err
 		}
-		if current, err = hotVersion(at); err != nil {
+		if current, err = at.layer.entry(ctx, at); err != nil {
 			return location{}, 0, err
 		}
 	}
-	info, err := at.layer.stat(ctx, at)
-	if err != nil || info.Type != t || info.Size > deltaMax {
-		return location{}, 0, err
+	if current.Type != t || current.Size > hotContentMax {
+		return location{}, 0, nil
 	}
 	return at, version, nil
-}
-
-// deltaVersion is a place in a chain of skip-deltas. What is not a skip-delta is number 0 of a chain to come.
-type deltaVersion struct {
-	number uint8
-	base   object.ID
-}
-
-func hotVersion(at location) (deltaVersion, error) {
-	if at.value == nil {
-		return deltaVersion{}, nil
-	}
-	v, err := decodeHot(at.id, at.value)
-	if err != nil {
-		return deltaVersion{}, fmt.Errorf("read delta base %s: %w: %w", at.id, ErrCorrupt, err)
-	}
-	return deltaVersion{number: v.Version, base: v.Base}, nil
 }
 
 var deltaIndexes = sync.Pool{New: func() any { return delta.NewIndex(nil) }}

@@ -168,20 +168,7 @@ func (f *Fetch) wantsReachCommon(ctx context.Context) (bool, error) {
 	if len(f.common) == 0 {
 		return false, nil
 	}
-	for _, want := range f.wants {
-		commit, err := peel(ctx, f.view, want)
-		if errors.Is(err, errNotCommit) {
-			continue // ancestry says nothing of it; git does not wait for it either
-		}
-		if err != nil {
-			return false, err
-		}
-		reached, err := f.view.ReachesAny(ctx, commit, f.common)
-		if err != nil || !reached {
-			return false, err
-		}
-	}
-	return true, nil
+	return f.view.AllReach(ctx, f.wants, f.common)
 }
 
 // Boundary returns how the client's shallow boundary moves: commits that become shallow and commits that are so no longer.

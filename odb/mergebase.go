@@ -145,25 +145,77 @@ func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (
 	return h.reaches(ctx, from, h.nodes[to].generation)
 }
 
-// ReachesAny reports whether a commit reaches one of targets, itself included. Targets that lead to a tree or a blob are not reached. It
-// visits only commits of a higher generation number than the lowest target. Errors: [ErrNotFound].
-func (v *View) ReachesAny(ctx context.Context, from object.ID, targets []object.ID) (bool, error) {
+// AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit has its parents. Of from and targets,
+// what leads to a tree or a blob is passed over. It visits only commits of a higher generation number than the lowest target, each once.
+// Errors: [ErrNotFound].
+func (v *View) AllReach(ctx context.Context, from, targets []object.ID) (bool, error) {
 	h := newHistory(v)
-	start, err := h.tip(ctx, from)
-	if err != nil {
-		return false, err
-	}
 	commits, err := h.commitsOf(ctx, targets)
 	if err != nil {
 		return false, err
 	}
 	floor := uint32(math.MaxUint32)
-	for _, id := range commits {
-		n := h.number(id)
+	mark := func(n int32) error {
+		err := h.rank(ctx, n)
 		h.set(n, markTwo)
 		floor = min(floor, h.nodes[n].generation)
+		return err
 	}
-	return h.reaches(ctx, start, floor)
+	for _, id := range commits {
+		n := h.number(id)
+		if err := mark(n); err != nil {
+			return false, err
+		}
+		for i := range h.nodes[n].parentCount {
+			if err := mark(h.parentsOf(n)[i]); err != nil {
+				return false, err
+			}
+		}
+	}
+	starts, err := h.commitsOf(ctx, from)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range starts {
+		if reached, err := h.leadsTo(ctx, h.number(id), floor); !reached || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// leadsTo is reaches for many starts: the way to what was reached gets markTwo too, and so no commit is looked at twice.
+func (h *history) leadsTo(ctx context.Context, n int32, floor uint32) (bool, error) {
+	type step struct{ n, next int32 }
+	way := []step{{n: n}}
+	for len(way) > 0 {
+		top := &way[len(way)-1]
+		if top.next == 0 {
+			if h.has(top.n, markTwo) {
+				for _, s := range way {
+					h.set(s.n, markTwo)
+				}
+				return true, nil
+			}
+			seen := h.has(top.n, markSeen)
+			h.set(top.n, markSeen)
+			if err := h.load(ctx, top.n); err != nil {
+				return false, err
+			}
+			if seen || h.ranksAtMost(top.n, floor) {
+				way = way[:len(way)-1]
+				continue
+			}
+		}
+		parents := h.parentsOf(top.n)
+		if int(top.next) == len(parents) {
+			way = way[:len(way)-1]
+			continue
+		}
+		top.next++
+		way = append(way, step{n: parents[top.next-1]})
+	}
+	return false, nil
 }
 
 // reaches reports whether n reaches a commit with markTwo, all of which rank at least floor.

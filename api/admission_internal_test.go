@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,7 +116,14 @@ func TestAdmissionNeverExceeds(t *testing.T) {
 	t.Parallel()
 	const capacity = 10
 	a := newAdmission(capacity, 1000, time.Minute)
-	var used, most atomic.Int64
+	var mu sync.Mutex
+	var used, most int64 // guarded by mu
+	move := func(amount int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		used += amount
+		most = max(most, used)
+	}
 	var wait sync.WaitGroup
 	for i := range 16 {
 		wait.Go(func() {
@@ -128,17 +134,15 @@ func TestAdmissionNeverExceeds(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				now := used.Add(amount)
-				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
-				}
-				used.Add(-amount)
+				move(amount)
+				move(-amount)
 				release()
 			}
 		})
 	}
 	wait.Wait()
-	if n := most.Load(); n > capacity {
-		t.Errorf("%d of %d", n, capacity)
+	if most > capacity {
+		t.Errorf("%d of %d", most, capacity)
 	}
 	if used, waiting := a.state(); used != 0 || waiting != 0 {
 		t.Errorf("%d used, %d waiting at the end", used, waiting)

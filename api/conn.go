@@ -212,7 +212,7 @@ func (c *conn) stopIdle() bool {
 // abort closes the transport under whatever goes on.
 func (c *conn) abort() {
 	c.cut.Store(true)
-	_ = c.sock.Conn.Close()
+	_ = c.sock.Close()
 }
 
 // gone reports whether the client has left.
@@ -256,7 +256,7 @@ func (c *conn) end() error {
 		c.linger()
 	}
 	if c.cut.Load() {
-		return c.sock.Conn.Close() // without the TLS message that would make an answer look complete
+		return c.sock.Close() // without the TLS message that would make an answer look complete
 	}
 	return c.Conn.Close()
 }

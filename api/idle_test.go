@@ -21,7 +21,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) { // not parallel: it measures
 	before := inUse()
 	for range count {
 		c := f.dial(t)
-		c.get("/get")
+		c.get()
 		clients = append(clients, c)
 	}
 	const each = 20 << 10 // with the client's 5 KiB, and the stacks that fasthttp keeps for ten seconds
@@ -33,7 +33,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) { // not parallel: it measures
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, c := range clients {
-		c.get("/get")
+		c.get()
 	}
 }
 
@@ -62,7 +62,7 @@ func TestParkedConnections(t *testing.T) {
 			})
 			c := f.dial(t)
 			for i := range 5 {
-				c.get("/get")
+				c.get()
 				c.send("POST /read HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nContent-Length: 3\n\nabc")
 				if a := c.receive(http.MethodPost); a.body != "3 <nil>" {
 					t.Fatalf("after %d rests: %q", i, a.body)
@@ -70,14 +70,14 @@ func TestParkedConnections(t *testing.T) {
 				time.Sleep(2 * park) // what is tested is that time passes
 			}
 			start := time.Now()
-			if _, err := c.Reader.ReadByte(); err == nil {
+			if _, err := c.ReadByte(); err == nil {
 				t.Error("a byte out of nothing")
 			}
 			if took := time.Since(start); took > 100*park {
 				t.Errorf("the idle connection ended after %v", took)
 			}
 			parked := f.dial(t)
-			parked.get("/get")
+			parked.get()
 			time.Sleep(2 * park)
 			if err := f.Shutdown(t.Context()); err != nil {
 				t.Error(err)

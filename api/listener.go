@@ -14,13 +14,13 @@ type listener struct {
 }
 
 const (
-	acceptPauseMin = 5 * time.Millisecond
-	acceptPauseMax = time.Second
+	acceptPauseFirst = 5 * time.Millisecond
+	acceptPauseLast  = time.Second
 )
 
 // Accept waits for the next connection.
 func (l *listener) Accept() (net.Conn, error) {
-	pause := acceptPauseMin
+	pause := acceptPauseFirst
 	for {
 		raw, err := l.Listener.Accept()
 		if err == nil {
@@ -43,7 +43,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, acceptPauseMax)
+		pause = min(2*pause, acceptPauseLast)
 	}
 }
 

@@ -261,7 +261,7 @@ func TestProtocols(t *testing.T) {
 		if a := c.receive(http.MethodGet); a.StatusCode != status {
 			t.Errorf("%q: status %d, want %d", request, a.StatusCode, status)
 		}
-		_ = c.Conn.Close()
+		_ = c.Close()
 	}
 }
 

@@ -100,14 +100,14 @@ func refuseJSON(x exchange.Exchange, err error) problem.Problem {
 }
 
 // serve starts a server. The routes may be read with git:read and written with git:write; edit may change anything.
-func serve(t testing.TB, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
-	t.Helper()
-	dir := t.TempDir()
+func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
+	tb.Helper()
+	dir := tb.TempDir()
 	must(os.Mkdir(filepath.Join(dir, "acme"), 0o755))
 	must(os.WriteFile(filepath.Join(dir, "acme", "k.pem"), keys().public, 0o644))
 	tokens, err := auth.Open(auth.Options{Dir: dir})
 	must(err)
-	t.Cleanup(tokens.Close)
+	tb.Cleanup(tokens.Close)
 	f := &fixture{log: &logged{}}
 	config := api.Config{
 		Tokens: tokens,
@@ -145,14 +145,14 @@ func serve(t testing.TB, routes map[string]api.Handler, edit func(*api.Config)) 
 	f.address, f.tls = listener.Addr().String(), config.TLS != nil
 	served := make(chan error, 1)
 	go func() { served <- f.Serve(listener) }()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := f.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown: %v", err)
+			tb.Errorf("Shutdown: %v", err)
 		}
 		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
+			tb.Errorf("Serve: %v", err)
 		}
 	})
 	return f

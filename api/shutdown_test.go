@@ -40,7 +40,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 		},
 	}, nil)
 	idle, fresh, working, streaming := f.dial(t), f.dial(t), f.dial(t), f.dial(t)
-	idle.get("/get")
+	idle.get()
 	working.send(get("/work"))
 	streaming.send(get("/stream"))
 	<-started
@@ -72,8 +72,8 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 		t.Errorf("%q, cut %v", a.body, a.cut)
 	}
 	working.closes()
-	_ = working.Conn.Close()
-	_ = streaming.Conn.Close()
+	_ = working.Close()
+	_ = streaming.Close()
 	if err := <-down; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
@@ -128,7 +128,7 @@ func TestShutdownHasALimit(t *testing.T) {
 	if a := working.receive(http.MethodGet); a.StatusCode != 503 || !strings.Contains(a.body, "shutting down") || a.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, %q", a.StatusCode, a.body)
 	}
-	_ = working.Conn.Close()
+	_ = working.Close()
 	if a := streaming.receive(http.MethodGet); a.body != "begun" || a.cut == nil {
 		t.Errorf("%q, cut %v", a.body, a.cut)
 	}

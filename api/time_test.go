@@ -42,11 +42,11 @@ func TestWaitsEnd(t *testing.T) {
 		body   string // that the answer contains
 	}{
 		"nothing sent":      {func(l *api.Limits) { l.IdleWait = short }, func(*client) {}, 0, ""},
-		"after an answer":   {func(l *api.Limits) { l.IdleWait = short }, func(c *client) { c.get("/get") }, 0, ""},
+		"after an answer":   {func(l *api.Limits) { l.IdleWait = short }, func(c *client) { c.get() }, 0, ""},
 		"half a header":     {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("GET / HT") }, 408, "in time"},
 		"one byte":          {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("G") }, 408, "in time"},
 		"no end of header":  {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send(post) }, 408, "in time"},
-		"second header":     {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.get("/get"); c.send("GET / HT") }, 408, "in time"},
+		"second header":     {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.get(); c.send("GET / HT") }, 408, "in time"},
 		"header, trickling": {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.trickle("GET / HTTP/1.1\r\nHost: " + strings.Repeat("x", 100)) }, 408, "in time"},
 
 		"no first byte of a body": {
@@ -108,9 +108,10 @@ func get(target string) string {
 	return "GET " + target + " HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:read") + "\n\n"
 }
 
-func (c *client) get(target string) {
+// get has one small request answered.
+func (c *client) get() {
 	c.t.Helper()
-	c.send(get(target))
+	c.send(get("/get"))
 	c.receive(http.MethodGet)
 }
 
@@ -226,7 +227,7 @@ func TestSlowReaders(t *testing.T) {
 // The context of a request ends within two seconds after its client has left, also when unread bytes hide that, and under TLS.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
-	closed := func(c *client) { _ = c.Conn.Close() }
+	closed := func(c *client) { _ = c.Close() }
 	tests := map[string]struct {
 		leave          func(c *client)
 		stream, secure bool
@@ -236,7 +237,7 @@ func TestClientGone(t *testing.T) {
 		"closed, TLS":              {leave: closed, secure: true},
 		"closed, stream, TLS":      {leave: closed, stream: true, secure: true},
 		"reset":                    {leave: func(c *client) { _ = tcp(c).SetLinger(0); _ = tcp(c).Close() }},
-		"closed behind a pipeline": {leave: func(c *client) { c.send(get("/next")); _ = c.Conn.Close() }},
+		"closed behind a pipeline": {leave: func(c *client) { c.send(get("/next")); _ = c.Close() }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

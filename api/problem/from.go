@@ -30,8 +30,7 @@ func With(err error, fields map[string]any) error { return &detailed{err, fields
 // From returns how err is told to a client. An error of no known kind is 500 without its words.
 func From(err error) Problem {
 	p := from(err)
-	var more *detailed
-	if errors.As(err, &more) {
+	if more, ok := errors.AsType[*detailed](err); ok {
 		fields := make(map[string]any, len(p.Fields)+len(more.fields))
 		maps.Copy(fields, p.Fields)
 		maps.Copy(fields, more.fields)
@@ -41,8 +40,7 @@ func From(err error) Problem {
 }
 
 func from(err error) Problem {
-	var refusal statusError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[statusError](err); ok {
 		p := Problem{Status: refusal.StatusCode(), Message: refusal.Error()}
 		if r, ok := refusal.(interface{ RetryAfter() time.Duration }); ok {
 			p.RetryAfter = r.RetryAfter()

@@ -6,6 +6,7 @@ package problem
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 )
 
@@ -24,9 +25,7 @@ type Problem struct {
 // JSON is {"error": message} with the fields, which cannot replace the message.
 func (p Problem) JSON() []byte {
 	object := make(map[string]any, len(p.Fields)+1)
-	for name, value := range p.Fields {
-		object[name] = value
-	}
+	maps.Copy(object, p.Fields)
 	object["error"] = p.Message
 	body, err := json.Marshal(object)
 	if err != nil { // a field that is no JSON is a bug; the message still gets through

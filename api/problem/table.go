@@ -112,8 +112,8 @@ var table = []row{
 }
 
 func oldest(err error) map[string]any {
-	var trimmed *refs.TrimmedError
-	if !errors.As(err, &trimmed) {
+	trimmed, ok := errors.AsType[*refs.TrimmedError](err)
+	if !ok {
 		return nil
 	}
 	return map[string]any{"oldest": trimmed.Oldest}

@@ -20,7 +20,7 @@ import (
 func damagedWorld(t *testing.T) *world {
 	t.Helper()
 	r := oracle.New(t)
-	r.Seed(oracle.History{Seed: 3, Commits: 15, Tags: true})
+	r.Seed(oracle.History{Seed: 3, Commits: 8, Tags: true})
 	w := newWorld(t, odb.Options{OpenFileCountMax: 4})
 	w.addRepository(r, "--delta-base-offset")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -105,7 +105,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	if len(names) != 4 { // two segments with a companion each
 		t.Fatalf("files: %v", names)
 	}
-	for round := range 150 {
+	for round := range 100 {
 		name := names[round%len(names)]
 		restore := flip(t, w, name, random)
 		w.options.CacheBytes = 1
@@ -198,7 +198,7 @@ func TestBitFlipsInKeys(t *testing.T) {
 		if len(pairs) == 0 {
 			t.Fatalf("table %c is empty", table)
 		}
-		for range 40 {
+		for range 25 {
 			pair := pairs[random.IntN(len(pairs))]
 			damaged := bytes.Clone(pair.Value)
 			if random.IntN(5) == 0 {

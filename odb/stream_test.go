@@ -117,7 +117,7 @@ func TestSectionsOfBlockStreams(t *testing.T) {
 	d := w.draft()
 	d.write(object.TypeBlob, nil, object.ZeroID)
 	d.write(object.TypeBlob, []byte("short"), object.ZeroID)
-	for _, size := range []int{mebibyte, mebibyte + 1, 2 * mebibyte, 3*mebibyte - 1, 5*mebibyte + 12345} {
+	for _, size := range []int{mebibyte, mebibyte + 1, 2 * mebibyte, 3*mebibyte + 12345} {
 		d.writeFrom(text(random, size))
 		d.writeFrom(noise(random, size))
 	}
@@ -143,7 +143,10 @@ func checkSections(t *testing.T, v *odb.View, id object.ID, want []byte) {
 	random := rand.New(rand.NewPCG(9, 9))
 	size := int64(len(want))
 	ranges := [][2]int64{{0, size}, {0, 0}, {size, 10}, {size - 1, 10}, {1<<20 - 1, 2}, {1 << 20, 1}, {1<<20 + 1, 1 << 20}, {-5, 3}, {size + 7, 1}}
-	for range 4 {
+	if size > odb.WholeMax { // inflated from the beginning each time
+		ranges = ranges[4:6]
+	}
+	for range 3 {
 		off := random.Int64N(size + 1)
 		ranges = append(ranges, [2]int64{off, random.Int64N(size - off + 1)})
 	}

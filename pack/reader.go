@@ -63,17 +63,20 @@ func NewReader(src io.Reader, options ReaderOptions) *Reader {
 	return &Reader{
 		window: newWindow(src, options.Raw, !options.SkipChecksum, limits.PackSizeMax),
 		limits: limits,
-		memory: newMemoryInflater(),
+		memory: memoryInflaters.Get().(*memoryInflater),
 	}
 }
 
 // Header returns the pack's header. Errors: [ErrCorrupt], [ErrLimit] when it counts too many entries, and those of the source.
 func (r *Reader) Header() (Header, error) {
-	if r.header == nil && r.err == nil {
-		r.err = r.readHeader()
-	}
-	if r.header == nil {
+	switch {
+	case r.header != nil:
+		return *r.header, nil
+	case r.err != nil:
 		return Header{}, r.err
+	}
+	if err := r.readHeader(); err != nil {
+		return Header{}, r.fail(err)
 	}
 	return *r.header, nil
 }
@@ -102,18 +105,18 @@ func (r *Reader) Next() (Entry, error) {
 	if _, err := r.Header(); err != nil {
 		return Entry{}, err
 	}
-	if r.err == nil {
-		r.err = r.next()
-	}
 	if r.err != nil {
 		return Entry{}, r.err
+	}
+	if err := r.next(); err != nil {
+		return Entry{}, r.fail(err)
 	}
 	return r.entry, nil
 }
 
 func (r *Reader) next() error {
 	if err := r.skip(); err != nil {
-		return fmt.Errorf("entry at offset %d: %w", r.entry.Offset, err)
+		return r.entryError(err)
 	}
 	if r.left == 0 {
 		return r.readTrailer()
@@ -169,7 +172,7 @@ func (r *Reader) Skip() error {
 		return r.err
 	}
 	if err := r.skip(); err != nil {
-		return r.fail(err)
+		return r.fail(r.entryError(err))
 	}
 	return nil
 }
@@ -221,8 +224,15 @@ func (r *Reader) readTrailer() error {
 	return io.EOF
 }
 
-// fail makes err the Reader's last word.
+func (r *Reader) entryError(err error) error {
+	return fmt.Errorf("entry at offset %d: %w", r.entry.Offset, err)
+}
+
+// fail makes err the Reader's last word, and gives back the memory that it no longer needs.
 func (r *Reader) fail(err error) error {
-	r.err = fmt.Errorf("entry at offset %d: %w", r.entry.Offset, err)
-	return r.err
+	r.err = err
+	r.window.release()
+	memoryInflaters.Put(r.memory)
+	r.memory, r.stream = nil, nil
+	return err
 }

@@ -58,3 +58,13 @@ func scan(tb testing.TB, data []byte, options pack.ReaderOptions) (entries int, 
 		inflated += entry.Size
 	}
 }
+
+// BenchmarkReaderSmall reads a pack of one small commit, the usual push.
+func BenchmarkReaderSmall(b *testing.B) {
+	data := seededPack(b, 1)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		scan(b, data, pack.ReaderOptions{})
+	}
+}

@@ -20,7 +20,7 @@ func (r *Reader) ReadContent(dst []byte) ([]byte, error) {
 	}
 	content, err := r.readContent(dst)
 	if err != nil {
-		return dst, r.fail(err)
+		return dst, r.fail(r.entryError(err))
 	}
 	return content, nil
 }
@@ -78,7 +78,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 	if r.state == stateFresh {
 		if err := r.open(); err != nil {
-			return 0, r.fail(err)
+			return 0, r.fail(r.entryError(err))
 		}
 	}
 	switch r.state {
@@ -92,7 +92,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	case stateStream:
 		n, err := r.readStream(p)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return n, r.fail(err)
+			return n, r.fail(r.entryError(err))
 		}
 		return n, err
 	case stateDone, stateFresh:

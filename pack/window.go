@@ -1,12 +1,14 @@
 package pack
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"errors"
 	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
+	"sync"
 )
 
 // windowSize holds all of most entries, so that they are inflated from memory, and stays in the processor's second cache.
@@ -30,12 +32,23 @@ type window struct {
 	crcFrom int
 }
 
+// windowBuffers keeps the memory of readers that have come to their end: most pushes are far smaller than a window.
+var windowBuffers = sync.Pool{New: func() any { return new([windowSize]byte) }}
+
 func newWindow(src io.Reader, raw io.Writer, checksum bool, sizeMax int64) *window {
-	w := &window{src: src, raw: raw, buf: make([]byte, windowSize), sizeMax: sizeMax}
+	w := &window{src: src, raw: raw, buf: windowBuffers.Get().(*[windowSize]byte)[:], sizeMax: sizeMax}
 	if checksum {
 		w.sum = sha1.New()
 	}
 	return w
+}
+
+// release gives the window's memory back, when nothing more will be read through it. What lies ahead is kept.
+func (w *window) release() {
+	ahead := bytes.Clone(w.ahead())
+	windowBuffers.Put((*[windowSize]byte)(w.buf))
+	w.offset += int64(w.pos)
+	w.buf, w.pos, w.settled, w.crcFrom, w.lent, w.end = ahead, 0, 0, 0, 0, len(ahead)
 }
 
 // position returns the offset in the stream of the next byte to consume.

@@ -26,16 +26,20 @@ func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
 	}
 	touched := p.stripes.footprint(batch)
 	c := &commit{batch: encoded, written: touched.written, done: make(chan struct{}), failed: p.failed}
-	if err := p.stripes.lock(ctx, touched, p.failed); err != nil {
-		return nil, err
+	err = p.stripes.lock(ctx, touched, p.failed)
+	if err == nil {
+		err = p.applyGuarded(batch, c)
+		p.stripes.unlock(touched)
 	}
-	err = p.applyGuarded(batch, c)
-	p.stripes.unlock(touched)
-	if err != nil {
-		return nil, err
-	}
-	if encoded == nil {
+	switch {
+	case encoded == nil && err == nil:
 		return durable{}, nil
+	case errors.Is(err, ErrFailed):
+		return nil, err // Pebble may still hold the batch
+	case err != nil && encoded != nil:
+		return nil, errors.Join(err, encoded.Close())
+	case err != nil:
+		return nil, err
 	}
 	select {
 	case p.syncing <- c:

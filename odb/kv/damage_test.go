@@ -116,7 +116,7 @@ func flipBits(t *testing.T, fs *vfs.MemFS, path string, written map[string][]byt
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(uint64(len(path)), 9))
-	for round := range 16 {
+	for round := range 10 {
 		size := info.Size()
 		if size == 0 {
 			return

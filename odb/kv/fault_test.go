@@ -112,7 +112,7 @@ func runFaulty(t *testing.T, injected *faults) bool {
 
 // writeFaulty writes enough to flush and compact, and counts in last what was acknowledged.
 func writeFaulty(t *testing.T, store *kv.Pebble, last *atomic.Int64) int {
-	for i := range 45 {
+	for i := range 35 {
 		batch := kv.NewBatch()
 		value := make([]byte, 40_000)
 		copy(value, fmt.Sprint("value ", i))
@@ -133,5 +133,5 @@ func writeFaulty(t *testing.T, store *kv.Pebble, last *atomic.Int64) int {
 	if err := store.Close(); err != nil && !errors.Is(err, errFault) && !errors.Is(err, kv.ErrFailed) {
 		t.Errorf("close: %v", err)
 	}
-	return 45
+	return 35
 }

@@ -119,6 +119,9 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 			p.db, err = pebble.Open(dir, settings)
 			return err
 		})
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err) // a file that the manifest names
+		}
 	}
 	if err != nil {
 		return errors.Join(err, lock.Close())

@@ -1,13 +1,18 @@
 package kv_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb/kv"
@@ -55,4 +60,73 @@ func TestPebble(t *testing.T) {
 			return revived
 		},
 	})
+}
+
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	store := openMem(t, fs)
+	if _, err := kv.OpenPebble("db", kv.PebbleOptions{FS: fs, Logger: quiet()}); !errors.Is(err, kv.ErrLocked) {
+		t.Errorf("a second store in the directory: %v", err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := openMem(t, fs).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFormat pins the format on the disk: a change of it must be meant.
+func TestFormat(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	if err := openMem(t, fs).Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := fs.List("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker := fmt.Sprintf(".%03d", pebble.FormatWALSyncChunks)
+	if !slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, "marker.format-version.") && strings.HasSuffix(name, marker)
+	}) {
+		t.Errorf("%q has no marker of format%s", names, marker)
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	store := openMem(t, vfs.NewCrashableMem())
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	written := fillForDamage(t, store.Pebble)
+	for key := range written {
+		if _, err := store.Get(t.Context(), []byte(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := kv.NewBatch()
+	batch.Require([]byte("none"), nil)
+	if _, err := store.Apply(t.Context(), batch); !errors.Is(err, kv.ErrConflict) {
+		t.Fatal(err)
+	}
+	stats := store.Stats()
+	for name, value := range map[string]uint64{
+		"DiskBytes": stats.DiskBytes, "MemtableBytes": stats.MemtableBytes, "CacheBytes": uint64(stats.CacheBytes),
+		"CacheHits": uint64(stats.CacheHits), "CacheMisses": uint64(stats.CacheMisses), "LogBytes": stats.LogBytes,
+		"FlushedBytes": stats.FlushedBytes, "LogSyncs": stats.LogSyncs, "Flushes": uint64(stats.Flushes),
+		"ReadAmplification": uint64(stats.ReadAmplification),
+	} {
+		if value == 0 {
+			t.Errorf("%s is 0", name)
+		}
+	}
+	if stats.Commits != 250 || stats.Conflicts != 1 || stats.Unsynced != 0 {
+		t.Errorf("%d commits, %d conflicts, %d unsynced", stats.Commits, stats.Conflicts, stats.Unsynced)
+	}
 }

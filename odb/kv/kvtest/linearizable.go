@@ -83,7 +83,7 @@ func testLinearizable(t *testing.T, h Harness) {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(7, uint64(client)))
 			last := make(map[string]string) // what this client saw, so that some swaps succeed
-			for i := range 500 {
+			for i := range 300 {
 				asked := call{key: fmt.Sprintf("key/%d", random.IntN(3)), kind: kinds[random.IntN(len(kinds))]}
 				asked.old = last[asked.key]
 				if asked.kind == callPut || asked.kind == callSwap {

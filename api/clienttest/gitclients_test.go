@@ -26,6 +26,7 @@ func TestGitClients(t *testing.T) {
 				git add . && git commit -q -m "Add $2.txt" && git push -q origin "$2" && git fetch -q`}
 		},
 		"go-git": func(t *testing.T) []string {
+			t.Helper()
 			program := filepath.Join(t.TempDir(), "gogit")
 			if out, err := try(t, filepath.Join(here, "gogit"), []string{"GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, "."); err != nil {
 				t.Skipf("skipped: go-git cannot be built: %v\n%s", err, out)
@@ -33,9 +34,11 @@ func TestGitClients(t *testing.T) {
 			return []string{program}
 		},
 		"isomorphic-git": func(t *testing.T) []string {
+			t.Helper()
 			return []string{need(t, "node"), filepath.Join(modules(t), "isomorphic.mjs")}
 		},
 		"dulwich": func(t *testing.T) []string {
+			t.Helper()
 			python := need(t, "/usr/bin/python3")
 			if err := exec.CommandContext(t.Context(), python, "-c", "import dulwich").Run(); err != nil {
 				t.Skip("skipped: dulwich is not installed")

@@ -41,10 +41,10 @@ func start(t *testing.T, options packhorsetest.Options) *packhorsetest.Server {
 	return server
 }
 
-// call sends a request and returns status and body.
-func call(t *testing.T, client *http.Client, method, url, token, body string) (int, string) {
+// call sends a request without a body and returns status and body.
+func call(t *testing.T, client *http.Client, method, url, token string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func create(t *testing.T, server *packhorsetest.Server, repo string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, text := call(t, http.DefaultClient, "POST", server.URL+"/api/v1/repos", token, ""); status != http.StatusCreated {
+	if status, text := call(t, http.DefaultClient, "POST", server.URL+"/api/v1/repos", token); status != http.StatusCreated {
 		t.Fatalf("create %s: %d %s", repo, status, text)
 	}
 	return token
@@ -80,7 +80,7 @@ func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, packhorsetest.Options{Dir: dir, Flags: []string{"--log-level", "info"}})
 	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "# TYPE "} {
-		if status, text := call(t, http.DefaultClient, "GET", server.URL+path, "", ""); status != http.StatusOK || !strings.Contains(text, want) {
+		if status, text := call(t, http.DefaultClient, "GET", server.URL+path, ""); status != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("GET %s: %d %.200q", path, status, text)
 		}
 	}
@@ -98,14 +98,14 @@ func TestServe(t *testing.T) {
 	}
 
 	server = start(t, packhorsetest.Options{Dir: dir})
-	if status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repo", token, ""); status != http.StatusOK {
+	if status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repo", token); status != http.StatusOK {
 		t.Errorf("the repository after a restart: %d %s", status, text)
 	}
 	if err := server.Kill(); err != nil { // as a crash does: the socket stays
 		t.Fatal(err)
 	}
 	server = start(t, packhorsetest.Options{Dir: dir})
-	if status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repo", token, ""); status != http.StatusOK {
+	if status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repo", token); status != http.StatusOK {
 		t.Errorf("the repository after a crash: %d %s", status, text)
 	}
 }
@@ -195,11 +195,11 @@ func TestServeAdminListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := start(t, packhorsetest.Options{Flags: []string{"--admin-listen", address}})
-	if status, _ := call(t, http.DefaultClient, "GET", server.URL+"/metrics", "", ""); status != http.StatusNotFound {
+	if status, _ := call(t, http.DefaultClient, "GET", server.URL+"/metrics", ""); status != http.StatusNotFound {
 		t.Errorf("metrics on the public listener: %d", status)
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/heap"} {
-		if status, text := call(t, http.DefaultClient, "GET", "http://"+address+path, "", ""); status != http.StatusOK {
+		if status, text := call(t, http.DefaultClient, "GET", "http://"+address+path, ""); status != http.StatusOK {
 			t.Errorf("%s on the admin listener: %d %.100s", path, status, text)
 		}
 	}

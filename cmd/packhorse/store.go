@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"packhorse/engine"
 	"packhorse/odb"
@@ -118,8 +119,8 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 // close ends background work and closes the stores.
 func (s *store) close(ctx context.Context) error {
 	var errs []error
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i](ctx))
+	for _, closing := range slices.Backward(s.closers) {
+		errs = append(errs, closing(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -179,7 +179,7 @@ func TestServeTLS(t *testing.T) {
 	roots.AppendCertsFromPEM(pem)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
-	if status, text := call(t, client, "GET", server.URL+"/healthz", "", ""); !strings.HasPrefix(server.URL, "https://") || status != http.StatusOK {
+	if status, text := call(t, client, "GET", server.URL+"/healthz", ""); !strings.HasPrefix(server.URL, "https://") || status != http.StatusOK {
 		t.Errorf("GET %s/healthz: %d %s", server.URL, status, text)
 	}
 }

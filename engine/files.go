@@ -38,12 +38,14 @@ type Files struct {
 	view     *odb.View
 	root     object.ID
 	request  FilesRequest
+	start    File   // the folder or the file that is listed
 	after    string // relative to the root
 }
 
 const cursorFiles = 'f'
 
-// Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref that is not there.
+// Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref or a path that is not
+// there, [ErrInvalid] for a cursor of another listing.
 func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, error) {
 	at, err := r.at(ctx, request.Namespace, request.Ref)
 	if err != nil {
@@ -53,6 +55,12 @@ func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, e
 	f := &Files{Revision: at.revision, view: at.view, root: at.tree, request: request}
 	if request.Cursor != "" {
 		if err := f.resume(ctx); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	f.start = File{Mode: object.ModeTree, ID: f.root}
+	if request.Path != "" {
+		if f.start, err = lookupPath(ctx, f.view, f.root, request.Path); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
@@ -92,18 +100,9 @@ func (f *Files) Close() error { return f.view.Close() }
 // All walks the entries in tree order, folders before what is in them.
 func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
-		start := File{Path: f.request.Path, Mode: object.ModeTree, ID: f.root}
-		if f.request.Path != "" {
-			found, err := lookupPath(ctx, f.view, f.root, f.request.Path)
-			if err != nil {
-				yield(File{}, err)
-				return
-			}
-			start = found
-		}
-		if !start.Mode.IsTree() {
+		if !f.start.Mode.IsTree() {
 			if f.after == "" {
-				yield(start, nil)
+				yield(f.start, nil)
 			}
 			return
 		}
@@ -111,7 +110,7 @@ func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
 		if f.request.Path != "" {
 			after = strings.TrimPrefix(after, f.request.Path+"/")
 		}
-		_, err := f.walk(ctx, start, after, treeDepthMax, yield)
+		_, err := f.walk(ctx, f.start, after, treeDepthMax, yield)
 		if err != nil {
 			yield(File{}, err)
 		}

@@ -29,3 +29,10 @@ func (id RepoID) IsZero() bool { return id == RepoID{} }
 
 // MarshalText implements [encoding.TextMarshaler] as String does.
 func (id RepoID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] as [ParseRepoID] does.
+func (id *RepoID) UnmarshalText(text []byte) error {
+	parsed, err := ParseRepoID(string(text))
+	*id = parsed
+	return err
+}

@@ -120,9 +120,16 @@ func readMetadata(lines *lineReader) (commitMetadata, error) {
 	return *first.Metadata, nil
 }
 
+// Memory of a commit's stream: lines up to the usual size are part of what the route costs, longer ones are admitted for.
+const (
+	chunkLineUsual = 256 << 10
+	chunkLineCosts = 12 << 20
+)
+
 // takeChunks reads the chunks to the true end of the body.
 func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) error {
 	var decoder chunkDecoder
+	reserved := false
 	for {
 		line, err := lines.next(chunkLineMax)
 		if errors.Is(err, io.EOF) {
@@ -130,6 +137,14 @@ func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) e
 		}
 		if err != nil {
 			return err
+		}
+		if len(line) > chunkLineUsual && !reserved {
+			release, err := x.Reserve(x.Context(), chunkLineCosts)
+			if err != nil {
+				return err
+			}
+			defer release()
+			reserved = true
 		}
 		chunk, err := decoder.decode(line)
 		if err != nil {

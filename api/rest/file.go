@@ -147,7 +147,7 @@ func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (
 	if err != nil {
 		return whole, http.StatusOK
 	}
-	end := uint64(1)<<63 - 2
+	end := uint64(size)
 	if last != "" {
 		if end, err = strconv.ParseUint(last, 10, 63); err != nil || end < start {
 			return whole, http.StatusOK
@@ -156,7 +156,10 @@ func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (
 	if int64(start) >= size {
 		return span{}, http.StatusRequestedRangeNotSatisfiable
 	}
-	stop := min(int64(end)+1, size)
+	stop := size
+	if end < uint64(size) {
+		stop = int64(end) + 1
+	}
 	return span{int64(start), stop - int64(start)}, http.StatusPartialContent
 }
 

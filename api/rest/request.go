@@ -39,6 +39,9 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 // decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and tolerates unknown names. The
 // message of its error names the field.
 func decodeJSON(data []byte, out any) error {
+	if depthOf(data) > depthMax {
+		return badRequest("malformed JSON: nested deeper than %d", depthMax)
+	}
 	err := json.Unmarshal(data, out)
 	if err == nil {
 		return nil
@@ -55,6 +58,30 @@ func decodeJSON(data []byte, out any) error {
 		return badRequest("malformed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
 	}
 	return badRequest("malformed JSON: %v", err)
+}
+
+// depthMax bounds the nesting of JSON: rules.md 28.
+const depthMax = 32
+
+// depthOf returns how deep the arrays and objects in data are nested, valid JSON or not.
+func depthOf(data []byte) int {
+	depth, deepest := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth = max(depth-1, 0)
+		}
+	}
+	return deepest
 }
 
 // fieldName turns a JSON pointer into the dotted name that people use.

@@ -1,0 +1,244 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// seeded is a repository with three commits on main and one on dev.
+func seeded(t *testing.T) (*client, []committed) {
+	t.Helper()
+	c := newClient(t)
+	c.create("").want(http.StatusCreated)
+	return c, []committed{
+		c.commit("main", "README.md", "hello\n"),
+		c.commit("main", "lib/a.go", "package a\n"),
+		c.commit("main", "README.md", "hello again\n"),
+		c.commit("dev", "lib/b.go", "package b\n"),
+	}
+}
+
+func TestBranches(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	type page struct {
+		Branches []struct {
+			Cursor, Name string
+			HeadSHA      string `json:"head_sha"`
+			CreatedAt    string `json:"created_at"`
+		}
+		Next    string `json:"next_cursor"`
+		HasMore bool   `json:"has_more"`
+	}
+	var first, second page
+	c.call(c.door.Branches, http.MethodGet, "/?limit=1", nil).want(http.StatusOK).decode(&first)
+	if len(first.Branches) != 1 || first.Branches[0].Name != "main" || !first.HasMore || first.Next != first.Branches[0].Cursor {
+		t.Fatalf("first page is %+v", first)
+	}
+	c.call(c.door.Branches, http.MethodGet, "/?cursor="+first.Next, nil).want(http.StatusOK).decode(&second)
+	if len(second.Branches) != 1 || second.Branches[0].Name != "dev" || second.HasMore || second.Next != second.Branches[0].Cursor {
+		t.Fatalf("second page is %+v", second)
+	}
+	if second.Branches[0].HeadSHA != done[3].Commit.SHA {
+		t.Errorf("dev is at %s, want %s", second.Branches[0].HeadSHA, done[3].Commit.SHA)
+	}
+	var none page
+	c.call(c.door.Branches, http.MethodGet, "/?ephemeral=true", nil).want(http.StatusOK).decode(&none)
+	if len(none.Branches) != 0 || none.Branches == nil || none.Next != "" {
+		t.Errorf("ephemeral branches are %+v", none)
+	}
+	c.call(c.door.Branches, http.MethodGet, "/?ephemeral=yes", nil).refused(http.StatusBadRequest, "ephemeral")
+	c.call(c.door.Branches, http.MethodGet, "/?cursor=bogus", nil).refused(http.StatusBadRequest, "cursor")
+	c.as("nope").call(c.door.Branches, http.MethodGet, "/", nil).refused(http.StatusNotFound, "nope")
+}
+
+func TestCommits(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	type page struct {
+		Commits []struct {
+			SHA        string
+			ParentSHAs []string `json:"parent_shas"`
+			Message    string
+			AuthorName string `json:"author_name"`
+			Committer  string `json:"committer_email"`
+			Date       string
+		}
+		Next    string `json:"next_cursor"`
+		HasMore *bool  `json:"has_more"`
+	}
+	var first, second page
+	c.call(c.door.Commits, http.MethodGet, "/?limit=2", nil).want(http.StatusOK).decode(&first)
+	c.commit("main", "later", "pushed between two pages\n")
+	c.call(c.door.Commits, http.MethodGet, "/?limit=2&cursor="+first.Next, nil).want(http.StatusOK).decode(&second)
+	var ids []string
+	for _, commit := range append(first.Commits, second.Commits...) {
+		ids = append(ids, commit.SHA)
+	}
+	if want := []string{done[2].Commit.SHA, done[1].Commit.SHA, done[0].Commit.SHA}; !slices.Equal(ids, want) {
+		t.Errorf("listed %v, want %v", ids, want)
+	}
+	root := second.Commits[0]
+	if root.ParentSHAs == nil || len(root.ParentSHAs) != 0 || root.Message != "m" || root.AuthorName != "A" || root.Committer != "a@example.com" {
+		t.Errorf("the root is told as %+v", root)
+	}
+	if !strings.HasSuffix(root.Date, "Z") {
+		t.Errorf("date %q is not UTC", root.Date)
+	}
+	if !*first.HasMore || *second.HasMore || second.Next != "" {
+		t.Errorf("has_more is %v, then %v with cursor %q", *first.HasMore, *second.HasMore, second.Next)
+	}
+	c.call(c.door.Commits, http.MethodGet, "/?branch=nope", nil).refused(http.StatusNotFound, "nope")
+	c.call(c.door.Commits, http.MethodGet, "/?cursor=bogus", nil).refused(http.StatusBadRequest, "cursor")
+	c.call(c.door.Commits, http.MethodGet, "/?branch=main&ephemeral=true", nil).refused(http.StatusNotFound, "main")
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	type page struct {
+		Paths   []string
+		Ref     string
+		Entries []struct{ Path, Type, Mode string }
+		Next    string `json:"next_cursor"`
+		HasMore *bool  `json:"has_more"`
+	}
+	list := func(query string) page {
+		var p page
+		c.call(c.door.Files, http.MethodGet, "/?"+query, nil).want(http.StatusOK).decode(&p)
+		return p
+	}
+	entries := func(p page) string {
+		var all []string
+		for _, e := range p.Entries {
+			all = append(all, e.Mode+" "+e.Type+" "+e.Path)
+		}
+		return strings.Join(all, ", ")
+	}
+	tests := map[string]struct{ query, paths, entries, ref string }{
+		"default":      {"", "README.md lib/a.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go", "main"},
+		"branch":       {"ref=dev", "README.md lib/a.go lib/b.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go, 100644 blob lib/b.go", "dev"},
+		"full ref":     {"ref=refs/heads/main", "README.md lib/a.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go", "refs/heads/main"},
+		"first commit": {"ref=" + done[0].Commit.SHA, "README.md", "100644 blob README.md", done[0].Commit.SHA},
+		"short id":     {"ref=" + done[0].Commit.SHA[:9], "README.md", "100644 blob README.md", done[0].Commit.SHA[:9]},
+		"flat":         {"recursive=false", "README.md", "100644 blob README.md, 040000 tree lib", "main"},
+		"folder":       {"path=lib&ref=dev", "lib/a.go lib/b.go", "100644 blob lib/a.go, 100644 blob lib/b.go", "dev"},
+		"file":         {"path=lib/a.go", "lib/a.go", "100644 blob lib/a.go", "main"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := list(test.query)
+			if got := strings.Join(p.Paths, " "); got != test.paths || entries(p) != test.entries || p.Ref != test.ref {
+				t.Errorf("got paths %q, entries %q, ref %q", got, entries(p), p.Ref)
+			}
+			if p.HasMore != nil {
+				t.Error("a listing that is not paged has has_more")
+			}
+		})
+	}
+	t.Run("pages", func(t *testing.T) {
+		var walked []string
+		query := "limit=1&ref=dev"
+		for range 10 {
+			p := list(query)
+			for _, e := range p.Entries {
+				walked = append(walked, e.Path)
+			}
+			if !*p.HasMore {
+				break
+			}
+			query = "limit=1&ref=dev&cursor=" + p.Next
+			if len(walked) == 2 {
+				c.commit("dev", "lib/a.go/x", "the folder changes between pages")
+			}
+		}
+		if got := strings.Join(walked, " "); got != "README.md lib lib/a.go lib/b.go" {
+			t.Errorf("pages hold %q", got)
+		}
+	})
+	c.call(c.door.Files, http.MethodGet, "/?ref=nope", nil).refused(http.StatusNotFound, "nope")
+	c.call(c.door.Files, http.MethodGet, "/?path=nope", nil).refused(http.StatusNotFound, "nope")
+	c.call(c.door.Files, http.MethodGet, "/?ref="+strings.Repeat("0", 40), nil).refused(http.StatusNotFound, "000")
+	c.call(c.door.Files, http.MethodGet, "/?limit=1&cursor=Zm9v", nil).refused(http.StatusBadRequest, "cursor")
+	empty := c.as("empty")
+	empty.create("").want(http.StatusCreated)
+	empty.call(c.door.Files, http.MethodGet, "/", nil).refused(http.StatusNotFound, "main")
+}
+
+func TestFile(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	get := func(headers ...string) answer {
+		return c.call(c.door.File, http.MethodGet, "/?path=README.md", nil, headers...)
+	}
+	whole := get().want(http.StatusOK)
+	etag := whole.Header.Get("ETag")
+	modified := whole.Header.Get("Last-Modified")
+	if string(whole.Body) != "hello again\n" || etag != fmt.Sprintf("%q", whole.Header.Get("X-Blob-Sha")) {
+		t.Errorf("got %q, ETag %s", whole.Body, etag)
+	}
+	if got := whole.Header.Get("X-Last-Commit-Sha"); got != done[2].Commit.SHA {
+		t.Errorf("X-Last-Commit-Sha is %s, want %s", got, done[2].Commit.SHA)
+	}
+	tests := map[string]struct {
+		headers []string
+		status  int
+		body    string
+		span    string // Content-Range
+	}{
+		"range":                   {[]string{"Range", "bytes=6-10"}, 206, "again", "bytes 6-10/12"},
+		"range to the end":        {[]string{"Range", "bytes=6-"}, 206, "again\n", "bytes 6-11/12"},
+		"range beyond the end":    {[]string{"Range", "bytes=6-99"}, 206, "again\n", "bytes 6-11/12"},
+		"suffix":                  {[]string{"Range", "bytes=-3"}, 206, "in\n", "bytes 9-11/12"},
+		"long suffix":             {[]string{"Range", "bytes=-99"}, 206, "hello again\n", "bytes 0-11/12"},
+		"behind the end":          {[]string{"Range", "bytes=12-"}, 416, "", "bytes */12"},
+		"empty suffix":            {[]string{"Range", "bytes=-0"}, 416, "", "bytes */12"},
+		"backwards":               {[]string{"Range", "bytes=5-4"}, 200, "hello again\n", ""},
+		"several":                 {[]string{"Range", "bytes=0-1,3-4"}, 200, "hello again\n", ""},
+		"another unit":            {[]string{"Range", "lines=1-2"}, 200, "hello again\n", ""},
+		"huge":                    {[]string{"Range", "bytes=0-9223372036854775807"}, 206, "hello again\n", "bytes 0-11/12"},
+		"if-range holds":          {[]string{"Range", "bytes=0-4", "If-Range", etag}, 206, "hello", "bytes 0-4/12"},
+		"if-range date holds":     {[]string{"Range", "bytes=0-4", "If-Range", modified}, 206, "hello", "bytes 0-4/12"},
+		"if-range fails":          {[]string{"Range", "bytes=0-4", "If-Range", `"x"`}, 200, "hello again\n", ""},
+		"if-none-match":           {[]string{"If-None-Match", etag}, 304, "", ""},
+		"if-none-match, weak":     {[]string{"If-None-Match", "W/" + etag}, 304, "", ""},
+		"if-none-match, list":     {[]string{"If-None-Match", `"x", ` + etag}, 304, "", ""},
+		"if-none-match, star":     {[]string{"If-None-Match", "*"}, 304, "", ""},
+		"if-none-match, other":    {[]string{"If-None-Match", `"x"`}, 200, "hello again\n", ""},
+		"if-match":                {[]string{"If-Match", etag}, 200, "hello again\n", ""},
+		"if-match, weak":          {[]string{"If-Match", "W/" + etag}, 412, "", ""},
+		"if-match, other":         {[]string{"If-Match", `"x"`}, 412, "", ""},
+		"if-modified-since":       {[]string{"If-Modified-Since", modified}, 304, "", ""},
+		"if-modified-since, past": {[]string{"If-Modified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", ""},
+		"if-unmodified-since":     {[]string{"If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 412, "", ""},
+		"none-match before since": {[]string{"If-None-Match", `"x"`, "If-Modified-Since", modified}, 200, "hello again\n", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := get(test.headers...).want(test.status)
+			if string(got.Body) != test.body || got.Header.Get("Content-Range") != test.span {
+				t.Errorf("got %q, Content-Range %q", got.Body, got.Header.Get("Content-Range"))
+			}
+		})
+	}
+	c.call(c.door.File, http.MethodHead, "/?path=README.md", nil).want(http.StatusOK)
+	c.call(c.door.File, http.MethodGet, "/?path=lib", nil).refused(http.StatusBadRequest, "folder")
+	c.call(c.door.File, http.MethodGet, "/?path=nope", nil).refused(http.StatusNotFound, "nope")
+	c.call(c.door.File, http.MethodGet, "/?path=README.md/x", nil).refused(http.StatusNotFound, "README.md/x")
+	c.call(c.door.File, http.MethodGet, "/", nil).refused(http.StatusBadRequest, "path")
+	c.call(c.door.File, http.MethodGet, "/?path=README.md&ref=nope", nil).refused(http.StatusNotFound, "nope")
+	older := c.call(c.door.File, http.MethodGet, "/?path=/README.md&ref="+done[1].Commit.SHA, nil).want(http.StatusOK)
+	if string(older.Body) != "hello\n" || older.Header.Get("X-Last-Commit-Sha") != done[0].Commit.SHA {
+		t.Errorf("the older file is %q of %s", older.Body, older.Header.Get("X-Last-Commit-Sha"))
+	}
+}
+
+func TestMinSequence(t *testing.T) {
+	t.Parallel()
+	c, _ := seeded(t)
+	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "5").want(http.StatusOK)
+	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "soon").refused(http.StatusBadRequest, "X-Min-Sequence")
+}

@@ -48,17 +48,28 @@ func from(err error) Problem {
 		return p
 	}
 	for _, row := range table {
-		if errors.Is(err, row.kind) {
-			return row.problem(err)
+		if kind := row.match(err); kind != nil {
+			return row.problem(err, kind)
 		}
 	}
 	return Problem{Status: http.StatusInternalServerError, Message: internal}
 }
 
-func (r *row) problem(err error) Problem {
+// match returns what of err is of the row's kind, or nil.
+func (r *row) match(err error) error {
+	if r.typed != nil {
+		return r.typed(err)
+	}
+	if errors.Is(err, r.kind) {
+		return r.kind
+	}
+	return nil
+}
+
+func (r *row) problem(err, kind error) Problem {
 	p := Problem{Status: r.status, Message: r.message, RetryAfter: r.retry, Corrupt: r.corrupt}
 	if p.Message == "" {
-		p.Message = words(err, r.kind)
+		p.Message = words(err, kind)
 	}
 	if r.fields != nil {
 		p.Fields = r.fields(err)
@@ -81,7 +92,7 @@ func words(err, kind error) string {
 			break
 		}
 	}
-	if name, _, ok := strings.Cut(kind.Error(), ": "); ok {
+	if name, _, ok := strings.Cut(kind.Error(), ": "); ok && !strings.Contains(name, " ") {
 		said = strings.TrimPrefix(said, name+": ")
 	}
 	return said

@@ -57,6 +57,14 @@ func TestFrom(t *testing.T) {
 			&refs.TrimmedError{Oldest: 7},
 			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7)}},
 		},
+		"type without a sentinel": {
+			fmt.Errorf("check: %w", &object.CheckError{Type: object.TypeTree, Name: "treeNotSorted", Detail: "not properly sorted"}),
+			problem.Problem{Status: 400, Message: "tree: treeNotSorted: not properly sorted"},
+		},
+		"words with a colon": {
+			fmt.Errorf("fetch: %w", &odb.FilterError{Text: "must escape char in sub-filter-spec: '~'"}),
+			problem.Problem{Status: 400, Message: "must escape char in sub-filter-spec: '~'"},
+		},
 		"with more fields": {
 			fmt.Errorf("commit: %w", problem.With(&refs.TrimmedError{Oldest: 7}, map[string]any{"result": "r"})),
 			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7), "result": "r"}},

@@ -49,11 +49,20 @@ func rows(t *testing.T) map[string]bool {
 	}
 	named := make(map[string]bool)
 	ast.Inspect(file, func(node ast.Node) bool {
-		if pair, ok := node.(*ast.KeyValueExpr); ok {
-			if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "kind" {
-				if selector, ok := pair.Value.(*ast.SelectorExpr); ok {
-					named[imports[selector.X.(*ast.Ident).Name]+"."+selector.Sel.Name] = true // a kind is package.Name
-				}
+		pair, ok := node.(*ast.KeyValueExpr)
+		if !ok {
+			return true
+		}
+		value := pair.Value
+		if generic, ok := value.(*ast.IndexExpr); ok { // typed: typed[*package.Name]
+			value = generic.Index
+			if star, ok := value.(*ast.StarExpr); ok {
+				value = star.X
+			}
+		}
+		if key, ok := pair.Key.(*ast.Ident); ok && (key.Name == "kind" || key.Name == "typed") {
+			if selector, ok := value.(*ast.SelectorExpr); ok {
+				named[imports[selector.X.(*ast.Ident).Name]+"."+selector.Sel.Name] = true // a kind is package.Name
 			}
 		}
 		return true

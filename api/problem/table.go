@@ -20,9 +20,10 @@ import (
 	"packhorse/refs"
 )
 
-// row says how one kind of error is told. A kind is what errors.Is is asked for; typed errors match the sentinel of their package.
+// row says how one kind of error is told. A kind is what errors.Is is asked for, or a type without a sentinel that it matches.
 type row struct {
 	kind    error
+	typed   func(err error) error // typed[T], in place of a kind
 	status  int
 	message string        // "" passes on the error's own words
 	retry   time.Duration // for RetryAfter
@@ -70,6 +71,12 @@ var table = []row{
 	{kind: refs.ErrTrimmed, status: http.StatusGone, fields: oldest},
 	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
 
+	{kind: odb.ErrBadPack, status: http.StatusBadRequest},
+	{typed: typed[*odb.FilterError], status: http.StatusBadRequest},
+	{kind: odb.ErrInvalidPrefix, status: http.StatusBadRequest},
+	{kind: odb.ErrNoCommits, status: http.StatusBadRequest},
+	{kind: odb.ErrMissing, status: http.StatusInternalServerError, message: internal},
+	{kind: odb.ErrDisagree, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrNotFound, status: http.StatusNotFound},
 	{kind: odb.ErrNoPool, status: http.StatusNotFound, message: "repository not found"},
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
@@ -83,6 +90,8 @@ var table = []row{
 	{kind: pack.ErrCount, status: http.StatusInternalServerError, message: internal},
 	{kind: delta.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: delta.ErrCorrupt, status: http.StatusBadRequest},
+	{typed: typed[*object.CheckError], status: http.StatusBadRequest},
+	{kind: object.ErrNameTooLong, status: http.StatusBadRequest},
 	{kind: object.ErrInvalidID, status: http.StatusBadRequest},
 	{kind: object.ErrMalformed, status: http.StatusBadRequest},
 	{kind: object.ErrUnknownType, status: http.StatusBadRequest},
@@ -109,6 +118,14 @@ var table = []row{
 	{kind: io.ErrUnexpectedEOF, status: http.StatusBadRequest, message: "the request ended early"},
 	{kind: context.Canceled, status: http.StatusServiceUnavailable, message: "the request was cancelled", retry: soon},
 	{kind: context.DeadlineExceeded, status: http.StatusGatewayTimeout, message: "the request took too long"},
+}
+
+// typed returns the error of a type that err is or wraps, or nil.
+func typed[T error](err error) error {
+	if found, ok := errors.AsType[T](err); ok {
+		return found
+	}
+	return nil
 }
 
 func oldest(err error) map[string]any {

@@ -143,6 +143,7 @@ func fileBytes(writer int, n uint64) []byte {
 func dropped(n, head uint64) bool { return n%2 == 0 && n+6 <= head }
 
 func (w *crashWriter) run(t *testing.T) {
+	t.Helper()
 	for n := uint64(1); n < 150 && !w.crash.gone.Load(); n++ {
 		if err := w.transaction(t, n); err != nil {
 			t.Errorf("transaction %d: %v", n, err)
@@ -163,6 +164,7 @@ func (w *crashWriter) run(t *testing.T) {
 }
 
 func (w *crashWriter) transaction(t *testing.T, n uint64) error {
+	t.Helper()
 	batch := kv.NewBatch()
 	if data := fileBytes(w.number, n); data != nil {
 		f, err := w.files.Create(t.Context(), fileName(w.number, n))

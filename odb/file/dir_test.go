@@ -21,7 +21,7 @@ type crashable struct {
 	fs *vfs.MemFS
 }
 
-func openMem(t testing.TB, fs *vfs.MemFS, server string) *crashable {
+func openMem(t *testing.T, fs *vfs.MemFS, server string) *crashable {
 	t.Helper()
 	dir, err := file.OpenDir("data/files", file.DirOptions{FS: fs, ServerID: server})
 	if err != nil {
@@ -34,12 +34,15 @@ func TestDir(t *testing.T) {
 	t.Parallel()
 	var crashes atomic.Uint64
 	filetest.Run(t, filetest.Harness{
-		Open: func(t testing.TB) file.Store { return openMem(t, vfs.NewCrashableMem(), "") },
-		Other: func(t testing.TB, store file.Store) file.Store {
+		Open: func(t *testing.T) file.Store {
+			t.Helper()
+			return openMem(t, vfs.NewCrashableMem(), "")
+		},
+		Other: func(t *testing.T, store file.Store) file.Store {
 			t.Helper()
 			return openMem(t, store.(*crashable).fs, "other.1")
 		},
-		Crash: func(t testing.TB, store file.Store) file.Store {
+		Crash: func(t *testing.T, store file.Store) file.Store {
 			t.Helper()
 			config := vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(crashes.Add(1), 0))}
 			revived := openMem(t, store.(*crashable).fs.CrashClone(config), "")
@@ -53,7 +56,7 @@ func TestDir(t *testing.T) {
 func TestDirOnDisk(t *testing.T) {
 	t.Parallel()
 	filetest.Run(t, filetest.Harness{
-		Open: func(t testing.TB) file.Store {
+		Open: func(t *testing.T) file.Store {
 			t.Helper()
 			dir, err := file.OpenDir(t.TempDir(), file.DirOptions{})
 			if err != nil {

@@ -112,6 +112,7 @@ func runFaulty(t *testing.T, injected *faults) bool {
 
 // writeFaulty writes enough to flush and compact, and counts in last what was acknowledged.
 func writeFaulty(t *testing.T, store *kv.Pebble, last *atomic.Int64) int {
+	t.Helper()
 	for i := range 35 {
 		batch := kv.NewBatch()
 		value := make([]byte, 40_000)

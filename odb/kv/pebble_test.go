@@ -30,7 +30,7 @@ type crashable struct {
 
 const snapshotAge = 200 * time.Millisecond
 
-func openMem(t testing.TB, fs *vfs.MemFS) *crashable {
+func openMem(t *testing.T, fs *vfs.MemFS) *crashable {
 	t.Helper()
 	store, err := kv.OpenPebble("db", kv.PebbleOptions{
 		FS: fs, MemoryBytes: 8 << 20, Logger: quiet(), SnapshotAge: snapshotAge,
@@ -47,8 +47,11 @@ func TestPebble(t *testing.T) {
 	var crashes atomic.Uint64
 	kvtest.Run(t, kvtest.Harness{
 		SnapshotAge: snapshotAge,
-		Open:        func(t testing.TB) kv.Store { return openMem(t, vfs.NewCrashableMem()) },
-		Crash: func(t testing.TB, store kv.Store) kv.Store {
+		Open: func(t *testing.T) kv.Store {
+			t.Helper()
+			return openMem(t, vfs.NewCrashableMem())
+		},
+		Crash: func(t *testing.T, store kv.Store) kv.Store {
 			t.Helper()
 			old := store.(*crashable)
 			after := old.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(crashes.Add(1), 0))})

@@ -13,7 +13,7 @@ const restAfter = 100 * time.Millisecond
 // On a slow disk, writers would fall into two groups, each of which commits while the other is synced, so that a sync carries half of
 // them. A pause before the next sync lets those who were just told come back and join it.
 const (
-	pauseSyncMin    = time.Millisecond // syncs that are faster have no pause before the next
+	pauseFrom       = time.Millisecond // syncs that are faster have no pause before the next
 	pauseShare      = 5                // the pause is that part of a sync
 	pauseMax        = time.Millisecond
 	pauseCommitsMin = 3 // with fewer commits on their way nobody would join
@@ -22,7 +22,7 @@ const (
 // syncPause is asked by Pebble after each sync of the log.
 func (p *Pebble) syncPause() time.Duration {
 	took := time.Duration(p.witness.lastNanos.Load())
-	if took < pauseSyncMin || p.unsynced.Load() < pauseCommitsMin {
+	if took < pauseFrom || p.unsynced.Load() < pauseCommitsMin {
 		return 0
 	}
 	return min(took/pauseShare, pauseMax)

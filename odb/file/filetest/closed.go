@@ -17,6 +17,7 @@ func first(walk func(func(file.Info, error) bool)) error {
 }
 
 func testContext(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	seal(t, store, "a", []byte("data"))
 	w := begin(t, store, "w", []byte("data"))
@@ -44,6 +45,7 @@ func testContext(t *testing.T, h Harness) {
 }
 
 func testFree(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	if free, err := store.Free(t.Context()); err != nil || free == 0 {
 		t.Errorf("%d bytes are free, %v", free, err)
@@ -51,6 +53,7 @@ func testFree(t *testing.T, h Harness) {
 }
 
 func testClosed(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	seal(t, store, "a", []byte("data"))
 	f, err := store.Open(t.Context(), "a")

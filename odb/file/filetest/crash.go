@@ -13,6 +13,7 @@ import (
 // testCrash takes the power at random points of random lives of files. What was sealed is there and whole, and may be created by
 // nobody; what was not is gone for good, or whole if its sealing was under way.
 func testCrash(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Crash == nil {
 		t.Skip("this store cannot crash")
 	}
@@ -78,6 +79,7 @@ func checkSealed(t *testing.T, store file.Store, sealed map[string][]byte) {
 
 // testCrashSettle settles and deletes what a crash left in any state.
 func testCrashSettle(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Crash == nil {
 		t.Skip("this store cannot crash")
 	}

@@ -15,12 +15,12 @@ import (
 // Harness makes the stores under test.
 type Harness struct {
 	// Open returns a new, empty store. The suite closes it.
-	Open func(t testing.TB) file.Store
-	// Reopen returns another server's store over the same files, which the suite closes, or nil if the store has one server only.
-	Other func(t testing.TB, store file.Store) file.Store
+	Open func(t *testing.T) file.Store
+	// Other returns another server's store over the same files, which the suite closes. It is nil if the store has one server only.
+	Other func(t *testing.T, store file.Store) file.Store
 	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards, under the same
 	// server id. It is optional; without it the promises about crashes are not tested.
-	Crash func(t testing.TB, store file.Store) file.Store
+	Crash func(t *testing.T, store file.Store) file.Store
 }
 
 // Run tests every promise of file.Store.
@@ -56,7 +56,7 @@ func Run(t *testing.T, h Harness) {
 }
 
 // open returns a store that is closed when the test ends.
-func (h Harness) open(t testing.TB) file.Store {
+func (h Harness) open(t *testing.T) file.Store {
 	t.Helper()
 	store := h.Open(t)
 	t.Cleanup(func() {
@@ -76,7 +76,7 @@ func content(seed uint64, size int) []byte {
 }
 
 // begin creates a file with data and leaves it unsealed; a test that ends aborts it.
-func begin(t testing.TB, store file.Store, name string, data []byte) file.Writer {
+func begin(t *testing.T, store file.Store, name string, data []byte) file.Writer {
 	t.Helper()
 	w, err := store.Create(t.Context(), name)
 	if err != nil {
@@ -94,7 +94,7 @@ func begin(t testing.TB, store file.Store, name string, data []byte) file.Writer
 }
 
 // seal creates a sealed file with data.
-func seal(t testing.TB, store file.Store, name string, data []byte) {
+func seal(t *testing.T, store file.Store, name string, data []byte) {
 	t.Helper()
 	if err := begin(t, store, name, data).Seal(t.Context()); err != nil {
 		t.Fatalf("seal %s: %v", name, err)
@@ -102,7 +102,7 @@ func seal(t testing.TB, store file.Store, name string, data []byte) {
 }
 
 // settle moves a file to its place.
-func settle(t testing.TB, store file.Store, name string) {
+func settle(t *testing.T, store file.Store, name string) {
 	t.Helper()
 	if err := store.Settle(t.Context(), name); err != nil {
 		t.Fatalf("settle %s: %v", name, err)
@@ -110,7 +110,7 @@ func settle(t testing.TB, store file.Store, name string) {
 }
 
 // want checks the bytes of a file; nil stands for none.
-func want(t testing.TB, store file.Store, name string, data []byte) {
+func want(t *testing.T, store file.Store, name string, data []byte) {
 	t.Helper()
 	got, err := read(t, store, name)
 	switch {
@@ -122,7 +122,7 @@ func want(t testing.TB, store file.Store, name string, data []byte) {
 }
 
 // read returns the bytes of a file.
-func read(t testing.TB, store file.Store, name string) ([]byte, error) {
+func read(t *testing.T, store file.Store, name string) ([]byte, error) {
 	t.Helper()
 	f, err := store.Open(t.Context(), name)
 	if err != nil {
@@ -136,7 +136,7 @@ func read(t testing.TB, store file.Store, name string) ([]byte, error) {
 }
 
 // names returns the names that a walk shows, in order, with "*" behind those that are settled.
-func names(t testing.TB, walk func(func(file.Info, error) bool)) []string {
+func names(t *testing.T, walk func(func(file.Info, error) bool)) []string {
 	t.Helper()
 	var list []string
 	for info, err := range walk {

@@ -13,6 +13,7 @@ import (
 )
 
 func testLife(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	for name, data := range map[string][]byte{"a": content(1, 1000), "empty": {}, "b.c-d.0": content(2, 700_000)} {
 		w := begin(t, store, name, data)
@@ -39,6 +40,7 @@ func testLife(t *testing.T, h Harness) {
 }
 
 func testNames(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	for _, name := range []string{"0", "a", "9z", "a.b", "a-b", "a..b", "a.", strings.Repeat("x", file.NameBytesMax)} {
 		seal(t, store, name, []byte(name))
@@ -65,6 +67,7 @@ func testNames(t *testing.T, h Harness) {
 
 // testUnsealed checks that a file that is being written shows nowhere, and that it leaves nothing when it is aborted.
 func testUnsealed(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	w := begin(t, store, "a", content(1, 1<<20))
 	want(t, store, "a", nil)
@@ -90,6 +93,7 @@ func testUnsealed(t *testing.T, h Harness) {
 }
 
 func testExists(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	refused := func(when string) {
 		t.Helper()
@@ -109,6 +113,7 @@ func testExists(t *testing.T, h Harness) {
 }
 
 func testNotFound(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	want(t, store, "none", nil)
 	if err := store.Settle(t.Context(), "none"); !errors.Is(err, file.ErrNotFound) {
@@ -120,6 +125,7 @@ func testNotFound(t *testing.T, h Harness) {
 }
 
 func testList(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	start := time.Now().Add(-time.Minute)
 	for _, name := range []string{"one", "two", "three", "four"} {
@@ -144,13 +150,17 @@ func testList(t *testing.T, h Harness) {
 			t.Errorf("%+v", info)
 		}
 	}
-	for range store.List(t.Context()) { // a walk may end early
+	for _, err := range store.List(t.Context()) { // a walk may end early
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 }
 
 // testReadWhileMoving opens files all the time while they are settled.
 func testReadWhileMoving(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	data := content(1, 100)
 	for i := range 30 {
@@ -185,6 +195,7 @@ func testReadWhileMoving(t *testing.T, h Harness) {
 }
 
 func testDeleteOpen(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	data := content(1, 5000)
 	seal(t, store, "a", data)
@@ -212,6 +223,7 @@ func testDeleteOpen(t *testing.T, h Harness) {
 
 // testOtherServer checks that servers see each other's sealed files, settle them and have leftovers of their own only.
 func testOtherServer(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Other == nil {
 		t.Skip("this store has one server only")
 	}

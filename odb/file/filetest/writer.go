@@ -12,6 +12,7 @@ import (
 )
 
 func testWriter(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	data := content(1, 900_000)
 	w := begin(t, store, "a", nil)
@@ -54,6 +55,7 @@ func testWriter(t *testing.T, h Harness) {
 
 // testWriterModel compares a writer with a slice over random writes and reads.
 func testWriterModel(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		w, err := store.Create(t.Context(), "model")
@@ -127,6 +129,7 @@ func exercise(t *rapid.T, w spool, sparse bool) []byte {
 
 // testWriterEnd checks what is left of a writer after its end.
 func testWriterEnd(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	ends := map[string]func(file.Writer) error{
 		"sealed":  func(w file.Writer) error { return w.Seal(t.Context()) },
@@ -156,6 +159,7 @@ func testWriterEnd(t *testing.T, h Harness) {
 }
 
 func testScratch(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	first, err := store.Scratch(t.Context())
 	if err != nil {
@@ -191,6 +195,7 @@ func testScratch(t *testing.T, h Harness) {
 }
 
 func testScratchModel(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		s, err := store.Scratch(t.Context())

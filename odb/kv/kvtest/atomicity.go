@@ -15,6 +15,7 @@ const goroutines = 16
 
 // testCounter lets many goroutines count up one key by compare-and-swap: no count is lost, and each value was written once.
 func testCounter(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	const each = 50
 	key := []byte("counter")
@@ -60,6 +61,7 @@ func testCounter(t *testing.T, h Harness) {
 // testTransfers moves amounts between accounts, each move under preconditions on two of them, while snapshots sum them up: no
 // snapshot sees half a move.
 func testTransfers(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	const accounts, total = 8, 8 * 100
 	account := func(i int) []byte { return fmt.Appendf(nil, "account/%d", i) }
@@ -106,6 +108,7 @@ func testTransfers(t *testing.T, h Harness) {
 
 // transfer moves 1 if both accounts stay as they are while it looks at them.
 func transfer(t *testing.T, store kv.Store, from, to []byte) error {
+	t.Helper()
 	source, err := store.Get(t.Context(), from)
 	if err != nil {
 		return err
@@ -131,6 +134,7 @@ func transfer(t *testing.T, store kv.Store, from, to []byte) error {
 
 // sumUp adds all accounts in one snapshot.
 func sumUp(t *testing.T, store kv.Store) (uint64, error) {
+	t.Helper()
 	snapshot, err := store.Snapshot(t.Context())
 	if err != nil {
 		return 0, err

@@ -23,6 +23,7 @@ func calls(ctx context.Context, store kv.Store) map[string]error {
 }
 
 func testContext(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) { b.Put([]byte("a"), []byte("1")) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,6 +37,7 @@ func testContext(t *testing.T, h Harness) {
 }
 
 func testClosed(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) { b.Put([]byte("a"), []byte("1")) })
 	snapshot, err := store.Snapshot(t.Context())

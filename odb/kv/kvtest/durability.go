@@ -15,6 +15,7 @@ import (
 )
 
 func testWaitDurable(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	if err := store.WaitDurable(t.Context(), []byte("never written")); err != nil {
 		t.Error(err)
@@ -47,6 +48,7 @@ func testWaitDurable(t *testing.T, h Harness) {
 // testCrash applies batches one after another and takes the power at any time. What comes up is the state after one of them, not
 // before the last that was known to be durable.
 func testCrash(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Crash == nil {
 		t.Skip("this store cannot crash")
 	}
@@ -105,7 +107,7 @@ func randomBatch(random *rand.Rand, number int, state map[string]string) (*kv.Ba
 }
 
 // contents returns all pairs.
-func contents(t testing.TB, store kv.Store) map[string]string {
+func contents(t *testing.T, store kv.Store) map[string]string {
 	t.Helper()
 	pairs := make(map[string]string)
 	for pair, err := range store.Scan(t.Context(), kv.ScanOptions{}) {
@@ -119,6 +121,7 @@ func contents(t testing.TB, store kv.Store) map[string]string {
 
 // testCrashWaitDurable has writers that never wait, and readers that tell what they read after WaitDurable. What was told survives.
 func testCrashWaitDurable(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Crash == nil {
 		t.Skip("this store cannot crash")
 	}

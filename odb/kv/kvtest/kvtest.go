@@ -14,12 +14,12 @@ import (
 // Harness makes the stores under test.
 type Harness struct {
 	// Open returns a new, empty store. The suite closes it.
-	Open func(t testing.TB) kv.Store
+	Open func(t *testing.T) kv.Store
 	// SnapshotAge is how long snapshots of these stores live, at most [kv.SnapshotAgeMax]. The suite waits for it once.
 	SnapshotAge time.Duration
 	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards. It is optional;
 	// without it the promises about crashes are not tested.
-	Crash func(t testing.TB, store kv.Store) kv.Store
+	Crash func(t *testing.T, store kv.Store) kv.Store
 }
 
 // Run tests every promise of kv.Store.
@@ -56,7 +56,7 @@ func Run(t *testing.T, h Harness) {
 }
 
 // open returns a store that is closed when the test ends.
-func (h Harness) open(t testing.TB) kv.Store {
+func (h Harness) open(t *testing.T) kv.Store {
 	t.Helper()
 	store := h.Open(t)
 	t.Cleanup(func() {
@@ -68,7 +68,7 @@ func (h Harness) open(t testing.TB) kv.Store {
 }
 
 // apply applies what build puts into a batch and waits until it is durable.
-func apply(t testing.TB, store kv.Store, build func(*kv.Batch)) {
+func apply(t *testing.T, store kv.Store, build func(*kv.Batch)) {
 	t.Helper()
 	batch := kv.NewBatch()
 	build(batch)
@@ -82,7 +82,7 @@ func apply(t testing.TB, store kv.Store, build func(*kv.Batch)) {
 }
 
 // want checks the value of a key; an empty string stands for none.
-func want(t testing.TB, reader kv.Reader, key, value string) {
+func want(t *testing.T, reader kv.Reader, key, value string) {
 	t.Helper()
 	got, err := reader.Get(t.Context(), []byte(key))
 	switch {

@@ -10,6 +10,7 @@ import (
 )
 
 func testLimits(t *testing.T, h Harness) {
+	t.Helper()
 	key := bytes.Repeat([]byte("k"), kv.KeyBytesMax)
 	longKey := append(bytes.Clone(key), 'k')
 	value := bytes.Repeat([]byte("v"), kv.ValueBytesMax)

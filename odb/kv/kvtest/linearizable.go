@@ -74,6 +74,7 @@ var registers = porcupine.Model{
 // testLinearizable records what goroutines do to few keys, with and without preconditions, and searches for an order that explains
 // it. It fails when a write without preconditions slips between the check and the application of another batch.
 func testLinearizable(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -109,16 +110,14 @@ func testLinearizable(t *testing.T, h Harness) {
 		})
 	}
 	group.Wait()
-	switch porcupine.CheckOperationsTimeout(registers, history, time.Minute) {
-	case porcupine.Illegal:
-		t.Error("no order of the operations explains what the clients saw")
-	case porcupine.Unknown:
-		t.Error("the search for an order took too long")
+	if verdict := porcupine.CheckOperationsTimeout(registers, history, time.Minute); verdict != porcupine.Ok {
+		t.Errorf("no order of the operations explains what the clients saw: %s", verdict)
 	}
 }
 
 // do performs the call.
 func (c call) do(t *testing.T, store kv.Store) (result, error) {
+	t.Helper()
 	key := []byte(c.key)
 	batch := kv.NewBatch()
 	switch c.kind {

@@ -12,6 +12,7 @@ import (
 )
 
 func testScan(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) {
 		for _, key := range []string{"a", "b", "b\x00", "bb", "c", "\xff", "\xff\xff"} {
@@ -50,6 +51,7 @@ func testScan(t *testing.T, h Harness) {
 // testScanModel compares scans with a sorted slice, over random keys of a small alphabet, so that they share prefixes, and enough of
 // them to fill pages.
 func testScanModel(t *testing.T, h Harness) {
+	t.Helper()
 	keys := rapid.SliceOfN(rapid.ByteMax(3), 1, 5)
 	store := h.open(t)
 	model := make(map[string]string)
@@ -115,6 +117,7 @@ func scanModel(model map[string]string, options kv.ScanOptions) []string {
 // testScanWhileWriting deletes each pair while it is visited, which neither blocks nor makes the walk miss pairs, and goes over
 // values that fill several pages.
 func testScanWhileWriting(t *testing.T, h Harness) {
+	t.Helper()
 	for _, reverse := range []bool{false, true} {
 		store := h.open(t)
 		const count = 3000

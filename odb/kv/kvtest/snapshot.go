@@ -9,6 +9,7 @@ import (
 )
 
 func testSnapshotIsolation(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) {
 		b.Put([]byte("a"), []byte("1"))
@@ -45,6 +46,7 @@ func testSnapshotIsolation(t *testing.T, h Harness) {
 }
 
 func testSnapshotExpiry(t *testing.T, h Harness) {
+	t.Helper()
 	if h.SnapshotAge <= 0 || h.SnapshotAge > kv.SnapshotAgeMax {
 		t.Fatalf("snapshots live %v", h.SnapshotAge)
 	}
@@ -84,6 +86,7 @@ func testSnapshotExpiry(t *testing.T, h Harness) {
 }
 
 func testSnapshotClose(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) { b.Put([]byte("a"), []byte("1")) })
 	snapshot, err := store.Snapshot(t.Context())

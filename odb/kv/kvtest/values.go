@@ -9,6 +9,7 @@ import (
 )
 
 func testValues(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	want(t, store, "a", "")
 	apply(t, store, func(b *kv.Batch) {
@@ -35,6 +36,7 @@ func testValues(t *testing.T, h Harness) {
 }
 
 func testBatchOrder(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) {
 		for _, key := range []string{"a", "b", "c", "d"} {
@@ -67,6 +69,7 @@ func testBatchOrder(t *testing.T, h Harness) {
 }
 
 func testOwnedMemory(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	key, value := []byte("key"), []byte("value")
 	batch := kv.NewBatch()
@@ -94,6 +97,7 @@ func testOwnedMemory(t *testing.T, h Harness) {
 }
 
 func testPreconditions(t *testing.T, h Harness) {
+	t.Helper()
 	tests := map[string]struct {
 		require  func(*kv.Batch)
 		conflict string
@@ -145,6 +149,7 @@ func testPreconditions(t *testing.T, h Harness) {
 
 // testRefusedLeavesNothing checks that preconditions alone write nothing, and that a refused batch has no effect of any kind.
 func testRefusedLeavesNothing(t *testing.T, h Harness) {
+	t.Helper()
 	store := h.open(t)
 	apply(t, store, func(b *kv.Batch) { b.Put([]byte("m"), []byte("1")) })
 	apply(t, store, func(b *kv.Batch) { b.Require([]byte("m"), []byte("1")) })

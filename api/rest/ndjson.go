@@ -99,7 +99,7 @@ func (d *chunkDecoder) common(line []byte) (blobChunk, bool) {
 		return blobChunk{}, false
 	}
 	end := bytes.IndexByte(rest, '"')
-	if end < 0 || !plain(rest[:end]) {
+	if end < 1 || !plain(rest[:end]) {
 		return blobChunk{}, false
 	}
 	id := rest[:end]
@@ -133,7 +133,7 @@ var errChunkTooLarge = &exchange.LimitError{Limit: "blob_chunk.data, decoded,", 
 
 // base64 decodes into d.data. Line ends, which the standard library would pass over, are errors.
 func (d *chunkDecoder) base64(data []byte) error {
-	if bytes.ContainsAny(data, "\r\n") {
+	if bytes.IndexByte(data, '\r') >= 0 || bytes.IndexByte(data, '\n') >= 0 {
 		return base64.CorruptInputError(0)
 	}
 	size := base64.StdEncoding.DecodedLen(len(data))

@@ -267,7 +267,7 @@ func removeLeftovers(t *testing.T, keys *kv.Pebble, files *file.Dir) {
 			t.Errorf("%s: %v", info.Name, err)
 		}
 	}
-	for info := range files.Leftovers(t.Context()) {
-		t.Errorf("%s is still left over", info.Name)
+	for info, err := range files.Leftovers(t.Context()) {
+		t.Errorf("%s is still left over, %v", info.Name, err)
 	}
 }

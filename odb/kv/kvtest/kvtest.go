@@ -1,4 +1,18 @@
 // Package kvtest is the conformance suite of kv.Store: every implementation passes [Run].
+//
+// # Crashes and faults in other tests
+//
+// Both stores take their file system as an option, so a test gives them one and the same:
+//
+//	disk := vfs.NewCrashableMem()                          // of pebble/v2/vfs
+//	faulty := errorfs.Wrap(disk, errorfs.InjectorFunc(...)) // of pebble/v2/vfs/errorfs; called before each operation, may sleep or fail it
+//	keys, err := kv.OpenPebble("data/kv", kv.PebbleOptions{FS: faulty, OnFatal: ...})
+//	files, err := file.OpenDir("data/files", file.DirOptions{FS: faulty})
+//	after := disk.CrashClone(vfs.CrashCloneCfg{...})       // what a loss of power leaves at this instant; open new stores on it
+//
+// The zero configuration keeps only what was synced; with UnsyncedDataPercent and RNG some of the rest survives too, so that a test
+// meets torn ends. TestStoresCrash of package odb does all of this. A failed sync of the log calls OnFatal; when that returns, the
+// store answers with kv.ErrFailed, and its Close and calls that were under way may hang as those of a dead process do.
 package kvtest
 
 import (

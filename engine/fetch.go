@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 
 	"packhorse/odb"
 	"packhorse/pack/object"
@@ -49,30 +50,35 @@ func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
 // Fetch is a negotiated fetch: what it sends is what was readable when it began. It is used by one goroutine at a time and
 // closed when its answer has ended.
 type Fetch struct {
-	repo    *Repository
-	request FetchRequest
-	filter  odb.Filter
-	view    *odb.View
-	names   *refs.Snapshot
-	wants   []object.ID
-	wanted  []refs.Ref
-	common  []object.ID
-	// boundary is what Boundary computed.
-	shallow, unshallow []object.ID
-	bounded            bool
-	ready              *bool
-	plan               *odb.PackPlan
+	repo     *Repository
+	request  FetchRequest
+	filter   odb.Filter
+	view     *odb.View
+	names    *refs.Snapshot
+	wants    []object.ID
+	wanted   []refs.Ref
+	common   []object.ID
+	shallow  []object.ID // the part of the client's boundary that the repository knows
+	excluded []object.ID // what FetchRequest.Not names
+	moved    *boundary
+	plan     *odb.PackPlan
 }
 
+// boundary is how the client's shallow boundary moves.
+type boundary struct{ shallow, unshallow []object.ID }
+
 // Fetch begins a fetch: it finds out what is wanted and what both sides have. Errors: [ErrNotFound] for a want that may not
-// be read, [ErrInvalid] for a filter that cannot be served.
+// be read, [ErrInvalid] for a filter that cannot be served and for limits of history that make no sense.
 func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, error) {
 	var filter odb.Filter
 	if request.Filter != "" {
 		var err error
 		if filter, err = odb.ParseFilter(request.Filter); err != nil {
-			return nil, &failure{kind: ErrInvalid, text: err.Error()}
+			return nil, invalid("%v", err)
 		}
+	}
+	if request.Depth > 0 && (request.Since > 0 || len(request.Not) > 0) {
+		return nil, invalid("deepen and deepen-since (or deepen-not) cannot be used together")
 	}
 	names, err := r.names(ctx)
 	if err != nil {
@@ -83,9 +89,11 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 		return nil, errors.Join(err, names.Close())
 	}
 	f := &Fetch{repo: r, request: request, filter: filter, view: view, names: names}
-	if err := errors.Join(f.findWants(ctx), f.findCommon(ctx)); err != nil {
-		f.Close()
-		return nil, err
+	for _, find := range []func(context.Context) error{f.findWants, f.findWantedRefs, f.findCommon, f.findShallow, f.findExcluded} {
+		if err := find(ctx); err != nil {
+			f.Close()
+			return nil, err
+		}
 	}
 	return f, nil
 }
@@ -100,16 +108,20 @@ func (f *Fetch) Close() {
 }
 
 func (f *Fetch) findWants(ctx context.Context) error {
-	f.wants = append(f.wants, f.request.Wants...)
 	for _, id := range f.request.Wants {
 		known, err := f.view.Has(ctx, id)
 		if err != nil {
 			return fmt.Errorf("look up want %s: %w", id, err)
 		}
 		if !known {
-			return notFound("not our ref %s", id)
+			return notFound("upload-pack: not our ref %s", id)
 		}
+		f.wants = append(f.wants, id)
 	}
+	return nil
+}
+
+func (f *Fetch) findWantedRefs(ctx context.Context) error {
 	for _, name := range f.request.WantRefs {
 		ref, err := f.lookup(ctx, name)
 		if errors.Is(err, refs.ErrNotFound) {
@@ -124,11 +136,15 @@ func (f *Fetch) findWants(ctx context.Context) error {
 	return nil
 }
 
-// lookup finds a ref that the client names; HEAD is the default branch.
+// lookup finds a ref that the client names in full; HEAD is the default branch. What clients of the namespace do not see is not
+// found.
 func (f *Fetch) lookup(ctx context.Context, name string) (refs.Ref, error) {
 	full := f.request.Namespace.Full(name)
 	if name == "HEAD" {
 		full = f.repo.defaultRef(f.request.Namespace)
+	}
+	if ns, _ := refs.SplitNamespace(full); ns != f.request.Namespace {
+		return refs.Ref{}, refs.ErrNotFound
 	}
 	return f.names.Lookup(ctx, full)
 }
@@ -146,6 +162,51 @@ func (f *Fetch) findCommon(ctx context.Context) error {
 	return nil
 }
 
+func (f *Fetch) findShallow(ctx context.Context) error {
+	for _, id := range f.request.Shallow {
+		info, err := f.view.Stat(ctx, id)
+		switch {
+		case errors.Is(err, odb.ErrNotFound):
+		case err != nil:
+			return fmt.Errorf("look up shallow commit %s: %w", id, err)
+		case info.Type != object.TypeCommit:
+			return invalid("invalid shallow object %s", id)
+		default:
+			f.shallow = append(f.shallow, id)
+		}
+	}
+	return nil
+}
+
+// findExcluded finds the refs that deepen-not names, as git expands a short name: each must be one ref and no other.
+func (f *Fetch) findExcluded(ctx context.Context) error {
+	for _, name := range f.request.Not {
+		var found []object.ID
+		for _, pattern := range []string{"%s", "refs/%s", "refs/tags/%s", "refs/heads/%s", "refs/remotes/%s", "refs/remotes/%s/HEAD"} {
+			ref, err := f.lookup(ctx, fmt.Sprintf(pattern, name))
+			if errors.Is(err, refs.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("look up deepen-not %s: %w", name, err)
+			}
+			found = append(found, ref.ID)
+		}
+		if len(found) != 1 {
+			return invalid("ambiguous deepen-not: deepen-not %s", name)
+		}
+		commit, err := peel(ctx, f.view, found[0])
+		switch {
+		case errors.Is(err, errNotCommit): // leaves out no commit
+		case err != nil:
+			return err
+		default:
+			f.excluded = append(f.excluded, commit)
+		}
+	}
+	return nil
+}
+
 // Common returns the haves that the repository has too, in the order in which they came.
 func (f *Fetch) Common() []object.ID { return f.common }
 
@@ -153,69 +214,87 @@ func (f *Fetch) Common() []object.ID { return f.common }
 func (f *Fetch) WantedRefs() []refs.Ref { return f.wanted }
 
 // Ready tells whether enough is in common to send a good pack: every want has an ancestor among the haves.
-func (f *Fetch) Ready(ctx context.Context) (bool, error) {
-	if f.ready == nil {
-		ready, err := f.wantsReachCommon(ctx)
-		if err != nil {
-			return false, fmt.Errorf("look for wants behind the common commits: %w", err)
-		}
-		f.ready = &ready
+func (f *Fetch) Ready(ctx context.Context) (bool, error) { return f.readyAfter(ctx, len(f.common)) }
+
+// ReadyAfter returns how many of [Fetch.Common] it took to be ready, false if all of them are not enough.
+func (f *Fetch) ReadyAfter(ctx context.Context) (count int, ok bool, err error) {
+	if ready, err := f.Ready(ctx); !ready || err != nil {
+		return 0, false, err
 	}
-	return *f.ready, nil
+	count = sort.Search(len(f.common), func(n int) bool {
+		ready, readyErr := f.readyAfter(ctx, n)
+		err = errors.Join(err, readyErr)
+		return ready
+	})
+	return count, err == nil, err
 }
 
-func (f *Fetch) wantsReachCommon(ctx context.Context) (bool, error) {
-	if len(f.common) == 0 {
+func (f *Fetch) readyAfter(ctx context.Context, count int) (bool, error) {
+	if count == 0 {
 		return false, nil
 	}
-	return f.view.AllReach(ctx, f.wants, f.common)
+	ready, err := f.view.AllReach(ctx, f.wants, f.common[:count])
+	if err != nil {
+		return false, fmt.Errorf("look for wants behind the common commits: %w", err)
+	}
+	return ready, nil
 }
 
 // Boundary returns how the client's shallow boundary moves: commits that become shallow and commits that are so no longer.
+// Errors: [ErrInvalid] when the limits of history leave nothing to send.
 func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, err error) {
-	if f.bounded || !f.request.Deepens() {
-		return f.shallow, f.unshallow, nil
+	if !f.request.Deepens() {
+		return nil, nil, nil
 	}
-	options := odb.DeepenOptions{
-		Depth:         f.request.Depth,
-		Since:         f.request.Since,
-		Relative:      f.request.Relative,
-		ClientShallow: f.request.Shallow,
-	}
-	if f.request.Relative {
-		for ref, err := range f.names.In(ctx, f.request.Namespace, "") {
-			if err != nil {
-				return nil, nil, fmt.Errorf("list refs: %w", err)
+	if f.moved == nil {
+		options := odb.DeepenOptions{
+			Depth:         min(f.request.Depth, odb.DepthInfinite),
+			Since:         f.request.Since,
+			Relative:      f.request.Relative,
+			Not:           f.excluded,
+			ClientShallow: f.shallow,
+		}
+		if f.request.Relative {
+			if options.Tips, err = f.tips(ctx); err != nil {
+				return nil, nil, err
 			}
-			options.Tips = append(options.Tips, ref.ID)
 		}
-	}
-	for _, name := range f.request.Not {
-		revision, err := f.repo.resolve(ctx, f.names, f.view, f.request.Namespace, name)
+		shallow, unshallow, err := f.view.Deepen(ctx, f.wants, options)
+		if errors.Is(err, odb.ErrNoCommits) {
+			return nil, nil, invalid("%v", odb.ErrNoCommits)
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("deepen: %w", err)
 		}
-		options.Not = append(options.Not, revision.Commit)
+		f.moved = &boundary{shallow, unshallow}
 	}
-	f.shallow, f.unshallow, err = f.view.Deepen(ctx, f.wants, options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("deepen: %w", err)
-	}
-	f.bounded = true
-	return f.shallow, f.unshallow, nil
+	return f.moved.shallow, f.moved.unshallow, nil
 }
 
-// Plan decides what the pack holds; progress hears lines for the client.
+// tips returns what the refs of the namespace point at.
+func (f *Fetch) tips(ctx context.Context) ([]object.ID, error) {
+	var tips []object.ID
+	for ref, err := range f.names.In(ctx, f.request.Namespace, "") {
+		if err != nil {
+			return nil, fmt.Errorf("list refs: %w", err)
+		}
+		tips = append(tips, ref.ID)
+	}
+	return tips, nil
+}
+
+// Plan decides what the pack holds; progress hears lines for the client, and may be nil.
 func (f *Fetch) Plan(ctx context.Context, progress func(string)) error {
-	if _, _, err := f.Boundary(ctx); err != nil {
+	shallow, unshallow, err := f.Boundary(ctx)
+	if err != nil {
 		return err
 	}
 	request := odb.PackRequest{
 		Wants:         f.wants,
 		Haves:         f.common,
-		ClientShallow: f.request.Shallow,
-		Shallow:       f.shallow,
-		Unshallow:     f.unshallow,
+		ClientShallow: f.shallow,
+		Shallow:       shallow,
+		Unshallow:     unshallow,
 		Filter:        f.filter,
 		Thin:          f.request.Thin,
 		OFSDelta:      f.request.OFSDelta,
@@ -238,7 +317,7 @@ func (f *Fetch) Plan(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// Send writes the planned pack.
+// Send writes the planned pack; progress as for [Fetch.Plan].
 func (f *Fetch) Send(ctx context.Context, w io.Writer, progress func(string)) error {
 	if _, err := f.plan.WriteTo(ctx, w, narrate(progress)); err != nil {
 		return fmt.Errorf("send pack: %w", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"packhorse/odb"
+	"packhorse/pack"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -50,13 +51,18 @@ type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
-// Reasons of refusals that several places give.
+// Why commands are refused, apart from what package refs finds wrong with them.
 const (
-	refusedUnpacker = Refusal("unpacker error")
-	refusedAtomic   = Refusal("atomic push failed")
-	refusedMissing  = Refusal("missing necessary objects")
-	refusedShallow  = Refusal("shallow update not allowed")
-	refusedHead     = Refusal("refusing to delete the default branch")
+	// RefusedUnpacker says that the pack was refused, and all commands with it.
+	RefusedUnpacker = Refusal("unpacker error")
+	// RefusedAtomic says that another command of an atomic push was refused.
+	RefusedAtomic = Refusal("atomic push failure")
+	// RefusedMissing says that the new object is neither in the pack nor in the repository.
+	RefusedMissing = Refusal("missing necessary objects")
+	// RefusedShallow says that the history behind the new object ends at commits whose parents the repository does not have.
+	RefusedShallow = Refusal("shallow update not allowed")
+	// RefusedDefault says that a clone would be left without a branch to check out.
+	RefusedDefault = Refusal("deletion of the current branch prohibited")
 )
 
 // Push is a push whose pack has been read and stored where nobody sees it.
@@ -66,8 +72,9 @@ type Push struct {
 	request PushRequest
 	view    *odb.View
 	ingest  *odb.Ingest
-	unpack  error
 	objects *odb.Quarantine
+	unpack  error // what is wrong with the pack
+	shallow bool  // the pack was refused because it goes on from where the client's history is cut
 }
 
 // Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for [Push.Finish] to report;
@@ -88,10 +95,11 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	p.ingest, err = view.Ingest(ctx, request.Pack, odb.IngestOptions{Shallow: request.Shallow})
 	if odb.IsBadPack(err) {
 		p.unpack = err
-		return p, nil
+		// A client that is still sending would not hear why.
+		_, err = io.Copy(io.Discard, request.Pack)
 	}
 	if err != nil {
-		view.Close()
+		p.Close()
 		return nil, fmt.Errorf("receive pack: %w", err)
 	}
 	return p, nil
@@ -111,18 +119,11 @@ func (p *Push) Close() {
 // Finish resolves and checks the pack and moves the refs; it returns when the result is durable. progress hears lines for
 // the client. What the client did wrong is in the result; an error is ours.
 func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, error) {
-	if p.unpack == nil && p.objects == nil {
-		objects, _, err := p.ingest.Resolve(ctx, narrate(progress))
-		switch {
-		case odb.IsBadPack(err):
-			p.unpack = err
-		case err != nil:
-			return nil, fmt.Errorf("resolve pack: %w", err)
-		}
-		p.objects = objects
+	if err := p.resolve(ctx, progress); err != nil {
+		return nil, err
 	}
 	if p.unpack != nil {
-		return p.refuseAll(p.unpackReason()), nil
+		return p.refuseAll(RefusedUnpacker), nil
 	}
 	var results []CommandResult
 	change := p.repo.change(&p.actor, p.cause())
@@ -133,11 +134,34 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 		results, err = p.apply(ctx, tx)
 		return err
 	})
-	if err != nil && !errors.Is(err, refs.ErrUnchanged) {
+	if err != nil {
 		return nil, p.repo.gone(err)
 	}
-	p.objects.Settled(ctx)
+	if len(done.Updates) > 0 {
+		p.objects.Settled(ctx)
+	}
 	return &PushResult{Commands: results, Sequence: done.Sequence}, nil
+}
+
+// resolve turns the pack that was read into objects, or finds out what is wrong with it.
+func (p *Push) resolve(ctx context.Context, progress func(string)) error {
+	if p.unpack != nil || p.objects != nil {
+		return nil
+	}
+	objects, _, err := p.ingest.Resolve(ctx, narrate(progress))
+	var missing *odb.MissingError
+	switch {
+	case errors.As(err, &missing) && missing.Shallow:
+		// As in git, refs that need nothing of the pack move nevertheless.
+		p.shallow, p.objects = true, p.view.NewQuarantine(ctx)
+	case odb.IsBadPack(err), errors.Is(err, pack.ErrLimit):
+		p.unpack = err
+	case err != nil:
+		return fmt.Errorf("resolve pack: %w", err)
+	default:
+		p.objects = objects
+	}
+	return nil
 }
 
 // cause is what the journal calls this kind of change.
@@ -146,13 +170,6 @@ func (p *Push) cause() string {
 		return "import"
 	}
 	return "push"
-}
-
-func (p *Push) unpackReason() Refusal {
-	if len(p.request.Shallow) > 0 && odb.IsMissing(p.unpack) {
-		return refusedShallow
-	}
-	return refusedUnpacker
 }
 
 func (p *Push) refuseAll(reason error) *PushResult {
@@ -168,6 +185,9 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 	if err := p.repo.guard(tx, &p.actor); err != nil {
 		return nil, err
 	}
+	if err := p.objects.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("refresh objects: %w", err)
+	}
 	results := make([]CommandResult, len(p.request.Commands))
 	failed, moved := false, false
 	for _, i := range deletionsFirst(p.request.Commands) {
@@ -178,12 +198,12 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 		}
 		results[i] = CommandResult{Name: command.Name, Err: err}
 		failed = failed || err != nil
-		moved = moved || err == nil
+		moved = moved || err == nil && command.Old != command.New
 	}
 	if failed && p.request.Atomic {
 		for i := range results {
 			if results[i].Err == nil {
-				results[i].Err = refusedAtomic
+				results[i].Err = RefusedAtomic
 			}
 		}
 		return results, refs.ErrUnchanged
@@ -212,27 +232,28 @@ func deletionsFirst(commands []Command) []int {
 
 // command puts one ref update into the transaction. An error that [isRefusal] knows concerns this command alone.
 func (p *Push) command(ctx context.Context, tx *refs.Tx, command Command) error {
-	ns := p.request.Namespace
-	full := ns.Full(command.Name)
-	if command.New.IsZero() {
-		if full == p.repo.defaultRef(ns) {
-			return refusedHead
-		}
-		return tx.Delete(ctx, full, &command.Old)
-	}
 	if err := refs.CheckName(command.Name); err != nil {
 		return err
 	}
+	ns := p.request.Namespace
+	full := ns.Full(command.Name)
+	if command.New.IsZero() {
+		if full == p.repo.defaultRef(refs.Main) {
+			return RefusedDefault
+		}
+		return tx.Delete(ctx, full, &command.Old)
+	}
 	view := p.objects.View()
 	info, err := view.Stat(ctx, command.New)
-	if errors.Is(err, odb.ErrNotFound) {
-		return refusedMissing
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, odb.ErrNotFound) && p.shallow:
+		return RefusedShallow
+	case errors.Is(err, odb.ErrNotFound):
+		return RefusedMissing
+	case err != nil:
 		return fmt.Errorf("read new tip %s: %w", command.New, err)
-	}
-	if strings.HasPrefix(command.Name, "refs/heads/") && info.Type != object.TypeCommit {
-		return Refusal(fmt.Sprintf("a branch points to a commit, not to a %s", info.Type))
+	case info.Type != object.TypeCommit && strings.HasPrefix(command.Name, "refs/heads/"):
+		return &BranchTypeError{Name: command.Name, ID: command.New, Type: info.Type}
 	}
 	var peeled object.ID
 	if info.Type == object.TypeTag {
@@ -243,14 +264,41 @@ func (p *Push) command(ctx context.Context, tx *refs.Tx, command Command) error 
 	return tx.Set(ctx, full, &command.Old, command.New, peeled)
 }
 
-// fastForward tells whether to contains from.
+// fastForward tells whether to contains from. What is no commit contains nothing but itself.
 func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error) {
-	return p.objects.View().IsAncestor(ctx, from, to)
+	view := p.objects.View()
+	for _, id := range []*object.ID{&from, &to} {
+		commit, err := peel(ctx, view, *id)
+		if errors.Is(err, errNotCommit) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		*id = commit
+	}
+	return view.IsAncestor(ctx, from, to)
 }
 
 // isRefusal tells whether err is about one ref update, and not about the stores.
 func isRefusal(err error) bool {
 	var refusal Refusal
-	return errors.As(err, &refusal) || errors.Is(err, refs.ErrStale) || errors.Is(err, refs.ErrNameConflict) ||
+	var branch *BranchTypeError
+	return errors.As(err, &refusal) || errors.As(err, &branch) ||
+		errors.Is(err, refs.ErrStale) || errors.Is(err, refs.ErrNotFound) || errors.Is(err, refs.ErrNameConflict) ||
 		errors.Is(err, refs.ErrInvalidName) || errors.Is(err, refs.ErrDenied) || errors.Is(err, refs.ErrLimit)
 }
+
+// BranchTypeError says that a branch would point to an object that is no commit.
+type BranchTypeError struct {
+	Name string
+	ID   object.ID
+	Type object.Type
+}
+
+func (e *BranchTypeError) Error() string {
+	return fmt.Sprintf("branch %s cannot point to %s: it is a %s, not a commit", e.Name, e.ID, e.Type)
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *BranchTypeError) Is(target error) bool { return target == ErrInvalid }

@@ -1,0 +1,120 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/engine/enginetest"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// BenchmarkCommit makes one-file commits to one branch of one repository, every one synced to disk before the next of its writer
+// begins: on the disk as it is, and with every sync made 5 ms slower.
+func BenchmarkCommit(b *testing.B) {
+	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
+		for _, writers := range []int{1, 16} {
+			b.Run(fmt.Sprintf("sync+%s/writers=%d", delay, writers), func(b *testing.B) {
+				benchmarkCommit(b, slowFS{vfs.Default, delay}, writers)
+			})
+		}
+	}
+}
+
+func benchmarkCommit(b *testing.B, fs vfs.FS, writers int) {
+	ctx := context.Background()
+	dir := b.TempDir()
+	keys, err := kv.OpenPebble(dir+"/keys", kv.PebbleOptions{FS: fs, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer keys.Close()
+	files, err := file.OpenDir(dir+"/files", file.DirOptions{FS: fs})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer files.Close()
+	host, err := engine.Open(ctx, engine.Config{KV: keys, Files: files})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer host.Close(ctx)
+	repo := enginetest.Create(b, host, "r")
+	var number atomic.Int64
+	b.SetParallelism(max(1, writers/2)) // goroutines for each of the cores, of which there are two here
+	b.ResetTimer()
+	if writers == 1 {
+		for b.Loop() {
+			writeOne(b, repo, number.Add(1))
+		}
+	} else {
+		writeOne(b, repo, number.Add(1))
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				writeOne(b, repo, number.Add(1))
+			}
+		})
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+}
+
+// writeOne commits a file of 100 folders of 100.
+func writeOne(b *testing.B, repo *engine.Repository, n int64) {
+	ctx := context.Background()
+	u, err := repo.NewUpload(ctx, engine.Actor{Org: enginetest.Org, Subject: "bench"}, engine.UploadRequest{
+		Target:     engine.CommitTarget{Branch: "main"},
+		Details:    engine.CommitDetails{Message: "one file", Author: commit.Person{Name: "B", Email: "b@example.com"}},
+		Operations: []engine.FileOperation{{Path: fmt.Sprintf("d%d/f%d", n%100, n/100%100), ContentID: "1", Mode: object.ModeBlob}},
+	})
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	defer u.Close()
+	if err := u.Chunk(ctx, "1", fmt.Appendf(nil, "content %d\n", n), true); err != nil {
+		b.Error(err)
+	}
+	if _, err := u.Finish(ctx); err != nil {
+		b.Error(err)
+	}
+}
+
+// slowFS makes every sync of a file slower.
+type slowFS struct {
+	vfs.FS
+	delay time.Duration
+}
+
+func (s slowFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.FS.Create(name, category)
+	return slowFile{f, s.delay}, err
+}
+
+func (s slowFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.FS.ReuseForWrite(from, to, category)
+	return slowFile{f, s.delay}, err
+}
+
+type slowFile struct {
+	vfs.File
+	delay time.Duration
+}
+
+func (f slowFile) Sync() error {
+	time.Sleep(f.delay)
+	return f.File.Sync()
+}
+
+func (f slowFile) SyncData() error {
+	time.Sleep(f.delay)
+	return f.File.SyncData()
+}

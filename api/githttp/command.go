@@ -2,8 +2,8 @@ package githttp
 
 import (
 	"errors"
-	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"packhorse/pack/pktline"
@@ -16,88 +16,107 @@ func (s *session) command() error {
 		return err
 	}
 	in := pktline.NewReader(body)
-	request, err := readCommand(in)
+	name, arguments, err := readCommand(in)
 	if err != nil {
 		return err
 	}
-	switch request.name {
+	switch name {
 	case "":
-		// git probes with a lone flush before a large request.
-		s.x.Respond(200, "application/x-"+s.service+"-result", nil)
+		s.respondEmpty()
 		return nil
 	case "ls-refs":
-		return s.lsRefs(request)
+		return s.lsRefs(in, arguments)
 	case "fetch":
-		return s.fetch(request)
+		return s.fetch(in, arguments)
 	case "object-info":
-		return s.objectInfo(request)
+		return s.objectInfo(in, arguments)
 	default:
-		return malformed("unknown command %q", request.name)
+		return malformed("invalid command %q", name)
 	}
 }
 
-// commandRequest is a command with its capabilities and arguments, each without its line end.
-type commandRequest struct {
-	name         string
-	capabilities []string
-	arguments    []string
+// readCommand reads the command and the capabilities, up to the arguments if there are any. A body that is empty, or a lone flush, gives
+// no name.
+func readCommand(in *pktline.Reader) (name string, arguments bool, err error) {
+	for first := true; ; first = false {
+		kind, line, err := in.Read()
+		if first && errors.Is(err, io.EOF) {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, requestError(err)
+		}
+		switch kind {
+		case pktline.Flush, pktline.Delim:
+			if name == "" && (kind == pktline.Delim || !first) {
+				return "", false, malformed("no command requested")
+			}
+			return name, kind == pktline.Delim, nil
+		case pktline.Data:
+			text := trimLine(line)
+			command, isCommand := strings.CutPrefix(text, "command=")
+			switch {
+			case isCommand && name != "":
+				return "", false, malformed("command %q requested after already requesting command %q", command, name)
+			case isCommand && command == "":
+				return "", false, malformed("invalid command %q", command)
+			case isCommand:
+				name = command
+			default:
+				if err := checkCapability(text); err != nil {
+					return "", false, err
+				}
+			}
+		default:
+			return "", false, malformed("unexpected %s packet in a request", kind)
+		}
+	}
 }
 
-// readCommand reads a request to the end of the body. A body that is a lone flush gives a request without a name.
-func readCommand(in *pktline.Reader) (commandRequest, error) {
-	var request commandRequest
-	arguments := false
-	for {
+// checkCapability refuses what was not advertised, as git does.
+func checkCapability(text string) error {
+	key, value, _ := strings.Cut(text, "=")
+	switch key {
+	case "agent", "server-option":
+		return nil
+	case "object-format":
+		return checkFormat(value)
+	default:
+		return malformed("unknown capability %q", text)
+	}
+}
+
+func checkFormat(format string) error {
+	if format != "sha1" {
+		return malformed("mismatched object format: server sha1; client %s", format)
+	}
+	return nil
+}
+
+// readArguments passes the arguments of a command to take, and reads the request to its end.
+func readArguments(in *pktline.Reader, arguments bool, take func(argument string) error) error {
+	for arguments {
 		kind, line, err := in.Read()
 		if err != nil {
-			return request, requestError(err)
+			return requestError(err)
 		}
 		switch kind {
 		case pktline.Flush:
-			return request, readEnd(in)
-		case pktline.Delim:
-			if arguments {
-				return request, malformed("a second delimiter in the request")
-			}
-			arguments = true
+			arguments = false
 		case pktline.Data:
-			text := strings.TrimSuffix(string(line), "\n")
-			name, isCommand := strings.CutPrefix(text, "command=")
-			switch {
-			case arguments:
-				request.arguments = append(request.arguments, text)
-			case isCommand && request.name != "":
-				return request, malformed("a second command in the request")
-			case isCommand:
-				request.name = name
-			default:
-				if format, ok := strings.CutPrefix(text, "object-format="); ok && format != "sha1" {
-					return request, malformed("object-format %q is not served, this repository is sha1", format)
-				}
-				request.capabilities = append(request.capabilities, text)
+			if err := take(trimLine(line)); err != nil {
+				return err
 			}
 		default:
-			return request, malformed("a response-end packet in a request")
+			return malformed("unexpected %s packet among the arguments", kind)
 		}
 	}
+	return readToEnd(in.Rest())
 }
 
-// readEnd makes sure that nothing follows the request.
-func readEnd(in *pktline.Reader) error {
-	_, _, err := in.Read()
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err != nil {
-		return requestError(err)
-	}
-	return malformed("something follows the request's end")
-}
+func trimLine(line []byte) string { return strings.TrimSuffix(string(line), "\n") }
 
-// requestError turns an end of the body in the middle of a request into what it is.
-func requestError(err error) error {
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("read request: %w", err)
+// respondEmpty answers a request that asks for nothing. git probes with a lone flush before a large request.
+func (s *session) respondEmpty() {
+	s.x.Respond(http.StatusOK, "application/x-"+s.service+"-result", nil)
 }

@@ -1,7 +1,6 @@
 package githttp
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -14,25 +13,35 @@ import (
 	"packhorse/pack/pktline"
 )
 
+const fetchResult = "application/x-git-upload-pack-result"
+
 // fetch answers gitprotocol-v2(5), "fetch".
-func (s *session) fetch(request commandRequest) error {
-	ask, err := s.parseFetch(request.arguments)
+func (s *session) fetch(in *pktline.Reader, arguments bool) error {
+	ask := &fetchAsk{FetchRequest: engine.FetchRequest{Namespace: s.space}}
+	if err := readArguments(in, arguments, ask.argument); err != nil {
+		return err
+	}
+	if len(ask.Wants) == 0 && len(ask.WantRefs) == 0 && !ask.waitForDone {
+		s.respondEmpty()
+		return nil
+	}
+	return s.streamFetch(ask.FetchRequest, func(ctx context.Context, fetch *engine.Fetch, w io.Writer) error {
+		return ask.answer(ctx, s, fetch, newMuxer(w, pktline.SidebandLarge, ask.sidebandAll))
+	})
+}
+
+// streamFetch begins a fetch and lets answer stream what comes of it.
+func (s *session) streamFetch(request engine.FetchRequest, answer func(context.Context, *engine.Fetch, io.Writer) error) error {
+	fetch, err := s.repo.Fetch(s.x.Context(), request)
+	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid) {
+		return s.answer(fetchResult, func(_ context.Context, out *pktline.Writer) error { return out.Printf("ERR %s\n", err) })
+	}
 	if err != nil {
 		return err
 	}
-	const contentType = "application/x-git-upload-pack-result"
-	if len(ask.Wants) == 0 && len(ask.WantRefs) == 0 {
-		s.x.Respond(http.StatusOK, contentType, nil)
-		return nil
-	}
-	fetch, err := s.repo.Fetch(s.x.Context(), ask.FetchRequest)
-	if err != nil {
-		return s.refuseFetch(err)
-	}
-	s.x.Stream(http.StatusOK, contentType, func(ctx context.Context, w io.Writer) error {
+	s.x.Stream(http.StatusOK, fetchResult, func(ctx context.Context, w io.Writer) error {
 		defer fetch.Close()
-		out := newMuxer(w, largeBand, ask.sidebandAll)
-		return ask.answer(ctx, s, fetch, out)
+		return answer(ctx, fetch, w)
 	})
 	return nil
 }
@@ -46,19 +55,12 @@ type fetchAsk struct {
 // answer sends the sections of gitprotocol-v2(5), "output = ", each only when it is due.
 func (a *fetchAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch, out *muxer) error {
 	if len(a.Haves) > 0 && !a.done {
-		ready, err := fetch.Ready(ctx)
+		over, err := a.acknowledge(ctx, fetch, out)
 		if err != nil {
 			return out.fail(s, err)
 		}
-		ready = ready && !a.waitForDone
-		if err := acknowledge(out, fetch.Common(), ready); err != nil {
-			return err
-		}
-		if !ready {
+		if !over {
 			return out.end()
-		}
-		if err := out.delim(); err != nil {
-			return err
 		}
 	}
 	if a.Deepens() || len(a.Shallow) > 0 {
@@ -66,130 +68,107 @@ func (a *fetchAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch, 
 		if err != nil {
 			return out.fail(s, err)
 		}
-		if err := out.line("shallow-info"); err != nil {
-			return err
-		}
-		if err := out.boundary(shallow, unshallow); err != nil {
-			return err
-		}
-		if err := out.delim(); err != nil {
-			return err
-		}
+		out.line("shallow-info")
+		out.boundary(shallow, unshallow)
+		out.delim()
 	}
 	if len(a.WantRefs) > 0 {
-		if err := out.line("wanted-refs"); err != nil {
-			return err
-		}
+		out.line("wanted-refs")
 		for _, ref := range fetch.WantedRefs() {
-			if err := out.line(ref.ID.String() + " " + ref.Name); err != nil {
-				return err
-			}
+			out.line(ref.ID.String() + " " + ref.Name)
 		}
-		if err := out.delim(); err != nil {
-			return err
-		}
+		out.delim()
 	}
-	if err := out.line("packfile"); err != nil {
-		return err
-	}
-	return sendPack(ctx, s, fetch, out, !a.noProgress)
+	out.line("packfile")
+	return s.sendPack(ctx, fetch, out, !a.noProgress)
 }
 
-// acknowledge is the acknowledgments section without its end.
-func acknowledge(out *muxer, common []object.ID, ready bool) error {
-	if err := out.line("acknowledgments"); err != nil {
-		return err
-	}
-	if len(common) == 0 {
-		if err := out.line("NAK"); err != nil {
-			return err
+// acknowledge sends the acknowledgments, and tells whether more sections follow.
+func (a *fetchAsk) acknowledge(ctx context.Context, fetch *engine.Fetch, out *muxer) (over bool, err error) {
+	if !a.waitForDone {
+		if over, err = fetch.Ready(ctx); err != nil {
+			return false, err
 		}
 	}
-	for _, id := range common {
-		if err := out.line("ACK " + id.String()); err != nil {
-			return err
-		}
+	out.line("acknowledgments")
+	if len(fetch.Common()) == 0 {
+		out.line("NAK")
 	}
-	if !ready {
-		return nil
+	for _, id := range fetch.Common() {
+		out.line("ACK " + id.String())
 	}
-	return out.line("ready")
+	if over {
+		out.line("ready")
+		out.delim()
+	}
+	return over, nil
 }
 
-// sendPack plans and sends the pack over the side band, and the flush that ends it.
-func sendPack(ctx context.Context, s *session, fetch *engine.Fetch, out *muxer, progress bool) error {
-	if err := out.flush(); err != nil {
+// sendPack plans and sends the pack, and ends the answer.
+func (s *session) sendPack(ctx context.Context, fetch *engine.Fetch, out *muxer, progress bool) error {
+	if err := out.beginPack(); err != nil {
 		return err
 	}
-	stop := out.keepAlive(ctx)
-	defer stop()
-	tell := func(string) {}
-	if progress {
-		tell = out.progress
-	}
-	release, err := s.x.Slot(ctx)
+	stop := out.keepAlive(ctx, s.keepAlive)
+	err := s.planAndSend(ctx, fetch, out, progress)
+	stop()
 	if err != nil {
-		return out.fail(s, err)
-	}
-	err = fetch.Plan(ctx, tell)
-	release()
-	if err != nil {
-		return out.fail(s, err)
-	}
-	if err := fetch.Send(ctx, out.packWriter(), tell); err != nil {
 		return out.fail(s, err)
 	}
 	return out.end()
 }
 
-// refuseFetch tells an error within the protocol when git can show it, as upload-pack does, and else leaves it to HTTP.
-func (s *session) refuseFetch(err error) error {
-	if !errors.Is(err, engine.ErrNotFound) && !errors.Is(err, engine.ErrInvalid) {
+func (s *session) planAndSend(ctx context.Context, fetch *engine.Fetch, out *muxer, progress bool) error {
+	var tell func(string)
+	if progress {
+		tell = out.tell
+	}
+	release, err := s.x.Slot(ctx)
+	if err != nil {
 		return err
 	}
-	return s.answer("application/x-git-upload-pack-result", func(_ context.Context, out *pktline.Writer) error {
-		return out.Printf("ERR upload-pack: %s\n", err)
-	})
+	err = fetch.Plan(ctx, tell)
+	release()
+	if err != nil {
+		return err
+	}
+	return fetch.Send(ctx, out, tell)
 }
 
-func (s *session) parseFetch(arguments []string) (*fetchAsk, error) {
-	a := &fetchAsk{FetchRequest: engine.FetchRequest{Namespace: s.space}}
-	for _, argument := range arguments {
-		name, value, hasValue := strings.Cut(argument, " ")
-		known, err := a.flag(name, hasValue)
-		if !known && err == nil {
-			known, err = parseNegotiation(&a.FetchRequest, name, value)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !known {
-			return nil, malformed("fetch: unexpected argument %q", argument)
-		}
+func (a *fetchAsk) argument(text string) error {
+	name, value, hasValue := strings.Cut(text, " ")
+	if flag := a.flag(name); flag != nil && !hasValue {
+		*flag = true
+		return nil
 	}
-	return a, nil
+	known, err := parseNegotiation(&a.FetchRequest, name, value)
+	if err == nil && !known {
+		err = malformed("unexpected line: %.200q", text)
+	}
+	return err
 }
 
-func (a *fetchAsk) flag(name string, hasValue bool) (known bool, err error) {
-	flags := map[string]*bool{
-		"thin-pack":       &a.Thin,
-		"no-progress":     &a.noProgress,
-		"include-tag":     &a.IncludeTag,
-		"ofs-delta":       &a.OFSDelta,
-		"deepen-relative": &a.Relative,
-		"done":            &a.done,
-		"wait-for-done":   &a.waitForDone,
-		"sideband-all":    &a.sidebandAll,
+func (a *fetchAsk) flag(name string) *bool {
+	switch name {
+	case "thin-pack":
+		return &a.Thin
+	case "no-progress":
+		return &a.noProgress
+	case "include-tag":
+		return &a.IncludeTag
+	case "ofs-delta":
+		return &a.OFSDelta
+	case "deepen-relative":
+		return &a.Relative
+	case "done":
+		return &a.done
+	case "wait-for-done":
+		return &a.waitForDone
+	case "sideband-all":
+		return &a.sidebandAll
+	default:
+		return nil
 	}
-	flag := flags[name]
-	if flag == nil {
-		return false, nil
-	}
-	if hasValue {
-		return true, malformed("fetch: %s takes no value", name)
-	}
-	*flag = true
-	return true, nil
 }
 
 // parseNegotiation takes the arguments that every protocol version words alike.
@@ -202,26 +181,26 @@ func parseNegotiation(q *engine.FetchRequest, name, value string) (known bool, e
 	case "shallow":
 		return true, appendID(&q.Shallow, name, value)
 	case "want-ref":
-		q.WantRefs = append(q.WantRefs, value)
+		return true, appendName(&q.WantRefs, name, value)
+	case "deepen-not":
+		return true, appendName(&q.Not, name, value)
 	case "filter":
-		if q.Filter != "" {
-			return true, malformed("a second filter")
+		if q.Filter != "" || value == "" {
+			return true, malformed("expected one filter-spec, got %.200q", value)
 		}
 		q.Filter = value
 	case "deepen":
-		depth, err := strconv.Atoi(value)
+		depth, err := strconv.ParseInt(value, 0, 32)
 		if err != nil || depth <= 0 {
-			return true, malformed("invalid deepen: %q", value)
+			return true, malformed("Invalid deepen: %.200q", value)
 		}
-		q.Depth = depth
+		q.Depth = int(depth)
 	case "deepen-since":
-		since, err := strconv.ParseInt(value, 10, 64)
+		since, err := strconv.ParseInt(value, 0, 64)
 		if err != nil || since <= 0 {
-			return true, malformed("invalid deepen-since: %q", value)
+			return true, malformed("Invalid deepen-since: %.200q", value)
 		}
 		q.Since = since
-	case "deepen-not":
-		q.Not = append(q.Not, value)
 	default:
 		return false, nil
 	}
@@ -231,7 +210,7 @@ func parseNegotiation(q *engine.FetchRequest, name, value string) (known bool, e
 func appendID(ids *[]object.ID, name, value string) error {
 	id, err := object.ParseID(value)
 	if err != nil {
-		return malformed("%s: expected an object id, got %q", name, value)
+		return malformed("protocol error, expected to get object ID, not %.200q", value)
 	}
 	if len(*ids) >= negotiationCountMax {
 		return &engine.LimitError{Limit: name + " lines", Max: negotiationCountMax}
@@ -240,59 +219,13 @@ func appendID(ids *[]object.ID, name, value string) error {
 	return nil
 }
 
-// negotiationCountMax bounds wants, haves and shallow lines of one request, each.
-const negotiationCountMax = 100_000
-
-// objectInfo answers gitprotocol-v2(5), "object-info".
-func (s *session) objectInfo(request commandRequest) error {
-	size := false
-	var ids []object.ID
-	for _, argument := range request.arguments {
-		name, value, _ := strings.Cut(argument, " ")
-		switch name {
-		case "size":
-			size = true
-		case "oid":
-			if err := appendID(&ids, name, value); err != nil {
-				return err
-			}
-		default:
-			return malformed("object-info: unexpected argument %q", argument)
-		}
+func appendName(names *[]string, name, value string) error {
+	if len(*names) >= negotiationCountMax {
+		return &engine.LimitError{Limit: name + " lines", Max: negotiationCountMax}
 	}
-	view, err := s.repo.Objects(s.x.Context())
-	if err != nil {
-		return err
-	}
-	s.x.Stream(http.StatusOK, "application/x-git-upload-pack-result", func(ctx context.Context, w io.Writer) error {
-		defer view.Close()
-		buffer := bufio.NewWriterSize(w, streamBytes)
-		out := pktline.NewWriter(buffer)
-		if !size {
-			if err := out.Flush(); err != nil {
-				return err
-			}
-			return buffer.Flush()
-		}
-		if err := out.Printf("size"); err != nil {
-			return err
-		}
-		for _, id := range ids {
-			info, err := view.Stat(ctx, id)
-			switch {
-			case engine.IsUnknownObject(err):
-				err = out.Printf("%s ", id)
-			case err == nil:
-				err = out.Printf("%s %d", id, info.Size)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		return buffer.Flush()
-	})
+	*names = append(*names, value)
 	return nil
 }
+
+// negotiationCountMax bounds the lines of each kind in one request.
+const negotiationCountMax = 100_000

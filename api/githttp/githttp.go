@@ -2,29 +2,25 @@
 //
 // Start at [Door.Serve], which answers one request to a git remote. advertise.go answers info/refs in every protocol version;
 // command.go takes protocol v2 commands apart and lsrefs.go, fetch.go and objectinfo.go answer them; legacy.go is the fetch of
-// versions 0 and 1; push.go is git-receive-pack. The doors above have read the token and split the path; what a repository
-// answers is the engine's affair, and only framing, capabilities and git's habits live here.
+// versions 0 and 1; push.go is git-receive-pack, and report.go what it tells in the end. The doors above have read the token and split
+// the path; what a repository answers is the engine's affair, and only framing, capabilities and git's habits live here.
+//
+// A client learns what went wrong in one of three ways: by an HTTP status, when its request was no git; by an ERR line or the error
+// band, where git would say it so; and by a connection that is cut, once an answer has begun that cannot be completed.
 package githttp
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
 	"packhorse/refs"
-)
-
-// Bounds of what a git client may send, in bytes.
-const (
-	fetchRequestMax = 16 << 20
-	commandLinesMax = 32 << 20
 )
 
 // Config is what a door works with.
@@ -36,7 +32,9 @@ type Config struct {
 	PackBytesMax int64
 	// Recheck tells, just before a push commits, whether its grant is still good; nil means that it is.
 	Recheck func(*auth.Grant) error
-	Logger  *slog.Logger
+	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as in git.
+	KeepAlive time.Duration
+	Logger    *slog.Logger
 }
 
 // Door answers git clients. Its methods may be called concurrently.
@@ -45,17 +43,23 @@ type Door struct {
 	agent        string
 	packBytesMax int64
 	recheck      func(*auth.Grant) error
+	keepAlive    time.Duration
 	log          *slog.Logger
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
-	d := &Door{host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, recheck: c.Recheck, log: c.Logger}
+	d := &Door{
+		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive, log: c.Logger,
+	}
 	if d.packBytesMax == 0 {
 		d.packBytesMax = 16 << 30
 	}
 	if d.recheck == nil {
 		d.recheck = func(*auth.Grant) error { return nil }
+	}
+	if d.keepAlive == 0 {
+		d.keepAlive = 5 * time.Second
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -157,40 +161,6 @@ func versionOf(header, service string) int {
 		return 0
 	}
 	return version
-}
-
-// body returns the request's body, decompressed when git compressed it, sizeMax bytes at most.
-func (s *session) body(sizeMax int64) (io.Reader, error) {
-	switch encoding := s.x.Header("Content-Encoding"); encoding {
-	case "", "identity":
-		return &limitedBody{from: s.x.Body(), left: sizeMax, max: sizeMax}, nil
-	case "gzip", "x-gzip":
-		plain, err := gzip.NewReader(s.x.Body())
-		if err != nil {
-			return nil, fmt.Errorf("read gzip header of the request: %w", err)
-		}
-		return &limitedBody{from: plain, left: sizeMax, max: sizeMax}, nil
-	default:
-		return nil, refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %q is not understood", encoding))
-	}
-}
-
-// limitedBody is a body that fails past its limit instead of ending.
-type limitedBody struct {
-	from      io.Reader
-	left, max int64
-}
-
-func (l *limitedBody) Read(p []byte) (int, error) {
-	if int64(len(p)) > l.left+1 {
-		p = p[:l.left+1]
-	}
-	n, err := l.from.Read(p)
-	l.left -= int64(n)
-	if l.left < 0 {
-		return n, &exchange.LimitError{Limit: "request body", Max: l.max}
-	}
-	return n, err
 }
 
 // refuse is an error that the client caused, told with an HTTP status.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"strings"
 
 	"packhorse/engine"
@@ -13,34 +12,27 @@ import (
 )
 
 // legacyFetch answers git-upload-pack in protocol versions 0 and 1: gitprotocol-pack(5), "Packfile Negotiation", with the
-// stateless habits of gitprotocol-http(5).
+// stateless habits of gitprotocol-http(5): one round of negotiation is one request, and all before it is said again.
 func (s *session) legacyFetch() error {
 	body, err := s.body(fetchRequestMax)
 	if err != nil {
 		return err
 	}
 	in := pktline.NewReader(body)
-	ask, err := readLegacyWants(in, s)
-	if err != nil {
+	ask := &legacyAsk{FetchRequest: engine.FetchRequest{Namespace: s.space}}
+	if err := ask.readWants(in); err != nil {
 		return err
 	}
-	const contentType = "application/x-git-upload-pack-result"
 	if len(ask.Wants) == 0 {
-		s.x.Respond(http.StatusOK, contentType, nil)
+		s.respondEmpty()
 		return nil
 	}
 	if err := ask.readHaves(in); err != nil {
 		return err
 	}
-	fetch, err := s.repo.Fetch(s.x.Context(), ask.FetchRequest)
-	if err != nil {
-		return s.refuseFetch(err)
-	}
-	s.x.Stream(http.StatusOK, contentType, func(ctx context.Context, w io.Writer) error {
-		defer fetch.Close()
+	return s.streamFetch(ask.FetchRequest, func(ctx context.Context, fetch *engine.Fetch, w io.Writer) error {
 		return ask.answer(ctx, s, fetch, newMuxer(w, ask.bandMax, false))
 	})
-	return nil
 }
 
 // acknowledgment is how a client wants to hear of commits in common.
@@ -59,40 +51,40 @@ type legacyAsk struct {
 	noDone     bool
 	noProgress bool
 	bandMax    int
-	// rounds holds the haves as they came, a nil id for each flush between them.
-	rounds []object.ID
-	done   bool
+	// flushed says that the haves end in a flush, done that they end in "done"; a client that asks only for its new shallow boundary
+	// sends neither.
+	flushed, done bool
 }
 
-// readLegacyWants reads the upload-request, up to its flush.
-func readLegacyWants(in *pktline.Reader, s *session) (*legacyAsk, error) {
-	a := &legacyAsk{FetchRequest: engine.FetchRequest{Namespace: s.space}}
-	for {
+// readWants reads the upload-request, up to its flush.
+func (a *legacyAsk) readWants(in *pktline.Reader) error {
+	for first := true; ; first = false {
 		kind, line, err := in.Read()
-		if errors.Is(err, io.EOF) && len(a.Wants) == 0 {
-			return a, nil
+		if first && errors.Is(err, io.EOF) {
+			return nil
 		}
 		if err != nil {
-			return nil, requestError(err)
+			return requestError(err)
 		}
 		if kind == pktline.Flush {
-			return a, nil
+			return nil
 		}
 		if kind != pktline.Data {
-			return nil, malformed("unexpected packet among the wants")
+			return malformed("unexpected %s packet among the wants", kind)
 		}
-		name, value, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
-		if name == "want" && len(a.Wants) == 0 {
+		text := trimLine(line)
+		name, value, _ := strings.Cut(text, " ")
+		if name == "want" {
 			var capabilities string
 			value, capabilities, _ = strings.Cut(value, " ")
 			a.capabilities(capabilities)
 		}
 		known, err := parseNegotiation(&a.FetchRequest, name, value)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !known || name == "have" || name == "want-ref" {
-			return nil, malformed("expected a want, got %q", line)
+			return malformed("protocol error, expected to get object ID, not %.200q", text)
 		}
 	}
 }
@@ -117,40 +109,39 @@ func (a *legacyAsk) capabilities(list string) {
 		case "deepen-relative":
 			a.Relative = true
 		case "side-band":
-			a.bandMax = max(a.bandMax, smallBand)
+			a.bandMax = max(a.bandMax, pktline.SidebandSmall)
 		case "side-band-64k":
-			a.bandMax = largeBand
+			a.bandMax = pktline.SidebandLarge
 		}
 	}
 }
 
-// readHaves reads the upload-haves to the end of the body. A client that only asks for its new shallow boundary sends none.
+// readHaves reads the upload-haves up to the end of the round. As in git, nothing behind that is looked at.
 func (a *legacyAsk) readHaves(in *pktline.Reader) error {
 	for {
 		kind, line, err := in.Read()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && len(a.Haves) == 0 {
 			return nil
 		}
 		if err != nil {
 			return requestError(err)
 		}
 		if kind == pktline.Flush {
-			a.rounds = append(a.rounds, object.ZeroID)
-			continue
+			a.flushed = true
+			return drain(in.Rest())
 		}
-		text := strings.TrimSuffix(string(line), "\n")
+		text := trimLine(line)
 		if text == "done" {
 			a.done = true
-			return readEnd(in)
+			return drain(in.Rest())
 		}
 		value, isHave := strings.CutPrefix(text, "have ")
 		if kind != pktline.Data || !isHave {
-			return malformed("expected a have, got %q", text)
+			return malformed("expected SHA1 list, got %.200q", text)
 		}
 		if err := appendID(&a.Haves, "have", value); err != nil {
 			return err
 		}
-		a.rounds = append(a.rounds, a.Haves[len(a.Haves)-1])
 	}
 }
 
@@ -161,90 +152,82 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 		if err != nil {
 			return out.fail(s, err)
 		}
-		if err := out.boundary(shallow, unshallow); err != nil {
+		out.boundary(shallow, unshallow)
+		if err := out.endSection(); err != nil {
 			return err
 		}
-		if err := out.flushPacket(); err != nil {
-			return err
-		}
+	}
+	if !a.flushed && !a.done {
+		return out.flush()
 	}
 	over, err := a.acknowledge(ctx, fetch, out)
-	if err != nil || !over {
-		return errors.Join(err, out.flush())
+	if err != nil {
+		return out.fail(s, err)
 	}
-	if err := sendPack(ctx, s, fetch, out, !a.noProgress); err != nil {
-		return err
+	if !over {
+		return out.flush()
 	}
-	return nil
+	return s.sendPack(ctx, fetch, out, !a.noProgress)
 }
 
 // acknowledge answers the haves one by one, as each acknowledgment mode wants it, and tells whether the pack follows.
 func (a *legacyAsk) acknowledge(ctx context.Context, fetch *engine.Fetch, out *muxer) (over bool, err error) {
-	ready, err := fetch.Ready(ctx)
-	if err != nil {
-		return false, err
-	}
-	common := make(map[object.ID]bool, len(fetch.Common()))
+	known := make(map[object.ID]bool, len(fetch.Common()))
 	for _, id := range fetch.Common() {
-		common[id] = true
+		known[id] = true
 	}
-	var last object.ID
-	gotCommon, gotOther, sentReady := false, false, false
-	for _, have := range a.rounds {
-		switch {
-		case have.IsZero():
-			if a.ack == ackDetailed && gotCommon && !gotOther && ready {
-				sentReady = true
-				if err := out.line("ACK " + last.String() + " ready"); err != nil {
-					return false, err
-				}
-			}
-			if last.IsZero() || a.ack != ackSingle {
-				if err := out.line("NAK"); err != nil {
-					return false, err
-				}
-			}
-			if a.noDone && sentReady {
-				return true, out.line("ACK " + last.String())
-			}
-			gotCommon, gotOther = false, false
-		case common[have]:
-			first := last.IsZero()
-			last, gotCommon = have, true
-			if err := a.acknowledgeOne(out, have, first, "common"); err != nil {
-				return false, err
-			}
-		default:
-			gotOther = true
-			if a.ack == ackSingle || !ready {
-				continue
-			}
-			sentReady = a.ack == ackDetailed
-			if err := a.acknowledgeOne(out, have, false, "ready"); err != nil {
-				return false, err
-			}
+	readyAfter, canBeReady := 0, false
+	if a.ack != ackSingle {
+		if readyAfter, canBeReady, err = fetch.ReadyAfter(ctx); err != nil {
+			return false, err
 		}
 	}
-	if !a.done {
-		return false, nil
+	var last object.ID
+	var common, other int
+	sentReady := false
+	for _, id := range a.Haves {
+		if known[id] {
+			last = id
+			common++
+			a.acknowledgeOne(out, id, common == 1, "common")
+			continue
+		}
+		other++
+		if canBeReady && common >= readyAfter {
+			a.acknowledgeOne(out, id, false, "ready")
+			sentReady = a.ack == ackDetailed
+		}
 	}
-	if last.IsZero() {
-		return true, out.line("NAK")
+	if a.done {
+		switch {
+		case common == 0:
+			out.line("NAK")
+		case a.ack != ackSingle:
+			out.line("ACK " + last.String())
+		}
+		return true, nil
 	}
-	if a.ack != ackSingle {
-		return true, out.line("ACK " + last.String())
+	if a.ack == ackDetailed && canBeReady && other == 0 {
+		out.line("ACK " + last.String() + " ready")
+		sentReady = true
 	}
-	return true, nil
+	if common == 0 || a.ack != ackSingle {
+		out.line("NAK")
+	}
+	if a.noDone && sentReady {
+		out.line("ACK " + last.String())
+		return true, nil
+	}
+	return false, nil
 }
 
-func (a *legacyAsk) acknowledgeOne(out *muxer, id object.ID, first bool, status string) error {
+func (a *legacyAsk) acknowledgeOne(out *muxer, id object.ID, first bool, status string) {
 	switch {
 	case a.ack == ackDetailed:
-		return out.line("ACK " + id.String() + " " + status)
+		out.line("ACK " + id.String() + " " + status)
 	case a.ack == ackMulti:
-		return out.line("ACK " + id.String() + " continue")
+		out.line("ACK " + id.String() + " continue")
 	case first:
-		return out.line("ACK " + id.String())
+		out.line("ACK " + id.String())
 	}
-	return nil
 }

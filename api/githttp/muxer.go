@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -13,171 +14,177 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// How much one side-band packet carries, without its length and band, as clients negotiate it.
-const (
-	noBand    = 0
-	smallBand = 995
-	largeBand = 65515
-)
-
-// The bands.
-const (
-	bandData     = 1
-	bandProgress = 2
-	bandError    = 3
-)
-
-// keepAliveAfter is how long an answer may be silent: git's own default for upload-pack and receive-pack.
-const keepAliveAfter = 5 * time.Second
-
-// muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently.
+// muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently. A failure to write is kept: nothing is
+// written from then on, and flush and end return it.
 type muxer struct {
-	bandMax int
+	bandMax int // how much a packet of a band carries; 0: the client knows no bands
 	// banded puts lines on the data band too, which is the sideband-all of version 2.
 	banded bool
 
-	mu     sync.Mutex // guards what follows
-	buffer *bufio.Writer
-	out    *pktline.Writer
-	wrote  time.Time
-	err    error // the first failure; the answer is dead from then on
+	mu                    sync.Mutex // guards what follows
+	buffer                *bufio.Writer
+	out                   *pktline.Writer
+	data, progress, fatal *pktline.Sideband
+	packing               bool // lines are over
+	wrote                 time.Time
+	err                   error
 }
 
+// lineBytes is the buffer of lines. Packets of a pack are put together elsewhere, and pass it by.
+const lineBytes = 16 << 10
+
 func newMuxer(w io.Writer, bandMax int, banded bool) *muxer {
-	buffer := bufio.NewWriterSize(w, streamBytes)
-	return &muxer{bandMax: bandMax, banded: banded, buffer: buffer, out: pktline.NewWriter(buffer), wrote: time.Now()}
+	buffer := bufio.NewWriterSize(w, lineBytes)
+	out := pktline.NewWriter(buffer)
+	return &muxer{
+		bandMax: bandMax, banded: banded, buffer: buffer, out: out, wrote: time.Now(),
+		data:     pktline.NewSideband(out, pktline.BandData, bandMax),
+		progress: pktline.NewSideband(out, pktline.BandProgress, bandMax),
+		fatal:    pktline.NewSideband(out, pktline.BandError, bandMax),
+	}
 }
 
 // do runs write and keeps its failure. With flush, what is buffered goes out.
 func (m *muxer) do(flush bool, write func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.doLocked(flush, write)
+}
+
+func (m *muxer) doLocked(flush bool, write func() error) error {
 	if m.err != nil {
 		return m.err
 	}
-	m.wrote = time.Now()
 	m.err = write()
 	if m.err == nil && flush {
 		m.err = m.buffer.Flush()
 	}
+	m.wrote = time.Now()
 	return m.err
 }
 
-// band writes one packet of a band; payload fits it.
-func (m *muxer) band(band byte, payload []byte) error {
-	_, err := pktline.NewSideband(m.out, band, m.bandMax).Write(payload)
-	return err
-}
-
 // line writes text as a line of the answer; the line end is added.
-func (m *muxer) line(text string) error {
-	return m.do(false, func() error {
+func (m *muxer) line(text string) {
+	_ = m.do(false, func() error {
 		if m.banded {
-			return m.band(bandData, []byte(text+"\n"))
+			return m.data.Printf("%s\n", text)
 		}
 		return m.out.Printf("%s\n", text)
 	})
 }
 
-func (m *muxer) delim() error { return m.do(false, m.out.Delim) }
+// boundary tells how the client's shallow boundary moves.
+func (m *muxer) boundary(shallow, unshallow []object.ID) {
+	for _, id := range shallow {
+		m.line("shallow " + id.String())
+	}
+	for _, id := range unshallow {
+		m.line("unshallow " + id.String())
+	}
+}
 
-// flushPacket ends a section and sends what is buffered.
-func (m *muxer) flushPacket() error { return m.do(true, m.out.Flush) }
+func (m *muxer) delim() { _ = m.do(false, m.out.Delim) }
 
-// end is the flush packet that ends the answer.
-func (m *muxer) end() error { return m.flushPacket() }
+// endSection writes a flush packet. The client has something to go on with.
+func (m *muxer) endSection() error { return m.do(true, m.out.Flush) }
 
 // flush sends what is buffered.
 func (m *muxer) flush() error { return m.do(true, func() error { return nil }) }
 
-// boundary tells how the client's shallow boundary moves.
-func (m *muxer) boundary(shallow, unshallow []object.ID) error {
-	for _, id := range shallow {
-		if err := m.line("shallow " + id.String()); err != nil {
-			return err
-		}
-	}
-	for _, id := range unshallow {
-		if err := m.line("unshallow " + id.String()); err != nil {
-			return err
-		}
-	}
-	return nil
+// beginPack sends the lines; a pack follows, or the report of a push.
+func (m *muxer) beginPack() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.packing = true
+	return m.doLocked(true, func() error { return nil })
 }
 
-// progress shows text to the user as it stands. Its failure shows at the next write.
-func (m *muxer) progress(text string) {
-	if m.bandMax == noBand || text == "" {
+// end ends the answer: with a flush packet, unless it is a bare pack.
+func (m *muxer) end() error {
+	if m.packing && m.bandMax == 0 {
+		return m.flush()
+	}
+	return m.endSection()
+}
+
+// tell shows text to the user as it stands.
+func (m *muxer) tell(text string) {
+	if m.bandMax == 0 || text == "" {
 		return
 	}
-	_ = m.do(true, func() error { return m.band(bandProgress, []byte(text)) })
+	_ = m.do(true, func() error { return m.progress.Printf("%s", text) })
 }
 
-// packWriter writes to the data band, or plainly for clients without bands.
-func (m *muxer) packWriter() io.Writer { return packWriter{m} }
-
-type packWriter struct{ m *muxer }
-
-func (w packWriter) Write(p []byte) (int, error) {
-	err := w.m.do(false, func() error {
-		if w.m.bandMax == noBand {
-			_, err := w.m.buffer.Write(p)
-			return err
+// Write sends a part of the pack, or of what else follows the lines: on the data band, or plainly to clients without bands.
+func (m *muxer) Write(p []byte) (written int, err error) {
+	err = m.do(false, func() (err error) {
+		if m.bandMax == 0 {
+			written, err = m.buffer.Write(p)
+		} else {
+			written, err = m.data.Write(p)
 		}
-		return w.m.band(bandData, p)
+		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return written, err
 }
 
-// keepAlive sends an empty data packet whenever the answer has been silent for too long, until the returned function is
-// called, which waits for the goroutine behind it.
-func (m *muxer) keepAlive(ctx context.Context) (stop func()) {
-	if m.bandMax == noBand {
+// keepAlive sends an empty data packet whenever the answer has been silent for a time, until the returned function is called, which
+// waits for the goroutine behind it.
+func (m *muxer) keepAlive(ctx context.Context, silence time.Duration) (stop func()) {
+	if m.bandMax == 0 {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(keepAliveAfter / 5)
-		defer ticker.Stop()
+	var running sync.WaitGroup
+	running.Go(func() {
+		timer := time.NewTimer(silence)
+		defer timer.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticker.C:
-				m.touch()
+			case <-timer.C:
+				timer.Reset(m.touch(silence))
 			}
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-done
+		running.Wait()
 	}
 }
 
-// touch sends an empty packet when the answer has been silent.
-func (m *muxer) touch() {
+// touch sends an empty packet when the answer has been silent, and returns when to look again.
+func (m *muxer) touch(silence time.Duration) time.Duration {
 	m.mu.Lock()
-	silent := time.Since(m.wrote) >= keepAliveAfter
-	m.mu.Unlock()
-	if silent {
-		_ = m.do(true, func() error { return m.out.Data([]byte{bandData}) })
+	defer m.mu.Unlock()
+	if left := silence - time.Since(m.wrote); left > 0 {
+		return left
 	}
+	_ = m.doLocked(true, func() error { return m.out.Data([]byte{pktline.BandData}) })
+	return silence
 }
 
-// fail tells err on the error band, where git prints it, and returns it so that the answer is cut.
+// fail tells err where git would, on an ERR line or on the error band, and returns what is to become of the answer: it ends there if the
+// client caused err. What is our fault cuts it, so that nobody on the way takes it for whole, and so does what could not be told.
 func (m *muxer) fail(s *session, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil || errors.Is(err, context.Canceled) {
+		return err // the client has gone
 	}
 	p := problem.From(err)
-	s.log.ErrorContext(s.x.Context(), "answer to a git client failed", "request", s.x.RequestID(), "err", err)
-	if m.bandMax != noBand {
-		_ = m.do(true, func() error { return m.band(bandError, []byte(p.Message+"\n")) })
+	switch {
+	case m.packing && m.bandMax == 0:
+		return err
+	case m.banded || m.packing:
+		_ = m.doLocked(true, func() error { return m.fatal.Printf("%s\n", p.Message) })
+	default:
+		_ = m.doLocked(true, func() error { return m.out.Printf("ERR %s\n", p.Message) })
 	}
+	if p.Status < http.StatusInternalServerError {
+		return m.err
+	}
+	s.log.ErrorContext(s.x.Context(), "answer to a git client failed", "request", s.x.RequestID(), "err", err)
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -34,14 +33,9 @@ func (s *session) receive() error {
 	if err != nil {
 		return err
 	}
-	const contentType = "application/x-git-receive-pack-result"
 	if len(ask.Commands) == 0 {
-		// A lone flush is git's probe before a large push.
-		if err := readToEnd(in.Rest()); err != nil {
-			return err
-		}
-		s.x.Respond(http.StatusOK, contentType, nil)
-		return nil
+		s.respondEmpty()
+		return readToEnd(in.Rest())
 	}
 	ask.Namespace, ask.Import = s.space, s.imports
 	if ask.bringsPack() {
@@ -54,7 +48,7 @@ func (s *session) receive() error {
 	if err != nil {
 		return err
 	}
-	s.x.Stream(http.StatusOK, contentType, func(ctx context.Context, w io.Writer) error {
+	s.x.Stream(http.StatusOK, "application/x-git-receive-pack-result", func(ctx context.Context, w io.Writer) error {
 		defer push.Close()
 		return ask.answer(ctx, s, push, newMuxer(w, ask.bandMax, false))
 	})
@@ -102,7 +96,7 @@ func readPush(in *pktline.Reader) (*pushAsk, error) {
 			break
 		}
 		if kind != pktline.Data {
-			return nil, malformed("unexpected packet among the commands")
+			return nil, malformed("unexpected %s packet among the commands", kind)
 		}
 		if err := a.commandLine(line); err != nil {
 			return nil, err
@@ -119,7 +113,7 @@ func readPush(in *pktline.Reader) (*pushAsk, error) {
 // commandLine takes "shallow ID" or "OLD NEW NAME", the first with the client's capabilities behind a NUL.
 func (a *pushAsk) commandLine(line []byte) error {
 	text, capabilities, hasCapabilities := bytes.Cut(line, []byte{0})
-	words := string(bytes.TrimSuffix(text, []byte("\n")))
+	words := trimLine(text)
 	if id, ok := strings.CutPrefix(words, "shallow "); ok {
 		return appendID(&a.Shallow, "shallow", id)
 	}
@@ -131,7 +125,7 @@ func (a *pushAsk) commandLine(line []byte) error {
 	oldID, err1 := object.ParseID(oldHex)
 	newID, err2 := object.ParseID(newHex)
 	if err := errors.Join(err1, err2); err != nil || !ok1 || !ok2 || name == "" {
-		return malformed("expected old id, new id and ref, got %q", words)
+		return malformed("protocol error: expected old/new/ref, got %.200q", words)
 	}
 	if len(a.Commands) == 0 && hasCapabilities {
 		if err := a.capabilities(string(capabilities)); err != nil {
@@ -154,10 +148,12 @@ func (a *pushAsk) capabilities(list string) error {
 		case "push-options":
 			a.options = true
 		case "side-band-64k":
-			a.bandMax = largeBand
+			a.bandMax = pktline.SidebandLarge
 		}
-		if format, ok := strings.CutPrefix(capability, "object-format="); ok && format != "sha1" {
-			return malformed("object-format %q is not served, this repository is sha1", format)
+		if format, ok := strings.CutPrefix(capability, "object-format="); ok {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -172,7 +168,7 @@ func (a *pushAsk) readOptions(in *pktline.Reader) error {
 		if kind == pktline.Flush {
 			return nil
 		}
-		option := strings.TrimSuffix(string(line), "\n")
+		option := trimLine(line)
 		if len(option) > optionBytesMax || len(a.Options) >= optionCountMax {
 			return malformed("more push options than %d of %d bytes", optionCountMax, optionBytesMax)
 		}
@@ -180,72 +176,34 @@ func (a *pushAsk) readOptions(in *pktline.Reader) error {
 	}
 }
 
-// readToEnd makes sure that the body is over: nothing commits before its true end has been seen.
-func readToEnd(body io.Reader) error {
-	var one [1]byte
-	_, err := io.ReadFull(body, one[:])
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err != nil {
-		return requestError(err)
-	}
-	return malformed("something follows the commands")
-}
-
 // answer finishes the push and reports on it.
 func (a *pushAsk) answer(ctx context.Context, s *session, push *engine.Push, out *muxer) error {
-	stop := out.keepAlive(ctx)
-	defer stop()
-	tell := func(string) {}
-	if !a.quiet {
-		tell = out.progress
+	if err := out.beginPack(); err != nil {
+		return err
 	}
-	release, err := s.x.Slot(ctx)
-	if err != nil {
-		return out.fail(s, err)
-	}
-	result, err := push.Finish(ctx, tell)
-	release()
-	if err != nil {
-		return out.fail(s, err)
-	}
+	stop := out.keepAlive(ctx, s.keepAlive)
+	result, err := a.finish(ctx, s, push, out)
 	stop()
+	if err != nil {
+		return out.fail(s, err)
+	}
 	if a.report {
-		if _, err := out.packWriter().Write(reportOf(result)); err != nil {
+		if _, err := out.Write(a.reportOf(result, out.tell)); err != nil {
 			return err
 		}
-	}
-	if a.bandMax == noBand {
-		return out.flush()
 	}
 	return out.end()
 }
 
-// reportOf is the report-status of a push, as pkt-lines.
-func reportOf(result *engine.PushResult) []byte {
-	var report bytes.Buffer
-	out := pktline.NewWriter(&report)
-	unpack := "ok"
-	if result.Unpack != nil {
-		unpack = oneLine(result.Unpack)
+func (a *pushAsk) finish(ctx context.Context, s *session, push *engine.Push, out *muxer) (*engine.PushResult, error) {
+	var tell func(string)
+	if !a.quiet {
+		tell = out.tell
 	}
-	lines := []string{"unpack " + unpack}
-	for _, command := range result.Commands {
-		if command.Err != nil {
-			lines = append(lines, fmt.Sprintf("ng %s %s", command.Name, oneLine(command.Err)))
-			continue
-		}
-		lines = append(lines, "ok "+command.Name)
+	release, err := s.x.Slot(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for _, line := range lines {
-		_ = out.Printf("%s\n", line) // a bytes.Buffer takes everything
-	}
-	_ = out.Flush()
-	return report.Bytes()
-}
-
-// oneLine is err in the one line that a report has for it.
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	defer release()
+	return push.Finish(ctx, tell)
 }

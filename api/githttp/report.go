@@ -1,0 +1,90 @@
+package githttp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/pack/pktline"
+	"packhorse/refs"
+)
+
+// reportOf is the report-status of a push, as pkt-lines: gitprotocol-pack(5), "Report Status". remark hears what git says on the
+// terminal besides.
+func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byte {
+	var report bytes.Buffer
+	out := pktline.NewWriter(&report)
+	unpack := "ok"
+	if result.Unpack != nil {
+		unpack = oneLine(problem.From(result.Unpack).Message)
+	}
+	lines := []string{"unpack " + unpack}
+	for i, command := range result.Commands {
+		if command.Err == nil {
+			lines = append(lines, "ok "+command.Name)
+			continue
+		}
+		reason, why := a.refusal(a.Commands[i], command.Err)
+		lines = append(lines, "ng "+command.Name+" "+oneLine(reason))
+		if why != "" {
+			remark("error: " + oneLine(why) + "\n")
+		}
+	}
+	for _, line := range lines {
+		_ = out.String(line[:min(len(line), pktline.PayloadMax-1)] + "\n") // a bytes.Buffer takes everything
+	}
+	_ = out.Flush()
+	return report.Bytes()
+}
+
+// refusal returns in git's words why a command was not carried out: in short, and what else there is to say.
+func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string) {
+	const failed = "failed to update ref"
+	name := command.Name
+	var (
+		refused  engine.Refusal
+		stale    *refs.StaleError
+		conflict *refs.NameConflictError
+		wrong    *refs.NameError
+		branch   *engine.BranchTypeError
+	)
+	switch {
+	case errors.As(err, &refused):
+		if refused == engine.RefusedDefault {
+			why = "refusing to delete the current branch: " + name
+		}
+		return string(refused), why
+	case errors.As(err, &stale) && stale.Expected.IsZero():
+		return failed, fmt.Sprintf("cannot lock ref '%s': reference already exists", name)
+	case errors.As(err, &stale) && stale.Actual.IsZero():
+		return failed, fmt.Sprintf("cannot lock ref '%s': reference is missing but expected %s", name, stale.Expected)
+	case errors.As(err, &stale):
+		return failed, fmt.Sprintf("cannot lock ref '%s': is at %s but expected %s", name, stale.Actual, stale.Expected)
+	case errors.Is(err, refs.ErrNotFound):
+		return failed, fmt.Sprintf("cannot lock ref '%s': unable to resolve reference '%s'", name, name)
+	case errors.As(err, &conflict):
+		existing := strings.TrimSuffix(strings.TrimPrefix(conflict.Existing, a.Namespace.Prefix()), "/")
+		return failed, fmt.Sprintf("cannot lock ref '%s': '%s' exists; cannot create '%s'", name, existing, name)
+	case errors.As(err, &branch):
+		return failed, fmt.Sprintf("cannot update ref '%s': trying to write non-commit object %s to branch '%s'", name, branch.ID, name)
+	case errors.As(err, &wrong) && isHidden(name) && command.New.IsZero():
+		return "deny deleting a hidden ref", ""
+	case errors.As(err, &wrong) && isHidden(name):
+		return "deny updating a hidden ref", ""
+	case errors.As(err, &wrong):
+		return "funny refname", fmt.Sprintf("refusing to create funny ref '%s' remotely: it %s", name, wrong.Reason)
+	default:
+		return problem.From(err).Message, ""
+	}
+}
+
+// isHidden tells whether no client may see or change refs of such names.
+func isHidden(name string) bool {
+	return strings.HasPrefix(name, "refs/namespaces/") || strings.HasPrefix(name, "refs/replace/")
+}
+
+// oneLine is text in the one line that a report has for it.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

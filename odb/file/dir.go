@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"math"
@@ -23,7 +22,7 @@ const (
 	mark         = "~"
 )
 
-// writeCategory files the bytes under Pebble's accounting of writes.
+// writeCategory puts the bytes under Pebble's accounting of writes.
 const writeCategory = vfs.WriteCategoryUnspecified
 
 // DirOptions adjusts a Dir. The zero value works.
@@ -195,106 +194,6 @@ func (d *Dir) begin(ctx context.Context) error {
 		return ErrClosed
 	}
 	return ctx.Err()
-}
-
-// settledPath returns where name lies when it is settled.
-func (d *Dir) settledPath(name string) string {
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, name)
-	return d.fs.PathJoin(d.root, settledName, fmt.Sprintf("%02x", byte(h.Sum32())), name)
-}
-
-// find returns where name lies, or ErrNotFound. A file moves in one direction only, from incoming to settled, so whoever looks in
-// this order, and at the end once more in its place, does not miss it.
-func (d *Dir) find(ctx context.Context, name string) (string, error) {
-	if err := d.begin(ctx); err != nil {
-		return "", err
-	}
-	if err := CheckName(name); err != nil {
-		return "", err
-	}
-	settled := d.settledPath(name)
-	if ok, err := d.exists(settled); ok || err != nil {
-		return settled, err
-	}
-	path, err := d.findIncoming(ctx, name)
-	if !errors.Is(err, ErrNotFound) {
-		return path, err
-	}
-	if ok, err := d.exists(settled); ok || err != nil {
-		return settled, err
-	}
-	return "", fmt.Errorf("%w: %s", ErrNotFound, name)
-}
-
-// findIncoming looks under incoming, in the folder of this server first.
-func (d *Dir) findIncoming(ctx context.Context, name string) (string, error) {
-	own := d.fs.PathJoin(d.incoming, name)
-	if ok, err := d.exists(own); ok || err != nil {
-		return own, err
-	}
-	servers, err := d.servers(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, server := range servers {
-		path := d.fs.PathJoin(server, name)
-		if ok, err := d.exists(path); ok || err != nil {
-			return path, err
-		}
-	}
-	return "", fmt.Errorf("%w: %s", ErrNotFound, name)
-}
-
-// servers returns the folders of all servers.
-func (d *Dir) servers(ctx context.Context) ([]string, error) {
-	if err := d.begin(ctx); err != nil {
-		return nil, err
-	}
-	all := d.fs.PathJoin(d.root, incomingName)
-	names, err := d.fs.List(all)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", all, err)
-	}
-	for i, name := range names {
-		names[i] = d.fs.PathJoin(all, name)
-	}
-	return names, nil
-}
-
-func (d *Dir) exists(path string) (bool, error) {
-	_, err := d.fs.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// makeFolder makes a folder, with all above it, that survives a crash. One that exists may be what another crash left of the
-// attempt, so its entry is synced too; what is above it was then synced by whoever made it.
-func (d *Dir) makeFolder(path string) error {
-	_, err := d.fs.Stat(path)
-	made := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !made {
-		return err
-	}
-	if err := d.fs.MkdirAll(path, 0o755); err != nil {
-		return err
-	}
-	for parent := d.fs.PathDir(path); ; parent = d.fs.PathDir(parent) {
-		if err := d.syncFolder(parent); err != nil || !made || parent == d.fs.PathDir(parent) {
-			return err
-		}
-	}
-}
-
-// syncFolder makes the entries of a folder durable.
-func (d *Dir) syncFolder(path string) error {
-	folder, err := d.fs.OpenDir(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // failed tells which operation on which file failed.

@@ -16,7 +16,7 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 		return nil, err
 	}
 	path := d.fs.PathJoin(d.incoming, mark+strconv.FormatUint(d.scratch.Add(1), 10))
-	file, err := d.fs.OpenReadWrite(path, writeCategory)
+	file, err := d.fs.Create(path, writeCategory)
 	if err != nil {
 		return nil, fmt.Errorf("create scratch file: %w", err)
 	}

@@ -24,7 +24,7 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 		err = fmt.Errorf("%w: %s", ErrExists, name)
 	case errors.Is(err, ErrNotFound):
 		w := &writer{dir: d, name: name}
-		file, openErr := d.fs.OpenReadWrite(w.path(), writeCategory)
+		file, openErr := d.fs.Create(w.path(), writeCategory)
 		if openErr == nil {
 			w.spool = newSpool(file, false)
 			return w, nil

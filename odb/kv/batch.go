@@ -2,12 +2,8 @@ package kv
 
 import (
 	"bytes"
-	"errors"
 	"iter"
 )
-
-// ErrEmptyKey means that a batch names the empty key, which no store holds.
-var ErrEmptyKey = errors.New("kv: empty key")
 
 // Batch collects operations and the preconditions under which they may become visible. It belongs to no store.
 //

@@ -97,15 +97,21 @@ func fillForDamage(t *testing.T, store *kv.Pebble) map[string][]byte {
 func awaitRest(t *testing.T, store *kv.Pebble) {
 	t.Helper()
 	before := store.Stats().LogSyncs
+	awaitStats(t, store, func(s kv.Stats) bool { return s.LogSyncs > before })
+}
+
+// awaitStats returns when the statistics show what they should.
+func awaitStats(t *testing.T, store *kv.Pebble, show func(kv.Stats) bool) {
+	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for range 10_000 {
-		if store.Stats().LogSyncs > before {
+	for range 20_000 {
+		if show(store.Stats()) {
 			return
 		}
 		<-tick.C
 	}
-	t.Fatal("the store does not come to rest")
+	t.Fatalf("it does not come to pass: %+v", store.Stats())
 }
 
 // flipBits flips bits of one file, one at a time, mostly near its end.

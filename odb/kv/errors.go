@@ -12,6 +12,8 @@ var (
 	ErrConflict = errors.New("kv: precondition does not hold")
 	// ErrTooLarge means that a key, a value or a batch exceeds a limit; the error is a [LimitError].
 	ErrTooLarge = errors.New("kv: limit exceeded")
+	// ErrEmptyKey means that a batch names the empty key, which no store holds.
+	ErrEmptyKey = errors.New("kv: empty key")
 	// ErrSnapshotExpired means that a snapshot was read after its time.
 	ErrSnapshotExpired = errors.New("kv: snapshot has expired")
 	// ErrClosed means that a store or a snapshot was used after Close.

@@ -86,7 +86,8 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	l.store.logger.Error("kv: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements pebble.Logger. Pebble expects that it does not return, and looks for itself while it opens or commits.
+// Fatalf implements pebble.Logger. Pebble expects that it does not return. After a commit it may: recovered looks for the failure, and
+// the goroutine is a caller's.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	if strings.HasPrefix(format, "pebble: fatal commit error") {

@@ -131,6 +131,9 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 		return err
 	}
 	p.opened.Store(true)
+	if p.hasFailed() { // in the background, just before
+		return ErrFailed
+	}
 	return nil
 }
 
@@ -239,24 +242,24 @@ func (p *Pebble) hasFailed() bool {
 	}
 }
 
-// fail ends the life of the store, and by default the process.
+// fail ends the life of the store, and by default the process. While the store is being opened, OpenPebble returns an error instead.
 func (p *Pebble) fail(err error) {
 	p.failing.Do(func() {
 		close(p.failed)
 		p.logger.Error("kv: the log cannot be made durable", "error", err)
-		p.onFatal(err)
+		if p.opened.Load() {
+			p.onFatal(err)
+		}
 	})
 }
 
 // logFailed is told by Pebble or its files that it cannot go on. It does not return: whatever Pebble would do next, it must not, and
-// the process is about to end. While the store is being opened it only takes note, and OpenPebble returns the error.
+// the process is about to end. Only an opening store returns, with an error.
 func (p *Pebble) logFailed(err error) {
-	if !p.opened.Load() {
-		p.failing.Do(func() { close(p.failed) })
-		return
-	}
 	p.fail(err)
-	select {}
+	if p.opened.Load() {
+		select {}
+	}
 }
 
 // get reads one key and copies its value.

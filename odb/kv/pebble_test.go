@@ -108,6 +108,7 @@ func TestStats(t *testing.T) {
 		}
 	})
 	written := fillForDamage(t, store.Pebble)
+	awaitStats(t, store.Pebble, func(s kv.Stats) bool { return s.Flushes > 0 })
 	for key := range written {
 		if _, err := store.Get(t.Context(), []byte(key)); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func newCache(bytes int64) (*cache, error) {
 	entries, err := otter.New(&otter.Options[cacheKey, cached]{
 		MaximumWeight: uint64(bytes),
 		Weigher: func(_ cacheKey, value cached) uint32 {
-			return uint32(min(len(value.data)+cacheOverhead, math.MaxUint32))
+			return uint32(min(cap(value.data)+cacheOverhead, math.MaxUint32))
 		},
 		StatsRecorder: stats.NewCounter(),
 		Executor:      func(task func()) { task() },

@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -126,87 +125,6 @@ func (d dataRegion) content(ctx context.Context, r segmentRecord, id object.ID) 
 		return nil, d.damaged(id, err)
 	}
 	return content, nil
-}
-
-// openContent returns what an entry inflates to as a stream, whose end comes only after everything was verified.
-func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.ID) (io.ReadCloser, error) {
-	at := location{id: id, ordinal: noOrdinal}
-	e, err := d.entry(ctx, at, r)
-	if err != nil {
-		return nil, err
-	}
-	s := &contentStream{ctx: ctx, region: d, id: id, want: r.CRC32, left: e.ContentSize}
-	headerSize := r.PackedSize - e.PayloadSize
-	s.packed = io.NewSectionReader(d.data, r.Offset, r.PackedSize)
-	if _, err := io.CopyN(&s.sum, s.packed, headerSize); err != nil {
-		return nil, d.damaged(id, fmt.Errorf("%w: %w", errFormat, err))
-	}
-	s.inflater = pack.NewInflater(io.TeeReader(s.packed, &s.sum))
-	return s, nil
-}
-
-// contentStream inflates an entry and verifies its checksums and its size.
-type contentStream struct {
-	ctx      context.Context // a stream lives within the call that opened it
-	region   dataRegion
-	id       object.ID
-	packed   *io.SectionReader
-	sum      crcWriter
-	want     uint32
-	left     int64
-	inflater *pack.Inflater
-	done     error
-}
-
-// crcWriter computes a CRC-32 of what is written.
-type crcWriter uint32
-
-func (c *crcWriter) Write(p []byte) (int, error) {
-	*c = crcWriter(crc32.Update(uint32(*c), crc32.IEEETable, p))
-	return len(p), nil
-}
-
-func (s *contentStream) Read(p []byte) (int, error) {
-	if s.done != nil {
-		return 0, s.done
-	}
-	if s.done = s.ctx.Err(); s.done != nil {
-		return 0, s.done
-	}
-	n, err := s.inflater.Read(p)
-	s.left -= int64(n)
-	switch {
-	case err == nil && s.left < 0:
-		s.done = s.region.damaged(s.id, fmt.Errorf("%w: entry inflates to more than its size", errFormat))
-	case errors.Is(err, io.EOF):
-		s.done = s.verify()
-	case err != nil:
-		s.done = s.region.damaged(s.id, err)
-	}
-	return n, s.done
-}
-
-// verify reads what may be left of the entry and returns [io.EOF] if everything was right.
-func (s *contentStream) verify() error {
-	if _, err := io.Copy(&s.sum, s.packed); err != nil {
-		return s.region.damaged(s.id, err)
-	}
-	if uint32(s.sum) != s.want || s.left != 0 {
-		return s.region.damaged(s.id, fmt.Errorf("%w: entry fails its CRC-32 or its size", errFormat))
-	}
-	return io.EOF
-}
-
-func (s *contentStream) Close() error {
-	if s.inflater == nil {
-		return nil
-	}
-	inflater := s.inflater
-	s.inflater = nil
-	if s.done == nil {
-		s.done = ErrClosed
-	}
-	return inflater.Close()
 }
 
 // payload appends the compressed bytes of an entry to dst.

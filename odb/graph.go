@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"packhorse/pack/object"
 )
@@ -95,4 +96,9 @@ func decodeGraphRow(data []byte) (GraphRow, error) {
 		row.Parents = append(row.Parents, object.ID(rest))
 	}
 	return row, nil
+}
+
+func (row *GraphRow) equal(other *GraphRow) bool {
+	return row.Tree == other.Tree && row.Seconds == other.Seconds && row.Generation == other.Generation &&
+		slices.Equal(row.Parents, other.Parents)
 }

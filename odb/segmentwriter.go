@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 
+	"golang.org/x/sync/errgroup"
+
 	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -36,7 +38,9 @@ type segmentWriter struct {
 	size  int64 // of the data region; the file may hold more, which a Rewind left
 	index *indexTable
 	graph *graphTable // nil until there is a commit
-	done  bool
+
+	finished bool // the file is sealed
+	done     bool
 
 	outline *outline // nil: not known
 }
@@ -156,19 +160,33 @@ func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err 
 		}
 	}()
 	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.count}
+	var group errgroup.Group // the two files become durable at the same time
+	group.Go(func() error { return w.finishFile(ctx) })
 	if w.graph != nil {
-		if sealed.graph, err = w.graph.write(ctx, w.store.files); err != nil {
-			return nil, err
-		}
+		group.Go(func() error {
+			var err error
+			sealed.graph, err = w.graph.write(ctx, w.store.files)
+			return err
+		})
 	}
-	if err := w.finishFile(ctx); err != nil {
-		if w.graph != nil {
-			err = errors.Join(err, w.store.files.Delete(context.WithoutCancel(ctx), graphFile(sealed.graph)))
-		}
-		return nil, err
+	if err := group.Wait(); err != nil {
+		return nil, errors.Join(err, w.removeSealed(ctx, sealed))
 	}
 	w.done = true
 	return sealed, errors.Join(w.index.close(), w.closeGraph())
+}
+
+// removeSealed removes the file that was finished when the other was not.
+func (w *segmentWriter) removeSealed(ctx context.Context, sealed *sealedSegment) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if sealed.graph != (LayerID{}) {
+		err = w.store.files.Delete(ctx, graphFile(sealed.graph))
+	}
+	if w.finished {
+		err = errors.Join(err, w.store.files.Delete(ctx, segmentFile(w.id)))
+	}
+	return err
 }
 
 // finishFile appends index and footer and seals the file.
@@ -190,7 +208,11 @@ func (w *segmentWriter) finishFile(ctx context.Context) error {
 	if _, err := w.Write(footer); err != nil {
 		return err
 	}
-	return w.file.Seal(ctx)
+	if err := w.file.Seal(ctx); err != nil {
+		return err
+	}
+	w.finished = true
+	return nil
 }
 
 func (w *segmentWriter) closeGraph() error {

@@ -1,0 +1,128 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// objectChecker checks single objects. For one goroutine.
+type objectChecker struct {
+	view  *View
+	links map[object.ID]object.Type // that are known to be there
+}
+
+// linksMax bounds the links that a checker remembers.
+const linksMax = 1 << 16
+
+// check reads an object from the layer that at names, and checks its ID, its format, its links and its graph row.
+func (c *objectChecker) check(ctx context.Context, at location) error {
+	s, err := at.layer.step(ctx, at)
+	if err != nil {
+		return err
+	}
+	if s.Size > wholeMax {
+		return c.checkStream(ctx, at, s.Info)
+	}
+	t, data, err := c.view.readAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	if t != s.Type || int64(len(data)) != s.Size {
+		return fmt.Errorf("%w: a %s of %d bytes, not a %s of %d", ErrDisagree, t, len(data), s.Type, s.Size)
+	}
+	id, err := object.Hash(t, data)
+	if err != nil {
+		return err
+	}
+	if id != at.id {
+		return fmt.Errorf("%w: its content is that of %s", ErrDisagree, id)
+	}
+	if err := object.Check(t, data); err != nil {
+		return err
+	}
+	if err := object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want) }); err != nil {
+		return err
+	}
+	if t == object.TypeCommit {
+		return c.checkGraphRow(ctx, at, data)
+	}
+	return nil
+}
+
+// checkStream checks the ID of a large object.
+func (c *objectChecker) checkStream(ctx context.Context, at location, info Info) error {
+	if info.Type != object.TypeBlob {
+		return fmt.Errorf("%s of %d bytes: %w", info.Type, info.Size, ErrTooLarge)
+	}
+	o, err := c.view.openAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	hasher := object.NewHasher(info.Type, info.Size)
+	_, err = o.WriteTo(hasher)
+	if err = errors.Join(err, o.Close()); err != nil {
+		return err
+	}
+	id, err := hasher.Sum()
+	if err == nil && id != at.id {
+		err = fmt.Errorf("%w: its content is that of %s", ErrDisagree, id)
+	}
+	return err
+}
+
+func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want object.Type) error {
+	t, known := c.links[link]
+	if !known {
+		at, ok, err := c.view.locate(ctx, link)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrMissing, link)
+		}
+		info, err := at.layer.stat(ctx, at)
+		if err != nil {
+			return err
+		}
+		if len(c.links) >= linksMax {
+			clear(c.links)
+		}
+		t = info.Type
+		c.links[link] = t
+	}
+	if want != 0 && t != want {
+		return fmt.Errorf("%w: %s is a %s, not a %s", ErrMissing, link, t, want)
+	}
+	return nil
+}
+
+// checkGraphRow compares the row of a commit in the same layer, if there is one, with the commit.
+func (c *objectChecker) checkGraphRow(ctx context.Context, at location, data []byte) error {
+	row, ok, err := at.layer.graph(ctx, at.id)
+	if !ok || err != nil {
+		return err
+	}
+	want, err := parseGraphRow(data)
+	if err != nil {
+		return err
+	}
+	generations := make([]uint32, len(want.Parents))
+	for i, parent := range want.Parents {
+		known, err := c.view.Graph(ctx, parent)
+		if err != nil {
+			return err
+		}
+		generations[i] = known.Generation
+	}
+	want.Generation = generation(generations)
+	if row.Generation == 0 || want.Generation == 0 { // not known, which is allowed
+		row.Generation, want.Generation = 0, 0
+	}
+	if !row.equal(&want) {
+		return fmt.Errorf("%w: its graph row says %v, the commit %v", ErrDisagree, row, want)
+	}
+	return nil
+}

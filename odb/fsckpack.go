@@ -1,0 +1,122 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" // the trailer of a packfile is a SHA-1
+	"fmt"
+	"hash"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// packChecker reads a data region from its first byte to its last and holds it against the index.
+type packChecker struct {
+	fsck    *fsck
+	segment *segment
+	sum     hash.Hash
+	offset  int64
+}
+
+func newPackChecker(f *fsck, g *segment) *packChecker {
+	return &packChecker{fsck: f, segment: g, sum: sha1.New()}
+}
+
+func (c *packChecker) check(ctx context.Context) error {
+	g := c.segment
+	head := make([]byte, pack.HeaderSize)
+	if err := readFullAt(g.file, head, 0); err != nil {
+		return err
+	}
+	header, err := pack.ParseHeader(head)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFormat, err)
+	}
+	if int(header.Count) != g.count {
+		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.count))
+	}
+	c.sum.Write(head)
+	c.offset = pack.HeaderSize
+	seen := make([]bool, g.count)
+	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+		if err != nil {
+			return err
+		}
+		if int(ordinal) >= g.count || seen[ordinal] {
+			return fmt.Errorf("%w: the pack order names %d twice", ErrDisagree, ordinal)
+		}
+		seen[ordinal] = true
+		if err := c.entry(ctx, ordinal); err != nil {
+			return err
+		}
+	}
+	trailer := make([]byte, pack.TrailerSize)
+	if err := readFullAt(g.file, trailer, g.dataSize-pack.TrailerSize); err != nil {
+		return err
+	}
+	if c.offset != g.dataSize-pack.TrailerSize || !bytes.Equal(c.sum.Sum(nil), trailer) {
+		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack fails its checksum", errFormat))
+	}
+	return nil
+}
+
+// entry reads one entry. Damage to its bytes is found again when its object is checked, which tells more.
+func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
+	g := c.segment
+	r, err := g.record(ctx, ordinal)
+	if err != nil {
+		return err
+	}
+	if r.Offset != c.offset {
+		return fmt.Errorf("%w: an entry at %d where %d was expected", ErrDisagree, r.Offset, c.offset)
+	}
+	c.offset += r.PackedSize
+	var head []byte
+	sum, err := g.region().stream(ctx, r, object.ZeroID, func(piece []byte) error {
+		if missing := pack.EntryHeaderSizeMax - len(head); missing > 0 {
+			head = append(head, piece[:min(missing, len(piece))]...)
+		}
+		_, err := c.sum.Write(piece)
+		return err
+	})
+	if err != nil || sum != r.CRC32 {
+		return err
+	}
+	id, err := g.id(ctx, ordinal)
+	if err != nil {
+		return err
+	}
+	return c.fsck.noted(g.layer, id, c.base(ctx, head, r))
+}
+
+// base compares what an entry's header says of its base with what the index says.
+func (c *packChecker) base(ctx context.Context, head []byte, r segmentRecord) error {
+	g := c.segment
+	header, _, err := pack.ParseEntryHeader(head)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFormat, err)
+	}
+	if !header.Kind.IsDelta() {
+		if r.Base != noOrdinal || header.Kind.Type() != r.Type || header.Size != r.Size {
+			return fmt.Errorf("%w: the entry is a %s of %d bytes", ErrDisagree, header.Kind, header.Size)
+		}
+		return nil
+	}
+	if r.Base == noOrdinal {
+		return fmt.Errorf("%w: the entry is a delta, the index knows no base", ErrDisagree)
+	}
+	base, err := g.record(ctx, r.Base)
+	if err != nil {
+		return err
+	}
+	baseID, err := g.id(ctx, r.Base)
+	if err != nil {
+		return err
+	}
+	if (header.Kind == pack.KindOFSDelta && r.Offset-header.BaseDistance != base.Offset) ||
+		(header.Kind == pack.KindRefDelta && header.BaseID != baseID) {
+		return fmt.Errorf("%w: the index names %s as its base", ErrDisagree, baseID)
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/oracle"
+)
+
+// TestKill kills the server at random instants while programs commit and git pushes, again and again over the same data: what was
+// acknowledged is there, each keyed commit is there once, and git finds nothing wrong. PACKHORSE_KILL_ROUNDS sets how often.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	rounds := 4
+	if testing.Short() {
+		rounds = 2
+	}
+	if text := os.Getenv("PACKHORSE_KILL_ROUNDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &killing{t: t, dir: t.TempDir(), told: map[string]string{}, random: rand.New(rand.NewPCG(1, uint64(rounds)))}
+	k.start()
+	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
+	k.commit("main", "seed", "seed").mustBe(t, http.StatusCreated)
+	for w := range 3 {
+		k.writers = append(k.writers, &keyedWriter{branch: fmt.Sprintf("api%d", w)})
+	}
+	for w := range 2 {
+		k.pushers = append(k.pushers, newPusher(t, fmt.Sprintf("git%d", w)))
+	}
+	for range rounds {
+		k.round()
+	}
+	if err := k.server.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// killing is a server that is killed, and what its clients know.
+type killing struct {
+	t       *testing.T
+	dir     string
+	server  *packhorsetest.Server
+	token   string
+	random  *rand.Rand
+	writers []*keyedWriter
+	pushers []*pusher
+
+	mu   sync.Mutex
+	told map[string]string // guarded by mu: branch to the last commit that was acknowledged
+}
+
+func (k *killing) start() {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	var err error
+	if k.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: k.dir}); err != nil {
+		k.t.Fatal(err)
+	}
+	if k.token, err = k.server.Token(ctx, "r", "--scope", "git:write", "--scope", "repo:write"); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *killing) note(branch, tip string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.told[branch] = tip
+}
+
+func (k *killing) remote() string {
+	return strings.Replace(k.server.URL, "://", "://t:"+k.token+"@", 1) + "/r.git"
+}
+
+// round lets clients write until the server dies, starts it again, and looks.
+func (k *killing) round() {
+	k.t.Helper()
+	remote := k.remote()
+	var clients sync.WaitGroup
+	for _, w := range k.writers {
+		clients.Go(func() { w.run(k) })
+	}
+	for _, p := range k.pushers {
+		clients.Go(func() { p.run(k, remote) })
+	}
+	time.Sleep(time.Duration(100+k.random.IntN(500)) * time.Millisecond)
+	if err := k.server.Kill(); err != nil {
+		k.t.Fatal(err)
+	}
+	clients.Wait()
+	k.start()
+	for _, w := range k.writers {
+		w.resume(k)
+	}
+	k.look()
+}
+
+// look clones everything and holds it against what was acknowledged.
+func (k *killing) look() {
+	k.t.Helper()
+	git := oracle.Open(k.t, filepath.Join(k.t.TempDir(), "mirror.git"))
+	git.Git("clone", "--quiet", "--mirror", k.remote(), git.Dir)
+	if out := git.Git("fsck", "--full", "--strict"); out != "" {
+		k.t.Errorf("git fsck: %s", out)
+	}
+	for branch, tip := range k.told {
+		if _, err := git.Try(nil, "merge-base", "--is-ancestor", tip, "refs/heads/"+branch); err != nil {
+			k.t.Errorf("%s was acknowledged at %s: %v", branch, tip, err)
+		}
+	}
+	for _, w := range k.writers {
+		subjects := strings.Fields(git.Git("log", "--format=%s", "refs/heads/main..refs/heads/"+w.branch))
+		if len(subjects) != w.number {
+			k.t.Errorf("%s has %d commits, %d were asked for", w.branch, len(subjects), w.number)
+		}
+		for i, subject := range subjects {
+			if want := fmt.Sprintf("%s-%d", w.branch, w.number-i); subject != want {
+				k.t.Errorf("commit %d of %s is %q, want %q", i, w.branch, subject, want)
+			}
+		}
+	}
+}
+
+// keyedWriter commits to a branch, each commit under a key, so that one whose answer was lost can be sent again.
+type keyedWriter struct {
+	branch string
+	number int // of the last commit that was asked for
+	lost   bool
+}
+
+func (w *keyedWriter) run(k *killing) {
+	for {
+		w.number++
+		if !w.send(k) {
+			w.lost = true
+			return
+		}
+	}
+}
+
+// send asks for the commit of the current number and tells whether it was acknowledged.
+func (w *keyedWriter) send(k *killing) bool {
+	name := fmt.Sprintf("%s-%d", w.branch, w.number)
+	answer := k.commit(w.branch, name, name)
+	if answer.err != nil {
+		return false
+	}
+	answer.mustBe(k.t, http.StatusCreated)
+	var done struct {
+		Commit struct {
+			SHA string `json:"commit_sha"`
+		}
+	}
+	if err := json.Unmarshal(answer.body, &done); err != nil {
+		k.t.Error(err)
+	}
+	k.note(w.branch, done.Commit.SHA)
+	return true
+}
+
+// resume sends again what the kill left open.
+func (w *keyedWriter) resume(k *killing) {
+	if w.lost && !w.send(k) {
+		k.t.Error("a commit that was sent again was not answered")
+	}
+	w.lost = false
+}
+
+// pusher pushes a growing history with git.
+type pusher struct {
+	git    *oracle.Repository
+	branch string
+	number int
+}
+
+func newPusher(t *testing.T, branch string) *pusher {
+	t.Helper()
+	p := &pusher{git: oracle.New(t), branch: branch}
+	p.git.Seed(oracle.History{Seed: uint64(len(branch)) + uint64(branch[len(branch)-1]), Commits: 30, Merges: true, Binary: true})
+	return p
+}
+
+func (p *pusher) run(k *killing, remote string) {
+	for {
+		p.number++
+		tree := p.git.Git("rev-parse", "main^{tree}")
+		tip := p.git.Git("commit-tree", tree, "-p", "main", "-m", fmt.Sprint(p.number))
+		p.git.Git("update-ref", "refs/heads/main", tip)
+		if _, err := p.git.Try(nil, "push", "--quiet", remote, "main:refs/heads/"+p.branch); err != nil {
+			return
+		}
+		k.note(p.branch, tip)
+	}
+}
+
+// reply is what a call came to.
+type reply struct {
+	status int
+	body   []byte
+	err    error
+}
+
+func (r reply) mustBe(t *testing.T, status int) {
+	t.Helper()
+	if r.err != nil || r.status != status {
+		t.Errorf("status is %d (%v), want %d: %s", r.status, r.err, status, r.body)
+	}
+}
+
+// commit writes one file under a key.
+func (k *killing) commit(branch, name, key string) reply {
+	metadata := map[string]any{
+		"target_branch":  branch,
+		"commit_message": name,
+		"author":         map[string]string{"name": "K", "email": "k@example.com"},
+		"files":          []map[string]string{{"path": name, "content_id": "1"}},
+	}
+	if branch != "main" {
+		metadata["base_branch"] = "main"
+	}
+	head, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return reply{err: err}
+	}
+	body := fmt.Appendf(head, "\n{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", base64.StdEncoding.EncodeToString([]byte(name)))
+	return k.api(http.MethodPost, "/api/v1/repos/commit-pack", key, body)
+}
+
+func (k *killing) api(method, path, key string, body []byte) reply {
+	request, err := http.NewRequestWithContext(k.t.Context(), method, k.server.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return reply{err: err}
+	}
+	request.Header.Set("Authorization", "Bearer "+k.token)
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return reply{err: err}
+	}
+	answer, err := io.ReadAll(response.Body)
+	if closeErr := response.Body.Close(); err == nil {
+		err = closeErr
+	}
+	return reply{status: response.StatusCode, body: answer, err: err}
+}

@@ -228,7 +228,7 @@ func (r *reaching) walkCommits(ctx context.Context, request *PackRequest, wants,
 	if err != nil {
 		return roots, err
 	}
-	for _, id := range wants.commits {
+	for _, id := range tips {
 		r.history.set(r.history.number(id), markAsked)
 	}
 	for _, n := range list {

@@ -28,9 +28,12 @@ type crashable struct {
 	fs *vfs.MemFS
 }
 
-const snapshotAge = 200 * time.Millisecond
-
 func openMem(t *testing.T, fs *vfs.MemFS) *crashable {
+	t.Helper()
+	return openAged(t, fs, 0)
+}
+
+func openAged(t *testing.T, fs *vfs.MemFS, snapshotAge time.Duration) *crashable {
 	t.Helper()
 	store, err := kv.OpenPebble("db", kv.PebbleOptions{
 		FS: fs, MemoryBytes: 8 << 20, Logger: quiet(), SnapshotAge: snapshotAge,
@@ -46,10 +49,9 @@ func TestPebble(t *testing.T) {
 	t.Parallel()
 	var crashes atomic.Uint64
 	kvtest.Run(t, kvtest.Harness{
-		SnapshotAge: snapshotAge,
-		Open: func(t *testing.T) kv.Store {
+		Open: func(t *testing.T, snapshotAge time.Duration) kv.Store {
 			t.Helper()
-			return openMem(t, vfs.NewCrashableMem())
+			return openAged(t, vfs.NewCrashableMem(), snapshotAge)
 		},
 		Crash: func(t *testing.T, store kv.Store) kv.Store {
 			t.Helper()

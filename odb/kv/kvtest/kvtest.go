@@ -27,10 +27,9 @@ import (
 
 // Harness makes the stores under test.
 type Harness struct {
-	// Open returns a new, empty store. The suite closes it.
-	Open func(t *testing.T) kv.Store
-	// SnapshotAge is how long snapshots of these stores live, at most [kv.SnapshotAgeMax]. The suite waits for it once.
-	SnapshotAge time.Duration
+	// Open returns a new, empty store, whose snapshots live for snapshotAge if it can be set, else for [kv.SnapshotAgeMax]. The
+	// suite closes it.
+	Open func(t *testing.T, snapshotAge time.Duration) kv.Store
 	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards. It is optional;
 	// without it the promises about crashes are not tested.
 	Crash func(t *testing.T, store kv.Store) kv.Store
@@ -72,13 +71,19 @@ func Run(t *testing.T, h Harness) {
 // open returns a store that is closed when the test ends.
 func (h Harness) open(t *testing.T) kv.Store {
 	t.Helper()
-	store := h.Open(t)
+	store := h.Open(t, kv.SnapshotAgeMax)
+	closeAtEnd(t, store)
+	return store
+}
+
+// closeAtEnd closes a store when the test ends, unless the test has.
+func closeAtEnd(t *testing.T, store kv.Store) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return store
 }
 
 // apply applies what build puts into a batch and waits until it is durable.

@@ -124,13 +124,16 @@ func fetchJob(ctx context.Context, b *bench, p peer, haves, arguments []string) 
 	return func(ctx context.Context) (outcome, error) {
 		defer c.close()
 		got := outcome{count: fetchRepeats}
+		var firstBytes []time.Duration
 		for range fetchRepeats {
 			began := time.Now()
 			if got.pack, err = c.fetch(ctx, []string{b.source.tip}, haves, arguments); err != nil {
 				return got, err
 			}
 			got.each = append(got.each, time.Since(began))
+			firstBytes = append(firstBytes, got.pack.firstByte)
 		}
+		got.pack.firstByte = median(firstBytes)
 		return got, nil
 	}, nil
 }

@@ -66,7 +66,6 @@ type Ingest struct {
 	clock      busyClock
 	inflated   atomic.Int64
 	stats      IngestStats
-	outline    outline
 
 	distinct int // objects, added bases included, once connected
 

@@ -360,6 +360,7 @@ func compareVerdict(t *testing.T, what string, older, packed []byte, limits odb.
 		}
 		return
 	}
+	h.fsck()
 	v := h.view()
 	for _, hex := range objects {
 		id, err := object.ParseID(hex)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ type ingestHost struct {
 	tb    testing.TB
 	fs    *vfs.MemFS
 	keys  kv.Store
+	files file.Store
 	store *odb.Store
 	pool  odb.PoolID
 }
@@ -47,7 +49,7 @@ func (h *ingestHost) open(fs vfs.FS, dir string, options odb.Options) {
 	h.must(err)
 	files, err := file.OpenDir(fs.PathJoin(dir, "files"), file.DirOptions{FS: fs, ServerID: "test"})
 	h.must(err)
-	h.keys = keys
+	h.keys, h.files = keys, files
 	h.store, err = odb.Open(ctx, keys, files, options)
 	h.must(err)
 	batch := kv.NewBatch()
@@ -97,7 +99,30 @@ func (h *ingestHost) push(packed []byte, options odb.IngestOptions) (odb.IngestS
 	_, err = h.keys.Apply(ctx, batch)
 	h.must(err)
 	q.Settled(ctx)
+	for h.settling() { // files move in the background
+		runtime.Gosched()
+	}
 	return stats, nil
+}
+
+// fsck checks the whole pool.
+func (h *ingestHost) fsck() {
+	h.tb.Helper()
+	report, err := h.store.Fsck(h.tb.Context(), h.pool, odb.FsckOptions{})
+	h.must(err)
+	for _, problem := range report.Problems {
+		h.tb.Errorf("fsck: %s", problem)
+	}
+}
+
+// settling reports whether files of this run are not in their place yet.
+func (h *ingestHost) settling() bool {
+	h.tb.Helper()
+	for _, err := range h.files.Leftovers(h.tb.Context()) {
+		h.must(err)
+		return true
+	}
+	return false
 }
 
 // leftovers returns the names of the files that the store of files holds.
@@ -120,8 +145,7 @@ func (h *ingestHost) leftovers() []string {
 		}
 	}
 	walk("files")
-	slices.Sort(names)
-	return slices.Compact(names) // a file on its way to its place may be met twice
+	return names
 }
 
 // testEntry is an entry of a pack that a test puts together. Fields of the header may lie.
@@ -273,6 +297,7 @@ func TestIngestReadsBackWhatGitHas(t *testing.T) {
 					if stats.PackedBytes != int64(len(packed)) {
 						t.Errorf("%d bytes, want %d", stats.PackedBytes, len(packed))
 					}
+					h.fsck()
 					v := h.view()
 					compare(t, v, git)
 					compareGraph(t, v, git)
@@ -360,6 +385,7 @@ func TestIngestPushAfterPush(t *testing.T) {
 					t.Fatalf("%s reads back as something else", id)
 				}
 			}
+			h.fsck()
 			if name == "segments" && bases == 0 {
 				t.Error("no thin pack was completed")
 			}
@@ -411,6 +437,7 @@ func TestIngestRepeatedObjects(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				h.fsck()
 				v := h.view()
 				for _, want := range [][]byte{a, b, tree} {
 					kind := object.TypeBlob

@@ -137,7 +137,7 @@ func (l *lanes) drain(reader *pack.Reader) error {
 
 func (l *lanes) readSmall(ctx context.Context, one *lane, reader *pack.Reader, it item) error {
 	p := &one.filling
-	if size := reader.Entry().Size; int64(cap(p.arena)-len(p.arena)) < size || len(p.items) == parcelCountMax {
+	if size := reader.Entry().Size; p.arena == nil || int64(cap(p.arena)-len(p.arena)) < size || len(p.items) == parcelCountMax {
 		if err := l.send(ctx, one); err != nil {
 			return err
 		}

@@ -24,8 +24,6 @@ const (
 	// stateLane is the lane (see [lanes]) on which the entry's delta family is examined while the pack is read.
 	stateLane      entryState = 0x38
 	stateLaneShift            = 3
-	// stateTaken marks a delta whose base, named by ID, was found.
-	stateTaken entryState = 0x40
 	// stateDone marks an entry whose object is known: hashed, checked and in the index.
 	stateDone entryState = 0x80
 )

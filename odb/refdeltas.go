@@ -2,6 +2,7 @@ package odb
 
 import (
 	"encoding/binary"
+	"iter"
 	"slices"
 	"sync"
 
@@ -11,8 +12,10 @@ import (
 // refDeltas are the deltas of a pack whose base is named by ID, eight bytes each: the first four bytes of the base's ID, then the
 // ordinal. The rest of the ID stays in the pack and is read when the front agrees.
 type refDeltas struct {
-	mu    sync.Mutex // guards the taken flags of the table
-	heads []uint64   // sorted from sort on
+	heads []uint64 // sorted from sort on
+
+	mu    sync.Mutex // guards taken
+	taken ordinalSet // deltas whose base was found
 }
 
 func refHead(base object.ID, ordinal uint32) uint64 {
@@ -23,7 +26,22 @@ func (r *refDeltas) add(base object.ID, ordinal uint32) {
 	r.heads = append(r.heads, refHead(base, ordinal))
 }
 
-func (r *refDeltas) sort() { slices.Sort(r.heads) }
+// sort readies the deltas of a pack of count entries for their bases to be found.
+func (r *refDeltas) sort(count int) {
+	slices.Sort(r.heads)
+	r.taken = newOrdinalSet(count)
+}
+
+// untaken walks the deltas whose base was not found.
+func (r *refDeltas) untaken() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for _, head := range r.heads {
+			if ordinal := uint32(head); !r.taken.has(ordinal) && !yield(ordinal) {
+				return
+			}
+		}
+	}
+}
 
 // candidates returns the deltas whose base has an ID that begins as base does.
 func (r *refDeltas) candidates(base object.ID) []uint64 {
@@ -57,10 +75,10 @@ func (in *Ingest) takeRefs(id object.ID, ordinal uint32) (children []uint32, err
 func (in *Ingest) take(child, base uint32) bool {
 	in.refs.mu.Lock()
 	defer in.refs.mu.Unlock()
-	if in.table.states[child]&stateTaken != 0 {
+	if in.refs.taken.has(child) {
 		return false
 	}
-	in.table.states[child] |= stateTaken
+	in.refs.taken.set(child)
 	in.table.bases[child] = base
 	return true
 }

@@ -59,7 +59,7 @@ func (in *Ingest) resolve(ctx context.Context) error {
 
 // resolveDeltas resolves all deltas that the lanes have left.
 func (in *Ingest) resolveDeltas(ctx context.Context) error {
-	in.refs.sort()
+	in.refs.sort(in.table.count())
 	if len(in.refs.heads) > 0 {
 		for item, err := range in.links.objects(ctx) {
 			if err == nil {
@@ -103,11 +103,9 @@ func (in *Ingest) resolveThin(ctx context.Context) error {
 		return nil
 	}
 	unresolved := &UnresolvedError{Count: left}
-	for _, head := range in.refs.heads {
-		if in.table.states[uint32(head)]&stateTaken == 0 {
-			unresolved.Base, err = in.refBase(uint32(head))
-			break
-		}
+	for ordinal := range in.refs.untaken() {
+		unresolved.Base, err = in.refBase(ordinal)
+		break
 	}
 	return errors.Join(err, unresolved)
 }

@@ -36,14 +36,12 @@ func (in *Ingest) baseOffset(ordinal uint32) int64 {
 // they are added to it, which completes the pack.
 func (in *Ingest) findBases(ctx context.Context) ([]branch, error) {
 	var wanted []object.ID
-	for _, head := range in.refs.heads {
-		if child := uint32(head); in.table.states[child]&stateTaken == 0 {
-			id, err := in.refBase(child)
-			if err != nil {
-				return nil, err
-			}
-			wanted = append(wanted, id)
+	for child := range in.refs.untaken() {
+		id, err := in.refBase(child)
+		if err != nil {
+			return nil, err
 		}
+		wanted = append(wanted, id)
 	}
 	var roots []branch
 	for _, id := range sortIDs(wanted) {

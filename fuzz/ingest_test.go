@@ -1,0 +1,198 @@
+package fuzz
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// FuzzIngest holds that a pack is either refused for what it is or leaves a pool that is sound, also when it is pushed twice, in the hot
+// tier and as a segment.
+//
+// The input is a list of entries: kind, base, size, content. The harness deflates and seals them, and puts the IDs of whole entries where
+// contents say <raw n> or <hex n>, so that the fuzzer gets to what packs mean.
+func FuzzIngest(f *testing.F) {
+	const person = "A <a@b> 1 +0000\n"
+	f.Add(entryScript(
+		"\x03\x00blob\n",
+		"\x02\x00100644 a\x00<raw 0>",
+		"\x01\x00tree <hex 1>\nauthor "+person+"committer "+person+"\nm\n",
+		"\x01\x00tree <hex 1>\nparent <hex 2>\nauthor "+person+"committer "+person+"\nm\n",
+		"\x04\x00object <hex 3>\ntype commit\ntag v1\ntagger "+person+"\nm\n",
+		"\x05\x00\x05\x05\x90\x05",
+		"\x06\x00\x05\x06\x90\x05\x01!",
+	))
+	f.Add(entryScript("\x03\x00[submodule \"a\"]\n\turl = b\n", "\x02\x00100644 .gitmodules\x00<raw 0>", "\x02\x0040000 d\x00<raw 1>"))
+	f.Add(entryScript("\x03\x00one", "\x03\x00one", "\x06\x01\x03\x03\x90\x03", "\x05\x02\x03\x03\x90\x03"))
+	f.Add(entryScript("\x01\x00tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor " + person + "committer " + person + "\nm\n"))
+	tiers := []*ingestPools{
+		newIngestPools(f, odb.Limits{}),
+		newIngestPools(f, odb.Limits{HotValueBytes: 1}),
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		packed := assemble(script)
+		var verdicts []error
+		for _, pools := range tiers {
+			pool := pools.create(t)
+			first := pools.push(t, pool, packed)
+			again := pools.push(t, pool, packed)
+			if (first == nil) != (again == nil) {
+				t.Errorf("first %v, then %v", first, again)
+			}
+			report, err := pools.store.Fsck(t.Context(), pool, odb.FsckOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, problem := range report.Problems {
+				t.Errorf("after %v: %s", first, problem)
+			}
+			verdicts = append(verdicts, first)
+		}
+		if (verdicts[0] == nil) != (verdicts[1] == nil) {
+			t.Errorf("hot: %v, as a segment: %v", verdicts[0], verdicts[1])
+		}
+	})
+}
+
+// entryScript encodes entries, of which the first byte is the kind and the second the base, for assemble.
+func entryScript(entries ...string) []byte {
+	var script []byte
+	for _, e := range entries {
+		script = append(script, e[0], e[1], byte(len(e[2:])>>8), byte(len(e[2:])))
+		script = append(script, e[2:]...)
+	}
+	return script
+}
+
+// assemble makes a pack of up to 16 entries.
+func assemble(script []byte) []byte {
+	var body []byte
+	var offsets []int64
+	var ids []object.ID
+	for len(script) >= 4 && len(ids) < 16 {
+		kind, base := script[0]%7, int(script[1])
+		size := min(int(script[2])<<8|int(script[3]), len(script)-4)
+		content := script[4 : 4+size]
+		script = script[4+size:]
+		header := pack.EntryHeader{Kind: pack.EntryKind(kind)}
+		offset := int64(pack.HeaderSize + len(body))
+		id := object.ZeroID
+		switch kind {
+		case 0, 5:
+			header.Kind = pack.KindOFSDelta
+			if len(offsets) == 0 {
+				continue
+			}
+			header.BaseDistance = offset - offsets[base%len(offsets)]
+		case 6:
+			header.Kind = pack.KindRefDelta
+			header.BaseID = object.ID{byte(base)}
+			if len(ids) > 0 {
+				header.BaseID = ids[base%len(ids)]
+			}
+		default:
+			for n, named := range ids {
+				content = bytes.ReplaceAll(content, fmt.Appendf(nil, "<raw %d>", n), named[:])
+				content = bytes.ReplaceAll(content, fmt.Appendf(nil, "<hex %d>", n), named.AppendHex(nil))
+			}
+			id, _ = object.Hash(object.Type(kind), content)
+		}
+		header.Size = int64(len(content))
+		offsets, ids = append(offsets, offset), append(ids, id)
+		body = pack.Deflate(header.Append(body), content, pack.LevelFast)
+	}
+	packed := append(pack.Header{Version: 2, Count: uint32(len(ids))}.Append(nil), body...)
+	sum := sha1.Sum(packed)
+	return append(packed, sum[:]...)
+}
+
+// ingestPools makes pools in memory.
+type ingestPools struct {
+	keys  kv.Store
+	store *odb.Store
+}
+
+func newIngestPools(f *testing.F, limits odb.Limits) *ingestPools {
+	f.Helper()
+	limits.ObjectBytes, limits.InflatedBytes = 1<<20, 8<<20
+	fs := vfs.NewMem()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs})
+	if err != nil {
+		f.Fatal(err)
+	}
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs, ServerID: "fuzz"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	store, err := odb.Open(f.Context(), keys, files, odb.Options{Limits: limits})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		if err := errors.Join(store.Close(context.Background()), files.Close(), keys.Close()); err != nil {
+			f.Error(err)
+		}
+	})
+	return &ingestPools{keys: keys, store: store}
+}
+
+func (p *ingestPools) create(t *testing.T) odb.PoolID {
+	t.Helper()
+	batch := kv.NewBatch()
+	pool := p.store.CreatePool(batch)
+	p.apply(t, batch)
+	return pool
+}
+
+func (p *ingestPools) apply(t *testing.T, batch *kv.Batch) {
+	t.Helper()
+	if _, err := p.keys.Apply(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// push ingests and commits a pack, and returns why it was refused.
+func (p *ingestPools) push(t *testing.T, pool odb.PoolID, packed []byte) error {
+	t.Helper()
+	v, err := p.store.View(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	in, err := v.Ingest(t.Context(), bytes.NewReader(packed), odb.IngestOptions{})
+	if err != nil {
+		return refusal(t, err)
+	}
+	defer in.Close()
+	q, _, err := in.Resolve(t.Context(), nil)
+	if err != nil {
+		return refusal(t, err)
+	}
+	defer q.Close()
+	batch := kv.NewBatch()
+	if err := q.Stage(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	p.apply(t, batch)
+	q.Settled(t.Context())
+	return nil
+}
+
+func refusal(t *testing.T, err error) error {
+	t.Helper()
+	if !odb.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
+		t.Fatalf("an error of another kind: %v", err)
+	}
+	return err
+}

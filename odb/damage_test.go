@@ -263,6 +263,36 @@ func TestFsckMissesKeys(t *testing.T) {
 	}
 }
 
+// TestFsckOfOutlines stores a pack whose outline is right, lacks something or has too much.
+func TestFsckOfOutlines(t *testing.T) {
+	t.Parallel()
+	r := oracle.New(t)
+	tip := mustID(t, r.Seed(oracle.History{Commits: 5}))
+	parent := mustID(t, r.Git("rev-parse", "main^"))
+	packed := r.Input(nil, "pack-objects", "--all", "--stdout", "--quiet")
+	tests := map[string]struct {
+		tips, outside []object.ID
+		problems      int64
+	}{
+		"right":              {tips: []object.ID{tip}},
+		"too many tips":      {tips: []object.ID{tip, parent}, problems: 1},
+		"another tip":        {tips: []object.ID{parent}, problems: 1},
+		"something outside":  {tips: []object.ID{tip}, outside: []object.ID{parent}, problems: 1},
+		"no outline at all":  {},
+		"nothing but a list": {outside: []object.ID{tip}},
+	}
+	for name, test := range tests {
+		w := newWorld(t, odb.Options{})
+		d := w.draft()
+		w.must(d.q.AddPack(t.Context(), packed, test.tips, test.outside))
+		d.commit()
+		report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{Tips: []object.ID{tip}})
+		if err != nil || report.ProblemCount != test.problems {
+			t.Errorf("%s: %+v, %v; want %d problems", name, report, err, test.problems)
+		}
+	}
+}
+
 func TestFsckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	missing := object.ID{1, 2, 3}

@@ -20,7 +20,9 @@ const (
 )
 
 // AddPack quarantines a pack as a segment. It is the plainest way to do so, for packs that fit in memory several times.
-func (q *Quarantine) AddPack(ctx context.Context, packed []byte) error {
+//
+// Two lists, if given, are the tips of the segment's outline and what it names outside.
+func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]object.ID) error {
 	w, err := newSegmentWriter(ctx, q.store)
 	if err != nil {
 		return err
@@ -45,6 +47,9 @@ func (q *Quarantine) AddPack(ctx context.Context, packed []byte) error {
 				return errors.Join(err, w.Abort())
 			}
 		}
+	}
+	if len(lists) == 2 {
+		w.SetOutline(&outline{tips: lists[0], outside: lists[1]})
 	}
 	segment, err := w.Finish(ctx)
 	if err != nil {

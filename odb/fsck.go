@@ -138,8 +138,10 @@ func (f *fsck) layer(ctx context.Context, l layer) error {
 // fsckChunk is how many objects a worker takes at a time.
 const fsckChunk = 256
 
-// objects checks the locations that come from produce, on all cores.
-func (f *fsck) objects(ctx context.Context, produce func(ctx context.Context, yield func([]location) error) error) error {
+// objects checks the locations that come from produce, on all cores; outline, if not nil, hears of what they name.
+func (f *fsck) objects(
+	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]location) error) error,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	chunks := make(chan []location)
 	group.Go(func() error {
@@ -156,7 +158,7 @@ func (f *fsck) objects(ctx context.Context, produce func(ctx context.Context, yi
 	})
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
-			c := &objectChecker{view: f.view, links: make(map[object.ID]object.Type)}
+			c := &objectChecker{view: f.view, outline: outline, links: make(map[object.ID]knownLink)}
 			for chunk := range chunks {
 				if err := f.checkChunk(ctx, c, chunk); err != nil {
 					return err

@@ -15,7 +15,7 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err := f.keys(ctx, l.id, userKey(l.id, f.view.pool)); err != nil {
 		return err
 	}
-	err := f.objects(ctx, func(ctx context.Context, yield func([]location) error) error {
+	err := f.objects(ctx, nil, func(ctx context.Context, yield func([]location) error) error {
 		return f.hotLocations(ctx, l, yield)
 	})
 	if err != nil {
@@ -85,9 +85,24 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 			return err
 		}
 	}
-	return f.objects(ctx, func(ctx context.Context, yield func([]location) error) error {
+	before := f.problems()
+	outline, err := newOutlineChecker(ctx, g)
+	if err := f.noted(l.id, object.ZeroID, err); err != nil {
+		return err
+	}
+	err = f.objects(ctx, outline, func(ctx context.Context, yield func([]location) error) error {
 		return f.segmentLocations(ctx, l, g, yield)
 	})
+	if err != nil || outline == nil || f.problems() > before { // an object that is damaged names nothing
+		return err
+	}
+	return f.noted(l.id, object.ZeroID, outline.compare(ctx))
+}
+
+func (f *fsck) problems() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.report.ProblemCount
 }
 
 // keys checks that the keys are there which keep a layer from being taken for a leftover.

@@ -10,8 +10,15 @@ import (
 
 // objectChecker checks single objects. For one goroutine.
 type objectChecker struct {
-	view  *View
-	links map[object.ID]object.Type // that are known to be there
+	view    *View
+	outline *outlineChecker // nil: nobody wants to know
+	links   map[object.ID]knownLink
+}
+
+// knownLink is an object that something names and that is there.
+type knownLink struct {
+	kind  object.Type
+	noted bool // the outline has heard of it
 }
 
 // linksMax bounds the links that a checker remembers.
@@ -43,7 +50,9 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 	if err := object.Check(t, data); err != nil {
 		return err
 	}
-	if err := object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want) }); err != nil {
+	counts := c.outline != nil && c.outline.counts(id)
+	err = object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want, counts) })
+	if err != nil {
 		return err
 	}
 	if t == object.TypeCommit {
@@ -73,9 +82,10 @@ func (c *objectChecker) checkStream(ctx context.Context, at location, info Info)
 	return err
 }
 
-func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want object.Type) error {
-	t, known := c.links[link]
-	if !known {
+// checkLink checks what an object names. The outline hears of it when that counts.
+func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want object.Type, counts bool) error {
+	known, ok := c.links[link]
+	if !ok {
 		at, ok, err := c.view.locate(ctx, link)
 		if err != nil {
 			return err
@@ -87,14 +97,20 @@ func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want obje
 		if err != nil {
 			return err
 		}
-		if len(c.links) >= linksMax {
-			clear(c.links)
-		}
-		t = info.Type
-		c.links[link] = t
+		known.kind = info.Type
 	}
-	if want != 0 && t != want {
-		return fmt.Errorf("%w: %s is a %s, not a %s", ErrMissing, link, t, want)
+	if counts && !known.noted {
+		if err := c.outline.note(ctx, link); err != nil {
+			return err
+		}
+		known.noted = true
+	}
+	if len(c.links) >= linksMax {
+		clear(c.links)
+	}
+	c.links[link] = known
+	if want != 0 && known.kind != want {
+		return fmt.Errorf("%w: %s is a %s, not a %s", ErrMissing, link, known.kind, want)
 	}
 	return nil
 }

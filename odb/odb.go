@@ -5,22 +5,31 @@
 // layers of a pool and reads; a [Quarantine] holds objects that nobody sees until [Quarantine.Stage] has put them into a batch and
 // that batch was committed, together with the refs that name them.
 //
-// Start at [Open], then [Store.View]. The map of the package:
+// Start at [Open], then [Store.View]. The map of the package, by file:
 //
-//	odb, limits, errors     Store, Options, Limits, what callers branch on
-//	keys, manifest, pool    tables m, o, g, u, s; the list of layers; creation of a pool
-//	layer, files            layers and their pins; the bounded set of open segment files
-//	section, segment        the segment format: sections of checked blocks, index lookups, pack order
-//	segmentwriter, runs     writing it: data as it comes, then the sorted index; sorting beyond memory
-//	hot                     the format of a hot value: raw, zstd or zlib, whole or a delta
-//	graph                   commit-graph rows, in keys and in companions of segments
-//	cache                   one budget for index blocks, inflated bases, trees and commits
-//	view, chain, entry      reading: find, resolve a delta chain, or hand out bytes as they are stored
-//	stream, blocks          objects that are not held in memory; blobs as streams of independent blocks
-//	quarantine, write, stage objects that are not visible yet: what the API writes, skip-deltas, the batch
-//	fsck                    verifies everything in a pool
-//	ingest, resolve, links  packs in: stored while read, then resolved, checked and connected
-//	walk, deepen, filter, plan, generate   histories walked and packs out
+//	odb, limits, errors              Store and its settings; what callers branch on
+//	keys, pool, manifest             tables m, o, g, u, s; a pool and its list of layers
+//	layer, layerset, openfiles       what every layer answers; pins; the bounded set of open files
+//	section, index, segment          the segment format: sections of checked blocks, lookups, records and pack order
+//	segmentlayer, dataregion,        a segment as a layer: its entries, verified, whole or as streams
+//	contentstream, outline
+//	segmentwriter, sectionwriter,    writing one: the data as it comes, then the sorted index; sorting beyond memory
+//	indextable, runs
+//	hotvalue, hotlayer               the format of hot values; a key range of them as a layer
+//	graph, graphfile, graphtable     commit-graph rows: with hot commits, and in companions of segments
+//	cache                            one budget for index blocks, inflated bases, trees and commits
+//	view, chain, spool, prefix       reading: find, resolve a delta chain, in scratch files what is large
+//	stream, blocks, entry            objects as streams, by range, and as they are stored
+//	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them so
+//	pendingsegment, stage
+//	write, blob                      what the API writes: skip-deltas, blobs as streams of independent blocks
+//	fsck and fsck...                 verifies everything in a pool
+//	ingest, lanes, intake, examine   packs in, pass one: stored and looked at while they are read
+//	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity
+//	links, connect, settle
+//	walk, mergebase, deepen, history walks over commits
+//	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
+//	inventory, search, generate
 //
 // Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All methods may be called concurrently unless
 // they say otherwise.

@@ -1,0 +1,86 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"packhorse/pack/object"
+)
+
+// outlineChecker finds out, while all objects of a segment are checked, what the segment's outline ought to be. A clone is made from the
+// outline alone, so that one which is wrong would lose objects.
+type outlineChecker struct {
+	segment *segment
+	stored  outline
+	named   []atomic.Uint64 // a bit per ordinal: an object of the segment names it
+
+	mu      sync.Mutex // guards outside
+	outside map[object.ID]struct{}
+}
+
+// newOutlineChecker returns nil for a segment without an outline.
+func newOutlineChecker(ctx context.Context, g *segment) (*outlineChecker, error) {
+	stored, ok, err := g.outline(ctx)
+	if !ok || err != nil {
+		return nil, err
+	}
+	for _, kind := range outlineSections {
+		if list := *stored.list(kind); !slices.IsSortedFunc(list, object.ID.Compare) {
+			return nil, fmt.Errorf("%w: a list of the outline is not sorted", ErrDisagree)
+		}
+	}
+	return &outlineChecker{
+		segment: g,
+		stored:  stored,
+		named:   make([]atomic.Uint64, ceilDiv(g.count, 64)),
+		outside: make(map[object.ID]struct{}),
+	}, nil
+}
+
+// counts reports whether what an object names belongs into the outline.
+func (c *outlineChecker) counts(id object.ID) bool { return !c.stored.fills(id) }
+
+// note takes in what an object of the segment names. It may be called concurrently.
+func (c *outlineChecker) note(ctx context.Context, link object.ID) error {
+	ordinal, ok, err := c.segment.lookup(ctx, link)
+	if err != nil {
+		return err
+	}
+	if ok && !c.stored.fills(link) {
+		c.named[ordinal/64].Or(1 << (ordinal % 64))
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.outside) <= len(c.stored.outside) { // one too many is enough to know that it is wrong
+		c.outside[link] = struct{}{}
+	}
+	return nil
+}
+
+// compare returns an error unless the outline is what was found.
+func (c *outlineChecker) compare(ctx context.Context) error {
+	var tips []object.ID
+	for ordinal := range uint32(c.segment.count) {
+		if c.named[ordinal/64].Load()&(1<<(ordinal%64)) != 0 {
+			continue
+		}
+		id, err := c.segment.id(ctx, ordinal)
+		if err != nil {
+			return err
+		}
+		if c.counts(id) {
+			tips = append(tips, id)
+		}
+	}
+	outside := slices.SortedFunc(maps.Keys(c.outside), object.ID.Compare)
+	if !slices.Equal(tips, c.stored.tips) || !slices.Equal(outside, c.stored.outside) {
+		return fmt.Errorf("%w: its outline has %d tips and names %d objects outside, its objects make it %d and %d",
+			ErrDisagree, len(c.stored.tips), len(c.stored.outside), len(tips), len(outside))
+	}
+	return nil
+}

@@ -11,7 +11,7 @@ import (
 // connect makes sure that everything that the pack's objects name is in the pack or can be read in the pool, and is what it is named as.
 // It is the pool's rule that what is stored is connected, so that nothing behind a stored object is looked at.
 func (in *Ingest) connect(ctx context.Context) error {
-	stored := make([]linkItem, 0, connectBatch)
+	var stored []linkItem
 	done := int64(0)
 	for item, err := range in.links.sorted(ctx) {
 		if err != nil {

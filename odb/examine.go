@@ -31,8 +31,9 @@ type dotfile struct {
 // foundMax is how many findings an examiner keeps before it hands them in.
 const foundMax = 256
 
-func newExaminer(in *Ingest) *examiner {
-	return &examiner{in: in, links: linkNotes{set: in.links}, dotfiles: make(map[dotfile]struct{})}
+// newExaminer returns an examiner for about count objects.
+func newExaminer(in *Ingest, count int) *examiner {
+	return &examiner{in: in, links: linkNotes{set: in.links, recent: newRecentLinks(count)}, dotfiles: make(map[dotfile]struct{})}
 }
 
 // entryFacts are what the index says of an entry, besides what its content tells.

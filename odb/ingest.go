@@ -152,7 +152,7 @@ func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 			return err
 		}
 	}
-	lanes := newLanes(ctx, in, cancel)
+	lanes := newLanes(ctx, in, int(header.Count), cancel)
 	if err := in.readEntries(ctx, reader, lanes, int64(header.Count)); err != nil {
 		cancel(err)
 	}

@@ -49,3 +49,24 @@ func benchPack(b *testing.B) []byte {
 	git.Seed(oracle.History{Seed: 1, Commits: 2000, Files: 300, Merges: true, Tags: true, Binary: true})
 	return packAll(git, "--delta-base-offset")
 }
+
+// BenchmarkIngestSmall ingests the thin pack of one commit that changes one file, into a pool that has the history before it.
+func BenchmarkIngestSmall(b *testing.B) {
+	git := oracle.New(b)
+	git.Seed(oracle.History{Seed: 1, Commits: 300, Files: 200})
+	h := newIngestHost(b, odb.Options{})
+	before := git.Input([]byte("main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
+	if _, err := h.push(before, odb.IngestOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	packed := git.Input([]byte("main\n^main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--thin", "--delta-base-offset")
+	v := h.view()
+	b.ReportAllocs()
+	for b.Loop() {
+		in, err := v.Ingest(b.Context(), bytes.NewReader(packed), odb.IngestOptions{})
+		h.must(err)
+		q, _, err := in.Resolve(b.Context(), nil)
+		h.must(err)
+		h.must(q.Close())
+	}
+}

@@ -20,10 +20,12 @@ type lanes struct {
 	in     *Ingest
 	cancel context.CancelCauseFunc
 	lanes  []*lane
-	free   chan []byte // arenas of arenaSize
-	next   int
-	load   throttle
-	wait   sync.WaitGroup
+	free   chan []byte // arenas of arenaSize, nil: not made yet
+	// arenaSize is smaller for packs of few objects.
+	arenaSize int
+	next      int
+	load      throttle
+	wait      sync.WaitGroup
 }
 
 // lane is one goroutine and what it needs. filling belongs to the reader.
@@ -36,6 +38,7 @@ type lane struct {
 	buffers buffers
 	bases   *baseCache
 	kept    keptDeltas
+	keptMax int64
 	stream  *object.Hasher // of the blob that is arriving in parts
 	err     error
 }
@@ -58,7 +61,7 @@ type item struct {
 }
 
 const (
-	arenaSize = 256 * kibibyte
+	arenaSizeMin, arenaSizeMax = 16 * kibibyte, 256 * kibibyte
 	// arenaCountMax bounds the arenas that are being filled, queued and examined.
 	arenaCountMax = 24
 	// largeBytesMax bounds what is queued beside arenas: objects that do not fit one.
@@ -67,19 +70,24 @@ const (
 	queueSize      = arenaCountMax
 )
 
-// laneCount is how many goroutines examine objects: one a core.
-func laneCount() int { return min(runtime.GOMAXPROCS(0), laneMax) }
+// laneCount is how many goroutines examine so many objects: at most one a core.
+func laneCount(objects int) int {
+	const worthwhile = 64
+	return min(runtime.GOMAXPROCS(0), laneMax, 1+objects/worthwhile)
+}
 
-func newLanes(ctx context.Context, in *Ingest, cancel context.CancelCauseFunc) *lanes {
+func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelCauseFunc) *lanes {
 	l := &lanes{in: in, cancel: cancel, free: make(chan []byte, arenaCountMax)}
+	l.arenaSize = min(max(count*kibibyte, arenaSizeMin), arenaSizeMax)
+	lanes := laneCount(count)
 	l.load.max = largeBytesMax
 	l.load.wake = make(chan struct{}, 1)
 	for range arenaCountMax {
 		l.free <- nil // made when it is needed
 	}
-	for range laneCount() {
-		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in)}
-		one.bases = newBaseCache(in.store.options.IngestMemoryBytes*3/8/int64(laneCount()), &one.buffers)
+	for range lanes {
+		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count), keptMax: in.store.options.IngestMemoryBytes / 8 / int64(lanes)}
+		one.bases = newBaseCache(in.store.options.IngestMemoryBytes*3/8/int64(lanes), &one.buffers)
 		l.lanes = append(l.lanes, one)
 		l.wait.Go(func() { l.run(ctx, one) })
 	}
@@ -110,7 +118,7 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 		return l.drain(reader)
 	case size > l.in.options.WholeBytes:
 		return l.readParts(ctx, one, reader, it)
-	case size > arenaSize/4:
+	case size > int64(l.arenaSize)/4:
 		return l.readLarge(ctx, one, reader, it)
 	default:
 		return l.readSmall(ctx, one, reader, it)
@@ -122,7 +130,7 @@ func (l *lanes) drain(reader *pack.Reader) error {
 	arena := <-l.free
 	defer func() { l.free <- arena }()
 	if arena == nil {
-		arena = make([]byte, arenaSize)
+		arena = make([]byte, l.arenaSize)
 	}
 	for {
 		_, err := reader.Read(arena[:cap(arena)])
@@ -183,7 +191,7 @@ func (l *lanes) readParts(ctx context.Context, one *lane, reader *pack.Reader, i
 		if err != nil {
 			return err
 		}
-		n, err := io.ReadFull(reader, arena[:arenaSize])
+		n, err := io.ReadFull(reader, arena[:l.arenaSize])
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err
 		}
@@ -202,7 +210,7 @@ func (l *lanes) arena(ctx context.Context) ([]byte, error) {
 	select {
 	case arena := <-l.free:
 		if arena == nil {
-			arena = make([]byte, arenaSize)
+			arena = make([]byte, l.arenaSize)
 		}
 		return arena[:0], nil
 	case <-ctx.Done():
@@ -322,7 +330,7 @@ func (one *lane) delta(ctx context.Context, it *item) error {
 	in := one.x.in
 	base, ok := one.bases.get(it.base)
 	if !ok {
-		one.kept.keep(it.ordinal, it.content, in.store.options.IngestMemoryBytes/8/int64(laneCount()))
+		one.kept.keep(it.ordinal, it.content, one.keptMax)
 		return nil
 	}
 	if err := in.checkDepth(it.entry.Offset, base.depth+1); err != nil {

@@ -45,7 +45,7 @@ const anyType object.Type = 0
 func (s typeSet) has(t object.Type) bool { return s&(1<<t) != 0 }
 
 func newLinkSet(files file.Store, countMax int) *linkSet {
-	return &linkSet{countMax: countMax, seed: maphash.MakeSeed(), files: files, slots: make([]uint32, 1<<10)}
+	return &linkSet{countMax: countMax, seed: maphash.MakeSeed(), files: files, slots: make([]uint32, 1<<8)}
 }
 
 // add merges items into the set.
@@ -253,7 +253,7 @@ func (s *linkSet) close() error {
 type linkNotes struct {
 	set     *linkSet
 	pending []linkItem
-	recent  [recentCount]recentLink
+	recent  []recentLink // by the front of the ID; a power of two of them
 }
 
 // recentLink is a link that was noted before. Versions of a tree follow each other and name mostly the same.
@@ -263,12 +263,22 @@ type recentLink struct {
 }
 
 const (
-	recentCount     = 1 << 13
-	linksPendingMax = 1024
+	recentMin, recentMax = 1 << 7, 1 << 13
+	linksPendingMax      = 1024
 )
 
+// newRecentLinks returns room for the links of about count objects.
+func newRecentLinks(count int) []recentLink {
+	const perObject = 4
+	size := recentMin
+	for size < min(count*perObject, recentMax) {
+		size *= 2
+	}
+	return make([]recentLink, size)
+}
+
 func (n *linkNotes) recentOf(id *object.ID) *recentLink {
-	return &n.recent[binary.LittleEndian.Uint16(id[:])%recentCount]
+	return &n.recent[int(binary.LittleEndian.Uint16(id[:]))&(len(n.recent)-1)]
 }
 
 // link notes that the object at ordinal from names id as a want.

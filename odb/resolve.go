@@ -72,8 +72,10 @@ func (in *Ingest) resolveDeltas(ctx context.Context) error {
 	}
 	left := in.table.unresolved()
 	if left > 0 {
-		if err := newResolver(in, left).run(ctx, nil); err != nil {
-			return err
+		if r := newResolver(in, left); len(r.family.children) > 0 {
+			if err := r.run(ctx, nil); err != nil {
+				return err
+			}
 		}
 		if err := in.resolveThin(ctx); err != nil {
 			return err

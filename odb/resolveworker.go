@@ -23,7 +23,7 @@ type resolveWorker struct {
 }
 
 func newResolveWorker(r *resolver) *resolveWorker {
-	return &resolveWorker{r: r, in: r.in, x: newExaminer(r.in), share: r.in.store.options.IngestMemoryBytes / int64(r.workers)}
+	return &resolveWorker{r: r, in: r.in, x: newExaminer(r.in, int(r.left)), share: r.in.store.options.IngestMemoryBytes / int64(r.workers)}
 }
 
 func (w *resolveWorker) run(ctx context.Context) (err error) {

@@ -181,14 +181,17 @@ func (in *Ingest) hotDepths(ctx context.Context) ([]int, error) {
 
 // storedDepth counts the deltas below a stored object, up to hotDepthMax.
 func (in *Ingest) storedDepth(ctx context.Context, id object.ID) (int, error) {
+	at, err := in.view.find(ctx, id)
+	if err != nil {
+		return 0, err
+	}
 	for depth := 0; ; depth++ {
-		entry, err := in.view.Entry(ctx, id)
-		if err != nil {
+		step, err := at.layer.step(ctx, at)
+		if err != nil || !step.Delta || depth == hotDepthMax {
+			return depth, err
+		}
+		if at, err = in.view.baseOf(ctx, &at, &step); err != nil {
 			return 0, err
 		}
-		if !entry.Delta() || depth == hotDepthMax {
-			return depth, nil
-		}
-		id = entry.Base
 	}
 }

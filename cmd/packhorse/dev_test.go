@@ -3,6 +3,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestDev starts packhorse dev, pastes what it prints into a shell, and looks at what came of it.
@@ -121,8 +123,10 @@ func shell(t *testing.T, dir, lines string) string {
 	if _, err := exec.LookPath("curl"); err != nil && strings.Contains(lines, "curl") {
 		t.Skip("skipped: curl is not installed")
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-o", "pipefail", "-c", lines)
-	cmd.Dir = dir
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", lines)
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
 	var out, complaints bytes.Buffer

@@ -48,11 +48,15 @@ type limitFlags struct {
 // Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers, garbage.
 const (
 	keysShare     = 2
-	objectsShare  = 4
+	objectsShare  = 2
 	refsShare     = 1
 	requestsShare = 4
 	shares        = 16
 )
+
+// garbagePercent is how much garbage may gather beside what is in use. Most of the heap is caches of bytes without pointers, which
+// cost nothing to pass over, so collecting often is cheap and keeps the process small.
+const garbagePercent = 40
 
 func (f storeFlags) share(of int64) int64 { return int64(f.Memory) / shares * of }
 
@@ -65,6 +69,7 @@ type store struct {
 // openStore opens the folder, which is made if it does not exist, for this process alone.
 func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.Logger) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
+	debug.SetGCPercent(garbagePercent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

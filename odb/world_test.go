@@ -21,6 +21,9 @@ type world struct {
 	testing.TB
 	fs      *vfs.MemFS
 	options odb.Options
+	// openFiles replaces the plain file store.
+	openFiles func() file.Store
+
 	keys    kv.Store
 	files   file.Store
 	store   *odb.Store
@@ -48,10 +51,14 @@ func (w *world) open() {
 	w.Helper()
 	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: w.fs, MemoryBytes: 8 << 20})
 	w.must(err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: w.fs})
-	w.must(err)
-	w.keys, w.files = keys, files
-	w.store, err = odb.Open(w.Context(), keys, files, w.options)
+	w.keys = keys
+	if w.openFiles != nil {
+		w.files = w.openFiles()
+	} else {
+		w.files, err = file.OpenDir("files", file.DirOptions{FS: w.fs})
+		w.must(err)
+	}
+	w.store, err = odb.Open(w.Context(), w.keys, w.files, w.options)
 	w.must(err)
 }
 

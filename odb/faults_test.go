@@ -1,0 +1,111 @@
+package odb_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// TestFaultsWhileWriting makes every operation of the file store fail once while a large commit is written: nothing of it is visible
+// then, nothing is left behind after a restart, and the next try works.
+func TestFaultsWhileWriting(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	data := noise(random, 1<<20+10)
+	for index := int32(0); ; index++ {
+		fault := errorfs.OnIndex(1 << 30) // not yet
+		w := newFaultyWorld(t, fault)
+		fault.Store(index)
+		err := w.writeLarge(data)
+		fired := fault.Load() < 0
+		if err != nil && !errors.Is(err, errorfs.ErrInjected) {
+			t.Fatalf("fault %d: %v", index, err)
+		}
+		fault.Store(1 << 30)
+		w.reopen()
+		committed := err == nil
+		w.with(func(v *odb.View) {
+			for id, c := range w.objects {
+				if ok, err := v.Has(t.Context(), id); err != nil || ok != committed {
+					t.Fatalf("fault %d: Has = %v, %v, want %v", index, ok, err, committed)
+				}
+				if committed {
+					w.check(v, id, c)
+				}
+			}
+		})
+		want := 0
+		if committed {
+			want = 2 // a segment and its companion
+		}
+		if n := fileCount(t, w); n != want {
+			t.Fatalf("fault %d: %d files, want %d", index, n, want)
+		}
+		w.must(w.writeLarge(data))
+		w.checkAll()
+		if !fired {
+			t.Logf("%d operations", index)
+			if index < 5 {
+				t.Errorf("only %d operations", index)
+			}
+			return
+		}
+	}
+}
+
+// newFaultyWorld is a world whose file store meets faults.
+func newFaultyWorld(t *testing.T, fault errorfs.Injector) *world {
+	t.Helper()
+	w := &world{TB: t, fs: vfs.NewMem(), objects: make(map[object.ID]content)}
+	w.openFiles = func() file.Store {
+		files, err := file.OpenDir("files", file.DirOptions{FS: errorfs.Wrap(w.fs, fault)})
+		w.must(err)
+		return files
+	}
+	w.open()
+	b := kv.NewBatch()
+	w.pool = w.store.CreatePool(b)
+	w.apply(b)
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+// writeLarge commits a blob, a tree and a commit as a segment, or fails and forgets them.
+func (w *world) writeLarge(data []byte) (err error) {
+	v := w.view()
+	q := v.NewQuarantine(w.Context())
+	w.must(v.Close())
+	defer func() {
+		closed := q.Close()
+		if err == nil {
+			err = closed
+		}
+	}()
+	d := &draft{world: w, q: q, objects: w.objects}
+	blob, _ := object.Hash(object.TypeBlob, data)
+	d.expect(blob, object.TypeBlob, data)
+	tree := treeOf(fileEntry("a", blob))
+	treeID, _ := object.Hash(object.TypeTree, tree)
+	for _, c := range []content{{object.TypeBlob, data}, {object.TypeTree, tree}, {object.TypeCommit, commitOf(treeID, 1)}} {
+		id, err := q.Write(w.Context(), c.kind, c.data, object.ZeroID)
+		if err != nil {
+			return err
+		}
+		d.expect(id, c.kind, c.data)
+	}
+	b := kv.NewBatch()
+	if err := q.Stage(w.Context(), b); err != nil {
+		return err
+	}
+	w.apply(b)
+	q.Settled(w.Context())
+	return nil
+}

@@ -38,8 +38,7 @@ type commitMetadata struct {
 func (d *Door) CommitPack(x exchange.Exchange, grant *auth.Grant) error {
 	branch, result, err := d.commitPack(x, grant)
 	if err != nil {
-		RefuseCommit(x, branch, err)
-		return nil
+		return withResult(branch, err)
 	}
 	return answerWrite(x, http.StatusCreated, result.Sequence, commitResultOf(result, true))
 }
@@ -274,8 +273,8 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 	return told
 }
 
-// RefuseCommit answers a commit that failed: the error, and the result that says the same to client libraries.
-func RefuseCommit(x exchange.Exchange, branch string, err error) {
+// withResult adds to the failure of a commit the result that says the same to client libraries.
+func withResult(branch string, err error) error {
 	p := problem.From(err)
 	result := refResultJSON{Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
 	var stale *engine.StaleError
@@ -283,11 +282,7 @@ func RefuseCommit(x exchange.Exchange, branch string, err error) {
 		result.OldSHA = stale.Actual.String()
 		result.Status = "precondition_failed"
 	}
-	if p.Fields == nil {
-		p.Fields = make(map[string]any)
-	}
-	p.Fields["result"] = result
-	refuse(x, p)
+	return problem.With(err, map[string]any{"result": result})
 }
 
 // commitStatus is the word of contract.md, "Writing", for an HTTP status.

@@ -30,15 +30,11 @@ func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error 
 // Refuse answers an error of a handler, or of what came before it, as {"error": message}.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
-	refuse(x, p)
-	return p
-}
-
-func refuse(x exchange.Exchange, p problem.Problem) {
 	if p.Status == http.StatusUnauthorized {
 		x.SetHeader("WWW-Authenticate", `Bearer realm="packhorse"`)
 	}
 	x.Respond(p.Status, problem.ContentType, p.JSON())
+	return p
 }
 
 // timestamp is how times are told: RFC 3339 in UTC.

@@ -9,11 +9,11 @@ import (
 // baseCache keeps the objects of a pack that deltas are likely to build upon next: packs put a delta close behind its base. It is for
 // one goroutine.
 type baseCache struct {
-	max     int64
-	bytes   int64
-	buffers *buffers
-	entries map[uint32]*list.Element
-	order   *list.List // of cachedBase, the last used in front
+	bytesMax int64
+	bytes    int64
+	buffers  *buffers
+	entries  map[uint32]*list.Element
+	order    *list.List // of cachedBase, the last used in front
 }
 
 // cachedBase is an object that is known, held as a delta base.
@@ -24,8 +24,8 @@ type cachedBase struct {
 	data    []byte
 }
 
-func newBaseCache(max int64, buffers *buffers) *baseCache {
-	return &baseCache{max: max, buffers: buffers, entries: make(map[uint32]*list.Element), order: list.New()}
+func newBaseCache(bytesMax int64, buffers *buffers) *baseCache {
+	return &baseCache{bytesMax: bytesMax, buffers: buffers, entries: make(map[uint32]*list.Element), order: list.New()}
 }
 
 // cachedBaseOverhead is about what an entry costs beside its bytes.
@@ -45,7 +45,7 @@ func (c *baseCache) get(ordinal uint32) (cachedBase, bool) {
 func (c *baseCache) put(base cachedBase) {
 	c.bytes += int64(cap(base.data)) + cachedBaseOverhead
 	c.entries[base.ordinal] = c.order.PushFront(base)
-	for c.bytes > c.max && c.order.Len() > 0 {
+	for c.bytes > c.bytesMax && c.order.Len() > 0 {
 		oldest := c.order.Remove(c.order.Back()).(cachedBase)
 		delete(c.entries, oldest.ordinal)
 		c.bytes -= int64(cap(oldest.data)) + cachedBaseOverhead

@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -14,16 +15,15 @@ type busyClock struct {
 	limit  time.Duration
 	start  time.Time
 	waited time.Duration
+	spent  time.Duration // once stopped
 	checks int
 }
 
-// reader returns r, timed.
+// reader starts the clock and returns r, timed.
 func (c *busyClock) reader(r io.Reader) io.Reader {
 	c.start = time.Now()
 	return &timedReader{clock: c, src: r}
 }
-
-func (c *busyClock) busy() time.Duration { return time.Since(c.start) - c.waited }
 
 // check looks at the time now and then.
 func (c *busyClock) check() error {
@@ -31,15 +31,22 @@ func (c *busyClock) check() error {
 	if c.checks++; c.checks%every != 0 || c.busy() < c.limit {
 		return nil
 	}
-	return c.exceeded()
+	return c.exceeded(c.busy())
 }
 
-// left returns the time that remains.
-func (c *busyClock) left() time.Duration { return c.limit - c.busy() }
+func (c *busyClock) busy() time.Duration { return time.Since(c.start) - c.waited }
 
-func (c *busyClock) exceeded() error {
+// stop ends the clock's time.
+func (c *busyClock) stop() { c.spent = c.busy() }
+
+// limited returns a context that ends when the rest of the time is over.
+func (c *busyClock) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.limit-c.spent, c.exceeded(c.limit))
+}
+
+func (c *busyClock) exceeded(busy time.Duration) error {
 	return fmt.Errorf("the pack takes too long: %w",
-		&pack.LimitError{Limit: "processing time in seconds", Value: int64(c.busy() / time.Second), Max: int64(c.limit / time.Second)})
+		&pack.LimitError{Limit: "processing time in seconds", Value: int64(busy / time.Second), Max: int64(c.limit / time.Second)})
 }
 
 type timedReader struct {

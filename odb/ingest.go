@@ -97,6 +97,7 @@ func (v *View) Ingest(ctx context.Context, r io.Reader, options IngestOptions) (
 		in.Close()
 		return nil, fmt.Errorf("ingest pack: %w", causeOf(ctx, err))
 	}
+	in.clock.stop()
 	in.stats.ReadTime = time.Since(start)
 	return in, nil
 }
@@ -191,15 +192,15 @@ func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *l
 // readEntry passes one entry to the lane of its delta family.
 func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lanes, entry *pack.Entry) error {
 	ordinal := uint32(in.table.count())
-	base, lane := uint32(noOrdinal), 0
-	switch {
-	case entry.Kind == pack.KindOFSDelta:
+	base, lane := noOrdinal, 0
+	switch entry.Kind {
+	case pack.KindOFSDelta:
 		at, ok := in.table.at(entry.BaseOffset)
 		if !ok {
 			return &BadEntryError{Offset: entry.Offset, Err: errBaseOffset}
 		}
 		base, lane = at, in.table.states[at].lane()
-	case entry.Kind == pack.KindRefDelta:
+	case pack.KindRefDelta:
 		in.refs.add(entry.BaseID, ordinal)
 	default:
 		if entry.Size > in.options.WholeBytes && entry.Kind != pack.KindBlob {

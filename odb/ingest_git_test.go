@@ -272,8 +272,7 @@ var mutations = map[string]func(s *packSource) []byte{
 }
 
 func (s *packSource) encode(entries []testEntry) []byte {
-	packed, _ := encodePack(entries...)
-	return packed
+	return encodePack(entries...)
 }
 
 // judge lets git read a pack, and returns what it thinks and the objects that it got. The repository is as before then.

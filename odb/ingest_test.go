@@ -93,7 +93,7 @@ func (h *ingestHost) push(packed []byte, options odb.IngestOptions) (odb.IngestS
 	if err != nil {
 		return stats, err
 	}
-	defer q.Close()
+	defer func() { h.must(q.Close()) }()
 	batch := kv.NewBatch()
 	h.must(q.Stage(ctx, batch))
 	_, err = h.keys.Apply(ctx, batch)
@@ -171,9 +171,10 @@ func deltaOf(tb testing.TB, base, target []byte) []byte {
 	return made
 }
 
-// encodePack returns a pack of entries, and where each begins.
-func encodePack(entries ...testEntry) (packed []byte, offsets []int64) {
-	packed = pack.Header{Version: 2, Count: uint32(len(entries))}.Append(nil)
+// encodePack returns a pack of entries.
+func encodePack(entries ...testEntry) []byte {
+	var offsets []int64
+	packed := pack.Header{Version: 2, Count: uint32(len(entries))}.Append(nil)
 	for _, e := range entries {
 		offset := int64(len(packed))
 		header := pack.EntryHeader{Kind: e.kind, Size: int64(len(e.data)), BaseID: e.id}
@@ -186,7 +187,7 @@ func encodePack(entries ...testEntry) (packed []byte, offsets []int64) {
 		offsets = append(offsets, offset)
 		packed = pack.Deflate(header.Append(packed), e.data, pack.LevelFast)
 	}
-	return sealPack(packed), offsets
+	return sealPack(packed)
 }
 
 // sealPack appends the right trailer.
@@ -345,16 +346,24 @@ func compareGraph(tb testing.TB, v *odb.View, git *oracle.Repository) {
 
 func TestIngestPushAfterPush(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]odb.Options{
-		"hot":      {},
-		"segments": {Limits: odb.Limits{HotCount: 1}},
-	} {
+	segments := odb.Options{Limits: odb.Limits{HotCount: 1}}
+	tests := map[string]struct {
+		options odb.Options
+		ingest  odb.IngestOptions
+		bases   bool // are added to segments
+	}{
+		"hot":                     {},
+		"hot, scratch files":      {ingest: odb.IngestOptions{WholeBytes: 1000}},
+		"segments":                {options: segments, bases: true},
+		"segments, scratch files": {options: segments, ingest: odb.IngestOptions{WholeBytes: 1000}, bases: true},
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			git := oracle.New(t)
 			git.Seed(oracle.History{Seed: 7, Commits: 120, Merges: true})
 			commits := strings.Fields(git.Git("rev-list", "--reverse", "--topo-order", "refs/heads/main"))
-			h := newIngestHost(t, options)
+			h := newIngestHost(t, test.options)
 			previous, bases := "", 0
 			for i := 9; i < len(commits); i += 10 {
 				revisions := commits[i] + "\n"
@@ -362,34 +371,97 @@ func TestIngestPushAfterPush(t *testing.T) {
 					revisions += "^" + previous + "\n"
 				}
 				thin := git.Input([]byte(revisions), "pack-objects", "--revs", "--thin", "--stdout", "-q", "--delta-base-offset")
-				stats, err := h.push(thin, odb.IngestOptions{})
+				stats, err := h.push(thin, test.ingest)
 				if err != nil {
 					t.Fatalf("push up to commit %d: %v", i, err)
 				}
 				bases += stats.BaseCount
 				previous = commits[i]
 			}
-			git.Git("update-ref", "refs/heads/main", previous)
-			git.Git("for-each-ref", "--format=delete %(refname)", "refs/heads/side")
-			v := h.view()
-			for _, line := range strings.Split(git.Git("rev-list", "--objects", "--no-object-names", previous), "\n") {
-				id, err := object.ParseID(line)
-				if err != nil {
-					t.Fatal(err)
-				}
-				kind, data, err := v.Read(t.Context(), id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if mustHash(t, kind, data) != id {
-					t.Fatalf("%s reads back as something else", id)
-				}
-			}
 			h.fsck()
-			if name == "segments" && bases == 0 {
-				t.Error("no thin pack was completed")
+			if (bases > 0) != test.bases {
+				t.Errorf("%d bases were added to complete packs", bases)
 			}
+			git.Git("update-ref", "refs/heads/main", previous)
+			git.Git("update-ref", "-d", "refs/heads/side")
+			compare(t, h.view(), git)
 		})
+	}
+}
+
+// TestIngestChainOverPushes pushes versions of a file one by one, each as a delta against the one before: no chain may grow without end.
+func TestIngestChainOverPushes(t *testing.T) {
+	t.Parallel()
+	h := newIngestHost(t, odb.Options{})
+	content := oracleNoise(2000)
+	if _, err := h.push(encodePack(whole(object.TypeBlob, content)), odb.IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const versions = 200
+	for i := range versions {
+		next := append(slices.Clone(content), byte(i))
+		base := mustHash(t, object.TypeBlob, content)
+		if _, err := h.push(encodePack(testEntry{kind: pack.KindRefDelta, id: base, data: deltaOf(t, content, next)}), odb.IngestOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		content = next
+	}
+	v := h.view()
+	depth := 0
+	for id := mustHash(t, object.TypeBlob, content); !id.IsZero(); depth++ {
+		entry, err := v.Entry(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = entry.Base
+	}
+	if depth > 52 {
+		t.Errorf("the newest version is %d deltas deep", depth-1)
+	}
+	h.fsck()
+}
+
+// TestIngestLongChains resolves chains as long as they may be, in memory that holds a few of their objects, from their far ends: every
+// object has two children, so that it is needed again after all that is below it.
+func TestIngestLongChains(t *testing.T) {
+	t.Parallel()
+	const length = 1500
+	content := oracleNoise(3000)
+	entries := []testEntry{whole(object.TypeBlob, content)}
+	last := 0
+	ids := []object.ID{mustHash(t, object.TypeBlob, content)}
+	for i := range length {
+		leaf, next := append(slices.Clone(content), 'l'), append(slices.Clone(content[1:]), byte(i), byte(i>>8))
+		ids = append(ids, mustHash(t, object.TypeBlob, leaf), mustHash(t, object.TypeBlob, next))
+		entries = append(entries,
+			testEntry{kind: pack.KindOFSDelta, base: last, data: deltaOf(t, content, leaf)},
+			testEntry{kind: pack.KindOFSDelta, base: last, data: deltaOf(t, content, next)})
+		content, last = next, len(entries)-1
+	}
+	h := newIngestHost(t, odb.Options{IngestMemoryBytes: 40 << 10})
+	if _, err := h.push(encodePack(entries...), odb.IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	v := h.view()
+	for _, id := range ids {
+		if ok, err := v.Has(t.Context(), id); err != nil || !ok {
+			t.Fatalf("%s: %v, %v", id, ok, err)
+		}
+	}
+}
+
+func TestIngestTakesTooLong(t *testing.T) {
+	t.Parallel()
+	blob := oracleNoise(1000)
+	entries := []testEntry{whole(object.TypeBlob, blob)}
+	for i := range 400 {
+		entries = append(entries, testEntry{kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, blob), data: deltaOf(t, blob, append(slices.Clone(blob), byte(i), byte(i>>8)))})
+	}
+	h := newIngestHost(t, odb.Options{Limits: odb.Limits{InflateTime: 1}})
+	_, err := h.push(encodePack(entries...), odb.IngestOptions{})
+	var limit *pack.LimitError
+	if !errors.As(err, &limit) || limit.Limit != "processing time in seconds" {
+		t.Errorf("unexpected error: %v", err)
 	}
 }
 
@@ -405,14 +477,18 @@ func TestIngestRepeatedObjects(t *testing.T) {
 		},
 		"deltas of each other, and one whole behind them": {
 			pushed: []testEntry{
-				{kind: pack.KindRefDelta, id: bID, data: bToA}, {kind: pack.KindRefDelta, id: aID, data: aToB},
+				{kind: pack.KindRefDelta, id: bID, data: bToA},
+				{kind: pack.KindRefDelta, id: aID, data: aToB},
 				whole(object.TypeBlob, a), whole(object.TypeTree, tree),
 			},
 		},
 		"chains that go round": {
 			pushed: []testEntry{
-				whole(object.TypeBlob, b), {kind: pack.KindOFSDelta, base: 0, data: bToA}, {kind: pack.KindOFSDelta, base: 1, data: aToB},
-				{kind: pack.KindOFSDelta, base: 2, data: bToA}, whole(object.TypeTree, tree), whole(object.TypeBlob, a),
+				whole(object.TypeBlob, b),
+				{kind: pack.KindOFSDelta, base: 0, data: bToA},
+				{kind: pack.KindOFSDelta, base: 1, data: aToB},
+				{kind: pack.KindOFSDelta, base: 2, data: bToA},
+				whole(object.TypeTree, tree), whole(object.TypeBlob, a),
 			},
 		},
 		"stored, and sent again the other way round": {
@@ -432,7 +508,7 @@ func TestIngestRepeatedObjects(t *testing.T) {
 				t.Parallel()
 				h := newIngestHost(t, odb.Options{Limits: limits})
 				for _, entries := range [][]testEntry{test.stored, test.pushed, test.pushed} {
-					packed, _ := encodePack(entries...)
+					packed := encodePack(entries...)
 					if _, err := h.push(packed, odb.IngestOptions{}); err != nil {
 						t.Fatal(err)
 					}
@@ -457,7 +533,7 @@ func TestIngestRepeatedObjects(t *testing.T) {
 func TestIngestEmptyPack(t *testing.T) {
 	t.Parallel()
 	h := newIngestHost(t, odb.Options{})
-	packed, _ := encodePack()
+	packed := encodePack()
 	stats, err := h.push(packed, odb.IngestOptions{})
 	if err != nil || stats.ObjectCount != 0 {
 		t.Errorf("%+v, %v", stats, err)
@@ -467,7 +543,7 @@ func TestIngestEmptyPack(t *testing.T) {
 func TestIngestEmptyTreeNeedsNotBeSent(t *testing.T) {
 	t.Parallel()
 	commit := fmt.Appendf(nil, "tree %s\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nempty\n", object.EmptyTreeID)
-	packed, _ := encodePack(whole(object.TypeCommit, commit))
+	packed := encodePack(whole(object.TypeCommit, commit))
 	for name, options := range map[string]odb.Options{
 		"hot":     {},
 		"segment": {Limits: odb.Limits{HotValueBytes: 1}},
@@ -551,8 +627,6 @@ func TestIngestRefusals(t *testing.T) {
 		"base that is no entry": {
 			entries: []testEntry{whole(object.TypeBlob, blob), {kind: pack.KindOFSDelta, data: deltaTo("a")}},
 			raw: func(packed []byte) []byte {
-				at := bytes.IndexByte(packed[pack.HeaderSize+1:], 0x78) // the zlib stream of the first entry
-				_ = at
 				body := slices.Clone(packed[:len(packed)-pack.TrailerSize])
 				i := bytes.LastIndex(body, []byte{0x78, 0x01})
 				body[i-1]--
@@ -597,8 +671,10 @@ func TestIngestRefusals(t *testing.T) {
 		},
 		"chain too long": {
 			entries: []testEntry{
-				whole(object.TypeBlob, blob), {kind: pack.KindOFSDelta, base: 0, data: deltaOf(t, blob, blob)},
-				{kind: pack.KindOFSDelta, base: 1, data: deltaOf(t, blob, blob)}, {kind: pack.KindOFSDelta, base: 2, data: deltaOf(t, blob, blob)},
+				whole(object.TypeBlob, blob),
+				{kind: pack.KindOFSDelta, base: 0, data: deltaOf(t, blob, blob)},
+				{kind: pack.KindOFSDelta, base: 1, data: deltaOf(t, blob, blob)},
+				{kind: pack.KindOFSDelta, base: 2, data: deltaOf(t, blob, blob)},
 				{kind: pack.KindOFSDelta, base: 3, data: deltaOf(t, blob, blob)},
 			},
 			limits: small, check: limitOf("delta depth"),
@@ -625,7 +701,7 @@ func TestIngestRefusals(t *testing.T) {
 					limits.HotValueBytes = 1
 				}
 				h := newIngestHost(t, odb.Options{Limits: limits})
-				packed, _ := encodePack(test.entries...)
+				packed := encodePack(test.entries...)
 				if test.raw != nil {
 					packed = test.raw(packed)
 				}
@@ -722,10 +798,8 @@ func TestIngestShallowUpdate(t *testing.T) {
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 8, Commits: 3})
 	tip := git.Git("rev-parse", "main")
-	packed := git.Input([]byte(tip+"\n^"+git.Git("rev-parse", "main~1")+"\n"), "pack-objects", "--revs", "--stdout", "-q")
 	tree := git.Input([]byte(git.Git("rev-parse", "main^{tree}")+"\n"), "rev-list", "--objects", "--no-object-names", "--stdin")
-	_ = packed
-	packed = git.Input([]byte(tip+"\n"+string(tree)), "pack-objects", "--stdout", "-q")
+	packed := git.Input([]byte(tip+"\n"+string(tree)), "pack-objects", "--stdout", "-q")
 	id, err := object.ParseID(tip)
 	if err != nil {
 		t.Fatal(err)

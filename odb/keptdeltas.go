@@ -15,10 +15,10 @@ type keptDeltas struct {
 // keptDeltaSizeMax is the size in bytes of the largest delta that is kept.
 const keptDeltaSizeMax = kibibyte
 
-// keep copies the delta at ordinal, which is above those before, unless more than max bytes would be held.
-func (k *keptDeltas) keep(ordinal uint32, delta []byte, max int64) {
+// keep copies the delta at ordinal, which is above those before, unless more than bytesMax bytes would be held.
+func (k *keptDeltas) keep(ordinal uint32, delta []byte, bytesMax int64) {
 	const perDelta = 8
-	if len(delta) > keptDeltaSizeMax || int64(len(k.arena)+len(delta)+perDelta*len(k.ordinals)) > max {
+	if len(delta) > keptDeltaSizeMax || int64(len(k.arena)+len(delta)+perDelta*len(k.ordinals)) > bytesMax {
 		return
 	}
 	k.ordinals = append(k.ordinals, ordinal)

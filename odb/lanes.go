@@ -32,7 +32,6 @@ type lanes struct {
 type lane struct {
 	queue   chan parcel
 	filling parcel
-	weight  int64 // bytes in the queue, guarded by load of the lanes
 
 	x       *examiner
 	buffers buffers

@@ -34,13 +34,11 @@ type linkItem struct {
 	ordinal uint32      // of the object in the pack, if is says that it is there
 	from    uint32      // ordinal of an object that names it, if it is named
 	is      object.Type // 0: not in the pack, as far as is known
-	wants   typeSet     // as which types it is named; anyType for a link that does not say
+	wants   typeSet     // as which types it is named; 0 for a link that does not say
 }
 
 // typeSet is a set of types, a bit each.
 type typeSet uint8
-
-const anyType object.Type = 0
 
 func (s typeSet) has(t object.Type) bool { return s&(1<<t) != 0 }
 

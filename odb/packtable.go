@@ -23,7 +23,7 @@ const (
 	stateKind entryState = 0x07
 	// stateLane is the lane (see [lanes]) on which the entry's delta family is examined while the pack is read.
 	stateLane      entryState = 0x38
-	stateLaneShift            = 3
+	stateLaneShift entryState = 3
 	// stateDone marks an entry whose object is known: hashed, checked and in the index.
 	stateDone entryState = 0x80
 )

@@ -21,7 +21,7 @@ func (in *Ingest) Resolve(ctx context.Context, progress Progress) (*Quarantine, 
 	}
 	start := time.Now()
 	in.progress.report = progress
-	ctx, cancel := context.WithTimeoutCause(ctx, in.clock.left(), in.clock.exceeded())
+	ctx, cancel := in.clock.limited(ctx)
 	defer cancel()
 	if err := in.resolve(ctx); err != nil {
 		in.Close()

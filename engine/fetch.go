@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 
 	"packhorse/odb"
@@ -214,26 +215,41 @@ func (f *Fetch) Common() []object.ID { return f.common }
 func (f *Fetch) WantedRefs() []refs.Ref { return f.wanted }
 
 // Ready tells whether enough is in common to send a good pack: every want has an ancestor among the haves.
-func (f *Fetch) Ready(ctx context.Context) (bool, error) { return f.readyAfter(ctx, len(f.common)) }
+func (f *Fetch) Ready(ctx context.Context) (bool, error) {
+	return f.areReady(ctx, f.wants, len(f.common), nil)
+}
 
-// ReadyAfter returns how many of [Fetch.Common] it took to be ready, false if all of them are not enough.
+// ReadyAfter returns how many of [Fetch.Common] it took to be ready, false if all of them are not enough. It looks at the history that
+// will be sent, as far as the boundary, which versions 0 and 1 of the protocol tell first.
 func (f *Fetch) ReadyAfter(ctx context.Context) (count int, ok bool, err error) {
-	if ready, err := f.Ready(ctx); !ready || err != nil {
+	shallow, unshallow, err := f.Boundary(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	cut, wants := slices.Concat(f.shallow, shallow), slices.Clip(f.wants)
+	for _, id := range unshallow {
+		row, err := f.view.Graph(ctx, id)
+		if err != nil {
+			return 0, false, fmt.Errorf("look up parents of %s: %w", id, err)
+		}
+		wants = append(wants, row.Parents...)
+	}
+	if ready, err := f.areReady(ctx, wants, len(f.common), cut); !ready || err != nil {
 		return 0, false, err
 	}
 	count = sort.Search(len(f.common), func(n int) bool {
-		ready, readyErr := f.readyAfter(ctx, n)
+		ready, readyErr := f.areReady(ctx, wants, n, cut)
 		err = errors.Join(err, readyErr)
 		return ready
 	})
 	return count, err == nil, err
 }
 
-func (f *Fetch) readyAfter(ctx context.Context, count int) (bool, error) {
-	if count == 0 {
+func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int, cut []object.ID) (bool, error) {
+	if commonCount == 0 {
 		return false, nil
 	}
-	ready, err := f.view.AllReach(ctx, f.wants, f.common[:count])
+	ready, err := f.view.AllReach(ctx, wants, f.common[:commonCount], cut)
 	if err != nil {
 		return false, fmt.Errorf("look for wants behind the common commits: %w", err)
 	}

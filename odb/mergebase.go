@@ -145,11 +145,12 @@ func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (
 	return h.reaches(ctx, from, h.nodes[to].generation)
 }
 
-// AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit has its parents. Of from and targets,
-// what leads to a tree or a blob is passed over. It visits only commits of a higher generation number than the lowest target, each once.
-// Errors: [ErrNotFound].
-func (v *View) AllReach(ctx context.Context, from, targets []object.ID) (bool, error) {
+// AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit has its parents. Commits in shallow
+// count as having none. Of from and targets, what leads to a tree or a blob is passed over. It visits only commits of a higher generation
+// number than the lowest target, each once. Errors: [ErrNotFound].
+func (v *View) AllReach(ctx context.Context, from, targets, shallow []object.ID) (bool, error) {
 	h := newHistory(v)
+	h.cutAt(shallow)
 	commits, err := h.commitsOf(ctx, targets)
 	if err != nil {
 		return false, err

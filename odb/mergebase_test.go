@@ -3,6 +3,8 @@ package odb_test
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,20 +25,22 @@ func TestAllReachAgainstGit(t *testing.T) {
 		}
 		commits := g.commits()
 		r := rand.New(rand.NewPCG(options.seed, 4))
-		answers := map[bool]int{}
+		answers, cut := map[bool]int{}, filepath.Join(t.TempDir(), "shallow")
 		for range 60 {
 			from, targets := pick(r, commits, 1+r.IntN(4)), pick(r, commits, r.IntN(6))
+			shallow := pick(r, commits, r.IntN(4))
+			g.must(os.WriteFile(cut, []byte(lines("", shallow)), 0o600))
 			counted := map[string]bool{}
 			for _, id := range targets {
 				counted[id.String()] = true
 				for _, parent := range parents[id.String()] {
-					counted[parent] = true
+					counted[parent] = counted[parent] || !slices.Contains(shallow, id)
 				}
 			}
 			want := !slices.ContainsFunc(from, func(id object.ID) bool {
-				return !slices.ContainsFunc(lineList(g.Git("rev-list", id.String())), func(id string) bool { return counted[id] })
+				return !slices.ContainsFunc(lineList(g.Git("--shallow-file", cut, "rev-list", id.String())), func(id string) bool { return counted[id] })
 			})
-			got, err := v.AllReach(t.Context(), from, targets)
+			got, err := v.AllReach(t.Context(), from, targets, shallow)
 			if err != nil || got != want {
 				t.Errorf("all of %v reach one of %v: %v, %v, want %v", from, targets, got, err, want)
 			}
@@ -62,11 +66,11 @@ func TestAllReachPeels(t *testing.T) {
 		{tag, tagged, true}, {tagged, tag, true}, {blob, tip, true}, {tip, blob, false}, {nil, tip, true}, {tip, nil, false},
 		{append(slices.Clone(blob), tag...), tag, true},
 	} {
-		if got, err := v.AllReach(t.Context(), test.from, test.targets); err != nil || got != test.want {
+		if got, err := v.AllReach(t.Context(), test.from, test.targets, nil); err != nil || got != test.want {
 			t.Errorf("%v reach %v: %v, %v", test.from, test.targets, got, err)
 		}
 	}
-	if _, err := v.AllReach(t.Context(), []object.ID{{1}}, tip); !errors.Is(err, odb.ErrNotFound) {
+	if _, err := v.AllReach(t.Context(), []object.ID{{1}}, tip, nil); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("an unknown start: %v", err)
 	}
 }

@@ -34,8 +34,9 @@ var histories = map[string]func(git *oracle.Repository){
 // seedOddities makes what git allows and few histories have.
 func seedOddities(git *oracle.Repository) {
 	tip := git.Seed(oracle.History{Seed: 6, Merges: true, Tags: true})
-	tree := git.Git("rev-parse", tip+"^{tree}")
 	blob := git.Write("blob", []byte("a blob that only a tag names\n"))
+	file := git.Write("blob", []byte("a blob in a tree that only tags name\n"))
+	tree := strings.TrimSpace(string(git.Input([]byte("100644 blob "+file+"\tfile\n"), "mktree")))
 	empty := git.Write("tree", nil)
 	roots := make([]string, 0, 9)
 	for i := range 9 {
@@ -45,7 +46,7 @@ func seedOddities(git *oracle.Repository) {
 	for _, root := range roots {
 		octopus = append(octopus, "-p", root)
 	}
-	git.Git("update-ref", "refs/heads/octopus", git.Git(append(octopus, tree)...))
+	git.Git("update-ref", "refs/heads/octopus", git.Git(append(octopus, tip+"^{tree}")...))
 	for name, target := range map[string]string{"blob": blob, "tree": tree, "commit": roots[0], "octopus": "refs/heads/octopus"} {
 		git.Git("tag", "-a", "-m", "of "+name, "to-"+name, target)
 		git.Git("tag", "-a", "-m", "of the tag of "+name, "to-tag-of-"+name, "to-"+name)

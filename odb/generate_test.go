@@ -32,10 +32,16 @@ func packed(t *testing.T, v *odb.View, request odb.PackRequest) []byte {
 	return out.Bytes()
 }
 
-// packObjects has git pack-objects write a pack for the same request, in the words of upload-pack.
+// packObjects has git pack-objects write a pack for the same request, without a search for deltas.
 func (g *repository) packObjects(request odb.PackRequest) []byte {
 	g.tb.Helper()
-	args := []string{"pack-objects", "--revs", "--stdout", "-q", "--window=0"}
+	args, input := g.packObjectsCommand(request)
+	return g.Input([]byte(input), append(args, "--window=0")...)
+}
+
+// packObjectsCommand returns the arguments and the input that upload-pack gives to pack-objects.
+func (g *repository) packObjectsCommand(request odb.PackRequest) (args []string, input string) {
+	args = []string{"pack-objects", "--revs", "--stdout", "-q"}
 	if request.Thin {
 		args = append(args, "--thin")
 	}
@@ -48,18 +54,15 @@ func (g *repository) packObjects(request odb.PackRequest) []byte {
 	if !request.Filter.IsZero() {
 		args = append(args, "--filter="+request.Filter.String())
 	}
-	var input strings.Builder
 	shallow := append(slices.Clone(request.ClientShallow), request.Shallow...)
 	if len(shallow) > 0 {
 		args = append([]string{"--shallow-file", ""}, append(args, "--shallow")...)
 	}
-	input.WriteString(lines("--shallow ", shallow))
-	input.WriteString(lines("", request.Wants))
+	input = lines("--shallow ", shallow) + lines("", request.Wants)
 	for _, id := range request.Unshallow {
-		input.WriteString(lines("", g.ids("", "rev-parse", id.String()+"^@")))
+		input += lines("", g.ids("", "rev-parse", id.String()+"^@"))
 	}
-	input.WriteString("--not\n" + lines("", request.Haves) + lines("", request.Unshallow) + "\n")
-	return g.Input([]byte(input.String()), args...)
+	return args, input + "--not\n" + lines("", request.Haves) + lines("", request.Unshallow) + "\n"
 }
 
 // objectsOf returns what a pack holds, sorted, once git index-pack has completed and accepted it in the repository, which stays as it is.

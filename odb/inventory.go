@@ -54,7 +54,19 @@ func (inv *inventory) close() {
 // looseLayer is the place of the layer that holds what no segment holds.
 func (inv *inventory) looseLayer() int { return len(inv.segments) }
 
-// locate returns the handle of id. Errors: [ErrNotFound].
+// linked returns the handle of an object that a readable one names, and that is readable therefore. Errors: [ErrNotFound].
+func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) {
+	if inv.view.quarantine == nil { // else segments are not asked first
+		for i, g := range inv.segments {
+			if ordinal, ok, err := g.lookup(ctx, id); ok || err != nil {
+				return newHandle(i, ordinal), err
+			}
+		}
+	}
+	return inv.locate(ctx, id)
+}
+
+// locate returns the handle of id if it is readable. Errors: [ErrNotFound].
 func (inv *inventory) locate(ctx context.Context, id object.ID) (handle, error) {
 	at, err := inv.view.find(ctx, id)
 	if err != nil {
@@ -92,6 +104,15 @@ func (inv *inventory) looseCount() int {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return len(inv.locations)
+}
+
+// looseEntry returns how an object outside segments is stored.
+func (inv *inventory) looseEntry(ctx context.Context, number uint32) (StoredEntry, error) {
+	id, err := inv.id(ctx, newHandle(inv.looseLayer(), number))
+	if err != nil {
+		return StoredEntry{}, err
+	}
+	return inv.view.Entry(ctx, id)
 }
 
 // read returns the object that h names, shared and only to be read. Errors: those of [View.Read].
@@ -211,4 +232,36 @@ func (s *objectSet) each(layer int, visit func(number uint32) error) error {
 		}
 	}
 	return nil
+}
+
+// recordReader reads index records of a segment in any order. The blocks that it touched last stay at hand, 4 MiB at most, so that the cache
+// is not asked for every record. For one goroutine.
+type recordReader struct {
+	segment *segment
+	held    [64]heldBlock
+}
+
+type heldBlock struct {
+	data   []byte
+	number int
+}
+
+func newRecordReader(g *segment) *recordReader { return &recordReader{segment: g} }
+
+func (r *recordReader) record(ctx context.Context, ordinal uint32) (segmentRecord, error) {
+	const perBlock = blockSizeMax / recordSize
+	if int(ordinal) >= r.segment.count {
+		return r.segment.record(ctx, ordinal) // which knows the error
+	}
+	n := int(ordinal) / perBlock
+	held := &r.held[n%len(r.held)]
+	if held.data == nil || held.number != n {
+		data, err := r.segment.block(ctx, sectionRecords, n)
+		if err != nil {
+			return segmentRecord{}, err
+		}
+		*held = heldBlock{data, n}
+	}
+	at := (int(ordinal) - n*perBlock) * recordSize
+	return r.segment.parseRecord(held.data[at:at+recordSize], ordinal)
 }

@@ -90,6 +90,20 @@ func (o *outline) note(item *linkItem) {
 	}
 }
 
+// addFill takes in an object that was added to a segment behind those of the pack, and that note took for one of them. The empty tree, which
+// git knows without having it, is not fill: it is there because something names it.
+func (o *outline) addFill(id object.ID) {
+	if id == object.EmptyTreeID {
+		return
+	}
+	o.fill = append(o.fill, id)
+	if at, ok := slices.BinarySearchFunc(o.tips, id, object.ID.Compare); ok {
+		o.tips = slices.Delete(o.tips, at, at+1)
+	} else {
+		o.outside = append(o.outside, id)
+	}
+}
+
 // namedIDs gathers what the objects of a segment name while they are written one by one; nil once that is too much for an outline.
 type namedIDs map[object.ID]struct{}
 

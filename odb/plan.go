@@ -131,8 +131,9 @@ func (p *PackPlan) measure(ctx context.Context) error {
 			p.bytes += g.dataSize - pack.HeaderSize - pack.TrailerSize
 			continue
 		}
+		records := newRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
-			r, err := g.record(ctx, ordinal)
+			r, err := records.record(ctx, ordinal)
 			p.bytes += r.PackedSize
 			return err
 		})
@@ -142,19 +143,10 @@ func (p *PackPlan) measure(ctx context.Context) error {
 	}
 	p.count += p.send.count(p.inv.looseLayer())
 	return p.send.each(p.inv.looseLayer(), func(number uint32) error {
-		e, err := p.looseEntry(ctx, number)
+		e, err := p.inv.looseEntry(ctx, number)
 		p.bytes += e.PayloadSize
 		return err
 	})
-}
-
-// looseEntry returns how an object outside segments is stored.
-func (p *PackPlan) looseEntry(ctx context.Context, number uint32) (StoredEntry, error) {
-	id, err := p.inv.id(ctx, newHandle(p.inv.looseLayer(), number))
-	if err != nil {
-		return StoredEntry{}, err
-	}
-	return p.inv.view.Entry(ctx, id)
 }
 
 // clientHas reports whether the client is known to have the object of id, whose handle is h, and so whether a thin pack may build on it.

@@ -228,7 +228,7 @@ func (r *reaching) walkCommits(ctx context.Context, request *PackRequest, wants,
 	if err != nil {
 		return roots, err
 	}
-	for _, id := range tips {
+	for _, id := range wants.commits {
 		r.history.set(r.history.number(id), markAsked)
 	}
 	for _, n := range list {
@@ -261,7 +261,7 @@ func (r *reaching) withUnshallowed(ctx context.Context, tips, unshallow []object
 
 func (r *reaching) addCommit(ctx context.Context, n int32, roots *treeGroup) error {
 	if r.filter.keepsType(object.TypeCommit) || r.history.has(n, markAsked) {
-		h, err := r.inv.locate(ctx, r.history.id(n))
+		h, err := r.inv.linked(ctx, r.history.id(n))
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (r *reaching) addCommit(ctx context.Context, n int32, roots *treeGroup) err
 	if !r.filter.keepsType(object.TypeTree) && !r.filter.keepsType(object.TypeBlob) {
 		return nil
 	}
-	tree, err := r.inv.locate(ctx, r.history.nodes[n].tree)
+	tree, err := r.inv.linked(ctx, r.history.nodes[n].tree)
 	if err != nil {
 		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
 	}
@@ -296,7 +296,7 @@ func (r *reaching) addEdge(ctx context.Context, n int32, roots *treeGroup) error
 		return nil
 	}
 	r.history.set(n, markEdge)
-	tree, err := r.inv.locate(ctx, r.history.nodes[n].tree)
+	tree, err := r.inv.linked(ctx, r.history.nodes[n].tree)
 	if err != nil {
 		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
 	}

@@ -107,7 +107,7 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 // storedBase returns the base that an object is stored against, zero if it is stored whole.
 func (p *PackPlan) storedBase(ctx context.Context, h handle) (object.ID, error) {
 	if h.layer() == p.inv.looseLayer() {
-		e, err := p.looseEntry(ctx, h.number())
+		e, err := p.inv.looseEntry(ctx, h.number())
 		return e.Base, err
 	}
 	g := p.inv.segments[h.layer()]
@@ -121,6 +121,9 @@ func (p *PackPlan) storedBase(ctx context.Context, h handle) (object.ID, error) 
 // resolvable returns the handle of a delta base and reports whether the client can find it: in the pack or, for a thin one, at home.
 func (p *PackPlan) resolvable(ctx context.Context, base object.ID, t object.Type) (handle, bool, error) {
 	h, err := p.inv.locate(ctx, base)
+	if errors.Is(err, ErrNotFound) {
+		return 0, false, nil // stored, but not to be read through this view
+	}
 	if err != nil {
 		return 0, false, err
 	}
@@ -264,7 +267,7 @@ func bestDelta(bases []candidate, target []byte) (best foundDelta, depth int, ok
 func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool, error) {
 	size := int64(len(found.packed)) + object.IDSize
 	if h.layer() == p.inv.looseLayer() {
-		e, err := p.looseEntry(ctx, h.number())
+		e, err := p.inv.looseEntry(ctx, h.number())
 		return e.Delta() || e.Encoding != EncodingZlib || size < e.PayloadSize, err
 	}
 	r, err := p.inv.segments[h.layer()].record(ctx, h.number())

@@ -78,6 +78,11 @@ func (g *segment) record(ctx context.Context, ordinal uint32) (segmentRecord, er
 	if err != nil {
 		return segmentRecord{}, err
 	}
+	return g.parseRecord(item, ordinal)
+}
+
+// parseRecord decodes and checks the record at an ordinal.
+func (g *segment) parseRecord(item []byte, ordinal uint32) (segmentRecord, error) {
 	r := decodeRecord(item)
 	if r.Offset < pack.HeaderSize || r.PackedSize <= 0 || r.Offset+r.PackedSize > g.dataSize || !r.Type.Valid() ||
 		(r.Base != noOrdinal && int(r.Base) >= g.count) {

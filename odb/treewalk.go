@@ -1,7 +1,6 @@
 package odb
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -142,19 +141,19 @@ func (w *treeWalk) hide(ctx context.Context, data, previous []byte) error {
 	r := w.reaching
 	it := newTreeDiff(data, previous)
 	for it.next() {
-		h, err := r.inv.locate(ctx, it.entry.ID)
+		h, err := r.inv.linked(ctx, it.ID)
 		if err != nil {
 			return err
 		}
 		r.hidden.add(h)
-		switch c := w.child(it.entry.Name); {
-		case it.entry.Mode.IsTree():
+		switch c := w.child(it.Name); {
+		case it.Mode.IsTree():
 			c.hiddenTrees = append(c.hiddenTrees, h)
 		case r.keepPaths:
 			c.hiddenBlobs = append(c.hiddenBlobs, h)
 		}
 	}
-	return it.err()
+	return it.Err()
 }
 
 // show finds what a tree that is sent brings along. Its entries lie at depth.
@@ -165,11 +164,11 @@ func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) e
 	}
 	it := newTreeDiff(data, previous)
 	for it.next() {
-		isTree := it.entry.Mode.IsTree()
+		isTree := it.Mode.IsTree()
 		if !isTree && !r.filter.keepsType(object.TypeBlob) {
 			continue
 		}
-		h, err := r.inv.locate(ctx, it.entry.ID)
+		h, err := r.inv.linked(ctx, it.ID)
 		if err != nil {
 			return err
 		}
@@ -177,18 +176,18 @@ func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) e
 			continue
 		}
 		if isTree {
-			c := w.child(it.entry.Name)
+			c := w.child(it.Name)
 			c.trees = append(c.trees, h)
 			if r.filter.keepsType(object.TypeTree) {
 				r.put(h)
 			}
 			continue
 		}
-		if err := w.showBlob(ctx, h, it.entry.Name); err != nil {
+		if err := w.showBlob(ctx, h, it.Name); err != nil {
 			return err
 		}
 	}
-	return it.err()
+	return it.Err()
 }
 
 func (w *treeWalk) showBlob(ctx context.Context, h handle, name []byte) error {
@@ -209,35 +208,3 @@ func (w *treeWalk) showBlob(ctx context.Context, h handle, name []byte) error {
 	}
 	return nil
 }
-
-// treeDiff gives the entries of a tree that another version of it does not have, links to submodules apart.
-type treeDiff struct {
-	entry, old object.TreeIter
-	haveOld    bool
-}
-
-func newTreeDiff(data, previous []byte) treeDiff {
-	d := treeDiff{entry: object.IterTree(data), old: object.IterTree(previous)}
-	d.haveOld = d.old.Next()
-	return d
-}
-
-func (d *treeDiff) next() bool {
-	for d.entry.Next() {
-		// A version that is out of order, which old tools wrote, only costs that its entries are given though they are not new.
-		for d.haveOld && bytes.Compare(d.old.Name, d.entry.Name) < 0 {
-			d.haveOld = d.old.Next()
-		}
-		if d.entry.Mode.IsGitlink() {
-			continue
-		}
-		if d.haveOld && d.old.ID == d.entry.ID && d.old.Mode == d.entry.Mode && bytes.Equal(d.old.Name, d.entry.Name) {
-			d.haveOld = d.old.Next()
-			continue
-		}
-		return true
-	}
-	return false
-}
-
-func (d *treeDiff) err() error { return d.entry.Err() }

@@ -229,8 +229,9 @@ func eachTwin(ctx context.Context, a, b *segment, visit func(inA, inB uint32)) e
 // filterSegment removes what the filter leaves out.
 func (w *wholeSegments) filterSegment(ctx context.Context, segment int, g *segment) error {
 	r := w.reaching
+	records := newRecordReader(g)
 	return r.send.each(segment, func(ordinal uint32) error {
-		record, err := g.record(ctx, ordinal)
+		record, err := records.record(ctx, ordinal)
 		if err == nil && !r.filter.keeps(record.Type, record.Size) {
 			r.send.remove(newHandle(segment, ordinal))
 		}

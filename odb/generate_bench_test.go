@@ -1,0 +1,119 @@
+package odb_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// BenchmarkPack plans and writes packs of a repository, as it lies after one push, beside git pack-objects on the same. PACKHORSE_REAL_REPO
+// names a bare repository to use instead of a made-up one; its heads and tags count.
+//
+// cpu-ns/op is processor time; peer-ns, peer-cpu-ns and peer-bytes are what git took for the same request, and how long its pack was.
+func BenchmarkPack(b *testing.B) {
+	g := benchRepository(b)
+	h := &ingestHost{tb: b}
+	h.open(vfs.Default, b.TempDir(), odb.Options{})
+	_, err := h.push(g.Input([]byte(lines("", g.tips("refs/heads", "refs/tags"))), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"), odb.IngestOptions{})
+	must(b, err)
+	v := h.view()
+	tips := g.tips("refs/heads", "refs/tags")
+	blobNone, err := odb.ParseFilter("blob:none")
+	must(b, err)
+	main := g.ids("", "rev-list", "--first-parent", "HEAD")
+	before := main[min(100, len(main)-1)]
+	shallow, _, err := v.Deepen(b.Context(), main[:1], odb.DeepenOptions{Depth: 1})
+	must(b, err)
+	for _, job := range []struct {
+		name    string
+		request odb.PackRequest
+	}{
+		{"clone", odb.PackRequest{Wants: tips}},
+		{"one branch", odb.PackRequest{Wants: main[:1]}},
+		{"blob none", odb.PackRequest{Wants: tips, Filter: blobNone}},
+		{"depth 1", odb.PackRequest{Wants: main[:1], Shallow: shallow}},
+		{"last 100", odb.PackRequest{Wants: main[:1], Haves: []object.ID{before}, Thin: true}},
+	} {
+		job.request.OFSDelta = true
+		b.Run(strings.ReplaceAll(job.name, " ", "-"), func(b *testing.B) { benchPlan(b, g, v, job.request) })
+	}
+}
+
+func benchRepository(b *testing.B) *repository {
+	b.Helper()
+	if dir := os.Getenv("PACKHORSE_REAL_REPO"); dir != "" {
+		return &repository{Repository: oracle.Open(b, dir), tb: b}
+	}
+	return newHistory(b, historyOptions{seed: 1, commitCount: 2000})
+}
+
+func benchPlan(b *testing.B, g *repository, v *odb.View, request odb.PackRequest) {
+	peer := g.timePackObjects(b, request)
+	var bytes int64
+	var planned time.Duration
+	b.ReportAllocs()
+	used := processorTime(b)
+	for b.Loop() {
+		start := time.Now()
+		plan, err := v.Plan(b.Context(), request, nil)
+		must(b, err)
+		planned += time.Since(start)
+		bytes, err = plan.WriteTo(b.Context(), io.Discard, nil)
+		must(b, err)
+		must(b, plan.Close())
+	}
+	b.ReportMetric(float64((processorTime(b)-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(bytes), "bytes")
+	b.ReportMetric(float64(planned.Nanoseconds())/float64(b.N), "plan-ns/op")
+	b.ReportMetric(float64(peer.wall.Nanoseconds()), "peer-ns")
+	b.ReportMetric(float64(peer.processor.Nanoseconds()), "peer-cpu-ns")
+	b.ReportMetric(float64(peer.bytes), "peer-bytes")
+}
+
+// processorTime returns what the process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// cost is what a pack took.
+type cost struct {
+	wall, processor time.Duration
+	bytes           int64
+}
+
+// timePackObjects returns what git takes for a request: the best of three.
+func (g *repository) timePackObjects(b *testing.B, request odb.PackRequest) cost {
+	b.Helper()
+	args, input := g.packObjectsCommand(request)
+	var best cost
+	for i := range 3 {
+		cmd := exec.CommandContext(b.Context(), "git", args...)
+		cmd.Env = oracle.Env(g.Dir)
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.StdoutPipe()
+		must(b, err)
+		start := time.Now()
+		must(b, cmd.Start())
+		size, err := io.Copy(io.Discard, out)
+		must(b, err)
+		must(b, cmd.Wait())
+		took := cost{wall: time.Since(start), processor: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes: size}
+		if i == 0 || took.processor < best.processor {
+			best = took
+		}
+	}
+	return best
+}

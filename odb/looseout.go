@@ -1,0 +1,139 @@
+package odb
+
+import (
+	"context"
+	"errors"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// looseBusy marks a loose object that is being written.
+const looseBusy = -1
+
+// looseEntry is an object outside segments that is made ready ahead: its value read, and its content deflated if it is stored otherwise.
+// What it holds is there once done is closed.
+type looseEntry struct {
+	number uint32
+	entry  StoredEntry
+	packed []byte
+	err    error
+	done   chan struct{}
+}
+
+func (j *looseEntry) run(ctx context.Context, inv *inventory) {
+	defer close(j.done)
+	if j.entry, j.err = inv.looseEntry(ctx, j.number); j.err != nil || j.entry.Encoding == EncodingZlib {
+		return
+	}
+	var content []byte
+	if content, j.err = j.entry.at.layer.content(ctx, j.entry.at); j.err == nil {
+		j.packed = pack.Deflate(nil, content, generateLevel)
+	}
+}
+
+// writeAllLoose writes the objects that no segment holds.
+func (o *packOutput) writeAllLoose(ctx context.Context) error {
+	numbers := make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
+	err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
+		numbers = append(numbers, number)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	ahead := 0
+	for i, number := range numbers {
+		for ; ahead < len(numbers) && ahead < i+deflateCountAhead; ahead++ {
+			o.prepareLoose(numbers[ahead])
+		}
+		if err := o.writeLoose(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareLoose has an object made ready, unless it is written or a delta was found for it.
+func (o *packOutput) prepareLoose(number uint32) {
+	if _, found := o.plan.deltas[newHandle(o.plan.inv.looseLayer(), number)]; found || o.loose[number] != 0 {
+		return
+	}
+	job := &looseEntry{number: number, done: make(chan struct{})}
+	if o.ready == nil {
+		o.ready = make(map[uint32]*looseEntry)
+	}
+	o.ready[number] = job
+	o.deflaters.work <- job
+}
+
+// takeLoose returns an object that was made ready, or makes it so.
+func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry, error) {
+	job, ok := o.ready[number]
+	if ok {
+		delete(o.ready, number)
+		<-job.done
+	} else {
+		job = &looseEntry{number: number, done: make(chan struct{})}
+		job.run(ctx, o.plan.inv)
+	}
+	return job, job.err
+}
+
+// writeLoose writes an object that no segment holds, behind the base of its delta.
+func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
+	if o.loose[number] != 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.loose[number] = looseBusy
+	h := newHandle(o.plan.inv.looseLayer(), number)
+	if found, ok := o.plan.deltas[h]; ok {
+		o.loose[number] = o.stream.offset
+		return o.writeFound(ctx, found)
+	}
+	job, err := o.takeLoose(ctx, number)
+	if err != nil {
+		return err
+	}
+	e := &job.entry
+	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
+	if e.Delta() {
+		if err := o.writeLooseBase(ctx, e.Base); err != nil {
+			return err
+		}
+		rebased, ok, err := o.deltaHeader(ctx, e.Base, e.Type)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			o.loose[number] = o.stream.offset
+			return o.writeWhole(ctx, h)
+		}
+		header = rebased
+		header.Size = e.ContentSize
+	}
+	o.loose[number] = o.stream.offset
+	if e.Encoding != EncodingZlib {
+		return o.writeEntry(header, job.packed)
+	}
+	if err := o.writeHeader(header); err != nil {
+		return err
+	}
+	return o.plan.inv.view.copyPacked(ctx, o.stream, e)
+}
+
+// writeLooseBase writes the base of a loose delta if it is loose too and sent. One that is being written is part of a cycle, which can come
+// about when two writers store each other's versions at once; it counts as absent.
+func (o *packOutput) writeLooseBase(ctx context.Context, id object.ID) error {
+	base, err := o.plan.inv.locate(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil || base.layer() != o.plan.inv.looseLayer() || !o.plan.send.has(base) {
+		return err
+	}
+	return o.writeLoose(ctx, base.number())
+}

@@ -1,0 +1,229 @@
+package odb
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// segmentEntry is an entry of a segment on its way out.
+type segmentEntry struct {
+	segmentRecord
+	ordinal uint32
+	// whole is the object deflated ahead, when the entry is a delta that the client could not resolve.
+	whole *deflating
+}
+
+// writeSegment writes what is sent of a segment, as it lies there.
+func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
+	g := o.plan.inv.segments[layer]
+	o.run = entryRun{region: g.region()}
+	entries := o.pickSorted(ctx, layer)
+	if o.isDense(layer) {
+		entries = o.pickInOrder(ctx, layer)
+		o.run.region.data = &nearReader{src: o.run.region.data, size: g.dataSize}
+	}
+	if !o.plan.isWhole(layer) {
+		entries = o.deflateAhead(ctx, layer, entries)
+	}
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		if err := o.writeStored(ctx, layer, &e); err != nil {
+			return err
+		}
+	}
+	return o.copyRun(ctx)
+}
+
+// isDense reports whether so much of a segment is sent that it is best gone through from end to end.
+func (o *packOutput) isDense(layer int) bool {
+	// sortedMax is how many entries are sorted at most.
+	const sortedMax = 1 << 16
+	count := o.plan.send.count(layer)
+	return count > sortedMax || count > o.plan.inv.segments[layer].count/8
+}
+
+// pickSorted gives the entries of a segment that are sent in the order in which they are stored, sorted in memory.
+func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmentEntry, error] {
+	return func(yield func(segmentEntry, error) bool) {
+		entries := make([]segmentEntry, 0, o.plan.send.count(layer))
+		err := o.plan.send.each(layer, func(ordinal uint32) error {
+			r, err := o.records[layer].record(ctx, ordinal)
+			entries = append(entries, segmentEntry{segmentRecord: r, ordinal: ordinal})
+			return err
+		})
+		if err != nil {
+			yield(segmentEntry{}, err)
+			return
+		}
+		slices.SortFunc(entries, func(a, b segmentEntry) int { return cmp.Compare(a.Offset, b.Offset) })
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pickInOrder gives them by a pass over the pack order, in constant memory.
+func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segmentEntry, error] {
+	return func(yield func(segmentEntry, error) bool) {
+		g := o.plan.inv.segments[layer]
+		for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+			if err == nil && !o.plan.send.has(newHandle(layer, ordinal)) {
+				continue
+			}
+			e := segmentEntry{ordinal: ordinal}
+			if err == nil {
+				e.segmentRecord, err = o.records[layer].record(ctx, ordinal)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// deflateAhead passes entries on, some later, and has those that are to go out whole deflated meanwhile.
+func (o *packOutput) deflateAhead(ctx context.Context, layer int, entries iter.Seq2[segmentEntry, error]) iter.Seq2[segmentEntry, error] {
+	return func(yield func(segmentEntry, error) bool) {
+		var ahead []segmentEntry
+		size := int64(0) // of what is deflated in ahead
+		for e, err := range entries {
+			if err == nil {
+				err = o.deflateOne(ctx, layer, &e)
+			}
+			if err != nil {
+				yield(e, err)
+				return
+			}
+			ahead = append(ahead, e)
+			if e.whole != nil {
+				size += e.Size
+			}
+			passed := 0
+			for ; passed < len(ahead) && (size == 0 || size > deflateBytesAhead || len(ahead)-passed > deflateCountAhead); passed++ {
+				if ahead[passed].whole != nil {
+					size -= ahead[passed].Size
+				}
+				if !yield(ahead[passed], nil) {
+					return
+				}
+			}
+			ahead = slices.Delete(ahead, 0, passed)
+		}
+		for _, e := range ahead {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+const (
+	deflateBytesAhead = 8 * mebibyte
+	deflateCountAhead = 64
+)
+
+// deflateOne has an entry deflated if it is a delta that the client could not resolve.
+func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry) error {
+	h := newHandle(layer, e.ordinal)
+	if _, found := o.plan.deltas[h]; found || e.Base == noOrdinal || e.Size > deflateBytesAhead || o.plan.send.has(newHandle(layer, e.Base)) {
+		return nil
+	}
+	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
+	if err != nil {
+		return err
+	}
+	if _, ok, err := o.plan.resolvable(ctx, base, e.Type); ok || err != nil {
+		return err
+	}
+	e.whole = o.deflaters.deflate(h)
+	return nil
+}
+
+// writeStored writes an entry of a segment, or adds it to the run that is to be copied when nothing in it changes.
+func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry) error {
+	found, isFound := o.plan.deltas[newHandle(layer, e.ordinal)]
+	same := false
+	if !isFound && e.whole == nil {
+		var err error
+		if same, err = o.isVerbatim(ctx, layer, e); err != nil {
+			return err
+		}
+	}
+	if same && e.PackedSize <= streamBufferSize {
+		return o.addToRun(ctx, layer, e)
+	}
+	if err := o.copyRun(ctx); err != nil {
+		return err
+	}
+	o.moved(layer, e.Offset)
+	switch {
+	case same:
+		o.wrote(1)
+		return o.run.region.copyPacked(ctx, o.stream, e.segmentRecord, object.ZeroID, 0)
+	case isFound:
+		return o.writeFound(ctx, found)
+	case e.whole != nil:
+		return o.writeDeflated(e.whole)
+	default:
+		return o.writeRebased(ctx, layer, e)
+	}
+}
+
+// isVerbatim reports whether an entry can be sent with every byte as it is, as the next one behind the run.
+func (o *packOutput) isVerbatim(ctx context.Context, layer int, e *segmentEntry) (bool, error) {
+	if e.Base == noOrdinal {
+		return true, nil
+	}
+	if !o.plan.request.OFSDelta || !o.plan.send.has(newHandle(layer, e.Base)) {
+		return false, nil
+	}
+	base, err := o.records[layer].record(ctx, e.Base)
+	if err != nil {
+		return false, err
+	}
+	if base.Offset > e.Offset {
+		return true, nil // only a delta that names its base by ID can have it behind
+	}
+	return o.shiftOf(layer, base.Offset) == o.stream.offset+o.run.size-e.Offset, nil
+}
+
+// nearReader reads small pieces that lie near each other with few calls.
+type nearReader struct {
+	src    io.ReaderAt
+	size   int64
+	window []byte
+	start  int64
+}
+
+const nearReaderSize = 64 * kibibyte
+
+// ReadAt implements [io.ReaderAt], for one goroutine.
+func (r *nearReader) ReadAt(p []byte, off int64) (int, error) {
+	if len(p) > nearReaderSize/4 {
+		return r.src.ReadAt(p, off)
+	}
+	if off < r.start || off+int64(len(p)) > r.start+int64(len(r.window)) {
+		if r.window == nil {
+			r.window = make([]byte, nearReaderSize)
+		}
+		r.window, r.start = r.window[:max(min(nearReaderSize, r.size-off), 0)], off
+		if err := readFullAt(r.src, r.window, off); err != nil {
+			r.window = r.window[:0]
+			return 0, err
+		}
+	}
+	n := copy(p, r.window[off-r.start:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,157 @@
+package odb
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// generateLevel is the compression of what is deflated while a client waits: git's, for no more bytes than git sends.
+const generateLevel = pack.LevelDefault
+
+// deflaters prepare entries ahead of their turn, on two goroutines.
+type deflaters struct {
+	work    chan interface{ run(context.Context, *inventory) }
+	workers sync.WaitGroup
+}
+
+func (d *deflaters) start(ctx context.Context, inv *inventory) {
+	d.work = make(chan interface{ run(context.Context, *inventory) }, deflateCountAhead)
+	for range 2 {
+		d.workers.Go(func() {
+			for job := range d.work {
+				job.run(ctx, inv)
+			}
+		})
+	}
+}
+
+// stop ends the goroutines; the context given to start best has ended.
+func (d *deflaters) stop() {
+	close(d.work)
+	d.workers.Wait()
+}
+
+// deflating is an object that is deflated ahead. What it holds is there once done is closed.
+type deflating struct {
+	h      handle
+	kind   object.Type
+	size   int64
+	packed []byte
+	err    error
+	done   chan struct{}
+}
+
+// deflate has an object deflated.
+func (d *deflaters) deflate(h handle) *deflating {
+	job := &deflating{h: h, done: make(chan struct{})}
+	d.work <- job
+	return job
+}
+
+func (j *deflating) run(ctx context.Context, inv *inventory) {
+	defer close(j.done)
+	if j.err = ctx.Err(); j.err != nil {
+		return
+	}
+	var content []byte
+	if j.kind, content, j.err = inv.read(ctx, j.h); j.err == nil {
+		j.size, j.packed = int64(len(content)), pack.Deflate(nil, content, generateLevel)
+	}
+}
+
+// writeDeflated writes an object that was deflated ahead.
+func (o *packOutput) writeDeflated(job *deflating) error {
+	<-job.done
+	if job.err != nil {
+		return job.err
+	}
+	return o.writeEntry(pack.EntryHeader{Kind: pack.EntryKind(job.kind), Size: job.size}, job.packed)
+}
+
+// writeWhole writes an object whole that is stored otherwise.
+func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
+	info, err := o.plan.inv.stat(ctx, h)
+	if err != nil {
+		return err
+	}
+	header := pack.EntryHeader{Kind: pack.EntryKind(info.Type), Size: info.Size}
+	if info.Size > wholeMax {
+		return o.writeLarge(ctx, h, header)
+	}
+	_, data, err := o.plan.inv.read(ctx, h)
+	if err != nil {
+		return err
+	}
+	o.packed = pack.Deflate(o.packed[:0], data, generateLevel)
+	return o.writeEntry(header, o.packed)
+}
+
+// writeLarge writes an object that does not fit in memory, block by block.
+func (o *packOutput) writeLarge(ctx context.Context, h handle, header pack.EntryHeader) error {
+	id, err := o.plan.inv.id(ctx, h)
+	if err != nil {
+		return err
+	}
+	content, err := o.plan.inv.view.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer content.Close() //nolint:errcheck // it was only read
+	if err := o.writeHeader(header); err != nil {
+		return err
+	}
+	z := &blockDeflater{dst: o.stream}
+	if _, err := content.WriteTo(z); err != nil {
+		return err
+	}
+	return z.finish()
+}
+
+// blockDeflater deflates what is written to it, a block at a time.
+type blockDeflater struct {
+	dst    io.Writer
+	blocks pack.Blocks
+	block  []byte
+	packed []byte
+}
+
+// Write implements [io.Writer].
+func (z *blockDeflater) Write(p []byte) (int, error) {
+	if z.block == nil {
+		z.block = make([]byte, 0, pack.BlockSize)
+	}
+	written := 0
+	for written < len(p) {
+		n := copy(z.block[len(z.block):pack.BlockSize], p[written:])
+		z.block = z.block[:len(z.block)+n]
+		written += n
+		if len(z.block) == pack.BlockSize {
+			if err := z.flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}
+
+func (z *blockDeflater) flush() error {
+	block := pack.EncodeBlock(nil, z.block, generateLevel)
+	z.packed = z.blocks.Append(z.packed[:0], block)
+	z.block = z.block[:0]
+	_, err := z.dst.Write(z.packed)
+	return err
+}
+
+func (z *blockDeflater) finish() error {
+	if len(z.block) > 0 {
+		if err := z.flush(); err != nil {
+			return err
+		}
+	}
+	_, err := z.dst.Write(z.blocks.Finish(z.packed[:0]))
+	return err
+}

@@ -203,8 +203,15 @@ func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
 	return index.Create(nil, data, sizeMax)
 }
 
+// compressMin is the size in bytes below which compression costs 10 µs to save next to nothing: most deltas are smaller.
+const compressMin = 128
+
 // compress fills in content, which is the object or a delta, as zstd or, when that is not smaller, as it is.
 func compress(v hotValue, content []byte) hotValue {
+	if len(content) < compressMin {
+		v.Encoding, v.Payload = EncodingRaw, content
+		return v
+	}
 	v.Encoding, v.Payload = EncodingZstd, appendZstd(nil, content)
 	if len(v.Payload) >= len(content) {
 		v.Encoding, v.Payload = EncodingRaw, content

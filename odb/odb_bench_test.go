@@ -86,12 +86,14 @@ func BenchmarkWriteHot(b *testing.B) {
 	object.SortTree(entries)
 	data := text(random, 4000)
 	var blob, tree, tip object.ID
+	var folder []byte
 	for i := 0; b.Loop(); i++ {
 		d := w.draft()
 		data = edited(random, data)
 		blob = write(d, object.TypeBlob, data, blob)
 		entries[i%len(entries)].ID = blob
-		tree = write(d, object.TypeTree, treeOf(entries...), tree)
+		folder = object.AppendTree(folder[:0], entries)
+		tree = write(d, object.TypeTree, folder, tree)
 		var parents []object.ID
 		if !tip.IsZero() {
 			parents = []object.ID{tip}

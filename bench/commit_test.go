@@ -31,23 +31,24 @@ func BenchmarkCommit(b *testing.B) {
 }
 
 func benchmarkCommit(b *testing.B, fs vfs.FS, writers int) {
+	b.Helper()
 	ctx := context.Background()
 	dir := b.TempDir()
 	keys, err := kv.OpenPebble(dir+"/keys", kv.PebbleOptions{FS: fs, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer keys.Close()
+	defer closeStore(b, keys.Close)
 	files, err := file.OpenDir(dir+"/files", file.DirOptions{FS: fs})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer files.Close()
+	defer closeStore(b, files.Close)
 	host, err := engine.Open(ctx, engine.Config{KV: keys, Files: files})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer host.Close(ctx)
+	defer closeStore(b, func() error { return host.Close(ctx) })
 	repo := enginetest.Create(b, host, "r")
 	var number atomic.Int64
 	b.SetParallelism(max(1, writers/2)) // goroutines for each of the cores, of which there are two here
@@ -69,6 +70,7 @@ func benchmarkCommit(b *testing.B, fs vfs.FS, writers int) {
 
 // writeOne commits a file of 100 folders of 100.
 func writeOne(b *testing.B, repo *engine.Repository, n int64) {
+	b.Helper()
 	ctx := context.Background()
 	u, err := repo.NewUpload(ctx, engine.Actor{Org: enginetest.Org, Subject: "bench"}, engine.UploadRequest{
 		Target:     engine.CommitTarget{Branch: "main"},
@@ -84,6 +86,13 @@ func writeOne(b *testing.B, repo *engine.Repository, n int64) {
 		b.Error(err)
 	}
 	if _, err := u.Finish(ctx); err != nil {
+		b.Error(err)
+	}
+}
+
+func closeStore(b *testing.B, closing func() error) {
+	b.Helper()
+	if err := closing(); err != nil {
 		b.Error(err)
 	}
 }

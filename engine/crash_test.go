@@ -87,6 +87,7 @@ func TestPowerLoss(t *testing.T) {
 
 // commitUntil makes one-file commits to a branch of its own.
 func commitUntil(ctx context.Context, t *testing.T, repo *engine.Repository, told *ledger, branch string) {
+	t.Helper()
 	for i := 0; ctx.Err() == nil; i++ {
 		target := engine.CommitTarget{Branch: branch, Base: "main"}
 		result, err := upload(repo, acme, target, change{path: fmt.Sprintf("%s/%d", branch, i%7), content: strings.Repeat(fmt.Sprintln(i), i%50)})
@@ -127,6 +128,7 @@ func pushes(t *testing.T) []push {
 
 // pushUntil pushes the growing history.
 func pushUntil(ctx context.Context, t *testing.T, repo *engine.Repository, told *ledger, packs []push) {
+	t.Helper()
 	var tip object.ID
 	for _, p := range packs {
 		if ctx.Err() != nil {

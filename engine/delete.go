@@ -47,7 +47,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 	}
 	change := repo.change(actor, "delete")
 	deleted := Deleted{ID: repo.record.ID}
-	done, err := h.names.Update(ctx, repo.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+	done, err := h.names.Update(ctx, repo.record.ID, change, func(_ context.Context, tx *refs.Tx) error {
 		if err := repo.guard(tx, actor); err != nil {
 			return err
 		}

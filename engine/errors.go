@@ -43,10 +43,6 @@ func invalid(format string, args ...any) error {
 	return &failure{kind: ErrInvalid, text: fmt.Sprintf(format, args...)}
 }
 
-func tooLarge(format string, args ...any) error {
-	return &failure{kind: ErrTooLarge, text: fmt.Sprintf(format, args...)}
-}
-
 // StaleError is [ErrStale] with its evidence, which is durable when the error is returned.
 type StaleError struct {
 	Branch           string

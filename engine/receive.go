@@ -46,23 +46,25 @@ type CommandResult struct {
 	Err  error
 }
 
-// Refusal is why a command of a push was not carried out, in the words in which git reports it.
-type Refusal string
+// RefusalError is why a command of a push was not carried out, in the words in which git reports it.
+type RefusalError string
 
-func (r Refusal) Error() string { return string(r) }
+func (r RefusalError) Error() string { return string(r) }
 
 // Why commands are refused, apart from what package refs finds wrong with them.
+//
+//nolint:errname // they are no kinds of errors but words for the report of a push
 const (
 	// RefusedUnpacker says that the pack was refused, and all commands with it.
-	RefusedUnpacker = Refusal("unpacker error")
+	RefusedUnpacker = RefusalError("unpacker error")
 	// RefusedAtomic says that another command of an atomic push was refused.
-	RefusedAtomic = Refusal("atomic push failure")
+	RefusedAtomic = RefusalError("atomic push failure")
 	// RefusedMissing says that the new object is neither in the pack nor in the repository.
-	RefusedMissing = Refusal("missing necessary objects")
+	RefusedMissing = RefusalError("missing necessary objects")
 	// RefusedShallow says that the history behind the new object ends at commits whose parents the repository does not have.
-	RefusedShallow = Refusal("shallow update not allowed")
+	RefusedShallow = RefusalError("shallow update not allowed")
 	// RefusedDefault says that a clone would be left without a branch to check out.
-	RefusedDefault = Refusal("deletion of the current branch prohibited")
+	RefusedDefault = RefusalError("deletion of the current branch prohibited")
 )
 
 // Push is a push whose pack has been read and stored where nobody sees it.
@@ -282,7 +284,7 @@ func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error
 
 // isRefusal tells whether err is about one ref update, and not about the stores.
 func isRefusal(err error) bool {
-	var refusal Refusal
+	var refusal RefusalError
 	var branch *BranchTypeError
 	return errors.As(err, &refusal) || errors.As(err, &branch) ||
 		errors.Is(err, refs.ErrStale) || errors.Is(err, refs.ErrNotFound) || errors.Is(err, refs.ErrNameConflict) ||

@@ -46,7 +46,7 @@ func (w *world) checkDamaged() (noticed bool) {
 		return true
 	}
 	w.must(err)
-	defer v.Close() //nolint:errcheck // closing a view cannot fail
+	defer v.Close()
 	right := func(what string, err error, same bool) {
 		switch {
 		case errors.Is(err, odb.ErrCorrupt):

@@ -69,7 +69,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 	if err != nil {
 		return nil, err
 	}
-	defer v.Close() //nolint:errcheck // closing a view cannot fail
+	defer v.Close()
 	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress}
 	for _, tip := range options.Tips {
 		if _, err := v.find(ctx, tip); errors.Is(err, ErrNotFound) {

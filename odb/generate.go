@@ -76,8 +76,8 @@ type packOutput struct {
 	run       entryRun
 	loose     []int64 // where loose objects went; 0: not written, looseBusy: being written
 	ready     map[uint32]*looseEntry
-	packed    []byte  // scratch
-	header    []byte  // scratch
+	packed    []byte // scratch
+	header    []byte // scratch
 	written   int64
 
 	progress progressMeter

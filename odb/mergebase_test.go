@@ -63,7 +63,12 @@ func TestAllReachPeels(t *testing.T) {
 		from, targets []object.ID
 		want          bool
 	}{
-		{tag, tagged, true}, {tagged, tag, true}, {blob, tip, true}, {tip, blob, false}, {nil, tip, true}, {tip, nil, false},
+		{tag, tagged, true},
+		{tagged, tag, true},
+		{blob, tip, true},
+		{tip, blob, false},
+		{nil, tip, true},
+		{tip, nil, false},
 		{append(slices.Clone(blob), tag...), tag, true},
 	} {
 		if got, err := v.AllReach(t.Context(), test.from, test.targets, nil); err != nil || got != test.want {

@@ -53,4 +53,3 @@ func TestWholeSegments(t *testing.T) {
 		})
 	}
 }
-

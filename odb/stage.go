@@ -50,7 +50,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, m *manifest) err
 	now := q.stored()
 	if now.manifest.version != m.version {
 		now = q.store.newView(q.view.pool, *m)
-		defer now.Close() //nolint:errcheck // closing a view cannot fail
+		defer now.Close()
 	}
 	for _, id := range q.hot.order {
 		if _, stored, err := now.locate(ctx, id); err != nil {

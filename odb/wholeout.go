@@ -14,12 +14,16 @@ const generateLevel = pack.LevelDefault
 
 // deflaters prepare entries ahead of their turn, on two goroutines.
 type deflaters struct {
-	work    chan interface{ run(context.Context, *inventory) }
+	work chan interface {
+		run(context.Context, *inventory)
+	}
 	workers sync.WaitGroup
 }
 
 func (d *deflaters) start(ctx context.Context, inv *inventory) {
-	d.work = make(chan interface{ run(context.Context, *inventory) }, deflateCountAhead)
+	d.work = make(chan interface {
+		run(context.Context, *inventory)
+	}, deflateCountAhead)
 	for range 2 {
 		d.workers.Go(func() {
 			for job := range d.work {
@@ -100,7 +104,7 @@ func (o *packOutput) writeLarge(ctx context.Context, h handle, header pack.Entry
 	if err != nil {
 		return err
 	}
-	defer content.Close() //nolint:errcheck // it was only read
+	defer content.Close()
 	if err := o.writeHeader(header); err != nil {
 		return err
 	}

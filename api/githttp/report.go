@@ -45,7 +45,7 @@ func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string
 	const failed = "failed to update ref"
 	name := command.Name
 	var (
-		refused  engine.Refusal
+		refused  engine.RefusalError
 		stale    *refs.StaleError
 		conflict *refs.NameConflictError
 		wrong    *refs.NameError

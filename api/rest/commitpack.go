@@ -277,8 +277,7 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 func withResult(branch string, err error) error {
 	p := problem.From(err)
 	result := refResultJSON{Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
-	var stale *engine.StaleError
-	if errors.As(err, &stale) {
+	if stale, ok := errors.AsType[*engine.StaleError](err); ok {
 		result.OldSHA = stale.Actual.String()
 		result.Status = "precondition_failed"
 	}

@@ -73,6 +73,7 @@ func TestCreateRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			c := &client{t: t, door: c.door, grant: c.grant}
 			got := c.as(strings.ReplaceAll(name, " ", "-")).create(test.body).want(test.status)
 			if test.says != "" {
 				got.refused(test.status, test.says)

@@ -46,12 +46,10 @@ func decodeJSON(data []byte, out any) error {
 	if err == nil {
 		return nil
 	}
-	var semantic *json.SemanticError
-	if errors.As(err, &semantic) {
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		return badRequest("field %s: expected %s, got a JSON %s", fieldName(semantic.JSONPointer), typeName(semantic), kindName(semantic.JSONKind))
 	}
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return badRequest("field %s is given twice", fieldName(syntactic.JSONPointer))
 		}

@@ -116,7 +116,7 @@ const author = `"author":{"name":"A","email":"a@example.com"}`
 // newPack begins with metadata; fields is JSON without braces.
 func newPack(fields string) *pack {
 	p := &pack{}
-	fmt.Fprintf(p, "{\"metadata\":{%s}}\n", fields)
+	p.WriteString("{\"metadata\":{" + fields + "}}\n")
 	return p
 }
 

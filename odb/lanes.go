@@ -64,7 +64,7 @@ const (
 	// arenaCountMax bounds the arenas that are being filled, queued and examined.
 	arenaCountMax = 24
 	// largeBytesMax bounds what is queued beside arenas: objects that do not fit one.
-	largeBytesMax  = 48 * mebibyte
+	largeBytesMax  = 32 * mebibyte
 	parcelCountMax = 256
 	queueSize      = arenaCountMax
 )
@@ -86,7 +86,7 @@ func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelC
 	}
 	for range lanes {
 		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count), keptMax: in.store.options.IngestMemoryBytes / 8 / int64(lanes)}
-		one.bases = newBaseCache(in.store.options.IngestMemoryBytes*3/8/int64(lanes), &one.buffers)
+		one.bases = newBaseCache(in.store.options.IngestMemoryBytes/4/int64(lanes), &one.buffers)
 		l.lanes = append(l.lanes, one)
 		l.wait.Go(func() { l.run(ctx, one) })
 	}

@@ -240,7 +240,9 @@ func (s *linkSet) order(ctx context.Context) error {
 	return nil
 }
 
+// close gives the memory and the scratch file back.
 func (s *linkSet) close() error {
+	s.items, s.slots = nil, nil
 	if s.spilled == nil {
 		return nil
 	}

@@ -1,6 +1,8 @@
 package odb
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -11,79 +13,81 @@ import (
 // treeNesting notes how the trees of a pack lie in each other, to refuse trees that nest too deeply and paths that are too long. It ends
 // its notes, and the check is not made, when they outgrow their bound; a tree may also hold stored trees, whose depth is not known here.
 // So whoever walks trees bounds the depth once more.
+//
+// Trees go by the first eight bytes of their IDs: of millions of trees two agree in those once in a million packs.
 type treeNesting struct {
 	trees []nestedTree
-	links []nestedLink
+	ids   []uint64 // of links
+	names []uint16 // lengths of the names of links, in bytes
 	over  bool
 }
 
 type nestedTree struct {
-	id      object.ID
+	id      uint64
+	end     uint32 // its links end here, and begin where those of the tree before end
 	nameMax uint16 // longest name in it, in bytes
-	end     uint32 // its links end here in links, and begin where those of the tree before end
-}
-
-type nestedLink struct {
-	id   object.ID
-	name uint16 // length of the name
 }
 
 const (
-	// nestedMax bounds trees and links together, at 24 to 28 bytes each.
-	nestedMax = 2_000_000
+	// nestedMax bounds trees and links together, at 10 to 16 bytes each.
+	nestedMax = 1_000_000
 	// pathBytesMax and pathComponentBytesMax are the longest path, and the longest name in a tree.
 	pathBytesMax          = 4096
 	pathComponentBytesMax = 255
 )
 
+func nestedID(id object.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
+
 func (n *treeNesting) full() bool {
-	if len(n.trees)+len(n.links) > nestedMax {
+	if len(n.trees)+len(n.ids) > nestedMax {
 		*n = treeNesting{over: true}
 	}
 	return n.over
 }
 
-// link notes a tree in the tree that tree ends.
+// link notes a tree in the tree that tree ends. Names have been checked to be no longer than pathComponentBytesMax.
 func (n *treeNesting) link(id object.ID, nameLength int) {
 	if !n.full() {
-		n.links = append(n.links, nestedLink{id: id, name: uint16(min(nameLength, pathComponentBytesMax+1))})
+		n.ids = append(n.ids, nestedID(id))
+		n.names = append(n.names, uint16(nameLength))
 	}
 }
 
 // tree ends a tree, all its links having been noted.
 func (n *treeNesting) tree(id object.ID, nameMax int) {
 	if !n.full() {
-		n.trees = append(n.trees, nestedTree{id: id, nameMax: uint16(nameMax), end: uint32(len(n.links))})
+		n.trees = append(n.trees, nestedTree{id: nestedID(id), nameMax: uint16(nameMax), end: uint32(len(n.ids))})
 	}
 }
 
-// join adds what another has noted.
+// join adds what another has noted, which is empty then.
 func (n *treeNesting) join(other *treeNesting) {
-	if n.over || other.over {
-		*n = treeNesting{over: true}
-		return
-	}
-	shift := uint32(len(n.links))
+	over := n.over || other.over
+	shift := uint32(len(n.ids))
 	for _, tree := range other.trees {
 		tree.end += shift
 		n.trees = append(n.trees, tree)
 	}
-	n.links = append(n.links, other.links...)
+	n.ids = append(n.ids, other.ids...)
+	n.names = append(n.names, other.names...)
 	*other = treeNesting{}
+	if over {
+		*n = treeNesting{over: true}
+	}
 	n.full()
 }
 
 // nestedSpan is how deep a tree reaches: in trees, itself included, and in bytes of the longest path in it.
-type nestedSpan struct{ depth, path int }
+type nestedSpan struct{ depth, path int32 }
 
-// check returns a [pack.LimitError] when a tree is too deep, or a path in it too long. The stack is as deep as the trees are, at most
+// check returns a [pack.LimitError] when a tree is too deep, or a path in it too long. It recurses as deep as trees may be, at most
 // depthMax.
 func (n *treeNesting) check(depthMax int) error {
-	w := nestingWalk{nesting: n, depthMax: depthMax, byID: make([]uint32, len(n.trees)), spans: make([]nestedSpan, len(n.trees))}
+	w := nestingWalk{nesting: n, depthMax: int32(depthMax), byID: make([]uint32, len(n.trees)), spans: make([]nestedSpan, len(n.trees))}
 	for i := range w.byID {
 		w.byID[i] = uint32(i)
 	}
-	slices.SortFunc(w.byID, func(a, b uint32) int { return n.trees[a].id.Compare(n.trees[b].id) })
+	slices.SortFunc(w.byID, func(a, b uint32) int { return cmp.Compare(n.trees[a].id, n.trees[b].id) })
 	for i := range n.trees {
 		if _, err := w.span(uint32(i), 1); err != nil {
 			return err
@@ -94,21 +98,27 @@ func (n *treeNesting) check(depthMax int) error {
 
 type nestingWalk struct {
 	nesting  *treeNesting
-	depthMax int
+	depthMax int32
 	byID     []uint32     // indexes of trees, sorted by ID
 	spans    []nestedSpan // known ones are not zero
 }
 
-func (w *nestingWalk) span(tree uint32, depth int) (nestedSpan, error) {
+// span returns how deep a tree reaches that lies depth deep.
+func (w *nestingWalk) span(tree uint32, depth int32) (nestedSpan, error) {
 	if known := w.spans[tree]; known.depth > 0 {
 		return known, w.judge(tree, nestedSpan{depth: depth - 1 + known.depth, path: known.path})
 	}
 	if err := w.judge(tree, nestedSpan{depth: depth}); err != nil {
 		return nestedSpan{}, err
 	}
-	span := nestedSpan{depth: 1, path: int(w.nesting.trees[tree].nameMax)}
-	for _, link := range w.nesting.linksOf(tree) {
-		at, ok := slices.BinarySearchFunc(w.byID, link.id, func(i uint32, id object.ID) int { return w.nesting.trees[i].id.Compare(id) })
+	n := w.nesting
+	first := uint32(0)
+	if tree > 0 {
+		first = n.trees[tree-1].end
+	}
+	span := nestedSpan{depth: 1, path: int32(n.trees[tree].nameMax)}
+	for link := first; link < n.trees[tree].end; link++ {
+		at, ok := slices.BinarySearchFunc(w.byID, n.ids[link], func(i uint32, id uint64) int { return cmp.Compare(n.trees[i].id, id) })
 		if !ok {
 			continue
 		}
@@ -117,7 +127,7 @@ func (w *nestingWalk) span(tree uint32, depth int) (nestedSpan, error) {
 			return nestedSpan{}, err
 		}
 		span.depth = max(span.depth, 1+below.depth)
-		span.path = max(span.path, int(link.name)+1+below.path)
+		span.path = max(span.path, int32(n.names[link])+1+below.path)
 	}
 	w.spans[tree] = span
 	return span, w.judge(tree, span)
@@ -131,13 +141,5 @@ func (w *nestingWalk) judge(tree uint32, span nestedSpan) error {
 		}
 		limit = pack.LimitError{Limit: "path length", Value: int64(span.path), Max: pathBytesMax}
 	}
-	return fmt.Errorf("tree %s: %w", w.nesting.trees[tree].id, &limit)
-}
-
-func (n *treeNesting) linksOf(tree uint32) []nestedLink {
-	start := uint32(0)
-	if tree > 0 {
-		start = n.trees[tree-1].end
-	}
-	return n.links[start:n.trees[tree].end]
+	return fmt.Errorf("tree %016x...: %w", w.nesting.trees[tree].id, &limit)
 }

@@ -30,9 +30,6 @@ func (in *Ingest) Resolve(ctx context.Context, progress Progress) (*Quarantine, 
 	}
 	q := in.quarantine
 	in.quarantine = nil
-	if err := in.links.close(); err != nil {
-		in.store.log.Warn("close scratch file", "error", err)
-	}
 	in.stats.InflatedBytes = in.inflated.Load()
 	in.stats.ResolveTime = time.Since(start)
 	return q, in.stats, nil
@@ -42,12 +39,17 @@ func (in *Ingest) resolve(ctx context.Context) error {
 	if err := in.resolveDeltas(ctx); err != nil {
 		return err
 	}
+	clear(in.kept) // each step gives back what the next ones do not need
 	if err := in.connect(ctx); err != nil {
+		return err
+	}
+	if err := in.links.close(); err != nil {
 		return err
 	}
 	if err := in.nested.check(in.limits.TreeDepth); err != nil {
 		return err
 	}
+	in.nested = treeNesting{}
 	if err := in.commits.number(ctx, in.view); err != nil {
 		return err
 	}

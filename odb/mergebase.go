@@ -121,6 +121,7 @@ func (v *View) AheadBehind(ctx context.Context, a, b object.ID) (ahead, behind i
 			ahead++
 		case markTwo:
 			behind++
+		default: // both have it
 		}
 		if err := p.pass(ctx, n, m); err != nil {
 			return 0, 0, err

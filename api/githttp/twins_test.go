@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +49,31 @@ func newTwins(t *testing.T, seed func(git *oracle.Repository)) *twins {
 		t.Fatal(err)
 	}
 	return tw
+}
+
+// backend serves git's repository by git http-backend and returns its URL.
+func (tw *twins) backend() string {
+	tw.t.Helper()
+	git, err := exec.LookPath("git")
+	if err != nil {
+		tw.t.Fatal(err)
+	}
+	env := append(oracle.Env(tw.git.Dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_PROJECT_ROOT="+filepath.Dir(tw.git.Dir), "REMOTE_USER=tester")
+	env = slices.DeleteFunc(env, func(variable string) bool { return strings.HasPrefix(variable, "GIT_DIR=") })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := cgi.Handler{Path: git, Args: []string{"http-backend"}, Env: append(env, "GIT_PROTOCOL="+r.Header.Get("Git-Protocol"))}
+		handler.Stderr = io.Discard
+		if r.ContentLength < 0 {
+			body, err := io.ReadAll(r.Body) // net/http/cgi cannot pass chunks on
+			if err != nil {
+				return
+			}
+			r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	tw.t.Cleanup(server.Close)
+	return server.URL + "/" + filepath.Base(tw.git.Dir)
 }
 
 // The packets without content, among the lines of a request.
@@ -271,7 +299,7 @@ func (tw *twins) compare(version int, body []byte) (got, want *transcript) {
 	if want.fatal != "" {
 		return got, want
 	}
-	gotLines, wantLines := got.lines, want.lines
+	var gotLines, wantLines []string
 	switch {
 	case version == 2:
 		gotLines, wantLines = got.sections(), want.sections()

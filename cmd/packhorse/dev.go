@@ -20,8 +20,8 @@ import (
 
 // devCommand serves from a folder that it fills itself.
 type devCommand struct {
-	Data   string `help:"Folder of the repositories, with an organization and its keys; it is made if it does not exist." placeholder:"DIR" default:"packhorse-data" type:"path"`
-	Listen string `help:"Address to serve on." default:"127.0.0.1:8080" placeholder:"ADDR"`
+	Data   string `help:"Folder of the repositories, with an organization and its keys; it is made if it does not exist." default:"packhorse-data" type:"path"`
+	Listen string `help:"Address to serve on." default:"127.0.0.1:8080"`
 
 	serverFlags
 }

@@ -7,8 +7,8 @@ import (
 
 // logFlags say what is logged.
 type logFlags struct {
-	LogLevel  slog.Level `help:"Least important lines to log: debug, info, warn, error." default:"info" placeholder:"LEVEL"`
-	LogFormat string     `help:"How lines are written: text, json." enum:"text,json" default:"text" placeholder:"FORMAT"`
+	LogLevel  slog.Level `help:"Least important lines to log: debug, info, warn, error." default:"info"`
+	LogFormat string     `help:"How lines are written: text, json." enum:"text,json" default:"text"`
 }
 
 func (f logFlags) logger(w io.Writer) *slog.Logger {

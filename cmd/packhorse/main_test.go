@@ -72,6 +72,30 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestHelp checks that every flag tells its variable, and its default if it has one.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"serve": {"--listen=ADDR", "$PACKHORSE_LISTEN", "--object-max=4GiB", "--refs-max=1000000", "--drain=30s", "--log-level=info", "--memory="},
+		"dev":   {"--listen=\"127.0.0.1:8080\"", "--data=\"packhorse-data\""},
+		"token": {"--ttl=1h", "--scope=git:read,git:write"},
+	}
+	for command, want := range tests {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			got := packhorse(t, []string{"COLUMNS=200"}, command, "--help")
+			if got.status != 0 || got.errOut != "" {
+				t.Errorf("%+v", got)
+			}
+			for _, text := range want {
+				if !strings.Contains(got.out, text) {
+					t.Errorf("the help does not tell %s:\n%s", text, got.out)
+				}
+			}
+		})
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	key := write(t, "k.pem", "no key")

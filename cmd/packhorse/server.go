@@ -24,8 +24,8 @@ type serverFlags struct {
 	AdminListen string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
 	Drain       time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
 	IdleWait    time.Duration `help:"How long an idle connection is kept." default:"75s"`
-	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" placeholder:"SIZE" group:"Limits"`
-	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" placeholder:"COUNT" group:"Limits"`
+	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
+	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
 	logFlags
 	storeFlags

@@ -26,23 +26,23 @@ const (
 
 // storeFlags say where repositories are stored and what may be spent on them.
 type storeFlags struct {
-	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}" placeholder:"SIZE"`
-	IngestMemory byteSize `help:"Of which one incoming pack may hold this much." default:"128MiB" placeholder:"SIZE"`
+	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}"`
+	IngestMemory byteSize `help:"Of which one incoming pack may hold this much." default:"128MiB"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
 }
 
 // limitFlags are the limits of what is stored.
 type limitFlags struct {
-	ObjectMax     byteSize `help:"Size of an object." default:"4GiB" placeholder:"SIZE"`
-	PackMax       byteSize `help:"Size of the pack of one push." default:"16GiB" placeholder:"SIZE"`
-	InflatedMax   byteSize `help:"What a pack may inflate to, unless 200 times its size is more." default:"20GiB" placeholder:"SIZE"`
-	ObjectsMax    int      `help:"Objects of one push." default:"5000000" placeholder:"COUNT"`
-	DeltaDepthMax int      `help:"Length of a delta chain in a push." default:"4095" placeholder:"COUNT"`
-	TreeDepthMax  int      `help:"Nesting of folders." default:"2048" placeholder:"COUNT"`
-	CommandsMax   int      `help:"Ref updates of one push." default:"10000" placeholder:"COUNT"`
-	OperationsMax int      `help:"File operations of one commit." default:"100000" placeholder:"COUNT"`
-	RefsMax       int      `help:"Refs of a repository." default:"1000000" placeholder:"COUNT"`
+	ObjectMax     byteSize `help:"Size of an object." default:"4GiB"`
+	PackMax       byteSize `help:"Size of the pack of one push." default:"16GiB"`
+	InflatedMax   byteSize `help:"What a pack may inflate to, unless 200 times its size is more." default:"20GiB"`
+	ObjectsMax    int      `help:"Objects of one push." default:"5000000"`
+	DeltaDepthMax int      `help:"Length of a delta chain in a push." default:"4095"`
+	TreeDepthMax  int      `help:"Nesting of folders." default:"2048"`
+	CommandsMax   int      `help:"Ref updates of one push." default:"10000"`
+	OperationsMax int      `help:"File operations of one commit." default:"100000"`
+	RefsMax       int      `help:"Refs of a repository." default:"1000000"`
 }
 
 // Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers, garbage.

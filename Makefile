@@ -24,7 +24,7 @@ run: build ## build, start `packhorse dev` and print lines to paste (DATA=.data)
 	@exec bin/packhorse dev --data $(DATA)
 
 build: ## build bin/packhorse
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/packhorse ./cmd/packhorse
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/packhorse ./cmd/packhorse
 
 test: ## every test that needs only Go and git, without a network
 	$(GO) test $(TAGS) -timeout 10m ./...

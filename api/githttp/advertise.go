@@ -67,6 +67,7 @@ func (s *session) capabilities(out *pktline.Writer) error {
 		"agent=" + s.agent,
 		"ls-refs=unborn",
 		"fetch=shallow wait-for-done filter ref-in-want sideband-all",
+		"server-option",
 		"object-format=sha1",
 		"object-info",
 	} {

@@ -44,7 +44,7 @@ type draw struct {
 }
 
 func newDraw(git *oracle.Repository, seed uint64) *draw {
-	d := &draw{Rand: rand.New(rand.NewPCG(seed, 9)), commits: lines(git.Git("rev-list", "--all"))}
+	d := &draw{Rand: newRand(seed), commits: lines(git.Git("rev-list", "--all"))}
 	for _, line := range lines(git.Git("for-each-ref", "--format=%(objecttype) %(objectname) %(refname)")) {
 		words := strings.Fields(line)
 		switch words[0] {
@@ -179,3 +179,5 @@ func (d *draw) legacyFetch() []byte {
 	}
 	return request(append(append(ask, prefixed("have ", haves)...), d.one(flush, "done"))...)
 }
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 9)) }

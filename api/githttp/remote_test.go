@@ -88,7 +88,7 @@ func (r *remote) refs(ns refs.Namespace) []string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer shown.Close() //nolint:errcheck // closing a snapshot of memory
+	defer shown.Close()
 	var list []string
 	for ref, err := range shown.All(context.Background(), "") {
 		if err != nil {

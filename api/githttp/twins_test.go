@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"packhorse/api/exchange/exchangetest"
@@ -29,26 +30,50 @@ type twins struct {
 	t      *testing.T
 	git    *oracle.Repository
 	remote *remote
-	whole  *oracle.Repository // empty: only a pack that is complete in itself can be indexed here
-	thin   *oracle.Repository // sees every object
+	whole  func() *oracle.Repository // empty: only a pack that is complete in itself can be indexed here
+	thin   func() *oracle.Repository // sees every object
 }
+
+// twinConfig lets git's servers do what the remote does.
+const twinConfig = `
+[uploadpack]
+	allowFilter
+	allowRefInWant
+	allowSidebandAll
+	allowAnySHA1InWant
+[uploadpackfilter "sparse:oid"]
+	allow = false
+[receive]
+	advertisePushOptions
+[pack]
+	threads = 1
+`
 
 func newTwins(t *testing.T, seed func(git *oracle.Repository)) *twins {
 	t.Helper()
-	tw := &twins{t: t, git: oracle.New(t), whole: oracle.New(t), thin: oracle.New(t), remote: serve(t, nil, githttp.Config{})}
+	tw := &twins{t: t, git: oracle.New(t), remote: serve(t, nil, githttp.Config{})}
+	tw.whole = sync.OnceValue(func() *oracle.Repository { return oracle.New(t) })
+	tw.thin = sync.OnceValue(func() *oracle.Repository {
+		thin := oracle.New(t)
+		appendTo(t, filepath.Join(thin.Dir, "objects", "info", "alternates"), filepath.Join(tw.git.Dir, "objects")+"\n")
+		return thin
+	})
+	appendTo(t, filepath.Join(tw.git.Dir, "config"), twinConfig)
 	seed(tw.git)
 	tw.remote.push(tw.git, "refs/*:refs/*")
-	for key, value := range map[string]string{
-		"uploadpack.allowFilter": "true", "uploadpack.allowRefInWant": "true", "uploadpack.allowSidebandAll": "true",
-		"uploadpack.allowAnySHA1InWant": "true", "uploadpackfilter.sparse:oid.allow": "false", "pack.threads": "1",
-	} {
-		tw.git.Git("config", key, value)
-	}
-	alternates := filepath.Join(tw.thin.Dir, "objects", "info", "alternates")
-	if err := os.WriteFile(alternates, []byte(filepath.Join(tw.git.Dir, "objects")+"\n"), 0o600); err != nil {
+	return tw
+}
+
+func appendTo(t *testing.T, file, text string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return tw
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // backend serves git's repository by git http-backend and returns its URL.
@@ -262,8 +287,9 @@ func (tw *twins) objects(pack []byte, thin bool) []string {
 	if thin {
 		git, args = tw.thin, append(args, "--fix-thin")
 	}
-	_, name, _ := strings.Cut(strings.TrimSpace(string(git.Input(pack, args...))), "\t")
-	index, err := os.ReadFile(filepath.Join(git.Dir, "objects", "pack", "pack-"+name+".idx"))
+	into := git()
+	_, name, _ := strings.Cut(strings.TrimSpace(string(into.Input(pack, args...))), "\t")
+	index, err := os.ReadFile(filepath.Join(into.Dir, "objects", "pack", "pack-"+name+".idx"))
 	if err != nil {
 		tw.t.Fatal(err)
 	}
@@ -272,7 +298,7 @@ func (tw *twins) objects(pack []byte, thin bool) []string {
 		id     string
 	}
 	var entries []entry
-	for _, line := range lines(string(git.Input(index, "show-index"))) {
+	for _, line := range lines(string(into.Input(index, "show-index"))) {
 		words := strings.Fields(line)
 		offset, err := strconv.Atoi(words[0])
 		if err != nil {

@@ -55,6 +55,7 @@ var table = []row{
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
+	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
 
 	{kind: refs.ErrDenied, status: http.StatusForbidden},
 	{kind: refs.ErrNotFound, status: http.StatusNotFound},

@@ -29,9 +29,9 @@ build: ## build bin/packhorse
 test: ## every test that needs only Go and git, without a network
 	$(GO) test $(TAGS) -timeout 10m ./...
 
-race: ## the same tests under the race detector (needs a C compiler)
+race: ## the same tests, the short ones, under the race detector (needs a C compiler)
 	@if CGO_ENABLED=1 $(GO) env CC | xargs which >/dev/null 2>&1; then \
-		CGO_ENABLED=1 $(GO) test -race $(TAGS) -short -timeout 15m ./...; \
+		CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./...; \
 	else echo "race: skipped, no C compiler"; fi
 
 # packages-with PATTERN lists the packages whose tests match it.
@@ -57,8 +57,8 @@ fuzz: ## every fuzz target for FUZZTIME each (5s); stops at the first failure
 bench: ## benchmarks as text for benchstat (BENCH=regexp)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 -timeout 60m ./...
 
-bench-smoke: ## every benchmark once, to see that it runs
-	$(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 10m ./...
+bench-smoke: ## every benchmark once, to see that it runs; with the tag, to share what the tests have compiled
+	$(GO) test $(TAGS) -run '^$$' -bench . -benchtime 1x -short -timeout 10m ./...
 
 bench-peers: build ## packhorse beside git http-backend, same jobs in one run; see bench/README.md
 	$(GO) run ./bench/peers -packhorse bin/packhorse $(ARGS)

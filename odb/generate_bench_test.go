@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,7 +59,6 @@ func benchRepository(b *testing.B) *repository {
 }
 
 func benchPlan(b *testing.B, g *repository, v *odb.View, request odb.PackRequest) {
-	b.Helper()
 	peer := g.timePackObjects(b, request)
 	var bytes int64
 	var planned time.Duration
@@ -117,4 +117,15 @@ func (g *repository) timePackObjects(b *testing.B, request odb.PackRequest) cost
 		}
 	}
 	return best
+}
+
+// BenchmarkPackHot clones what lies in the hot tier, as the API writes it.
+func BenchmarkPackHot(b *testing.B) {
+	g := benchRepository(b)
+	h := newIngestHost(b, odb.Options{Limits: odb.Limits{HotCount: 1 << 20, HotBytes: 1 << 30, HotValueBytes: 1 << 20}})
+	for part := range slices.Chunk(g.all(), 900) {
+		h.write(g, part)
+	}
+	v := h.view()
+	benchPlan(b, g, v, odb.PackRequest{Wants: g.tips("refs/heads", "refs/tags"), OFSDelta: true})
 }

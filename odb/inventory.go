@@ -25,9 +25,9 @@ type inventory struct {
 	layers   []*segmentLayer
 	segments []*segment // of layers, acquired
 
-	mu        sync.Mutex // guards the fields below
-	loose     idTable    // objects outside segments
-	locations []location // of loose
+	mu         sync.Mutex // guards the fields below
+	loose      idTable    // objects outside segments
+	looseSizes []uint32   // in bytes, as they are stored
 }
 
 func newInventory(ctx context.Context, v *View) (*inventory, error) {
@@ -68,14 +68,20 @@ func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) 
 
 // locate returns the handle of id if it is readable. Errors: [ErrNotFound].
 func (inv *inventory) locate(ctx context.Context, id object.ID) (handle, error) {
+	h, _, err := inv.find(ctx, id)
+	return h, err
+}
+
+// find returns the handle of id, if it is readable, and where it was found. Errors: [ErrNotFound].
+func (inv *inventory) find(ctx context.Context, id object.ID) (handle, location, error) {
 	at, err := inv.view.find(ctx, id)
 	if err != nil {
-		return 0, err
+		return 0, at, err
 	}
 	if l, ok := at.layer.(*segmentLayer); ok {
 		for i := range inv.layers {
 			if inv.layers[i] == l {
-				return newHandle(i, at.ordinal), nil
+				return newHandle(i, at.ordinal), at, nil
 			}
 		}
 	}
@@ -83,10 +89,9 @@ func (inv *inventory) locate(ctx context.Context, id object.ID) (handle, error) 
 	defer inv.mu.Unlock()
 	n, fresh := inv.loose.number(id)
 	if fresh {
-		at.value = nil // read again when needed: a plan may hold many
-		inv.locations = append(inv.locations, at)
+		inv.looseSizes = append(inv.looseSizes, uint32(len(at.value)))
 	}
-	return newHandle(inv.looseLayer(), uint32(n)), nil
+	return newHandle(inv.looseLayer(), uint32(n)), at, nil
 }
 
 // id returns the ID of the object that h names.
@@ -103,7 +108,7 @@ func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
 func (inv *inventory) looseCount() int {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return len(inv.locations)
+	return len(inv.looseSizes)
 }
 
 // looseEntry returns how an object outside segments is stored.
@@ -232,36 +237,4 @@ func (s *objectSet) each(layer int, visit func(number uint32) error) error {
 		}
 	}
 	return nil
-}
-
-// recordReader reads index records of a segment in any order. The blocks that it touched last stay at hand, 4 MiB at most, so that the cache
-// is not asked for every record. For one goroutine.
-type recordReader struct {
-	segment *segment
-	held    [64]heldBlock
-}
-
-type heldBlock struct {
-	data   []byte
-	number int
-}
-
-func newRecordReader(g *segment) *recordReader { return &recordReader{segment: g} }
-
-func (r *recordReader) record(ctx context.Context, ordinal uint32) (segmentRecord, error) {
-	const perBlock = blockSizeMax / recordSize
-	if int(ordinal) >= r.segment.count {
-		return r.segment.record(ctx, ordinal) // which knows the error
-	}
-	n := int(ordinal) / perBlock
-	held := &r.held[n%len(r.held)]
-	if held.data == nil || held.number != n {
-		data, err := r.segment.block(ctx, sectionRecords, n)
-		if err != nil {
-			return segmentRecord{}, err
-		}
-		*held = heldBlock{data, n}
-	}
-	at := (int(ordinal) - n*perBlock) * recordSize
-	return r.segment.parseRecord(held.data[at:at+recordSize], ordinal)
 }

@@ -133,8 +133,8 @@ func (p *PackPlan) measure(ctx context.Context) error {
 		}
 		records := newRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
-			r, err := records.record(ctx, ordinal)
-			p.bytes += r.PackedSize
+			_, _, packedSize, err := records.info(ctx, ordinal)
+			p.bytes += packedSize
 			return err
 		})
 		if err != nil {
@@ -143,9 +143,8 @@ func (p *PackPlan) measure(ctx context.Context) error {
 	}
 	p.count += p.send.count(p.inv.looseLayer())
 	return p.send.each(p.inv.looseLayer(), func(number uint32) error {
-		e, err := p.inv.looseEntry(ctx, number)
-		p.bytes += e.PayloadSize
-		return err
+		p.bytes += int64(p.inv.looseSizes[number])
+		return nil
 	})
 }
 

@@ -194,7 +194,7 @@ func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode o
 }
 
 // ask puts what was asked for by its ID among what is sent, past the filter. Commits follow when it is known which of them the client has.
-func (r *reaching) ask(_ context.Context, wants *sides) error {
+func (r *reaching) ask(ctx context.Context, wants *sides) error {
 	for _, handles := range [][]handle{wants.tags, wants.trees, wants.blobs} {
 		for _, h := range handles {
 			r.put(h)

@@ -9,11 +9,7 @@ import (
 
 // writeRebased writes a delta of a segment whose base is elsewhere than it was, or its object whole when the client could not find the base.
 func (o *packOutput) writeRebased(ctx context.Context, layer int, e *segmentEntry) error {
-	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
-	if err != nil {
-		return err
-	}
-	header, ok, err := o.deltaHeader(ctx, base, e.Type)
+	header, ok, err := o.rebasedHeader(ctx, layer, e)
 	if err != nil {
 		return err
 	}
@@ -33,6 +29,18 @@ func (o *packOutput) writeRebased(ctx context.Context, layer int, e *segmentEntr
 	}
 	header.Size = stored.Size
 	return o.writeEntry(header, payload)
+}
+
+// rebasedHeader is deltaHeader for a delta of a segment.
+func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEntry) (pack.EntryHeader, bool, error) {
+	if o.plan.request.OFSDelta && o.plan.send.has(newHandle(layer, e.Base)) && e.baseOffset < e.Offset {
+		return o.behind(pack.EntryHeader{}, e.baseOffset+o.shiftOf(layer, e.baseOffset)), true, nil
+	}
+	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
+	if err != nil {
+		return pack.EntryHeader{}, false, err
+	}
+	return o.deltaHeader(ctx, base, e.Type)
 }
 
 // writeLargeDelta writes a delta that does not fit in memory behind another header.

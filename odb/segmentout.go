@@ -13,7 +13,8 @@ import (
 // segmentEntry is an entry of a segment on its way out.
 type segmentEntry struct {
 	segmentRecord
-	ordinal uint32
+	ordinal    uint32
+	baseOffset int64 // of a delta
 	// whole is the object deflated ahead, when the entry is a delta that the client could not resolve.
 	whole *deflating
 }
@@ -54,10 +55,12 @@ func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmen
 	return func(yield func(segmentEntry, error) bool) {
 		entries := make([]segmentEntry, 0, o.plan.send.count(layer))
 		err := o.plan.send.each(layer, func(ordinal uint32) error {
-			r, err := o.records[layer].record(ctx, ordinal)
-			entries = append(entries, segmentEntry{segmentRecord: r, ordinal: ordinal})
-			return err
+			entries = append(entries, segmentEntry{ordinal: ordinal})
+			return nil
 		})
+		if err == nil {
+			err = o.fillIn(ctx, layer, entries)
+		}
 		if err != nil {
 			yield(segmentEntry{}, err)
 			return
@@ -75,19 +78,53 @@ func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmen
 func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segmentEntry, error] {
 	return func(yield func(segmentEntry, error) bool) {
 		g := o.plan.inv.segments[layer]
+		var gathered [64]segmentEntry
+		entries := gathered[:0]
+		pass := func() bool {
+			if err := o.fillIn(ctx, layer, entries); err != nil {
+				return yield(segmentEntry{}, err)
+			}
+			for _, e := range entries {
+				if !yield(e, nil) {
+					return false
+				}
+			}
+			entries = gathered[:0]
+			return true
+		}
 		for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
-			if err == nil && !o.plan.send.has(newHandle(layer, ordinal)) {
+			if err != nil {
+				yield(segmentEntry{}, err)
+				return
+			}
+			if !o.plan.send.has(newHandle(layer, ordinal)) {
 				continue
 			}
-			e := segmentEntry{ordinal: ordinal}
-			if err == nil {
-				e.segmentRecord, err = o.records[layer].record(ctx, ordinal)
-			}
-			if !yield(e, err) || err != nil {
+			if entries = append(entries, segmentEntry{ordinal: ordinal}); len(entries) == len(gathered) && !pass() {
 				return
 			}
 		}
+		pass()
 	}
+}
+
+// fillIn reads the records of entries, and where their bases are. Records lie in the order of IDs, so every one is a cache miss: short loops
+// let the processor have several of them under way.
+func (o *packOutput) fillIn(ctx context.Context, layer int, entries []segmentEntry) (err error) {
+	records := o.records[layer]
+	for i := range entries {
+		if entries[i].segmentRecord, err = records.record(ctx, entries[i].ordinal); err != nil {
+			return err
+		}
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Base != noOrdinal {
+			if e.baseOffset, err = records.offset(ctx, e.Base); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // deflateAhead passes entries on, some later, and has those that are to go out whole deflated meanwhile.
@@ -151,13 +188,7 @@ func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry)
 // writeStored writes an entry of a segment, or adds it to the run that is to be copied when nothing in it changes.
 func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry) error {
 	found, isFound := o.plan.deltas[newHandle(layer, e.ordinal)]
-	same := false
-	if !isFound && e.whole == nil {
-		var err error
-		if same, err = o.isVerbatim(ctx, layer, e); err != nil {
-			return err
-		}
-	}
+	same := !isFound && e.whole == nil && o.isVerbatim(layer, e)
 	if same && e.PackedSize <= streamBufferSize {
 		return o.addToRun(ctx, layer, e)
 	}
@@ -179,21 +210,17 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 }
 
 // isVerbatim reports whether an entry can be sent with every byte as it is, as the next one behind the run.
-func (o *packOutput) isVerbatim(ctx context.Context, layer int, e *segmentEntry) (bool, error) {
-	if e.Base == noOrdinal {
-		return true, nil
+func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
+	switch {
+	case e.Base == noOrdinal:
+		return true
+	case !o.plan.request.OFSDelta || !o.plan.send.has(newHandle(layer, e.Base)):
+		return false
+	case e.baseOffset > e.Offset:
+		return true // only a delta that names its base by ID can have it behind
+	default:
+		return o.shiftOf(layer, e.baseOffset) == o.stream.offset+o.run.size-e.Offset
 	}
-	if !o.plan.request.OFSDelta || !o.plan.send.has(newHandle(layer, e.Base)) {
-		return false, nil
-	}
-	base, err := o.records[layer].record(ctx, e.Base)
-	if err != nil {
-		return false, err
-	}
-	if base.Offset > e.Offset {
-		return true, nil // only a delta that names its base by ID can have it behind
-	}
-	return o.shiftOf(layer, base.Offset) == o.stream.offset+o.run.size-e.Offset, nil
 }
 
 // nearReader reads small pieces that lie near each other with few calls.

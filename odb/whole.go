@@ -72,7 +72,7 @@ func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 // reach takes in an object that is reached.
 func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	r := w.reaching
-	h, err := r.inv.locate(ctx, id)
+	h, at, err := r.inv.find(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,11 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 		return nil
 	}
 	r.put(h)
-	t, data, err := r.inv.read(ctx, h)
+	info, err := at.layer.stat(ctx, at)
+	if err != nil || info.Type == object.TypeBlob {
+		return err
+	}
+	t, data, err := r.inv.view.readAt(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -231,8 +235,8 @@ func (w *wholeSegments) filterSegment(ctx context.Context, segment int, g *segme
 	r := w.reaching
 	records := newRecordReader(g)
 	return r.send.each(segment, func(ordinal uint32) error {
-		record, err := records.record(ctx, ordinal)
-		if err == nil && !r.filter.keeps(record.Type, record.Size) {
+		t, size, _, err := records.info(ctx, ordinal)
+		if err == nil && !r.filter.keeps(t, size) {
 			r.send.remove(newHandle(segment, ordinal))
 		}
 		return err

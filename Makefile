@@ -51,7 +51,7 @@ fuzz: ## every fuzz target for FUZZTIME each (5s); stops at the first failure
 	@for pkg in $(call packages-with,'^func Fuzz'); do \
 		for target in $$($(GO) test $(TAGS) -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			echo "fuzz $$pkg $$target $(FUZZTIME)"; \
-			$(GO) test $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+			$(GO) test $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$pkg || exit 1; \
 		done; done
 
 bench: ## benchmarks as text for benchstat (BENCH=regexp)

@@ -44,6 +44,8 @@ type PushResult struct {
 type CommandResult struct {
 	Name string
 	Err  error
+	// Absent says that there was nothing to delete, which the client knew.
+	Absent bool
 }
 
 // RefusalError is why a command of a push was not carried out, in the words in which git reports it.
@@ -195,10 +197,14 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 	for _, i := range deletionsFirst(p.request.Commands) {
 		command := p.request.Commands[i]
 		err := p.command(ctx, tx, command)
+		absent := errors.Is(err, refs.ErrNotFound)
+		if absent {
+			err = nil
+		}
 		if err != nil && !isRefusal(err) {
 			return nil, err
 		}
-		results[i] = CommandResult{Name: command.Name, Err: err}
+		results[i] = CommandResult{Name: command.Name, Err: err, Absent: absent}
 		failed = failed || err != nil
 		moved = moved || err == nil && command.Old != command.New
 	}
@@ -232,7 +238,8 @@ func deletionsFirst(commands []Command) []int {
 	return append(deletions, others...)
 }
 
-// command puts one ref update into the transaction. An error that [isRefusal] knows concerns this command alone.
+// command puts one ref update into the transaction. An error that [isRefusal] knows concerns this command alone; refs.ErrNotFound says
+// that there is nothing to delete.
 func (p *Push) command(ctx context.Context, tx *refs.Tx, command Command) error {
 	if err := refs.CheckName(command.Name); err != nil {
 		return err
@@ -287,8 +294,8 @@ func isRefusal(err error) bool {
 	var refusal RefusalError
 	var branch *BranchTypeError
 	return errors.As(err, &refusal) || errors.As(err, &branch) ||
-		errors.Is(err, refs.ErrStale) || errors.Is(err, refs.ErrNotFound) || errors.Is(err, refs.ErrNameConflict) ||
-		errors.Is(err, refs.ErrInvalidName) || errors.Is(err, refs.ErrDenied) || errors.Is(err, refs.ErrLimit)
+		errors.Is(err, refs.ErrStale) || errors.Is(err, refs.ErrNameConflict) || errors.Is(err, refs.ErrInvalidName) ||
+		errors.Is(err, refs.ErrDenied) || errors.Is(err, refs.ErrLimit)
 }
 
 // BranchTypeError says that a branch would point to an object that is no commit.

@@ -23,6 +23,9 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 	}
 	lines := []string{"unpack " + unpack}
 	for i, command := range result.Commands {
+		if command.Absent {
+			remark("warning: deleting a non-existent ref\n")
+		}
 		if command.Err == nil {
 			lines = append(lines, "ok "+command.Name)
 			continue
@@ -63,8 +66,6 @@ func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string
 		return failed, fmt.Sprintf("cannot lock ref '%s': reference is missing but expected %s", name, stale.Expected)
 	case errors.As(err, &stale):
 		return failed, fmt.Sprintf("cannot lock ref '%s': is at %s but expected %s", name, stale.Actual, stale.Expected)
-	case errors.Is(err, refs.ErrNotFound):
-		return failed, fmt.Sprintf("cannot lock ref '%s': unable to resolve reference '%s'", name, name)
 	case errors.As(err, &conflict):
 		existing := strings.TrimSuffix(strings.TrimPrefix(conflict.Existing, a.Namespace.Prefix()), "/")
 		return failed, fmt.Sprintf("cannot lock ref '%s': '%s' exists; cannot create '%s'", name, existing, name)

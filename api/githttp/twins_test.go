@@ -171,7 +171,11 @@ type pending struct {
 }
 
 func (r *remote) exchange(service string, version int, body io.Reader) pending {
-	x := exchangetest.New("POST", "/"+repoName+".git/"+service, body)
+	return r.exchangeWith("", service, version, body)
+}
+
+func (r *remote) exchangeWith(variant, service string, version int, body io.Reader) pending {
+	x := exchangetest.New(http.MethodPost, "/"+repoName+variant+".git/"+service, body)
 	x.RequestHeaders.Set("Content-Type", "application/x-"+service+"-request")
 	x.RequestHeaders.Set("Git-Protocol", "version="+strconv.Itoa(version))
 	return pending{x, r.handle(x)}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"packhorse/api/exchange"
@@ -30,6 +31,10 @@ func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error 
 // Refuse answers an error of a handler, or of what came before it, as {"error": message}.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
+	if strings.HasSuffix(x.Path(), "/commit-pack") && p.Fields["result"] == nil {
+		// Refused before its handler, by its token or its size: clients look for the result all the same.
+		p = problem.From(withResult("", err))
+	}
 	if p.Status == http.StatusUnauthorized {
 		x.SetHeader("WWW-Authenticate", `Bearer realm="packhorse"`)
 	}

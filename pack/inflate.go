@@ -36,12 +36,13 @@ var memoryInflaters = sync.Pool{New: func() any { return newMemoryInflater() }}
 
 // memoryInflater inflates streams that lie in memory as a whole.
 type memoryInflater struct {
-	src   bytes.Reader
-	flate io.ReadCloser
+	decoder *flateDecoder
+	src     bytes.Reader
+	flate   io.ReadCloser // of src, for what decoder does not take
 }
 
 func newMemoryInflater() *memoryInflater {
-	m := &memoryInflater{}
+	m := &memoryInflater{decoder: newFlateDecoder()}
 	m.flate = flate.NewReader(&m.src)
 	return m
 }
@@ -57,17 +58,16 @@ func (m *memoryInflater) inflate(dst, packed []byte, size int64) (content []byte
 	if !zlibHeaderValid(packed) {
 		return dst, 0, corrupt("bad zlib header")
 	}
-	body := packed[zlibHeaderSize:]
-	m.src.Reset(body)
-	defer m.src.Reset(nil)
-	if err := m.flate.(flate.Resetter).Reset(&m.src, nil); err != nil {
+	if size <= trustedSize {
+		content = slices.Grow(dst, int(size))[:len(dst)+int(size)]
+		consumed, err = m.decoder.decode(content[len(dst):], packed[zlibHeaderSize:])
+	} else {
+		content, consumed, err = m.inflateLarge(dst, packed[zlibHeaderSize:], size)
+	}
+	if err != nil {
 		return dst, 0, err
 	}
-	content, err = readExactly(dst, m.flate, size)
-	if err != nil {
-		return dst, 0, inflateError(err)
-	}
-	consumed = zlibHeaderSize + len(body) - m.src.Len()
+	consumed += zlibHeaderSize
 	if len(packed)-consumed < zlibTrailerSize {
 		return dst, 0, errShort
 	}
@@ -75,6 +75,19 @@ func (m *memoryInflater) inflate(dst, packed []byte, size int64) (content []byte
 		return dst, 0, corrupt("zlib checksum mismatch")
 	}
 	return content, consumed + zlibTrailerSize, nil
+}
+
+// inflateLarge appends the content of a deflate stream that is not believed to be as long as is said.
+func (m *memoryInflater) inflateLarge(dst, body []byte, size int64) (content []byte, consumed int, err error) {
+	m.src.Reset(body)
+	defer m.src.Reset(nil)
+	if err := m.flate.(flate.Resetter).Reset(&m.src, nil); err != nil {
+		return dst, 0, err
+	}
+	if content, err = readExactly(dst, m.flate, size); err != nil {
+		return dst, 0, inflateError(err)
+	}
+	return content, len(body) - m.src.Len(), nil
 }
 
 // readExactly appends size bytes of src to dst and expects the end there.

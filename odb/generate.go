@@ -28,6 +28,8 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 		shifts:  make([][]shift, len(p.inv.segments)),
 		records: make([]*recordReader, len(p.inv.segments)),
 		loose:   make([]int64, p.inv.looseCount()),
+
+		dependent: p.inv.newSet(),
 	}
 	for layer, g := range p.inv.segments {
 		o.records[layer] = newRecordReader(g)
@@ -76,6 +78,7 @@ type packOutput struct {
 	run       entryRun
 	loose     []int64 // where loose objects went; 0: not written, looseBusy: being written
 	ready     map[uint32]*looseEntry
+	dependent objectSet // deltas whose chain ends at an object that only the client has
 	packed    []byte // scratch
 	header    []byte // scratch
 	written   int64

@@ -249,6 +249,17 @@ func TestPackOfRealRepository(t *testing.T) {
 	}
 }
 
+// tags returns the tag objects that refs name, and what they lead to.
+func (g *repository) tags() []odb.TagTarget {
+	var tags []odb.TagTarget
+	for _, id := range g.tips("refs/tags") {
+		if g.Git("cat-file", "-t", id.String()) == "tag" {
+			tags = append(tags, odb.TagTarget{Tag: id, Peeled: g.ids("", "rev-parse", id.String()+"^{}")[0]})
+		}
+	}
+	return tags
+}
+
 // drawRequest draws a request.
 func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
 	tips, commits := g.tips(), g.commits()
@@ -262,6 +273,9 @@ func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
 	if r.IntN(3) > 0 {
 		request.Haves = pick(r, commits, 1+r.IntN(5))
 		request.Thin = r.IntN(3) > 0
+	}
+	if r.IntN(3) == 0 {
+		request.Tags = g.tags()
 	}
 	if r.IntN(3) == 0 {
 		specs := []string{"blob:none", "blob:limit=200", "tree:0", "tree:1", "tree:2", "tree:3", "object:type=tree", "object:type=blob",

@@ -91,8 +91,11 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	o.loose[number] = looseBusy
 	h := newHandle(o.plan.inv.looseLayer(), number)
 	if found, ok := o.plan.deltas[h]; ok {
+		if err := o.writeLooseBase(ctx, found.base); err != nil {
+			return err
+		}
 		o.loose[number] = o.stream.offset
-		return o.writeFound(ctx, found)
+		return o.writeFound(ctx, h, found)
 	}
 	job, err := o.takeLoose(ctx, number)
 	if err != nil {
@@ -104,7 +107,7 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 		if err := o.writeLooseBase(ctx, e.Base); err != nil {
 			return err
 		}
-		rebased, ok, err := o.deltaHeader(ctx, e.Base, e.Type)
+		rebased, ok, err := o.deltaHeader(ctx, h, e.Base, e.Type)
 		if err != nil {
 			return err
 		}

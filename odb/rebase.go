@@ -34,13 +34,13 @@ func (o *packOutput) writeRebased(ctx context.Context, layer int, e *segmentEntr
 // rebasedHeader is deltaHeader for a delta of a segment.
 func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEntry) (pack.EntryHeader, bool, error) {
 	if o.plan.request.OFSDelta && o.plan.send.has(newHandle(layer, e.Base)) && e.baseOffset < e.Offset {
-		return o.behind(pack.EntryHeader{}, e.baseOffset+o.shiftOf(layer, e.baseOffset)), true, nil
+		return o.behind(e.baseOffset + o.shiftOf(layer, e.baseOffset)), true, nil
 	}
 	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
 	if err != nil {
 		return pack.EntryHeader{}, false, err
 	}
-	return o.deltaHeader(ctx, base, e.Type)
+	return o.deltaHeader(ctx, newHandle(layer, e.ordinal), base, e.Type)
 }
 
 // writeLargeDelta writes a delta that does not fit in memory behind another header.
@@ -57,44 +57,43 @@ func (o *packOutput) writeLargeDelta(ctx context.Context, layer int, e *segmentE
 	return o.plan.inv.view.copyPacked(ctx, o.stream, &stored)
 }
 
-// deltaHeader returns the header, but for its size, of a delta against an object; false when the client could not resolve it.
-func (o *packOutput) deltaHeader(ctx context.Context, base object.ID, t object.Type) (pack.EntryHeader, bool, error) {
+// deltaHeader returns the header, but for its size, of the object of h as a delta against base; false when the client could not resolve it.
+//
+// A base in the pack has been written before. If it can only be named by its ID, in a thin pack it must not depend on what the client has:
+// git index-pack looks at home for what it cannot resolve at first, and dies when it then meets the same base in the pack.
+func (o *packOutput) deltaHeader(ctx context.Context, h handle, base object.ID, t object.Type) (pack.EntryHeader, bool, error) {
 	header := pack.EntryHeader{Kind: pack.KindRefDelta, BaseID: base}
-	h, ok, err := o.plan.resolvable(ctx, base, t)
-	if !ok || err != nil || !o.plan.send.has(h) {
-		return header, ok, err
+	at, ok, err := o.plan.resolvable(ctx, base, t)
+	if !ok || err != nil {
+		return header, false, err
 	}
-	offset, err := o.offsetOf(ctx, h)
+	if !o.plan.send.has(at) {
+		o.dependent.add(h)
+		return header, true, nil
+	}
+	offset, err := o.offsetOf(ctx, at)
 	if err != nil || offset == 0 {
 		return header, false, err
 	}
-	return o.behind(header, offset), true, nil
-}
-
-// behind returns the header of a delta whose base was written at offset, in the short form if the client takes it.
-func (o *packOutput) behind(header pack.EntryHeader, offset int64) pack.EntryHeader {
 	if o.plan.request.OFSDelta {
-		return pack.EntryHeader{Kind: pack.KindOFSDelta, BaseDistance: o.stream.offset - offset}
+		return o.behind(offset), true, nil
 	}
-	return header
+	return header, !o.dependent.has(at), nil
 }
 
-// writeFound writes a delta that was made for this pack. Its base may come later: what that builds on in turn was made for the pack too, and
-// has an end.
-func (o *packOutput) writeFound(ctx context.Context, found foundDelta) error {
-	header := pack.EntryHeader{Kind: pack.KindRefDelta, BaseID: found.base}
-	base, err := o.plan.inv.locate(ctx, found.base)
+// behind returns the short header of a delta whose base was written at offset.
+func (o *packOutput) behind(offset int64) pack.EntryHeader {
+	return pack.EntryHeader{Kind: pack.KindOFSDelta, BaseDistance: o.stream.offset - offset}
+}
+
+// writeFound writes the object of h as the delta that was made for this pack.
+func (o *packOutput) writeFound(ctx context.Context, h handle, found foundDelta) error {
+	header, ok, err := o.deltaHeader(ctx, h, found.base, found.kind)
 	if err != nil {
 		return err
 	}
-	if o.plan.send.has(base) {
-		offset, err := o.offsetOf(ctx, base)
-		if err != nil {
-			return err
-		}
-		if offset != 0 {
-			header = o.behind(header, offset)
-		}
+	if !ok {
+		return o.writeWhole(ctx, h)
 	}
 	header.Size = found.size
 	return o.writeEntry(header, found.packed)

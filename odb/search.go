@@ -1,9 +1,11 @@
 package odb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"packhorse/pack"
@@ -13,6 +15,7 @@ import (
 
 // foundDelta is a delta that was made for one pack.
 type foundDelta struct {
+	kind   object.Type
 	base   object.ID
 	size   int64  // of the delta
 	packed []byte // deflated
@@ -34,7 +37,7 @@ const (
 // search makes deltas for the objects of an incremental fetch that would go out whole: against the client's version of the same path, as
 // git pack-objects --thin does, or against another version that goes out whole.
 //
-// A base is at the client, or an earlier one of those of the path that were to go out whole, so that no cycle can come about.
+// A base is at the client, or another version of the path that was to go out whole and is written before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	s := deltaSearch{plan: p, work: make(chan pathVersions)}
 	var workers sync.WaitGroup
@@ -73,9 +76,10 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	return nil
 }
 
-// wholeOnes returns those versions of a path that would go out whole and are of a size for a delta.
+// wholeOnes returns those versions of a path that would go out whole and are of a size for a delta, in the order in which they are written.
 func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, error) {
 	var whole []handle
+	offsets := make(map[handle]int64, len(sent))
 	for _, h := range sent {
 		if !p.send.has(h) {
 			continue
@@ -87,7 +91,7 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 		if info.Size < searchSizeMin || info.Size > searchSizeMax {
 			continue
 		}
-		base, err := p.storedBase(ctx, h)
+		base, offset, err := p.storedBase(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -100,22 +104,26 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 			}
 		}
 		whole = append(whole, h)
+		offsets[h] = offset
 	}
+	slices.SortFunc(whole, func(a, b handle) int {
+		return cmp.Or(cmp.Compare(a.layer(), b.layer()), cmp.Compare(offsets[a], offsets[b]), cmp.Compare(a, b))
+	})
 	return whole, nil
 }
 
-// storedBase returns the base that an object is stored against, zero if it is stored whole.
-func (p *PackPlan) storedBase(ctx context.Context, h handle) (object.ID, error) {
+// storedBase returns the base that an object is stored against, zero if it is stored whole, and where it lies in its segment.
+func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, offset int64, err error) {
 	if h.layer() == p.inv.looseLayer() {
 		e, err := p.inv.looseEntry(ctx, h.number())
-		return e.Base, err
+		return e.Base, 0, err
 	}
 	g := p.inv.segments[h.layer()]
 	r, err := g.record(ctx, h.number())
-	if err != nil || r.Base == noOrdinal {
-		return object.ZeroID, err
+	if err == nil && r.Base != noOrdinal {
+		base, err = g.id(ctx, r.Base)
 	}
-	return g.id(ctx, r.Base)
+	return base, r.Offset, err
 }
 
 // resolvable returns the handle of a delta base and reports whether the client can find it: in the pack or, for a thin one, at home.
@@ -192,6 +200,7 @@ func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[hand
 			}
 		}
 		if ok {
+			best.kind = f.kind
 			found[h] = best
 			target.depth = depth
 		}

@@ -201,7 +201,7 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 		o.wrote(1)
 		return o.run.region.copyPacked(ctx, o.stream, e.segmentRecord, object.ZeroID, 0)
 	case isFound:
-		return o.writeFound(ctx, found)
+		return o.writeFound(ctx, newHandle(layer, e.ordinal), found)
 	case e.whole != nil:
 		return o.writeDeflated(e.whole)
 	default:
@@ -214,8 +214,8 @@ func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 	switch {
 	case e.Base == noOrdinal:
 		return true
-	case !o.plan.request.OFSDelta || !o.plan.send.has(newHandle(layer, e.Base)):
-		return false
+	case !o.plan.request.OFSDelta || o.plan.request.Thin || !o.plan.send.has(newHandle(layer, e.Base)):
+		return false // in a thin pack it matters how the base is named; see deltaHeader
 	case e.baseOffset > e.Offset:
 		return true // only a delta that names its base by ID can have it behind
 	default:

@@ -1,0 +1,141 @@
+package odb_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// failingWriter takes some bytes and then calls fail with each write.
+type failingWriter struct {
+	left int
+	fail func() error
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, w.fail()
+	}
+	return len(p), nil
+}
+
+// largeHistory returns a repository whose pack is larger than all buffers on its way.
+func largeHistory(tb testing.TB) *repository {
+	tb.Helper()
+	g := newRepository(tb)
+	random := rand.New(rand.NewPCG(1, 7))
+	var entries []object.TreeEntry
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		id, err := object.ParseID(g.Write("blob", noise(random, 400_000)))
+		must(tb, err)
+		entries = append(entries, fileEntry(name, id))
+	}
+	tree := g.Write("tree", treeOf(entries...))
+	root, err := object.ParseID(tree)
+	must(tb, err)
+	g.Git("update-ref", "refs/heads/main", g.Write("commit", commitOf(root, 1)))
+	return g
+}
+
+func TestWriteToStops(t *testing.T) {
+	t.Parallel()
+	g := largeHistory(t)
+	broken := errors.New("the client has gone")
+	for name, size := range map[string]int{"at once": 0, "in the middle": 1_000_000, "at the trailer": 3_200_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := viewOf(t, g).Plan(t.Context(), odb.PackRequest{Wants: g.tips(), OFSDelta: true}, nil)
+			must(t, err)
+			defer plan.Close() //nolint:errcheck // it cannot fail
+			n, err := plan.WriteTo(t.Context(), &failingWriter{left: size, fail: func() error { return broken }}, nil)
+			if !errors.Is(err, broken) {
+				t.Errorf("a writer that fails after %d bytes: %d, %v", size, n, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err = plan.WriteTo(ctx, &failingWriter{left: size, fail: func() error { cancel(); return nil }}, nil)
+			if size < 3_000_000 && !errors.Is(err, context.Canceled) {
+				t.Errorf("a context that ends after %d bytes: %v", size, err)
+			}
+			if _, err = plan.WriteTo(t.Context(), io.Discard, nil); err != nil {
+				t.Errorf("another time: %v", err)
+			}
+		})
+	}
+}
+
+func TestPlanStops(t *testing.T) {
+	t.Parallel()
+	g := newHistory(t, historyOptions{seed: 51, commitCount: 60})
+	v := viewOf(t, g)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	commits := g.commits()
+	_, err := v.Plan(ctx, odb.PackRequest{Wants: commits[:1], Haves: commits[20:21]}, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("plan with a context that has ended: %v", err)
+	}
+	for name, request := range map[string]odb.PackRequest{
+		"want": {Wants: []object.ID{{1}}},
+		"have": {Wants: commits[:1], Haves: []object.ID{{1}}},
+	} {
+		if _, err := v.Plan(t.Context(), request, nil); !errors.Is(err, odb.ErrNotFound) {
+			t.Errorf("an unknown %s: %v", name, err)
+		}
+	}
+}
+
+func TestPlanProgress(t *testing.T) {
+	t.Parallel()
+	g := newHistory(t, historyOptions{seed: 52, commitCount: 60})
+	v := viewOf(t, g)
+	heard := map[string]int64{}
+	listen := func(phase string, done, total int64) {
+		if done == total {
+			heard[phase] = done
+		}
+	}
+	commits := g.commits()
+	plan, err := v.Plan(t.Context(), odb.PackRequest{Wants: commits[:1], Haves: commits[30:31], Thin: true}, listen)
+	must(t, err)
+	defer plan.Close() //nolint:errcheck // it cannot fail
+	_, err = plan.WriteTo(t.Context(), io.Discard, listen)
+	must(t, err)
+	count := int64(plan.Count())
+	if count == 0 || heard["Enumerating objects"] != count || heard["Writing objects"] != count {
+		t.Errorf("a pack of %d objects told %v", count, heard)
+	}
+}
+
+// TestPackOfLargeObjects sends an object that does not fit in memory whole, whose delta base stays behind, and a large one as it lies.
+func TestPackOfLargeObjects(t *testing.T) {
+	t.Parallel()
+	g := newRepository(t)
+	random := rand.New(rand.NewPCG(1, 8))
+	newer := noise(random, odb.WholeMax+1<<20)
+	older := append(bytes.Clone(newer), "shorter end"...) // git makes the smaller a delta of the larger
+	var tips []object.ID
+	for i, data := range [][]byte{newer, older} {
+		blob, err := object.ParseID(g.Write("blob", data))
+		must(t, err)
+		tree, err := object.ParseID(g.Write("tree", treeOf(fileEntry("file", blob))))
+		must(t, err)
+		tip, err := object.ParseID(g.Write("commit", commitOf(tree, i, tips...)))
+		must(t, err)
+		tips = append(tips, tip)
+	}
+	g.Git("update-ref", "refs/heads/main", tips[1].String())
+	v := viewOf(t, g)
+	for i, tip := range tips {
+		request := odb.PackRequest{Wants: []object.ID{tip}, OFSDelta: true}
+		if i == 1 {
+			request.Shallow = tips[1:]
+		}
+		checkPack(t, g, v, request)
+	}
+}

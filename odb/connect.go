@@ -17,6 +17,7 @@ func (in *Ingest) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		in.outline.note(&item)
 		if item.is != 0 {
 			in.distinct++
 			if err := item.judge(item.is); err != nil {

@@ -67,7 +67,8 @@ type Ingest struct {
 	inflated   atomic.Int64
 	stats      IngestStats
 
-	distinct int // objects, added bases included, once connected
+	distinct int     // objects, added bases included, once connected
+	outline  outline // of the segment, once connected
 
 	mu        sync.Mutex // guards the fields below
 	found     []finding  // of a pack that is in memory

@@ -99,7 +99,8 @@ func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (b
 		next.content = made
 		return next, err
 	}
-	if len(top.content.data) > 0 && top.t == object.TypeTree && w.in.external(top.ordinal) {
+	// The outline of a segment needs every link; hot objects have none.
+	if len(top.content.data) > 0 && top.t == object.TypeTree && w.in.external(top.ordinal) && w.in.intake.segment == nil {
 		w.x.assumeTree(top.content.data)
 	}
 	made, id, err := w.examine(ctx, top, child)

@@ -32,6 +32,10 @@ func (in *Ingest) settle(ctx context.Context) error {
 		}
 	}
 	in.commits = commitNotes{}
+	for i := range in.thin {
+		in.outline.addFill(in.thin[i].id)
+	}
+	segment.SetOutline(&in.outline)
 	sealed, err := segment.Finish(ctx)
 	if err != nil {
 		return fmt.Errorf("finish segment: %w", err)

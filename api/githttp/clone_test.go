@@ -64,12 +64,11 @@ func seedOddities(git *oracle.Repository) {
 }
 
 func seedLargeBlobs(git *oracle.Repository) {
-	noise := make([]byte, 300<<10)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails
+	data := noise(300 << 10)
 	tip := ""
 	for i := range 6 {
-		noise[i*1000] ^= 0xff
-		git.Git("update-index", "--add", "--cacheinfo", "100644,"+git.Write("blob", noise)+",noise")
+		data[i*1000] ^= 0xff
+		git.Git("update-index", "--add", "--cacheinfo", "100644,"+git.Write("blob", data)+",noise")
 		git.Git("update-index", "--add", "--cacheinfo", "100644,"+git.Write("blob", slices.Repeat([]byte("text\n"), 60_000+i))+",text")
 		commit := []string{"commit-tree", "-m", fmt.Sprint(i)}
 		if tip != "" {
@@ -78,6 +77,13 @@ func seedLargeBlobs(git *oracle.Repository) {
 		tip = git.Git(append(commit, git.Git("write-tree"))...)
 	}
 	git.Git("update-ref", "refs/heads/main", tip)
+}
+
+// noise is what does not compress.
+func noise(size int) []byte {
+	data := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // never fails
+	return data
 }
 
 func TestClone(t *testing.T) {

@@ -79,8 +79,8 @@ type packOutput struct {
 	loose     []int64 // where loose objects went; 0: not written, looseBusy: being written
 	ready     map[uint32]*looseEntry
 	dependent objectSet // deltas whose chain ends at an object that only the client has
-	packed    []byte // scratch
-	header    []byte // scratch
+	packed    []byte    // scratch
+	header    []byte    // scratch
 	written   int64
 
 	progress progressMeter

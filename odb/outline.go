@@ -94,6 +94,9 @@ func (o *outline) note(item *linkItem) {
 // git knows without having it, is not fill: it is there because something names it.
 func (o *outline) addFill(id object.ID) {
 	if id == object.EmptyTreeID {
+		if at, ok := slices.BinarySearchFunc(o.outside, id, object.ID.Compare); ok {
+			o.outside = slices.Delete(o.outside, at, at+1)
+		}
 		return
 	}
 	o.fill = append(o.fill, id)

@@ -169,7 +169,7 @@ func (p *ingestPools) push(t *testing.T, pool odb.PoolID, packed []byte) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer v.Close() //nolint:errcheck // closing a view cannot fail
+	defer v.Close()
 	in, err := v.Ingest(t.Context(), bytes.NewReader(packed), odb.IngestOptions{})
 	if err != nil {
 		return refusal(t, err)

@@ -59,6 +59,7 @@ func benchRepository(b *testing.B) *repository {
 }
 
 func benchPlan(b *testing.B, g *repository, v *odb.View, request odb.PackRequest) {
+	b.Helper()
 	peer := g.timePackObjects(b, request)
 	var bytes int64
 	var planned time.Duration

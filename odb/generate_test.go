@@ -23,7 +23,7 @@ func packed(t *testing.T, v *odb.View, request odb.PackRequest) []byte {
 	t.Helper()
 	plan, err := v.Plan(t.Context(), request, nil)
 	must(t, err)
-	defer plan.Close() //nolint:errcheck // it cannot fail
+	defer plan.Close()
 	var out bytes.Buffer
 	n, err := plan.WriteTo(t.Context(), &out, nil)
 	must(t, err)
@@ -262,6 +262,7 @@ func (g *repository) tags() []odb.TagTarget {
 
 // drawRequest draws a request.
 func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
+	t.Helper()
 	tips, commits := g.tips(), g.commits()
 	request := odb.PackRequest{
 		Wants:    pick(r, tips, 1+r.IntN(4)),
@@ -278,8 +279,10 @@ func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
 		request.Tags = g.tags()
 	}
 	if r.IntN(3) == 0 {
-		specs := []string{"blob:none", "blob:limit=200", "tree:0", "tree:1", "tree:2", "tree:3", "object:type=tree", "object:type=blob",
-			"object:type=commit", "object:type=tag", "combine:blob:limit=300+tree:3"}
+		specs := []string{
+			"blob:none", "blob:limit=200", "tree:0", "tree:1", "tree:2", "tree:3", "object:type=tree", "object:type=blob",
+			"object:type=commit", "object:type=tag", "combine:blob:limit=300+tree:3",
+		}
 		filter, err := odb.ParseFilter(specs[r.IntN(len(specs))])
 		must(t, err)
 		request.Filter = filter
@@ -289,6 +292,7 @@ func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
 
 // drawShallowRequest draws a request of a client whose history is cut, or is to be.
 func drawShallowRequest(t *testing.T, r *rand.Rand, g *repository, v *odb.View) odb.PackRequest {
+	t.Helper()
 	tips := g.tips("refs/heads")
 	request := odb.PackRequest{Wants: pick(r, tips, 1+r.IntN(3)), OFSDelta: true, Thin: r.IntN(3) > 0}
 	var err error

@@ -52,7 +52,7 @@ func TestWriteToStops(t *testing.T) {
 			t.Parallel()
 			plan, err := viewOf(t, g).Plan(t.Context(), odb.PackRequest{Wants: g.tips(), OFSDelta: true}, nil)
 			must(t, err)
-			defer plan.Close() //nolint:errcheck // it cannot fail
+			defer plan.Close()
 			n, err := plan.WriteTo(t.Context(), &failingWriter{left: size, fail: func() error { return broken }}, nil)
 			if !errors.Is(err, broken) {
 				t.Errorf("a writer that fails after %d bytes: %d, %v", size, n, err)
@@ -103,7 +103,7 @@ func TestPlanProgress(t *testing.T) {
 	commits := g.commits()
 	plan, err := v.Plan(t.Context(), odb.PackRequest{Wants: commits[:1], Haves: commits[30:31], Thin: true}, listen)
 	must(t, err)
-	defer plan.Close() //nolint:errcheck // it cannot fail
+	defer plan.Close()
 	_, err = plan.WriteTo(t.Context(), io.Discard, listen)
 	must(t, err)
 	count := int64(plan.Count())

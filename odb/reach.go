@@ -115,9 +115,7 @@ func (r *reaching) run(ctx context.Context, request *PackRequest) error {
 	if err := r.hideAll(ctx, &haves); err != nil {
 		return err
 	}
-	if err := r.ask(ctx, &wants); err != nil {
-		return err
-	}
+	r.ask(&wants)
 	roots, err := r.walkCommits(ctx, request, &wants, &haves)
 	if err != nil {
 		return err
@@ -194,13 +192,12 @@ func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode o
 }
 
 // ask puts what was asked for by its ID among what is sent, past the filter. Commits follow when it is known which of them the client has.
-func (r *reaching) ask(ctx context.Context, wants *sides) error {
+func (r *reaching) ask(wants *sides) {
 	for _, handles := range [][]handle{wants.tags, wants.trees, wants.blobs} {
 		for _, h := range handles {
 			r.put(h)
 		}
 	}
-	return nil
 }
 
 // put adds an object to what is sent.

@@ -92,7 +92,7 @@ func (w *resolveWorker) root(ctx context.Context, ordinal uint32) (content, erro
 		return content{}, err
 	}
 	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), size-int64(n)))
-	defer z.Close() //nolint:errcheck // it only gives memory back
+	defer z.Close()
 	c, err := w.gather(ctx, header.Size, func(dst io.Writer) error {
 		_, err := io.Copy(dst, z)
 		return err
@@ -168,7 +168,7 @@ func (w *resolveWorker) apply(ctx context.Context, base *content, child uint32, 
 		return content{}, err
 	}
 	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), w.in.table.packedSize(child)-int64(n)))
-	defer z.Close() //nolint:errcheck // it only gives memory back
+	defer z.Close()
 	c, err := w.applyStream(ctx, base, bufio.NewReaderSize(z, copyBufferSize), hashing)
 	return c, badEntry(entry, err)
 }

@@ -55,7 +55,6 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 			break
 		}
 		if total += len(f.sent); total > searchCountMax {
-			total = searchCountMax
 			break
 		}
 		if len(f.sent) > 0 {

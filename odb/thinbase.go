@@ -95,7 +95,7 @@ func (in *Ingest) appendLarge(ctx context.Context, base thinBase) error {
 	if err != nil {
 		return err
 	}
-	defer opened.Close() //nolint:errcheck // it was only read
+	defer opened.Close()
 	w := in.rewind()
 	row := segmentRow{ID: base.id, Type: base.info.Type, Size: base.info.Size, Offset: w.Size(), Base: -1}
 	sum := crc32.NewIEEE()
@@ -132,7 +132,7 @@ func (in *Ingest) stored(ctx context.Context, ordinal uint32) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	defer opened.Close() //nolint:errcheck // it was only read
+	defer opened.Close()
 	spool, err := in.store.files.Scratch(ctx)
 	if err != nil {
 		return content{}, err

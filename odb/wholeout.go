@@ -104,7 +104,7 @@ func (o *packOutput) writeLarge(ctx context.Context, h handle, header pack.Entry
 	if err != nil {
 		return err
 	}
-	defer content.Close() //nolint:errcheck // it was only read
+	defer content.Close()
 	if err := o.writeHeader(header); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func TestAdvertiseAgainstGit(t *testing.T) {
 // What an empty repository says of itself: in version 0 the capabilities, as git does since 2.41.
 func TestAdvertiseEmpty(t *testing.T) {
 	t.Parallel()
-	r := serve(t, nil, githttp.Config{})
+	r := serve(t, githttp.Config{})
 	for _, service := range []string{"git-upload-pack", "git-receive-pack"} {
 		got := advertised(t, r.infoRefs(service, 0))
 		if len(got) != 2 || !strings.HasPrefix(got[0], strings.Repeat("0", 40)+" capabilities^{} ") || got[1] != flush {

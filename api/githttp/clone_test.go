@@ -93,7 +93,7 @@ func TestClone(t *testing.T) {
 			t.Parallel()
 			git := oracle.New(t)
 			seed(git)
-			r := serve(t, nil, githttp.Config{})
+			r := serve(t, githttp.Config{})
 			r.push(git, "refs/*:refs/*")
 			if got, want := r.refs(refs.Main), allRefs(git); !slices.Equal(got, want) {
 				t.Fatalf("after the push the remote has\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -133,7 +133,7 @@ func reached(git *oracle.Repository, args ...string) []string {
 // An empty repository is cloned with the name of its unborn branch, by clients that can be told.
 func TestCloneEmpty(t *testing.T) {
 	t.Parallel()
-	r := serve(t, nil, githttp.Config{})
+	r := serve(t, githttp.Config{})
 	ctx := t.Context()
 	if _, err := r.host.CreateRepository(ctx, engine.Actor{Org: "acme"}, engine.CreateRequest{Name: "trunk", DefaultBranch: "trunk"}); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func gzipped(body []byte) []byte {
 // TestRefusedRequests sends what is no request, or too large a one.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
-	r, git := serve(t, nil, githttp.Config{PackBytesMax: 1 << 20}), oracle.New(t)
+	r, git := serve(t, githttp.Config{PackBytesMax: 1 << 20}), oracle.New(t)
 	tip := git.Seed(oracle.History{Seed: 101, Commits: 10, Tags: true})
 	blob := git.Git("rev-parse", "main:"+lines(git.Git("ls-tree", "-r", "--name-only", "main"))[0])
 	r.push(git, "refs/*:refs/*")
@@ -195,7 +195,7 @@ func noisePack(tb testing.TB, size int) []byte {
 // TestHeaders asks in ways that are no git.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	r := serve(t, nil, githttp.Config{})
+	r := serve(t, githttp.Config{})
 	tests := map[string]struct {
 		method, target, contentType string
 		status                      int
@@ -228,7 +228,7 @@ func TestHeaders(t *testing.T) {
 // TestCutPush ends a push at every place, by a connection that breaks and by a client that says that it has ended.
 func TestCutPush(t *testing.T) {
 	t.Parallel()
-	r, git := serve(t, nil, githttp.Config{}), oracle.New(t)
+	r, git := serve(t, githttp.Config{}), oracle.New(t)
 	tip := git.Seed(oracle.History{Seed: 102, Commits: 3, Files: 3})
 	body := pushBody(allCapabilities+" push-options", []string{zero + " " + tip + " refs/heads/main"}, request("an option", flush), packOf(git, tip))
 	for size := range body {
@@ -258,7 +258,7 @@ func TestCutPush(t *testing.T) {
 func TestManyCommands(t *testing.T) {
 	t.Parallel()
 	const count = 10_000
-	r, git := serve(t, nil, githttp.Config{}), oracle.New(t)
+	r, git := serve(t, githttp.Config{}), oracle.New(t)
 	tip := git.Seed(oracle.History{Seed: 103, Commits: 3})
 	r.push(git, "main")
 	got := readReport(t, r.post("git-receive-pack", 0, pushBody(allCapabilities, many(count, zero+" "+tip+" refs/pull/%d/head"), packOf(git, "^"+tip))), true)

@@ -21,8 +21,7 @@ type pushed struct {
 func pushTo(git *oracle.Repository, url string, args ...string) pushed {
 	out, err := git.Try(nil, append([]string{"push", "--porcelain", "--no-progress"}, strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "URL", url))...)...)
 	result := pushed{report: strings.ReplaceAll(string(out), url, "URL"), failed: err != nil}
-	var exit *oracle.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*oracle.ExitError](err); ok {
 		result.stderr = exit.Stderr
 	}
 	return result

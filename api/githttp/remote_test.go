@@ -32,12 +32,10 @@ type remote struct {
 	base string
 }
 
-// serve opens a remote until the test ends. A nil host is a new one.
-func serve(tb testing.TB, host *engine.Host, config githttp.Config) *remote {
+// serve opens a remote until the test ends.
+func serve(tb testing.TB, config githttp.Config) *remote {
 	tb.Helper()
-	if host == nil {
-		host = enginetest.Open(tb)
-	}
+	host := enginetest.Open(tb)
 	config.Host, config.Agent = host, "packhorse/test"
 	r := &remote{t: tb, host: host, repo: enginetest.Create(tb, host, repoName), door: githttp.New(config)}
 	server := httptest.NewUnstartedServer(exchangetest.Handler(r.handle, func(x exchange.Exchange, err error) { githttp.Refuse(x, err) }))

@@ -75,7 +75,7 @@ func TestPushRules(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := serve(t, nil, githttp.Config{})
+			r := serve(t, githttp.Config{})
 			r.push(git, "refs/*:refs/*")
 			git.Git("push", "--quiet", r.url("+ephemeral"), "main:refs/heads/here", "main")
 			before := [2][]string{r.refs(refs.Main), r.refs(refs.Ephemeral)}
@@ -103,7 +103,7 @@ func TestPushRules(t *testing.T) {
 func TestEphemeral(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test
-		r, git := serve(t, nil, githttp.Config{}), oracle.New(t)
+		r, git := serve(t, githttp.Config{}), oracle.New(t)
 		git.Seed(oracle.History{Seed: 92, Commits: 25, Merges: true, Tags: true})
 		r.push(git, "main~5:refs/heads/main", "v9")
 		list := func(variant string) string { return git.Git("ls-remote", "--symref", r.url(variant)) }
@@ -144,7 +144,7 @@ func TestEphemeral(t *testing.T) {
 // TestImport pushes a history to the import face, which cannot be read.
 func TestImport(t *testing.T) {
 	t.Parallel()
-	r, git := serve(t, nil, githttp.Config{}), oracle.New(t)
+	r, git := serve(t, githttp.Config{}), oracle.New(t)
 	git.Seed(oracle.History{Seed: 93, Commits: 25, Tags: true})
 	git.Git("push", "--quiet", r.url("+import"), "refs/*:refs/*")
 	if got, want := r.refs(refs.Main), allRefs(git); !slices.Equal(got, want) {
@@ -166,7 +166,7 @@ func TestImport(t *testing.T) {
 func TestRace(t *testing.T) {
 	t.Parallel()
 	const rounds, writers = 6, 8
-	r, git := serve(t, nil, githttp.Config{}), oracle.New(t)
+	r, git := serve(t, githttp.Config{}), oracle.New(t)
 	tip := git.Seed(oracle.History{Seed: 94, Commits: 5})
 	r.push(git, "main")
 	for round := range rounds {

@@ -51,7 +51,7 @@ const twinConfig = `
 
 func newTwins(t *testing.T, seed func(git *oracle.Repository)) *twins {
 	t.Helper()
-	tw := &twins{t: t, git: oracle.New(t), remote: serve(t, nil, githttp.Config{})}
+	tw := &twins{t: t, git: oracle.New(t), remote: serve(t, githttp.Config{})}
 	tw.whole = sync.OnceValue(func() *oracle.Repository { return oracle.New(t) })
 	tw.thin = sync.OnceValue(func() *oracle.Repository {
 		thin := oracle.New(t)
@@ -320,14 +320,14 @@ func (tw *twins) objects(pack []byte, thin bool) []string {
 }
 
 // compare gives both a request, and wants the same answer: the same lines, and a pack of the same objects.
-func (tw *twins) compare(version int, body []byte) (got, want *transcript) {
+func (tw *twins) compare(version int, body []byte) {
 	tw.t.Helper()
-	got, want = tw.ours(version, body), tw.theirs(version, body)
+	got, want := tw.ours(version, body), tw.theirs(version, body)
 	if (got.fatal == "") != (want.fatal == "") {
 		tw.t.Fatalf("request %q fails with %q, of git with %q", body, got.fatal, want.fatal)
 	}
 	if want.fatal != "" {
-		return got, want
+		return
 	}
 	var gotLines, wantLines []string
 	switch {
@@ -360,7 +360,6 @@ func (tw *twins) compare(version int, body []byte) (got, want *transcript) {
 				body, len(got), len(want), tw.describe(more), tw.describe(less))
 		}
 	}
-	return got, want
 }
 
 // clientHas returns what a client has that sends a request: what its haves and its shallow commits reach in a history that is cut at the

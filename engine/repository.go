@@ -46,11 +46,17 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 	return v, nil
 }
 
+// visibleNames opens a snapshot of the repository's refs, which the caller closes. What it holds may not be durable yet.
+func (r *Repository) visibleNames(ctx context.Context) (*refs.Snapshot, error) {
+	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID)
+	return snapshot, r.gone(err)
+}
+
 // names opens a snapshot of the repository's refs, which the caller closes; what it holds is durable.
 func (r *Repository) names(ctx context.Context) (*refs.Snapshot, error) {
-	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID)
+	snapshot, err := r.visibleNames(ctx)
 	if err != nil {
-		return nil, r.gone(err)
+		return nil, err
 	}
 	if err := snapshot.WaitDurable(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for refs of repository %s: %w", r.record.ID, err), snapshot.Close())

@@ -72,13 +72,16 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	if err := u.arrange(); err != nil {
 		return nil, err
 	}
-	names, err := r.names(ctx)
+	names, err := r.visibleNames(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer names.Close()
 	parent, _, err := r.parent(ctx, names, &request.Target)
 	if err != nil && actor.Receipt == nil {
+		if waitErr := names.WaitDurable(ctx); waitErr != nil { // the refusal tells what it saw
+			return nil, waitErr
+		}
 		return nil, err
 	}
 	u.view, err = r.Objects(ctx)

@@ -18,14 +18,19 @@ type layerKind uint8
 const (
 	layerHot     layerKind = 1
 	layerSegment layerKind = 2
-	layerGraph   layerKind = 3 // a companion of a segment: commit-graph rows
+
+	// Companions.
+	layerGraph    layerKind = 3 // of a segment: commit-graph rows
+	layerFilter   layerKind = 4 // of a segment: changed-path filters of its commits
+	layerBitmap   layerKind = 5 // of a segment: what commits reach in the layers up to this one
+	layerBorrowed layerKind = 6 // of a layer that a fork took: what of it may be read
 )
 
 // manifestLayer is a layer in a manifest.
 type manifestLayer struct {
 	kind       layerKind
 	id         LayerID
-	companions []manifestLayer // of segments; without companions of their own
+	companions []manifestLayer // without companions of their own
 }
 
 // manifest is what a pool consists of. Layers stand in the order in which they joined.

@@ -41,8 +41,11 @@ func (s *Store) CreatePool(b *kv.Batch) PoolID {
 
 // Names of files: the layer's ID in hexadecimal and what the file is.
 const (
-	segmentSuffix = ".segment"
-	graphSuffix   = ".graph"
+	segmentSuffix  = ".segment"
+	graphSuffix    = ".graph"
+	filterSuffix   = ".filter"
+	bitmapSuffix   = ".bitmap"
+	borrowedSuffix = ".borrowed"
 )
 
 func segmentFile(layer LayerID) string   { return layer.String() + segmentSuffix }
@@ -55,7 +58,9 @@ func layerOfFile(name string) (LayerID, bool) {
 		return id, false
 	}
 	digits, suffix := name[:2*len(id)], name[2*len(id):]
-	if suffix != segmentSuffix && suffix != graphSuffix {
+	switch suffix {
+	case segmentSuffix, graphSuffix, filterSuffix, bitmapSuffix, borrowedSuffix:
+	default:
 		return id, false
 	}
 	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
@@ -71,6 +76,12 @@ func (k layerKind) fileName(id LayerID) string {
 		return segmentFile(id)
 	case layerGraph:
 		return graphFile(id)
+	case layerFilter:
+		return id.String() + filterSuffix
+	case layerBitmap:
+		return id.String() + bitmapSuffix
+	case layerBorrowed:
+		return id.String() + borrowedSuffix
 	default:
 		panic(fmt.Sprintf("odb: layer kind %d has no file", k))
 	}

@@ -161,7 +161,7 @@ func pushUntil(ctx context.Context, t *testing.T, repo *engine.Repository, told 
 func afterwards(t *testing.T, host *engine.Host, acknowledged map[string]object.ID) {
 	t.Helper()
 	ctx := context.Background()
-	for checked, err := range host.Fsck(ctx) {
+	for checked, err := range host.Fsck(ctx, engine.FsckOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

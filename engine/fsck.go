@@ -24,11 +24,18 @@ type Checked struct {
 // Damaged reports whether anything is wrong with the repository.
 func (c *Checked) Damaged() bool { return c.Problem != nil || c.Objects.ProblemCount > 0 }
 
+// FsckOptions are the settings of [Host.Fsck].
+type FsckOptions struct {
+	// Progress, if not nil, hears from time to time how many objects of a repository have been checked and how many are known of. It is
+	// not called concurrently.
+	Progress func(repository string, done, known int64)
+}
+
 // Fsck verifies every repository in turn: its record, its refs, that what they point at is there, and every stored object. It may
 // run while the host serves.
 //
 // An error ends the walk; it says that checking was not possible, not that something is damaged.
-func (h *Host) Fsck(ctx context.Context) iter.Seq2[Checked, error] {
+func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked, error] {
 	return func(yield func(Checked, error) bool) {
 		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
 			if err != nil {
@@ -41,7 +48,7 @@ func (h *Host) Fsck(ctx context.Context) iter.Seq2[Checked, error] {
 				}
 				continue
 			}
-			checked, err := h.check(ctx, refs.RepoID(pair.Key[1:]))
+			checked, err := h.check(ctx, refs.RepoID(pair.Key[1:]), options)
 			if errors.Is(err, ErrNotFound) || errors.Is(err, refs.ErrRepositoryNotFound) {
 				continue // deleted since the scan began
 			}
@@ -53,14 +60,14 @@ func (h *Host) Fsck(ctx context.Context) iter.Seq2[Checked, error] {
 }
 
 // check verifies one repository.
-func (h *Host) check(ctx context.Context, id refs.RepoID) (Checked, error) {
+func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (Checked, error) {
 	checked := Checked{Repository: id}
 	rec, _, err := readRecord(ctx, h.keys, id)
 	if err == nil {
 		checked.Org, checked.Name = rec.Org, rec.Name
 		var tips []object.ID
 		if tips, err = h.tips(ctx, id); err == nil {
-			return h.checkObjects(ctx, checked, rec.Pool, tips)
+			return h.checkObjects(ctx, checked, rec.Pool, tips, options)
 		}
 	}
 	for _, damage := range []error{ErrCorrupt, refs.ErrCorrupt, kv.ErrCorrupt} {
@@ -72,8 +79,12 @@ func (h *Host) check(ctx context.Context, id refs.RepoID) (Checked, error) {
 	return checked, err
 }
 
-func (h *Host) checkObjects(ctx context.Context, checked Checked, pool odb.PoolID, tips []object.ID) (Checked, error) {
-	report, err := h.objects.Fsck(ctx, pool, odb.FsckOptions{Tips: tips})
+func (h *Host) checkObjects(ctx context.Context, checked Checked, pool odb.PoolID, tips []object.ID, options FsckOptions) (Checked, error) {
+	objects := odb.FsckOptions{Tips: tips}
+	if options.Progress != nil {
+		objects.Progress = func(done, known int64) { options.Progress(checked.Org+"/"+checked.Name, done, known) }
+	}
+	report, err := h.objects.Fsck(ctx, pool, objects)
 	if err != nil {
 		return checked, fmt.Errorf("check objects of repository %s: %w", checked.Repository, err)
 	}

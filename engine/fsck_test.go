@@ -42,7 +42,7 @@ func TestFsck(t *testing.T) {
 
 	check := func(host *engine.Host) (names, damaged []string) {
 		t.Helper()
-		for checked, err := range host.Fsck(ctx) {
+		for checked, err := range host.Fsck(ctx, engine.FsckOptions{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

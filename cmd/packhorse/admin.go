@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,92 +12,131 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"syscall"
+	"time"
 
 	"packhorse/engine"
 )
 
-// The admin socket lets tools work through the server that has a data folder open: HTTP over a Unix socket in that folder. Whoever
-// may open the file may use it.
+// The admin socket lets maintenance commands work through the server that has a data folder open: HTTP over a Unix socket in that
+// folder. Whoever may open the file may use it.
+//
+//	POST /tasks/NAME    the body is the task's arguments, as JSON; the answer is one adminLine a line of JSON, the last one Done
+//
+// A caller that goes away cancels its task.
+
+// adminLine is a line of the answer: what the task printed, or its end.
+type adminLine struct {
+	Text  string `json:"text,omitempty"`
+	Done  bool   `json:"done,omitempty"`
+	Error string `json:"error,omitempty"` // of the task that is done
+}
+
+// adminArgsMax bounds the arguments of a task in bytes.
+const adminArgsMax = 1 << 20
 
 // listenAdminSocket makes the socket. The store is open, so that one which is there already was left by a crash.
 func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var listen net.ListenConfig
+	// The file takes its mode from the socket, so that there is no instant at which others may open it.
+	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, failed)
+	}}
 	l, err := listen.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil { // the folder is closed to others as well
+	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// adminHandler answers tools. POST /fsck streams one fsckLine a line of JSON; the last one is the outcome.
-func adminHandler(host *engine.Host, logger *slog.Logger) http.Handler {
+// adminHandler runs tasks.
+func adminHandler(host *engine.Host, tasks map[string]task, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /fsck", func(w http.ResponseWriter, r *http.Request) {
-		logger.Info("fsck begins")
-		w.Header().Set("Content-Type", "application/x-ndjson")
-		lines := json.NewEncoder(w)
-		flush := http.NewResponseController(w).Flush
-		found := func(line fsckLine) error { return errors.Join(lines.Encode(line), flush()) }
-		outcome, err := runFsck(r.Context(), host, found)
-		if err != nil {
-			outcome.Failed = err.Error()
+	mux.HandleFunc("POST /tasks/{name}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		run, ok := tasks[name]
+		if !ok {
+			http.Error(w, "the server knows no "+name, http.StatusNotFound)
+			return
 		}
-		logger.Info("fsck ended", "repositories", outcome.Repositories, "objects", outcome.Objects, "damaged", outcome.Damaged, "failed", outcome.Failed)
-		outcome.Done = true
-		if err := found(outcome); err != nil {
-			logger.Warn("fsck: nobody hears the outcome", "error", err)
+		// Read to its end: only then net/http notices that the caller goes away.
+		args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, adminArgsMax))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		lines, flush := json.NewEncoder(w), http.NewResponseController(w).Flush
+		tell := func(line adminLine) error { return errors.Join(lines.Encode(line), flush()) }
+		log := logger.With("task", name)
+		log.Info("maintenance begins", "args", string(args))
+		begun := time.Now()
+		last := adminLine{Done: true}
+		if err := run(r.Context(), host, args, &lineWriter{line: func(text string) error { return tell(adminLine{Text: text}) }}); err != nil {
+			last.Error = err.Error()
+		}
+		log.Info("maintenance ended", "duration", time.Since(begun), "error", last.Error)
+		if err := tell(last); err != nil {
+			log.Info("nobody hears of the end", "error", err)
 		}
 	})
 	return mux
 }
 
-// askAdmin runs fsck in the server behind a socket, and hands on what it finds. Errors: errNoServer when nobody listens.
-func askAdmin(ctx context.Context, socket string, found func(fsckLine) error) (fsckLine, error) {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", socket)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoServer, err)
-		}
-		return conn, nil
-	}}}
-	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://packhorse/fsck", nil)
-	if err != nil {
-		return fsckLine{}, err
+// errNoServer says that no server has the data folder open, or that it has no socket.
+var errNoServer = errors.New("no server answers")
+
+// askAdmin runs a task in the server behind a socket, calls line with what it prints, and returns its error. A socket that a killed server
+// left is nobody's. Errors: errNoServer when nobody listens.
+func askAdmin(ctx context.Context, socket, name string, args []byte, line func(string) error) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: %w", errNoServer, err)
 	}
-	response, err := client.Do(request)
 	if err != nil {
-		return fsckLine{}, err
+		return err
+	}
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://packhorse/tasks/"+name, bytes.NewReader(args))
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return fsckLine{}, fmt.Errorf("the server answers %s: %s", response.Status, text)
+		return fmt.Errorf("the server answers %s: %s", response.Status, text)
 	}
-	lines := json.NewDecoder(response.Body)
+	return hearTask(response.Body, line)
+}
+
+// hearTask reads the answer to its end.
+func hearTask(answer io.Reader, line func(string) error) error {
+	lines := json.NewDecoder(answer)
 	for {
-		var line fsckLine
-		if err := lines.Decode(&line); err != nil {
-			return fsckLine{}, fmt.Errorf("the server broke off: %w", err)
+		var heard adminLine
+		if err := lines.Decode(&heard); err != nil {
+			return fmt.Errorf("the server broke off: %w", err)
 		}
-		if line.Done {
-			if line.Failed != "" {
-				return line, errors.New(line.Failed)
-			}
-			return line, nil
+		switch {
+		case heard.Done && heard.Error != "":
+			return errors.New(heard.Error)
+		case heard.Done:
+			return nil
 		}
-		if err := found(line); err != nil {
-			return fsckLine{}, err
+		if err := line(heard.Text); err != nil {
+			return err
 		}
 	}
 }
-
-// errNoServer says that no server has the data folder open.
-var errNoServer = errors.New("no server runs")

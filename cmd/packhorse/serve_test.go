@@ -240,4 +240,12 @@ func TestOneServerAFolder(t *testing.T) {
 	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse") {
 		t.Errorf("a second server: %+v", got)
 	}
+	// Without its socket the server cannot be asked, and the folder cannot be opened beside it.
+	if err := os.Remove(filepath.Join(dir, "data", "admin.sock")); err != nil {
+		t.Fatal(err)
+	}
+	got = packhorse(t, nil, "fsck", "--data", filepath.Join(dir, "data"))
+	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse that cannot be asked") {
+		t.Errorf("fsck beside a server without a socket: %+v", got)
+	}
 }

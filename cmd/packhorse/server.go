@@ -47,7 +47,8 @@ type server struct {
 // privateListener serves something that is not for clients.
 type privateListener struct {
 	net.Listener
-	http *http.Server
+	http   *http.Server
+	cancel context.CancelFunc // ends what its requests do
 }
 
 // openServer opens the stores and the listeners. Nothing is answered before serve.
@@ -86,13 +87,18 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if l, err := listenAdminSocket(ctx, filepath.Join(data, adminSocket)); err != nil {
 		s.logger.Warn("no tools can reach this server", "error", err)
 	} else {
-		s.addPrivate(l, adminHandler(s.store.host, s.logger))
+		s.addPrivate(l, adminHandler(s.store.host, tasks, s.logger))
 	}
 	return s, nil
 }
 
 func (s *server) addPrivate(l net.Listener, handler http.Handler) {
-	s.private = append(s.private, privateListener{l, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}})
+	ctx, cancel := context.WithCancel(context.Background())
+	s.private = append(s.private, privateListener{l, &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}, cancel})
 }
 
 // newAPI joins the doors to the host.
@@ -141,6 +147,9 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 			err = fmt.Errorf("a listener failed: %w", err)
 		}
 	}
+	for _, p := range s.private {
+		p.cancel() // maintenance ends at once; it can be begun again
+	}
 	stopping := context.WithoutCancel(ctx)
 	drain, cancel := context.WithTimeout(stopping, s.flags.Drain)
 	defer cancel()
@@ -166,12 +175,11 @@ func (s *server) logStart() {
 func (s *server) close(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.private {
-		errs = append(errs, p.http.Close())
+		p.cancel()
+		errs = append(errs, p.http.Shutdown(ctx), closeListener(p)) // Shutdown waits for the handlers, which use the store
 	}
 	if s.listener != nil {
-		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, closeListener(s.listener))
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.close(ctx))
@@ -180,6 +188,14 @@ func (s *server) close(ctx context.Context) error {
 		s.tokens.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// closeListener closes a listener unless it is closed.
+func closeListener(l net.Listener) error {
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // authority is the host and port of the base URL.

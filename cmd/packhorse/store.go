@@ -66,6 +66,9 @@ type store struct {
 	closers []func(context.Context) error
 }
 
+// errInUse says that another process has a data folder open.
+var errInUse = errors.New("is in use by another packhorse")
+
 // openStore opens the folder, which is made if it does not exist, for this process alone.
 func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.Logger) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
@@ -81,7 +84,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 	}()
 	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder), kv.PebbleOptions{MemoryBytes: flags.share(keysShare), Logger: logger})
 	if errors.Is(err, kv.ErrLocked) {
-		return nil, fmt.Errorf("%s is in use by another packhorse", dir)
+		return nil, fmt.Errorf("%s %w", dir, errInUse)
 	}
 	if err != nil {
 		return nil, err

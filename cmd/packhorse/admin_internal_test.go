@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/engine"
+)
+
+// serveTasks answers at an admin socket until the test ends, and returns its path.
+func serveTasks(t *testing.T, tasks map[string]task) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), adminSocket)
+	l, err := listenAdminSocket(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: adminHandler(nil, tasks, slog.New(slog.DiscardHandler))}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+func TestAskAdmin(t *testing.T) {
+	t.Parallel()
+	type greeting struct{ Name string }
+	socket := serveTasks(t, map[string]task{
+		"greet": taskOf(func(_ context.Context, _ *engine.Host, args greeting, out io.Writer) error {
+			progress(out)("half of %s", args.Name)
+			_, err := fmt.Fprintf(out, "good day,\n%s\n", args.Name)
+			return err
+		}),
+		"fail": taskOf(func(_ context.Context, _ *engine.Host, _ struct{}, out io.Writer) error {
+			_, err := io.WriteString(out, "one line, and one without an end")
+			return errors.Join(err, errors.New("it cannot be done"))
+		}),
+		"panic": taskOf(func(context.Context, *engine.Host, struct{}, io.Writer) error { panic(http.ErrAbortHandler) }),
+	})
+	tests := map[string]struct {
+		name, args string
+		lines      []string
+		err        string
+	}{
+		"lines and progress": {name: "greet", args: `{"Name":"Ada"}`, lines: []string{"\rhalf of Ada", "good day,", "Ada"}},
+		"error of the task":  {name: "fail", args: `{}`, err: "it cannot be done"},
+		"unknown argument":   {name: "fail", args: `{"Force":true}`, err: "unknown field"},
+		"unknown task":       {name: "dance", args: `{}`, err: "knows no dance"},
+		"broken off":         {name: "panic", args: `{}`, err: "EOF"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var lines []string
+			err := askAdmin(t.Context(), socket, test.name, []byte(test.args), func(line string) error {
+				lines = append(lines, line)
+				return nil
+			})
+			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+			if !slices.Equal(lines, test.lines) {
+				t.Errorf("lines %q, want %q", lines, test.lines)
+			}
+		})
+	}
+}
+
+// TestAskAdminCancels checks that a task ends when its caller goes away.
+func TestAskAdminCancels(t *testing.T) {
+	t.Parallel()
+	ended := make(chan error, 1)
+	socket := serveTasks(t, map[string]task{
+		"wait": taskOf(func(ctx context.Context, _ *engine.Host, _ struct{}, out io.Writer) error {
+			if _, err := fmt.Fprintln(out, "waiting"); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return ctx.Err()
+		}),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := askAdmin(ctx, socket, "wait", []byte("{}"), func(string) error {
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller hears %v", err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the task hears %v", err)
+	}
+}
+
+// TestAskAdminNobody checks that a socket without a server is told apart from one that may not be used.
+func TestAskAdminNobody(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false) // as after a kill
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, socket := range map[string]string{"absent": filepath.Join(dir, "absent.sock"), "stale": stale} {
+		if err := askAdmin(t.Context(), socket, "fsck", []byte("{}"), nil); !errors.Is(err, errNoServer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	again, err := listenAdminSocket(t.Context(), stale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(stale)
+	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTaskPrinter(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		terminal    bool
+		out, errOut string
+	}{
+		{true, "found\nend\n", eraseLine + "1 of 2" + eraseLine + eraseLine + "2 of 2" + eraseLine},
+		{false, "found\nend\n", ""},
+	} {
+		var out, errOut bytes.Buffer
+		printer := &taskPrinter{to: streams{out: &out, errOut: &errOut}, terminal: test.terminal}
+		for _, line := range []string{"\r1 of 2", "found", "\r2 of 2", "end"} {
+			if err := printer.print(line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		printer.clear()
+		if out.String() != test.out || errOut.String() != test.errOut {
+			t.Errorf("terminal %t: printed %q and drew %q, want %q and %q", test.terminal, out.String(), errOut.String(), test.out, test.errOut)
+		}
+	}
+}

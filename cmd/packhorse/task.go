@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"packhorse/engine"
+)
+
+// A task is a maintenance command. It runs in the process that has the data folder open: in the server, at whose admin socket the command
+// asks for it, or in the command itself when no server runs.
+//
+// Args are those of the command, as JSON. What the task writes to out is printed line by line; a line of [progress] overwrites the
+// one before on a terminal. The task ends when ctx does, which is when its caller is gone or the server stops. Its error is the command's.
+type task func(ctx context.Context, host *engine.Host, args json.RawMessage, out io.Writer) error
+
+// tasks are all of them, by the name of their command.
+var tasks = map[string]task{
+	"fsck": taskOf(runFsck),
+}
+
+// taskOf makes a task of a function that takes its arguments decoded.
+func taskOf[A any](run func(ctx context.Context, host *engine.Host, args A, out io.Writer) error) task {
+	return func(ctx context.Context, host *engine.Host, args json.RawMessage, out io.Writer) error {
+		var decoded A
+		decoder := json.NewDecoder(bytes.NewReader(args))
+		decoder.DisallowUnknownFields() // they are from a command of another version
+		if err := decoder.Decode(&decoded); err != nil {
+			return fmt.Errorf("arguments: %w", err)
+		}
+		return run(ctx, host, decoded, out)
+	}
+}
+
+// taskFlags are what every maintenance command takes.
+type taskFlags struct {
+	Data string `help:"Folder of the repositories." placeholder:"DIR" required:"" type:"existingdir"`
+
+	logFlags
+	storeFlags
+}
+
+// run runs a task in the server that has the folder open, or opens it itself.
+func (f taskFlags) run(ctx context.Context, name string, args any, to streams) error {
+	encoded, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
+	defer printer.clear()
+	err = askAdmin(ctx, filepath.Join(f.Data, adminSocket), name, encoded, printer.print)
+	if !errors.Is(err, errNoServer) {
+		return err
+	}
+	noServer := err
+	err = f.runHere(ctx, tasks[name], encoded, f.logger(to.errOut), printer)
+	if errors.Is(err, errInUse) {
+		return fmt.Errorf("%w that cannot be asked (%w): it starts, stops, or is a maintenance command itself", err, noServer)
+	}
+	return err
+}
+
+func (f taskFlags) runHere(ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter) (err error) {
+	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil { // opening would make a store
+		return fmt.Errorf("no store is in %s: %w", f.Data, err)
+	}
+	s, err := openStore(ctx, f.Data, f.storeFlags, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	return run(ctx, s.host, args, &lineWriter{line: printer.print})
+}
+
+// progressMark begins the lines that tell how far a task has come.
+const progressMark = "\r"
+
+// progress returns a function that prints how far a task has come, a few times a second at most.
+func progress(out io.Writer) func(format string, args ...any) {
+	const every = 200 * time.Millisecond
+	var mu sync.Mutex // guards next
+	var next time.Time
+	return func(format string, args ...any) {
+		mu.Lock()
+		now := time.Now()
+		due := !now.Before(next)
+		if due {
+			next = now.Add(every)
+		}
+		mu.Unlock()
+		if due {
+			// Who cannot be told of progress will not be told of the result either, and there it counts.
+			_, _ = fmt.Fprintf(out, progressMark+format+"\n", args...)
+		}
+	}
+}
+
+// lineWriter hands on whole lines. It may be written to concurrently, a line a call.
+type lineWriter struct {
+	line func(string) error
+
+	mu   sync.Mutex // guards rest and calls of line
+	rest []byte
+}
+
+// Write hands on the lines that p ends.
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rest = append(w.rest, p...)
+	for {
+		line, rest, ended := bytes.Cut(w.rest, []byte("\n"))
+		if !ended {
+			return len(p), nil
+		}
+		text := string(line)
+		w.rest = append(w.rest[:0], rest...)
+		if err := w.line(text); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// taskPrinter prints the lines of a task: progress on a terminal in one line that is drawn again and again, and nowhere else.
+type taskPrinter struct {
+	to       streams
+	terminal bool
+	drawn    bool
+}
+
+// eraseLine goes to the begin of a terminal's line and clears it.
+const eraseLine = "\r\x1b[K"
+
+func (p *taskPrinter) print(line string) error {
+	text, marked := strings.CutPrefix(line, progressMark)
+	if !marked {
+		p.clear()
+		return p.to.printf("%s\n", text)
+	}
+	if !p.terminal {
+		return nil
+	}
+	p.drawn = true
+	_, err := io.WriteString(p.to.errOut, eraseLine+text)
+	return err
+}
+
+func (p *taskPrinter) clear() {
+	if p.drawn {
+		_, _ = io.WriteString(p.to.errOut, eraseLine)
+		p.drawn = false
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -35,7 +35,7 @@ func checkPaths(root fs.FS) ([]finding, error) {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || name == ".git" { // which is a file in a linked working tree
 			return nil
 		}
 		data, err := fs.ReadFile(root, name)

@@ -56,6 +56,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		b.Delete(recordKey(repo.record.ID))
 		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
 		b.Delete(numberKey(actor.Org, repo.record.Number))
+		h.objects.DropPool(b, repo.record.Pool)
 		deleted.Sequence = tx.Sequence() + 1
 		return setReceipt(tx, deleted)
 	})

@@ -87,6 +87,9 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Objects.Now == nil {
+		c.Objects.Now = c.Now
+	}
 	if c.Objects.Logger == nil {
 		c.Objects.Logger = c.Logger
 	}

@@ -258,3 +258,15 @@ func (s *Store) AddCompanions(ctx context.Context, b *kv.Batch, pool PoolID, cou
 	b.Put(manifestKey(pool), m.encode(pool))
 	return nil
 }
+
+// Freeze ends the writing to a pool's last hot layer.
+func (s *Store) Freeze(ctx context.Context, pool PoolID) error { return s.freeze(ctx, pool) }
+
+// LeaveAll takes every layer but the last hot one out of a pool's manifest.
+func (s *Store) LeaveAll(ctx context.Context, pool PoolID) error {
+	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
+		m.layers = m.layers[len(m.layers)-1:]
+		m.drops++
+		return nil
+	})
+}

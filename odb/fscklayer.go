@@ -71,8 +71,8 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 	}
 	defer l.release(g)
 	keys := [][]byte{userKey(l.id, f.view.pool), registrationKey(l.id)}
-	if l.rows != nil {
-		keys = append(keys, registrationKey(l.rows.layer))
+	for _, companion := range l.companions {
+		keys = append(keys, userKey(companion.id, f.view.pool), registrationKey(companion.id))
 	}
 	if err := f.keys(ctx, l.id, keys...); err != nil {
 		return err

@@ -7,7 +7,8 @@ const (
 	tableManifest     = 'm' // pool -> manifest
 	tableObject       = 'o' // layer, object ID -> hot value
 	tableGraph        = 'g' // layer, object ID -> graph row of a hot commit
-	tableUser         = 'u' // layer, pool -> nothing; a pool that uses the layer
+	tableUser         = 'u' // layer or companion, pool -> nothing; a pool that uses it
+	tableDeparture    = 'd' // time, kind, layer, companion or pool -> pool; what left a manifest and waits to be removed
 	tableRegistration = 's' // layer or companion -> its file's registration; a file without one is a leftover
 )
 

@@ -2,91 +2,124 @@ package odb
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 )
 
-// layerSet pins the layers of all views: while a segment is pinned by anyone of this process its file stays.
+// layerSet pins the layers of all views: while a layer is pinned by anyone of this process its files and keys stay.
 type layerSet struct {
 	store *Store
 	files openFiles
 
-	mu       sync.Mutex // guards segments and their pins; nothing is locked below it
-	segments map[LayerID]*segmentLayer
+	mu sync.Mutex // guards the fields below and the pins of segments; nothing is locked below it
+	// segments are those that are pinned or open. A segment whose companions were replaced is there once for each set of them.
+	segments map[LayerID][]*segmentLayer
+	hot      map[LayerID]int // pins
 }
 
 func newLayerSet(s *Store, openFileCountMax int) *layerSet {
-	l := &layerSet{store: s, segments: make(map[LayerID]*segmentLayer)}
+	l := &layerSet{store: s, segments: make(map[LayerID][]*segmentLayer), hot: make(map[LayerID]int)}
 	l.files = openFiles{store: s, max: openFileCountMax, idle: l.tidy}
 	return l
 }
 
 // pin returns the layer that m names, and keeps it until unpin.
 func (s *layerSet) pin(m manifestLayer) layer {
-	if m.kind == layerHot {
-		return &hotLayer{store: s.store, id: m.id}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.segments[m.id]
-	if !ok {
-		l = newSegmentLayer(s.store, &s.files, m)
-		s.segments[m.id] = l
+	if m.kind == layerHot {
+		s.hot[m.id]++
+		return &hotLayer{store: s.store, id: m.id}
 	}
+	at := slices.IndexFunc(s.segments[m.id], func(l *segmentLayer) bool { return slices.EqualFunc(l.companions, m.companions, sameCompanion) })
+	if at < 0 {
+		at = len(s.segments[m.id])
+		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, &s.files, m))
+	}
+	l := s.segments[m.id][at]
 	l.pins++
 	return l
 }
 
+func sameCompanion(a, b manifestLayer) bool { return a.kind == b.kind && a.id == b.id }
+
 // unpin ends one pin. Files of a layer that nobody pins stay open for the next view, until the set of open files needs their place.
 func (s *layerSet) unpin(l layer) {
-	segment, ok := l.(*segmentLayer)
-	if !ok {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	segment.pins--
-	s.tidyLocked(segment)
+	switch l := l.(type) {
+	case *hotLayer:
+		if s.hot[l.id]--; s.hot[l.id] == 0 {
+			delete(s.hot, l.id)
+		}
+	case *segmentLayer:
+		l.pins--
+		s.tidyLocked(l.id)
+	}
+}
+
+// isPinned reports whether a view may read a layer or companion.
+func (s *layerSet) isPinned(id LayerID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hot[id] > 0 {
+		return true
+	}
+	for _, layers := range s.segments {
+		for _, l := range layers {
+			if l.pins > 0 && l.consistsOf(id) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // tidy forgets a layer that is neither pinned nor open.
 func (s *layerSet) tidy(id LayerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l, ok := s.segments[id]; ok {
-		s.tidyLocked(l)
+	s.tidyLocked(id)
+}
+
+func (s *layerSet) tidyLocked(id LayerID) {
+	left := slices.DeleteFunc(s.segments[id], func(l *segmentLayer) bool { return l.pins == 0 && !l.isOpen() })
+	if len(left) == 0 {
+		delete(s.segments, id)
+	} else {
+		s.segments[id] = left
 	}
 }
 
-func (s *layerSet) tidyLocked(l *segmentLayer) {
-	if l.pins == 0 && !l.isOpen() {
-		delete(s.segments, l.id)
-	}
-}
-
-// forget closes the files of a layer that is to be removed.
+// forget closes the files of a layer or companion that is to be removed.
 func (s *layerSet) forget(id LayerID) error {
-	s.mu.Lock()
-	l, ok := s.segments[id]
-	s.mu.Unlock()
-	if !ok {
-		return nil
+	var err error
+	for _, l := range s.all() {
+		if l.consistsOf(id) {
+			err = errors.Join(err, l.close())
+			s.tidy(l.id)
+		}
 	}
-	err := l.close()
-	s.tidy(id)
 	return err
+}
+
+// all returns the segments that are pinned or open.
+func (s *layerSet) all() []*segmentLayer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*segmentLayer
+	for _, layers := range s.segments {
+		all = append(all, layers...)
+	}
+	return all
 }
 
 func (s *layerSet) openFileCount() int { return s.files.count() }
 
 // close closes every file.
 func (s *layerSet) close() error {
-	s.mu.Lock()
-	layers := slices.Collect(maps.Values(s.segments))
-	s.mu.Unlock()
 	var err error
-	for _, l := range layers {
+	for _, l := range s.all() {
 		err = errors.Join(err, l.close())
 	}
 	return err

@@ -8,7 +8,8 @@
 // Start at [Open], then [Store.View]. The map of the package, by file:
 //
 //	odb, limits, errors              Store and its settings; what callers branch on
-//	keys, pool, manifest             tables m, o, g, u, s; a pool and its list of layers
+//	keys, pool, manifest, change     tables m, o, g, u, s, d; a pool and its list of layers
+//	departure, sweep                 removing what left its last manifest
 //	layer, layerset, openfiles       what every layer answers; pins; the bounded set of open files
 //	section, index, segment          the segment format: sections of checked blocks, lookups, records and pack order
 //	segmentlayer, dataregion,        a segment as a layer: its entries, verified, whole or as streams
@@ -41,6 +42,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -56,6 +58,8 @@ type Options struct {
 	OpenFileCountMax int
 	// Limits refuse what is too large.
 	Limits Limits
+	// Now is the clock by which layers wait to be removed; time.Now when nil.
+	Now func() time.Time
 	// Logger hears of corruption and of leftovers; silent when nil.
 	Logger *slog.Logger
 }
@@ -113,6 +117,9 @@ func (o *Options) setDefaults() {
 	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
 	setDefault(&o.OpenFileCountMax, 256)
 	o.Limits.setDefaults()
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

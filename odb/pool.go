@@ -35,7 +35,7 @@ func (s *Store) CreatePool(b *kv.Batch) PoolID {
 	m := manifest{version: 1, layers: []manifestLayer{{kind: layerHot, id: hot}}}
 	b.RequireAbsent(manifestKey(pool))
 	b.Put(manifestKey(pool), m.encode(pool))
-	b.Put(userKey(hot, pool), nil)
+	m.use(b, pool)
 	return pool
 }
 

@@ -144,8 +144,11 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	if m.version == base.manifest.version {
 		return nil
 	}
-	next := q.store.newView(base.pool, m)
-	if m.drops != base.manifest.drops {
+	next, _, err := q.store.confirm(ctx, q.store.newView(base.pool, m))
+	if err != nil {
+		return err
+	}
+	if m = next.manifest; m.drops != base.manifest.drops {
 		if err := q.rebase(ctx, next); err != nil {
 			return errors.Join(err, next.Close())
 		}

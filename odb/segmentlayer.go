@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"packhorse/pack/object"
 )
@@ -15,10 +16,12 @@ type segmentLayer struct {
 	data  sharedFile
 	rows  *sharedFile // nil: none
 	pins  int         // guarded by layerSet.mu
+
+	companions []manifestLayer
 }
 
 func newSegmentLayer(s *Store, files *openFiles, m manifestLayer) *segmentLayer {
-	l := &segmentLayer{store: s, id: m.id, data: sharedFile{set: files, owner: m.id, layer: m.id, kind: layerSegment}}
+	l := &segmentLayer{store: s, id: m.id, companions: m.companions, data: sharedFile{set: files, owner: m.id, layer: m.id, kind: layerSegment}}
 	for _, companion := range m.companions {
 		if companion.kind == layerGraph {
 			l.rows = &sharedFile{set: files, owner: m.id, layer: companion.id, kind: layerGraph}
@@ -41,6 +44,11 @@ func (v *View) segments() []*segmentLayer {
 }
 
 func (l *segmentLayer) layerID() LayerID { return l.id }
+
+// consistsOf reports whether id names the segment or one of its companions.
+func (l *segmentLayer) consistsOf(id LayerID) bool {
+	return l.id == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool { return companion.id == id })
+}
 
 func (l *segmentLayer) isOpen() bool {
 	return l.data.isOpen.Load() || (l.rows != nil && l.rows.isOpen.Load())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
@@ -23,34 +22,30 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 		return err
 	}
 	base := q.stored()
-	m, raw, err := q.store.readManifest(ctx, q.store.keys, base.pool)
+	now, raw, err := q.store.confirm(ctx, q.store.newView(base.pool, base.manifest))
 	if err != nil {
 		return err
 	}
-	if m.drops != base.manifest.drops {
+	defer now.Close()
+	if now.manifest.drops != base.manifest.drops {
 		return ErrDropped
 	}
 	b.Require(manifestKey(base.pool), raw)
 	q.staged = true
-	if err := q.stageHot(ctx, b, &m); err != nil {
+	if err := q.stageHot(ctx, b, now); err != nil {
 		return err
 	}
-	return q.stageSegments(b, base.pool, &m)
+	return q.stageSegments(b, raw, now)
 }
 
-// stageHot puts the small objects that the pool does not have.
-func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, m *manifest) error {
+// stageHot puts the small objects that the pool does not have now.
+func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error {
 	if len(q.hot.order) == 0 {
 		return nil
 	}
-	target, ok := m.hot()
+	target, ok := now.manifest.hot()
 	if !ok {
 		return q.store.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
-	}
-	now := q.stored()
-	if now.manifest.version != m.version {
-		now = q.store.newView(q.view.pool, *m)
-		defer now.Close()
 	}
 	for _, id := range q.hot.order {
 		if _, stored, err := now.locate(ctx, id); err != nil {
@@ -70,27 +65,26 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, m *manifest) err
 }
 
 // stageSegments registers the files and puts a new manifest.
-func (q *Quarantine) stageSegments(b *kv.Batch, pool PoolID, m *manifest) error {
+func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	if len(q.sealed) == 0 {
 		return nil
 	}
-	next := manifest{version: m.version + 1, drops: m.drops, layers: m.layers}
+	next := now.manifest.clone()
 	for _, segment := range q.sealed {
 		next.layers = append(next.layers, segment.manifestLayer())
-		r := registration{pool: pool, kind: layerSegment, count: int64(segment.count), dataBytes: segment.dataBytes}
-		b.Put(registrationKey(segment.id), r.encode())
-		b.Put(userKey(segment.id, pool), nil)
-		if segment.graph != (LayerID{}) {
-			r := registration{pool: pool, kind: layerGraph}
-			b.Put(registrationKey(segment.graph), r.encode())
-		}
+		segment.register(b, now.pool)
 	}
-	value := next.encode(pool)
-	if len(value) > manifestBytesMax {
-		return fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers))
+	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
+}
+
+// register lets b register the files of a segment.
+func (s *sealedSegment) register(b *kv.Batch, pool PoolID) {
+	r := registration{pool: pool, kind: layerSegment, count: int64(s.count), dataBytes: s.dataBytes}
+	b.Put(registrationKey(s.id), r.encode())
+	if s.graph != (LayerID{}) {
+		r := registration{pool: pool, kind: layerGraph}
+		b.Put(registrationKey(s.graph), r.encode())
 	}
-	b.Put(manifestKey(pool), value)
-	return nil
 }
 
 // registration is what is known of a file that belongs to a pool: the file may be deleted only together with it.

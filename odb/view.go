@@ -2,6 +2,7 @@ package odb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -34,13 +35,33 @@ func (s *Store) View(ctx context.Context, pool PoolID) (*View, error) {
 }
 
 // ViewAt is [Store.View] with the manifest read from r, which may be a snapshot that refs were read from too. The snapshot need not
-// outlive the call.
+// outlive the call. If the manifest has changed since, the view is of the new one, which has the same objects and more, unless some were
+// dropped.
 func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, error) {
 	m, _, err := s.readManifest(ctx, r, pool)
 	if err != nil {
 		return nil, err
 	}
-	return s.newView(pool, m), nil
+	v, _, err := s.confirm(ctx, s.newView(pool, m))
+	return v, err
+}
+
+// confirm makes sure that the layers of a view were pinned while the manifest still named them, since one that left it may be removed as soon
+// as nobody pins it (rules.md 14). It returns the view, or one of the manifest as it is now, and the stored bytes of that manifest.
+func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
+	for {
+		now, raw, err := s.readManifest(ctx, s.keys, v.pool)
+		if err != nil {
+			return nil, nil, errors.Join(err, v.Close())
+		}
+		if now.version == v.manifest.version {
+			return v, raw, nil
+		}
+		if err := v.Close(); err != nil {
+			return nil, nil, err
+		}
+		v = s.newView(v.pool, now)
+	}
 }
 
 // newView pins the layers of m. Segments are asked first and the newest of them first, since a lookup in their indexes costs a tenth of

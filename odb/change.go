@@ -1,0 +1,140 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/odb/kv"
+)
+
+// changeTriesMax bounds how often a change of a manifest is tried against those of others.
+const changeTriesMax = 64
+
+// errNoChange ends a change of a manifest that has turned out to be unnecessary.
+var errNoChange = errors.New("nothing to change")
+
+// changeManifest replaces a pool's manifest by what change makes of it, and returns when that is durable. Every change goes through here or
+// through [Store.stageManifest], so that user keys and table d agree with the manifests.
+//
+// change may be called again when somebody else's change came first; it may add operations and preconditions to the batch, such as the
+// registrations of new files. [errNoChange] ends the matter without an error.
+//
+// Errors: [ErrNoPool], [ErrManyLayers], [kv.ErrConflict] when others were always faster, and those of change.
+func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *manifest, b *kv.Batch) error) error {
+	for range changeTriesMax {
+		m, raw, err := s.readManifest(ctx, s.keys, pool)
+		if err != nil {
+			return err
+		}
+		b := kv.NewBatch()
+		next := m.clone()
+		err = change(&next, b)
+		if errors.Is(err, errNoChange) {
+			return nil
+		}
+		if err == nil {
+			err = s.stageManifest(b, pool, raw, &m, &next)
+		}
+		if err != nil {
+			return err
+		}
+		commit, err := s.keys.Apply(ctx, b)
+		if errors.Is(err, kv.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("change manifest of pool %s: %w", pool, err)
+		}
+		return commit.Wait(ctx)
+	}
+	return fmt.Errorf("change manifest of pool %s: %w", pool, kv.ErrConflict)
+}
+
+// stageManifest puts next in the place of the manifest before, whose stored bytes are raw and a precondition. What joins gets its user key;
+// what leaves loses it and waits in table d to be removed. Errors: [ErrManyLayers].
+func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next *manifest) error {
+	next.version = before.version + 1
+	value := next.encode(pool)
+	if len(value) > manifestBytesMax {
+		return fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers))
+	}
+	b.Require(manifestKey(pool), raw)
+	b.Put(manifestKey(pool), value)
+	was, is := before.parts(), next.parts()
+	for id := range is {
+		if _, ok := was[id]; !ok {
+			b.Put(userKey(id, pool), nil)
+		}
+	}
+	for id, kind := range was {
+		if _, ok := is[id]; !ok {
+			s.leave(b, pool, kind, id)
+		}
+	}
+	return nil
+}
+
+// leave lets b end a pool's use of a layer or companion, which is removed when nobody uses it any more.
+func (s *Store) leave(b *kv.Batch, pool PoolID, kind layerKind, id LayerID) {
+	b.Delete(userKey(id, pool))
+	b.Put(departureKey(departure{time: s.options.Now(), kind: kind, id: id}), pool[:])
+}
+
+// freeze ends the writing to the last hot layer, if it holds anything, by a new one behind it. What is hot then stays as it is until it is
+// folded.
+func (s *Store) freeze(ctx context.Context, pool PoolID) error {
+	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
+		hot, ok := m.hot()
+		if ok {
+			empty, err := s.isEmpty(ctx, hot)
+			if err != nil {
+				return err
+			}
+			if empty {
+				return errNoChange
+			}
+		}
+		m.layers = append(m.layers, manifestLayer{kind: layerHot, id: newLayerID()})
+		return nil
+	})
+}
+
+// isEmpty reports whether a hot layer holds no object.
+func (s *Store) isEmpty(ctx context.Context, hot LayerID) (bool, error) {
+	prefix := hotPrefix(tableObject, hot)
+	for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
+		return false, err
+	}
+	return true, nil
+}
+
+// clone returns a copy that shares nothing.
+func (m *manifest) clone() manifest {
+	next := *m
+	next.layers = slices.Clone(m.layers)
+	for i := range next.layers {
+		next.layers[i].companions = slices.Clone(next.layers[i].companions)
+	}
+	return next
+}
+
+// parts returns the layers and companions of a manifest.
+func (m *manifest) parts() map[LayerID]layerKind {
+	parts := make(map[LayerID]layerKind)
+	for _, l := range m.layers {
+		parts[l.id] = l.kind
+		for _, companion := range l.companions {
+			parts[companion.id] = companion.kind
+		}
+	}
+	return parts
+}
+
+// use lets b give a pool the user keys of everything that its first manifest names.
+func (m *manifest) use(b *kv.Batch, pool PoolID) {
+	for id := range m.parts() {
+		b.Put(userKey(id, pool), nil)
+	}
+}

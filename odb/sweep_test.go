@@ -1,0 +1,88 @@
+package odb_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// leftoverKeys counts the keys of the tables that a layer or file has rows in.
+func leftoverKeys(t *testing.T, w *world) int {
+	t.Helper()
+	count := 0
+	for _, table := range []string{"o", "g", "u", "s", "d"} {
+		for _, err := range w.keys.Scan(t.Context(), kv.ScanOptions{Start: []byte(table), End: kv.PrefixEnd([]byte(table))}) {
+			w.must(err)
+			count++
+		}
+	}
+	return count
+}
+
+// fill commits a hot commit with its tree and blob, and a segment.
+func fill(w *world, random *rand.Rand) {
+	d := w.draft()
+	blob := d.write(object.TypeBlob, text(random, 500), object.ZeroID)
+	tree := d.write(object.TypeTree, treeOf(fileEntry("a", blob)), object.ZeroID)
+	d.write(object.TypeCommit, commitOf(tree, 1), object.ZeroID)
+	d.commit()
+	d = w.draft()
+	d.writeFrom(noise(random, 2<<20))
+	d.commit()
+}
+
+func TestSweepWaitsForReadersAndTheGrace(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	w := newWorld(t, odb.Options{Now: func() time.Time { return now }})
+	fill(w, rand.New(rand.NewPCG(1, 2)))
+	w.must(w.store.Freeze(t.Context(), w.pool))
+	w.must(w.store.Freeze(t.Context(), w.pool)) // has nothing to do
+	reader := w.view()
+	w.must(w.store.LeaveAll(t.Context(), w.pool))
+	sweep := func(grace time.Duration, want odb.Swept) {
+		t.Helper()
+		if got, err := w.store.Sweep(t.Context(), grace); err != nil || got != want {
+			t.Fatalf("Sweep(%s) = %+v, %v, want %+v", grace, got, err, want)
+		}
+	}
+	sweep(time.Hour, odb.Swept{})
+	now = now.Add(time.Hour)
+	sweep(time.Hour, odb.Swept{WaitingCount: 2})
+	for id, want := range w.objects {
+		w.check(reader, id, want)
+	}
+	w.must(reader.Close())
+	sweep(time.Hour, odb.Swept{LayerCount: 1, FileCount: 1})
+	sweep(0, odb.Swept{})
+	if n := fileCount(t, w); n != 0 {
+		t.Errorf("%d files left", n)
+	}
+	if n := leftoverKeys(t, w); n != 1 { // of the hot layer that takes writes now
+		t.Errorf("%d keys left, want 1", n)
+	}
+}
+
+func TestSweepRemovesPools(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	fill(w, rand.New(rand.NewPCG(1, 2)))
+	b := kv.NewBatch()
+	w.store.DropPool(b, w.pool)
+	w.apply(b)
+	swept, err := w.store.Sweep(t.Context(), 0)
+	if want := (odb.Swept{PoolCount: 1, LayerCount: 1, FileCount: 1}); err != nil || swept != want {
+		t.Errorf("Sweep = %+v, %v, want %+v", swept, err, want)
+	}
+	if _, err := w.store.View(t.Context(), w.pool); !errors.Is(err, odb.ErrNoPool) {
+		t.Errorf("View: %v, want ErrNoPool", err)
+	}
+	if n := fileCount(t, w) + leftoverKeys(t, w); n != 0 {
+		t.Errorf("%d files and keys left", n)
+	}
+}

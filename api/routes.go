@@ -25,8 +25,14 @@ func Routes(d *rest.Door) []Route {
 		{Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository},
 		{Method: "GET", Path: v1 + "/repo", Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository},
 		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},
+		{Method: "DELETE", Path: v1 + "/repos/base", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach},
 
 		{Method: "GET", Path: v1 + "/repos/branches", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Branches},
+		{Method: "DELETE", Path: v1 + "/repos/branches", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteBranch},
+		{Method: "POST", Path: v1 + "/repos/branches/create", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CreateBranch},
+		{Method: "GET", Path: v1 + "/repos/tags", Scope: auth.GitRead, Denied: forbidden, Handler: d.Tags},
+		{Method: "POST", Path: v1 + "/repos/tags", Scope: auth.GitWrite, Denied: forbidden, Handler: d.CreateTag},
+		{Method: "DELETE", Path: v1 + "/repos/tags", Scope: auth.GitWrite, Denied: forbidden, Handler: d.DeleteTag},
 		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
 		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},
 		{Method: "GET", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
@@ -36,5 +42,6 @@ func Routes(d *rest.Door) []Route {
 			Method: "POST", Path: v1 + "/repos/commit-pack", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CommitPack,
 			BodyMax: commitPackMax, Patient: true, CostsBytes: commitCosts,
 		},
+		{Method: "POST", Path: v1 + "/repos/restore-commit", Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit},
 	}
 }

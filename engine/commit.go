@@ -126,6 +126,9 @@ func treeOf(ctx context.Context, view *odb.View, id object.ID) (object.ID, error
 	return row.Tree, nil
 }
 
+// onTop is how a commit moves a branch: it stands on the tip that it takes the place of.
+func onTop(context.Context, object.ID, object.ID) (bool, error) { return true, nil }
+
 // commitTo puts a commit onto the target. build is given the tree to build on and returns the new root tree, which it has
 // written into objects; it is called again on a new parent when the branch has moved and nothing else was expected.
 func (r *Repository) commitTo(
@@ -134,6 +137,7 @@ func (r *Repository) commitTo(
 ) (CommitResult, error) {
 	var result CommitResult
 	change := r.change(actor, cause)
+	change.FastForward = onTop
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
 		if err := r.guard(tx, actor); err != nil {
 			return err

@@ -24,8 +24,11 @@ func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (
 	}
 	// The request that deleted it may have been this one.
 	stored, found, lookupErr := h.names.FindReceipt(ctx, actor.Receipt)
-	if lookupErr != nil || !found {
-		return Deleted{}, errors.Join(err, lookupErr)
+	switch {
+	case lookupErr != nil:
+		return Deleted{}, fmt.Errorf("look up idempotency key: %w", lookupErr)
+	case !found:
+		return Deleted{}, err
 	}
 	return decodeReceipt[Deleted](stored.Result)
 }

@@ -15,6 +15,8 @@ var (
 	ErrExists = errors.New("engine: exists already")
 	// ErrDeleted says that a repository has been deleted already.
 	ErrDeleted = errors.New("engine: deleted already")
+	// ErrDefaultBranch says that the default branch was to be deleted, which would leave a clone without a branch to check out.
+	ErrDefaultBranch = errors.New("engine: the default branch cannot be deleted")
 	// ErrInvalid says that the request cannot be right, whatever the repository holds.
 	ErrInvalid = errors.New("engine: invalid request")
 	// ErrStale says that an expectation about a tip was not met.

@@ -28,7 +28,7 @@ const prefixDigitsMin = 7
 // object id, in this order (rules.md 32). Without a name it is the default branch.
 //
 // Errors: [ErrNotFound]; [ErrInvalid] for an ambiguous prefix.
-func (r *Repository) resolve(ctx context.Context, names *refs.Snapshot, v *odb.View, ns refs.Namespace, name string) (Revision, error) {
+func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, ns refs.Namespace, name string) (Revision, error) {
 	if name == "" {
 		name = r.record.DefaultBranch
 	}

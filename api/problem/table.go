@@ -51,6 +51,7 @@ var table = []row{
 	{kind: engine.ErrNotFound, status: http.StatusNotFound},
 	{kind: engine.ErrExists, status: http.StatusConflict},
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
+	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

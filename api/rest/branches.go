@@ -5,6 +5,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/engine"
 )
 
 // branchJSON is spec.md, "Branch (list item)".
@@ -25,7 +26,7 @@ func (d *Door) Branches(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.read(x, grant)
+	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}
@@ -48,4 +49,69 @@ func (d *Door) Branches(x exchange.Exchange, grant *auth.Grant) error {
 		list.NextCursor = branch.Cursor
 	}
 	return answer(x, http.StatusOK, list)
+}
+
+// CreateBranch answers POST /repos/branches/create.
+func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		TargetBranch      string `json:"target_branch"`
+		TargetIsEphemeral bool   `json:"target_is_ephemeral"`
+		BaseBranch        string `json:"base_branch"`
+		BaseRef           string `json:"base_ref"`
+		BaseIsEphemeral   bool   `json:"base_is_ephemeral"`
+	}
+	repo, by, err := d.writeJSON(x, grant, "POST /repos/branches/create", &request)
+	if err != nil {
+		return err
+	}
+	create := engine.CreateBranchRequest{
+		Branch:        request.TargetBranch,
+		Namespace:     namespace(request.TargetIsEphemeral),
+		Base:          request.BaseBranch,
+		BaseNamespace: namespace(request.BaseIsEphemeral),
+	}
+	switch {
+	case request.TargetBranch == "":
+		return badRequest("target_branch is required")
+	case request.BaseBranch == "" && request.BaseRef == "":
+		return badRequest("base_branch or base_ref is required")
+	case request.BaseBranch != "" && request.BaseRef != "":
+		return badRequest("base_branch and base_ref exclude each other")
+	case request.BaseRef != "":
+		create.Base, create.AnyRef = request.BaseRef, true
+	}
+	created, err := repo.CreateBranch(x.Context(), by, create)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusCreated, created.Sequence, struct {
+		Message           string `json:"message"`
+		TargetBranch      string `json:"target_branch"`
+		TargetIsEphemeral bool   `json:"target_is_ephemeral"`
+		CommitSHA         string `json:"commit_sha"`
+	}{"branch created", request.TargetBranch, request.TargetIsEphemeral, created.Tip.String()})
+}
+
+// DeleteBranch answers DELETE /repos/branches.
+func (d *Door) DeleteBranch(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		Name      string `json:"name"`
+		Ephemeral bool   `json:"ephemeral"`
+	}
+	repo, by, err := d.writeJSON(x, grant, "DELETE /repos/branches", &request)
+	if err != nil {
+		return err
+	}
+	if request.Name == "" {
+		return badRequest("name is required")
+	}
+	deleted, err := repo.DeleteBranch(x.Context(), by, namespace(request.Ephemeral), request.Name)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
+		Name      string `json:"name"`
+		Message   string `json:"message"`
+		Ephemeral bool   `json:"ephemeral"`
+	}{request.Name, "branch deleted", request.Ephemeral})
 }

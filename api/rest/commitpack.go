@@ -16,7 +16,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// commitMetadata is the first line of commit-pack and diff-commit.
+// commitMetadata is the first line of commit-pack and diff-commit, and part of restore-commit.
 type commitMetadata struct {
 	TargetBranch    string         `json:"target_branch"`
 	BaseBranch      string         `json:"base_branch"`
@@ -47,11 +47,7 @@ func (d *Door) commitPack(x exchange.Exchange, grant *auth.Grant) (branch string
 	if err := requireNDJSON(x); err != nil {
 		return "", result, err
 	}
-	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
-	if err != nil {
-		return "", result, err
-	}
-	by, err := d.actor(x, grant, repo.Item().ID.String(), "POST /repos/commit-pack")
+	repo, by, err := d.write(x, grant, "POST /repos/commit-pack")
 	if err != nil {
 		return "", result, err
 	}
@@ -201,7 +197,7 @@ func modeOf(text string) (object.Mode, error) {
 	}
 }
 
-// target reads what commit-pack and diff-commit have in common.
+// target reads what all commits have in common.
 func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, error) {
 	t := engine.CommitTarget{
 		Branch:        m.TargetBranch,
@@ -219,8 +215,6 @@ func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, er
 		return t, d, badRequest("base_branch: expected a branch's name, without refs/")
 	case m.EphemeralBase && m.BaseBranch == "":
 		return t, d, badRequest("ephemeral_base needs base_branch")
-	case m.CommitMessage == "":
-		return t, d, badRequest("commit_message is required")
 	case m.Author == nil:
 		return t, d, badRequest("author is required")
 	}

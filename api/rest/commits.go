@@ -52,7 +52,7 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 	if query.Has("path") {
 		return &exchange.Error{Status: http.StatusNotImplemented, Message: "path is not supported by this version"}
 	}
-	repo, err := d.read(x, grant)
+	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}

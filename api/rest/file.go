@@ -26,7 +26,7 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	if path == "" {
 		return badRequest("path is required")
 	}
-	repo, err := d.read(x, grant)
+	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}

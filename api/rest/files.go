@@ -33,7 +33,7 @@ func (d *Door) Files(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.read(x, grant)
+	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}

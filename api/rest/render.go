@@ -31,7 +31,7 @@ func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error 
 // Refuse answers an error of a handler, or of what came before it, as {"error": message}.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
-	if strings.HasSuffix(x.Path(), "/commit-pack") && p.Fields["result"] == nil {
+	if tellsResult(x.Path()) && p.Fields["result"] == nil {
 		// Refused before its handler, by its token or its size: clients look for the result all the same.
 		p = problem.From(withResult("", err))
 	}
@@ -40,6 +40,15 @@ func Refuse(x exchange.Exchange, err error) problem.Problem {
 	}
 	x.Respond(p.Status, problem.ContentType, p.JSON())
 	return p
+}
+
+// tellsResult tells whether the failures of an endpoint carry the result of a commit.
+func tellsResult(path string) bool {
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case "commit-pack", "restore-commit":
+		return true
+	}
+	return false
 }
 
 // timestamp is how times are told: RFC 3339 in UTC.

@@ -45,7 +45,7 @@ func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 
 // Repository answers GET /repo.
 func (d *Door) Repository(x exchange.Exchange, grant *auth.Grant) error {
-	repo, err := d.read(x, grant)
+	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}

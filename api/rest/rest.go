@@ -1,7 +1,8 @@
 // Package rest is the JSON and NDJSON interface: spec.md, with the gaps closed in contract.md.
 //
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
-// outcome: repos.go, branches.go, commits.go, files.go, file.go and commitpack.go hold one family each. request.go reads
+// outcome: repos.go, branches.go, tags.go, commits.go, files.go, file.go, commitpack.go, restorecommit.go and detach.go hold one
+// family each. request.go reads
 // queries and JSON bodies, ndjson.go reads streams of lines, render.go writes answers and errors.
 package rest
 
@@ -45,8 +46,8 @@ func New(c Config) *Door {
 // minSequenceWait bounds how long a read waits for the journal position that it asks for: rules.md 42.
 const minSequenceWait = 5 * time.Second
 
-// read opens the repository of the token for a read, which waits for the X-Min-Sequence that it asks for.
-func (d *Door) read(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
+// open opens the repository of the token, after a wait for the X-Min-Sequence that the request asks for.
+func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
 	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
 	if err != nil {
 		return nil, err
@@ -70,6 +71,28 @@ func (d *Door) read(x exchange.Exchange, grant *auth.Grant) (*engine.Repository,
 		}
 	}
 	return repo, err
+}
+
+// write opens the repository of the token for a write and says who asks for it. endpoint is what an idempotency key belongs to; the
+// caller signs the actor's receipt.
+func (d *Door) write(x exchange.Exchange, grant *auth.Grant, endpoint string) (*engine.Repository, engine.Actor, error) {
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return nil, engine.Actor{}, err
+	}
+	by, err := d.actor(x, grant, repo.Item().ID.String(), endpoint)
+	return repo, by, err
+}
+
+// writeJSON is write for a request whose body is a JSON object, which it reads into out.
+func (d *Door) writeJSON(x exchange.Exchange, grant *auth.Grant, endpoint string, out any) (*engine.Repository, engine.Actor, error) {
+	body, err := readJSON(x, out, false)
+	if err != nil {
+		return nil, engine.Actor{}, err
+	}
+	repo, by, err := d.write(x, grant, endpoint)
+	sign(&by, body)
+	return repo, by, err
 }
 
 // actor is who a write is done for. scope is what its idempotency key belongs to beside the endpoint: a repository's id, or

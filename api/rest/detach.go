@@ -1,0 +1,28 @@
+package rest
+
+import (
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+)
+
+// Detach answers DELETE /repos/base.
+func (d *Door) Detach(x exchange.Exchange, grant *auth.Grant) error {
+	body, err := exchange.ReadBody(x, jsonBodyMax)
+	if err != nil {
+		return err
+	}
+	repo, by, err := d.write(x, grant, "DELETE /repos/base")
+	if err != nil {
+		return err
+	}
+	sign(&by, body)
+	detached, err := repo.Detach(x.Context(), by)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusOK, detached.Sequence, struct {
+		Message string `json:"message"`
+	}{"the repository has no upstream"})
+}

@@ -1,0 +1,81 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// keyedWrite is a write that an idempotency key makes once.
+type keyedWrite struct {
+	name        string
+	handler     handler
+	method      string
+	body, other string // other is another request, for which the key is taken
+	twin        int    // the status of body under a second key, when the first has done its work
+}
+
+// keyedWrites are the writes of the door that change something, as a seeded repository can take them, in this order.
+func keyedWrites(c *client, done []committed) []keyedWrite {
+	pack := func(content string) string {
+		fields := `"target_branch":"main","commit_message":"m",` + author + `,"files":[{"path":"once","content_id":"1"}]`
+		return newPack(fields).chunk("1", content, true).String()
+	}
+	restore := func(branch string) string {
+		return fmt.Sprintf(`{"metadata":{"target_branch":%q,"target_commit_sha":%q,%s}}`, branch, done[0].Commit.SHA, author)
+	}
+	branch := func(name string) string { return fmt.Sprintf(`{"target_branch":%q,"base_branch":"main"}`, name) }
+	tag := func(name string) string { return fmt.Sprintf(`{"name":%q,"target":%q}`, name, done[0].Commit.SHA) }
+	return []keyedWrite{
+		{"commit-pack", c.door.CommitPack, http.MethodPost, pack("1"), pack("2"), http.StatusCreated},
+		{"restore-commit", c.door.RestoreCommit, http.MethodPost, restore("main"), restore("dev"), http.StatusCreated},
+		{"create branch", c.door.CreateBranch, http.MethodPost, branch("x"), branch("y"), http.StatusConflict},
+		{"delete branch", c.door.DeleteBranch, http.MethodDelete, `{"name":"dev"}`, `{"name":"x"}`, http.StatusNotFound},
+		{"create tag", c.door.CreateTag, http.MethodPost, tag("v1"), tag("v2"), http.StatusConflict},
+		{"delete tag", c.door.DeleteTag, http.MethodDelete, `{"name":"v1"}`, `{"name":"v2"}`, http.StatusNotFound},
+		{"delete", c.door.DeleteRepository, http.MethodDelete, ``, ` `, http.StatusConflict},
+		{"create", c.door.CreateRepository, http.MethodPost, `{}`, `{"default_branch":"x"}`, http.StatusConflict},
+	}
+}
+
+// TestWritesOnce sends every write again under its key: it is told, byte for byte, what the first was, whatever others wrote
+// meanwhile.
+func TestWritesOnce(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	for _, w := range keyedWrites(c, done) {
+		send := func(body, key string) answer {
+			return c.call(w.handler, w.method, "/", strings.NewReader(body), "Content-Type", "application/x-ndjson", "Idempotency-Key", key)
+		}
+		first := send(w.body, "k")
+		sequence := first.Header.Get("X-Repo-Sequence")
+		if first.Status >= 300 || sequence == "" {
+			t.Fatalf("%s: status %d, X-Repo-Sequence %q: %s", w.name, first.Status, sequence, first.Body)
+		}
+		send(w.body, "twin").want(w.twin)
+		again := send(w.body, "k").want(first.Status)
+		if string(again.Body) != string(first.Body) || again.Header.Get("X-Repo-Sequence") != sequence {
+			t.Errorf("%s: replayed %s at %s, first was %s at %s", w.name, again.Body, again.Header.Get("X-Repo-Sequence"), first.Body, sequence)
+		}
+		send(w.other, "k").refused(http.StatusConflict, "idempotency key")
+		send(w.body, "with space").refused(http.StatusBadRequest, "Idempotency-Key")
+		send(w.body, strings.Repeat("k", 256)).refused(http.StatusBadRequest, "Idempotency-Key")
+	}
+}
+
+// TestWritesAwait holds writes to X-Min-Sequence as reads are: what they build on is there.
+func TestWritesAwait(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	for _, w := range keyedWrites(c, done)[:6] {
+		send := func(sequence string) answer {
+			return c.call(w.handler, w.method, "/", strings.NewReader(w.body), "Content-Type", "application/x-ndjson", "X-Min-Sequence", sequence)
+		}
+		send("soon").refused(http.StatusBadRequest, "X-Min-Sequence")
+		if got := send("5"); got.Status >= 300 {
+			t.Errorf("%s: status %d: %s", w.name, got.Status, got.Body)
+		}
+	}
+	c.call(c.door.Tags, http.MethodGet, "/", nil, "X-Min-Sequence", "11").want(http.StatusOK)
+}

@@ -1,0 +1,100 @@
+package rest
+
+import (
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/pack/object"
+)
+
+// tagJSON is contract.md, "Reading": a tag in a listing.
+type tagJSON struct {
+	Cursor string `json:"cursor"`
+	Name   string `json:"name"`
+	SHA    string `json:"sha"`
+}
+
+// Tags answers GET /repos/tags.
+func (d *Door) Tags(x exchange.Exchange, grant *auth.Grant) error {
+	limit, err := limitOf(x, limitDefault, limitMax)
+	if err != nil {
+		return err
+	}
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	page, err := repo.Tags(x.Context(), space, x.Query().Get("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Tags       []tagJSON `json:"tags"`
+		NextCursor string    `json:"next_cursor,omitempty"`
+		HasMore    bool      `json:"has_more"`
+	}{Tags: []tagJSON{}, NextCursor: page.Next, HasMore: page.Next != ""}
+	for _, tag := range page.Items {
+		list.Tags = append(list.Tags, tagJSON{Cursor: tag.Cursor, Name: tag.Name, SHA: tag.Target.String()})
+	}
+	return answer(x, http.StatusOK, list)
+}
+
+// CreateTag answers POST /repos/tags.
+func (d *Door) CreateTag(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		Name      string `json:"name"`
+		Target    string `json:"target"`
+		Ephemeral bool   `json:"ephemeral"`
+	}
+	repo, by, err := d.writeJSON(x, grant, "POST /repos/tags", &request)
+	if err != nil {
+		return err
+	}
+	switch {
+	case request.Name == "":
+		return badRequest("name is required")
+	case request.Target == "":
+		return badRequest("target is required")
+	}
+	target, err := object.ParseID(request.Target)
+	if err != nil {
+		return badRequest("target: expected 40 lower-case hexadecimal digits, got %.60q", request.Target)
+	}
+	created, err := repo.CreateTag(x.Context(), by, namespace(request.Ephemeral), request.Name, target)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusCreated, created.Sequence, struct {
+		Name    string `json:"name"`
+		SHA     string `json:"sha"`
+		Message string `json:"message"`
+	}{request.Name, target.String(), "tag created"})
+}
+
+// DeleteTag answers DELETE /repos/tags.
+func (d *Door) DeleteTag(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		Name      string `json:"name"`
+		Ephemeral bool   `json:"ephemeral"`
+	}
+	repo, by, err := d.writeJSON(x, grant, "DELETE /repos/tags", &request)
+	if err != nil {
+		return err
+	}
+	if request.Name == "" {
+		return badRequest("name is required")
+	}
+	deleted, err := repo.DeleteTag(x.Context(), by, namespace(request.Ephemeral), request.Name)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
+		Name    string `json:"name"`
+		Message string `json:"message"`
+	}{request.Name, "tag deleted"})
+}

@@ -1,0 +1,69 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"packhorse/api"
+	"packhorse/api/rest"
+	"packhorse/engine/enginetest"
+)
+
+// The calls of the specification, each with the status for a missing scope: contract.md, "Tokens". Without a token it is 401.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	denied := map[string]int{
+		"GET /api/v1/repos":                  401,
+		"POST /api/v1/repos":                 403,
+		"GET /api/v1/repo":                   403,
+		"DELETE /api/v1/repos/delete":        403,
+		"DELETE /api/v1/repos/base":          403,
+		"GET /api/v1/repos/branches":         401,
+		"DELETE /api/v1/repos/branches":      401,
+		"POST /api/v1/repos/branches/create": 401,
+		"GET /api/v1/repos/tags":             403,
+		"POST /api/v1/repos/tags":            403,
+		"DELETE /api/v1/repos/tags":          403,
+		"GET /api/v1/repos/commits":          401,
+		"GET /api/v1/repos/files":            401,
+		"GET /api/v1/repos/file":             403,
+		"HEAD /api/v1/repos/file":            403,
+		"POST /api/v1/repos/commit-pack":     401,
+		"POST /api/v1/repos/restore-commit":  403,
+	}
+	f := serve(t, nil, func(c *api.Config) {
+		c.Routes = api.Routes(rest.New(rest.Config{Host: enginetest.Open(t)}))
+		c.Refuse = rest.Refuse
+	})
+	for call, status := range denied {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			method, path, _ := strings.Cut(call, " ")
+			scopes := []string{"git:read", "org:read"}
+			if method == http.MethodGet || method == http.MethodHead {
+				scopes = []string{"repo:write"}
+			}
+			for authorization, want := range map[string]int{
+				"":                               http.StatusUnauthorized,
+				"Bearer x.y.z":                   http.StatusUnauthorized,
+				token("r", scopes...):            status,
+				token("other/repo/s", scopes...): status,
+			} {
+				c := f.dial(t)
+				header := ""
+				if authorization != "" {
+					header = "Authorization: " + authorization + "\n"
+				}
+				c.send(method + " " + path + " HTTP/1.1\nHost: x\n" + header + "Content-Length: 0\n\n")
+				a := c.receive(method)
+				if a.StatusCode != want {
+					t.Errorf("with %.12q: status %d, want %d: %s", authorization, a.StatusCode, want, a.body)
+				}
+				if result := strings.Contains(a.body, `"result"`); result != strings.HasSuffix(path, "-commit") && result != strings.HasSuffix(path, "-pack") {
+					t.Errorf("with %.12q: the refusal is %s", authorization, a.body)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/odb"
+	"packhorse/refs"
+)
+
+// changeRefs runs a transaction that moves refs and stores no objects. It returns what prepare told in the try that was committed,
+// or what an earlier equal request under the same idempotency key was told.
+func changeRefs[T any](
+	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(ctx context.Context, tx *refs.Tx) (T, error),
+) (T, error) {
+	var outcome, none T
+	done, err := r.host.names.Update(ctx, r.record.ID, r.change(actor, cause), func(ctx context.Context, tx *refs.Tx) error {
+		if err := r.guard(tx, actor); err != nil {
+			return err
+		}
+		var err error
+		if outcome, err = prepare(ctx, tx); err != nil {
+			return err
+		}
+		return setReceipt(tx, outcome)
+	})
+	if err != nil {
+		return none, r.gone(err)
+	}
+	if done.Replayed {
+		return decodeReceipt[T](done.Receipt)
+	}
+	return outcome, nil
+}
+
+// withStored shows do the objects that are stored now, and makes the transaction depend on none of them being dropped before it
+// commits: what do finds there may be pointed to.
+func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb.View) error) (err error) {
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return err
+	}
+	objects := view.NewQuarantine(ctx)
+	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	if err := do(objects.View()); err != nil {
+		return err
+	}
+	if err := objects.Stage(ctx, tx.Batch()); err != nil {
+		return fmt.Errorf("hold on to stored objects: %w", err)
+	}
+	return nil
+}

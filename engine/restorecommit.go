@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"packhorse/pack/object"
+)
+
+// RestoreRequest describes a commit that brings back the tree of an earlier one.
+type RestoreRequest struct {
+	Target  CommitTarget
+	Details CommitDetails // without a message it names Commit
+	Commit  object.ID     // whose tree is to come back
+}
+
+// RestoreCommit puts a commit with the tree of an earlier one on top of a branch, also when the tree there is the same, and returns
+// when that is durable. When the branch has moved and nothing else was expected, the commit goes onto the new tip.
+//
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch, or a commit, that is not there; [ErrStale]; refs.ErrDenied, refs.ErrBusy,
+// refs.ErrReceiptMismatch.
+func (r *Repository) RestoreCommit(ctx context.Context, actor Actor, request RestoreRequest) (result CommitResult, err error) {
+	if strings.TrimSpace(request.Details.Message) == "" {
+		request.Details.Message = "Restore " + request.Commit.String()
+	}
+	if err := errors.Join(request.Target.check(), request.Details.check()); err != nil {
+		return CommitResult{}, err
+	}
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return CommitResult{}, err
+	}
+	objects := view.NewQuarantine(ctx)
+	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	build := func(ctx context.Context, _ object.ID) (object.ID, error) {
+		if err := requireCommit(ctx, objects.View(), request.Commit); err != nil {
+			return object.ZeroID, err
+		}
+		return treeOf(ctx, objects.View(), request.Commit)
+	}
+	return r.commitTo(ctx, &actor, "restore-commit", &request.Target, &request.Details, objects, 0, build)
+}

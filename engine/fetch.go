@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"packhorse/odb"
 	"packhorse/pack/object"
@@ -62,7 +62,8 @@ type Fetch struct {
 	shallow  []object.ID // the part of the client's boundary that the repository knows
 	excluded []object.ID // what FetchRequest.Not names
 	moved    *boundary
-	plan     *odb.PackPlan
+
+	readers atomic.Int32 // of view: the fetch itself, and the generation that it may have begun
 }
 
 // boundary is how the client's shallow boundary moves.
@@ -90,6 +91,7 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 		return nil, errors.Join(err, names.Close())
 	}
 	f := &Fetch{repo: r, request: request, filter: filter, view: view, names: names}
+	f.readers.Store(1)
 	for _, find := range []func(context.Context) error{f.findWants, f.findWantedRefs, f.findCommon, f.findShallow, f.findExcluded} {
 		if err := find(ctx); err != nil {
 			f.Close()
@@ -99,13 +101,17 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 	return f, nil
 }
 
-// Close releases what the fetch reads.
+// Close releases what the fetch reads. A generation that others wait for reads on.
 func (f *Fetch) Close() {
-	if f.plan != nil {
-		f.plan.Close()
-	}
-	f.view.Close()
 	f.names.Close()
+	f.release()
+}
+
+// release ends one use of the view.
+func (f *Fetch) release() {
+	if f.readers.Add(-1) == 0 {
+		f.view.Close()
+	}
 }
 
 func (f *Fetch) findWants(ctx context.Context) error {
@@ -297,46 +303,4 @@ func (f *Fetch) tips(ctx context.Context) ([]object.ID, error) {
 		tips = append(tips, ref.ID)
 	}
 	return tips, nil
-}
-
-// Plan decides what the pack holds; progress hears lines for the client, and may be nil.
-func (f *Fetch) Plan(ctx context.Context, progress func(string)) error {
-	shallow, unshallow, err := f.Boundary(ctx)
-	if err != nil {
-		return err
-	}
-	request := odb.PackRequest{
-		Wants:         f.wants,
-		Haves:         f.common,
-		ClientShallow: f.shallow,
-		Shallow:       shallow,
-		Unshallow:     unshallow,
-		Filter:        f.filter,
-		Thin:          f.request.Thin,
-		OFSDelta:      f.request.OFSDelta,
-	}
-	if f.request.IncludeTag {
-		for ref, err := range f.names.All(ctx, f.request.Namespace.TagPrefix()) {
-			if err != nil {
-				return fmt.Errorf("list tags: %w", err)
-			}
-			if !ref.Peeled.IsZero() {
-				request.Tags = append(request.Tags, odb.TagTarget{Tag: ref.ID, Peeled: ref.Peeled})
-			}
-		}
-	}
-	plan, err := f.view.Plan(ctx, request, narrate(progress))
-	if err != nil {
-		return fmt.Errorf("plan pack: %w", err)
-	}
-	f.plan = plan
-	return nil
-}
-
-// Send writes the planned pack; progress as for [Fetch.Plan].
-func (f *Fetch) Send(ctx context.Context, w io.Writer, progress func(string)) error {
-	if _, err := f.plan.WriteTo(ctx, w, narrate(progress)); err != nil {
-		return fmt.Errorf("send pack: %w", err)
-	}
-	return nil
 }

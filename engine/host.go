@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"packhorse/engine/clonecache"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -29,8 +30,10 @@ type Config struct {
 	Files   file.Store
 	Objects odb.Options
 	Refs    refs.Options
-	Limits  Limits
-	Logger  *slog.Logger
+	// Clones keeps generated packs; nil keeps none. The host closes it.
+	Clones *clonecache.Cache
+	Limits Limits
+	Logger *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
 	// Version is told to git clients and recorded nowhere.
@@ -69,6 +72,7 @@ type Host struct {
 	files   file.Store
 	objects *odb.Store
 	names   *refs.Store
+	clones  *clonecache.Cache // nil: none
 	limits  Limits
 	log     *slog.Logger
 	now     func() time.Time
@@ -102,6 +106,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		files:   c.Files,
 		objects: objects,
 		names:   refs.Open(c.KV, c.Refs),
+		clones:  c.Clones,
 		limits:  c.Limits,
 		log:     c.Logger,
 		now:     c.Now,
@@ -110,5 +115,8 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 
 // Close ends the host's background work. Requests must have ended.
 func (h *Host) Close(ctx context.Context) error {
+	if h.clones != nil {
+		h.clones.Close()
+	}
 	return h.objects.Close(ctx)
 }

@@ -37,6 +37,7 @@ type PackPlan struct {
 	request PackRequest
 	count   int
 	bytes   int64
+	whole   int64                 // of bytes: segments that are sent with every entry
 	deltas  map[handle]foundDelta // made for this pack
 
 	progress progressMeter
@@ -73,6 +74,9 @@ func (p *PackPlan) Count() int { return p.count }
 
 // Bytes estimates the size of the pack, from how its objects are stored.
 func (p *PackPlan) Bytes() int64 { return p.bytes }
+
+// WholeBytes returns how much of [PackPlan.Bytes] is whole segments, which are copied as they are stored.
+func (p *PackPlan) WholeBytes() int64 { return p.whole }
 
 // Close releases the files that the plan reads.
 func (p *PackPlan) Close() error {
@@ -128,7 +132,7 @@ func (p *PackPlan) measure(ctx context.Context) error {
 		count := p.send.count(layer)
 		p.count += count
 		if count == g.count {
-			p.bytes += g.dataSize - pack.HeaderSize - pack.TrailerSize
+			p.whole += g.dataSize - pack.HeaderSize - pack.TrailerSize
 			continue
 		}
 		records := newRecordReader(g)
@@ -141,6 +145,7 @@ func (p *PackPlan) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	p.bytes += p.whole
 	p.count += p.send.count(p.inv.looseLayer())
 	return p.send.each(p.inv.looseLayer(), func(number uint32) error {
 		p.bytes += int64(p.inv.looseSizes[number])

@@ -76,7 +76,8 @@ type Response interface {
 type Resources interface {
 	// Slot waits for one of the server's slots for heavy work and returns the function that gives it back, which may be called
 	// more than once. Hold a slot while work is computed, never while reading the body or writing the answer: the client decides
-	// how long those take. Errors: [ErrBusy] when none came free in time, or ctx's error.
+	// how long those take. It may be called by any goroutine, also after the request has ended, for work that others wait for. Errors:
+	// [ErrBusy] when none came free in time, or ctx's error.
 	Slot(ctx context.Context) (release func(), err error)
 	// Reserve admits a request that will hold about sizeBytes of memory, and returns the function that gives it back, which may be
 	// called more than once. Errors: [ErrBusy] when memory did not come free in time, or ctx's error.

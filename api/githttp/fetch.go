@@ -110,29 +110,16 @@ func (s *session) sendPack(ctx context.Context, fetch *engine.Fetch, out *muxer,
 		return err
 	}
 	stop := out.keepAlive(ctx, s.keepAlive)
-	err := s.planAndSend(ctx, fetch, out, progress)
+	options := engine.SendOptions{Slot: s.x.Slot}
+	if progress {
+		options.Progress = out.tell
+	}
+	err := fetch.Send(ctx, out, options)
 	stop()
 	if err != nil {
 		return out.fail(s, err)
 	}
 	return out.end()
-}
-
-func (s *session) planAndSend(ctx context.Context, fetch *engine.Fetch, out *muxer, progress bool) error {
-	var tell func(string)
-	if progress {
-		tell = out.tell
-	}
-	release, err := s.x.Slot(ctx)
-	if err != nil {
-		return err
-	}
-	err = fetch.Plan(ctx, tell)
-	release()
-	if err != nil {
-		return err
-	}
-	return fetch.Send(ctx, out, tell)
 }
 
 func (a *fetchAsk) argument(text string) error {

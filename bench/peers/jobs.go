@@ -40,6 +40,7 @@ func jobs() []job {
 		{"full clone right after a push", "the same, nothing repacked yet", cloneJob(repoPushed, nil)},
 		{"git clone --mirror", "with git, which indexes the pack", mirrorJob},
 		{"depth 1", "the default branch, first level", tipJob("deepen 1")},
+		{"depth 1, 8 clients", "the same, equal requests, time per clone", depthTogetherJob(8, 64)},
 		{"blob:none", "every branch and tag without file contents", cloneJob(repoPacked, []string{"filter blob:none"})},
 		{"last 100 commits", "a fetch by a client that has the rest", incrementalJob},
 		{"ls-refs", "5,000 refs, one client, median", refsJob(1, 60)},
@@ -102,6 +103,27 @@ func mirrorJob(ctx context.Context, b *bench, p peer) (operation, error) {
 func tipJob(arguments ...string) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		return fetchJob(ctx, b, p, nil, arguments)
+	}
+}
+
+// depthTogetherJob has some clients fetch the first level of the default branch, over and over.
+func depthTogetherJob(clients, count int) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, b *bench, p peer) (operation, error) {
+		r, err := p.remote(ctx, repoPacked)
+		if err != nil {
+			return nil, err
+		}
+		c := newClient(r)
+		return func(ctx context.Context) (outcome, error) {
+			defer c.close()
+			packs := make([]received, count)
+			got, err := together(clients, count, func(i int) (err error) {
+				packs[i], err = c.fetch(ctx, []string{b.source.tip}, nil, []string{"deepen 1"})
+				return err
+			})
+			got.pack = packs[count-1]
+			return got, err
+		}, nil
 	}
 }
 

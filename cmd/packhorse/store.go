@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"packhorse/engine"
+	"packhorse/engine/clonecache"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -21,6 +22,7 @@ import (
 const (
 	keysFolder  = "keys"       // the key-value store
 	filesFolder = "files"      // segment files
+	cacheFolder = "cache"      // generated packs; may be deleted at any time
 	adminSocket = "admin.sock" // of the server that runs, mode 0600
 )
 
@@ -28,6 +30,7 @@ const (
 type storeFlags struct {
 	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}"`
 	IngestMemory byteSize `help:"Of which one incoming pack may hold this much." default:"128MiB"`
+	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 keeps none." default:"10GiB"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
 }
@@ -95,6 +98,10 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 		return nil, err
 	}
 	s.closers = append(s.closers, func(context.Context) error { return files.Close() })
+	clones, err := openClones(filepath.Join(dir, cacheFolder), flags, logger)
+	if err != nil {
+		return nil, err
+	}
 	limits := flags.Limits
 	s.host, err = engine.Open(ctx, engine.Config{
 		KV:    keys,
@@ -112,6 +119,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 			},
 			Logger: logger,
 		},
+		Clones:  clones,
 		Refs:    refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
 		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
 		Logger:  logger,
@@ -122,6 +130,14 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 	}
 	s.closers = append(s.closers, s.host.Close)
 	return s, nil
+}
+
+// openClones opens the clone cache, unless it is switched off. Nothing runs in it before the first clone.
+func openClones(dir string, flags storeFlags, logger *slog.Logger) (*clonecache.Cache, error) {
+	if flags.CloneCache == 0 {
+		return nil, nil
+	}
+	return clonecache.Open(dir, clonecache.Options{BudgetBytes: int64(flags.CloneCache), Logger: logger})
 }
 
 // close ends background work and closes the stores.

@@ -1,0 +1,277 @@
+// Package clonecache keeps generated packs, so that equal fetches cost one generation.
+//
+// Start at [Open], which gives a [Cache], and at [Cache.Send]. A pack is found by its [Key], which holds everything that decides on its
+// bytes; nothing else invalidates it. While a pack is generated it is a flight: whoever asks for the same key reads behind the writer, from
+// the file, so that no client waits for another. When it has ended it lies on the shelf until the least recently used packs have to make
+// room.
+//
+// Everything lies in one folder, which may be deleted at any time, also while it is in use: what is missing or damaged is generated again.
+// Nothing is synced. Every block that is sent is held against its checksum, and every block of a file from before the last start is, before
+// any of it is sent.
+package clonecache
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// ErrBypass says that a pack is not the cache's business, and that nothing of it was written: whoever asked generates it for himself. A
+// [Generate] returns it when its pack does not pay; [Cache.Send] also when the cache's own files fail.
+var ErrBypass = errors.New("clonecache: not cached")
+
+// Key is a hash of everything that decides on the bytes of a pack.
+type Key [32]byte
+
+// String is the key in hexadecimal digits, which is also the name of its file.
+func (k Key) String() string { return hex.EncodeToString(k[:]) }
+
+// Generate writes a pack to w and tells lines for the client. It stops when ctx ends. Errors: [ErrBypass] before it has written anything.
+type Generate func(ctx context.Context, w io.Writer, tell func(string)) error
+
+// Options adjusts a cache.
+type Options struct {
+	// FS holds the folder; nil is the file system of the machine.
+	FS vfs.FS
+	// BudgetBytes bounds the files; 10 GiB when 0. A pack of more than a quarter of it is not kept.
+	BudgetBytes int64
+	// CostMin is how long a generation must have taken for its pack to be kept; 5 ms when 0, and everything is kept when it is negative.
+	CostMin time.Duration
+	Logger  *slog.Logger
+}
+
+const (
+	defaultBudget = 10 << 30
+	defaultCost   = 5 * time.Millisecond
+	// entryCountMax bounds the files of the folder, and so the time of a start and the memory of the shelf (200 bytes each).
+	entryCountMax = 16 << 10
+)
+
+// Cache is a folder of packs. Its methods may be called concurrently.
+type Cache struct {
+	fs          vfs.FS
+	dir         string
+	budgetBytes int64
+	costMin     time.Duration
+	log         *slog.Logger
+
+	ctx     context.Context // of all flights
+	cancel  context.CancelFunc
+	running sync.WaitGroup // flights
+
+	mu      sync.Mutex // guards what follows, and the users of each flight
+	shelf   shelf
+	flights map[Key]*flight
+	growing int64  // bytes of flights
+	flown   uint64 // flights so far, which makes the names of their files different
+	stats   Stats
+	closed  bool
+}
+
+// Stats counts what a cache has done.
+type Stats struct {
+	Hits      uint64 // packs sent from the shelf
+	Joined    uint64 // requests that joined a flight
+	Generated uint64 // flights
+	Bypassed  uint64 // requests that were sent away with [ErrBypass]
+	Damaged   uint64 // files that failed a check or were missing
+	Evicted   uint64 // files that made room
+	Count     int    // files on the shelf
+	Bytes     int64  // of them and of flights
+}
+
+// Open opens the cache in dir, which is made if it does not exist. What earlier processes left there is used, as far as it passes its checks.
+func Open(dir string, o Options) (*Cache, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.BudgetBytes == 0 {
+		o.BudgetBytes = defaultBudget
+	}
+	if o.CostMin == 0 {
+		o.CostMin = defaultCost
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{
+		fs: o.FS, dir: dir, budgetBytes: o.BudgetBytes, costMin: o.CostMin, log: o.Logger,
+		shelf: newShelf(), flights: make(map[Key]*flight),
+	}
+	if err := c.load(); err != nil {
+		return nil, fmt.Errorf("open clone cache %s: %w", dir, err)
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// load puts the files that are there onto the shelf, the oldest first in line for eviction, and removes those of unfinished flights.
+func (c *Cache) load() error {
+	if err := c.fs.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	names, err := c.fs.List(c.dir)
+	if err != nil {
+		return err
+	}
+	found := make([]foundEntry, 0, len(names))
+	for _, name := range names {
+		path := c.fs.PathJoin(c.dir, name)
+		if strings.HasSuffix(name, flightMark) {
+			if err := c.fs.Remove(path); err != nil {
+				return err
+			}
+			continue
+		}
+		e := &entry{}
+		if n, err := hex.Decode(e.key[:], []byte(name)); err != nil || n != len(e.key) || name != e.key.String() {
+			continue // not ours
+		}
+		info, err := c.fs.Stat(path)
+		if err != nil {
+			continue // deleted meanwhile
+		}
+		e.fileSize = info.Size()
+		found = append(found, foundEntry{e, info.ModTime()})
+	}
+	c.shelf.fill(found)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.makeRoom()
+	return nil
+}
+
+// Close gives up the flights, whose readers fail, and waits for them.
+func (c *Cache) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
+}
+
+// Clear removes every stored pack. Those that are being read or generated are not disturbed.
+func (c *Cache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.shelf.oldest(); e != nil; e = c.shelf.oldest() {
+		c.remove(e)
+	}
+}
+
+// EntryBytesMax returns the size of the largest pack that is kept.
+func (c *Cache) EntryBytesMax() int64 { return c.budgetBytes / 4 }
+
+// Stats returns what the cache has done.
+func (c *Cache) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Count, s.Bytes = c.shelf.count(), c.shelf.bytes+c.growing
+	return s
+}
+
+// Send writes the pack of a key to w: from the shelf, from the flight that generates it, or else from a new flight, whose generation begin
+// returns; begin is called at most once and must not block. tell hears the lines of the generation, and may be nil.
+//
+// A flight goes on without whoever began it, and is given up when nobody reads it any more. Its error is everyone's; what they were sent
+// must not be used then. Errors: [ErrBypass], that of the generation, of ctx and of w.
+func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string), begin func() Generate) error {
+	for {
+		e, f := c.enter(key, begin)
+		if f != nil {
+			sent, err := f.send(ctx, w, tell)
+			c.leave(f)
+			if sent == 0 && errors.Is(err, errFile) {
+				err = ErrBypass
+			}
+			if errors.Is(err, ErrBypass) {
+				c.count(&c.stats.Bypassed)
+			}
+			return err
+		}
+		if e == nil {
+			c.count(&c.stats.Bypassed)
+			return ErrBypass
+		}
+		sent, err := c.sendStored(ctx, e, w)
+		if err == nil {
+			c.count(&c.stats.Hits)
+		}
+		if !errors.Is(err, errDamaged) {
+			return err
+		}
+		c.log.Warn("a cached pack is damaged or missing", "key", key.String(), "error", err)
+		c.discard(e)
+		if sent > 0 {
+			return err
+		}
+	}
+}
+
+// enter finds what a key is answered from: an entry of the shelf, or a flight, which is then used once more. Neither when the cache is
+// closed.
+func (c *Cache) enter(key Key, begin func() Generate) (*entry, *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil
+	}
+	if f := c.flights[key]; f != nil {
+		f.users++
+		c.stats.Joined++
+		return nil, f
+	}
+	if e := c.shelf.use(key); e != nil {
+		return e, nil
+	}
+	c.stats.Generated++
+	return nil, c.launch(key, begin())
+}
+
+func (c *Cache) count(n *uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*n++
+}
+
+// discard takes a damaged entry off the shelf.
+func (c *Cache) discard(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Damaged++
+	c.remove(e)
+}
+
+// makeRoom evicts until the budget holds. The caller holds mu.
+func (c *Cache) makeRoom() {
+	for c.shelf.bytes+c.growing > c.budgetBytes || c.shelf.count() > entryCountMax {
+		e := c.shelf.oldest()
+		if e == nil {
+			return
+		}
+		c.stats.Evicted++
+		c.remove(e)
+	}
+}
+
+// remove takes an entry off the shelf and removes its file, which can be read on where it is open. The caller holds mu, so that the file is
+// not that of the key's next flight.
+func (c *Cache) remove(e *entry) {
+	if !c.shelf.remove(e) {
+		return
+	}
+	if err := c.fs.Remove(c.path(e.key.String())); err != nil {
+		c.log.Debug("remove a cached pack", "error", err)
+	}
+}
+
+func (c *Cache) path(name string) string { return c.fs.PathJoin(c.dir, name) }

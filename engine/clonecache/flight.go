@@ -1,0 +1,262 @@
+package clonecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// flightMark ends the names of files that are being written.
+	flightMark = "~"
+	// textBytesMax bounds the lines that are kept for readers that come late.
+	textBytesMax = 64 << 10
+)
+
+var (
+	// errFile says that the cache's own file failed, which is no fault of the pack.
+	errFile = errors.New("clonecache: its file failed")
+	// errPanic says that a generation ended in a panic.
+	errPanic = errors.New("clonecache: panic")
+)
+
+// flight is a pack that is being generated into a file, and everyone who reads it meanwhile.
+type flight struct {
+	cache *Cache
+	key   Key
+	path  string
+	// users are the generation and the readers; the last one closes the file. Guarded by Cache.mu.
+	users int
+	// cancel gives the generation up.
+	cancel context.CancelFunc
+	sums   summer // of what was written; for the generation alone
+
+	mu      sync.Mutex    // guards what follows
+	file    vfs.File      // nil until something was written
+	size    int64         // of what was written
+	text    string        // lines for the client
+	ended   bool          // the generation
+	err     error         // how it ended
+	changed chan struct{} // closed and replaced when any of these changes
+}
+
+// launch begins a flight for its first reader. The caller holds mu.
+func (c *Cache) launch(key Key, generate Generate) *flight {
+	c.flown++
+	f := &flight{
+		cache: c, key: key, path: c.path(fmt.Sprintf("%s.%d%s", key, c.flown, flightMark)),
+		users: 2, changed: make(chan struct{}),
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	f.cancel = cancel
+	c.flights[key] = f
+	c.running.Go(func() {
+		defer cancel()
+		f.run(ctx, generate)
+	})
+	return f
+}
+
+// leave ends one use of a flight. A flight that only its generation uses is given up.
+func (c *Cache) leave(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.users--
+	switch {
+	case f.users == 1 && c.flights[f.key] == f:
+		f.mu.Lock()
+		ended := f.ended
+		f.mu.Unlock()
+		if !ended {
+			delete(c.flights, f.key)
+			f.cancel()
+		}
+	case f.users == 0 && f.file != nil:
+		if err := f.file.Close(); err != nil {
+			c.log.Debug("close a cached pack", "error", err)
+		}
+	}
+}
+
+// run generates the pack, and puts it onto the shelf if it pays.
+func (f *flight) run(ctx context.Context, generate Generate) {
+	c := f.cache
+	began := time.Now()
+	err := f.guard(ctx, generate)
+	took := time.Since(began)
+	f.change(func() { f.ended, f.err = true, err })
+
+	t := &tail{size: f.size, sums: f.sums.sums}
+	kept := err == nil && took >= c.costMin && f.file != nil && t.size <= c.EntryBytesMax() && f.store(t)
+	c.mu.Lock()
+	c.growing -= f.size
+	if c.flights[f.key] == f {
+		delete(c.flights, f.key)
+		if kept && c.fs.Rename(f.path, c.path(f.key.String())) == nil {
+			c.shelf.add(&entry{key: f.key, fileSize: t.size + int64(len(t.sums)*sumSize+footerSize), tail: t})
+			c.makeRoom()
+		} else {
+			kept = false
+		}
+	} else {
+		kept = false
+	}
+	c.mu.Unlock()
+	if !kept && f.file != nil {
+		if err := c.fs.Remove(f.path); err != nil {
+			c.log.Debug("remove a pack that is not cached", "error", err)
+		}
+	}
+	c.leave(f)
+}
+
+// guard generates the pack, and turns a panic into an error.
+func (f *flight) guard(ctx context.Context, generate Generate) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.cache.log.Error("panic", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %v", errPanic, p)
+		}
+	}()
+	return generate(ctx, f, f.tell)
+}
+
+// store writes the tail behind the pack.
+func (f *flight) store(t *tail) bool {
+	_, err := f.file.Write(t.encode(f.key))
+	if err != nil {
+		f.cache.log.Warn("a pack could not be cached", "error", err)
+	}
+	return err == nil
+}
+
+// change makes a change that readers hear of.
+func (f *flight) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *flight) tell(text string) {
+	f.change(func() {
+		if len(f.text)+len(text) <= textBytesMax {
+			f.text += text
+		}
+	})
+}
+
+// Write implements [io.Writer] for the generation.
+func (f *flight) Write(p []byte) (int, error) {
+	if f.file == nil {
+		file, err := f.create()
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", errFile, err)
+		}
+		f.mu.Lock()
+		f.file = file
+		f.mu.Unlock()
+	}
+	f.sums.write(p)
+	if err := f.append(p); err != nil {
+		return 0, fmt.Errorf("%w: %w", errFile, err)
+	}
+	f.change(func() { f.size += int64(len(p)) })
+
+	c := f.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.growing += int64(len(p))
+	c.makeRoom()
+	return len(p), nil
+}
+
+// append writes a copy of p to the file: a [vfs.File] may change what it is given, and p may be read by others meanwhile.
+func (f *flight) append(p []byte) error {
+	buffer := blockBuffers.Get().(*[blockSize]byte)
+	defer blockBuffers.Put(buffer)
+	for len(p) > 0 {
+		n := copy(buffer[:], p)
+		if _, err := f.file.Write(buffer[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// create makes the file, and the folder when somebody has deleted it.
+func (f *flight) create() (vfs.File, error) {
+	c := f.cache
+	file, err := c.fs.Create(f.path, vfs.WriteCategoryUnspecified)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := c.fs.MkdirAll(c.dir, 0o700); err != nil {
+			return nil, err
+		}
+		file, err = c.fs.Create(f.path, vfs.WriteCategoryUnspecified)
+	}
+	return file, err
+}
+
+// flightState is what a reader sees of a flight at one instant.
+type flightState struct {
+	file    vfs.File
+	size    int64
+	text    string
+	ended   bool
+	err     error
+	changed chan struct{}
+}
+
+func (f *flight) state() flightState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return flightState{f.file, f.size, f.text, f.ended, f.err, f.changed}
+}
+
+// send writes the pack to w as it grows, and returns how much was written.
+func (f *flight) send(ctx context.Context, w io.Writer, tell func(string)) (sent int64, err error) {
+	buffer := blockBuffers.Get().(*[blockSize]byte)
+	defer blockBuffers.Put(buffer)
+	told := 0
+	for {
+		s := f.state()
+		if s.err != nil {
+			return sent, s.err
+		}
+		if tell != nil && told < len(s.text) {
+			tell(s.text[told:])
+		}
+		told = len(s.text)
+		for sent < s.size {
+			if err := ctx.Err(); err != nil {
+				return sent, err
+			}
+			piece := buffer[:min(blockSize, s.size-sent)]
+			if err := readFull(s.file, piece, sent); err != nil {
+				return sent, fmt.Errorf("%w: %w", errFile, err)
+			}
+			n, err := w.Write(piece)
+			sent += int64(n)
+			if err != nil {
+				return sent, err
+			}
+		}
+		if s.ended {
+			return sent, nil
+		}
+		select {
+		case <-ctx.Done():
+			return sent, ctx.Err()
+		case <-s.changed:
+		}
+	}
+}

@@ -270,3 +270,9 @@ func (s *Store) LeaveAll(ctx context.Context, pool PoolID) error {
 		return nil
 	})
 }
+
+// IsBlockStream reports whether a blob is stored as a stream of blocks with a table.
+func (v *View) IsBlockStream(ctx context.Context, id object.ID) (bool, error) {
+	e, err := v.Entry(ctx, id)
+	return e.record.Blocks, err
+}

@@ -92,13 +92,20 @@ func (o *packOutput) write(ctx context.Context) error {
 	if _, err := o.stream.Write(header); err != nil {
 		return err
 	}
+	if p.looseFirst {
+		if err := o.writeAllLoose(ctx); err != nil {
+			return err
+		}
+	}
 	for layer := range p.inv.segments {
 		if err := o.writeSegment(ctx, layer); err != nil {
 			return err
 		}
 	}
-	if err := o.writeAllLoose(ctx); err != nil {
-		return err
+	if !p.looseFirst {
+		if err := o.writeAllLoose(ctx); err != nil {
+			return err
+		}
 	}
 	if o.written != int64(p.count) {
 		return fmt.Errorf("odb: %d objects in a pack of %d", o.written, p.count)

@@ -33,6 +33,8 @@ type IngestOptions struct {
 	WholeBytes int64
 	// LinkCount is how many object IDs are held in memory before they are sorted onto scratch files; 1,000,000.
 	LinkCount int
+
+	own *ownPack // of what rewrites layers
 }
 
 // IngestStats tells what a pack was.
@@ -108,7 +110,7 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 	options.WholeBytes = min(options.WholeBytes, wholeMax)
 	setDefault(&options.LinkCount, 1_000_000)
 	s := v.store
-	return &Ingest{
+	in := &Ingest{
 		view:       v,
 		store:      s,
 		options:    options,
@@ -120,6 +122,11 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 		clock:      busyClock{limit: s.limits.InflateTime},
 		dotfiles:   make(map[dotfile]struct{}),
 	}
+	if options.own != nil {
+		in.limits.lift()
+		in.clock.limit = in.limits.InflateTime
+	}
+	return in
 }
 
 // Count is the number of objects in the pack.
@@ -149,7 +156,7 @@ func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if int64(header.Count) > int64(in.limits.HotCount) {
+	if int64(header.Count) > int64(in.limits.HotCount) || in.options.own != nil {
 		if err := in.spill(ctx); err != nil {
 			return err
 		}

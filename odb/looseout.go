@@ -34,13 +34,16 @@ func (j *looseEntry) run(ctx context.Context, inv *inventory) {
 
 // writeAllLoose writes the objects that no segment holds.
 func (o *packOutput) writeAllLoose(ctx context.Context) error {
-	numbers := make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
-	err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
-		numbers = append(numbers, number)
-		return nil
-	})
-	if err != nil {
-		return err
+	numbers := o.plan.looseOrder
+	if numbers == nil {
+		numbers = make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
+		err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
+			numbers = append(numbers, number)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
 	ahead := 0
 	for i, number := range numbers {

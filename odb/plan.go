@@ -40,6 +40,10 @@ type PackPlan struct {
 	whole   int64                 // of bytes: segments that are sent with every entry
 	deltas  map[handle]foundDelta // made for this pack
 
+	// looseFirst lets what no segment holds be written first, in the order of looseOrder.
+	looseFirst bool
+	looseOrder []uint32
+
 	progress progressMeter
 }
 

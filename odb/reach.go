@@ -29,11 +29,15 @@ type reaching struct {
 	// paths are for the search of deltas, and kept only where keepPaths is set.
 	paths     []pathVersions
 	keepPaths bool
+
+	// within, if set, keeps the walk over trees from leaving a set.
+	within *objectSet
 }
 
 // pathVersions is what a pack holds of one path, newest first, and what of it the client is known to have.
 type pathVersions struct {
 	kind        object.Type
+	nameHash    uint32 // puts like names side by side
 	sent, known []handle
 }
 

@@ -221,6 +221,9 @@ func (g *segment) blockTable(ctx context.Context, ordinal uint32, size int64) (p
 	return table, sums, nil
 }
 
+// streamOrdinal returns the object of an item of sectionStreams.
+func streamOrdinal(item []byte) uint32 { return binary.BigEndian.Uint32(item) }
+
 const (
 	streamItemSize  = 4 + 4 + 4 + 5
 	streamBlockSize = 5 + 4 + 4

@@ -36,6 +36,11 @@ func (in *Ingest) settle(ctx context.Context) error {
 		in.outline.addFill(in.thin[i].id)
 	}
 	segment.SetOutline(&in.outline)
+	if in.options.own != nil {
+		for _, stream := range in.options.own.streams {
+			segment.AddBlocks(stream.id, stream.table, stream.sums)
+		}
+	}
 	sealed, err := segment.Finish(ctx)
 	if err != nil {
 		return fmt.Errorf("finish segment: %w", err)

@@ -113,18 +113,27 @@ func (w *treeWalk) descend(depth int) {
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
 		c := w.children[name]
 		if r.keepPaths {
-			r.addPath(object.TypeTree, c.trees, c.hiddenTrees)
-			r.addPath(object.TypeBlob, c.blobs, c.hiddenBlobs)
+			r.addPath(object.TypeTree, name, c.trees, c.hiddenTrees)
+			r.addPath(object.TypeBlob, name, c.blobs, c.hiddenBlobs)
 		}
 		w.add(treeGroup{depth: depth, trees: c.trees, hidden: c.hiddenTrees})
 	}
 	clear(w.children)
 }
 
-func (r *reaching) addPath(kind object.Type, sent, known []handle) {
+func (r *reaching) addPath(kind object.Type, name string, sent, known []handle) {
 	if len(sent) > 0 {
-		r.paths = append(r.paths, pathVersions{kind: kind, sent: sent, known: known})
+		r.paths = append(r.paths, pathVersions{kind: kind, nameHash: nameHash(name), sent: sent, known: known})
 	}
+}
+
+// nameHash is git's pack_name_hash: the last characters of a name count most, so that files of one kind come together.
+func nameHash(name string) uint32 {
+	hash := uint32(0)
+	for i := range len(name) {
+		hash = hash>>2 + uint32(name[i])<<24
+	}
+	return hash
 }
 
 func (w *treeWalk) child(name []byte) *treeChild {
@@ -172,7 +181,7 @@ func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) e
 		if err != nil {
 			return err
 		}
-		if r.hidden.has(h) || !r.seen.add(h) {
+		if r.hidden.has(h) || (r.within != nil && !r.within.has(h)) || !r.seen.add(h) {
 			continue
 		}
 		if isTree {

@@ -149,7 +149,7 @@ func (w *wholeSegments) take(ctx context.Context, request *PackRequest) error {
 		}
 		for newer := range i {
 			if w.whole[newer] {
-				if err := w.dropTwins(ctx, newer, i); err != nil {
+				if err := r.send.dropTwins(ctx, newer, i); err != nil {
 					return err
 				}
 			}
@@ -188,20 +188,19 @@ func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 	return nil
 }
 
-// dropTwins removes from a segment what a newer one has too.
-func (w *wholeSegments) dropTwins(ctx context.Context, newer, older int) error {
-	send := &w.reaching.send
-	a, b := w.reaching.inv.segments[newer], w.reaching.inv.segments[older]
+// dropTwins removes from the set what it has of a segment and of a newer one too.
+func (s *objectSet) dropTwins(ctx context.Context, newer, older int) error {
+	a, b := s.inv.segments[newer], s.inv.segments[older]
 	if a.count <= b.count {
 		return eachTwin(ctx, a, b, func(inNewer, inOlder uint32) {
-			if send.has(newHandle(newer, inNewer)) {
-				send.remove(newHandle(older, inOlder))
+			if s.has(newHandle(newer, inNewer)) {
+				s.remove(newHandle(older, inOlder))
 			}
 		})
 	}
 	return eachTwin(ctx, b, a, func(inOlder, inNewer uint32) {
-		if send.has(newHandle(newer, inNewer)) {
-			send.remove(newHandle(older, inOlder))
+		if s.has(newHandle(newer, inNewer)) {
+			s.remove(newHandle(older, inOlder))
 		}
 	})
 }

@@ -1,0 +1,317 @@
+package odb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// RepackOptions are the settings of what rewrites layers. The zero value works.
+type RepackOptions struct {
+	// Workers is how many goroutines search deltas; 1 when 0.
+	Workers int
+	// Pause is how long the work rests, as a share of the time that it works; 0 does not rest, 1 rests half of the time.
+	Pause float64
+	// Anew searches a delta for every object and reuses none, as git repack -F does.
+	Anew bool
+	// Progress hears of the phases; nil: nobody does.
+	Progress Progress
+}
+
+// repack makes one segment of exactly the objects of some layers, or of those of them that are kept. Entries are copied as they are stored,
+// deltas are searched for what would lie there whole, and the pack goes the way of every other that comes in: each object is hashed and
+// checked, and index, graph rows and outline come from there.
+type repack struct {
+	view    *View
+	chosen  map[LayerID]bool
+	plan    *PackPlan
+	options RepackOptions
+	streams []indexStream // the tables of block streams that are copied
+	pace    pacer
+}
+
+// newRepack plans for the layers of v that are chosen. The caller closes it before v.
+func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options RepackOptions) (*repack, error) {
+	setDefault(&options.Workers, 1)
+	inv, err := newInventory(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	r := &repack{view: v, chosen: make(map[LayerID]bool), options: options, pace: pacer{pause: options.Pause}}
+	for _, l := range chosen {
+		r.chosen[l.id] = true
+	}
+	r.plan = &PackPlan{inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(v), hidden: inv.newSet(), send: inv.newSet(), looseFirst: true}
+	r.plan.progress.report = options.Progress
+	return r, nil
+}
+
+func (r *repack) close() error { return r.plan.Close() }
+
+// takeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment holds too.
+func (r *repack) takeAll(ctx context.Context) error {
+	inv, send := r.plan.inv, &r.plan.send
+	var picked []int
+	for i, l := range inv.layers {
+		if !r.chosen[l.id] {
+			continue
+		}
+		send.addAll(i)
+		for _, newer := range picked {
+			if err := send.dropTwins(ctx, newer, i); err != nil {
+				return err
+			}
+		}
+		picked = append(picked, i)
+	}
+	return r.eachHot(ctx, func(h handle) { send.add(h) })
+}
+
+// eachHot calls visit with the objects of the chosen hot layers that no segment holds.
+func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
+	inv := r.plan.inv
+	for id := range r.chosen {
+		for pair, err := range r.view.store.keys.Scan(ctx, kv.ScanOptions{
+			Start: hotPrefix(tableObject, id), End: kv.PrefixEnd(hotPrefix(tableObject, id)),
+		}) {
+			if err != nil {
+				return err
+			}
+			object, ok := idOfKey(pair.Key)
+			if !ok {
+				continue // fsck tells of it
+			}
+			h, err := inv.locate(ctx, object)
+			if err != nil {
+				return err
+			}
+			if h.layer() == inv.looseLayer() {
+				visit(h)
+			}
+		}
+	}
+	return nil
+}
+
+// prepare finds deltas and the order of what comes from hot layers, once it is known what is taken.
+func (r *repack) prepare(ctx context.Context) error {
+	p := r.plan
+	p.count, p.bytes = 0, 0
+	if err := p.measure(ctx); err != nil {
+		return err
+	}
+	if err := r.findStreams(ctx); err != nil {
+		return err
+	}
+	paths, err := r.paths(ctx)
+	if err != nil {
+		return fmt.Errorf("find paths: %w", err)
+	}
+	r.orderLoose(paths)
+	return r.search(ctx, paths)
+}
+
+// findStreams gathers the tables of the block streams that are taken.
+func (r *repack) findStreams(ctx context.Context) error {
+	for layer, g := range r.plan.inv.segments {
+		for i := range g.sections[sectionStreams].count() {
+			item, err := g.item(ctx, sectionStreams, i)
+			if err != nil {
+				return err
+			}
+			ordinal := streamOrdinal(item)
+			if !r.plan.send.has(newHandle(layer, ordinal)) {
+				continue
+			}
+			record, err := g.record(ctx, ordinal)
+			if err != nil {
+				return err
+			}
+			s := indexStream{}
+			if s.id, err = g.id(ctx, ordinal); err != nil {
+				return err
+			}
+			if s.table, s.sums, err = g.blockTable(ctx, ordinal, record.Size); err != nil {
+				return err
+			}
+			r.streams = append(r.streams, s)
+		}
+	}
+	return nil
+}
+
+// paths returns the versions of each path among what is taken, the newest first, and the commits as one more.
+func (r *repack) paths(ctx context.Context) ([]pathVersions, error) {
+	walk := newReaching(r.plan.inv, &r.plan.request, &r.plan.progress)
+	walk.keepPaths, walk.within = true, &r.plan.send
+	commits, err := r.commits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := pathVersions{kind: object.TypeCommit}
+	roots := pathVersions{kind: object.TypeTree}
+	for _, c := range commits {
+		all.sent = append(all.sent, c.h)
+		tree, err := r.plan.inv.linked(ctx, c.tree)
+		if err != nil {
+			return nil, err
+		}
+		if r.plan.send.has(tree) && walk.seen.add(tree) {
+			roots.sent = append(roots.sent, tree)
+		}
+	}
+	w := newTreeWalk(walk)
+	w.add(treeGroup{trees: roots.sent})
+	if err := w.run(ctx); err != nil {
+		return nil, err
+	}
+	paths := append([]pathVersions{all, roots}, walk.paths...)
+	slices.SortStableFunc(paths, func(a, b pathVersions) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.nameHash, b.nameHash))
+	})
+	return paths, nil
+}
+
+// takenCommit is a commit that is taken.
+type takenCommit struct {
+	h       handle
+	tree    object.ID
+	seconds int64
+}
+
+// commits returns the commits that are taken, the newest first.
+func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
+	var commits []takenCommit
+	add := func(h handle) error {
+		id, err := r.plan.inv.id(ctx, h)
+		if err != nil {
+			return err
+		}
+		row, err := r.view.Graph(ctx, id)
+		commits = append(commits, takenCommit{h: h, tree: row.Tree, seconds: row.Seconds})
+		return err
+	}
+	for layer, g := range r.plan.inv.segments {
+		records := newRecordReader(g)
+		err := r.plan.send.each(layer, func(ordinal uint32) error {
+			t, _, _, err := records.info(ctx, ordinal)
+			if err != nil || t != object.TypeCommit {
+				return err
+			}
+			return add(newHandle(layer, ordinal))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	loose := r.plan.inv.looseLayer()
+	err := r.plan.send.each(loose, func(number uint32) error {
+		info, err := r.plan.inv.stat(ctx, newHandle(loose, number))
+		if err != nil || info.Type != object.TypeCommit {
+			return err
+		}
+		return add(newHandle(loose, number))
+	})
+	slices.SortStableFunc(commits, func(a, b takenCommit) int { return cmp.Compare(b.seconds, a.seconds) })
+	return commits, err
+}
+
+// orderLoose lets what comes from hot layers lie as git packs have it: commits, then trees, then blobs, each path by itself.
+func (r *repack) orderLoose(paths []pathVersions) {
+	p := r.plan
+	seen := make([]bool, p.inv.looseCount())
+	add := func(number uint32) {
+		if !seen[number] {
+			seen[number] = true
+			p.looseOrder = append(p.looseOrder, number)
+		}
+	}
+	for _, path := range paths { // sorted by type
+		for _, h := range path.sent {
+			if h.layer() == p.inv.looseLayer() {
+				add(h.number())
+			}
+		}
+	}
+	_ = p.send.each(p.inv.looseLayer(), func(number uint32) error { // what no path leads to
+		add(number)
+		return nil
+	})
+}
+
+// write makes the segment, which the returned quarantine holds alone.
+func (r *repack) write(ctx context.Context) (*Quarantine, error) {
+	group, groupCtx := errgroup.WithContext(ctx)
+	from, to := io.Pipe()
+	group.Go(func() error {
+		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: &r.pace}, r.options.Progress)
+		return errors.Join(err, to.CloseWithError(err))
+	})
+	var in *Ingest
+	group.Go(func() (err error) {
+		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: &ownPack{streams: r.streams}})
+		return errors.Join(err, from.CloseWithError(err))
+	})
+	if err := group.Wait(); err != nil {
+		if in != nil {
+			in.Close()
+		}
+		return nil, fmt.Errorf("write segment: %w", err)
+	}
+	q, _, err := in.Resolve(ctx, r.options.Progress)
+	if err != nil {
+		return nil, err
+	}
+	if len(q.sealed) != 1 || q.Count() != r.plan.count {
+		return nil, errors.Join(fmt.Errorf("odb: %d objects where %d were to be rewritten", q.Count(), r.plan.count), q.Close())
+	}
+	return q, nil
+}
+
+// errMoved says that layers which were rewritten are not in the manifest any more: somebody else has rewritten them.
+var errMoved = errors.New("odb: the layers were rewritten by somebody else meanwhile")
+
+// replace puts the segment of q, if there is one, where the first of the chosen layers was, and takes those out. Errors: errMoved.
+func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
+	first, found := -1, 0
+	layers := make([]manifestLayer, 0, len(m.layers))
+	for _, l := range m.layers {
+		if !r.chosen[l.id] {
+			layers = append(layers, l)
+			continue
+		}
+		if found++; first < 0 {
+			first = len(layers)
+		}
+	}
+	if found != len(r.chosen) {
+		return errMoved
+	}
+	if q != nil {
+		layers = slices.Insert(layers, first, q.sealed[0].manifestLayer())
+		q.sealed[0].register(b, r.view.pool)
+		q.staged = true
+	}
+	m.layers = layers
+	return nil
+}
+
+// ownPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and limits for packs from outside do not hold.
+type ownPack struct {
+	streams []indexStream
+}
+
+func (l *Limits) lift() {
+	const unlimited = 1 << 50
+	l.ObjectBytes, l.PackBytes, l.PackCount = unlimited, unlimited, 1<<32-1
+	l.InflatedBytes, l.InflatedRatio, l.InflateTime = unlimited, unlimited/gibibyte, 1<<62
+	l.DeltaDepth = depthMax
+}

@@ -49,7 +49,7 @@ func modules(t *testing.T) string {
 	return dir
 }
 
-// TestPierre drives the reference client through everything it offers for repositories, branches, commits and files, over TLS,
+// TestPierre drives the reference client through everything it offers for repositories, branches, tags, commits and files, over TLS,
 // as its git URLs are https only.
 func TestPierre(t *testing.T) {
 	t.Parallel()

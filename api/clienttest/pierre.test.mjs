@@ -283,6 +283,100 @@ describe('files', () => {
   });
 });
 
+describe('branches, tags and earlier trees', () => {
+  const status = (code, words) => (err) => err instanceof ApiError && err.status === code && words.test(err.message);
+
+  test('branches are created, promoted and deleted', async () => {
+    const repo = await store.createRepo({ id: 'refs/branches' });
+    const first = await commit(repo).addFileFromString('a', '1').send();
+    const second = await commit(repo).addFileFromString('a', '2').send();
+
+    const topic = await repo.createBranch({ baseBranch: 'main', targetBranch: 'topic' });
+    assert.equal(topic.targetBranch, 'topic');
+    assert.equal(topic.targetIsEphemeral, false);
+    assert.equal(topic.commitSha, second.commitSha);
+    const old = await repo.createBranch({ baseRef: first.commitSha, targetBranch: 'old' });
+    assert.equal(old.commitSha, first.commitSha);
+    await assert.rejects(repo.createBranch({ baseBranch: 'main', targetBranch: 'topic' }), status(409, /exists/));
+    await assert.rejects(repo.createBranch({ baseBranch: 'absent', targetBranch: 'x' }), status(404, /absent/));
+    await assert.rejects(repo.createBranch({ baseBranch: 'main', targetBranch: 'a..b' }), status(400, /target_branch/));
+    await assert.rejects(
+      repo.createBranch({ baseBranch: 'main', targetBranch: 'x', refPolicies: [{ pattern: '*', ops: ['no-push'] }] }),
+      status(403, /denied by policy/),
+    );
+
+    const spike = await repo.createBranch({ baseBranch: 'topic', targetBranch: 'spike', targetIsEphemeral: true });
+    assert.equal(spike.targetIsEphemeral, true);
+    const work = await commit(repo, { targetBranch: 'spike', ephemeral: true }).addFileFromString('b', '3').send();
+    const promoted = await repo.createBranch({ baseBranch: 'spike', baseIsEphemeral: true, targetBranch: 'spike' });
+    assert.equal(promoted.commitSha, work.commitSha);
+    const dir = folder();
+    git(scratch, 'clone', '-q', '-b', 'spike', await repo.getRemoteURL(), dir);
+    assert.equal(git(dir, 'rev-parse', 'HEAD'), work.commitSha);
+
+    assert.equal((await repo.deleteBranch({ name: 'spike', ephemeral: true })).ephemeral, true);
+    assert.equal((await repo.deleteBranch({ name: 'old' })).name, 'old');
+    await assert.rejects(repo.deleteBranch({ name: 'old' }), status(404, /old/));
+    await assert.rejects(repo.deleteBranch({ name: 'main' }), status(409, /default branch/));
+    assert.deepEqual((await repo.listBranches()).branches.map((b) => b.name), ['main', 'topic', 'spike']);
+    assert.deepEqual((await repo.listBranches({ ephemeral: true })).branches, []);
+  });
+
+  test('tags, those of git among them', async () => {
+    const repo = await store.createRepo({ id: 'refs/tags' });
+    const { commitSha } = await commit(repo).addFileFromString('a', '1').send();
+    const made = await repo.createTag({ name: 'v1', target: commitSha });
+    assert.equal(made.name, 'v1');
+    assert.equal(made.sha, commitSha);
+    await assert.rejects(repo.createTag({ name: 'v1', target: commitSha }), status(409, /exists/));
+    await assert.rejects(repo.createTag({ name: 'v2', target: 'main' }), status(400, /target/));
+    await assert.rejects(repo.createTag({ name: 'v 2', target: commitSha }), status(400, /name/));
+    await assert.rejects(repo.createTag({ name: 'v2', target: '1'.repeat(40) }), status(404, /1111/));
+
+    const dir = folder();
+    const url = await repo.getRemoteURL();
+    git(scratch, 'clone', '-q', url, dir);
+    assert.equal(git(dir, 'cat-file', '-t', 'v1'), 'commit');
+    git(dir, 'tag', '-a', '-m', 'annotated', 'v0');
+    git(dir, 'push', '-q', url, 'v0');
+    const first = await repo.listTags({ limit: 1 });
+    assert.equal(first.hasMore, true);
+    const rest = await repo.listTags({ limit: 1, cursor: first.nextCursor });
+    assert.equal(rest.hasMore, false);
+    assert.deepEqual([...first.tags, ...rest.tags].map((t) => [t.name, t.sha]), [['v0', commitSha], ['v1', commitSha]]);
+    assert.equal((await repo.deleteTag({ name: 'v0' })).name, 'v0');
+    await assert.rejects(repo.deleteTag({ name: 'v0' }), status(404, /v0/));
+    assert.equal(git(dir, 'ls-remote', '--tags', url), `${commitSha}\trefs/tags/v1`);
+  });
+
+  test('the tree of an earlier commit comes back', async () => {
+    const repo = await store.createRepo({ id: 'refs/restore' });
+    const first = await commit(repo).addFileFromString('a', '1').send();
+    const second = await commit(repo).addFileFromString('b', '2').deletePath('a').send();
+    const restored = await repo.restoreCommit({
+      targetBranch: 'main', targetCommitSha: first.commitSha, author, expectedHeadSha: second.commitSha, commitMessage: 'back',
+    });
+    assert.equal(restored.treeSha, first.treeSha);
+    assert.deepEqual(restored.refUpdate, { branch: 'main', oldSha: second.commitSha, newSha: restored.commitSha });
+    assert.deepEqual((await repo.listFiles()).paths, ['a']);
+    const { commits } = await repo.listCommits();
+    assert.deepEqual(commits.map((c) => c.sha), [restored.commitSha, second.commitSha, first.commitSha]);
+    assert.equal(commits[0].message, 'back');
+
+    const fails = (options, reason) => assert.rejects(
+      repo.restoreCommit({ targetBranch: 'main', targetCommitSha: first.commitSha, author, ...options }),
+      (err) => err instanceof RefUpdateError && err.reason === reason,
+    );
+    await fails({ expectedHeadSha: second.commitSha }, 'precondition_failed');
+    await fails({ targetBranch: 'absent' }, 'not_found');
+    await fails({ targetCommitSha: '1'.repeat(40) }, 'not_found');
+    await fails({ targetCommitSha: 'main' }, 'invalid');
+    await fails({ refPolicies: [{ pattern: 'main', ops: ['no-push'] }] }, 'forbidden');
+    await repo.restoreCommit({ targetBranch: 'main', targetCommitSha: second.commitSha, author, refPolicies: [{ pattern: '*', ops: ['no-force-push'] }] });
+    assert.deepEqual((await repo.listFiles()).paths, ['b']);
+  });
+});
+
 describe('git by the URLs of the client', () => {
   test('push, clone, and the same repository through the API', async () => {
     const repo = await store.createRepo({ id: 'urls/main' });

@@ -1,0 +1,225 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/engine/enginetest"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// storm is a repository of several hosts that work over one pair of stores, and its journal.
+type storm struct {
+	repos   []*engine.Repository // the same repository, as each host has opened it
+	journal *refs.Store
+	seed    engine.CommitResult
+}
+
+// newStorm opens hosts over one pair of stores and makes a repository with a commit on main.
+func newStorm(t *testing.T, hosts int) *storm {
+	t.Helper()
+	fs := vfs.NewMem()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing := []func() error{keys.Close, files.Close}
+	t.Cleanup(func() {
+		for i := range closing {
+			if err := closing[len(closing)-1-i](); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	s := &storm{journal: refs.Open(keys, refs.Options{})}
+	for i := range hosts {
+		host, err := engine.Open(t.Context(), engine.Config{KV: keys, Files: files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		closing = append(closing, func() error { return host.Close(context.Background()) })
+		if i == 0 {
+			enginetest.Create(t, host, "r")
+		}
+		repo, err := host.Repository(t.Context(), enginetest.Org, "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.repos = append(s.repos, repo)
+	}
+	if s.seed, err = upload(s.repos[0], acme, main, change{path: "seed"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// repo is the repository for the client of a number.
+func (s *storm) repo(client int) *engine.Repository { return s.repos[client%len(s.repos)] }
+
+// entries are the journal's after the seed, each on top of what the one before it left.
+func (s *storm) entries(t *testing.T) []refs.Entry {
+	t.Helper()
+	var all []refs.Entry
+	now := map[string]object.ID{"refs/heads/main": s.seed.New}
+	for after, more := s.seed.Sequence, true; more; {
+		page, err := s.journal.Events(t.Context(), s.repos[0].Item().ID, after, refs.EventsMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range page.Entries {
+			if now[entry.Ref] != entry.Before {
+				t.Errorf("%d: %s was at %s, and the journal says %s: an update is lost", entry.Sequence, entry.Ref, now[entry.Ref], entry.Before)
+			}
+			now[entry.Ref] = entry.After
+		}
+		all = append(all, page.Entries...)
+		after, more = page.Next, page.More
+	}
+	return all
+}
+
+// TestStormOfGuards lets writers race for one branch, each with the tip that it knows for an expectation: the winners form one
+// chain and everyone else hears of it.
+func TestStormOfGuards(t *testing.T) {
+	t.Parallel()
+	writers, commits := 64, 200
+	if testing.Short() {
+		writers, commits = 12, 10
+	}
+	s := newStorm(t, 2)
+	var mu sync.Mutex
+	won := map[object.ID]engine.CommitResult{} // guarded by mu: by the tip that the winner built on
+	var group sync.WaitGroup
+	for w := range writers {
+		group.Go(func() {
+			tip := s.seed.New
+			for c := range commits {
+				target := engine.CommitTarget{Branch: "main", Expected: &tip}
+				result, err := upload(s.repo(w), acme, target, change{path: fmt.Sprint(w), content: fmt.Sprint(c)})
+				var stale *engine.StaleError
+				switch {
+				case errors.As(err, &stale):
+					if stale.Actual == tip {
+						t.Errorf("writer %d was refused for the tip that it expected", w)
+					}
+					tip = stale.Actual
+				case err != nil:
+					t.Error(err)
+				default:
+					mu.Lock()
+					if twin, ok := won[tip]; ok {
+						t.Errorf("both %s and %s were built on %s", twin.New, result.New, tip)
+					}
+					won[tip] = result
+					mu.Unlock()
+					tip = result.New
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d of %d won", len(won), writers*commits)
+	if len(won) < commits {
+		t.Errorf("%d won: the last writer to be alone would win each time", len(won))
+	}
+	entries := s.entries(t)
+	if len(entries) != len(won) {
+		t.Fatalf("the journal holds %d commits, %d writers won", len(entries), len(won))
+	}
+	for _, entry := range entries {
+		if winner := won[entry.Before]; winner.New != entry.After || winner.Sequence != entry.Sequence || winner.Old != entry.Before {
+			t.Errorf("%d: the journal has %s on %s, the writer was told %+v", entry.Sequence, entry.After, entry.Before, winner)
+		}
+	}
+}
+
+// TestStormWithoutGuards lets writers of disjoint files share one branch without an expectation: none fails, nothing is lost.
+func TestStormWithoutGuards(t *testing.T) {
+	t.Parallel()
+	writers, commits := 50, 20
+	if testing.Short() {
+		writers, commits = 10, 8
+	}
+	s := newStorm(t, 1)
+	var mu sync.Mutex
+	told := map[uint64]engine.CommitResult{} // guarded by mu
+	var group sync.WaitGroup
+	for w := range writers {
+		group.Go(func() {
+			for c := range commits {
+				result, err := upload(s.repo(w), acme, main, change{path: fmt.Sprintf("w%d/f%d", w, c), content: fmt.Sprint(c)})
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				mu.Lock()
+				told[result.Sequence] = result
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	entries := s.entries(t)
+	if len(entries) != writers*commits || len(told) != len(entries) {
+		t.Errorf("the journal holds %d commits, %d were told, %d were made", len(entries), len(told), writers*commits)
+	}
+	for _, entry := range entries {
+		if told[entry.Sequence].New != entry.After || told[entry.Sequence].Old != entry.Before {
+			t.Errorf("%d: the journal has %s on %s, the writer was told %+v", entry.Sequence, entry.After, entry.Before, told[entry.Sequence])
+		}
+	}
+	if got := readTexts(t, s.repos[0]); len(got) != writers*commits+1 {
+		t.Errorf("tree has %d files, want %d", len(got), writers*commits+1)
+	} else {
+		for w := range writers {
+			for c := range commits {
+				if text := got[fmt.Sprintf("w%d/f%d", w, c)]; text != fmt.Sprint(c) {
+					t.Errorf("file %d of writer %d holds %q", c, w, text)
+				}
+			}
+		}
+	}
+}
+
+// readTexts returns the small files of the default branch by path.
+func readTexts(t *testing.T, repo *engine.Repository) map[string]string {
+	t.Helper()
+	files, err := repo.Files(t.Context(), engine.FilesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	view, err := repo.Objects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	texts := map[string]string{}
+	for f, err := range files.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Mode.IsTree() {
+			continue
+		}
+		_, data, err := view.Read(t.Context(), f.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[f.Path] = string(data)
+	}
+	return texts
+}

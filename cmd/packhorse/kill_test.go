@@ -25,16 +25,7 @@ import (
 // acknowledged is there, each keyed commit is there once, and git finds nothing wrong. PACKHORSE_KILL_ROUNDS sets how often.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	rounds := 4
-	if testing.Short() {
-		rounds = 2
-	}
-	if text := os.Getenv("PACKHORSE_KILL_ROUNDS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	rounds := killRounds(t, 4)
 	k := &killing{t: t, dir: t.TempDir(), told: map[string]string{}, random: rand.New(rand.NewPCG(1, uint64(rounds)))}
 	k.start()
 	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
@@ -51,6 +42,21 @@ func TestKill(t *testing.T) {
 	if err := k.server.Stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// killRounds is how often to kill: PACKHORSE_KILL_ROUNDS, or else the number given, and half of it in short tests.
+func killRounds(t *testing.T, rounds int) int {
+	t.Helper()
+	if testing.Short() {
+		rounds /= 2
+	}
+	if text := os.Getenv("PACKHORSE_KILL_ROUNDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rounds
 }
 
 // killing is a server that is killed, and what its clients know.
@@ -213,9 +219,10 @@ func (p *pusher) run(k *killing, remote string) {
 
 // reply is what a call came to.
 type reply struct {
-	status int
-	body   []byte
-	err    error
+	status   int
+	body     []byte
+	sequence string // the journal position that a write reached
+	err      error
 }
 
 func (r reply) mustBe(t *testing.T, status int) {
@@ -262,5 +269,5 @@ func (k *killing) api(method, path, key string, body []byte) reply {
 	if closeErr := response.Body.Close(); err == nil {
 		err = closeErr
 	}
-	return reply{status: response.StatusCode, body: answer, err: err}
+	return reply{status: response.StatusCode, body: answer, sequence: response.Header.Get("X-Repo-Sequence"), err: err}
 }

@@ -11,7 +11,7 @@
 //	keys, pool, manifest, change     tables m, o, g, u, s, d; a pool and its list of layers
 //	departure, sweep                 removing what left its last manifest
 //	compact, repack, repacksearch,   maintenance: many layers become one segment, with a search for deltas
-//	pacer
+//	pacer, drop, revive              or goes without what nothing reaches, which a writer may need after all
 //	layer, layerset, openfiles       what every layer answers; pins; the bounded set of open files
 //	section, index, segment          the segment format: sections of checked blocks, lookups, records and pack order
 //	segmentlayer, dataregion,        a segment as a layer: its entries, verified, whole or as streams

@@ -27,6 +27,8 @@ type Quarantine struct {
 	settled bool
 	closed  bool
 	hotID   LayerID // where the last Stage put hot objects
+	// relied are objects that were to be written and were there.
+	relied map[object.ID]struct{}
 
 	mu    sync.RWMutex // guards the fields below, which readers of the view ask
 	base  *View        // of the stored objects; owned
@@ -36,7 +38,8 @@ type Quarantine struct {
 
 // NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until it is closed.
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
-	q := &Quarantine{store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest())}
+	q := &Quarantine{store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()),
+		relied: make(map[object.ID]struct{})}
 	q.view = &View{store: v.store, pool: v.pool, quarantine: q}
 	q.above = []layer{q.hot}
 	return q
@@ -83,9 +86,12 @@ func (q *Quarantine) addHot(ctx context.Context, value *hotValue, row *GraphRow)
 	return nil
 }
 
-// has reports whether id is stored or quarantined, readable or not.
+// has reports whether id is stored or quarantined, readable or not. What is, is relied on to stay; see revive.
 func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	_, ok, err := q.view.locate(ctx, id)
+	if ok {
+		q.relied[id] = struct{}{}
+	}
 	return ok, err
 }
 
@@ -133,8 +139,8 @@ func (q *Quarantine) setPending(pending *pendingSegment) {
 	q.pending, q.above = pending, above
 }
 
-// Refresh moves the quarantine onto the pool as it is now, so that its view shows what was committed meanwhile. After [ErrDropped] the
-// caller checks connectivity again. It costs one read when nothing has changed.
+// Refresh moves the quarantine onto the pool as it is now, so that its view shows what was committed meanwhile. What was dropped from the
+// pool and is needed by what is quarantined joins it. It costs one read when nothing has changed.
 func (q *Quarantine) Refresh(ctx context.Context) error {
 	base := q.stored()
 	m, _, err := q.store.readManifest(ctx, q.store.keys, base.pool)
@@ -154,9 +160,12 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 		}
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.old = append(q.old, q.base)
 	q.base = next
+	q.mu.Unlock()
+	if next.manifest.drops != base.manifest.drops {
+		return q.revive(ctx, base)
+	}
 	return nil
 }
 

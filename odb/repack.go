@@ -54,7 +54,7 @@ func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options Rep
 	return r, nil
 }
 
-func (r *repack) close() error { return r.plan.Close() }
+func (r *repack) close() { r.plan.inv.close() }
 
 // takeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment holds too.
 func (r *repack) takeAll(ctx context.Context) error {

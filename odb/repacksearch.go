@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"packhorse/pack"
@@ -230,8 +231,7 @@ func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *window
 	var base *windowEntry
 	limit := len(e.data)/2 - object.IDSize
 	baseDepth := 0
-	for i := len(window) - 1; i >= 0; i-- {
-		w := window[i]
+	for _, w := range slices.Backward(window) {
 		if w.depth+1+e.below > windowDepthMax || !w.isBefore(&e.target, s.repack.plan.inv.looseLayer()) {
 			continue
 		}

@@ -45,6 +45,10 @@ func (q *Quarantine) put(ctx context.Context, id object.ID, t object.Type, data 
 	if err != nil {
 		return err
 	}
+	return q.putRow(ctx, id, t, data, predecessor, row)
+}
+
+func (q *Quarantine) putRow(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID, row *GraphRow) error {
 	if q.pending == nil && len(data) <= hotContentMax {
 		value, err := q.encodeHot(ctx, id, t, data, predecessor)
 		if err != nil {

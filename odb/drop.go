@@ -1,0 +1,335 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// ErrNeeded says that an object which was to be dropped has come into use meanwhile. The removal is planned anew.
+var ErrNeeded = errors.New("odb: an unreachable object has come into use")
+
+// DropOptions say what [Store.PlanDrop] keeps and when it pays.
+type DropOptions struct {
+	RepackOptions
+	// Tips are what the refs of all namespaces point at. Old are former values of refs that are kept too; those that are not stored count for
+	// nothing.
+	Tips, Old []object.ID
+	// ShareMin is the least share of the objects in the layers that would be rewritten that has to be unreachable.
+	ShareMin float64
+}
+
+// Drop is a removal of unreachable objects that is ready to be committed: layers that held some have been rewritten without them.
+//
+// It is committed by a batch that [Drop.Stage] fills, with the repository's head as a precondition, and closed in the end. A Drop belongs to
+// one goroutine.
+type Drop struct {
+	store  *Store
+	view   *View
+	repack *repack
+	q      *Quarantine // nil: nothing is left of the layers
+
+	checked map[object.ID]struct{} // objects that are hot, whose links are held
+	layers  map[LayerID]struct{}   // whose links are held
+	count   int
+}
+
+// PlanDrop finds what nothing reaches and rewrites the layers that the pool alone uses and that hold such objects; nil when there are none, or
+// too few to pay. What is written meanwhile stays.
+//
+// Errors: [ErrNotFound] for a tip that is not stored, [ErrCorrupt].
+func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) (*Drop, error) {
+	if err := s.freeze(ctx, pool); err != nil {
+		return nil, err
+	}
+	v, err := s.View(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRepack(ctx, v, nil, options.RepackOptions)
+	if err != nil {
+		return nil, errors.Join(err, v.Close())
+	}
+	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[LayerID]struct{})}
+	pays, err := d.plan(ctx, &options)
+	if err == nil && pays && r.plan.count > 0 {
+		d.q, err = r.write(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("plan a drop in pool %s: %w", pool, err), d.Close())
+	}
+	if !pays {
+		return nil, d.Close()
+	}
+	return d, nil
+}
+
+// ObjectCount is the number of objects that are dropped, copies of others included.
+func (d *Drop) ObjectCount() int { return d.count }
+
+// LayerCount is the number of layers that are rewritten.
+func (d *Drop) LayerCount() int { return len(d.repack.chosen) }
+
+// Close gives up what was not committed.
+func (d *Drop) Close() error {
+	var err error
+	if d.q != nil {
+		err = d.q.Close()
+	}
+	d.repack.close()
+	return errors.Join(err, d.view.Close())
+}
+
+// Settled tells the drop that the batch of its last Stage was committed.
+func (d *Drop) Settled(ctx context.Context) {
+	if d.q != nil {
+		d.q.Settled(ctx)
+	}
+}
+
+// plan decides what is taken into the new segment, and reports whether that pays.
+func (d *Drop) plan(ctx context.Context, options *DropOptions) (bool, error) {
+	own, err := d.store.ownLayers(ctx, d.view)
+	if err != nil {
+		return false, err
+	}
+	live, err := d.mark(ctx, own, options)
+	if err != nil {
+		return false, fmt.Errorf("mark: %w", err)
+	}
+	total, err := d.choose(ctx, own, live)
+	if err != nil || d.count == 0 || float64(d.count) < options.ShareMin*float64(total) {
+		return false, err
+	}
+	return true, d.repack.prepare(ctx)
+}
+
+// mark returns what has to stay: what the roots reach, and what is named by objects in layers that are not rewritten, so that the pool stays
+// closed.
+func (d *Drop) mark(ctx context.Context, own []sizedLayer, options *DropOptions) (*objectSet, error) {
+	request := PackRequest{Wants: options.Tips}
+	for _, id := range options.Old {
+		_, ok, err := d.view.locate(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			request.Wants = append(request.Wants, id)
+		}
+	}
+	for _, l := range d.view.manifest.layers {
+		isOwn := false
+		for i := range own {
+			isOwn = isOwn || own[i].id == l.id
+		}
+		if isOwn {
+			continue
+		}
+		err := d.view.eachNamed(ctx, l, nil, func(id object.ID) error {
+			request.Wants = append(request.Wants, id)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	walk := newReaching(d.repack.plan.inv, &request, &d.repack.plan.progress)
+	if err := walk.run(ctx, &request); err != nil {
+		return nil, err
+	}
+	return &walk.send, nil
+}
+
+// choose takes what is live of the layers that hold something else too, and returns how many objects these have.
+func (d *Drop) choose(ctx context.Context, own []sizedLayer, live *objectSet) (total int, err error) {
+	r := d.repack
+	inv := r.plan.inv
+	kept := 0
+	for _, l := range own {
+		if l.kind == layerHot { // a delta that stays hot may have its base in any of them
+			r.chosen[l.id] = true
+			total += l.count
+		}
+	}
+	err = r.eachHot(ctx, func(h handle) {
+		if live.has(h) && r.plan.send.add(h) {
+			kept++
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range own {
+		for i, segment := range inv.layers {
+			if segment.id != l.id || live.count(i) == l.count {
+				continue
+			}
+			r.chosen[l.id] = true
+			r.plan.send.words[i] = live.words[i]
+			total += l.count
+			kept += live.count(i)
+		}
+	}
+	d.count = total - kept
+	return total, nil
+}
+
+// Stage puts the change of the manifest into b, after a look at everything that came since the plan was made: it must not need what is
+// dropped. moved are the objects that refs have been pointed at since the tips were read. b has the repository's head as a precondition, and
+// moves it on, so that whoever has checked that an object is there checks again.
+//
+// Errors: [ErrNeeded]; the drop is closed then, and planned anew.
+func (d *Drop) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) error {
+	s := d.store
+	m, raw, err := s.readManifest(ctx, s.keys, d.view.pool)
+	if err != nil {
+		return err
+	}
+	next := m.clone()
+	next.drops++
+	if err := d.repack.replace(&next, b, d.q); err != nil {
+		return errors.Join(ErrNeeded, err)
+	}
+	after := s.newView(d.view.pool, next)
+	defer after.Close()
+	held := func(id object.ID) error {
+		if _, ok, err := after.locate(ctx, id); ok || err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s", ErrNeeded, id)
+	}
+	for _, id := range moved {
+		if err := held(id); err != nil {
+			return err
+		}
+	}
+	for _, l := range next.layers {
+		if d.isSettled(l) {
+			continue
+		}
+		if err := after.eachNamed(ctx, l, d.checked, held); err != nil {
+			return err
+		}
+		if l.kind == layerSegment {
+			d.layers[l.id] = struct{}{}
+		}
+	}
+	return s.stageManifest(b, d.view.pool, raw, &m, &next)
+}
+
+// isSettled reports whether what a layer names is known to be held: it is the new one, or did not change since the plan was made.
+func (d *Drop) isSettled(l manifestLayer) bool {
+	if d.q != nil && l.id == d.q.sealed[0].id {
+		return true
+	}
+	if _, ok := d.layers[l.id]; ok {
+		return true
+	}
+	if hot, _ := d.view.manifest.hot(); l.id == hot {
+		return false
+	}
+	for _, known := range d.view.manifest.layers {
+		if known.id == l.id {
+			return true
+		}
+	}
+	return false
+}
+
+// eachNamed calls visit with what the objects of a layer name that may lie outside of it, delta bases included. Hot objects in known are left
+// out, and added to it if it is not nil.
+func (v *View) eachNamed(ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
+	if l.kind == layerHot {
+		return v.eachNamedHot(ctx, &hotLayer{store: v.store, id: l.id}, known, visit)
+	}
+	for _, segment := range v.segments() {
+		if segment.id == l.id {
+			return v.eachNamedSegment(ctx, segment, visit)
+		}
+	}
+	return fmt.Errorf("odb: layer %s is not in its view", l.id)
+}
+
+func (v *View) eachNamedHot(ctx context.Context, l *hotLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
+	prefix := hotPrefix(tableObject, l.id)
+	for pair, err := range v.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return err
+		}
+		id, ok := idOfKey(pair.Key)
+		if !ok {
+			continue
+		}
+		if _, ok := known[id]; ok {
+			continue
+		}
+		e, err := l.entry(ctx, location{layer: l, id: id, ordinal: noOrdinal})
+		if err == nil && e.Delta() {
+			err = visit(e.Base)
+		}
+		if err == nil && e.Type != object.TypeBlob {
+			err = v.eachLink(ctx, location{layer: l, id: id, ordinal: noOrdinal}, visit)
+		}
+		if err != nil {
+			return err
+		}
+		if known != nil {
+			known[id] = struct{}{}
+		}
+	}
+	return nil
+}
+
+func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func(id object.ID) error) error {
+	g, err := l.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.release(g)
+	o, ok, err := g.outline(ctx)
+	if err != nil {
+		return err
+	}
+	if ok {
+		for _, id := range o.outside {
+			if err := visit(id); err != nil {
+				return err
+			}
+		}
+		for _, id := range o.fill { // what they name does not count as outside
+			ordinal, there, err := g.lookup(ctx, id)
+			if err == nil && there {
+				err = v.eachLink(ctx, location{layer: l, id: id, ordinal: ordinal}, visit)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+		if err == nil {
+			err = v.eachLink(ctx, location{layer: l, ordinal: ordinal}, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachLink calls visit with what the object at a location names.
+func (v *View) eachLink(ctx context.Context, at location, visit func(id object.ID) error) error {
+	info, err := at.layer.stat(ctx, at)
+	if err != nil || info.Type == object.TypeBlob {
+		return err
+	}
+	t, data, err := v.readAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	return object.Links(t, data, func(id object.ID, _ object.Type) error { return visit(id) })
+}

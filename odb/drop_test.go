@@ -1,0 +1,180 @@
+package odb_test
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// drop removes what the tips do not reach, and what they do not reach from what the world expects.
+func (w *world) drop(kept map[object.ID]content, options odb.DropOptions) {
+	w.Helper()
+	d, err := w.store.PlanDrop(w.Context(), w.pool, options)
+	w.must(err)
+	if d == nil {
+		w.Fatal("nothing was dropped")
+	}
+	w.commitDrop(d)
+	w.objects = kept
+}
+
+func (w *world) commitDrop(d *odb.Drop) {
+	w.Helper()
+	b := kv.NewBatch()
+	w.must(d.Stage(w.Context(), b, nil))
+	w.apply(b)
+	d.Settled(w.Context())
+	w.must(d.Close())
+	_, err := w.store.Sweep(w.Context(), 0)
+	w.must(err)
+}
+
+// twoHistories commits two histories, one of which can go, and returns their tips and what the first consists of.
+func twoHistories(w *world, random *rand.Rand) (kept, other object.ID, objects map[object.ID]content) {
+	kept = grow(w, random, object.ZeroID, 15)
+	objects = maps.Clone(w.objects)
+	other = grow(w, random, object.ZeroID, 15)
+	return kept, other, objects
+}
+
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(w *world){
+		"hot":       func(*world) {},
+		"a segment": func(w *world) { w.compact(odb.CompactOptions{}) },
+		"both": func(w *world) {
+			w.compact(odb.CompactOptions{})
+			grow(w, rand.New(rand.NewPCG(9, 9)), object.ZeroID, 3)
+		},
+		"a large blob": func(w *world) {
+			d := w.draft()
+			d.writeFrom(noise(rand.New(rand.NewPCG(9, 9)), 2<<20))
+			d.commit()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, odb.Options{})
+			tip, other, kept := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
+			before(w)
+			if d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}, ShareMin: 1}); d != nil || err != nil {
+				t.Fatalf("a drop that does not pay: %v, %v", d, err)
+			}
+			w.drop(kept, odb.DropOptions{Tips: []object.ID{tip}})
+			w.sound(tip)
+			w.with(func(v *odb.View) {
+				if ok, err := v.Has(t.Context(), other); ok || err != nil {
+					t.Errorf("the other history is still there: %v", err)
+				}
+			})
+			if d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}}); d != nil || err != nil {
+				t.Errorf("there is still something to drop: %v, %v", d, err)
+			}
+			w.reopen()
+			w.sound(tip)
+		})
+	}
+}
+
+func TestDropKeepsOldValues(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
+	unknown := object.ID{1}
+	d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}, Old: []object.ID{other, unknown}})
+	if d != nil || err != nil {
+		t.Errorf("PlanDrop = %v, %v, want nothing to drop", d, err)
+	}
+	if _, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{unknown}}); !errors.Is(err, odb.ErrNotFound) {
+		t.Errorf("PlanDrop with a tip that is missing: %v", err)
+	}
+}
+
+// TestDropIsNeeded has something come that builds on what is about to be dropped.
+func TestDropIsNeeded(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(w *world, old object.ID) (moved []object.ID){
+		"a ref": func(_ *world, old object.ID) []object.ID { return []object.ID{old} },
+		"a commit": func(w *world, old object.ID) []object.ID {
+			d := w.draft()
+			tree := d.write(object.TypeTree, nil, object.ZeroID)
+			d.write(object.TypeCommit, commitOf(tree, 2_000_000, old), object.ZeroID)
+			d.commit()
+			return nil
+		},
+		"a segment": func(w *world, old object.ID) []object.ID {
+			d := w.draft()
+			d.writeFrom(noise(rand.New(rand.NewPCG(9, 9)), 2<<20))
+			tree := d.write(object.TypeTree, nil, object.ZeroID)
+			d.write(object.TypeCommit, commitOf(tree, 2_000_000, old), object.ZeroID)
+			d.commit()
+			return nil
+		},
+		"a delta": func(w *world, _ object.ID) []object.ID {
+			random := rand.New(rand.NewPCG(9, 9))
+			d := w.draft()
+			for id, o := range w.objects {
+				if o.kind == object.TypeBlob {
+					d.write(object.TypeBlob, edited(random, o.data), id)
+				}
+			}
+			d.commit()
+			return nil
+		},
+	}
+	for name, use := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, odb.Options{})
+			tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
+			d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}})
+			w.must(err)
+			moved := use(w, other)
+			if err := d.Stage(t.Context(), kv.NewBatch(), moved); !errors.Is(err, odb.ErrNeeded) {
+				t.Errorf("Stage: %v, want ErrNeeded", err)
+			}
+			w.must(d.Close())
+			w.sound(tip, other)
+			w.reopen()
+			w.sound(tip, other)
+		})
+	}
+}
+
+// TestDropUnderAQuarantine drops what a quarantine builds on that was there before: by names, by not writing what was there, by deltas.
+func TestDropUnderAQuarantine(t *testing.T) {
+	t.Parallel()
+	for name, large := range map[string]bool{"hot": false, "a segment": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, odb.Options{})
+			random := rand.New(rand.NewPCG(1, 2))
+			tip, other, kept := twoHistories(w, random)
+			var tree object.ID
+			for id, o := range w.objects {
+				if _, is := kept[id]; !is && o.kind == object.TypeTree {
+					tree = id
+				}
+			}
+			d := w.draft()
+			if large {
+				d.writeFrom(noise(random, 2<<20))
+			}
+			again := d.write(object.TypeTree, w.objects[tree].data, object.ZeroID)
+			revived := d.write(object.TypeCommit, commitOf(again, 2_000_000, other), other)
+			all := maps.Clone(w.objects)
+			w.drop(kept, odb.DropOptions{Tips: []object.ID{tip}})
+			d.commit()
+			w.objects = all
+			maps.Copy(w.objects, d.objects)
+			w.sound(tip, revived)
+			w.reopen()
+			w.sound(tip, revived)
+		})
+	}
+}

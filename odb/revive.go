@@ -1,0 +1,114 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// revive copies into the quarantine what was dropped from the pool although the quarantine builds on it: what its objects name, what it did
+// not write because it was there, and all that these name. It can still be read in old, the view before the drop, whose layers are pinned.
+func (q *Quarantine) revive(ctx context.Context, old *View) error {
+	var needed []object.ID
+	need := func(id object.ID) error {
+		_, there, err := q.view.locate(ctx, id)
+		if err == nil && !there {
+			needed = append(needed, id)
+		}
+		return err
+	}
+	for id := range q.relied {
+		if err := need(id); err != nil {
+			return err
+		}
+	}
+	if err := q.eachNamed(ctx, need); err != nil {
+		return err
+	}
+	for len(needed) > 0 {
+		id := needed[len(needed)-1]
+		needed = needed[:len(needed)-1]
+		if _, there, err := q.view.locate(ctx, id); there || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := q.copyFrom(ctx, old, id, need); err != nil {
+			return fmt.Errorf("keep dropped object %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// eachNamed calls visit with what the quarantined objects name.
+func (q *Quarantine) eachNamed(ctx context.Context, visit func(id object.ID) error) error {
+	for _, l := range q.currentLayers() {
+		var err error
+		switch l := l.(type) {
+		case *segmentLayer:
+			err = q.view.eachNamedSegment(ctx, l, visit)
+		case *memoryLayer:
+			err = q.view.eachNamedAt(ctx, l, q.hot.order, visit)
+		case *pendingSegment:
+			err = q.view.eachNamedAt(ctx, l, l.ids, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *View) eachNamedAt(ctx context.Context, l layer, ids []object.ID, visit func(id object.ID) error) error {
+	for _, id := range ids {
+		at, ok, err := l.find(ctx, id)
+		if err == nil && ok {
+			err = v.eachLink(ctx, at, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFrom quarantines an object of another view, and calls need with what it names.
+func (q *Quarantine) copyFrom(ctx context.Context, old *View, id object.ID, need func(id object.ID) error) error {
+	info, err := old.Stat(ctx, id)
+	if err != nil {
+		return err
+	}
+	if info.Type == object.TypeBlob && info.Size > streamedMin {
+		o, err := old.Open(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer o.Close()
+		content, err := o.Section(0, o.Size)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		_, err = q.WriteBlobFrom(ctx, content, o.Size)
+		return err
+	}
+	t, data, err := old.Read(ctx, id)
+	if err != nil {
+		return err
+	}
+	// Its parents may not be here yet; the row of a commit is that of the pool it comes from.
+	var row *GraphRow
+	if t == object.TypeCommit {
+		known, err := old.Graph(ctx, id)
+		if err != nil {
+			return err
+		}
+		row = &known
+	}
+	if err := q.putRow(ctx, id, t, data, object.ZeroID, row); err != nil {
+		return err
+	}
+	return object.Links(t, data, func(id object.ID, _ object.Type) error { return need(id) })
+}

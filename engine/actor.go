@@ -1,6 +1,12 @@
 package engine
 
-import "packhorse/refs"
+import (
+	"cmp"
+	"strings"
+
+	"packhorse/engine/commit"
+	"packhorse/refs"
+)
 
 // Actor is who asks for a change, as the token says, and under which idempotency key.
 type Actor struct {
@@ -25,4 +31,20 @@ func (a *Actor) recheck() error {
 		return nil
 	}
 	return a.Recheck()
+}
+
+// person is the actor as the author of a commit: the token's subject, in which what would end a name is left out. It is the
+// address too when it looks like one, and there is no other.
+func (a *Actor) person() commit.Person {
+	subject := strings.TrimSpace(strings.Map(func(c rune) rune {
+		if c < ' ' || c == '<' || c == '>' || c == 0x7f {
+			return -1
+		}
+		return c
+	}, a.Subject))
+	p := commit.Person{Name: cmp.Or(subject, a.Org)}
+	if strings.Contains(subject, "@") && !strings.Contains(subject, " ") && !strings.HasPrefix(subject, "@") {
+		p.Email = subject
+	}
+	return p
 }

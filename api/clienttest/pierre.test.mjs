@@ -377,6 +377,52 @@ describe('branches, tags and earlier trees', () => {
   });
 });
 
+describe('notes', () => {
+  test('create, append, read, delete, as git sees them', async () => {
+    const repo = await store.createRepo({ id: 'notes/one' });
+    const { commitSha: sha } = await commit(repo).addFileFromString('a', '1').send();
+    const first = await repo.createNote({ sha, note: 'Release QA approved', author });
+    assert.equal(first.targetRef, 'refs/notes/commits');
+    assert.equal(first.result.success, true);
+    await assert.rejects(repo.createNote({ sha, note: 'again' }), (err) => err instanceof RefUpdateError && err.reason === 'conflict');
+    await assert.rejects(
+      repo.appendNote({ sha, note: 'late', expectedRefSha: sha }),
+      (err) => err instanceof RefUpdateError && err.reason === 'precondition_failed' && err.refUpdate.oldSha === first.newRefSha,
+    );
+    const second = await repo.appendNote({ sha, note: 'Follow-up review complete', expectedRefSha: first.newRefSha });
+    assert.equal(second.baseCommit, first.newRefSha);
+    const note = await repo.getNote({ sha });
+    assert.deepEqual(note, { sha, note: 'Release QA approved\n\nFollow-up review complete', refSha: second.newRefSha });
+
+    const url = await repo.getRemoteURL();
+    const dir = folder();
+    git(scratch, 'clone', '-q', url, dir);
+    git(dir, 'fetch', '-q', 'origin', 'refs/notes/*:refs/notes/*');
+    assert.equal(git(dir, 'notes', 'show', sha), note.note);
+    git(dir, 'notes', 'append', '-m', 'pushed', sha);
+    git(dir, 'push', '-q', url, 'refs/notes/commits');
+    assert.match((await repo.getNote({ sha })).note, /\n\npushed$/);
+
+    await repo.deleteNote({ sha });
+    await assert.rejects(repo.getNote({ sha }), (err) => err instanceof ApiError && err.status === 404);
+    await assert.rejects(repo.deleteNote({ sha }), (err) => err instanceof ApiError && err.status === 404);
+  });
+
+  test('other refs, and their list', async () => {
+    const repo = await store.createRepo({ id: 'notes/refs' });
+    const { commitSha: sha } = await commit(repo).addFileFromString('a', '1').send();
+    for (const ref of [undefined, 'reviews/a', 'refs/notes/reviews/b', 'notes/reviews/c']) {
+      await repo.createNote({ sha, note: 'LGTM', ref });
+    }
+    assert.equal((await repo.getNote({ sha, ref: 'reviews/c' })).note, 'LGTM');
+    const page = await repo.listNotesRefs({ prefix: 'reviews/', limit: 2 });
+    assert.deepEqual([page.refs.map((r) => r.ref), page.hasMore, page.prefix], [['refs/notes/reviews/a', 'refs/notes/reviews/b'], true, 'refs/notes/reviews/']);
+    const rest = await repo.listNotesRefs({ prefix: 'reviews/', limit: 2, cursor: page.nextCursor });
+    assert.deepEqual([rest.refs.map((r) => r.ref), rest.hasMore], [['refs/notes/reviews/c'], false]);
+    assert.equal((await repo.listNotesRefs()).refs.length, 4);
+  });
+});
+
 describe('git by the URLs of the client', () => {
   test('push, clone, and the same repository through the API', async () => {
     const repo = await store.createRepo({ id: 'urls/main' });

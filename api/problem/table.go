@@ -10,6 +10,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/commit"
+	"packhorse/engine/notes"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -55,6 +56,8 @@ var table = []row{
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: notes.ErrMalformed, status: http.StatusBadRequest},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
 	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
 

@@ -27,6 +27,9 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 	}
 	branch := func(name string) string { return fmt.Sprintf(`{"target_branch":%q,"base_branch":"main"}`, name) }
 	tag := func(name string) string { return fmt.Sprintf(`{"name":%q,"target":%q}`, name, done[0].Commit.SHA) }
+	note := func(action string) string {
+		return fmt.Sprintf(`{"sha":%q,"note":"n","action":%q}`, done[0].Commit.SHA, action)
+	}
 	return []keyedWrite{
 		{"commit-pack", c.door.CommitPack, http.MethodPost, pack("1"), pack("2"), http.StatusCreated},
 		{"restore-commit", c.door.RestoreCommit, http.MethodPost, restore("main"), restore("dev"), http.StatusCreated},
@@ -34,6 +37,8 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 		{"delete branch", c.door.DeleteBranch, http.MethodDelete, `{"name":"dev"}`, `{"name":"x"}`, http.StatusNotFound},
 		{"create tag", c.door.CreateTag, http.MethodPost, tag("v1"), tag("v2"), http.StatusConflict},
 		{"delete tag", c.door.DeleteTag, http.MethodDelete, `{"name":"v1"}`, `{"name":"v2"}`, http.StatusNotFound},
+		{"add note", c.door.AddNote, http.MethodPost, note("add"), note("append"), http.StatusConflict},
+		{"delete note", c.door.DeleteNote, http.MethodDelete, note("add"), note("append"), http.StatusNotFound},
 		{"delete", c.door.DeleteRepository, http.MethodDelete, ``, ` `, http.StatusConflict},
 		{"create", c.door.CreateRepository, http.MethodPost, `{}`, `{"default_branch":"x"}`, http.StatusConflict},
 	}

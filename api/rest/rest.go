@@ -1,9 +1,8 @@
 // Package rest is the JSON and NDJSON interface: spec.md, with the gaps closed in contract.md.
 //
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
-// outcome: repos.go, branches.go, tags.go, commits.go, files.go, file.go, commitpack.go, restorecommit.go and detach.go hold one
-// family each. request.go reads
-// queries and JSON bodies, ndjson.go reads streams of lines, render.go writes answers and errors.
+// outcome: repos.go, branches.go, tags.go, notes.go, commits.go, files.go, file.go, commitpack.go, restorecommit.go and detach.go
+// hold one family each. request.go reads queries and JSON bodies, ndjson.go reads streams of lines, render.go writes answers and errors.
 package rest
 
 import (
@@ -26,19 +25,25 @@ type Config struct {
 	Host *engine.Host
 	// Recheck tells, just before a write commits, whether its grant is still good; nil means that it is.
 	Recheck func(*auth.Grant) error
+	// OrgConfig returns the configuration of an organization, if it has one; nil means that none has.
+	OrgConfig func(org string) (*auth.OrgConfig, bool)
 }
 
 // Door answers programs. Its methods may be called concurrently; each has the form of a route's handler.
 type Door struct {
-	host    *engine.Host
-	recheck func(*auth.Grant) error
+	host      *engine.Host
+	recheck   func(*auth.Grant) error
+	orgConfig func(org string) (*auth.OrgConfig, bool)
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
-	d := &Door{host: c.Host, recheck: c.Recheck}
+	d := &Door{host: c.Host, recheck: c.Recheck, orgConfig: c.OrgConfig}
 	if d.recheck == nil {
 		d.recheck = func(*auth.Grant) error { return nil }
+	}
+	if d.orgConfig == nil {
+		d.orgConfig = func(string) (*auth.OrgConfig, bool) { return nil, false }
 	}
 	return d
 }

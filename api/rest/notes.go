@@ -1,0 +1,234 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// noteRequest is what the calls that change notes are given.
+type noteRequest struct {
+	SHA            string         `json:"sha"`
+	Action         string         `json:"action"`
+	Note           string         `json:"note"`
+	Author         *commit.Person `json:"author"`
+	ExpectedRefSHA string         `json:"expected_ref_sha"`
+	Ref            string         `json:"ref"`
+	Ephemeral      bool           `json:"ephemeral"`
+}
+
+// noteResultJSON is the answer to a change of notes: spec.md, "Add note".
+type noteResultJSON struct {
+	SHA        string     `json:"sha"`
+	TargetRef  string     `json:"target_ref"`
+	BaseCommit string     `json:"base_commit,omitempty"`
+	NewRefSHA  string     `json:"new_ref_sha"`
+	Result     resultJSON `json:"result"`
+}
+
+// resultJSON says what became of a change of notes.
+type resultJSON struct {
+	Success bool   `json:"success"`
+	Status  string `json:"status"`
+	Message string `json:"message,omitempty"`
+}
+
+// Note answers GET /repos/notes.
+func (d *Door) Note(x exchange.Exchange, grant *auth.Grant) error {
+	query := x.Query()
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
+	}
+	target, err := d.noteTarget(grant, query.Get("sha"), query.Get("ref"), space)
+	if err != nil {
+		return err
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	note, err := repo.Note(x.Context(), target)
+	if err != nil {
+		return err
+	}
+	return answer(x, http.StatusOK, struct {
+		SHA    string `json:"sha"`
+		Note   string `json:"note"`
+		RefSHA string `json:"ref_sha"`
+	}{target.Commit.String(), note.Text, note.Tip.String()})
+}
+
+// AddNote answers POST /repos/notes.
+func (d *Door) AddNote(x exchange.Exchange, grant *auth.Grant) error {
+	var request noteRequest
+	repo, by, err := d.writeJSON(x, grant, "POST /repos/notes", &request)
+	if err != nil {
+		return err
+	}
+	target, err := d.noteChange(grant, &request)
+	if err != nil {
+		return err
+	}
+	toExisting := false
+	switch request.Action {
+	case "", "add":
+	case "append":
+		toExisting = true
+	default:
+		return badRequest("action: expected add or append, got %.40q", request.Action)
+	}
+	if request.Note == "" {
+		return badRequest("note is required")
+	}
+	result, err := repo.AddNote(x.Context(), by, target, request.Note, toExisting)
+	if err != nil {
+		return withNoteResult(target, err)
+	}
+	return answerWrite(x, http.StatusCreated, result.Sequence, noteResultOf(result, "note added"))
+}
+
+// DeleteNote answers DELETE /repos/notes.
+func (d *Door) DeleteNote(x exchange.Exchange, grant *auth.Grant) error {
+	var request noteRequest
+	repo, by, err := d.writeJSON(x, grant, "DELETE /repos/notes", &request)
+	if err != nil {
+		return err
+	}
+	target, err := d.noteChange(grant, &request)
+	if err != nil {
+		return err
+	}
+	result, err := repo.DeleteNote(x.Context(), by, target)
+	if err != nil {
+		return withNoteResult(target, err)
+	}
+	return answerWrite(x, http.StatusOK, result.Sequence, noteResultOf(result, "note deleted"))
+}
+
+// NotesRefs answers GET /repos/notes/refs.
+func (d *Door) NotesRefs(x exchange.Exchange, grant *auth.Grant) error {
+	if !d.customNotes(grant) {
+		return errCustomNotes
+	}
+	limit, err := limitOf(x, limitDefault, limitMax)
+	if err != nil {
+		return err
+	}
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
+	}
+	prefix, err := engine.NotesPrefix(x.Query().Get("prefix"))
+	if err != nil {
+		return badRequest("prefix: %v", err)
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	page, err := repo.NotesRefs(x.Context(), space, prefix, x.Query().Get("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	type refJSON struct {
+		Cursor string `json:"cursor"`
+		Ref    string `json:"ref"`
+		SHA    string `json:"sha"`
+	}
+	list := struct {
+		Refs       []refJSON `json:"refs"`
+		Prefix     string    `json:"prefix"`
+		NextCursor string    `json:"next_cursor,omitempty"`
+		HasMore    bool      `json:"has_more"`
+	}{Refs: []refJSON{}, Prefix: prefix, NextCursor: page.Next, HasMore: page.Next != ""}
+	for _, ref := range page.Items {
+		list.Refs = append(list.Refs, refJSON{Cursor: ref.Cursor, Ref: ref.Name, SHA: ref.Tip.String()})
+	}
+	return answer(x, http.StatusOK, list)
+}
+
+var errCustomNotes = badRequest("custom notes refs are not enabled")
+
+// customNotes tells whether the organization has notes refs beside the default one: it has, unless it switched them off.
+func (d *Door) customNotes(grant *auth.Grant) bool {
+	config, ok := d.orgConfig(grant.Org)
+	return !ok || config.CustomNotesRefs
+}
+
+// noteTarget reads which note is meant.
+func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespace) (engine.NoteTarget, error) {
+	target := engine.NoteTarget{Namespace: space}
+	if sha == "" {
+		return target, badRequest("sha is required")
+	}
+	var err error
+	if target.Commit, err = object.ParseID(sha); err != nil {
+		return target, badRequest("sha: expected 40 lower-case hexadecimal digits, got %.60q", sha)
+	}
+	if target.Ref, err = engine.NotesRef(ref); err != nil {
+		return target, err
+	}
+	if target.Ref != engine.DefaultNotesRef && !d.customNotes(grant) {
+		return target, errCustomNotes
+	}
+	return target, nil
+}
+
+// noteChange reads which note is to be changed, by whom and under which expectation.
+func (d *Door) noteChange(grant *auth.Grant, request *noteRequest) (engine.NoteTarget, error) {
+	target, err := d.noteTarget(grant, request.SHA, request.Ref, namespace(request.Ephemeral))
+	if err != nil {
+		return target, err
+	}
+	if request.Author != nil {
+		if reason := request.Author.Check(); reason != "" {
+			return target, badRequest("author: %s", reason)
+		}
+		target.Author = *request.Author
+	}
+	if request.ExpectedRefSHA != "" {
+		id, err := object.ParseID(request.ExpectedRefSHA)
+		if err != nil {
+			return target, badRequest("expected_ref_sha: expected 40 lower-case hexadecimal digits, got %.60q", request.ExpectedRefSHA)
+		}
+		target.Expected = &id
+	}
+	return target, nil
+}
+
+func noteResultOf(r engine.NoteResult, message string) noteResultJSON {
+	told := noteResultJSON{
+		SHA: r.Commit.String(), TargetRef: r.Ref, NewRefSHA: r.New.String(),
+		Result: resultJSON{Success: true, Status: "ok", Message: message},
+	}
+	if !r.Old.IsZero() {
+		told.BaseCommit = r.Old.String()
+	}
+	return told
+}
+
+// withNoteResult adds to the failure of a change of notes, when it is a conflict, the result that says the same to client libraries.
+func withNoteResult(target engine.NoteTarget, err error) error {
+	p := problem.From(err)
+	if p.Status != http.StatusConflict {
+		return err
+	}
+	fields := map[string]any{"sha": target.Commit.String(), "target_ref": target.Ref, "new_ref_sha": ""}
+	result := resultJSON{Status: commitStatus(p.Status), Message: p.Message}
+	if stale, ok := errors.AsType[*refs.StaleError](err); ok {
+		result.Status = "precondition_failed"
+		if !stale.Actual.IsZero() {
+			fields["base_commit"] = stale.Actual.String()
+		}
+	}
+	fields["result"] = result
+	return problem.With(err, fields)
+}

@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"packhorse/engine/commit"
+	"packhorse/engine/notes"
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// Names of refs that hold notes.
+const (
+	notesPrefix = "refs/notes/"
+	// DefaultNotesRef is where notes are unless a request says otherwise.
+	DefaultNotesRef = notesPrefix + "commits"
+)
+
+// NotesRef returns the full name of the notes ref that a request calls name: "reviews", "notes/reviews" and "refs/notes/reviews"
+// are the same, as for git, and "" is [DefaultNotesRef]. Errors: [ErrInvalid].
+func NotesRef(name string) (string, error) {
+	if name == "" {
+		return DefaultNotesRef, nil
+	}
+	full, err := notesName(name)
+	if err != nil {
+		return "", err
+	}
+	if err := refs.CheckName(full); err != nil {
+		return "", invalid("ref: %v", err)
+	}
+	return full, nil
+}
+
+// NotesPrefix returns the full beginning of the notes refs that a request calls prefix, which may be empty. Errors: [ErrInvalid].
+func NotesPrefix(prefix string) (string, error) { return notesName(prefix) }
+
+func notesName(name string) (string, error) {
+	switch {
+	case strings.HasPrefix(name, notesPrefix):
+		return name, nil
+	case strings.HasPrefix(name, "notes/"):
+		return "refs/" + name, nil
+	case strings.HasPrefix(name, "refs/"):
+		return "", invalid("%.100q is not below %s", name, notesPrefix)
+	}
+	return notesPrefix + name, nil
+}
+
+// NoteTarget says which note of a commit is meant.
+type NoteTarget struct {
+	Namespace refs.Namespace
+	// Ref is the full name of the notes ref, as clients of the namespace see it.
+	Ref    string
+	Commit object.ID
+	// Expected is where the notes ref must be, the zero id for "absent"; nil expects nothing.
+	Expected *object.ID
+	// Author is who writes; the actor when it is empty.
+	Author commit.Person
+}
+
+// NoteResult is the outcome of a change of notes. It is what an idempotency key remembers.
+type NoteResult struct {
+	Commit   object.ID // that the note is about
+	Ref      string    // as clients of the namespace see it
+	Old, New object.ID // of the notes ref; Old is zero when there was none
+	Sequence uint64
+}
+
+// Note is a note as it is told.
+type Note struct {
+	Text string // without the line ends that it ends in
+	// Tip is where the notes ref is.
+	Tip object.ID
+}
+
+// Note returns the note of a commit. Errors: [ErrNotFound]; notes.ErrTooLarge, notes.ErrMalformed.
+func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) {
+	names, err := r.names(ctx)
+	if err != nil {
+		return Note{}, err
+	}
+	defer names.Close()
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return Note{}, err
+	}
+	defer view.Close()
+	missing := notFound("no note for commit %s in %s", target.Commit, target.Ref)
+	ref, err := names.Lookup(ctx, target.Namespace.Full(target.Ref))
+	if errors.Is(err, refs.ErrNotFound) {
+		return Note{}, missing
+	}
+	if err != nil {
+		return Note{}, fmt.Errorf("look up %s: %w", target.Ref, err)
+	}
+	tree, err := openNotes(ctx, view, ref.ID)
+	if err != nil {
+		return Note{}, err
+	}
+	blobs, err := tree.Find(ctx, target.Commit)
+	if err != nil {
+		return Note{}, fmt.Errorf("read %s: %w", target.Ref, err)
+	}
+	if len(blobs) == 0 {
+		return Note{}, missing
+	}
+	text, err := notes.Text(ctx, view, blobs)
+	if err != nil {
+		return Note{}, fmt.Errorf("read %s: %w", target.Ref, err)
+	}
+	return Note{Text: strings.TrimRight(string(text), "\n"), Tip: ref.ID}, nil
+}
+
+// openNotes opens the notes tree of a commit, that of nothing for the zero id.
+func openNotes(ctx context.Context, view *odb.View, tip object.ID) (*notes.Tree, error) {
+	if tip.IsZero() {
+		return notes.Open(ctx, view, object.ZeroID)
+	}
+	id, err := peel(ctx, view, tip)
+	if errors.Is(err, errNotCommit) {
+		return nil, fmt.Errorf("%s is no commit: %w", tip, notes.ErrMalformed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root, err := treeOf(ctx, view, id)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := notes.Open(ctx, view, root)
+	if err != nil {
+		return nil, fmt.Errorf("open notes of %s: %w", tip, err)
+	}
+	return tree, nil
+}
+
+// AddNote gives a commit a note, or with toExisting appends to the one that it has, and returns when that is durable. When the
+// notes ref has moved and nothing else was expected, the note goes onto the new tip.
+//
+// Errors: [ErrInvalid]; [ErrNotFound] for a commit that cannot be read; [ErrExists]; refs.ErrStale, refs.ErrDenied, refs.ErrBusy,
+// refs.ErrReceiptMismatch; notes.ErrTooLarge, notes.ErrMalformed.
+func (r *Repository) AddNote(ctx context.Context, actor Actor, target NoteTarget, text string, toExisting bool) (NoteResult, error) {
+	clean := notes.Clean([]byte(text))
+	if len(clean) == 0 {
+		return NoteResult{}, invalid("note is required")
+	}
+	message := "Notes added by 'git notes add'"
+	if toExisting {
+		message = "Notes added by 'git notes append'"
+	}
+	return r.changeNotes(ctx, &actor, &target, message, func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error {
+		if err := requireCommit(ctx, objects.View(), target.Commit); err != nil {
+			return err
+		}
+		blobs, err := tree.Find(ctx, target.Commit)
+		if err != nil {
+			return err
+		}
+		if len(blobs) > 0 && !toExisting {
+			return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", target.Commit, target.Ref)}
+		}
+		return setNote(ctx, tree, objects, target.Commit, blobs, clean)
+	})
+}
+
+// setNote makes what the blobs hold, followed by text, the note of a commit.
+func setNote(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, id object.ID, blobs []object.ID, text []byte) error {
+	before, err := notes.Text(ctx, objects.View(), blobs)
+	if err != nil {
+		return err
+	}
+	whole := notes.Append(before, text)
+	if len(whole) > notes.TextMax {
+		return &LimitError{Limit: "size of a note in bytes", Max: notes.TextMax}
+	}
+	predecessor := object.ZeroID
+	if len(blobs) > 0 {
+		predecessor = blobs[0]
+	}
+	blob, err := objects.Write(ctx, object.TypeBlob, whole, predecessor)
+	if err != nil {
+		return fmt.Errorf("write note: %w", err)
+	}
+	return tree.Set(ctx, id, blob)
+}
+
+// DeleteNote removes the note of a commit, which need not be there any more, and returns when that is durable.
+//
+// Errors: [ErrInvalid]; [ErrNotFound] without a note; refs.ErrStale, refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch;
+// notes.ErrTooLarge, notes.ErrMalformed.
+func (r *Repository) DeleteNote(ctx context.Context, actor Actor, target NoteTarget) (NoteResult, error) {
+	const message = "Notes removed by 'git notes remove'"
+	return r.changeNotes(ctx, &actor, &target, message, func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine) error {
+		found, err := tree.Remove(ctx, target.Commit)
+		if err == nil && !found {
+			err = notFound("no note for commit %s in %s", target.Commit, target.Ref)
+		}
+		return err
+	})
+}
+
+// changeNotes commits what edit does to a notes tree. edit is called again on a new tip when the notes ref has moved.
+func (r *Repository) changeNotes(
+	ctx context.Context, actor *Actor, target *NoteTarget, message string,
+	edit func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error,
+) (result NoteResult, err error) {
+	author, err := target.author(actor)
+	if err != nil {
+		return NoteResult{}, err
+	}
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return NoteResult{}, err
+	}
+	objects := view.NewQuarantine(ctx)
+	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	change := r.change(actor, "note")
+	change.FastForward = onTop
+	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		if err := r.guard(tx, actor); err != nil {
+			return err
+		}
+		tip, err := target.tip(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := objects.Refresh(ctx); err != nil {
+			return fmt.Errorf("refresh objects: %w", err)
+		}
+		tree, err := openNotes(ctx, objects.View(), tip)
+		if err != nil {
+			return err
+		}
+		if err := edit(ctx, tree, objects); err != nil {
+			return err
+		}
+		root, err := tree.Write(ctx, objects)
+		if err != nil {
+			return err
+		}
+		header := commit.Header{Author: author, Committer: author, Message: message, When: r.host.now()}
+		if !tip.IsZero() {
+			header.Parents = []object.ID{tip}
+		}
+		id, err := commit.Build(ctx, objects, root, header)
+		if err != nil {
+			return err
+		}
+		if err := objects.Stage(ctx, tx.Batch()); err != nil {
+			return fmt.Errorf("stage objects: %w", err)
+		}
+		if err := tx.Set(ctx, target.Namespace.Full(target.Ref), &tip, id, object.ZeroID); err != nil {
+			return err
+		}
+		result = NoteResult{Commit: target.Commit, Ref: target.Ref, Old: tip, New: id, Sequence: tx.Sequence() + 1}
+		return setReceipt(tx, result)
+	})
+	if err != nil {
+		return NoteResult{}, r.gone(err)
+	}
+	if done.Replayed {
+		return decodeReceipt[NoteResult](done.Receipt)
+	}
+	objects.Settled(ctx)
+	return result, nil
+}
+
+// tip returns where the notes ref is, the zero id for nowhere, if that is as expected.
+func (t *NoteTarget) tip(ctx context.Context, names lookuper) (object.ID, error) {
+	full := t.Namespace.Full(t.Ref)
+	ref, err := names.Lookup(ctx, full)
+	if err != nil && !errors.Is(err, refs.ErrNotFound) {
+		return object.ZeroID, fmt.Errorf("look up %s: %w", t.Ref, err)
+	}
+	if t.Expected != nil && *t.Expected != ref.ID {
+		return object.ZeroID, &refs.StaleError{Name: t.Ref, Expected: *t.Expected, Actual: ref.ID}
+	}
+	return ref.ID, nil
+}
+
+// author returns who writes a note: rules.md 43.
+func (t *NoteTarget) author(actor *Actor) (commit.Person, error) {
+	if t.Author != (commit.Person{}) {
+		if reason := t.Author.Check(); reason != "" {
+			return commit.Person{}, invalid("author: %s", reason)
+		}
+		return t.Author, nil
+	}
+	return actor.person(), nil
+}

@@ -34,7 +34,33 @@ func damagedWorld(t *testing.T) *world {
 	tree = d.write(object.TypeTree, treeOf(fileEntry("a", blob)), tree)
 	d.write(object.TypeCommit, commitOf(tree, 2, first), object.ZeroID)
 	d.commit()
+	w.with(func(v *odb.View) {
+		var err error
+		w.planned, err = w.planCount(v)
+		w.must(err)
+	})
+	w.must(w.store.BuildBitmaps(t.Context(), w.pool, w.commits()))
 	return w
+}
+
+// planCount returns how many objects the commits reach.
+func (w *world) planCount(v *odb.View) (int, error) {
+	plan, err := v.Plan(w.Context(), odb.PackRequest{Wants: w.commits()}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return plan.Count(), plan.Close()
+}
+
+// commits returns the commits that were committed, in no order.
+func (w *world) commits() []object.ID {
+	var commits []object.ID
+	for id, o := range w.objects {
+		if o.kind == object.TypeCommit {
+			commits = append(commits, id)
+		}
+	}
+	return commits
 }
 
 // checkDamaged reads everything: each answer is right or [odb.ErrCorrupt]. It returns whether any was wrong.
@@ -57,6 +83,8 @@ func (w *world) checkDamaged() (noticed bool) {
 			w.Fatalf("%s: wrong bytes", what)
 		}
 	}
+	count, err := w.planCount(v)
+	right("Plan", err, count == w.planned)
 	for id, want := range w.objects {
 		kind, data, err := v.Read(ctx, id)
 		right("Read", err, kind == want.kind && bytes.Equal(data, want.data))
@@ -102,7 +130,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	w.reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	names := listFiles(t, w)
-	if len(names) != 4 { // two segments with a companion each
+	if len(names) != 5 { // two segments with a companion each, and bitmaps
 		t.Fatalf("files: %v", names)
 	}
 	for round := range 100 {
@@ -138,7 +166,7 @@ func listFiles(t *testing.T, w *world) []string {
 			path := w.fs.PathJoin(dir, entry)
 			if info, err := w.fs.Stat(path); err == nil && info.IsDir() {
 				walk(path)
-			} else if strings.HasSuffix(path, ".segment") || strings.HasSuffix(path, ".graph") {
+			} else if !strings.HasSuffix(path, "LOCK") {
 				names = append(names, path)
 			}
 		}

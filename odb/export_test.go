@@ -19,6 +19,36 @@ const (
 	BlockSize = blockSizeMax
 )
 
+// CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
+func (s *Store) CoverFrom(count int) { s.coverFrom = count }
+
+// BitmapCount returns how many bitmaps apply to a view.
+func BitmapCount(ctx context.Context, v *View) (int, error) {
+	inv, err := newInventory(ctx, v)
+	if err != nil {
+		return 0, err
+	}
+	defer inv.close()
+	if err := inv.useBitmaps(ctx); err != nil || inv.bitmaps == nil {
+		return 0, err
+	}
+	return inv.bitmaps.file.count, nil
+}
+
+// ParseBitmap returns the bits of a stored bitmap.
+func ParseBitmap(data []byte, wordCount int) ([]uint64, error) {
+	b, err := parseBitmap(data, wordCount)
+	if err != nil {
+		return nil, err
+	}
+	words := make([]uint64, wordCount)
+	b.WriteDenseTo(words)
+	return words, nil
+}
+
+// EncodeBitmap returns a bitmap as it is stored.
+func EncodeBitmap(words []uint64) ([]byte, error) { return encodeBitmap(words, nil) }
+
 // AddPack quarantines a pack as a segment. It is the plainest way to do so, for packs that fit in memory several times.
 //
 // Two lists, if given, are the tips of the segment's outline and what it names outside.

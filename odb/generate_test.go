@@ -216,23 +216,40 @@ func TestPackAgainstGit(t *testing.T) {
 			{seed: 31, commitCount: 60},
 			{seed: 32, commitCount: 150, skew: 3000},
 		} {
-			t.Run(fmt.Sprintf("%s seed %d", name, options.seed), func(t *testing.T) {
-				t.Parallel()
-				g := newHistory(t, options)
-				h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: layout.hotCount, HotBytes: 64 << 20}})
-				layout.fill(h, g)
-				v := h.view()
-				r := rand.New(rand.NewPCG(options.seed, 5))
-				for range 12 {
-					checkPack(t, g, v, drawRequest(t, r, g))
-					checkPack(t, g, v, drawShallowRequest(t, r, g, v))
-				}
-			})
+			for _, bitmaps := range []string{"no", "near", "all"} {
+				t.Run(fmt.Sprintf("%s seed %d, %s bitmaps", name, options.seed, bitmaps), func(t *testing.T) {
+					t.Parallel()
+					g := newHistory(t, options)
+					h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: layout.hotCount, HotBytes: 64 << 20}})
+					layout.fill(h, g)
+					h.useBitmaps(g, bitmaps)
+					v := h.view()
+					r := rand.New(rand.NewPCG(options.seed, 5))
+					for range 12 {
+						checkPack(t, g, v, drawRequest(t, r, g))
+						checkPack(t, g, v, drawShallowRequest(t, r, g, v))
+					}
+				})
+			}
 		}
 	}
 }
 
-// TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names.
+// useBitmaps makes bitmaps and says what for: "near" what the client has, "all" that is sent.
+func (h *ingestHost) useBitmaps(g *repository, what string) {
+	h.tb.Helper()
+	if what == "no" {
+		return
+	}
+	h.must(h.store.BuildBitmaps(h.tb.Context(), h.pool, g.tips()))
+	h.fsck()
+	if what == "all" {
+		h.store.CoverFrom(0)
+	}
+}
+
+// TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names; PACKHORSE_BITMAPS is what bitmaps are
+// used for, as in [ingestHost.useBitmaps].
 func TestPackOfRealRepository(t *testing.T) {
 	dir := os.Getenv("PACKHORSE_REAL_REPO")
 	if dir == "" {
@@ -241,6 +258,7 @@ func TestPackOfRealRepository(t *testing.T) {
 	g := &repository{Repository: oracle.Open(t, dir), tb: t}
 	h := newIngestHost(t, odb.Options{})
 	h.pushPack(g, lines("", g.tips()))
+	h.useBitmaps(g, cmp.Or(os.Getenv("PACKHORSE_BITMAPS"), "no"))
 	v := h.view()
 	r := rand.New(rand.NewPCG(1, 6))
 	for range 20 {

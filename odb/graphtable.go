@@ -75,26 +75,9 @@ func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64
 
 // write creates the companion and makes it durable.
 func (t *graphTable) write(ctx context.Context, files file.Store) (LayerID, error) {
-	id := newLayerID()
-	f, err := files.Create(ctx, graphFile(id))
-	if err != nil {
-		return LayerID{}, fmt.Errorf("begin a graph companion: %w", err)
-	}
-	sections := newSectionWriter(f, id, 0)
-	err = t.writeSections(ctx, sections)
-	if err == nil {
-		var footer []byte
-		if footer, err = sections.finish(t.rows.count, graphMagic); err == nil {
-			_, err = f.Write(footer)
-		}
-	}
-	if err == nil {
-		err = f.Seal(ctx)
-	}
-	if err != nil {
-		return LayerID{}, fmt.Errorf("write graph companion: %w", errors.Join(err, f.Abort()))
-	}
-	return id, nil
+	return writeCompanion(ctx, files, layerGraph, func(sections *sectionWriter) (int, error) {
+		return t.rows.count, t.writeSections(ctx, sections)
+	})
 }
 
 func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter) error {

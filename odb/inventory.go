@@ -23,7 +23,8 @@ func (h handle) number() uint32 { return uint32(h) }
 type inventory struct {
 	view     *View
 	layers   []*segmentLayer
-	segments []*segment // of layers, acquired
+	segments []*segment    // of layers, acquired
+	bitmaps  *reachBitmaps // nil: none; used by one goroutine
 
 	mu         sync.Mutex // guards the fields below
 	loose      idTable    // objects outside segments
@@ -44,7 +45,18 @@ func newInventory(ctx context.Context, v *View) (*inventory, error) {
 	return inv, nil
 }
 
+// useBitmaps opens the bitmaps of the pool, if there are any.
+func (inv *inventory) useBitmaps(ctx context.Context) error {
+	var err error
+	inv.bitmaps, err = openBitmaps(ctx, inv)
+	return err
+}
+
 func (inv *inventory) close() {
+	if inv.bitmaps != nil {
+		inv.bitmaps.close()
+		inv.bitmaps = nil
+	}
 	for i, g := range inv.segments {
 		inv.layers[i].release(g)
 	}
@@ -216,6 +228,18 @@ func (s *objectSet) count(layer int) int {
 		n += bits.OnesCount64(word)
 	}
 	return n
+}
+
+// unite adds what is in other.
+func (s *objectSet) unite(other *objectSet) {
+	for layer, words := range other.words {
+		if len(words) > len(s.words[layer]) {
+			s.words[layer] = append(s.words[layer], make([]uint64, len(words)-len(s.words[layer]))...)
+		}
+		for i, word := range words {
+			s.words[layer][i] |= word
+		}
+	}
 }
 
 // subtract removes what is in other.

@@ -33,6 +33,9 @@
 //	walk, mergebase, deepen, history walks over commits
 //	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
 //	inventory, search, generate
+//	bitmap, bitmapwriter, ...build,  reachability bitmaps: the companion, making one, and packs planned from it
+//	cover, reachbitmap, filterset,
+//	companion
 //
 // Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All methods may be called concurrently unless
 // they say otherwise.
@@ -77,6 +80,8 @@ type Store struct {
 	layers  *layerSet
 	counts  counters
 
+	coverFrom int // see coverFromCount
+
 	settlers sync.WaitGroup // move registered files to their place
 }
 
@@ -97,6 +102,8 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		limits:  options.Limits,
 		log:     options.Logger,
 		cache:   cache,
+
+		coverFrom: coverFromCount,
 	}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
 	if err := s.clearLeftovers(ctx); err != nil {

@@ -39,10 +39,14 @@ type sharedFile struct {
 }
 
 func (k layerKind) magic() string {
-	if k == layerSegment {
+	switch k {
+	case layerSegment:
 		return segmentMagic
+	case layerBitmap:
+		return bitmapMagic
+	default:
+		return graphMagic
 	}
-	return graphMagic
 }
 
 // acquire opens the file, unless it is open, and keeps it open until release. Errors: [ErrCorrupt], also when the file is not there.

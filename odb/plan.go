@@ -32,7 +32,7 @@ type TagTarget struct{ Tag, Peeled object.ID }
 type PackPlan struct {
 	inv     *inventory
 	history *history  // marks the commits that the client has
-	hidden  objectSet // other objects that the client has
+	hidden  objectSet // objects that the client has: trees and blobs, and what bitmaps tell
 	send    objectSet
 	request PackRequest
 	count   int
@@ -161,7 +161,7 @@ func (p *PackPlan) measure(ctx context.Context) error {
 func (p *PackPlan) clientHas(h handle, id object.ID, t object.Type) bool {
 	if t == object.TypeCommit {
 		n := p.history.table.find(id)
-		return n >= 0 && p.history.has(n, markHidden)
+		return n >= 0 && p.history.has(n, markHidden) || p.hidden.has(h)
 	}
 	// With a filter the client may lack what its commits reach.
 	return p.hidden.has(h) && p.request.Filter.IsZero()

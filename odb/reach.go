@@ -2,6 +2,7 @@ package odb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,7 +25,8 @@ type reaching struct {
 
 	send   objectSet // to be sent
 	seen   objectSet // what was met on the way down
-	hidden objectSet // trees and blobs that the client has, as far as the walk met them
+	hidden objectSet // what the client has, as far as the walk met it or bitmaps tell
+	edge   objectSet // trees of the edge
 
 	// paths are for the search of deltas, and kept only where keepPaths is set.
 	paths     []pathVersions
@@ -51,6 +53,7 @@ func newReaching(inv *inventory, request *PackRequest, progress *progressMeter) 
 		send:     inv.newSet(),
 		seen:     inv.newSet(),
 		hidden:   inv.newSet(),
+		edge:     inv.newSet(),
 	}
 	r.history.cutAt(request.ClientShallow)
 	r.history.cutAt(request.Shallow)
@@ -100,13 +103,18 @@ func (r *reaching) sort(ctx context.Context, ids []object.ID) (sides, error) {
 // find finds everything.
 func (r *reaching) find(ctx context.Context, request *PackRequest) error {
 	r.keepPaths = len(request.Haves) > 0
+	if r.fitsBitmaps(request) {
+		if err := r.inv.useBitmaps(ctx); err != nil {
+			return err
+		}
+	}
 	if found, err := r.findWhole(ctx, request); found || err != nil {
 		return err
 	}
 	return r.run(ctx, request)
 }
 
-// run finds everything by walking.
+// run finds everything else: by walking or, where there are bitmaps and much is sent, by what they tell.
 func (r *reaching) run(ctx context.Context, request *PackRequest) error {
 	wants, err := r.sort(ctx, request.Wants)
 	if err != nil {
@@ -119,11 +127,20 @@ func (r *reaching) run(ctx context.Context, request *PackRequest) error {
 	if err := r.hideAll(ctx, &haves); err != nil {
 		return err
 	}
-	r.ask(&wants)
+	if r.inv.bitmaps != nil && len(request.Haves) == 0 {
+		return r.takeCovered(ctx, request, &wants, &haves)
+	}
+	if err := r.hideNear(ctx, haves.commits); err != nil {
+		return err
+	}
 	roots, err := r.walkCommits(ctx, request, &wants, &haves)
+	if errors.Is(err, errManyCommits) {
+		return r.takeCovered(ctx, request, &wants, &haves)
+	}
 	if err != nil {
 		return err
 	}
+	r.ask(&wants)
 	if r.filter.keepsType(object.TypeTree) || r.filter.keepsType(object.TypeBlob) {
 		w := newTreeWalk(r)
 		for _, blob := range wants.blobs {
@@ -229,6 +246,9 @@ func (r *reaching) walkCommits(ctx context.Context, request *PackRequest, wants,
 	if err != nil {
 		return roots, err
 	}
+	if r.inv.bitmaps != nil && len(list) > r.inv.view.store.coverFrom {
+		return roots, errManyCommits
+	}
 	for _, id := range wants.commits {
 		r.history.set(r.history.number(id), markAsked)
 	}
@@ -301,7 +321,8 @@ func (r *reaching) addEdge(ctx context.Context, n int32, roots *treeGroup) error
 	if err != nil {
 		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
 	}
-	if r.hidden.add(tree) {
+	r.hidden.add(tree)
+	if r.edge.add(tree) {
 		roots.hidden = append(roots.hidden, tree)
 	}
 	return nil

@@ -32,6 +32,10 @@ const (
 	// are tried as bases.
 	searchDepthMax = 10
 	searchKnownMax = 2
+	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be tried.
+	searchEnough = 64
+	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one, when its base is at the client.
+	reuseSizeMax = 1024
 )
 
 // search makes deltas for the objects of an incremental fetch that would go out whole: against the client's version of the same path, as
@@ -90,15 +94,16 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 		if info.Size < searchSizeMin || info.Size > searchSizeMax {
 			continue
 		}
-		base, offset, err := p.storedBase(ctx, h)
+		base, offset, packedSize, err := p.storedBase(ctx, h)
 		if err != nil {
 			return nil, err
 		}
 		if !base.IsZero() {
-			if _, ok, err := p.resolvable(ctx, base, info.Type); ok || err != nil {
-				if err != nil {
-					return nil, err
-				}
+			at, ok, err := p.resolvable(ctx, base, info.Type)
+			if err != nil {
+				return nil, err
+			}
+			if ok && (p.send.has(at) || packedSize < reuseSizeMax) {
 				continue
 			}
 		}
@@ -112,17 +117,17 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 }
 
 // storedBase returns the base that an object is stored against, zero if it is stored whole, and where it lies in its segment.
-func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, offset int64, err error) {
+func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, offset, packedSize int64, err error) {
 	if h.layer() == p.inv.looseLayer() {
 		e, err := p.inv.looseEntry(ctx, h.number())
-		return e.Base, 0, err
+		return e.Base, 0, e.PayloadSize, err
 	}
 	g := p.inv.segments[h.layer()]
 	r, err := g.record(ctx, h.number())
 	if err == nil && r.Base != noOrdinal {
 		base, err = g.id(ctx, r.Base)
 	}
-	return base, r.Offset, err
+	return base, r.Offset, r.PackedSize, err
 }
 
 // resolvable returns the handle of a delta base and reports whether the client can find it: in the pack or, for a thin one, at home.
@@ -194,12 +199,12 @@ func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[hand
 		}
 		best, depth, ok := bestDelta(bases, target.data)
 		if ok {
+			best.kind = f.kind
 			if ok, err = s.plan.saves(ctx, h, &best); err != nil {
 				return nil, err
 			}
 		}
 		if ok {
-			best.kind = f.kind
 			found[h] = best
 			target.depth = depth
 		}
@@ -250,7 +255,10 @@ func bestDelta(bases []candidate, target []byte) (best foundDelta, depth int, ok
 	var program []byte
 	limit := len(target)/2 - object.IDSize
 	for i := range bases {
-		b := &bases[i]
+		if program != nil && len(program) < len(target)/searchEnough {
+			break
+		}
+		b := &bases[len(bases)-1-i] // the latest is the likeliest
 		// As git has it: what the base lacks has to be inserted, and a far larger base is another thing.
 		if len(target)-len(b.data) >= limit || len(target) < len(b.data)/32 {
 			continue
@@ -278,6 +286,13 @@ func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool
 		e, err := p.inv.looseEntry(ctx, h.number())
 		return e.Delta() || e.Encoding != EncodingZlib || size < e.PayloadSize, err
 	}
-	r, err := p.inv.segments[h.layer()].record(ctx, h.number())
-	return r.Base != noOrdinal || size < r.PackedSize, err
+	base, _, packedSize, err := p.storedBase(ctx, h)
+	if err != nil || size < packedSize {
+		return err == nil, err
+	}
+	if base.IsZero() {
+		return false, nil
+	}
+	_, ok, err := p.resolvable(ctx, base, found.kind)
+	return !ok, err // else the delta that is stored goes out
 }

@@ -38,7 +38,11 @@ const (
 	sectionTips         sectionKind = 9 // 20: of the outline, sorted, and so the next two
 	sectionFill         sectionKind = 10
 	sectionOutside      sectionKind = 11
-	sectionKindEnd      sectionKind = 12
+	sectionBitmapLayers sectionKind = 12 // 20: a segment that bitmaps are over: layer, object count; oldest first
+	sectionBitmapTypes  sectionKind = 13 // 16: the bitmaps of all commits, trees, blobs and tags, as in the next
+	sectionBitmapRows   sectionKind = 14 // 16: a bitmap per ID: offset and size of its bytes, index of the one that it is XORed with
+	sectionBitmapBytes  sectionKind = 15 // 1: bitmaps
+	sectionKindEnd      sectionKind = 16
 )
 
 const (
@@ -58,6 +62,7 @@ const (
 const (
 	segmentMagic = "packhorseSEG"
 	graphMagic   = "packhorseGRA"
+	bitmapMagic  = "packhorseBIT"
 )
 
 // section is where a section lies and how its blocks are verified.
@@ -205,14 +210,21 @@ var sectionWidths = [sectionKindEnd]int{
 	sectionTips:         object.IDSize,
 	sectionFill:         object.IDSize,
 	sectionOutside:      object.IDSize,
+	sectionBitmapLayers: len(LayerID{}) + 4,
+	sectionBitmapTypes:  bitmapRowSize,
+	sectionBitmapRows:   bitmapRowSize,
+	sectionBitmapBytes:  1,
 }
 
 // checkWidths makes sure that every section is what this version writes and that those which have an item per ID have all of them.
 func (g *sectionFile) checkWidths() error {
 	perID := []sectionKind{sectionIDs}
-	if g.magic == segmentMagic {
+	switch g.magic {
+	case segmentMagic:
 		perID = append(perID, sectionRecords, sectionOrder)
-	} else {
+	case bitmapMagic:
+		perID = append(perID, sectionBitmapRows)
+	default:
 		perID = append(perID, sectionRows)
 	}
 	for kind := range g.sections {
@@ -279,6 +291,29 @@ func (g *sectionFile) item(ctx context.Context, kind sectionKind, index int) ([]
 	}
 	at := (index - n*s.perBlock()) * s.width
 	return block[at : at+s.width : at+s.width], nil
+}
+
+// bytes returns size bytes of a section of single bytes, from offset on, only to be read.
+func (g *sectionFile) bytes(ctx context.Context, kind sectionKind, offset, size int64) ([]byte, error) {
+	if total := g.sections[kind].size; offset < 0 || size < 0 || offset > total || size > total-offset {
+		return nil, g.damaged(fmt.Errorf("%w: bytes %d of section %d are not there", errFormat, offset, kind))
+	}
+	var joined []byte
+	for size > 0 {
+		block, err := g.block(ctx, kind, int(offset/blockSizeMax))
+		if err != nil {
+			return nil, err
+		}
+		piece := block[offset%blockSizeMax:]
+		piece = piece[:min(int64(len(piece)), size)]
+		offset += int64(len(piece))
+		size -= int64(len(piece))
+		if joined == nil && size == 0 {
+			return piece, nil
+		}
+		joined = append(joined, piece...)
+	}
+	return joined, nil
 }
 
 // readFullAt fills p; a file that ends before is a malformed one.

@@ -42,6 +42,18 @@ func (s *sectionWriter) add(item []byte) {
 	}
 }
 
+// addBytes appends to a section of single bytes.
+func (s *sectionWriter) addBytes(p []byte) {
+	for len(p) > 0 {
+		piece := p[:min(len(p), blockSizeMax-len(s.block))]
+		s.block = append(s.block, piece...)
+		p = p[len(piece):]
+		if len(s.block) == blockSizeMax {
+			s.flush()
+		}
+	}
+}
+
 // flush writes the current block. An error of a bufio.Writer stays, and is found when the footer is flushed.
 func (s *sectionWriter) flush() {
 	if len(s.block) == 0 {

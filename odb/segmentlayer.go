@@ -11,11 +11,13 @@ import (
 
 // segmentLayer is a segment of a pool, with the companion that holds its graph rows if it has commits.
 type segmentLayer struct {
-	store *Store
-	id    LayerID
-	data  sharedFile
-	rows  *sharedFile // nil: none
-	pins  int         // guarded by layerSet.mu
+	store   *Store
+	id      LayerID
+	data    sharedFile
+	rows    *sharedFile // nil: none; so the next two
+	filters *sharedFile
+	bitmaps *sharedFile
+	pins    int // guarded by layerSet.mu
 
 	companions []manifestLayer
 }
@@ -23,11 +25,23 @@ type segmentLayer struct {
 func newSegmentLayer(s *Store, files *openFiles, m manifestLayer) *segmentLayer {
 	l := &segmentLayer{store: s, id: m.id, companions: m.companions, data: sharedFile{set: files, owner: m.id, layer: m.id, kind: layerSegment}}
 	for _, companion := range m.companions {
-		if companion.kind == layerGraph {
-			l.rows = &sharedFile{set: files, owner: m.id, layer: companion.id, kind: layerGraph}
+		f := &sharedFile{set: files, owner: m.id, layer: companion.id, kind: companion.kind}
+		switch companion.kind {
+		case layerGraph:
+			l.rows = f
+		case layerFilter:
+			l.filters = f
+		case layerBitmap:
+			l.bitmaps = f
+		default: // has no file, or is none of a segment's
 		}
 	}
 	return l
+}
+
+// files are those of the segment and its companions.
+func (l *segmentLayer) files() []*sharedFile {
+	return slices.DeleteFunc([]*sharedFile{&l.data, l.rows, l.filters, l.bitmaps}, func(f *sharedFile) bool { return f == nil })
 }
 
 // segments returns the segments of a view, those of its quarantine first and then the newest first.
@@ -51,13 +65,13 @@ func (l *segmentLayer) consistsOf(id LayerID) bool {
 }
 
 func (l *segmentLayer) isOpen() bool {
-	return l.data.isOpen.Load() || (l.rows != nil && l.rows.isOpen.Load())
+	return slices.ContainsFunc(l.files(), func(f *sharedFile) bool { return f.isOpen.Load() })
 }
 
 func (l *segmentLayer) close() error {
-	err := l.data.close()
-	if l.rows != nil {
-		err = errors.Join(err, l.rows.close())
+	var err error
+	for _, f := range l.files() {
+		err = errors.Join(err, f.close())
 	}
 	return err
 }

@@ -22,8 +22,7 @@ type wholeSegments struct {
 	stack    []object.ID // reached, not looked at
 }
 
-// findWhole does the work of run where the wants cover every segment that they touch, and reports whether they do. This is the place for
-// reachability bitmaps too.
+// findWhole does the work of run where the wants cover every segment that they touch, and reports whether they do.
 func (r *reaching) findWhole(ctx context.Context, request *PackRequest) (bool, error) {
 	if len(request.Haves)+len(request.ClientShallow)+len(request.Shallow) > 0 || r.filter.byPlace() {
 		return false, nil
@@ -139,7 +138,7 @@ func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
 // take puts the whole segments, each object once, as far as the filter lets it.
 func (w *wholeSegments) take(ctx context.Context, request *PackRequest) error {
 	r := w.reaching
-	for i, g := range r.inv.segments {
+	for i := range r.inv.segments {
 		if !w.whole[i] {
 			continue
 		}
@@ -154,17 +153,8 @@ func (w *wholeSegments) take(ctx context.Context, request *PackRequest) error {
 				}
 			}
 		}
-		if r.filter.IsZero() {
-			continue
-		}
-		if err := w.filterSegment(ctx, i, g); err != nil {
-			return err
-		}
 	}
-	if r.filter.IsZero() {
-		return nil
-	}
-	return w.filterLoose(ctx, request)
+	return r.applyFilter(ctx, request.Wants)
 }
 
 // dropFill removes the bases that were added to a segment to complete its deltas, but for those that are reached by way of another one.
@@ -224,49 +214,6 @@ func eachTwin(ctx context.Context, a, b *segment, visit func(inA, inB uint32)) e
 		})
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// filterSegment removes what the filter leaves out.
-func (w *wholeSegments) filterSegment(ctx context.Context, segment int, g *segment) error {
-	r := w.reaching
-	records := newRecordReader(g)
-	return r.send.each(segment, func(ordinal uint32) error {
-		t, size, _, err := records.info(ctx, ordinal)
-		if err == nil && !r.filter.keeps(t, size) {
-			r.send.remove(newHandle(segment, ordinal))
-		}
-		return err
-	})
-}
-
-// filterLoose removes what the filter leaves out of the rest, and puts back what was asked for.
-func (w *wholeSegments) filterLoose(ctx context.Context, request *PackRequest) error {
-	r := w.reaching
-	loose := r.inv.looseLayer()
-	err := r.send.each(loose, func(number uint32) error {
-		info, err := r.inv.stat(ctx, newHandle(loose, number))
-		if err == nil && !r.filter.keeps(info.Type, info.Size) {
-			r.send.remove(newHandle(loose, number))
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, want := range request.Wants {
-		target, _, tags, err := r.inv.view.peel(ctx, want)
-		if err != nil {
-			return err
-		}
-		for _, id := range append(tags, target) {
-			h, err := r.inv.locate(ctx, id)
-			if err != nil {
-				return err
-			}
-			r.send.add(h)
 		}
 	}
 	return nil

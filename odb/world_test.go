@@ -29,6 +29,7 @@ type world struct {
 	store   *odb.Store
 	pool    odb.PoolID
 	objects map[object.ID]content // committed
+	planned int                   // how many of them damagedWorld's commits reach
 }
 
 type content struct {

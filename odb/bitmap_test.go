@@ -1,0 +1,72 @@
+package odb_test
+
+import (
+	"slices"
+	"testing"
+
+	"packhorse/odb"
+)
+
+// FuzzBitmap holds that a bitmap that is read is written as one that reads the same, and that no other is out of bounds.
+func FuzzBitmap(f *testing.F) {
+	for _, words := range [][]uint64{{}, {1, 1 << 63}, slices.Repeat([]uint64{^uint64(0)}, 2000), slices.Repeat([]uint64{0x5555}, 1200)} {
+		data, err := odb.EncodeBitmap(words)
+		must(f, err)
+		f.Add(data, uint16(len(words)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, wordCount uint16) {
+		words, err := odb.ParseBitmap(data, int(wordCount))
+		if err != nil {
+			return
+		}
+		again, err := odb.EncodeBitmap(words)
+		must(t, err)
+		read, err := odb.ParseBitmap(again, int(wordCount))
+		must(t, err)
+		if !slices.Equal(words, read) {
+			t.Errorf("%x reads as %x when it is written again", words, read)
+		}
+	})
+}
+
+func TestBitmapsStayValidBelowNewLayers(t *testing.T) {
+	t.Parallel()
+	g := newHistory(t, historyOptions{seed: 41, commitCount: 80})
+	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+	commits := g.ids("", "rev-list", "--all", "--topo-order", "--reverse")
+	middle := commits[len(commits)/2]
+	build := func() {
+		t.Helper()
+		must(t, h.store.BuildBitmaps(t.Context(), h.pool, nil))
+	}
+	count := func() int {
+		t.Helper()
+		n, err := odb.BitmapCount(t.Context(), h.view())
+		must(t, err)
+		return n
+	}
+	build()
+	if n := count(); n != 0 {
+		t.Errorf("%d bitmaps of an empty pool", n)
+	}
+	h.pushPack(g, middle.String()+"\n")
+	build()
+	first := count()
+	if first == 0 {
+		t.Fatal("no bitmaps of a segment")
+	}
+	h.pushPack(g, lines("", g.tips())+"--not\n"+middle.String()+"\n")
+	if n := count(); n != first {
+		t.Errorf("%d bitmaps after another push, want %d", n, first)
+	}
+	v := h.view() // has the old ones pinned
+	build()
+	if n := count(); n <= first {
+		t.Errorf("%d bitmaps of two segments, %d of the first", n, first)
+	}
+	h.fsck()
+	for _, view := range []*odb.View{v, h.view()} {
+		checkPack(t, g, view, odb.PackRequest{Wants: g.tips()[:1], OFSDelta: true})
+		checkPack(t, g, view, odb.PackRequest{Wants: g.tips(), Haves: commits[len(commits)/3 : len(commits)/3+1], Thin: true, OFSDelta: true})
+	}
+}

@@ -1,0 +1,253 @@
+package odb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// BuildBitmaps makes bitmaps of what commits reach in the segments of a pool, and puts them in place of those that are there. tips, of any
+// type, are what the history is walked from: the refs of the repository; without any they are the tips of the segments. There is nothing to do in
+// a pool without segments, or whose segments hold no commit without naming objects outside them.
+//
+// Memory is 64 MiB for bitmaps and about 100 bytes a commit. It may run beside everything else; one that is overtaken by a change of the
+// segments leaves the pool as it is.
+func (s *Store) BuildBitmaps(ctx context.Context, pool PoolID, tips []object.ID) error {
+	m, _, err := s.readManifest(ctx, s.keys, pool)
+	if err != nil {
+		return err
+	}
+	segments := m.segments()
+	if len(segments) == 0 {
+		return nil
+	}
+	id, err := s.writeBitmaps(ctx, pool, segments, tips)
+	if err != nil || id == (LayerID{}) {
+		return err
+	}
+	last := segments[len(segments)-1].id
+	err = s.addCompanion(ctx, pool, last, manifestLayer{kind: layerBitmap, id: id},
+		func(LayerID) bool { return false },
+		func(now *manifest) bool { return beginsWith(now.segments(), segments) })
+	if errors.Is(err, errLayersMoved) {
+		return nil
+	}
+	return err
+}
+
+// segments returns the segments of a manifest, the oldest first.
+func (m *manifest) segments() []manifestLayer {
+	return slices.DeleteFunc(slices.Clone(m.layers), func(l manifestLayer) bool { return l.kind != layerSegment })
+}
+
+func beginsWith(layers, prefix []manifestLayer) bool {
+	return len(layers) >= len(prefix) && slices.EqualFunc(layers[:len(prefix)], prefix, func(a, b manifestLayer) bool { return a.id == b.id })
+}
+
+// writeBitmaps writes the file; the zero ID says that there is none.
+func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manifestLayer, tips []object.ID) (LayerID, error) {
+	b, err := s.newBitmapBuilder(ctx, pool, segments)
+	if err != nil {
+		return LayerID{}, err
+	}
+	defer b.close()
+	if len(tips) == 0 {
+		if tips, err = b.outlineTips(ctx); err != nil {
+			return LayerID{}, err
+		}
+	}
+	commits, err := b.choose(ctx, tips)
+	if err != nil {
+		return LayerID{}, fmt.Errorf("choose commits for bitmaps: %w", err)
+	}
+	w := &bitmapWriter{wordCount: b.wordCount}
+	for _, id := range commits {
+		words, err := b.build(ctx, id)
+		if err == nil && words != nil {
+			err = w.add(id, words)
+		}
+		if err != nil {
+			return LayerID{}, err
+		}
+	}
+	if len(w.rows) == 0 {
+		return LayerID{}, nil
+	}
+	if err := w.addTypes(ctx, b.inv, b.spans); err != nil {
+		return LayerID{}, err
+	}
+	return writeCompanion(ctx, s.files, layerBitmap, func(sections *sectionWriter) (int, error) {
+		return w.write(sections, segments, b.counts), nil
+	})
+}
+
+// bitmapBuilder finds out what commits reach in a list of segments.
+type bitmapBuilder struct {
+	view      *View // of the segments alone
+	inv       *inventory
+	spans     []bitmapSpan
+	wordCount int
+	counts    []int // of objects, by segment
+	built     map[object.ID][]uint64
+	open      map[object.ID]struct{} // commits that reach something outside
+}
+
+func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []manifestLayer) (*bitmapBuilder, error) {
+	view := s.newView(pool, manifest{layers: segments})
+	inv, err := newInventory(ctx, view)
+	if err != nil {
+		return nil, errors.Join(err, view.Close())
+	}
+	b := &bitmapBuilder{view: view, inv: inv, built: make(map[object.ID][]uint64), open: make(map[object.ID]struct{})}
+	layers := make([]int, len(segments))
+	for i := range segments {
+		layers[i] = len(segments) - 1 - i // in a view the newest come first
+		b.counts = append(b.counts, inv.segments[layers[i]].count)
+	}
+	b.spans, b.wordCount = inv.spansOf(layers)
+	return b, nil
+}
+
+func (b *bitmapBuilder) close() {
+	b.inv.close()
+	_ = b.view.Close() // which never fails
+}
+
+// outlineTips returns the objects that no other of their segment names.
+func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
+	var tips []object.ID
+	for _, g := range b.inv.segments {
+		o, _, err := g.outline(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tips = append(tips, o.tips...)
+	}
+	return tips, nil
+}
+
+// The choice of commits: the newest tips, and others spread over history, close together where it is new.
+const (
+	bitmapCountMax     = 256
+	bitmapMemory       = 64 * mebibyte
+	bitmapGapMin       = 16
+	bitmapGapMax       = 5000
+	bitmapGapPerCommit = 1.0 / 12 // the gap, as a part of how many commits are newer
+)
+
+// choose returns the commits that get a bitmap, in an order in which none comes before what it reaches.
+func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.ID, error) {
+	h, list, isTip, err := b.history(ctx, tips)
+	if err != nil {
+		return nil, err
+	}
+	countMax := min(bitmapCountMax, max(bitmapMemory/(8*b.wordCount+1), 16))
+	chosen := make(map[int32]struct{})
+	for _, n := range list { // the newest first
+		if isTip[n] && len(chosen) < countMax/2 {
+			chosen[n] = struct{}{}
+		}
+	}
+	for i := 0; i < len(list) && len(chosen) < countMax; {
+		gap := min(max(int(float64(i)*bitmapGapPerCommit), bitmapGapMin), bitmapGapMax)
+		window := list[i:min(i+gap, len(list))]
+		// As in git, a merge is the better choice: two lines of history lead to it.
+		at := slices.IndexFunc(window, func(n int32) bool { return h.nodes[n].parentCount > 1 })
+		chosen[window[max(at, 0)]] = struct{}{}
+		i += len(window)
+	}
+	numbers := make([]int32, 0, len(chosen))
+	for n := range chosen {
+		numbers = append(numbers, n)
+	}
+	slices.SortFunc(numbers, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(h.nodes[a].generation, h.nodes[b].generation), h.id(a).Compare(h.id(b)))
+	})
+	commits := make([]object.ID, len(numbers))
+	for i, n := range numbers {
+		commits[i] = h.id(n)
+	}
+	return commits, nil
+}
+
+// history returns the commits that tips reach within the segments, the newest first.
+func (b *bitmapBuilder) history(ctx context.Context, tips []object.ID) (h *history, list []int32, isTip map[int32]bool, err error) {
+	h = newHistory(b.view)
+	isTip = make(map[int32]bool)
+	var queue commitQueue
+	push := func(n int32) error {
+		if h.has(n, markSeen) {
+			return nil
+		}
+		h.set(n, markSeen)
+		if err := h.load(ctx, n); err != nil {
+			return outside(err)
+		}
+		queue.push(n, h.nodes[n].seconds)
+		return nil
+	}
+	for _, id := range tips {
+		n, err := h.tip(ctx, id)
+		if errors.Is(err, errNotCommit) || errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			isTip[n] = true
+			err = push(n)
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	for queue.len() > 0 {
+		n := queue.pop()
+		list = append(list, n)
+		for i := range h.nodes[n].parentCount {
+			if err := push(h.parentsOf(n)[i]); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+	}
+	return h, list, isTip, nil
+}
+
+// outside turns the error for what is not in the segments into none.
+func outside(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// build returns the bitmap of a commit, nil if it reaches something outside the segments. What it reaches comes before it.
+func (b *bitmapBuilder) build(ctx context.Context, commit object.ID) ([]uint64, error) {
+	set := b.inv.newSet()
+	c := coverage{inv: b.inv, bitmaps: b.recall, progress: &progressMeter{}}
+	err := c.all(ctx, []object.ID{commit}, nil, &set)
+	if errors.Is(err, ErrNotFound) {
+		b.open[commit] = struct{}{}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bitmap of commit %s: %w", commit, err)
+	}
+	words := set.toWords(b.spans, b.wordCount)
+	b.built[commit] = words
+	return words, nil
+}
+
+// recall is a coverage's source of bitmaps.
+func (b *bitmapBuilder) recall(_ context.Context, commit object.ID, set *objectSet) (bool, error) {
+	if _, ok := b.open[commit]; ok {
+		return false, &NotFoundError{Object: commit}
+	}
+	words, ok := b.built[commit]
+	if ok {
+		set.addWords(b.spans, words)
+	}
+	return ok, nil
+}

@@ -18,6 +18,7 @@ type bench struct {
 	source source
 	runs   int
 	refs   int // branches of repoRefs
+	large  int // bytes of a large file
 	log    io.Writer
 
 	idle map[string]int64 // anonymous memory of each peer before anything was asked of it
@@ -147,7 +148,7 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	}
 	count := time.Duration(max(got.count, 1))
 	s := sample{
-		wall: wall / count, cpu: used.cpu / count, memory: max(used.anonymous-b.idle[p.name()], 0),
+		wall: wall / count, cpu: (used.cpu + got.cpu) / count, memory: max(used.anonymous-b.idle[p.name()], 0),
 		firstByte: got.pack.firstByte, bytes: got.pack.bytes, objects: got.pack.objects,
 	}
 	if len(got.each) > 0 {

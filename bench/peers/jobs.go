@@ -26,6 +26,7 @@ type operation func(ctx context.Context) (outcome, error)
 type outcome struct {
 	count int             // operations, 0 means one
 	each  []time.Duration // of each operation, when the median one is asked for
+	cpu   time.Duration   // of commands that stood in for a server
 	pack  received
 }
 
@@ -49,6 +50,9 @@ func jobs() []job {
 		{"create a repository", "API, median", createJob},
 		{"one-file commit", "API, one client, median", commitJob(1, 200)},
 		{"one-file commits, 16 clients", "API, one repository, time per commit", commitJob(16, 4_000)},
+		{"commit of 100 files", "API, one call, median; for git, one `git fast-import` each", filesJob},
+		{"commit of one 100 MiB file, random", "API, one call; for git, `git hash-object -w` alone", bigFileJob(randomBytes)},
+		{"commit of one 100 MiB file, text", "the same with words that compress", bigFileJob(randomText)},
 	}
 }
 
@@ -220,7 +224,7 @@ func createJob(ctx context.Context, b *bench, p peer) (operation, error) {
 	}
 	return func(context.Context) (outcome, error) {
 		return together(1, len(requests), func(i int) error {
-			return send(http.DefaultClient, requests[i], http.StatusCreated)
+			return send(http.DefaultClient, requests[i])
 		})
 	}, nil
 }
@@ -243,14 +247,14 @@ func commitJob(clients, count int) func(context.Context, *bench, peer) (operatio
 		requests := make([]*http.Request, count)
 		for i := range requests {
 			path := fmt.Sprintf("dir%02d/file%04d.txt", i/100, i)
-			if requests[i], err = api.commitRequest(ctx, token, path, fmt.Appendf(nil, "content of %s\n", path)); err != nil {
+			if requests[i], err = api.commitRequest(ctx, token, upload{path, fmt.Appendf(nil, "content of %s\n", path)}); err != nil {
 				return nil, err
 			}
 		}
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 		return func(context.Context) (outcome, error) {
 			defer client.CloseIdleConnections()
-			return together(clients, count, func(i int) error { return send(client, requests[i], http.StatusCreated) })
+			return together(clients, count, func(i int) error { return send(client, requests[i]) })
 		}, nil
 	}
 }

@@ -60,8 +60,10 @@ func main() {
 	}
 }
 
-// refsCount is how many refs the listing of refs lists.
-const refsCount = 5_000
+const (
+	refsCount  = 5_000     // how many refs the listing of refs lists
+	largeBytes = 100 << 20 // the size of a large file
+)
 
 // compare runs every job with one repository, and writes its report.
 func compare(ctx context.Context, s settings) (err error) {
@@ -92,7 +94,7 @@ func compare(ctx context.Context, s settings) (err error) {
 		peers = append(peers, theirs)
 	}
 
-	b := &bench{dir: dir, source: src, runs: s.runs, refs: refsCount, log: os.Stderr}
+	b := &bench{dir: dir, source: src, runs: s.runs, refs: refsCount, large: largeBytes, log: os.Stderr}
 	var results []result
 	for _, j := range jobs() {
 		if !s.only.MatchString(j.name) {

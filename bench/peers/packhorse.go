@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 
 	"packhorse/cmd/packhorse/packhorsetest"
@@ -39,7 +40,7 @@ func (p *packhorse) create(ctx context.Context, repo string) (remote, error) {
 	if err != nil {
 		return remote{}, err
 	}
-	if err := send(http.DefaultClient, request, http.StatusCreated); err != nil {
+	if err := send(http.DefaultClient, request); err != nil {
 		return remote{}, err
 	}
 	return p.remote(ctx, repo)
@@ -79,8 +80,11 @@ func (p *packhorse) createRequest(ctx context.Context, repo string) (*http.Reque
 	return request, nil
 }
 
-// commitRequest commits one file to main.
-func (p *packhorse) commitRequest(ctx context.Context, token, path string, content []byte) (*http.Request, error) {
+// chunkBytes is how much of a file one line of a commit carries: what the API takes at most.
+const chunkBytes = 4 << 20
+
+// commitRequest commits files to main in one call.
+func (p *packhorse) commitRequest(ctx context.Context, token string, files ...upload) (*http.Request, error) {
 	type person struct {
 		Name  string `json:"name"`
 		Email string `json:"email"`
@@ -100,16 +104,24 @@ func (p *packhorse) commitRequest(ctx context.Context, token, path string, conte
 		Data      []byte `json:"data"`
 		EOF       bool   `json:"eof"`
 	}
+	first := metadata{TargetBranch: "main", CommitMessage: "Change " + files[0].path, Author: person{"Bench", "bench@example.com"}}
+	for i, f := range files {
+		first.Files = append(first.Files, file{Path: f.path, ContentID: strconv.Itoa(i)})
+	}
 	var body bytes.Buffer
 	lines := json.NewEncoder(&body)
-	if err := lines.Encode(map[string]metadata{"metadata": {
-		TargetBranch: "main", CommitMessage: "Change " + path, Author: person{"Bench", "bench@example.com"},
-		Files: []file{{Path: path, ContentID: "1"}},
-	}}); err != nil {
+	if err := lines.Encode(map[string]metadata{"metadata": first}); err != nil {
 		return nil, err
 	}
-	if err := lines.Encode(map[string]chunk{"blob_chunk": {ContentID: "1", Data: content, EOF: true}}); err != nil {
-		return nil, err
+	for i, f := range files {
+		for rest, last := f.content, false; !last; {
+			n := min(len(rest), chunkBytes)
+			last = n == len(rest)
+			if err := lines.Encode(map[string]chunk{"blob_chunk": {ContentID: strconv.Itoa(i), Data: rest[:n], EOF: last}}); err != nil {
+				return nil, err
+			}
+			rest = rest[n:]
+		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/repos/commit-pack", &body)
 	if err != nil {
@@ -120,8 +132,8 @@ func (p *packhorse) commitRequest(ctx context.Context, token, path string, conte
 	return request, nil
 }
 
-// send sends a request whose answer is read and dropped, and must have a status.
-func send(client *http.Client, request *http.Request, status int) error {
+// send sends a request that creates something. Its answer is read and dropped.
+func send(client *http.Client, request *http.Request) error {
 	response, err := client.Do(request)
 	if err != nil {
 		return err
@@ -131,7 +143,7 @@ func send(client *http.Client, request *http.Request, status int) error {
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != status {
+	if response.StatusCode != http.StatusCreated {
 		return fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, body)
 	}
 	return nil

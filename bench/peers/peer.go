@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 )
 
 // peer is a git server under measurement.
@@ -24,8 +25,21 @@ type peer interface {
 type apiPeer interface {
 	peer
 	createRequest(ctx context.Context, repo string) (*http.Request, error)
-	commitRequest(ctx context.Context, token, path string, content []byte) (*http.Request, error)
+	commitRequest(ctx context.Context, token string, files ...upload) (*http.Request, error)
 	token(ctx context.Context, repo string) (string, error) // of a repository
+}
+
+// plumber is a peer whose repositories git's own commands can write to.
+type plumber interface {
+	peer
+	// plumb runs a command in a repository and returns the CPU time that it took.
+	plumb(ctx context.Context, repo string, stdin []byte, args ...string) (time.Duration, error)
+}
+
+// upload is a file to commit.
+type upload struct {
+	path    string
+	content []byte
 }
 
 // errNoPeer says that a peer is not installed here.

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/api/problem"
 )
 
 const textPlain = "text/plain; charset=utf-8"
@@ -45,7 +46,7 @@ func (s *Server) readyz(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// readiness tells whether new requests should come here.
+// readiness tells whether new requests should come here. While nothing can be written those that read still should.
 func (s *Server) readiness() (status int, text string) {
 	if s.isDraining() {
 		return http.StatusServiceUnavailable, "draining\n"
@@ -53,6 +54,9 @@ func (s *Server) readiness() (status int, text string) {
 	if err := s.ready(); err != nil {
 		s.logger.Warn("not ready", "error", err)
 		return http.StatusServiceUnavailable, "not ready\n"
+	}
+	if err := s.writable(); err != nil {
+		return http.StatusOK, "ready, but nothing can be written: " + problem.From(err).Message + "\n"
 	}
 	return http.StatusOK, "ready\n"
 }

@@ -21,8 +21,26 @@ type metrics struct {
 	corrupt  prometheus.Counter
 }
 
-func newMetrics(s *Server) (*metrics, error) {
-	const namespace = "packhorse"
+// Figure is a number that somebody else knows.
+type Figure struct {
+	Name string // without the prefix "packhorse_"
+	Help string
+	// Counter says that the number only grows.
+	Counter bool
+	// Value is called by any goroutine, and must not block.
+	Value func() float64
+}
+
+func (f *Figure) collector() prometheus.Collector {
+	if f.Counter {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: f.Name, Help: f.Help}, f.Value)
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: f.Name, Help: f.Help}, f.Value)
+}
+
+const namespace = "packhorse"
+
+func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 	}
@@ -66,6 +84,9 @@ func newMetrics(s *Server) (*metrics, error) {
 			_, waiting := s.memory.state()
 			return float64(waiting)
 		}),
+	}
+	for i := range figures {
+		collectors = append(collectors, figures[i].collector())
 	}
 	for _, c := range collectors {
 		if err := s.registry.Register(c); err != nil {

@@ -53,6 +53,11 @@ type endpoint struct {
 	open  bool   // no token is asked for
 }
 
+// writes tells whether the endpoint is there to write: a push also when it looks at the refs first.
+func (e *endpoint) writes() bool {
+	return e.Scope&(auth.GitWrite|auth.RepoWrite) != 0 && (e.git || e.Method != http.MethodGet && e.Method != http.MethodHead)
+}
+
 // methods is what a path answers to.
 type methods struct {
 	endpoints map[string]*endpoint

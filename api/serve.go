@@ -108,6 +108,11 @@ func (s *Server) admit(x *transfer) error {
 		if err := s.authorize(x); err != nil {
 			return err
 		}
+		if e.writes() {
+			if err := s.writable(); err != nil {
+				return err
+			}
+		}
 	}
 	x.body.max = e.BodyMax
 	if x.body.announced > e.BodyMax {

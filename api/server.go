@@ -36,11 +36,16 @@ type Config struct {
 
 	// Ready tells whether the stores can serve; nil means that they always can. It must not block.
 	Ready func() error
+	// Writable tells whether anything may be written; nil means that it always may. What it returns answers requests that write, before
+	// their bodies are read. It must not block.
+	Writable func() error
 	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
 	TLS *tls.Config
 	// Metrics is where the server registers its metrics, and what /metrics shows; by default a registry of its own, with those of the
 	// runtime and of the process.
 	Metrics *prometheus.Registry
+	// Figures are shown beside the server's metrics.
+	Figures []Figure
 	// Private moves /metrics off the public listener, to [Server.Admin].
 	Private bool
 
@@ -56,6 +61,7 @@ type Server struct {
 	table    *table
 	refuse   Refuse
 	ready    func() error
+	writable func() error
 	tls      *tls.Config
 	registry *prometheus.Registry
 	private  bool
@@ -92,6 +98,9 @@ func NewServer(config Config) (*Server, error) {
 	if config.Ready == nil {
 		config.Ready = func() error { return nil }
 	}
+	if config.Writable == nil {
+		config.Writable = func() error { return nil }
+	}
 	if config.Metrics == nil {
 		config.Metrics = prometheus.NewRegistry()
 		config.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -107,6 +116,7 @@ func NewServer(config Config) (*Server, error) {
 		table:    t,
 		refuse:   config.Refuse,
 		ready:    config.Ready,
+		writable: config.Writable,
 		registry: config.Metrics,
 		private:  config.Private,
 		slots:    newAdmission(int64(config.Limits.HeavySlots), config.Limits.QueueCount, config.Limits.QueueWait),
@@ -121,7 +131,7 @@ func NewServer(config Config) (*Server, error) {
 		s.tls.NextProtos = []string{"http/1.1"}
 		s.tls.MinVersion = max(s.tls.MinVersion, tls.VersionTLS12)
 	}
-	if s.metrics, err = newMetrics(s); err != nil {
+	if s.metrics, err = newMetrics(s, config.Figures); err != nil {
 		return nil, err
 	}
 	for _, e := range s.health() {

@@ -152,9 +152,9 @@ func (g *generation) begin() clonecache.Generate {
 }
 
 // pays tells whether the pack is worth its place in the cache. What is copied from whole segments comes out of a file of the cache no
-// faster than out of them, and would be stored twice.
+// faster than out of them, and would be stored twice. A disk that is short has no place.
 func (g *generation) pays(plan *odb.PackPlan) bool {
-	return plan.WholeBytes() <= plan.Bytes()/2 && plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
+	return g.fetch.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 && plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
 }
 
 // plan decides what the pack holds.

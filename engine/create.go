@@ -110,7 +110,7 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 		}
 		h.names.PutReceipt(b, actor.Receipt, refs.StoredReceipt{Sequence: 1, Result: result})
 	}
-	if err := actor.recheck(); err != nil {
+	if err := errors.Join(h.space.Check(), actor.recheck()); err != nil {
 		return Created{}, nil, err
 	}
 	commit, err := h.keys.Apply(ctx, b)

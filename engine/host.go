@@ -21,6 +21,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/space"
 	"packhorse/refs"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 	Refs    refs.Options
 	// Clones keeps generated packs; nil keeps none. The host closes it.
 	Clones *clonecache.Cache
+	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
+	Space  *space.Watch
 	Limits Limits
 	Logger *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
@@ -73,6 +76,7 @@ type Host struct {
 	objects *odb.Store
 	names   *refs.Store
 	clones  *clonecache.Cache // nil: none
+	space   *space.Watch      // nil: there is room always
 	limits  Limits
 	log     *slog.Logger
 	now     func() time.Time
@@ -97,6 +101,9 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Objects.Logger == nil {
 		c.Objects.Logger = c.Logger
 	}
+	if c.Clones != nil {
+		c.Space.Relieve(c.Clones.Clear)
+	}
 	objects, err := odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
@@ -107,6 +114,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		objects: objects,
 		names:   refs.Open(c.KV, c.Refs),
 		clones:  c.Clones,
+		space:   c.Space,
 		limits:  c.Limits,
 		log:     c.Logger,
 		now:     c.Now,

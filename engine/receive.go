@@ -87,6 +87,9 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	if limit := r.host.limits.CommandCountMax; len(request.Commands) > limit {
 		return nil, &LimitError{Limit: "ref updates in one push", Max: int64(limit)}
 	}
+	if err := r.host.space.Check(); err != nil {
+		return nil, err
+	}
 	view, err := r.Objects(ctx)
 	if err != nil {
 		return nil, err
@@ -96,7 +99,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 		p.objects = view.NewQuarantine(ctx)
 		return p, nil
 	}
-	p.ingest, err = view.Ingest(ctx, request.Pack, odb.IngestOptions{Shallow: request.Shallow})
+	p.ingest, err = view.Ingest(ctx, r.host.space.Reader(request.Pack), odb.IngestOptions{Shallow: request.Shallow})
 	if odb.IsBadPack(err) {
 		p.unpack = err
 		// A client that is still sending would not hear why.

@@ -94,9 +94,12 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 	}
 }
 
-// guard makes a transaction depend on the repository's existence, and on the token being good to the last moment.
+// guard makes a transaction depend on the repository's existence, and on room on the disk and the token being good to the last moment.
 func (r *Repository) guard(tx *refs.Tx, actor *Actor) error {
 	tx.Batch().Require(recordKey(r.record.ID), r.stored)
+	if err := r.host.space.Check(); err != nil {
+		return err
+	}
 	return actor.recheck()
 }
 

@@ -10,6 +10,7 @@ import (
 	"packhorse/engine/commit"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/space"
 	"packhorse/pack/object"
 )
 
@@ -46,6 +47,7 @@ type Upload struct {
 	spooled  int64
 	open     int // contents that have begun and not ended
 	blobs    int
+	meter    space.Meter
 }
 
 // content is one content of an upload.
@@ -68,7 +70,10 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	if err := errors.Join(request.Target.check(), request.Details.check()); err != nil {
 		return nil, err
 	}
-	u := &Upload{repo: r, actor: actor, request: request, contents: make(map[string]*content)}
+	if err := r.host.space.Check(); err != nil {
+		return nil, err
+	}
+	u := &Upload{repo: r, actor: actor, request: request, contents: make(map[string]*content), meter: r.host.space.Meter()}
 	if err := u.arrange(); err != nil {
 		return nil, err
 	}
@@ -161,6 +166,9 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 	}
 	if limit := u.repo.host.objects.Limits().ObjectBytes; c.size+int64(len(data)) > limit {
 		return &LimitError{Limit: fmt.Sprintf("size of content_id %q in bytes", contentID), Max: limit}
+	}
+	if err := u.meter.Add(len(data)); err != nil {
+		return err
 	}
 	if eof && !c.begun {
 		return u.store(ctx, c, data)

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"packhorse/engine"
+	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/notes"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/space"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -47,7 +49,10 @@ var table = []row{
 	{kind: refs.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: odb.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: kv.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
+	{kind: space.ErrShort, status: http.StatusInsufficientStorage},
+	{kind: space.ErrRecovering, status: http.StatusServiceUnavailable, retry: later},
 	{kind: syscall.ENOSPC, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},
+	{kind: syscall.EDQUOT, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},
 
 	{kind: engine.ErrNotFound, status: http.StatusNotFound},
 	{kind: engine.ErrExists, status: http.StatusConflict},
@@ -58,6 +63,7 @@ var table = []row{
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrMalformed, status: http.StatusBadRequest},
+	{kind: clonecache.ErrBypass, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
 	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
 

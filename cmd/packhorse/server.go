@@ -108,11 +108,12 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 	})
 	programs := rest.New(rest.Config{Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig})
 	return api.NewServer(api.Config{
-		Tokens:  s.tokens,
-		Routes:  api.Routes(programs),
-		Refuse:  rest.Refuse,
-		Git:     api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
-		TLS:     config,
+		Tokens: s.tokens,
+		Routes: api.Routes(programs),
+		Refuse: rest.Refuse,
+		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
+		TLS:    config,
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: s.store.figures(),
 		Private: s.flags.AdminListen != "",
 		Limits:  s.limits(),
 		Logger:  s.logger,

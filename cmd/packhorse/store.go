@@ -15,6 +15,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/space"
 	"packhorse/refs"
 )
 
@@ -30,6 +31,7 @@ const (
 type storeFlags struct {
 	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}"`
 	IngestMemory byteSize `help:"Of which one incoming pack may hold this much." default:"128MiB"`
+	MinFree      byteSize `help:"Free disk space below which nothing is written; 1GiB, or 5 % of the disk where that is less, when 0." default:"0"`
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 keeps none." default:"10GiB"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
@@ -66,6 +68,8 @@ func (f storeFlags) share(of int64) int64 { return int64(f.Memory) / shares * of
 // store is an opened data folder. Its parts are closed in the order opposite to that of their opening.
 type store struct {
 	host    *engine.Host
+	space   *space.Watch
+	clones  *clonecache.Cache // nil: none
 	closers []func(context.Context) error
 }
 
@@ -85,7 +89,11 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 			err = errors.Join(err, s.close(ctx))
 		}
 	}()
-	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder), kv.PebbleOptions{MemoryBytes: flags.share(keysShare), Logger: logger})
+	if s.space, err = space.Open(dir, space.Options{MinBytes: int64(flags.MinFree), Logger: logger}); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func(context.Context) error { s.space.Close(); return nil })
+	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder), kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger})
 	if errors.Is(err, kv.ErrLocked) {
 		return nil, fmt.Errorf("%s %w", dir, errInUse)
 	}
@@ -98,7 +106,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 		return nil, err
 	}
 	s.closers = append(s.closers, func(context.Context) error { return files.Close() })
-	clones, err := openClones(filepath.Join(dir, cacheFolder), flags, logger)
+	s.clones, err = openClones(filepath.Join(dir, cacheFolder), flags, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +127,8 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 			},
 			Logger: logger,
 		},
-		Clones:  clones,
+		Clones:  s.clones,
+		Space:   s.space,
 		Refs:    refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
 		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
 		Logger:  logger,

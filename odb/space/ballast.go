@@ -1,0 +1,50 @@
+package space
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// ballastName is the ballast file's. It belongs to nobody else in the folder.
+const ballastName = "ballast"
+
+// ballast is a file that takes up room.
+type ballast struct {
+	fs    vfs.FS
+	path  string
+	there bool
+}
+
+// find looks whether the file is there, from an earlier process.
+func (b *ballast) find() error {
+	_, err := b.fs.Stat(b.path)
+	b.there = err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// create makes a file of size bytes. Its blocks are reserved, not written: a file system that cannot do that has an empty ballast.
+func (b *ballast) create(size int64) error {
+	f, err := b.fs.Create(b.path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Preallocate(0, size), f.Close()); err != nil {
+		return errors.Join(err, b.fs.Remove(b.path))
+	}
+	b.there = true
+	return nil
+}
+
+// remove gives the room back. A file that somebody else has removed is gone as well.
+func (b *ballast) remove() error {
+	b.there = false
+	if err := b.fs.Remove(b.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

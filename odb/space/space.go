@@ -1,0 +1,251 @@
+// Package space watches the free space of the disk, so that writes are refused before the stores would fail.
+//
+// Start at [Open], which gives a [Watch]; [Watch.Check] is what a write asks first. A disk is short from when its free space falls below a
+// limit until it has risen a quarter above it. Pebble ends the process when a write of its log fails, so a ballast file keeps some room
+// from everybody else: it is given up when the disk is full nevertheless, by the file system of [Watch.FS] in the midst of the write that
+// failed, and made again when there is room.
+package space
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+var (
+	// ErrShort says that writes are refused until there is room.
+	ErrShort = errors.New("space: the server is short of disk space, nothing can be written")
+	// ErrRecovering is what [ErrShort] is after a start on a disk that was short already.
+	ErrRecovering = errors.New("space: the server recovers from a full disk, try again")
+)
+
+// Options adjusts a watch. The zero value works.
+type Options struct {
+	// FS holds the folder; nil is the file system of the machine.
+	FS vfs.FS
+	// MinBytes is the free space below which the disk is short; when 0, 1 GiB, or 5 % of the disk where that is less.
+	MinBytes int64
+	// BallastBytes is the size of the ballast file; 64 MiB when 0, and at most half of MinBytes.
+	BallastBytes int64
+	// Every is how often the watch looks by itself; each second when 0.
+	Every  time.Duration
+	Logger *slog.Logger
+}
+
+const (
+	minBytes     = 1 << 30
+	minPercent   = 5
+	ballastBytes = 64 << 20
+	lookEvery    = time.Second
+	// meterStep is how much a [Meter] counts between two looks.
+	meterStep = 16 << 20
+)
+
+// Watch knows how much can be written to a disk. Its methods may be called concurrently. A nil Watch finds room always.
+type Watch struct {
+	fs      vfs.FS
+	dir     string
+	options Options
+	log     *slog.Logger
+
+	ctx     context.Context // of run
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	state atomic.Pointer[state]
+
+	mu      sync.Mutex // guards what follows, and changes of state
+	ballast ballast
+	relieve []func()
+}
+
+// state is what the last look has found.
+type state struct {
+	free    uint64
+	limit   uint64
+	refusal error // of writes: nil, ErrShort or ErrRecovering
+	failed  error // why there is no telling
+}
+
+// Open looks at the disk that dir is on, and watches it until Close. It comes before the stores in dir are opened, which may need what the
+// ballast gives.
+func Open(dir string, o Options) (*Watch, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.BallastBytes == 0 {
+		o.BallastBytes = ballastBytes
+	}
+	if o.Every == 0 {
+		o.Every = lookEvery
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Watch{
+		fs: o.FS, dir: dir, options: o, log: o.Logger,
+		ballast: ballast{fs: o.FS, path: o.FS.PathJoin(dir, ballastName)},
+	}
+	if err := w.ballast.find(); err != nil {
+		return nil, fmt.Errorf("open ballast: %w", err)
+	}
+	w.state.Store(&state{})
+	w.look(ErrRecovering)
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.running.Go(w.run)
+	return w, nil
+}
+
+// run looks from time to time.
+func (w *Watch) run() {
+	ticker := time.NewTicker(w.options.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-ticker.C:
+			w.look(ErrShort)
+		}
+	}
+}
+
+// Close ends the watch. The ballast stays.
+func (w *Watch) Close() {
+	w.cancel()
+	w.running.Wait()
+}
+
+// Relieve has free called whenever the disk is found short, to give up what can be spared.
+func (w *Watch) Relieve(free func()) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.relieve = append(w.relieve, free)
+}
+
+// Check tells whether anything may be written, as far as the last look knows. Errors: [ErrShort], [ErrRecovering].
+func (w *Watch) Check() error {
+	if w == nil {
+		return nil
+	}
+	return w.state.Load().refusal
+}
+
+// Look looks at the disk, and is [Watch.Check] then.
+func (w *Watch) Look() error {
+	if w == nil {
+		return nil
+	}
+	w.look(ErrShort)
+	return w.Check()
+}
+
+// Free returns how many bytes could be written at the last look, [math.MaxUint64] when the file system does not tell.
+func (w *Watch) Free() uint64 { return w.state.Load().free }
+
+// Err returns why the disk could not be asked, nil when it could.
+func (w *Watch) Err() error { return w.state.Load().failed }
+
+// FS returns the file system of the folder. A write that does not fit onto the disk gives up the ballast there, and is tried once more.
+func (w *Watch) FS() vfs.FS { return vfs.OnDiskFull(w.fs, w.full) }
+
+// full is called in the midst of a write that failed.
+func (w *Watch) full() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.giveUpBallast()
+	w.set(state{free: w.state.Load().free, refusal: ErrShort})
+}
+
+// look asks for the free space and sets the state. refusal is what a disk that has become short answers with.
+func (w *Watch) look(refusal error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.measure(refusal)
+	if s.refusal != nil && s.failed == nil && w.state.Load().refusal == nil {
+		for _, free := range w.relieve {
+			free()
+		}
+		s = w.measure(refusal)
+	}
+	if s.failed == nil {
+		w.trim(&s)
+	}
+	w.set(s)
+}
+
+// measure asks for the free space and returns what it means after the present state. The caller holds mu.
+func (w *Watch) measure(refusal error) state {
+	before := w.state.Load()
+	usage, err := w.fs.GetDiskUsage(w.dir)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return state{free: ^uint64(0)}
+	}
+	if err != nil {
+		return state{free: before.free, refusal: before.refusal, failed: fmt.Errorf("ask for free space: %w", err)}
+	}
+	s := state{free: usage.AvailBytes}
+	s.limit = w.limit(usage.TotalBytes)
+	enough := s.limit
+	if before.refusal != nil {
+		enough += s.limit / 4
+		refusal = before.refusal
+	}
+	if s.free < enough {
+		s.refusal = refusal
+	}
+	return s
+}
+
+func (w *Watch) limit(totalBytes uint64) uint64 {
+	if w.options.MinBytes > 0 {
+		return uint64(w.options.MinBytes)
+	}
+	return min(minBytes, totalBytes/100*minPercent)
+}
+
+// trim gives up the ballast when the disk is all but full, and makes it when so much room is left that the disk stays fine. The caller
+// holds mu.
+func (w *Watch) trim(s *state) {
+	size := min(uint64(w.options.BallastBytes), s.limit/2)
+	switch {
+	case s.refusal != nil && s.free < size:
+		w.giveUpBallast()
+	case s.refusal == nil && !w.ballast.there && size > 0 && s.free > s.limit+s.limit/4+size:
+		if err := w.ballast.create(int64(size)); err != nil {
+			w.log.Warn("the ballast file could not be made", "error", err)
+		}
+	}
+}
+
+func (w *Watch) giveUpBallast() {
+	if !w.ballast.there {
+		return
+	}
+	w.log.Warn("the disk is full: the ballast file is given up")
+	if err := w.ballast.remove(); err != nil {
+		w.log.Error("the ballast file could not be removed", "error", err)
+	}
+}
+
+// set makes s the state and logs what has changed. The caller holds mu.
+func (w *Watch) set(s state) {
+	before := w.state.Swap(&s)
+	switch {
+	case s.failed != nil && before.failed == nil:
+		w.log.Error("free space is not known", "error", s.failed)
+	case s.refusal != nil && before.refusal == nil:
+		w.log.Error("short of disk space: writes are refused", "free", s.free)
+	case s.refusal == nil && before.refusal != nil:
+		w.log.Info("there is disk space again", "free", s.free)
+	}
+}

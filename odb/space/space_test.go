@@ -1,0 +1,245 @@
+package space_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"packhorse/odb/space"
+)
+
+const total = 1_000_000
+
+// never is an interval after which no watch of a test looks by itself.
+const never = time.Hour
+
+func mem(free uint64) *vfs.MemFS {
+	fs := vfs.NewMem()
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: total})
+	return fs
+}
+
+func open(t *testing.T, fs vfs.FS, o space.Options) *space.Watch {
+	t.Helper()
+	o.FS = fs
+	if o.Every == 0 {
+		o.Every = never
+	}
+	w, err := space.Open("", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+func TestHysteresis(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		free uint64
+		err  error
+	}
+	tests := map[string]struct {
+		minBytes int64
+		steps    []step // the first one is before the start
+	}{
+		"5 percent":     {0, []step{{50_000, nil}, {49_999, space.ErrShort}, {50_001, space.ErrShort}, {62_499, space.ErrShort}, {62_500, nil}, {50_000, nil}}},
+		"stated":        {400, []step{{400, nil}, {0, space.ErrShort}, {499, space.ErrShort}, {500, nil}}},
+		"after a start": {400, []step{{399, space.ErrRecovering}, {499, space.ErrRecovering}, {500, nil}, {399, space.ErrShort}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fs := mem(test.steps[0].free)
+			w := open(t, fs, space.Options{MinBytes: test.minBytes})
+			for i, s := range test.steps {
+				fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: s.free, TotalBytes: total})
+				check := w.Look
+				if i == 0 {
+					check = w.Check
+				}
+				if err := check(); !errors.Is(err, s.err) || (err == nil) != (s.err == nil) {
+					t.Errorf("step %d: %d bytes: %v, want %v", i, s.free, err, s.err)
+				}
+				if w.Free() != s.free || w.Err() != nil {
+					t.Errorf("step %d: %d bytes free, %v; want %d", i, w.Free(), w.Err(), s.free)
+				}
+			}
+		})
+	}
+}
+
+// TestUnknown has no telling of free space: nothing is refused.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	var none *space.Watch
+	for name, w := range map[string]*space.Watch{"nil": none, "unsupported": open(t, vfs.NewMem(), space.Options{MinBytes: 1 << 60})} {
+		meter := w.Meter()
+		if err := errors.Join(w.Check(), w.Look(), meter.Add(1<<30)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := io.ReadAll(w.Reader(strings.NewReader("text"))); string(got) != "text" || err != nil {
+			t.Errorf("%s: read %q, %v", name, got, err)
+		}
+	}
+}
+
+// unaskable is a file system whose free space cannot be asked for while failing is set.
+type unaskable struct {
+	vfs.FS
+	failing atomic.Bool
+}
+
+func (u *unaskable) GetDiskUsage(path string) (vfs.DiskUsage, error) {
+	if u.failing.Load() {
+		return vfs.DiskUsage{}, syscall.EIO
+	}
+	return u.FS.GetDiskUsage(path)
+}
+
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	fs := &unaskable{FS: mem(1000)}
+	w := open(t, fs, space.Options{MinBytes: 400})
+	fs.failing.Store(true)
+	if err := w.Look(); err != nil {
+		t.Errorf("what is not known refuses writes: %v", err)
+	}
+	if !errors.Is(w.Err(), syscall.EIO) {
+		t.Errorf("got %v, want EIO", w.Err())
+	}
+	fs.failing.Store(false)
+	if err := errors.Join(w.Look(), w.Err()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRunLooks waits for the watch to find out by itself.
+func TestRunLooks(t *testing.T) {
+	t.Parallel()
+	fs := mem(1000)
+	w := open(t, fs, space.Options{MinBytes: 400, Every: time.Millisecond})
+	relieved := make(chan struct{}, 1)
+	w.Relieve(func() { relieved <- struct{}{} })
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1, TotalBytes: total})
+	<-relieved
+	for w.Check() == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestRelief has something that can be spared: giving it up makes enough room, or not.
+func TestRelief(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		after uint64
+		err   error
+	}{"enough": {500, nil}, "not enough": {399, space.ErrShort}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fs := mem(1000)
+			w := open(t, fs, space.Options{MinBytes: 400})
+			calls := 0
+			w.Relieve(func() {
+				calls++
+				fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: test.after, TotalBytes: total})
+			})
+			fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: total})
+			if err := w.Look(); !errors.Is(err, test.err) {
+				t.Errorf("got %v, want %v", err, test.err)
+			}
+			if err := w.Look(); !errors.Is(err, test.err) || calls != 1 {
+				t.Errorf("again: %v after %d calls, want %v after one", err, calls, test.err)
+			}
+		})
+	}
+}
+
+func TestBallast(t *testing.T) {
+	t.Parallel()
+	fs := mem(10_000)
+	there := func() bool {
+		_, err := fs.Stat("ballast")
+		return err == nil
+	}
+	for i, step := range []struct {
+		free  uint64
+		there bool
+	}{
+		{10_000, true}, {300, true}, {199, false}, {499, false}, {600, false}, {700, false}, {701, true}, {399, true}, {1, false},
+	} {
+		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: step.free, TotalBytes: total})
+		w := open(t, fs, space.Options{MinBytes: 400}) // the ballast is 200
+		if there() != step.there {
+			t.Errorf("step %d: started with %d bytes, the ballast is there: %v", i, step.free, there())
+		}
+		w.Close()
+	}
+}
+
+// TestFull writes to a disk that is full until the ballast is gone: the write succeeds, and the disk is short.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	base := mem(10_000)
+	full := errorfs.Wrap(base, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpFileWrite {
+			return nil
+		}
+		if _, err := base.Stat("ballast"); err == nil {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	w := open(t, full, space.Options{MinBytes: 400})
+	f, err := w.FS().Create("log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Write([]byte("entry")); n != 5 || err != nil {
+		t.Errorf("wrote %d bytes, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Check(); !errors.Is(err, space.ErrShort) {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := w.Look(); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+}
+
+// TestReader lets the disk run full while something large is read.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	fs := mem(1000)
+	w := open(t, fs, space.Options{MinBytes: 400})
+	source := &draining{fs: fs, after: 40 << 20}
+	n, err := io.Copy(io.Discard, w.Reader(source))
+	if !errors.Is(err, space.ErrShort) {
+		t.Errorf("got %v, want ErrShort", err)
+	}
+	if n < source.after-1<<20 || n > source.after+32<<20 {
+		t.Errorf("read %d bytes, the disk was short after %d", n, source.after)
+	}
+}
+
+// draining is an endless source; after some bytes the disk is full.
+type draining struct {
+	fs          *vfs.MemFS
+	read, after int64
+}
+
+func (d *draining) Read(p []byte) (int, error) {
+	if d.read += int64(len(p)); d.read > d.after {
+		d.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1, TotalBytes: total})
+	}
+	return len(p), nil
+}

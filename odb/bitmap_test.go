@@ -29,6 +29,22 @@ func FuzzBitmap(f *testing.F) {
 	})
 }
 
+func TestLargePushGetsBitmaps(t *testing.T) {
+	t.Parallel()
+	g := newHistory(t, historyOptions{seed: 43, commitCount: 30})
+	for count, want := range map[int]bool{1: true, 1 << 20: false} {
+		h := newIngestHost(t, odb.Options{BitmapCount: count, Limits: odb.Limits{HotCount: 1}})
+		h.pushPack(g, lines("", g.tips()))
+		h.store.AwaitCompanions()
+		n, err := odb.BitmapCount(t.Context(), h.view())
+		must(t, err)
+		if n > 0 != want {
+			t.Errorf("%d bitmaps after a push, with bitmaps from %d objects on", n, count)
+		}
+		h.fsck()
+	}
+}
+
 func TestBitmapsStayValidBelowNewLayers(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 41, commitCount: 80})

@@ -22,6 +22,9 @@ const (
 // CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
 func (s *Store) CoverFrom(count int) { s.coverFrom = count }
 
+// AwaitCompanions waits for the companions that are being made.
+func (s *Store) AwaitCompanions() { s.building.work.Wait() }
+
 // BitmapCount returns how many bitmaps apply to a view.
 func BitmapCount(ctx context.Context, v *View) (int, error) {
 	inv, err := newInventory(ctx, v)

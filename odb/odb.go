@@ -35,7 +35,7 @@
 //	inventory, search, generate
 //	bitmap, bitmapwriter, ...build,  reachability bitmaps: the companion, making one, and packs planned from it
 //	cover, reachbitmap, filterset,
-//	companion
+//	companion, companionqueue
 //
 // Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All methods may be called concurrently unless
 // they say otherwise.
@@ -61,6 +61,8 @@ type Options struct {
 	IngestMemoryBytes int64
 	// OpenFileCountMax bounds the segment files that are open at once; 256 when 0.
 	OpenFileCountMax int
+	// BitmapCount is how many objects a new segment has to have for bitmaps to be made of the pool, once it is visible; 20,000 when 0.
+	BitmapCount int
 	// Limits refuse what is too large.
 	Limits Limits
 	// Now is the clock by which layers wait to be removed; time.Now when nil.
@@ -83,6 +85,7 @@ type Store struct {
 	coverFrom int // see coverFromCount
 
 	settlers sync.WaitGroup // move registered files to their place
+	building *companionQueue
 }
 
 // Open returns the pools of keys and files. Segment files that this server left behind without a registration are removed, registered
@@ -106,14 +109,16 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		coverFrom: coverFromCount,
 	}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
+	s.building = newCompanionQueue(ctx, s)
 	if err := s.clearLeftovers(ctx); err != nil {
 		return nil, fmt.Errorf("clear leftovers: %w", err)
 	}
 	return s, nil
 }
 
-// Close waits for work in the background and closes the files that are open. Views and quarantines must have been closed.
+// Close ends or waits for work in the background and closes the files that are open. Views and quarantines must have been closed.
 func (s *Store) Close(context.Context) error {
+	s.building.close()
 	s.settlers.Wait()
 	return s.layers.close()
 }
@@ -125,6 +130,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CacheBytes, 256*mebibyte)
 	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
 	setDefault(&o.OpenFileCountMax, 256)
+	setDefault(&o.BitmapCount, 20_000)
 	o.Limits.setDefaults()
 	if o.Now == nil {
 		o.Now = time.Now

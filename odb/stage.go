@@ -122,6 +122,9 @@ func (q *Quarantine) Settled(ctx context.Context) {
 		if segment.graph != (LayerID{}) {
 			names = append(names, graphFile(segment.graph))
 		}
+		if segment.count >= q.store.options.BitmapCount {
+			q.store.building.add(q.view.pool)
+		}
 	}
 	if len(names) > 0 {
 		q.store.settle(context.WithoutCancel(ctx), names)

@@ -1,0 +1,76 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// companionQueue makes companions of segments that have just come, one pool after another, on one goroutine that is there while there is
+// something to do. What it does makes answers quicker and is done without when it fails.
+type companionQueue struct {
+	store *Store
+	ctx   context.Context // of the work, which no call waits for
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	pools   []PoolID
+	running bool
+}
+
+func newCompanionQueue(ctx context.Context, s *Store) *companionQueue {
+	q := &companionQueue{store: s}
+	q.ctx, q.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return q
+}
+
+// add has the companions of a pool made soon.
+func (q *companionQueue) add(pool PoolID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ctx.Err() != nil {
+		return
+	}
+	q.pools = append(q.pools, pool)
+	if !q.running {
+		q.running = true
+		q.work.Go(q.run)
+	}
+}
+
+func (q *companionQueue) run() {
+	for pool, ok := q.next(); ok; pool, ok = q.next() {
+		err := q.store.BuildBitmaps(q.ctx, pool, nil)
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNoPool) {
+			q.store.log.WarnContext(q.ctx, "make bitmaps", "pool", pool.String(), "error", err)
+		}
+	}
+}
+
+// next takes the pool that is to be worked on, however often it was added; false ends the goroutine.
+func (q *companionQueue) next() (PoolID, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.pools) == 0 || q.ctx.Err() != nil {
+		q.running = false
+		return PoolID{}, false
+	}
+	pool := q.pools[0]
+	left := q.pools[:0]
+	for _, other := range q.pools[1:] {
+		if other != pool {
+			left = append(left, other)
+		}
+	}
+	q.pools = left
+	return pool, true
+}
+
+// close ends the work and waits for it.
+func (q *companionQueue) close() {
+	q.mu.Lock()
+	q.stop()
+	q.mu.Unlock()
+	q.work.Wait()
+}

@@ -39,6 +39,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
+	// SecretKey seals stored secrets: SecretKeySize bytes, which must not change, or none, and then there can be no secrets.
+	SecretKey []byte
 	// Version is told to git clients and recorded nowhere.
 	Version string
 }
@@ -77,6 +79,7 @@ type Host struct {
 	names   *refs.Store
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
+	secrets *seal             // nil: no key
 	limits  Limits
 	log     *slog.Logger
 	now     func() time.Time
@@ -104,6 +107,10 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Clones != nil {
 		c.Space.Relieve(c.Clones.Clear)
 	}
+	secrets, err := newSeal(c.SecretKey)
+	if err != nil {
+		return nil, err
+	}
 	objects, err := odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
@@ -115,6 +122,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		names:   refs.Open(c.KV, c.Refs),
 		clones:  c.Clones,
 		space:   c.Space,
+		secrets: secrets,
 		limits:  c.Limits,
 		log:     c.Logger,
 		now:     c.Now,

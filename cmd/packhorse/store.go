@@ -76,8 +76,13 @@ type store struct {
 // errInUse says that another process has a data folder open.
 var errInUse = errors.New("is in use by another packhorse")
 
+// outside is what a store is told about what surrounds it. Maintenance needs none of it.
+type outside struct {
+	secretKey []byte // seals stored secrets
+}
+
 // openStore opens the folder, which is made if it does not exist, for this process alone.
-func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.Logger) (_ *store, err error) {
+func openStore(ctx context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
 	debug.SetGCPercent(garbagePercent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -133,6 +138,8 @@ func openStore(ctx context.Context, dir string, flags storeFlags, logger *slog.L
 		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
 		Logger:  logger,
 		Version: version,
+
+		SecretKey: around.secretKey,
 	})
 	if err != nil {
 		return nil, err

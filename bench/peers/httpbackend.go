@@ -37,7 +37,7 @@ $HTTP["url"] =~ "^/git" {
 `
 
 func startHTTPBackend(ctx context.Context, dir string) (*httpBackend, error) {
-	lighttpd, err := findCommand("lighttpd", "/usr/sbin/lighttpd")
+	lighttpd, err := provide(ctx, "lighttpd", "/usr/sbin/lighttpd")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,63 @@
+package bench_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"packhorse/engine"
+	"packhorse/pack/object"
+)
+
+// BenchmarkClone fetches from a repository as the push left it, and drops the pack. "fresh" generates every pack, "cached" has the clone
+// cache, which decides for itself what it keeps.
+func BenchmarkClone(b *testing.B) {
+	h := openHistory(b)
+	wants := []object.ID{h.tip}
+	for _, setting := range []struct {
+		name   string
+		cached bool
+	}{{"fresh", false}, {"cached", true}} {
+		repo := h.push(b, openHost(b, setting.cached), "r")
+		for _, job := range []struct {
+			name    string
+			request engine.FetchRequest
+		}{
+			{"full", engine.FetchRequest{Wants: wants}},
+			{"shallow", engine.FetchRequest{Wants: wants, Depth: 1}},
+			{"partial", engine.FetchRequest{Wants: wants, Filter: "blob:none"}},
+			{"incremental", engine.FetchRequest{Wants: wants, Haves: []object.ID{h.older}, Thin: true}},
+		} {
+			job.request.OFSDelta = true
+			b.Run(job.name+"/"+setting.name, func(b *testing.B) {
+				var bytes counter
+				for b.Loop() {
+					bytes = 0
+					fetch(b, repo, job.request, &bytes)
+				}
+				b.SetBytes(int64(bytes))
+			})
+		}
+	}
+}
+
+func fetch(b *testing.B, repo *engine.Repository, request engine.FetchRequest, w io.Writer) {
+	b.Helper()
+	ctx := context.Background()
+	f, err := repo.Fetch(ctx, request)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Send(ctx, w, engine.SendOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}

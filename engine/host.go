@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"packhorse/engine/clonecache"
+	"packhorse/engine/maintain"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -36,11 +37,12 @@ type Config struct {
 	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
 	Space  *space.Watch
 	Limits Limits
-	Logger *slog.Logger
+	// Maintenance says when maintenance is due; Background lets the host do it by itself until it is closed.
+	Maintenance maintain.Settings
+	Background  bool
+	Logger      *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
-	// SecretKey seals stored secrets: SecretKeySize bytes, which must not change, or none, and then there can be no secrets.
-	SecretKey []byte
 	// Version is told to git clients and recorded nowhere.
 	Version string
 }
@@ -79,10 +81,13 @@ type Host struct {
 	names   *refs.Store
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
-	secrets *seal             // nil: no key
 	limits  Limits
 	log     *slog.Logger
 	now     func() time.Time
+
+	maintenance maintain.Settings
+	worker      *maintain.Worker
+	maintaining chan struct{} // holds one when a maintenance runs
 
 	// creators keeps creations of one organization, by a hash of its name, from failing each other's preconditions. It
 	// guards nothing.
@@ -107,30 +112,39 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Clones != nil {
 		c.Space.Relieve(c.Clones.Clear)
 	}
-	secrets, err := newSeal(c.SecretKey)
-	if err != nil {
-		return nil, err
+	c.Maintenance.SetDefaults()
+	worker := maintain.NewWorker(c.Maintenance, c.Logger)
+	if c.Background {
+		c.Objects.Grew = worker.Grew
 	}
 	objects, err := odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
 	}
-	return &Host{
+	h := &Host{
 		keys:    c.KV,
 		files:   c.Files,
 		objects: objects,
 		names:   refs.Open(c.KV, c.Refs),
 		clones:  c.Clones,
 		space:   c.Space,
-		secrets: secrets,
 		limits:  c.Limits,
 		log:     c.Logger,
 		now:     c.Now,
-	}, nil
+
+		maintenance: c.Maintenance,
+		worker:      worker,
+		maintaining: make(chan struct{}, 1),
+	}
+	if c.Background {
+		worker.Start(background{h})
+	}
+	return h, nil
 }
 
 // Close ends the host's background work. Requests must have ended.
 func (h *Host) Close(ctx context.Context) error {
+	h.worker.Stop()
 	if h.clones != nil {
 		h.clones.Close()
 	}

@@ -15,9 +15,9 @@ var ErrNeeded = errors.New("odb: an unreachable object has come into use")
 // DropOptions say what [Store.PlanDrop] keeps and when it pays.
 type DropOptions struct {
 	RepackOptions
-	// Tips are what the refs of all namespaces point at. Old are former values of refs that are kept too; those that are not stored count for
-	// nothing.
-	Tips, Old []object.ID
+	// Roots returns what the refs of all namespaces point at, and former values of refs that are kept too; such as are not stored count for
+	// nothing. It is called once, when what is written no longer goes to where it might be dropped from.
+	Roots func(ctx context.Context) (tips, old []object.ID, err error)
 	// ShareMin is the least share of the objects in the layers that would be rewritten that has to be unreachable.
 	ShareMin float64
 }
@@ -45,6 +45,10 @@ func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) 
 	if err := s.freeze(ctx, pool); err != nil {
 		return nil, err
 	}
+	tips, old, err := options.Roots(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find roots: %w", err)
+	}
 	v, err := s.View(ctx, pool)
 	if err != nil {
 		return nil, err
@@ -54,7 +58,7 @@ func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) 
 		return nil, errors.Join(err, v.Close())
 	}
 	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[LayerID]struct{})}
-	pays, err := d.plan(ctx, &options)
+	pays, err := d.plan(ctx, options.ShareMin, tips, old)
 	if err == nil && pays && r.plan.count > 0 {
 		d.q, err = r.write(ctx)
 	}
@@ -91,17 +95,17 @@ func (d *Drop) Settled(ctx context.Context) {
 }
 
 // plan decides what is taken into the new segment, and reports whether that pays.
-func (d *Drop) plan(ctx context.Context, options *DropOptions) (bool, error) {
+func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
 	own, err := d.store.ownLayers(ctx, d.view)
 	if err != nil {
 		return false, err
 	}
-	live, err := d.mark(ctx, own, options)
+	live, err := d.mark(ctx, own, tips, old)
 	if err != nil {
 		return false, fmt.Errorf("mark: %w", err)
 	}
 	total, err := d.choose(ctx, own, live)
-	if err != nil || d.count == 0 || float64(d.count) < options.ShareMin*float64(total) {
+	if err != nil || d.count == 0 || float64(d.count) < shareMin*float64(total) {
 		return false, err
 	}
 	return true, d.repack.prepare(ctx)
@@ -109,9 +113,9 @@ func (d *Drop) plan(ctx context.Context, options *DropOptions) (bool, error) {
 
 // mark returns what has to stay: what the roots reach, and what is named by objects in layers that are not rewritten, so that the pool stays
 // closed.
-func (d *Drop) mark(ctx context.Context, own []sizedLayer, options *DropOptions) (*objectSet, error) {
-	request := PackRequest{Wants: options.Tips}
-	for _, id := range options.Old {
+func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID) (*objectSet, error) {
+	request := PackRequest{Wants: tips}
+	for _, id := range old {
 		_, ok, err := d.view.locate(ctx, id)
 		if err != nil {
 			return nil, err

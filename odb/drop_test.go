@@ -1,6 +1,7 @@
 package odb_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -21,6 +22,10 @@ func (w *world) drop(kept map[object.ID]content, options odb.DropOptions) {
 	}
 	w.commitDrop(d)
 	w.objects = kept
+}
+
+func dropOptions(shareMin float64, tips ...object.ID) odb.DropOptions {
+	return odb.DropOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) { return tips, nil, nil }}
 }
 
 func (w *world) commitDrop(d *odb.Drop) {
@@ -62,17 +67,17 @@ func TestDrop(t *testing.T) {
 			w := newWorld(t, odb.Options{})
 			tip, other, kept := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			before(w)
-			if d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}, ShareMin: 1}); d != nil || err != nil {
+			if d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(1, tip)); d != nil || err != nil {
 				t.Fatalf("a drop that does not pay: %v, %v", d, err)
 			}
-			w.drop(kept, odb.DropOptions{Tips: []object.ID{tip}})
+			w.drop(kept, dropOptions(0, tip))
 			w.sound(tip)
 			w.with(func(v *odb.View) {
 				if ok, err := v.Has(t.Context(), other); ok || err != nil {
 					t.Errorf("the other history is still there: %v", err)
 				}
 			})
-			if d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}}); d != nil || err != nil {
+			if d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, tip)); d != nil || err != nil {
 				t.Errorf("there is still something to drop: %v, %v", d, err)
 			}
 			w.reopen()
@@ -86,11 +91,14 @@ func TestDropKeepsOldValues(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 	unknown := object.ID{1}
-	d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}, Old: []object.ID{other, unknown}})
+	options := odb.DropOptions{Roots: func(context.Context) (tips, old []object.ID, err error) {
+		return []object.ID{tip}, []object.ID{other, unknown}, nil
+	}}
+	d, err := w.store.PlanDrop(t.Context(), w.pool, options)
 	if d != nil || err != nil {
 		t.Errorf("PlanDrop = %v, %v, want nothing to drop", d, err)
 	}
-	if _, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{unknown}}); !errors.Is(err, odb.ErrNotFound) {
+	if _, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, unknown)); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("PlanDrop with a tip that is missing: %v", err)
 	}
 }
@@ -132,7 +140,7 @@ func TestDropIsNeeded(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, odb.Options{})
 			tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
-			d, err := w.store.PlanDrop(t.Context(), w.pool, odb.DropOptions{Tips: []object.ID{tip}})
+			d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, tip))
 			w.must(err)
 			moved := use(w, other)
 			if err := d.Stage(t.Context(), kv.NewBatch(), moved); !errors.Is(err, odb.ErrNeeded) {
@@ -168,7 +176,7 @@ func TestDropUnderAQuarantine(t *testing.T) {
 			again := d.write(object.TypeTree, w.objects[tree].data, object.ZeroID)
 			revived := d.write(object.TypeCommit, commitOf(again, 2_000_000, other), other)
 			all := maps.Clone(w.objects)
-			w.drop(kept, odb.DropOptions{Tips: []object.ID{tip}})
+			w.drop(kept, dropOptions(0, tip))
 			d.commit()
 			w.objects = all
 			maps.Copy(w.objects, d.objects)

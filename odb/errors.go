@@ -72,6 +72,14 @@ type Stats struct {
 	OpenFileCount int
 }
 
+// Growth is what a write added to a pool.
+type Growth struct {
+	// ObjectCount and HotBytes are objects in the hot tier and the bytes that they take.
+	ObjectCount  int
+	HotBytes     int64
+	SegmentCount int
+}
+
 // Stats returns the counts since [Open].
 func (s *Store) Stats() Stats {
 	stats := Stats{

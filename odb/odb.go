@@ -67,6 +67,8 @@ type Options struct {
 	Limits Limits
 	// Now is the clock by which layers wait to be removed; time.Now when nil.
 	Now func() time.Time
+	// Grew hears what was written to a pool, once for each write; nil: nobody does. It is called by the writer and must not wait.
+	Grew func(pool PoolID, by Growth)
 	// Logger hears of corruption and of leftovers; silent when nil.
 	Logger *slog.Logger
 }

@@ -25,6 +25,7 @@ type Quarantine struct {
 	broken  error // a segment that could not be finished: objects are lost
 	staged  bool
 	settled bool
+	own     bool // it rewrites what is stored
 	closed  bool
 	hotID   LayerID // where the last Stage put hot objects
 	// relied are objects that were to be written and were there.
@@ -38,8 +39,9 @@ type Quarantine struct {
 
 // NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until it is closed.
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
-	q := &Quarantine{store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()),
-		relied: make(map[object.ID]struct{})}
+	q := &Quarantine{
+		store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()), relied: make(map[object.ID]struct{}),
+	}
 	q.view = &View{store: v.store, pool: v.pool, quarantine: q}
 	q.above = []layer{q.hot}
 	return q

@@ -298,7 +298,7 @@ func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
 	if q != nil {
 		layers = slices.Insert(layers, first, q.sealed[0].manifestLayer())
 		q.sealed[0].register(b, r.view.pool)
-		q.staged = true
+		q.staged, q.own = true, true
 	}
 	m.layers = layers
 	return nil

@@ -2,6 +2,7 @@ package odb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"packhorse/pack/object"
@@ -90,9 +91,8 @@ func (q *Quarantine) copyFrom(ctx context.Context, old *View, id object.ID, need
 		if err != nil {
 			return err
 		}
-		defer content.Close()
 		_, err = q.WriteBlobFrom(ctx, content, o.Size)
-		return err
+		return errors.Join(err, content.Close())
 	}
 	t, data, err := old.Read(ctx, id)
 	if err != nil {

@@ -109,6 +109,9 @@ func (q *Quarantine) Settled(ctx context.Context) {
 		return
 	}
 	q.settled = true
+	if grew := q.store.options.Grew; grew != nil && !q.own {
+		grew(q.view.pool, Growth{ObjectCount: len(q.hot.order), HotBytes: int64(q.hot.size), SegmentCount: len(q.sealed)})
+	}
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))
 	for id, plain := range q.hot.plain {

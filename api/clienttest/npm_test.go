@@ -55,11 +55,7 @@ func TestPierre(t *testing.T) {
 	t.Parallel()
 	node := need(t, "node")
 	dir := modules(t)
-	secret := filepath.Join(t.TempDir(), "secret-key")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	server := start(t, packhorsetest.Options{TLS: true, Flags: []string{"--secret-key", secret}})
+	server := start(t, packhorsetest.Options{TLS: true})
 	env := []string{
 		"PACKHORSE_TEST_URL=" + server.URL,
 		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,

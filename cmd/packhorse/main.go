@@ -31,6 +31,7 @@ type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Serve the repositories of organizations."`
 	Org     orgCommand     `cmd:"" help:"Register organizations."`
 	Token   tokenCommand   `cmd:"" help:"Sign a token with an organization's private key."`
+	GC      gcCommand      `cmd:"" name:"gc" help:"Maintain every repository now: in a stopped server's folder, or through the server that runs."`
 	Fsck    fsckCommand    `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -24,9 +24,10 @@ type serverFlags struct {
 	AdminListen string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
 	Drain       time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
 	IdleWait    time.Duration `help:"How long an idle connection is kept." default:"75s"`
-	SecretKey   string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
 	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
 	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
+
+	Maintenance maintenanceFlags `embed:"" prefix:"maintenance-" group:"Maintenance"`
 
 	logFlags
 	storeFlags
@@ -63,11 +64,7 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if s.tokens, err = auth.Open(auth.Options{Dir: orgs, Logger: s.logger}); err != nil {
 		return nil, err
 	}
-	around := outside{}
-	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
-		return nil, err
-	}
-	if s.store, err = openStore(ctx, data, flags.storeFlags, around, s.logger); err != nil {
+	if s.store, err = openStore(ctx, data, flags.storeFlags, flags.Maintenance.settings(), s.logger); err != nil {
 		return nil, err
 	}
 	if s.api, err = s.newAPI(config); err != nil {
@@ -118,7 +115,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: s.store.figures(),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: append(s.store.figures(), maintenanceFigures(s.store.host)...),
 		Private: s.flags.AdminListen != "",
 		Limits:  s.limits(),
 		Logger:  s.logger,

@@ -12,6 +12,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/clonecache"
+	"packhorse/engine/maintain"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -76,13 +77,8 @@ type store struct {
 // errInUse says that another process has a data folder open.
 var errInUse = errors.New("is in use by another packhorse")
 
-// outside is what a store is told about what surrounds it. Maintenance needs none of it.
-type outside struct {
-	secretKey []byte // seals stored secrets
-}
-
-// openStore opens the folder, which is made if it does not exist, for this process alone.
-func openStore(ctx context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger) (_ *store, err error) {
+// openStore opens the folder, which is made if it does not exist, for this process alone. With settings maintenance runs in the background.
+func openStore(ctx context.Context, dir string, flags storeFlags, background *maintain.Settings, logger *slog.Logger) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
 	debug.SetGCPercent(garbagePercent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -116,7 +112,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		return nil, err
 	}
 	limits := flags.Limits
-	s.host, err = engine.Open(ctx, engine.Config{
+	config := engine.Config{
 		KV:    keys,
 		Files: files,
 		Objects: odb.Options{
@@ -138,9 +134,11 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
 		Logger:  logger,
 		Version: version,
-
-		SecretKey: around.secretKey,
-	})
+	}
+	if background != nil {
+		config.Maintenance, config.Background = *background, true
+	}
+	s.host, err = engine.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}

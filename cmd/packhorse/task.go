@@ -27,6 +27,7 @@ type task func(ctx context.Context, host *engine.Host, args json.RawMessage, out
 // tasks are all of them, by the name of their command.
 var tasks = map[string]task{
 	"fsck": taskOf(runFsck),
+	"gc":   taskOf(runGC),
 }
 
 // taskOf makes a task of a function that takes its arguments decoded.
@@ -74,7 +75,7 @@ func (f taskFlags) runHere(ctx context.Context, run task, args json.RawMessage, 
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil { // opening would make a store
 		return fmt.Errorf("no store is in %s: %w", f.Data, err)
 	}
-	s, err := openStore(ctx, f.Data, f.storeFlags, outside{}, logger)
+	s, err := openStore(ctx, f.Data, f.storeFlags, nil, logger)
 	if err != nil {
 		return err
 	}

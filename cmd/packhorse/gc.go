@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"packhorse/engine"
+	"packhorse/odb"
+)
+
+// gcCommand maintains a data folder now.
+type gcCommand struct {
+	Grace       time.Duration `help:"How long objects stay that nothing reaches any more." default:"336h"`
+	ReaderGrace time.Duration `help:"How long files stay that nothing uses any more. With no server running none is needed." default:"0s"`
+	Geometric   bool          `help:"Merge only what has to be for a few segments to be left, instead of making one of each repository."`
+	Anew        bool          `help:"Search every delta anew: smaller, and slower by far."`
+	Cores       int           `help:"Cores to search deltas on." default:"2"`
+
+	taskFlags
+}
+
+// gcArgs are the arguments of the task.
+type gcArgs struct {
+	Grace, ReaderGrace time.Duration
+	Geometric, Anew    bool
+	Cores              int
+}
+
+// Run maintains through the server that has the folder open, or opens it itself.
+func (c gcCommand) Run(ctx context.Context, to streams) error {
+	return c.run(ctx, "gc", gcArgs{c.Grace, c.ReaderGrace, c.Geometric, c.Anew, c.Cores}, to)
+}
+
+var errMaintenance = errors.New("some repositories could not be maintained")
+
+// runGC maintains every repository, and prints what was done.
+func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) error {
+	tell := progress(out)
+	var repositories, failed, rewritten, dropped int
+	options := engine.MaintainOptions{
+		Grace: orNone(args.Grace), ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
+		RepackOptions: odb.RepackOptions{
+			Workers: args.Cores, Anew: args.Anew,
+			Progress: func(phase string, done, total int64) {
+				if total > 0 {
+					tell("%d repositories done; %s: %d of %d", repositories, phase, done, total)
+				} else {
+					tell("%d repositories done; %s: %d", repositories, phase, done)
+				}
+			},
+		},
+	}
+	for done, err := range host.Maintain(ctx, options) {
+		if err != nil {
+			return fmt.Errorf("maintenance could not be finished: %w", err)
+		}
+		repositories++
+		rewritten += done.Compacted.ObjectCount
+		dropped += done.DroppedCount
+		if done.Err == nil {
+			continue
+		}
+		failed++
+		if _, err := fmt.Fprintf(out, "%s/%s: %v\n", done.Org, done.Name, done.Err); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d dropped, %d repositories failed\n", repositories, rewritten, dropped, failed)
+	if err == nil && failed > 0 {
+		err = errMaintenance
+	}
+	return err
+}
+
+// orNone turns a time of a flag into that of a setting, where 0 stands for the default.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"time"
+
+	"packhorse/api"
+	"packhorse/engine"
+	"packhorse/engine/maintain"
+)
+
+// maintenanceFlags say what a server does in the background.
+type maintenanceFlags struct {
+	Off         bool          `help:"Leave maintenance to packhorse gc."`
+	Grace       time.Duration `help:"How long objects stay that nothing reaches any more." default:"336h"`
+	ReaderGrace time.Duration `help:"How long files stay that nothing uses any more." default:"1h"`
+	JournalAge  time.Duration `help:"How long the journal of changes is kept, at least as long as objects." default:"2160h"`
+	HotCount    int           `help:"Objects written in small writes that are folded together." default:"5000"`
+	HotBytes    byteSize      `help:"Bytes written in small writes that are folded together." default:"16MiB"`
+	Segments    int           `help:"Large writes that are merged together." default:"8"`
+	Every       time.Duration `help:"How often every repository is looked at." default:"24h"`
+}
+
+// settings are nil when there is no maintenance in the background.
+func (f maintenanceFlags) settings() *maintain.Settings {
+	if f.Off {
+		return nil
+	}
+	return &maintain.Settings{
+		Grace: orNone(f.Grace), ReaderGrace: orNone(f.ReaderGrace), JournalAge: f.JournalAge,
+		HotCount: f.HotCount, HotBytes: int64(f.HotBytes), SegmentCount: f.Segments, RoundInterval: f.Every,
+	}
+}
+
+// maintenanceFigures are what metrics tell of maintenance.
+func maintenanceFigures(host *engine.Host) []api.Figure {
+	counter := func(name, help string, value func(maintain.Stats) uint64) api.Figure {
+		return api.Figure{Name: name, Help: help, Counter: true, Value: func() float64 { return float64(value(host.MaintenanceStats())) }}
+	}
+	return []api.Figure{
+		counter("maintenance_compactions_total", "Times that layers of a repository became one.",
+			func(s maintain.Stats) uint64 { return s.Compactions }),
+		counter("maintenance_objects_total", "Objects rewritten by maintenance.", func(s maintain.Stats) uint64 { return s.ObjectCount }),
+		counter("maintenance_rounds_total", "Times that every repository was looked at.", func(s maintain.Stats) uint64 { return s.Rounds }),
+		counter("maintenance_failures_total", "Steps of maintenance that failed.", func(s maintain.Stats) uint64 { return s.Failures }),
+	}
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"packhorse/engine/maintain"
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// MaintainOptions are the settings of [Host.Maintain]. Zero times take those of the host's settings; a negative time is none.
+type MaintainOptions struct {
+	// Grace is how long objects stay that nothing reaches, ReaderGrace how long a file stays that nothing uses.
+	Grace, ReaderGrace time.Duration
+	// All makes one segment of each repository's own objects, instead of a few that grow geometrically.
+	All bool
+	// DropShare is the least share of unreachable objects for which layers are rewritten.
+	DropShare float64
+	odb.RepackOptions
+}
+
+// Maintained is what [Host.Maintain] did for one repository.
+type Maintained struct {
+	Org, Name string
+	maintain.Report
+	// Err is why the repository's maintenance failed; the others' goes on.
+	Err error
+}
+
+// Maintain maintains every repository in turn, and then removes what no repository uses any more. It may run while the host serves; only
+// one maintenance runs at a time.
+//
+// An error ends the walk; what fails for one repository alone is in its [Maintained].
+func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
+	settings := h.maintenance
+	setDefault(&options.Grace, settings.Grace)
+	setDefault(&options.ReaderGrace, settings.ReaderGrace)
+	settings.Grace, settings.ReaderGrace = options.Grace, options.ReaderGrace
+	settings.SetDefaults()
+	return func(yield func(Maintained, error) bool) {
+		if err := h.beginMaintenance(ctx); err != nil {
+			yield(Maintained{}, err)
+			return
+		}
+		defer h.endMaintenance()
+		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
+			if err != nil {
+				yield(Maintained{}, fmt.Errorf("scan repositories: %w", err))
+				return
+			}
+			if len(pair.Key) != 1+len(refs.RepoID{}) {
+				continue // fsck tells of it
+			}
+			done, err := h.maintainOne(ctx, refs.RepoID(pair.Key[1:]), &options, &settings)
+			if errors.Is(err, ErrNotFound) || errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
+				continue // deleted since the scan began
+			}
+			if ctx.Err() != nil {
+				yield(Maintained{}, ctx.Err())
+				return
+			}
+			done.Err = err
+			if !yield(done, nil) {
+				return
+			}
+		}
+		if err := h.sweep(ctx, settings.ReaderGrace); err != nil {
+			yield(Maintained{}, err)
+		}
+	}
+}
+
+func (h *Host) maintainOne(ctx context.Context, id refs.RepoID, options *MaintainOptions, settings *maintain.Settings) (Maintained, error) {
+	rec, _, err := readRecord(ctx, h.keys, id)
+	if err != nil {
+		return Maintained{}, err
+	}
+	job := maintain.Job{
+		Objects: h.objects, Names: h.names, Repo: id, Pool: rec.Pool, Now: h.now,
+		Grace: settings.Grace, JournalAge: settings.JournalAge, DropShare: options.DropShare,
+		Compact: odb.CompactOptions{RepackOptions: options.RepackOptions, All: options.All},
+	}
+	done := Maintained{Org: rec.Org, Name: rec.Name}
+	done.Report, err = job.Run(ctx)
+	if err != nil {
+		err = fmt.Errorf("maintain repository %s: %w", id, err)
+	}
+	return done, err
+}
+
+// sweep removes what is due for removal: layers, files and pools, and receipts.
+func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
+	if _, err := h.objects.Sweep(ctx, grace); err != nil {
+		return err
+	}
+	if err := h.names.DropReceipts(ctx); err != nil {
+		return fmt.Errorf("drop receipts: %w", err)
+	}
+	return nil
+}
+
+// beginMaintenance waits until no other maintenance runs in this process. That guards no invariant: it keeps work from being done twice.
+func (h *Host) beginMaintenance(ctx context.Context) error {
+	select {
+	case h.maintaining <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *Host) endMaintenance() { <-h.maintaining }
+
+// MaintenanceStats returns what the maintenance in the background has done.
+func (h *Host) MaintenanceStats() maintain.Stats { return h.worker.Stats() }
+
+// background is what the worker asks of the host.
+type background struct{ *Host }
+
+// Compact implements [maintain.Host].
+func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.CompactOptions) (odb.Compacted, error) {
+	if err := b.beginMaintenance(ctx); err != nil {
+		return odb.Compacted{}, err
+	}
+	defer b.endMaintenance()
+	done, err := b.objects.Compact(ctx, pool, options)
+	if errors.Is(err, odb.ErrNoPool) { // the repository has been deleted
+		return odb.Compacted{}, nil
+	}
+	return done, err
+}
+
+// Round implements [maintain.Host].
+func (b background) Round(ctx context.Context, options odb.RepackOptions) error {
+	var failed error
+	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare}) {
+		if err != nil {
+			return err
+		}
+		failed = errors.Join(failed, done.Err)
+	}
+	return failed
+}
+
+// Sweep implements [maintain.Host].
+func (b background) Sweep(ctx context.Context) error {
+	if err := b.beginMaintenance(ctx); err != nil {
+		return err
+	}
+	defer b.endMaintenance()
+	return b.sweep(ctx, b.maintenance.ReaderGrace)
+}

@@ -1,0 +1,203 @@
+// Package maintain keeps repositories small and quick: it folds what was written a little at a time, merges segments, and removes what nothing
+// reaches, receipts that have expired and the oldest part of the journal.
+//
+// Start at [Job], which is the maintenance of one repository; [Worker] does what is due in the background. Everything here may run beside
+// reads and writes, and may be cancelled at any time.
+package maintain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// Settings say what is kept for how long, and when it is time to do something. Zero fields take their defaults; a negative time is none.
+type Settings struct {
+	// Grace is how long objects stay that nothing reaches any more; 14 days.
+	Grace time.Duration
+	// ReaderGrace is how long a layer stays that no pool uses any more, for readers in other processes; 1 hour.
+	ReaderGrace time.Duration
+	// JournalAge is how long the journal is kept, at least Grace; 90 days.
+	JournalAge time.Duration
+	// HotCount and HotBytes are how much is written to a pool's hot tier before it is folded; 5,000 objects, 16 MiB.
+	HotCount int
+	HotBytes int64
+	// SegmentCount is how many segments come to a pool before they are merged; 8.
+	SegmentCount int
+	// RoundInterval is how often the whole store is gone through; 24 hours.
+	RoundInterval time.Duration
+	// SweepInterval is how often what has left is removed; 10 minutes.
+	SweepInterval time.Duration
+	// DropShare is the least share of unreachable objects for which a pool is rewritten in the background; 0.1.
+	DropShare float64
+	// Pause is how long the work in the background rests, as a share of the time that it works; 1.
+	Pause float64
+}
+
+// SetDefaults fills in the zero fields.
+func (s *Settings) SetDefaults() {
+	setDefault(&s.Grace, 14*24*time.Hour)
+	setDefault(&s.ReaderGrace, time.Hour)
+	setDefault(&s.JournalAge, 90*24*time.Hour)
+	s.Grace, s.ReaderGrace = max(s.Grace, 0), max(s.ReaderGrace, 0)
+	s.JournalAge = max(s.JournalAge, s.Grace)
+	setDefault(&s.HotCount, 5000)
+	setDefault(&s.HotBytes, 16<<20)
+	setDefault(&s.SegmentCount, 8)
+	setDefault(&s.RoundInterval, 24*time.Hour)
+	setDefault(&s.SweepInterval, 10*time.Minute)
+	setDefault(&s.DropShare, 0.1)
+	setDefault(&s.Pause, 1)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Job is the maintenance of one repository.
+type Job struct {
+	Objects *odb.Store
+	Names   *refs.Store
+	Repo    refs.RepoID
+	Pool    odb.PoolID
+	Now     func() time.Time
+
+	// Grace and JournalAge are those of [Settings].
+	Grace, JournalAge time.Duration
+	// DropShare is the least share of unreachable objects for which layers are rewritten.
+	DropShare float64
+	// Compact says how far layers are merged.
+	Compact odb.CompactOptions
+}
+
+// Report is what a job did.
+type Report struct {
+	// DroppedCount objects were unreachable, or there twice.
+	DroppedCount int
+	Compacted    odb.Compacted
+}
+
+// dropTriesMax bounds how often a drop is planned anew because something that was to go has come into use.
+const dropTriesMax = 3
+
+// Run does everything that is due. Errors: [refs.ErrRepositoryNotFound] when the repository has been deleted meanwhile.
+func (j *Job) Run(ctx context.Context) (Report, error) {
+	var report Report
+	now := j.Now()
+	if _, err := j.Names.TrimJournal(ctx, j.Repo, now.Add(-max(j.JournalAge, j.Grace))); err != nil {
+		return report, fmt.Errorf("trim journal: %w", err)
+	}
+	for range dropTriesMax {
+		count, err := j.drop(ctx, now.Add(-j.Grace))
+		if errors.Is(err, odb.ErrNeeded) {
+			continue // what else is unreachable waits for the next time
+		}
+		if err != nil {
+			return report, fmt.Errorf("drop unreachable objects: %w", err)
+		}
+		report.DroppedCount = count
+		break
+	}
+	var err error
+	report.Compacted, err = j.Objects.Compact(ctx, j.Pool, j.Compact)
+	return report, err
+}
+
+// drop removes what nothing has reached since a time.
+func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) {
+	var sequence uint64
+	d, err := j.Objects.PlanDrop(ctx, j.Pool, odb.DropOptions{
+		RepackOptions: j.Compact.RepackOptions,
+		ShareMin:      j.DropShare,
+		Roots: func(ctx context.Context) (tips, old []object.ID, err error) {
+			if tips, sequence, err = j.tips(ctx); err == nil {
+				old, err = j.old(ctx, since)
+			}
+			return tips, old, err
+		},
+	})
+	if d == nil || err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	change := refs.Change{Cause: "maintenance"}
+	_, err = j.Names.Update(ctx, j.Repo, change, func(ctx context.Context, tx *refs.Tx) error {
+		moved, err := j.moved(ctx, sequence)
+		if err != nil {
+			return err
+		}
+		return d.Stage(ctx, tx.Batch(), moved)
+	})
+	if err != nil {
+		return 0, err
+	}
+	d.Settled(ctx)
+	return d.ObjectCount(), nil
+}
+
+// tips returns what the refs of all namespaces point at, as of a sequence.
+func (j *Job) tips(ctx context.Context) (tips []object.ID, sequence uint64, err error) {
+	names, err := j.Names.Snapshot(ctx, j.Repo)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	for ref, err := range names.All(ctx, "refs/") {
+		if err != nil {
+			return nil, 0, fmt.Errorf("read refs: %w", err)
+		}
+		tips = append(tips, ref.ID)
+	}
+	return tips, names.Sequence(), nil
+}
+
+// old returns the values that refs have lost since a time.
+func (j *Job) old(ctx context.Context, since time.Time) ([]object.ID, error) {
+	var old []object.ID
+	err := j.events(ctx, 0, func(entry *refs.Entry) {
+		if !entry.Before.IsZero() && entry.Time.After(since) {
+			old = append(old, entry.Before)
+		}
+	})
+	return old, err
+}
+
+// moved returns what refs have been pointed at since a sequence.
+func (j *Job) moved(ctx context.Context, sequence uint64) ([]object.ID, error) {
+	var moved []object.ID
+	err := j.events(ctx, sequence, func(entry *refs.Entry) {
+		if !entry.After.IsZero() {
+			moved = append(moved, entry.After)
+		}
+	})
+	return moved, err
+}
+
+// events calls visit with the journal after a sequence, or what is left of it.
+func (j *Job) events(ctx context.Context, after uint64, visit func(*refs.Entry)) error {
+	for {
+		page, err := j.Names.Events(ctx, j.Repo, after, refs.EventsMax)
+		if trimmed, ok := errors.AsType[*refs.TrimmedError](err); ok && trimmed.Oldest > after+1 {
+			after = trimmed.Oldest - 1
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read journal: %w", err)
+		}
+		for i := range page.Entries {
+			visit(&page.Entries[i])
+		}
+		if !page.More {
+			return nil
+		}
+		after = page.Next
+	}
+}

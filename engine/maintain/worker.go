@@ -1,0 +1,178 @@
+package maintain
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"packhorse/odb"
+)
+
+// Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.
+type Host interface {
+	// Compact folds and merges what is due in one pool.
+	Compact(ctx context.Context, pool odb.PoolID, options odb.CompactOptions) (odb.Compacted, error)
+	// Round maintains every repository.
+	Round(ctx context.Context, options odb.RepackOptions) error
+	// Sweep removes what has left, and what has expired.
+	Sweep(ctx context.Context) error
+}
+
+// Worker does what is due, one thing at a time, until it is stopped.
+type Worker struct {
+	host     Host
+	settings Settings
+	log      *slog.Logger
+
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	wake   chan struct{}
+
+	mu    sync.Mutex // guards the fields below
+	grown map[odb.PoolID]odb.Growth
+	due   []odb.PoolID // pools that passed a threshold, in that order
+
+	compactions, objects, failures, rounds atomic.Uint64
+}
+
+// Stats are counts since the worker was started.
+type Stats struct {
+	// Compactions is how often layers of a pool became one, ObjectCount how many objects were rewritten for it.
+	Compactions, ObjectCount uint64
+	// Rounds is how often the whole store was gone through, Failures how often something failed.
+	Rounds, Failures uint64
+	// DueCount is how many pools wait.
+	DueCount int
+}
+
+// NewWorker returns a worker that [Worker.Start] starts. Its [Worker.Grew] may be called before that.
+func NewWorker(settings Settings, log *slog.Logger) *Worker {
+	return &Worker{settings: settings, log: log, wake: make(chan struct{}, 1), grown: make(map[odb.PoolID]odb.Growth)}
+}
+
+// Grew notes what was written to a pool. It never waits for work.
+func (w *Worker) Grew(pool odb.PoolID, by odb.Growth) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.grown[pool]
+	sum := odb.Growth{
+		ObjectCount:  before.ObjectCount + by.ObjectCount,
+		HotBytes:     before.HotBytes + by.HotBytes,
+		SegmentCount: before.SegmentCount + by.SegmentCount,
+	}
+	w.grown[pool] = sum
+	if w.isDue(before) || !w.isDue(sum) {
+		return
+	}
+	w.due = append(w.due, pool)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Worker) isDue(g odb.Growth) bool {
+	s := &w.settings
+	return g.ObjectCount >= s.HotCount || g.HotBytes >= s.HotBytes || g.SegmentCount >= s.SegmentCount
+}
+
+// Start starts the work on host, on one goroutine, until Stop.
+func (w *Worker) Start(host Host) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.host, w.cancel = host, cancel
+	w.ended.Go(func() { w.run(ctx) })
+}
+
+// Stop cancels what is being done and waits for its end.
+func (w *Worker) Stop() {
+	if w.cancel != nil {
+		w.cancel()
+		w.ended.Wait()
+	}
+}
+
+// Stats returns the counts since the start.
+func (w *Worker) Stats() Stats {
+	w.mu.Lock()
+	due := len(w.due)
+	w.mu.Unlock()
+	return Stats{
+		Compactions: w.compactions.Load(), ObjectCount: w.objects.Load(),
+		Rounds: w.rounds.Load(), Failures: w.failures.Load(), DueCount: due,
+	}
+}
+
+func (w *Worker) run(ctx context.Context) {
+	sweep := time.NewTicker(w.settings.SweepInterval)
+	defer sweep.Stop()
+	round := time.NewTicker(w.settings.RoundInterval)
+	defer round.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+			w.compactDue(ctx)
+		case <-sweep.C:
+			w.note(ctx, "remove what has left", w.host.Sweep(ctx))
+		case <-round.C:
+			w.note(ctx, "go through all repositories", w.host.Round(ctx, w.pace()))
+			w.forget()
+			w.rounds.Add(1)
+		}
+	}
+}
+
+func (w *Worker) pace() odb.RepackOptions {
+	return odb.RepackOptions{Workers: 1, Pause: w.settings.Pause}
+}
+
+func (w *Worker) compactDue(ctx context.Context) {
+	for ctx.Err() == nil {
+		pool, ok := w.take()
+		if !ok {
+			return
+		}
+		begun := time.Now()
+		done, err := w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
+		w.note(ctx, "compact", err)
+		if err == nil && done.LayerCount > 0 {
+			w.compactions.Add(1)
+			w.objects.Add(uint64(done.ObjectCount))
+			w.log.InfoContext(ctx, "layers were merged", "pool", pool.String(), "layers", done.LayerCount, "objects", done.ObjectCount,
+				"bytes", done.PackedBytes, "duration", time.Since(begun))
+		}
+	}
+}
+
+// forget starts counting anew: what was written before a round has been maintained, and pools that nobody writes to take no memory.
+func (w *Worker) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.grown)
+	w.due = nil
+}
+
+// take returns the pool that has waited longest.
+func (w *Worker) take() (odb.PoolID, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.due) == 0 {
+		return odb.PoolID{}, false
+	}
+	pool := w.due[0]
+	w.due = w.due[1:]
+	delete(w.grown, pool)
+	return pool, true
+}
+
+// note counts and logs a failure. What failed is tried again when it is due the next time.
+func (w *Worker) note(ctx context.Context, what string, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	w.failures.Add(1)
+	w.log.ErrorContext(ctx, "maintenance failed", "step", what, "error", err)
+}

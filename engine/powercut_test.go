@@ -1,0 +1,56 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// powerCut copies a disk as a loss of power would leave it, when a number of operations have passed since it was armed.
+type powerCut struct {
+	disk   *vfs.MemFS
+	random *rand.Rand
+
+	mu    sync.Mutex // guards the fields below
+	armed bool
+	left  int
+	after *vfs.MemFS
+}
+
+// wrap returns the disk, watched.
+func (p *powerCut) wrap() vfs.FS {
+	return errorfs.Wrap(p.disk, errorfs.InjectorFunc(func(errorfs.Op) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.armed && p.after == nil {
+			if p.left--; p.left <= 0 {
+				p.cut()
+			}
+		}
+		return nil
+	}))
+}
+
+// arm lets the power fail after some more operations.
+func (p *powerCut) arm(operations int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed, p.left = true, operations
+}
+
+// rest returns what is left of the disk.
+func (p *powerCut) rest() vfs.FS {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.after == nil {
+		p.cut()
+	}
+	return p.after
+}
+
+// cut is called with mu held.
+func (p *powerCut) cut() {
+	p.after = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: p.random.IntN(101), RNG: p.random})
+}

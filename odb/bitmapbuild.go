@@ -97,7 +97,7 @@ type bitmapBuilder struct {
 }
 
 func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []manifestLayer) (*bitmapBuilder, error) {
-	view := s.newView(pool, manifest{layers: segments})
+	view := s.newView(pool, manifest{layers: segments}).linked() // which bits a commit has does not depend on who may read it
 	inv, err := newInventory(ctx, view)
 	if err != nil {
 		return nil, errors.Join(err, view.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -29,7 +30,7 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 // cachedHot looks for id among the cached objects of the hot layers, before any index is asked: these are what every commit reads.
 func (v *View) cachedHot(id object.ID) (cached, bool) {
 	for _, l := range v.storedLayers() {
-		if hot, ok := l.(*hotLayer); ok && v.readable(id, l) {
+		if hot, ok := l.(*hotLayer); ok && !v.isBorrowed(l) {
 			if hit, ok := v.store.cache.get(hotCacheKey(hot.id, id)); ok {
 				return hit, true
 			}
@@ -136,7 +137,9 @@ func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 }
 
 // baseOf returns where the base of the delta at a location lies. The base of a stored object is stored: a quarantined twin of it, which
-// may be a delta against that very object, does not count.
+// may be a delta against that very object, does not count. For the same reason older hot layers go before newer ones: what a fork may not
+// read is stored again when it is pushed, perhaps as a delta against what is a delta against the borrowed twin. The base of a delta is as old
+// as the delta or older, so chains that take the oldest twin come to an end.
 func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, error) {
 	if s.BaseOrdinal != noOrdinal {
 		return location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
@@ -154,10 +157,27 @@ func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, err
 func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (location, bool, error) {
 	switch from.(type) {
 	case *hotLayer, *segmentLayer:
-		return searchIn(ctx, v.storedLayers(), id, stored)
+		return searchBase(ctx, v.storedLayers(), id)
 	default:
 		return v.locate(ctx, id)
 	}
+}
+
+// searchBase is searchIn with the hot layers, which stand behind the segments, from the oldest to the newest.
+func searchBase(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
+	hot := slices.IndexFunc(layers, func(l layer) bool { _, ok := l.(*hotLayer); return ok })
+	if hot < 0 {
+		hot = len(layers)
+	}
+	if at, ok, err := searchIn(ctx, layers[:hot], id); ok || err != nil {
+		return at, ok, err
+	}
+	for _, l := range slices.Backward(layers[hot:]) {
+		if at, ok, err := findIn(ctx, l, id); ok || err != nil {
+			return at, ok, err
+		}
+	}
+	return location{}, false, nil
 }
 
 // applyLink returns the object that the delta at a link builds from base.

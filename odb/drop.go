@@ -200,7 +200,7 @@ func (d *Drop) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) error 
 	after := s.newView(d.view.pool, next)
 	defer after.Close()
 	held := func(id object.ID) error {
-		if _, ok, err := after.locate(ctx, id); ok || err != nil {
+		if ok, err := d.holds(ctx, after, id); ok || err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: %s", ErrNeeded, id)
@@ -222,6 +222,20 @@ func (d *Drop) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) error 
 		}
 	}
 	return s.stageManifest(b, d.view.pool, raw, &m, &next)
+}
+
+// holds reports whether an object is stored after the drop, and readable if it was before: a fork may have taken it without being able to read
+// it.
+func (d *Drop) holds(ctx context.Context, after *View, id object.ID) (bool, error) {
+	_, ok, err := after.locate(ctx, id)
+	if !ok || err != nil || !after.borrows() {
+		return ok, err
+	}
+	if ok, err := after.Has(ctx, id); ok || err != nil {
+		return ok, err
+	}
+	was, err := d.view.Has(ctx, id)
+	return !was, err
 }
 
 // isSettled reports whether what a layer names is known to be held: it is the new one, or did not change since the plan was made.

@@ -3,8 +3,10 @@ package odb
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"packhorse/odb/kv"
@@ -308,4 +310,49 @@ func (s *Store) LeaveAll(ctx context.Context, pool PoolID) error {
 func (v *View) IsBlockStream(ctx context.Context, id object.ID) (bool, error) {
 	e, err := v.Entry(ctx, id)
 	return e.record.Blocks, err
+}
+
+// AwaitLoans returns when what forks may read has been found out, as far as that has begun.
+func (s *Store) AwaitLoans() { s.background.Wait() }
+
+// BorrowedLayerCount returns how many layers of a pool are not its own.
+func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error) {
+	m, _, err := s.readManifest(ctx, s.keys, pool)
+	if err != nil {
+		return 0, err
+	}
+	if l := newLending(&m); l != nil {
+		return len(l.layers), nil
+	}
+	return 0, nil
+}
+
+// DecodeBorrowed takes apart a companion that says what a fork may read, and puts it together again.
+func DecodeBorrowed(id LayerID, data []byte) ([]byte, error) {
+	set, err := decodeBorrowed(id, data)
+	if err != nil {
+		return nil, err
+	}
+	return set.encode(id), nil
+}
+
+// EncodeBorrowed returns companions of both forms, by what is in them: tips, or the ordinals of a segment that words have and loose objects.
+func EncodeBorrowed(id LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
+	byTips := borrowedSet{tips: newIDList(ids)}
+	bySets := borrowedSet{known: true, loose: newIDList(ids), segments: map[LayerID]lentSegment{id: newLentSegment(count, words)}}
+	return byTips.encode(id), bySets.encode(id)
+}
+
+// SealBorrowed appends the checksum to what EncodeBorrowed returns without it.
+func SealBorrowed(body []byte) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
+}
+
+// LoanFile returns the name of the file that tells what a pool may read.
+func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
+	m, _, err := s.readManifest(ctx, s.keys, pool)
+	if err != nil {
+		return "", err
+	}
+	return layerBorrowed.fileName(newLending(&m).companion), nil
 }

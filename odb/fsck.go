@@ -78,6 +78,10 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 			return nil, err
 		}
 	}
+	f.view = v.linked() // what a fork may not read is checked too
+	if err := f.lending(ctx, v.lending); err != nil {
+		return nil, fmt.Errorf("check what may be read of borrowed layers: %w", err)
+	}
 	for _, l := range v.layers {
 		if err := f.layer(ctx, l); err != nil {
 			return nil, fmt.Errorf("check layer %s: %w", l.layerID(), err)

@@ -43,10 +43,11 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 	return o.stream.offset, err
 }
 
-// storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to end: then it is the pack.
+// storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to end: then it is the pack. In a thin pack the
+// bases of deltas may be named otherwise than in the segment.
 func (p *PackPlan) storedTrailer() ([]byte, error) {
 	for layer, g := range p.inv.segments {
-		if p.count != g.count || !p.isWhole(layer) || !p.request.OFSDelta {
+		if p.count != g.count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
 			continue
 		}
 		header, trailer := make([]byte, pack.HeaderSize), make([]byte, pack.TrailerSize)

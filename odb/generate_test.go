@@ -248,6 +248,23 @@ func (h *ingestHost) useBitmaps(g *repository, what string) {
 	}
 }
 
+// A client that takes thin packs and short deltas gets a pack of long deltas from end to end, in either form.
+func TestPackOfLongDeltas(t *testing.T) {
+	t.Parallel()
+	g := newHistory(t, historyOptions{seed: 33, commitCount: 40})
+	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+	_, err := h.push(g.Input([]byte(lines("", g.tips())), "pack-objects", "--revs", "--stdout", "-q"), odb.IngestOptions{})
+	h.must(err)
+	wants := g.tips()
+	tree := bytes.TrimSpace(g.Input([]byte("100644 blob "+g.Write("blob", []byte("elsewhere"))+"\tfile\n"), "mktree"))
+	unrelated := g.ids("", "commit-tree", "-m", "unrelated", string(tree))
+	h.pushPack(g, lines("", unrelated))
+	v := h.view()
+	for _, haves := range [][]object.ID{nil, unrelated} {
+		checkPack(t, g, v, odb.PackRequest{Wants: wants, Haves: haves, Thin: true, OFSDelta: true})
+	}
+}
+
 // TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names; PACKHORSE_BITMAPS is what bitmaps are
 // used for, as in [ingestHost.useBitmaps].
 func TestPackOfRealRepository(t *testing.T) {

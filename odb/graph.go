@@ -23,9 +23,14 @@ type GraphRow struct {
 //
 // Errors: [ErrNotFound], also for an object that is no commit; [ErrCorrupt].
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
+	if v.borrows() {
+		if _, err := v.find(ctx, id); err != nil {
+			return GraphRow{}, err
+		}
+	}
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
-			if row, ok, err := l.graph(ctx, id); err != nil || (ok && v.readable(id, l)) {
+			if row, ok, err := l.graph(ctx, id); ok || err != nil {
 				return row, err
 			}
 		}

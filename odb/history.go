@@ -84,14 +84,15 @@ type commitNode struct {
 // history is the part of a view's commit graph that one walk has met: commits are numbered as they are met and read when they are
 // needed, so that memory follows what was visited (about 100 bytes a commit). Only one goroutine uses it.
 type history struct {
-	view    *View
+	view    *View                  // of which tips are asked
+	linked  *View                  // and this of what they lead to
 	cut     map[object.ID]struct{} // commits that count as having no parents: a shallow boundary
 	table   idTable
 	nodes   []commitNode
 	parents []int32
 }
 
-func newHistory(v *View) *history { return &history{view: v} }
+func newHistory(v *View) *history { return &history{view: v, linked: v.linked()} }
 
 // cutAt makes the commits in ids count as having no parents. It must be called before they are loaded.
 func (h *history) cutAt(ids []object.ID) {
@@ -122,7 +123,7 @@ func (h *history) load(ctx context.Context, n int32) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	row, err := h.view.Graph(ctx, h.id(n))
+	row, err := h.linked.Graph(ctx, h.id(n))
 	if err != nil {
 		return fmt.Errorf("graph row of commit %s: %w", h.id(n), err)
 	}

@@ -22,6 +22,8 @@
 //	graph, graphfile, graphtable     commit-graph rows: with hot commits, and in companions of segments
 //	cache                            one budget for index blocks, inflated bases, trees and commits
 //	view, chain, spool, prefix       reading: find, resolve a delta chain, in scratch files what is large
+//	fork, borrowed, borrowedset,     pools that share layers, and what of them a fork may read
+//	loan, change
 //	stream, blocks, entry            objects as streams, by range, and as they are stored
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them so
 //	pendingsegment, stage
@@ -86,8 +88,13 @@ type Store struct {
 
 	coverFrom int // see coverFromCount
 
+	loans    loans          // what forks may read
 	settlers sync.WaitGroup // move registered files to their place
 	building *companionQueue
+
+	background sync.WaitGroup  // finds out what forks may read
+	closing    context.Context // ends with the store
+	close      context.CancelFunc
 }
 
 // Open returns the pools of keys and files. Segment files that this server left behind without a registration are removed, registered
@@ -109,10 +116,13 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		cache:   cache,
 
 		coverFrom: coverFromCount,
+		loans:     loans{bytesMax: int(options.CacheBytes / 8)},
 	}
+	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
 	s.building = newCompanionQueue(ctx, s)
 	if err := s.clearLeftovers(ctx); err != nil {
+		s.close()
 		return nil, fmt.Errorf("clear leftovers: %w", err)
 	}
 	return s, nil
@@ -121,6 +131,8 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 // Close ends or waits for work in the background and closes the files that are open. Views and quarantines must have been closed.
 func (s *Store) Close(context.Context) error {
 	s.building.close()
+	s.close()
+	s.background.Wait()
 	s.settlers.Wait()
 	return s.layers.close()
 }

@@ -61,10 +61,18 @@ const (
 //
 // Errors: [ErrNotFound] for a want or a have.
 func (v *View) Plan(ctx context.Context, request PackRequest, progress Progress) (*PackPlan, error) {
-	inv, err := newInventory(ctx, v)
+	for _, ids := range [][]object.ID{request.Wants, request.Haves, request.Unshallow} {
+		for _, id := range ids {
+			if _, err := v.find(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	inv, err := newInventory(ctx, v.linked()) // all else is reached from these
 	if err != nil {
 		return nil, err
 	}
+	request.Thin = request.Thin && len(request.Haves) > 0
 	p := &PackPlan{inv: inv, request: request}
 	p.progress.report = progress
 	if err := p.find(ctx); err != nil {

@@ -29,22 +29,33 @@ func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) 
 	var found []object.ID
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
-			count := 0
-			err := l.scan(ctx, low, high, func(id object.ID) bool {
-				if v.readable(id, l) {
-					found = append(found, id)
-					count++
-				}
-				return count < resolveMax
-			})
+			ids, err := v.resolveIn(ctx, l, low, high)
 			if err != nil {
 				return nil, fmt.Errorf("resolve %s: %w", prefix, err)
 			}
+			found = append(found, ids...)
 			found = sortIDs(found)
 			found = found[:min(len(found), resolveMax)]
 		}
 	}
 	return found, nil
+}
+
+// resolveIn returns the first readable IDs of a layer from low to high.
+func (v *View) resolveIn(ctx context.Context, l layer, low, high object.ID) (found []object.ID, err error) {
+	scanErr := l.scan(ctx, low, high, func(id object.ID) bool {
+		ok := true
+		if v.isBorrowed(l) {
+			if ok, err = v.Has(ctx, id); err != nil {
+				return false
+			}
+		}
+		if ok {
+			found = append(found, id)
+		}
+		return len(found) < resolveMax
+	})
+	return found, errors.Join(scanErr, err)
 }
 
 // prefixRange returns the lowest and the highest ID that begin with the digits.

@@ -88,9 +88,10 @@ func (q *Quarantine) addHot(ctx context.Context, value *hotValue, row *GraphRow)
 	return nil
 }
 
-// has reports whether id is stored or quarantined, readable or not. What is, is relied on to stay; see revive.
+// has reports whether id is stored or quarantined. What is, is relied on to stay; see revive. What a fork may not read of the layers that it took
+// is stored once more.
 func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
-	_, ok, err := q.view.locate(ctx, id)
+	ok, err := q.view.Has(ctx, id)
 	if ok {
 		q.relied[id] = struct{}{}
 	}

@@ -41,7 +41,8 @@ type repack struct {
 // newRepack plans for the layers of v that are chosen. The caller closes it before v.
 func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options RepackOptions) (*repack, error) {
 	setDefault(&options.Workers, 1)
-	inv, err := newInventory(ctx, v)
+	linked := v.linked() // what a fork may not read is kept like all that is stored
+	inv, err := newInventory(ctx, linked)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +50,14 @@ func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options Rep
 	for _, l := range chosen {
 		r.chosen[l.id] = true
 	}
-	r.plan = &PackPlan{inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(v), hidden: inv.newSet(), send: inv.newSet(), looseFirst: true}
+	r.plan = &PackPlan{inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(linked), hidden: inv.newSet(), send: inv.newSet(), looseFirst: true}
 	r.plan.progress.report = options.Progress
 	return r, nil
 }
 
 func (r *repack) close() { r.plan.inv.close() }
 
-// takeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment holds too.
+// takeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment of the pool's own holds too.
 func (r *repack) takeAll(ctx context.Context) error {
 	inv, send := r.plan.inv, &r.plan.send
 	var picked []int
@@ -75,7 +76,8 @@ func (r *repack) takeAll(ctx context.Context) error {
 	return r.eachHot(ctx, func(h handle) { send.add(h) })
 }
 
-// eachHot calls visit with the objects of the chosen hot layers that no segment holds.
+// eachHot calls visit with the objects of the chosen hot layers that no segment holds. Borrowed segments do not count: a fork may read what is
+// own in it, and not for certain what it took.
 func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 	inv := r.plan.inv
 	for id := range r.chosen {
@@ -93,12 +95,28 @@ func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 			if err != nil {
 				return err
 			}
-			if h.layer() == inv.looseLayer() {
+			held, err := r.ownSegmentHolds(ctx, object)
+			if err != nil {
+				return err
+			}
+			if !held {
 				visit(h)
 			}
 		}
 	}
 	return nil
+}
+
+func (r *repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error) {
+	for i, g := range r.plan.inv.segments {
+		if r.view.isBorrowed(r.plan.inv.layers[i]) {
+			continue
+		}
+		if _, ok, err := g.lookup(ctx, id); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
 }
 
 // prepare finds deltas and the order of what comes from hot layers, once it is known what is taken.
@@ -195,7 +213,7 @@ func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 		if err != nil {
 			return err
 		}
-		row, err := r.view.Graph(ctx, id)
+		row, err := r.plan.inv.view.Graph(ctx, id)
 		commits = append(commits, takenCommit{h: h, tree: row.Tree, seconds: row.Seconds})
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 func (q *Quarantine) revive(ctx context.Context, old *View) error {
 	var needed []object.ID
 	need := func(id object.ID) error {
-		_, there, err := q.view.locate(ctx, id)
+		there, err := q.view.Has(ctx, id)
 		if err == nil && !there {
 			needed = append(needed, id)
 		}
@@ -30,7 +30,7 @@ func (q *Quarantine) revive(ctx context.Context, old *View) error {
 	for len(needed) > 0 {
 		id := needed[len(needed)-1]
 		needed = needed[:len(needed)-1]
-		if _, there, err := q.view.locate(ctx, id); there || err != nil {
+		if there, err := q.view.Has(ctx, id); there || err != nil {
 			if err != nil {
 				return err
 			}

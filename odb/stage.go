@@ -48,9 +48,9 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		return q.store.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
 	}
 	for _, id := range q.hot.order {
-		if _, stored, err := now.locate(ctx, id); err != nil {
+		if there, err := now.Has(ctx, id); err != nil {
 			return err
-		} else if stored {
+		} else if there {
 			continue
 		}
 		b.Put(objectKey(target, id), q.hot.values[id])

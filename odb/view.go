@@ -20,6 +20,8 @@ type View struct {
 
 	layers     []layer     // stored, in the order in which they are asked
 	quarantine *Quarantine // nil, or what is asked instead of manifest and layers
+	lending    *lending    // of a fork: what it may read of the layers that it took
+	linkedOnly bool        // see linked
 	closed     atomic.Bool
 }
 
@@ -67,7 +69,7 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 // newView pins the layers of m. Segments are asked first and the newest of them first, since a lookup in their indexes costs a tenth of
 // one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
-	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers))}
+	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), lending: newLending(&m)}
 	for _, kind := range []layerKind{layerSegment, layerHot} {
 		for _, l := range slices.Backward(m.layers) {
 			if l.kind == kind {
@@ -97,8 +99,11 @@ func (v *View) DropCount() uint64 { return v.currentManifest().drops }
 
 // Has reports whether the object of id can be read.
 func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
-	_, ok, err := v.search(ctx, id, v.readable)
-	return ok, err
+	at, ok, err := v.locate(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	return v.readable(ctx, id, &at, ok)
 }
 
 // Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
@@ -110,16 +115,21 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	return at.layer.stat(ctx, at)
 }
 
-// readable is the one place that decides whether an object that a layer holds may be seen through this view (rules.md 8). Everything that
-// takes an ID from outside asks it. All layers of a pool are its own until there are forks, and what is own and stored may be read.
-func (v *View) readable(_ object.ID, _ layer) bool { return true }
+// linked returns a view of the same objects for IDs that readable objects name: a pool is closed, so that they are readable too and nobody
+// need be asked. It ends with v. Whoever uses it has made sure by v that what the first of the IDs came from is readable.
+func (v *View) linked() *View {
+	return &View{
+		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending, linkedOnly: true,
+	}
+}
 
-// stored is what takes the place of readable for what no client asks for: delta bases, and whether an object is to be written.
-func stored(object.ID, layer) bool { return true }
-
-// find returns where a readable object lies, or a [NotFoundError].
+// find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one that is asked first, also if the object is
+// readable because of another.
 func (v *View) find(ctx context.Context, id object.ID) (location, error) {
-	at, ok, err := v.search(ctx, id, v.readable)
+	at, ok, err := v.locate(ctx, id)
+	if err == nil {
+		ok, err = v.readable(ctx, id, &at, ok)
+	}
 	if err == nil && !ok {
 		err = &NotFoundError{Object: id}
 	}
@@ -128,30 +138,29 @@ func (v *View) find(ctx context.Context, id object.ID) (location, error) {
 
 // locate returns where an object lies, readable or not.
 func (v *View) locate(ctx context.Context, id object.ID) (location, bool, error) {
-	return v.search(ctx, id, stored)
-}
-
-// search asks the layers one after another for an object that may be taken from there.
-func (v *View) search(ctx context.Context, id object.ID, allowed func(object.ID, layer) bool) (location, bool, error) {
 	for _, layers := range v.layerLists() {
-		if at, ok, err := searchIn(ctx, layers, id, allowed); ok || err != nil {
+		if at, ok, err := searchIn(ctx, layers, id); ok || err != nil {
 			return at, ok, err
 		}
 	}
 	return location{}, false, nil
 }
 
-func searchIn(ctx context.Context, layers []layer, id object.ID, allowed func(object.ID, layer) bool) (location, bool, error) {
+func searchIn(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
 	for _, l := range layers {
-		at, ok, err := l.find(ctx, id)
-		if err != nil {
-			return location{}, false, fmt.Errorf("look up %s: %w", id, err)
-		}
-		if ok && allowed(id, l) {
-			return at, true, nil
+		if at, ok, err := findIn(ctx, l, id); ok || err != nil {
+			return at, ok, err
 		}
 	}
 	return location{}, false, nil
+}
+
+func findIn(ctx context.Context, l layer, id object.ID) (location, bool, error) {
+	at, ok, err := l.find(ctx, id)
+	if err != nil {
+		err = fmt.Errorf("look up %s: %w", id, err)
+	}
+	return at, ok, err
 }
 
 // layerLists returns the layers in the order in which they are asked: quarantined, then stored.

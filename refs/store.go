@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
+	"packhorse/pack/object"
 )
 
 // Options are the settings of a [Store]; the zero value takes every default.
@@ -86,6 +87,33 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	batch.Put(headKey(repo), head{sequence: 1}.encode())
 	entry := change.entry(1, s.options.Now())
 	batch.Put(journalKey(repo, 1, 0), appendEntry(nil, &entry))
+	return nil
+}
+
+// CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their order. Of each, Name, ID and Peeled
+// count, as for [Tx.Set]. What change.Policy says holds for them.
+//
+// Errors: [ErrLimit] for more refs than a transaction can change or a repository hold, and otherwise those of [Tx.Set].
+func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs []Ref) error {
+	if len(refs) == 0 {
+		return s.Create(batch, repo, change)
+	}
+	if err := change.check(); err != nil {
+		return err
+	}
+	if change.Time.IsZero() {
+		change.Time = s.options.Now()
+	}
+	tx := newTx(s, repo, &change, head{})
+	tx.batch = batch
+	for i := range refs {
+		if err := tx.Set(ctx, refs[i].Name, &object.ZeroID, refs[i].ID, refs[i].Peeled); err != nil {
+			return err
+		}
+	}
+	next := tx.putChanges(&Result{})
+	batch.RequireAbsent(headKey(repo))
+	batch.Put(headKey(repo), next.encode())
 	return nil
 }
 

@@ -168,14 +168,34 @@ func (tx *Tx) seal() (Result, error) {
 		tx.putReceipt(result.Sequence)
 		return result, nil
 	}
-	next := head{sequence: result.Sequence, count: tx.head.count, nameBytes: tx.head.nameBytes}
-	shared := tx.change.entry(result.Sequence, tx.change.Time)
+	next := tx.putChanges(&result)
+	if len(result.Updates) == 0 {
+		if tx.batch.Count() == 0 {
+			return Result{Sequence: tx.head.sequence}, ErrUnchanged
+		}
+		tx.putEntry(tx.shared())
+	}
+	tx.putReceipt(result.Sequence)
+	tx.head.require(tx.batch, tx.repo)
+	tx.batch.Put(headKey(tx.repo), next.encode())
+	return result, tx.batch.Err()
+}
+
+// shared returns what the entries of the transaction share.
+func (tx *Tx) shared() *Entry {
+	entry := tx.change.entry(tx.head.sequence+1, tx.change.Time)
+	return &entry
+}
+
+// putChanges adds the changes of refs to the batch and to result, and returns the head that follows.
+func (tx *Tx) putChanges(result *Result) head {
+	next := head{sequence: tx.head.sequence + 1, count: tx.head.count, nameBytes: tx.head.nameBytes}
 	for _, name := range tx.order {
 		before, after := tx.stored[name], tx.changed[name]
 		if before == nil && after == nil || before != nil && after != nil && *before == *after {
 			continue
 		}
-		entry := shared
+		entry := *tx.shared()
 		entry.Index, entry.Ref = uint32(len(result.Updates)), name
 		if before != nil {
 			entry.before, entry.Before = before, before.ID
@@ -190,19 +210,10 @@ func (tx *Tx) seal() (Result, error) {
 		tx.putRef(name, before, after)
 		result.Updates = append(result.Updates, entry)
 	}
-	if len(result.Updates) == 0 {
-		if tx.batch.Count() == 0 {
-			return Result{Sequence: tx.head.sequence}, ErrUnchanged
-		}
-		tx.putEntry(&shared)
-	}
 	for i := range result.Updates {
 		tx.putEntry(&result.Updates[i])
 	}
-	tx.putReceipt(result.Sequence)
-	tx.head.require(tx.batch, tx.repo)
-	tx.batch.Put(headKey(tx.repo), next.encode())
-	return result, tx.batch.Err()
+	return next
 }
 
 func (tx *Tx) putRef(name string, before, after *Ref) {

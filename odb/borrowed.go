@@ -1,0 +1,123 @@
+package odb
+
+import (
+	"context"
+	"sync"
+
+	"packhorse/pack/object"
+)
+
+// lending is what a view knows of the layers that its pool took over as a fork (rules.md 8).
+type lending struct {
+	companion LayerID
+	layers    map[LayerID]struct{} // that the companion stands beside
+
+	mu   sync.Mutex
+	loan *loan // guarded by mu; once it was needed
+}
+
+// newLending returns nil for a manifest whose layers are all its own.
+func newLending(m *manifest) *lending {
+	var l *lending
+	for i := range m.layers {
+		if companion, ok := m.layers[i].borrowed(); ok {
+			if l == nil {
+				l = &lending{companion: companion, layers: make(map[LayerID]struct{})}
+			}
+			l.layers[m.layers[i].id] = struct{}{}
+		}
+	}
+	return l
+}
+
+// borrowed returns the companion that says what of the layer may be read; without one all of it may.
+func (l *manifestLayer) borrowed() (LayerID, bool) {
+	for _, companion := range l.companions {
+		if companion.kind == layerBorrowed {
+			return companion.id, true
+		}
+	}
+	return LayerID{}, false
+}
+
+// lender returns what is known of borrowed layers, nil if there are none, or none that are to be asked about.
+func (v *View) lender() *lending {
+	switch {
+	case v.linkedOnly:
+		return nil
+	case v.quarantine != nil:
+		return v.quarantine.stored().lending
+	default:
+		return v.lending
+	}
+}
+
+// borrows reports whether there are objects in the layers of v that may not be read.
+func (v *View) borrows() bool { return v.lender() != nil }
+
+// isBorrowed reports whether that a layer holds an object does not say that it may be read.
+func (v *View) isBorrowed(l layer) bool {
+	lender := v.lender()
+	if lender == nil {
+		return false
+	}
+	_, ok := lender.layers[l.layerID()]
+	return ok
+}
+
+// readable is the one place that decides whether an object may be seen through this view (rules.md 8). Everything that takes an ID from
+// outside asks it. at is where the object was found first, if it was found.
+//
+// What is own and stored may be read, and of what came with a fork that which the tips reach that it took. Until that is known, everybody who
+// asks for something else than a tip or an own object waits for it, whether there is such an object or not: the time that an answer takes
+// tells nothing.
+func (v *View) readable(ctx context.Context, id object.ID, at *location, found bool) (bool, error) {
+	lender := v.lender()
+	if lender == nil || found && !v.isBorrowed(at.layer) {
+		return found, nil
+	}
+	loan, err := v.loan(ctx, lender)
+	if err != nil {
+		return false, err
+	}
+	if set := loan.ready(); set != nil && found && set.has(at) {
+		return true, nil
+	}
+	var borrowed []location
+	for _, layers := range v.layerLists() {
+		for _, l := range layers {
+			twin, ok, err := findIn(ctx, l, id)
+			if err != nil || ok && !v.isBorrowed(l) {
+				return ok, err
+			}
+			if ok {
+				borrowed = append(borrowed, twin)
+			}
+		}
+	}
+	if loan.tips.has(id) {
+		return true, nil
+	}
+	set, err := loan.wait(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i := range borrowed {
+		if set.has(&borrowed[i]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// loan returns what a companion says, read once for the view.
+func (v *View) loan(ctx context.Context, l *lending) (*loan, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.loan != nil && !l.loan.failed() {
+		return l.loan, nil
+	}
+	found, err := v.store.loans.find(ctx, v.store, v.pool, l)
+	l.loan = found
+	return found, err
+}

@@ -1,0 +1,199 @@
+package odb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"packhorse/pack/object"
+)
+
+// borrowedSet says which objects of the layers that a fork took it may read: those that the tips reach which it took. It is immutable.
+//
+// It is the companion of all those layers, one file for a fork, in one of two forms. The tips are all that a fork writes down, whatever the
+// size of the source; what they reach is found out later and takes their place.
+//
+//	12 magic | 4 format version | 16 companion ID | 1 form
+//	form 1   uvarint count, per tip: 20 ID; sorted
+//	form 2   uvarint segment count, per segment: 16 layer ID | uvarint object count | 1 bit per ordinal, lowest bit first
+//	         uvarint count, per readable object outside of segments: 20 ID; sorted
+//	4 CRC-32C of all before
+type borrowedSet struct {
+	tips idList
+	// known says that what the tips reach is in the fields below.
+	known    bool
+	segments map[LayerID]lentSegment
+	loose    idList
+	all      bool // everything may be read
+}
+
+const (
+	borrowedMagic  = "packhorseBOR"
+	borrowedOfTips = 1
+	borrowedOfSets = 2
+	borrowedHead   = magicSize + 4 + 16 + 1
+)
+
+// has reports whether the object at a location in a borrowed layer may be read.
+func (s *borrowedSet) has(at *location) bool {
+	if segment, ok := at.layer.(*segmentLayer); ok {
+		return s.all || s.segments[segment.id].has(at.ordinal)
+	}
+	return s.all || s.loose.has(at.id)
+}
+
+// size is about what the set takes in memory.
+func (s *borrowedSet) size() int {
+	size := len(s.tips) + len(s.loose)
+	for _, ordinals := range s.segments {
+		size += len(ordinals.words) + cacheOverhead
+	}
+	return size
+}
+
+// idList is a sorted list of IDs, one after the other.
+type idList []byte
+
+// newIDList returns ids, each once.
+func newIDList(ids []object.ID) idList {
+	list := make(idList, 0, len(ids)*object.IDSize)
+	for _, id := range sortIDs(slices.Clone(ids)) {
+		list = append(list, id[:]...)
+	}
+	return list
+}
+
+func (l idList) count() int { return len(l) / object.IDSize }
+
+func (l idList) at(i int) object.ID { return object.ID(l[i*object.IDSize:]) }
+
+func (l idList) has(id object.ID) bool {
+	i := sort.Search(l.count(), func(i int) bool { return bytes.Compare(l[i*object.IDSize:(i+1)*object.IDSize], id[:]) >= 0 })
+	return i < l.count() && l.at(i) == id
+}
+
+func (l idList) ids() []object.ID {
+	ids := make([]object.ID, l.count())
+	for i := range ids {
+		ids[i] = l.at(i)
+	}
+	return ids
+}
+
+// lentSegment says which objects of a segment may be read.
+type lentSegment struct {
+	count int    // of objects in the segment
+	words []byte // a bit each
+}
+
+func (s lentSegment) has(ordinal uint32) bool {
+	return int64(ordinal) < int64(s.count) && s.words[ordinal/8]&(1<<(ordinal%8)) != 0
+}
+
+// newLentSegment makes a set of words of 64 bits, which may be fewer than the segment has objects.
+func newLentSegment(count int, words []uint64) lentSegment {
+	s := lentSegment{count: count, words: make([]byte, 0, 8*((count+63)/64))}
+	for _, word := range words {
+		s.words = binary.LittleEndian.AppendUint64(s.words, word)
+	}
+	s.words = append(s.words, make([]byte, max(0, (count+7)/8-len(s.words)))...)
+	s.words = s.words[:(count+7)/8]
+	return s
+}
+
+// size returns how many ordinals are in the set.
+func (s lentSegment) size() int {
+	n := 0
+	for _, b := range s.words {
+		n += bits.OnesCount8(b)
+	}
+	return n
+}
+
+// encode returns the companion of that ID.
+func (s *borrowedSet) encode(id LayerID) []byte {
+	dst := make([]byte, 0, borrowedHead+s.size()+16)
+	dst = append(dst, borrowedMagic...)
+	dst = binary.BigEndian.AppendUint32(dst, formatVersion)
+	dst = append(dst, id[:]...)
+	if !s.known {
+		dst = append(dst, borrowedOfTips)
+		dst = s.tips.append(dst)
+	} else {
+		dst = append(dst, borrowedOfSets)
+		dst = binary.AppendUvarint(dst, uint64(len(s.segments)))
+		byID := func(a, b LayerID) int { return bytes.Compare(a[:], b[:]) }
+		for _, layer := range slices.SortedFunc(maps.Keys(s.segments), byID) {
+			ordinals := s.segments[layer]
+			dst = append(dst, layer[:]...)
+			dst = binary.AppendUvarint(dst, uint64(ordinals.count))
+			dst = append(dst, ordinals.words...)
+		}
+		dst = s.loose.append(dst)
+	}
+	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
+}
+
+func (l idList) append(dst []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(l.count())), l...)
+}
+
+var errBorrowed = errors.New("what a fork may read is malformed")
+
+// decodeBorrowed takes apart the companion of that ID, whose bytes the set goes on to use.
+func decodeBorrowed(id LayerID, data []byte) (*borrowedSet, error) {
+	body := len(data) - 4
+	if body < borrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {
+		return nil, fmt.Errorf("%w: %w: checksum", errFormat, errBorrowed)
+	}
+	d := decoder{data: data[:body]}
+	magic, version := string(d.take(magicSize)), binary.BigEndian.Uint32(d.take(4))
+	if magic != borrowedMagic || version != formatVersion || LayerID(d.take(len(id))) != id {
+		return nil, fmt.Errorf("%w: %w: it is another file", errFormat, errBorrowed)
+	}
+	s := &borrowedSet{}
+	switch d.take(1)[0] {
+	case borrowedOfTips:
+		s.tips = d.idList()
+	case borrowedOfSets:
+		s.known, s.segments = true, make(map[LayerID]lentSegment)
+		for range d.count() {
+			layer, count := LayerID(d.take(len(LayerID{}))), d.uvarint()
+			if count > uint64(len(d.data))*8 {
+				d.failed = true
+				break
+			}
+			s.segments[layer] = lentSegment{count: int(count), words: d.take(int(count+7) / 8)}
+		}
+		s.loose = d.idList()
+	default:
+		d.failed = true
+	}
+	if d.failed || len(d.data) > 0 {
+		return nil, fmt.Errorf("%w: %w", errFormat, errBorrowed)
+	}
+	return s, nil
+}
+
+// idList takes a counted list of IDs.
+func (d *decoder) idList() idList {
+	count := d.uvarint()
+	if count > uint64(len(d.data)/object.IDSize) {
+		d.failed = true
+		return nil
+	}
+	list := idList(d.take(int(count) * object.IDSize))
+	for i := 1; i < list.count(); i++ {
+		if bytes.Compare(list[(i-1)*object.IDSize:i*object.IDSize], list[i*object.IDSize:(i+1)*object.IDSize]) >= 0 {
+			d.failed = true
+			return nil
+		}
+	}
+	return list
+}

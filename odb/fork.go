@@ -1,0 +1,170 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// Fork is a new pool that shares the layers of another. It exists when the batch that it was put into is committed; [Fork.Settled] is told
+// so, and [Fork.Close] removes what it left behind otherwise.
+type Fork struct {
+	store     *Store
+	pool      PoolID
+	hot       LayerID
+	companion LayerID // zero when nothing was taken
+	loan      *borrowedSet
+	settled   bool
+}
+
+// Fork adds to b a pool that shares the layers of v's and may read what tips reach, and nothing else. The objects that tips name lie in the
+// pool now, and refs that name them were read after v was made: b does not become visible if objects were dropped since then. What
+// is hot in the source is frozen: it gets a new hot layer.
+//
+// It takes the same time and bytes whatever the pool holds, and a file of 20 bytes for each tip, which is durable when Fork returns. The
+// caller closes the fork.
+//
+// Errors: [kv.ErrConflict] when the pool's layers are not those of v any more, [ErrManyLayers].
+func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, error) {
+	s := v.store
+	source, raw, err := s.readManifest(ctx, s.keys, v.pool)
+	if err != nil {
+		return nil, err
+	}
+	if source.version != v.manifest.version {
+		return nil, fmt.Errorf("fork pool %s: its layers have changed: %w", v.pool, kv.ErrConflict)
+	}
+	f := &Fork{store: s, pool: NewPoolID(), hot: newLayerID()}
+	next := manifest{version: 1}
+	if len(tips) > 0 {
+		if next.layers, err = v.share(ctx, b, &source, raw); err != nil {
+			return nil, err
+		}
+		if err := f.borrow(ctx, b, next.layers, tips); err != nil {
+			return nil, err
+		}
+	}
+	next.layers = append(next.layers, manifestLayer{kind: layerHot, id: f.hot})
+	value := next.encode(f.pool)
+	if len(value) > manifestBytesMax {
+		return nil, errors.Join(fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers)), f.Close())
+	}
+	b.RequireAbsent(manifestKey(f.pool))
+	b.Put(manifestKey(f.pool), value)
+	next.use(b, f.pool)
+	return f, nil
+}
+
+// share returns the layers that a fork takes, and freezes the hot one if it holds anything. One that is empty stays the source's alone.
+func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []byte) ([]manifestLayer, error) {
+	open, ok := source.hot()
+	empty := true
+	if ok {
+		var err error
+		if empty, err = v.store.isEmpty(ctx, open); err != nil {
+			return nil, err
+		}
+	}
+	if empty {
+		b.Require(manifestKey(v.pool), raw)
+	} else {
+		frozen := source.clone()
+		frozen.layers = append(frozen.layers, manifestLayer{kind: layerHot, id: newLayerID()})
+		if err := v.store.stageManifest(b, v.pool, raw, source, &frozen); err != nil {
+			return nil, err
+		}
+	}
+	taken := make([]manifestLayer, 0, len(source.layers)+1)
+	for _, l := range source.layers {
+		if empty && l.id == open {
+			continue
+		}
+		shared := manifestLayer{kind: l.kind, id: l.id}
+		for _, companion := range l.companions { // bitmaps too: they are over segments alone, and the fork takes all of them in their order
+			if companion.kind != layerBorrowed {
+				shared.companions = append(shared.companions, companion)
+			}
+		}
+		taken = append(taken, shared)
+	}
+	return taken, nil
+}
+
+// borrow puts the companion beside the layers that were taken.
+func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
+	f.loan = &borrowedSet{tips: newIDList(tips)}
+	companion, err := f.store.writeBorrowed(ctx, f.loan)
+	if err != nil {
+		return err
+	}
+	f.companion = companion
+	for i := range layers {
+		layers[i].companions = append(layers[i].companions, manifestLayer{kind: layerBorrowed, id: companion})
+	}
+	b.Put(registrationKey(companion), (&registration{pool: f.pool, kind: layerBorrowed}).encode())
+	return nil
+}
+
+// Pool returns the ID of the new pool.
+func (f *Fork) Pool() PoolID { return f.pool }
+
+// Write lets b store an object of the new pool, whose links the caller answers for, and returns its ID.
+//
+// Errors: [ErrTooLarge] for what does not fit the hot tier, and that of [object.Check].
+func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error) {
+	if err := object.Check(t, data); err != nil {
+		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
+	}
+	id, err := object.Hash(t, data)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
+	}
+	value := compress(hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+	encoded := value.encode()
+	if len(encoded) > f.store.limits.HotValueBytes {
+		return object.ZeroID, fmt.Errorf("%s of %d bytes: %w", t, len(data), ErrTooLarge)
+	}
+	b.Put(objectKey(f.hot, id), encoded)
+	return id, f.writeRow(b, id, t, data)
+}
+
+// writeRow lets b store the graph row of a commit without parents. Any other commit is read itself where its row is asked for.
+func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) error {
+	if t != object.TypeCommit {
+		return nil
+	}
+	row, err := parseGraphRow(data)
+	if err != nil || len(row.Parents) > 0 {
+		return err
+	}
+	row.Generation = generation(nil)
+	b.Put(graphKey(f.hot, id), encodeHotRow(id, &row))
+	return nil
+}
+
+// Settled tells the fork that its batch was committed. What the fork may read is found out in the background from here on.
+func (f *Fork) Settled(ctx context.Context) {
+	if f.settled || f.companion == (LayerID{}) {
+		return
+	}
+	f.settled = true
+	f.store.settle(context.WithoutCancel(ctx), []string{layerBorrowed.fileName(f.companion)})
+	f.store.loans.begin(f.store, f.pool, f.companion, f.loan)
+}
+
+// Close removes the file of a fork that was not committed. A batch may have been committed although its caller did not hear of it, so the
+// registration decides; what cannot be decided is left to the next start.
+func (f *Fork) Close() error {
+	if f.settled || f.companion == (LayerID{}) {
+		return nil
+	}
+	ctx := context.Background() // cleaning up does not end with the request
+	_, err := f.store.keys.Get(ctx, registrationKey(f.companion))
+	if !errors.Is(err, kv.ErrNotFound) {
+		return err
+	}
+	return f.store.files.Delete(ctx, layerBorrowed.fileName(f.companion))
+}

@@ -1,0 +1,60 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// lending checks the companion of layers that a fork took: that it is kept, that it can be read and fits the layers, and that what the fork
+// took is there.
+func (f *fsck) lending(ctx context.Context, l *lending) error {
+	if l == nil {
+		return nil
+	}
+	s := f.view.store
+	if err := f.keys(ctx, l.companion, userKey(l.companion, f.view.pool), registrationKey(l.companion)); err != nil {
+		return err
+	}
+	set, err := s.readBorrowed(ctx, f.view.pool, l.companion)
+	if err != nil {
+		return f.noted(l.companion, object.ZeroID, err)
+	}
+	for i := range set.tips.count() {
+		if err := f.lentTip(ctx, l.companion, set.tips.at(i)); err != nil {
+			return err
+		}
+	}
+	for _, segment := range f.view.segments() {
+		if err := f.lentSegment(ctx, l, segment, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fsck) lentTip(ctx context.Context, companion LayerID, tip object.ID) error {
+	_, ok, err := f.view.locate(ctx, tip)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: the fork took it", ErrMissing)
+	}
+	return f.noted(companion, tip, err)
+}
+
+// lentSegment checks that what is said of a segment is about as many objects as it has.
+func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *segmentLayer, set *borrowedSet) error {
+	if _, borrowed := l.layers[segment.id]; !borrowed || !set.known || set.all {
+		return nil
+	}
+	g, err := segment.acquire(ctx)
+	if err != nil {
+		return f.noted(segment.id, object.ZeroID, err)
+	}
+	defer segment.release(g)
+	if said, ok := set.segments[segment.id]; !ok || said.count != g.count {
+		f.problem(l.companion, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
+			ErrDisagree, said.count, segment.id, g.count))
+	}
+	return nil
+}

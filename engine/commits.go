@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"packhorse/odb"
@@ -26,6 +27,8 @@ type CommitsRequest struct {
 	Namespace refs.Namespace
 	// Branch is a branch's name; "" is the default branch.
 	Branch string
+	// Path, if not empty, leaves only commits that changed the file or folder there.
+	Path   string
 	Cursor string
 	Limit  int
 }
@@ -33,7 +36,7 @@ type CommitsRequest struct {
 const cursorCommits = 'c'
 
 // Commits lists the history of a branch by commit date, newest first, as git log does. A cursor keeps the tip that its first
-// page began with, so that pages fit together whatever is pushed meanwhile.
+// page began with, so that pages fit together whatever is pushed meanwhile. With a path, history is simplified as git log does by default.
 //
 // Errors: [ErrNotFound] for a branch that is not there; [ErrInvalid] for a cursor of another listing.
 func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[Commit], error) {
@@ -58,41 +61,54 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[
 	if err != nil {
 		return Page[Commit]{}, fmt.Errorf("look up branch %s: %w", branch, err)
 	}
-	tip, skip, err := commitsPosition(request.Cursor, ref.ID)
+	request.Path = strings.Trim(request.Path, "/")
+	tip, skip, err := commitsPosition(&request, ref.ID)
 	if err != nil {
 		return Page[Commit]{}, err
 	}
 	if known, err := view.Has(ctx, tip); err != nil || !known {
 		return Page[Commit]{}, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
 	}
-	return readCommits(ctx, view, tip, skip, request.Limit)
+	return readCommits(ctx, view, tip, skip, &request)
 }
 
 // commitsPosition is where a page begins: how many commits to pass over, counted from which tip.
-func commitsPosition(cursor string, tip object.ID) (object.ID, uint64, error) {
-	if cursor == "" {
+func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64, error) {
+	if request.Cursor == "" {
 		return tip, 0, nil
 	}
-	position, err := decodeCursor(cursorCommits, cursor, object.IDSize+8)
+	const size = object.IDSize + 8 // then the path
+	position, err := decodeCursor(cursorCommits, request.Cursor, size+len(request.Path))
+	if err == nil && string(position[size:]) != request.Path {
+		err = invalid("cursor %.100q belongs to another path", request.Cursor)
+	}
 	if err != nil {
 		return tip, 0, err
 	}
 	return object.ID(position[:object.IDSize]), binary.BigEndian.Uint64(position[object.IDSize:]), nil
 }
 
-func readCommits(ctx context.Context, view *odb.View, tip object.ID, skip uint64, limit int) (Page[Commit], error) {
+// walkCommits walks the history that a page is of.
+func walkCommits(ctx context.Context, view *odb.View, tip object.ID, path string) iter.Seq2[odb.Commit, error] {
+	if path != "" {
+		return view.WalkPath(ctx, []object.ID{tip}, path)
+	}
+	return view.Walk(ctx, odb.WalkOptions{Tips: []object.ID{tip}})
+}
+
+func readCommits(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (Page[Commit], error) {
 	var page Page[Commit]
 	passed := uint64(0)
-	for walked, err := range view.Walk(ctx, odb.WalkOptions{Tips: []object.ID{tip}}) {
+	for walked, err := range walkCommits(ctx, view, tip, request.Path) {
 		if err != nil {
 			return page, fmt.Errorf("walk history of %s: %w", tip, err)
 		}
 		if passed++; passed <= skip {
 			continue
 		}
-		if len(page.Items) == limit {
-			position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(limit))
-			page.Next = encodeCursor(cursorCommits, position)
+		if len(page.Items) == request.Limit {
+			position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(request.Limit))
+			page.Next = encodeCursor(cursorCommits, append(position, request.Path...))
 			break
 		}
 		commit, err := readCommit(ctx, view, walked.ID)

@@ -69,6 +69,7 @@ const (
 	markStale                    // reachable from a merge base
 	markEdge                     // a hidden parent of a commit that is sent
 	markAsked                    // asked for by its ID, or by a tag that leads to it
+	markSame                     // has the same as a parent at the path that the walk is about; git's TREESAME
 )
 
 // commitNode is one commit of a [history]. Its number is its index, its ID that of the table.

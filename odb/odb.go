@@ -33,6 +33,7 @@
 //	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity
 //	links, connect, settle
 //	walk, mergebase, deepen, history walks over commits
+//	pathwalk                         walks limited to a path
 //	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
 //	inventory, search, generate
 //	bitmap, bitmapwriter, ...build,  reachability bitmaps: the companion, making one, and packs planned from it

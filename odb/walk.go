@@ -80,6 +80,8 @@ type walk struct {
 	firstParent bool
 	since       int64
 	limited     bool // something is hidden
+	// simplify, if set, may take parents from a commit before they are looked at. It is not for walks that hide something.
+	simplify func(ctx context.Context, h *history, n int32) error
 }
 
 func newWalk(v *View, options WalkOptions) *walk {
@@ -170,6 +172,11 @@ func (w *walk) expand(ctx context.Context, n int32) error {
 		return nil
 	}
 	h.set(n, markAdded)
+	if w.simplify != nil {
+		if err := w.simplify(ctx, h, n); err != nil {
+			return err
+		}
+	}
 	hidden := h.has(n, markHidden)
 	for _, p := range h.parentsOf(n) {
 		if hidden {

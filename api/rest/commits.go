@@ -49,9 +49,6 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	query := x.Query()
-	if query.Has("path") {
-		return &exchange.Error{Status: http.StatusNotImplemented, Message: "path is not supported by this version"}
-	}
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
@@ -59,6 +56,7 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 	page, err := repo.Commits(x.Context(), engine.CommitsRequest{
 		Namespace: space,
 		Branch:    query.Get("branch"),
+		Path:      query.Get("path"),
 		Cursor:    query.Get("cursor"),
 		Limit:     limit,
 	})

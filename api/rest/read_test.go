@@ -96,6 +96,48 @@ func TestCommits(t *testing.T) {
 	c.call(c.door.Commits, http.MethodGet, "/?branch=main&ephemeral=true", nil).refused(http.StatusNotFound, "main")
 }
 
+func TestCommitsOfPath(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	type page struct {
+		Commits []struct{ SHA string }
+		Next    string `json:"next_cursor"`
+	}
+	list := func(query string) (shas []string, next string) {
+		t.Helper()
+		var p page
+		c.call(c.door.Commits, http.MethodGet, "/?"+query, nil).want(http.StatusOK).decode(&p)
+		for _, commit := range p.Commits {
+			shas = append(shas, commit.SHA)
+		}
+		return shas, p.Next
+	}
+	first, second, third := done[0].Commit.SHA, done[1].Commit.SHA, done[2].Commit.SHA
+	for query, want := range map[string][]string{
+		"path=README.md":   {third, first},
+		"path=lib":         {second},
+		"path=/lib/":       {second},
+		"path=lib/a.go":    {second},
+		"path=lib/nope.go": nil,
+		"path=":            {third, second, first},
+	} {
+		if got, next := list(query); !slices.Equal(got, want) || next != "" {
+			t.Errorf("%s: %v and cursor %q, want %v", query, got, next, want)
+		}
+	}
+	got, next := list("path=README.md&limit=1")
+	if !slices.Equal(got, []string{third}) || next == "" {
+		t.Fatalf("first page is %v with cursor %q", got, next)
+	}
+	c.commit("main", "README.md", "pushed between two pages\n")
+	if got, next := list("path=README.md&limit=1&cursor=" + next); !slices.Equal(got, []string{first}) || next != "" {
+		t.Errorf("second page is %v with cursor %q, want %s", got, next, first)
+	}
+	c.call(c.door.Commits, http.MethodGet, "/?path=lib&cursor="+next, nil).refused(http.StatusBadRequest, "cursor")
+	c.call(c.door.Commits, http.MethodGet, "/?path=README.mx&cursor="+next, nil).refused(http.StatusBadRequest, "cursor")
+	c.call(c.door.Commits, http.MethodGet, "/?cursor="+next, nil).refused(http.StatusBadRequest, "cursor")
+}
+
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)

@@ -1,0 +1,92 @@
+package odb_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+func collectPath(t *testing.T, v *odb.View, tips []object.ID, path string) []object.ID {
+	t.Helper()
+	var ids []object.ID
+	for commit, err := range v.WalkPath(t.Context(), tips, path) {
+		must(t, err)
+		ids = append(ids, commit.ID)
+	}
+	return ids
+}
+
+// paths returns every file and folder of a commit.
+func (g *repository) paths(commit object.ID) []string {
+	g.tb.Helper()
+	out := g.Input(nil, "ls-tree", "-r", "-t", "-z", "--name-only", commit.String())
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+}
+
+// comparePath compares a walk with git rev-list and git log, which agree.
+func comparePath(t *testing.T, g *repository, v *odb.View, tips []object.ID, path string) int {
+	t.Helper()
+	got := collectPath(t, v, tips, path)
+	for _, args := range [][]string{{"rev-list", "--stdin"}, {"log", "--format=%H", "--stdin"}} {
+		want := g.ids(lines("", tips)+"--\n"+path+"\n", append([]string{"-c", "core.commitGraph=false", "--literal-pathspecs"}, args...)...)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s of %s from %v:\n got %d: %v\nwant %d: %v", args[0], path, tips, len(got), got, len(want), want)
+		}
+	}
+	return len(got)
+}
+
+func TestWalkPathAgainstGit(t *testing.T) {
+	t.Parallel()
+	for _, options := range []historyOptions{
+		{seed: 51, commitCount: 120},
+		{seed: 52, commitCount: 250, skew: 3000},
+		{seed: 53, commitCount: 250, skew: 100_000},
+	} {
+		t.Run(fmt.Sprintf("seed %d skew %d", options.seed, options.skew), func(t *testing.T) {
+			t.Parallel()
+			g := newHistory(t, options)
+			v := viewOf(t, g)
+			commits := g.commits()
+			r := rand.New(rand.NewPCG(options.seed, 3))
+			given := 0
+			for range 60 {
+				tips := pick(r, commits, 1+r.IntN(3))
+				path := "not there/at all"
+				if paths := g.paths(pick(r, commits, 1)[0]); len(paths) > 0 && r.IntN(20) > 0 {
+					path = paths[r.IntN(len(paths))]
+				}
+				given += comparePath(t, g, v, tips, path)
+			}
+			if given == 0 {
+				t.Error("no path was ever changed")
+			}
+		})
+	}
+}
+
+// TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO names.
+func TestWalkPathOfRealRepository(t *testing.T) {
+	dir := os.Getenv("PACKHORSE_REAL_REPO")
+	if dir == "" {
+		t.Skip("PACKHORSE_REAL_REPO is not set")
+	}
+	g := &repository{Repository: oracle.Open(t, dir), tb: t}
+	h := newIngestHost(t, odb.Options{})
+	h.pushPack(g, lines("", g.tips()))
+	v := h.view()
+	tip := g.ids("", "rev-parse", "HEAD")
+	paths := g.paths(tip[0])
+	r := rand.New(rand.NewPCG(2, 6))
+	for range 12 {
+		path := paths[r.IntN(len(paths))]
+		t.Logf("%s: %d commits", path, comparePath(t, g, v, tip, path))
+	}
+}

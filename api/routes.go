@@ -27,6 +27,10 @@ func Routes(d *rest.Door) []Route {
 		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},
 		{Method: "DELETE", Path: v1 + "/repos/base", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach},
 
+		{Method: "POST", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateCredential, Org: true},
+		{Method: "PUT", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.UpdateCredential, Org: true},
+		{Method: "DELETE", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteCredential, Org: true},
+
 		{Method: "GET", Path: v1 + "/repos/branches", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Branches},
 		{Method: "DELETE", Path: v1 + "/repos/branches", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteBranch},
 		{Method: "POST", Path: v1 + "/repos/branches/create", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CreateBranch},

@@ -23,6 +23,8 @@ var (
 	ErrStale = errors.New("engine: the tip is not the expected one")
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
+	// ErrSecretKey says that the host has no key for stored secrets, or another one than they were sealed with.
+	ErrSecretKey = errors.New("engine: no key for stored secrets")
 	// ErrCorrupt says that a stored row of this package failed a check.
 	ErrCorrupt = errors.New("engine: stored data is damaged")
 )

@@ -43,6 +43,8 @@ type Config struct {
 	Logger      *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
+	// SecretKey seals stored secrets: SecretKeySize bytes, which must not change, or none, and then there can be no secrets.
+	SecretKey []byte
 	// Version is told to git clients and recorded nowhere.
 	Version string
 }
@@ -81,6 +83,7 @@ type Host struct {
 	names   *refs.Store
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
+	secrets *seal             // nil: no key
 	limits  Limits
 	log     *slog.Logger
 	now     func() time.Time
@@ -112,6 +115,10 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Clones != nil {
 		c.Space.Relieve(c.Clones.Clear)
 	}
+	secrets, err := newSeal(c.SecretKey)
+	if err != nil {
+		return nil, err
+	}
 	c.Maintenance.SetDefaults()
 	worker := maintain.NewWorker(c.Maintenance, c.Logger)
 	if c.Background {
@@ -128,6 +135,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		names:   refs.Open(c.KV, c.Refs),
 		clones:  c.Clones,
 		space:   c.Space,
+		secrets: secrets,
 		limits:  c.Limits,
 		log:     c.Logger,
 		now:     c.Now,

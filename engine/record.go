@@ -20,9 +20,13 @@ const (
 	tableName    = 'N' // organization, name -> nameRow
 	tableNumber  = 'n' // organization, number -> repository id; the order of creation
 	tableCounter = 'q' // organization -> the number of its last creation
+
+	tableCredential = 'k' // repository id -> credentialRow
 )
 
 func recordKey(id refs.RepoID) []byte { return append([]byte{tableRecord}, id[:]...) }
+
+func credentialKey(id refs.RepoID) []byte { return append([]byte{tableCredential}, id[:]...) }
 
 func nameKey(org, name string) []byte { return append(orgKey(tableName, org), name...) }
 

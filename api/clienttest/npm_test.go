@@ -55,7 +55,11 @@ func TestPierre(t *testing.T) {
 	t.Parallel()
 	node := need(t, "node")
 	dir := modules(t)
-	server := start(t, packhorsetest.Options{TLS: true})
+	secret := filepath.Join(t.TempDir(), "secret-key")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, packhorsetest.Options{TLS: true, Flags: []string{"--secret-key", secret}})
 	env := []string{
 		"PACKHORSE_TEST_URL=" + server.URL,
 		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,

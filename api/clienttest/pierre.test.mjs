@@ -423,6 +423,19 @@ describe('notes', () => {
   });
 });
 
+describe('credentials of upstreams', () => {
+  test('create, update, delete', async () => {
+    const repo = await store.createRepo({ id: 'credentials/one' });
+    const { id } = await store.createGitCredential({ repoId: repo.id, username: 'u', password: 'p' });
+    assert.ok(id);
+    await assert.rejects(store.createGitCredential({ repoId: repo.id, password: 'p' }), /already exists/);
+    assert.equal((await store.updateGitCredential({ id, password: 'q' })).id, id);
+    await store.deleteGitCredential({ id });
+    await assert.rejects(store.updateGitCredential({ id, password: 'q' }), /not found/i);
+    await assert.rejects(store.deleteGitCredential({ id }), /not found/i);
+  });
+});
+
 describe('git by the URLs of the client', () => {
   test('push, clone, and the same repository through the API', async () => {
     const repo = await store.createRepo({ id: 'urls/main' });

@@ -60,6 +60,7 @@ var table = []row{
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: engine.ErrStale, status: http.StatusConflict},
+	{kind: engine.ErrSecretKey, status: http.StatusServiceUnavailable},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrMalformed, status: http.StatusBadRequest},

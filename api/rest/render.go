@@ -24,8 +24,13 @@ func answer(x exchange.Exchange, status int, v any) error {
 
 // answerWrite renders the outcome of a write with the journal position that it reached.
 func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error {
-	x.SetHeader("X-Repo-Sequence", strconv.FormatUint(sequence, 10))
+	setSequence(x, sequence)
 	return answer(x, status, v)
+}
+
+// setSequence tells which journal position a write reached.
+func setSequence(x exchange.Exchange, sequence uint64) {
+	x.SetHeader("X-Repo-Sequence", strconv.FormatUint(sequence, 10))
 }
 
 // Refuse answers an error of a handler, or of what came before it, as {"error": message}.

@@ -28,19 +28,21 @@ type devCommand struct {
 
 // What dev adds to a data folder.
 const (
-	devOrg     = "dev"
-	devRepo    = "demo"
-	devOrgs    = "orgs"    // public keys
-	devKey     = "dev.key" // the organization's private key, mode 0600
-	devSecret  = ".secret-key"
-	devTTL     = 30 * 24 * time.Hour
-	secretSize = 32
+	devOrg    = "dev"
+	devRepo   = "demo"
+	devOrgs   = "orgs"    // public keys
+	devKey    = "dev.key" // the organization's private key, mode 0600
+	devSecret = ".secret-key"
+	devTTL    = 30 * 24 * time.Hour
 )
 
 // Run makes the folder ready, serves until ctx ends, and prints lines to paste.
 func (c devCommand) Run(ctx context.Context, to streams) error {
 	orgs := filepath.Join(c.Data, devOrgs)
-	key, err := prepareDev(c.Data, orgs)
+	if c.SecretKey == "" {
+		c.SecretKey = filepath.Clean(c.Data) + devSecret
+	}
+	key, err := prepareDev(c.Data, orgs, c.SecretKey)
 	if err != nil {
 		return fmt.Errorf("prepare %s: %w", c.Data, err)
 	}
@@ -63,12 +65,12 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	})
 }
 
-// prepareDev makes what is missing: the organization's key pair and the secret key beside the folder. It returns the private key.
-func prepareDev(data, orgs string) ([]byte, error) {
+// prepareDev makes what is missing: the organization's key pair and the secret key. It returns the private key.
+func prepareDev(data, orgs, secret string) ([]byte, error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
-	if err := makeSecret(filepath.Clean(data) + devSecret); err != nil {
+	if err := makeSecret(secret); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(data, devKey)
@@ -87,18 +89,6 @@ func prepareDev(data, orgs string) ([]byte, error) {
 	}
 	_, err = registerKey(orgs, devOrg, "", public)
 	return key, err
-}
-
-// makeSecret makes the key that seals stored secrets. It lies outside of the data folder, so that a copy of that does not hold it.
-func makeSecret(path string) error {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	secret := make([]byte, secretSize)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
-	return writeWhole(path, secret, 0o600)
 }
 
 // newPrivateKey returns a new P-256 key as PEM.

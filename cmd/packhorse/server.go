@@ -24,6 +24,7 @@ type serverFlags struct {
 	AdminListen string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
 	Drain       time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
 	IdleWait    time.Duration `help:"How long an idle connection is kept." default:"75s"`
+	SecretKey   string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
 	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
 	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
@@ -64,7 +65,11 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if s.tokens, err = auth.Open(auth.Options{Dir: orgs, Logger: s.logger}); err != nil {
 		return nil, err
 	}
-	if s.store, err = openStore(ctx, data, flags.storeFlags, flags.Maintenance.settings(), s.logger); err != nil {
+	around := outside{maintenance: flags.Maintenance.settings()}
+	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
+		return nil, err
+	}
+	if s.store, err = openStore(ctx, data, flags.storeFlags, around, s.logger); err != nil {
 		return nil, err
 	}
 	if s.api, err = s.newAPI(config); err != nil {

@@ -77,8 +77,14 @@ type store struct {
 // errInUse says that another process has a data folder open.
 var errInUse = errors.New("is in use by another packhorse")
 
-// openStore opens the folder, which is made if it does not exist, for this process alone. With settings maintenance runs in the background.
-func openStore(ctx context.Context, dir string, flags storeFlags, background *maintain.Settings, logger *slog.Logger) (_ *store, err error) {
+// outside is what a store is told about what surrounds it. Maintenance commands need none of it.
+type outside struct {
+	secretKey   []byte             // seals stored secrets
+	maintenance *maintain.Settings // of the background; nil: nothing happens there
+}
+
+// openStore opens the folder, which is made if it does not exist, for this process alone.
+func openStore(ctx context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
 	debug.SetGCPercent(garbagePercent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -134,9 +140,11 @@ func openStore(ctx context.Context, dir string, flags storeFlags, background *ma
 		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
 		Logger:  logger,
 		Version: version,
+
+		SecretKey: around.secretKey,
 	}
-	if background != nil {
-		config.Maintenance, config.Background = *background, true
+	if around.maintenance != nil {
+		config.Maintenance, config.Background = *around.maintenance, true
 	}
 	s.host, err = engine.Open(ctx, config)
 	if err != nil {

@@ -75,7 +75,7 @@ func (f taskFlags) runHere(ctx context.Context, run task, args json.RawMessage, 
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil { // opening would make a store
 		return fmt.Errorf("no store is in %s: %w", f.Data, err)
 	}
-	s, err := openStore(ctx, f.Data, f.storeFlags, nil, logger)
+	s, err := openStore(ctx, f.Data, f.storeFlags, outside{}, logger)
 	if err != nil {
 		return err
 	}

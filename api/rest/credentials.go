@@ -1,0 +1,159 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+	"packhorse/refs"
+)
+
+// orgClaim is the repo claim of tokens for the whole organization: rules.md 36.
+const orgClaim = "org"
+
+// credentialRequest is the body of all calls to git-credentials.
+type credentialRequest struct {
+	RepoID   string `json:"repo_id"`
+	ID       string `json:"id"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+func (r *credentialRequest) credential() engine.Credential {
+	return engine.Credential{Username: engine.Secret(r.Username), Password: engine.Secret(r.Password)}
+}
+
+// CreateCredential answers POST /repos/git-credentials.
+func (d *Door) CreateCredential(x exchange.Exchange, grant *auth.Grant) error {
+	var request credentialRequest
+	body, err := d.readCredential(x, &request)
+	if err != nil {
+		return err
+	}
+	switch {
+	case request.RepoID == "":
+		return badRequest("repo_id is required")
+	case request.Password == "":
+		return badRequest("password is required")
+	}
+	repo, err := d.credentialTarget(x, grant, request.RepoID)
+	if err != nil {
+		return err
+	}
+	by, err := d.credentialActor(x, grant, repo, "POST /repos/git-credentials", body)
+	if err != nil {
+		return err
+	}
+	stored, err := repo.CreateCredential(x.Context(), by, request.credential())
+	if err != nil {
+		return err
+	}
+	return answerCredential(x, http.StatusCreated, stored)
+}
+
+// UpdateCredential answers PUT /repos/git-credentials.
+func (d *Door) UpdateCredential(x exchange.Exchange, grant *auth.Grant) error {
+	var request credentialRequest
+	repo, id, by, err := d.changeCredential(x, grant, "PUT /repos/git-credentials", &request, true)
+	if err != nil {
+		return err
+	}
+	stored, err := repo.UpdateCredential(x.Context(), by, id, request.credential())
+	if err != nil {
+		return err
+	}
+	return answerCredential(x, http.StatusOK, stored)
+}
+
+// DeleteCredential answers DELETE /repos/git-credentials.
+func (d *Door) DeleteCredential(x exchange.Exchange, grant *auth.Grant) error {
+	var request credentialRequest
+	repo, id, by, err := d.changeCredential(x, grant, "DELETE /repos/git-credentials", &request, false)
+	if err != nil {
+		return err
+	}
+	deleted, err := repo.DeleteCredential(x.Context(), by, id)
+	if err != nil {
+		return err
+	}
+	setSequence(x, deleted.Sequence)
+	x.Respond(http.StatusNoContent, "", nil)
+	return nil
+}
+
+// readCredential reads the body, if the server can keep secrets at all.
+func (d *Door) readCredential(x exchange.Exchange, request *credentialRequest) ([]byte, error) {
+	body, err := readJSON(x, request, false)
+	if err != nil {
+		return nil, err
+	}
+	return body, d.host.CheckSecrets()
+}
+
+// changeCredential reads which credential is to be changed, and by whom.
+func (d *Door) changeCredential(
+	x exchange.Exchange, grant *auth.Grant, endpoint string, request *credentialRequest, withPassword bool,
+) (*engine.Repository, engine.CredentialID, engine.Actor, error) {
+	var none engine.CredentialID
+	body, err := d.readCredential(x, request)
+	if err != nil {
+		return nil, none, engine.Actor{}, err
+	}
+	switch {
+	case request.ID == "":
+		return nil, none, engine.Actor{}, badRequest("id is required")
+	case withPassword && request.Password == "":
+		return nil, none, engine.Actor{}, badRequest("password is required")
+	}
+	id, err := engine.ParseCredentialID(request.ID)
+	if err != nil {
+		return nil, none, engine.Actor{}, err
+	}
+	repo, err := d.host.CredentialRepository(x.Context(), grant.Org, id)
+	if err != nil {
+		return nil, none, engine.Actor{}, err
+	}
+	if !claims(grant, repo) {
+		return nil, none, engine.Actor{}, &exchange.Error{Status: http.StatusNotFound, Message: "credential " + id.String() + " not found"}
+	}
+	by, err := d.credentialActor(x, grant, repo, endpoint, body)
+	return repo, id, by, err
+}
+
+// credentialTarget opens the repository that a request names, or gives the id of.
+func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name string) (*engine.Repository, error) {
+	repo, err := d.host.Repository(x.Context(), grant.Org, name)
+	if errors.Is(err, engine.ErrNotFound) {
+		if id, parseErr := refs.ParseRepoID(name); parseErr == nil {
+			repo, err = d.host.RepositoryByID(x.Context(), grant.Org, id)
+		}
+	}
+	if err == nil && !claims(grant, repo) {
+		return nil, &exchange.Error{Status: http.StatusNotFound, Message: "the token is for another repository"}
+	}
+	return repo, err
+}
+
+// claims tells whether the token is for the repository, by its name or its id, or for the whole organization.
+func claims(grant *auth.Grant, repo *engine.Repository) bool {
+	item := repo.Item()
+	return grant.Repo == orgClaim || grant.Repo == item.Name || grant.Repo == item.ID.String()
+}
+
+// credentialActor is who changes a credential. Its receipt holds no plain hash of the body, which has a password in it.
+func (d *Door) credentialActor(x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte) (engine.Actor, error) {
+	by, err := d.actor(x, grant, repo.Item().ID.String(), endpoint)
+	if by.Receipt != nil {
+		by.Receipt.Request = d.host.SecretDigest(body)
+	}
+	return by, err
+}
+
+func answerCredential(x exchange.Exchange, status int, stored engine.StoredCredential) error {
+	return answerWrite(x, status, stored.Sequence, struct {
+		ID        string `json:"id"`
+		CreatedAt string `json:"created_at"`
+	}{stored.ID.String(), timestamp(stored.Created)})
+}

@@ -1,0 +1,158 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/api/auth"
+	"packhorse/api/rest"
+	"packhorse/engine"
+	"packhorse/engine/enginetest"
+)
+
+// stored is the answer to a credential's creation or update.
+type stored struct {
+	ID        string
+	CreatedAt string `json:"created_at"`
+}
+
+// vault is a client with the repositories "r" and "other", of a server with a secret key.
+func vault(t *testing.T) (*client, *engine.Host) {
+	t.Helper()
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: bytes.Repeat([]byte{1}, engine.SecretKeySize)})
+	t.Cleanup(shut)
+	c := &client{
+		t: t, door: rest.New(rest.Config{Host: host}),
+		grant: &auth.Grant{Org: enginetest.Org, Subject: "tester", Repo: "r", Scopes: auth.RepoWrite},
+	}
+	c.create("{}").want(http.StatusCreated)
+	c.as("other").create("{}").want(http.StatusCreated)
+	return c, host
+}
+
+func (c *client) credential(method, fields string, headers ...string) answer {
+	c.t.Helper()
+	h := map[string]handler{
+		http.MethodPost: c.door.CreateCredential, http.MethodPut: c.door.UpdateCredential, http.MethodDelete: c.door.DeleteCredential,
+	}[method]
+	return c.call(h, method, "/api/v1/repos/git-credentials", strings.NewReader("{"+fields+"}"), headers...)
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	c, host := vault(t)
+	repo, err := host.Repository(context.Background(), enginetest.Org, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds := func(want engine.Credential) {
+		t.Helper()
+		if got, err := repo.Credential(context.Background()); err != nil || got != want {
+			t.Errorf("the credential is %q %q, %v", string(got.Username), string(got.Password), err)
+		}
+	}
+	org := c.as("org")
+	for name, who := range map[string]*client{"r": c, repo.Item().ID.String(): c.as(repo.Item().ID.String()), "by the organization": org} {
+		id := name
+		if who == org {
+			id = "r"
+		}
+		var made, updated stored
+		a := who.credential(http.MethodPost, fmt.Sprintf(`"repo_id":%q,"username":"u","password":"p1"`, id)).want(http.StatusCreated)
+		a.decode(&made)
+		if made.ID == "" || made.CreatedAt == "" || a.Header.Get("X-Repo-Sequence") == "" || strings.Contains(string(a.Body), "p1") {
+			t.Errorf("created %s", a.Body)
+		}
+		holds(engine.Credential{Username: "u", Password: "p1"})
+		who.credential(http.MethodPut, fmt.Sprintf(`"id":%q,"password":"p2"`, made.ID)).want(http.StatusOK).decode(&updated)
+		if updated != made {
+			t.Errorf("updated %+v, want %+v", updated, made)
+		}
+		holds(engine.Credential{Password: "p2"})
+		a = who.credential(http.MethodDelete, fmt.Sprintf(`"id":%q`, made.ID)).want(http.StatusNoContent)
+		if len(a.Body) != 0 || a.Header.Get("X-Repo-Sequence") == "" {
+			t.Errorf("deleted %s, %v", a.Body, a.Header)
+		}
+	}
+}
+
+// TestCredentialsErrors provokes the rows of spec.md's table of errors, and the rules for the repo claim.
+func TestCredentialsErrors(t *testing.T) {
+	t.Parallel()
+	c, _ := vault(t)
+	var made stored
+	c.credential(http.MethodPost, `"repo_id":"r","password":"p"`).want(http.StatusCreated).decode(&made)
+	id := fmt.Sprintf(`"id":%q`, made.ID)
+	elsewhere := c.as("org")
+	elsewhere.grant.Org = "elsewhere"
+	unknown := fmt.Sprintf(`"id":%q`, strings.Repeat("0", len(made.ID)))
+	tests := map[string]struct {
+		got    answer
+		status int
+		says   string
+	}{
+		"create without repo_id":            {c.credential(http.MethodPost, `"password":"p"`), http.StatusBadRequest, "repo_id is required"},
+		"create without password":           {c.credential(http.MethodPost, `"repo_id":"r"`), http.StatusBadRequest, "password is required"},
+		"create, password no string":        {c.credential(http.MethodPost, `"repo_id":"r","password":12345`), http.StatusBadRequest, `"password"`},
+		"create, no such repository":        {c.credential(http.MethodPost, `"repo_id":"none","password":"p"`), http.StatusNotFound, "not found"},
+		"create, the other repository":      {c.credential(http.MethodPost, `"repo_id":"other","password":"p"`), http.StatusNotFound, "another repository"},
+		"create, another organization":      {elsewhere.credential(http.MethodPost, `"repo_id":"r","password":"p"`), http.StatusNotFound, "not found"},
+		"create a second":                   {c.credential(http.MethodPost, `"repo_id":"r","password":"p"`), http.StatusConflict, "already has a credential"},
+		"update without id":                 {c.credential(http.MethodPut, `"password":"p"`), http.StatusBadRequest, "id is required"},
+		"update without password":           {c.credential(http.MethodPut, id), http.StatusBadRequest, "password is required"},
+		"update, unknown":                   {c.credential(http.MethodPut, unknown+`,"password":"p"`), http.StatusNotFound, "not found"},
+		"update, no id":                     {c.credential(http.MethodPut, `"id":"x","password":"p"`), http.StatusNotFound, "not found"},
+		"update, token of the other":        {c.as("other").credential(http.MethodPut, id+`,"password":"p"`), http.StatusNotFound, "not found"},
+		"update, another organization":      {elsewhere.credential(http.MethodPut, id+`,"password":"p"`), http.StatusNotFound, "not found"},
+		"delete without id":                 {c.credential(http.MethodDelete, ``), http.StatusBadRequest, "id is required"},
+		"delete, unknown":                   {c.credential(http.MethodDelete, unknown), http.StatusNotFound, "not found"},
+		"delete, token of the other":        {c.as("other").credential(http.MethodDelete, id), http.StatusNotFound, "not found"},
+		"delete, from another organization": {elsewhere.credential(http.MethodDelete, id), http.StatusNotFound, "not found"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.got.t = t
+			test.got.refused(test.status, test.says)
+		})
+	}
+	c.credential(http.MethodDelete, id).want(http.StatusNoContent)
+}
+
+func TestCredentialsWithoutKey(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.create("{}").want(http.StatusCreated)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		c.credential(method, `"repo_id":"r","id":"x","password":"p"`).refused(http.StatusServiceUnavailable, "no secret key")
+	}
+}
+
+// TestCredentialsOnce sends each change again under its key.
+func TestCredentialsOnce(t *testing.T) {
+	t.Parallel()
+	c, _ := vault(t)
+	var made stored
+	c.credential(http.MethodPost, `"repo_id":"r","password":"p"`, "Idempotency-Key", "1").want(http.StatusCreated).decode(&made)
+	id := fmt.Sprintf(`"id":%q`, made.ID)
+	for _, w := range []struct {
+		method, fields, other string
+		status                int
+	}{
+		{http.MethodPost, `"repo_id":"r","password":"p"`, `"repo_id":"r","password":"q"`, http.StatusCreated},
+		{http.MethodPut, id + `,"password":"p"`, id + `,"password":"q"`, http.StatusOK},
+		{http.MethodDelete, id, id + `,"x":1`, http.StatusNoContent},
+	} {
+		first := c.credential(w.method, w.fields, "Idempotency-Key", "1").want(w.status)
+		again := c.credential(w.method, w.fields, "Idempotency-Key", "1").want(w.status)
+		if string(first.Body) != string(again.Body) || first.Header.Get("X-Repo-Sequence") != again.Header.Get("X-Repo-Sequence") {
+			t.Errorf("%s: first %s, then %s", w.method, first.Body, again.Body)
+		}
+		c.credential(w.method, w.other, "Idempotency-Key", "1").refused(http.StatusConflict, "idempotency key")
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"packhorse/engine"
+)
+
+// makeSecret makes the key that seals stored secrets, unless it is there. It should lie outside of the data folder, so that a copy
+// of that does not hold it.
+func makeSecret(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	secret := make([]byte, engine.SecretKeySize)
+	if _, err := rand.Read(secret); err != nil {
+		return err
+	}
+	return writeWhole(path, secret, 0o600)
+}
+
+// readSecret returns the key that seals stored secrets, none for an empty path.
+func readSecret(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read secret key: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	secret, err := io.ReadAll(io.LimitReader(file, engine.SecretKeySize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read secret key: %w", err)
+	}
+	if len(secret) != engine.SecretKeySize {
+		return nil, fmt.Errorf("secret key %s must hold %d random bytes, and nothing else", path, engine.SecretKeySize)
+	}
+	return secret, nil
+}

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/base64"
 	"errors"
@@ -18,14 +17,19 @@ const (
 	chunkLineMax = 6*(chunkBytesMax/3*4+4) + 4096
 )
 
-// lineReader reads the lines of a body, each held in memory once.
+// lineReader reads the lines of a body. The body is read into the one buffer that lines are handed out from; it grows to the longest.
 type lineReader struct {
-	from *bufio.Reader
-	line []byte
+	from       io.Reader
+	buffer     []byte
+	start, end int   // of what has been read and not handed out
+	err        error // of the body, behind what has been read
 }
 
+// lineBufferMin is the size of the buffer at first.
+const lineBufferMin = 256 << 10
+
 func newLineReader(body io.Reader) *lineReader {
-	return &lineReader{from: bufio.NewReaderSize(body, 256<<10)}
+	return &lineReader{from: body, buffer: make([]byte, lineBufferMin)}
 }
 
 // next returns the next line that is not blank, without its end; it is valid until the next call. The last line needs no end.
@@ -43,26 +47,38 @@ func (l *lineReader) next(sizeMax int) ([]byte, error) {
 }
 
 func (l *lineReader) read(sizeMax int) ([]byte, error) {
-	l.line = l.line[:0]
-	for {
-		part, err := l.from.ReadSlice('\n')
-		if len(l.line)+len(part) > sizeMax {
-			return nil, &exchange.LimitError{Limit: "line of the body", Max: int64(sizeMax)}
+	for searched := 0; ; {
+		pending := l.buffer[l.start:l.end]
+		size := bytes.IndexByte(pending[searched:], '\n') + 1
+		found := size > 0
+		if size += searched; !found {
+			size = len(pending)
 		}
-		if err == nil && len(l.line) == 0 {
-			return part, nil
-		}
-		l.line = append(l.line, part...)
 		switch {
-		case err == nil:
-			return l.line, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(l.line) > 0:
-			return l.line, nil
-		default:
-			return nil, err
+		case size > sizeMax:
+			return nil, &exchange.LimitError{Limit: "line of the body", Max: int64(sizeMax)}
+		case found, errors.Is(l.err, io.EOF) && size > 0:
+			l.start += size
+			return pending[:size], nil
+		case l.err != nil:
+			return nil, l.err
 		}
+		searched = size
+		l.fill()
 	}
+}
+
+// fill reads more of the body, after what is pending.
+func (l *lineReader) fill() {
+	if pending := l.buffer[l.start:l.end]; l.start > 0 {
+		l.start, l.end = 0, copy(l.buffer, pending)
+	} else if l.end == len(l.buffer) {
+		l.buffer = append(make([]byte, 0, 2*len(l.buffer)), pending...)
+		l.buffer = l.buffer[:cap(l.buffer)]
+	}
+	n, err := l.from.Read(l.buffer[l.end:min(len(l.buffer), l.end+lineBufferMin)])
+	l.end += n
+	l.err = err
 }
 
 // blobChunk is one chunk of a content.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"packhorse/api/exchange"
 )
@@ -73,20 +74,25 @@ func TestLineReader(t *testing.T) {
 		"carriage return": {"a\r\nb\r\n", []string{"a", "b"}, io.EOF},
 		"blank lines":     {"\n\na\n \t\n", []string{"a"}, io.EOF},
 		"long":            {long + "\nb\n", []string{long, "b"}, io.EOF},
+		"long and short":  {"a\n" + long + "\nb\n" + long + long + "\nc", []string{"a", long, "b", long + long, "c"}, io.EOF},
 		"empty":           {"", nil, io.EOF},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lines := newLineReader(strings.NewReader(test.body))
-			for _, want := range test.lines {
-				got, err := lines.next(1 << 20)
-				if err != nil || string(got) != want {
-					t.Fatalf("got %.40q, %v, want %.40q", got, err, want)
+			for _, arrives := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+				lines := newLineReader(arrives(strings.NewReader(test.body)))
+				for _, want := range test.lines {
+					got, err := lines.next(1 << 20)
+					if err != nil || string(got) != want {
+						t.Fatalf("got %.40q, %v, want %.40q", got, err, want)
+					}
 				}
-			}
-			if _, err := lines.next(1 << 20); !errors.Is(err, test.err) {
-				t.Errorf("the end is %v, want %v", err, test.err)
+				for range 2 {
+					if _, err := lines.next(1 << 20); !errors.Is(err, test.err) {
+						t.Errorf("the end is %v, want %v", err, test.err)
+					}
+				}
 			}
 		})
 	}

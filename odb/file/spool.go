@@ -20,7 +20,7 @@ var spoolBuffers = sync.Pool{New: func() any { return new([spoolBytes]byte) }}
 
 // spool appends to a file through a buffer, and reads back what was appended.
 type spool struct {
-	sparse bool // WriteAt may reach beyond the end
+	scratch bool // WriteAt may reach beyond the end, and nothing has to reach the disk
 
 	mu      sync.RWMutex // guards what follows; shared by readers
 	file    vfs.File     // nil when finished
@@ -31,8 +31,8 @@ type spool struct {
 	err     error // of a write; sticks
 }
 
-func newSpool(file vfs.File, sparse bool) *spool {
-	return &spool{file: file, sparse: sparse, buffer: spoolBuffers.Get().(*[spoolBytes]byte)}
+func newSpool(file vfs.File, scratch bool) *spool {
+	return &spool{file: file, scratch: scratch, buffer: spoolBuffers.Get().(*[spoolBytes]byte)}
 }
 
 // Write implements io.Writer.
@@ -49,8 +49,15 @@ func (s *spool) Write(p []byte) (int, error) {
 				return written, err
 			}
 		}
-		n := copy(s.buffer[s.fill:], p)
-		s.fill += n
+		n := len(p) - len(p)%spoolBytes
+		if s.fill == 0 && n > 0 {
+			if err := s.writeOut(p[:n]); err != nil {
+				return written, err
+			}
+		} else {
+			n = copy(s.buffer[s.fill:], p)
+			s.fill += n
+		}
 		written += n
 		p = p[n:]
 	}
@@ -65,7 +72,7 @@ func (s *spool) WriteAt(p []byte, offset int64) (int, error) {
 		return 0, ErrClosed
 	}
 	end := offset + int64(len(p))
-	if offset < 0 || (end > s.size() && !s.sparse) {
+	if offset < 0 || (end > s.size() && !s.scratch) {
 		return 0, ErrRange
 	}
 	switch {
@@ -149,14 +156,25 @@ func (s *spool) flush() error {
 	if s.err != nil || s.fill == 0 {
 		return s.err
 	}
-	n, err := s.file.WriteAt(s.buffer[:s.fill], s.flushed)
+	if err := s.writeOut(s.buffer[:s.fill]); err != nil {
+		return err
+	}
+	s.fill = 0
+	return nil
+}
+
+// writeOut writes p to the end of the file. The buffer is empty, or p itself.
+func (s *spool) writeOut(p []byte) error {
+	if s.err != nil {
+		return s.err
+	}
+	n, err := s.file.WriteAt(p, s.flushed)
 	if err != nil {
 		s.err = err
 		return err
 	}
 	s.flushed += int64(n)
-	s.fill = 0
-	if s.flushed-s.ahead >= syncAheadBytes {
+	if !s.scratch && s.flushed-s.ahead >= syncAheadBytes {
 		s.ahead = s.flushed
 		_, s.err = s.file.SyncTo(s.flushed)
 	}

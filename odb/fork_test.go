@@ -257,7 +257,7 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 func (h *ingestHost) dropTo(tips ...object.ID) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
-	drop, err := h.store.PlanDrop(ctx, h.pool, odb.DropOptions{Tips: tips})
+	drop, err := h.store.PlanDrop(ctx, h.pool, dropOptions(0, tips...))
 	h.must(err)
 	if drop == nil {
 		return

@@ -38,6 +38,13 @@ func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Adverti
 // Close releases what the advertisement reads.
 func (a *Advertisement) Close() error { return a.names.Close() }
 
+// Sequence returns the repository's journal position at which the refs were read: all that the advertisement tells, apart from
+// [Advertisement.HeadName], follows from it.
+func (a *Advertisement) Sequence() uint64 { return a.names.Sequence() }
+
+// Count returns the number of refs of the repository, those of other namespaces included.
+func (a *Advertisement) Count() int { return a.names.Count() }
+
 // HeadName returns the ref that HEAD is a symbolic ref to.
 func (a *Advertisement) HeadName() string { return a.headName }
 

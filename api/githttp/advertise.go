@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	"packhorse/engine"
 	"packhorse/pack/object"
@@ -15,6 +16,8 @@ import (
 
 // streamBytes is the buffer between an answer's lines and its connection.
 const streamBytes = 128 << 10
+
+var streamBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, streamBytes) }}
 
 // advertise answers info/refs: the capabilities in version 2, the refs too in versions 0 and 1.
 func (s *session) advertise() error {
@@ -43,7 +46,12 @@ func (s *session) advertise() error {
 // answer streams what write puts on the lines of the answer.
 func (s *session) answer(contentType string, write func(context.Context, *pktline.Writer) error) error {
 	s.x.Stream(http.StatusOK, contentType, func(ctx context.Context, w io.Writer) error {
-		buffer := bufio.NewWriterSize(w, streamBytes)
+		buffer := streamBuffers.Get().(*bufio.Writer)
+		buffer.Reset(w)
+		defer func() {
+			buffer.Reset(nil) // w ends with the answer
+			streamBuffers.Put(buffer)
+		}()
 		if err := write(ctx, pktline.NewWriter(buffer)); err != nil {
 			return err
 		}

@@ -105,6 +105,28 @@ func TestListRefsAgainstGit(t *testing.T) {
 	}
 }
 
+// Refs come, move and go between equal questions, each asked twice.
+func TestListRefsFollowsPushes(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t, func(git *oracle.Repository) { git.Seed(oracle.History{Seed: 42, Commits: 12, Tags: true}) })
+	asks := [][]byte{
+		request("command=ls-refs", flush),
+		request("command=ls-refs", delim, "peel", "symrefs", "ref-prefix HEAD", "ref-prefix refs/", flush),
+		request("command=ls-refs", delim, "ref-prefix refs/heads/new", flush),
+	}
+	for _, refspecs := range [][]string{
+		{"main:refs/heads/new"}, {"main~2:refs/heads/new"}, {"main:refs/tags/light", "main:refs/heads/newer"}, {":refs/heads/new"},
+	} {
+		tw.git.Git(append([]string{"push", "--quiet", "--force", tw.git.Dir}, refspecs...)...)
+		tw.remote.push(tw.git, append([]string{"--force"}, refspecs...)...)
+		for range 2 {
+			for _, ask := range asks {
+				tw.compare(2, ask)
+			}
+		}
+	}
+}
+
 // Git gives up on prefixes when there are too many, and tells every ref.
 func TestListRefsManyPrefixes(t *testing.T) {
 	t.Parallel()

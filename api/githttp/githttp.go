@@ -45,6 +45,7 @@ type Door struct {
 	recheck      func(*auth.Grant) error
 	keepAlive    time.Duration
 	log          *slog.Logger
+	listings     listings
 }
 
 // New returns a door to the host's repositories.

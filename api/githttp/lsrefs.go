@@ -1,8 +1,10 @@
 package githttp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"packhorse/engine"
@@ -51,23 +53,66 @@ func (s *session) lsRefs(in *pktline.Reader, arguments bool) error {
 	if err != nil {
 		return err
 	}
-	return s.answer("application/x-git-upload-pack-result", func(ctx context.Context, out *pktline.Writer) error {
-		defer shown.Close()
-		if err := ask.tellHead(out, shown); err != nil {
+	key, ok := ask.key(s, shown)
+	if !ok {
+		return s.answer(fetchResult, func(ctx context.Context, out *pktline.Writer) error {
+			defer shown.Close()
+			return ask.tell(ctx, out, shown)
+		})
+	}
+	defer shown.Close()
+	answer := s.listings.get(key, shown.Sequence())
+	if answer == nil {
+		var text bytes.Buffer
+		if err := ask.tell(s.x.Context(), pktline.NewWriter(&text), shown); err != nil {
 			return err
 		}
-		line := make([]byte, 0, 256)
-		for ref, err := range shown.Matching(ctx, ask.prefixes) {
-			if err != nil {
-				return err
-			}
-			line = appendRef(line[:0], ref, ask.peel)
-			if err := out.Data(line); err != nil {
-				return fmt.Errorf("tell ref %s: %w", ref.Name, err)
-			}
+		answer = text.Bytes()
+		if len(answer) <= listingBytesMax {
+			s.listings.put(&listing{key: key, sequence: shown.Sequence(), answer: answer})
 		}
-		return out.Flush()
-	})
+	}
+	s.x.Respond(http.StatusOK, fetchResult, answer)
+	return nil
+}
+
+// refBytes is about what a line of a listing takes.
+const refBytes = 80
+
+// key returns what the answer is cached under, false when it is too much to be held in memory.
+func (a *lsRefsAsk) key(s *session, shown *engine.Advertisement) (listingKey, bool) {
+	if shown.Count() > listingBytesMax/refBytes {
+		return listingKey{}, false
+	}
+	var prefixes strings.Builder
+	for _, prefix := range a.prefixes {
+		fmt.Fprintf(&prefixes, "%d %s", len(prefix), prefix)
+		if prefixes.Len() > listingAskMax {
+			return listingKey{}, false
+		}
+	}
+	return listingKey{
+		repo: s.repo.Item().ID, space: s.space, head: shown.HeadName(),
+		peel: a.peel, symrefs: a.symrefs, unborn: a.unborn, prefixes: prefixes.String(),
+	}, true
+}
+
+// tell writes the whole answer.
+func (a *lsRefsAsk) tell(ctx context.Context, out *pktline.Writer, shown *engine.Advertisement) error {
+	if err := a.tellHead(out, shown); err != nil {
+		return err
+	}
+	line := make([]byte, 0, 256)
+	for ref, err := range shown.Matching(ctx, a.prefixes) {
+		if err != nil {
+			return err
+		}
+		line = appendRef(line[:0], ref, a.peel)
+		if err := out.Data(line); err != nil {
+			return fmt.Errorf("tell ref %s: %w", ref.Name, err)
+		}
+	}
+	return out.Flush()
 }
 
 // tellHead tells what HEAD is, while its branch is unborn only to a client that asked for that and for the branch's name.

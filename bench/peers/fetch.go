@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -53,6 +54,21 @@ func (c *client) discover(ctx context.Context, service string) error {
 
 // lsRefs returns the branches and tags.
 func (c *client) lsRefs(ctx context.Context) ([]reference, error) {
+	var refs []reference
+	err := c.eachRef(ctx, func(line []byte) error {
+		id, rest, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		if !ok {
+			return fmt.Errorf("ls-refs: line %q", line)
+		}
+		name, _, _ := strings.Cut(rest, " ")
+		refs = append(refs, reference{id, name})
+		return nil
+	})
+	return refs, err
+}
+
+// eachRef asks for the branches and tags, and calls take with each line of the answer, which is valid until take returns.
+func (c *client) eachRef(ctx context.Context, take func(line []byte) error) error {
 	var ask bytes.Buffer
 	w := pktline.NewWriter(&ask)
 	err := errors.Join(
@@ -60,29 +76,25 @@ func (c *client) lsRefs(ctx context.Context) ([]reference, error) {
 		w.String("peel\n"), w.String("symrefs\n"), w.String("ref-prefix HEAD\n"),
 		w.String("ref-prefix refs/heads/\n"), w.String("ref-prefix refs/tags/\n"), w.Flush())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	body, err := c.post(ctx, "git-upload-pack", ask.Bytes())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer body.Close() //nolint:errcheck // read to its end
-	var refs []reference
-	lines := pktline.NewReader(body)
+	lines := pktline.NewReader(bufio.NewReaderSize(body, 64<<10))
 	for {
 		kind, line, err := lines.Read()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if kind == pktline.Flush {
-			return refs, nil
+			return nil
 		}
-		id, rest, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
-		if !ok {
-			return nil, fmt.Errorf("ls-refs: line %q", line)
+		if err := take(line); err != nil {
+			return err
 		}
-		name, _, _ := strings.Cut(rest, " ")
-		refs = append(refs, reference{id, name})
 	}
 }
 

@@ -174,9 +174,10 @@ func refsJob(clients, count int) func(context.Context, *bench, peer) (operation,
 		return func(ctx context.Context) (outcome, error) {
 			defer c.close()
 			return together(clients, count, func(int) error {
-				refs, err := c.lsRefs(ctx)
-				if err == nil && len(refs) < b.refs {
-					err = fmt.Errorf("%d refs", len(refs))
+				count := 0
+				err := c.eachRef(ctx, func([]byte) error { count++; return nil })
+				if err == nil && count < b.refs {
+					err = fmt.Errorf("%d refs", count)
 				}
 				return err
 			})

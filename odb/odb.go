@@ -29,6 +29,7 @@
 //	pendingsegment, stage
 //	write, blob                      what the API writes: skip-deltas, blobs as streams of independent blocks
 //	fsck and fsck...                 verifies everything in a pool
+//	registered                       the files that pools use, for copies of them
 //	ingest, lanes, intake, examine   packs in, pass one: stored and looked at while they are read
 //	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity
 //	links, connect, settle
@@ -90,6 +91,7 @@ type Store struct {
 	coverFrom int // see coverFromCount
 
 	loans    loans          // what forks may read
+	removal  sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
 	settlers sync.WaitGroup // move registered files to their place
 	building *companionQueue
 

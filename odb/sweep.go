@@ -94,10 +94,11 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 		}
 		return s.apply(ctx, b) // the other pool's departure will be a row of its own
 	}
-	if s.layers.isPinned(d.id) {
+	if s.layers.isPinned(d.id) || !s.removal.TryLock() {
 		swept.WaitingCount++
 		return nil
 	}
+	defer s.removal.Unlock()
 	if d.kind == layerHot {
 		for _, table := range []byte{tableObject, tableGraph} {
 			start := hotPrefix(table, d.id)

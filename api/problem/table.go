@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"packhorse/engine"
+	"packhorse/engine/backup"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/notes"
@@ -65,6 +66,9 @@ var table = []row{
 	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrMalformed, status: http.StatusBadRequest},
 	{kind: clonecache.ErrBypass, status: http.StatusInternalServerError, message: internal},
+	{kind: engine.ErrNoCheckpoints, status: http.StatusInternalServerError, message: internal},
+	{kind: backup.ErrNone, status: http.StatusInternalServerError, message: internal}, // no request restores
+	{kind: backup.ErrDamaged, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
 	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
 
@@ -125,6 +129,7 @@ var table = []row{
 	{kind: file.ErrNotFound, status: http.StatusInternalServerError, message: internal},
 	{kind: file.ErrExists, status: http.StatusInternalServerError, message: internal},
 	{kind: file.ErrName, status: http.StatusInternalServerError, message: internal},
+	{kind: file.ErrReadOnly, status: http.StatusInternalServerError, message: internal},
 	{kind: file.ErrRange, status: http.StatusInternalServerError, message: internal},
 
 	{kind: io.ErrUnexpectedEOF, status: http.StatusBadRequest, message: "the request ended early"},

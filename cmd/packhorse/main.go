@@ -32,6 +32,8 @@ type commandLine struct {
 	Org     orgCommand     `cmd:"" help:"Register organizations."`
 	Token   tokenCommand   `cmd:"" help:"Sign a token with an organization's private key."`
 	GC      gcCommand      `cmd:"" name:"gc" help:"Maintain every repository now: in a stopped server's folder, or through the server that runs."`
+	Backup  backupCommand  `cmd:"" help:"Copy every repository as of one instant: from a stopped server's folder, or through the server that runs."`
+	Restore restoreCommand `cmd:"" help:"Make a folder of repositories from a backup."`
 	Fsck    fsckCommand    `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

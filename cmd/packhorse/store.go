@@ -90,6 +90,9 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := checkRestored(dir); err != nil {
+		return nil, err
+	}
 	s := &store{}
 	defer func() {
 		if err != nil {

@@ -26,8 +26,9 @@ type task func(ctx context.Context, host *engine.Host, args json.RawMessage, out
 
 // tasks are all of them, by the name of their command.
 var tasks = map[string]task{
-	"fsck": taskOf(runFsck),
-	"gc":   taskOf(runGC),
+	"backup": taskOf(runBackup),
+	"fsck":   taskOf(runFsck),
+	"gc":     taskOf(runGC),
 }
 
 // taskOf makes a task of a function that takes its arguments decoded.

@@ -32,6 +32,9 @@ type DirOptions struct {
 	// ServerID names the folder under incoming; servers that share a directory have different ones, and keep them over
 	// restarts. Empty means "local".
 	ServerID string
+	// ReadOnly opens a store that exists without a lock and leaves everything in it as it is, also beside a server that writes. What
+	// changes something then fails.
+	ReadOnly bool
 }
 
 // Dir is a Store in a directory:
@@ -46,6 +49,7 @@ type Dir struct {
 	root     string
 	incoming string // of this server
 	lock     io.Closer
+	readOnly bool
 	scratch  atomic.Uint64
 
 	mu      sync.Mutex // guards what follows
@@ -81,10 +85,24 @@ func OpenDir(dir string, options DirOptions) (*Dir, error) {
 		moved:   make(map[string]struct{}),
 	}
 	d.incoming = d.fs.PathJoin(dir, incomingName, options.ServerID)
-	if err := d.prepare(); err != nil {
+	prepare := d.prepare
+	if options.ReadOnly {
+		d.readOnly, prepare = true, d.look
+	}
+	if err := prepare(); err != nil {
 		return nil, fmt.Errorf("open file store %s: %w", dir, err)
 	}
 	return d, nil
+}
+
+// look makes sure that there is a store.
+func (d *Dir) look() error {
+	for _, folder := range []string{settledName, incomingName} {
+		if _, err := d.fs.Stat(d.fs.PathJoin(d.root, folder)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare makes the folders durable, takes the lock and removes what cannot be of use.
@@ -143,6 +161,9 @@ func (d *Dir) Open(ctx context.Context, name string) (File, error) {
 
 // Delete implements Store.
 func (d *Dir) Delete(ctx context.Context, name string) error {
+	if d.readOnly {
+		return failed("delete", name, ErrReadOnly)
+	}
 	for removed := false; ; removed = true {
 		path, err := d.find(ctx, name)
 		if errors.Is(err, ErrNotFound) && removed {
@@ -183,6 +204,9 @@ func (d *Dir) Close() error {
 		return ErrClosed
 	}
 	d.closed = true
+	if d.readOnly {
+		return nil
+	}
 	return d.lock.Close()
 }
 

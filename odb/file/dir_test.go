@@ -136,3 +136,51 @@ func TestFree(t *testing.T) {
 		t.Errorf("%d, %v", free, err)
 	}
 }
+
+// TestReadOnly opens a store beside the one that writes.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	fs := vfs.NewMem()
+	if _, err := file.OpenDir("store", file.DirOptions{FS: fs, ReadOnly: true}); err == nil {
+		t.Error("a store that does not exist was opened")
+	}
+	writer, err := file.OpenDir("store", file.DirOptions{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsealed, err := writer.Create(ctx, "unsealed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := writer.Create(ctx, "sealed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sealed.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := file.OpenDir("store", file.DirOptions{FS: fs, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := reader.Open(ctx, "sealed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, createErr := reader.Create(ctx, "new")
+	_, scratchErr := reader.Scratch(ctx)
+	for call, err := range map[string]error{
+		"Create": createErr, "Scratch": scratchErr, "Delete": reader.Delete(ctx, "sealed"), "Settle": reader.Settle(ctx, "sealed"),
+	} {
+		if !errors.Is(err, file.ErrReadOnly) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if err := unsealed.Seal(ctx); err != nil {
+		t.Errorf("the file that was being written: %v", err)
+	}
+	if err := errors.Join(found.Close(), reader.Close(), writer.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -37,6 +37,8 @@ var (
 	ErrClosed = errors.New("file: closed")
 	// ErrLocked means that another process, or another store of this one, writes under the same server id.
 	ErrLocked = errors.New("file: server id is in use")
+	// ErrReadOnly means that a store that was opened to be read was asked for a change.
+	ErrReadOnly = errors.New("file: store is read-only")
 	// ErrRange means that a WriteAt reaches beyond what was written.
 	ErrRange = errors.New("file: write beyond the end")
 )

@@ -15,6 +15,9 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 	if err := d.begin(ctx); err != nil {
 		return nil, err
 	}
+	if d.readOnly {
+		return nil, fmt.Errorf("create scratch file: %w", ErrReadOnly)
+	}
 	path := d.fs.PathJoin(d.incoming, mark+strconv.FormatUint(d.scratch.Add(1), 10))
 	file, err := d.fs.Create(path, writeCategory)
 	if err != nil {

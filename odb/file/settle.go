@@ -10,6 +10,9 @@ import (
 //
 // The new place is durable before the old one is given up. A crash in between can leave the file in both.
 func (d *Dir) Settle(ctx context.Context, name string) error {
+	if d.readOnly {
+		return failed("settle", name, ErrReadOnly)
+	}
 	from, err := d.find(ctx, name)
 	if err != nil {
 		return err

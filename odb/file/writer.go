@@ -15,6 +15,9 @@ type writer struct {
 
 // Create implements Store.
 func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
+	if d.readOnly {
+		return nil, failed("create", name, ErrReadOnly)
+	}
 	if err := d.claim(name); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		memory = memoryBytesDefault
 	}
 	o := &pebble.Options{
-		FS: &watchedFS{FS: options.FS, witness: &p.witness, failed: p.logFailed},
+		FS: &watchedFS{FS: options.FS, dir: p.dir, witness: &p.witness, failed: p.logFailed},
 		// Memtables take their memory from the cache's, so this is the bound of both.
 		CacheSize:                   memory,
 		MemTableSize:                uint64(min(max(memory/8, 1<<20), 64<<20)),

@@ -38,6 +38,8 @@ type PebbleOptions struct {
 // Pebble is a Store in a directory of one machine.
 type Pebble struct {
 	db          *pebble.DB
+	fs          vfs.FS
+	dir         string
 	lock        *pebble.Lock
 	logger      *slog.Logger
 	snapshotAge time.Duration
@@ -56,7 +58,8 @@ type Pebble struct {
 	failed  chan struct{} // closed after a failure
 	failing sync.Once
 
-	snapshots snapshotSet
+	snapshots   snapshotSet
+	checkpoints atomic.Uint64 // were made
 
 	commits          atomic.Uint64
 	conflicts        atomic.Uint64
@@ -67,13 +70,14 @@ type Pebble struct {
 	corruptions      atomic.Uint64
 }
 
-var _ Store = (*Pebble)(nil)
+var _ Checkpointer = (*Pebble)(nil)
 
 // OpenPebble opens the store in dir, which is made if it does not exist.
 //
 // Errors: [ErrLocked] while another process has it open, [ErrCorrupt] when a file is damaged or missing.
 func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	p := &Pebble{
+		dir:         dir,
 		logger:      options.Logger,
 		snapshotAge: options.SnapshotAge,
 		onFatal:     options.OnFatal,
@@ -86,6 +90,7 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	if options.FS == nil {
 		options.FS = vfs.Default
 	}
+	p.fs = options.FS
 	if p.logger == nil {
 		p.logger = slog.Default()
 	}
@@ -111,7 +116,10 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	}
-	err = inspect(options.FS, dir)
+	err = removeCheckpoints(options.FS, dir)
+	if err == nil {
+		err = inspect(options.FS, dir)
+	}
 	if err == nil {
 		settings := pebbleOptions(options, p)
 		settings.Lock = lock

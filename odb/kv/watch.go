@@ -10,8 +10,11 @@ import (
 // watchedFS stands between Pebble and its files. It reports the syncs of logs and manifests to a witness, refuses tables with a
 // damaged footer, and tells failed of every failure after which nobody can say what is on the disk: Pebble's own answer to most of
 // them is a panic, some of which cannot be recovered.
+//
+// It watches what lies in dir itself: files of the same names in a checkpoint are not those that the store lives by.
 type watchedFS struct {
 	vfs.FS
+	dir     string
 	witness *witness
 	failed  func(error)
 }
@@ -39,8 +42,8 @@ func (f *watchedFS) ReuseForWrite(oldName, newName string, category vfs.DiskWrit
 // OpenDir implements vfs.FS.
 func (f *watchedFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
+	if err != nil || f.PathJoin(name) != f.PathJoin(f.dir) {
+		return file, err
 	}
 	return &watchedDir{File: file, fs: f}, nil
 }
@@ -51,6 +54,9 @@ func (f *watchedFS) Unwrap() vfs.FS { return f.FS }
 // watch wraps file if it is a log or a manifest.
 func (f *watchedFS) watch(name string, file vfs.File, err error) (vfs.File, error) {
 	base := f.PathBase(name)
+	if f.PathDir(name) != f.PathJoin(f.dir) {
+		return file, err
+	}
 	if number, ok := logNumber(base); ok {
 		if err != nil {
 			return nil, f.report(err)

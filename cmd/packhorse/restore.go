@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"packhorse/engine/backup"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+)
+
+// restoreCommand makes a data folder of a backup.
+type restoreCommand struct {
+	Src    string `arg:"" help:"Folder of the backups. It is only read." type:"existingdir"`
+	Data   string `help:"Folder to restore into: empty, or it does not exist yet." placeholder:"DIR" required:"" type:"path"`
+	Number uint64 `help:"Which of the backups in the folder; the newest when 0." default:"0"`
+
+	logFlags
+}
+
+// restoringMark is a file in a folder into which a backup is being restored. Nobody opens such a folder.
+const restoringMark = "RESTORING"
+
+// Run restores. What it has written is removed again when it fails.
+func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
+	from, err := openBackups(c.Src, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if err := takeEmpty(c.Data); err != nil {
+		return err
+	}
+	report, err := c.restore(ctx, from, to)
+	if err != nil {
+		return errors.Join(err, clearFolder(c.Data))
+	}
+	return to.printf("restored backup %d into %s: %d files, %d bytes\n", report.Number, c.Data, report.FileCount, report.Bytes)
+}
+
+func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams) (_ backup.Report, err error) {
+	files, err := file.OpenDir(filepath.Join(c.Data, filesFolder), file.DirOptions{})
+	if err != nil {
+		return backup.Report{}, err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	keys, err := kv.NewRestoration(filepath.Join(c.Data, keysFolder), kv.PebbleOptions{Logger: c.logger(to.errOut)})
+	if err != nil {
+		return backup.Report{}, err
+	}
+	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
+	defer printer.clear()
+	tell := progress(&lineWriter{line: printer.print})
+	report, err := backup.Restore(ctx, from, backup.Target{Keys: keys, Files: files}, backup.Options{
+		Number:   c.Number,
+		Progress: func(r backup.Report) { tell("%d files, %s restored", r.FileCount, bytesOf(r.Bytes)) },
+	})
+	if err != nil {
+		return report, err
+	}
+	if err := os.Remove(filepath.Join(c.Data, restoringMark)); err != nil {
+		return report, err
+	}
+	return report, syncFolder(c.Data)
+}
+
+// takeEmpty makes a folder, if it does not exist, and marks it. It refuses one with anything in it.
+func takeEmpty(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty: it holds %s", dir, entries[0].Name())
+	}
+	if err := os.WriteFile(filepath.Join(dir, restoringMark), nil, 0o600); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+// clearFolder removes what is in a folder that takeEmpty has taken, the mark last.
+func clearFolder(dir string) error {
+	for _, name := range []string{filesFolder, keysFolder, restoringMark} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRestored returns an error for a folder into which a backup was not restored to the end.
+func checkRestored(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, restoringMark)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, fmt.Errorf("%s holds a part of a backup: its restoration is under way or was interrupted; remove the folder and restore again", dir))
+	}
+	return nil
+}
+
+// syncFolder makes the entries of a folder durable.
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

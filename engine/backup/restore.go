@@ -1,0 +1,110 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+)
+
+// Target is where a backup is restored. Both stores are empty.
+type Target struct {
+	Keys  *kv.Restoration
+	Files file.Store
+}
+
+// Restore makes stores of a backup, every file of which is held against its checksum. They are durable when it returns without an error; after
+// one they are of no use.
+//
+// Errors: [ErrNone], [ErrDamaged], [file.ErrExists] when Files is not empty.
+func Restore(ctx context.Context, from file.Store, target Target, options Options) (Report, error) {
+	report, err := each(ctx, from, options, func(e entry) error {
+		if e.kind == kindKeys {
+			return restoreKeys(ctx, from, target.Keys, e)
+		}
+		return restoreFile(ctx, from, target.Files, e)
+	})
+	if err != nil {
+		return report, fmt.Errorf("restore: %w", err)
+	}
+	if err := target.Keys.Finish(); err != nil {
+		return report, fmt.Errorf("restore: %w", err)
+	}
+	return report, nil
+}
+
+// Verify holds every file of a backup against its checksum. Errors: [ErrNone], [ErrDamaged].
+func Verify(ctx context.Context, from file.Store, options Options) (Report, error) {
+	report, err := each(ctx, from, options, func(e entry) error { return checkStored(ctx, from, e, io.Discard) })
+	if err != nil {
+		return report, fmt.Errorf("verify backup: %w", err)
+	}
+	return report, nil
+}
+
+// each calls do with every file of a backup, whose manifest has been verified.
+func each(ctx context.Context, from file.Store, options Options, do func(entry) error) (Report, error) {
+	report := Report{Number: options.Number}
+	if report.Number == 0 {
+		var err error
+		if report.Number, err = newest(ctx, from); err != nil {
+			return report, err
+		}
+	}
+	err := verifyManifest(ctx, from, report.Number)
+	if errors.Is(err, file.ErrNotFound) {
+		err = fmt.Errorf("%w: number %d", ErrNone, report.Number)
+	}
+	if err != nil {
+		return report, err
+	}
+	for e, err := range entries(ctx, from, report.Number) {
+		if err == nil {
+			err = do(e)
+		}
+		if err != nil {
+			return report, err
+		}
+		report.FileCount++
+		report.Bytes += e.size
+		report.CopiedCount, report.CopiedBytes = report.FileCount, report.Bytes
+		if options.Progress != nil {
+			options.Progress(report)
+		}
+	}
+	return report, nil
+}
+
+func restoreFile(ctx context.Context, from, to file.Store, e entry) (err error) {
+	out, err := to.Create(ctx, e.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }() // nothing, after Seal
+	if err := checkStored(ctx, from, e, out); err != nil {
+		return err
+	}
+	if err := out.Seal(ctx); err != nil {
+		return err
+	}
+	return to.Settle(ctx, e.name)
+}
+
+// restoreKeys writes a file of the key-value store. One that is damaged ends the restoration before there is a store.
+func restoreKeys(ctx context.Context, from file.Store, to *kv.Restoration, e entry) error {
+	content, in := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		err := checkStored(ctx, from, e, in)
+		checked <- errors.Join(err, in.CloseWithError(err)) // which Write hears of
+	}()
+	err := to.Write(e.name, content)
+	closed := content.CloseWithError(err) // which checkStored hears of
+	if cause := <-checked; err == nil {
+		err = cause
+	}
+	return errors.Join(err, closed)
+}

@@ -1,0 +1,356 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"packhorse/engine"
+	"packhorse/engine/backup"
+	"packhorse/engine/enginetest"
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// openBackups opens the folder of backups in fs.
+func openBackups(t *testing.T, fs vfs.FS) (dest *file.Dir, shut func()) {
+	t.Helper()
+	dest, err := file.OpenDir("backups", file.DirOptions{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dest, func() {
+		if err := dest.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// restoreOn restores a backup into an empty file system.
+func restoreOn(t *testing.T, fs vfs.FS, from file.Store, options backup.Options) error {
+	t.Helper()
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := kv.NewRestoration("keys", kv.PebbleOptions{FS: fs, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = backup.Restore(context.Background(), from, backup.Target{Keys: keys, Files: files}, options)
+	return errors.Join(err, files.Close())
+}
+
+// smallHot makes segments of what is not tiny, so that backups have files to copy.
+var smallHot = engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}}}
+
+// TestBackupInAStorm takes backups while API commits and pushes run. What had been acknowledged before is in the backup, and everything that is
+// in it is whole.
+func TestBackupInAStorm(t *testing.T) {
+	t.Parallel()
+	packs := pushes(t)
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
+	defer shut()
+	repo := enginetest.Create(t, host, "r")
+	if _, err := upload(repo, acme, main, change{path: "seed"}); err != nil {
+		t.Fatal(err)
+	}
+	told := &ledger{tips: map[string]object.ID{}}
+	ctx, stop := context.WithCancel(context.Background())
+	var writers sync.WaitGroup
+	for w := range 3 {
+		writers.Go(func() { commitUntil(ctx, t, repo, told, fmt.Sprintf("api%d", w)) })
+	}
+	writers.Go(func() { pushUntil(ctx, t, repo, told, packs) })
+	defer writers.Wait()
+	defer stop()
+
+	dest, shutDest := openBackups(t, vfs.NewMem())
+	defer shutDest()
+	for range 4 {
+		acknowledged := told.copy()
+		if _, err := host.Backup(ctx, dest, backup.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		restored := vfs.NewMem()
+		if err := restoreOn(t, restored, dest, backup.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		copied, shutCopy := enginetest.OpenOn(t, restored, smallHot)
+		afterwards(t, copied, acknowledged)
+		shutCopy()
+	}
+}
+
+// TestBackupIsIncremental counts what a second backup copies, goes back to the first, and prunes.
+func TestBackupIsIncremental(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
+	defer shut()
+	repo := enginetest.Create(t, host, "r")
+	large := func(seed byte) change {
+		return change{path: fmt.Sprintf("large%d", seed), content: string(noise(seed, 1<<20))}
+	}
+	first, err := upload(repo, acme, main, large(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dest, shutDest := openBackups(t, vfs.NewMem())
+	defer shutDest()
+	take := func(options backup.Options) backup.Report {
+		t.Helper()
+		report, err := host.Backup(ctx, dest, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	one := take(backup.Options{})
+	if one.Number != 1 || one.CopiedCount == 0 || one.CopiedBytes != one.Bytes || one.Bytes < 1<<20 {
+		t.Errorf("the first backup: %+v", one)
+	}
+	same := take(backup.Options{})
+	if same.CopiedBytes > 64<<10 {
+		t.Errorf("nothing has changed, and %+v was copied", same)
+	}
+	second, err := upload(repo, acme, main, large(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	three := take(backup.Options{})
+	if three.CopiedBytes < 1<<20 || three.CopiedBytes > 1<<20+64<<10 || three.Bytes < 2<<20 {
+		t.Errorf("1 MiB is new, and %+v was copied", three)
+	}
+	for number, want := range map[uint64]object.ID{0: second.New, 1: first.New, 2: first.New, 3: second.New} {
+		fs := vfs.NewMem()
+		if err := restoreOn(t, fs, dest, backup.Options{Number: number}); err != nil {
+			t.Fatal(err)
+		}
+		copied, shutCopy := enginetest.OpenOn(t, fs, smallHot)
+		afterwards(t, copied, map[string]object.ID{"main": want})
+		shutCopy()
+	}
+	if err := restoreOn(t, vfs.NewMem(), dest, backup.Options{Number: 4}); !errors.Is(err, backup.ErrNone) {
+		t.Errorf("a backup that was never made: %v", err)
+	}
+	pruned := take(backup.Options{Prune: true})
+	if pruned.PrunedCount < 3 {
+		t.Errorf("pruned: %+v", pruned)
+	}
+	if err := restoreOn(t, vfs.NewMem(), dest, backup.Options{Number: 1}); !errors.Is(err, backup.ErrNone) {
+		t.Errorf("a backup that was pruned: %v", err)
+	}
+	if report, err := backup.Verify(ctx, dest, backup.Options{}); err != nil || report.FileCount != pruned.FileCount {
+		t.Errorf("after pruning: %+v, %v", report, err)
+	}
+}
+
+// noise returns bytes that do not compress.
+func noise(seed byte, size int) []byte {
+	out, state := make([]byte, size), uint64(seed)+1
+	for i := range out {
+		state ^= state << 13
+		state ^= state >> 7
+		state ^= state << 17
+		out[i] = byte(state >> 32)
+	}
+	return out
+}
+
+// TestBackupDamaged damages each file of a backup in turn: restoring refuses and names it.
+func TestBackupDamaged(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
+	defer shut()
+	repo := enginetest.Create(t, host, "r")
+	if _, err := upload(repo, acme, main, change{path: "large", content: string(noise(1, 256<<10))}); err != nil {
+		t.Fatal(err)
+	}
+	fs := vfs.NewMem()
+	dest, shutDest := openBackups(t, fs)
+	defer shutDest()
+	if _, err := host.Backup(ctx, dest, backup.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	folders, err := fs.List("backups/settled")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		inside, err := fs.List(path.Join("backups/settled", folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range inside {
+			names = append(names, path.Join("backups/settled", folder, name))
+		}
+	}
+	if len(names) < 5 { // a segment, a manifest, and the least that Pebble needs
+		t.Errorf("only %d files in the backup", len(names))
+	}
+	damages := map[string]func(fs vfs.FS, name string){
+		"flipped": func(fs vfs.FS, name string) { flipBit(t, fs, name) },
+		"missing": func(fs vfs.FS, name string) { must(t, fs.Remove(name)) },
+		"cut off": func(fs vfs.FS, name string) { cut(t, fs, name) },
+	}
+	for kind, damage := range damages {
+		for _, name := range names {
+			if kind != "missing" && size(t, fs, name) == 0 { // markers of Pebble are names only
+				continue
+			}
+			copied := vfs.NewMem()
+			if _, err := vfs.Clone(fs, copied, "backups", "backups"); err != nil {
+				t.Fatal(err)
+			}
+			damage(copied, name)
+			from, shutFrom := openBackups(t, copied)
+			err := restoreOn(t, vfs.NewMem(), from, backup.Options{})
+			manifest := strings.HasSuffix(name, ".manifest")
+			switch {
+			case manifest && kind == "missing":
+				if !errors.Is(err, backup.ErrNone) {
+					t.Errorf("%s %s: %v", kind, name, err)
+				}
+			case !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), path.Base(name)):
+				t.Errorf("%s %s: %v", kind, name, err)
+			}
+			shutFrom()
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func size(t *testing.T, fs vfs.FS, name string) int64 {
+	t.Helper()
+	info, err := fs.Stat(name)
+	must(t, err)
+	return info.Size()
+}
+
+// cut removes the last byte of a file.
+func cut(t *testing.T, fs vfs.FS, name string) {
+	t.Helper()
+	f, err := fs.Open(name)
+	must(t, err)
+	content, err := io.ReadAll(f)
+	must(t, errors.Join(err, f.Close()))
+	must(t, fs.Remove(name))
+	out, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	must(t, err)
+	_, err = out.Write(content[:len(content)-1])
+	must(t, errors.Join(err, out.Close()))
+}
+
+// TestBackupInterrupted lets the disk of the backup fail at every operation in turn. The backup before can be restored all the same, and the
+// next one is whole.
+func TestBackupInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
+	defer shut()
+	repo := enginetest.Create(t, host, "r")
+	first, err := upload(repo, acme, main, change{path: "large", content: string(noise(1, 64<<10))})
+	must(t, err)
+	before := vfs.NewMem()
+	dest, shutDest := openBackups(t, before)
+	_, err = host.Backup(ctx, dest, backup.Options{})
+	must(t, err)
+	shutDest()
+	second, err := upload(repo, acme, main, change{path: "large", content: string(noise(2, 64<<10))})
+	must(t, err)
+
+	fault := errors.New("injected fault")
+	failures := 0
+	for at := int64(1); ; at++ {
+		fs := vfs.NewMem()
+		if _, err := vfs.Clone(before, fs, "backups", "backups"); err != nil {
+			t.Fatal(err)
+		}
+		var left atomic.Int64
+		left.Store(at)
+		injected := errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && left.Add(-1) == 0 {
+				return fault
+			}
+			return nil
+		})
+		faulty, err := file.OpenDir("backups", file.DirOptions{FS: errorfs.Wrap(fs, injected)})
+		if err == nil {
+			_, err = host.Backup(ctx, faulty, backup.Options{})
+			must(t, faulty.Close())
+		}
+		if err != nil {
+			failures++
+			if !errors.Is(err, fault) {
+				t.Fatalf("fault %d: %v", at, err)
+			}
+		}
+		want := first.New
+		if err == nil {
+			want = second.New
+		}
+		if at%7 == 1 { // opening a store takes a while
+			restored := vfs.NewMem()
+			from, shutFrom := openBackups(t, fs)
+			if err := restoreOn(t, restored, from, backup.Options{}); err != nil {
+				t.Fatalf("fault %d: %v", at, err)
+			}
+			copied, shutCopy := enginetest.OpenOn(t, restored, smallHot)
+			afterwards(t, copied, map[string]object.ID{"main": want})
+			shutCopy()
+			shutFrom()
+		}
+		again, shutAgain := openBackups(t, fs)
+		if _, err := host.Backup(ctx, again, backup.Options{}); err != nil {
+			t.Fatalf("the backup after fault %d: %v", at, err)
+		}
+		if _, err := backup.Verify(ctx, again, backup.Options{}); err != nil {
+			t.Errorf("the backup after fault %d: %v", at, err)
+		}
+		shutAgain()
+		if left.Load() > 0 { // there are not as many
+			break
+		}
+	}
+	if failures < 10 {
+		t.Errorf("only %d backups failed", failures)
+	}
+}
+
+// TestBackupCancelled ends a backup in the middle.
+func TestBackupCancelled(t *testing.T) {
+	t.Parallel()
+	host := enginetest.Open(t)
+	enginetest.Create(t, host, "r")
+	dest, shutDest := openBackups(t, vfs.NewMem())
+	defer shutDest()
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := host.Backup(ctx, dest, backup.Options{Progress: func(backup.Report) { cancel() }})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a backup that was cancelled: %v", err)
+	}
+	if err := restoreOn(t, vfs.NewMem(), dest, backup.Options{}); !errors.Is(err, backup.ErrNone) {
+		t.Errorf("restoring what was never complete: %v", err)
+	}
+}

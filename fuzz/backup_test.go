@@ -1,0 +1,46 @@
+package fuzz
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"packhorse/engine/backup"
+)
+
+// FuzzBackupManifest holds that a manifest which is taken is, line for line, what its writer wrote: nothing else has its checksum.
+func FuzzBackupManifest(f *testing.F) {
+	body := "packhorse backup 1\ntime 2026-01-02T15:04:05Z\n" +
+		"file 0123456789abcdef0123456789abcdef.segment 12 " + strings.Repeat("ab", sha256.Size) + "\n" +
+		"keys MANIFEST-000001 0 " + strings.Repeat("cd", sha256.Size) + "\n"
+	f.Add(body, true)
+	f.Add(body+"file ../a 1 "+strings.Repeat("ab", sha256.Size)+"\n", true)
+	f.Add("packhorse backup 1\n", true)
+	f.Add("", false)
+	f.Fuzz(func(t *testing.T, body string, ends bool) {
+		text := body
+		if ends {
+			text += fmt.Sprintf("end %x\n", sha256.Sum256([]byte(body)))
+		}
+		var lines []string
+		for line, err := range backup.ParseManifest(strings.NewReader(text)) {
+			if err != nil {
+				return
+			}
+			lines = append(lines, line)
+		}
+		_, rest, _ := strings.Cut(text, "\n")
+		_, rest, _ = strings.Cut(rest, "\n")
+		got := strings.Join(append(lines, ""), "\n")
+		rest, sum, ended := strings.Cut(rest, "end ")
+		if !ended || got != rest || sum != fmt.Sprintf("%x\n", sha256.Sum256([]byte(text[:len(text)-len("end \n")-2*sha256.Size]))) {
+			t.Errorf("taken: %q, read as %q", text, got)
+		}
+		for _, line := range lines {
+			if strings.Contains(line, "/") {
+				t.Errorf("a path was taken: %q", line)
+			}
+		}
+	})
+}

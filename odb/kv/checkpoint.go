@@ -1,0 +1,210 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Checkpointer is a Store that can give away its files as they are at one instant.
+type Checkpointer interface {
+	Store
+
+	// Checkpoint returns the store, durable or not, at one instant between the call and the return: with everything that was visible at the call. It
+	// takes no longer for a large store, and at first no room either: files are shared with the store, which writes new ones rather
+	// than change them. The caller closes it. What a crash leaves of it the next start removes.
+	Checkpoint(ctx context.Context) (Checkpoint, error)
+}
+
+// Checkpoint is a store at one instant: to be read, without a limit of time, and as the files from which a [Restoration] makes a store.
+type Checkpoint interface {
+	Reader
+
+	// Files returns the files in the order of their names.
+	Files() []CheckpointFile
+
+	// Open opens one of them. The caller closes it.
+	Open(name string) (io.ReadCloser, error)
+
+	// Close removes the checkpoint.
+	Close() error
+}
+
+// CheckpointFile is a file of a [Checkpoint].
+type CheckpointFile struct {
+	Name string // of letters, digits, dots, dashes and underscores
+	Size int64
+}
+
+// checkpointPrefix begins the names of the folders, inside that of the store, in which checkpoints lie.
+const checkpointPrefix = "checkpoint-"
+
+// lockFile is what holds the lock on a folder of Pebble's.
+const lockFile = "LOCK"
+
+// checkpoint is a Checkpoint in a folder of its own.
+type checkpoint struct {
+	fs    vfs.FS
+	dir   string
+	files []CheckpointFile
+	db    *pebble.DB
+}
+
+// Checkpoint implements Checkpointer.
+func (p *Pebble) Checkpoint(ctx context.Context) (_ Checkpoint, err error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer p.life.RUnlock()
+	// What is visible goes into tables, so that the checkpoint needs no log.
+	flushed, err := p.db.AsyncFlush()
+	if err != nil {
+		return nil, fmt.Errorf("flush for a checkpoint: %w", translate(err))
+	}
+	select {
+	case <-flushed:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c := &checkpoint{fs: p.fs, dir: p.fs.PathJoin(p.dir, fmt.Sprintf("%s%d", checkpointPrefix, p.checkpoints.Add(1)))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if err := errors.Join(c.write(p.db), c.removeLogs()); err != nil {
+		return nil, fmt.Errorf("make a checkpoint: %w", translate(err))
+	}
+	if c.files, err = filesIn(c.fs, c.dir); err != nil {
+		return nil, fmt.Errorf("list a checkpoint: %w", err)
+	}
+	if c.db, err = openCopy(c.fs, c.dir, p.logger, true); err != nil {
+		return nil, fmt.Errorf("open a checkpoint: %w", translate(err))
+	}
+	return c, nil
+}
+
+// write makes the files. Pebble panics when it cannot sync a folder, which here is no folder of the store.
+func (c *checkpoint) write(db *pebble.DB) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			cause, ok := reason.(error)
+			if !ok {
+				panic(reason)
+			}
+			err = cause
+		}
+	}()
+	return db.Checkpoint(c.dir)
+}
+
+// removeLogs removes the copies of logs. They are made while the log is written, into a file that was used before: a piece from before a
+// write with one from behind it looks like damage, up to version 2.1.7 of Pebble. The tables alone are the store as of their last flush.
+func (c *checkpoint) removeLogs() error {
+	names, err := c.fs.List(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // write has failed
+	}
+	for _, name := range names {
+		if _, ok := logNumber(name); ok {
+			err = errors.Join(err, c.fs.Remove(c.fs.PathJoin(c.dir, name)))
+		}
+	}
+	return err
+}
+
+// openCopy opens what [pebble.DB.Checkpoint] wrote. It is not held against the statements in its log, which speak of the files of the
+// store that it was copied from.
+func openCopy(fileSystem vfs.FS, dir string, logger *slog.Logger, readOnly bool) (db *pebble.DB, err error) {
+	p := &Pebble{logger: logger, failed: make(chan struct{})} // whose failure is an error
+	err = p.recovered(func() error {
+		db, err = pebble.Open(dir, &pebble.Options{
+			FS:                          fileSystem,
+			ReadOnly:                    readOnly,
+			CacheSize:                   copyCacheBytes,
+			FormatMajorVersion:          pebble.FormatWALSyncChunks,
+			DisableAutomaticCompactions: true,
+			Logger:                      pebbleLogger{p},
+			EventListener:               p.listener(),
+		})
+		return err
+	})
+	return db, err
+}
+
+// copyCacheBytes is enough to read a copy once, from its first key to its last.
+const copyCacheBytes = 8 << 20
+
+// filesIn lists a folder without the lock in it.
+func filesIn(fileSystem vfs.FS, dir string) ([]CheckpointFile, error) {
+	names, err := fileSystem.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var files []CheckpointFile
+	for _, name := range names {
+		if name == lockFile {
+			continue
+		}
+		info, err := fileSystem.Stat(fileSystem.PathJoin(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, CheckpointFile{Name: name, Size: info.Size()})
+	}
+	return files, nil
+}
+
+// removeCheckpoints removes what a crash left.
+func removeCheckpoints(fileSystem vfs.FS, dir string) error {
+	names, err := fileSystem.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, checkpointPrefix) {
+			err = errors.Join(err, fileSystem.RemoveAll(fileSystem.PathJoin(dir, name)))
+		}
+	}
+	return err
+}
+
+// Files implements Checkpoint.
+func (c *checkpoint) Files() []CheckpointFile { return c.files }
+
+// Open implements Checkpoint.
+func (c *checkpoint) Open(name string) (io.ReadCloser, error) {
+	return c.fs.Open(c.fs.PathJoin(c.dir, name), vfs.SequentialReadsOption)
+}
+
+// Get implements Reader.
+func (c *checkpoint) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return get(c.db, key)
+}
+
+// Scan implements Reader.
+func (c *checkpoint) Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error] {
+	return scan(options, func(into *page, options ScanOptions) error { return into.fill(ctx, c.db, options) })
+}
+
+// Close implements Checkpoint.
+func (c *checkpoint) Close() error {
+	var err error
+	if c.db != nil {
+		err = c.db.Close()
+	}
+	return errors.Join(err, c.fs.RemoveAll(c.dir))
+}

@@ -33,7 +33,7 @@ func TestLargePushGetsBitmaps(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 43, commitCount: 30})
 	for count, want := range map[int]bool{1: true, 1 << 20: false} {
-		h := newIngestHost(t, odb.Options{BitmapCount: count, Limits: odb.Limits{HotCount: 1}})
+		h := newIngestHost(t, odb.Options{CompanionCount: count, Limits: odb.Limits{HotCount: 1}})
 		h.pushPack(g, lines("", g.tips()))
 		h.store.AwaitCompanions()
 		n, err := odb.BitmapCount(t.Context(), h.view())

@@ -41,9 +41,9 @@ func (q *companionQueue) add(pool PoolID) {
 
 func (q *companionQueue) run() {
 	for pool, ok := q.next(); ok; pool, ok = q.next() {
-		err := q.store.BuildBitmaps(q.ctx, pool, nil)
+		err := errors.Join(q.store.BuildBitmaps(q.ctx, pool, nil), q.store.BuildFilters(q.ctx, pool))
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNoPool) {
-			q.store.log.WarnContext(q.ctx, "make bitmaps", "pool", pool.String(), "error", err)
+			q.store.log.WarnContext(q.ctx, "make bitmaps and path filters", "pool", pool.String(), "error", err)
 		}
 	}
 }

@@ -40,6 +40,7 @@ func damagedWorld(t *testing.T) *world {
 		w.must(err)
 	})
 	w.must(w.store.BuildBitmaps(t.Context(), w.pool, w.commits()))
+	w.must(w.store.BuildFilters(t.Context(), w.pool))
 	return w
 }
 
@@ -130,7 +131,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	w.reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	names := listFiles(t, w)
-	if len(names) != 5 { // two segments with a companion each, and bitmaps
+	if len(names) != 7 { // two segments with rows and filters each, and bitmaps
 		t.Fatalf("files: %v", names)
 	}
 	for round := range 100 {

@@ -27,6 +27,16 @@ func (s *Store) CoverFrom(count int) { s.coverFrom = count }
 // AwaitCompanions waits for the companions that are being made.
 func (s *Store) AwaitCompanions() { s.building.work.Wait() }
 
+// PathFilter returns the path filter of a commit, nil if it has none.
+func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) {
+	filters, err := v.openFilters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer filters.close()
+	return filters.find(ctx, commit)
+}
+
 // BitmapCount returns how many bitmaps apply to a view.
 func BitmapCount(ctx context.Context, v *View) (int, error) {
 	inv, err := newInventory(ctx, v)

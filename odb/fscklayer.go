@@ -90,6 +90,11 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 			return err
 		}
 	}
+	if l.filters != nil {
+		if err := f.filterFile(ctx, l); err != nil {
+			return err
+		}
+	}
 	before := f.problems()
 	outline, err := newOutlineChecker(ctx, g)
 	if err := f.noted(l.id, object.ZeroID, err); err != nil {

@@ -34,7 +34,8 @@
 //	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity
 //	links, connect, settle
 //	walk, mergebase, deepen, history walks over commits
-//	pathwalk                         walks limited to a path
+//	pathwalk, pathfilter, filter...  walks limited to a path, and the changed-path filters that make them quick
+//	changedpaths
 //	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
 //	inventory, search, generate
 //	bitmap, bitmapwriter, ...build,  reachability bitmaps: the companion, making one, and packs planned from it
@@ -65,8 +66,9 @@ type Options struct {
 	IngestMemoryBytes int64
 	// OpenFileCountMax bounds the segment files that are open at once; 256 when 0.
 	OpenFileCountMax int
-	// BitmapCount is how many objects a new segment has to have for bitmaps to be made of the pool, once it is visible; 20,000 when 0.
-	BitmapCount int
+	// CompanionCount is how many objects a new segment has to have for bitmaps and path filters to be made of the pool, once it is visible;
+	// 20,000 when 0.
+	CompanionCount int
 	// Limits refuse what is too large.
 	Limits Limits
 	// Now is the clock by which layers wait to be removed; time.Now when nil.
@@ -147,7 +149,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CacheBytes, 256*mebibyte)
 	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
 	setDefault(&o.OpenFileCountMax, 256)
-	setDefault(&o.BitmapCount, 20_000)
+	setDefault(&o.CompanionCount, 20_000)
 	o.Limits.setDefaults()
 	if o.Now == nil {
 		o.Now = time.Now

@@ -44,6 +44,8 @@ func (k layerKind) magic() string {
 		return segmentMagic
 	case layerBitmap:
 		return bitmapMagic
+	case layerFilter:
+		return filterMagic
 	default:
 		return graphMagic
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"packhorse/pack/object"
@@ -18,7 +19,12 @@ import (
 func (v *View) WalkPath(ctx context.Context, tips []object.ID, path string) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := newWalk(v, WalkOptions{})
-		p := newPathChanges(v, path)
+		p, err := newPathChanges(ctx, v, path)
+		if err != nil {
+			yield(Commit{}, err)
+			return
+		}
+		defer p.filters.close()
 		w.simplify = p.simplify
 		if err := w.start(ctx, tips, nil); err != nil {
 			yield(Commit{}, err)
@@ -46,8 +52,9 @@ func (v *View) WalkPath(ctx context.Context, tips []object.ID, path string) iter
 // pathChanges finds out which commits changed a path. Every tree on the way is read once.
 type pathChanges struct {
 	view    *View
-	path    string
 	names   []string
+	keys    []filterKey
+	filters *pathFilters
 	entries map[pathStep]pathEntry
 }
 
@@ -63,12 +70,24 @@ type pathEntry struct {
 	id   object.ID
 }
 
-func newPathChanges(v *View, path string) *pathChanges {
-	p := &pathChanges{view: v, path: path, entries: make(map[pathStep]pathEntry)}
-	if path != "" {
-		p.names = strings.Split(path, "/")
+func newPathChanges(ctx context.Context, v *View, path string) (*pathChanges, error) {
+	p := &pathChanges{view: v, filters: &pathFilters{}, entries: make(map[pathStep]pathEntry)}
+	if path == "" {
+		return p, nil
 	}
-	return p
+	p.names, p.keys = strings.Split(path, "/"), filterKeys(path)
+	var err error
+	p.filters, err = v.openFilters(ctx)
+	return p, err
+}
+
+// untouched reports whether a filter knows that a commit changed nothing at the path against its first parent.
+func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, error) {
+	f, err := p.filters.find(ctx, commit)
+	if err != nil || f == nil {
+		return false, err
+	}
+	return slices.ContainsFunc(p.keys, func(key filterKey) bool { return !f.has(key) }), nil
 }
 
 // simplify marks commit n, which is loaded, with markSame if a parent has the same at the path, and makes the first such parent the only one
@@ -87,7 +106,13 @@ func (p *pathChanges) simplify(ctx context.Context, h *history, n int32) error {
 		if err := h.load(ctx, parent); err != nil {
 			return err
 		}
-		same, err := p.same(ctx, tree, h.nodes[parent].tree)
+		same, err := false, error(nil)
+		if i == 0 {
+			same, err = p.untouched(ctx, h.id(n))
+		}
+		if err == nil && !same {
+			same, err = p.same(ctx, tree, h.nodes[parent].tree)
+		}
 		if err != nil {
 			return fmt.Errorf("changes of commit %s: %w", h.id(n), err)
 		}

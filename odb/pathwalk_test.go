@@ -53,7 +53,12 @@ func TestWalkPathAgainstGit(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d skew %d", options.seed, options.skew), func(t *testing.T) {
 			t.Parallel()
 			g := newHistory(t, options)
-			v := viewOf(t, g)
+			plain := viewOf(t, g)
+			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+			h.pushPack(g, lines("", g.tips()))
+			must(t, h.store.BuildFilters(t.Context(), h.pool))
+			h.fsck()
+			filtered := h.view()
 			commits := g.commits()
 			r := rand.New(rand.NewPCG(options.seed, 3))
 			given := 0
@@ -63,7 +68,8 @@ func TestWalkPathAgainstGit(t *testing.T) {
 				if paths := g.paths(pick(r, commits, 1)[0]); len(paths) > 0 && r.IntN(20) > 0 {
 					path = paths[r.IntN(len(paths))]
 				}
-				given += comparePath(t, g, v, tips, path)
+				given += comparePath(t, g, plain, tips, path)
+				comparePath(t, g, filtered, tips, path)
 			}
 			if given == 0 {
 				t.Error("no path was ever changed")
@@ -72,7 +78,8 @@ func TestWalkPathAgainstGit(t *testing.T) {
 	}
 }
 
-// TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO names.
+// TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO names, with filters if
+// PACKHORSE_FILTERS is set.
 func TestWalkPathOfRealRepository(t *testing.T) {
 	dir := os.Getenv("PACKHORSE_REAL_REPO")
 	if dir == "" {
@@ -81,6 +88,9 @@ func TestWalkPathOfRealRepository(t *testing.T) {
 	g := &repository{Repository: oracle.Open(t, dir), tb: t}
 	h := newIngestHost(t, odb.Options{})
 	h.pushPack(g, lines("", g.tips()))
+	if os.Getenv("PACKHORSE_FILTERS") != "" {
+		must(t, h.store.BuildFilters(t.Context(), h.pool))
+	}
 	v := h.view()
 	tip := g.ids("", "rev-parse", "HEAD")
 	paths := g.paths(tip[0])

@@ -42,7 +42,9 @@ const (
 	sectionBitmapTypes  sectionKind = 13 // 16: the bitmaps of all commits, trees, blobs and tags, as in the next
 	sectionBitmapRows   sectionKind = 14 // 16: a bitmap per ID: offset and size of its bytes, index of the one that it is XORed with
 	sectionBitmapBytes  sectionKind = 15 // 1: bitmaps
-	sectionKindEnd      sectionKind = 16
+	sectionFilterRows   sectionKind = 16 // 12: where the path filter of each ID lies: offset, size
+	sectionFilterBytes  sectionKind = 17 // 1: path filters
+	sectionKindEnd      sectionKind = 18
 )
 
 const (
@@ -63,6 +65,7 @@ const (
 	segmentMagic = "packhorseSEG"
 	graphMagic   = "packhorseGRA"
 	bitmapMagic  = "packhorseBIT"
+	filterMagic  = "packhorseFIL"
 )
 
 // section is where a section lies and how its blocks are verified.
@@ -214,6 +217,8 @@ var sectionWidths = [sectionKindEnd]int{
 	sectionBitmapTypes:  bitmapRowSize,
 	sectionBitmapRows:   bitmapRowSize,
 	sectionBitmapBytes:  1,
+	sectionFilterRows:   filterRowSize,
+	sectionFilterBytes:  1,
 }
 
 // checkWidths makes sure that every section is what this version writes and that those which have an item per ID have all of them.
@@ -224,6 +229,8 @@ func (g *sectionFile) checkWidths() error {
 		perID = append(perID, sectionRecords, sectionOrder)
 	case bitmapMagic:
 		perID = append(perID, sectionBitmapRows)
+	case filterMagic:
+		perID = append(perID, sectionFilterRows)
 	default:
 		perID = append(perID, sectionRows)
 	}

@@ -125,7 +125,7 @@ func (q *Quarantine) Settled(ctx context.Context) {
 		if segment.graph != (LayerID{}) {
 			names = append(names, graphFile(segment.graph))
 		}
-		if segment.count >= q.store.options.BitmapCount {
+		if segment.count >= q.store.options.CompanionCount {
 			q.store.building.add(q.view.pool)
 		}
 	}

@@ -1,0 +1,136 @@
+package odb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// BuildFilters makes changed-path filters of the commits of every segment of a pool that has none yet. Walks that are limited to a path are
+// quicker with them, and right without.
+//
+// Memory is about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
+// meanwhile is passed over.
+func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
+	v, err := s.View(ctx, pool)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	for _, l := range v.segments() {
+		if l.rows == nil || l.filters != nil {
+			continue
+		}
+		id, err := v.writeFilters(ctx, l)
+		if err == nil {
+			err = s.addCompanion(ctx, pool, l.id, manifestLayer{kind: layerFilter, id: id},
+				func(beside LayerID) bool { return beside != l.id },
+				func(*manifest) bool { return true })
+		}
+		if err != nil && !errors.Is(err, errLayersMoved) {
+			return fmt.Errorf("path filters of segment %s: %w", l.id, err)
+		}
+	}
+	return nil
+}
+
+// writeFilters writes the filter companion of a segment.
+func (v *View) writeFilters(ctx context.Context, l *segmentLayer) (LayerID, error) {
+	rows, err := l.rows.acquire(ctx)
+	if err != nil {
+		return LayerID{}, err
+	}
+	defer l.rows.release()
+	// By generation the trees of one commit are near those of the next; by ID they lie anywhere.
+	type place struct{ index, generation uint32 }
+	order := make([]place, rows.count)
+	for i := range order {
+		row, err := rows.graphRowAt(ctx, uint32(i))
+		if err != nil {
+			return LayerID{}, err
+		}
+		order[i] = place{uint32(i), row.Generation}
+	}
+	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
+	filters := make([]pathFilter, rows.count)
+	for _, p := range order {
+		if filters[p.index], err = v.filterOfRow(ctx, rows, p.index); err != nil {
+			return LayerID{}, err
+		}
+	}
+	return writeCompanion(ctx, v.store.files, layerFilter, func(sections *sectionWriter) (int, error) {
+		return writeFilters(ctx, sections, rows, filters)
+	})
+}
+
+// filterOfRow returns the path filter of a commit of a graph companion.
+func (v *View) filterOfRow(ctx context.Context, rows *sectionFile, index uint32) (pathFilter, error) {
+	row, err := rows.graphRowAt(ctx, index)
+	if err != nil {
+		return nil, err
+	}
+	old := object.EmptyTreeID
+	if len(row.Parents) > 0 {
+		parent, err := v.Graph(ctx, row.Parents[0])
+		if err != nil {
+			return nil, err
+		}
+		old = parent.Tree
+	}
+	return v.filterOf(ctx, old, row.Tree)
+}
+
+// pathFilters are the filter companions of a view, held open for a walk. For one goroutine.
+type pathFilters struct {
+	shared []*sharedFile
+	files  []*sectionFile
+}
+
+// openFilters opens the filter companions of a view. One that is damaged is done without.
+func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
+	p := &pathFilters{}
+	for _, l := range v.segments() {
+		if l.filters == nil {
+			continue
+		}
+		g, err := l.filters.acquire(ctx)
+		if ignored(err) {
+			continue
+		}
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.shared, p.files = append(p.shared, l.filters), append(p.files, g)
+	}
+	return p, nil
+}
+
+func (p *pathFilters) close() {
+	for _, f := range p.shared {
+		f.release()
+	}
+	p.shared, p.files = nil, nil
+}
+
+// find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again.
+func (p *pathFilters) find(ctx context.Context, commit object.ID) (pathFilter, error) {
+	for i, g := range p.files {
+		if g == nil {
+			continue
+		}
+		f, ok, err := g.pathFilter(ctx, commit)
+		if ignored(err) {
+			p.files[i] = nil
+			continue
+		}
+		if ok || err != nil {
+			return f, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,91 @@
+package odb
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"strings"
+)
+
+// pathFilter is a Bloom filter of the paths that a commit changed against its first parent, or that a root commit has: files, and the folders
+// that they lie in. It is that of gitformat-commit-graph(5), "Bloom Filter Data", with 10 bits a path, 7 hashes, and hash version 2.
+type pathFilter []byte
+
+const (
+	filterBitsPerPath = 10
+	filterHashCount   = 7
+	// filterPathsMax is how many paths a filter holds; a commit that changed more has filterOfMany.
+	filterPathsMax = 512
+)
+
+// filterOfMany has every path.
+var filterOfMany = pathFilter{0xff}
+
+// newPathFilter returns the filter of some paths.
+func newPathFilter(paths map[string]struct{}) pathFilter {
+	if len(paths) > filterPathsMax {
+		return filterOfMany
+	}
+	f := make(pathFilter, max((len(paths)*filterBitsPerPath+7)/8, 1))
+	for path := range paths {
+		key := newFilterKey(path)
+		for i := range uint32(filterHashCount) {
+			at := key.bit(i, len(f))
+			f[at/8] |= 1 << (at % 8)
+		}
+	}
+	return f
+}
+
+// has reports whether a path may be in the filter; if not, it is not.
+func (f pathFilter) has(key filterKey) bool {
+	if len(f) == 0 {
+		return true
+	}
+	for i := range uint32(filterHashCount) {
+		if at := key.bit(i, len(f)); f[at/8]&(1<<(at%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// filterKey is a path as filters are asked for it.
+type filterKey struct{ first, second uint32 }
+
+func newFilterKey(path string) filterKey {
+	return filterKey{murmur3(0x293ae76f, path), murmur3(0x7e646e2c, path)}
+}
+
+// bit returns the place of the i-th hash in a filter of size bytes.
+func (k filterKey) bit(i uint32, size int) uint64 {
+	return uint64(k.first+i*k.second) % (8 * uint64(size))
+}
+
+// filterKeys returns the keys of a path and of the folders on the way.
+func filterKeys(path string) []filterKey {
+	keys := []filterKey{newFilterKey(path)}
+	for at := strings.LastIndexByte(path, '/'); at > 0; at = strings.LastIndexByte(path[:at], '/') {
+		keys = append(keys, newFilterKey(path[:at]))
+	}
+	return keys
+}
+
+// murmur3 is the 32-bit MurmurHash3.
+func murmur3(seed uint32, data string) uint32 {
+	const c1, c2 = 0xcc9e2d51, 0x1b873593
+	mix := func(k uint32) uint32 { return bits.RotateLeft32(k*c1, 15) * c2 }
+	hash, size := seed, uint32(len(data))
+	for len(data) >= 4 {
+		hash = bits.RotateLeft32(hash^mix(binary.LittleEndian.Uint32([]byte(data[:4]))), 13)*5 + 0xe6546b64
+		data = data[4:]
+	}
+	if len(data) > 0 {
+		var tail [4]byte
+		copy(tail[:], data)
+		hash ^= mix(binary.LittleEndian.Uint32(tail[:]))
+	}
+	hash ^= size
+	hash = (hash ^ hash>>16) * 0x85ebca6b
+	hash = (hash ^ hash>>13) * 0xc2b2ae35
+	return hash ^ hash>>16
+}

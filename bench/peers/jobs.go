@@ -40,7 +40,7 @@ func jobs() []job {
 		{"full clone", "every branch and tag; the peer's repository has been repacked; the pack is dropped", cloneJob(repoPacked, nil)},
 		{"full clone right after a push", "the same, nothing repacked yet", cloneJob(repoPushed, nil)},
 		{"git clone --mirror", "with git, which indexes the pack", mirrorJob},
-		{"depth 1", "the default branch, first level", tipJob("deepen 1")},
+		{"depth 1", "the default branch, first level; nothing cached", tipJob("deepen 1")},
 		{"depth 1, 8 clients", "the same, equal requests, time per clone", depthTogetherJob(8, 64)},
 		{"blob:none", "every branch and tag without file contents", cloneJob(repoPacked, []string{"filter blob:none"})},
 		{"last 100 commits", "a fetch by a client that has the rest", incrementalJob},
@@ -72,6 +72,9 @@ func cloneJob(repo string, arguments []string) func(context.Context, *bench, pee
 			return nil, err
 		}
 		return func(ctx context.Context) (outcome, error) {
+			if err := forget(p); err != nil {
+				return outcome{}, err
+			}
 			c := newClient(r)
 			defer c.close()
 			if err := c.discover(ctx, "git-upload-pack"); err != nil {
@@ -152,6 +155,9 @@ func fetchJob(ctx context.Context, b *bench, p peer, haves, arguments []string) 
 		got := outcome{count: fetchRepeats}
 		var firstBytes []time.Duration
 		for range fetchRepeats {
+			if err := forget(p); err != nil {
+				return got, err
+			}
 			began := time.Now()
 			if got.pack, err = c.fetch(ctx, []string{b.source.tip}, haves, arguments); err != nil {
 				return got, err

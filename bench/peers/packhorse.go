@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 // packhorse is the server that this repository builds, with default settings.
 type packhorse struct {
 	server *packhorsetest.Server
+	cache  string // folder of packs that it has made, which may be deleted at any time
 }
 
 func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
@@ -28,12 +30,14 @@ func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &packhorse{server: server}, nil
+	return &packhorse{server: server, cache: filepath.Join(dir, "data", "cache")}, nil
 }
 
 func (p *packhorse) name() string { return "packhorse" }
 func (p *packhorse) pid() int     { return p.server.PID() }
 func (p *packhorse) stop() error  { return p.server.Stop() }
+
+func (p *packhorse) forget() error { return os.RemoveAll(p.cache) }
 
 func (p *packhorse) create(ctx context.Context, repo string) (remote, error) {
 	request, err := p.createRequest(ctx, repo)

@@ -42,6 +42,17 @@ type upload struct {
 	content []byte
 }
 
+// forgetful is a peer that keeps answers, and can be made to forget them, so that the next one is made as for the first time.
+type forgetful interface{ forget() error }
+
+// forget makes a peer forget the answers that it keeps, if it keeps any.
+func forget(p peer) error {
+	if f, ok := p.(forgetful); ok {
+		return f.forget()
+	}
+	return nil
+}
+
 // errNoPeer says that a peer is not installed here.
 var errNoPeer = errors.New("not installed")
 

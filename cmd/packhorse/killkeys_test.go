@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,12 +116,13 @@ func (r *keyedRound) again(number int) bool {
 	return true
 }
 
-// Every fifth write of a worker is of the same kind. The last deletes the tag that the second made.
+// Every sixth write of a worker is of the same kind. The last deletes the tag that the second made; all notes are on one commit.
 const (
 	keyedCommit = iota
 	keyedTag
 	keyedBranch
 	keyedRestore
+	keyedNote
 	keyedDelete
 	keyedKinds
 )
@@ -145,6 +147,8 @@ func (r *keyedRound) send(number int) reply {
 			"target_branch": r.branch(worker), "target_commit_sha": r.seed, "commit_message": key,
 			"author": map[string]string{"name": "K", "email": "k@example.com"},
 		}})
+	case keyedNote:
+		return post("notes", map[string]string{"sha": r.seed, "action": "append", "note": key})
 	default:
 		tagged := number - (keyedDelete-keyedTag)*keyedWorkers
 		return r.json(http.MethodDelete, "tags", key, map[string]string{"name": fmt.Sprintf("%s-%d", r.name, tagged)})
@@ -185,6 +189,7 @@ func (r *keyedRound) check(last int) int {
 	for worker := range keyedWorkers {
 		r.checkBranch(worker)
 	}
+	r.checkNotes()
 	// The position after one more write is the sum of all, so nothing was done without being told.
 	end := r.k.commit("main", r.name, r.name)
 	end.mustBe(t, http.StatusCreated)
@@ -217,5 +222,27 @@ func (r *keyedRound) checkBranch(worker int) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: the commits are %v, want %v", r.branch(worker), got, want)
+	}
+}
+
+// checkNotes holds the note of the seed against what was appended.
+func (r *keyedRound) checkNotes() {
+	t := r.k.t
+	t.Helper()
+	answer := r.k.api(http.MethodGet, "/api/v1/repos/notes?sha="+r.seed, "", nil)
+	answer.mustBe(t, http.StatusOK)
+	var read struct{ Note string }
+	if err := json.Unmarshal(answer.body, &read); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range strings.FieldsSeq(read.Note) {
+		counts[line]++
+	}
+	for number := range r.told {
+		key := fmt.Sprintf("%s-%d", r.name, number)
+		if noted := number/keyedWorkers%keyedKinds == keyedNote; noted && counts[key] != 1 || !noted && counts[key] != 0 {
+			t.Errorf("%s is in the note %d times", key, counts[key])
+		}
 	}
 }

@@ -29,6 +29,8 @@ type FsckOptions struct {
 	// Progress, if not nil, hears from time to time how many objects of a repository have been checked and how many are known of. It is
 	// not called concurrently.
 	Progress func(repository string, done, known int64)
+
+	pace func(ctx context.Context, bytes int64) error // see [odb.FsckOptions]
 }
 
 // Fsck verifies every repository in turn: its record, its refs, that what they point at is there, and every stored object. It may
@@ -80,7 +82,7 @@ func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (
 }
 
 func (h *Host) checkObjects(ctx context.Context, checked Checked, pool odb.PoolID, tips []object.ID, options FsckOptions) (Checked, error) {
-	objects := odb.FsckOptions{Tips: tips}
+	objects := odb.FsckOptions{Tips: tips, Pace: options.pace}
 	if options.Progress != nil {
 		objects.Progress = func(done, known int64) { options.Progress(checked.Org+"/"+checked.Name, done, known) }
 	}

@@ -92,6 +92,8 @@ type Host struct {
 	worker      *maintain.Worker
 	maintaining chan struct{} // holds one when a maintenance runs
 
+	scrubbed scrubCounts
+
 	// creators keeps creations of one organization, by a hash of its name, from failing each other's preconditions. It
 	// guards nothing.
 	creators [64]sync.Mutex

@@ -21,6 +21,7 @@ const (
 	tableNumber  = 'n' // organization, number -> repository id; the order of creation
 	tableCounter = 'q' // organization -> the number of its last creation
 
+	tableScrub      = 'x' // the repository that the scrubber is at
 	tableCredential = 'k' // repository id -> credentialRow
 )
 

@@ -20,6 +20,9 @@ type FsckOptions struct {
 	// Progress, if not nil, hears from time to time how many objects have been checked and how many are known of. It is not called
 	// concurrently.
 	Progress func(done, known int64)
+	// Pace, if not nil, is called before so many stored bytes are read, and may wait. It is not called concurrently: the check then runs
+	// on one core.
+	Pace func(ctx context.Context, bytes int64) error
 }
 
 // FsckReport is what [Store.Fsck] found.
@@ -70,7 +73,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 		return nil, err
 	}
 	defer v.Close()
-	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress}
+	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace}
 	for _, tip := range options.Tips {
 		if _, err := v.find(ctx, tip); errors.Is(err, ErrNotFound) {
 			f.problem(LayerID(pool), tip, fmt.Errorf("%w: it is a tip", ErrMissing))
@@ -94,6 +97,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 type fsck struct {
 	view     *View
 	progress func(done, known int64)
+	pace     func(ctx context.Context, bytes int64) error
 	done     atomic.Int64
 	known    atomic.Int64
 
@@ -160,7 +164,7 @@ func (f *fsck) objects(
 			}
 		})
 	})
-	for range runtime.GOMAXPROCS(0) {
+	for range f.workers() {
 		group.Go(func() error {
 			c := &objectChecker{view: f.view, outline: outline, links: make(map[object.ID]knownLink)}
 			for chunk := range chunks {
@@ -174,8 +178,39 @@ func (f *fsck) objects(
 	return group.Wait()
 }
 
+// workers is how many cores check objects.
+func (f *fsck) workers() int {
+	if f.pace != nil {
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// wait keeps to the rate.
+func (f *fsck) wait(ctx context.Context, bytes int64) error {
+	if f.pace == nil {
+		return nil
+	}
+	return f.pace(ctx, bytes)
+}
+
+// waitFor keeps to the rate before an object is read again, as it is stored.
+func (f *fsck) waitFor(ctx context.Context, at location) error {
+	if f.pace == nil {
+		return nil
+	}
+	entry, err := at.layer.entry(ctx, at)
+	if err != nil {
+		return f.noted(at.layer.layerID(), at.id, err)
+	}
+	return f.pace(ctx, entry.PayloadSize)
+}
+
 func (f *fsck) checkChunk(ctx context.Context, c *objectChecker, chunk []location) error {
 	for _, at := range chunk {
+		if err := f.waitFor(ctx, at); err != nil {
+			return err
+		}
 		if err := c.check(ctx, at); err != nil {
 			if err := f.noted(at.layer.layerID(), at.id, err); err != nil {
 				return fmt.Errorf("check object %s: %w", at.id, err)

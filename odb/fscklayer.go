@@ -170,6 +170,9 @@ func (f *fsck) sections(ctx context.Context, g *sectionFile) (ok bool, err error
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
+			if err := f.wait(ctx, blockSizeMax); err != nil {
+				return false, err
+			}
 			if _, err := g.readBlock(sectionKind(kind), n); err != nil {
 				ok = false
 				if err := f.noted(g.layer, object.ZeroID, err); err != nil {

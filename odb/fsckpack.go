@@ -72,6 +72,9 @@ func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 		return fmt.Errorf("%w: an entry at %d where %d was expected", ErrDisagree, r.Offset, c.offset)
 	}
 	c.offset += r.PackedSize
+	if err := c.fsck.wait(ctx, r.PackedSize); err != nil {
+		return err
+	}
 	var head []byte
 	sum, err := g.region().stream(ctx, r, object.ZeroID, func(piece []byte) error {
 		if missing := pack.EntryHeaderSizeMax - len(head); missing > 0 {

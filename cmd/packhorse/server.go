@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type serverFlags struct {
 	Drain       time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
 	IdleWait    time.Duration `help:"How long an idle connection is kept." default:"75s"`
 	SecretKey   string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
+	ScrubRate   byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
 	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
 	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
@@ -45,6 +47,7 @@ type server struct {
 	api      *api.Server
 	listener net.Listener
 	private  []privateListener
+	scrubber *scrubber
 }
 
 // privateListener serves something that is not for clients.
@@ -120,7 +123,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: append(s.store.figures(), maintenanceFigures(s.store.host)...),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host)),
 		Private: s.flags.AdminListen != "",
 		Limits:  s.limits(),
 		Logger:  s.logger,
@@ -144,6 +147,7 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 		go func() { ended <- p.http.Serve(p.Listener) }()
 	}
 	go func() { ended <- s.api.Serve(s.listener) }()
+	s.scrubber = startScrubber(s.store.host, int64(s.flags.ScrubRate), s.logger)
 	s.logStart()
 
 	err := ready()
@@ -189,6 +193,7 @@ func (s *server) close(ctx context.Context) error {
 	if s.listener != nil {
 		errs = append(errs, closeListener(s.listener))
 	}
+	s.scrubber.stop()
 	if s.store != nil {
 		errs = append(errs, s.store.close(ctx))
 	}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"packhorse/api"
+	"packhorse/engine"
+)
+
+// scrubber reads what is stored in the background.
+type scrubber struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// Between two passes, and after one that could not go on.
+const scrubRest = 10 * time.Minute
+
+// startScrubber returns nil for a rate of 0.
+func startScrubber(host *engine.Host, bytesPerSecond int64, logger *slog.Logger) *scrubber {
+	if bytesPerSecond == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &scrubber{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		for ctx.Err() == nil {
+			err := host.Scrub(ctx, engine.ScrubOptions{BytesPerSecond: bytesPerSecond, Rest: scrubRest})
+			if ctx.Err() != nil {
+				return
+			}
+			logger.Error("scrubbing rests, since it cannot go on", "error", err, "rest", scrubRest)
+			select {
+			case <-time.After(scrubRest):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return s
+}
+
+// stop ends the scrubber, if there is one, and waits for it.
+func (s *scrubber) stop() {
+	if s != nil {
+		s.cancel()
+		<-s.ended
+	}
+}
+
+// scrubFigures are what the scrubber tells to /metrics.
+func scrubFigures(host *engine.Host) []api.Figure {
+	figure := func(name, help string, value func(engine.ScrubStats) uint64) api.Figure {
+		return api.Figure{Name: "scrub_" + name, Help: help, Counter: true, Value: func() float64 { return float64(value(host.ScrubStats())) }}
+	}
+	return []api.Figure{
+		figure("read_bytes_total", "Stored bytes that scrubbing has read.", func(s engine.ScrubStats) uint64 { return s.Bytes }),
+		figure("passes_total", "Passes of scrubbing over all repositories.", func(s engine.ScrubStats) uint64 { return s.PassCount }),
+		figure("problems_total", "Problems that scrubbing has found, again in each pass.", func(s engine.ScrubStats) uint64 { return s.ProblemCount }),
+	}
+}

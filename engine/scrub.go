@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// ScrubStats are counts since the host was opened.
+type ScrubStats struct {
+	// Bytes were read, PassCount passes over all repositories ended, and ProblemCount problems were found.
+	Bytes, PassCount, ProblemCount uint64
+}
+
+// scrubCounts are what [Host.ScrubStats] reports.
+type scrubCounts struct{ bytes, passes, problems atomic.Uint64 }
+
+// ScrubStats returns the counts of [Host.Scrub].
+func (h *Host) ScrubStats() ScrubStats {
+	return ScrubStats{Bytes: h.scrubbed.bytes.Load(), PassCount: h.scrubbed.passes.Load(), ProblemCount: h.scrubbed.problems.Load()}
+}
+
+// ScrubOptions are the settings of [Host.Scrub].
+type ScrubOptions struct {
+	// BytesPerSecond bounds how fast stored bytes are read. It must be positive.
+	BytesPerSecond int64
+	// Rest is how long nothing is read after all repositories have been looked at.
+	Rest time.Duration
+	// Passes ends the work after that many passes; 0 goes on until the context ends.
+	Passes int
+}
+
+// Scrub checks one repository after the other, as [Host.Fsck] does, on one core and at a bounded rate, and begins again after the last one. What
+// it finds is logged and counted. It goes on where it was ended before, with the repository that it was at.
+func (h *Host) Scrub(ctx context.Context, options ScrubOptions) error {
+	for pass := 0; options.Passes == 0 || pass < options.Passes; pass++ {
+		if pass > 0 {
+			if err := sleep(ctx, options.Rest); err != nil {
+				return err
+			}
+		}
+		if err := h.scrubPass(ctx, options); err != nil {
+			return fmt.Errorf("scrub: %w", err)
+		}
+		h.scrubbed.passes.Add(1)
+	}
+	return nil
+}
+
+// scrubPass checks the repositories from the stored position on.
+func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
+	start := []byte{tableRecord}
+	position, err := h.keys.Get(ctx, scrubKey)
+	switch {
+	case err == nil:
+		start = append(start, position...)
+	case !errors.Is(err, kv.ErrNotFound):
+		return err
+	}
+	pace := h.scrubPace(options.BytesPerSecond)
+	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{tableRecord})}) {
+		if err != nil {
+			return err
+		}
+		if len(pair.Key) != 1+len(refs.RepoID{}) {
+			continue // fsck tells of it
+		}
+		id := refs.RepoID(pair.Key[1:])
+		if err := h.storeScrubPosition(ctx, &id); err != nil {
+			return err
+		}
+		checked, err := h.check(ctx, id, FsckOptions{pace: pace})
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, refs.ErrRepositoryNotFound), errors.Is(err, odb.ErrNoPool): // deleted meanwhile
+		case err != nil:
+			return err
+		default:
+			h.logScrubbed(ctx, &checked)
+		}
+	}
+	return h.storeScrubPosition(ctx, nil)
+}
+
+// scrubPace returns a function that waits until bytes may be read.
+func (h *Host) scrubPace(perSecond int64) func(ctx context.Context, bytes int64) error {
+	due := time.Now()
+	return func(ctx context.Context, bytes int64) error {
+		h.scrubbed.bytes.Add(uint64(bytes))
+		// What was not read while something else was waited for is not made up for.
+		if now := time.Now(); due.Before(now) {
+			due = now
+		}
+		due = due.Add(time.Duration(float64(bytes) / float64(perSecond) * float64(time.Second)))
+		return sleep(ctx, time.Until(due))
+	}
+}
+
+// scrubKey holds the repository that the scrubber is at.
+var scrubKey = []byte{tableScrub}
+
+// storeScrubPosition stores the position, which need not survive a crash; nil is the begin.
+func (h *Host) storeScrubPosition(ctx context.Context, id *refs.RepoID) error {
+	b := kv.NewBatch()
+	if id == nil {
+		b.Delete(scrubKey)
+	} else {
+		b.Put(scrubKey, id[:])
+	}
+	_, err := h.keys.Apply(ctx, b)
+	return err
+}
+
+// logScrubbed tells of what is wrong in a repository.
+func (h *Host) logScrubbed(ctx context.Context, checked *Checked) {
+	if checked.Problem != nil {
+		h.scrubbed.problems.Add(1)
+		h.log.ErrorContext(ctx, "scrubbing found damage", "repository", checked.Repository.String(), "error", checked.Problem)
+	}
+	h.scrubbed.problems.Add(uint64(checked.Objects.ProblemCount))
+	for _, problem := range checked.Objects.Problems {
+		h.log.ErrorContext(ctx, "scrubbing found damage", "repository", checked.Repository.String(),
+			"layer", problem.Layer.String(), "object", problem.Object.String(), "error", problem.Err)
+	}
+}
+
+// sleep waits, or returns why ctx has ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); d <= 0 || err != nil {
+		return err
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -9,8 +9,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// generateLevel is the compression of what is deflated while a client waits: git's, for no more bytes than git sends.
-const generateLevel = pack.LevelDefault
+// generateLevel is the compression of what is deflated while a client waits: one above git's, for our deflate at the same level makes 2 % more
+// bytes of a checkout than git's does.
+const generateLevel = 7
 
 // deflaters prepare entries ahead of their turn, on two goroutines.
 type deflaters struct {

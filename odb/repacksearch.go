@@ -14,9 +14,10 @@ import (
 // The search of deltas is that of git repack: a window of objects, sorted by type, name and age, slides along, and each object is tried
 // against those before it in the window.
 const (
-	windowCount    = 10
-	windowBytesMax = 64 * mebibyte
-	windowDepthMax = 50
+	windowCount     = 10
+	windowCountAnew = 50 // when every delta is searched anew, in between what git repack and git gc --aggressive look at
+	windowBytesMax  = 64 * mebibyte
+	windowDepthMax  = 50
 	// repackDeltaBytesMax bounds the deltas that are held for one segment; what is left stays as it is stored.
 	repackDeltaBytesMax = 96 * mebibyte
 )
@@ -182,7 +183,10 @@ type windowEntry struct {
 
 func (s *windowSearch) run(ctx context.Context, targets []target) error {
 	var window []*windowEntry // the latest last
-	size := int64(0)
+	size, count := int64(0), windowCount
+	if s.repack.options.Anew {
+		count = windowCountAnew
+	}
 	for i := range targets {
 		if err := s.repack.pace.rest(ctx); err != nil {
 			return err
@@ -205,7 +209,7 @@ func (s *windowSearch) run(ctx context.Context, targets []target) error {
 			continue
 		}
 		window = append(window, e)
-		for size += e.size; len(window) > windowCount || (size > windowBytesMax && len(window) > 1); window = window[1:] {
+		for size += e.size; len(window) > count || (size > windowBytesMax && len(window) > 1); window = window[1:] {
 			size -= window[0].size
 		}
 	}

@@ -45,6 +45,8 @@ type Config struct {
 	Now func() time.Time
 	// SecretKey seals stored secrets: SecretKeySize bytes, which must not change, or none, and then there can be no secrets.
 	SecretKey []byte
+	// SigningKeys returns what the files of an organization's signing keys hold at the time of the call; nil means that none has any.
+	SigningKeys func(org string) [][]byte
 	// Version is told to git clients and recorded nowhere.
 	Version string
 }
@@ -84,9 +86,11 @@ type Host struct {
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
 	secrets *seal             // nil: no key
-	limits  Limits
-	log     *slog.Logger
-	now     func() time.Time
+	// signingKeys is Config.SigningKeys; nil: no keys.
+	signingKeys func(org string) [][]byte
+	limits      Limits
+	log         *slog.Logger
+	now         func() time.Time
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
@@ -131,16 +135,17 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		return nil, fmt.Errorf("open object database: %w", err)
 	}
 	h := &Host{
-		keys:    c.KV,
-		files:   c.Files,
-		objects: objects,
-		names:   refs.Open(c.KV, c.Refs),
-		clones:  c.Clones,
-		space:   c.Space,
-		secrets: secrets,
-		limits:  c.Limits,
-		log:     c.Logger,
-		now:     c.Now,
+		keys:        c.KV,
+		files:       c.Files,
+		objects:     objects,
+		names:       refs.Open(c.KV, c.Refs),
+		clones:      c.Clones,
+		space:       c.Space,
+		secrets:     secrets,
+		signingKeys: c.SigningKeys,
+		limits:      c.Limits,
+		log:         c.Logger,
+		now:         c.Now,
 
 		maintenance: c.Maintenance,
 		worker:      worker,

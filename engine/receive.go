@@ -79,6 +79,8 @@ type Push struct {
 	objects *odb.Quarantine
 	unpack  error // what is wrong with the pack
 	shallow bool  // the pack was refused because it goes on from where the client's history is cut
+	// signatures are those of the commits that it brings.
+	signatures *signatures
 }
 
 // Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for [Push.Finish] to report;
@@ -94,7 +96,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	if err != nil {
 		return nil, err
 	}
-	p := &Push{repo: r, actor: actor, request: request, view: view}
+	p := &Push{repo: r, actor: actor, request: request, view: view, signatures: r.newSignatures()}
 	if request.Pack == nil {
 		p.objects = view.NewQuarantine(ctx)
 		return p, nil
@@ -136,6 +138,10 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 	change := p.repo.change(&p.actor, p.cause())
 	change.Options = p.request.Options
 	change.FastForward = p.fastForward
+	change.Signed = p.signed
+	if err := p.verify(ctx); err != nil {
+		return nil, err
+	}
 	done, err := p.repo.host.names.Update(ctx, p.repo.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
 		var err error
 		results, err = p.apply(ctx, tx)
@@ -290,6 +296,24 @@ func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error
 		*id = commit
 	}
 	return view.IsAncestor(ctx, from, to)
+}
+
+// signed tells whether the commits that id brings are signed.
+func (p *Push) signed(ctx context.Context, id object.ID) (bool, error) {
+	return p.signatures.signed(ctx, p.objects.View(), id)
+}
+
+// verify looks at signatures before the push waits for its turn, so that others need not wait while it does.
+func (p *Push) verify(ctx context.Context) error {
+	for _, command := range p.request.Commands {
+		if command.New.IsZero() || !p.actor.Policy.Ops(p.request.Namespace.Full(command.Name)).Has(refs.VerifySig) {
+			continue
+		}
+		if _, err := p.signed(ctx, command.New); err != nil && !errors.Is(err, odb.ErrNotFound) { // the command will say what is missing
+			return err
+		}
+	}
+	return nil
 }
 
 // isRefusal tells whether err is about one ref update, and not about the stores.

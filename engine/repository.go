@@ -90,6 +90,7 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 		Cause:   cause,
 		Policy:  actor.Policy,
 		Receipt: actor.Receipt,
+		Signed:  r.storedSigned,
 		Time:    r.host.now(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/notes"
+	"packhorse/engine/signature"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -69,6 +70,9 @@ var table = []row{
 	{kind: engine.ErrNoCheckpoints, status: http.StatusInternalServerError, message: internal},
 	{kind: backup.ErrNone, status: http.StatusInternalServerError, message: internal}, // no request restores
 	{kind: backup.ErrDamaged, status: http.StatusInternalServerError, message: internal},
+	{kind: signature.ErrUnsigned, status: http.StatusForbidden},
+	{kind: signature.ErrInvalid, status: http.StatusForbidden},
+	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
 	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
 

@@ -68,7 +68,13 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if s.tokens, err = auth.Open(auth.Options{Dir: orgs, Logger: s.logger}); err != nil {
 		return nil, err
 	}
-	around := outside{maintenance: flags.Maintenance.settings()}
+	around := outside{maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
+		config, ok := s.tokens.OrgConfig(org)
+		if !ok {
+			return nil
+		}
+		return config.SigningKeyData
+	}}
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}

@@ -79,8 +79,9 @@ var errInUse = errors.New("is in use by another packhorse")
 
 // outside is what a store is told about what surrounds it. Maintenance commands need none of it.
 type outside struct {
-	secretKey   []byte             // seals stored secrets
-	maintenance *maintain.Settings // of the background; nil: nothing happens there
+	secretKey   []byte                    // seals stored secrets
+	maintenance *maintain.Settings        // of the background; nil: nothing happens there
+	signingKeys func(org string) [][]byte // what the files of an organization's signing keys hold
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
@@ -144,7 +145,8 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		Logger:  logger,
 		Version: version,
 
-		SecretKey: around.secretKey,
+		SecretKey:   around.secretKey,
+		SigningKeys: around.signingKeys,
 	}
 	if around.maintenance != nil {
 		config.Maintenance, config.Background = *around.maintenance, true

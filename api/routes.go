@@ -11,6 +11,7 @@ const (
 	v1 = "/api/v1"
 
 	commitPackMax = 24 << 30
+	diffCommitMax = 256 << 20
 	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
 )
 
@@ -49,6 +50,10 @@ func Routes(d *rest.Door) []Route {
 		{
 			Method: "POST", Path: v1 + "/repos/commit-pack", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CommitPack,
 			BodyMax: commitPackMax, Patient: true, CostsBytes: commitCosts,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/diff-commit", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DiffCommit,
+			BodyMax: diffCommitMax, Patient: true, CostsBytes: 2 * commitCosts, // it keeps patches of up to 1 MiB
 		},
 		{Method: "POST", Path: v1 + "/repos/restore-commit", Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit},
 	}

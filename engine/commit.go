@@ -106,6 +106,24 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 	}
 }
 
+// expected finds the commit that a commit to the target would build on now. That there is none, or not the expected one, is left
+// for the transaction to find out where an idempotency key may replay an earlier success.
+func (r *Repository) expected(ctx context.Context, actor *Actor, target *CommitTarget) (object.ID, error) {
+	names, err := r.visibleNames(ctx)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	defer names.Close()
+	parent, _, err := r.parent(ctx, names, target)
+	if err == nil || actor.Receipt != nil {
+		return parent, nil
+	}
+	if waitErr := names.WaitDurable(ctx); waitErr != nil { // the refusal tells what it saw
+		return object.ZeroID, waitErr
+	}
+	return object.ZeroID, err
+}
+
 // expect compares a tip with the expectation.
 func (t *CommitTarget) expect(branch string, tip object.ID) error {
 	if t.Expected == nil || *t.Expected == tip {
@@ -130,9 +148,10 @@ func treeOf(ctx context.Context, view *odb.View, id object.ID) (object.ID, error
 func onTop(context.Context, object.ID, object.ID) (bool, error) { return true, nil }
 
 // commitTo puts a commit onto the target. build is given the tree to build on and returns the new root tree, which it has
-// written into objects; it is called again on a new parent when the branch has moved and nothing else was expected.
+// written into objects; it is called again on a new parent when the branch has moved and nothing else was expected. blobCount
+// is asked after it.
 func (r *Repository) commitTo(
-	ctx context.Context, actor *Actor, cause string, t *CommitTarget, d *CommitDetails, objects *odb.Quarantine, blobCount int,
+	ctx context.Context, actor *Actor, cause string, t *CommitTarget, d *CommitDetails, objects *odb.Quarantine, blobCount func() int,
 	build func(ctx context.Context, base object.ID) (object.ID, error),
 ) (CommitResult, error) {
 	var result CommitResult
@@ -173,7 +192,7 @@ func (r *Repository) commitTo(
 		}
 		result = CommitResult{
 			Branch: t.Branch, Old: now, New: id, Tree: tree,
-			PackedBytes: objects.PackedBytes(), BlobCount: blobCount, Sequence: tx.Sequence() + 1,
+			PackedBytes: objects.PackedBytes(), BlobCount: blobCount(), Sequence: tx.Sequence() + 1,
 		}
 		return setReceipt(tx, result)
 	})

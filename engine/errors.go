@@ -21,6 +21,10 @@ var (
 	ErrInvalid = errors.New("engine: invalid request")
 	// ErrStale says that an expectation about a tip was not met.
 	ErrStale = errors.New("engine: the tip is not the expected one")
+	// ErrConflict says that a patch does not fit what it is to be applied to.
+	ErrConflict = errors.New("engine: the patch does not apply")
+	// ErrNoChange says that a change was asked for which changes nothing.
+	ErrNoChange = errors.New("engine: nothing to change")
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
 	// ErrSecretKey says that the host has no key for stored secrets, or another one than they were sealed with.

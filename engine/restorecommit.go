@@ -39,5 +39,5 @@ func (r *Repository) RestoreCommit(ctx context.Context, actor Actor, request Res
 		}
 		return treeOf(ctx, objects.View(), request.Commit)
 	}
-	return r.commitTo(ctx, &actor, "restore-commit", &request.Target, &request.Details, objects, 0, build)
+	return r.commitTo(ctx, &actor, "restore-commit", &request.Target, &request.Details, objects, func() int { return 0 }, build)
 }

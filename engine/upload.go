@@ -77,16 +77,8 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	if err := u.arrange(); err != nil {
 		return nil, err
 	}
-	names, err := r.visibleNames(ctx)
+	parent, err := r.expected(ctx, &actor, &request.Target)
 	if err != nil {
-		return nil, err
-	}
-	defer names.Close()
-	parent, _, err := r.parent(ctx, names, &request.Target)
-	if err != nil && actor.Receipt == nil {
-		if waitErr := names.WaitDurable(ctx); waitErr != nil { // the refusal tells what it saw
-			return nil, waitErr
-		}
 		return nil, err
 	}
 	u.view, err = r.Objects(ctx)
@@ -319,5 +311,5 @@ func (u *Upload) Finish(ctx context.Context) (CommitResult, error) {
 	build := func(ctx context.Context, base object.ID) (object.ID, error) {
 		return u.plan.Apply(ctx, u.objects, base)
 	}
-	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects, u.blobs, build)
+	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects, func() int { return u.blobs }, build)
 }

@@ -13,6 +13,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/notes"
+	"packhorse/engine/patch"
 	"packhorse/engine/signature"
 	"packhorse/odb"
 	"packhorse/odb/file"
@@ -63,6 +64,8 @@ var table = []row{
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: engine.ErrSecretKey, status: http.StatusServiceUnavailable},
+	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // spec.md: a diff that cannot be applied
+	{kind: engine.ErrNoChange, status: http.StatusBadRequest},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrMalformed, status: http.StatusBadRequest},
@@ -74,6 +77,9 @@ var table = []row{
 	{kind: signature.ErrInvalid, status: http.StatusForbidden},
 	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
+	{kind: patch.ErrMalformed, status: http.StatusBadRequest},
+	{kind: patch.ErrEmpty, status: http.StatusBadRequest},
+	{kind: patch.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
 
 	{kind: refs.ErrDenied, status: http.StatusForbidden},

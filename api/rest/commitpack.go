@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
@@ -121,9 +122,20 @@ const (
 	chunkLineCosts = 12 << 20
 )
 
-// takeChunks reads the chunks to the true end of the body.
+// takeChunks reads the chunks of an upload.
 func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) error {
 	var decoder chunkDecoder
+	return takeLines(x, lines, func(ctx context.Context, line []byte) error {
+		chunk, err := decoder.decode(line)
+		if err != nil {
+			return err
+		}
+		return upload.Chunk(ctx, chunk.contentID, chunk.data, chunk.eof)
+	})
+}
+
+// takeLines gives the lines with chunks to take, up to the true end of the body.
+func takeLines(x exchange.Exchange, lines *lineReader, take func(ctx context.Context, line []byte) error) error {
 	reserved := false
 	for {
 		line, err := lines.next(chunkLineMax)
@@ -141,11 +153,7 @@ func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) e
 			defer release()
 			reserved = true
 		}
-		chunk, err := decoder.decode(line)
-		if err != nil {
-			return err
-		}
-		if err := upload.Chunk(x.Context(), chunk.contentID, chunk.data, chunk.eof); err != nil {
+		if err := take(x.Context(), line); err != nil {
 			return err
 		}
 	}
@@ -273,6 +281,12 @@ func withResult(branch string, err error) error {
 	result := refResultJSON{Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
 	if stale, ok := errors.AsType[*engine.StaleError](err); ok {
 		result.OldSHA = stale.Actual.String()
+		result.Status = "precondition_failed"
+	}
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		result.Status = "conflict"
+	case errors.Is(err, engine.ErrNoChange):
 		result.Status = "precondition_failed"
 	}
 	return problem.With(err, map[string]any{"result": result})

@@ -123,8 +123,16 @@ func (d *chunkDecoder) common(line []byte) (blobChunk, bool) {
 	if !ok {
 		return blobChunk{}, false
 	}
+	chunk, ok := d.ending(rest)
+	chunk.contentID = string(id)
+	return chunk, ok
+}
+
+// ending decodes what follows the opening quote of the data in the common shape.
+func (d *chunkDecoder) ending(rest []byte) (blobChunk, bool) {
 	data, eof := bytes.CutSuffix(rest, chunkLast)
 	if !eof {
+		var ok bool
 		if data, ok = bytes.CutSuffix(rest, chunkMore); !ok {
 			return blobChunk{}, false
 		}
@@ -132,7 +140,7 @@ func (d *chunkDecoder) common(line []byte) (blobChunk, bool) {
 	if err := d.base64(data); err != nil {
 		return blobChunk{}, false
 	}
-	return blobChunk{contentID: string(id), data: d.data, eof: eof}, true
+	return blobChunk{data: d.data, eof: eof}, true
 }
 
 // plain tells whether b stands for itself in a JSON string.

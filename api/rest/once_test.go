@@ -22,6 +22,9 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 		fields := `"target_branch":"main","commit_message":"m",` + author + `,"files":[{"path":"once","content_id":"1"}]`
 		return newPack(fields).chunk("1", content, true).String()
 	}
+	diff := func(content string) string {
+		return newPack(`"target_branch":"main","commit_message":"m",`+author).diffChunk("--- a/once\n+++ b/once\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+"+content+"\n", true).String()
+	}
 	restore := func(branch string) string {
 		return fmt.Sprintf(`{"metadata":{"target_branch":%q,"target_commit_sha":%q,%s}}`, branch, done[0].Commit.SHA, author)
 	}
@@ -32,6 +35,7 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 	}
 	return []keyedWrite{
 		{"commit-pack", c.door.CommitPack, http.MethodPost, pack("1"), pack("2"), http.StatusCreated},
+		{"diff-commit", c.door.DiffCommit, http.MethodPost, diff("2"), diff("3"), http.StatusBadRequest},
 		{"restore-commit", c.door.RestoreCommit, http.MethodPost, restore("main"), restore("dev"), http.StatusCreated},
 		{"create branch", c.door.CreateBranch, http.MethodPost, branch("x"), branch("y"), http.StatusConflict},
 		{"delete branch", c.door.DeleteBranch, http.MethodDelete, `{"name":"dev"}`, `{"name":"x"}`, http.StatusNotFound},

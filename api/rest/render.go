@@ -50,7 +50,7 @@ func Refuse(x exchange.Exchange, err error) problem.Problem {
 // tellsResult tells whether the failures of an endpoint carry the result of a commit.
 func tellsResult(path string) bool {
 	switch path[strings.LastIndexByte(path, '/')+1:] {
-	case "commit-pack", "restore-commit":
+	case "commit-pack", "diff-commit", "restore-commit":
 		return true
 	}
 	return false

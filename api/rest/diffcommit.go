@@ -1,0 +1,75 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+)
+
+// patchCosts is what applying a large patch holds in memory: a file of 32 MiB, what becomes of it, and a hunk.
+const patchCosts = 96 << 20
+
+// DiffCommit answers POST /repos/diff-commit.
+func (d *Door) DiffCommit(x exchange.Exchange, grant *auth.Grant) error {
+	branch, result, err := d.diffCommit(x, grant)
+	if err != nil {
+		return withResult(branch, err)
+	}
+	// The reference client demands a count that the specification leaves out: contract.md, "Writing".
+	countBlobs := x.Header("Code-Storage-Agent") != ""
+	return answerWrite(x, http.StatusCreated, result.Sequence, commitResultOf(result, countBlobs))
+}
+
+func (d *Door) diffCommit(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {
+	if err := requireNDJSON(x); err != nil {
+		return "", result, err
+	}
+	repo, by, err := d.write(x, grant, "POST /repos/diff-commit")
+	if err != nil {
+		return "", result, err
+	}
+	body, seen := observe(x.Body(), by.Receipt != nil)
+	lines := newLineReader(body)
+	metadata, err := readMetadata(lines)
+	branch = metadata.TargetBranch
+	if err != nil {
+		return branch, result, err
+	}
+	target, details, err := metadata.target()
+	if err != nil {
+		return branch, result, err
+	}
+	x.BodyFlows()
+	upload, err := repo.NewPatchUpload(x.Context(), by, engine.PatchRequest{Target: target, Details: details})
+	if err != nil {
+		return branch, result, err
+	}
+	defer upload.Close()
+	var decoder chunkDecoder
+	take := func(ctx context.Context, line []byte) error {
+		chunk, err := decoder.diff(line)
+		if err != nil {
+			return err
+		}
+		return upload.Chunk(ctx, chunk.data, chunk.eof)
+	}
+	if err := takeLines(x, lines, take); err != nil {
+		return branch, result, err
+	}
+	if seen != nil {
+		by.Receipt.Request = [sha256.Size]byte(seen.Sum(nil))
+	}
+	if upload.IsLarge() {
+		release, err := x.Reserve(x.Context(), patchCosts)
+		if err != nil {
+			return branch, result, err
+		}
+		defer release()
+	}
+	result, err = upload.Finish(x.Context())
+	return branch, result, err
+}

@@ -1,0 +1,163 @@
+// Package patch reads patches and applies them to trees, as git apply --cached --binary does.
+//
+// Start at [Parse], which checks the form of a patch and notes where each file's part lies; [Patch.Apply] holds it against a tree
+// and returns what the patch writes and removes. A patch applies as a whole or not at all. Which patches have a good form, which of
+// them fit a tree, and what becomes of the tree is decided as by git 2.39 with its default options: a leading folder of each name is
+// stripped, hunks may be found at another line but never with less context than they have, parts for one file build on each
+// other, and white space is never complained about.
+//
+// A patch is read through a window and its hunks are read again when they are applied, so that memory does not grow with its
+// size. Files of more than 32 MiB can be created, removed and replaced, with their contents in binary form or as one
+// hunk, but neither hunks nor deltas are applied to them.
+//
+// # Differences from git
+//
+// Each is a patch that git accepts and this package, or the caller that writes the tree, refuses:
+//
+//   - One that becomes unreadable inside a "GIT binary patch". Git complains, applies what came before, and drops the rest.
+//   - One that names a path which git fsck --strict, and so a push, would refuse. Git apply checks for the file systems of the machine
+//     that it runs on only.
+//   - One that creates a file with the mode of a folder. Git records a submodule whose commit is the file's blob.
+//   - One beyond the [Limits], or with a name, a mode or a hunk's head further than 64 KiB from the beginning of its line.
+//
+// Beyond that, git apply writes the modes of all other entries anew as it knows them, where old tools have left others; here entries
+// that the patch does not name stay as they are.
+package patch
+
+import (
+	"errors"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+var (
+	// ErrMalformed matches every [SyntaxError].
+	ErrMalformed = errors.New("patch: malformed patch")
+	// ErrEmpty says that the input holds no patch at all.
+	ErrEmpty = errors.New("patch: no patch in the input")
+	// ErrTooLarge matches every [LimitError].
+	ErrTooLarge = errors.New("patch: over a limit")
+)
+
+// SyntaxError says where a patch cannot be read. Its Is method matches [ErrMalformed].
+type SyntaxError struct {
+	// Line counts from 1.
+	Line   int64
+	Reason string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("patch: line %d: %s", e.Line, e.Reason) }
+
+// Is reports whether target is [ErrMalformed].
+func (e *SyntaxError) Is(target error) bool { return target == ErrMalformed }
+
+// LimitError says which limit a patch exceeds. Its Is method matches [ErrTooLarge].
+type LimitError struct {
+	Limit string
+	Max   int64
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("patch: %s: more than %d", e.Limit, e.Max) }
+
+// Is reports whether target is [ErrTooLarge].
+func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
+
+// Limits bound what a patch may ask for. Zero fields take their defaults.
+type Limits struct {
+	// FileCountMax bounds the parts for one file each.
+	FileCountMax int
+	// HunkCountMax bounds the hunks of one part.
+	HunkCountMax int
+	// BlobBytesMax bounds what a binary part inflates to.
+	BlobBytesMax int64
+	// InflatedBytesMax bounds the sum of it.
+	InflatedBytesMax int64
+	// WorkBytesMax bounds what is compared in the search for the places of hunks.
+	WorkBytesMax int64
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.FileCountMax, 100_000)
+	setDefault(&l.HunkCountMax, 500_000)
+	setDefault(&l.BlobBytesMax, 4<<30)
+	setDefault(&l.InflatedBytesMax, 20<<30)
+	setDefault(&l.WorkBytesMax, 64<<30)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Patch is a patch of good form. Its source must stay readable as long as it is applied.
+type Patch struct {
+	source *source
+	files  []file
+	limits Limits
+}
+
+// FileCount is the number of parts, each for one file.
+func (p *Patch) FileCount() int { return len(p.files) }
+
+// Outcome is what became of a patch.
+type Outcome struct {
+	// Changes holds each path once, those that are removed before those that are written, which may take a folder's place. They
+	// contradict neither each other nor what stays in the tree.
+	Changes []Change
+	// Rejected is why the patch does not apply, nil if it does.
+	Rejected *Rejection
+}
+
+// Change writes or removes one path.
+type Change struct {
+	Path string
+	// Remove removes the file at Path; the other fields are empty.
+	Remove bool
+	Mode   object.Mode
+	ID     object.ID
+}
+
+// Rejection names the first part of a patch that does not fit the tree.
+type Rejection struct {
+	Path   string
+	Reason string
+}
+
+// String says it in a sentence.
+func (r *Rejection) String() string { return fmt.Sprintf("%s: %s", r.Path, r.Reason) }
+
+// answer is a yes or a no that may still be open: a plain header does not say whether it creates or deletes a file.
+type answer int8
+
+const (
+	open answer = iota
+	no
+	yes
+)
+
+// file is the part of a patch that concerns one file.
+type file struct {
+	oldName, newName string // "" for none
+	oldMode, newMode uint32 // 0 for none
+	oldID, newID     string // as the index line abbreviates them
+
+	isNew, isDelete  answer
+	isRename, isCopy bool
+	isBinary         bool
+
+	hunksAt   int64 // offset of the first hunk
+	hunkCount int
+	addBytes  int64 // of the lines that are added, as they will be stored
+	removes   bool  // some hunk has old lines
+
+	binary binaryHunk // its method is 0 for none
+}
+
+// changesMetadata tells whether the part says something even without hunks.
+func (f *file) changesMetadata() bool {
+	return f.isRename || f.isCopy || f.isNew == yes || f.isDelete != no ||
+		f.oldMode != 0 && f.newMode != 0 && f.oldMode != f.newMode
+}

@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"packhorse/engine/commit"
+	"packhorse/engine/patch"
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/pack/object"
+)
+
+// PatchRequest describes a commit whose changes follow as a patch.
+type PatchRequest struct {
+	Target  CommitTarget
+	Details CommitDetails
+}
+
+// PatchUpload is a commit whose patch is arriving. It is used by one goroutine and closed in the end.
+//
+// The patch is kept until it has been applied, in memory while it is small and in a spool file otherwise: it is read once for its
+// form, and again for each tip that it is applied to.
+type PatchUpload struct {
+	repo    *Repository
+	actor   Actor
+	request PatchRequest
+	view    *odb.View
+	objects *odb.Quarantine
+
+	size  int64
+	small bytes.Buffer // all of it, until there is a spool file
+	spool file.Scratch
+	ended bool
+
+	patch *patch.Patch
+	ready appliedPatch
+}
+
+// appliedPatch is what a patch comes to on one tree.
+type appliedPatch struct {
+	base    object.ID
+	plan    *commit.Plan
+	changes []patch.Change
+}
+
+// patchBytesMax is how large a patch may be: targets.md.
+const patchBytesMax = 256 << 20
+
+// patchHeldMax is the size in bytes up to which a patch is kept in memory.
+const patchHeldMax = 1 << 20
+
+// NewPatchUpload begins a commit from a patch. It refuses at once what could only fail in the end, unless an idempotency key may have
+// to replay an earlier success.
+//
+// Errors: [ErrInvalid], [ErrNotFound], [ErrStale].
+func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request PatchRequest) (*PatchUpload, error) {
+	if err := errors.Join(request.Target.check(), request.Details.check()); err != nil {
+		return nil, err
+	}
+	u := &PatchUpload{repo: r, actor: actor, request: request}
+	if _, err := r.expected(ctx, &actor, &request.Target); err != nil {
+		return nil, err
+	}
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.view = view
+	u.objects = view.NewQuarantine(ctx)
+	return u, nil
+}
+
+// Close gives up what was not committed.
+func (u *PatchUpload) Close() error {
+	err := errors.Join(u.objects.Close(), u.view.Close())
+	if u.spool != nil {
+		err = errors.Join(err, u.spool.Close())
+	}
+	return err
+}
+
+// Chunk takes the next bytes of the patch; with eof they are its last. data is only read. Errors: [ErrInvalid], [ErrTooLarge].
+func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
+	if u.ended {
+		return invalid("diff_chunk: the patch has already ended")
+	}
+	u.ended = eof
+	if u.size += int64(len(data)); u.size > patchBytesMax {
+		return &LimitError{Limit: "size of the patch in bytes", Max: patchBytesMax}
+	}
+	if u.spool == nil && u.size <= patchHeldMax {
+		u.small.Write(data)
+		return nil
+	}
+	if u.spool == nil {
+		spool, err := u.repo.host.files.Scratch(ctx)
+		if err != nil {
+			return fmt.Errorf("open spool file: %w", err)
+		}
+		u.spool = spool
+		data = append(u.small.Bytes(), data...)
+		u.small = bytes.Buffer{}
+	}
+	if _, err := u.spool.Write(data); err != nil {
+		return fmt.Errorf("spool patch: %w", err)
+	}
+	return nil
+}
+
+// IsLarge reports whether applying the patch will hold more memory than the patch of a day's work does.
+func (u *PatchUpload) IsLarge() bool { return u.spool != nil }
+
+// Finish applies the patch, makes the commit and returns when it is durable. The request's receipt, if it has one, is complete by now.
+//
+// Errors: [ErrInvalid], [ErrNoChange] for an empty patch, [ErrConflict] for one that does not apply, patch.ErrMalformed,
+// patch.ErrTooLarge, commit.ErrInvalid, [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (u *PatchUpload) Finish(ctx context.Context) (CommitResult, error) {
+	if !u.ended {
+		return CommitResult{}, invalid("diff_chunk: the patch has not ended")
+	}
+	if err := u.parse(ctx); err != nil {
+		return CommitResult{}, err
+	}
+	u.rehearse(ctx)
+	build := func(ctx context.Context, base object.ID) (object.ID, error) {
+		if err := u.apply(ctx, base); err != nil {
+			return object.ZeroID, err
+		}
+		return u.ready.plan.Apply(ctx, u.objects, base)
+	}
+	blobs := func() int {
+		n := 0
+		for _, c := range u.ready.changes {
+			if !c.Remove && !c.Mode.IsGitlink() {
+				n++
+			}
+		}
+		return n
+	}
+	return u.repo.commitTo(ctx, &u.actor, "diff-commit", &u.request.Target, &u.request.Details, u.objects, blobs, build)
+}
+
+// parse checks the form of the patch.
+func (u *PatchUpload) parse(ctx context.Context) error {
+	var from io.ReaderAt = bytes.NewReader(u.small.Bytes())
+	if u.spool != nil {
+		from = u.spool
+	}
+	limits := u.repo.host.limits
+	p, err := patch.Parse(ctx, from, u.size, patch.Limits{
+		FileCountMax: limits.OperationCountMax,
+		BlobBytesMax: u.repo.host.objects.Limits().ObjectBytes,
+	})
+	switch {
+	case errors.Is(err, patch.ErrEmpty) && u.isBlank():
+		return &failure{kind: ErrNoChange, text: "the diff is empty"}
+	case errors.Is(err, patch.ErrEmpty):
+		return invalid("the diff holds no patch")
+	}
+	u.patch = p
+	return err
+}
+
+// isBlank tells whether there is nothing in the patch but white space.
+func (u *PatchUpload) isBlank() bool {
+	return u.spool == nil && len(bytes.TrimSpace(u.small.Bytes())) == 0
+}
+
+// rehearse applies the patch to the tip as it is now, outside of the repository's turn. If that fails, the transaction will find out why.
+func (u *PatchUpload) rehearse(ctx context.Context) {
+	parent, err := u.repo.expected(ctx, &u.actor, &u.request.Target)
+	if err != nil {
+		return
+	}
+	if err := u.objects.Refresh(ctx); err != nil {
+		return
+	}
+	base, err := treeOf(ctx, u.objects.View(), parent)
+	if err != nil {
+		return
+	}
+	_ = u.apply(ctx, base)
+}
+
+// apply makes ready what the patch comes to on the tree base.
+func (u *PatchUpload) apply(ctx context.Context, base object.ID) error {
+	if u.ready.plan != nil && u.ready.base == base {
+		return nil
+	}
+	outcome, err := u.patch.Apply(ctx, u.objects, base)
+	if err != nil {
+		return err
+	}
+	if outcome.Rejected != nil {
+		return &failure{kind: ErrConflict, text: "the patch does not apply: " + outcome.Rejected.String()}
+	}
+	operations := make([]commit.Operation, len(outcome.Changes))
+	for i, c := range outcome.Changes {
+		operations[i] = commit.Operation{Path: c.Path, Delete: c.Remove, Mode: c.Mode, Content: c.ID}
+		if err := u.checkGitmodules(ctx, c); err != nil {
+			return err
+		}
+	}
+	plan, err := commit.NewPlan(operations)
+	if err != nil {
+		return err
+	}
+	u.ready = appliedPatch{base: base, plan: plan, changes: outcome.Changes}
+	return nil
+}
+
+// checkGitmodules holds a .gitmodules file to the rules that a push is held to.
+func (u *PatchUpload) checkGitmodules(ctx context.Context, c patch.Change) error {
+	if c.Path != ".gitmodules" || c.Remove || c.Mode.IsGitlink() {
+		return nil
+	}
+	_, data, err := u.objects.View().Read(ctx, c.ID)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", c.Path, err)
+	}
+	if err := object.CheckGitmodules(data); err != nil {
+		return invalid("path %q: %v", c.Path, err)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package fuzz
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"packhorse/engine/commit"
+	"packhorse/engine/patch"
+	"packhorse/fuzz/oracle"
+)
+
+// step is a commit and the tree that it follows.
+type step struct{ before, after string }
+
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// stepsOf lists the commits of the repository in dir that are no merges, newest first.
+func stepsOf(tb testing.TB, dir string, countMax int) []step {
+	tb.Helper()
+	git := oracle.Open(tb, dir)
+	trees := map[string]string{}
+	var commits [][]string
+	for line := range strings.Lines(git.Git("log", "--branches", "--format=%H %T %P")) {
+		fields := strings.Fields(line)
+		trees[fields[0]] = fields[1]
+		commits = append(commits, fields)
+	}
+	var steps []step
+	for _, c := range commits {
+		s := step{before: emptyTree, after: c[1]}
+		if len(c) == 3 {
+			s.before = trees[c[2]]
+		}
+		if len(c) <= 3 && s.before != s.after && len(steps) < countMax {
+			steps = append(steps, s)
+		}
+	}
+	return steps
+}
+
+// diffOptions are ways to make a patch that git apply takes back.
+var diffOptions = [][]string{{"-U3"}, {"-M"}, {"-C", "--find-copies-harder"}, {"-U1"}, {"-B", "-M"}, {"-U25", "--full-index"}, {"--no-renames", "-W"}}
+
+func diff(tb testing.TB, git *oracle.Repository, s step, options ...string) []byte {
+	tb.Helper()
+	args := slices.Concat([]string{"diff-tree", "-p", "--binary", "-r"}, options, []string{s.before, s.after})
+	return git.Input(nil, args...)
+}
+
+// TestPatchesOfHistories applies patches between neighbours of generated histories: the tree must be the one they lead to, or git must
+// refuse them too.
+func TestPatchesOfHistories(t *testing.T) {
+	t.Parallel()
+	histories := 6
+	if testing.Short() {
+		histories = 2
+	}
+	for seed := range uint64(histories) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := generatedWorld(t, seed)
+			git := oracle.Open(t, w.dir)
+			x := w.newIndex(t)
+			applied := 0
+			for i, s := range stepsOf(t, w.dir, 1000) {
+				text := diff(t, git, s, diffOptions[i%len(diffOptions)]...)
+				if got := w.ours(t, text, s.before); got.tree == s.after {
+					applied++
+					continue
+				}
+				if difference, _, _ := x.compare(t, text, s.before); difference != "" {
+					t.Errorf("%s\n%s", difference, text)
+				}
+			}
+			if applied < 30 {
+				t.Errorf("only %d patches applied", applied)
+			}
+		})
+	}
+}
+
+func generatedWorld(tb testing.TB, seed uint64) *patchWorld {
+	tb.Helper()
+	git := oracle.New(tb)
+	git.Input(patchHistory(rand.New(rand.NewPCG(seed, 4)), 60), "fast-import", "--quiet", "--done", "--date-format=raw")
+	return newPatchWorld(tb, git.Dir)
+}
+
+// TestMutatedPatches changes patches at random and applies them, to the tree that they are for or to another one: git must come to the
+// same verdict and, if it takes them, to the same tree.
+func TestMutatedPatches(t *testing.T) {
+	t.Parallel()
+	worlds, count := 3, 700
+	if testing.Short() {
+		worlds, count = 1, 150
+	}
+	for seed := range uint64(worlds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			mutations(t, generatedWorld(t, 100+seed), seed, count)
+		})
+	}
+}
+
+// mutations compares count mutated patches of a history.
+func mutations(t *testing.T, w *patchWorld, seed uint64, count int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 5))
+	git := oracle.Open(t, w.dir)
+	steps := stepsOf(t, w.dir, 100_000)
+	x := w.newIndex(t)
+	accepted, expected := 0, map[string]int{}
+	for done := 0; done < count; {
+		at := random.IntN(len(steps))
+		s := steps[at]
+		text := diff(t, git, s, diffOptions[random.IntN(len(diffOptions))]...)
+		other := diff(t, git, steps[max(at-1, 0)])
+		if len(text)+len(other) > 1<<20 {
+			continue
+		}
+		base := s.before
+		if random.IntN(4) == 0 { // hunks must be looked for
+			base = steps[min(max(at+random.IntN(40)-20, 0), len(steps)-1)].before
+		}
+		for range 10 {
+			changed := text
+			if base == s.before || random.IntN(2) == 0 {
+				changed = mutate(random, text, other)
+			}
+			difference, reason, ok := x.compare(t, changed, base)
+			if difference != "" {
+				keep(t, changed)
+				t.Errorf("%s\n%.4000q", difference, changed)
+			}
+			if reason != "" {
+				expected[reason]++
+			}
+			if ok {
+				accepted++
+			}
+			done++
+			if t.Failed() && done > count/10 {
+				return
+			}
+		}
+	}
+	t.Logf("%d patches, git accepts %d; deliberate differences: %v", count, accepted, expected)
+	if accepted < count/20 || accepted > count*19/20 {
+		t.Errorf("git accepts %d of %d: the mutations say little", accepted, count)
+	}
+}
+
+// keep writes a patch that makes a difference to the folder in PACKHORSE_PATCH_KEEP.
+func keep(t *testing.T, text []byte) {
+	t.Helper()
+	if dir := os.Getenv("PACKHORSE_PATCH_KEEP"); dir != "" {
+		name := filepath.Join(dir, fmt.Sprintf("%x.patch", len(text)*7919+int(text[len(text)/2])))
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// FuzzPatch holds that any bytes are either refused for what they are or come to the same changes each time, which can be written.
+func FuzzPatch(f *testing.F) {
+	random := rand.New(rand.NewPCG(1, 6))
+	files := map[string]leaf{"a": {"100644", "1\n2\n3\n4\n"}, "dir/b": {"100755", "x"}, "link": {"120000", "a"}, "sub": {"160000", strings.Repeat("1", 40)}}
+	git := oracle.New(f)
+	stream := func(count int) []byte { return historyOf(files, count, func(int) { evolve(random, files) }) }
+	git.Input(stream(20), "fast-import", "--quiet", "--done", "--date-format=raw")
+	w := newPatchWorld(f, git.Dir)
+	steps := stepsOf(f, git.Dir, 100)
+	base := steps[len(steps)-1].after
+	for _, s := range steps {
+		f.Add(diff(f, git, step{before: base, after: s.after}))
+	}
+	f.Add([]byte("--- a\t2001-02-03 04:05:06 +0100\n+++ a\n@@ -1,2 +1 @@\n-1\n 2\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		first := w.ours(t, text, base)
+		if again := w.ours(t, text, base); again.tree != first.tree || again.refusal != first.refusal {
+			t.Errorf("first %+v, then %+v", first, again)
+		}
+		if err := first.err; err != nil && !errors.Is(err, patch.ErrMalformed) && !errors.Is(err, patch.ErrEmpty) &&
+			!errors.Is(err, patch.ErrTooLarge) && !errors.Is(err, commit.ErrInvalid) {
+			t.Errorf("an error of another kind: %v", err)
+		}
+	})
+}
+
+// TestPatchesOfRepository repeats both tests on the history of a real repository: PACKHORSE_PATCH_REPO is its folder,
+// PACKHORSE_PATCH_COUNT how many patches of each kind are tried.
+func TestPatchesOfRepository(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("PACKHORSE_PATCH_REPO")
+	if dir == "" {
+		t.Skip("PACKHORSE_PATCH_REPO is not set")
+	}
+	count, err := strconv.Atoi(os.Getenv("PACKHORSE_PATCH_COUNT"))
+	if err != nil {
+		count = 1000
+	}
+	w := newPatchWorld(t, dir)
+	git := oracle.Open(t, dir)
+	steps := stepsOf(t, dir, count)
+	const workers = 2
+	var group sync.WaitGroup
+	var refused atomic.Int64
+	for worker := range workers {
+		x := w.newIndex(t)
+		group.Go(func() {
+			for i := worker; i < len(steps); i += workers {
+				s, options := steps[i], diffOptions[i%len(diffOptions)]
+				text := diff(t, git, s, options...)
+				if w.ours(t, text, s.before).tree == s.after {
+					continue
+				}
+				refused.Add(1)
+				if difference, _, _ := x.compare(t, text, s.before); difference != "" {
+					t.Errorf("%s to %s with %v: %s", s.before, s.after, options, difference)
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d patches of the history, of which git refuses %d", len(steps), refused.Load())
+	mutations(t, w, 1, count)
+}

@@ -54,12 +54,15 @@ func (t *CommitTarget) check() error {
 	return nil
 }
 
-func (d *CommitDetails) check() error {
+func (d *CommitDetails) check() error { return d.checkAs("commit_message") }
+
+// checkAs is check for a request that calls the message by another name.
+func (d *CommitDetails) checkAs(message string) error {
 	if strings.TrimSpace(d.Message) == "" {
-		return invalid("commit_message is required")
+		return invalid("%s is required", message)
 	}
 	if strings.IndexByte(d.Message, 0) >= 0 {
-		return invalid("commit_message must not contain NUL")
+		return invalid("%s must not contain NUL", message)
 	}
 	if reason := d.Author.Check(); reason != "" {
 		return invalid("author: %s", reason)

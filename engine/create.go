@@ -15,8 +15,10 @@ import (
 // CreateRequest describes a repository to create.
 type CreateRequest struct {
 	Name string
-	// DefaultBranch is "main" when empty.
+	// DefaultBranch is "main" when empty; with a base, the branch that is taken, or the base's default branch.
 	DefaultBranch string
+	// Base is nil for an empty repository.
+	Base *Base
 }
 
 // Created is the outcome of a creation.
@@ -30,18 +32,23 @@ const createTriesMax = 16
 
 var creatorSeed = maphash.MakeSeed()
 
-// CreateRepository creates an empty repository and returns when it is durable.
+// CreateRepository creates a repository, empty or from a base, and returns when it is durable.
 //
-// Errors: [ErrInvalid] for a name that cannot be one, [ErrExists].
+// The caller has made sure that the actor may read the base. Errors: [ErrInvalid] for a name that cannot be one, [ErrExists], [ErrNotFound]
+// for a base or what is asked of it, [ErrTooLarge] for a fork of too many refs.
 func (h *Host) CreateRepository(ctx context.Context, actor Actor, request CreateRequest) (Created, error) {
 	if err := CheckRepositoryName(request.Name); err != nil {
 		return Created{}, err
 	}
-	if request.DefaultBranch == "" {
-		request.DefaultBranch = "main"
+	if request.DefaultBranch != "" {
+		if _, err := refs.Main.Branch(request.DefaultBranch); err != nil {
+			return Created{}, invalid("default_branch: %v", err)
+		}
 	}
-	if _, err := refs.Main.Branch(request.DefaultBranch); err != nil {
-		return Created{}, invalid("default_branch: %v", err)
+	if request.Base != nil {
+		if err := request.Base.check(); err != nil {
+			return Created{}, err
+		}
 	}
 	for range createTriesMax {
 		if actor.Receipt != nil {
@@ -69,12 +76,17 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 }
 
 // create tries once. Creations of one organization take turns here, since each draws the next number.
-func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) (Created, kv.Commit, error) {
+func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) (created Created, done kv.Commit, err error) {
+	b := kv.NewBatch()
+	begin, err := h.origin(ctx, b, actor, &request)
+	if err != nil {
+		return Created{}, nil, err
+	}
+	defer func() { err = errors.Join(err, begin.close()) }()
 	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
 	turn.Lock()
 	defer turn.Unlock()
 
-	b := kv.NewBatch()
 	if err := h.takeName(ctx, b, actor.Org, request.Name); err != nil {
 		return Created{}, nil, err
 	}
@@ -87,9 +99,9 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 		Org:           actor.Org,
 		Name:          request.Name,
 		Number:        number,
-		DefaultBranch: request.DefaultBranch,
+		DefaultBranch: begin.defaultBranch,
 		Created:       h.now().UTC(),
-		Pool:          h.objects.CreatePool(b),
+		Pool:          begin.pool,
 	}
 	stored, err := rec.encode()
 	if err != nil {
@@ -98,11 +110,11 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 	b.Put(recordKey(rec.ID), stored)
 	b.Put(nameKey(rec.Org, rec.Name), nameRow{id: rec.ID}.encode())
 	b.Put(numberKey(rec.Org, number), rec.ID[:])
-	change := refs.Change{Actor: actor.Subject, Cause: "create", Time: rec.Created}
-	if err := h.names.Create(b, rec.ID, change); err != nil {
+	change := refs.Change{Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created}
+	if err := h.names.CreateWith(ctx, b, rec.ID, change, begin.refs); err != nil {
 		return Created{}, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
-	created := Created{Item: rec.item(), Sequence: 1}
+	created = Created{Item: rec.item(), Sequence: 1}
 	if actor.Receipt != nil {
 		result, err := json.Marshal(created)
 		if err != nil {
@@ -117,6 +129,7 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 	if err != nil {
 		return Created{}, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
+	begin.settled(ctx)
 	return created, commit, nil
 }
 

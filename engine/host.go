@@ -2,7 +2,7 @@
 // them into use cases.
 //
 // Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of the two is a use case and
-// has a file of its own: create, delete, list, detach; advertise, fetch, receive for git clients; commit, upload, restorecommit,
+// has a file of its own: create, fork, delete, list, detach; advertise, fetch, receive for git clients; commit, upload, restorecommit,
 // createbranch, deleteref, tags, notes, notesrefs, branches, commits, files, file for programs. Only this package turns names
 // into ids and moves refs; the operations of the rooms below take an object store and object ids.
 //

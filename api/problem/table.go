@@ -106,6 +106,7 @@ var table = []row{
 	{kind: odb.ErrNotFound, status: http.StatusNotFound},
 	{kind: odb.ErrNoPool, status: http.StatusNotFound, message: "repository not found"},
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrDropped, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrManyLayers, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
 	{kind: odb.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"packhorse/api/auth"
@@ -12,28 +11,26 @@ import (
 // CreateRepository answers POST /repos.
 func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
-		DefaultBranch string          `json:"default_branch"`
-		BaseRepo      json.RawMessage `json:"base_repo"`
-		InitialCommit json.RawMessage `json:"initial_commit"`
+		DefaultBranch string             `json:"default_branch"`
+		BaseRepo      *baseRepoJSON      `json:"base_repo"`
+		InitialCommit *initialCommitJSON `json:"initial_commit"`
 	}
 	body, err := readJSON(x, &request, true)
 	if err != nil {
 		return err
-	}
-	for _, later := range []struct {
-		field string
-		value json.RawMessage
-	}{{"base_repo", request.BaseRepo}, {"initial_commit", request.InitialCommit}} {
-		if len(later.value) > 0 && string(later.value) != "null" {
-			return &exchange.Error{Status: http.StatusNotImplemented, Message: later.field + " is not supported by this version"}
-		}
 	}
 	by, err := d.actor(x, grant, grant.Repo, "POST /repos")
 	if err != nil {
 		return err
 	}
 	sign(&by, body)
-	created, err := d.host.CreateRepository(x.Context(), by, engine.CreateRequest{Name: grant.Repo, DefaultBranch: request.DefaultBranch})
+	base, err := d.base(&by, request.BaseRepo, request.InitialCommit)
+	if err != nil {
+		return err
+	}
+	created, err := d.host.CreateRepository(x.Context(), by, engine.CreateRequest{
+		Name: grant.Repo, DefaultBranch: request.DefaultBranch, Base: base,
+	})
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,7 @@ func TestCreateRefuses(t *testing.T) {
 		"malformed":         {`{"default_branch"`, 400, "JSON"},
 		"two values":        {`{} {}`, 400, "JSON"},
 		"bad branch":        {`{"default_branch":"a..b"}`, 400, "default_branch"},
-		"fork":              {`{"base_repo":{"provider":"code"}}`, 501, "base_repo"},
-		"no fork":           {`{"base_repo":null}`, 201, ""},
+		"no fork":           {`{"base_repo":null,"initial_commit":null}`, 201, ""},
 		"body beyond limit": {`{"x":"` + strings.Repeat("y", 1<<20) + `"}`, 413, "limit"},
 	}
 	for name, test := range tests {

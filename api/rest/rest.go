@@ -24,6 +24,8 @@ import (
 // Config is what a door works with.
 type Config struct {
 	Host *engine.Host
+	// Verify returns what a token allows that comes in a body; nil refuses all of them.
+	Verify func(token string) (*auth.Grant, error)
 	// Recheck tells, just before a write commits, whether its grant is still good; nil means that it is.
 	Recheck func(*auth.Grant) error
 	// OrgConfig returns the configuration of an organization, if it has one; nil means that none has.
@@ -33,13 +35,17 @@ type Config struct {
 // Door answers programs. Its methods may be called concurrently; each has the form of a route's handler.
 type Door struct {
 	host      *engine.Host
+	verify    func(token string) (*auth.Grant, error)
 	recheck   func(*auth.Grant) error
 	orgConfig func(org string) (*auth.OrgConfig, bool)
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
-	d := &Door{host: c.Host, recheck: c.Recheck, orgConfig: c.OrgConfig}
+	d := &Door{host: c.Host, verify: c.Verify, recheck: c.Recheck, orgConfig: c.OrgConfig}
+	if d.verify == nil {
+		d.verify = func(string) (*auth.Grant, error) { return nil, auth.ErrMissing }
+	}
 	if d.recheck == nil {
 		d.recheck = func(*auth.Grant) error { return nil }
 	}

@@ -105,7 +105,7 @@ func TestUsage(t *testing.T) {
 		want string // in the complaint
 	}{
 		"no command":         {want: "expected one of"},
-		"unknown command":    {args: []string{"gc"}, want: "unexpected argument gc"},
+		"unknown command":    {args: []string{"merge"}, want: "unexpected argument merge"},
 		"unknown flag":       {args: []string{"version", "--fast"}, want: "unknown flag --fast"},
 		"missing flags":      {args: []string{"token"}, want: "missing flags: --key=PRIVATE.pem, --org=NAME"},
 		"unknown scope":      {args: []string{"token", "--org", "a", "--key", key, "--scope", "root"}, want: "--scope"},

@@ -122,7 +122,10 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 	git := githttp.New(githttp.Config{
 		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax), Recheck: s.tokens.Recheck, Logger: s.logger,
 	})
-	programs := rest.New(rest.Config{Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig})
+	programs := rest.New(rest.Config{
+		Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig,
+		Verify: func(token string) (*auth.Grant, error) { return s.tokens.Verify("Bearer " + token) },
+	})
 	return api.NewServer(api.Config{
 		Tokens: s.tokens,
 		Routes: api.Routes(programs),

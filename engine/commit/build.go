@@ -44,6 +44,15 @@ type Header struct {
 // Build writes the commit into q and returns its id. Times are written in UTC; the message gets exactly the line end that
 // it may be missing.
 func Build(ctx context.Context, q *odb.Quarantine, tree object.ID, h Header) (object.ID, error) {
+	id, err := q.Write(ctx, object.TypeCommit, h.Encode(tree), object.ZeroID)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("write commit: %w", err)
+	}
+	return id, nil
+}
+
+// Encode returns the commit of a tree, as Build writes it.
+func (h *Header) Encode(tree object.ID) []byte {
 	c := object.Commit{
 		Tree:      tree,
 		Parents:   h.Parents,
@@ -54,11 +63,7 @@ func Build(ctx context.Context, q *odb.Quarantine, tree object.ID, h Header) (ob
 	if !strings.HasSuffix(c.Message, "\n") {
 		c.Message += "\n"
 	}
-	id, err := q.Write(ctx, object.TypeCommit, c.Append(nil), object.ZeroID)
-	if err != nil {
-		return object.ZeroID, fmt.Errorf("write commit: %w", err)
-	}
-	return id, nil
+	return c.Append(nil)
 }
 
 func signature(p Person, when time.Time) object.Signature {

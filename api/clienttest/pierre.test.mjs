@@ -423,6 +423,62 @@ describe('notes', () => {
   });
 });
 
+describe('commits from patches', () => {
+  const patch = (...lines) => [...lines, ''].join('\n');
+  const two = patch('diff --git a/hello.txt b/hello.txt', '--- a/hello.txt', '+++ b/hello.txt', '@@ -1 +1,2 @@', ' hello', '+and goodbye');
+
+  test('apply, refuse, leave nothing behind', async () => {
+    const repo = await store.createRepo({ id: 'patches/one' });
+    const first = await commit(repo).addFileFromString('hello.txt', 'hello\n').send();
+    const options = { targetBranch: 'main', commitMessage: 'from a patch', author };
+    const second = await repo.createCommitFromDiff({ ...options, diff: two, expectedHeadSha: first.commitSha });
+    assert.equal(second.refUpdate.oldSha, first.commitSha);
+    assert.equal(await text(await repo.getFileStream({ path: 'hello.txt' })), 'hello\nand goodbye\n');
+    await assert.rejects(repo.createCommitFromDiff({ ...options, diff: two }), (err) => err instanceof RefUpdateError && err.reason === 'conflict');
+    await assert.rejects(
+      repo.createCommitFromDiff({ ...options, diff: two, expectedHeadSha: first.commitSha }),
+      (err) => err instanceof RefUpdateError && err.reason === 'precondition_failed',
+    );
+    const tips = (await repo.listBranches()).branches.map((b) => b.headSha);
+    assert.deepEqual(tips, [second.commitSha]);
+  });
+
+  test('a patch of git, with bytes that are no text', async () => {
+    const repo = await store.createRepo({ id: 'patches/two' });
+    await commit(repo).addFileFromString('hello.txt', 'hello\n').send();
+    const dir = folder();
+    git(scratch, 'clone', '-q', await repo.getRemoteURL(), dir);
+    fs.writeFileSync(path.join(dir, 'bytes'), Buffer.from([0, 1, 2, 255, 254, 0, 10]));
+    fs.renameSync(path.join(dir, 'hello.txt'), path.join(dir, 'moved.txt'));
+    git(dir, 'add', '-A');
+    const diff = `${git(dir, 'diff', '--cached', '--binary', '-M')}\n\n`;
+    const made = await repo.createCommitFromDiff({ targetBranch: 'side', baseBranch: 'main', commitMessage: 'all kinds', author, diff });
+    assert.equal(made.treeSha, git(dir, 'write-tree'));
+  });
+});
+
+describe('forks', () => {
+  test('whole, of a branch, of a commit', async () => {
+    const source = await store.createRepo({ id: 'forks/source' });
+    const first = await commit(source).addFileFromString('a', '1\n').send();
+    const second = await commit(source).addFileFromString('a', '2\n').send();
+    await source.createBranch({ baseBranch: 'main', targetBranch: 'side' });
+    const whole = await store.createRepo({ id: 'forks/whole', baseRepo: { id: 'forks/source' } });
+    assert.deepEqual((await whole.listBranches()).branches.map((b) => [b.name, b.headSha]), [['main', second.commitSha], ['side', second.commitSha]]);
+    const old = await store.createRepo({ id: 'forks/old', baseRepo: { id: 'forks/source', sha: first.commitSha } });
+    assert.equal(await text(await old.getFileStream({ path: 'a' })), '1\n');
+    const later = await commit(old).addFileFromString('b', 'mine\n').send();
+    const dir = folder();
+    git(scratch, 'clone', '-q', await old.getRemoteURL(), dir);
+    assert.deepEqual(git(dir, 'rev-list', 'HEAD').split('\n'), [later.commitSha, first.commitSha]);
+    assert.equal(git(dir, 'fsck', '--full', '--strict'), '');
+    assert.throws(() => git(dir, 'fetch', '-q', 'origin', second.commitSha)); // it did not come along
+    const branch = await store.createRepo({ id: 'forks/branch', baseRepo: { id: 'forks/source', ref: 'side' } });
+    assert.deepEqual((await branch.listBranches()).branches.map((b) => b.headSha), [second.commitSha]);
+    await assert.rejects(store.createRepo({ id: 'forks/whole', baseRepo: { id: 'forks/source' } }));
+  });
+});
+
 describe('credentials of upstreams', () => {
   test('create, update, delete', async () => {
     const repo = await store.createRepo({ id: 'credentials/one' });

@@ -50,6 +50,8 @@ func jobs() []job {
 		{"create a repository", "API, median", createJob},
 		{"one-file commit", "API, one client, median", commitJob(1, 200)},
 		{"one-file commits, 16 clients", "API, one repository, time per commit", commitJob(16, 4_000)},
+		{"commit from a patch", "API, one client, median; for git, the plumbing that makes the same commit", patchJob},
+		{"add a note", "API, one client, median; for git, `git notes add`", noteJob},
 		{"commit of 100 files", "API, one call, median; for git, one `git fast-import` each", filesJob},
 		{"commit of one 100 MiB file, random", "API, one call; for git, `git hash-object -w` alone", bigFileJob(randomBytes)},
 		{"commit of one 100 MiB file, text", "the same with words that compress", bigFileJob(randomText)},

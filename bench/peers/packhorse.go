@@ -75,13 +75,7 @@ func (p *packhorse) createRequest(ctx context.Context, repo string) (*http.Reque
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/repos", strings.NewReader(`{"default_branch":"main"}`))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Content-Type", "application/json")
-	return request, nil
+	return p.apiRequest(ctx, token, "repos", "application/json", strings.NewReader(`{"default_branch":"main"}`))
 }
 
 // chunkBytes is how much of a file one line of a commit carries: what the API takes at most.
@@ -127,12 +121,17 @@ func (p *packhorse) commitRequest(ctx context.Context, token string, files ...up
 			rest = rest[n:]
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/repos/commit-pack", &body)
+	return p.apiRequest(ctx, token, "repos/commit-pack", "application/x-ndjson", &body)
+}
+
+// apiRequest is a POST to the API.
+func (p *packhorse) apiRequest(ctx context.Context, token, path, contentType string, body io.Reader) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/"+path, body)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Content-Type", "application/x-ndjson")
+	request.Header.Set("Content-Type", contentType)
 	return request, nil
 }
 

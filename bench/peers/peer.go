@@ -27,6 +27,9 @@ type apiPeer interface {
 	createRequest(ctx context.Context, repo string) (*http.Request, error)
 	commitRequest(ctx context.Context, token string, files ...upload) (*http.Request, error)
 	token(ctx context.Context, repo string) (string, error) // of a repository
+	tip(ctx context.Context, token string) (string, error)  // of its only branch
+	// jsonRequests makes POSTs to a path of the API whose bodies are lines of JSON.
+	jsonRequests(ctx context.Context, repo, path, contentType string, count int, lines func(i int) []any) ([]*http.Request, error)
 }
 
 // plumber is a peer whose repositories git's own commands can write to.

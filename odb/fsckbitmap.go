@@ -13,9 +13,6 @@ import (
 // bitmapFile checks a bitmap companion: its blocks, the list of segments that it is over, and every bitmap against what its commit reaches.
 func (f *fsck) bitmapFile(ctx context.Context, l *segmentLayer) error {
 	c := l.bitmaps
-	if err := f.keys(ctx, c.layer, registrationKey(c.layer)); err != nil {
-		return err
-	}
 	g, err := c.acquire(ctx)
 	if err != nil {
 		return f.noted(c.layer, object.ZeroID, err)

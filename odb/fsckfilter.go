@@ -10,9 +10,6 @@ import (
 
 // filterFile checks a filter companion: its blocks, and that its commits and their filters are those of the segment.
 func (f *fsck) filterFile(ctx context.Context, l *segmentLayer) error {
-	if err := f.keys(ctx, l.filters.layer, registrationKey(l.filters.layer)); err != nil {
-		return err
-	}
 	g, err := l.filters.acquire(ctx)
 	if err != nil {
 		return f.noted(l.filters.layer, object.ZeroID, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -45,7 +46,7 @@ func patchJob(ctx context.Context, b *bench, p peer) (operation, error) {
 			return nil, err
 		}
 		return plumbAll(p, repo, len(patches), func(i int) (stdin []byte, args []string) {
-			return []byte(patches[i]), append(identity[:len(identity):len(identity)], "-c", "alias.patched="+steps, "patched")
+			return []byte(patches[i]), slices.Concat(identity, []string{"-c", "alias.patched=" + steps, "patched"})
 		}), nil
 	default:
 		return nil, errCannot
@@ -75,7 +76,7 @@ func noteJob(ctx context.Context, b *bench, p peer) (operation, error) {
 		return sendAll(requests), err
 	case plumber:
 		return plumbAll(p, repo, writeSamples, func(i int) (stdin []byte, args []string) {
-			return nil, append(identity[:len(identity):len(identity)], "notes", "--ref", ref(i), "add", "-m", "a note", "main")
+			return nil, slices.Concat(identity, []string{"notes", "--ref", ref(i), "add", "-m", "a note", "main"})
 		}), nil
 	default:
 		return nil, errCannot

@@ -1,7 +1,7 @@
 # Packhorse: build, test and check. A bare `make` lists the targets.
 
 GO       ?= go
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 BENCH    ?= .
 DATA     ?= .data
 
@@ -47,7 +47,7 @@ golden: ## record git's answers again in testdata/*.golden
 	@pkgs="$(call packages-with,'flag.Bool."update"')"; \
 	if [ -z "$$pkgs" ]; then echo 'golden: no test records answers'; else $(GO) test $(TAGS) $$pkgs -update; fi
 
-fuzz: ## every fuzz target for FUZZTIME each (5s); stops at the first failure
+fuzz: ## every fuzz target for FUZZTIME each (3s); stops at the first failure
 	@for pkg in $(call packages-with,'^func Fuzz'); do \
 		for target in $$($(GO) test $(TAGS) -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			echo "fuzz $$pkg $$target $(FUZZTIME)"; \

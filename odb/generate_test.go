@@ -217,6 +217,9 @@ func TestPackAgainstGit(t *testing.T) {
 			{seed: 32, commitCount: 150, skew: 3000},
 		} {
 			for _, bitmaps := range []string{"no", "near", "all"} {
+				if testing.Short() && (bitmaps == "no") != (options.seed == 31) {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s seed %d, %s bitmaps", name, options.seed, bitmaps), func(t *testing.T) {
 					t.Parallel()
 					g := newHistory(t, options)
@@ -225,7 +228,11 @@ func TestPackAgainstGit(t *testing.T) {
 					h.useBitmaps(g, bitmaps)
 					v := h.view()
 					r := rand.New(rand.NewPCG(options.seed, 5))
-					for range 12 {
+					count := 12
+					if testing.Short() {
+						count = 4
+					}
+					for range count {
 						checkPack(t, g, v, drawRequest(t, r, g))
 						checkPack(t, g, v, drawShallowRequest(t, r, g, v))
 					}

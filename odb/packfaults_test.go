@@ -115,6 +115,9 @@ func TestPlanProgress(t *testing.T) {
 // TestPackOfLargeObjects sends an object that does not fit in memory whole, whose delta base stays behind, and a large one as it lies.
 func TestPackOfLargeObjects(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it moves 200 MiB a few times")
+	}
 	g := newRepository(t)
 	random := rand.New(rand.NewPCG(1, 8))
 	newer := noise(random, odb.WholeMax+1<<20)

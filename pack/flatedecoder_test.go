@@ -44,29 +44,13 @@ func deflateContents() map[string][]byte {
 	}
 }
 
-func zlibStream(tb testing.TB, content []byte, level int) []byte {
-	tb.Helper()
-	var out bytes.Buffer
-	w, err := zlib.NewWriterLevel(&out, level)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := w.Write(content); err != nil {
-		tb.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 func TestInflateIntoMemory(t *testing.T) {
 	t.Parallel()
 	for name, content := range deflateContents() {
 		for _, level := range []int{zlib.HuffmanOnly, zlib.NoCompression, zlib.BestSpeed, zlib.DefaultCompression, zlib.BestCompression} {
 			t.Run(fmt.Sprintf("%s, level %d", name, level), func(t *testing.T) {
 				t.Parallel()
-				packed := zlibStream(t, content, level)
+				packed := deflated(t, content, level)
 				// What follows the stream, or does not, must make no difference.
 				for _, rest := range []int{0, 1, 7, 8, 100} {
 					got, consumed, err := pack.Inflate([]byte("front"), append(bytes.Clone(packed), make([]byte, rest)...), int64(len(content)))
@@ -100,7 +84,7 @@ func TestInflateJudgesAsZlib(t *testing.T) {
 				level = zlib.BestSpeed
 			}
 			part := content[:min(len(content), 1+random.IntN(3000))]
-			packed := zlibStream(t, part, level)
+			packed := deflated(t, part, level)
 			packed[2+random.IntN(min(len(packed)-2, 100))] ^= 1 << random.IntN(8)
 			got, _, err := pack.Inflate(nil, packed, int64(len(part)))
 			want, wantErr := unzlib(packed)

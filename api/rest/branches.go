@@ -18,15 +18,7 @@ type branchJSON struct {
 
 // Branches answers GET /repos/branches.
 func (d *Door) Branches(x exchange.Exchange, grant *auth.Grant) error {
-	limit, err := limitOf(x, limitDefault, limitMax)
-	if err != nil {
-		return err
-	}
-	space, err := spaceOf(x)
-	if err != nil {
-		return err
-	}
-	repo, err := d.open(x, grant)
+	repo, space, limit, err := d.openList(x, grant)
 	if err != nil {
 		return err
 	}

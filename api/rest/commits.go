@@ -40,19 +40,11 @@ func commitOf(c engine.Commit) commitJSON {
 
 // Commits answers GET /repos/commits.
 func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
-	limit, err := limitOf(x, limitDefault, limitMax)
-	if err != nil {
-		return err
-	}
-	space, err := spaceOf(x)
+	repo, space, limit, err := d.openList(x, grant)
 	if err != nil {
 		return err
 	}
 	query := x.Query()
-	repo, err := d.open(x, grant)
-	if err != nil {
-		return err
-	}
 	page, err := repo.Commits(x.Context(), engine.CommitsRequest{
 		Namespace: space,
 		Branch:    query.Get("branch"),

@@ -58,6 +58,18 @@ func New(c Config) *Door {
 // minSequenceWait bounds how long a read waits for the journal position that it asks for: rules.md 42.
 const minSequenceWait = 5 * time.Second
 
+// openList opens the repository for a listing, and reads which namespace and how many items it is about.
+func (d *Door) openList(x exchange.Exchange, grant *auth.Grant) (repo *engine.Repository, space refs.Namespace, limit int, err error) {
+	if limit, err = limitOf(x, limitDefault, limitMax); err != nil {
+		return nil, space, 0, err
+	}
+	if space, err = spaceOf(x); err != nil {
+		return nil, space, 0, err
+	}
+	repo, err = d.open(x, grant)
+	return repo, space, limit, err
+}
+
 // open opens the repository of the token, after a wait for the X-Min-Sequence that the request asks for.
 func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
 	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)

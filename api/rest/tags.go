@@ -17,15 +17,7 @@ type tagJSON struct {
 
 // Tags answers GET /repos/tags.
 func (d *Door) Tags(x exchange.Exchange, grant *auth.Grant) error {
-	limit, err := limitOf(x, limitDefault, limitMax)
-	if err != nil {
-		return err
-	}
-	space, err := spaceOf(x)
-	if err != nil {
-		return err
-	}
-	repo, err := d.open(x, grant)
+	repo, space, limit, err := d.openList(x, grant)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,22 +16,7 @@ func TestFsck(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	server := start(t, packhorsetest.Options{Dir: dir})
 	token := create(t, server, "checked")
-	body := `{"metadata":{"target_branch":"main","commit_message":"m","author":{"name":"A","email":"a@example.com"},"files":[{"path":"f","content_id":"1"}]}}
-{"blob_chunk":{"content_id":"1","data":"YQ==","eof":true}}
-`
-	request, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/api/v1/repos/commit-pack", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Content-Type", "application/x-ndjson")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusCreated {
-		t.Fatalf("commit: %s, %v", response.Status, err)
-	}
+	commit(t, server, token, 1, 1)
 
 	const sound = "1 repositories, 3 objects, 0 repositories damaged\n"
 	if got := packhorse(t, nil, "fsck", "--data", data); got.status != 0 || got.out != sound {

@@ -48,7 +48,7 @@ func TestParseGitPath(t *testing.T) {
 func TestReadBody(t *testing.T) {
 	t.Parallel()
 	const sizeMax = 10
-	broken := io.MultiReader(strings.NewReader("123"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	broken := func() io.Reader { return io.MultiReader(strings.NewReader("123"), iotest.ErrReader(io.ErrUnexpectedEOF)) }
 	tests := map[string]struct {
 		body   io.Reader
 		length int64 // announced
@@ -63,8 +63,8 @@ func TestReadBody(t *testing.T) {
 		"chunks, a byte at a time":   {iotest.OneByteReader(strings.NewReader("1234567890")), -1, "1234567890", nil},
 		"chunks, too large":          {strings.NewReader("12345678901"), -1, "", &exchange.LimitError{}},
 		"chunks, endless":            {endless{}, -1, "", &exchange.LimitError{}},
-		"cut":                        {broken, 10, "", io.ErrUnexpectedEOF},
-		"cut, chunks":                {broken, -1, "", io.ErrUnexpectedEOF},
+		"cut":                        {broken(), 10, "", io.ErrUnexpectedEOF},
+		"cut, chunks":                {broken(), -1, "", io.ErrUnexpectedEOF},
 		"announced without a reason": {strings.NewReader(""), 10, "", nil},
 	}
 	for name, test := range tests {

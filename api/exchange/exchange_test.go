@@ -48,7 +48,9 @@ func TestParseGitPath(t *testing.T) {
 func TestReadBody(t *testing.T) {
 	t.Parallel()
 	const sizeMax = 10
-	broken := func() io.Reader { return io.MultiReader(strings.NewReader("123"), iotest.ErrReader(io.ErrUnexpectedEOF)) }
+	broken := func() io.Reader {
+		return io.MultiReader(strings.NewReader("123"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	}
 	tests := map[string]struct {
 		body   io.Reader
 		length int64 // announced

@@ -77,7 +77,7 @@ func TestPatchesOfHistories(t *testing.T) {
 					applied++
 					continue
 				}
-				if difference, _, _ := x.compare(t, text, s.before); difference != "" {
+				if difference, _, _ := x.compare(t, w.ours, text, s.before); difference != "" {
 					t.Errorf("%s\n%s", difference, text)
 				}
 			}
@@ -106,13 +106,14 @@ func TestMutatedPatches(t *testing.T) {
 	for seed := range uint64(worlds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			mutations(t, generatedWorld(t, 100+seed), seed, count)
+			w := generatedWorld(t, 100+seed)
+			mutations(t, w, w.ours, seed, count)
 		})
 	}
 }
 
-// mutations compares count mutated patches of a history.
-func mutations(t *testing.T, w *patchWorld, seed uint64, count int) {
+// mutations compares count mutated patches of a history, which apply holds against trees in our way.
+func mutations(t *testing.T, w *patchWorld, apply apply, seed uint64, count int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 5))
 	git := oracle.Open(t, w.dir)
@@ -136,7 +137,7 @@ func mutations(t *testing.T, w *patchWorld, seed uint64, count int) {
 			if base == s.before || random.IntN(2) == 0 {
 				changed = mutate(random, text, other)
 			}
-			difference, reason, ok := x.compare(t, changed, base)
+			difference, reason, ok := x.compare(t, apply, changed, base)
 			if difference != "" {
 				keep(t, changed)
 				t.Errorf("%s\n%.4000q", difference, changed)
@@ -196,8 +197,8 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// TestPatchesOfRepository repeats both tests on the history of a real repository: PACKHORSE_PATCH_REPO is its folder,
-// PACKHORSE_PATCH_COUNT how many patches of each kind are tried.
+// TestPatchesOfRepository repeats both tests on the history of a real repository, through the package and through POST
+// /repos/diff-commit: PACKHORSE_PATCH_REPO is its folder, PACKHORSE_PATCH_COUNT how many patches of each kind are tried each way.
 func TestPatchesOfRepository(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("PACKHORSE_PATCH_REPO")
@@ -208,29 +209,57 @@ func TestPatchesOfRepository(t *testing.T) {
 	if err != nil {
 		count = 1000
 	}
-	w := newPatchWorld(t, dir)
-	git := oracle.Open(t, dir)
-	steps := stepsOf(t, dir, count)
+	for name, way := range map[string]func(w *patchWorld) apply{
+		"package": func(w *patchWorld) apply { return w.ours },
+		"server":  func(w *patchWorld) apply { return w.serve(t).apply },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPatchWorld(t, dir)
+			apply := way(w)
+			steps(t, w, apply, count)
+			mutations(t, w, apply, 1, count)
+		})
+	}
+}
+
+// steps applies the patches of the last count commits of a history.
+func steps(t *testing.T, w *patchWorld, apply apply, count int) {
+	t.Helper()
+	git := oracle.Open(t, w.dir)
+	all := stepsOf(t, w.dir, count)
 	const workers = 2
 	var group sync.WaitGroup
 	var refused atomic.Int64
 	for worker := range workers {
 		x := w.newIndex(t)
 		group.Go(func() {
-			for i := worker; i < len(steps); i += workers {
-				s, options := steps[i], diffOptions[i%len(diffOptions)]
+			for i := worker; i < len(all); i += workers {
+				s, options := all[i], diffOptions[i%len(diffOptions)]
 				text := diff(t, git, s, options...)
-				if w.ours(t, text, s.before).tree == s.after {
+				if apply(t, text, s.before).tree == s.after {
 					continue
 				}
 				refused.Add(1)
-				if difference, _, _ := x.compare(t, text, s.before); difference != "" {
+				if difference, _, _ := x.compare(t, apply, text, s.before); difference != "" {
 					t.Errorf("%s to %s with %v: %s", s.before, s.after, options, difference)
 				}
 			}
 		})
 	}
 	group.Wait()
-	t.Logf("%d patches of the history, of which git refuses %d", len(steps), refused.Load())
-	mutations(t, w, 1, count)
+	t.Logf("%d patches of the history, of which git refuses %d", len(all), refused.Load())
+}
+
+// TestPatchesThroughServer posts patches of a generated history, and mutated ones, to a server on the loopback.
+func TestPatchesThroughServer(t *testing.T) {
+	t.Parallel()
+	count := 150
+	if testing.Short() {
+		count = 40
+	}
+	w := generatedWorld(t, 200)
+	server := w.serve(t)
+	steps(t, w, server.apply, count)
+	mutations(t, w, server.apply, 2, count)
 }

@@ -24,8 +24,12 @@ import (
 // patchWorld holds the objects of one repository twice: for git, and in a pool of ours.
 type patchWorld struct {
 	dir  string // of git's repository, which is not written to
+	host *engine.Host
 	view *odb.View
 }
+
+// patchRepo is the name of the repository of a patchWorld.
+const patchRepo = "patches"
 
 // newPatchWorld reads all that the branches of the repository in dir reach.
 func newPatchWorld(tb testing.TB, dir string) *patchWorld {
@@ -34,7 +38,8 @@ func newPatchWorld(tb testing.TB, dir string) *patchWorld {
 	tip := git.Git("rev-list", "--max-count=1", "--branches")
 	branches := git.Git("for-each-ref", "--format=%(objectname)", "refs/heads")
 	packed := git.Input([]byte(branches+"\n"), "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
-	repo := enginetest.Create(tb, enginetest.Open(tb), "patches")
+	host := enginetest.Open(tb)
+	repo := enginetest.Create(tb, host, patchRepo)
 	ctx := context.Background()
 	id, err := object.ParseID(tip)
 	if err != nil {
@@ -57,7 +62,7 @@ func newPatchWorld(tb testing.TB, dir string) *patchWorld {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = view.Close() })
-	return &patchWorld{dir: dir, view: view}
+	return &patchWorld{dir: dir, host: host, view: view}
 }
 
 // verdict is what becomes of a patch: the tree that it makes, or why it makes none.
@@ -183,10 +188,13 @@ func deliberate(ours, theirs verdict, stderr string) string {
 	return ""
 }
 
+// apply applies a patch to a tree in one of our ways.
+type apply func(tb testing.TB, text []byte, base string) verdict
+
 // compare applies a patch both ways and reports a difference, "" if there is none; accepted tells git's verdict.
-func (x *gitIndex) compare(tb testing.TB, text []byte, base string) (difference, reason string, accepted bool) {
+func (x *gitIndex) compare(tb testing.TB, apply apply, text []byte, base string) (difference, reason string, accepted bool) {
 	tb.Helper()
-	ours := x.world.ours(tb, text, base)
+	ours := apply(tb, text, base)
 	theirs, stderr := x.theirs(tb, text, base)
 	if ours.tree == theirs.tree {
 		return "", "", theirs.tree != ""

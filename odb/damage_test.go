@@ -135,7 +135,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	if len(names) != 7 { // two segments with rows and filters each, and bitmaps
 		t.Fatalf("files: %v", names)
 	}
-	for round := range 100 {
+	for round := range rounds(100) {
 		name := names[round%len(names)]
 		restore := flip(t, w, name, random)
 		w.options.CacheBytes = 1
@@ -228,7 +228,7 @@ func TestBitFlipsInKeys(t *testing.T) {
 		if len(pairs) == 0 {
 			t.Fatalf("table %c is empty", table)
 		}
-		for range 25 {
+		for range rounds(25) {
 			pair := pairs[random.IntN(len(pairs))]
 			damaged := bytes.Clone(pair.Value)
 			if random.IntN(5) == 0 {
@@ -366,4 +366,12 @@ func TestFsckFindsWhatIsWrong(t *testing.T) {
 			}
 		}
 	}
+}
+
+// rounds is n, or a quarter of it in a short run.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
 }

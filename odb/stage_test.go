@@ -202,7 +202,7 @@ func TestReadersWhileWriting(t *testing.T) {
 	}
 	var last object.ID
 	data := text(random, 2000)
-	for i := range 60 {
+	for i := range rounds(60) {
 		d := w.draft()
 		for range 5 {
 			last = d.write(object.TypeBlob, data, last)

@@ -55,6 +55,9 @@ func largePack(t *testing.T) (packed []byte, objects []content) {
 
 func TestLargeObjects(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("hundreds of MiB")
+	}
 	w := newWorld(t, odb.Options{})
 	packed, objects := largePack(t)
 	d := w.draft()

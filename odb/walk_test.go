@@ -72,6 +72,9 @@ func compareWalk(t *testing.T, g *repository, v *odb.View, options odb.WalkOptio
 
 func TestMergeBasesAgainstGit(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("hundreds of questions to git")
+	}
 	for _, options := range []historyOptions{
 		{seed: 11, commitCount: 150},
 		{seed: 12, commitCount: 250, skew: 50_000},

@@ -39,7 +39,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		l.server.logger.Error("accept a connection", "error", err, "pause", pause)
 		select {
-		case <-l.server.draining:
+		case <-l.server.serving.Done():
 			return nil, net.ErrClosed
 		case <-time.After(pause):
 		}

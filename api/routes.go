@@ -43,6 +43,7 @@ func Routes(d *rest.Door) []Route {
 		{Method: "DELETE", Path: v1 + "/repos/notes", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteNote},
 		{Method: "GET", Path: v1 + "/repos/notes/refs", Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs},
 		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
+		{Method: "GET", Path: v1 + "/repos/events", Scope: auth.GitRead, Denied: forbidden, Handler: d.Events},
 		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},
 		{Method: "GET", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
 		{Method: "HEAD", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},

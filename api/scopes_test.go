@@ -33,6 +33,7 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/tags":              403,
 		"DELETE /api/v1/repos/tags":            403,
 		"GET /api/v1/repos/commits":            401,
+		"GET /api/v1/repos/events":             403,
 		"GET /api/v1/repos/files":              401,
 		"GET /api/v1/repos/file":               403,
 		"HEAD /api/v1/repos/file":              403,

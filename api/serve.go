@@ -183,11 +183,4 @@ func (s *Server) tell(x *transfer, err error) {
 	}
 }
 
-func (s *Server) isDraining() bool {
-	select {
-	case <-s.draining:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Server) isDraining() bool { return s.serving.Err() != nil }

@@ -75,12 +75,13 @@ type Server struct {
 	ctx    context.Context // of every request; its cause tells why all were cancelled
 	cancel context.CancelCauseFunc
 
-	draining chan struct{} // closed by Shutdown
+	serving context.Context // ends with the beginning of Shutdown, which calls drain
+	drain   context.CancelFunc
 
 	mu        sync.Mutex
 	conns     map[*conn]struct{} // guarded by mu
 	listeners []net.Listener     // guarded by mu
-	stopping  bool               // guarded by mu; draining is closed
+	stopping  bool               // guarded by mu; serving has ended
 	empty     chan struct{}      // guarded by mu; closed when stopping and the last conn has gone
 	watching  bool               // guarded by mu
 	watcher   sync.WaitGroup
@@ -122,7 +123,6 @@ func NewServer(config Config) (*Server, error) {
 		slots:    newAdmission(int64(config.Limits.HeavySlots), config.Limits.QueueCount, config.Limits.QueueWait),
 		memory:   newAdmission(config.Limits.MemoryBytes, config.Limits.QueueCount, config.Limits.QueueWait),
 		ids:      newIDs(),
-		draining: make(chan struct{}),
 		conns:    make(map[*conn]struct{}),
 		empty:    make(chan struct{}),
 	}
@@ -140,6 +140,7 @@ func NewServer(config Config) (*Server, error) {
 		}
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.serving, s.drain = context.WithCancel(context.Background())
 	s.fast = &fasthttp.Server{
 		Handler:       s.serve,
 		ExpectHandler: s.expect,
@@ -208,7 +209,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopping {
 		s.stopping = true
-		close(s.draining)
+		s.drain()
 		for _, l := range s.listeners {
 			_ = l.Close()
 		}

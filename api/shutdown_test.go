@@ -13,6 +13,8 @@ import (
 	"packhorse/api"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/api/rest"
+	"packhorse/engine/enginetest"
 )
 
 // While the server drains, running requests finish and nothing new begins.
@@ -79,6 +81,33 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	}
 	if err := f.Shutdown(context.Background()); err != nil {
 		t.Errorf("the second Shutdown: %v", err)
+	}
+}
+
+// A request that only waits for an event answers as soon as the server begins to stop.
+func TestShutdownEndsWaits(t *testing.T) {
+	t.Parallel()
+	host := enginetest.Open(t)
+	enginetest.Create(t, host, "r")
+	door := rest.New(rest.Config{Host: host})
+	waiting := make(chan struct{})
+	f := serve(t, map[string]api.Handler{"GET /events": func(x exchange.Exchange, grant *auth.Grant) error {
+		close(waiting)
+		return door.Events(x, grant)
+	}}, nil)
+	c := f.dial(t)
+	c.send(get("/events?after=1&wait=60"))
+	<-waiting
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	down := make(chan error, 1)
+	go func() { down <- f.Shutdown(ctx) }()
+	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusOK || !strings.Contains(a.body, `"next_after":1`) || a.cut != nil {
+		t.Errorf("status %d, %q, cut %v", a.StatusCode, a.body, a.cut)
+	}
+	_ = c.Close()
+	if err := <-down; err != nil {
+		t.Errorf("Shutdown: %v", err)
 	}
 }
 

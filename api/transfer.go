@@ -78,6 +78,9 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 // Context implements [exchange.Request].
 func (x *transfer) Context() context.Context { return x.ctx }
 
+// Serving implements [exchange.Request].
+func (x *transfer) Serving() context.Context { return x.server.serving }
+
 // RequestID implements [exchange.Request].
 func (x *transfer) RequestID() string { return x.id }
 

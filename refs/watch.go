@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// pollInterval is how often Await looks for transactions of other processes, which cannot tell it of them.
-const pollInterval = 100 * time.Millisecond
+// Await looks for transactions of other processes, which cannot tell it of them: after pollFirst, and the longer it waits the less often,
+// up to pollLast, so that many who wait for hours cost little.
+const (
+	pollFirst = 100 * time.Millisecond
+	pollLast = 2 * time.Second
+)
 
 // Await returns when the repository's sequence is at least the given one, or with the error of ctx.
 //
@@ -17,7 +21,8 @@ func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
 	if err != nil || head.sequence >= sequence {
 		return err
 	}
-	poll := time.NewTicker(pollInterval)
+	pause := pollFirst
+	poll := time.NewTimer(pause)
 	defer poll.Stop()
 	for {
 		moved, leave := s.watch.enter(repo)
@@ -29,6 +34,8 @@ func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
 		select {
 		case <-moved:
 		case <-poll.C:
+			pause = min(pause+pause/2, pollLast)
+			poll.Reset(pause)
 		case <-ctx.Done():
 			leave()
 			return ctx.Err()

@@ -24,6 +24,9 @@ type Exchange interface {
 type Request interface {
 	// Context ends when the client has gone, when the server's drain limit has passed, or when the answer is complete.
 	Context() context.Context
+	// Serving ends when the server begins to stop. A handler that only waits for something to happen waits no longer then, and answers
+	// with what there is.
+	Serving() context.Context
 	// RequestID names the request in logs and in the X-Request-Id header of its answer, which the server sets.
 	RequestID() string
 	// RemoteAddr is the address of the peer, "host:port".

@@ -21,6 +21,7 @@ import (
 // Exchange is one request whose answer is gathered in memory. Its exported fields may be changed before it is handled.
 type Exchange struct {
 	Ctx            context.Context // Background by default
+	ServingCtx     context.Context // what Serving returns, Background by default
 	RequestHeaders http.Header     // of the request
 	Length         int64           // what BodyLength tells; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader
 	SlotErr        error           // what Slot returns
@@ -49,7 +50,10 @@ func New(method, target string, body io.Reader) *Exchange {
 	if err != nil {
 		panic(fmt.Sprintf("exchangetest: target %q: %v", target, err))
 	}
-	x := &Exchange{Ctx: context.Background(), RequestHeaders: http.Header{}, method: method, url: u, body: body, headers: http.Header{}}
+	x := &Exchange{
+		Ctx: context.Background(), ServingCtx: context.Background(), RequestHeaders: http.Header{},
+		method: method, url: u, body: body, headers: http.Header{},
+	}
 	switch body := body.(type) {
 	case nil:
 		x.body = http.NoBody
@@ -63,6 +67,9 @@ func New(method, target string, body io.Reader) *Exchange {
 
 // Context returns Ctx.
 func (x *Exchange) Context() context.Context { return x.Ctx }
+
+// Serving returns ServingCtx.
+func (x *Exchange) Serving() context.Context { return x.ServingCtx }
 
 // RequestID is the same for every request.
 func (x *Exchange) RequestID() string { return "test-request" }

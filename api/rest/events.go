@@ -1,0 +1,117 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+	"packhorse/refs"
+)
+
+// eventsWaitMax bounds how long a request waits for the next event: rules.md 42.
+const eventsWaitMax = time.Minute
+
+// eventJSON is one change of one ref. The name is the stored one, with its namespace; an ID of zeros stands for "absent".
+type eventJSON struct {
+	Sequence uint64 `json:"sequence"`
+	Index    uint32 `json:"index"`
+	Ref      string `json:"ref"`
+	Before   string `json:"before"`
+	After    string `json:"after"`
+	Actor    string `json:"actor"`
+	Time     string `json:"time"`
+	Cause    string `json:"cause"`
+}
+
+// Events answers GET /repos/events: a page of the journal, after a wait for it if there is nothing to tell yet.
+func (d *Door) Events(x exchange.Exchange, grant *auth.Grant) error {
+	request, wait, err := readEventsQuery(x)
+	if err != nil {
+		return err
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	page, err := repo.Events(x.Context(), request)
+	if err == nil && len(page.Entries) == 0 && wait > 0 {
+		page, err = follow(x, repo, request, page, wait)
+	}
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Events    []eventJSON `json:"events"`
+		NextAfter uint64      `json:"next_after"`
+		HasMore   bool        `json:"has_more"`
+	}{Events: make([]eventJSON, 0, len(page.Entries)), NextAfter: page.Next, HasMore: page.More}
+	for i := range page.Entries {
+		list.Events = append(list.Events, eventOf(&page.Entries[i]))
+	}
+	return answer(x, http.StatusOK, list)
+}
+
+func readEventsQuery(x exchange.Exchange) (engine.EventsRequest, time.Duration, error) {
+	limit, err := limitOf(x, limitDefault, limitMax)
+	if err != nil {
+		return engine.EventsRequest{}, 0, err
+	}
+	after, err := countOf(x, "after")
+	if err != nil {
+		return engine.EventsRequest{}, 0, err
+	}
+	seconds, err := countOf(x, "wait")
+	wait := time.Duration(min(seconds, uint64(eventsWaitMax/time.Second))) * time.Second
+	return engine.EventsRequest{After: after, Limit: limit}, wait, err
+}
+
+// countOf reads a query parameter that is a number from 0 on, which is also what its absence means.
+func countOf(x exchange.Exchange, name string) (uint64, error) {
+	text := x.Query().Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	count, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, badRequest("%s: expected a number from 0 on, got %.40q", name, text)
+	}
+	return count, nil
+}
+
+// follow waits until something follows an empty page and returns that, or what there is when the time is over or the server stops.
+func follow(x exchange.Exchange, repo *engine.Repository, request engine.EventsRequest, page refs.Page, wait time.Duration) (refs.Page, error) {
+	waiting, stop := context.WithTimeout(x.Context(), wait)
+	defer stop()
+	defer context.AfterFunc(x.Serving(), stop)()
+	for len(page.Entries) == 0 {
+		request.After = page.Next
+		err := repo.Await(waiting, request.After+1)
+		if waiting.Err() != nil {
+			return page, x.Context().Err()
+		}
+		if err != nil {
+			return page, err
+		}
+		if page, err = repo.Events(x.Context(), request); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+func eventOf(entry *refs.Entry) eventJSON {
+	return eventJSON{
+		Sequence: entry.Sequence,
+		Index:    entry.Index,
+		Ref:      entry.Ref,
+		Before:   entry.Before.String(),
+		After:    entry.After.String(),
+		Actor:    entry.Actor,
+		Time:     timestamp(entry.Time),
+		Cause:    entry.Cause,
+	}
+}

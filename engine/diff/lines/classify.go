@@ -1,0 +1,175 @@
+package lines
+
+import (
+	"bytes"
+	"context"
+	"hash/maphash"
+	"math/bits"
+)
+
+// classes numbers the distinct lines between the common ends of two texts and counts how often each occurs in the whole of both.
+type classes struct {
+	a, b  *side
+	seed  maphash.Seed
+	slots []int32 // number of a class + 1; open addressing
+	shift int     // of a hash, to its slot
+	all   []class
+}
+
+// class is one distinct line.
+type class struct {
+	hash           uint32
+	line           int32 // index of its first occurrence, in b if negative: ^index
+	countA, countB int32
+}
+
+func newClasses(a, b *side) *classes {
+	n := a.end - a.start + b.end - b.start
+	size := bits.Len(uint(n)) + 1 // at most half full
+	return &classes{a: a, b: b, seed: maphash.MakeSeed(), slots: make([]int32, 1<<size), shift: 64 - size}
+}
+
+// find returns the number of the class of a line, or -1, and the slot where it would go.
+func (c *classes) find(line []byte) (number, slot int, hash uint64) {
+	hash = maphash.Bytes(c.seed, line)
+	for slot = int(hash >> c.shift); ; slot = (slot + 1) & (len(c.slots) - 1) {
+		number = int(c.slots[slot]) - 1
+		if number < 0 || c.all[number].hash == uint32(hash) && bytes.Equal(c.first(number), line) {
+			return number, slot, hash
+		}
+	}
+}
+
+func (c *classes) first(number int) []byte {
+	index := int(c.all[number].line)
+	if index < 0 {
+		return c.b.Line(^index)
+	}
+	return c.a.Line(index)
+}
+
+// number returns the class of a line, a new one if need be; at is where the line stands, as in [class].
+func (c *classes) number(line []byte, at int) int {
+	number, slot, hash := c.find(line)
+	if number < 0 {
+		number = len(c.all)
+		c.all = append(c.all, class{hash: uint32(hash), line: int32(at)})
+		c.slots[slot] = int32(number + 1)
+	}
+	return number
+}
+
+// countCommon counts the lines of the common ends, which both texts have, where lines between the ends are equal to them.
+func (c *classes) countCommon(ctx context.Context) error {
+	for _, part := range [...][2]int{{0, c.a.start}, {c.a.end, c.a.Count()}} {
+		for i := part[0]; i < part[1]; i++ {
+			if i%pollLines == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if number, _, _ := c.find(c.a.Line(i)); number >= 0 {
+				c.all[number].countA++
+				c.all[number].countB++
+			}
+		}
+	}
+	return nil
+}
+
+// pollLines is after how many lines a loop looks whether it is still wanted.
+const pollLines = 1 << 12
+
+const (
+	unmatched = 0 // the other text does not have the line
+	matched   = 1
+	common    = 2 // the other text has it so often that a match tells little
+)
+
+// commonMax bounds the number from which on occurrences are too many.
+const commonMax = 1024
+
+// setAside finds the lines that are worth comparing and marks the others between the common ends as changed: those without a match, and
+// those with too many matches in the midst of such without.
+func setAside(ctx context.Context, a, b *side) error {
+	c := newClasses(a, b)
+	classesA, classesB := make([]int32, a.end-a.start), make([]int32, b.end-b.start)
+	for i := range classesA {
+		if i%pollLines == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		number := c.number(a.Line(a.start+i), a.start+i)
+		c.all[number].countA++
+		classesA[i] = int32(number)
+	}
+	for i := range classesB {
+		if i%pollLines == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		number := c.number(b.Line(b.start+i), ^(b.start + i))
+		c.all[number].countB++
+		classesB[i] = int32(number)
+	}
+	if err := c.countCommon(ctx); err != nil {
+		return err
+	}
+	a.keep(classesA, func(number int32) int32 { return c.all[number].countB })
+	b.keep(classesB, func(number int32) int32 { return c.all[number].countA })
+	return nil
+}
+
+// keep chooses the lines to compare. numbers holds the class of each line between the common ends, matches says how often the other text
+// has the lines of a class.
+func (s *side) keep(numbers []int32, matches func(number int32) int32) {
+	limit := int32(min(rootAbove(s.Count()), commonMax))
+	kinds := make([]byte, len(numbers))
+	for i, number := range numbers {
+		switch n := matches(number); {
+		case n == 0:
+			kinds[i] = unmatched
+		case n >= limit:
+			kinds[i] = common
+		default:
+			kinds[i] = matched
+		}
+	}
+	s.kept = make([]int32, 0, len(numbers))
+	s.classes = numbers[:0]
+	for i, number := range numbers {
+		if kinds[i] == matched || kinds[i] == common && !amongUnmatched(kinds, i) {
+			s.kept = append(s.kept, int32(s.start+i))
+			s.classes = append(s.classes, number)
+		} else {
+			s.mark(s.start + i)
+		}
+	}
+}
+
+// neighbours is how many lines on each side decide what becomes of a common one.
+const neighbours = 100
+
+// amongUnmatched says whether a common line stands between unmatched ones, with few enough common ones among them: fewer than a quarter of
+// all, itself counted twice.
+func amongUnmatched(kinds []byte, i int) bool {
+	var unmatchedBefore, unmatchedBehind int
+	commons := 2
+	for j := i - 1; j >= max(i-neighbours, 0) && kinds[j] != matched; j-- {
+		if kinds[j] == unmatched {
+			unmatchedBefore++
+		} else {
+			commons++
+		}
+	}
+	if unmatchedBefore == 0 {
+		return false
+	}
+	for j := i + 1; j <= min(i+neighbours, len(kinds)-1) && kinds[j] != matched; j++ {
+		if kinds[j] == unmatched {
+			unmatchedBehind++
+		} else {
+			commons++
+		}
+	}
+	return unmatchedBehind > 0 && commons*4 < commons+unmatchedBefore+unmatchedBehind
+}
+
+// rootAbove returns a power of two that is the square root of n or up to twice as much; 1 for 0.
+func rootAbove(n int) int { return 1 << ((bits.Len(uint(n)) + 1) / 2) }

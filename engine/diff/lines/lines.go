@@ -1,0 +1,110 @@
+// Package lines compares contents by lines, with git's result.
+//
+// [Diff] finds what was changed, [WriteHunks] shows it as unified hunks. The way is the one of git's default: E. Myers, "An O(ND)
+// Difference Algorithm and Its Variations" (1986), in linear space, after lines that cannot or hardly match have been set aside, with
+// limits on the cost where the contents differ much; then the groups of changed lines slide to where people would put them. Which of many
+// equally good answers comes out depends on every one of these steps, so each does exactly what git 2.39 does.
+//
+// The package is pure: no files, no goroutines; its functions may be called concurrently. Memory follows the number of lines.
+package lines
+
+import "context"
+
+// Change is a run of lines that were replaced: OldCount lines from index OldStart on by NewCount lines from NewStart on. Indexes count
+// from 0; one count may be 0.
+type Change struct{ OldStart, OldCount, NewStart, NewCount int }
+
+// Options say how contents are compared. The zero value is what git diff does.
+type Options struct {
+	// NoIndent leaves out the heuristic that puts groups of changed lines where the indentation suggests it. Merges do.
+	NoIndent bool
+	// NoContext is for a caller who shows no lines around changes: a common end is not looked at, and groups of changed lines do
+	// not slide into it. Blame does.
+	NoContext bool
+}
+
+// Changes is [Diff] of two contents.
+func Changes(ctx context.Context, old, new []byte, o Options) ([]Change, error) {
+	return Diff(ctx, Split(old), Split(new), o)
+}
+
+// Diff returns what makes new of old, in order, with at least one common line between two changes.
+//
+// Errors: that of ctx.
+func Diff(ctx context.Context, old, new Text, o Options) ([]Change, error) {
+	if o.NoContext {
+		old, new = cutTails(old, new)
+	}
+	a, b := newSide(old), newSide(new)
+	start := commonStart(old, new)
+	end := commonEnd(old, new, min(old.Count(), new.Count())-start)
+	a.limit(start, end)
+	b.limit(start, end)
+	if a.start == a.end || b.start == b.end {
+		a.markAll()
+		b.markAll()
+	} else if err := compare(ctx, a, b); err != nil {
+		return nil, err
+	}
+	for _, s := range [...]slider{{own: a, other: b, indent: !o.NoIndent}, {own: b, other: a, indent: !o.NoIndent}} {
+		if err := s.run(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return script(a, b), nil
+}
+
+// compare marks the changed lines between the common ends.
+func compare(ctx context.Context, a, b *side) error {
+	if err := setAside(ctx, a, b); err != nil {
+		return err
+	}
+	return newMyers(ctx, a, b).compare(box{aEnd: len(a.kept), bEnd: len(b.kept)}, false)
+}
+
+// side is one of the two texts of a comparison.
+type side struct {
+	Text
+	marks      []byte  // 1 for a changed line; begins one before the first line, ends one behind the last
+	start, end int     // the lines between the common ends
+	kept       []int32 // indexes of the lines that are compared
+	classes    []int32 // of the same lines: equal for equal lines
+}
+
+func newSide(t Text) *side { return &side{Text: t, marks: make([]byte, t.Count()+2)} }
+
+func (s *side) limit(start, end int) { s.start, s.end = start, s.Count()-end }
+
+func (s *side) changed(index int) bool { return s.marks[index+1] != 0 }
+
+func (s *side) mark(index int) { s.marks[index+1] = 1 }
+
+func (s *side) unmark(index int) { s.marks[index+1] = 0 }
+
+func (s *side) markAll() {
+	for i := s.start; i < s.end; i++ {
+		s.mark(i)
+	}
+}
+
+// script collects the changes. Unmarked lines correspond to each other in their order.
+func script(a, b *side) []Change {
+	var all []Change
+	i, j := 0, 0
+	for {
+		n := min(a.unchanged(i), b.unchanged(j))
+		i, j = i+n, j+n
+		c := Change{OldStart: i, NewStart: j}
+		for a.changed(i) {
+			i++
+		}
+		for b.changed(j) {
+			j++
+		}
+		c.OldCount, c.NewCount = i-c.OldStart, j-c.NewStart
+		if c.OldCount == 0 && c.NewCount == 0 {
+			return all
+		}
+		all = append(all, c)
+	}
+}

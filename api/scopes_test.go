@@ -38,11 +38,17 @@ func TestScopes(t *testing.T) {
 		"GET /api/v1/repos/file":               403,
 		"HEAD /api/v1/repos/file":              403,
 		"POST /api/v1/repos/commit-pack":       401,
+		"POST /api/v1/repos/diff-commit":       401,
 		"POST /api/v1/repos/restore-commit":    403,
 	}
 	f := serve(t, nil, func(c *api.Config) {
 		c.Routes = api.Routes(rest.New(rest.Config{Host: enginetest.Open(t)}))
 		c.Refuse = rest.Refuse
+		for _, route := range c.Routes {
+			if denied[route.Method+" "+route.Path] == 0 {
+				t.Errorf("%s %s is not looked at", route.Method, route.Path)
+			}
+		}
 	})
 	for call, status := range denied {
 		t.Run(call, func(t *testing.T) {

@@ -142,8 +142,12 @@ func claims(grant *auth.Grant, repo *engine.Repository) bool {
 	return grant.Repo == orgClaim || grant.Repo == item.Name || grant.Repo == item.ID.String()
 }
 
-// credentialActor is who changes a credential. Its receipt holds no plain hash of the body, which has a password in it.
+// credentialActor is who changes a credential of the repository, once that is where the request wants it to be. Its receipt holds no
+// plain hash of the body, which has a password in it.
 func (d *Door) credentialActor(x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte) (engine.Actor, error) {
+	if err := await(x, repo); err != nil {
+		return engine.Actor{}, err
+	}
 	by, err := d.actor(x, grant, repo.Item().ID.String(), endpoint)
 	if by.Receipt != nil {
 		by.Receipt.Request = d.host.SecretDigest(body)

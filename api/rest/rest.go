@@ -76,25 +76,30 @@ func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository,
 	if err != nil {
 		return nil, err
 	}
+	return repo, await(x, repo)
+}
+
+// await waits for the X-Min-Sequence that the request asks for.
+func await(x exchange.Exchange, repo *engine.Repository) error {
 	header := x.Header("X-Min-Sequence")
 	if header == "" {
-		return repo, nil
+		return nil
 	}
 	sequence, err := strconv.ParseUint(header, 10, 64)
 	if err != nil {
-		return nil, badRequest("X-Min-Sequence: expected a journal position, got %.40q", header)
+		return badRequest("X-Min-Sequence: expected a journal position, got %.40q", header)
 	}
 	ctx, cancel := context.WithTimeout(x.Context(), minSequenceWait)
 	defer cancel()
 	err = repo.Await(ctx, sequence)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, &exchange.Error{
+		return &exchange.Error{
 			Status:  http.StatusServiceUnavailable,
 			Message: fmt.Sprintf("the repository has not reached sequence %d", sequence),
 			Retry:   time.Second,
 		}
 	}
-	return repo, err
+	return err
 }
 
 // write opens the repository of the token for a write and says who asks for it. endpoint is what an idempotency key belongs to; the

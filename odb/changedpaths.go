@@ -50,7 +50,7 @@ func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object
 	if err != nil {
 		return err
 	}
-	same := commonEntries(before, after)
+	same := object.CommonEntries(before, after)
 	entries := make(map[string]pathEntry)
 	was, is := object.IterTree(before[same:]), object.IterTree(after[same:])
 	for was.Next() {

@@ -2,8 +2,6 @@ package odb
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 
 	"packhorse/pack/object"
 )
@@ -17,7 +15,7 @@ type treeDiff struct {
 }
 
 func newTreeDiff(data, previous []byte) treeDiff {
-	same := commonEntries(data, previous)
+	same := object.CommonEntries(data, previous)
 	d := treeDiff{TreeIter: object.IterTree(data[same:]), old: object.IterTree(previous[same:])}
 	d.haveOld = d.old.Next()
 	return d
@@ -50,35 +48,4 @@ func (d *treeDiff) end() {
 	mode, name, id := d.Mode, d.Name, d.ID
 	d.TreeIter = object.IterTree(nil)
 	d.Mode, d.Name, d.ID = mode, name, id
-}
-
-// commonEntries returns the length of the whole entries at the front that two trees have in common.
-func commonEntries(a, b []byte) int {
-	same, whole := commonPrefix(a, b), 0
-	for {
-		const modeMin = len("40000 ")
-		if whole+modeMin > len(a) {
-			return whole
-		}
-		name := bytes.IndexByte(a[whole+modeMin:], 0)
-		next := whole + modeMin + name + 1 + object.IDSize
-		if name < 0 || next > same {
-			return whole
-		}
-		whole = next
-	}
-}
-
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
-		}
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
 }

@@ -66,7 +66,7 @@ func (c *treeChecker) entry(it *TreeIter) error {
 		}
 	}
 	if c.previous != nil {
-		order := compareNames(c.previous, c.previousTree, name, tree)
+		order := CompareNames(c.previous, c.previousTree, name, tree)
 		if bytes.Equal(c.previous, name) || c.repeats(name, tree) {
 			return fault("duplicateEntries", "two entries of one name")
 		}

@@ -131,7 +131,8 @@ func CompareEntries(aName string, aTree bool, bName string, bTree bool) int {
 	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
-func compareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
+// CompareNames is [CompareEntries] for names as a [TreeIter] gives them.
+func CompareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
 	n := min(len(aName), len(bName))
 	if c := bytes.Compare(aName[:n], bName[:n]); c != 0 {
 		return c

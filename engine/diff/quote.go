@@ -1,0 +1,38 @@
+package diff
+
+// Quote returns a path as git shows it (core.quotePath being on): in double quotes, with backslashes, if it holds a double quote, a
+// backslash, a control byte, or a byte from 0x80 on; as it is otherwise.
+func Quote(path string) string { return string(appendQuoted(nil, "", path)) }
+
+// appendQuoted appends the prefix and the path, which are quoted together if the path must be.
+func appendQuoted(dst []byte, prefix, path string) []byte {
+	if !mustQuote(path) {
+		return append(append(dst, prefix...), path...)
+	}
+	dst = append(append(dst, '"'), prefix...)
+	for i := range len(path) {
+		switch c := path[i]; {
+		case escapes[c] != 0:
+			dst = append(dst, '\\', escapes[c])
+		case isOdd(c):
+			dst = append(dst, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+func mustQuote(path string) bool {
+	for i := range len(path) {
+		if isOdd(path[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func isOdd(c byte) bool { return c < ' ' || c >= 0x7f || c == '"' || c == '\\' }
+
+// escapes holds the letter that stands for a byte behind a backslash; other bytes are written in octal.
+var escapes = [256]byte{'\a': 'a', '\b': 'b', '\t': 't', '\n': 'n', '\v': 'v', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\'}

@@ -1,0 +1,103 @@
+package fuzz
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"packhorse/engine/diff"
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// diffStream is one git diff-tree that is asked about many pairs of trees.
+type diffStream struct {
+	tb      testing.TB
+	command *exec.Cmd
+	answers *bufio.Reader
+	line    []byte // read and not yet used
+}
+
+// openDiffStream starts git diff-tree in the repository in dir, to be asked about steps, in order.
+func openDiffStream(tb testing.TB, dir string, steps []step, options ...string) *diffStream {
+	tb.Helper()
+	command := exec.Command("git", append([]string{"diff-tree", "--stdin", "-r"}, options...)...)
+	command.Env = oracle.Env(dir)
+	var questions bytes.Buffer
+	for _, s := range steps {
+		fmt.Fprintf(&questions, "%s %s\n", s.before, s.after)
+	}
+	command.Stdin = &questions
+	answers, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &diffStream{tb: tb, command: command, answers: bufio.NewReaderSize(answers, 1<<20)}
+	d.next()
+	return d
+}
+
+func (d *diffStream) next() {
+	d.line = d.line[:0]
+	for {
+		piece, err := d.answers.ReadSlice('\n')
+		d.line = append(d.line, piece...)
+		if err == nil || errors.Is(err, io.EOF) {
+			return
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			d.tb.Fatal(err)
+		}
+	}
+}
+
+// answer returns what git says about a step.
+func (d *diffStream) answer(s step, following *step) []byte {
+	if head := s.before + " " + s.after + "\n"; string(d.line) != head {
+		return nil // nothing differs
+	}
+	end := ""
+	if following != nil {
+		end = following.before + " " + following.after + "\n"
+	}
+	var text []byte
+	for d.next(); len(d.line) > 0 && string(d.line) != end; d.next() {
+		text = append(text, d.line...)
+	}
+	return text
+}
+
+func (d *diffStream) close() {
+	if err := d.command.Wait(); err != nil {
+		d.tb.Error(err)
+	}
+}
+
+// rawDiff lists what changed in the format of git diff-tree --raw.
+func rawDiff(tb testing.TB, view *odb.View, s step) string {
+	tb.Helper()
+	var out strings.Builder
+	before, _ := object.ParseID(s.before)
+	after, _ := object.ParseID(s.after)
+	for c, err := range diff.Changes(context.Background(), view, before, after, nil) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		fmt.Fprintf(&out, ":%s %s %s %s %c", c.Old.Mode, c.New.Mode, c.Old.ID, c.New.ID, c.Status)
+		if c.Status == diff.Renamed {
+			fmt.Fprintf(&out, "%03d\t%s", diff.Percent(c.Score), diff.Quote(c.Old.Path))
+		}
+		fmt.Fprintf(&out, "\t%s\n", diff.Quote(c.New.Path))
+	}
+	return out.String()
+}

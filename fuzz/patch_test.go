@@ -50,7 +50,7 @@ func stepsOf(tb testing.TB, dir string, countMax int) []step {
 // diffOptions are ways to make a patch that git apply takes back.
 var diffOptions = [][]string{{"-U3"}, {"-M"}, {"-C", "--find-copies-harder"}, {"-U1"}, {"-B", "-M"}, {"-U25", "--full-index"}, {"--no-renames", "-W"}}
 
-func gitDiff(tb testing.TB, git *oracle.Repository, s step, options ...string) []byte {
+func diff(tb testing.TB, git *oracle.Repository, s step, options ...string) []byte {
 	tb.Helper()
 	args := slices.Concat([]string{"diff-tree", "-p", "--binary", "-r"}, options, []string{s.before, s.after})
 	return git.Input(nil, args...)
@@ -72,7 +72,7 @@ func TestPatchesOfHistories(t *testing.T) {
 			x := w.newIndex(t)
 			applied := 0
 			for i, s := range stepsOf(t, w.dir, 1000) {
-				text := gitDiff(t, git, s, diffOptions[i%len(diffOptions)]...)
+				text := diff(t, git, s, diffOptions[i%len(diffOptions)]...)
 				if got := w.ours(t, text, s.before); got.tree == s.after {
 					applied++
 					continue
@@ -123,8 +123,8 @@ func mutations(t *testing.T, w *patchWorld, apply apply, seed uint64, count int)
 	for done := 0; done < count; {
 		at := random.IntN(len(steps))
 		s := steps[at]
-		text := gitDiff(t, git, s, diffOptions[random.IntN(len(diffOptions))]...)
-		other := gitDiff(t, git, steps[max(at-1, 0)])
+		text := diff(t, git, s, diffOptions[random.IntN(len(diffOptions))]...)
+		other := diff(t, git, steps[max(at-1, 0)])
 		if len(text)+len(other) > 1<<20 {
 			continue
 		}
@@ -182,7 +182,7 @@ func FuzzPatch(f *testing.F) {
 	steps := stepsOf(f, git.Dir, 100)
 	base := steps[len(steps)-1].after
 	for _, s := range steps {
-		f.Add(gitDiff(f, git, step{before: base, after: s.after}))
+		f.Add(diff(f, git, step{before: base, after: s.after}))
 	}
 	f.Add([]byte("--- a\t2001-02-03 04:05:06 +0100\n+++ a\n@@ -1,2 +1 @@\n-1\n 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -234,17 +234,10 @@ func steps(t *testing.T, w *patchWorld, apply apply, count int) {
 	for worker := range workers {
 		x := w.newIndex(t)
 		group.Go(func() {
-<<<<<<< HEAD
 			for i := worker; i < len(all); i += workers {
 				s, options := all[i], diffOptions[i%len(diffOptions)]
 				text := diff(t, git, s, options...)
 				if apply(t, text, s.before).tree == s.after {
-=======
-			for i := worker; i < len(steps); i += workers {
-				s, options := steps[i], diffOptions[i%len(diffOptions)]
-				text := gitDiff(t, git, s, options...)
-				if w.ours(t, text, s.before).tree == s.after {
->>>>>>> 5e342ea (diff: trees side by side without opening what is equal, and renames as git finds them, held against git diff-tree)
 					continue
 				}
 				refused.Add(1)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"packhorse/engine/diff"
+	treediff "packhorse/engine/diff"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/pack/object"
@@ -89,15 +89,15 @@ func rawDiff(tb testing.TB, view *odb.View, s step) string {
 	var out strings.Builder
 	before, _ := object.ParseID(s.before)
 	after, _ := object.ParseID(s.after)
-	for c, err := range diff.Changes(context.Background(), view, before, after, nil) {
+	for c, err := range treediff.Changes(context.Background(), view, before, after, nil) {
 		if err != nil {
 			tb.Fatal(err)
 		}
 		fmt.Fprintf(&out, ":%s %s %s %s %c", c.Old.Mode, c.New.Mode, c.Old.ID, c.New.ID, c.Status)
-		if c.Status == diff.Renamed {
-			fmt.Fprintf(&out, "%03d\t%s", diff.Percent(c.Score), diff.Quote(c.Old.Path))
+		if c.Status == treediff.Renamed {
+			fmt.Fprintf(&out, "%03d\t%s", treediff.Percent(c.Score), treediff.Quote(c.Old.Path))
 		}
-		fmt.Fprintf(&out, "\t%s\n", diff.Quote(c.New.Path))
+		fmt.Fprintf(&out, "\t%s\n", treediff.Quote(c.New.Path))
 	}
 	return out.String()
 }

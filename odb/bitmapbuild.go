@@ -14,7 +14,7 @@ import (
 // type, are what the history is walked from: the refs of the repository; without any they are the tips of the segments. There is nothing to do in
 // a pool without segments, or whose segments hold no commit without naming objects outside them.
 //
-// Memory is 64 MiB for bitmaps and about 100 bytes a commit. It may run beside everything else; one that is overtaken by a change of the
+// Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside everything else; one that is overtaken by a change of the
 // segments leaves the pool as it is.
 func (s *Store) BuildBitmaps(ctx context.Context, pool PoolID, tips []object.ID) error {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
@@ -97,7 +97,7 @@ type bitmapBuilder struct {
 }
 
 func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []manifestLayer) (*bitmapBuilder, error) {
-	view := s.newView(pool, manifest{layers: segments}).linked() // which bits a commit has does not depend on who may read it
+	view := s.newView(pool, manifest{layers: segments}).aside().linked() // which bits a commit has does not depend on who may read it
 	inv, err := newInventory(ctx, view)
 	if err != nil {
 		return nil, errors.Join(err, view.Close())

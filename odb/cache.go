@@ -35,6 +35,9 @@ type cached struct {
 	kind object.Type
 }
 
+// weight is about the memory that an entry takes.
+func (c *cached) weight() int64 { return int64(cap(c.data)) + cacheOverhead }
+
 // cacheOverhead is about what an entry costs beside its bytes.
 const cacheOverhead = 160
 
@@ -42,7 +45,7 @@ func newCache(bytes int64) (*cache, error) {
 	entries, err := otter.New(&otter.Options[cacheKey, cached]{
 		MaximumWeight: uint64(bytes),
 		Weigher: func(_ cacheKey, value cached) uint32 {
-			return uint32(min(cap(value.data)+cacheOverhead, math.MaxUint32))
+			return uint32(min(value.weight(), math.MaxUint32))
 		},
 		StatsRecorder: stats.NewCounter(),
 		Executor:      func(task func()) { task() },

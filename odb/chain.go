@@ -202,7 +202,11 @@ func (v *View) recall(at *location) (cached, bool) {
 		return memory.recall(at.id)
 	}
 	if key, ok := at.key(); ok {
-		return v.store.cache.get(key)
+		hit, ok := v.store.cache.get(key)
+		if !ok && v.own != nil {
+			hit, ok = v.own.get(key)
+		}
+		return hit, ok
 	}
 	return cached{}, false
 }
@@ -213,7 +217,12 @@ func (v *View) keep(at *location, built cached, isBase bool) {
 	if built.kind == object.TypeBlob && !isBase {
 		return
 	}
-	if key, ok := at.key(); ok {
+	key, ok := at.key()
+	switch {
+	case !ok:
+	case v.own != nil:
+		v.own.set(key, built)
+	default:
 		v.store.cache.set(key, built)
 	}
 }

@@ -38,6 +38,7 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	if err != nil {
 		return done, err
 	}
+	v.aside()
 	defer v.Close()
 	chosen, err := s.due(ctx, v, options.All)
 	if err != nil || len(chosen) == 0 {

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 )
 
@@ -46,6 +47,8 @@ func (q *companionQueue) run() {
 			q.store.log.WarnContext(q.ctx, "make bitmaps and path filters", "pool", pool.String(), "error", err)
 		}
 	}
+	// What a large push and this work have taken would otherwise stay with the process until much more has been allocated.
+	debug.FreeOSMemory()
 }
 
 // next takes the pool that is to be worked on, however often it was added; false ends the goroutine.

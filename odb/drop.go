@@ -53,6 +53,7 @@ func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) 
 	if err != nil {
 		return nil, err
 	}
+	v.aside()
 	r, err := newRepack(ctx, v, nil, options.RepackOptions)
 	if err != nil {
 		return nil, errors.Join(err, v.Close())

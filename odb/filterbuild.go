@@ -13,7 +13,7 @@ import (
 // BuildFilters makes changed-path filters of the commits of every segment of a pool that has none yet. Walks that are limited to a path are
 // quicker with them, and right without.
 //
-// Memory is about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
+// Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
 // meanwhile is passed over.
 func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
 	v, err := s.View(ctx, pool)
@@ -21,6 +21,7 @@ func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
 		return err
 	}
 	defer v.Close()
+	v.aside()
 	for _, l := range v.segments() {
 		if l.rows == nil || l.filters != nil {
 			continue

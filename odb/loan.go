@@ -169,7 +169,7 @@ func (s *Store) lend(ctx context.Context, pool PoolID, companion LayerID, tips i
 	if len(part.layers) == 0 { // another server has found it out
 		return s.replacedLoan(ctx, &m)
 	}
-	v := s.newView(pool, part)
+	v := s.newView(pool, part).aside()
 	defer v.Close()
 	set, err := v.linked().reached(ctx, tips.ids())
 	if err != nil {

@@ -20,7 +20,7 @@
 //	indextable, runs
 //	hotvalue, hotlayer               the format of hot values; a key range of them as a layer
 //	graph, graphfile, graphtable     commit-graph rows: with hot commits, and in companions of segments
-//	cache                            one budget for index blocks, inflated bases, trees and commits
+//	cache, aside                     one budget for index blocks, inflated bases, trees and commits; what is read once goes aside
 //	view, chain, spool, prefix       reading: find, resolve a delta chain, in scratch files what is large
 //	fork, borrowed, borrowedset,     pools that share layers, and what of them a fork may read
 //	loan, change

@@ -22,6 +22,7 @@ type View struct {
 	quarantine *Quarantine // nil, or what is asked instead of manifest and layers
 	lending    *lending    // of a fork: what it may read of the layers that it took
 	linkedOnly bool        // see linked
+	own        *asideCache // see aside; nil: the common one
 	closed     atomic.Bool
 }
 
@@ -119,7 +120,7 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 // need be asked. It ends with v. Whoever uses it has made sure by v that what the first of the IDs came from is readable.
 func (v *View) linked() *View {
 	return &View{
-		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending, linkedOnly: true,
+		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending, linkedOnly: true, own: v.own,
 	}
 }
 

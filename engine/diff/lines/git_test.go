@@ -26,6 +26,8 @@ var ways = map[string]struct {
 	"no indent heuristic":   {options: lines.Options{NoIndent: true}, around: 3, args: []string{"--no-indent-heuristic"}},
 	"no context":            {options: lines.Options{NoContext: true}, args: []string{"-U0"}},
 	"much context":          {around: 10, args: []string{"-U10"}},
+	"histogram":             {options: lines.Options{Histogram: true}, around: 3, args: []string{"--histogram"}},
+	"histogram, no indent":  {options: lines.Options{Histogram: true, NoIndent: true}, around: 3, args: []string{"--histogram", "--no-indent-heuristic"}},
 	"no context, no indent": {options: lines.Options{NoContext: true, NoIndent: true}, args: []string{"-U0", "--no-indent-heuristic"}},
 }
 

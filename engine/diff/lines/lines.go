@@ -21,6 +21,8 @@ type Options struct {
 	// NoContext is for a caller who shows no lines around changes: a common end is not looked at, and groups of changed lines do
 	// not slide into it. Blame does.
 	NoContext bool
+	// Histogram goes by the lines that are rare. Merges do.
+	Histogram bool
 }
 
 // Changes is [Diff] of two contents.
@@ -36,14 +38,11 @@ func Diff(ctx context.Context, old, new Text, o Options) ([]Change, error) {
 		old, new = cutTails(old, new)
 	}
 	a, b := newSide(old), newSide(new)
-	start := commonStart(old, new)
-	end := commonEnd(old, new, min(old.Count(), new.Count())-start)
-	a.limit(start, end)
-	b.limit(start, end)
-	if a.start == a.end || b.start == b.end {
-		a.markAll()
-		b.markAll()
-	} else if err := compare(ctx, a, b); err != nil {
+	algorithm := compareClassic
+	if o.Histogram {
+		algorithm = compareHistogram
+	}
+	if err := algorithm(ctx, a, b); err != nil {
 		return nil, err
 	}
 	for _, s := range [...]slider{{own: a, other: b, indent: !o.NoIndent}, {own: b, other: a, indent: !o.NoIndent}} {
@@ -52,6 +51,20 @@ func Diff(ctx context.Context, old, new Text, o Options) ([]Change, error) {
 		}
 	}
 	return script(a, b), nil
+}
+
+// compareClassic marks the changed lines of two texts in git's default way.
+func compareClassic(ctx context.Context, a, b *side) error {
+	start := commonStart(a.Text, b.Text)
+	end := commonEnd(a.Text, b.Text, min(a.Count(), b.Count())-start)
+	a.limit(start, end)
+	b.limit(start, end)
+	if a.start == a.end || b.start == b.end {
+		a.markAll()
+		b.markAll()
+		return nil
+	}
+	return compare(ctx, a, b)
 }
 
 // compare marks the changed lines between the common ends.

@@ -53,6 +53,16 @@ func (t Text) Range(index, count int) []byte {
 	return t.data[t.offsets[index]:t.offsets[index+count]]
 }
 
+// part returns the lines from an index on up to another.
+func (t Text) part(start, end int) Text {
+	offsets := make([]int32, end-start+1)
+	from := t.offsets[start]
+	for i := range offsets {
+		offsets[i] = t.offsets[start+i] - from
+	}
+	return Text{data: t.data[from:t.offsets[end]], offsets: offsets}
+}
+
 // head returns the first count lines.
 func (t Text) head(count int) Text {
 	if count == 0 {

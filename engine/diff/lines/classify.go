@@ -59,6 +59,28 @@ func (c *classes) number(line []byte, at int) int {
 	return number
 }
 
+// numberAll returns the classes of all lines between the common ends, and counts them.
+func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, err error) {
+	classesA, classesB = make([]int32, c.a.end-c.a.start), make([]int32, c.b.end-c.b.start)
+	for i := range classesA {
+		if i%pollLines == 0 && ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		number := c.number(c.a.Line(c.a.start+i), c.a.start+i)
+		c.all[number].countA++
+		classesA[i] = int32(number)
+	}
+	for i := range classesB {
+		if i%pollLines == 0 && ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		number := c.number(c.b.Line(c.b.start+i), ^(c.b.start + i))
+		c.all[number].countB++
+		classesB[i] = int32(number)
+	}
+	return classesA, classesB, nil
+}
+
 // countCommon counts the lines of the common ends, which both texts have, where lines between the ends are equal to them.
 func (c *classes) countCommon(ctx context.Context) error {
 	for _, part := range [...][2]int{{0, c.a.start}, {c.a.end, c.a.Count()}} {
@@ -91,22 +113,9 @@ const commonMax = 1024
 // those with too many matches in the midst of such without.
 func setAside(ctx context.Context, a, b *side) error {
 	c := newClasses(a, b)
-	classesA, classesB := make([]int32, a.end-a.start), make([]int32, b.end-b.start)
-	for i := range classesA {
-		if i%pollLines == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		number := c.number(a.Line(a.start+i), a.start+i)
-		c.all[number].countA++
-		classesA[i] = int32(number)
-	}
-	for i := range classesB {
-		if i%pollLines == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		number := c.number(b.Line(b.start+i), ^(b.start + i))
-		c.all[number].countB++
-		classesB[i] = int32(number)
+	classesA, classesB, err := c.numberAll(ctx)
+	if err != nil {
+		return err
 	}
 	if err := c.countCommon(ctx); err != nil {
 		return err

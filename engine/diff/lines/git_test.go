@@ -22,13 +22,12 @@ var ways = map[string]struct {
 	around  int
 	args    []string
 }{
-	"default":               {around: 3},
-	"no indent heuristic":   {options: lines.Options{NoIndent: true}, around: 3, args: []string{"--no-indent-heuristic"}},
-	"no context":            {options: lines.Options{NoContext: true}, args: []string{"-U0"}},
-	"much context":          {around: 10, args: []string{"-U10"}},
-	"histogram":             {options: lines.Options{Histogram: true}, around: 3, args: []string{"--histogram"}},
-	"histogram, no indent":  {options: lines.Options{Histogram: true, NoIndent: true}, around: 3, args: []string{"--histogram", "--no-indent-heuristic"}},
-	"no context, no indent": {options: lines.Options{NoContext: true, NoIndent: true}, args: []string{"-U0", "--no-indent-heuristic"}},
+	"default":             {around: 3},
+	"no indent heuristic": {options: lines.Options{NoIndent: true}, around: 3, args: []string{"--no-indent-heuristic"}},
+	"no context":          {options: lines.Options{NoContext: true}, args: []string{"-U0"}},
+	"much context":        {around: 10, args: []string{"-U10"}},
+	"as merges":           {options: lines.Options{NoIndent: true, Histogram: true}, around: 3, args: []string{"--no-indent-heuristic", "--histogram"}},
+	"histogram":           {options: lines.Options{Histogram: true}, around: 3, args: []string{"--histogram"}},
 }
 
 // TestDiffAgainstGit compares generated contents of many shapes as git diff does.

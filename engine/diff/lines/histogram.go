@@ -1,163 +1,158 @@
 package lines
 
-import (
-	"context"
-)
+import "context"
 
-const (
-	// rareMax is how often a line may occur in the old text for it to be something to go by.
-	rareMax = 64
-)
+// occurrencesMax is from how many occurrences on a line is too common to begin a common run with.
+const occurrencesMax = 64
 
-// histogram compares two texts by the lines that are rare in the old one: the longest run of equal lines around the rarest line is common,
-// and what lies before and behind it is compared in the same way. Where only frequent lines are common, the classic way is taken. It is
-// what git calls the histogram algorithm, and merges use it.
+// histogram compares two sides as git's histogram diff: it looks for a run of common lines around the line that occurs least often in a,
+// the longer the better, and goes on before and behind it. Where nothing but very common lines is common, Myers' algorithm decides.
 type histogram struct {
-	ctx     context.Context // within one call
-	a, b    *side
-	lines   [2][]int32 // the class of each line
-	records []record   // of each class, in the region at hand
-	region  int32      // counts regions
-	next    []int32    // the next line of a's of the same class in the region, plus one
-	rarest  int32      // occurrences of the line that was gone by so far
-	common  bool       // the texts have lines in common
+	ctx                context.Context // a comparison is within one call
+	a, b               *side
+	classesA, classesB []int32
+
+	// Where the lines of the region being searched stand in a. Classes that it does not have count 0.
+	first  []int32 // of a class: the first line
+	counts []int32 // of a class: how many lines
+	next   []int32 // of a line: the next equal one, or -1
 }
 
-// record is a class of lines in a region of a.
-type record struct {
-	region int32
-	line   int32 // the first of the class
-	count  int32
-}
-
-// compareHistogram marks the changed lines of two whole texts.
-func compareHistogram(ctx context.Context, a, b *side) error {
+// compareByHistogram marks the changed lines.
+func compareByHistogram(ctx context.Context, a, b *side) error {
 	a.limit(0, 0)
 	b.limit(0, 0)
 	c := newClasses(a, b)
-	h := &histogram{ctx: ctx, a: a, b: b, next: make([]int32, a.Count())}
-	for i, s := range [2]*side{a, b} {
-		h.lines[i] = make([]int32, s.Count())
-		for n := range h.lines[i] {
-			if n%pollLines == 0 && ctx.Err() != nil {
-				return ctx.Err()
-			}
-			at := n
-			if s == b {
-				at = ^n
-			}
-			h.lines[i][n] = int32(c.number(s.Line(n), at))
-		}
+	classesA, classesB, err := c.numberAll(ctx)
+	if err != nil {
+		return err
 	}
-	h.records = make([]record, len(c.all))
-	return h.compare(0, a.Count(), 0, b.Count())
+	h := &histogram{
+		ctx: ctx, a: a, b: b, classesA: classesA, classesB: classesB,
+		first: make([]int32, len(c.all)), counts: make([]int32, len(c.all)), next: make([]int32, len(classesA)),
+	}
+	return h.compare(box{aEnd: a.Count(), bEnd: b.Count()})
 }
 
-// run is a run of equal lines; its ends are included.
-type run struct{ aStart, aEnd, bStart, bEnd int }
-
-// compare marks the changed lines of a region.
-func (h *histogram) compare(aStart, aEnd, bStart, bEnd int) error {
+// compare marks what differs in a box.
+func (h *histogram) compare(x box) error {
 	for {
-		if err := h.ctx.Err(); err != nil {
-			return err
-		}
-		if aStart == aEnd || bStart == bEnd {
-			h.markAll(aStart, aEnd, bStart, bEnd)
+		if x.aStart == x.aEnd || x.bStart == x.bEnd {
+			h.markAll(x)
 			return nil
 		}
-		best, found := h.longest(aStart, aEnd, bStart, bEnd)
+		common, tooCommon, err := h.search(x)
 		switch {
-		case h.common && h.rarest > rareMax:
-			return h.compareClassic(aStart, aEnd, bStart, bEnd)
-		case !found:
-			h.markAll(aStart, aEnd, bStart, bEnd)
+		case err != nil:
+			return err
+		case tooCommon:
+			return h.compareByMyers(x)
+		case common == box{}:
+			h.markAll(x)
 			return nil
 		}
-		if err := h.compare(aStart, best.aStart, bStart, best.bStart); err != nil {
+		head := box{aStart: x.aStart, aEnd: common.aStart, bStart: x.bStart, bEnd: common.bStart}
+		tail := box{aStart: common.aEnd, aEnd: x.aEnd, bStart: common.bEnd, bEnd: x.bEnd}
+		if head.size() > tail.size() { // the larger one goes on here, so that the stack stays low
+			head, tail = tail, head
+		}
+		if err := h.compare(head); err != nil {
 			return err
 		}
-		aStart, bStart = best.aEnd+1, best.bEnd+1
+		x = tail
 	}
 }
 
-func (h *histogram) markAll(aStart, aEnd, bStart, bEnd int) {
-	for i := aStart; i < aEnd; i++ {
+func (h *histogram) markAll(x box) {
+	for i := x.aStart; i < x.aEnd; i++ {
 		h.a.mark(i)
 	}
-	for i := bStart; i < bEnd; i++ {
+	for i := x.bStart; i < x.bEnd; i++ {
 		h.b.mark(i)
 	}
 }
 
-// longest returns the run to go by.
-func (h *histogram) longest(aStart, aEnd, bStart, bEnd int) (best run, found bool) {
-	h.region++
-	for i := aEnd - 1; i >= aStart; i-- {
-		r := &h.records[h.lines[0][i]]
-		if r.region != h.region {
-			*r = record{region: h.region, line: int32(i), count: 1}
-			h.next[i] = 0
-			continue
-		}
-		h.next[i] = r.line + 1
-		r.line = int32(i)
-		r.count++
-	}
-	h.rarest, h.common = rareMax+1, false
-	length := 0 // of best, less one
-	for b := bStart; b < bEnd; {
-		after := b + 1
-		r := &h.records[h.lines[1][b]]
-		if r.region != h.region {
-			b = after
-			continue
-		}
-		h.common = true
-		if r.count > h.rarest {
-			b = after
-			continue
-		}
-		for a := int(r.line); a >= 0; {
-			at, rare := h.extend(a, b, [4]int{aStart, aEnd, bStart, bEnd}, r.count)
-			after = max(after, at.bEnd+1)
-			if length < at.aEnd-at.aStart || rare < h.rarest {
-				best, found = at, true
-				length, h.rarest = at.aEnd-at.aStart, rare
-			}
-			for a = int(h.next[a]) - 1; a >= 0 && a <= at.aEnd; {
-				a = int(h.next[a]) - 1
-			}
-		}
-		b = after
-	}
-	return best, found
-}
-
-// extend returns the run of equal lines around a pair of them, and how often its rarest line occurs.
-func (h *histogram) extend(a, b int, region [4]int, count int32) (run, int32) {
-	la, lb := h.lines[0], h.lines[1]
-	at := run{a, a, b, b}
-	for at.aStart > region[0] && at.bStart > region[2] && la[at.aStart-1] == lb[at.bStart-1] {
-		at.aStart--
-		at.bStart--
-		count = min(count, h.records[la[at.aStart]].count)
-	}
-	for at.aEnd < region[1]-1 && at.bEnd < region[3]-1 && la[at.aEnd+1] == lb[at.bEnd+1] {
-		at.aEnd++
-		at.bEnd++
-		count = min(count, h.records[la[at.aEnd]].count)
-	}
-	return at, count
-}
-
-// compareClassic compares a region as if it were all there is.
-func (h *histogram) compareClassic(aStart, aEnd, bStart, bEnd int) error {
-	a, b := newSide(h.a.part(aStart, aEnd)), newSide(h.b.part(bStart, bEnd))
-	if err := compareClassic(h.ctx, a, b); err != nil {
+// compareByMyers compares a box as if it were the whole of both contents.
+func (h *histogram) compareByMyers(x box) error {
+	a, b := newSide(h.a.part(x.aStart, x.aEnd)), newSide(h.b.part(x.bStart, x.bEnd))
+	if err := compareByMyers(h.ctx, a, b); err != nil {
 		return err
 	}
-	copy(h.a.marks[aStart+1:aEnd+1], a.marks[1:])
-	copy(h.b.marks[bStart+1:bEnd+1], b.marks[1:])
+	copy(h.a.marks[x.aStart+1:], a.marks[1:a.Count()+1])
+	copy(h.b.marks[x.bStart+1:], b.marks[1:b.Count()+1])
 	return nil
+}
+
+// search finds the best run of common lines in a box, an empty one if there is none; tooCommon says that all common lines are.
+func (h *histogram) search(x box) (best box, tooCommon bool, err error) {
+	for i := x.aEnd - 1; i >= x.aStart; i-- {
+		class := h.classesA[i]
+		h.next[i] = -1
+		if h.counts[class] > 0 {
+			h.next[i] = h.first[class]
+		}
+		h.first[class] = int32(i)
+		h.counts[class]++
+	}
+	run := runSearch{histogram: h, box: x, rarest: occurrencesMax + 1}
+	for j, polls := x.bStart, 0; j < x.bEnd && err == nil; polls++ {
+		j = run.from(j)
+		if polls%pollLines == 0 {
+			err = h.ctx.Err()
+		}
+	}
+	for _, class := range h.classesA[x.aStart:x.aEnd] {
+		h.counts[class] = 0
+	}
+	return run.best, run.hasCommon && run.rarest > occurrencesMax, err
+}
+
+// runSearch looks for the best run of common lines.
+type runSearch struct {
+	*histogram
+	box
+	best      box
+	rarest    int32 // how often the rarest line of the best run occurs in a
+	hasCommon bool
+}
+
+// from tries the runs through line j of b and returns the line of b to go on at, which is behind all of them.
+func (r *runSearch) from(j int) int {
+	class := r.classesB[j]
+	after := j + 1
+	if r.counts[class] == 0 {
+		return after
+	}
+	r.hasCommon = true
+	if r.counts[class] > r.rarest {
+		return after
+	}
+	for i := r.first[class]; i >= 0; {
+		run, rarest := r.extend(int(i), j)
+		after = max(after, run.bEnd)
+		if run.aEnd-run.aStart > r.best.aEnd-r.best.aStart || rarest < r.rarest {
+			r.best, r.rarest = run, rarest
+		}
+		for i >= 0 && int(i) < run.aEnd {
+			i = r.next[i]
+		}
+	}
+	return after
+}
+
+// extend returns the common run around line i of a and j of b, which are equal, and how often the rarest of its lines occurs in a.
+func (r *runSearch) extend(i, j int) (run box, rarest int32) {
+	run = box{aStart: i, aEnd: i + 1, bStart: j, bEnd: j + 1}
+	rarest = r.counts[r.classesA[i]]
+	for run.aStart > r.aStart && run.bStart > r.bStart && r.classesA[run.aStart-1] == r.classesB[run.bStart-1] {
+		run.aStart--
+		run.bStart--
+		rarest = min(rarest, r.counts[r.classesA[run.aStart]])
+	}
+	for run.aEnd < r.aEnd && run.bEnd < r.bEnd && r.classesA[run.aEnd] == r.classesB[run.bEnd] {
+		rarest = min(rarest, r.counts[r.classesA[run.aEnd]])
+		run.aEnd++
+		run.bEnd++
+	}
+	return run, rarest
 }

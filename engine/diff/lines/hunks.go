@@ -1,7 +1,6 @@
 package lines
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"strconv"
@@ -12,60 +11,103 @@ import (
 const ContextDefault = 3
 
 // WriteHunks writes changes as unified hunks, each with up to around unchanged lines before and behind, and in its header the last line
-// before it that looks like the beginning of a function. The changes are those of [Diff] for the same texts.
+// before it that looks like the beginning of a function. The changes are those of [Diff] for the same texts. It writes 32 KiB at a time, or
+// a longer line at once.
 //
 // Errors: that of ctx, and those of w.
-func WriteHunks(ctx context.Context, w io.Writer, old, new Text, changes []Change, around int) error {
-	h := hunkWriter{Writer: bufio.NewWriterSize(w, 32<<10), old: old, new: new, around: around, searched: -1}
+func WriteHunks(ctx context.Context, w io.Writer, before, after Text, changes []Change, around int) error {
+	h := hunkWriter{ctx: ctx, to: w, old: before, fresh: after, around: around, searched: -1}
 	for len(changes) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		n := 1
 		for n < len(changes) && changes[n].OldStart-changes[n-1].OldStart-changes[n-1].OldCount <= 2*around {
 			n++
 		}
-		h.hunk(changes[:n])
+		if err := h.hunk(changes[:n]); err != nil {
+			return err
+		}
 		changes = changes[n:]
 	}
-	return h.Flush()
+	return h.flush()
 }
 
-// hunkWriter writes hunks. Its bufio.Writer keeps the first error for Flush.
+// hunkWriter writes hunks.
 type hunkWriter struct {
-	*bufio.Writer
-	old, new Text
-	around   int
-	searched int // the old line up to which headers have been searched for functions
-	function []byte
+	ctx        context.Context // a writer is used within one call
+	to         io.Writer
+	out        []byte // what has not been written yet
+	old, fresh Text
+	around     int
+	searched   int // the old line up to which headers have been searched for functions
+	function   []byte
 }
 
-func (h *hunkWriter) hunk(changes []Change) {
+// flushSize is how many bytes are written at a time.
+const flushSize = 32 << 10
+
+func (h *hunkWriter) flush() error {
+	if err := h.ctx.Err(); err != nil {
+		return err
+	}
+	_, err := h.to.Write(h.out)
+	h.out = h.out[:0]
+	return err
+}
+
+func (h *hunkWriter) hunk(changes []Change) error {
 	first, last := changes[0], changes[len(changes)-1]
 	oldStart, newStart := max(first.OldStart-h.around, 0), max(first.NewStart-h.around, 0)
 	oldEnd, newEnd := last.OldStart+last.OldCount, last.NewStart+last.NewCount
-	behind := min(h.around, h.old.Count()-oldEnd, h.new.Count()-newEnd)
+	behind := min(h.around, h.old.Count()-oldEnd, h.fresh.Count()-newEnd)
 	h.header(oldStart, oldEnd+behind-oldStart, newStart, newEnd+behind-newStart)
 	at := newStart
 	for _, c := range changes {
-		h.lines(' ', h.new, at, c.NewStart-at)
-		h.lines('-', h.old, c.OldStart, c.OldCount)
-		h.lines('+', h.new, c.NewStart, c.NewCount)
+		if err := h.lines(' ', h.fresh, at, c.NewStart-at); err != nil {
+			return err
+		}
+		if err := h.lines('-', h.old, c.OldStart, c.OldCount); err != nil {
+			return err
+		}
+		if err := h.lines('+', h.fresh, c.NewStart, c.NewCount); err != nil {
+			return err
+		}
 		at = c.NewStart + c.NewCount
 	}
-	h.lines(' ', h.new, at, behind)
+	return h.lines(' ', h.fresh, at, behind)
 }
 
 // header writes the line that begins a hunk.
 func (h *hunkWriter) header(oldStart, oldCount, newStart, newCount int) {
-	var buffer [160]byte
-	line := appendRange(append(buffer[:0], "@@ -"...), oldStart, oldCount)
-	line = appendRange(append(line, " +"...), newStart, newCount)
-	line = append(line, " @@"...)
+	h.out = appendRange(append(h.out, "@@ -"...), oldStart, oldCount)
+	h.out = appendRange(append(h.out, " +"...), newStart, newCount)
+	h.out = append(h.out, " @@"...)
 	if h.findFunction(oldStart); len(h.function) > 0 {
-		line = append(append(line, ' '), h.function...)
+		h.out = append(append(h.out, ' '), h.function...)
 	}
-	h.Write(append(line, '\n'))
+	h.out = append(h.out, '\n')
+}
+
+// lines writes lines with a sign before each.
+func (h *hunkWriter) lines(sign byte, t Text, index, count int) error {
+	for i := index; i < index+count; i++ {
+		line := t.Line(i)
+		h.out = append(h.out, sign)
+		if len(h.out)+len(line) > flushSize {
+			if err := h.flush(); err != nil {
+				return err
+			}
+		}
+		if len(line) > flushSize {
+			if _, err := h.to.Write(line); err != nil {
+				return err
+			}
+		} else {
+			h.out = append(h.out, line...)
+		}
+		if line[len(line)-1] != '\n' {
+			h.out = append(h.out, "\n\\ No newline at end of file\n"...)
+		}
+	}
+	return nil
 }
 
 // appendRange appends where lines stand, counted from 1. A range of none is said to stand behind the line before it.
@@ -78,18 +120,6 @@ func appendRange(b []byte, start, count int) []byte {
 		b = strconv.AppendInt(append(b, ','), int64(count), 10)
 	}
 	return b
-}
-
-// lines writes lines with a sign before each.
-func (h *hunkWriter) lines(sign byte, t Text, index, count int) {
-	for i := index; i < index+count; i++ {
-		line := t.Line(i)
-		h.WriteByte(sign)
-		h.Write(line)
-		if line[len(line)-1] != '\n' {
-			h.WriteString("\n\\ No newline at end of file\n")
-		}
-	}
 }
 
 // findFunction looks for the function that a hunk at the old line start lies in, back to where the last search began.

@@ -3,7 +3,8 @@
 // [Diff] finds what was changed, [WriteHunks] shows it as unified hunks. The way is the one of git's default: E. Myers, "An O(ND)
 // Difference Algorithm and Its Variations" (1986), in linear space, after lines that cannot or hardly match have been set aside, with
 // limits on the cost where the contents differ much; then the groups of changed lines slide to where people would put them. Which of many
-// equally good answers comes out depends on every one of these steps, so each does exactly what git 2.39 does.
+// equally good answers comes out depends on every one of these steps, so each does exactly what git 2.39 does. The histogram diff, which
+// merges use, is there as well.
 //
 // The package is pure: no files, no goroutines; its functions may be called concurrently. Memory follows the number of lines.
 package lines
@@ -21,28 +22,28 @@ type Options struct {
 	// NoContext is for a caller who shows no lines around changes: a common end is not looked at, and groups of changed lines do
 	// not slide into it. Blame does.
 	NoContext bool
-	// Histogram goes by the lines that are rare. Merges do.
+	// Histogram takes git's histogram diff in place of Myers' algorithm. Merges do.
 	Histogram bool
 }
 
 // Changes is [Diff] of two contents.
-func Changes(ctx context.Context, old, new []byte, o Options) ([]Change, error) {
-	return Diff(ctx, Split(old), Split(new), o)
+func Changes(ctx context.Context, before, after []byte, o Options) ([]Change, error) {
+	return Diff(ctx, Split(before), Split(after), o)
 }
 
-// Diff returns what makes new of old, in order, with at least one common line between two changes.
+// Diff returns what makes after of before, in order, with at least one common line between two changes.
 //
 // Errors: that of ctx.
-func Diff(ctx context.Context, old, new Text, o Options) ([]Change, error) {
+func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) {
 	if o.NoContext {
-		old, new = cutTails(old, new)
+		before, after = cutTails(before, after)
 	}
-	a, b := newSide(old), newSide(new)
-	algorithm := compareClassic
+	a, b := newSide(before), newSide(after)
+	compare := compareByMyers
 	if o.Histogram {
-		algorithm = compareHistogram
+		compare = compareByHistogram
 	}
-	if err := algorithm(ctx, a, b); err != nil {
+	if err := compare(ctx, a, b); err != nil {
 		return nil, err
 	}
 	for _, s := range [...]slider{{own: a, other: b, indent: !o.NoIndent}, {own: b, other: a, indent: !o.NoIndent}} {
@@ -53,8 +54,8 @@ func Diff(ctx context.Context, old, new Text, o Options) ([]Change, error) {
 	return script(a, b), nil
 }
 
-// compareClassic marks the changed lines of two texts in git's default way.
-func compareClassic(ctx context.Context, a, b *side) error {
+// compareByMyers marks the changed lines.
+func compareByMyers(ctx context.Context, a, b *side) error {
 	start := commonStart(a.Text, b.Text)
 	end := commonEnd(a.Text, b.Text, min(a.Count(), b.Count())-start)
 	a.limit(start, end)
@@ -64,11 +65,6 @@ func compareClassic(ctx context.Context, a, b *side) error {
 		b.markAll()
 		return nil
 	}
-	return compare(ctx, a, b)
-}
-
-// compare marks the changed lines between the common ends.
-func compare(ctx context.Context, a, b *side) error {
 	if err := setAside(ctx, a, b); err != nil {
 		return err
 	}

@@ -33,8 +33,15 @@ type writable struct {
 
 func newWritable(t *testing.T) *writable {
 	t.Helper()
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: bytes.Repeat([]byte{1}, engine.SecretKeySize)})
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: secretKey})
 	t.Cleanup(shut)
+	return newWritableOn(t, host)
+}
+
+var secretKey = bytes.Repeat([]byte{1}, engine.SecretKeySize)
+
+func newWritableOn(t *testing.T, host *engine.Host) *writable {
+	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	w := &writable{t: t, client: http.Client{Transport: transport}}
@@ -65,6 +72,7 @@ type written struct {
 	status   int
 	body     []byte
 	sequence string
+	retry    string // Retry-After
 }
 
 func (a written) done(t *testing.T) {
@@ -115,7 +123,7 @@ func (w *writable) do(c call, ops []string, headers ...string) written {
 	if err != nil {
 		w.t.Error(err)
 	}
-	return written{response.StatusCode, body, response.Header.Get("X-Repo-Sequence")}
+	return written{response.StatusCode, body, response.Header.Get("X-Repo-Sequence"), response.Header.Get("Retry-After")}
 }
 
 const person = `"author":{"name":"A","email":"a@example.com"}`

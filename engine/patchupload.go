@@ -11,6 +11,7 @@ import (
 	"packhorse/engine/patch"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/space"
 	"packhorse/pack/object"
 )
 
@@ -34,6 +35,7 @@ type PatchUpload struct {
 	size  int64
 	small bytes.Buffer // all of it, until there is a spool file
 	spool file.Scratch
+	meter space.Meter
 	ended bool
 
 	patch *patch.Patch
@@ -56,12 +58,15 @@ const patchHeldMax = 1 << 20
 // NewPatchUpload begins a commit from a patch. It refuses at once what could only fail in the end, unless an idempotency key may have
 // to replay an earlier success.
 //
-// Errors: [ErrInvalid], [ErrNotFound], [ErrStale].
+// Errors: [ErrInvalid], [ErrNotFound], [ErrStale], space.ErrShort.
 func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request PatchRequest) (*PatchUpload, error) {
 	if err := errors.Join(request.Target.check(), request.Details.check()); err != nil {
 		return nil, err
 	}
-	u := &PatchUpload{repo: r, actor: actor, request: request}
+	if err := r.host.space.Check(); err != nil {
+		return nil, err
+	}
+	u := &PatchUpload{repo: r, actor: actor, request: request, meter: r.host.space.Meter()}
 	if _, err := r.expected(ctx, &actor, &request.Target); err != nil {
 		return nil, err
 	}
@@ -83,7 +88,8 @@ func (u *PatchUpload) Close() error {
 	return err
 }
 
-// Chunk takes the next bytes of the patch; with eof they are its last. data is only read. Errors: [ErrInvalid], [ErrTooLarge].
+// Chunk takes the next bytes of the patch; with eof they are its last. data is only read. Errors: [ErrInvalid], [ErrTooLarge],
+// space.ErrShort.
 func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
 	if u.ended {
 		return invalid("diff_chunk: the patch has already ended")
@@ -95,6 +101,9 @@ func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
 	if u.spool == nil && u.size <= patchHeldMax {
 		u.small.Write(data)
 		return nil
+	}
+	if err := u.meter.Add(len(data)); err != nil {
+		return err
 	}
 	if u.spool == nil {
 		spool, err := u.repo.host.files.Scratch(ctx)

@@ -63,6 +63,10 @@ func TestShort(t *testing.T) {
 			_, err := upload(repo, acme, main, change{path: "x", content: "1"})
 			return err
 		},
+		"patch": func() error {
+			_, err := newPatch(repo)
+			return err
+		},
 		"push": func() error {
 			_, err := repo.Receive(t.Context(), acme, engine.PushRequest{
 				Commands: []engine.Command{{Name: "refs/heads/pushed", New: packs[0].tip}},
@@ -125,16 +129,33 @@ func TestShortMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
+	p, err := newPatch(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1, TotalBytes: diskBytes})
 	chunk := make([]byte, 1<<20)
-	for range 64 {
-		if err = u.Chunk(t.Context(), "1", chunk, false); err != nil {
-			break
+	for name, write := range map[string]func() error{
+		"content": func() error { return u.Chunk(t.Context(), "1", chunk, false) },
+		"patch":   func() error { return p.Chunk(t.Context(), chunk, false) },
+	} {
+		for range 64 {
+			if err = write(); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, space.ErrShort) {
+			t.Errorf("a %s of 64 MiB onto a full disk: %v, want ErrShort", name, err)
 		}
 	}
-	if !errors.Is(err, space.ErrShort) {
-		t.Errorf("64 MiB onto a full disk: %v, want ErrShort", err)
-	}
+}
+
+// newPatch begins a commit from a patch.
+func newPatch(repo *engine.Repository) (*engine.PatchUpload, error) {
+	return repo.NewPatchUpload(context.Background(), acme, engine.PatchRequest{
+		Target: main, Details: engine.CommitDetails{Message: "m", Author: thor},
+	})
 }
 
 // newUpload begins a commit of one file, whose content is "1".

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,6 +26,9 @@ func (p *Patch) Apply(ctx context.Context, q *odb.Quarantine, root object.ID) (O
 	results := make([]result, len(p.files))
 	for i, f := range p.files {
 		reason, err := a.apply(ctx, f, &results[i])
+		if limit, ok := errors.AsType[*LimitError](err); ok {
+			return Outcome{}, &LimitError{Path: f.name(), Limit: limit.Limit, Max: limit.Max}
+		}
 		if err != nil {
 			return Outcome{}, err
 		}

@@ -54,11 +54,18 @@ func (e *SyntaxError) Is(target error) bool { return target == ErrMalformed }
 
 // LimitError says which limit a patch exceeds. Its Is method matches [ErrTooLarge].
 type LimitError struct {
+	// Path is the file that it is about, "" for the whole patch.
+	Path  string
 	Limit string
 	Max   int64
 }
 
-func (e *LimitError) Error() string { return fmt.Sprintf("patch: %s: more than %d", e.Limit, e.Max) }
+func (e *LimitError) Error() string {
+	if e.Path != "" {
+		return fmt.Sprintf("patch: %s: %s: more than %d", e.Path, e.Limit, e.Max)
+	}
+	return fmt.Sprintf("patch: %s: more than %d", e.Limit, e.Max)
+}
 
 // Is reports whether target is [ErrTooLarge].
 func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }

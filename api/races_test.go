@@ -1,0 +1,85 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+)
+
+// losing is a store on which batches lose races against nobody.
+type losing struct {
+	kv.Store
+
+	left atomic.Int64 // batches that will lose
+}
+
+// Apply implements kv.Store.
+func (l *losing) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, kv.ErrConflict
+	}
+	return l.Store.Apply(ctx, batch)
+}
+
+// newLosing is a writable on a store that loses races.
+func newLosing(t *testing.T) (*writable, *losing) {
+	t.Helper()
+	fs := vfs.NewMem()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &losing{Store: keys}
+	host, err := engine.Open(t.Context(), engine.Config{KV: store, Files: files, SecretKey: secretKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, closing := range []func() error{func() error { return host.Close(context.Background()) }, files.Close, keys.Close} {
+			if err := closing(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return newWritableOn(t, host), store
+}
+
+// TestLostRaces lets every write lose races for its repository: it tries again inside, up to 16 times in all, and then says when to
+// come back.
+func TestLostRaces(t *testing.T) {
+	t.Parallel()
+	const triesMax = 16
+	for name, test := range writings {
+		if strings.HasSuffix(name, "/base") {
+			continue // writes nothing
+		}
+		t.Run(strings.TrimPrefix(name, "/api/v1"), func(t *testing.T) {
+			t.Parallel()
+			w, store := newLosing(t)
+			c := w.prepared(test, "n", "")
+			store.left.Store(triesMax)
+			got := w.do(c, nil)
+			if got.status != http.StatusServiceUnavailable || got.retry == "" {
+				t.Errorf("all races lost: status %d, Retry-After %q: %s", got.status, got.retry, got.body)
+			}
+			isCommit := strings.HasSuffix(name, "-pack") || strings.HasSuffix(name, "-commit")
+			if isCommit && !strings.Contains(string(got.body), `"status":"unavailable"`) {
+				t.Errorf("all races lost: %s", got.body)
+			}
+			store.left.Store(triesMax - 1)
+			w.do(c, nil).done(t)
+		})
+	}
+}

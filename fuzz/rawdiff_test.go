@@ -3,17 +3,14 @@ package fuzz
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
-	"strings"
 	"testing"
 
 	treediff "packhorse/engine/diff"
 	"packhorse/fuzz/oracle"
-	"packhorse/odb"
 	"packhorse/pack/object"
 )
 
@@ -83,21 +80,20 @@ func (d *diffStream) close() {
 	}
 }
 
-// rawDiff lists what changed in the format of git diff-tree --raw.
-func rawDiff(tb testing.TB, view *odb.View, s step) string {
-	tb.Helper()
-	var out strings.Builder
-	before, _ := object.ParseID(s.before)
-	after, _ := object.ParseID(s.after)
-	for c, err := range treediff.Changes(context.Background(), view, before, after, nil) {
-		if err != nil {
-			tb.Fatal(err)
-		}
-		fmt.Fprintf(&out, ":%s %s %s %s %c", c.Old.Mode, c.New.Mode, c.Old.ID, c.New.ID, c.Status)
-		if c.Status == treediff.Renamed {
-			fmt.Fprintf(&out, "%03d\t%s", treediff.Percent(c.Score), treediff.Quote(c.Old.Path))
-		}
-		fmt.Fprintf(&out, "\t%s\n", treediff.Quote(c.New.Path))
+// rawLine tells a change in the format of git diff-tree --raw.
+func rawLine(c *treediff.Change) string {
+	line := fmt.Sprintf(":%s %s %s %s %c", c.Old.Mode, c.New.Mode, c.Old.ID, c.New.ID, c.Status)
+	if c.Status == treediff.Renamed {
+		line += fmt.Sprintf("%03d\t%s", treediff.Percent(c.Score), treediff.Quote(c.Old.Path))
 	}
-	return out.String()
+	return line + "\t" + treediff.Quote(c.New.Path) + "\n"
+}
+
+func treeID(tb testing.TB, hex string) object.ID {
+	tb.Helper()
+	id, err := object.ParseID(hex)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
 }

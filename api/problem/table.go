@@ -12,6 +12,7 @@ import (
 	"packhorse/engine/backup"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
+	"packhorse/engine/diff"
 	"packhorse/engine/notes"
 	"packhorse/engine/patch"
 	"packhorse/engine/signature"
@@ -77,6 +78,7 @@ var table = []row{
 	{kind: signature.ErrInvalid, status: http.StatusForbidden},
 	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
+	{kind: diff.ErrTooDeep, status: http.StatusRequestEntityTooLarge},
 	{kind: patch.ErrMalformed, status: http.StatusBadRequest},
 	{kind: patch.ErrEmpty, status: http.StatusBadRequest},
 	{kind: patch.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

@@ -32,8 +32,8 @@ type Maintained struct {
 	Err error
 }
 
-// Maintain maintains every repository in turn, and then removes what no repository uses any more. It may run while the host serves; only
-// one maintenance runs at a time.
+// Maintain maintains every repository in turn, waits for bitmaps and path filters, and then removes what no repository uses any more. It may
+// run while the host serves; only one maintenance runs at a time.
 //
 // An error ends the walk; what fails for one repository alone is in its [Maintained].
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
@@ -69,7 +69,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 				return
 			}
 		}
-		if err := h.sweep(ctx, settings.ReaderGrace); err != nil {
+		if err := errors.Join(h.objects.AwaitCompanions(ctx), h.sweep(ctx, settings.ReaderGrace)); err != nil {
 			yield(Maintained{}, err)
 		}
 	}

@@ -35,7 +35,7 @@ func TestLargePushGetsBitmaps(t *testing.T) {
 	for count, want := range map[int]bool{1: true, 1 << 20: false} {
 		h := newIngestHost(t, odb.Options{CompanionCount: count, Limits: odb.Limits{HotCount: 1}})
 		h.pushPack(g, lines("", g.tips()))
-		h.store.AwaitCompanions()
+		must(t, h.store.AwaitCompanions(t.Context()))
 		n, err := odb.BitmapCount(t.Context(), h.view())
 		must(t, err)
 		if n > 0 != want {

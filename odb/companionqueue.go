@@ -18,10 +18,12 @@ type companionQueue struct {
 	mu      sync.Mutex // guards the fields below
 	pools   []PoolID
 	running bool
+	idle    chan struct{} // closed when the goroutine that runs ends
 }
 
 func newCompanionQueue(ctx context.Context, s *Store) *companionQueue {
-	q := &companionQueue{store: s}
+	q := &companionQueue{store: s, idle: make(chan struct{})}
+	close(q.idle)
 	q.ctx, q.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return q
 }
@@ -35,7 +37,7 @@ func (q *companionQueue) add(pool PoolID) {
 	}
 	q.pools = append(q.pools, pool)
 	if !q.running {
-		q.running = true
+		q.running, q.idle = true, make(chan struct{})
 		q.work.Go(q.run)
 	}
 }
@@ -57,6 +59,7 @@ func (q *companionQueue) next() (PoolID, bool) {
 	defer q.mu.Unlock()
 	if len(q.pools) == 0 || q.ctx.Err() != nil {
 		q.running = false
+		close(q.idle)
 		return PoolID{}, false
 	}
 	pool := q.pools[0]
@@ -68,6 +71,19 @@ func (q *companionQueue) next() (PoolID, bool) {
 	}
 	q.pools = left
 	return pool, true
+}
+
+// AwaitCompanions returns when the bitmaps and path filters are made that were due when it was called, or ctx ends.
+func (s *Store) AwaitCompanions(ctx context.Context) error {
+	s.building.mu.Lock()
+	idle := s.building.idle
+	s.building.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // close ends the work and waits for it.

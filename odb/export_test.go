@@ -24,9 +24,6 @@ const (
 // CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
 func (s *Store) CoverFrom(count int) { s.coverFrom = count }
 
-// AwaitCompanions waits for the companions that are being made.
-func (s *Store) AwaitCompanions() { s.building.work.Wait() }
-
 // PathFilter returns the path filter of a commit, nil if it has none.
 func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) {
 	filters, err := v.openFilters(ctx)

@@ -69,6 +69,8 @@ type Options struct {
 	// CompanionCount is how many objects a new segment has to have for bitmaps and path filters to be made of the pool, once it is visible;
 	// 20,000 when 0.
 	CompanionCount int
+	// CoverCount is how many commits are found by walking for a client that has something; for more of them bitmaps are asked. 2,000 when 0.
+	CoverCount int
 	// Limits refuse what is too large.
 	Limits Limits
 	// Now is the clock by which layers wait to be removed; time.Now when nil.
@@ -90,7 +92,7 @@ type Store struct {
 	layers  *layerSet
 	counts  counters
 
-	coverFrom int // see coverFromCount
+	coverFrom int // Options.CoverCount
 
 	loans    loans          // what forks may read
 	removal  sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
@@ -120,7 +122,7 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		log:     options.Logger,
 		cache:   cache,
 
-		coverFrom: coverFromCount,
+		coverFrom: options.CoverCount,
 		loans:     loans{bytesMax: int(options.CacheBytes / 8)},
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
@@ -150,6 +152,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
 	setDefault(&o.OpenFileCountMax, 256)
 	setDefault(&o.CompanionCount, 20_000)
+	setDefault(&o.CoverCount, coverFromCount)
 	o.Limits.setDefaults()
 	if o.Now == nil {
 		o.Now = time.Now

@@ -36,8 +36,17 @@ type remote struct {
 func serve(tb testing.TB, config githttp.Config) *remote {
 	tb.Helper()
 	host := enginetest.Open(tb)
+	repo := enginetest.Create(tb, host, repoName)
+	r := serveHost(tb, host, config)
+	r.repo = repo
+	return r
+}
+
+// serveHost serves a host in which the repository may be missing yet.
+func serveHost(tb testing.TB, host *engine.Host, config githttp.Config) *remote {
+	tb.Helper()
 	config.Host, config.Agent = host, "packhorse/test"
-	r := &remote{t: tb, host: host, repo: enginetest.Create(tb, host, repoName), door: githttp.New(config)}
+	r := &remote{t: tb, host: host, door: githttp.New(config)}
 	server := httptest.NewUnstartedServer(exchangetest.Handler(r.handle, func(x exchange.Exchange, err error) { githttp.Refuse(x, err) }))
 	server.Config.ErrorLog = log.New(failing{tb}, "", 0)
 	server.Start()

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,64 +17,6 @@ import (
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
-
-// signer makes git sign with one key.
-type signer struct {
-	public []byte   // its public key, as it would be registered
-	args   []string // of git, before its command
-}
-
-// sshSigner makes a key with ssh-keygen.
-func sshSigner(t *testing.T, kind string) signer {
-	t.Helper()
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		t.Skip("skipped: no ssh-keygen here")
-	}
-	path := filepath.Join(t.TempDir(), "key")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", path).CombinedOutput(); err != nil {
-		t.Fatalf("ssh-keygen: %v\n%s", err, out)
-	}
-	public, err := os.ReadFile(path + ".pub")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer{public, []string{"-c", "gpg.format=ssh", "-c", "user.signingkey=" + path}}
-}
-
-// pgpSigner makes a key with gpg, in a folder of its own.
-func pgpSigner(t *testing.T, kind string) signer {
-	t.Helper()
-	if _, err := exec.LookPath("gpg"); err != nil {
-		t.Skip("skipped: no gpg here")
-	}
-	home, err := os.MkdirTemp("", "gpg") // short: a socket lies in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // its agent may have gone
-		if err := os.RemoveAll(home); err != nil {
-			t.Error(err)
-		}
-	})
-	gpg := func(args ...string) []byte {
-		t.Helper()
-		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""}, args...)...)
-		var errOut bytes.Buffer
-		cmd.Stderr = &errOut
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("gpg %q: %v\n%s", args, err, errOut.Bytes())
-		}
-		return out
-	}
-	gpg("--quick-generate-key", "Signer <signer@example.com>", kind, "sign", "never")
-	program := filepath.Join(home, "gpg.sh")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec gpg --homedir "+home+" --batch \"$@\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return signer{gpg("--armor", "--export"), []string{"-c", "gpg.program=" + program, "-c", "user.signingkey=signer@example.com"}}
-}
 
 // signedHost is a repository whose organization has registered keys.
 type signedHost struct {
@@ -103,14 +42,14 @@ func newSignedHost(t *testing.T, keys ...[]byte) *signedHost {
 }
 
 // commit makes a commit on top of the parents and returns its id. Without a signer it is not signed.
-func (h *signedHost) commit(by *signer, message string, parents ...string) string {
+func (h *signedHost) commit(by *oracle.Signer, message string, parents ...string) string {
 	h.t.Helper()
 	args := []string{"commit-tree", "-m", message, object.EmptyTreeID.String()}
 	for _, parent := range parents {
 		args = append(args, "-p", parent)
 	}
 	if by != nil {
-		args = append(append([]string{}, by.args...), append(args, "-S")...)
+		args = append(append([]string{}, by.Args...), append(args, "-S")...)
 	}
 	h.git.Write("tree", nil)
 	return strings.TrimSpace(h.git.Git(args...))
@@ -180,18 +119,18 @@ func (h *signedHost) want(name, id string, allowed bool, what string) {
 // TestVerifySig pushes histories signed by real keys.
 func TestVerifySig(t *testing.T) {
 	t.Parallel()
-	kinds := map[string]func(t *testing.T) signer{
-		"ssh ed25519":     func(t *testing.T) signer { t.Helper(); return sshSigner(t, "ed25519") },
-		"ssh rsa":         func(t *testing.T) signer { t.Helper(); return sshSigner(t, "rsa") },
-		"ssh ecdsa":       func(t *testing.T) signer { t.Helper(); return sshSigner(t, "ecdsa") },
-		"openpgp ed25519": func(t *testing.T) signer { t.Helper(); return pgpSigner(t, "ed25519") },
-		"openpgp rsa":     func(t *testing.T) signer { t.Helper(); return pgpSigner(t, "rsa3072") },
+	kinds := map[string]func(t *testing.T) oracle.Signer{
+		"ssh ed25519":     func(t *testing.T) oracle.Signer { t.Helper(); return oracle.SSHSigner(t, "ed25519") },
+		"ssh rsa":         func(t *testing.T) oracle.Signer { t.Helper(); return oracle.SSHSigner(t, "rsa") },
+		"ssh ecdsa":       func(t *testing.T) oracle.Signer { t.Helper(); return oracle.SSHSigner(t, "ecdsa") },
+		"openpgp ed25519": func(t *testing.T) oracle.Signer { t.Helper(); return oracle.PGPSigner(t, "ed25519") },
+		"openpgp rsa":     func(t *testing.T) oracle.Signer { t.Helper(); return oracle.PGPSigner(t, "rsa3072") },
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ours, other := kind(t), kind(t)
-			h := newSignedHost(t, ours.public)
+			h := newSignedHost(t, ours.Public)
 			first := h.commit(&ours, "first")
 			plain := h.commit(nil, "plain", first)
 			above := h.commit(&ours, "above", plain)
@@ -225,7 +164,7 @@ func TestVerifySig(t *testing.T) {
 			h.want("refs/heads/main", h.commit(&ours, "other root"), true, "a forced update to a signed commit")
 			h.want("refs/heads/free", "", true, "a deletion")
 
-			h.keys.Store(&[][]byte{nil, other.public})
+			h.keys.Store(&[][]byte{nil, other.Public})
 			h.want("refs/heads/z", h.commit(&ours, "late", first), false, "a key whose file has gone")
 			h.want("refs/heads/z", h.commit(&other, "late", first), true, "the key that took its place")
 		})

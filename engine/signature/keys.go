@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rsa"
 	"errors"
@@ -60,7 +61,7 @@ func (k *Keys) add(data []byte) error {
 }
 
 func (k *Keys) addArmored(data []byte) error {
-	from := bytes.NewReader(data)
+	from := bufio.NewReader(bytes.NewReader(data)) // from any other, armor would take what is behind a block too
 	for {
 		block, err := armor.Decode(from)
 		if errors.Is(err, io.EOF) {

@@ -50,6 +50,7 @@ type Server struct {
 
 	bin    string
 	key    string
+	orgDir string
 	cmd    *exec.Cmd
 	output output
 	exited chan struct{}
@@ -58,8 +59,8 @@ type Server struct {
 
 // Start serves on a free port of the loopback, and returns when the server is ready. Stop or Kill it.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), exited: make(chan struct{})}
 	orgs := filepath.Join(o.Dir, "orgs")
+	s := &Server{bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{})}
 	if err := s.register(ctx, o.Dir, orgs); err != nil {
 		return nil, err
 	}
@@ -133,6 +134,9 @@ func (s *Server) Token(ctx context.Context, repo string, flags ...string) (strin
 	}
 	return strings.TrimSpace(string(out)), nil
 }
+
+// OrgDir is the folder of the organization's keys and its org.yaml.
+func (s *Server) OrgDir() string { return s.orgDir }
 
 // KeyFile is the organization's private key, PEM of PKCS #8.
 func (s *Server) KeyFile() string { return s.key }

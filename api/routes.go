@@ -13,6 +13,7 @@ const (
 	commitPackMax = 24 << 30
 	diffCommitMax = 256 << 20
 	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
+	metadataCosts = 4 << 20 // memory of a walk that traces some thousand files
 )
 
 // Routes is the table of the calls that programs make: spec.md, with the statuses of its Errors table for a missing scope.
@@ -44,7 +45,12 @@ func Routes(d *rest.Door) []Route {
 		{Method: "GET", Path: v1 + "/repos/notes/refs", Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs},
 		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
 		{Method: "GET", Path: v1 + "/repos/events", Scope: auth.GitRead, Denied: forbidden, Handler: d.Events},
+		{Method: "GET", Path: v1 + "/repos/commit", Scope: auth.GitRead, Denied: forbidden, Handler: d.Commit},
 		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},
+		{
+			Method: "GET", Path: v1 + "/repos/files/metadata", Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesMetadata,
+			Computes: true, CostsBytes: metadataCosts,
+		},
 		{Method: "GET", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
 		{Method: "HEAD", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
 

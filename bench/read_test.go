@@ -44,9 +44,14 @@ func BenchmarkRead(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err := f.Content.WriteTo(io.Discard); err != nil {
+			content, err := f.Content(ctx)
+			if err != nil {
 				b.Fatal(err)
 			}
+			if _, err := content.WriteTo(io.Discard); err != nil {
+				b.Fatal(err)
+			}
+			closeStore(b, content.Close)
 			closeStore(b, f.Close)
 			i++
 		}

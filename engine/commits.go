@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"packhorse/odb"
 	"packhorse/pack/object"
@@ -20,6 +21,15 @@ type Commit struct {
 	Message   string // without trailing line ends
 	Author    object.Signature
 	Committer object.Signature
+}
+
+// CommitTime returns the time that a commit or a tag tells in seconds. What lies beyond the year 9999 is the beginning of 1970, as git shows it.
+func CommitTime(seconds int64) time.Time {
+	const beyond = 253402300800 // 10000-01-01
+	if seconds < 0 || seconds >= beyond {
+		seconds = 0
+	}
+	return time.Unix(seconds, 0).UTC()
 }
 
 // CommitsRequest selects a page of a branch's history.
@@ -129,9 +139,18 @@ func readCommit(ctx context.Context, view *odb.View, id object.ID) (Commit, erro
 	if t != object.TypeCommit {
 		return Commit{}, fmt.Errorf("read commit %s: %w: it is a %s", id, errNotCommit, t)
 	}
+	return parseCommit(id, data)
+}
+
+func parseCommit(id object.ID, data []byte) (Commit, error) {
 	c, err := object.ParseCommit(data)
 	if err != nil {
 		return Commit{}, fmt.Errorf("read commit %s: %w", id, err)
+	}
+	if isLatin1(c.Encoding) {
+		for _, text := range []*string{&c.Message, &c.Author.Name, &c.Author.Email, &c.Committer.Name, &c.Committer.Email} {
+			*text = decodeLatin1(*text)
+		}
 	}
 	return Commit{
 		ID:        id,
@@ -140,4 +159,22 @@ func readCommit(ctx context.Context, view *odb.View, id object.ID) (Commit, erro
 		Author:    c.Author,
 		Committer: c.Committer,
 	}, nil
+}
+
+// isLatin1 tells whether a commit says that it is written in ISO 8859-1, the one encoding but UTF-8 that histories hold in any number.
+func isLatin1(encoding string) bool {
+	switch strings.ToLower(encoding) {
+	case "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1":
+		return true
+	}
+	return false
+}
+
+// decodeLatin1 turns ISO 8859-1, whose bytes are the first code points of Unicode, into UTF-8.
+func decodeLatin1(text string) string {
+	decoded := make([]rune, len(text))
+	for i := range len(text) {
+		decoded[i] = rune(text[i])
+	}
+	return string(decoded)
 }

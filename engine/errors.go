@@ -27,6 +27,8 @@ var (
 	ErrNoChange = errors.New("engine: nothing to change")
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
+	// ErrManyCommits says that the files of a listing were changed last by more commits than one answer tells of.
+	ErrManyCommits = errors.New("engine: too many distinct last commits")
 	// ErrSecretKey says that the host has no key for stored secrets, or another one than they were sealed with.
 	ErrSecretKey = errors.New("engine: no key for stored secrets")
 	// ErrCorrupt says that a stored row of this package failed a check.

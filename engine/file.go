@@ -12,16 +12,15 @@ import (
 	"packhorse/refs"
 )
 
-// OpenFile is one file of a revision, open for reading. The caller closes it.
+// OpenFile is one file of a revision. The caller closes it.
 type OpenFile struct {
 	File
 	Revision Revision
-	// Content is the blob; of a submodule it is nil.
-	Content *odb.Object
-	// LastCommit changed the path last, on the way back from the revision; Modified is its committer's time.
-	LastCommit object.ID
-	Modified   time.Time
-	view       *odb.View
+	Size     int64
+	// Last is the commit that changed the file last, as git log -1 -- PATH finds it; Modified is its committer's time.
+	Last     object.ID
+	Modified time.Time
+	view     *odb.View
 }
 
 // FileRequest names a file.
@@ -29,9 +28,11 @@ type FileRequest struct {
 	Namespace refs.Namespace
 	Ref       string
 	Path      string
+	// Slot is waited for when history has to be walked.
+	Slot Slot
 }
 
-// File opens a file or a symbolic link, whose content is its target.
+// File opens a file or a symbolic link, whose content is its target. Nothing of the content is read yet.
 //
 // Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a folder or a submodule.
 func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, error) {
@@ -39,14 +40,14 @@ func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, 
 	if err != nil {
 		return nil, err
 	}
-	f, err := r.openFile(ctx, at, strings.TrimLeft(request.Path, "/"))
+	f, err := r.openFile(ctx, at, strings.TrimLeft(request.Path, "/"), request.Slot)
 	if err != nil {
 		return nil, errors.Join(err, at.view.Close())
 	}
 	return f, nil
 }
 
-func (r *Repository) openFile(ctx context.Context, at position, path string) (*OpenFile, error) {
+func (r *Repository) openFile(ctx context.Context, at position, path string, slot Slot) (*OpenFile, error) {
 	found, err := lookupPath(ctx, at.view, at.tree, path)
 	if err != nil {
 		return nil, err
@@ -57,29 +58,33 @@ func (r *Repository) openFile(ctx context.Context, at position, path string) (*O
 	case found.Mode.IsGitlink():
 		return nil, invalid("path %q is a submodule", path)
 	}
-	last, err := r.lastCommit(ctx, at, found)
+	root, err := r.host.trace(ctx, at, path, slot)
 	if err != nil {
 		return nil, err
 	}
-	row, err := at.view.Graph(ctx, last)
+	traced := root.Find(path)
+	row, err := at.view.Graph(ctx, traced.Last)
 	if err != nil {
-		return nil, fmt.Errorf("read commit %s: %w", last, err)
-	}
-	content, err := at.view.Open(ctx, found.ID)
-	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", path, err)
+		return nil, fmt.Errorf("read commit %s: %w", traced.Last, err)
 	}
 	return &OpenFile{
-		File:       found,
-		Revision:   at.revision,
-		Content:    content,
-		LastCommit: last,
-		Modified:   time.Unix(row.Seconds, 0).UTC(),
-		view:       at.view,
+		File:     found,
+		Revision: at.revision,
+		Size:     traced.Size,
+		Last:     traced.Last,
+		Modified: CommitTime(row.Seconds),
+		view:     at.view,
 	}, nil
 }
 
-// Close releases the file.
-func (f *OpenFile) Close() error {
-	return errors.Join(f.Content.Close(), f.view.Close())
+// Content opens what is in the file. The caller closes it before the file.
+func (f *OpenFile) Content(ctx context.Context) (*odb.Object, error) {
+	content, err := f.view.Open(ctx, f.ID)
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", f.Path, err)
+	}
+	return content, nil
 }
+
+// Close releases the file.
+func (f *OpenFile) Close() error { return f.view.Close() }

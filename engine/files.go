@@ -69,24 +69,33 @@ func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, e
 
 // resume moves the listing to where its cursor was taken.
 func (f *Files) resume(ctx context.Context) error {
-	position, err := decodeCursor(cursorFiles, f.request.Cursor, 0)
+	commit, tree, after, err := pathPosition(ctx, f.view, cursorFiles, f.request.Cursor)
 	if err != nil {
 		return err
 	}
-	bad := invalid("invalid cursor %.100q", f.request.Cursor)
-	if len(position) <= object.IDSize {
-		return bad
+	f.Revision.Commit, f.root, f.after = commit, tree, after
+	return nil
+}
+
+// pathPosition is where a cursor of a listing of paths was taken: in which commit, of which tree, and behind which path.
+func pathPosition(ctx context.Context, view *odb.View, listing byte, cursor string) (commit, tree object.ID, after string, err error) {
+	position, err := decodeCursor(listing, cursor, 0)
+	if err != nil {
+		return commit, tree, "", err
 	}
-	commit := object.ID(position[:object.IDSize])
-	row, err := f.view.Graph(ctx, commit)
+	bad := invalid("invalid cursor %.100q", cursor)
+	if len(position) <= object.IDSize {
+		return commit, tree, "", bad
+	}
+	commit = object.ID(position[:object.IDSize])
+	row, err := view.Graph(ctx, commit)
 	if isUnknown(err) {
-		return bad
+		return commit, tree, "", bad
 	}
 	if err != nil {
-		return fmt.Errorf("read commit %s: %w", commit, err)
+		return commit, tree, "", fmt.Errorf("read commit %s: %w", commit, err)
 	}
-	f.Revision.Commit, f.root, f.after = commit, row.Tree, string(position[object.IDSize:])
-	return nil
+	return commit, row.Tree, string(position[object.IDSize:]), nil
 }
 
 // CursorAfter returns the cursor of the page that begins behind the entry at path.
@@ -133,7 +142,7 @@ func (f *Files) walk(ctx context.Context, folder File, after string, depth int, 
 	skipping := after != ""
 	it := object.IterTree(data)
 	for it.Next() {
-		entry := File{Path: string(it.Name), Mode: it.Mode, ID: it.ID}
+		entry := File{Path: string(it.Name), Mode: it.Mode.Canonical(), ID: it.ID}
 		if folder.Path != "" {
 			entry.Path = folder.Path + "/" + entry.Path
 		}
@@ -192,7 +201,7 @@ func findEntry(tree []byte, name string) (object.Mode, object.ID, bool, error) {
 	it := object.IterTree(tree)
 	for it.Next() {
 		if string(it.Name) == name {
-			return it.Mode, it.ID, true, nil
+			return it.Mode.Canonical(), it.ID, true, nil
 		}
 	}
 	return 0, object.ZeroID, false, it.Err()

@@ -3,8 +3,8 @@
 //
 // Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of the two is a use case and
 // has a file of its own: create, fork, delete, list, detach; advertise, fetch, receive for git clients; commit, upload, restorecommit,
-// createbranch, deleteref, tags, notes, notesrefs, branches, commits, files, file, events for programs. Only this package turns names
-// into ids and moves refs; the operations of the rooms below take an object store and object ids.
+// createbranch, deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file, events for programs. Only this package
+// turns names into ids and moves refs; the operations of the rooms below take an object store and object ids.
 //
 // Invariants of a repository hold by the preconditions of its batches (rules.md 2), not by locks: several hosts may work
 // over one pair of stores.
@@ -37,6 +37,9 @@ type Config struct {
 	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
 	Space  *space.Watch
 	Limits Limits
+	// HistoryBytes is the budget for what was found out about histories: last changes of files, and listings of commits that may go on;
+	// 64 MiB when 0.
+	HistoryBytes int64
 	// Maintenance says when maintenance is due; Background lets the host do it by itself until it is closed.
 	Maintenance maintain.Settings
 	Background  bool
@@ -59,6 +62,8 @@ type Limits struct {
 	OperationCountMax int
 	// OpenContentCountMax bounds the contents of one API commit that have begun and not ended.
 	OpenContentCountMax int
+	// LastCommitCountMax bounds the commits that one listing of files with their last commits tells of.
+	LastCommitCountMax int
 	// ReceiptLife is how long an idempotency key is remembered.
 	ReceiptLife time.Duration
 }
@@ -67,6 +72,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.CommandCountMax, 10_000)
 	setDefault(&l.OperationCountMax, 100_000)
 	setDefault(&l.OpenContentCountMax, 1_000)
+	setDefault(&l.LastCommitCountMax, 100_000)
 	setDefault(&l.ReceiptLife, 24*time.Hour)
 }
 
@@ -92,6 +98,8 @@ type Host struct {
 	log         *slog.Logger
 	now         func() time.Time
 
+	traces *traces
+
 	maintenance maintain.Settings
 	worker      *maintain.Worker
 	maintaining chan struct{} // holds one when a maintenance runs
@@ -106,6 +114,7 @@ type Host struct {
 // Open opens the stores' repositories. It removes what a crash of this server left behind.
 func Open(ctx context.Context, c Config) (*Host, error) {
 	c.Limits.setDefaults()
+	setDefault(&c.HistoryBytes, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -146,6 +155,8 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		limits:      c.Limits,
 		log:         c.Logger,
 		now:         c.Now,
+
+		traces: newShelf[commitKey, *odb.TracedFolder](c.HistoryBytes),
 
 		maintenance: c.Maintenance,
 		worker:      worker,

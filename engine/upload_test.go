@@ -319,7 +319,14 @@ func TestUploadSpools(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got strings.Builder
-		if _, err := f.Content.WriteTo(&got); err != nil {
+		content, err := f.Content(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := content.WriteTo(&got); err != nil {
+			t.Fatal(err)
+		}
+		if err := content.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if got.String() != string(contents[id]) {

@@ -49,6 +49,34 @@ func (f pathFilter) has(key filterKey) bool {
 	return true
 }
 
+// filterProbe asks one filter for many keys: it multiplies where [pathFilter.has] divides (Lemire, "Faster remainder by direct computation").
+type filterProbe struct {
+	filter  pathFilter
+	inverse uint64
+}
+
+func (f pathFilter) probe() filterProbe {
+	if len(f) == 0 {
+		return filterProbe{}
+	}
+	return filterProbe{f, ^uint64(0)/(8*uint64(len(f))) + 1}
+}
+
+// has is [pathFilter.has].
+func (p *filterProbe) has(key filterKey) bool {
+	size := 8 * uint64(len(p.filter))
+	if size == 0 {
+		return true
+	}
+	for i := range uint32(filterHashCount) {
+		at, _ := bits.Mul64(p.inverse*uint64(key.first+i*key.second), size)
+		if p.filter[at/8]&(1<<(at%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // filterKey is a path as filters are asked for it.
 type filterKey struct{ first, second uint32 }
 

@@ -68,6 +68,7 @@ var table = []row{
 	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // spec.md: a diff that cannot be applied
 	{kind: engine.ErrNoChange, status: http.StatusBadRequest},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: engine.ErrManyCommits, status: http.StatusTooManyRequests},
 	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrMalformed, status: http.StatusBadRequest},
 	{kind: clonecache.ErrBypass, status: http.StatusInternalServerError, message: internal},

@@ -2,7 +2,7 @@ package rest
 
 import (
 	"net/http"
-	"time"
+	"unicode/utf8"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
@@ -30,7 +30,7 @@ func commitOf(c engine.Commit) commitJSON {
 		AuthorEmail:    c.Author.Email,
 		CommitterName:  c.Committer.Name,
 		CommitterEmail: c.Committer.Email,
-		Date:           timestamp(time.Unix(c.Committer.Seconds, 0)),
+		Date:           timestamp(engine.CommitTime(c.Committer.Seconds)),
 	}
 	for _, parent := range c.Parents {
 		told.ParentSHAs = append(told.ParentSHAs, parent.String())
@@ -64,4 +64,32 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 		list.Commits = append(list.Commits, commitOf(c))
 	}
 	return answer(x, http.StatusOK, list)
+}
+
+// Commit answers GET /repos/commit.
+func (d *Door) Commit(x exchange.Exchange, grant *auth.Grant) error {
+	sha := x.Query().Get("sha")
+	if sha == "" {
+		return badRequest("sha is required")
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	found, err := repo.Commit(x.Context(), sha)
+	if err != nil {
+		return err
+	}
+	type signedJSON struct {
+		commitJSON
+		Signature string `json:"signature,omitempty"`
+		Payload   string `json:"payload,omitempty"`
+	}
+	told := signedJSON{commitJSON: commitOf(found.Commit), Signature: string(found.Signature)}
+	if utf8.Valid(found.Payload) { // or else JSON cannot say which bytes were signed
+		told.Payload = string(found.Payload)
+	}
+	return answer(x, http.StatusOK, struct {
+		Commit signedJSON `json:"commit"`
+	}{told})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/odb"
 )
 
 // File answers GET and HEAD /repos/file: the bytes of a file, whole or a range of them, with the validators of RFC 9110.
@@ -30,7 +32,7 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	file, err := repo.File(x.Context(), engine.FileRequest{Namespace: space, Ref: values.Get("ref"), Path: path})
+	file, err := repo.File(x.Context(), engine.FileRequest{Namespace: space, Ref: values.Get("ref"), Path: path, Slot: x.Slot})
 	if err != nil {
 		return err
 	}
@@ -39,39 +41,47 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	x.SetHeader("Last-Modified", file.Modified.Format(http.TimeFormat))
 	x.SetHeader("Accept-Ranges", "bytes")
 	x.SetHeader("X-Blob-Sha", file.ID.String())
-	x.SetHeader("X-Last-Commit-Sha", file.LastCommit.String())
+	x.SetHeader("X-Last-Commit-Sha", file.Last.String())
 	const contentType = "application/octet-stream"
 	if status := precondition(x, etag, file.Modified); status != 0 {
 		x.Respond(status, contentType, nil)
 		return file.Close()
 	}
-	span, status := rangeOf(x, etag, file.Modified, file.Content.Size)
+	part, status := rangeOf(x, etag, file.Modified, file.Size)
 	switch status {
 	case http.StatusRequestedRangeNotSatisfiable:
-		x.SetHeader("Content-Range", fmt.Sprintf("bytes */%d", file.Content.Size))
+		x.SetHeader("Content-Range", fmt.Sprintf("bytes */%d", file.Size))
 		x.Respond(status, contentType, nil)
 		return file.Close()
 	case http.StatusPartialContent:
-		x.SetHeader("Content-Range", fmt.Sprintf("bytes %d-%d/%d", span.offset, span.offset+span.size-1, file.Content.Size))
+		x.SetHeader("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.offset, part.offset+part.size-1, file.Size))
 	}
 	if x.Method() == http.MethodHead {
-		x.StreamSized(status, contentType, span.size, func(context.Context, io.Writer) error { return nil })
+		x.StreamSized(status, contentType, part.size, func(context.Context, io.Writer) error { return nil })
 		return file.Close()
 	}
-	x.StreamSized(status, contentType, span.size, func(_ context.Context, w io.Writer) error {
-		defer file.Close()
-		if span.size == file.Content.Size {
-			_, err := file.Content.WriteTo(w)
-			return err
-		}
-		section, err := file.Content.Section(span.offset, span.size)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(w, section)
-		return errors.Join(err, section.Close())
+	content, err := file.Content(x.Context())
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	x.StreamSized(status, contentType, part.size, func(_ context.Context, w io.Writer) error {
+		return errors.Join(writePart(w, content, part), content.Close(), file.Close())
 	})
 	return nil
+}
+
+// writePart writes a part of a file, or all of it.
+func writePart(w io.Writer, content *odb.Object, part span) error {
+	if part.size == content.Size {
+		_, err := content.WriteTo(w)
+		return err
+	}
+	section, err := content.Section(part.offset, part.size)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, section)
+	return errors.Join(err, section.Close())
 }
 
 // precondition evaluates the conditional headers in the order of RFC 9110, section 13.2.2, and returns the status that ends
@@ -119,48 +129,47 @@ func timeOf(header string) (time.Time, bool) {
 // span is a run of bytes.
 type span struct{ offset, size int64 }
 
-// rangeOf returns what of size bytes is asked for, and 200, 206 or 416. Several ranges are answered with the whole, as
-// RFC 9110, section 14.2 allows.
+// rangeOf returns what of size bytes is asked for, and 200, 206 or 416. HEAD is answered as GET would be. Several ranges at once are answered
+// with the whole, as RFC 9110, section 14.2 allows, and so is a header that is malformed.
 func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (span, int) {
 	whole := span{0, size}
-	header := x.Header("Range")
-	if header == "" || x.Method() != http.MethodGet && x.Method() != http.MethodHead || !sameAs(x.Header("If-Range"), etag, modified) {
+	unit, spec, ok := strings.Cut(x.Header("Range"), "=")
+	first, last, isRange := strings.Cut(strings.Trim(spec, " \t"), "-")
+	if !ok || !isRange || !strings.EqualFold(unit, "bytes") || !sameAs(x.Header("If-Range"), etag, modified) {
 		return whole, http.StatusOK
 	}
-	spec, ok := strings.CutPrefix(header, "bytes=")
-	first, last, ok2 := strings.Cut(strings.TrimSpace(spec), "-")
-	if !ok || !ok2 || strings.Contains(spec, ",") {
+	from, hasFrom, ok1 := position(first)
+	to, hasTo, ok2 := position(last)
+	switch {
+	case !ok1 || !ok2 || !hasFrom && !hasTo || hasFrom && hasTo && to < from:
 		return whole, http.StatusOK
-	}
-	if first == "" {
-		count, err := strconv.ParseUint(last, 10, 63)
-		if err != nil {
-			return whole, http.StatusOK
-		}
-		if count == 0 || size == 0 {
+	case !hasFrom: // the last bytes
+		from, to = max(size-to, 0), size-1
+		if last := to - from + 1; last == 0 || size == 0 {
 			return span{}, http.StatusRequestedRangeNotSatisfiable
 		}
-		n := min(int64(count), size)
-		return span{size - n, n}, http.StatusPartialContent
-	}
-	start, err := strconv.ParseUint(first, 10, 63)
-	if err != nil {
-		return whole, http.StatusOK
-	}
-	end := uint64(size)
-	if last != "" {
-		if end, err = strconv.ParseUint(last, 10, 63); err != nil || end < start {
-			return whole, http.StatusOK
-		}
-	}
-	if int64(start) >= size {
+	case from >= size:
 		return span{}, http.StatusRequestedRangeNotSatisfiable
+	case !hasTo:
+		to = size - 1
 	}
-	stop := size
-	if end < uint64(size) {
-		stop = int64(end) + 1
+	to = min(to, size-1)
+	return span{from, to - from + 1}, http.StatusPartialContent
+}
+
+// position reads a number of a range, which may be left out. One that is too large for any file is as good as the largest.
+func position(digits string) (n int64, given, ok bool) {
+	if digits == "" {
+		return 0, false, true
 	}
-	return span{int64(start), stop - int64(start)}, http.StatusPartialContent
+	if strings.Trim(digits, "0123456789") != "" {
+		return 0, true, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		n = math.MaxInt64
+	}
+	return n, true, true
 }
 
 // sameAs tells whether an If-Range header still holds, or is not there.

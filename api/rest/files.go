@@ -4,9 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
@@ -71,61 +68,78 @@ func readFilesQuery(x exchange.Exchange) (filesQuery, error) {
 	return query, err
 }
 
-// writeFiles writes the listing as it is walked: once for the entries, once for the paths of files, since JSON holds the two
-// apart and neither is to be held in memory. The second walk meets the trees in the cache.
+// pathsHeld bounds the paths of a listing, in bytes, that are kept while its entries are written.
+const pathsHeld = 1 << 20
+
+// writeFiles writes the listing as it is walked. JSON holds entries and paths apart: the paths wait in memory, and when they grow too
+// many there is a second walk for them, which meets the trees in the cache.
 func writeFiles(ctx context.Context, w io.Writer, files *engine.Files, limit int) error {
 	out := newJSONStream(w)
-	out.token(jsontext.BeginObject)
-	out.field("ref", files.Revision.Name)
+	out.raw(`{"ref":`)
+	out.text(files.Revision.Name)
 
-	out.token(jsontext.String("entries"))
-	out.token(jsontext.BeginArray)
-	next := ""
-	count := 0
+	out.raw(`,"entries":[`)
+	paths, comma := jsonStream{}, ""
+	next, last, count, held := "", "", 0, true
 	for file, err := range files.All(ctx) {
 		if err != nil {
 			return err
 		}
 		if limit > 0 && count == limit {
-			next = files.CursorAfter(out.last)
+			next = files.CursorAfter(last)
 			break
 		}
-		count++
-		out.last = file.Path
-		out.token(jsontext.BeginObject)
-		out.field("path", file.Path)
-		out.field("type", entryType(file.Mode))
-		out.field("mode", file.Mode.String())
-		out.token(jsontext.EndObject)
+		if err := out.separate(count); err != nil {
+			return err
+		}
+		out.raw(`{"path":`)
+		out.text(file.Path)
+		out.raw(`,"type":"` + entryType(file.Mode) + `","mode":"` + file.Mode.String() + `"}`)
+		count, last = count+1, file.Path
+		if held = held && len(paths.buffer) < pathsHeld; held && isFile(file.Mode) {
+			paths.raw(comma)
+			paths.text(file.Path)
+			comma = ","
+		}
 	}
-	out.token(jsontext.EndArray)
 
-	out.token(jsontext.String("paths"))
-	out.token(jsontext.BeginArray)
-	walked := 0
+	out.raw(`],"paths":[`)
+	if held {
+		out.raw(string(paths.buffer))
+	} else if err := writePaths(ctx, out, files, count); err != nil {
+		return err
+	}
+	out.raw(`]`)
+	if limit > 0 {
+		out.page(next)
+	}
+	out.raw("}\n")
+	return out.end()
+}
+
+// writePaths writes the paths among the first count entries of a listing.
+func writePaths(ctx context.Context, out *jsonStream, files *engine.Files, count int) error {
+	written := 0
 	for file, err := range files.All(ctx) {
 		if err != nil {
 			return err
 		}
-		if walked == count {
+		if count--; count < 0 {
 			break
 		}
-		walked++
-		if !file.Mode.IsTree() && !file.Mode.IsGitlink() {
+		if isFile(file.Mode) {
+			if err := out.separate(written); err != nil {
+				return err
+			}
 			out.text(file.Path)
+			written++
 		}
 	}
-	out.token(jsontext.EndArray)
-	if limit > 0 {
-		if next != "" {
-			out.field("next_cursor", next)
-		}
-		out.token(jsontext.String("has_more"))
-		out.token(jsontext.Bool(next != ""))
-	}
-	out.token(jsontext.EndObject)
-	return out.end()
+	return nil
 }
+
+// isFile tells whether an entry is among the paths: a file or a symbolic link.
+func isFile(mode object.Mode) bool { return !mode.IsTree() && !mode.IsGitlink() }
 
 // entryType is the type of an entry in a listing.
 func entryType(mode object.Mode) string {
@@ -140,31 +154,3 @@ func entryType(mode object.Mode) string {
 		return "blob"
 	}
 }
-
-// jsonStream writes JSON as it comes. Its first failure is kept and told by end.
-type jsonStream struct {
-	encoder *jsontext.Encoder
-	last    string
-	err     error
-}
-
-func newJSONStream(w io.Writer) *jsonStream {
-	return &jsonStream{encoder: jsontext.NewEncoder(w, jsontext.AllowInvalidUTF8(true))}
-}
-
-func (s *jsonStream) token(t jsontext.Token) {
-	if s.err == nil {
-		s.err = s.encoder.WriteToken(t)
-	}
-}
-
-func (s *jsonStream) text(value string) {
-	s.token(jsontext.String(strings.ToValidUTF8(value, "\uFFFD")))
-}
-
-func (s *jsonStream) field(name, value string) {
-	s.token(jsontext.String(name))
-	s.text(value)
-}
-
-func (s *jsonStream) end() error { return s.err }

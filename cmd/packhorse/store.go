@@ -48,6 +48,7 @@ type limitFlags struct {
 	TreeDepthMax  int      `help:"Nesting of folders." default:"2048"`
 	CommandsMax   int      `help:"Ref updates of one push." default:"10000"`
 	OperationsMax int      `help:"File operations of one commit." default:"100000"`
+	LastCommitMax int      `help:"Distinct last commits that one listing of files tells of." default:"100000"`
 	RefsMax       int      `help:"Refs of a repository." default:"1000000"`
 }
 
@@ -56,6 +57,7 @@ const (
 	keysShare     = 2
 	objectsShare  = 2
 	refsShare     = 1
+	historyShare  = 1
 	requestsShare = 4
 	shares        = 16
 )
@@ -138,12 +140,15 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 			},
 			Logger: logger,
 		},
-		Clones:  s.clones,
-		Space:   s.space,
-		Refs:    refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
-		Limits:  engine.Limits{CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax},
-		Logger:  logger,
-		Version: version,
+		Clones: s.clones,
+		Space:  s.space,
+		Refs:   refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
+		Limits: engine.Limits{
+			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax, LastCommitCountMax: limits.LastCommitMax,
+		},
+		HistoryBytes: flags.share(historyShare),
+		Logger:       logger,
+		Version:      version,
 
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,

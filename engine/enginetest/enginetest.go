@@ -5,6 +5,7 @@
 package enginetest
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"testing"
@@ -69,3 +70,26 @@ func Create(tb testing.TB, host *engine.Host, name string) *engine.Repository {
 
 // Org is the organization of [Create].
 const Org = "acme"
+
+// Push makes a pack and some refs part of a repository, in the name of nobody in particular.
+func Push(tb testing.TB, repo *engine.Repository, pack []byte, commands ...engine.Command) {
+	tb.Helper()
+	ctx := context.Background()
+	p, err := repo.Receive(ctx, engine.Actor{Org: Org, Subject: "tester"}, engine.PushRequest{Commands: commands, Pack: bytes.NewReader(pack)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer p.Close()
+	result, err := p.Finish(ctx, nil)
+	if err == nil {
+		err = result.Unpack
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i, done := range result.Commands {
+		if done.Err != nil {
+			tb.Fatalf("push %s: %v", commands[i].Name, done.Err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+)
+
+// Page sizes of listings of files with their last commits: contract.md, "Reading".
+const (
+	metadataLimitDefault = 200
+	metadataLimitMax     = 1000
+)
+
+// FilesMetadata answers GET /repos/files/metadata.
+func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
+	}
+	if _, err := flagOf(x, "recursive", true); err != nil { // the listing is, whatever is asked
+		return err
+	}
+	query := x.Query()
+	request := engine.MetadataRequest{
+		Namespace: space,
+		Ref:       query.Get("ref"),
+		Path:      query.Get("path"),
+		Cursor:    query.Get("cursor"),
+		Slot:      x.Slot,
+	}
+	if query.Get("limit") != "" || request.Cursor != "" {
+		if request.Limit, err = limitOf(x, metadataLimitDefault, metadataLimitMax); err != nil {
+			return err
+		}
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	list, err := repo.Metadata(x.Context(), request)
+	if err != nil {
+		return err
+	}
+	x.Stream(http.StatusOK, "application/json", func(ctx context.Context, w io.Writer) error {
+		return errors.Join(writeMetadata(ctx, w, list, request.Limit > 0), list.Close())
+	})
+	return nil
+}
+
+// writeMetadata writes the files, then the commits that they name.
+func writeMetadata(ctx context.Context, w io.Writer, list *engine.Metadata, paged bool) error {
+	out := newJSONStream(w)
+	out.raw(`{"ref":`)
+	out.text(list.Revision.Name)
+	out.raw(`,"files":[`)
+	count := 0
+	for f := range list.Files() {
+		if err := out.separate(count); err != nil {
+			return err
+		}
+		out.raw(`{"path":`)
+		out.text(f.Path)
+		out.raw(`,"type":"` + entryType(f.Mode) + `","mode":"` + f.Mode.String() + `","size":`)
+		out.buffer = strconv.AppendInt(out.buffer, f.Size, 10)
+		out.raw(`,"last_commit_sha":"` + f.Last.String() + `"}`)
+		count++
+	}
+	out.raw(`],"commits":{`)
+	count = 0
+	for c, err := range list.Commits(ctx) {
+		if err != nil {
+			return err
+		}
+		if err := out.separate(count); err != nil {
+			return err
+		}
+		out.raw(`"` + c.ID.String() + `":{"author":`)
+		out.text(c.Author.Name)
+		out.raw(`,"date":"` + timestamp(engine.CommitTime(c.Committer.Seconds)) + `","message":`)
+		out.text(c.Message)
+		out.raw(`}`)
+		count++
+	}
+	out.raw(`}`)
+	if paged {
+		out.page(list.Next)
+	}
+	out.raw("}\n")
+	return out.end()
+}

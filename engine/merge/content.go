@@ -1,4 +1,3 @@
-// Package merge merges what two sides made of a common base, as git merge does. Start at [Content].
 package merge
 
 import (

@@ -1,0 +1,152 @@
+package merge
+
+import (
+	"context"
+
+	"packhorse/pack/object"
+)
+
+// collect opens every folder that the sides changed and makes a node of each path that is not the same in all three trees.
+func (m *merger) collect(ctx context.Context, trees [3]object.ID) error {
+	if err := m.open(ctx, "", trees, 0); err != nil {
+		return err
+	}
+	return m.openPutOff(ctx)
+}
+
+// Folders of which one side renamed files away. While the walk is inside one that exists on that side no more, the mask of the side
+// that still has it is handed down; it is allBits once that side has put a file there, which may have to follow.
+type vanished = uint8
+
+// open walks a folder that is not the same in all three trees.
+func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone vanished) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var data [3][]byte
+	for side, id := range trees {
+		var err error
+		if data[side], err = m.objects.tree(ctx, id); err != nil {
+			return err
+		}
+	}
+	different, same, err := compareEntries(data)
+	if err != nil {
+		return err
+	}
+	m.folders[dir] = &folder{same: same}
+	if gone == oursBit || gone == theirsBit {
+		for i := range different {
+			if files, _ := different[i].masks(); files == gone {
+				gone = allBits
+				break
+			}
+		}
+	}
+	for i := range different {
+		if err := m.meet(ctx, dir, &different[i], gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meet makes a node of a name, and walks it if it is a folder that must be opened.
+func (m *merger) meet(ctx context.Context, dir string, t *triple, gone vanished) error {
+	n := &node{path: join(dir, t.name)}
+	m.nodes[n.path] = n
+	n.files, n.folders = t.masks()
+	n.match = t.agreeing()
+	if winner, ok := trivial(n.match, n.files); ok {
+		n.settled, n.result = true, t.versions[winner]
+		return nil
+	}
+	gone = m.noteCandidates(n, dir, t, gone)
+	n.stages = t.versions
+	n.names = [3]string{n.path, n.path, n.path}
+	n.both = n.files != 0 && n.folders != 0
+	n.absent = n.folders != 0
+	if n.folders == 0 {
+		return nil
+	}
+	// A folder that one side did not touch, or does not have, is the other side's to change.
+	side := 0
+	switch n.match {
+	case baseBit | oursBit:
+		side = theirs
+	case baseBit | theirsBit:
+		side = ours
+	}
+	if n.files == 0 && (n.folders == oursBit || n.folders == theirsBit) {
+		n.match = allBits &^ n.folders
+		side = int(n.folders / 2)
+	}
+	if gone != allBits && side != 0 && !m.renames[side].mustOpen {
+		m.renames[side].putOff = append(m.renames[side].putOff, putOff{n, gone})
+		return nil
+	}
+	n.match &= n.files
+	return m.open(ctx, n.path, n.folderTrees(), gone)
+}
+
+// folderTrees returns the trees that a node is in those of the three where it is a folder.
+func (n *node) folderTrees() (trees [3]object.ID) {
+	for side, v := range n.stages {
+		if n.folders&(1<<side) != 0 {
+			trees[side] = v.ID
+		}
+	}
+	return trees
+}
+
+// trivial returns the side whose version a name comes to, where no more than a look at the three is needed to know.
+func trivial(match, files uint8) (side int, ok bool) {
+	switch {
+	case match == allBits:
+		return base, true
+	case files != allBits:
+		return 0, false
+	case match == oursBit|theirsBit, match == baseBit|theirsBit:
+		return ours, true
+	case match == baseBit|oursBit:
+		return theirs, true
+	default:
+		return 0, false
+	}
+}
+
+// putOff is a folder that only one side changed: it is not opened if nothing of what that side removed elsewhere matters.
+type putOff struct {
+	node *node
+	gone vanished
+}
+
+// openPutOff opens the folders that were put off if files may have been renamed into them, and otherwise takes them as they are.
+func (m *merger) openPutOff(ctx context.Context) error {
+	for side := ours; side <= theirs; side++ {
+		r := &m.renames[side]
+		r.mustOpen = len(r.relevant) > 0
+		waiting := r.putOff
+		r.putOff = nil
+		for _, p := range inHashOrder(waiting, func(p putOff) string { return p.node.path }) {
+			n := p.node
+			if !r.mustOpen {
+				n.match, n.settled = 0, true
+				n.result, n.absent = n.stages[side], n.stages[side].Mode == 0
+				continue
+			}
+			n.match &= n.files
+			if err := m.open(ctx, n.path, n.folderTrees(), p.gone); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}

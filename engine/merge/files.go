@@ -1,0 +1,146 @@
+package merge
+
+import (
+	"bytes"
+	"context"
+
+	"packhorse/pack/object"
+)
+
+const (
+
+	// binaryPrefix is how far into a file a NUL makes it binary.
+	binaryPrefix = 8000
+	// linesMax is the size in bytes from which git takes a file for binary.
+	linesMax = 1023 << 20
+	// readMax is how large a file may be that is read whole.
+	readMax = 32 << 20
+)
+
+// mergeFiles merges three versions of a file, a symbolic link or a submodule, of which the base may be absent. names is where each lies. It returns the merged version, and if the sides do not agree, why.
+func (m *merger) mergeFiles(ctx context.Context, stages [3]Version, names [3]string, extraMarkers int) (v Version, clean bool, kind Kind, err error) {
+	o, a, b := stages[base], stages[ours], stages[theirs]
+	if a.Mode&object.ModeMask != b.Mode&object.ModeMask {
+		return a, false, DistinctTypes, nil
+	}
+	clean = true
+	if a.Mode == b.Mode || a.Mode == o.Mode {
+		v.Mode = b.Mode
+	} else { // two files, of which one is executable
+		v.Mode = a.Mode
+		clean = b.Mode == o.Mode
+	}
+	if !clean {
+		kind = BothChanged
+	}
+	sameType := o.Mode&object.ModeMask == a.Mode&object.ModeMask
+	switch {
+	case a.ID == b.ID, a.ID == o.ID:
+		v.ID = b.ID
+	case b.ID == o.ID:
+		v.ID = a.ID
+	case a.Mode.IsRegular():
+		if !sameType {
+			o = Version{}
+		}
+		var conflict Kind
+		v.ID, conflict, err = m.mergeContents(ctx, [3]object.ID{o.ID, a.ID, b.ID}, names, extraMarkers)
+		if conflict != 0 {
+			clean, kind = false, conflict
+		}
+	case a.Mode.IsGitlink():
+		v.ID, clean, kind = a.ID, false, Submodule
+		if m.depth > 0 {
+			if v.ID = o.ID; !sameType {
+				v = o
+			}
+		}
+	default: // symbolic links
+		v.ID, clean, kind = a.ID, false, Symlink
+		if m.depth > 0 {
+			v = o
+		}
+	}
+	return v, clean, kind, err
+}
+
+// mergeContents merges by lines and returns the merged blob, with markers where the sides conflict. A binary file is not merged: the result
+// is ours, or in a virtual base that of the base.
+func (m *merger) mergeContents(ctx context.Context, ids [3]object.ID, names [3]string, extraMarkers int) (object.ID, Kind, error) {
+	var contents [3][]byte
+	for side, id := range ids {
+		content, binary, err := m.lines(ctx, id)
+		if err != nil {
+			return object.ZeroID, 0, err
+		}
+		if binary {
+			return m.keepBinary(ids)
+		}
+		contents[side] = content
+	}
+	oursLabel, theirsLabel := m.Ours, m.Theirs
+	if names[base] != names[ours] || names[ours] != names[theirs] {
+		oursLabel += ":" + names[ours]
+		theirsLabel += ":" + names[theirs]
+	}
+	merged, conflicts, err := Content(ctx, contents[base], contents[ours], contents[theirs], ContentOptions{
+		Ours: oursLabel, Theirs: theirsLabel, MarkerSize: MarkerSizeDefault + extraMarkers,
+	})
+	if err != nil {
+		return object.ZeroID, 0, err
+	}
+	id, err := m.objects.add(object.TypeBlob, merged, ids[ours])
+	switch {
+	case err != nil:
+		return object.ZeroID, 0, err
+	case conflicts == 0:
+		return id, 0, nil
+	case ids[base].IsZero():
+		return id, AddAdd, nil
+	default:
+		return id, BothChanged, nil
+	}
+}
+
+// keepBinary settles three files of which one is binary.
+func (m *merger) keepBinary(ids [3]object.ID) (object.ID, Kind, error) {
+	if m.depth == 0 {
+		return ids[ours], Binary, nil
+	}
+	if ids[base].IsZero() {
+		id, err := m.objects.add(object.TypeBlob, nil, object.ZeroID)
+		return id, 0, err
+	}
+	return ids[base], 0, nil
+}
+
+// IsBinary reports whether a file that begins with data is taken for binary, as one without lines to merge.
+func IsBinary(data []byte) bool {
+	return bytes.IndexByte(data[:min(len(data), binaryPrefix)], 0) >= 0
+}
+
+// lines returns a blob's content, and whether it is to be taken for binary.
+func (m *merger) lines(ctx context.Context, id object.ID) (content []byte, binary bool, err error) {
+	if id.IsZero() {
+		return nil, false, nil
+	}
+	size, err := m.objects.blobSize(ctx, id)
+	if err != nil {
+		return nil, false, err
+	}
+	if size > linesMax {
+		return nil, true, nil
+	}
+	if size > min(readMax, m.BytesMax) {
+		content, _, err := m.objects.begin(ctx, id, binaryPrefix)
+		if err == nil && !IsBinary(content) {
+			err = ErrTooLarge
+		}
+		return nil, true, err
+	}
+	content, err = m.objects.read(ctx, object.TypeBlob, id)
+	if err != nil {
+		return nil, false, err
+	}
+	return content, IsBinary(content), nil
+}

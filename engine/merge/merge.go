@@ -1,0 +1,180 @@
+// Package merge merges trees and commits as git's default strategy does, without a work tree.
+//
+// The rules are those of merge-ort in git 2.39, and [Trees] comes to the same tree, the same verdict and the same conflicts as
+// git merge-tree --write-tree does in a bare repository. Start at [Commits], which finds the merge bases; [Trees] has three phases:
+// collect.go walks the three trees and notes what differs, rename.go and its neighbours find out what was renamed and move what
+// belongs together to one path, and resolve.go settles each path and writes the folders. A subtree that only one side changed is taken
+// whole without being opened, unless something may have been renamed into it.
+//
+// New objects are kept in memory, within a limit, until [Result.Write] stores the ones that the result needs: neither a conflict nor a
+// virtual merge base leaves anything behind. A merge belongs to one goroutine.
+//
+// What git takes from a work tree or from configuration has no say here: attributes (a bare repository has none), merge drivers,
+// renormalization. The commits of submodules are not there to be compared either, so that two that differ conflict, as they do in git
+// without the submodule.
+package merge
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// ErrTooLarge says that a merge would write more, or would have to read a larger file, than its limit allows.
+var ErrTooLarge = errors.New("merge: over the limit for new objects")
+
+// ErrUnrelated says that two commits have no common ancestor.
+var ErrUnrelated = errors.New("merge: the histories are unrelated")
+
+// Options tell what a merge is called and how much it may do. The zero value will do.
+type Options struct {
+	// Ours and Theirs name the sides in conflict markers and in the names of files that had to make room; "ours" and "theirs" if empty.
+	Ours, Theirs string
+	// BytesMax is how many bytes of new objects a merge may make, and how large a file may be that is merged by lines; 0 means 256 MiB.
+	BytesMax int64
+	// RenameMax is the number of sources and of destinations up to which they are all compared with each other; 0 means 7000, as in git.
+	RenameMax int
+	// Unrelated lets [Commits] merge what has no common ancestor.
+	Unrelated bool
+}
+
+const (
+	bytesMaxDefault  = 256 << 20
+	renameMaxDefault = 7000
+)
+
+func (o *Options) fill() {
+	if o.Ours == "" {
+		o.Ours = "ours"
+	}
+	if o.Theirs == "" {
+		o.Theirs = "theirs"
+	}
+	if o.BytesMax == 0 {
+		o.BytesMax = bytesMaxDefault
+	}
+	if o.RenameMax == 0 {
+		o.RenameMax = renameMaxDefault
+	}
+}
+
+// Result is what a merge comes to.
+type Result struct {
+	// Tree is the merged tree. With conflicts, it holds what git would put into the work tree.
+	Tree object.ID
+	// Conflicts are sorted by path; a merge without any is clean.
+	Conflicts []Conflict
+
+	objects *objects
+}
+
+// Clean reports whether the sides could be merged.
+func (r *Result) Clean() bool { return len(r.Conflicts) == 0 }
+
+// Write stores the new objects that the merged tree names, itself included. Errors: those of [odb.Quarantine.Write].
+func (r *Result) Write(ctx context.Context, q *odb.Quarantine) error {
+	return r.objects.store(ctx, q, r.Tree)
+}
+
+// Size is the size in bytes of the new objects that the merge made.
+func (r *Result) Size() int64 { return r.objects.size }
+
+// Open returns the content of an object of the merge, new or stored, of which no more than sizeMax bytes are returned, and its size.
+func (r *Result) Open(ctx context.Context, id object.ID, sizeMax int64) (data []byte, size int64, err error) {
+	return r.objects.begin(ctx, id, sizeMax)
+}
+
+// Find returns what stands at a path of the merged tree, zero for nothing.
+func (r *Result) Find(ctx context.Context, path string) (Version, error) {
+	return r.objects.find(ctx, r.Tree, path)
+}
+
+// Trees merges theirs into ours, two trees that both come from base; the empty tree will do for any of them.
+//
+// Errors: [ErrTooLarge]; those of reading objects from view, which must stay open while the result is used.
+func Trees(ctx context.Context, view *odb.View, base, ours, theirs object.ID, o Options) (*Result, error) {
+	o.fill()
+	return mergeTrees(ctx, newObjects(view, o.BytesMax), [3]object.ID{base, ours, theirs}, o, 0)
+}
+
+// mergeTrees is Trees in a virtual merge base if depth is not zero: as many are merged inside each other.
+func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Options, depth int) (*Result, error) {
+	m := newMerger(objects, o, depth)
+	if err := m.collect(ctx, trees); err != nil {
+		return nil, err
+	}
+	if err := m.followRenames(ctx); err != nil {
+		return nil, err
+	}
+	tree, err := m.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Tree: tree, Conflicts: m.conflicts(), objects: objects}, nil
+}
+
+// merger is one merge of three trees.
+type merger struct {
+	Options
+	objects *objects
+	depth   int
+
+	nodes      map[string]*node   // what a path holds, but for what is the same in all three trees
+	folders    map[string]*folder // the folders that were opened
+	renames    renames
+	conflicted map[string]*node
+	unplaced   []Conflict // that no entry stands for
+}
+
+func newMerger(objects *objects, o Options, depth int) *merger {
+	m := &merger{
+		Options: o, objects: objects, depth: depth,
+		nodes: make(map[string]*node), folders: make(map[string]*folder), conflicted: make(map[string]*node),
+	}
+	for side := range m.renames {
+		m.renames[side] = newSide()
+	}
+	return m
+}
+
+// conflicts returns what could not be merged.
+func (m *merger) conflicts() []Conflict {
+	found := slices.Clone(m.unplaced)
+	for _, path := range slices.Sorted(maps.Keys(m.conflicted)) {
+		n := m.conflicted[path]
+		c := Conflict{Path: path, Kind: n.kind}
+		for side := range n.stages {
+			if n.files&(1<<side) != 0 {
+				c.Stages[side] = n.stages[side]
+			}
+		}
+		found = append(found, c)
+	}
+	slices.SortStableFunc(found, func(a, b Conflict) int { return strings.Compare(a.Path, b.Path) })
+	return found
+}
+
+// The three trees of a merge, and the bits that stand for them in a mask.
+const (
+	base = iota
+	ours
+	theirs
+
+	baseBit   = 1 << base
+	oursBit   = 1 << ours
+	theirsBit = 1 << theirs
+	allBits   = baseBit | oursBit | theirsBit
+)
+
+// label is the name of a side.
+func (m *merger) label(side int) string {
+	if side == ours {
+		return m.Ours
+	}
+	return m.Theirs
+}

@@ -1,0 +1,169 @@
+package merge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"packhorse/engine/diff"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// objects are those of a pool, and new ones that only the merge knows.
+type objects struct {
+	view    *odb.View
+	fresh   map[object.ID]freshObject
+	size    int64 // of all fresh ones
+	sizeMax int64
+}
+
+// freshObject is one that the merge made.
+type freshObject struct {
+	kind        object.Type
+	data        []byte
+	predecessor object.ID // of the same path on our side, zero if there is none
+}
+
+func newObjects(view *odb.View, sizeMax int64) *objects {
+	return &objects{view: view, fresh: make(map[object.ID]freshObject), sizeMax: sizeMax}
+}
+
+// read returns an object, which must be of type t and is not to be changed.
+func (o *objects) read(ctx context.Context, t object.Type, id object.ID) ([]byte, error) {
+	if f, ok := o.fresh[id]; ok {
+		return f.data, nil
+	}
+	kind, data, err := o.view.Read(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", t, id, err)
+	}
+	if kind != t {
+		return nil, fmt.Errorf("read %s %s: %w: it is a %s", t, id, object.ErrMalformed, kind)
+	}
+	return data, nil
+}
+
+// tree returns the bytes of a tree; the zero ID stands for none.
+func (o *objects) tree(ctx context.Context, id object.ID) ([]byte, error) {
+	if id.IsZero() || id == object.EmptyTreeID {
+		return nil, nil
+	}
+	return o.read(ctx, object.TypeTree, id)
+}
+
+// fingerprint returns what a file is compared with others by.
+func (o *objects) fingerprint(ctx context.Context, id object.ID) (*diff.Fingerprint, error) {
+	if f, ok := o.fresh[id]; ok {
+		return diff.NewFingerprint(f.data), nil
+	}
+	return diff.ReadFingerprint(ctx, o.view, id)
+}
+
+func (o *objects) blobSize(ctx context.Context, id object.ID) (int64, error) {
+	if f, ok := o.fresh[id]; ok {
+		return int64(len(f.data)), nil
+	}
+	info, err := o.view.Stat(ctx, id)
+	if err != nil {
+		return 0, fmt.Errorf("look up blob %s: %w", id, err)
+	}
+	return info.Size, nil
+}
+
+// begin returns the first bytes of a blob, sizeMax at most, and its size.
+func (o *objects) begin(ctx context.Context, id object.ID, sizeMax int64) (data []byte, size int64, err error) {
+	if size, err = o.blobSize(ctx, id); err != nil {
+		return nil, 0, err
+	}
+	if f, ok := o.fresh[id]; ok {
+		return f.data[:min(size, sizeMax)], size, nil
+	}
+	stream, err := o.view.Open(ctx, id)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open blob %s: %w", id, err)
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	section, err := stream.Section(0, sizeMax)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read blob %s: %w", id, err)
+	}
+	defer func() { err = errors.Join(err, section.Close()) }()
+	data = make([]byte, min(size, sizeMax))
+	if _, err = io.ReadFull(section, data); err != nil {
+		return nil, 0, fmt.Errorf("read blob %s: %w", id, err)
+	}
+	return data, size, nil
+}
+
+// add makes an object and returns its ID. data is kept. Errors: [ErrTooLarge].
+func (o *objects) add(t object.Type, data []byte, predecessor object.ID) (object.ID, error) {
+	id, err := object.Hash(t, data)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("hash %s: %w", t, err)
+	}
+	if _, ok := o.fresh[id]; ok {
+		return id, nil
+	}
+	if o.size += int64(len(data)); o.size > o.sizeMax {
+		return object.ZeroID, ErrTooLarge
+	}
+	o.fresh[id] = freshObject{kind: t, data: data, predecessor: predecessor}
+	return id, nil
+}
+
+// store quarantines an object that the merge made, and before it what it names.
+func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) error {
+	f, ok := o.fresh[id]
+	if !ok {
+		return nil
+	}
+	if f.kind == object.TypeTree {
+		it := object.IterTree(f.data)
+		for it.Next() {
+			if it.Mode.IsGitlink() {
+				continue
+			}
+			if err := o.store(ctx, q, it.ID); err != nil {
+				return err
+			}
+		}
+		if err := it.Err(); err != nil {
+			return fmt.Errorf("read merged tree %s: %w", id, err)
+		}
+	}
+	_, err := q.Write(ctx, f.kind, f.data, f.predecessor)
+	return err
+}
+
+// find returns what stands at a path below a tree.
+func (o *objects) find(ctx context.Context, tree object.ID, path string) (Version, error) {
+	v := Version{object.ModeTree, tree}
+	for name := range strings.SplitSeq(path, "/") {
+		if !v.Mode.IsTree() {
+			return Version{}, nil
+		}
+		data, err := o.tree(ctx, v.ID)
+		if err != nil {
+			return Version{}, err
+		}
+		v = Version{}
+		it := object.IterTree(data)
+		for it.Next() {
+			if bytes.Equal(it.Name, []byte(name)) {
+				v = Version{it.Mode.Canonical(), it.ID}
+				break
+			}
+		}
+		if err := it.Err(); err != nil {
+			return Version{}, fmt.Errorf("read tree: %w", err)
+		}
+	}
+	return v, nil
+}
+
+func itoa(i int) string { return strconv.Itoa(i) }

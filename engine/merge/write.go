@@ -1,0 +1,77 @@
+package merge
+
+import (
+	"context"
+	"slices"
+
+	"packhorse/pack/object"
+)
+
+// record puts an entry into the folder that a path lies in.
+func (m *merger) record(path string, v Version, absent bool) {
+	dir, name := split(path)
+	f := m.folders[dir]
+	if f == nil {
+		f = &folder{}
+		m.folders[dir] = f
+	}
+	if !absent {
+		f.entries = append(f.entries, object.TreeEntry{Mode: v.Mode, Name: name, ID: v.ID})
+	}
+}
+
+// completeFolder makes a node's result the folder in its place, if anything in that was looked at; everything in it has been settled.
+func (m *merger) completeFolder(ctx context.Context, n *node) error {
+	f := m.folders[n.path]
+	if f == nil {
+		return nil
+	}
+	delete(m.folders, n.path)
+	if len(f.same) == 0 && len(f.entries) == 0 {
+		n.absent = true
+		return nil
+	}
+	id, err := m.writeFolder(ctx, n.path, f)
+	if err != nil {
+		return err
+	}
+	n.absent, n.result = false, Version{object.ModeTree, id}
+	return nil
+}
+
+// writeFolder makes the tree of a folder: what was decided, and between it what is the same in all three trees.
+func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
+	object.SortTree(f.entries)
+	replaced := make(map[string]bool, len(f.entries))
+	size := 0
+	for i := range f.entries {
+		replaced[f.entries[i].Name] = true
+		size += len("100644 ") + len(f.entries[i].Name) + 1 + object.IDSize
+	}
+	for _, run := range f.same {
+		size += len(run)
+	}
+	data := make([]byte, 0, size)
+	next := 0
+	for _, run := range f.same {
+		it := object.IterTree(run)
+		for it.Next() {
+			e := object.TreeEntry{Mode: it.Mode.Canonical(), Name: string(it.Name), ID: it.ID}
+			for next < len(f.entries) && object.CompareEntries(f.entries[next].Name, f.entries[next].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
+				data = object.AppendTreeEntry(data, &f.entries[next])
+				next++
+			}
+			if !replaced[e.Name] {
+				data = object.AppendTreeEntry(data, &e)
+			}
+		}
+	}
+	for ; next < len(f.entries); next++ {
+		data = object.AppendTreeEntry(data, &f.entries[next])
+	}
+	var predecessor object.ID
+	if n := m.nodes[path]; n != nil {
+		predecessor = n.stages[ours].ID
+	}
+	return m.objects.add(object.TypeTree, slices.Clip(data), predecessor)
+}

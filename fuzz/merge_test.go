@@ -1,0 +1,233 @@
+package fuzz
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"packhorse/engine/merge"
+	"packhorse/fuzz/oracle"
+	"packhorse/pack/object"
+)
+
+// mergePair is two commits to merge.
+type mergePair struct{ ours, theirs string }
+
+// mergeVerdict is what a merge comes to: the tree, and the sorted paths that conflict.
+type mergeVerdict struct {
+	clean     bool
+	tree      string
+	conflicts []string
+	kinds     []merge.Kind // ours only
+}
+
+// theirMerges asks git to merge pairs of commits, which adds nothing to the repository. Of some merges git dies by an assertion of its own:
+// they have no tree.
+func theirMerges(tb testing.TB, dir, objects string, pairs []mergePair) []mergeVerdict {
+	tb.Helper()
+	if len(pairs) == 0 {
+		return nil
+	}
+	for _, name := range []string{"info", "pack"} {
+		if err := os.MkdirAll(filepath.Join(objects, name), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	var in bytes.Buffer
+	for _, p := range pairs {
+		fmt.Fprintf(&in, "%s %s\n", p.ours, p.theirs)
+	}
+	cmd := exec.Command("git", "merge-tree", "--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
+	cmd.Env = mergeEnv(dir, objects)
+	cmd.Stdin = &in
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	switch {
+	case err == nil:
+	case !strings.Contains(complaints.String(), "Assertion"):
+		tb.Fatalf("git merge-tree: %v: %s", err, complaints.String())
+	case len(pairs) == 1:
+		return make([]mergeVerdict, 1)
+	default:
+		half := len(pairs) / 2
+		return append(theirMerges(tb, dir, objects, pairs[:half]), theirMerges(tb, dir, objects, pairs[half:])...)
+	}
+	tokens := strings.Split(string(out), "\x00")
+	next := func() string {
+		token := tokens[0]
+		tokens = tokens[1:]
+		return token
+	}
+	verdicts := make([]mergeVerdict, len(pairs))
+	for i := range verdicts {
+		v := &verdicts[i]
+		v.clean, v.tree = next() == "1", next()
+		for path := next(); path != ""; path = next() {
+			v.conflicts = append(v.conflicts, path)
+		}
+	}
+	return verdicts
+}
+
+// mergeEnv makes git write objects elsewhere than into the repository.
+func mergeEnv(dir, objects string) []string {
+	return append(oracle.Env(dir), "GIT_OBJECT_DIRECTORY="+objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(dir, "objects"))
+}
+
+// isBroken reports whether a tree of git's names a submodule without a commit.
+func (w *patchWorld) isBroken(tb testing.TB, objects, tree string) bool {
+	tb.Helper()
+	cmd := exec.Command("git", "ls-tree", "-r", tree)
+	cmd.Env = mergeEnv(w.dir, objects)
+	out, err := cmd.Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return strings.Contains(string(out), "160000 commit "+object.ZeroID.String())
+}
+
+// ourMerge merges two commits with package merge.
+func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
+	tb.Helper()
+	ours, err := object.ParseID(p.ours)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	theirs, err := object.ParseID(p.theirs)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	result, _, err := merge.Commits(context.Background(), w.view, ours, theirs, merge.Options{
+		Ours: p.ours, Theirs: p.theirs, Unrelated: true,
+	})
+	if err != nil {
+		tb.Errorf("merge %s and %s: %v", p.ours, p.theirs, err)
+		return mergeVerdict{}
+	}
+	v := mergeVerdict{clean: result.Clean(), tree: result.Tree.String()}
+	for i := range result.Conflicts {
+		c := &result.Conflicts[i]
+		v.kinds = append(v.kinds, c.Kind)
+		if c.Staged() {
+			v.conflicts = append(v.conflicts, c.Path)
+		}
+	}
+	return v
+}
+
+// compareMerges merges pairs both ways and returns how many came to another verdict or tree, and how many to other conflicts.
+//
+// A difference is not counted where git's tree names a submodule without a commit: git 2.39 loses our file when it moves it after a
+// folder of theirs and the base has a folder in its place. The merge conflicts in any case.
+func (w *patchWorld) compareMerges(t *testing.T, pairs []mergePair, complain func(format string, args ...any)) (trees, paths int, kinds map[merge.Kind]int) {
+	t.Helper()
+	kinds = make(map[merge.Kind]int)
+	objects := t.TempDir()
+	for i, theirs := range theirMerges(t, w.dir, objects, pairs) {
+		ours := w.ourMerge(t, pairs[i])
+		if theirs.tree == "" {
+			continue
+		}
+		for _, kind := range ours.kinds {
+			kinds[kind]++
+		}
+		sameTree, samePaths := ours.tree == theirs.tree && ours.clean == theirs.clean, slices.Equal(ours.conflicts, theirs.conflicts)
+		if !sameTree && !theirs.clean && !ours.clean && samePaths && w.isBroken(t, objects, theirs.tree) {
+			continue
+		}
+		if !sameTree {
+			trees++
+		}
+		if !samePaths {
+			paths++
+		}
+		if !sameTree || !samePaths {
+			complain("git merge-tree --write-tree %s %s\nours: %v %s %q\ngit:  %v %s %q", pairs[i].ours, pairs[i].theirs,
+				ours.clean, ours.tree, ours.conflicts, theirs.clean, theirs.tree, theirs.conflicts)
+		}
+	}
+	return trees, paths, kinds
+}
+
+// TestMergesAreThoseOfGit merges generated histories in which everything happens that can conflict.
+func TestMergesAreThoseOfGit(t *testing.T) {
+	t.Parallel()
+	count := 400
+	if testing.Short() {
+		count = 60
+	}
+	if s, err := strconv.Atoi(os.Getenv("PACKHORSE_MERGE_COUNT")); err == nil {
+		count = s
+	}
+	git := oracle.New(t)
+	seed := uint64(1)
+	if s, err := strconv.ParseUint(os.Getenv("PACKHORSE_MERGE_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	git.Input(mergeHistories(rand.New(rand.NewPCG(seed, 9)), count), "fast-import", "--quiet", "--done", "--date-format=raw")
+	w := newPatchWorld(t, git.Dir)
+	pairs := make([]mergePair, count)
+	tips := strings.Fields(git.Git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/ours", "refs/heads/theirs"))
+	for i := 0; i < len(tips); i += 2 {
+		side, number, _ := strings.Cut(tips[i], "/")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if side == "ours" {
+			pairs[n].ours = tips[i+1]
+		} else {
+			pairs[n].theirs = tips[i+1]
+		}
+	}
+	complaints := 0
+	trees, paths, kinds := w.compareMerges(t, pairs, func(format string, args ...any) {
+		if complaints++; complaints <= 5 {
+			t.Errorf(format, args...)
+		}
+	})
+	t.Logf("%d merges, %d other trees, %d other paths, conflicts: %v", count, trees, paths, kinds)
+	if dir := os.Getenv("PACKHORSE_MERGE_KEEP"); dir != "" && trees+paths > 0 {
+		if out, err := exec.Command("cp", "-r", git.Dir, dir).CombinedOutput(); err != nil {
+			t.Logf("%s", out)
+		}
+	}
+	for kind := merge.BothChanged; kind <= merge.DirectorySplit; kind++ {
+		if kinds[kind] == 0 && !testing.Short() {
+			t.Errorf("no conflict of the kind %v", kind)
+		}
+	}
+}
+
+// TestMergesOfRepository replays the merges of a real repository: PACKHORSE_MERGE_REPO is its folder, PACKHORSE_MERGE_COUNT how many of
+// the newest are tried (0: all).
+func TestMergesOfRepository(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("PACKHORSE_MERGE_REPO")
+	if dir == "" {
+		t.Skip("PACKHORSE_MERGE_REPO is not set")
+	}
+	w := newPatchWorld(t, dir)
+	args := []string{"rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents"}
+	if count := os.Getenv("PACKHORSE_MERGE_COUNT"); count != "" {
+		args = append(args, "--max-count="+count)
+	}
+	var pairs []mergePair
+	for line := range strings.SplitSeq(oracle.Open(t, dir).Git(args...), "\n") {
+		if ids := strings.Fields(line); len(ids) == 3 {
+			pairs = append(pairs, mergePair{ids[1], ids[2]})
+		}
+	}
+	trees, paths, kinds := w.compareMerges(t, pairs, t.Errorf)
+	t.Logf("%d merges, %d other trees (%.3f %%), %d other paths (%.3f %%), conflicts: %v", len(pairs),
+		trees, 100*float64(trees)/float64(len(pairs)), paths, 100*float64(paths)/float64(len(pairs)), kinds)
+}

@@ -20,8 +20,21 @@ import (
 // openHost opens a host over empty stores on the disk, without a clone cache or with one of 1 GiB, until the benchmark ends.
 func openHost(b *testing.B, cached bool) *engine.Host {
 	b.Helper()
-	ctx := context.Background()
 	dir := b.TempDir()
+	var config engine.Config
+	if cached {
+		var err error
+		if config.Clones, err = clonecache.Open(filepath.Join(dir, "cache"), clonecache.Options{BudgetBytes: 1 << 30}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return openHostIn(b, dir, config)
+}
+
+// openHostIn opens a host with the given settings over stores in a folder, which it fills in.
+func openHostIn(b *testing.B, dir string, config engine.Config) *engine.Host {
+	b.Helper()
+	ctx := context.Background()
 	keys, err := kv.OpenPebble(filepath.Join(dir, "keys"), kv.PebbleOptions{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
@@ -32,12 +45,7 @@ func openHost(b *testing.B, cached bool) *engine.Host {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { closeStore(b, files.Close) })
-	config := engine.Config{KV: keys, Files: files}
-	if cached {
-		if config.Clones, err = clonecache.Open(filepath.Join(dir, "cache"), clonecache.Options{BudgetBytes: 1 << 30}); err != nil {
-			b.Fatal(err)
-		}
-	}
+	config.KV, config.Files = keys, files
 	host, err := engine.Open(ctx, config)
 	if err != nil {
 		b.Fatal(err)

@@ -19,6 +19,8 @@ type MaintainOptions struct {
 	Grace, ReaderGrace time.Duration
 	// All makes one segment of each repository's own objects, instead of a few that grow geometrically.
 	All bool
+	// Settle does so for repositories much of which was packed a little at a time; see [odb.CompactOptions].
+	Settle bool
 	// DropShare is the least share of unreachable objects for which layers are rewritten.
 	DropShare float64
 	odb.RepackOptions
@@ -83,7 +85,7 @@ func (h *Host) maintainOne(ctx context.Context, id refs.RepoID, options *Maintai
 	job := maintain.Job{
 		Objects: h.objects, Names: h.names, Repo: id, Pool: rec.Pool, Now: h.now,
 		Grace: settings.Grace, JournalAge: settings.JournalAge, DropShare: options.DropShare,
-		Compact: odb.CompactOptions{RepackOptions: options.RepackOptions, All: options.All},
+		Compact: odb.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
 	}
 	done := Maintained{Org: rec.Org, Name: rec.Name}
 	done.Report, err = job.Run(ctx)
@@ -138,7 +140,7 @@ func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.Co
 // Round implements [maintain.Host].
 func (b background) Round(ctx context.Context, options odb.RepackOptions) error {
 	var failed error
-	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare}) {
+	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
 		if err != nil {
 			return err
 		}

@@ -13,8 +13,10 @@ import (
 // CompactOptions say how far [Store.Compact] goes. The zero value does what is due.
 type CompactOptions struct {
 	RepackOptions
-	// All makes one segment of everything that the pool alone uses, if that is not one segment already.
+	// All makes one segment of everything that the pool alone uses, if that is not one segment already whose deltas were found among all of it.
 	All bool
+	// Settle does so when more than a quarter of the objects are in segments whose deltas were found among few of them.
+	Settle bool
 }
 
 // Compacted is what [Store.Compact] did.
@@ -40,11 +42,11 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	}
 	v.aside()
 	defer v.Close()
-	chosen, err := s.due(ctx, v, options.All)
+	chosen, full, err := s.due(ctx, v, &options)
 	if err != nil || len(chosen) == 0 {
 		return done, err
 	}
-	err = s.merge(ctx, v, chosen, options.RepackOptions, &done)
+	err = s.merge(ctx, v, chosen, full, options.RepackOptions, &done)
 	if errors.Is(err, errMoved) {
 		return Compacted{}, nil // another server was here
 	}
@@ -54,13 +56,14 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	return done, nil
 }
 
-// merge makes one segment of layers, and swaps.
-func (s *Store) merge(ctx context.Context, v *View, chosen []manifestLayer, options RepackOptions, done *Compacted) error {
+// merge makes one segment of layers, with a full search of deltas or not, and swaps.
+func (s *Store) merge(ctx context.Context, v *View, chosen []manifestLayer, full bool, options RepackOptions, done *Compacted) (err error) {
 	r, err := newRepack(ctx, v, chosen, options)
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	r.full = full
+	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.takeAll(ctx); err != nil {
 		return err
 	}
@@ -95,38 +98,48 @@ func (s *Store) merge(ctx context.Context, v *View, chosen []manifestLayer, opti
 // sizedLayer is a layer with the number of its objects.
 type sizedLayer struct {
 	manifestLayer
-	count int
+	count       int
+	provisional bool // see sectionProvisional
 }
 
-// due returns the layers that are to become one, none if that would change nothing.
-func (s *Store) due(ctx context.Context, v *View, all bool) ([]manifestLayer, error) {
+// settleShare is the part of a pool's objects that has to be provisional for [CompactOptions.Settle] to rewrite it: one in so many.
+const settleShare = 4
+
+// due returns the layers that are to become one, none if that would change nothing, and whether deltas are to be searched again that were
+// found among few objects. That is so when everything becomes one, which geometry brings about when the pool has grown by half or more: so each
+// object is searched once or twice while the pool doubles.
+func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chosen []manifestLayer, full bool, err error) {
 	own, err := s.ownLayers(ctx, v)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var chosen []manifestLayer
 	var segments []sizedLayer
-	folded := 0
+	folded, provisional, total := 0, 0, 0
 	for _, l := range own {
+		total += l.count
 		if l.kind == layerHot {
 			chosen = append(chosen, l.manifestLayer)
 			folded += l.count
-		} else {
-			segments = append(segments, l)
+			continue
+		}
+		segments = append(segments, l)
+		if l.provisional {
+			provisional += l.count
 		}
 	}
+	all := options.All || (options.Settle && settleShare*provisional > total)
 	slices.SortStableFunc(segments, func(a, b sizedLayer) int { return cmp.Compare(a.count, b.count) })
 	n := len(segments)
 	if !all {
 		n = geometricSplit(segments, folded)
 	}
-	if n+len(chosen) < 2 && len(chosen) == 0 {
-		return nil, nil
+	if n < 2 && len(chosen) == 0 && (!all || provisional == 0 && !options.Anew) {
+		return nil, false, nil
 	}
 	for _, l := range segments[:n] {
 		chosen = append(chosen, l.manifestLayer)
 	}
-	return chosen, nil
+	return chosen, n == len(segments), nil
 }
 
 // geometricSplit returns how many of the segments, which are sorted by size, are to be merged with folded hot objects so that each that is
@@ -166,11 +179,11 @@ func (s *Store) ownLayers(ctx context.Context, v *View) ([]sizedLayer, error) {
 		if shared {
 			continue
 		}
-		count, err := s.layerCount(ctx, v, l)
-		if err != nil {
+		sized := sizedLayer{manifestLayer: l}
+		if sized.count, sized.provisional, err = s.layerCount(ctx, v, l); err != nil {
 			return nil, err
 		}
-		own = append(own, sizedLayer{l, count})
+		own = append(own, sized)
 	}
 	return own, nil
 }
@@ -189,18 +202,17 @@ func (s *Store) isShared(ctx context.Context, pool PoolID, id LayerID) (bool, er
 	return false, nil
 }
 
-// layerCount returns the number of objects in a layer.
-func (s *Store) layerCount(ctx context.Context, v *View, l manifestLayer) (int, error) {
+// layerCount returns the number of objects in a layer, and whether its deltas are provisional.
+func (s *Store) layerCount(ctx context.Context, v *View, l manifestLayer) (count int, provisional bool, err error) {
 	if l.kind == layerHot {
-		count := 0
 		prefix := hotPrefix(tableObject, l.id)
 		for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 			if err != nil {
-				return 0, err
+				return 0, false, err
 			}
 			count++
 		}
-		return count, nil
+		return count, false, nil
 	}
 	for _, segment := range v.segments() {
 		if segment.id != l.id {
@@ -208,10 +220,10 @@ func (s *Store) layerCount(ctx context.Context, v *View, l manifestLayer) (int, 
 		}
 		g, err := segment.acquire(ctx)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		defer segment.release(g)
-		return g.count, nil
+		return g.count, g.isProvisional(), nil
 	}
-	return 0, fmt.Errorf("odb: layer %s is not in its view", l.id)
+	return 0, false, fmt.Errorf("odb: layer %s is not in its view", l.id)
 }

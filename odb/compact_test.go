@@ -10,35 +10,57 @@ import (
 	"packhorse/pack/object"
 )
 
-// grow commits versions of a few files in folders, one small write each.
+// grow commits versions of a few new files in folders, one small write each.
 func grow(w *world, random *rand.Rand, parent object.ID, versions int) object.ID {
 	w.Helper()
-	var files [6][]byte
-	var blobs, folders, roots [6]object.ID
-	for i := range files {
-		files[i] = text(random, 3000)
+	g := newGrowing(w, random, 6)
+	g.tip = parent
+	g.grow(versions)
+	return g.tip
+}
+
+// growing is a history of a few files in folders.
+type growing struct {
+	*world
+	random         *rand.Rand
+	files          [][]byte
+	blobs, folders []object.ID
+	root, tip      object.ID
+	count          int
+}
+
+func newGrowing(w *world, random *rand.Rand, files int) *growing {
+	g := &growing{world: w, random: random, files: make([][]byte, files), blobs: make([]object.ID, files), folders: make([]object.ID, files)}
+	for i := range g.files {
+		g.files[i] = text(random, 3000)
 	}
-	for n := range versions {
-		d := w.draft()
-		i := n % len(files)
-		files[i] = edited(random, files[i])
-		blobs[i] = d.write(object.TypeBlob, files[i], blobs[i])
-		folders[i] = d.write(object.TypeTree, treeOf(fileEntry("file.go", blobs[i])), folders[i])
+	return g
+}
+
+// grow commits versions of one file after the other.
+func (g *growing) grow(versions int) {
+	g.Helper()
+	for range versions {
+		d := g.draft()
+		i := g.count % len(g.files)
+		g.files[i] = edited(g.random, g.files[i])
+		g.blobs[i] = d.write(object.TypeBlob, g.files[i], g.blobs[i])
+		g.folders[i] = d.write(object.TypeTree, treeOf(fileEntry("file.go", g.blobs[i])), g.folders[i])
 		var entries []object.TreeEntry
-		for j, folder := range folders {
+		for j, folder := range g.folders {
 			if !folder.IsZero() {
 				entries = append(entries, object.TreeEntry{Mode: object.ModeTree, Name: fmt.Sprintf("folder%d", j), ID: folder})
 			}
 		}
-		roots[0] = d.write(object.TypeTree, treeOf(entries...), roots[0])
+		g.root = d.write(object.TypeTree, treeOf(entries...), g.root)
 		var parents []object.ID
-		if !parent.IsZero() {
-			parents = append(parents, parent)
+		if !g.tip.IsZero() {
+			parents = append(parents, g.tip)
 		}
-		parent = d.write(object.TypeCommit, commitOf(roots[0], 1_000_000+n, parents...), parent)
+		g.tip = d.write(object.TypeCommit, commitOf(g.root, 1_000_000+g.count, parents...), g.tip)
 		d.commit()
+		g.count++
 	}
-	return parent
 }
 
 func (w *world) compact(options odb.CompactOptions) odb.Compacted {
@@ -98,10 +120,74 @@ func TestCompactFoldsAndMerges(t *testing.T) {
 				deltas++
 			}
 		}
-		if deltas < len(w.objects)/2 {
+		if deltas < len(w.objects)/3 { // commits and the smallest trees hardly ever gain
 			t.Errorf("%d of %d objects are deltas", deltas, len(w.objects))
 		}
 	})
+}
+
+// TestCompactSearchesAgain folds and merges many versions of few files, and holds what is stored against what a search among all of them finds:
+// the chains of deltas stay short, and merges leave little to be gained.
+func TestCompactSearchesAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	g := newGrowing(w, rand.New(rand.NewPCG(8, 9)), 2)
+	stored := func() (size int64) {
+		t.Helper()
+		w.with(func(v *odb.View) {
+			for id := range w.objects {
+				depth, err := odb.Depth(t.Context(), v, id)
+				w.must(err)
+				if depth > 50 {
+					t.Fatalf("%s is %d deltas deep", id, depth)
+				}
+				e, err := v.Entry(t.Context(), id)
+				w.must(err)
+				size += e.PayloadSize
+			}
+		})
+		return size
+	}
+	for range 7 {
+		g.grow(25)
+		w.compact(odb.CompactOptions{})
+		stored()
+	}
+	again := odb.CompactOptions{All: true, RepackOptions: odb.RepackOptions{Workers: 2}}
+	w.compact(again)
+	settled := stored()
+	if done := w.compact(again); done != (odb.Compacted{}) {
+		t.Errorf("everything has been searched, and yet %+v", done)
+	}
+	again.Anew = true
+	if done := w.compact(again); done.ObjectCount != len(w.objects) {
+		t.Errorf("%d of %d objects were rewritten anew", done.ObjectCount, len(w.objects))
+	}
+	if best := stored(); settled > best*6/5 {
+		t.Errorf("%d bytes after merges, %d with every delta searched anew", settled, best)
+	}
+	w.sound(g.tip)
+}
+
+// TestCompactSettles lets what was folded a little at a time be searched again without anything that is due.
+func TestCompactSettles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	g := newGrowing(w, rand.New(rand.NewPCG(10, 11)), 3)
+	g.grow(40)
+	w.compact(odb.CompactOptions{})
+	settle := odb.CompactOptions{Settle: true}
+	if done := w.compact(settle); done != (odb.Compacted{}) {
+		t.Errorf("all was searched in the only fold, and yet %+v", done)
+	}
+	g.grow(15)
+	if done := w.compact(odb.CompactOptions{}); done.ObjectCount >= len(w.objects) {
+		t.Fatalf("%d of %d objects were rewritten", done.ObjectCount, len(w.objects))
+	}
+	if done := w.compact(settle); done.ObjectCount != len(w.objects) {
+		t.Errorf("%d of %d objects were searched again", done.ObjectCount, len(w.objects))
+	}
+	w.sound(g.tip)
 }
 
 // TestCompactKeepsBlockStreams has large blobs go through a fold, and reads the middle of them afterwards.

@@ -84,8 +84,7 @@ func (d *Drop) Close() error {
 	if d.q != nil {
 		err = d.q.Close()
 	}
-	d.repack.close()
-	return errors.Join(err, d.view.Close())
+	return errors.Join(err, d.repack.close(), d.view.Close())
 }
 
 // Settled tells the drop that the batch of its last Stage was committed.

@@ -37,19 +37,18 @@ func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
 	if layer == o.plan.inv.looseLayer() {
 		return max(o.loose[h.number()], 0), nil
 	}
+	if at := o.placedAt(h); at != 0 {
+		return max(at, 0), nil
+	}
 	r, err := o.records[layer].record(ctx, h.number())
 	if err != nil {
 		return 0, err
 	}
 	shifts := o.shifts[layer]
-	if len(shifts) == 0 || r.Offset < shifts[0].from {
+	if len(shifts) == 0 || r.Offset < shifts[0].from || r.Offset >= o.passed[layer] {
 		return 0, nil
 	}
-	offset := r.Offset + o.shiftOf(layer, r.Offset)
-	if offset >= o.stream.offset {
-		return 0, nil
-	}
-	return offset, nil
+	return r.Offset + o.shiftOf(layer, r.Offset), nil
 }
 
 // entryRun is neighbouring entries of a segment that are copied together.

@@ -28,6 +28,8 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 		shifts:  make([][]shift, len(p.inv.segments)),
 		records: make([]*recordReader, len(p.inv.segments)),
 		loose:   make([]int64, p.inv.looseCount()),
+		passed:  make([]int64, len(p.inv.segments)),
+		placed:  make([][]int64, len(p.inv.segments)),
 
 		dependent: p.inv.newSet(),
 	}
@@ -66,7 +68,7 @@ func (p *PackPlan) storedTrailer() ([]byte, error) {
 
 // isWhole reports whether a segment is sent with every entry as it is stored, given that the client takes the short form of deltas.
 func (p *PackPlan) isWhole(layer int) bool {
-	return p.send.count(layer) == p.inv.segments[layer].count && len(p.deltas) == 0
+	return p.send.count(layer) == p.inv.segments[layer].count && p.deltas.count() == 0 && p.order == nil
 }
 
 // packOutput is the state of one [PackPlan.WriteTo].
@@ -77,7 +79,9 @@ type packOutput struct {
 	records   []*recordReader // of each segment
 	shifts    [][]shift       // of each segment: where its entries went
 	run       entryRun
-	loose     []int64 // where loose objects went; 0: not written, looseBusy: being written
+	passed    []int64   // of each segment: up to where its entries were written
+	placed    [][]int64 // of each segment, by ordinal: where entries went that were not written in their turn; see loose
+	loose     []int64   // where loose objects went; 0: not written, isBusy: being written
 	ready     map[uint32]*looseEntry
 	dependent objectSet // deltas whose chain ends at an object that only the client has
 	packed    []byte    // scratch
@@ -93,17 +97,15 @@ func (o *packOutput) write(ctx context.Context) error {
 	if _, err := o.stream.Write(header); err != nil {
 		return err
 	}
-	if p.looseFirst {
-		if err := o.writeAllLoose(ctx); err != nil {
-			return err
-		}
+	if err := o.writeOrdered(ctx); err != nil {
+		return err
 	}
 	for layer := range p.inv.segments {
 		if err := o.writeSegment(ctx, layer); err != nil {
 			return err
 		}
 	}
-	if !p.looseFirst {
+	if p.order == nil {
 		if err := o.writeAllLoose(ctx); err != nil {
 			return err
 		}

@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// looseBusy marks a loose object that is being written.
-const looseBusy = -1
+// isBusy marks an object that is being written, behind its base.
+const isBusy = -1
 
 // looseEntry is an object outside segments that is made ready ahead: its value read, and its content deflated if it is stored otherwise.
 // What it holds is there once done is closed.
@@ -34,16 +34,13 @@ func (j *looseEntry) run(ctx context.Context, inv *inventory) {
 
 // writeAllLoose writes the objects that no segment holds.
 func (o *packOutput) writeAllLoose(ctx context.Context) error {
-	numbers := o.plan.looseOrder
-	if numbers == nil {
-		numbers = make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
-		err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
-			numbers = append(numbers, number)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	numbers := make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
+	err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
+		numbers = append(numbers, number)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	ahead := 0
 	for i, number := range numbers {
@@ -59,7 +56,7 @@ func (o *packOutput) writeAllLoose(ctx context.Context) error {
 
 // prepareLoose has an object made ready, unless it is written or a delta was found for it.
 func (o *packOutput) prepareLoose(number uint32) {
-	if _, found := o.plan.deltas[newHandle(o.plan.inv.looseLayer(), number)]; found || o.loose[number] != 0 {
+	if _, found := o.plan.deltas.get(newHandle(o.plan.inv.looseLayer(), number)); found || o.loose[number] != 0 {
 		return
 	}
 	job := &looseEntry{number: number, done: make(chan struct{})}
@@ -91,14 +88,14 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o.loose[number] = looseBusy
+	o.loose[number] = isBusy
 	h := newHandle(o.plan.inv.looseLayer(), number)
-	if found, ok := o.plan.deltas[h]; ok {
-		if err := o.writeLooseBase(ctx, found.base); err != nil {
+	if found, ok := o.plan.deltas.get(h); ok {
+		if err := o.writeBase(ctx, found.base); err != nil {
 			return err
 		}
 		o.loose[number] = o.stream.offset
-		return o.writeFound(ctx, h, found)
+		return o.writeFound(ctx, h, &found)
 	}
 	job, err := o.takeLoose(ctx, number)
 	if err != nil {
@@ -106,8 +103,12 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	}
 	e := &job.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
+	if e.Delta() && o.plan.isUndone(h) {
+		o.loose[number] = o.stream.offset
+		return o.writeWhole(ctx, h)
+	}
 	if e.Delta() {
-		if err := o.writeLooseBase(ctx, e.Base); err != nil {
+		if err := o.writeBase(ctx, e.Base); err != nil {
 			return err
 		}
 		rebased, ok, err := o.deltaHeader(ctx, h, e.Base, e.Type)
@@ -131,15 +132,22 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	return o.plan.inv.view.copyPacked(ctx, o.stream, e)
 }
 
-// writeLooseBase writes the base of a loose delta if it is loose too and sent. One that is being written is part of a cycle, which can come
-// about when two writers store each other's versions at once; it counts as absent.
-func (o *packOutput) writeLooseBase(ctx context.Context, id object.ID) error {
+// writeBase writes the base of a delta before its turn, if it is sent. In a pack with an order that is so for every base, else for those that
+// are loose as the delta is. One that is being written is part of a cycle, which can come about when two writers store each other's versions
+// at once; it counts as absent.
+func (o *packOutput) writeBase(ctx context.Context, id object.ID) error {
 	base, err := o.plan.inv.locate(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if err != nil || base.layer() != o.plan.inv.looseLayer() || !o.plan.send.has(base) {
+	if err != nil || !o.plan.send.has(base) {
 		return err
 	}
-	return o.writeLoose(ctx, base.number())
+	if base.layer() == o.plan.inv.looseLayer() {
+		return o.writeLoose(ctx, base.number())
+	}
+	if o.plan.order == nil {
+		return nil
+	}
+	return o.writeEarly(ctx, base)
 }

@@ -37,12 +37,14 @@ type PackPlan struct {
 	request PackRequest
 	count   int
 	bytes   int64
-	whole   int64                 // of bytes: segments that are sent with every entry
-	deltas  map[handle]foundDelta // made for this pack
+	whole   int64        // of bytes: segments that are sent with every entry
+	deltas  *foundDeltas // made for this pack
 
-	// looseFirst lets what no segment holds be written first, in the order of looseOrder.
-	looseFirst bool
-	looseOrder []uint32
+	// order is what is written first, each object behind its base, in the pack of a repack; nil otherwise. Objects outside segments are all
+	// in it. What is left follows as it lies in the segments.
+	order []handle
+	// undone are objects that are written whole though they are stored as deltas: their chains would become too long.
+	undone objectSet
 
 	progress progressMeter
 }
@@ -93,7 +95,7 @@ func (p *PackPlan) WholeBytes() int64 { return p.whole }
 // Close releases the files that the plan reads.
 func (p *PackPlan) Close() error {
 	p.inv.close()
-	return nil
+	return p.deltas.close()
 }
 
 func (p *PackPlan) find(ctx context.Context) error {
@@ -136,6 +138,9 @@ func (p *PackPlan) addTags(ctx context.Context) error {
 	}
 	return nil
 }
+
+// isUndone reports whether an object is written whole however it is stored.
+func (p *PackPlan) isUndone(h handle) bool { return p.order != nil && p.undone.has(h) }
 
 // measure counts what is sent and adds up its size.
 func (p *PackPlan) measure(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 )
 
 // writeRebased writes a delta of a segment whose base is elsewhere than it was, or its object whole when the client could not find the base.
-func (o *packOutput) writeRebased(ctx context.Context, layer int, e *segmentEntry) error {
+func (o *packOutput) writeRebased(ctx context.Context, region dataRegion, layer int, e *segmentEntry) error {
 	header, ok, err := o.rebasedHeader(ctx, layer, e)
 	if err != nil {
 		return err
@@ -17,13 +17,13 @@ func (o *packOutput) writeRebased(ctx context.Context, layer int, e *segmentEntr
 		return o.writeWhole(ctx, newHandle(layer, e.ordinal))
 	}
 	if e.PackedSize > wholeMax {
-		return o.writeLargeDelta(ctx, layer, e, header)
+		return o.writeLargeDelta(ctx, region, layer, e, header)
 	}
-	o.packed, err = o.run.region.readPacked(ctx, o.packed[:0], e.segmentRecord, object.ZeroID)
+	o.packed, err = region.readPacked(ctx, o.packed[:0], e.segmentRecord, object.ZeroID)
 	if err != nil {
 		return err
 	}
-	stored, payload, err := o.run.region.parse(o.packed, e.segmentRecord, object.ZeroID)
+	stored, payload, err := region.parse(o.packed, e.segmentRecord, object.ZeroID)
 	if err != nil {
 		return err
 	}
@@ -33,20 +33,21 @@ func (o *packOutput) writeRebased(ctx context.Context, layer int, e *segmentEntr
 
 // rebasedHeader is deltaHeader for a delta of a segment.
 func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEntry) (pack.EntryHeader, bool, error) {
-	if o.plan.request.OFSDelta && o.plan.send.has(newHandle(layer, e.Base)) && e.baseOffset < e.Offset {
+	base := newHandle(layer, e.Base)
+	if o.plan.request.OFSDelta && o.plan.send.has(base) && e.baseOffset < e.Offset && o.placedAt(base) == 0 && e.baseOffset < o.passed[layer] {
 		return o.behind(e.baseOffset + o.shiftOf(layer, e.baseOffset)), true, nil
 	}
-	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
+	id, err := o.plan.inv.segments[layer].id(ctx, e.Base)
 	if err != nil {
 		return pack.EntryHeader{}, false, err
 	}
-	return o.deltaHeader(ctx, newHandle(layer, e.ordinal), base, e.Type)
+	return o.deltaHeader(ctx, newHandle(layer, e.ordinal), id, e.Type)
 }
 
 // writeLargeDelta writes a delta that does not fit in memory behind another header.
-func (o *packOutput) writeLargeDelta(ctx context.Context, layer int, e *segmentEntry, header pack.EntryHeader) error {
+func (o *packOutput) writeLargeDelta(ctx context.Context, region dataRegion, layer int, e *segmentEntry, header pack.EntryHeader) error {
 	at := location{layer: o.plan.inv.layers[layer], ordinal: e.ordinal}
-	stored, err := o.run.region.entry(ctx, at, e.segmentRecord)
+	stored, err := region.entry(ctx, at, e.segmentRecord)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (o *packOutput) behind(offset int64) pack.EntryHeader {
 }
 
 // writeFound writes the object of h as the delta that was made for this pack.
-func (o *packOutput) writeFound(ctx context.Context, h handle, found foundDelta) error {
+func (o *packOutput) writeFound(ctx context.Context, h handle, found *foundDelta) error {
 	header, ok, err := o.deltaHeader(ctx, h, found.base, found.kind)
 	if err != nil {
 		return err
@@ -95,6 +96,9 @@ func (o *packOutput) writeFound(ctx context.Context, h handle, found foundDelta)
 	if !ok {
 		return o.writeWhole(ctx, h)
 	}
-	header.Size = found.size
-	return o.writeEntry(header, found.packed)
+	header.Size = int64(found.size)
+	if o.packed, err = o.plan.deltas.packed(o.packed[:0], found); err != nil {
+		return err
+	}
+	return o.writeEntry(header, o.packed)
 }

@@ -32,6 +32,8 @@ type RepackOptions struct {
 type repack struct {
 	view    *View
 	chosen  map[LayerID]bool
+	fresh   []bool // segments none of whose deltas is reused
+	full    bool   // everything is searched that was found among few objects only
 	plan    *PackPlan
 	options RepackOptions
 	streams []indexStream // the tables of block streams that are copied
@@ -46,16 +48,18 @@ func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options Rep
 	if err != nil {
 		return nil, err
 	}
-	r := &repack{view: v, chosen: make(map[LayerID]bool), options: options, pace: pacer{pause: options.Pause}}
+	r := &repack{
+		view: v, chosen: make(map[LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options, pace: pacer{pause: options.Pause},
+	}
 	for _, l := range chosen {
 		r.chosen[l.id] = true
 	}
-	r.plan = &PackPlan{inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(linked), hidden: inv.newSet(), send: inv.newSet(), looseFirst: true}
+	r.plan = &PackPlan{undone: inv.newSet(), inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(linked), hidden: inv.newSet(), send: inv.newSet()}
 	r.plan.progress.report = options.Progress
 	return r, nil
 }
 
-func (r *repack) close() { r.plan.inv.close() }
+func (r *repack) close() error { return r.plan.Close() }
 
 // takeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment of the pool's own holds too.
 func (r *repack) takeAll(ctx context.Context) error {
@@ -129,12 +133,29 @@ func (r *repack) prepare(ctx context.Context) error {
 	if err := r.findStreams(ctx); err != nil {
 		return err
 	}
+	for i, g := range p.inv.segments {
+		r.fresh[i] = r.chosen[p.inv.layers[i].id] && (r.options.Anew || (r.full && g.isProvisional()))
+	}
 	paths, err := r.paths(ctx)
 	if err != nil {
 		return fmt.Errorf("find paths: %w", err)
 	}
-	r.orderLoose(paths)
+	if err := r.arrange(paths); err != nil {
+		return err
+	}
 	return r.search(ctx, paths)
+}
+
+// isProvisional reports whether the segment will hold deltas that were found among few objects.
+func (r *repack) isProvisional() bool {
+	if r.full || r.options.Anew {
+		return false
+	}
+	provisional := r.plan.send.count(r.plan.inv.looseLayer()) > 0
+	for i, g := range r.plan.inv.segments {
+		provisional = provisional || (r.chosen[r.plan.inv.layers[i].id] && g.isProvisional())
+	}
+	return provisional
 }
 
 // findStreams gathers the tables of the block streams that are taken.
@@ -200,9 +221,10 @@ func (r *repack) paths(ctx context.Context) ([]pathVersions, error) {
 
 // takenCommit is a commit that is taken.
 type takenCommit struct {
-	h       handle
-	tree    object.ID
-	seconds int64
+	h          handle
+	tree       object.ID
+	seconds    int64
+	generation uint32 // of many in one second
 }
 
 // commits returns the commits that are taken, the newest first.
@@ -214,7 +236,7 @@ func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 			return err
 		}
 		row, err := r.plan.inv.view.Graph(ctx, id)
-		commits = append(commits, takenCommit{h: h, tree: row.Tree, seconds: row.Seconds})
+		commits = append(commits, takenCommit{h: h, tree: row.Tree, seconds: row.Seconds, generation: row.Generation})
 		return err
 	}
 	for layer, g := range r.plan.inv.segments {
@@ -238,31 +260,50 @@ func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 		}
 		return add(newHandle(loose, number))
 	})
-	slices.SortStableFunc(commits, func(a, b takenCommit) int { return cmp.Compare(b.seconds, a.seconds) })
+	slices.SortStableFunc(commits, func(a, b takenCommit) int {
+		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(b.generation, a.generation))
+	})
 	return commits, err
 }
 
-// orderLoose lets what comes from hot layers lie as git packs have it: commits, then trees, then blobs, each path by itself.
-func (r *repack) orderLoose(paths []pathVersions) {
+// arrange lets what is packed anew lie as git packs have it: commits, then trees, then blobs. The newest version of each path comes first, which
+// is what a shallow clone takes, and then each path by itself.
+func (r *repack) arrange(paths []pathVersions) error {
 	p := r.plan
-	seen := make([]bool, p.inv.looseCount())
-	add := func(number uint32) {
-		if !seen[number] {
-			seen[number] = true
-			p.looseOrder = append(p.looseOrder, number)
+	p.order = []handle{}
+	seen := p.inv.newSet()
+	add := func(h handle) {
+		if (h.layer() == p.inv.looseLayer() || r.fresh[h.layer()]) && p.send.has(h) && seen.add(h) {
+			p.order = append(p.order, h)
 		}
 	}
-	for _, path := range paths { // sorted by type
-		for _, h := range path.sent {
-			if h.layer() == p.inv.looseLayer() {
-				add(h.number())
+	for len(paths) > 0 { // sorted by type
+		count := slices.IndexFunc(paths, func(path pathVersions) bool { return path.kind != paths[0].kind })
+		if count < 0 {
+			count = len(paths)
+		}
+		for _, path := range paths[:count] {
+			if len(path.sent) > 0 {
+				add(path.sent[0])
 			}
 		}
+		for _, path := range paths[:count] {
+			for _, h := range path.sent {
+				add(h)
+			}
+		}
+		paths = paths[count:]
 	}
-	_ = p.send.each(p.inv.looseLayer(), func(number uint32) error { // what no path leads to
-		add(number)
-		return nil
-	})
+	for layer := range p.inv.looseLayer() + 1 { // what no path leads to
+		err := p.send.each(layer, func(number uint32) error {
+			add(newHandle(layer, number))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write makes the segment, which the returned quarantine holds alone.
@@ -275,7 +316,7 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 	})
 	var in *Ingest
 	group.Go(func() (err error) {
-		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: &ownPack{streams: r.streams}})
+		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: &ownPack{streams: r.streams, provisional: r.isProvisional()}})
 		return errors.Join(err, from.CloseWithError(err))
 	})
 	if err := group.Wait(); err != nil {
@@ -324,7 +365,8 @@ func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
 
 // ownPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and limits for packs from outside do not hold.
 type ownPack struct {
-	streams []indexStream
+	streams     []indexStream
+	provisional bool // see sectionProvisional
 }
 
 func (l *Limits) lift() {

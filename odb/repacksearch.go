@@ -12,38 +12,24 @@ import (
 )
 
 // The search of deltas is that of git repack: a window of objects, sorted by type, name and age, slides along, and each object is tried
-// against those before it in the window.
+// against those before it in the window, the nearest first. As the pack is written each object behind its base, wherever that lies, any
+// object can be the base of one that comes later in the window.
 const (
 	windowCount     = 10
 	windowCountAnew = 50 // when every delta is searched anew, in between what git repack and git gc --aggressive look at
 	windowBytesMax  = 64 * mebibyte
 	windowDepthMax  = 50
-	// repackDeltaBytesMax bounds the deltas that are held for one segment; what is left stays as it is stored.
-	repackDeltaBytesMax = 96 * mebibyte
+	// searchSpoolBytes is how much is kept in memory of the deltas that were found for one segment.
+	searchSpoolBytes = 4 * mebibyte
 )
 
-// target is an object that a delta is searched for. Where it will lie decides against which others that can be.
+// target is an object that a delta is searched for.
 type target struct {
-	h      handle
-	kind   object.Type
-	size   int64
-	offset int64 // in its segment
-	below  int   // the longest chain of stored deltas that builds on it
-}
-
-// isBefore reports whether an object is written before another, which can then be a delta against it. What comes from hot layers is written
-// first, each object behind its base.
-func (t *target) isBefore(other *target, loose int) bool {
-	switch a, b := t.h.layer(), other.h.layer(); {
-	case a == loose:
-		return true
-	case b == loose:
-		return false
-	case a != b:
-		return a < b
-	default:
-		return t.offset < other.offset
-	}
+	h     handle
+	kind  object.Type
+	fresh bool   // what is stored of it does not count
+	size  uint32 // searchSizeMax at most
+	below int32  // the longest chain of stored deltas that builds on it
 }
 
 // search makes deltas for what would lie whole in the segment.
@@ -52,7 +38,8 @@ func (r *repack) search(ctx context.Context, paths []pathVersions) error {
 	if err != nil || len(targets) == 0 {
 		return err
 	}
-	s := windowSearch{repack: r, total: len(targets), found: make(map[handle]foundDelta)}
+	r.plan.deltas = newFoundDeltas(r.view.store.files, searchSpoolBytes)
+	s := windowSearch{repack: r, total: len(targets)}
 	var workers sync.WaitGroup
 	share := (len(targets) + r.options.Workers - 1) / r.options.Workers
 	for start := 0; start < len(targets); start += share {
@@ -67,7 +54,6 @@ func (r *repack) search(ctx context.Context, paths []pathVersions) error {
 	if s.err != nil {
 		return fmt.Errorf("search deltas: %w", s.err)
 	}
-	r.plan.deltas = s.found
 	r.plan.progress.end(phaseCompressing, int64(s.total), int64(s.total))
 	return nil
 }
@@ -82,24 +68,27 @@ func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 	var targets []target
 	for _, path := range paths {
 		for _, h := range path.sent {
-			t := target{h: h, kind: path.kind}
+			t := target{h: h, kind: path.kind, fresh: true}
+			size := int64(0)
 			if h.layer() == p.inv.looseLayer() {
 				info, err := p.inv.stat(ctx, h)
 				if err != nil {
 					return nil, err
 				}
-				t.size = info.Size
+				size = info.Size
 			} else {
 				record, err := p.inv.segments[h.layer()].record(ctx, h.number())
 				if err != nil {
 					return nil, err
 				}
-				if record.Blocks || (record.Base != noOrdinal && p.send.has(newHandle(h.layer(), record.Base)) && !r.options.Anew) {
+				t.fresh = r.fresh[h.layer()]
+				if record.Blocks || (!t.fresh && record.Base != noOrdinal && p.send.has(newHandle(h.layer(), record.Base))) {
 					continue // a block stream stays one, and what is a delta stays that
 				}
-				t.size, t.offset, t.below = record.Size, record.Offset, below[h]
+				size, t.below = record.Size, below[h]
 			}
-			if t.size >= searchSizeMin && t.size <= searchSizeMax {
+			if size >= searchSizeMin && size <= searchSizeMax {
+				t.size = uint32(size)
 				targets = append(targets, t)
 			}
 		}
@@ -108,16 +97,16 @@ func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 }
 
 // chainsBelow returns the length of the longest chain of deltas on each whole entry that has any.
-func (r *repack) chainsBelow(ctx context.Context) (map[handle]int, error) {
-	longest := make(map[handle]int)
-	if r.options.Anew {
-		return longest, nil
-	}
+func (r *repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
+	longest := make(map[handle]int32)
 	p := r.plan
 	for layer, g := range p.inv.segments {
+		if r.fresh[layer] {
+			continue
+		}
 		records := newRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
-			length := 0
+			length := int32(0)
 			for at := ordinal; ; length++ {
 				record, err := records.record(ctx, at)
 				if err != nil {
@@ -144,11 +133,9 @@ type windowSearch struct {
 	repack *repack
 	total  int
 
-	mu    sync.Mutex // guards the fields below
-	found map[handle]foundDelta
-	bytes int64
-	done  int
-	err   error
+	mu   sync.Mutex // guards the fields below, and the deltas of the plan
+	done int
+	err  error
 }
 
 func (s *windowSearch) fail(err error) {
@@ -159,17 +146,20 @@ func (s *windowSearch) fail(err error) {
 	}
 }
 
-// step counts an object, with its delta if there is one, and reports whether the search goes on.
-func (s *windowSearch) step(h handle, best *foundDelta) bool {
+// step counts an object, with its delta if there is one. Errors: that of another goroutine too.
+func (s *windowSearch) step(ctx context.Context, t *target, best *madeDelta) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if best != nil {
-		s.found[h] = *best
-		s.bytes += int64(len(best.packed))
+		if err := s.repack.plan.deltas.add(ctx, t.h, best); err != nil {
+			return err
+		}
+	} else if t.fresh {
+		s.repack.plan.undone.add(t.h)
 	}
 	s.done++
 	s.repack.plan.progress.step(phaseCompressing, int64(s.done), int64(s.total))
-	return s.err == nil && s.bytes <= repackDeltaBytesMax
+	return s.err
 }
 
 // windowEntry is an object in a window.
@@ -178,7 +168,7 @@ type windowEntry struct {
 	id    object.ID
 	data  []byte
 	index *delta.Index // made when it is first needed
-	depth int          // of the chain of found deltas below it
+	depth int32        // of the chain of found deltas below it
 }
 
 func (s *windowSearch) run(ctx context.Context, targets []target) error {
@@ -202,15 +192,15 @@ func (s *windowSearch) run(ctx context.Context, targets []target) error {
 		if err != nil {
 			return err
 		}
-		if !s.step(e.h, best) {
-			return nil
+		if err := s.step(ctx, &e.target, best); err != nil {
+			return err
 		}
 		if e.depth+e.below >= windowDepthMax {
 			continue
 		}
 		window = append(window, e)
-		for size += e.size; len(window) > count || (size > windowBytesMax && len(window) > 1); window = window[1:] {
-			size -= window[0].size
+		for size += int64(e.size); len(window) > count || (size > windowBytesMax && len(window) > 1); window = window[1:] {
+			size -= int64(window[0].size)
 		}
 	}
 	return nil
@@ -230,16 +220,19 @@ func (s *windowSearch) load(ctx context.Context, t *target) (*windowEntry, error
 
 // try returns the smallest delta for e against what is in the window, nil if there is none that saves anything. As in git, a longer chain
 // has to be worth it.
-func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *windowEntry) (*foundDelta, error) {
+func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *windowEntry) (*madeDelta, error) {
 	var program []byte
 	var base *windowEntry
 	limit := len(e.data)/2 - object.IDSize
-	baseDepth := 0
+	baseDepth := int32(0)
 	for _, w := range slices.Backward(window) {
-		if w.depth+1+e.below > windowDepthMax || !w.isBefore(&e.target, s.repack.plan.inv.looseLayer()) {
+		if w.depth+1+e.below > windowDepthMax {
 			continue
 		}
-		most := limit * (windowDepthMax - w.depth) / (windowDepthMax - baseDepth)
+		if program != nil && len(program) <= s.enough(len(e.data)) {
+			break
+		}
+		most := limit * int(windowDepthMax-w.depth) / int(windowDepthMax-baseDepth)
 		if most < 1 || len(e.data)-len(w.data) >= most || len(e.data) < len(w.data)/32 {
 			continue
 		}
@@ -254,13 +247,34 @@ func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *window
 	if program == nil {
 		return nil, nil
 	}
-	best := &foundDelta{kind: e.kind, base: base.id, size: int64(len(program)), packed: pack.Deflate(nil, program, pack.LevelDefault)}
-	if !s.repack.options.Anew {
-		saves, err := s.repack.plan.saves(ctx, e.h, best)
-		if err != nil || !saves {
-			return nil, err
-		}
+	best := makeDelta(base.id, e.kind, program)
+	saves, err := s.saves(ctx, e, &best)
+	if err != nil || !saves {
+		return nil, err
 	}
 	e.depth = base.depth + 1
-	return best, nil
+	return &best, nil
 }
+
+// enough is the size of a delta that is hardly worth a search for a smaller one: that of the next version of a file as a rule.
+func (s *windowSearch) enough(size int) int {
+	if s.repack.options.Anew {
+		return 0
+	}
+	return 32 + size/128
+}
+
+// saves reports whether a delta is smaller than what would be packed instead.
+func (s *windowSearch) saves(ctx context.Context, e *windowEntry, made *madeDelta) (bool, error) {
+	if !e.fresh {
+		return s.repack.plan.saves(ctx, e.h, &made.foundDelta)
+	}
+	const clearly = 8 // hardly anything is deflated to less than this part
+	if len(made.packed) < len(e.data)/clearly {
+		return true, nil
+	}
+	return len(made.packed)+deltaHeadSize < len(pack.Deflate(nil, e.data, generateLevel)), nil
+}
+
+// deltaHeadSize is about what the entry of a delta takes for the place of its base.
+const deltaHeadSize = 3

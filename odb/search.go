@@ -8,18 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
-
-// foundDelta is a delta that was made for one pack.
-type foundDelta struct {
-	kind   object.Type
-	base   object.ID
-	size   int64  // of the delta
-	packed []byte // deflated
-}
 
 const (
 	// searchCountMax and searchBytesMax bound the objects of one pack that deltas are searched for, and what is kept of the deltas.
@@ -43,12 +34,13 @@ const (
 //
 // A base is at the client, or another version of the path that was to go out whole and is written before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
-	s := deltaSearch{plan: p, work: make(chan pathVersions)}
+	s := deltaSearch{plan: p, work: make(chan pathVersions), found: newFoundDeltas(p.inv.view.store.files, 2*searchBytesMax)}
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
 			for f := range s.work {
-				s.keep(s.searchPath(ctx, &f))
+				found, err := s.searchPath(ctx, &f)
+				s.keep(ctx, found, err)
 			}
 		})
 	}
@@ -148,8 +140,7 @@ type deltaSearch struct {
 	work chan pathVersions
 
 	mu    sync.Mutex // guards the fields below
-	found map[handle]foundDelta
-	bytes int64
+	found *foundDeltas
 	err   error
 }
 
@@ -157,20 +148,16 @@ type deltaSearch struct {
 func (s *deltaSearch) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err != nil || s.bytes > searchBytesMax
+	return s.err != nil || s.found.bytes() > searchBytesMax
 }
 
-func (s *deltaSearch) keep(found map[handle]foundDelta, err error) {
+func (s *deltaSearch) keep(ctx context.Context, found map[handle]madeDelta, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for h, made := range found {
+		err = errors.Join(err, s.found.add(ctx, h, &made))
+	}
 	s.err = errors.Join(s.err, err)
-	if s.found == nil {
-		s.found = make(map[handle]foundDelta)
-	}
-	for h, f := range found {
-		s.found[h] = f
-		s.bytes += int64(len(f.packed))
-	}
 }
 
 // candidate is an object that deltas are tried against.
@@ -182,7 +169,7 @@ type candidate struct {
 }
 
 // searchPath returns deltas for what would go out whole of one path.
-func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[handle]foundDelta, error) {
+func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[handle]madeDelta, error) {
 	if s.full() {
 		return nil, nil
 	}
@@ -191,22 +178,23 @@ func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[hand
 		return nil, err
 	}
 	known := len(bases)
-	found := make(map[handle]foundDelta)
+	found := make(map[handle]madeDelta)
 	for _, h := range f.sent {
 		target, err := s.load(ctx, h, f.kind)
 		if err != nil {
 			return nil, err
 		}
-		best, depth, ok := bestDelta(bases, target.data)
-		if ok {
-			best.kind = f.kind
-			if ok, err = s.plan.saves(ctx, h, &best); err != nil {
+		base, program := bestDelta(bases, target.data)
+		if program != nil {
+			made := makeDelta(base.id, f.kind, program)
+			saves, err := s.plan.saves(ctx, h, &made.foundDelta)
+			if err != nil {
 				return nil, err
 			}
-		}
-		if ok {
-			found[h] = best
-			target.depth = depth
+			if saves {
+				found[h] = made
+				target.depth = base.depth + 1
+			}
 		}
 		if target.depth < searchDepthMax {
 			bases = append(bases[:known], target) // the latest, beside the client's
@@ -250,9 +238,8 @@ func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (can
 	return candidate{id: id, data: data}, err
 }
 
-// bestDelta returns the smallest delta for target against one of bases, and the length of the chain that it makes.
-func bestDelta(bases []candidate, target []byte) (best foundDelta, depth int, ok bool) {
-	var program []byte
+// bestDelta returns the smallest delta for target against one of bases, nil if there is none that saves anything.
+func bestDelta(bases []candidate, target []byte) (base *candidate, program []byte) {
 	limit := len(target)/2 - object.IDSize
 	for i := range bases {
 		if program != nil && len(program) < len(target)/searchEnough {
@@ -267,21 +254,15 @@ func bestDelta(bases []candidate, target []byte) (best foundDelta, depth int, ok
 			b.index = delta.NewIndex(b.data)
 		}
 		if found, ok := b.index.Create(nil, target, limit); ok {
-			program, limit = found, len(found)-1
-			best.base, depth = b.id, b.depth+1
+			program, limit, base = found, len(found)-1, b
 		}
 	}
-	if program == nil {
-		return best, 0, false
-	}
-	best.size = int64(len(program))
-	best.packed = pack.Deflate(nil, program, pack.LevelDefault)
-	return best, depth, true
+	return base, program
 }
 
 // saves reports whether a delta is shorter than the object as it is stored.
 func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool, error) {
-	size := int64(len(found.packed)) + object.IDSize
+	size := int64(found.packedSize) + object.IDSize
 	if h.layer() == p.inv.looseLayer() {
 		e, err := p.inv.looseEntry(ctx, h.number())
 		return e.Delta() || e.Encoding != EncodingZlib || size < e.PayloadSize, err

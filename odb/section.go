@@ -44,7 +44,8 @@ const (
 	sectionBitmapBytes  sectionKind = 15 // 1: bitmaps
 	sectionFilterRows   sectionKind = 16 // 12: where the path filter of each ID lies: offset, size
 	sectionFilterBytes  sectionKind = 17 // 1: path filters
-	sectionKindEnd      sectionKind = 18
+	sectionProvisional  sectionKind = 18 // 1: one item where deltas were found among few objects, and a search among more finds better ones
+	sectionKindEnd      sectionKind = 19
 )
 
 const (
@@ -213,6 +214,7 @@ var sectionWidths = [sectionKindEnd]int{
 	sectionTips:         object.IDSize,
 	sectionFill:         object.IDSize,
 	sectionOutside:      object.IDSize,
+	sectionProvisional:  1,
 	sectionBitmapLayers: len(LayerID{}) + 4,
 	sectionBitmapTypes:  bitmapRowSize,
 	sectionBitmapRows:   bitmapRowSize,

@@ -116,6 +116,9 @@ func (g *segment) region() dataRegion {
 	return dataRegion{store: g.store, layer: g.layer, data: g.file}
 }
 
+// isProvisional reports whether the deltas of the segment are to be searched again, among more objects.
+func (g *segment) isProvisional() bool { return g.sections[sectionProvisional].count() > 0 }
+
 // copyRunSize is how much of a data region a run reads at once.
 const copyRunSize = mebibyte
 

@@ -39,6 +39,7 @@ func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 			return err
 		}
 	}
+	o.passed[layer] = g.dataSize
 	return o.copyRun(ctx)
 }
 
@@ -171,7 +172,7 @@ const (
 // deflateOne has an entry deflated if it is a delta that the client could not resolve.
 func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry) error {
 	h := newHandle(layer, e.ordinal)
-	if _, found := o.plan.deltas[h]; found || e.Base == noOrdinal || e.Size > deflateBytesAhead || o.plan.send.has(newHandle(layer, e.Base)) {
+	if _, found := o.plan.deltas.get(h); found || e.Base == noOrdinal || e.Size > deflateBytesAhead || o.plan.send.has(newHandle(layer, e.Base)) {
 		return nil
 	}
 	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
@@ -187,7 +188,12 @@ func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry)
 
 // writeStored writes an entry of a segment, or adds it to the run that is to be copied when nothing in it changes.
 func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry) error {
-	found, isFound := o.plan.deltas[newHandle(layer, e.ordinal)]
+	h := newHandle(layer, e.ordinal)
+	o.passed[layer] = e.Offset
+	if o.placedAt(h) != 0 {
+		return nil
+	}
+	found, isFound := o.plan.deltas.get(h)
 	same := !isFound && e.whole == nil && o.isVerbatim(layer, e)
 	if same && e.PackedSize <= streamBufferSize {
 		return o.addToRun(ctx, layer, e)
@@ -195,17 +201,20 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 	if err := o.copyRun(ctx); err != nil {
 		return err
 	}
+	if !same && e.whole == nil && o.plan.order != nil {
+		return o.writeEarly(ctx, h)
+	}
 	o.moved(layer, e.Offset)
 	switch {
 	case same:
 		o.wrote(1)
 		return o.run.region.copyPacked(ctx, o.stream, e.segmentRecord, object.ZeroID, 0)
 	case isFound:
-		return o.writeFound(ctx, newHandle(layer, e.ordinal), found)
+		return o.writeFound(ctx, h, &found)
 	case e.whole != nil:
 		return o.writeDeflated(e.whole)
 	default:
-		return o.writeRebased(ctx, layer, e)
+		return o.writeRebased(ctx, o.run.region, layer, e)
 	}
 }
 
@@ -216,6 +225,8 @@ func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 		return true
 	case !o.plan.request.OFSDelta || o.plan.request.Thin || !o.plan.send.has(newHandle(layer, e.Base)):
 		return false // in a thin pack it matters how the base is named; see deltaHeader
+	case o.plan.order != nil && (o.placedAt(newHandle(layer, e.Base)) != 0 || e.baseOffset > e.Offset):
+		return false
 	case e.baseOffset > e.Offset:
 		return true // only a delta that names its base by ID can have it behind
 	default:

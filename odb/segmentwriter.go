@@ -42,7 +42,8 @@ type segmentWriter struct {
 	finished bool // the file is sealed
 	done     bool
 
-	outline *outline // nil: not known
+	outline     *outline // nil: not known
+	provisional bool     // see sectionProvisional
 }
 
 // newSegmentWriter begins a segment. Nothing of it is visible before it is registered.
@@ -198,6 +199,10 @@ func (w *segmentWriter) finishFile(ctx context.Context) error {
 	}
 	if w.outline != nil {
 		w.outline.write(sections)
+	}
+	if w.provisional {
+		sections.begin(sectionProvisional)
+		sections.add([]byte{1})
 	}
 	footer, err := sections.finish(w.index.rows.count, segmentMagic)
 	if err != nil {

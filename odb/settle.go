@@ -37,6 +37,7 @@ func (in *Ingest) settle(ctx context.Context) error {
 	}
 	segment.SetOutline(&in.outline)
 	if in.options.own != nil {
+		segment.provisional = in.options.own.provisional
 		for _, stream := range in.options.own.streams {
 			segment.AddBlocks(stream.id, stream.table, stream.sums)
 		}

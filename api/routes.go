@@ -14,6 +14,7 @@ const (
 	diffCommitMax = 256 << 20
 	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
 	metadataCosts = 4 << 20 // memory of a walk that traces some thousand files
+	archiveCosts  = 8 << 20 // memory of blocks under way, and of what is read ahead
 )
 
 // Routes is the table of the calls that programs make: spec.md, with the statuses of its Errors table for a missing scope.
@@ -44,6 +45,7 @@ func Routes(d *rest.Door) []Route {
 		{Method: "DELETE", Path: v1 + "/repos/notes", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteNote},
 		{Method: "GET", Path: v1 + "/repos/notes/refs", Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs},
 		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
+		{Method: "POST", Path: v1 + "/repos/archive", Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive, CostsBytes: archiveCosts},
 		{Method: "GET", Path: v1 + "/repos/events", Scope: auth.GitRead, Denied: forbidden, Handler: d.Events},
 		{Method: "GET", Path: v1 + "/repos/commit", Scope: auth.GitRead, Denied: forbidden, Handler: d.Commit},
 		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},

@@ -33,6 +33,7 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/tags":              403,
 		"DELETE /api/v1/repos/tags":            403,
 		"GET /api/v1/repos/commits":            401,
+		"POST /api/v1/repos/archive":           403,
 		"GET /api/v1/repos/events":             403,
 		"GET /api/v1/repos/commit":             403,
 		"GET /api/v1/repos/files":              401,
@@ -57,7 +58,8 @@ func TestScopes(t *testing.T) {
 			t.Parallel()
 			method, path, _ := strings.Cut(call, " ")
 			scopes := []string{"git:read", "org:read"}
-			if method == http.MethodGet || method == http.MethodHead {
+			switch {
+			case method == http.MethodGet, method == http.MethodHead, path == "/api/v1/repos/archive", path == "/api/v1/repos/grep":
 				scopes = []string{"repo:write"}
 			}
 			for authorization, want := range map[string]int{

@@ -10,7 +10,7 @@ import (
 // up to pollLast, so that many who wait for hours cost little.
 const (
 	pollFirst = 100 * time.Millisecond
-	pollLast = 2 * time.Second
+	pollLast  = 2 * time.Second
 )
 
 // Await returns when the repository's sequence is at least the given one, or with the error of ctx.

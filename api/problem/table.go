@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"packhorse/engine"
+	"packhorse/engine/archive"
 	"packhorse/engine/backup"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/diff"
 	"packhorse/engine/notes"
 	"packhorse/engine/patch"
+	"packhorse/engine/pathspec"
 	"packhorse/engine/signature"
 	"packhorse/odb"
 	"packhorse/odb/file"
@@ -80,6 +82,9 @@ var table = []row{
 	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
 	{kind: diff.ErrTooDeep, status: http.StatusRequestEntityTooLarge},
+	{kind: pathspec.ErrInvalid, status: http.StatusBadRequest},
+	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge},
+	{kind: archive.ErrPrefix, status: http.StatusBadRequest},
 	{kind: patch.ErrMalformed, status: http.StatusBadRequest},
 	{kind: patch.ErrEmpty, status: http.StatusBadRequest},
 	{kind: patch.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

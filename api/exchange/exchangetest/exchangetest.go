@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"packhorse/api/exchange"
 )
@@ -38,8 +40,8 @@ type Exchange struct {
 	whole   []byte
 	size    int64
 	write   func(ctx context.Context, w io.Writer) error
-	slots   int
-	memory  int64
+	slots   atomic.Int64
+	memory  atomic.Int64
 }
 
 var _ exchange.Exchange = (*Exchange)(nil)
@@ -140,8 +142,8 @@ func (x *Exchange) Slot(ctx context.Context) (func(), error) {
 	if err := errors.Join(x.SlotErr, ctx.Err()); err != nil {
 		return nil, err
 	}
-	x.slots++
-	return once(func() { x.slots-- }), nil
+	x.slots.Add(1)
+	return sync.OnceFunc(func() { x.slots.Add(-1) }), nil
 }
 
 // Reserve counts the memory that is held. It fails with ReserveErr.
@@ -149,18 +151,8 @@ func (x *Exchange) Reserve(ctx context.Context, sizeBytes int64) (func(), error)
 	if err := errors.Join(x.ReserveErr, ctx.Err()); err != nil {
 		return nil, err
 	}
-	x.memory += sizeBytes
-	return once(func() { x.memory -= sizeBytes }), nil
-}
-
-func once(f func()) func() {
-	done := false
-	return func() {
-		if !done {
-			done = true
-			f()
-		}
-	}
+	x.memory.Add(sizeBytes)
+	return sync.OnceFunc(func() { x.memory.Add(-sizeBytes) }), nil
 }
 
 // Answer is what the client would have received.
@@ -191,8 +183,8 @@ func (x *Exchange) Finish() (*Answer, error) {
 	if x.method == http.MethodHead {
 		answer.Body = nil
 	}
-	if x.slots != 0 || x.memory != 0 {
-		err = errors.Join(err, fmt.Errorf("exchangetest: %d slots and %d bytes of memory were not given back", x.slots, x.memory))
+	if slots, memory := x.slots.Load(), x.memory.Load(); slots != 0 || memory != 0 {
+		err = errors.Join(err, fmt.Errorf("exchangetest: %d slots and %d bytes of memory were not given back", slots, memory))
 	}
 	return answer, err
 }

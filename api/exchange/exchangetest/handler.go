@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"packhorse/api/exchange"
@@ -58,7 +59,7 @@ func (x *served) Reserve(context.Context, int64) (func(), error) { return x.hold
 
 func (x *served) hold() (func(), error) {
 	x.held.Add(1)
-	return once(func() { x.held.Add(-1) }), nil
+	return sync.OnceFunc(func() { x.held.Add(-1) }), nil
 }
 
 func (x *served) Respond(status int, contentType string, body []byte) {

@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+	"packhorse/engine/pathspec"
+)
+
+// archiveJSON is the body of a request for an archive: contract.md, "Reading".
+type archiveJSON struct {
+	Ref          string   `json:"ref"`
+	IncludeGlobs []string `json:"include_globs"`
+	ExcludeGlobs []string `json:"exclude_globs"`
+	MaxBlobSize  *int64   `json:"max_blob_size"`
+	Archive      struct {
+		Prefix string `json:"prefix"`
+	} `json:"archive"`
+}
+
+// Archive answers POST /repos/archive with a tar.gz of the files of a revision.
+func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
+	var body archiveJSON
+	if _, err := readJSON(x, &body, true); err != nil {
+		return err
+	}
+	request := engine.ArchiveRequest{
+		Ref:    body.Ref,
+		Files:  pathspec.Spec{Include: body.IncludeGlobs, Exclude: body.ExcludeGlobs},
+		Prefix: body.Archive.Prefix,
+		Turn:   patiently(x),
+	}
+	if body.MaxBlobSize != nil {
+		if request.BlobBytesMax = *body.MaxBlobSize; request.BlobBytesMax < 1 {
+			return badRequest("max_blob_size: expected a number from 1 on, got %d", request.BlobBytesMax)
+		}
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	release, err := x.Slot(x.Context()) // a busy server says so as long as there is a status to say it with
+	if err != nil {
+		return err
+	}
+	release()
+	archive, err := repo.Archive(x.Context(), request)
+	if err != nil {
+		return err
+	}
+	name := grant.Repo[strings.LastIndexByte(grant.Repo, '/')+1:]
+	x.SetHeader("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s-%.7s.tar.gz\"", name, archive.Revision.Commit))
+	x.Stream(http.StatusOK, "application/gzip", func(ctx context.Context, w io.Writer) error {
+		defer archive.Close() //nolint:errcheck // it was only read
+		return archive.Write(ctx, w)
+	})
+	return nil
+}
+
+// patiently returns a function that waits for a slot however long it takes: an answer that has begun cannot say that the server is busy.
+func patiently(x exchange.Exchange) func(ctx context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		for {
+			release, err := x.Slot(ctx)
+			if !errors.Is(err, exchange.ErrBusy) || ctx.Err() != nil {
+				return release, err
+			}
+		}
+	}
+}

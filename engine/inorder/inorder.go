@@ -1,0 +1,87 @@
+// Package inorder works on a sequence with several goroutines and hands out the results in the order of the sequence.
+//
+// Start at [Map]. What is under way is bounded, and when the caller stops, or the context ends, every goroutine has ended before [Map]
+// returns.
+package inorder
+
+import (
+	"context"
+	"iter"
+	"runtime"
+	"sync"
+)
+
+// Options are the settings of [Map]; the zero value takes every default.
+type Options struct {
+	// Workers is how many goroutines work; by default as many as there are cores.
+	Workers int
+	// Ahead is how many items may be under way or wait for their turn; by default four for each worker. It bounds the memory.
+	Ahead int
+}
+
+// task is one item and what becomes of it.
+type task[T, R any] struct {
+	item   T
+	result R
+	err    error
+	done   chan struct{} // closed when result and err are there
+}
+
+// Map calls work for each item, from several goroutines at once, and yields the results in the order of the items. The first error, of the
+// items or of work, is yielded in its place and ends the walk. items is iterated by a goroutine of its own; work should return when its context ends.
+func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error)) iter.Seq2[R, error] {
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.Ahead == 0 {
+		o.Ahead = 4 * o.Workers
+	}
+	return func(yield func(R, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		turns := make(chan *task[T, R], o.Ahead) // in order, for the caller
+		todo := make(chan *task[T, R], o.Ahead)  // the same, for the workers
+		running.Go(func() { feed(ctx, items, turns, todo) })
+		for range o.Workers {
+			running.Go(func() {
+				for t := range todo {
+					if t.err = ctx.Err(); t.err == nil {
+						t.result, t.err = work(ctx, t.item)
+					}
+					close(t.done)
+				}
+			})
+		}
+		for t := range turns {
+			<-t.done
+			if !yield(t.result, t.err) || t.err != nil {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			var none R
+			yield(none, err)
+		}
+	}
+}
+
+// feed hands out the items until they or the context end.
+func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo chan<- *task[T, R]) {
+	defer close(todo)
+	defer close(turns)
+	for item, err := range items {
+		t := &task[T, R]{item: item, err: err, done: make(chan struct{})}
+		select {
+		case turns <- t:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			close(t.done)
+			return
+		}
+		todo <- t // the workers never stop taking
+	}
+}

@@ -30,7 +30,7 @@ func archived(t *testing.T, repo *engine.Repository, request engine.ArchiveReque
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	defer a.Close() //nolint:errcheck // it was only read
 	var out bytes.Buffer
 	if err := a.Write(t.Context(), &out); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func members(t *testing.T, stream []byte) string {
 	reader := tar.NewReader(bytes.NewReader(stream))
 	for {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return strings.Join(paths, " ")
 		}
 		if err != nil {
@@ -264,7 +264,7 @@ func TestArchiveStops(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer a.Close()
+			defer a.Close() //nolint:errcheck // it was only read
 			err = a.Write(ctx, writerFunc(func(p []byte) (int, error) {
 				switch end {
 				case "write":

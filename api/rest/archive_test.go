@@ -63,7 +63,7 @@ func untar(t *testing.T, packed []byte) string {
 	var all []string
 	for reader := tar.NewReader(unzipped); ; {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return strings.Join(all, ", ")
 		}
 		if err != nil {

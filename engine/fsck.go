@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -17,12 +19,37 @@ type Checked struct {
 	Repository refs.RepoID
 	Org, Name  string // "" when the repository's record is damaged
 	Objects    odb.FsckReport
+	Refs       refs.FsckReport
 	// Problem is damage to the rows of the repository itself, which kept its objects from being looked at, or nil.
 	Problem error
 }
 
 // Damaged reports whether anything is wrong with the repository.
-func (c *Checked) Damaged() bool { return c.Problem != nil || c.Objects.ProblemCount > 0 }
+func (c *Checked) Damaged() bool {
+	return c.Problem != nil || c.Objects.ProblemCount > 0 || c.Refs.ProblemCount > 0
+}
+
+// IsStore reports whether this is about what lies in the store and belongs to no repository.
+func (c *Checked) IsStore() bool { return c.Repository == (refs.RepoID{}) && c.Problem == nil }
+
+// Problems tells what is wrong, a line each.
+func (c *Checked) Problems() []string {
+	var lines []string
+	if c.Problem != nil {
+		lines = append(lines, c.Problem.Error())
+	}
+	for _, problem := range c.Refs.Problems {
+		lines = append(lines, problem.Error())
+	}
+	for _, problem := range c.Objects.Problems {
+		lines = append(lines, problem.String())
+	}
+	told := int64(len(c.Refs.Problems) + len(c.Objects.Problems))
+	if more := c.Refs.ProblemCount + c.Objects.ProblemCount - told; more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more problems", more))
+	}
+	return lines
+}
 
 // FsckOptions are the settings of [Host.Fsck].
 type FsckOptions struct {
@@ -33,8 +60,8 @@ type FsckOptions struct {
 	pace func(ctx context.Context, bytes int64) error // see [odb.FsckOptions]
 }
 
-// Fsck verifies every repository in turn: its record, its refs, that what they point at is there, and every stored object. It may
-// run while the host serves.
+// Fsck verifies every repository in turn: its record, its refs and their journal, that what they point at is there, and every stored object. If
+// something is wrong with what belongs to no repository, a last [Checked] without one tells of it. Fsck may run while the host serves.
 //
 // An error ends the walk; it says that checking was not possible, not that something is damaged.
 func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked, error] {
@@ -58,7 +85,39 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 				return
 			}
 		}
+		report, err := h.objects.FsckTables(ctx, (&poolOwners{host: h}).owned)
+		if err != nil {
+			yield(Checked{}, err)
+		} else if report.ProblemCount > 0 {
+			yield(Checked{Objects: *report}, nil)
+		}
 	}
+}
+
+// poolOwners knows the pools of all repositories.
+type poolOwners struct {
+	host  *Host
+	pools map[odb.PoolID]struct{}
+}
+
+// owned reports whether a repository has a pool. For one that is not known the records are read once more: it may be new.
+func (o *poolOwners) owned(ctx context.Context, pool odb.PoolID) (bool, error) {
+	if _, ok := o.pools[pool]; ok {
+		return true, nil
+	}
+	o.pools = make(map[odb.PoolID]struct{})
+	prefix := []byte{tableRecord}
+	for pair, err := range o.host.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return false, err
+		}
+		var rec record
+		if json.Unmarshal(pair.Value, &rec) == nil { // else the check of the repository has told of it
+			o.pools[rec.Pool] = struct{}{}
+		}
+	}
+	_, ok := o.pools[pool]
+	return ok, nil
 }
 
 // check verifies one repository.
@@ -67,8 +126,14 @@ func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (
 	rec, _, err := readRecord(ctx, h.keys, id)
 	if err == nil {
 		checked.Org, checked.Name = rec.Org, rec.Name
+		if err = h.checkName(ctx, &rec); err == nil {
+			err = h.checkRefs(ctx, &checked)
+		}
 		var tips []object.ID
-		if tips, err = h.tips(ctx, id); err == nil {
+		if err == nil {
+			tips, err = h.tips(ctx, id)
+		}
+		if err == nil {
 			return h.checkObjects(ctx, checked, rec.Pool, tips, options)
 		}
 	}
@@ -81,12 +146,46 @@ func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (
 	return checked, err
 }
 
+// checkName makes sure that a repository is found by its name and its number.
+func (h *Host) checkName(ctx context.Context, rec *record) error {
+	row, err := lookupName(ctx, h.keys, rec.Org, rec.Name)
+	if err == nil && !row.deleted && row.id == rec.ID {
+		var numbered []byte
+		if numbered, err = h.keys.Get(ctx, numberKey(rec.Org, rec.Number)); err == nil && bytes.Equal(numbered, rec.ID[:]) {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, kv.ErrNotFound) {
+		return err
+	}
+	if _, _, err := readRecord(ctx, h.keys, rec.ID); err != nil {
+		return err // deleted meanwhile
+	}
+	return fmt.Errorf("%w: repository %s is not listed as %q, number %d of %q", ErrCorrupt, rec.ID, rec.Name, rec.Number, rec.Org)
+}
+
+func (h *Host) checkRefs(ctx context.Context, checked *Checked) error {
+	report, err := h.names.Fsck(ctx, checked.Repository)
+	if err != nil {
+		return err
+	}
+	checked.Refs = *report
+	return nil
+}
+
 func (h *Host) checkObjects(ctx context.Context, checked Checked, pool odb.PoolID, tips []object.ID, options FsckOptions) (Checked, error) {
 	objects := odb.FsckOptions{Tips: tips, Pace: options.pace}
 	if options.Progress != nil {
 		objects.Progress = func(done, known int64) { options.Progress(checked.Org+"/"+checked.Name, done, known) }
 	}
 	report, err := h.objects.Fsck(ctx, pool, objects)
+	if errors.Is(err, odb.ErrNoPool) {
+		if _, _, gone := readRecord(ctx, h.keys, checked.Repository); gone != nil {
+			return checked, gone // deleted meanwhile
+		}
+		checked.Problem = fmt.Errorf("%w: repository %s has lost its pool: %w", ErrCorrupt, checked.Repository, err)
+		return checked, nil
+	}
 	if err != nil {
 		return checked, fmt.Errorf("check objects of repository %s: %w", checked.Repository, err)
 	}

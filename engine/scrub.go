@@ -120,12 +120,10 @@ func (h *Host) storeScrubPosition(ctx context.Context, id *refs.RepoID) error {
 func (h *Host) logScrubbed(ctx context.Context, checked *Checked) {
 	if checked.Problem != nil {
 		h.scrubbed.problems.Add(1)
-		h.log.ErrorContext(ctx, "scrubbing found damage", "repository", checked.Repository.String(), "error", checked.Problem)
 	}
-	h.scrubbed.problems.Add(uint64(checked.Objects.ProblemCount))
-	for _, problem := range checked.Objects.Problems {
-		h.log.ErrorContext(ctx, "scrubbing found damage", "repository", checked.Repository.String(),
-			"layer", problem.Layer.String(), "object", problem.Object.String(), "error", problem.Err)
+	h.scrubbed.problems.Add(uint64(checked.Refs.ProblemCount + checked.Objects.ProblemCount))
+	for _, problem := range checked.Problems() {
+		h.log.ErrorContext(ctx, "scrubbing found damage", "repository", checked.Repository.String(), "problem", problem)
 	}
 }
 

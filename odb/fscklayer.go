@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
@@ -65,6 +66,9 @@ func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]locat
 
 // segmentLayer checks the files of a segment, and then every object in it.
 func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
+	if err := f.presence(ctx, l); err != nil {
+		return err
+	}
 	g, err := l.acquire(ctx)
 	if err != nil {
 		return f.noted(l.id, object.ZeroID, err)
@@ -107,6 +111,28 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 		return err
 	}
 	return f.noted(l.id, object.ZeroID, outline.compare(ctx))
+}
+
+// presence checks that the files of a segment can be opened: those that are open can be read although they are gone.
+func (f *fsck) presence(ctx context.Context, l *segmentLayer) error {
+	parts := append([]manifestLayer{{kind: layerSegment, id: l.id}}, l.companions...)
+	for _, part := range parts {
+		if part.kind == layerBorrowed {
+			continue // it is opened each time that it is read
+		}
+		open, err := l.store.files.Open(ctx, part.kind.fileName(part.id))
+		switch {
+		case errors.Is(err, file.ErrNotFound):
+			f.problem(part.id, object.ZeroID, fmt.Errorf("%w: file %s is missing", ErrDisagree, part.kind.fileName(part.id)))
+		case err != nil:
+			return err
+		default:
+			if err := open.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (f *fsck) problems() int64 {

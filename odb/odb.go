@@ -28,7 +28,7 @@
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them so
 //	pendingsegment, stage
 //	write, blob                      what the API writes: skip-deltas, blobs as streams of independent blocks
-//	fsck and fsck...                 verifies everything in a pool
+//	fsck and fsck...                 verifies everything in a pool, and what lies outside of pools
 //	registered                       the files that pools use, for copies of them
 //	ingest, lanes, intake, examine   packs in, pass one: stored and looked at while they are read
 //	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity

@@ -26,6 +26,7 @@ var errDamaged = errors.New("damage was found")
 func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) error {
 	tell := progress(out)
 	var repositories, objects, damaged int64
+	found := false
 	options := engine.FsckOptions{Progress: func(name string, done, known int64) {
 		tell("%d repositories, %d objects checked; %s: %d of %d", repositories, objects+done, name, done, known)
 	}}
@@ -33,12 +34,17 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 		if err != nil {
 			return fmt.Errorf("the check could not be finished: %w", err)
 		}
-		repositories++
+		if !checked.IsStore() {
+			repositories++
+		}
 		objects += checked.Objects.ObjectCount
 		if !checked.Damaged() {
 			continue
 		}
-		damaged++
+		found = true
+		if !checked.IsStore() {
+			damaged++
+		}
 		if err := printDamage(out, &checked); err != nil {
 			return err
 		}
@@ -46,7 +52,7 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 	if _, err := fmt.Fprintf(out, "%d repositories, %d objects, %d repositories damaged\n", repositories, objects, damaged); err != nil {
 		return err
 	}
-	if damaged > 0 {
+	if found {
 		return errDamaged
 	}
 	return nil
@@ -55,20 +61,13 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 // printDamage prints a line a problem.
 func printDamage(out io.Writer, checked *engine.Checked) error {
 	name := checked.Org + "/" + checked.Name
-	if checked.Name == "" {
+	switch {
+	case checked.IsStore():
+		name = "store"
+	case checked.Name == "":
 		name = checked.Repository.String()
 	}
-	var lines []string
-	if checked.Problem != nil {
-		lines = append(lines, checked.Problem.Error())
-	}
-	for _, problem := range checked.Objects.Problems {
-		lines = append(lines, problem.String())
-	}
-	if more := checked.Objects.ProblemCount - int64(len(checked.Objects.Problems)); more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more problems", more))
-	}
-	for _, line := range lines {
+	for _, line := range checked.Problems() {
 		if _, err := fmt.Fprintf(out, "%s: %s\n", name, line); err != nil {
 			return err
 		}

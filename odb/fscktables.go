@@ -1,0 +1,317 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// FsckTables verifies what [Store.Fsck] does not see because no pool names it: that user keys and manifests agree, that everything which is
+// registered, hot or a file is used or waits to be removed, and that rows can be read. owned reports whether a repository has the pool.
+//
+// It may run beside readers and writers: what is on its way, to be used or to be removed, is no problem. Memory does not depend on how much
+// is stored. What is wrong comes in the report; an error says that the check itself could not be finished.
+func (s *Store) FsckTables(ctx context.Context, owned func(ctx context.Context, pool PoolID) (bool, error)) (*FsckReport, error) {
+	f := &tablesFsck{fsck: fsck{report: &FsckReport{}}, store: s, owned: owned}
+	for _, check := range []func(context.Context) error{f.users, f.manifests, f.departures, f.registrations, f.hotLayers, f.files} {
+		if err := check(ctx); err != nil {
+			return nil, fmt.Errorf("check tables: %w", err)
+		}
+	}
+	if err := f.settle(ctx); err != nil {
+		return nil, fmt.Errorf("check tables: %w", err)
+	}
+	return f.report, nil
+}
+
+// tablesFsck is one run of [Store.FsckTables].
+type tablesFsck struct {
+	fsck
+	store    *Store
+	owned    func(ctx context.Context, pool PoolID) (bool, error)
+	suspects []suspect
+}
+
+// suspect is something that nobody was found to use. It may be about to be removed, or about to be used.
+type suspect struct {
+	id      LayerID // or the pool's
+	problem error
+	// stands reports whether the suspicion does, at a later look.
+	stands func(ctx context.Context) (bool, error)
+}
+
+// suspectsMax is how many suspects are gathered before they are looked for among what waits to be removed, which is a walk over all of that.
+const suspectsMax = 4096
+
+func (f *tablesFsck) suspect(ctx context.Context, found suspect) error {
+	f.suspects = append(f.suspects, found)
+	if len(f.suspects) < suspectsMax {
+		return nil
+	}
+	return f.settle(ctx)
+}
+
+// settle acquits the suspects that wait to be removed, and looks at the others once more. What leaves a manifest gets its row in table d by the
+// same batch, so that nothing slips through in between.
+func (f *tablesFsck) settle(ctx context.Context) error {
+	if len(f.suspects) == 0 {
+		return nil
+	}
+	waiting := make(map[LayerID]bool, len(f.suspects))
+	for _, one := range f.suspects {
+		waiting[one.id] = false
+	}
+	for pair, err := range f.scan(ctx, tableDeparture) {
+		if err != nil {
+			return err
+		}
+		if d, err := decodeDeparture(pair.Key); err == nil {
+			if _, ok := waiting[d.id]; ok {
+				waiting[d.id] = true
+			}
+		}
+	}
+	for _, one := range f.suspects {
+		if waiting[one.id] {
+			continue
+		}
+		stands, err := one.stands(ctx)
+		if err != nil {
+			return err
+		}
+		if stands {
+			f.problem(one.id, object.ZeroID, one.problem)
+		}
+	}
+	f.suspects = f.suspects[:0]
+	return nil
+}
+
+func (f *tablesFsck) scan(ctx context.Context, table byte) func(yield func(kv.Pair, error) bool) {
+	return f.store.keys.Scan(ctx, kv.ScanOptions{Start: []byte{table}, End: kv.PrefixEnd([]byte{table})})
+}
+
+// has reports whether a key is there.
+func (f *tablesFsck) has(ctx context.Context, key []byte) (bool, error) {
+	_, err := f.store.keys.Get(ctx, key)
+	if errors.Is(err, kv.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// isUsed reports whether a pool uses a layer or companion.
+func (f *tablesFsck) isUsed(ctx context.Context, id LayerID) (bool, error) {
+	prefix := hotPrefix(tableUser, id)
+	for _, err := range f.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// users looks for the manifest behind each user key.
+func (f *tablesFsck) users(ctx context.Context) error {
+	for pair, err := range f.scan(ctx, tableUser) {
+		if err != nil {
+			return err
+		}
+		id, pool, err := decodeUserKey(pair.Key)
+		if err != nil {
+			f.problem(LayerID{}, object.ZeroID, err)
+			continue
+		}
+		m, _, err := f.store.readManifest(ctx, f.store.keys, pool)
+		if errors.Is(err, ErrCorrupt) {
+			continue // the check of the pool tells of it
+		}
+		if err != nil && !errors.Is(err, ErrNoPool) {
+			return err
+		}
+		if _, ok := m.parts()[id]; ok {
+			continue
+		}
+		there, err := f.has(ctx, userKey(id, pool)) // a pool that gives it up takes the key away by the same batch
+		if err != nil {
+			return err
+		}
+		if there {
+			f.problem(id, object.ZeroID, fmt.Errorf("%w: pool %s has a key as its user, and does not name it", ErrDisagree, pool))
+		}
+	}
+	return nil
+}
+
+// manifests looks for the repository of each pool.
+func (f *tablesFsck) manifests(ctx context.Context) error {
+	for pair, err := range f.scan(ctx, tableManifest) {
+		if err != nil {
+			return err
+		}
+		if len(pair.Key) != 1+len(PoolID{}) {
+			f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no manifest's", errFormat, pair.Key))
+			continue
+		}
+		pool := PoolID(pair.Key[1:])
+		isOwned, err := f.owned(ctx, pool)
+		if err == nil && !isOwned {
+			err = f.suspect(ctx, suspect{
+				id: LayerID(pool), problem: fmt.Errorf("%w: a pool that no repository has", ErrDisagree),
+				stands: func(ctx context.Context) (bool, error) { return f.has(ctx, manifestKey(pool)) },
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// departures reads what waits to be removed: a row that cannot be read would keep everything behind it waiting.
+func (f *tablesFsck) departures(ctx context.Context) error {
+	for pair, err := range f.scan(ctx, tableDeparture) {
+		if err != nil {
+			return err
+		}
+		d, err := decodeDeparture(pair.Key)
+		if err == nil && d.kind > layerBorrowed {
+			err = fmt.Errorf("%w: departure of kind %d", errFormat, d.kind)
+		}
+		if err != nil {
+			f.problem(d.id, object.ZeroID, err)
+		}
+	}
+	return nil
+}
+
+// registrations looks for the user of each registered file. That the file is there is checked with the pool.
+func (f *tablesFsck) registrations(ctx context.Context) error {
+	for pair, err := range f.scan(ctx, tableRegistration) {
+		if err != nil {
+			return err
+		}
+		if len(pair.Key) != 1+len(LayerID{}) {
+			f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no registration's", errFormat, pair.Key))
+			continue
+		}
+		id := LayerID(pair.Key[1:])
+		if _, err := decodeRegistration(pair.Value); err != nil {
+			f.problem(id, object.ZeroID, err)
+			continue
+		}
+		used, err := f.isUsed(ctx, id)
+		if err == nil && !used {
+			err = f.suspect(ctx, suspect{
+				id: id, problem: fmt.Errorf("%w: a file is registered that no pool uses", ErrDisagree),
+				stands: func(ctx context.Context) (bool, error) { return f.hasUnused(ctx, id, registrationKey(id)) },
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasUnused reports whether a key of a layer is there, and no pool uses the layer.
+func (f *tablesFsck) hasUnused(ctx context.Context, id LayerID, key []byte) (bool, error) {
+	there, err := f.has(ctx, key)
+	if !there || err != nil {
+		return false, err
+	}
+	used, err := f.isUsed(ctx, id)
+	return !used, err
+}
+
+// hotLayers looks for the user of each layer that has hot objects or graph rows. It reads one key of each.
+func (f *tablesFsck) hotLayers(ctx context.Context) error {
+	for _, table := range []byte{tableObject, tableGraph} {
+		start := []byte{table}
+		for {
+			key, err := f.first(ctx, start, kv.PrefixEnd([]byte{table}))
+			if err != nil {
+				return err
+			}
+			if key == nil {
+				break
+			}
+			if _, ok := idOfKey(key); !ok {
+				f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no object's", errFormat, key))
+				start = append(key, 0)
+				continue
+			}
+			id := LayerID(key[1:])
+			start = kv.PrefixEnd(hotPrefix(table, id))
+			used, err := f.isUsed(ctx, id)
+			if err == nil && !used {
+				err = f.suspect(ctx, suspect{
+					id: id, problem: fmt.Errorf("%w: a hot layer that no pool uses", ErrDisagree),
+					stands: func(ctx context.Context) (bool, error) { return f.hasUnused(ctx, id, key) },
+				})
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// first returns the first key from start on and before end, nil if there is none.
+func (f *tablesFsck) first(ctx context.Context, start, end []byte) ([]byte, error) {
+	for pair, err := range f.store.keys.Scan(ctx, kv.ScanOptions{Start: start, End: end, Limit: 1}) {
+		if err != nil {
+			return nil, err
+		}
+		return append([]byte(nil), pair.Key...), nil
+	}
+	return nil, nil
+}
+
+// unsettledAge is how long a file may lie without a registration that is not in its place: that of a push under way (rules.md 14).
+const unsettledAge = 24 * time.Hour
+
+// files looks for the registration of each file.
+func (f *tablesFsck) files(ctx context.Context) error {
+	for info, err := range f.store.files.List(ctx) {
+		if err != nil {
+			return err
+		}
+		id, ok := layerOfFile(info.Name)
+		if !ok {
+			f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: file %s has a name that nothing gave it", ErrDisagree, info.Name))
+			continue
+		}
+		name, err := registeredName(ctx, f.store.keys, id)
+		if errors.Is(err, ErrCorrupt) {
+			continue // the registration has been told of
+		}
+		if err != nil {
+			return err
+		}
+		if name == info.Name || !info.Settled && f.store.options.Now().Sub(info.Time) < unsettledAge {
+			continue
+		}
+		if err := f.unregistered(ctx, id, info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unregistered tells of a file, unless it has been removed meanwhile.
+func (f *tablesFsck) unregistered(ctx context.Context, id LayerID, info file.Info) error {
+	open, err := f.store.files.Open(ctx, info.Name)
+	if errors.Is(err, file.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.problem(id, object.ZeroID, fmt.Errorf("%w: file %s of %d bytes is not registered", ErrDisagree, info.Name, info.Size))
+	return open.Close()
+}

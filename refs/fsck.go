@@ -1,0 +1,247 @@
+package refs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	"packhorse/odb/kv"
+)
+
+// FsckReport is what [Store.Fsck] found.
+type FsckReport struct {
+	// RefCount and EntryCount are the refs and the journal entries that were looked at.
+	RefCount, EntryCount int64
+	// ProblemCount is how many problems there are, and Problems the first of them. They match [ErrCorrupt].
+	ProblemCount int64
+	Problems     []error
+}
+
+const (
+	// fsckProblemsMax bounds the problems that a report holds.
+	fsckProblemsMax = 1000
+	// fsckNamesMax is about how many names that the journal tells of are held at once; more of them take several passes.
+	fsckNamesMax = 100_000
+)
+
+// Fsck verifies the names of a repository, as they are at one instant: that every row can be read, that the head counts the refs, that
+// branches can be listed in the order of their creation, that the journal is without gaps up to the head, and that each change in it begins
+// where the one before it ended and leads to the ref as it is. Of what was trimmed nothing is known.
+//
+// What is wrong comes in the report. Errors: [ErrRepositoryNotFound], and those that keep the check from being finished.
+func (s *Store) Fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
+	rows, err := s.kv.Snapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("check refs: %w", err)
+	}
+	f := &fsck{rows: rows, repo: repo, report: &FsckReport{}}
+	err = f.run(ctx)
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, kv.ErrCorrupt) {
+		f.problem(err)
+		err = nil
+	}
+	if err = errors.Join(err, rows.Close()); err != nil {
+		return nil, fmt.Errorf("check refs: %w", err)
+	}
+	return f.report, nil
+}
+
+// fsck is one run of [Store.Fsck].
+type fsck struct {
+	rows   kv.Reader
+	repo   RepoID
+	head   head
+	oldest uint64 // sequence that the journal begins with; beyond the head when it is empty
+	report *FsckReport
+}
+
+func (f *fsck) problem(err error) {
+	f.report.ProblemCount++
+	if len(f.report.Problems) < fsckProblemsMax {
+		f.report.Problems = append(f.report.Problems, err)
+	}
+}
+
+func (f *fsck) run(ctx context.Context) (err error) {
+	if f.head, err = readHead(ctx, f.rows, f.repo); err != nil {
+		return err
+	}
+	if err := f.refs(ctx); err != nil {
+		return err
+	}
+	if err := f.creations(ctx); err != nil {
+		return err
+	}
+	entries, err := f.sequences(ctx)
+	if err != nil {
+		return err
+	}
+	passes := uint32(entries/fsckNamesMax + 1)
+	for pass := range passes {
+		if err := f.changes(ctx, func(name string) bool { return nameHash(name)%passes == pass }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nameHash(name string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum32()
+}
+
+// scan calls visit with the rows of a table. What visit finds wrong in a row is a problem.
+func (f *fsck) scan(ctx context.Context, table byte, visit func(pair kv.Pair) error) error {
+	prefix := tableKey(table, f.repo, 0)
+	for pair, err := range f.rows.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return err
+		}
+		err := visit(pair)
+		if errors.Is(err, ErrCorrupt) {
+			f.problem(err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refs reads every ref and counts.
+func (f *fsck) refs(ctx context.Context) error {
+	var count, nameBytes uint64
+	err := f.scan(ctx, refTable, func(pair kv.Pair) error {
+		count++
+		ref, err := decodeRow(pair.Key[1+len(f.repo):], pair.Value)
+		if err != nil {
+			return err
+		}
+		nameBytes += uint64(len(ref.Name))
+		if string(refKey(f.repo, ref.Name)) != string(pair.Key) {
+			return corrupt("ref %q lies under the key of another name", ref.Name)
+		}
+		if ref.Created.Sequence > f.head.sequence {
+			return corrupt("ref %q was created by transaction %d, the last one is %d", ref.Name, ref.Created.Sequence, f.head.sequence)
+		}
+		ns, short := SplitNamespace(ref.Name)
+		if len(short) <= len(branchPrefix) || short[:len(branchPrefix)] != branchPrefix {
+			return nil
+		}
+		name, err := f.rows.Get(ctx, creationKey(f.repo, ns, ref.Created))
+		if errors.Is(err, kv.ErrNotFound) || err == nil && string(name) != ref.Name {
+			return corrupt("branch %q is not listed by its creation", ref.Name)
+		}
+		return err
+	})
+	f.report.RefCount = int64(count)
+	if err == nil && (count != f.head.count || nameBytes != f.head.nameBytes) {
+		f.problem(corrupt("the head counts %d refs with %d bytes of names, there are %d with %d", f.head.count, f.head.nameBytes, count, nameBytes))
+	}
+	return err
+}
+
+// creations looks for the branch of each row of the order of creation.
+func (f *fsck) creations(ctx context.Context) error {
+	return f.scan(ctx, creationTable, func(pair kv.Pair) error {
+		key := pair.Key[1+len(f.repo):]
+		if len(key) != 1+8+4 {
+			return corrupt("creation key of %d bytes", len(pair.Key))
+		}
+		at := Creation{Sequence: binary.BigEndian.Uint64(key[1:]), Index: binary.BigEndian.Uint32(key[9:])}
+		ref, err := readRef(ctx, f.rows, f.repo, string(pair.Value))
+		if errors.Is(err, ErrNotFound) || err == nil && ref.Created != at {
+			return corrupt("the creation %d.%d is that of no branch %q", at.Sequence, at.Index, pair.Value)
+		}
+		if errors.Is(err, ErrCorrupt) {
+			return nil // the row has been told of
+		}
+		return err
+	})
+}
+
+// sequences looks for gaps in the journal, and returns the number of its entries.
+func (f *fsck) sequences(ctx context.Context) (int64, error) {
+	f.oldest = f.head.sequence + 1
+	var current Entry
+	var last uint64
+	var next uint32 // index in the transaction
+	err := f.scan(ctx, journalTable, func(pair kv.Pair) error {
+		f.report.EntryCount++
+		sequence, index, err := journalPosition(pair.Key)
+		if err != nil {
+			return err
+		}
+		first := f.report.EntryCount == 1
+		if first {
+			f.oldest = sequence
+		}
+		if sequence == last && index == next || !first && sequence == last+1 && index == 0 || first && index == 0 {
+			last, next = sequence, index+1
+		} else {
+			last, next = sequence, index+1
+			return corrupt("the journal has a gap before entry %d.%d", sequence, index)
+		}
+		_, err = decodeEntry(pair, &current)
+		return err
+	})
+	if err == nil && f.report.EntryCount > 0 && last != f.head.sequence {
+		f.problem(corrupt("the journal ends with transaction %d, the head is at %d", last, f.head.sequence))
+	}
+	return f.report.EntryCount, err
+}
+
+// changes holds what the journal says of some names against itself and against the refs.
+func (f *fsck) changes(ctx context.Context, takes func(name string) bool) error {
+	states := make(map[string]*Ref) // nil: deleted
+	var current Entry
+	err := f.scan(ctx, journalTable, func(pair kv.Pair) error {
+		entry, err := decodeEntry(pair, &current)
+		if err != nil || entry.Ref == "" || !takes(entry.Ref) {
+			return nil //nolint:nilerr // the entry has been told of
+		}
+		was, known := states[entry.Ref]
+		states[entry.Ref] = entry.after
+		if known && !sameState(was, entry.before) {
+			return corrupt("journal entry %d.%d changes %q from what it was not", entry.Sequence, entry.Index, entry.Ref)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = f.scan(ctx, refTable, func(pair kv.Pair) error {
+		ref, err := decodeRow(pair.Key[1+len(f.repo):], pair.Value)
+		if err != nil || !takes(ref.Name) {
+			return nil //nolint:nilerr // the row has been told of
+		}
+		state, known := states[ref.Name]
+		delete(states, ref.Name)
+		switch {
+		case !known && ref.Created.Sequence >= f.oldest:
+			return corrupt("the journal does not tell of the creation of %q", ref.Name)
+		case known && !sameState(state, &ref):
+			return corrupt("ref %q is at %s, the journal left it elsewhere", ref.Name, ref.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for name, state := range states {
+		if state != nil {
+			f.problem(corrupt("ref %q is missing, the journal left it at %s", name, state.ID))
+		}
+	}
+	return nil
+}
+
+// sameState compares refs of one name; nil is none.
+func sameState(a, b *Ref) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}

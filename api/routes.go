@@ -15,6 +15,7 @@ const (
 	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
 	metadataCosts = 4 << 20 // memory of a walk that traces some thousand files
 	archiveCosts  = 8 << 20 // memory of blocks under way, and of what is read ahead
+	diffCosts     = 8 << 20 // memory of the files of a diff that are being compared or wait to be told
 )
 
 // Routes is the table of the calls that programs make: spec.md, with the statuses of its Errors table for a missing scope.
@@ -48,6 +49,14 @@ func Routes(d *rest.Door) []Route {
 		{Method: "POST", Path: v1 + "/repos/archive", Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive, CostsBytes: archiveCosts},
 		{Method: "GET", Path: v1 + "/repos/events", Scope: auth.GitRead, Denied: forbidden, Handler: d.Events},
 		{Method: "GET", Path: v1 + "/repos/commit", Scope: auth.GitRead, Denied: forbidden, Handler: d.Commit},
+		{
+			Method: "GET", Path: v1 + "/repos/diff", Scope: auth.GitRead, Denied: unauthorized, Handler: d.CommitDiff,
+			Computes: true, CostsBytes: diffCosts,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/branches/diff", Scope: auth.GitRead, Denied: unauthorized, Handler: d.BranchDiff,
+			Computes: true, CostsBytes: diffCosts,
+		},
 		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},
 		{
 			Method: "GET", Path: v1 + "/repos/files/metadata", Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesMetadata,

@@ -34,9 +34,9 @@ type transfer struct {
 	grant    *auth.Grant // nil until the token is verified
 
 	answer   answer
-	free     []func()    // what Reserve and Slot gave, and nobody has given back
-	freeing  sync.Mutex  // guards free
-	patience *time.Timer // cancels ctx when the answer does not begin in time; may be nil
+	free     map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
+	freeing  sync.Mutex         // guards free
+	patience *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
 }
 
 var _ exchange.Exchange = (*transfer)(nil)
@@ -124,11 +124,23 @@ func (x *transfer) hold(release func(), err error) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	h := &held{release}
 	x.freeing.Lock()
 	defer x.freeing.Unlock()
-	x.free = append(x.free, release)
-	return release, nil
+	if x.free == nil {
+		x.free = make(map[*held]struct{})
+	}
+	x.free[h] = struct{}{}
+	return func() {
+		x.freeing.Lock()
+		delete(x.free, h)
+		x.freeing.Unlock()
+		release()
+	}, nil
 }
+
+// held is what a request holds of the server's resources.
+type held struct{ release func() }
 
 // finish ends the request: nothing of it may be used afterwards. It is called once, by the goroutine that served it.
 func (x *transfer) finish() {
@@ -140,8 +152,8 @@ func (x *transfer) finish() {
 	free := x.free
 	x.free = nil
 	x.freeing.Unlock()
-	for _, release := range free {
-		release()
+	for h := range free {
+		h.release()
 	}
 	x.server.account(x)
 }

@@ -64,6 +64,8 @@ type Limits struct {
 	OpenContentCountMax int
 	// LastCommitCountMax bounds the commits that one listing of files with their last commits tells of.
 	LastCommitCountMax int
+	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were binary.
+	DiffFileBytes int64
 	// ReceiptLife is how long an idempotency key is remembered.
 	ReceiptLife time.Duration
 }
@@ -73,6 +75,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.OperationCountMax, 100_000)
 	setDefault(&l.OpenContentCountMax, 1_000)
 	setDefault(&l.LastCommitCountMax, 100_000)
+	setDefault(&l.DiffFileBytes, 512<<20)
 	setDefault(&l.ReceiptLife, 24*time.Hour)
 }
 

@@ -49,6 +49,7 @@ type limitFlags struct {
 	CommandsMax   int      `help:"Ref updates of one push." default:"10000"`
 	OperationsMax int      `help:"File operations of one commit." default:"100000"`
 	LastCommitMax int      `help:"Distinct last commits that one listing of files tells of." default:"100000"`
+	DiffFileMax   byteSize `help:"Size of a file that a diff looks into; a larger one counts as binary." default:"512MiB"`
 	RefsMax       int      `help:"Refs of a repository." default:"1000000"`
 }
 
@@ -145,6 +146,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		Refs:   refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
 		Limits: engine.Limits{
 			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax, LastCommitCountMax: limits.LastCommitMax,
+			DiffFileBytes: int64(limits.DiffFileMax),
 		},
 		HistoryBytes: flags.share(historyShare),
 		Logger:       logger,

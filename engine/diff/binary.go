@@ -15,13 +15,12 @@ import (
 // writeBinary writes the header and a GIT binary patch: what makes the new content of the old one, and what makes the old one of the new.
 func (p *part) writeBinary(ctx context.Context, w io.Writer, header []byte) error {
 	out := bufio.NewWriterSize(w, 64<<10)
-	out.Write(header)
-	out.WriteString("GIT binary patch\n")
+	fmt.Fprintf(out, "%sGIT binary patch\n", header)
 	for _, direction := range [][2]*content{{&p.old, &p.new}, {&p.new, &p.old}} {
 		if err := writeBinaryHunk(ctx, out, direction[0], direction[1]); err != nil {
 			return err
 		}
-		out.WriteByte('\n')
+		fmt.Fprintln(out)
 	}
 	return out.Flush()
 }

@@ -19,12 +19,12 @@ func (p *part) appendHeader(dst []byte) []byte {
 	dst = append(dst, '\n')
 	switch {
 	case !c.Old.Exists():
-		dst = appendMode(append(dst, "new file mode "...), &c.New, '\n')
+		dst = appendMode(append(dst, "new file mode "...), &c.New)
 	case !c.New.Exists():
-		dst = appendMode(append(dst, "deleted file mode "...), &c.Old, '\n')
+		dst = appendMode(append(dst, "deleted file mode "...), &c.Old)
 	case c.Old.Mode != c.New.Mode:
-		dst = appendMode(append(dst, "old mode "...), &c.Old, '\n')
-		dst = appendMode(append(dst, "new mode "...), &c.New, '\n')
+		dst = appendMode(append(dst, "old mode "...), &c.Old)
+		dst = appendMode(append(dst, "new mode "...), &c.New)
 	}
 	if c.Status == Renamed {
 		dst = append(dst, "similarity index "...)
@@ -37,7 +37,7 @@ func (p *part) appendHeader(dst []byte) []byte {
 		dst = c.Old.ID.AppendHex(append(dst, "index "...))
 		dst = c.New.ID.AppendHex(append(dst, ".."...))
 		if c.Old.Mode == c.New.Mode {
-			dst = appendMode(append(dst, ' '), &c.Old, '\n')
+			dst = appendMode(append(dst, ' '), &c.Old)
 		} else {
 			dst = append(dst, '\n')
 		}
@@ -45,8 +45,8 @@ func (p *part) appendHeader(dst []byte) []byte {
 	return dst
 }
 
-func appendMode(dst []byte, e *Entry, end byte) []byte {
-	return append(append(dst, e.Mode.String()...), end)
+func appendMode(dst []byte, e *Entry) []byte {
+	return append(append(dst, e.Mode.String()...), '\n')
 }
 
 // appendFileNames appends the two lines before the first hunk.

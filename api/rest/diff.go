@@ -1,0 +1,93 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/pack/object"
+)
+
+// CommitDiff answers GET /repos/diff.
+func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
+	values := x.Query()
+	if values.Get("sha") == "" {
+		return badRequest("sha is required")
+	}
+	if _, err := flagOf(x, "gitApplyCompatible", true); err != nil { // all diffs are
+		return err
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	diff, err := repo.CommitDiff(x.Context(), engine.CommitDiffRequest{
+		Commit:      values.Get("sha"),
+		Base:        values.Get("baseSha"),
+		DiffOptions: engine.DiffOptions{Paths: values["path"]},
+	}, x)
+	if err != nil {
+		return err
+	}
+	head := appendTextField([]byte{'{'}, "sha", diff.Commit.String())
+	head = appendID(head, "base_sha", diff.BaseCommit)
+	streamDiff(x, repo, diff, appendID(head, "merge_base_sha", diff.MergeBase))
+	return nil
+}
+
+// BranchDiff answers GET /repos/branches/diff.
+func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
+	values := x.Query()
+	if values.Get("branch") == "" {
+		return badRequest("branch is required")
+	}
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
+	}
+	ephemeralBase, err := flagOf(x, "ephemeral_base", false)
+	if err != nil {
+		return err
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	diff, err := repo.BranchDiff(x.Context(), engine.BranchDiffRequest{
+		Branch:        values.Get("branch"),
+		Namespace:     space,
+		Base:          values.Get("base"),
+		BaseNamespace: namespace(ephemeralBase),
+		DiffOptions:   engine.DiffOptions{Paths: values["path"]},
+	}, x)
+	if err != nil {
+		return err
+	}
+	head := appendTextField([]byte{'{'}, "branch", diff.Branch)
+	head = appendTextField(head, "base", diff.Base)
+	streamDiff(x, repo, diff, appendID(head, "merge_base_sha", diff.MergeBase))
+	return nil
+}
+
+// appendID appends a field with an object id, unless it is zero.
+func appendID(dst []byte, name string, id object.ID) []byte {
+	if id.IsZero() {
+		return dst
+	}
+	return appendTextField(dst, name, id.String())
+}
+
+// streamDiff answers with the files of a diff, each as soon as it is known; head begins the object.
+func streamDiff(x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, head []byte) {
+	x.Stream(http.StatusOK, problem.ContentType, func(ctx context.Context, w io.Writer) error {
+		defer diff.Close()
+		filtered := repo.NewSpool(ctx)
+		out := newDiffStream(ctx, w, filtered)
+		return errors.Join(out.write(head, diff), filtered.Close())
+	})
+}

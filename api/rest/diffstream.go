@@ -1,0 +1,123 @@
+package rest
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"packhorse/engine"
+	diffs "packhorse/engine/diff"
+)
+
+// diffStream writes the answer to a diff. JSON has the files that are told apart from those that are not, so the latter are kept until the
+// end.
+type diffStream struct {
+	ctx      context.Context // of the answer
+	out      *bufio.Writer
+	filtered *engine.Spool
+	entry    []byte // of the file that is being written
+
+	told, kept                  int // files
+	files, additions, deletions int64
+}
+
+// diffStreamBuffer is how many bytes are written at once, while there are files to be told.
+const diffStreamBuffer = 64 << 10
+
+func newDiffStream(ctx context.Context, w io.Writer, filtered *engine.Spool) *diffStream {
+	return &diffStream{ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered}
+}
+
+func (s *diffStream) write(head []byte, diff *engine.Diff) error {
+	fmt.Fprintf(s.out, `%s,"files":[`, head)
+	for file, err := range diff.Files(s.out.Flush) {
+		if err == nil {
+			err = s.file(file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprint(s.out, `],"filtered_files":[`)
+	if _, err := s.filtered.WriteTo(s.out); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, `],"stats":{"files":%d,"additions":%d,"deletions":%d,"changes":%d},"complete":%t}`+"\n",
+		s.files, s.additions, s.deletions, s.additions+s.deletions, s.kept == 0)
+	return s.out.Flush()
+}
+
+// file writes the entry of one file.
+func (s *diffStream) file(f *engine.DiffFile) error {
+	s.files++
+	s.additions += int64(f.Additions)
+	s.deletions += int64(f.Deletions)
+	if f.Reason != engine.NotFiltered {
+		s.entry = appendDiffEntry(separated(s.entry[:0], &s.kept), f)
+		s.entry = appendTextField(s.entry, "reason", string(f.Reason))
+		_, err := s.filtered.Write(appendBytes(s.entry, f.Bytes))
+		return err
+	}
+	s.entry = appendDiffEntry(separated(s.entry[:0], &s.told), f)
+	if f.IsLarge() {
+		return s.large(f)
+	}
+	s.entry = appendField(s.entry, "raw")
+	s.entry = appendText(s.entry, f.Raw)
+	if !utf8.Valid(f.Raw) {
+		s.entry = append(appendField(s.entry, "raw_base64"), '"')
+		s.entry = append(base64.StdEncoding.AppendEncode(s.entry, f.Raw), '"')
+	}
+	_, err := s.out.Write(appendBytes(s.entry, f.Bytes))
+	return err
+}
+
+// large writes an entry whose diff is not held: it is written, and its size said behind it.
+func (s *diffStream) large(f *engine.DiffFile) error {
+	fmt.Fprintf(s.out, `%s"`, appendField(s.entry, "raw"))
+	text := textWriter{out: s.out}
+	if err := f.WriteRaw(s.ctx, &text); err != nil {
+		return err
+	}
+	if err := text.end(); err != nil {
+		return err
+	}
+	if text.invalid {
+		fmt.Fprintf(s.out, `","raw_base64":"`)
+		encoder := base64.NewEncoder(base64.StdEncoding, s.out)
+		if err := f.WriteRaw(s.ctx, encoder); err != nil {
+			return err
+		}
+		if err := encoder.Close(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(s.out, `","bytes":%d}`, text.size)
+	return nil
+}
+
+// separated begins an entry of an array that has count of them.
+func separated(dst []byte, count *int) []byte {
+	if *count++; *count > 1 {
+		return append(dst, ',')
+	}
+	return dst
+}
+
+// appendDiffEntry appends what is told of every file: spec.md, "Diff file entry".
+func appendDiffEntry(dst []byte, f *engine.DiffFile) []byte {
+	state, oldPath := string(f.Status), ""
+	if f.Status == diffs.Renamed {
+		state, oldPath = fmt.Sprintf("R%03d", diffs.Percent(f.Score)), f.Old.Path
+	}
+	dst = appendTextField(append(dst, '{'), "path", f.Path())
+	dst = appendTextField(dst, "state", state)
+	dst = appendTextField(dst, "old_path", oldPath)
+	return fmt.Appendf(dst, `,"is_eof":%t,"additions":%d,"deletions":%d`, f.EndsInNewline, f.Additions, f.Deletions)
+}
+
+// appendBytes ends an entry with the size of its diff.
+func appendBytes(dst []byte, size int64) []byte { return fmt.Appendf(dst, `,"bytes":%d}`, size) }

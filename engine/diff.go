@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"packhorse/engine/diff"
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// Resources are what heavy requests share with each other.
+type Resources interface {
+	// Slot waits for a place among those who compute, and returns the function that gives it back.
+	Slot(ctx context.Context) (release func(), err error)
+	// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives them back.
+	Reserve(ctx context.Context, sizeBytes int64) (release func(), err error)
+}
+
+// DiffOptions say what is told of a diff.
+type DiffOptions struct {
+	// Paths restricts the diff to these files and folders, as the paths of git diff do: a rename is told as such if both names are
+	// among them. What is asked for like this is told whole, whatever it is.
+	Paths []string
+}
+
+// CommitDiffRequest names two commits by their full object ids.
+type CommitDiffRequest struct {
+	Commit string
+	// Base is what the commit is compared with; "" is its first parent, or nothing if it has none.
+	Base string
+	DiffOptions
+}
+
+// BranchDiffRequest names two branches. What is compared with the branch is where it left the base.
+type BranchDiffRequest struct {
+	Branch        string
+	Namespace     refs.Namespace
+	Base          string // "" is the default branch
+	BaseNamespace refs.Namespace
+	DiffOptions
+}
+
+// Diff is an open diff. Its files are being computed from the start; the caller closes it.
+type Diff struct {
+	// Branch and Base are the names that were asked for; "" for commits.
+	Branch, Base string
+	// Commit is the new side. BaseCommit is what was asked for as the other one, zero for nothing; MergeBase the newest common ancestor of
+	// the two, zero without one.
+	Commit, BaseCommit, MergeBase object.ID
+
+	view  *odb.View
+	work  *diffWork
+	paths []string
+}
+
+// CommitDiff opens the diff of a commit. It returns when the first file has been compared.
+//
+// Errors: [ErrInvalid] for what is no object id; [ErrNotFound].
+func (r *Repository) CommitDiff(ctx context.Context, request CommitDiffRequest, resources Resources) (*Diff, error) {
+	names, err := r.names(ctx) // what is read by id alone must be durable too
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &Diff{view: view}
+	before, after, err := d.resolveCommits(ctx, &request)
+	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
+}
+
+func (d *Diff) resolveCommits(ctx context.Context, request *CommitDiffRequest) (before, after object.ID, err error) {
+	if d.Commit, err = commitOf(ctx, d.view, "sha", request.Commit); err != nil {
+		return before, after, err
+	}
+	row, err := d.view.Graph(ctx, d.Commit)
+	if err != nil {
+		return before, after, fmt.Errorf("read commit %s: %w", d.Commit, err)
+	}
+	switch {
+	case request.Base != "":
+		if d.BaseCommit, err = commitOf(ctx, d.view, "baseSha", request.Base); err != nil {
+			return before, after, err
+		}
+		if d.MergeBase, err = mergeBase(ctx, d.view, d.BaseCommit, d.Commit); err != nil {
+			return before, after, err
+		}
+	case len(row.Parents) > 0:
+		d.BaseCommit, d.MergeBase = row.Parents[0], row.Parents[0]
+	default:
+		return object.ZeroID, row.Tree, nil
+	}
+	before, err = treeOf(ctx, d.view, d.BaseCommit)
+	return before, row.Tree, err
+}
+
+// commitOf reads the parameter called name, which must be the id of a commit.
+func commitOf(ctx context.Context, view *odb.View, name, value string) (object.ID, error) {
+	id, err := object.ParseID(strings.ToLower(value))
+	if err != nil {
+		return id, invalid("%s: expected the 40 hexadecimal digits of a commit, got %.60q", name, value)
+	}
+	commit, err := peel(ctx, view, id)
+	if isUnknown(err) {
+		err = notFound("commit %s not found", id)
+	}
+	return commit, err
+}
+
+// mergeBase returns the newest of the best common ancestors, or zero.
+func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, error) {
+	bases, err := view.MergeBases(ctx, a, b)
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("find the merge base of %s and %s: %w", a, b, err)
+	}
+	if len(bases) == 0 {
+		return object.ZeroID, nil
+	}
+	return bases[0], nil
+}
+
+// BranchDiff opens the diff of what a branch has done since it left another one. Without a common ancestor that is everything in it. It
+// returns when the first file has been compared. Errors: [ErrNotFound].
+func (r *Repository) BranchDiff(ctx context.Context, request BranchDiffRequest, resources Resources) (*Diff, error) {
+	names, err := r.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &Diff{view: view}
+	before, after, err := d.resolveBranches(ctx, r, names, &request)
+	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
+}
+
+func (d *Diff) resolveBranches(ctx context.Context, r *Repository, names lookuper, request *BranchDiffRequest) (before, after object.ID, err error) {
+	branch, err := r.resolve(ctx, names, d.view, request.Namespace, request.Branch)
+	if err != nil {
+		return before, after, err
+	}
+	base, err := r.resolve(ctx, names, d.view, request.BaseNamespace, request.Base)
+	if err != nil {
+		return before, after, err
+	}
+	d.Branch, d.Base, d.Commit, d.BaseCommit = branch.Name, base.Name, branch.Commit, base.Commit
+	if d.MergeBase, err = mergeBase(ctx, d.view, d.BaseCommit, d.Commit); err != nil {
+		return before, after, err
+	}
+	if after, err = treeOf(ctx, d.view, d.Commit); err != nil {
+		return before, after, err
+	}
+	before, err = treeOf(ctx, d.view, d.MergeBase)
+	return before, after, err
+}
+
+// startDiff begins to compare two trees, unless that cannot be because of err.
+func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after object.ID, o DiffOptions, resources Resources, err error) (*Diff, error) {
+	if err != nil {
+		return nil, errors.Join(err, d.view.Close())
+	}
+	for _, path := range o.Paths {
+		if path = strings.Trim(path, "/"); path == "" {
+			return nil, errors.Join(invalid("path: the name of a file is expected"), d.view.Close())
+		}
+		d.paths = append(d.paths, path)
+	}
+	d.work = startDiffWork(ctx, d.view, resources, diffSettings{
+		selected: len(d.paths) > 0,
+		text:     diff.TextOptions{Binary: len(d.paths) > 0, SizeMax: r.host.limits.DiffFileBytes},
+	}, diff.Changes(ctx, d.view, before, after, d.paths))
+	if err := d.work.waitFirst(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Files yields the changed files in the order of git diff. idle is called before a file is waited for that is still being compared: what has
+// been said so far may go out then. It may be called once. Errors: those of ctx as it was given to the use case, and of the object database.
+func (d *Diff) Files(idle func() error) iter.Seq2[*DiffFile, error] { return d.work.files(idle) }
+
+// Close ends the work, waits for it and releases what it reads.
+func (d *Diff) Close() error {
+	if d.work != nil {
+		d.work.stop()
+	}
+	return d.view.Close()
+}

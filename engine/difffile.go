@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"sync"
+
+	"packhorse/engine/diff"
+	"packhorse/odb"
+)
+
+// FilterReason says why the diff of a file is not told unless the file is asked for by its path: spec.md, "Commit diff".
+type FilterReason string
+
+// Why diffs are not told.
+const (
+	NotFiltered    FilterReason = ""
+	FilteredSize   FilterReason = "size"
+	FilteredLines  FilterReason = "lines"
+	FilteredBinary FilterReason = "binary"
+	FilteredLock   FilterReason = "lock"
+)
+
+const (
+	// diffFileBytesMax is the size of a file above which its diff is not told, nor found out.
+	diffFileBytesMax = 512_000
+	// diffFileLinesMax is how many changed lines are told.
+	diffFileLinesMax = 2_000
+	// diffLargeBytes is the size of both sides together from which a file is compared when its turn has come, alone, and its diff goes out
+	// without being held.
+	diffLargeBytes = 2 << 20
+)
+
+// lockFiles are the names of files that package managers write.
+var lockFiles = func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range []string{
+		"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", "deno.lock", "Cargo.lock",
+		"go.sum", "Gemfile.lock", "composer.lock", "poetry.lock", "Pipfile.lock", "uv.lock", "pdm.lock", "mix.lock", "pubspec.lock",
+		"Podfile.lock", "Package.resolved", "flake.lock", "gradle.lockfile", "packages.lock.json",
+	} {
+		names[name] = true
+	}
+	return names
+}()
+
+// DiffFile is a changed file. It is valid until the next one is asked for.
+type DiffFile struct {
+	diff.Change
+	// Reason says why there is no diff to be told.
+	Reason FilterReason
+	// Bytes is the size of the diff; 0 where it is not found out, and of a large file, whose diff is known when it has been written.
+	Bytes                int64
+	Additions, Deletions int
+	// EndsInNewline tells of the new content, or of the old one of a file that is gone.
+	EndsInNewline bool
+	// Raw is the diff, unless the file is filtered or large.
+	Raw []byte
+
+	text *diff.Text // of a large file
+}
+
+// IsLarge reports whether the diff is to be had from WriteRaw instead of Raw.
+func (f *DiffFile) IsLarge() bool { return f.text != nil }
+
+// WriteRaw writes the diff of a large file, the same bytes each time.
+func (f *DiffFile) WriteRaw(ctx context.Context, w io.Writer) error { return f.text.Write(ctx, w) }
+
+// diffSettings are what holds for all files of a diff.
+type diffSettings struct {
+	selected bool // files are asked for by their paths, and told whatever they are
+	text     diff.TextOptions
+}
+
+// sizes returns the sizes of the two sides; what is not a blob has none.
+func diffSizes(ctx context.Context, view *odb.View, c *diff.Change) (before, after int64, err error) {
+	for _, side := range []struct {
+		entry *diff.Entry
+		size  *int64
+	}{{&c.Old, &before}, {&c.New, &after}} {
+		if !side.entry.Exists() || side.entry.Mode.IsGitlink() {
+			continue
+		}
+		info, err := view.Stat(ctx, side.entry.ID)
+		if err != nil {
+			return 0, 0, err
+		}
+		*side.size = info.Size
+	}
+	return before, after, nil
+}
+
+// compare makes the diff of a file, into raw, and decides whether it is told.
+func (f *DiffFile) compare(ctx context.Context, view *odb.View, s *diffSettings, raw *bytes.Buffer) error {
+	before, after, err := diffSizes(ctx, view, &f.Change)
+	if err != nil {
+		return err
+	}
+	if !s.selected && max(before, after) > diffFileBytesMax {
+		f.Reason = FilteredSize
+		side := &f.New
+		if !side.Exists() {
+			side = &f.Old
+		}
+		f.EndsInNewline, err = diff.EndsInNewline(ctx, view, side)
+		return err
+	}
+	text, err := diff.NewText(ctx, view, &f.Change, s.text)
+	if err != nil {
+		return err
+	}
+	f.take(text)
+	if f.Reason = f.filter(text, s); f.Reason == NotFiltered {
+		err = writeText(ctx, raw, text)
+		f.Raw, f.Bytes = raw.Bytes(), int64(raw.Len())
+		return err
+	}
+	var size byteCount
+	err = writeText(ctx, &size, text)
+	f.Bytes = int64(size)
+	return err
+}
+
+func (f *DiffFile) take(text *diff.Text) {
+	f.Additions, f.Deletions, f.EndsInNewline = text.Additions, text.Deletions, text.EndsInNewline
+}
+
+func (f *DiffFile) filter(text *diff.Text, s *diffSettings) FilterReason {
+	switch {
+	case s.selected:
+		return NotFiltered
+	case lockFiles[path.Base(f.Path())]:
+		return FilteredLock
+	case text.Binary:
+		return FilteredBinary
+	case text.Additions+text.Deletions > diffFileLinesMax:
+		return FilteredLines
+	default:
+		return NotFiltered
+	}
+}
+
+// diffBuffers holds the buffers that hunks are written through.
+var diffBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 32<<10) }}
+
+func writeText(ctx context.Context, w io.Writer, text *diff.Text) error {
+	buffer := diffBuffers.Get().(*bufio.Writer)
+	defer diffBuffers.Put(buffer)
+	buffer.Reset(w)
+	err := text.Write(ctx, buffer)
+	if err == nil {
+		err = buffer.Flush()
+	}
+	buffer.Reset(nil)
+	return err
+}
+
+// byteCount counts what is written to it.
+type byteCount int64
+
+func (n *byteCount) Write(p []byte) (int, error) {
+	*n += byteCount(len(p))
+	return len(p), nil
+}

@@ -36,6 +36,8 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/archive":           403,
 		"GET /api/v1/repos/events":             403,
 		"GET /api/v1/repos/commit":             403,
+		"GET /api/v1/repos/diff":               401,
+		"GET /api/v1/repos/branches/diff":      401,
 		"GET /api/v1/repos/files":              401,
 		"GET /api/v1/repos/files/metadata":     403,
 		"GET /api/v1/repos/file":               403,

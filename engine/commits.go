@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
@@ -41,6 +40,8 @@ type CommitsRequest struct {
 	Path   string
 	Cursor string
 	Limit  int
+	// Slot is waited for when the page may lie far from the tip.
+	Slot Slot
 }
 
 const cursorCommits = 'c'
@@ -79,7 +80,7 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[
 	if known, err := view.Has(ctx, tip); err != nil || !known {
 		return Page[Commit]{}, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
 	}
-	return readCommits(ctx, view, tip, skip, &request)
+	return r.host.page(ctx, view, tip, skip, &request)
 }
 
 // commitsPosition is where a page begins: how many commits to pass over, counted from which tip.
@@ -98,34 +99,84 @@ func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64,
 	return object.ID(position[:object.IDSize]), binary.BigEndian.Uint64(position[object.IDSize:]), nil
 }
 
-// walkCommits walks the history that a page is of.
-func walkCommits(ctx context.Context, view *odb.View, tip object.ID, path string) iter.Seq2[odb.Commit, error] {
-	if path != "" {
-		return view.WalkPath(ctx, []object.ID{tip}, path)
-	}
-	return view.Walk(ctx, odb.WalkOptions{Tips: []object.ID{tip}})
+// listings keeps listings that have given some pages and rest, by the cursor of the next one, so that a page costs the same wherever it is. A
+// cursor that comes again, or after its listing has gone, is answered by a walk from the tip.
+type listings = shelf[listingKey, *commitListing]
+
+type listingKey struct {
+	pool   odb.PoolID
+	cursor string
 }
 
-func readCommits(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (Page[Commit], error) {
-	var page Page[Commit]
-	passed := uint64(0)
-	for walked, err := range walkCommits(ctx, view, tip, request.Path) {
+// commitListing is a listing and the commit that the next page begins with, which told that there is one.
+type commitListing struct {
+	*odb.Listing
+	ahead odb.Commit
+}
+
+// listing returns the listing that goes on at the cursor of a request, one that rests or a new one that passes over what was given, and
+// whether there is a commit ahead.
+func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (*commitListing, bool, error) {
+	if request.Cursor != "" {
+		if l, ok := h.listings.take(listingKey{view.Pool(), request.Cursor}); ok {
+			return l, true, l.Resume(ctx, view)
+		}
+	}
+	walk, err := view.List(ctx, tip, request.Path)
+	if err != nil {
+		return nil, false, err
+	}
+	l := &commitListing{Listing: walk}
+	for {
+		var more bool
+		if l.ahead, more, err = l.Next(ctx); err != nil {
+			l.Rest()
+			return nil, false, err
+		}
+		if !more || skip == 0 {
+			return l, more, nil
+		}
+		skip--
+	}
+}
+
+// page reads a page of commits. The slot is for what may have to walk far.
+func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (Page[Commit], error) {
+	if request.Cursor != "" || request.Path != "" {
+		release, err := request.Slot.hold(ctx)
 		if err != nil {
-			return page, fmt.Errorf("walk history of %s: %w", tip, err)
+			return Page[Commit]{}, err
 		}
-		if passed++; passed <= skip {
-			continue
-		}
-		if len(page.Items) == request.Limit {
-			position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(request.Limit))
-			page.Next = encodeCursor(cursorCommits, append(position, request.Path...))
-			break
-		}
-		commit, err := readCommit(ctx, view, walked.ID)
+		defer release()
+	}
+	l, more, err := h.listing(ctx, view, tip, skip, request)
+	if err != nil {
+		return Page[Commit]{}, fmt.Errorf("walk history of %s: %w", tip, err)
+	}
+	page, err := l.read(ctx, view, request.Limit, more)
+	l.Rest()
+	if err != nil {
+		return page, fmt.Errorf("walk history of %s: %w", tip, err)
+	}
+	if !l.ahead.ID.IsZero() {
+		position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(request.Limit))
+		page.Next = encodeCursor(cursorCommits, append(position, request.Path...))
+		h.listings.put(listingKey{view.Pool(), page.Next}, l, l.Bytes())
+	}
+	return page, nil
+}
+
+// read takes up to limit commits from a listing and leaves the one behind them ahead, zero for none.
+func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, more bool) (page Page[Commit], err error) {
+	for more && len(page.Items) < limit {
+		commit, err := readCommit(ctx, view, l.ahead.ID)
 		if err != nil {
 			return page, err
 		}
 		page.Items = append(page.Items, commit)
+		if l.ahead, more, err = l.Next(ctx); err != nil {
+			return page, err
+		}
 	}
 	return page, nil
 }

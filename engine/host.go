@@ -101,7 +101,8 @@ type Host struct {
 	log         *slog.Logger
 	now         func() time.Time
 
-	traces *traces
+	traces   *traces
+	listings *listings
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
@@ -159,7 +160,8 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		log:         c.Logger,
 		now:         c.Now,
 
-		traces: newShelf[commitKey, *odb.TracedFolder](c.HistoryBytes),
+		traces:   newShelf[commitKey, *odb.TracedFolder](c.HistoryBytes - c.HistoryBytes/4),
+		listings: newShelf[listingKey, *commitListing](c.HistoryBytes / 4),
 
 		maintenance: c.Maintenance,
 		worker:      worker,

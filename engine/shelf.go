@@ -38,6 +38,17 @@ func (s *shelf[K, V]) get(key K) (value V, ok bool) {
 	return element.Value.(*shelved[K, V]).value, true
 }
 
+// take is get for a value that is to have one user: it leaves the shelf.
+func (s *shelf[K, V]) take(key K) (value V, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	element := s.items[key]
+	if element == nil {
+		return value, false
+	}
+	return s.removeLocked(element).value, true
+}
+
 // put keeps a value that takes some bytes, unless that is more than half of the budget.
 func (s *shelf[K, V]) put(key K, value V, bytes int64) {
 	s.mu.Lock()
@@ -55,10 +66,11 @@ func (s *shelf[K, V]) put(key K, value V, bytes int64) {
 	}
 }
 
-func (s *shelf[K, V]) removeLocked(element *list.Element) {
+func (s *shelf[K, V]) removeLocked(element *list.Element) *shelved[K, V] {
 	entry := s.order.Remove(element).(*shelved[K, V])
 	s.bytes -= entry.bytes
 	delete(s.items, entry.key)
+	return entry
 }
 
 // empty reports whether nothing is on the shelf.

@@ -35,8 +35,8 @@
 //	links, connect, settle
 //	walk, mergebase, deepen, history walks over commits
 //	pathwalk, pathfilter, filter...  walks limited to a path, and the changed-path filters that make them quick
-//	changedpaths, trace, tracer,
-//	traceset                         and the last change of every file in one walk
+//	changedpaths, listing,           walks that rest between two pages
+//	trace, tracer, traceset          and the last change of every file in one walk
 //	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
 //	inventory, search, generate
 //	bitmap, bitmapwriter, ...build,  reachability bitmaps: the companion, making one, and packs planned from it

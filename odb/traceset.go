@@ -166,10 +166,10 @@ func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed
 	kept, moved := s.items[:0], []traceItem(nil)
 	for _, item := range s.items {
 		e := s.entry(item)
-		for more && compareEntry(&it, e) < 0 {
+		for more && object.CompareEntries(it.Name, it.Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
 			more = it.Next()
 		}
-		found := more && compareEntry(&it, e) == 0
+		found := more && string(it.Name) == e.Name && it.Mode.IsTree() == e.Mode.IsTree()
 		if item.set == nil {
 			if found && it.ID == e.ID && it.Mode.Canonical() == e.Mode {
 				kept = append(kept, item)
@@ -224,11 +224,6 @@ func (t *tracer) splitBelow(
 		}
 	}
 	return t.split(ctx, item.set, tree, changed)
-}
-
-// compareEntry compares the place of an entry of a tree with that of a traced one. What lies at the place of a file is a file.
-func compareEntry(it *object.TreeIter, e *TracedEntry) int {
-	return object.CompareEntries(string(it.Name), it.Mode.IsTree(), e.Name, e.Mode.IsTree())
 }
 
 // join puts two sets of one folder that have come to the same commit together.

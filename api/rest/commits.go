@@ -51,6 +51,7 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 		Path:      query.Get("path"),
 		Cursor:    query.Get("cursor"),
 		Limit:     limit,
+		Slot:      x.Slot,
 	})
 	if err != nil {
 		return err

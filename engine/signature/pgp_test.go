@@ -93,18 +93,18 @@ func TestVerifyPGP(t *testing.T) {
 		now       time.Time
 		err       error
 	}{
-		"in force":                     {0, plain, plain, day(2), day(9), nil},
-		"not yet expired":              {20, plain, plain, day(2), day(9), nil},
-		"expired":                      {5, plain, plain, day(2), day(9), signature.ErrInvalid},
-		"made later":                   {0, plain, plain, day(2), day(1).Add(-time.Hour), signature.ErrInvalid},
-		"signed in the future":         {0, plain, plain, day(9), day(2), signature.ErrInvalid},
-		"revoked":                      {0, plain, revoke(day(3)), day(2), day(9), signature.ErrInvalid},
-		"revoked before it signs":      {0, plain, revoke(day(2)), day(4), day(9), signature.ErrInvalid},
-		"signed by a subkey":           {0, subkey(0), plain, day(2), day(9), nil},
-		"signed by an expired subkey":  {0, subkey(5), plain, day(2), day(9), signature.ErrInvalid},
-		"the primary key has expired":  {5, subkey(0), plain, day(2), day(9), signature.ErrInvalid},
-		"the primary key is revoked":   {0, subkey(0), revoke(day(3)), day(2), day(9), signature.ErrInvalid},
-		"the subkey is revoked":        {0, subkey(0), revokeSubkey, day(2), day(9), signature.ErrInvalid},
+		"in force":                    {0, plain, plain, day(2), day(9), nil},
+		"not yet expired":             {20, plain, plain, day(2), day(9), nil},
+		"expired":                     {5, plain, plain, day(2), day(9), signature.ErrInvalid},
+		"made later":                  {0, plain, plain, day(2), day(1).Add(-time.Hour), signature.ErrInvalid},
+		"signed in the future":        {0, plain, plain, day(9), day(2), signature.ErrInvalid},
+		"revoked":                     {0, plain, revoke(day(3)), day(2), day(9), signature.ErrInvalid},
+		"revoked before it signs":     {0, plain, revoke(day(2)), day(4), day(9), signature.ErrInvalid},
+		"signed by a subkey":          {0, subkey(0), plain, day(2), day(9), nil},
+		"signed by an expired subkey": {0, subkey(5), plain, day(2), day(9), signature.ErrInvalid},
+		"the primary key has expired": {5, subkey(0), plain, day(2), day(9), signature.ErrInvalid},
+		"the primary key is revoked":  {0, subkey(0), revoke(day(3)), day(2), day(9), signature.ErrInvalid},
+		"the subkey is revoked":       {0, subkey(0), revokeSubkey, day(2), day(9), signature.ErrInvalid},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

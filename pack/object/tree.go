@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // TreeEntry is one name in a tree.
@@ -123,21 +122,20 @@ func AppendTreeEntry(dst []byte, e *TreeEntry) []byte {
 }
 
 // CompareEntries orders two entries as a tree does: by the bytes of their names, a tree's name being followed by a slash.
-func CompareEntries(aName string, aTree bool, bName string, bTree bool) int {
+func CompareEntries[A, B string | []byte](aName A, aTree bool, bName B, bTree bool) int {
 	n := min(len(aName), len(bName))
-	if c := strings.Compare(aName[:n], bName[:n]); c != 0 {
-		return c
+	switch { // comparing makes no copies of bytes
+	case string(aName[:n]) < string(bName[:n]):
+		return -1
+	case string(aName[:n]) > string(bName[:n]):
+		return 1
 	}
 	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
 // CompareNames is [CompareEntries] for names as a [TreeIter] gives them.
 func CompareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
-	n := min(len(aName), len(bName))
-	if c := bytes.Compare(aName[:n], bName[:n]); c != 0 {
-		return c
-	}
-	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
+	return CompareEntries(aName, aTree, bName, bTree)
 }
 
 // nameEnd returns what counts in a comparison behind the common part of two names: the next byte if there is one, else the implied end.

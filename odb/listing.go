@@ -1,0 +1,73 @@
+package odb
+
+import (
+	"context"
+	"unsafe"
+
+	"packhorse/pack/object"
+)
+
+// Listing gives the commits reachable from a tip one by one, by date, as [View.Walk] does, or with a path as [View.WalkPath]. Between two of
+// them it may rest, for as long as somebody has use for the next page: then it holds memory and nothing else. It is for one goroutine at a time.
+type Listing struct {
+	walk  *walk
+	path  string
+	paths *pathChanges // nil without a path, and at rest
+}
+
+// List begins a listing, which belongs to v until it rests. Errors: [ErrNotFound] for the tip, and what reading gives.
+func (v *View) List(ctx context.Context, tip object.ID, path string) (*Listing, error) {
+	l := &Listing{walk: newWalk(v, WalkOptions{}), path: path}
+	if err := l.Resume(ctx, v); err != nil {
+		return nil, err
+	}
+	if err := l.walk.start(ctx, []object.ID{tip}, nil); err != nil {
+		l.Rest()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Next returns the next commit, or false at the end. After an error the listing is of no more use.
+func (l *Listing) Next(ctx context.Context) (Commit, bool, error) {
+	for {
+		n, ok, err := l.walk.next(ctx)
+		if !ok || err != nil {
+			return Commit{}, false, err
+		}
+		if !l.walk.history.has(n, markSame) {
+			return l.walk.history.commit(n), true, nil
+		}
+	}
+}
+
+// Rest lets go of the view.
+func (l *Listing) Rest() {
+	if l.paths != nil {
+		l.paths.filters.close()
+		l.paths, l.walk.simplify = nil, nil
+	}
+	l.walk.history.view, l.walk.history.linked = nil, nil
+}
+
+// Resume goes on with a view of the same pool, in which the tip has to be readable.
+func (l *Listing) Resume(ctx context.Context, v *View) error {
+	l.walk.history.view, l.walk.history.linked = v, v.linked()
+	if l.path == "" {
+		return nil
+	}
+	var err error
+	if l.paths, err = newPathChanges(ctx, v, l.path); err != nil {
+		return err
+	}
+	l.walk.simplify = l.paths.simplify
+	return nil
+}
+
+// Bytes is about what the listing takes in memory at rest.
+func (l *Listing) Bytes() int64 {
+	h := l.walk.history
+	return int64(unsafe.Sizeof(*l)) + int64(unsafe.Sizeof(*l.walk)) + int64(unsafe.Sizeof(*h)) +
+		int64(cap(h.table.ids))*object.IDSize + int64(cap(h.table.slots))*4 + int64(cap(h.parents))*4 +
+		int64(cap(h.nodes))*int64(unsafe.Sizeof(commitNode{})) + int64(cap(l.walk.queue.heap))*int64(unsafe.Sizeof(queued{}))
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Maintained struct {
 // An error ends the walk; what fails for one repository alone is in its [Maintained].
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
 	settings := h.maintenance
+	options.Room = h.space.Room
 	setDefault(&options.Grace, settings.Grace)
 	setDefault(&options.ReaderGrace, settings.ReaderGrace)
 	settings.Grace, settings.ReaderGrace = options.Grace, options.ReaderGrace
@@ -130,6 +132,7 @@ func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.Co
 		return odb.Compacted{}, err
 	}
 	defer b.endMaintenance()
+	options.Room = b.space.Room
 	done, err := b.objects.Compact(ctx, pool, options)
 	if errors.Is(err, odb.ErrNoPool) { // the repository has been deleted
 		return odb.Compacted{}, nil
@@ -139,14 +142,18 @@ func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.Co
 
 // Round implements [maintain.Host].
 func (b background) Round(ctx context.Context, options odb.RepackOptions) error {
-	var failed error
+	var failed, waits error
 	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
 		if err != nil {
 			return err
 		}
-		failed = errors.Join(failed, done.Err)
+		if maintain.IsPostponed(done.Err) {
+			waits = done.Err
+		} else {
+			failed = errors.Join(failed, done.Err)
+		}
 	}
-	return failed
+	return cmp.Or(failed, waits)
 }
 
 // Sweep implements [maintain.Host].

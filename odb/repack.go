@@ -22,6 +22,9 @@ type RepackOptions struct {
 	Pause float64
 	// Anew searches a delta for every object and reuses none, as git repack -F does.
 	Anew bool
+	// Room is asked before anything is written whether so many bytes fit on the disk, and again from time to time; nil: they do. Its error ends
+	// the work.
+	Room func(size int64) error
 	// Progress hears of the phases; nil: nobody does.
 	Progress Progress
 }
@@ -130,6 +133,9 @@ func (r *repack) prepare(ctx context.Context) error {
 	if err := p.measure(ctx); err != nil {
 		return err
 	}
+	if err := r.askForRoom(); err != nil {
+		return err
+	}
 	if err := r.findStreams(ctx); err != nil {
 		return err
 	}
@@ -144,6 +150,18 @@ func (r *repack) prepare(ctx context.Context) error {
 		return err
 	}
 	return r.search(ctx, paths)
+}
+
+// askForRoom makes sure that the segment fits on the disk, with its companions, and the deltas in their scratch file before.
+func (r *repack) askForRoom() error {
+	if r.options.Room == nil {
+		return nil
+	}
+	const besideObject = 100 // about: index, graph row, path filter and bitmaps
+	if err := r.options.Room(2*r.plan.bytes + besideObject*int64(r.plan.count)); err != nil {
+		return fmt.Errorf("ask for room: %w", err)
+	}
+	return nil
 }
 
 // isProvisional reports whether the segment will hold deltas that were found among few objects.
@@ -311,7 +329,7 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {
-		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: &r.pace}, r.options.Progress)
+		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: &r.pace, room: r.options.Room}, r.options.Progress)
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *Ingest

@@ -56,6 +56,7 @@ var table = []row{
 	{kind: odb.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: kv.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: space.ErrShort, status: http.StatusInsufficientStorage},
+	{kind: space.ErrNoRoom, status: http.StatusInsufficientStorage},
 	{kind: space.ErrRecovering, status: http.StatusServiceUnavailable, retry: later},
 	{kind: syscall.ENOSPC, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},
 	{kind: syscall.EDQUOT, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},

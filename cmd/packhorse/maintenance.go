@@ -41,6 +41,8 @@ func maintenanceFigures(host *engine.Host) []api.Figure {
 			func(s maintain.Stats) uint64 { return s.Compactions }),
 		counter("maintenance_objects_total", "Objects rewritten by maintenance.", func(s maintain.Stats) uint64 { return s.ObjectCount }),
 		counter("maintenance_rounds_total", "Times that every repository was looked at.", func(s maintain.Stats) uint64 { return s.Rounds }),
+		counter("maintenance_postponed_total", "Steps of maintenance that were put off because the disk had no room for them.",
+			func(s maintain.Stats) uint64 { return s.Postponed }),
 		counter("maintenance_failures_total", "Steps of maintenance that failed.", func(s maintain.Stats) uint64 { return s.Failures }),
 	}
 }

@@ -2,12 +2,14 @@ package maintain
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"packhorse/odb"
+	"packhorse/odb/space"
 )
 
 // Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.
@@ -33,8 +35,9 @@ type Worker struct {
 	mu    sync.Mutex // guards the fields below
 	grown map[odb.PoolID]odb.Growth
 	due   []odb.PoolID // pools that passed a threshold, in that order
+	later []odb.PoolID // pools for whose turn the disk had no room
 
-	compactions, objects, failures, rounds atomic.Uint64
+	compactions, objects, failures, rounds, postponed atomic.Uint64
 }
 
 // Stats are counts since the worker was started.
@@ -43,6 +46,8 @@ type Stats struct {
 	Compactions, ObjectCount uint64
 	// Rounds is how often the whole store was gone through, Failures how often something failed.
 	Rounds, Failures uint64
+	// Postponed is how often something was put off because the disk had no room for it.
+	Postponed uint64
 	// DueCount is how many pools wait.
 	DueCount int
 }
@@ -96,11 +101,11 @@ func (w *Worker) Stop() {
 // Stats returns the counts since the start.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
-	due := len(w.due)
+	due := len(w.due) + len(w.later)
 	w.mu.Unlock()
 	return Stats{
 		Compactions: w.compactions.Load(), ObjectCount: w.objects.Load(),
-		Rounds: w.rounds.Load(), Failures: w.failures.Load(), DueCount: due,
+		Rounds: w.rounds.Load(), Failures: w.failures.Load(), Postponed: w.postponed.Load(), DueCount: due,
 	}
 }
 
@@ -117,6 +122,8 @@ func (w *Worker) run(ctx context.Context) {
 			w.compactDue(ctx)
 		case <-sweep.C:
 			w.note(ctx, "remove what has left", w.host.Sweep(ctx))
+			w.takeUp()
+			w.compactDue(ctx)
 		case <-round.C:
 			w.note(ctx, "go through all repositories", w.host.Round(ctx, w.pace()))
 			w.forget()
@@ -138,6 +145,11 @@ func (w *Worker) compactDue(ctx context.Context) {
 		begun := time.Now()
 		done, err := w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
 		w.note(ctx, "compact", err)
+		if IsPostponed(err) {
+			w.mu.Lock()
+			w.later = append(w.later, pool)
+			w.mu.Unlock()
+		}
 		if err == nil && done.LayerCount > 0 {
 			w.compactions.Add(1)
 			w.objects.Add(uint64(done.ObjectCount))
@@ -168,9 +180,27 @@ func (w *Worker) take() (odb.PoolID, bool) {
 	return pool, true
 }
 
-// note counts and logs a failure. What failed is tried again when it is due the next time.
+// takeUp lets pools have their turn again that the disk had no room for: what has left was removed meanwhile.
+func (w *Worker) takeUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = append(w.due, w.later...)
+	w.later = nil
+}
+
+// IsPostponed reports whether nothing is wrong but that the disk has no room.
+func IsPostponed(err error) bool {
+	return errors.Is(err, space.ErrNoRoom) || errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrRecovering)
+}
+
+// note counts and logs a failure. What failed is tried again when it is due the next time, what was put off after the next sweep.
 func (w *Worker) note(ctx context.Context, what string, err error) {
 	if err == nil || ctx.Err() != nil {
+		return
+	}
+	if IsPostponed(err) {
+		w.postponed.Add(1)
+		w.log.WarnContext(ctx, "maintenance waits for disk space", "step", what, "error", err)
 		return
 	}
 	w.failures.Add(1)

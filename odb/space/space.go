@@ -23,6 +23,8 @@ var (
 	ErrShort = errors.New("space: the server is short of disk space, nothing can be written")
 	// ErrRecovering is what [ErrShort] is after a start on a disk that was short already.
 	ErrRecovering = errors.New("space: the server recovers from a full disk, try again")
+	// ErrNoRoom says that something large would leave the disk short.
+	ErrNoRoom = errors.New("space: not enough free disk space")
 )
 
 // Options adjusts a watch. The zero value works.
@@ -147,6 +149,19 @@ func (w *Watch) Look() error {
 	}
 	w.look(ErrShort)
 	return w.Check()
+}
+
+// Room looks at the disk, and tells whether size bytes can be written to it without it becoming short. When the disk cannot be asked there is
+// room as long as there was. Errors: [ErrShort], [ErrRecovering], [ErrNoRoom].
+func (w *Watch) Room(size int64) error {
+	if err := w.Look(); w == nil || err != nil {
+		return err
+	}
+	s := w.state.Load()
+	if s.failed == nil && s.free < s.limit+uint64(size) {
+		return fmt.Errorf("%w: %d bytes are to be written, %d are free, of which %d are kept", ErrNoRoom, size, s.free, s.limit)
+	}
+	return nil
 }
 
 // Free returns how many bytes could be written at the last look, [math.MaxUint64] when the file system does not tell.

@@ -243,3 +243,22 @@ func (d *draining) Read(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	fs := mem(1000)
+	w := open(t, fs, space.Options{MinBytes: 400})
+	for size, want := range map[int64]error{0: nil, 600: nil, 601: space.ErrNoRoom} {
+		if err := w.Room(size); !errors.Is(err, want) {
+			t.Errorf("room for %d bytes: %v, want %v", size, err, want)
+		}
+	}
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 399, TotalBytes: total})
+	if err := w.Room(0); !errors.Is(err, space.ErrShort) {
+		t.Errorf("room on a short disk: %v", err)
+	}
+	var none *space.Watch
+	if err := none.Room(1 << 40); err != nil {
+		t.Errorf("without a watch: %v", err)
+	}
+}

@@ -14,6 +14,7 @@ const (
 	diffCommitMax = 256 << 20
 	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
 	metadataCosts = 4 << 20 // memory of a walk that traces some thousand files
+	grepCosts     = 8 << 20 // memory of a page, and of files that are searched
 	archiveCosts  = 8 << 20 // memory of blocks under way, and of what is read ahead
 	diffCosts     = 8 << 20 // memory of the files of a diff that are being compared or wait to be told
 )
@@ -47,6 +48,10 @@ func Routes(d *rest.Door) []Route {
 		{Method: "GET", Path: v1 + "/repos/notes/refs", Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs},
 		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
 		{Method: "POST", Path: v1 + "/repos/archive", Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive, CostsBytes: archiveCosts},
+		{
+			Method: "POST", Path: v1 + "/repos/grep", Scope: auth.GitRead, Denied: forbidden, Handler: d.Grep,
+			Computes: true, CostsBytes: grepCosts,
+		},
 		{Method: "GET", Path: v1 + "/repos/events", Scope: auth.GitRead, Denied: forbidden, Handler: d.Events},
 		{Method: "GET", Path: v1 + "/repos/commit", Scope: auth.GitRead, Denied: forbidden, Handler: d.Commit},
 		{

@@ -34,6 +34,7 @@ func TestScopes(t *testing.T) {
 		"DELETE /api/v1/repos/tags":            403,
 		"GET /api/v1/repos/commits":            401,
 		"POST /api/v1/repos/archive":           403,
+		"POST /api/v1/repos/grep":              403,
 		"GET /api/v1/repos/events":             403,
 		"GET /api/v1/repos/commit":             403,
 		"GET /api/v1/repos/diff":               401,

@@ -3,7 +3,7 @@
 //
 // Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of the two is a use case and
 // has a file of its own: create, fork, delete, list, detach; advertise, fetch, receive for git clients; commit, upload, restorecommit,
-// createbranch, deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, events for programs. Only this
+// createbranch, deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, grep, events for programs. Only this
 // package turns names into ids and moves refs; the operations of the rooms below take an object store and object ids.
 //
 // Invariants of a repository hold by the preconditions of its batches (rules.md 2), not by locks: several hosts may work

@@ -14,6 +14,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/diff"
+	"packhorse/engine/grep"
 	"packhorse/engine/notes"
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
@@ -86,6 +87,7 @@ var table = []row{
 	{kind: pathspec.ErrInvalid, status: http.StatusBadRequest},
 	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge},
 	{kind: archive.ErrPrefix, status: http.StatusBadRequest},
+	{kind: grep.ErrPattern, status: http.StatusBadRequest},
 	{kind: patch.ErrMalformed, status: http.StatusBadRequest},
 	{kind: patch.ErrEmpty, status: http.StatusBadRequest},
 	{kind: patch.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

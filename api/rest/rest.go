@@ -1,7 +1,7 @@
 // Package rest is the JSON and NDJSON interface: spec.md, with the gaps closed in contract.md.
 //
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
-// outcome: repos.go, branches.go, tags.go, notes.go, commits.go, files.go, metadata.go, file.go, archive.go, events.go, commitpack.go, diffcommit.go, restorecommit.go,
+// outcome: repos.go, branches.go, tags.go, notes.go, commits.go, files.go, metadata.go, file.go, archive.go, grep.go, events.go, commitpack.go, diffcommit.go, restorecommit.go,
 // detach.go and credentials.go hold one family each. request.go reads queries and JSON bodies, ndjson.go reads streams of lines,
 // render.go writes answers and errors.
 package rest

@@ -6,8 +6,10 @@ package inorder
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"runtime"
+	"runtime/debug"
 	"sync"
 )
 
@@ -27,8 +29,32 @@ type task[T, R any] struct {
 	done   chan struct{} // closed when result and err are there
 }
 
+// do works on the task. A panic becomes its error.
+func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item T) (R, error)) {
+	defer close(t.done)
+	defer catch(&t.err)
+	if t.err = ctx.Err(); t.err == nil {
+		t.result, t.err = work(ctx, t.item)
+	}
+}
+
+// panicked is a panic on its way to the goroutine of the caller, which is the one that knows what to do about it.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("%v\n%s", p.value, p.stack) }
+
+func catch(err *error) {
+	if value := recover(); value != nil {
+		*err = &panicked{value, debug.Stack()}
+	}
+}
+
 // Map calls work for each item, from several goroutines at once, and yields the results in the order of the items. The first error, of the
-// items or of work, is yielded in its place and ends the walk. items is iterated by a goroutine of its own; work should return when its context ends.
+// items or of work, is yielded in its place and ends the walk; a panic goes on in the goroutine of the caller. items is iterated by a goroutine
+// of its own; work should return when its context ends.
 func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error)) iter.Seq2[R, error] {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -43,25 +69,44 @@ func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, wo
 		defer cancel()
 		turns := make(chan *task[T, R], o.Ahead) // in order, for the caller
 		todo := make(chan *task[T, R], o.Ahead)  // the same, for the workers
-		running.Go(func() { feed(ctx, items, turns, todo) })
+		running.Go(func() { feed(ctx, safely(items), turns, todo) })
 		for range o.Workers {
 			running.Go(func() {
 				for t := range todo {
-					if t.err = ctx.Err(); t.err == nil {
-						t.result, t.err = work(ctx, t.item)
-					}
-					close(t.done)
+					t.do(ctx, work)
 				}
 			})
 		}
 		for t := range turns {
 			<-t.done
+			if p, ok := t.err.(*panicked); ok { //nolint:errorlint // nobody has wrapped it
+				panic(p.Error())
+			}
 			if !yield(t.result, t.err) || t.err != nil {
 				return
 			}
 		}
 		if err := ctx.Err(); err != nil {
 			var none R
+			yield(none, err)
+		}
+	}
+}
+
+// safely yields a panic of items as its last error.
+func safely[T any](items iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var err error
+		stopped := false
+		func() {
+			defer catch(&err)
+			items(func(item T, err error) bool {
+				stopped = !yield(item, err)
+				return !stopped
+			})
+		}()
+		if err != nil && !stopped {
+			var none T
 			yield(none, err)
 		}
 	}

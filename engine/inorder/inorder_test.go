@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -78,6 +79,39 @@ func TestMap(t *testing.T) {
 			if next != test.count || !errors.Is(failed, test.err) {
 				t.Errorf("%d results, %v; want %d, %v", next, failed, test.count, test.err)
 			}
+		})
+	}
+}
+
+// A panic reaches the caller, wherever it began.
+func TestMapPanics(t *testing.T) {
+	t.Parallel()
+	for name, walk := range map[string]iter.Seq2[int, error]{
+		"work": inorder.Map(t.Context(), numbers(100, false), inorder.Options{}, func(ctx context.Context, i int) (int, error) {
+			if i == 50 {
+				panic("over the limit")
+			}
+			return double(ctx, i)
+		}),
+		"items": inorder.Map(t.Context(), func(yield func(int, error) bool) {
+			if yield(1, nil) {
+				panic("over the limit")
+			}
+		}, inorder.Options{}, double),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, "over the limit") {
+					t.Errorf("it said %q", said)
+				}
+			}()
+			for _, err := range walk {
+				if err != nil {
+					t.Errorf("it went on with %v", err)
+				}
+			}
+			t.Error("it ended")
 		})
 	}
 }

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"packhorse/engine/grep"
+	"packhorse/engine/pathspec"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// GrepRequest selects a page of the lines of a revision that match a pattern.
+type GrepRequest struct {
+	Namespace refs.Namespace
+	// Ref is a branch, tag, full ref or object id; "" is the default branch.
+	Ref string
+	// Pattern is RE2.
+	Pattern    string
+	IgnoreCase bool
+	Files      pathspec.Spec
+	// Before, After, MatchesMax, FilesMax and LinesMax are those of [grep.Options].
+	Before, After, MatchesMax, FilesMax, LinesMax int
+	// Cursor continues a search, in the commit that it began with.
+	Cursor string
+}
+
+// Grep is a page of a search. Next is the cursor of the next page, or "".
+type Grep struct {
+	Revision Revision
+	Files    []grep.File
+	Next     string
+}
+
+const cursorGrep = 'g'
+
+// grepPatience is when a page ends with what has been found so far, so that its answer begins in time.
+const grepPatience = 10 * time.Second
+
+// Grep searches the files of a revision. A page may hold less than was asked for, or nothing, and yet have a next one: when the search takes
+// long.
+//
+// Errors: [ErrNotFound] for the ref; [grep.ErrPattern]; [pathspec.ErrInvalid]; [ErrInvalid] for a cursor of another search.
+func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error) {
+	options := grep.Options{
+		Before: request.Before, After: request.After,
+		MatchesMax: request.MatchesMax, FilesMax: request.FilesMax, LinesMax: request.LinesMax,
+		Patience: grepPatience,
+	}
+	var err error
+	if options.Pattern, err = grep.Compile(request.Pattern, request.IgnoreCase); err != nil {
+		return Grep{}, err
+	}
+	if options.Filter, err = request.Files.Compile(); err != nil {
+		return Grep{}, err
+	}
+	at, err := r.at(ctx, request.Namespace, request.Ref)
+	if err != nil {
+		return Grep{}, err
+	}
+	defer at.view.Close() //nolint:errcheck // it was only read
+	position := grepCursor{query: request.query(), commit: at.revision.Commit}
+	if request.Cursor != "" {
+		if err := position.decode(request.Cursor); err != nil {
+			return Grep{}, err
+		}
+		row, err := at.view.Graph(ctx, position.commit)
+		if isUnknown(err) {
+			return Grep{}, invalid("invalid cursor %.100q", request.Cursor)
+		}
+		if err != nil {
+			return Grep{}, fmt.Errorf("read commit %s: %w", position.commit, err)
+		}
+		at.revision.Commit, at.tree, options.From = position.commit, row.Tree, position.at
+	}
+	page, err := grep.Search(ctx, at.view, at.tree, options)
+	if err != nil {
+		return Grep{}, err
+	}
+	done := Grep{Revision: at.revision, Files: page.Files}
+	if page.More {
+		position.at = page.Next
+		done.Next = position.encode()
+	}
+	return done, nil
+}
+
+// query identifies what decides on the lines of a search and on their order.
+func (g *GrepRequest) query() [8]byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %q %q %q %q %d %d %d", g.Pattern, g.IgnoreCase,
+		g.Files.Paths, g.Files.Include, g.Files.Exclude, g.Files.Extensions, g.Before, g.After, g.MatchesMax))
+	return [8]byte(sum[:8])
+}
+
+// grepCursor is where a search goes on: commit, query, line, path.
+type grepCursor struct {
+	commit object.ID
+	query  [8]byte
+	at     grep.Position
+}
+
+func (c *grepCursor) encode() string {
+	data := append(c.commit[:], c.query[:]...)
+	data = binary.BigEndian.AppendUint64(data, uint64(c.at.Line))
+	return encodeCursor(cursorGrep, append(data, c.at.Path...))
+}
+
+func (c *grepCursor) decode(cursor string) error {
+	const queryAt, lineAt, pathAt = object.IDSize, object.IDSize + 8, object.IDSize + 16
+	data, err := decodeCursor(cursorGrep, cursor, 0)
+	if err != nil {
+		return err
+	}
+	if len(data) <= pathAt {
+		return invalid("invalid cursor %.100q", cursor)
+	}
+	if [8]byte(data[queryAt:lineAt]) != c.query {
+		return invalid("cursor %.100q belongs to another search", cursor)
+	}
+	c.commit = object.ID(data[:queryAt])
+	c.at = grep.Position{Path: string(data[pathAt:]), Line: int64(binary.BigEndian.Uint64(data[lineAt:pathAt]))}
+	return nil
+}

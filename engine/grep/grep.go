@@ -1,0 +1,271 @@
+// Package grep finds the lines of a tree's files that match a pattern, as `git grep -I` does.
+//
+// Start at [Compile], then [Search]. Files are searched in the order of trees, on all cores; symbolic links, submodules and binary files
+// are passed over. A pattern is RE2, which takes time linear in the text whatever it says; where every match contains one of a few literals,
+// only lines with one of these are held against it. What is told is bounded by pages, and a search can be continued at any line.
+package grep
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"packhorse/engine/inorder"
+	"packhorse/engine/pathspec"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// LineBytesMax is how much of a line is told.
+const LineBytesMax = 1 << 20
+
+// Options say what is searched for, where, and how much of it is told at once. Pattern and Filter are required.
+type Options struct {
+	Pattern *Pattern
+	Filter  *pathspec.Filter
+	// Before and After are how many lines of context each match comes with. Where they overlap they are told once.
+	Before, After int
+	// MatchesMax bounds the matches that are told of each file; 0 does not.
+	MatchesMax int
+	// FilesMax, LinesMax and BytesMax bound a page; by default 20, 10,000, and 4 MiB.
+	FilesMax, LinesMax, BytesMax int
+	// Patience bounds the time that a page takes; 0 does not.
+	Patience time.Duration
+	// From is where the search begins, zero at the beginning.
+	From Position
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.FilesMax, 20)
+	setDefault(&o.LinesMax, 10_000)
+	setDefault(&o.BytesMax, 4<<20)
+}
+
+func setDefault(field *int, value int) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// Position is a place in a search: all lines up to Line of the file at Path have been told, and all files before it.
+type Position struct {
+	Path string
+	Line int64
+}
+
+// wholeFile is the position behind all lines of a file.
+const wholeFile = math.MaxInt64
+
+// File is a file with lines that match.
+type File struct {
+	Path  string
+	Lines []Line
+}
+
+// Page is what a search tells at once.
+type Page struct {
+	Files []File
+	// Next is where the search goes on, if More.
+	Next Position
+	More bool
+}
+
+// found is what came of one file.
+type found struct {
+	path  string
+	lines []Line
+	full  bool
+}
+
+// Search searches the tree root from a position on, until the page is full or the tree ends. It works on its own goroutines, which have
+// ended when it returns.
+//
+// Errors: [pathspec.ErrDepth] and those of view.
+func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Page, error) {
+	o.setDefaults()
+	s := searcher{view: view, options: &o}
+	var page Page
+	began := time.Now()
+	lines, size := 0, 0
+	options := inorder.Options{Ahead: filesAhead * runtime.GOMAXPROCS(0)}
+	for f, err := range inorder.Map(ctx, s.files(ctx, root), options, s.search) {
+		if err != nil {
+			return Page{}, err
+		}
+		if len(f.lines) == 0 {
+			if o.Patience > 0 && time.Since(began) > o.Patience {
+				page.Next, page.More = Position{f.path, wholeFile}, true
+				return page, nil
+			}
+			continue
+		}
+		if len(page.Files) == o.FilesMax {
+			page.More = true
+			return page, nil
+		}
+		told := 0
+		for ; told < len(f.lines) && lines < o.LinesMax; told++ {
+			if size += len(f.lines[told].Text); size > o.BytesMax && lines > 0 {
+				break
+			}
+			lines++
+		}
+		if told > 0 {
+			page.Files = append(page.Files, File{Path: f.path, Lines: f.lines[:told]})
+			page.Next = Position{f.path, f.lines[told-1].Number}
+		}
+		if told < len(f.lines) || f.full {
+			page.More = true
+			return page, nil
+		}
+	}
+	page.Next = Position{}
+	return page, nil
+}
+
+// Text searches one text as [Search] does a file, and reports whether there is more than may be told at once.
+func Text(ctx context.Context, text []byte, o Options) (lines []Line, more bool, err error) {
+	o.setDefaults()
+	var scan scanner
+	scan.reset(&o, o.From.Line)
+	if !isBinary(text) {
+		err = searchText(ctx, &scan, text)
+	}
+	return scan.lines, scan.full, err
+}
+
+// filesAhead is how many files may be under way for each core. Each holds its content, of up to 32 MiB, while it is searched, and its lines
+// until their turn comes.
+const filesAhead = 4
+
+// searcher lives as long as a search.
+type searcher struct {
+	view    *odb.View
+	options *Options
+}
+
+// files walks what is to be searched.
+func (s *searcher) files(ctx context.Context, root object.ID) iter.Seq2[pathspec.Entry, error] {
+	return func(yield func(pathspec.Entry, error) bool) {
+		for entry, err := range pathspec.Walk(ctx, s.view, root, s.options.Filter, s.options.From.Path) {
+			if err == nil && (!entry.Mode.IsRegular() || entry.Path == s.options.From.Path && s.options.From.Line == wholeFile) {
+				continue
+			}
+			if !yield(entry, err) {
+				return
+			}
+		}
+	}
+}
+
+// scanners keep their buffers from one file to the next.
+var scanners = sync.Pool{New: func() any { return new(scanner) }}
+
+// search searches one file. It is called by several goroutines.
+func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, error) {
+	skip := int64(0)
+	if entry.Path == s.options.From.Path {
+		skip = s.options.From.Line
+	}
+	scan := scanners.Get().(*scanner)
+	defer scanners.Put(scan)
+	scan.reset(s.options, skip)
+	_, text, err := s.view.Read(ctx, entry.ID)
+	switch {
+	case errors.Is(err, odb.ErrTooLarge):
+		err = s.searchLarge(ctx, scan, entry.ID)
+	case err == nil && !isBinary(text):
+		err = searchText(ctx, scan, text)
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("search %q: %w", entry.Path, err)
+	}
+	f := found{path: entry.Path, lines: scan.lines, full: scan.full}
+	scan.lines, scan.finder.text, scan.finder.hay = nil, nil, nil
+	return f, nil
+}
+
+// isBinary tells whether a file is no text to git: there is a NUL in its first 8,000 bytes.
+func isBinary(text []byte) bool {
+	const first = 8000
+	return bytes.IndexByte(text[:min(len(text), first)], 0) >= 0
+}
+
+// blockBytes is how much is searched between two looks at the context.
+const blockBytes = 1 << 20
+
+// searchText searches a text in blocks of whole lines.
+func searchText(ctx context.Context, scan *scanner, text []byte) error {
+	for len(text) > 0 {
+		end := min(blockBytes, len(text))
+		end += lineEnd(text[end:], 0)
+		more, err := scan.block(ctx, text[:end])
+		if !more || err != nil {
+			return err
+		}
+		text = text[end:]
+	}
+	return nil
+}
+
+// errEnough ends the reading of a file of which nothing more is wanted.
+var errEnough = errors.New("grep: enough")
+
+// searchLarge searches a file that is not held in memory.
+func (s *searcher) searchLarge(ctx context.Context, scan *scanner, id object.ID) error {
+	content, err := s.view.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	w := &window{ctx: ctx, scan: scan}
+	_, err = content.WriteTo(w)
+	if err == nil && len(w.text) > 0 {
+		_, err = scan.block(ctx, w.text)
+	}
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, content.Close())
+}
+
+// lineHeldMax bounds what is held of a line of a large file: a longer one is searched in pieces, as if they were lines.
+const lineHeldMax = 32 << 20
+
+// window gathers what is written to it into blocks of whole lines and has them searched.
+type window struct {
+	ctx    context.Context
+	scan   *scanner
+	text   []byte // not searched yet
+	looked bool   // for a NUL at the beginning
+}
+
+// Write implements io.Writer.
+func (w *window) Write(p []byte) (int, error) {
+	w.text = append(w.text, p...)
+	if len(w.text) < blockBytes {
+		return len(p), nil
+	}
+	if !w.looked && isBinary(w.text) {
+		return 0, errEnough
+	}
+	w.looked = true
+	end := bytes.LastIndexByte(w.text, '\n') + 1
+	if end == 0 && len(w.text) < lineHeldMax {
+		return len(p), nil
+	}
+	if end == 0 {
+		end = len(w.text)
+	}
+	more, err := w.scan.block(w.ctx, w.text[:end])
+	if err == nil && !more {
+		err = errEnough
+	}
+	w.text = append(w.text[:0], w.text[end:]...)
+	return len(p), err
+}

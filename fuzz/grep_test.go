@@ -1,0 +1,98 @@
+package fuzz
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"slices"
+	"testing"
+
+	"packhorse/engine/grep"
+	"packhorse/engine/pathspec"
+)
+
+// FuzzGrep: a search tells the lines that the pattern matches, one by one, with their context, each once; whatever shortcuts it takes.
+func FuzzGrep(f *testing.F) {
+	f.Add("horse|mule", "a horse\nno\na mule\n", false, byte(0))
+	f.Add("(?i:K)elvin|s+", "\u212aelvin\nno\n\u017f\n", true, byte(0x11))
+	f.Add("x{2,}y|^$|[^a]", "xxy\r\n\na\xff\nxy", false, byte(0x23))
+	f.Add("a\nb|\ufffd", "a\nb\n\xff", true, byte(0x30))
+	f.Fuzz(func(t *testing.T, pattern, text string, ignoreCase bool, around byte) {
+		if len(text) > 1<<12 || len(pattern) > 1<<8 {
+			return
+		}
+		p, err := grep.Compile(pattern, ignoreCase)
+		source := pattern
+		if ignoreCase {
+			source = "(?i)" + pattern
+		}
+		expr, regexpErr := regexp.Compile(source)
+		if err != nil {
+			if !errors.Is(err, grep.ErrPattern) {
+				t.Fatalf("%q: %v", pattern, err)
+			}
+			return
+		}
+		if regexpErr != nil {
+			t.Fatalf("%q is no pattern: %v", pattern, regexpErr)
+		}
+		before, after := int(around>>4), int(around&0xf)
+		var want []grep.Line
+		if i := bytes.IndexByte([]byte(text), 0); i < 0 && text != "" {
+			lines := bytes.Split(bytes.TrimSuffix([]byte(text), []byte("\n")), []byte("\n"))
+			last := -1 // the last line that some match wants
+			for i, line := range lines {
+				matches := expr.Match(line)
+				if matches {
+					last = i + after
+				}
+				wanted := i <= last || slices.ContainsFunc(lines[i:min(i+before+1, len(lines))], expr.Match)
+				if wanted {
+					want = append(want, grep.Line{Number: int64(i + 1), Text: string(line), Match: matches})
+				}
+			}
+		}
+		options := grep.Options{Pattern: p, Before: before, After: after}
+		got, more, err := grep.Text(t.Context(), []byte(text), options)
+		if err != nil || more || !slices.Equal(got, want) {
+			t.Fatalf("%q in %q: %v, %v\ngot  %+v\nwant %+v", pattern, text, more, err, got, want)
+		}
+		for next := int64(0); len(want) > 0; want = want[1:] { // the same, a line at a time
+			options.LinesMax, options.From.Line = 1, next
+			got, more, err := grep.Text(t.Context(), []byte(text), options)
+			if err != nil || more != (len(want) > 1) || !slices.Equal(got, want[:1]) {
+				t.Fatalf("%q in %q after line %d: %+v, %v, %v", pattern, text, next, got, more, err)
+			}
+			next = got[0].Number
+		}
+	})
+}
+
+// FuzzGlob: a glob divides paths into those that it includes and those that it excludes, and it names a folder together with what is in it.
+func FuzzGlob(f *testing.F) {
+	f.Add("lib/**/*.{go,ts}", "lib/a/b.go")
+	f.Add("[!a-z]*/", "A/b")
+	f.Add(`\[{a,{b,c}}\]/**`, "[b]/x")
+	f.Fuzz(func(t *testing.T, glob, path string) {
+		if len(glob) > 200 || len(path) > 500 {
+			return
+		}
+		include, err := (&pathspec.Spec{Include: []string{glob}}).Compile()
+		if err != nil {
+			if !errors.Is(err, pathspec.ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		exclude, err := (&pathspec.Spec{Exclude: []string{glob}}).Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if include.Match(path) == exclude.Match(path) {
+			t.Errorf("%q and %q: %t both ways", glob, path, include.Match(path))
+		}
+		if include.Match(path) && !include.Match(path+"/below") {
+			t.Errorf("%q names %q but not what is in it", glob, path)
+		}
+	})
+}

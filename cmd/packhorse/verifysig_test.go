@@ -93,8 +93,7 @@ func (p *signedPushes) push(by *oracle.Signer) (refusal string) {
 		args = append(append(append([]string{}, by.Args...), args...), "-S")
 	}
 	_, err := p.git.Try(nil, "push", "--quiet", p.remote, p.git.Git(args...)+fmt.Sprintf(":refs/heads/b%d", p.count))
-	var exit *oracle.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*oracle.ExitError](err); ok {
 		return exit.Stderr
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"packhorse/engine/commit"
@@ -34,7 +35,7 @@ type UploadRequest struct {
 // Upload is an API commit whose contents are arriving. It is used by one goroutine and closed in the end.
 //
 // A content that ends in its first chunk is stored at once. Any other is spooled while it arrives, since git hashes an
-// object's size first, and read back once when it has ended (rules.md 12).
+// object's size first, and read back once when it has ended (rules.md 12). One of them at a time is compressed meanwhile.
 type Upload struct {
 	repo     *Repository
 	actor    Actor
@@ -48,6 +49,9 @@ type Upload struct {
 	open     int // contents that have begun and not ended
 	blobs    int
 	meter    space.Meter
+
+	arriving *content // the content that is compressed while it is spooled; nil for none
+	arrival  *odb.Arrival
 }
 
 // content is one content of an upload.
@@ -134,7 +138,7 @@ func (u *Upload) arrange() error {
 
 // Close gives up what was not committed.
 func (u *Upload) Close() error {
-	err := errors.Join(u.objects.Close(), u.view.Close())
+	err := errors.Join(u.dropArrival(), u.objects.Close(), u.view.Close())
 	if u.spool != nil {
 		err = errors.Join(err, u.spool.Close())
 	}
@@ -169,8 +173,9 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 		if limit := u.repo.host.limits.OpenContentCountMax; u.open >= limit {
 			return invalid("blob_chunk: more than %d contents have begun and not ended", limit)
 		}
-		c.begun = true
-		u.open++
+		if err := u.begin(ctx, c); err != nil {
+			return err
+		}
 	}
 	if err := u.append(ctx, c, data); err != nil {
 		return err
@@ -179,11 +184,15 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 		return nil
 	}
 	u.open--
-	return u.unspool(ctx, c)
+	err := u.unspool(ctx, c)
+	if c == u.arriving {
+		err = errors.Join(err, u.dropArrival())
+	}
+	return err
 }
 
-// append spools data as the next bytes of c.
-func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
+// begin prepares for a content that comes in pieces. One at a time is compressed meanwhile.
+func (u *Upload) begin(ctx context.Context, c *content) error {
 	if u.spool == nil {
 		spool, err := u.repo.host.files.Scratch(ctx)
 		if err != nil {
@@ -191,6 +200,27 @@ func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
 		}
 		u.spool = spool
 	}
+	if u.arriving == nil && !u.writesGitlink(c) {
+		u.arriving = c
+		u.arrival = u.objects.NewArrival(io.NewSectionReader(u.spool, u.spooled, math.MaxInt64-u.spooled))
+	}
+	c.begun = true
+	u.open++
+	return nil
+}
+
+// dropArrival gives up compressing what arrives.
+func (u *Upload) dropArrival() error {
+	if u.arriving == nil {
+		return nil
+	}
+	arrival := u.arrival
+	u.arriving, u.arrival = nil, nil
+	return arrival.Close()
+}
+
+// append spools data as the next bytes of c.
+func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
 	if _, err := u.spool.Write(data); err != nil {
 		return fmt.Errorf("spool content: %w", err)
 	}
@@ -202,7 +232,13 @@ func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
 	}
 	u.spooled += size
 	c.size += size
-	return nil
+	switch {
+	case c != u.arriving:
+		return nil
+	case len(c.extents) > 1: // other contents lie between
+		return u.dropArrival()
+	}
+	return u.arrival.Grow(ctx, c.size)
 }
 
 // wholeContentMax is the size in bytes up to which a spooled content is stored as if it had come in one chunk.
@@ -225,7 +261,13 @@ func (u *Upload) unspool(ctx context.Context, c *content) error {
 	if u.writesGitlink(c) {
 		return u.store(ctx, c, nil) // refused there: no id is that long
 	}
-	id, err := u.objects.WriteBlobFrom(ctx, from, c.size)
+	var id object.ID
+	var err error
+	if c == u.arriving {
+		id, err = u.arrival.Finish(ctx, c.size)
+	} else {
+		id, err = u.objects.WriteBlobFrom(ctx, from, c.size)
+	}
 	if err != nil {
 		return fmt.Errorf("store content: %w", err)
 	}

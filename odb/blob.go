@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"runtime"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -30,15 +26,20 @@ func (q *Quarantine) WriteBlobFrom(ctx context.Context, r io.Reader, size int64)
 		}
 		return q.Write(ctx, object.TypeBlob, data, object.ZeroID)
 	}
-	if q.pending == nil {
-		if err := q.spill(ctx); err != nil {
-			return object.ZeroID, err
-		}
-	}
-	if err := q.pending.room(); err != nil {
+	if err := q.toSegment(ctx); err != nil {
 		return object.ZeroID, err
 	}
-	return q.writeStream(ctx, r, size)
+	return q.writeStream(ctx, size, func(s *streamWriter) error { return s.run(ctx, r) })
+}
+
+// toSegment makes the quarantine a segment that has room for another object.
+func (q *Quarantine) toSegment(ctx context.Context) error {
+	if q.pending == nil {
+		if err := q.spill(ctx); err != nil {
+			return err
+		}
+	}
+	return q.pending.room()
 }
 
 func unexpectedEnd(err error) error {
@@ -48,12 +49,18 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-// writeStream appends a block stream to the pending segment, or nothing at all if it fails or the blob is there already.
-func (q *Quarantine) writeStream(ctx context.Context, r io.Reader, size int64) (object.ID, error) {
+// writeStream appends a block stream that write makes to the pending segment, or nothing at all if it fails or the blob is there already.
+func (q *Quarantine) writeStream(ctx context.Context, size int64, write func(s *streamWriter) error) (object.ID, error) {
 	w := q.pending.w
 	start := w.Size()
 	s := &streamWriter{w: w, row: segmentRow{Type: object.TypeBlob, Size: size, Offset: start, Base: -1}}
-	err := s.run(ctx, r, size)
+	err := s.write(pack.EntryHeader{Kind: pack.KindBlob, Size: size}.Append(nil))
+	if err == nil {
+		err = write(s)
+	}
+	if err == nil {
+		err = s.write(s.blocks.Finish(s.out[:0]))
+	}
 	there := false
 	if err == nil {
 		there, err = q.has(ctx, s.row.ID)
@@ -67,10 +74,7 @@ func (q *Quarantine) writeStream(ctx context.Context, r io.Reader, size int64) (
 	return s.row.ID, nil
 }
 
-// streamWriter writes one blob as a pack entry whose zlib stream consists of independent blocks.
-//
-// One goroutine reads and hashes, one per core compresses, and the caller's writes in order. A fixed number of block buffers goes around
-// between them; that is what bounds the memory.
+// streamWriter writes one blob as a pack entry whose zlib stream consists of independent blocks. One goroutine at a time uses it.
 type streamWriter struct {
 	w      *segmentWriter
 	row    segmentRow
@@ -79,92 +83,41 @@ type streamWriter struct {
 	out    []byte
 }
 
-// streamBlock is a block on its way from the reader through a compressor to the writer.
-type streamBlock struct {
-	content []byte
-	packed  []byte
-	block   pack.Block
-	done    chan struct{} // closed when block is there
-}
-
-var streamBlocks = sync.Pool{New: func() any {
-	return &streamBlock{content: make([]byte, pack.BlockSize), packed: make([]byte, 0, pack.BlockSize+kibibyte)}
-}}
-
-func (s *streamWriter) run(ctx context.Context, r io.Reader, size int64) error {
-	header := pack.EntryHeader{Kind: pack.KindBlob, Size: size}.Append(nil)
-	if err := s.write(header); err != nil {
-		return err
-	}
-	cores := runtime.GOMAXPROCS(0)
-	group, ctx := errgroup.WithContext(ctx)
-	work := make(chan *streamBlock)
-	ordered := make(chan *streamBlock, cores) // with those in the hands of goroutines, 2*cores+2 blocks at most
-	hasher := object.NewHasher(object.TypeBlob, size)
-	group.Go(func() error {
-		defer close(work)
-		defer close(ordered)
-		return readBlocks(ctx, r, size, hasher, work, ordered)
-	})
-	for range cores {
-		group.Go(func() error {
-			for b := range work {
-				b.block = pack.EncodeBlock(b.packed[:0], b.content, segmentLevel)
-				close(b.done)
-			}
-			return nil
-		})
-	}
-	group.Go(func() error { return s.writeBlocks(ctx, ordered) })
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	id, err := hasher.Sum()
-	if err != nil {
-		return fmt.Errorf("hash blob: %w", err)
-	}
-	s.row.ID = id
-	return s.write(s.blocks.Finish(s.out[:0]))
-}
-
-// readBlocks cuts r into blocks and gives each to a compressor and, in order, to the writer.
-func readBlocks(ctx context.Context, r io.Reader, size int64, hasher io.Writer, work, ordered chan<- *streamBlock) error {
-	for done := int64(0); done < size; {
-		b := streamBlocks.Get().(*streamBlock)
-		b.content = b.content[:min(pack.BlockSize, size-done)]
-		b.done = make(chan struct{})
+// run hashes r and writes it, while all cores compress.
+func (s *streamWriter) run(ctx context.Context, r io.Reader) error {
+	hasher := object.NewHasher(object.TypeBlob, s.row.Size)
+	pipe := newBlockPipe(ctx, func(b *streamBlock) error { return s.add(b.block) })
+	for done := int64(0); done < s.row.Size; {
+		b := newStreamBlock(min(pack.BlockSize, s.row.Size-done))
 		if _, err := io.ReadFull(r, b.content); err != nil {
+			pipe.abort()
 			return fmt.Errorf("read blob: %w", unexpectedEnd(err))
 		}
 		_, _ = hasher.Write(b.content) // a hash does not fail
 		done += int64(len(b.content))
-		for _, to := range []chan<- *streamBlock{work, ordered} {
-			select {
-			case to <- b:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if !pipe.push(b) {
+			break
 		}
+	}
+	if err := pipe.finish(); err != nil {
+		return err
+	}
+	return s.identify(hasher)
+}
+
+// identify takes the blob's ID from the hash of all of it.
+func (s *streamWriter) identify(hasher *object.Hasher) (err error) {
+	if s.row.ID, err = hasher.Sum(); err != nil {
+		return fmt.Errorf("hash blob: %w", err)
 	}
 	return nil
 }
 
-func (s *streamWriter) writeBlocks(ctx context.Context, ordered <-chan *streamBlock) error {
-	for b := range ordered {
-		select {
-		case <-b.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		s.sums = append(s.sums, crc32.Checksum(b.block.Packed, castagnoli))
-		s.out = s.blocks.Append(s.out[:0], b.block)
-		if err := s.write(s.out); err != nil {
-			return err
-		}
-		b.packed = b.block.Packed
-		streamBlocks.Put(b)
-	}
-	return nil
+// add appends a block.
+func (s *streamWriter) add(b pack.Block) error {
+	s.sums = append(s.sums, crc32.Checksum(b.Packed, castagnoli))
+	s.out = s.blocks.Append(s.out[:0], b)
+	return s.write(s.out)
 }
 
 // write appends bytes of the entry.

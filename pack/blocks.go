@@ -16,6 +16,7 @@ type Block struct {
 	Packed []byte // deflate blocks that end at a byte boundary and are not the last of a stream
 	Size   int    // of the content
 	Adler  uint32 // of the content
+	Stored bool   // Packed holds the content as it is
 }
 
 // EncodeBlock encodes up to [BlockSize] bytes of content, which are kept as they are where compression does not make them shorter.
@@ -26,10 +27,17 @@ func EncodeBlock(dst, data []byte, level int) Block {
 	}
 	start := len(dst)
 	dst = appendDeflated(dst, data, level)
+	adler := updateAdler(1, data)
 	if len(dst)-start >= storedSize(len(data)) {
-		dst = appendStored(dst[:start], data)
+		return StoreBlock(dst[:start], data, adler)
 	}
-	return Block{Packed: dst[start:], Size: len(data), Adler: updateAdler(1, data)}
+	return Block{Packed: dst[start:], Size: len(data), Adler: adler}
+}
+
+// StoreBlock makes the block that keeps data, whose checksum is adler, as it is. Packed is appended to dst.
+func StoreBlock(dst, data []byte, adler uint32) Block {
+	start := len(dst)
+	return Block{Packed: appendStored(dst, data)[start:], Size: len(data), Adler: adler, Stored: true}
 }
 
 func appendDeflated(dst, data []byte, level int) []byte {

@@ -1,0 +1,109 @@
+package odb
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"packhorse/pack"
+)
+
+// blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a goroutine of its own. It ends with finish or
+// abort. What bounds the memory is that 2*cores+2 blocks at most are between push and the end.
+type blockPipe struct {
+	group   *errgroup.Group
+	cancel  context.CancelFunc
+	stopped <-chan struct{} // closed when blocks are not handed on any more
+	work    chan *streamBlock
+	ordered chan *streamBlock
+}
+
+// streamBlock is a block on its way through a pipe.
+type streamBlock struct {
+	content []byte
+	packed  []byte
+	block   pack.Block    // whose Packed lies in packed
+	done    chan struct{} // closed when block is there
+}
+
+var streamBlocks = sync.Pool{New: func() any {
+	return &streamBlock{content: make([]byte, pack.BlockSize), packed: make([]byte, 0, pack.BlockSize+kibibyte)}
+}}
+
+// newStreamBlock returns a block whose content is to be filled in.
+func newStreamBlock(size int64) *streamBlock {
+	b := streamBlocks.Get().(*streamBlock) // the pool makes nothing else
+	b.content = b.content[:size]
+	b.done = make(chan struct{})
+	return b
+}
+
+// release gives the block's memory back.
+func (b *streamBlock) release() {
+	if cap(b.block.Packed) > cap(b.packed) {
+		b.packed = b.block.Packed
+	}
+	b.block = pack.Block{}
+	streamBlocks.Put(b)
+}
+
+// newBlockPipe begins a pipe whose blocks go to out, which must not keep them.
+func newBlockPipe(ctx context.Context, out func(b *streamBlock) error) *blockPipe {
+	cores := runtime.GOMAXPROCS(0)
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	p := &blockPipe{group: group, cancel: cancel, stopped: ctx.Done(), work: make(chan *streamBlock), ordered: make(chan *streamBlock, cores)}
+	for range cores {
+		group.Go(func() error {
+			for b := range p.work {
+				b.block = pack.EncodeBlock(b.packed[:0], b.content, segmentLevel)
+				close(b.done)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		for b := range p.ordered {
+			select {
+			case <-b.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := out(b); err != nil {
+				return err
+			}
+			b.release()
+		}
+		return ctx.Err()
+	})
+	return p
+}
+
+// push gives a block to the pipe. It is false when the pipe has stopped; finish tells why.
+func (p *blockPipe) push(b *streamBlock) bool {
+	for _, to := range []chan<- *streamBlock{p.work, p.ordered} {
+		select {
+		case to <- b:
+		case <-p.stopped:
+			return false
+		}
+	}
+	return true
+}
+
+// finish returns when all blocks have been handed on.
+func (p *blockPipe) finish() error {
+	close(p.work)
+	close(p.ordered)
+	err := p.group.Wait()
+	p.cancel()
+	return err
+}
+
+// abort gives up what has not been handed on, and returns when nothing is handed on any more.
+func (p *blockPipe) abort() {
+	p.cancel()
+	_ = p.finish() // it was cancelled
+}

@@ -43,13 +43,13 @@ type CommitResult struct {
 // check validates what can be wrong whatever the repository holds.
 func (t *CommitTarget) check() error {
 	if _, err := t.Namespace.Branch(t.Branch); err != nil {
-		return invalid("target_branch: %v", err)
+		return badName("target_branch", err)
 	}
 	if t.Base == "" {
 		return nil
 	}
 	if _, err := t.BaseNamespace.Branch(t.Base); err != nil {
-		return invalid("base_branch: %v", err)
+		return badName("base_branch", err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 	}
 	if request.DefaultBranch != "" {
 		if _, err := refs.Main.Branch(request.DefaultBranch); err != nil {
-			return Created{}, invalid("default_branch: %v", err)
+			return Created{}, badName("default_branch", err)
 		}
 	}
 	if request.Base != nil {

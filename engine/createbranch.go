@@ -30,13 +30,13 @@ type CreatedBranch struct {
 
 func (c *CreateBranchRequest) check() error {
 	if _, err := c.Namespace.Branch(c.Branch); err != nil {
-		return invalid("target_branch: %v", err)
+		return badName("target_branch", err)
 	}
 	if c.AnyRef {
 		return nil
 	}
 	if _, err := c.BaseNamespace.Branch(c.Base); err != nil {
-		return invalid("base_branch: %v", err)
+		return badName("base_branch", err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type DeletedRef struct {
 func (r *Repository) DeleteBranch(ctx context.Context, actor Actor, ns refs.Namespace, name string) (DeletedRef, error) {
 	full, err := ns.Branch(name)
 	if err != nil {
-		return DeletedRef{}, invalid("name: %v", err)
+		return DeletedRef{}, badName("name", err)
 	}
 	if full == r.defaultRef(refs.Main) {
 		return DeletedRef{}, &failure{kind: ErrDefaultBranch, text: fmt.Sprintf("branch %q is the default branch and cannot be deleted", name)}
@@ -33,7 +33,7 @@ func (r *Repository) DeleteBranch(ctx context.Context, actor Actor, ns refs.Name
 func (r *Repository) DeleteTag(ctx context.Context, actor Actor, ns refs.Namespace, name string) (DeletedRef, error) {
 	full, err := ns.Tag(name)
 	if err != nil {
-		return DeletedRef{}, invalid("name: %v", err)
+		return DeletedRef{}, badName("name", err)
 	}
 	return r.deleteRef(ctx, &actor, full, notFound("tag %q not found", name))
 }

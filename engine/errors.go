@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"packhorse/pack/object"
+	"packhorse/refs"
 )
 
 // Facts that a caller decides on.
@@ -51,6 +52,14 @@ func notFound(format string, args ...any) error {
 
 func invalid(format string, args ...any) error {
 	return &failure{kind: ErrInvalid, text: fmt.Sprintf(format, args...)}
+}
+
+// badName says which field of a request holds a name that breaks a rule of package refs.
+func badName(field string, err error) error {
+	if broken, ok := errors.AsType[*refs.NameError](err); ok {
+		return invalid("%s: %.200q %s", field, broken.Name, broken.Reason)
+	}
+	return invalid("%s: %v", field, err)
 }
 
 // StaleError is [ErrStale] with its evidence, which is durable when the error is returned.

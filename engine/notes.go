@@ -31,7 +31,7 @@ func NotesRef(name string) (string, error) {
 		return "", err
 	}
 	if err := refs.CheckName(full); err != nil {
-		return "", invalid("ref: %v", err)
+		return "", badName("ref", err)
 	}
 	return full, nil
 }

@@ -67,7 +67,7 @@ func (r *Repository) Tags(ctx context.Context, ns refs.Namespace, cursor string,
 func (r *Repository) CreateTag(ctx context.Context, actor Actor, ns refs.Namespace, name string, target object.ID) (CreatedTag, error) {
 	full, err := ns.Tag(name)
 	if err != nil {
-		return CreatedTag{}, invalid("name: %v", err)
+		return CreatedTag{}, badName("name", err)
 	}
 	return changeRefs(ctx, r, &actor, "tag", func(ctx context.Context, tx *refs.Tx) (CreatedTag, error) {
 		created := CreatedTag{Sequence: tx.Sequence() + 1}

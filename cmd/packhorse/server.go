@@ -57,7 +57,7 @@ type privateListener struct {
 	cancel context.CancelFunc // ends what its requests do
 }
 
-// openServer opens the stores and the listeners. Nothing is answered before serve.
+// openServer opens the listeners and the stores. Before serve everything is answered with 503, but for the question whether the process is alive.
 func openServer(ctx context.Context, data, address, orgs string, config *tls.Config, flags serverFlags, to streams) (_ *server, err error) {
 	s := &server{flags: flags, logger: flags.logger(to.errOut)}
 	defer func() {
@@ -65,6 +65,11 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 			err = errors.Join(err, s.close(ctx))
 		}
 	}()
+	early, err := s.listen(ctx, address, config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, early.stop()) }()
 	if s.tokens, err = auth.Open(auth.Options{Dir: orgs, Logger: s.logger}); err != nil {
 		return nil, err
 	}
@@ -84,16 +89,8 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if s.api, err = s.newAPI(config); err != nil {
 		return nil, err
 	}
-	var listen net.ListenConfig
-	if s.listener, err = listen.Listen(ctx, "tcp", address); err != nil {
-		return nil, err
-	}
-	scheme := "http"
-	if config != nil {
-		scheme = "https"
-	}
-	s.url = scheme + "://" + s.listener.Addr().String()
 	if flags.AdminListen != "" {
+		var listen net.ListenConfig
 		l, err := listen.Listen(ctx, "tcp", flags.AdminListen)
 		if err != nil {
 			return nil, err
@@ -106,6 +103,23 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 		s.addPrivate(l, adminHandler(s.store.host, tasks, s.logger))
 	}
 	return s, nil
+}
+
+// listen opens the listener, and has it answered while the stores are opened.
+func (s *server) listen(ctx context.Context, address string, config *tls.Config) (*starting, error) {
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s.listener = l
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	s.url = scheme + "://" + l.Addr().String()
+	s.logger.Info("opening the stores", "url", s.url)
+	return answerStarting(l.(*net.TCPListener), config), nil
 }
 
 func (s *server) addPrivate(l net.Listener, handler http.Handler) {

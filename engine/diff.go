@@ -26,6 +26,8 @@ type DiffOptions struct {
 	// Paths restricts the diff to these files and folders, as the paths of git diff do: a rename is told as such if both names are
 	// among them. What is asked for like this is told whole, whatever it is.
 	Paths []string
+	// Inline also tells what changed within changed lines.
+	Inline bool
 }
 
 // CommitDiffRequest names two commits by their full object ids.
@@ -176,6 +178,7 @@ func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after objec
 	}
 	d.work = startDiffWork(ctx, d.view, resources, diffSettings{
 		selected: len(d.paths) > 0,
+		inline:   o.Inline,
 		text:     diff.TextOptions{Binary: len(d.paths) > 0, SizeMax: r.host.limits.DiffFileBytes},
 	}, diff.Changes(ctx, d.view, before, after, d.paths))
 	if err := d.work.waitFirst(); err != nil {

@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"iter"
 	"path"
 	"sync"
 
 	"packhorse/engine/diff"
+	"packhorse/engine/diff/lines"
 	"packhorse/odb"
 )
 
@@ -60,7 +62,8 @@ type DiffFile struct {
 	// Raw is the diff, unless the file is filtered or large.
 	Raw []byte
 
-	text *diff.Text // of a large file
+	pairs []lines.Pair // of a file that is not large
+	text  *diff.Text   // of a large file
 }
 
 // IsLarge reports whether the diff is to be had from WriteRaw instead of Raw.
@@ -69,9 +72,33 @@ func (f *DiffFile) IsLarge() bool { return f.text != nil }
 // WriteRaw writes the diff of a large file, the same bytes each time.
 func (f *DiffFile) WriteRaw(ctx context.Context, w io.Writer) error { return f.text.Write(ctx, w) }
 
+// Inline walks the pairs of changed lines with what differs within them. There are none unless they were asked for, and none of what is not
+// told by lines.
+func (f *DiffFile) Inline(ctx context.Context) iter.Seq2[lines.Pair, error] {
+	if f.text != nil {
+		return pairsOf(ctx, f.text)
+	}
+	return func(yield func(lines.Pair, error) bool) {
+		for _, p := range f.pairs {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+func pairsOf(ctx context.Context, text *diff.Text) iter.Seq2[lines.Pair, error] {
+	before, after, changes, ok := text.Lines()
+	if !ok {
+		return func(func(lines.Pair, error) bool) {}
+	}
+	return lines.Pairs(ctx, before, after, changes)
+}
+
 // diffSettings are what holds for all files of a diff.
 type diffSettings struct {
 	selected bool // files are asked for by their paths, and told whatever they are
+	inline   bool // what differs within changed lines is told too
 	text     diff.TextOptions
 }
 
@@ -116,12 +143,35 @@ func (f *DiffFile) compare(ctx context.Context, view *odb.View, s *diffSettings,
 	if f.Reason = f.filter(text, s); f.Reason == NotFiltered {
 		err = writeText(ctx, raw, text)
 		f.Raw, f.Bytes = raw.Bytes(), int64(raw.Len())
+		if s.inline && err == nil {
+			err = f.compareLines(ctx, text)
+		}
 		return err
 	}
 	var size byteCount
 	err = writeText(ctx, &size, text)
 	f.Bytes = int64(size)
 	return err
+}
+
+func (f *DiffFile) compareLines(ctx context.Context, text *diff.Text) error {
+	for p, err := range pairsOf(ctx, text) {
+		if err != nil {
+			return err
+		}
+		f.pairs = append(f.pairs, p)
+	}
+	return nil
+}
+
+// heldBytes is about what a compared file holds.
+func (f *DiffFile) heldBytes() int {
+	const pairBytes, rangeBytes = 64, 16
+	size := len(f.Raw)
+	for _, p := range f.pairs {
+		size += pairBytes + rangeBytes*(len(p.Old)+len(p.New))
+	}
+	return size
 }
 
 func (f *DiffFile) take(text *diff.Text) {

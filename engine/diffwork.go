@@ -155,7 +155,7 @@ func (w *diffWork) compareAll() {
 			job.raw.Reset()
 			job.err = job.file.compare(w.ctx, w.view, &w.settings, job.raw)
 			w.mu.Lock()
-			w.bytes += job.raw.Len()
+			w.bytes += job.file.heldBytes()
 			w.mu.Unlock()
 		}
 		w.slot.leave()
@@ -282,9 +282,8 @@ func (w *diffWork) compareLarge(job *diffJob) (release func(), err error) {
 
 // taken makes room.
 func (w *diffWork) taken(job *diffJob) {
-	size := 0
+	size := job.file.heldBytes()
 	if job.raw != nil {
-		size = job.raw.Len()
 		diffRaws.Put(job.raw)
 		job.raw = nil
 	}

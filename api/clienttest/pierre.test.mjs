@@ -283,6 +283,60 @@ describe('files', () => {
   });
 });
 
+describe('diffs', () => {
+  test('of a commit, with filters, paths and a base', async () => {
+    const repo = await store.createRepo({ id: 'diffs/commits' });
+    const lines = 'a line that stays\n'.repeat(20);
+    const first = await commit(repo).addFileFromString('a.txt', 'one\ntwo\n').addFileFromString('old.txt', lines).send();
+    const second = await commit(repo)
+      .addFileFromString('a.txt', 'one\n2\n')
+      .addFileFromString('new.txt', `${lines}more\n`)
+      .addFileFromString('yarn.lock', 'lock\n')
+      .deletePath('old.txt')
+      .send();
+    const diff = await repo.getCommitDiff({ sha: second.commitSha });
+    assert.equal(diff.sha, second.commitSha);
+    assert.equal(diff.baseSha, first.commitSha);
+    assert.equal(diff.mergeBaseSha, first.commitSha);
+    assert.deepEqual(diff.stats, { files: 3, additions: 3, deletions: 1, changes: 4 });
+    assert.deepEqual(diff.files.map((f) => [f.path, f.state, f.oldPath, f.additions, f.deletions, f.isEof]), [
+      ['a.txt', 'modified', undefined, 1, 1, true],
+      ['new.txt', 'renamed', 'old.txt', 1, 0, true],
+    ]);
+    assert.match(diff.files[0].raw, /^diff --git a\/a\.txt b\/a\.txt\nindex [0-9a-f]{40}\.\.[0-9a-f]{40} 100644\n/);
+    assert.equal(diff.files[0].bytes, diff.files[0].raw.length);
+    assert.deepEqual(diff.filteredFiles.map((f) => [f.path, f.state]), [['yarn.lock', 'added']]);
+
+    const one = await repo.getCommitDiff({ sha: second.commitSha, paths: ['yarn.lock', 'a.txt'] });
+    assert.deepEqual(one.files.map((f) => f.path), ['a.txt', 'yarn.lock']);
+    assert.deepEqual(one.filteredFiles, []);
+    const back = await repo.getCommitDiff({ sha: first.commitSha, baseSha: second.commitSha, gitApplyCompatible: true });
+    assert.deepEqual(back.stats, { files: 3, additions: 1, deletions: 3, changes: 4 });
+    const root = await repo.getCommitDiff({ sha: first.commitSha });
+    assert.equal(root.baseSha, undefined);
+    assert.deepEqual(root.files.map((f) => f.state), ['added', 'added']);
+    await assert.rejects(repo.getCommitDiff({ sha: '1'.repeat(40) }), (err) => err instanceof ApiError && err.status === 404);
+  });
+
+  test('of a branch, also an ephemeral one', async () => {
+    const repo = await store.createRepo({ id: 'diffs/branches' });
+    const root = await commit(repo).addFileFromString('a', '1').send();
+    await commit(repo, { targetBranch: 'topic', baseBranch: 'main' }).addFileFromString('b', '2\n').send();
+    await commit(repo, { targetBranch: 'spike', baseBranch: 'topic', ephemeral: true }).addFileFromString('c', '3\n').send();
+    await commit(repo).addFileFromString('a', 'not of the topic').send();
+    const topic = await repo.getBranchDiff({ branch: 'topic' });
+    assert.equal(topic.branch, 'topic');
+    assert.equal(topic.base, 'main');
+    assert.equal(topic.mergeBaseSha, root.commitSha);
+    assert.deepEqual(topic.files.map((f) => f.path), ['b']);
+    const spike = await repo.getBranchDiff({ branch: 'spike', base: 'topic', ephemeral: true, ephemeralBase: false });
+    assert.deepEqual(spike.files.map((f) => f.path), ['c']);
+    const back = await repo.getBranchDiff({ branch: 'main', base: 'spike', ephemeralBase: true, paths: ['a'] });
+    assert.deepEqual(back.files.map((f) => [f.path, f.state]), [['a', 'modified']]);
+    await assert.rejects(repo.getBranchDiff({ branch: 'absent' }), (err) => err instanceof ApiError && err.status === 404);
+  });
+});
+
 describe('branches, tags and earlier trees', () => {
   const status = (code, words) => (err) => err instanceof ApiError && err.status === code && words.test(err.message);
 

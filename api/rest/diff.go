@@ -22,6 +22,10 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 	if _, err := flagOf(x, "gitApplyCompatible", true); err != nil { // all diffs are
 		return err
 	}
+	options, err := diffOptionsOf(x)
+	if err != nil {
+		return err
+	}
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
@@ -29,14 +33,14 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 	diff, err := repo.CommitDiff(x.Context(), engine.CommitDiffRequest{
 		Commit:      values.Get("sha"),
 		Base:        values.Get("baseSha"),
-		DiffOptions: engine.DiffOptions{Paths: values["path"]},
+		DiffOptions: options,
 	}, x)
 	if err != nil {
 		return err
 	}
 	head := appendTextField([]byte{'{'}, "sha", diff.Commit.String())
 	head = appendID(head, "base_sha", diff.BaseCommit)
-	streamDiff(x, repo, diff, appendID(head, "merge_base_sha", diff.MergeBase))
+	streamDiff(x, repo, diff, options.Inline, appendID(head, "merge_base_sha", diff.MergeBase))
 	return nil
 }
 
@@ -54,6 +58,10 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
+	options, err := diffOptionsOf(x)
+	if err != nil {
+		return err
+	}
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
@@ -63,15 +71,20 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 		Namespace:     space,
 		Base:          values.Get("base"),
 		BaseNamespace: namespace(ephemeralBase),
-		DiffOptions:   engine.DiffOptions{Paths: values["path"]},
+		DiffOptions:   options,
 	}, x)
 	if err != nil {
 		return err
 	}
 	head := appendTextField([]byte{'{'}, "branch", diff.Branch)
 	head = appendTextField(head, "base", diff.Base)
-	streamDiff(x, repo, diff, appendID(head, "merge_base_sha", diff.MergeBase))
+	streamDiff(x, repo, diff, options.Inline, appendID(head, "merge_base_sha", diff.MergeBase))
 	return nil
+}
+
+func diffOptionsOf(x exchange.Exchange) (engine.DiffOptions, error) {
+	inline, err := flagOf(x, "inline", false)
+	return engine.DiffOptions{Paths: x.Query()["path"], Inline: inline}, err
 }
 
 // appendID appends a field with an object id, unless it is zero.
@@ -83,11 +96,11 @@ func appendID(dst []byte, name string, id object.ID) []byte {
 }
 
 // streamDiff answers with the files of a diff, each as soon as it is known; head begins the object.
-func streamDiff(x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, head []byte) {
+func streamDiff(x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, inline bool, head []byte) {
 	x.Stream(http.StatusOK, problem.ContentType, func(ctx context.Context, w io.Writer) error {
 		defer diff.Close()
 		filtered := repo.NewSpool(ctx)
-		out := newDiffStream(ctx, w, filtered)
+		out := newDiffStream(ctx, w, filtered, inline)
 		return errors.Join(out.write(head, diff), filtered.Close())
 	})
 }

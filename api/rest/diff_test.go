@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -206,6 +207,41 @@ func TestDiffOfLargeFiles(t *testing.T) {
 	if raw, _ := base64.StdEncoding.DecodeString(*f.RawBase64); !strings.HasSuffix(string(raw), "\n+\xe4\n") || !strings.HasSuffix(*f.Raw, "\n+\uFFFD\n") {
 		t.Errorf("what is no UTF-8 is told as %+v", f)
 	}
+}
+
+func TestInlineDiff(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.create("").want(http.StatusCreated)
+	big := strings.Repeat("a line of a large file\n", 100_000)
+	c.commitFiles(map[string][]byte{"a": []byte("one\nthe quick fox\n"), "big": []byte(big), "bin": []byte("\x00")})
+	sha := c.commitFiles(map[string][]byte{"a": []byte("one\nthe slow fox\n"), "big": []byte("the" + big[1:]), "bin": []byte("\x001")})
+	type pair struct {
+		OldLine  int `json:"old_line"`
+		NewLine  int `json:"new_line"`
+		Old, New [][2]int
+	}
+	var told struct {
+		Files []struct {
+			Path   string
+			Inline []pair
+		}
+	}
+	c.call(c.door.CommitDiff, http.MethodGet, "/?inline=true&path=a&path=big&path=bin&sha="+sha, nil).want(http.StatusOK).decode(&told)
+	want := map[string][]pair{
+		"a":   {{2, 2, [][2]int{{4, 9}}, [][2]int{{4, 8}}}},
+		"big": {{1, 1, [][2]int{{0, 1}}, [][2]int{{0, 3}}}},
+		"bin": {},
+	}
+	for _, f := range told.Files {
+		if !reflect.DeepEqual(f.Inline, want[f.Path]) {
+			t.Errorf("%s is told as %v", f.Path, f.Inline)
+		}
+	}
+	if len(told.Files) != len(want) {
+		t.Errorf("%d files", len(told.Files))
+	}
+	c.call(c.door.CommitDiff, http.MethodGet, "/?inline=1&sha="+sha, nil).refused(http.StatusBadRequest, "inline")
 }
 
 func TestBranchDiff(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/engine"
 	diffs "packhorse/engine/diff"
+	"packhorse/engine/diff/lines"
 )
 
 // diffStream writes the answer to a diff. JSON has the files that are told apart from those that are not, so the latter are kept until the
@@ -18,6 +19,7 @@ type diffStream struct {
 	ctx      context.Context // of the answer
 	out      *bufio.Writer
 	filtered *engine.Spool
+	inline   bool
 	entry    []byte // of the file that is being written
 
 	told, kept                  int // files
@@ -27,8 +29,8 @@ type diffStream struct {
 // diffStreamBuffer is how many bytes are written at once, while there are files to be told.
 const diffStreamBuffer = 64 << 10
 
-func newDiffStream(ctx context.Context, w io.Writer, filtered *engine.Spool) *diffStream {
-	return &diffStream{ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered}
+func newDiffStream(ctx context.Context, w io.Writer, filtered *engine.Spool, inline bool) *diffStream {
+	return &diffStream{ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered, inline: inline}
 }
 
 func (s *diffStream) write(head []byte, diff *engine.Diff) error {
@@ -71,7 +73,34 @@ func (s *diffStream) file(f *engine.DiffFile) error {
 		s.entry = append(appendField(s.entry, "raw_base64"), '"')
 		s.entry = append(base64.StdEncoding.AppendEncode(s.entry, f.Raw), '"')
 	}
-	_, err := s.out.Write(appendBytes(s.entry, f.Bytes))
+	if _, err := s.out.Write(s.entry); err != nil {
+		return err
+	}
+	return s.end(f, f.Bytes)
+}
+
+// end writes what stands behind the diff of a file.
+func (s *diffStream) end(f *engine.DiffFile, size int64) error {
+	s.entry = s.entry[:0]
+	if s.inline {
+		s.entry = append(s.entry, `,"inline":[`...)
+		count := 0
+		for pair, err := range f.Inline(s.ctx) {
+			if err != nil {
+				return err
+			}
+			s.entry = appendPair(separated(s.entry, &count), &pair)
+			if len(s.entry) < diffStreamBuffer {
+				continue
+			}
+			if _, err := s.out.Write(s.entry); err != nil {
+				return err
+			}
+			s.entry = s.entry[:0]
+		}
+		s.entry = append(s.entry, ']')
+	}
+	_, err := s.out.Write(appendBytes(s.entry, size))
 	return err
 }
 
@@ -95,8 +124,8 @@ func (s *diffStream) large(f *engine.DiffFile) error {
 			return err
 		}
 	}
-	fmt.Fprintf(s.out, `","bytes":%d}`, text.size)
-	return nil
+	fmt.Fprint(s.out, `"`)
+	return s.end(f, text.size)
 }
 
 // separated begins an entry of an array that has count of them.
@@ -117,6 +146,25 @@ func appendDiffEntry(dst []byte, f *engine.DiffFile) []byte {
 	dst = appendTextField(dst, "state", state)
 	dst = appendTextField(dst, "old_path", oldPath)
 	return fmt.Appendf(dst, `,"is_eof":%t,"additions":%d,"deletions":%d`, f.EndsInNewline, f.Additions, f.Deletions)
+}
+
+// appendPair appends what differs within a pair of lines, which are counted from 1: rules.md 42.
+func appendPair(dst []byte, p *lines.Pair) []byte {
+	dst = fmt.Appendf(dst, `{"old_line":%d,"new_line":%d,"old":`, p.OldIndex+1, p.NewIndex+1)
+	dst = appendRanges(dst, p.Old)
+	dst = appendRanges(append(dst, `,"new":`...), p.New)
+	return append(dst, '}')
+}
+
+func appendRanges(dst []byte, ranges []lines.ByteRange) []byte {
+	dst = append(dst, '[')
+	for i, r := range ranges {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = fmt.Appendf(dst, "[%d,%d]", r.From, r.To)
+	}
+	return append(dst, ']')
 }
 
 // appendBytes ends an entry with the size of its diff.

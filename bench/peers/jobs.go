@@ -53,6 +53,8 @@ func jobs() []job {
 		{"commit from a patch", "API, one client, median; for git, the plumbing that makes the same commit", patchJob},
 		{"add a note", "API, one client, median; for git, `git notes add`", noteJob},
 		{"commit of 100 files", "API, one call, median; for git, one `git fast-import` each", filesJob},
+		{"diffs of 1,000 commits", "API, two clients, time per diff; for git, one `git diff-tree --stdin -p -M`", diffsJob},
+		{"diff of 300-400 files", "API, one commit; for git, `git diff-tree -p -M`", bigDiffJob},
 		{"commit of one 100 MiB file, random", "API, one call; for git, `git hash-object -w` alone", bigFileJob(randomBytes)},
 		{"commit of one 100 MiB file, text", "the same with words that compress", bigFileJob(randomText)},
 	}

@@ -1,0 +1,53 @@
+package bench_test
+
+import (
+	"context"
+	"testing"
+
+	"packhorse/engine"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// BenchmarkDiff compares the newest commits with their first parents, one an operation, as the API does but for JSON and HTTP.
+func BenchmarkDiff(b *testing.B) {
+	ctx := context.Background()
+	h := openHistory(b)
+	repo := h.push(b, openHost(b, false), "r")
+	view, err := repo.Objects(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer closeStore(b, view.Close)
+	var commits []string
+	for c, err := range view.Walk(ctx, odb.WalkOptions{Tips: []object.ID{h.tip}}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if commits = append(commits, c.ID.String()); len(commits) == 1000 {
+			break
+		}
+	}
+	size, i := int64(0), 0
+	for b.Loop() {
+		d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: commits[i%len(commits)]}, free{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for f, err := range d.Files(func() error { return nil }) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			size += f.Bytes
+		}
+		closeStore(b, d.Close)
+		i++
+	}
+	b.SetBytes(size / int64(i))
+}
+
+// free lets everybody compute.
+type free struct{}
+
+func (free) Slot(context.Context) (func(), error)           { return func() {}, nil }
+func (free) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }

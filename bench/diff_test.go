@@ -2,7 +2,9 @@ package bench_test
 
 import (
 	"context"
+	"syscall"
 	"testing"
+	"time"
 
 	"packhorse/engine"
 	"packhorse/odb"
@@ -28,7 +30,7 @@ func BenchmarkDiff(b *testing.B) {
 			break
 		}
 	}
-	size, i := int64(0), 0
+	size, i, before := int64(0), 0, usedCPU(b)
 	for b.Loop() {
 		d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: commits[i%len(commits)]}, free{})
 		if err != nil {
@@ -44,6 +46,17 @@ func BenchmarkDiff(b *testing.B) {
 		i++
 	}
 	b.SetBytes(size / int64(i))
+	b.ReportMetric(float64(usedCPU(b)-before)/float64(i), "cpu-ns/op")
+}
+
+// usedCPU is the CPU time of the process, which tells more than the clock where several processors compute.
+func usedCPU(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // free lets everybody compute.

@@ -26,6 +26,7 @@ type diffWork struct {
 	settings  diffSettings
 	slot      diffSlot
 	running   sync.WaitGroup
+	workers   int // that the walk has started
 
 	toCompare chan *diffJob
 	inOrder   chan *diffJob // closed when the walk has ended
@@ -65,9 +66,6 @@ func startDiffWork(ctx context.Context, view *odb.View, resources Resources, s d
 		defer w.mu.Unlock()
 		w.room.Broadcast()
 	})
-	for range runtime.GOMAXPROCS(0) {
-		w.running.Go(w.compareAll)
-	}
 	w.running.Go(func() { w.walk(changes) })
 	return w
 }
@@ -114,6 +112,10 @@ func (w *diffWork) add(change diff.Change) error {
 	if job.large {
 		close(job.done)
 	} else {
+		if w.workers < runtime.GOMAXPROCS(0) { // most diffs are of one or two files
+			w.workers++
+			w.running.Go(w.compareAll)
+		}
 		select {
 		case w.toCompare <- job:
 		case <-w.ctx.Done():

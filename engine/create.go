@@ -60,7 +60,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 				return decodeReceipt[Created](stored.Result)
 			}
 		}
-		created, commit, err := h.create(ctx, &actor, request)
+		created, begin, commit, err := h.create(ctx, &actor, request)
 		if errors.Is(err, kv.ErrConflict) {
 			continue
 		}
@@ -70,17 +70,18 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 		if err := commit.Wait(ctx); err != nil {
 			return Created{}, fmt.Errorf("create repository %q: %w", request.Name, err)
 		}
+		begin.settled(ctx) // a file in its place that a crash lets nobody know of would stay for good
 		return created, nil
 	}
 	return Created{}, fmt.Errorf("create repository %q: %w", request.Name, refs.ErrBusy)
 }
 
 // create tries once. Creations of one organization take turns here, since each draws the next number.
-func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) (created Created, done kv.Commit, err error) {
+func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) (created Created, begun *origin, done kv.Commit, err error) {
 	b := kv.NewBatch()
 	begin, err := h.origin(ctx, b, actor, &request)
 	if err != nil {
-		return Created{}, nil, err
+		return Created{}, nil, nil, err
 	}
 	defer func() { err = errors.Join(err, begin.close()) }()
 	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
@@ -88,11 +89,11 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 	defer turn.Unlock()
 
 	if err := h.takeName(ctx, b, actor.Org, request.Name); err != nil {
-		return Created{}, nil, err
+		return Created{}, nil, nil, err
 	}
 	number, err := h.drawNumber(ctx, b, actor.Org)
 	if err != nil {
-		return Created{}, nil, err
+		return Created{}, nil, nil, err
 	}
 	rec := record{
 		ID:            refs.NewRepoID(),
@@ -105,32 +106,31 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 	}
 	stored, err := rec.encode()
 	if err != nil {
-		return Created{}, nil, err
+		return Created{}, nil, nil, err
 	}
 	b.Put(recordKey(rec.ID), stored)
 	b.Put(nameKey(rec.Org, rec.Name), nameRow{id: rec.ID}.encode())
 	b.Put(numberKey(rec.Org, number), rec.ID[:])
 	change := refs.Change{Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created}
 	if err := h.names.CreateWith(ctx, b, rec.ID, change, begin.refs); err != nil {
-		return Created{}, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
+		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
 	created = Created{Item: rec.item(), Sequence: 1}
 	if actor.Receipt != nil {
 		result, err := json.Marshal(created)
 		if err != nil {
-			return Created{}, nil, fmt.Errorf("encode receipt: %w", err)
+			return Created{}, nil, nil, fmt.Errorf("encode receipt: %w", err)
 		}
 		h.names.PutReceipt(b, actor.Receipt, refs.StoredReceipt{Sequence: 1, Result: result})
 	}
 	if err := errors.Join(h.space.Check(), actor.recheck()); err != nil {
-		return Created{}, nil, err
+		return Created{}, nil, nil, err
 	}
 	commit, err := h.keys.Apply(ctx, b)
 	if err != nil {
-		return Created{}, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
+		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
-	begin.settled(ctx)
-	return created, commit, nil
+	return created, begin, commit, nil
 }
 
 // takeName makes b depend on the name being free. Errors: [ErrExists], which is durable when it is returned.

@@ -86,3 +86,31 @@ func TestSweepRemovesPools(t *testing.T) {
 		t.Errorf("%d files and keys left", n)
 	}
 }
+
+// Who copies files holds them: what is due stays until the hold has ended.
+func TestSweepWaitsForHeldFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	fill(w, rand.New(rand.NewPCG(3, 4)))
+	w.must(w.store.Freeze(t.Context(), w.pool))
+	first, second := w.store.HoldFiles(), w.store.HoldFiles()
+	w.must(w.store.LeaveAll(t.Context(), w.pool))
+	sweep := func(want odb.Swept) {
+		t.Helper()
+		if got, err := w.store.Sweep(t.Context(), 0); err != nil || got != want {
+			t.Fatalf("Sweep = %+v, %v, want %+v", got, err, want)
+		}
+	}
+	held := fileCount(t, w)
+	sweep(odb.Swept{WaitingCount: 2})
+	first()
+	first() // has an effect once
+	sweep(odb.Swept{WaitingCount: 2})
+	if n := fileCount(t, w); n != held {
+		t.Errorf("%d files of %d are left while they are held", n, held)
+	}
+	second()
+	sweep(odb.Swept{LayerCount: 1, FileCount: 1})
+	release := w.store.HoldFiles() // waits for no one
+	release()
+}

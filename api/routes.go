@@ -12,11 +12,12 @@ const (
 
 	commitPackMax = 24 << 30
 	diffCommitMax = 256 << 20
-	commitCosts   = 1 << 20 // memory of a commit's stream beside what is budgeted below
-	metadataCosts = 4 << 20 // memory of a walk that traces some thousand files
-	grepCosts     = 8 << 20 // memory of a page, and of files that are searched
-	archiveCosts  = 8 << 20 // memory of blocks under way, and of what is read ahead
-	diffCosts     = 8 << 20 // memory of the files of a diff that are being compared or wait to be told
+	commitCosts   = 1 << 20  // memory of a commit's stream beside what is budgeted below
+	metadataCosts = 4 << 20  // memory of a walk that traces some thousand files
+	grepCosts     = 8 << 20  // memory of a page, and of files that are searched
+	archiveCosts  = 8 << 20  // memory of blocks under way, and of what is read ahead
+	diffCosts     = 8 << 20  // memory of the files of a diff that are being compared or wait to be told
+	blameCosts    = 16 << 20 // memory of some versions of a file, and of the commits on the way
 )
 
 // Routes is the table of the calls that programs make: spec.md, with the statuses of its Errors table for a missing scope.
@@ -66,6 +67,10 @@ func Routes(d *rest.Door) []Route {
 		{
 			Method: "GET", Path: v1 + "/repos/files/metadata", Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesMetadata,
 			Computes: true, CostsBytes: metadataCosts,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/blame", Scope: auth.GitRead, Denied: forbidden, Handler: d.Blame,
+			Computes: true, CostsBytes: blameCosts,
 		},
 		{Method: "GET", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
 		{Method: "HEAD", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},

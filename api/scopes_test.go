@@ -41,6 +41,7 @@ func TestScopes(t *testing.T) {
 		"GET /api/v1/repos/branches/diff":      401,
 		"GET /api/v1/repos/files":              401,
 		"GET /api/v1/repos/files/metadata":     403,
+		"GET /api/v1/repos/blame":              403,
 		"GET /api/v1/repos/file":               403,
 		"HEAD /api/v1/repos/file":              403,
 		"POST /api/v1/repos/commit-pack":       401,

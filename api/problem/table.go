@@ -11,6 +11,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/archive"
 	"packhorse/engine/backup"
+	"packhorse/engine/blame"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
 	"packhorse/engine/diff"
@@ -88,6 +89,8 @@ var table = []row{
 	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge},
 	{kind: archive.ErrPrefix, status: http.StatusBadRequest},
 	{kind: grep.ErrPattern, status: http.StatusBadRequest},
+	{kind: blame.ErrRange, status: http.StatusBadRequest},
+	{kind: blame.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: patch.ErrMalformed, status: http.StatusBadRequest},
 	{kind: patch.ErrEmpty, status: http.StatusBadRequest},
 	{kind: patch.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

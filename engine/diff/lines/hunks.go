@@ -136,12 +136,16 @@ func (h *hunkWriter) findFunction(start int) {
 // functionSize is the part of a line in bytes that a header shows.
 const functionSize = 80
 
-// functionName returns what a header shows of a line that looks like the beginning of a function, to git where nothing is known about the
-// language: it begins with a letter, an underscore or a dollar. It is nil for other lines.
+// BeginsFunction reports whether a line looks like the beginning of a function, to git where nothing is known about the language: it begins
+// with a letter, an underscore or a dollar.
+func BeginsFunction(line []byte) bool {
+	c := line[0]
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
+}
+
+// functionName returns what a header shows of a line that begins a function. It is nil for other lines.
 func functionName(line []byte) []byte {
-	switch c := line[0]; {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_', c == '$':
-	default:
+	if !BeginsFunction(line) {
 		return nil
 	}
 	line = line[:min(len(line), functionSize)]

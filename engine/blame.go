@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"packhorse/engine/blame"
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// blameRangesMax is how many ranges of lines one request may select.
+const blameRangesMax = 16
+
+// BlameRequest names a file, and what is asked about its lines.
+type BlameRequest struct {
+	Namespace refs.Namespace
+	Ref       string
+	Path      string
+	// Ranges are the lines, each in a form of git blame -L; none means all.
+	Ranges []string
+	// Moves also finds lines that were moved within the file.
+	Moves bool
+	// Slot is waited for when history has to be walked.
+	Slot Slot
+}
+
+// Blame tells where the lines of a file come from. The caller closes it.
+type Blame struct {
+	Revision Revision
+	Path     string
+	runs     []blame.Run
+	view     *odb.View
+}
+
+// BlameLine is a line of a file. Both numbers count from 1.
+type BlameLine struct {
+	Number         int
+	Commit         *Commit // shared by the lines that come from it
+	OriginalNumber int
+	OriginalPath   string
+	Previous       object.ID // zero if the commit had nothing to change
+}
+
+// Blame finds out where the lines of a file or of a symbolic link's target come from, as git blame does.
+//
+// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a folder or a submodule, or for too many
+// ranges; [blame.ErrRange]; [blame.ErrTooLarge].
+func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, error) {
+	if len(request.Ranges) > blameRangesMax {
+		return nil, invalid("%d ranges, at most %d", len(request.Ranges), blameRangesMax)
+	}
+	at, err := r.at(ctx, request.Namespace, request.Ref)
+	if err != nil {
+		return nil, err
+	}
+	b, err := blameFile(ctx, at, &request)
+	if err != nil {
+		return nil, errors.Join(err, at.view.Close())
+	}
+	return b, nil
+}
+
+func blameFile(ctx context.Context, at position, request *BlameRequest) (*Blame, error) {
+	path := strings.TrimLeft(request.Path, "/")
+	found, err := lookupPath(ctx, at.view, at.tree, path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case found.Mode.IsTree():
+		return nil, invalid("path %q is a folder", path)
+	case found.Mode.IsGitlink():
+		return nil, invalid("path %q is a submodule", path)
+	}
+	release, err := request.Slot.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	runs, err := blame.File(ctx, at.view, at.revision.Commit, path, blame.Options{Ranges: request.Ranges, Moves: request.Moves})
+	if err != nil {
+		return nil, err
+	}
+	return &Blame{Revision: at.revision, Path: path, runs: runs, view: at.view}, nil
+}
+
+// Lines walks the lines in their order. An error ends the walk. It may be walked again.
+func (b *Blame) Lines(ctx context.Context) iter.Seq2[BlameLine, error] {
+	return func(yield func(BlameLine, error) bool) {
+		commits := make(map[object.ID]*Commit)
+		for _, run := range b.runs {
+			commit := commits[run.Commit]
+			if commit == nil {
+				read, err := readCommit(ctx, b.view, run.Commit)
+				if err != nil {
+					yield(BlameLine{}, err)
+					return
+				}
+				commit = &read
+				commits[run.Commit] = commit
+			}
+			for i := range run.Count {
+				line := BlameLine{
+					Number: run.Index + i + 1, Commit: commit,
+					OriginalNumber: run.Source + i + 1, OriginalPath: run.Path, Previous: run.Previous,
+				}
+				if !yield(line, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Close releases the objects.
+func (b *Blame) Close() error { return b.view.Close() }
+
+// Summary is the first line of the message, or, as git blame has it, the id in parentheses where there is none.
+func (c *Commit) Summary() string {
+	for line := range strings.Lines(c.Message) {
+		if text := strings.TrimSuffix(line, "\n"); strings.TrimSpace(text) != "" {
+			return text
+		}
+	}
+	return "(" + c.ID.String() + ")"
+}

@@ -1,0 +1,160 @@
+// Package blame finds out which commit each line of a file comes from, as git blame does.
+//
+// Start at [File]. The lines of the file are blamed on the commit that is asked about (origin.go); it passes on to its parents what it has
+// in common with them (pass.go), and so on from the newest commit to the oldest, until every line has stopped at a commit that no
+// parent shares it with. A file that a parent does not have is looked for among what the commit removed, by the rename detection of
+// package diff. With moves (moves.go), lines that the commit merely put elsewhere are found in the parent's file as well. ranges.go
+// knows the forms of git blame -L, pattern.go their regular expressions.
+//
+// Results are those of git 2.39 in a bare repository. Nothing here knows names or refs; a call belongs to one goroutine.
+package blame
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/engine/diff/lines"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// SizeMax bounds the size in bytes of the files that are blamed, in any commit.
+const SizeMax = 64 << 20
+
+// Facts that a caller decides on.
+var (
+	// ErrRange says that a range of lines is malformed, or is not in the file.
+	ErrRange = errors.New("blame: invalid range")
+	// ErrTooLarge says that a file is larger than [SizeMax].
+	ErrTooLarge = errors.New("blame: the file is too large")
+)
+
+// Options say what is blamed, and how.
+type Options struct {
+	// Ranges are the lines to blame, each in a form of git blame -L; none means all of them.
+	Ranges []string
+	// Moves also finds lines that were moved within the file, as git blame -M does.
+	Moves bool
+}
+
+// Run is some lines of the file that come from the same place. Indexes count from 0.
+type Run struct {
+	Index, Count int
+	Commit       object.ID
+	Path         string // in that commit
+	Source       int    // index of the first line in that commit's file
+	// Previous is the parent that has a file for the commit to compare with; zero if none has.
+	Previous object.ID
+}
+
+// File blames the file at a path of a commit. The runs come in the order of the lines. Memory follows the lines of the file and the commits
+// that are looked at, with the contents of a few versions.
+//
+// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and what reading gives.
+func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
+	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*odb.PathReader)}
+	defer b.close()
+	first, err := b.begin(ctx, commit, path)
+	if err != nil {
+		return nil, err
+	}
+	spans, err := parseRanges(ctx, b.final, o.Ranges)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range spans {
+		first.entries = append(first.entries, entry{line: s.start, source: s.start, count: s.end - s.start})
+	}
+	if len(spans) > 0 {
+		b.push(first.node)
+	}
+	b.moves = o.Moves
+	if err := b.run(ctx); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(b.runs, func(x, y Run) int { return cmp.Compare(x.Index, y.Index) })
+	return joined(b.runs), nil
+}
+
+// joined makes one run of those that continue each other.
+func joined(runs []Run) []Run {
+	all := runs[:0]
+	for _, r := range runs {
+		if n := len(all); n > 0 {
+			last := &all[n-1]
+			if last.Commit == r.Commit && last.Path == r.Path && last.Index+last.Count == r.Index && last.Source+last.Count == r.Source {
+				last.Count += r.Count
+				continue
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// blamer is one call of File.
+type blamer struct {
+	view    *odb.View
+	final   lines.Text // the file that is blamed
+	moves   bool
+	nodes   map[object.ID]*node
+	readers map[string]*odb.PathReader
+	queue   queue
+	pushed  int
+	runs    []Run
+}
+
+func (b *blamer) close() {
+	for _, r := range b.readers {
+		r.Close()
+	}
+}
+
+// begin finds the file.
+func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*origin, error) {
+	n, err := b.node(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := b.reader(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	mode, id, err := reader.Entry(ctx, n.row.Tree)
+	if err != nil {
+		return nil, fmt.Errorf("find %q: %w", path, err)
+	}
+	if mode == 0 || mode.IsTree() || mode.IsGitlink() {
+		return nil, &odb.NotFoundError{Object: id}
+	}
+	o := n.origin(path, mode, id)
+	b.final, err = b.text(ctx, o)
+	return o, err
+}
+
+// run passes the blame on until nobody is left to pass it to.
+func (b *blamer) run(ctx context.Context) error {
+	for {
+		n := b.pop()
+		if n == nil {
+			return nil
+		}
+		for i := 0; i < len(n.origins); i++ {
+			o := n.origins[i]
+			if len(o.entries) == 0 {
+				continue
+			}
+			if err := b.pass(ctx, o); err != nil {
+				return fmt.Errorf("blame %s:%s: %w", n.id, o.path, err)
+			}
+			for _, e := range o.entries {
+				b.runs = append(b.runs, Run{Index: e.line, Count: e.count, Commit: n.id, Path: o.path, Source: e.source, Previous: o.previous})
+			}
+			o.entries = nil
+			o.forget()
+		}
+	}
+}

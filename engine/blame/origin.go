@@ -1,0 +1,168 @@
+package blame
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"fmt"
+	"slices"
+
+	"packhorse/engine/diff/lines"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// entry is some lines of the blamed file, from line on, that stand in the file of an origin from source on.
+type entry struct{ line, source, count int }
+
+func (e entry) end() int { return e.source + e.count }
+
+// origin is a file of a commit, with the lines that it is blamed for at the moment.
+type origin struct {
+	node     *node
+	path     string
+	mode     object.Mode
+	blob     object.ID
+	entries  []entry // by source
+	text     lines.Text
+	hasText  bool
+	previous object.ID
+}
+
+// node is a commit on the way.
+type node struct {
+	id      object.ID
+	row     odb.GraphRow
+	origins []*origin
+	queued  bool
+	order   int // of queued nodes: which came first
+}
+
+// node returns the node of a commit.
+func (b *blamer) node(ctx context.Context, id object.ID) (*node, error) {
+	if n := b.nodes[id]; n != nil {
+		return n, nil
+	}
+	row, err := b.view.Graph(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read commit %s: %w", id, err)
+	}
+	n := &node{id: id, row: row}
+	b.nodes[id] = n
+	return n, nil
+}
+
+// find returns the origin of a path, nil if there is none yet.
+func (n *node) find(path string) *origin {
+	for _, o := range n.origins {
+		if o.path == path {
+			return o
+		}
+	}
+	return nil
+}
+
+// origin returns the origin of a path, a new one if need be.
+func (n *node) origin(path string, mode object.Mode, blob object.ID) *origin {
+	if o := n.find(path); o != nil {
+		return o
+	}
+	o := &origin{node: n, path: path, mode: mode, blob: blob}
+	n.origins = append(n.origins, o)
+	return o
+}
+
+// reader returns the reader of a path.
+func (b *blamer) reader(ctx context.Context, path string) (*odb.PathReader, error) {
+	if r := b.readers[path]; r != nil {
+		return r, nil
+	}
+	r, err := b.view.NewPathReader(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open path filters: %w", err)
+	}
+	b.readers[path] = r
+	return r, nil
+}
+
+// text returns the lines of an origin's file. They are kept until the origin has passed on its blame.
+func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
+	if o.hasText {
+		return o.text, nil
+	}
+	info, err := b.view.Stat(ctx, o.blob)
+	if err != nil {
+		return lines.Text{}, err
+	}
+	if info.Size > SizeMax {
+		return lines.Text{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, info.Size, SizeMax)
+	}
+	t, data, err := b.view.Read(ctx, o.blob)
+	if err != nil {
+		return lines.Text{}, err
+	}
+	if t != object.TypeBlob {
+		return lines.Text{}, &odb.NotFoundError{Object: o.blob}
+	}
+	o.text, o.hasText = lines.Split(data), true
+	return o.text, nil
+}
+
+// forget lets go of the lines of a file that is blamed for nothing.
+func (o *origin) forget() {
+	if len(o.entries) == 0 {
+		o.text, o.hasText = lines.Text{}, false
+	}
+}
+
+// blame gives entries to an origin.
+func (b *blamer) blame(o *origin, entries []entry) {
+	if len(entries) == 0 {
+		return
+	}
+	o.entries = append(o.entries, entries...)
+	slices.SortStableFunc(o.entries, func(x, y entry) int { return cmp.Compare(x.source, y.source) })
+	b.push(o.node)
+}
+
+// queue holds the commits that are blamed for something, the newest on top.
+type queue []*node
+
+func (q queue) Len() int      { return len(q) }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q queue) Less(i, j int) bool {
+	if q[i].row.Seconds != q[j].row.Seconds {
+		return q[i].row.Seconds > q[j].row.Seconds
+	}
+	return q[i].order < q[j].order
+}
+
+// Push is for package heap.
+func (q *queue) Push(x any) { *q = append(*q, x.(*node)) }
+
+// Pop is for package heap.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	n := (*q)[last]
+	*q = (*q)[:last]
+	return n
+}
+
+func (b *blamer) push(n *node) {
+	if n.queued {
+		return
+	}
+	n.queued, n.order = true, b.pushed
+	b.pushed++
+	heap.Push(&b.queue, n)
+}
+
+// pop returns the newest commit that is blamed for something, nil if there is none.
+func (b *blamer) pop() *node {
+	if len(b.queue) == 0 {
+		return nil
+	}
+	n := heap.Pop(&b.queue).(*node)
+	n.queued = false
+	return n
+}

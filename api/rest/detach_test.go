@@ -1,8 +1,12 @@
 package rest_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
+
+	"packhorse/api/exchange/exchangetest"
+	"packhorse/api/rest"
 )
 
 // A repository without an upstream is detached already, however often it is asked for.
@@ -19,4 +23,23 @@ func TestDetach(t *testing.T) {
 			t.Errorf("answer is %s with %v", got.Body, got.Header)
 		}
 	}
+}
+
+// TestDetachTimesOut looks at a request whose time is over.
+func TestDetachTimesOut(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.create("").want(http.StatusCreated)
+	x := exchangetest.New(http.MethodDelete, "/", nil)
+	late, stop := context.WithTimeout(t.Context(), -1)
+	defer stop()
+	x.Ctx = late
+	if err := c.door.Detach(x, c.grant); err != nil {
+		rest.Refuse(x, err)
+	}
+	got, err := x.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer{got, t}.refused(http.StatusGatewayTimeout, "too long")
 }

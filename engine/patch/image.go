@@ -71,10 +71,12 @@ func (m *image) seek(number int) place {
 		at = place{}
 	}
 	for at.piece > 0 && at.line > number {
+		m.work += stepWork
 		at.piece--
 		at.line -= m.pieces[at.piece].lines
 	}
 	for at.piece < len(m.pieces) && at.line+m.pieces[at.piece].lines <= number {
+		m.work += stepWork
 		at.line += m.pieces[at.piece].lines
 		at.piece++
 	}
@@ -138,12 +140,23 @@ const (
 	// stepWork is what a step of the search costs, in bytes compared.
 	stepWork = 16
 	// searchCheck is after how many steps the search looks whether it is still wanted.
-	searchCheck = 4096
+	searchCheck = 256
 )
+
+// check tells whether there may be more work.
+func (m *image) check(ctx context.Context) error {
+	if m.work > m.workMax {
+		return &LimitError{Limit: "work of finding the places of hunks", Max: m.workMax}
+	}
+	return ctx.Err()
+}
 
 // find looks for the lines of e around the line wanted: there, then one line behind, one before, two behind, and so on. With atStart or
 // atEnd they must be there. The extent is what is to be replaced.
 func (m *image) find(ctx context.Context, e *edit, wanted int, atStart, atEnd bool) (at place, extent extent, ok bool, err error) {
+	if err := m.check(ctx); err != nil {
+		return at, extent, false, err
+	}
 	last := m.lines - e.oldLines // the last line where they fit
 	switch {
 	case last < 0, atStart && atEnd && last > 0:
@@ -172,13 +185,10 @@ func (m *image) find(ctx context.Context, e *edit, wanted int, atStart, atEnd bo
 		behind, more = m.before(behind)
 	}
 	for step := 1; more || ahead.line <= last; step++ {
-		if step%searchCheck == 0 {
-			if err := ctx.Err(); err != nil {
+		if m.work > m.workMax || step%searchCheck == 0 {
+			if err := m.check(ctx); err != nil {
 				return at, extent, false, err
 			}
-		}
-		if m.work > m.workMax {
-			return at, extent, false, &LimitError{Limit: "work of finding the places of hunks", Max: m.workMax}
 		}
 		forwards := ahead.line <= last && (!more || ahead.line-wanted <= wanted-behind.line)
 		at = behind
@@ -244,6 +254,7 @@ func (m *image) matchRagged(at place, e *edit, atEnd bool) (extent, bool) {
 		}
 		whole := m.pieces[at.piece].text[at.offset:]
 		whole = whole[:lineSize(whole)]
+		m.work += int64(len(whole) + size)
 		if lineHash(whole) != lineHash(old[:size]) {
 			return extent{}, false
 		}
@@ -276,6 +287,7 @@ func (m *image) replace(at place, gone extent, e *edit) {
 	if at.offset > 0 {
 		before := m.pieces[first].text[:at.offset]
 		begun = countLines(before)
+		m.work += int64(len(before))
 		parts = append(parts, piece{text: before, lines: begun})
 	}
 	m.near, m.nearLine = first, at.line-begun
@@ -296,5 +308,6 @@ func (m *image) replace(at place, gone extent, e *edit) {
 		gone.lines -= p.lines
 		offset, begun = 0, 0
 	}
+	m.work += int64(len(m.pieces)-last) * stepWork // which may have to move
 	m.pieces = slices.Replace(m.pieces, first, last, parts...)
 }

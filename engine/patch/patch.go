@@ -89,7 +89,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.HunkCountMax, 500_000)
 	setDefault(&l.BlobBytesMax, 4<<30)
 	setDefault(&l.InflatedBytesMax, 20<<30)
-	setDefault(&l.WorkBytesMax, 64<<30)
+	setDefault(&l.WorkBytesMax, 16<<30)
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -300,7 +300,7 @@ describe('diffs', () => {
     assert.equal(diff.mergeBaseSha, first.commitSha);
     assert.deepEqual(diff.stats, { files: 3, additions: 3, deletions: 1, changes: 4 });
     assert.deepEqual(diff.files.map((f) => [f.path, f.state, f.oldPath, f.additions, f.deletions, f.isEof]), [
-      ['a.txt', 'modified', undefined, 1, 1, true],
+      ['a.txt', 'modified', '', 1, 1, true],
       ['new.txt', 'renamed', 'old.txt', 1, 0, true],
     ]);
     assert.match(diff.files[0].raw, /^diff --git a\/a\.txt b\/a\.txt\nindex [0-9a-f]{40}\.\.[0-9a-f]{40} 100644\n/);

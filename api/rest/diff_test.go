@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -206,6 +207,55 @@ func TestDiffOfLargeFiles(t *testing.T) {
 	f := c.diff("sha=" + small).Files[0]
 	if raw, _ := base64.StdEncoding.DecodeString(*f.RawBase64); !strings.HasSuffix(string(raw), "\n+\xe4\n") || !strings.HasSuffix(*f.Raw, "\n+\uFFFD\n") {
 		t.Errorf("what is no UTF-8 is told as %+v", f)
+	}
+}
+
+// TestDiffsApply commits the diff of a commit to its parent, which gives the same tree.
+func TestDiffsApply(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.create("").want(http.StatusCreated)
+	random := rand.New(rand.NewPCG(3, 3))
+	size := 9 << 20 // above 8 MiB a binary patch is a stream
+	if testing.Short() {
+		size = 1 << 20
+	}
+	noise := make([]byte, size)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	changed := slices.Clone(noise)
+	changed[len(changed)/2] ^= 0xff
+	text := []byte(strings.Repeat("a line\n", 1000))
+	parent := c.commitFiles(map[string][]byte{
+		"moved/old": text, "noise": noise, "small noise": noise[:5000], "no end": []byte("one\ntwo"), "latin": []byte("\xe4\n"), "gone": []byte("x"),
+	})
+	sha := c.commitFiles(map[string][]byte{
+		"moved/old": nil, "moved/new \"name\"": append(text, "more\n"...), "noise": changed, "small noise": changed[:4990],
+		"no end": []byte("one\ntwo\n"), "latin": []byte("\xe4\n\xf6\n"), "gone": nil, "yarn.lock": []byte("lock\n"), "empty": {},
+	})
+	var patch []byte
+	told := c.diff("sha=" + sha + "&path=moved&path=noise&path=small+noise&path=no+end&path=latin&path=gone&path=yarn.lock&path=empty")
+	for _, f := range told.Files {
+		raw := []byte(*f.Raw)
+		if f.RawBase64 != nil {
+			var err error
+			if raw, err = base64.StdEncoding.DecodeString(*f.RawBase64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patch = append(patch, raw...)
+	}
+	c.post(c.door.CreateBranch, fmt.Sprintf(`{"target_branch":"applied","base_ref":%q}`, parent)).want(http.StatusCreated)
+	body := newPack(`"target_branch":"applied","commit_message":"m",` + author)
+	for len(patch) > 4<<20 {
+		body.diffChunk(string(patch[:4<<20]), false)
+		patch = patch[4<<20:]
+	}
+	var applied committed
+	c.diffCommit(body.diffChunk(string(patch), true)).want(http.StatusCreated).decode(&applied)
+	if left := c.diff("sha=" + applied.Commit.SHA + "&baseSha=" + sha); left.Stats.Files != 0 {
+		t.Errorf("what was applied differs: %+v", left)
 	}
 }
 

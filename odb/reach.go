@@ -249,7 +249,7 @@ func (r *reaching) walkCommits(ctx context.Context, request *PackRequest, wants,
 	if r.inv.bitmaps != nil && len(list) > r.inv.view.store.coverFrom {
 		return roots, errManyCommits
 	}
-	for _, id := range wants.commits {
+	for _, id := range tips { // to git also the parents of unshallowed commits are asked for by their ID
 		r.history.set(r.history.number(id), markAsked)
 	}
 	for _, n := range list {

@@ -83,6 +83,17 @@ func Routes(d *rest.Door) []Route {
 			Method: "POST", Path: v1 + "/repos/diff-commit", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DiffCommit,
 			BodyMax: diffCommitMax, Patient: true, CostsBytes: 2 * commitCosts, // it keeps patches of up to 1 MiB
 		},
+		{
+			Method: "POST", Path: v1 + "/repos/merge", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Merge,
+			Computes: true, CostsBytes: mergeCosts,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/merge/preview", Scope: auth.GitRead, Denied: forbidden, Handler: d.PreviewMerge,
+			Computes: true, CostsBytes: mergeCosts,
+		},
 		{Method: "POST", Path: v1 + "/repos/restore-commit", Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit},
 	}
 }
+
+// mergeCosts is the memory of a merge of everyday size.
+const mergeCosts = 8 << 20

@@ -246,6 +246,14 @@ var writings = map[string]writing{
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"ephemeral":true`,
 	},
+	"POST " + v1 + "/merge": {
+		call: func(_ *writable, name, space string) ([]call, call) {
+			ahead := call{"POST " + v1 + "/commit-pack", "r", commitLines("", name, name)}
+			return []call{createBranch(name, space), ahead}, call{"POST " + v1 + "/merge", "r", fmt.Sprintf(
+				`{"source_branch":"main","target_branch":%q,"strategy":"merge","commit_message":"m",%s%s}`, name, person, member(space))}
+		},
+		denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`,
+	},
 	"POST " + v1 + "/restore-commit": {
 		call: func(w *writable, name, space string) ([]call, call) {
 			return []call{createBranch(name, space)}, call{"POST " + v1 + "/restore-commit", "r", fmt.Sprintf(

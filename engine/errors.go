@@ -24,6 +24,10 @@ var (
 	ErrStale = errors.New("engine: the tip is not the expected one")
 	// ErrConflict says that a patch does not fit what it is to be applied to.
 	ErrConflict = errors.New("engine: the patch does not apply")
+	// ErrNotForward says that a branch would have to go back to get where it was to go.
+	ErrNotForward = errors.New("engine: not a fast-forward")
+	// ErrUnreadable says that stored objects that a merge needs are damaged or missing.
+	ErrUnreadable = errors.New("engine: stored objects cannot be read")
 	// ErrNoChange says that a change was asked for which changes nothing.
 	ErrNoChange = errors.New("engine: nothing to change")
 	// ErrTooLarge says that a limit of the host was exceeded.

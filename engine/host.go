@@ -6,6 +6,8 @@
 // createbranch, deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, grep, events for programs. Only this
 // package turns names into ids and moves refs; the operations of the rooms below take an object store and object ids.
 //
+// merge and mergepreview are two more use cases.
+//
 // Invariants of a repository hold by the preconditions of its batches (rules.md 2), not by locks: several hosts may work
 // over one pair of stores.
 package engine
@@ -66,6 +68,8 @@ type Limits struct {
 	LastCommitCountMax int
 	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were binary.
 	DiffFileBytes int64
+	// MergeBytesMax bounds the new objects of a merge in bytes; 0 means 256 MiB.
+	MergeBytesMax int64
 	// ReceiptLife is how long an idempotency key is remembered.
 	ReceiptLife time.Duration
 }

@@ -16,6 +16,7 @@ import (
 	"packhorse/engine/commit"
 	"packhorse/engine/diff"
 	"packhorse/engine/grep"
+	"packhorse/engine/merge"
 	"packhorse/engine/notes"
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
@@ -53,6 +54,7 @@ const (
 // table is asked from the top: damage first, so that no other kind in the same chain can hide it, then from the upper floors to the
 // lower ones. What a client cannot cause has words of ours.
 var table = []row{
+	{kind: engine.ErrUnreadable, status: http.StatusBadGateway, message: "the storage returned objects that cannot be read", corrupt: true},
 	{kind: engine.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: refs.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: odb.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
@@ -71,6 +73,9 @@ var table = []row{
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: engine.ErrSecretKey, status: http.StatusServiceUnavailable},
 	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // spec.md: a diff that cannot be applied
+	{kind: engine.ErrNotForward, status: http.StatusPreconditionFailed},
+	{kind: merge.ErrUnrelated, status: http.StatusPreconditionFailed},
+	{kind: merge.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: engine.ErrNoChange, status: http.StatusBadRequest},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: engine.ErrManyCommits, status: http.StatusTooManyRequests},

@@ -3,7 +3,7 @@
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
 // outcome: repos.go, branches.go, tags.go, notes.go, commits.go, files.go, metadata.go, file.go, archive.go, grep.go, events.go, commitpack.go, diffcommit.go, restorecommit.go,
 // detach.go and credentials.go hold one family each. request.go reads queries and JSON bodies, ndjson.go reads streams of lines,
-// render.go writes answers and errors.
+// render.go writes answers and errors. merge.go and mergepreview.go merge branches.
 package rest
 
 import (

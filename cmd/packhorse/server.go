@@ -204,7 +204,7 @@ func (s *server) logStart() {
 	s.logger.Info("limits", "memory", f.Memory, "ingest_memory", f.IngestMemory, "object", f.Limits.ObjectMax, "pack", f.Limits.PackMax,
 		"inflated", f.Limits.InflatedMax, "objects", f.Limits.ObjectsMax, "delta_depth", f.Limits.DeltaDepthMax, "tree_depth", f.Limits.TreeDepthMax,
 		"commands", f.Limits.CommandsMax, "operations", f.Limits.OperationsMax, "last_commits", f.Limits.LastCommitMax, "refs", f.Limits.RefsMax,
-		"json", f.JSONMax, "diff_file", f.Limits.DiffFileMax)
+		"json", f.JSONMax, "diff_file", f.Limits.DiffFileMax, "merge", f.Limits.MergeMaxBytes)
 }
 
 // close closes what was opened.

@@ -50,6 +50,7 @@ type limitFlags struct {
 	OperationsMax int      `help:"File operations of one commit." default:"100000"`
 	LastCommitMax int      `help:"Distinct last commits that one listing of files tells of." default:"100000"`
 	DiffFileMax   byteSize `help:"Size of a file that a diff looks into; a larger one counts as binary." default:"512MiB"`
+	MergeMaxBytes byteSize `help:"New objects of one merge." default:"256MiB"`
 	RefsMax       int      `help:"Refs of a repository." default:"1000000"`
 }
 
@@ -147,6 +148,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		Limits: engine.Limits{
 			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax, LastCommitCountMax: limits.LastCommitMax,
 			DiffFileBytes: int64(limits.DiffFileMax),
+			MergeBytesMax: int64(limits.MergeMaxBytes),
 		},
 		HistoryBytes: flags.share(historyShare),
 		Logger:       logger,

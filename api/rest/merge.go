@@ -1,0 +1,135 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/pack/object"
+)
+
+// mergeJSON is the body of POST /repos/merge.
+type mergeJSON struct {
+	SourceBranch      string         `json:"source_branch"`
+	SourceIsEphemeral bool           `json:"source_is_ephemeral"`
+	TargetBranch      string         `json:"target_branch"`
+	TargetIsEphemeral bool           `json:"target_is_ephemeral"`
+	Strategy          string         `json:"strategy"`
+	Squash            bool           `json:"squash"`
+	ExpectedTargetSHA string         `json:"expected_target_sha"`
+	CommitMessage     string         `json:"commit_message"`
+	Author            *commit.Person `json:"author"`
+	Committer         *commit.Person `json:"committer"`
+	AllowUnrelated    bool           `json:"allow_unrelated_histories"`
+}
+
+// mergedBranch is one of the branches of a merge, as its answer tells of it.
+type mergedBranch struct {
+	Branch    string `json:"branch"`
+	Ephemeral bool   `json:"ephemeral"`
+	SHA       string `json:"sha,omitempty"`
+	OldSHA    string `json:"old_sha,omitempty"`
+	NewSHA    string `json:"new_sha,omitempty"`
+}
+
+// mergeResultJSON is spec.md, "Merge".
+type mergeResultJSON struct {
+	Result          engine.MergeKind `json:"result"`
+	CommitSHA       string           `json:"commit_sha"`
+	TreeSHA         string           `json:"tree_sha"`
+	Source          mergedBranch     `json:"source"`
+	Target          mergedBranch     `json:"target"`
+	MergeBaseSHA    string           `json:"merge_base_sha,omitempty"`
+	PromotedCommits int              `json:"promoted_commits"`
+}
+
+// Merge answers POST /repos/merge.
+func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
+	var body mergeJSON
+	repo, by, err := d.writeJSON(x, grant, "POST /repos/merge", &body)
+	if err != nil {
+		return err
+	}
+	request, err := body.request()
+	if err != nil {
+		return err
+	}
+	outcome, err := repo.Merge(x.Context(), by, request)
+	if err != nil {
+		return withConflictType(err)
+	}
+	if outcome.Kind == engine.MergeConflicted {
+		return mergeConflict(&outcome)
+	}
+	return answerWrite(x, http.StatusOK, outcome.Sequence, mergeResultJSON{
+		Result:          outcome.Kind,
+		CommitSHA:       outcome.Commit.String(),
+		TreeSHA:         outcome.Tree.String(),
+		Source:          mergedBranch{Branch: body.SourceBranch, Ephemeral: body.SourceIsEphemeral, SHA: outcome.Source.String()},
+		Target:          mergedBranch{Branch: body.TargetBranch, Ephemeral: body.TargetIsEphemeral, OldSHA: outcome.Old.String(), NewSHA: outcome.Commit.String()},
+		MergeBaseSHA:    shaOrNone(outcome.Base),
+		PromotedCommits: outcome.Promoted,
+	})
+}
+
+// request turns the body into a request; what is missing or malformed is named.
+func (m *mergeJSON) request() (engine.MergeRequest, error) {
+	request := engine.MergeRequest{
+		Source:    engine.MergeBranch{Name: m.SourceBranch, Namespace: namespace(m.SourceIsEphemeral)},
+		Target:    engine.MergeBranch{Name: m.TargetBranch, Namespace: namespace(m.TargetIsEphemeral)},
+		Strategy:  engine.MergeStrategy(m.Strategy),
+		Squash:    m.Squash,
+		Details:   engine.CommitDetails{Message: m.CommitMessage},
+		Unrelated: m.AllowUnrelated,
+	}
+	for _, required := range []struct{ field, value string }{
+		{"source_branch", m.SourceBranch}, {"target_branch", m.TargetBranch}, {"strategy", m.Strategy},
+	} {
+		if required.value == "" {
+			return request, badRequest("%s is required", required.field)
+		}
+	}
+	if m.Author != nil {
+		request.Details.Author = *m.Author
+	}
+	if m.Committer != nil {
+		request.Details.Committer = *m.Committer
+	}
+	if m.ExpectedTargetSHA != "" {
+		expected, err := object.ParseID(m.ExpectedTargetSHA)
+		if err != nil {
+			return request, badRequest("expected_target_sha: expected 40 lower-case hexadecimal digits, got %.60q", m.ExpectedTargetSHA)
+		}
+		request.Expected = &expected
+	}
+	return request, nil
+}
+
+// mergeConflict is the refusal of branches that cannot be merged.
+func mergeConflict(outcome *engine.MergeOutcome) error {
+	fields := map[string]any{"conflict_type": "merge_conflict", "conflict_paths": engine.ConflictPaths(outcome.Conflicts)}
+	if !outcome.Base.IsZero() {
+		fields["merge_base_sha"] = outcome.Base.String()
+	}
+	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"}, fields)
+}
+
+// withConflictType tells, for a target that is not where it was expected, that this is why.
+func withConflictType(err error) error {
+	if errors.Is(err, engine.ErrStale) {
+		return problem.With(err, map[string]any{"conflict_type": "target_moved", "conflict_paths": []string{}})
+	}
+	return err
+}
+
+// shaOrNone is "" for the zero ID.
+func shaOrNone(id object.ID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.String()
+}

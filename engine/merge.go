@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"packhorse/engine/commit"
+	"packhorse/engine/merge"
+	"packhorse/odb"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// MergeStrategy says what may become of a target branch.
+type MergeStrategy string
+
+// The strategies of the specification.
+const (
+	// AlwaysMerge makes a merge commit even where the target could be moved forward.
+	AlwaysMerge MergeStrategy = "merge"
+	// OnlyForward moves the target forward, or fails.
+	OnlyForward MergeStrategy = "ff_only"
+	// PreferForward moves the target forward where that is possible, and makes a merge commit elsewhere.
+	PreferForward MergeStrategy = "ff_prefer"
+)
+
+// MergeBranch is a branch that takes part in a merge.
+type MergeBranch struct {
+	Name      string
+	Namespace refs.Namespace
+}
+
+// MergeRequest describes a merge of one branch into another.
+type MergeRequest struct {
+	Source, Target MergeBranch
+	Strategy       MergeStrategy
+	// Squash makes one commit of the source's, whose parent is the target alone.
+	Squash bool
+	// Expected is the tip that the target must have; nil expects nothing.
+	Expected *object.ID
+	// Details are needed only where a commit is made.
+	Details CommitDetails
+	// Unrelated allows branches without a common ancestor.
+	Unrelated bool
+}
+
+// MergeKind says what came of a merge.
+type MergeKind string
+
+// What comes of a merge.
+const (
+	MergeCommitted MergeKind = "merge_commit"
+	MergeForwarded MergeKind = "fast_forward"
+	MergeNothing   MergeKind = "no_op" // the target held the source already
+	MergeSquashed  MergeKind = "squash"
+	// MergeConflicted is no outcome of the wire: nothing was changed, and Conflicts say why.
+	MergeConflicted MergeKind = "conflict"
+)
+
+// MergeOutcome is what came of a merge. It is what an idempotency key remembers.
+type MergeOutcome struct {
+	Kind MergeKind
+	// Commit is where the target stands now, Tree its tree; both are zero after a conflict.
+	Commit, Tree object.ID
+	// Source is the tip that was merged, Old that of the target before.
+	Source, Old object.ID
+	// Base is the merge base, the newest if there are several; zero if there is none.
+	Base object.ID
+	// Promoted counts the commits of the source that the target did not have.
+	Promoted  int
+	Conflicts []merge.Conflict `json:",omitempty"`
+	Sequence  uint64
+}
+
+// check validates what can be wrong whatever the repository holds.
+func (m *MergeRequest) check() error {
+	if _, err := m.Source.Namespace.Branch(m.Source.Name); err != nil {
+		return invalid("source_branch: %v", err)
+	}
+	if _, err := m.Target.Namespace.Branch(m.Target.Name); err != nil {
+		return invalid("target_branch: %v", err)
+	}
+	if m.Source == m.Target {
+		return invalid("source_branch and target_branch are the same branch")
+	}
+	switch m.Strategy {
+	case AlwaysMerge, PreferForward:
+	case OnlyForward:
+		if m.Squash {
+			return invalid("squash: not with the strategy ff_only")
+		}
+	default:
+		return invalid("strategy: expected merge, ff_only or ff_prefer, got %.60q", string(m.Strategy))
+	}
+	return nil
+}
+
+// mergeTriesMax is how often a merge is made anew because its target moved meanwhile: rules.md 43.
+const mergeTriesMax = 16
+
+// Merge merges one branch into another and returns when that is durable. Which commit is merged is decided once; when the target moves
+// meanwhile and nothing was expected of it, that commit is merged into what it moved to. Branches that cannot be merged are an outcome,
+// with the conflicts.
+//
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; [ErrStale]; [ErrNotForward], merge.ErrUnrelated;
+// merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeRequest) (MergeOutcome, error) {
+	if err := request.check(); err != nil {
+		return MergeOutcome{}, err
+	}
+	var source object.ID
+	for range mergeTriesMax {
+		outcome, pinned, err := r.mergeOnce(ctx, &actor, &request, source)
+		if !errors.Is(err, errTargetMoved) {
+			return outcome, unreadable(err)
+		}
+		source = pinned
+	}
+	return MergeOutcome{}, fmt.Errorf("merge into %s: %w", request.Target.Name, refs.ErrBusy)
+}
+
+// errTargetMoved says that a target is not any more what a merge was made for.
+var errTargetMoved = errors.New("engine: the target of a merge moved")
+
+// mergeOnce merges the source, or the tip that it is pinned to, into the target as it is now, and returns that tip. The merge is made
+// before the repository's turn begins. What stands against it is told by the transaction, where an idempotency key may replay an
+// earlier success instead.
+func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *MergeRequest, pinned object.ID) (_ MergeOutcome, source object.ID, err error) {
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return MergeOutcome{}, pinned, err
+	}
+	objects := view.NewQuarantine(ctx)
+	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	plan, planErr := r.planMerge(ctx, objects, request, pinned)
+	source = plan.outcome.Source
+	change := r.change(actor, "merge")
+	change.FastForward = onTop
+	outcome := plan.outcome
+	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		if err := r.guard(tx, actor); err != nil {
+			return err
+		}
+		if planErr != nil {
+			return planErr
+		}
+		name := request.Target.Namespace.Full("refs/heads/" + request.Target.Name)
+		switch ref, err := tx.Lookup(ctx, name); {
+		case errors.Is(err, refs.ErrNotFound), err == nil && ref.ID != outcome.Old:
+			return errTargetMoved
+		case err != nil:
+			return fmt.Errorf("look up branch %s: %w", request.Target.Name, err)
+		}
+		outcome.Sequence = tx.Sequence()
+		if outcome.Kind == MergeNothing || outcome.Kind == MergeConflicted {
+			return refs.ErrUnchanged
+		}
+		if err := objects.Refresh(ctx); err != nil {
+			return fmt.Errorf("refresh objects: %w", err)
+		}
+		if err := objects.Stage(ctx, tx.Batch()); err != nil {
+			return fmt.Errorf("stage objects: %w", err)
+		}
+		if err := tx.Set(ctx, name, &outcome.Old, outcome.Commit, object.ZeroID); err != nil {
+			return err
+		}
+		outcome.Sequence++
+		return setReceipt(tx, outcome)
+	})
+	if err != nil {
+		return MergeOutcome{}, source, r.gone(err)
+	}
+	if done.Replayed {
+		outcome, err = decodeReceipt[MergeOutcome](done.Receipt)
+		return outcome, source, err
+	}
+	objects.Settled(ctx)
+	return outcome, source, nil
+}
+
+// mergePlan is a merge that is ready to be committed.
+type mergePlan struct {
+	outcome MergeOutcome
+	result  *merge.Result // nil where no trees were merged
+}
+
+// planMerge decides what a merge comes to and writes what it needs into objects.
+func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, request *MergeRequest, pinned object.ID) (mergePlan, error) {
+	plan, err := r.relate(ctx, objects.View(), request, pinned)
+	o := &plan.outcome
+	if err != nil || o.Kind == MergeNothing {
+		return plan, err
+	}
+	switch {
+	case o.Kind == MergeForwarded && (request.Squash || request.Strategy == AlwaysMerge):
+	case o.Kind == MergeForwarded:
+		o.Commit = o.Source
+		o.Tree, err = treeOf(ctx, objects.View(), o.Commit)
+		return plan, err
+	case request.Strategy == OnlyForward:
+		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name, request.Source.Name)}
+	}
+	if err := request.Details.check(); err != nil {
+		return plan, err
+	}
+	if err := r.mergeTrees(ctx, objects.View(), request, &plan); err != nil || !plan.result.Clean() {
+		return plan, err
+	}
+	if err := plan.result.Write(ctx, objects); err != nil {
+		return plan, err
+	}
+	o.Tree = plan.result.Tree
+	header := commit.Header{
+		Parents: []object.ID{o.Old, o.Source},
+		Author:  request.Details.Author, Committer: request.Details.Committer, Message: request.Details.Message, When: r.host.now(),
+	}
+	o.Kind = MergeCommitted
+	if request.Squash {
+		o.Kind = MergeSquashed
+		header.Parents = header.Parents[:1]
+	}
+	o.Commit, err = commit.Build(ctx, objects, o.Tree, header)
+	return plan, err
+}
+
+// relate finds the two tips and how they are related: the kind is [MergeNothing] or [MergeForwarded] where one holds the other.
+func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeRequest, pinned object.ID) (plan mergePlan, err error) {
+	o := &plan.outcome
+	names, err := r.names(ctx)
+	if err != nil {
+		return plan, err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	if o.Source = pinned; pinned.IsZero() {
+		if o.Source, err = tipOf(ctx, names, request.Source); err != nil {
+			return plan, err
+		}
+	}
+	if o.Old, err = tipOf(ctx, names, request.Target); err != nil {
+		return plan, err
+	}
+	o.Sequence = names.Sequence()
+	if request.Expected != nil && *request.Expected != o.Old {
+		return plan, &StaleError{Branch: request.Target.Name, Expected: *request.Expected, Actual: o.Old}
+	}
+	if o.Promoted, _, err = view.AheadBehind(ctx, o.Source, o.Old); err != nil {
+		return plan, fmt.Errorf("compare branches: %w", err)
+	}
+	if o.Promoted == 0 {
+		o.Kind, o.Commit, o.Base = MergeNothing, o.Old, o.Source
+		o.Tree, err = treeOf(ctx, view, o.Old)
+		return plan, err
+	}
+	forward, err := view.IsAncestor(ctx, o.Old, o.Source)
+	if err != nil {
+		return plan, fmt.Errorf("compare branches: %w", err)
+	}
+	if forward {
+		o.Kind, o.Base = MergeForwarded, o.Old
+	}
+	return plan, nil
+}
+
+// mergeTrees merges the trees of a plan's tips.
+func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *MergeRequest, plan *mergePlan) error {
+	o := &plan.outcome
+	result, bases, err := merge.Commits(ctx, view, o.Old, o.Source, merge.Options{
+		Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, Unrelated: request.Unrelated,
+	})
+	if err != nil {
+		return fmt.Errorf("merge %s into %s: %w", o.Source, o.Old, err)
+	}
+	plan.result = result
+	if len(bases) > 0 {
+		o.Base = bases[0]
+	}
+	if !result.Clean() {
+		o.Kind, o.Conflicts = MergeConflicted, result.Conflicts
+	}
+	return nil
+}
+
+func tipOf(ctx context.Context, names lookuper, b MergeBranch) (object.ID, error) {
+	ref, err := names.Lookup(ctx, b.Namespace.Full("refs/heads/"+b.Name))
+	if errors.Is(err, refs.ErrNotFound) {
+		return object.ZeroID, notFound("branch %q not found", b.Name)
+	}
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("look up branch %s: %w", b.Name, err)
+	}
+	return ref.ID, nil
+}
+
+// unreadable says of an error of the stored objects that a merge met them: rules.md 38.
+func unreadable(err error) error {
+	for _, kind := range []error{odb.ErrCorrupt, odb.ErrNotFound, object.ErrMalformed} {
+		if errors.Is(err, kind) {
+			return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
+	}
+	return err
+}
+
+// ConflictPaths returns the paths of conflicts, each once, in order.
+func ConflictPaths(conflicts []merge.Conflict) []string {
+	paths := make([]string, 0, len(conflicts))
+	for i := range conflicts {
+		paths = append(paths, conflicts[i].Path)
+	}
+	slices.SortFunc(paths, strings.Compare)
+	return slices.Compact(paths)
+}

@@ -52,6 +52,8 @@ func jobs() []job {
 		{"one-file commits, 16 clients", "API, one repository, time per commit", commitJob(16, 4_000)},
 		{"commit from a patch", "API, one client, median; for git, the plumbing that makes the same commit", patchJob},
 		{"add a note", "API, one client, median; for git, `git notes add`", noteJob},
+		{"200 merges", "API, previews of the newest merges of the history, one client, median; for git, `git merge-tree --stdin`", mergeJob(1)},
+		{"200 merges, 2 clients", "the same, time per merge", mergeJob(2)},
 		{"commit of 100 files", "API, one call, median; for git, one `git fast-import` each", filesJob},
 		{"diffs of 1,000 commits", "API, two clients, time per diff; for git, one `git diff-tree --stdin -p -M`", diffsJob},
 		{"diff of 300-400 files", "API, one commit; for git, `git diff-tree -p -M`", bigDiffJob},

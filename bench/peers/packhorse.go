@@ -135,18 +135,28 @@ func (p *packhorse) apiRequest(ctx context.Context, token, path, contentType str
 	return request, nil
 }
 
-// send sends a request that creates something. Its answer is read and dropped.
+// getRequest is a GET of a path and query of the API.
+func (p *packhorse) getRequest(ctx context.Context, token, target string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server.URL+"/api/v1/"+target, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	return request, nil
+}
+
+// send sends a request that creates or tells something. Its answer is read and dropped.
 func send(client *http.Client, request *http.Request) error {
 	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing was written
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusCreated {
+	if response.StatusCode != http.StatusCreated && request.Method != http.MethodGet || response.StatusCode/100 != 2 {
 		return fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, body)
 	}
 	return nil

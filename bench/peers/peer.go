@@ -28,6 +28,7 @@ type apiPeer interface {
 	commitRequest(ctx context.Context, token string, files ...upload) (*http.Request, error)
 	token(ctx context.Context, repo string) (string, error) // of a repository
 	tip(ctx context.Context, token string) (string, error)  // of its only branch
+	getRequest(ctx context.Context, token, target string) (*http.Request, error)
 	// jsonRequests makes POSTs to a path of the API whose bodies are lines of JSON.
 	jsonRequests(ctx context.Context, repo, path, contentType string, count int, lines func(i int) []any) ([]*http.Request, error)
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// mergeSamples is how many merges of the history are made again.
+const mergeSamples = 200
+
+// mergeJob merges anew what the newest merges of the repository merged, and stores nothing: for git, in one process.
+func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, b *bench, p peer) (operation, error) {
+		pairs, err := mergedPairs(ctx, b.source.dir)
+		if err != nil {
+			return nil, err
+		}
+		repo := repoPushed
+		switch p := p.(type) {
+		case apiPeer:
+			requests, err := previews(ctx, p, repo, pairs)
+			return func(context.Context) (outcome, error) {
+				return together(clients, len(requests), func(i int) error { return send(http.DefaultClient, requests[i]) })
+			}, err
+		case plumber:
+			var lines bytes.Buffer
+			for _, pair := range pairs {
+				fmt.Fprintf(&lines, "%s %s\n", pair[0], pair[1])
+			}
+			return func(ctx context.Context) (outcome, error) {
+				began := time.Now()
+				used, err := p.plumb(ctx, repo, lines.Bytes(), "merge-tree", "--write-tree", "--stdin", "--name-only", "--allow-unrelated-histories")
+				got := outcome{count: len(pairs), cpu: used}
+				for range pairs {
+					got.each = append(got.each, time.Since(began)/time.Duration(len(pairs)))
+				}
+				return got, err
+			}, nil
+		default:
+			return nil, errCannot
+		}
+	}
+}
+
+// mergedPairs returns the parents of the newest merges of two.
+func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
+	out, err := output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
+		fmt.Sprint("--max-count=", mergeSamples)))
+	if err != nil {
+		return nil, err
+	}
+	var pairs [][2]string
+	for line := range strings.Lines(out) {
+		if ids := strings.Fields(line); len(ids) == 3 {
+			pairs = append(pairs, [2]string{ids[1], ids[2]})
+		}
+	}
+	if len(pairs) == 0 {
+		return nil, errCannot
+	}
+	return pairs, nil
+}
+
+// previews makes an ephemeral branch of each parent, and a request for the preview of each merge.
+func previews(ctx context.Context, p apiPeer, repo string, pairs [][2]string) ([]*http.Request, error) {
+	name := func(i int) string { return fmt.Sprintf("merge%d-side%d", i/2, i%2) }
+	branches, err := p.jsonRequests(ctx, repo, "repos/branches/create", "application/json", 2*len(pairs), func(i int) []any {
+		return []any{map[string]any{"target_branch": name(i), "target_is_ephemeral": true, "base_ref": pairs[i/2][i%2]}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sendAll(branches)(ctx); err != nil {
+		return nil, err
+	}
+	token, err := p.token(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	requests := make([]*http.Request, len(pairs))
+	for i := range requests {
+		query := url.Values{
+			"target_branch": {name(2 * i)}, "source_branch": {name(2*i + 1)},
+			"target_is_ephemeral": {"true"}, "source_is_ephemeral": {"true"},
+		}
+		if requests[i], err = p.getRequest(ctx, token, "repos/merge/preview?"+query.Encode()); err != nil {
+			return nil, err
+		}
+	}
+	return requests, nil
+}

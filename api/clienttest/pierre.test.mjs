@@ -431,6 +431,69 @@ describe('branches, tags and earlier trees', () => {
   });
 });
 
+describe('merges', () => {
+  const rejects = (promise, status, type) => assert.rejects(
+    promise, (err) => err instanceof ApiError && err.status === status && (!type || err.body?.conflict_type === type),
+  );
+
+  test('merge commits, fast-forwards and squashes, as git sees them', async () => {
+    const repo = await store.createRepo({ id: 'merges/clean' });
+    const base = await commit(repo).addFileFromString('a', '1\n2\n3\n').send();
+    const side = await commit(repo, { targetBranch: 'side', baseBranch: 'main' }).addFileFromString('b', 'b\n').send();
+    const options = { sourceBranch: 'side', targetBranch: 'main' };
+
+    assert.equal((await repo.previewMerge(options)).result, 'fast_forward');
+    const main = await commit(repo).addFileFromString('c', 'c\n').send();
+    const preview = await repo.previewMerge({ ...options, includeContent: true });
+    assert.equal(preview.status, 'clean');
+    assert.equal(preview.result, 'merge_commit');
+    assert.equal(preview.mergeBaseSha, base.commitSha);
+    assert.deepEqual([preview.sourceTipSha, preview.targetTipSha, preview.conflictPaths], [side.commitSha, main.commitSha, []]);
+
+    await rejects(repo.merge({ ...options, strategy: 'ff_only' }), 412);
+    await rejects(repo.merge({ ...options, strategy: 'merge' }), 400);
+    const merged = await repo.merge({ ...options, strategy: 'ff_prefer', commitMessage: 'joined', author, expectedTargetSha: main.commitSha });
+    assert.equal(merged.result, 'merge_commit');
+    assert.deepEqual(merged.source, { branch: 'side', ephemeral: false, sha: side.commitSha });
+    assert.deepEqual(merged.target, { branch: 'main', ephemeral: false, oldSha: main.commitSha, newSha: merged.commitSha });
+    assert.deepEqual([merged.mergeBaseSha, merged.promotedCommits], [base.commitSha, 1]);
+    assert.deepEqual((await repo.listFiles()).paths, ['a', 'b', 'c']);
+    const dir = folder();
+    git(scratch, 'clone', '-q', await repo.getRemoteURL(), dir);
+    assert.equal(git(dir, 'rev-list', '--parents', '-1', 'HEAD'), `${merged.commitSha} ${main.commitSha} ${side.commitSha}`);
+    assert.equal(git(dir, 'rev-parse', 'HEAD^{tree}'), merged.treeSha);
+    git(dir, 'fsck', '--strict');
+
+    assert.equal((await repo.merge({ ...options, strategy: 'merge' })).result, 'no_op');
+    const forward = await repo.merge({ sourceBranch: 'main', targetBranch: 'side', strategy: 'ff_only' });
+    assert.deepEqual([forward.result, forward.commitSha], ['fast_forward', merged.commitSha]);
+    await commit(repo, { targetBranch: 'side' }).addFileFromString('d', 'd\n').send();
+    const squashed = await repo.merge({ ...options, strategy: 'merge', squash: true, commitMessage: 'one', author });
+    assert.equal(squashed.result, 'squash');
+    const { commits } = await repo.listCommits();
+    assert.deepEqual([commits[0].sha, commits[0].message], [squashed.commitSha, 'one']);
+  });
+
+  test('conflicts and expectations', async () => {
+    const repo = await store.createRepo({ id: 'merges/conflict' });
+    const base = await commit(repo).addFileFromString('a', '1\n').send();
+    await commit(repo, { targetBranch: 'side', baseBranch: 'main' }).addFileFromString('a', 'side\n').send();
+    await commit(repo).addFileFromString('a', 'main\n').send();
+    const options = { sourceBranch: 'side', targetBranch: 'main' };
+    const preview = await repo.previewMerge({ ...options, includeContent: true });
+    assert.equal(preview.status, 'conflicted');
+    assert.deepEqual(preview.conflictPaths, ['a']);
+    const [conflict] = preview.conflicts;
+    assert.deepEqual([conflict.base.content, conflict.ours.content, conflict.theirs.content], ['1\n', 'main\n', 'side\n']);
+    assert.equal(conflict.result.content, '<<<<<<< main\nmain\n=======\nside\n>>>>>>> side\n');
+    const merge = { ...options, strategy: 'merge', commitMessage: 'm', author };
+    await rejects(repo.merge(merge), 409, 'merge_conflict');
+    await rejects(repo.merge({ ...merge, expectedTargetSha: base.commitSha }), 409, 'target_moved');
+    await rejects(repo.merge({ ...merge, sourceBranch: 'absent' }), 404);
+    await rejects(repo.merge({ ...merge, sourceBranch: 'main' }), 400);
+  });
+});
+
 describe('notes', () => {
   test('create, append, read, delete, as git sees them', async () => {
     const repo = await store.createRepo({ id: 'notes/one' });

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"packhorse/engine/blame"
 	"packhorse/fuzz/oracle"
@@ -264,4 +265,47 @@ func (h *blameHistory) lines(count int) []string {
 		}
 	}
 	return all
+}
+
+// TestBlameOfRepository blames files of a real repository: PACKHORSE_PATCH_REPO is its folder, PACKHORSE_BLAME_COUNT how many files of the
+// newest commit are tried.
+func TestBlameOfRepository(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("PACKHORSE_PATCH_REPO")
+	if dir == "" {
+		t.Skip("PACKHORSE_PATCH_REPO is not set")
+	}
+	count, err := strconv.Atoi(os.Getenv("PACKHORSE_BLAME_COUNT"))
+	if err != nil {
+		count = 50
+	}
+	git := oracle.Open(t, dir)
+	w := newPatchWorld(t, dir)
+	tip := git.Git("rev-list", "--max-count=1", "--branches")
+	paths := strings.Split(git.Git("ls-tree", "-r", "--name-only", "-z", tip), "\x00")
+	random := rand.New(rand.NewPCG(uint64(count), 3))
+	random.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+	for _, moves := range []bool{false, true} {
+		lines := 0
+		var ours, theirs time.Duration
+		for _, path := range paths[:min(count, len(paths))] {
+			if path == "" {
+				continue
+			}
+			begin := time.Now()
+			want, ok := theirBlame(t, git, tip, path, blame.Options{Moves: moves})
+			theirs += time.Since(begin)
+			if !ok {
+				continue // a submodule
+			}
+			begin = time.Now()
+			got, _ := w.ourBlame(t, tip, path, blame.Options{Moves: moves})
+			ours += time.Since(begin)
+			lines += len(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s with moves %v: not what git says", path, moves)
+			}
+		}
+		t.Logf("%d lines with moves %v: %v, git %v", lines, moves, ours, theirs)
+	}
 }

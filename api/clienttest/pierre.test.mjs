@@ -257,6 +257,23 @@ describe('files', () => {
     await assert.rejects(empty.listFiles(), (err) => err instanceof ApiError && err.status === 404);
   });
 
+  test('blame', async () => {
+    const repo = await store.createRepo({ id: 'files/blame' });
+    const first = await commit(repo).addFileFromString('a.txt', 'one\ntwo\nthree\n').send();
+    const second = await commit(repo).addFileFromString('a.txt', 'one\n2\nthree\n').send();
+    const blame = await repo.getBlame({ path: 'a.txt' });
+    assert.equal(blame.commitSha, second.commitSha);
+    assert.equal(blame.path, 'a.txt');
+    assert.deepEqual(blame.lines.map((l) => l.commitSha), [first.commitSha, second.commitSha, first.commitSha]);
+    assert.deepEqual(blame.lines.map((l) => l.originalLineNumber), [1, 2, 3]);
+    assert.equal(blame.lines[1].previousCommitSha, first.commitSha);
+    assert.equal(blame.lines[1].summary, 'a commit');
+    assert.ok(Math.abs(blame.lines[1].authorTime - Date.now()) < 60_000);
+    const part = await repo.getBlame({ path: 'a.txt', ref: first.commitSha, ranges: ['/two/,+1', '3'], detectMoves: true });
+    assert.deepEqual(part.lines.map((l) => l.lineNumber), [2, 3]);
+    await assert.rejects(repo.getBlame({ path: 'a.txt', ranges: ['9'] }), (err) => err instanceof ApiError && err.status === 400);
+  });
+
   test('ranges and conditions', async () => {
     const repo = await store.createRepo({ id: 'files/ranges' });
     const made = await commit(repo).addFileFromString('ten.txt', '0123456789').send();

@@ -56,7 +56,7 @@ func diffsOf(ctx context.Context, p peer, commits []string, clients int) (operat
 			return nil, err
 		}
 		return func(ctx context.Context) (outcome, error) {
-			return together(clients, len(commits), func(i int) error { return p.diff(ctx, token, commits[i]) })
+			return together(clients, len(commits), func(i int) error { return p.read(ctx, token, "repos/diff?sha="+commits[i]) })
 		}, nil
 	case plumber:
 		return func(ctx context.Context) (outcome, error) {
@@ -68,9 +68,9 @@ func diffsOf(ctx context.Context, p peer, commits []string, clients int) (operat
 	}
 }
 
-// diff reads the diff of a commit and drops it.
-func (p *packhorse) diff(ctx context.Context, token, commit string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server.URL+"/api/v1/repos/diff?sha="+commit, http.NoBody)
+// read makes a call, such as "repos/diff?sha=...", reads the answer and drops it.
+func (p *packhorse) read(ctx context.Context, token, call string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server.URL+"/api/v1/"+call, http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *packhorse) diff(ctx context.Context, token, commit string) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing was written
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("diff of %s: %s", commit, response.Status)
+		return fmt.Errorf("%s: %s", call, response.Status)
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	return err

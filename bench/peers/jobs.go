@@ -57,6 +57,7 @@ func jobs() []job {
 		{"commit of 100 files", "API, one call, median; for git, one `git fast-import` each", filesJob},
 		{"diffs of 1,000 commits", "API, two clients, time per diff; for git, one `git diff-tree --stdin -p -M`", diffsJob},
 		{"diff of 300-400 files", "API, one commit; for git, `git diff-tree -p -M`", bigDiffJob},
+		{"blame of 20 files", "API, one client, time per file; for git, a `git blame --porcelain` each", blameJob},
 		{"commit of one 100 MiB file, random", "API, one call; for git, `git hash-object -w` alone", bigFileJob(randomBytes)},
 		{"commit of one 100 MiB file, text", "the same with words that compress", bigFileJob(randomText)},
 	}

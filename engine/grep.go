@@ -61,7 +61,7 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 	if err != nil {
 		return Grep{}, err
 	}
-	defer at.view.Close() //nolint:errcheck // it was only read
+	defer at.view.Close()
 	position := grepCursor{query: request.query(), commit: at.revision.Commit}
 	if request.Cursor != "" {
 		if err := position.decode(request.Cursor); err != nil {

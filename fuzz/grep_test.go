@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"packhorse/engine/grep"
@@ -38,7 +39,7 @@ func FuzzGrep(f *testing.F) {
 		}
 		before, after := int(around>>4), int(around&0xf)
 		var want []grep.Line
-		if i := bytes.IndexByte([]byte(text), 0); i < 0 && text != "" {
+		if !strings.Contains(text, "\x00") && text != "" {
 			lines := bytes.Split(bytes.TrimSuffix([]byte(text), []byte("\n")), []byte("\n"))
 			last := -1 // the last line that some match wants
 			for i, line := range lines {

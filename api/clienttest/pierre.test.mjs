@@ -354,6 +354,71 @@ describe('diffs', () => {
   });
 });
 
+describe('search and archives', () => {
+  test('lines that match, with context, filters and pages', async () => {
+    const repo = await store.createRepo({ id: 'search/one' });
+    const { commitSha } = await commit(repo)
+      .addFileFromString('src/a.ts', 'one\n// TODO: first\nthree\n// todo: second\n')
+      .addFileFromString('src/b.go', '// TODO: third\n')
+      .addFileFromString('vendor/c.ts', '// TODO: fourth\n')
+      .send();
+    const told = (result) => result.matches.map((f) => [f.path, ...f.lines.map((l) => `${l.lineNumber} ${l.type} ${l.text}`)]);
+    const all = await repo.grep({ ref: 'main', query: { pattern: 'TODO', caseSensitive: true }, paths: ['src/'] });
+    assert.deepEqual(all.query, { pattern: 'TODO', caseSensitive: true });
+    assert.deepEqual(all.repo, { ref: 'main', commit: commitSha });
+    assert.deepEqual(told(all), [['src/a.ts', '2 match // TODO: first'], ['src/b.go', '1 match // TODO: third']]);
+    assert.equal(all.hasMore, false);
+    assert.equal(all.nextCursor, undefined);
+
+    const around = await repo.grep({
+      query: { pattern: 'tod[o]', caseSensitive: false },
+      fileFilters: { includeGlobs: ['**/*.{ts,js}'], excludeGlobs: ['vendor/**'], extensionFilters: ['.ts'] },
+      context: { before: 1, after: 0 },
+      limits: { maxMatchesPerFile: 1, maxLines: 10 },
+    });
+    assert.deepEqual(told(around), [['src/a.ts', '1 context one', '2 match // TODO: first']]);
+
+    const seen = [];
+    let cursor;
+    do {
+      const page = await repo.grep({ query: { pattern: 'TODO' }, pagination: { limit: 1, cursor } });
+      assert.equal(page.hasMore, page.nextCursor !== undefined);
+      seen.push(...page.matches.map((f) => f.path));
+      cursor = page.nextCursor;
+    } while (cursor);
+    assert.deepEqual(seen, ['src/a.ts', 'src/b.go', 'vendor/c.ts']);
+    await assert.rejects(repo.grep({ query: { pattern: '(' } }), (err) => err instanceof ApiError && err.status === 400);
+    await assert.rejects(repo.grep({ ref: 'absent', query: { pattern: 'x' } }), (err) => err.status === 404 && /absent/.test(err.message));
+  });
+
+  test('archives of all files and of some', async () => {
+    const repo = await store.createRepo({ id: 'search/archive' });
+    const { treeSha } = await commit(repo)
+      .addFileFromString('README.md', '# hello\n')
+      .addFileFromString('bin/run', '#!/bin/sh\n', { mode: '100755' })
+      .addFileFromString('vendor/big', 'x'.repeat(1000))
+      .send();
+    const unpack = async (response) => {
+      assert.equal(response.status, 200);
+      const dir = folder();
+      fs.mkdirSync(dir);
+      execFileSync('tar', ['-xz', '-C', dir], { input: Buffer.from(await response.arrayBuffer()) });
+      return dir;
+    };
+    const whole = await unpack(await repo.getArchiveStream());
+    git(whole, 'init', '-q');
+    git(whole, 'add', '-A');
+    assert.equal(git(whole, 'write-tree'), treeSha);
+
+    const some = await unpack(await repo.getArchiveStream({
+      ref: 'main', includeGlobs: ['README.md', 'vendor/**'], excludeGlobs: ['*.txt'], maxBlobSize: 100, archivePrefix: 'repo/',
+    }));
+    assert.deepEqual(fs.readdirSync(some, { recursive: true }).toSorted(), ['repo', 'repo/README.md']);
+    await assert.rejects(repo.getArchiveStream({ ref: 'absent' }), (err) => err instanceof ApiError && err.status === 404);
+    await assert.rejects(repo.getArchiveStream({ archivePrefix: '../up' }), (err) => err instanceof ApiError && err.status === 400);
+  });
+});
+
 describe('branches, tags and earlier trees', () => {
   const status = (code, words) => (err) => err instanceof ApiError && err.status === code && words.test(err.message);
 

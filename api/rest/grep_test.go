@@ -112,11 +112,11 @@ func TestGrepRefusals(t *testing.T) {
 	} {
 		c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(body)).refused(http.StatusBadRequest, says)
 	}
-	const any = `{"query":{"pattern":"x"}%s}`
-	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(any, `,"ref":"nope"`))).refused(http.StatusNotFound, "nope")
-	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(any, `,"ephemeral":true`))).refused(http.StatusNotFound, "main")
-	c.as("nope").call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(any, ""))).refused(http.StatusNotFound, "nope")
-	x := exchangetest.New(http.MethodPost, "/", strings.NewReader(fmt.Sprintf(any, "")))
+	const body = `{"query":{"pattern":"x"}%s}`
+	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, `,"ref":"nope"`))).refused(http.StatusNotFound, "nope")
+	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, `,"ephemeral":true`))).refused(http.StatusNotFound, "main")
+	c.as("nope").call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, ""))).refused(http.StatusNotFound, "nope")
+	x := exchangetest.New(http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, "")))
 	x.SlotErr = exchange.ErrBusy
 	if err := c.door.Grep(x, c.grant); !errors.Is(err, exchange.ErrBusy) {
 		t.Errorf("without a slot: %v", err)

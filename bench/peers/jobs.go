@@ -60,6 +60,9 @@ func jobs() []job {
 		{"blame of 20 files", "API, one client, time per file; for git, a `git blame --porcelain` each", blameJob},
 		{"commit of one 100 MiB file, random", "API, one call; for git, `git hash-object -w` alone", bigFileJob(randomBytes)},
 		{"commit of one 100 MiB file, text", "the same with words that compress", bigFileJob(randomText)},
+		{"archive", "API, the newest tree, median; for git, `git archive --format=tar.gz`", archiveJob},
+		{"search, a word", "API, the newest tree for what is not there, median; for git, `git grep -I -E`", searchJob("packhorses?[0-9]")},
+		{"search, no word", "the same with a pattern that no literal stands in", searchJob("[QXZ][qxz]{3}[QXZ]")},
 	}
 }
 

@@ -112,6 +112,7 @@ func required(re *syntax.Regexp) []requiredLiteral {
 			all = append(all, set...)
 		}
 		return all
+	default: // it may match without any text, or any of many
 	}
 	return nil
 }

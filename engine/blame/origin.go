@@ -15,8 +15,6 @@ import (
 // entry is some lines of the blamed file, from line on, that stand in the file of an origin from source on.
 type entry struct{ line, source, count int }
 
-func (e entry) end() int { return e.source + e.count }
-
 // origin is a file of a commit, with the lines that it is blamed for at the moment.
 type origin struct {
 	node     *node

@@ -114,6 +114,9 @@ func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
 		return mergeVerdict{}
 	}
 	v := mergeVerdict{clean: result.Clean(), tree: result.Tree.String()}
+	if v.clean {
+		w.checkStored(tb, result)
+	}
 	for i := range result.Conflicts {
 		c := &result.Conflicts[i]
 		v.kinds = append(v.kinds, c.Kind)
@@ -122,6 +125,42 @@ func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
 		}
 	}
 	return v
+}
+
+// checkStored stores what a clean merge made: all of its tree is there then, and nothing else of the merge.
+func (w *patchWorld) checkStored(tb testing.TB, result *merge.Result) {
+	tb.Helper()
+	ctx := context.Background()
+	q := w.view.NewQuarantine(ctx)
+	defer q.Close()
+	if err := result.Write(ctx, q); err != nil {
+		tb.Errorf("store tree %s: %v", result.Tree, err)
+		return
+	}
+	fresh := make(map[object.ID]bool)
+	var walk func(id object.ID, mode object.Mode)
+	walk = func(id object.ID, mode object.Mode) {
+		stored, err := w.view.Has(ctx, id)
+		if err != nil || stored || mode.IsGitlink() || fresh[id] || id == object.EmptyTreeID {
+			return
+		}
+		fresh[id] = true
+		_, data, err := q.View().Read(ctx, id)
+		if err != nil {
+			tb.Errorf("read %s: %v", id, err)
+			return
+		}
+		if mode.IsTree() {
+			it := object.IterTree(data)
+			for it.Next() {
+				walk(it.ID, it.Mode)
+			}
+		}
+	}
+	walk(result.Tree, object.ModeTree)
+	if extra := q.Count() - len(fresh); extra > 1 || extra == 1 && result.Tree != object.EmptyTreeID {
+		tb.Errorf("tree %s needs %d new objects, and %d were stored", result.Tree, len(fresh), q.Count())
+	}
 }
 
 // compareMerges merges pairs both ways and returns how many came to another verdict or tree, and how many to other conflicts.

@@ -69,16 +69,20 @@ const (
 	queueSize      = arenaCountMax
 )
 
-// laneCount is how many goroutines examine so many objects: at most one a core.
-func laneCount(objects int) int {
+// laneCount is how many goroutines examine so many objects: at most one a core, and no more than a repack may have.
+func (in *Ingest) laneCount(objects int) int {
 	const worthwhile = 64
-	return min(runtime.GOMAXPROCS(0), laneMax, 1+objects/worthwhile)
+	count := min(runtime.GOMAXPROCS(0), laneMax, 1+objects/worthwhile)
+	if own := in.options.own; own != nil {
+		count = min(count, own.workers)
+	}
+	return count
 }
 
 func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelCauseFunc) *lanes {
 	l := &lanes{in: in, cancel: cancel, free: make(chan []byte, arenaCountMax)}
 	l.arenaSize = min(max(count*kibibyte, arenaSizeMin), arenaSizeMax)
-	lanes := laneCount(count)
+	lanes := in.laneCount(count)
 	l.load.max = largeBytesMax
 	l.load.wake = make(chan struct{}, 1)
 	for range arenaCountMax {

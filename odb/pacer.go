@@ -18,9 +18,9 @@ type pacer struct {
 // paceStretch is how long work goes on before it rests.
 const paceStretch = 20 * time.Millisecond
 
-// rest returns at once, or after a rest when one is due. Errors: that of ctx.
+// rest returns at once, or after a rest when one is due; a nil pacer never rests. Errors: that of ctx.
 func (p *pacer) rest(ctx context.Context) error {
-	if p.pause <= 0 {
+	if p == nil || p.pause <= 0 {
 		return ctx.Err()
 	}
 	p.mu.Lock()

@@ -208,7 +208,7 @@ func (r *repack) findStreams(ctx context.Context) error {
 // paths returns the versions of each path among what is taken, the newest first, and the commits as one more.
 func (r *repack) paths(ctx context.Context) ([]pathVersions, error) {
 	walk := newReaching(r.plan.inv, &r.plan.request, &r.plan.progress)
-	walk.keepPaths, walk.within = true, &r.plan.send
+	walk.keepPaths, walk.within, walk.pace = true, &r.plan.send, &r.pace
 	commits, err := r.commits(ctx)
 	if err != nil {
 		return nil, err
@@ -334,7 +334,8 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 	})
 	var in *Ingest
 	group.Go(func() (err error) {
-		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: &ownPack{streams: r.streams, provisional: r.isProvisional()}})
+		own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: &r.pace}
+		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: own})
 		return errors.Join(err, from.CloseWithError(err))
 	})
 	if err := group.Wait(); err != nil {
@@ -385,6 +386,16 @@ func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
 type ownPack struct {
 	streams     []indexStream
 	provisional bool // see sectionProvisional
+	workers     int
+	pace        *pacer
+}
+
+// rest is that of the pacer, if there is one.
+func (o *ownPack) rest(ctx context.Context) error {
+	if o == nil {
+		return ctx.Err()
+	}
+	return o.pace.rest(ctx)
 }
 
 func (l *Limits) lift() {

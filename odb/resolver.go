@@ -40,7 +40,7 @@ type branch struct {
 }
 
 func newResolver(in *Ingest, left int) *resolver {
-	r := &resolver{in: in, family: in.table.families(), workers: laneCount(left), left: int64(left)}
+	r := &resolver{in: in, family: in.table.families(), workers: in.laneCount(left), left: int64(left)}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }

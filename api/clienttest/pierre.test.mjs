@@ -274,6 +274,59 @@ describe('files', () => {
     await assert.rejects(repo.getBlame({ path: 'a.txt', ranges: ['9'] }), (err) => err instanceof ApiError && err.status === 400);
   });
 
+  test('with their last commits, whole and in pages', async () => {
+    const repo = await store.createRepo({ id: 'files/metadata' });
+    const first = await commit(repo).addFileFromString('a.txt', '1').addFileFromString('dir/b.txt', '22').send();
+    const second = await commit(repo, { commitMessage: 'second\n\nbody\n' })
+      .addFileFromString('dir/sub/c.sh', '333', { mode: '100755' }).addFileFromString('link', 'a.txt', { mode: '120000' }).send();
+    const told = (list) => list.files.map((f) => [f.path, f.type, f.mode, f.size, f.lastCommitSha]);
+    const all = [
+      ['a.txt', 'blob', '100644', 1, first.commitSha],
+      ['dir/b.txt', 'blob', '100644', 2, first.commitSha],
+      ['dir/sub/c.sh', 'blob', '100755', 3, second.commitSha],
+      ['link', 'symlink', '120000', 5, second.commitSha],
+    ];
+    const whole = await repo.listFilesWithMetadata();
+    assert.deepEqual(told(whole), all);
+    assert.equal(whole.ref, 'main');
+    assert.equal(whole.hasMore, false);
+    assert.deepEqual(Object.keys(whole.commits).toSorted(), [first.commitSha, second.commitSha].toSorted());
+    assert.equal(whole.commits[second.commitSha].message, 'second\n\nbody');
+    assert.equal(whole.commits[second.commitSha].author, 'Ada');
+    assert.ok(Math.abs(whole.commits[second.commitSha].date - Date.now()) < 60_000);
+
+    const page = await repo.listFilesWithMetadata({ limit: 3, recursive: true });
+    assert.equal(page.hasMore, true);
+    await commit(repo).addFileFromString('link', 'pushed between two pages').send();
+    const rest = await repo.listFilesWithMetadata({ cursor: page.nextCursor });
+    assert.deepEqual([...told(page), ...told(rest)], all);
+    assert.deepEqual(told(await repo.listFilesWithMetadata({ path: 'dir', ref: first.commitSha })), [all[1]]);
+
+    await commit(repo, { targetBranch: 'spike', baseBranch: 'main', ephemeral: true }).addFileFromString('new', '1').send();
+    const spike = await repo.listFilesWithMetadata({ ref: 'spike', ephemeral: true });
+    assert.ok(spike.files.some((f) => f.path === 'new'));
+    const status = (code) => (err) => err instanceof ApiError && err.status === code;
+    await assert.rejects(repo.listFilesWithMetadata({ ref: 'spike' }), status(404));
+    await assert.rejects(repo.listFilesWithMetadata({ ref: 'main', ephemeral: true }), status(400));
+    await assert.rejects(repo.listFilesWithMetadata({ path: 'absent' }), status(404));
+  });
+
+  test('one commit, and the commits of a path', async () => {
+    const repo = await store.createRepo({ id: 'files/commit' });
+    const first = await commit(repo).addFileFromString('a.txt', '1').addFileFromString('dir/b.txt', '2').send();
+    const second = await commit(repo, { commitMessage: 'second' }).addFileFromString('a.txt', '2').send();
+    const { commit: told } = await repo.getCommit({ sha: second.commitSha });
+    assert.equal(told.sha, second.commitSha);
+    assert.deepEqual(told.parentShas, [first.commitSha]);
+    assert.equal(told.message, 'second');
+    assert.equal(told.signature, undefined);
+    assert.equal(told.payload, undefined);
+    const { commits } = await repo.listCommits({ path: 'dir' });
+    assert.deepEqual(commits.map((c) => c.sha), [first.commitSha]);
+    await assert.rejects(repo.getCommit({ sha: zeros }), (err) => err instanceof ApiError && err.status === 404);
+    await assert.rejects(repo.getCommit({ sha: 'no commit' }), (err) => err instanceof ApiError && err.status === 400);
+  });
+
   test('ranges and conditions', async () => {
     const repo = await store.createRepo({ id: 'files/ranges' });
     const made = await commit(repo).addFileFromString('ten.txt', '0123456789').send();
@@ -291,6 +344,11 @@ describe('files', () => {
     assert.equal(await part.text(), '234');
     const same = await repo.getFileStream({ path: 'ten.txt', headers: { ifNoneMatch: head.etag } });
     assert.equal(same.status, 304);
+    const unchanged = await repo.headFile({ path: 'ten.txt', headers: { ifModifiedSince: head.rawLastModified } });
+    assert.equal(unchanged.status, 304);
+    const tail = await repo.headFile({ path: 'ten.txt', headers: { range: 'bytes=-3', ifRange: head.etag } });
+    assert.equal(tail.status, 206);
+    assert.equal(tail.contentRange, 'bytes 7-9/10');
     const other = await repo.getFileStream({ path: 'ten.txt', headers: { ifMatch: `"${zeros}"` } });
     assert.equal(other.status, 412);
     const beyond = await repo.getFileStream({ path: 'ten.txt', headers: { range: 'bytes=20-' } });

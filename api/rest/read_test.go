@@ -1,7 +1,6 @@
 package rest_test
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -208,74 +207,6 @@ func TestFiles(t *testing.T) {
 	empty := c.as("empty")
 	empty.create("").want(http.StatusCreated)
 	empty.call(c.door.Files, http.MethodGet, "/", nil).refused(http.StatusNotFound, "main")
-}
-
-func TestFile(t *testing.T) {
-	t.Parallel()
-	c, done := seeded(t)
-	get := func(headers ...string) answer {
-		return c.call(c.door.File, http.MethodGet, "/?path=README.md", nil, headers...)
-	}
-	whole := get().want(http.StatusOK)
-	etag := whole.Header.Get("ETag")
-	modified := whole.Header.Get("Last-Modified")
-	if string(whole.Body) != "hello again\n" || etag != fmt.Sprintf("%q", whole.Header.Get("X-Blob-Sha")) {
-		t.Errorf("got %q, ETag %s", whole.Body, etag)
-	}
-	if got := whole.Header.Get("X-Last-Commit-Sha"); got != done[2].Commit.SHA {
-		t.Errorf("X-Last-Commit-Sha is %s, want %s", got, done[2].Commit.SHA)
-	}
-	tests := map[string]struct {
-		headers []string
-		status  int
-		body    string
-		span    string // Content-Range
-	}{
-		"range":                   {[]string{"Range", "bytes=6-10"}, 206, "again", "bytes 6-10/12"},
-		"range to the end":        {[]string{"Range", "bytes=6-"}, 206, "again\n", "bytes 6-11/12"},
-		"range beyond the end":    {[]string{"Range", "bytes=6-99"}, 206, "again\n", "bytes 6-11/12"},
-		"suffix":                  {[]string{"Range", "bytes=-3"}, 206, "in\n", "bytes 9-11/12"},
-		"long suffix":             {[]string{"Range", "bytes=-99"}, 206, "hello again\n", "bytes 0-11/12"},
-		"behind the end":          {[]string{"Range", "bytes=12-"}, 416, "", "bytes */12"},
-		"empty suffix":            {[]string{"Range", "bytes=-0"}, 416, "", "bytes */12"},
-		"backwards":               {[]string{"Range", "bytes=5-4"}, 200, "hello again\n", ""},
-		"several":                 {[]string{"Range", "bytes=0-1,3-4"}, 200, "hello again\n", ""},
-		"another unit":            {[]string{"Range", "lines=1-2"}, 200, "hello again\n", ""},
-		"huge":                    {[]string{"Range", "bytes=0-9223372036854775807"}, 206, "hello again\n", "bytes 0-11/12"},
-		"if-range holds":          {[]string{"Range", "bytes=0-4", "If-Range", etag}, 206, "hello", "bytes 0-4/12"},
-		"if-range date holds":     {[]string{"Range", "bytes=0-4", "If-Range", modified}, 206, "hello", "bytes 0-4/12"},
-		"if-range fails":          {[]string{"Range", "bytes=0-4", "If-Range", `"x"`}, 200, "hello again\n", ""},
-		"if-none-match":           {[]string{"If-None-Match", etag}, 304, "", ""},
-		"if-none-match, weak":     {[]string{"If-None-Match", "W/" + etag}, 304, "", ""},
-		"if-none-match, list":     {[]string{"If-None-Match", `"x", ` + etag}, 304, "", ""},
-		"if-none-match, star":     {[]string{"If-None-Match", "*"}, 304, "", ""},
-		"if-none-match, other":    {[]string{"If-None-Match", `"x"`}, 200, "hello again\n", ""},
-		"if-match":                {[]string{"If-Match", etag}, 200, "hello again\n", ""},
-		"if-match, weak":          {[]string{"If-Match", "W/" + etag}, 412, "", ""},
-		"if-match, other":         {[]string{"If-Match", `"x"`}, 412, "", ""},
-		"if-modified-since":       {[]string{"If-Modified-Since", modified}, 304, "", ""},
-		"if-modified-since, past": {[]string{"If-Modified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", ""},
-		"if-unmodified-since":     {[]string{"If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 412, "", ""},
-		"none-match before since": {[]string{"If-None-Match", `"x"`, "If-Modified-Since", modified}, 200, "hello again\n", ""},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := get(test.headers...).want(test.status)
-			if string(got.Body) != test.body || got.Header.Get("Content-Range") != test.span {
-				t.Errorf("got %q, Content-Range %q", got.Body, got.Header.Get("Content-Range"))
-			}
-		})
-	}
-	c.call(c.door.File, http.MethodHead, "/?path=README.md", nil).want(http.StatusOK)
-	c.call(c.door.File, http.MethodGet, "/?path=lib", nil).refused(http.StatusBadRequest, "folder")
-	c.call(c.door.File, http.MethodGet, "/?path=nope", nil).refused(http.StatusNotFound, "nope")
-	c.call(c.door.File, http.MethodGet, "/?path=README.md/x", nil).refused(http.StatusNotFound, "README.md/x")
-	c.call(c.door.File, http.MethodGet, "/", nil).refused(http.StatusBadRequest, "path")
-	c.call(c.door.File, http.MethodGet, "/?path=README.md&ref=nope", nil).refused(http.StatusNotFound, "nope")
-	older := c.call(c.door.File, http.MethodGet, "/?path=/README.md&ref="+done[1].Commit.SHA, nil).want(http.StatusOK)
-	if string(older.Body) != "hello\n" || older.Header.Get("X-Last-Commit-Sha") != done[0].Commit.SHA {
-		t.Errorf("the older file is %q of %s", older.Body, older.Header.Get("X-Last-Commit-Sha"))
-	}
 }
 
 func TestMinSequence(t *testing.T) {

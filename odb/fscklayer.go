@@ -74,12 +74,11 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 		return f.noted(l.id, object.ZeroID, err)
 	}
 	defer l.release(g)
-	keys := [][]byte{userKey(l.id, f.view.pool), registrationKey(l.id)}
-	for _, companion := range l.companions {
-		keys = append(keys, userKey(companion.id, f.view.pool), registrationKey(companion.id))
-	}
-	if err := f.keys(ctx, l.id, keys...); err != nil {
-		return err
+	parts := append([]manifestLayer{{kind: layerSegment, id: l.id}}, l.companions...)
+	for _, part := range parts {
+		if err := f.keys(ctx, part.id, userKey(part.id, f.view.pool), registrationKey(part.id)); err != nil {
+			return err
+		}
 	}
 	if err := f.segmentFile(ctx, g); err != nil {
 		return err
@@ -141,14 +140,22 @@ func (f *fsck) problems() int64 {
 	return f.report.ProblemCount
 }
 
-// keys checks that the keys are there which keep a layer from being taken for a leftover.
-func (f *fsck) keys(ctx context.Context, layer LayerID, keys ...[]byte) error {
+// keys checks that the keys are there which keep a layer or companion from being taken for a leftover. It may have left the pool since the
+// view was made, and its keys with it.
+func (f *fsck) keys(ctx context.Context, part LayerID, keys ...[]byte) error {
 	for _, key := range keys {
 		_, err := f.view.store.keys.Get(ctx, key)
 		if errors.Is(err, kv.ErrNotFound) {
-			err = fmt.Errorf("%w: key %x is missing", ErrDisagree, key)
+			now, _, manifestErr := f.view.store.readManifest(ctx, f.view.store.keys, f.view.pool)
+			if errors.Is(manifestErr, ErrNoPool) {
+				return nil
+			}
+			if _, named := now.parts()[part]; manifestErr == nil && !named {
+				return nil
+			}
+			err = errors.Join(fmt.Errorf("%w: key %x is missing", ErrDisagree, key), manifestErr)
 		}
-		if err := f.noted(layer, object.ZeroID, err); err != nil {
+		if err := f.noted(part, object.ZeroID, err); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,18 @@ func newDamaged(t *testing.T) *damaged {
 	}
 	commit("hot")
 	commit("hot too")
-	d.shut() // which waits for what the fork has to find out
+	fork, err := d.host.Repository(t.Context(), enginetest.Org, "fork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := fork.File(t.Context(), engine.FileRequest{Path: "a/b"}) // no tip, so that it waits for what the fork has to find out
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := content.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.shut()
 	d.open()
 	return d
 }

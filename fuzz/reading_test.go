@@ -94,7 +94,11 @@ func (w *readWorld) compareLast(t *testing.T, commit string, files []string, mos
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer list.Close()
+	defer func() {
+		if err := list.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	var paths []string
 	last := map[string]object.ID{}
 	for f := range list.Files() {

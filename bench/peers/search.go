@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 )
 
@@ -30,26 +29,11 @@ func readJob(ctx context.Context, p peer, path string, body any, command ...stri
 	case apiPeer:
 		requests, err := p.jsonRequests(ctx, repoPacked, path, "application/json", readSamples, func(int) []any { return []any{body} })
 		return func(context.Context) (outcome, error) {
-			return together(1, len(requests), func(i int) error { return read(http.DefaultClient, requests[i]) })
+			return together(1, len(requests), func(i int) error { return receive(http.DefaultClient, requests[i]) })
 		}, err
 	case plumber:
 		return plumbAll(p, repoPacked, readSamples, func(int) (stdin []byte, args []string) { return nil, command }), nil
 	default:
 		return nil, errCannot
 	}
-}
-
-// read sends a request that reads. Its answer is dropped.
-func read(client *http.Client, request *http.Request) error {
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close() //nolint:errcheck // nothing was written
-	if response.StatusCode != http.StatusOK {
-		body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
-		return fmt.Errorf("%s %s: %s: %s %w", request.Method, request.URL.Path, response.Status, body, err)
-	}
-	_, err = io.Copy(io.Discard, response.Body)
-	return err
 }

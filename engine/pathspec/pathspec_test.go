@@ -231,7 +231,7 @@ func TestGlobsAreGits(t *testing.T) {
 	}
 	git.Input([]byte(index.String()), "update-index", "--index-info")
 	held := 0
-	for range 150 {
+	for range 250 {
 		glob := randomGlob(random)
 		f, err := (&pathspec.Spec{Include: []string{glob}}).Compile()
 		if err != nil || strings.Contains(glob, "//") || strings.HasPrefix(glob, "./") || strayStars.MatchString(glob) {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,5 +90,29 @@ func TestScopes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMethods asks every path of the specification with a method that it does not have.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	allowed := map[string][]string{}
+	f := serve(t, nil, func(c *api.Config) {
+		c.Routes = api.Routes(rest.New(rest.Config{Host: enginetest.Open(t)}))
+		c.Refuse = rest.Refuse
+		for _, route := range c.Routes {
+			allowed[route.Path] = append(allowed[route.Path], route.Method)
+		}
+	})
+	for path, methods := range allowed {
+		c := f.dial(t)
+		c.send("PATCH " + path + " HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nContent-Length: 0\n\n")
+		a := c.receive(http.MethodPatch)
+		listed := strings.Split(a.Header.Get("Allow"), ", ")
+		slices.Sort(listed)
+		slices.Sort(methods)
+		if a.StatusCode != http.StatusMethodNotAllowed || !slices.Equal(listed, methods) {
+			t.Errorf("PATCH %s: status %d, allowed %q, want %q: %s", path, a.StatusCode, listed, methods, a.body)
+		}
 	}
 }

@@ -87,6 +87,9 @@ func TestLargeObjects(t *testing.T) {
 // TestLargeHotObjects has small values that inflate to more than is held in memory, as a push may bring them.
 func TestLargeHotObjects(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("dozens of MiB")
+	}
 	w := newWorld(t, odb.Options{})
 	large := bytes.Repeat([]byte{7}, odb.WholeMax+5)
 	small := large[:5000]
@@ -114,6 +117,9 @@ func TestLargeHotObjects(t *testing.T) {
 
 func TestSectionsOfBlockStreams(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("dozens of MiB")
+	}
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
 	const mebibyte = 1 << 20

@@ -17,6 +17,9 @@ import (
 // TestSkipDeltas writes many versions of one file, in writes of different sizes.
 func TestSkipDeltas(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("thousands of versions")
+	}
 	const versions = 10_000
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))

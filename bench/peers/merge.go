@@ -48,17 +48,24 @@ func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error
 	}
 }
 
-// mergedPairs returns the parents of the newest merges of two.
+// mergedPairs returns the parents of the newest merges of two, unrelated histories apart: no preview is made of these.
 func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
 	out, err := output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
-		fmt.Sprint("--max-count=", mergeSamples)))
+		fmt.Sprint("--max-count=", 2*mergeSamples)))
 	if err != nil {
 		return nil, err
 	}
 	var pairs [][2]string
 	for line := range strings.Lines(out) {
-		if ids := strings.Fields(line); len(ids) == 3 {
+		ids := strings.Fields(line)
+		if len(ids) != 3 || len(pairs) == mergeSamples {
+			continue
+		}
+		switch _, err := output(exec.CommandContext(ctx, "git", "-C", dir, "merge-base", ids[1], ids[2])); {
+		case err == nil:
 			pairs = append(pairs, [2]string{ids[1], ids[2]})
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
 		}
 	}
 	if len(pairs) == 0 {

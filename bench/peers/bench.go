@@ -24,7 +24,8 @@ type bench struct {
 	idle map[string]int64 // anonymous memory of each peer before anything was asked of it
 	made int              // repositories, commits and folders made so far, for new names
 
-	asked int // commits, from the tip on, whose files have been listed cold
+	asked  int // commits, from the tip on, whose files have been listed cold
+	merged int // samples of merges that were made of packhorse
 }
 
 // Repositories that every peer has before the first job.

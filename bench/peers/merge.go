@@ -24,7 +24,8 @@ func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error
 		repo := repoPushed
 		switch p := p.(type) {
 		case apiPeer:
-			requests, err := previews(ctx, p, repo, pairs)
+			b.merged++
+			requests, err := previews(ctx, p, repo, b.merged, pairs)
 			return func(context.Context) (outcome, error) {
 				return together(clients, len(requests), func(i int) error { return send(http.DefaultClient, requests[i]) })
 			}, err
@@ -74,9 +75,9 @@ func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
 	return pairs, nil
 }
 
-// previews makes an ephemeral branch of each parent, and a request for the preview of each merge.
-func previews(ctx context.Context, p apiPeer, repo string, pairs [][2]string) ([]*http.Request, error) {
-	name := func(i int) string { return fmt.Sprintf("merge%d-side%d", i/2, i%2) }
+// previews makes an ephemeral branch of each parent, in a folder of its own for each sample, and a request for the preview of each merge.
+func previews(ctx context.Context, p apiPeer, repo string, sample int, pairs [][2]string) ([]*http.Request, error) {
+	name := func(i int) string { return fmt.Sprintf("sample%d/merge%d-side%d", sample, i/2, i%2) }
 	branches, err := p.jsonRequests(ctx, repo, "repos/branches/create", "application/json", 2*len(pairs), func(i int) []any {
 		return []any{map[string]any{"target_branch": name(i), "target_is_ephemeral": true, "base_ref": pairs[i/2][i%2]}}
 	})

@@ -72,3 +72,30 @@ func holding(x exchange.Exchange, started chan<- struct{}, finish <-chan struct{
 	<-finish
 	return respond(200, "held")(x, nil)
 }
+
+// A request that holds memory already, for its route, may ask for more than there is: it gets what is left of its share.
+func TestReserveMore(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil, func(c *api.Config) {
+		c.Limits.MemoryBytes = 1 << 20
+		c.Limits.QueueWait = 50 * time.Millisecond
+		c.Routes = []api.Route{{
+			Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, CostsBytes: 1 << 10,
+			Handler: func(x exchange.Exchange, _ *auth.Grant) error {
+				for range 2 {
+					release, err := x.Reserve(x.Context(), 1<<30)
+					if err != nil {
+						return err
+					}
+					release()
+				}
+				return respond(200, "held")(x, nil)
+			},
+		}}
+	})
+	c := f.dial(t)
+	c.send(get("/get"))
+	if a := c.receive(http.MethodGet); a.body != "held" {
+		t.Errorf("status %d: %s", a.StatusCode, a.body)
+	}
+}

@@ -35,7 +35,8 @@ type transfer struct {
 
 	answer   answer
 	free     map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
-	freeing  sync.Mutex         // guards free
+	reserved int64              // bytes of what is in free
+	freeing  sync.Mutex         // guards free and reserved
 	patience *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
 }
 
@@ -114,9 +115,27 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 	return x.hold(x.server.slots.acquire(ctx, x.grant.Org, share, 1))
 }
 
-// Reserve implements [exchange.Resources].
+// Reserve implements [exchange.Resources]. What the request holds already counts towards the largest amount: it would wait for itself.
 func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
-	return x.hold(x.server.memory.acquire(ctx, x.grant.Org, 0, sizeBytes))
+	x.freeing.Lock()
+	sizeBytes = max(0, min(sizeBytes, x.server.memory.share-x.reserved))
+	x.freeing.Unlock()
+	release, err := x.hold(x.server.memory.acquire(ctx, x.grant.Org, 0, sizeBytes))
+	if err != nil {
+		return nil, err
+	}
+	x.account(sizeBytes)
+	return sync.OnceFunc(func() {
+		x.account(-sizeBytes)
+		release()
+	}), nil
+}
+
+// account adds to what the request has reserved.
+func (x *transfer) account(sizeBytes int64) {
+	x.freeing.Lock()
+	defer x.freeing.Unlock()
+	x.reserved += sizeBytes
 }
 
 // hold remembers what must be given back when the request ends, whatever its handler forgets.

@@ -61,8 +61,7 @@ func TestForkDamaged(t *testing.T) {
 			fills["one segment"](h, g)
 			fork := h.forkOf(public)
 			fork.store.AwaitLoans()
-			for h.settling() {
-			}
+			h.store.AwaitSettled()
 			damage(h, fork.loanFile())
 			again := *fork
 			var err error

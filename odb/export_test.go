@@ -319,6 +319,9 @@ func (v *View) IsBlockStream(ctx context.Context, id object.ID) (bool, error) {
 	return e.record.Blocks, err
 }
 
+// AwaitSettled returns when the files of quarantines that were told Settled are in their place. No other may be told meanwhile.
+func (s *Store) AwaitSettled() { s.settlers.Wait() }
+
 // AwaitLoans returns when what forks may read has been found out, as far as that has begun.
 func (s *Store) AwaitLoans() { s.background.Wait() }
 

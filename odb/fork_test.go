@@ -328,8 +328,7 @@ func TestForkConflicts(t *testing.T) {
 		t.Errorf("a fork by an old view: %v", err)
 	}
 	h.store.AwaitLoans()
-	for h.settling() {
-	}
+	h.store.AwaitSettled()
 	// Nothing was written to the source's new hot layer, so that the next fork freezes nothing.
 	before := h.view()
 	again := h.forkOf(public)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -99,9 +98,7 @@ func (h *ingestHost) push(packed []byte, options odb.IngestOptions) (odb.IngestS
 	_, err = h.keys.Apply(ctx, batch)
 	h.must(err)
 	q.Settled(ctx)
-	for h.settling() { // files move in the background
-		runtime.Gosched()
-	}
+	h.store.AwaitSettled()
 	return stats, nil
 }
 
@@ -113,16 +110,6 @@ func (h *ingestHost) fsck() {
 	for _, problem := range report.Problems {
 		h.tb.Errorf("fsck: %s", problem)
 	}
-}
-
-// settling reports whether files of this run are not in their place yet.
-func (h *ingestHost) settling() bool {
-	h.tb.Helper()
-	for _, err := range h.files.Leftovers(h.tb.Context()) {
-		h.must(err)
-		return true
-	}
-	return false
 }
 
 // leftovers returns the names of the files that the store of files holds.

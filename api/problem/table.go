@@ -18,6 +18,7 @@ import (
 	"packhorse/engine/grep"
 	"packhorse/engine/merge"
 	"packhorse/engine/notes"
+	"packhorse/engine/outbound"
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
 	"packhorse/engine/signature"
@@ -92,6 +93,7 @@ var table = []row{
 	{kind: diff.ErrTooDeep, status: http.StatusRequestEntityTooLarge},
 	{kind: pathspec.ErrInvalid, status: http.StatusBadRequest},
 	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge},
+	{typed: typed[*outbound.RefusedError], status: http.StatusBadRequest},
 	{kind: archive.ErrPrefix, status: http.StatusBadRequest},
 	{kind: grep.ErrPattern, status: http.StatusBadRequest},
 	{kind: blame.ErrRange, status: http.StatusBadRequest},

@@ -1,0 +1,114 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Options are the limits of a client. The zero value is one that suits most.
+type Options struct {
+	DialTimeout    time.Duration // to resolve and to connect; 10 s
+	TLSTimeout     time.Duration // 10 s
+	HeaderTimeout  time.Duration // from the end of a request to the head of its answer; 60 s
+	IdleTimeout    time.Duration // how long a connection that is not used is kept; 60 s
+	HeaderBytesMax int64         // of an answer's head; 64 KiB
+	RedirectsMax   int           // on the same origin; 3, and none when negative
+	ConnsMax       int           // to one host at a time; 8
+
+	TLS *tls.Config // nil trusts the system's roots, or those in SSL_CERT_FILE
+
+	// Resolve and Dial stand in for the system's resolver and network where they are not nil. Dial is given addresses that the guard
+	// has allowed, never names.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Client returns a client that connects to what the guard allows and to nothing else.
+//
+// It has no limit on the whole of an answer, in bytes or in time: that is the caller's, with a context and a limited reader. Its errors are
+// [*url.Error]s, which quote the URL; those of the guard in them are [*RefusedError]s. Close its idle connections when it is not needed any more.
+func (g *Guard) Client(o Options) *http.Client {
+	d := &dialer{guard: g, resolve: o.Resolve, dial: o.Dial, timeout: cmp.Or(o.DialTimeout, 10*time.Second)}
+	if d.resolve == nil {
+		d.resolve = lookup
+	}
+	if d.dial == nil {
+		d.dial = (&net.Dialer{}).DialContext
+	}
+	transport := &http.Transport{
+		Proxy:                  nil, // one from the environment would resolve and dial in our place
+		DialContext:            d.DialContext,
+		TLSClientConfig:        o.TLS,
+		TLSHandshakeTimeout:    cmp.Or(o.TLSTimeout, 10*time.Second),
+		ResponseHeaderTimeout:  cmp.Or(o.HeaderTimeout, time.Minute),
+		IdleConnTimeout:        cmp.Or(o.IdleTimeout, time.Minute),
+		MaxResponseHeaderBytes: cmp.Or(o.HeaderBytesMax, 64<<10),
+		MaxConnsPerHost:        cmp.Or(o.ConnsMax, 8),
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    2,
+		DisableCompression:     true, // a body that inflates would pass every limit on its bytes
+		WriteBufferSize:        64 << 10,
+		ReadBufferSize:         64 << 10,
+	}
+	most := cmp.Or(o.RedirectsMax, 3)
+	return &http.Client{
+		Transport: &guarded{g, transport},
+		CheckRedirect: func(next *http.Request, via []*http.Request) error {
+			return g.checkRedirect(next.URL, via[0].URL, len(via), most)
+		},
+	}
+}
+
+// checkRedirect refuses a redirect that leaves the origin which was asked first, or is one too many.
+func (g *Guard) checkRedirect(next, first *url.URL, count, most int) error {
+	if count > most {
+		return refuse(first.Hostname(), fmt.Sprintf("more than %d redirects", max(most, 0)))
+	}
+	if err := g.checkParsed(next); err != nil {
+		return err
+	}
+	if !SameOrigin(next, first) {
+		return refuse(next.Hostname(), "a redirect to another origin")
+	}
+	return nil
+}
+
+// SameOrigin tells whether two URLs have the same scheme, host and port.
+func SameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+// guarded looks at every request before the transport does, whoever has made its URL.
+type guarded struct {
+	guard     *Guard
+	transport *http.Transport
+}
+
+// RoundTrip sends a request to what the guard allows. Errors: [*RefusedError], and those of the transport.
+func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
+	if _, err := t.guard.CheckURL(request.URL.String()); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close() // as every RoundTripper has to; nothing was read from it
+		}
+		return nil, err
+	}
+	return t.transport.RoundTrip(request)
+}
+
+// CloseIdleConnections closes what [http.Client.CloseIdleConnections] asks it to.
+func (t *guarded) CloseIdleConnections() { t.transport.CloseIdleConnections() }

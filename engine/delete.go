@@ -61,6 +61,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
 		b.Delete(numberKey(actor.Org, repo.record.Number))
 		h.objects.DropPool(b, repo.record.Pool)
+		h.outbox.drop(b, repo.record.ID)
 		deleted.Sequence = tx.Sequence() + 1
 		return setReceipt(tx, deleted)
 	})

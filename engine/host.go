@@ -96,6 +96,7 @@ type Host struct {
 	files   file.Store
 	objects *odb.Store
 	names   *refs.Store
+	outbox  outbox
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
 	secrets *seal             // nil: no key
@@ -156,6 +157,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		files:       c.Files,
 		objects:     objects,
 		names:       refs.Open(c.KV, c.Refs),
+		outbox:      outbox{keys: c.KV},
 		clones:      c.Clones,
 		space:       c.Space,
 		secrets:     secrets,

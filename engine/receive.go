@@ -180,7 +180,7 @@ func (p *Push) resolve(ctx context.Context, progress func(string)) error {
 // cause is what the journal calls this kind of change.
 func (p *Push) cause() string {
 	if p.request.Import {
-		return "import"
+		return causeImport
 	}
 	return "push"
 }

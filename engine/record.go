@@ -23,6 +23,7 @@ const (
 
 	tableScrub      = 'x' // the repository that the scrubber is at
 	tableCredential = 'k' // repository id -> credentialRow
+	tableOutbox     = 'O' // listener, repository id, sequence -> nothing; see outbox
 )
 
 func recordKey(id refs.RepoID) []byte { return append([]byte{tableRecord}, id[:]...) }

@@ -83,9 +83,9 @@ func (r *Repository) defaultRef(ns refs.Namespace) string {
 	return ns.Full("refs/heads/" + r.record.DefaultBranch)
 }
 
-// change describes a transaction of the actor to the journal.
+// change describes a transaction of the actor to the journal, and lets the listeners know of it.
 func (r *Repository) change(actor *Actor, cause string) refs.Change {
-	return refs.Change{
+	change := refs.Change{
 		Actor:   actor.Subject,
 		Cause:   cause,
 		Policy:  actor.Policy,
@@ -93,6 +93,8 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 		Signed:  r.storedSigned,
 		Time:    r.host.now(),
 	}
+	r.host.outbox.follow(&change, &r.record)
+	return change
 }
 
 // guard makes a transaction depend on the repository's existence, and on room on the disk and the token being good to the last moment.

@@ -31,6 +31,11 @@ type Change struct {
 	Signed func(ctx context.Context, id object.ID) (bool, error)
 	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
 	Receipt *Receipt
+	// Announce adds to the batch of a transaction that changes refs what makes its changes known to others. It is called for each
+	// try, and not for a replay; updates are lent for the call.
+	Announce func(batch *kv.Batch, updates []Entry)
+	// Announced is called when a transaction that changed refs is durable, before Update returns. It must not block.
+	Announced func()
 }
 
 func (c *Change) check() error {
@@ -91,7 +96,11 @@ func (s *Store) Update(ctx context.Context, repo RepoID, change Change, prepare 
 	}
 	result, commit, err := s.commit(ctx, repo, &change, started, prepare)
 	if commit != nil {
-		return result, commit.Wait(context.WithoutCancel(ctx))
+		err := commit.Wait(context.WithoutCancel(ctx))
+		if err == nil && change.Announced != nil && len(result.Updates) > 0 {
+			change.Announced()
+		}
+		return result, err
 	}
 	if waitErr := s.WaitDurable(ctx, repo); waitErr != nil {
 		return Result{}, waitErr
@@ -174,6 +183,8 @@ func (tx *Tx) seal() (Result, error) {
 			return Result{Sequence: tx.head.sequence}, ErrUnchanged
 		}
 		tx.putEntry(tx.shared())
+	} else if tx.change.Announce != nil {
+		tx.change.Announce(tx.batch, result.Updates)
 	}
 	tx.putReceipt(result.Sequence)
 	tx.head.require(tx.batch, tx.repo)

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// causeImport is the cause of what comes through `+import`: history, of which nobody else is told.
+const causeImport = "import"
+
+// listener is a part of the host that hears of changes of refs after they have been committed. It stands in the keys of the outbox.
+type listener byte
+
+// The listeners.
+const (
+	upstreamListener listener = 'u'
+	webhookListener  listener = 'w'
+)
+
+// listeners are all that a key of the outbox may name.
+var listeners = []listener{upstreamListener, webhookListener}
+
+// subscription says what a listener hears of. Its functions are called at any time, concurrently, and do not wait for anything.
+type subscription struct {
+	listener listener
+	// wants tells whether a transaction of that cause on a repository may matter. It is asked for every transaction.
+	wants func(rec *record, cause string) bool
+	// matters tells whether the change of a ref does, by its stored name.
+	matters func(ref string) bool
+	// told hears that the outbox has had something more of a repository, which is durable. What a crash kept it from hearing is in
+	// [outbox.repositories].
+	told func(id refs.RepoID)
+}
+
+// outbox remembers which transactions the listeners have yet to hear of, so that no crash makes them forget one.
+//
+// A transaction that matters to a listener leaves it a row, in the batch that moves the refs, and tells it when that is durable. Rows are
+// only added, each under its own sequence; a listener removes those that it has seen, in the batch that remembers what it makes of them,
+// without a precondition. No row is written where nobody listens, nor for an import, nor for the refs that a repository is created with. A
+// repository that is deleted takes its rows along: its journal goes too.
+type outbox struct {
+	keys          kv.Store
+	subscriptions []subscription
+}
+
+// subscribe adds a listener. All are added before the first transaction.
+func (o *outbox) subscribe(s subscription) { o.subscriptions = append(o.subscriptions, s) }
+
+// follow makes a transaction on a repository known to those who listen.
+func (o *outbox) follow(change *refs.Change, rec *record) {
+	if change.Cause == causeImport {
+		return
+	}
+	var hearing []*subscription
+	for i := range o.subscriptions {
+		if s := &o.subscriptions[i]; s.wants(rec, change.Cause) {
+			hearing = append(hearing, s)
+		}
+	}
+	if hearing == nil {
+		return
+	}
+	var announced []*subscription
+	change.Announce = func(b *kv.Batch, updates []refs.Entry) {
+		announced = announced[:0]
+		for _, s := range hearing {
+			if s.anyOf(updates) {
+				b.Put(outboxKey(s.listener, rec.ID, updates[0].Sequence), nil)
+				announced = append(announced, s)
+			}
+		}
+	}
+	change.Announced = func() {
+		for _, s := range announced {
+			s.told(rec.ID)
+		}
+	}
+}
+
+func (s *subscription) anyOf(updates []refs.Entry) bool {
+	for i := range updates {
+		if s.matters(updates[i].Ref) {
+			return true
+		}
+	}
+	return false
+}
+
+// span is a stretch of a repository's journal.
+type span struct{ first, last uint64 }
+
+// span returns the first and the last transaction after a sequence that a listener has yet to hear of, and false if there is none. Not all in
+// between need matter to it.
+func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uint64) (s span, found bool, err error) {
+	scan := kv.ScanOptions{Start: outboxKey(l, id, after+1), End: kv.PrefixEnd(outboxPrefix(l, id)), Limit: 1}
+	for _, end := range []*uint64{&s.first, &s.last} {
+		for pair, err := range o.keys.Scan(ctx, scan) {
+			if err != nil {
+				return span{}, false, fmt.Errorf("read outbox: %w", err)
+			}
+			if _, *end, err = outboxPosition(pair.Key); err != nil {
+				return span{}, false, err
+			}
+			found = true
+		}
+		scan.Reverse = true
+	}
+	if s.last < s.first { // all rows went between the two looks
+		return span{}, false, nil
+	}
+	return s, found, nil
+}
+
+// remove lets b remove the rows of a span.
+func (o *outbox) remove(b *kv.Batch, l listener, id refs.RepoID, s span) {
+	// Few deletions of keys are cheaper to read over afterwards than that of a range.
+	if s.last-s.first >= 64 {
+		b.DeleteRange(outboxKey(l, id, s.first), outboxKey(l, id, s.last+1))
+		return
+	}
+	for sequence := s.first; sequence <= s.last; sequence++ {
+		b.Delete(outboxKey(l, id, sequence))
+	}
+}
+
+// drop lets b remove all rows of a repository.
+func (o *outbox) drop(b *kv.Batch, id refs.RepoID) {
+	for _, l := range listeners {
+		prefix := outboxPrefix(l, id)
+		b.DeleteRange(prefix, kv.PrefixEnd(prefix))
+	}
+}
+
+// repositories walks the repositories with something that a listener has yet to hear of.
+func (o *outbox) repositories(ctx context.Context, l listener) iter.Seq2[refs.RepoID, error] {
+	return func(yield func(refs.RepoID, error) bool) {
+		start, end := []byte{tableOutbox, byte(l)}, []byte{tableOutbox, byte(l) + 1}
+		for {
+			id, err := o.firstRepository(ctx, start, end)
+			if errors.Is(err, kv.ErrNotFound) || !yield(id, err) || err != nil {
+				return
+			}
+			start = kv.PrefixEnd(outboxPrefix(l, id))
+		}
+	}
+}
+
+func (o *outbox) firstRepository(ctx context.Context, start, end []byte) (refs.RepoID, error) {
+	for pair, err := range o.keys.Scan(ctx, kv.ScanOptions{Start: start, End: end, Limit: 1}) {
+		if err != nil {
+			return refs.RepoID{}, fmt.Errorf("read outbox: %w", err)
+		}
+		id, _, err := outboxPosition(pair.Key)
+		return id, err
+	}
+	return refs.RepoID{}, kv.ErrNotFound
+}
+
+func outboxPrefix(l listener, id refs.RepoID) []byte {
+	return append([]byte{tableOutbox, byte(l)}, id[:]...)
+}
+
+func outboxKey(l listener, id refs.RepoID, sequence uint64) []byte {
+	return binary.BigEndian.AppendUint64(outboxPrefix(l, id), sequence)
+}
+
+// outboxPosition reads back what outboxKey wrote.
+func outboxPosition(key []byte) (id refs.RepoID, sequence uint64, err error) {
+	if len(key) != 2+len(id)+8 {
+		return id, 0, fmt.Errorf("%w: outbox key of %d bytes", ErrCorrupt, len(key))
+	}
+	return refs.RepoID(key[2 : 2+len(id)]), binary.BigEndian.Uint64(key[2+len(id):]), nil
+}

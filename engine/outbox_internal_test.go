@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// outboxed is a repository whose transactions of branches are told to one listener.
+type outboxed struct {
+	outbox
+	names *refs.Store
+	rec   record
+	told  int
+}
+
+func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut func()) {
+	t.Helper()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box = &outboxed{outbox: outbox{keys: keys}, names: refs.Open(keys, refs.Options{}), rec: record{ID: id, Org: "acme"}}
+	box.subscribe(subscription{
+		listener: webhookListener,
+		wants:    func(rec *record, cause string) bool { return rec.Org == "acme" && cause != "quiet" },
+		matters:  func(ref string) bool { return strings.HasPrefix(ref, "refs/heads/") },
+		told:     func(refs.RepoID) { box.told++ },
+	})
+	if _, err := box.names.Head(t.Context(), id); err != nil {
+		b := kv.NewBatch()
+		if err := box.names.Create(b, id, refs.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		box.apply(t, b)
+	}
+	return box, func() {
+		if err := keys.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (o *outboxed) apply(t *testing.T, b *kv.Batch) {
+	t.Helper()
+	commit, err := o.keys.Apply(t.Context(), b)
+	if err == nil {
+		err = commit.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// set points a ref to an id that n makes.
+func (o *outboxed) set(t *testing.T, cause, ref string, n byte) {
+	t.Helper()
+	change := refs.Change{Cause: cause}
+	o.follow(&change, &o.rec)
+	_, err := o.names.Update(t.Context(), o.rec.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		return tx.Set(ctx, ref, nil, object.ID{n}, object.ZeroID)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rest describes what the listener has yet to hear of.
+func (o *outboxed) rest(t *testing.T, after uint64) string {
+	t.Helper()
+	var ids []refs.RepoID
+	for id, err := range o.repositories(t.Context(), webhookListener) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	s, found, err := o.span(t.Context(), webhookListener, o.rec.ID, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found && !slices.Equal(ids, []refs.RepoID{o.rec.ID}) || !found && after == 0 && ids != nil {
+		t.Errorf("repositories %v", ids)
+	}
+	if !found {
+		return "nothing"
+	}
+	return fmt.Sprintf("%d to %d", s.first, s.last)
+}
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	box, shut := openOutbox(t, vfs.NewMem(), refs.RepoID{15: 0xff})
+	defer shut()
+	step := func(want string, told int) {
+		t.Helper()
+		if got := box.rest(t, 0); got != want || box.told != told {
+			t.Errorf("left %s, told %d times; want %s, %d", got, box.told, want, told)
+		}
+	}
+	step("nothing", 0)
+	box.set(t, causeImport, "refs/heads/main", 1)
+	box.set(t, "quiet", "refs/heads/main", 2)
+	box.set(t, "push", "refs/notes/commits", 3)
+	step("nothing", 0)
+	box.set(t, "push", "refs/heads/main", 4) // sequence 5
+	box.set(t, "push", "refs/notes/commits", 5)
+	box.set(t, "merge", "refs/heads/main", 6)
+	box.set(t, "merge", "refs/heads/main", 6) // nothing changes
+	step("5 to 7", 2)
+	if got := box.rest(t, 5); got != "7 to 7" {
+		t.Errorf("after 5: %s", got)
+	}
+	if got := box.rest(t, 7); got != "nothing" {
+		t.Errorf("after 7: %s", got)
+	}
+
+	b := kv.NewBatch()
+	box.remove(b, webhookListener, box.rec.ID, span{first: 5, last: 7})
+	box.set(t, "push", "refs/heads/main", 7) // committed before what the listener decided on an older state
+	box.apply(t, b)
+	step("8 to 8", 3)
+
+	for i := range byte(100) {
+		box.set(t, "push", "refs/heads/other", i+1)
+	}
+	step("8 to 108", 103)
+	b = kv.NewBatch()
+	box.remove(b, webhookListener, box.rec.ID, span{first: 8, last: 107})
+	box.apply(t, b)
+	step("108 to 108", 103)
+
+	b = kv.NewBatch()
+	box.drop(b, refs.RepoID{15: 0xfe}) // another one
+	box.apply(t, b)
+	step("108 to 108", 103)
+	b = kv.NewBatch()
+	box.drop(b, box.rec.ID)
+	box.apply(t, b)
+	step("nothing", 103)
+}
+
+// What was acknowledged is in the outbox after a loss of power, until what the listener made of it is durable.
+func TestOutboxAfterCrash(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	box, shut := openOutbox(t, fs, refs.RepoID{1})
+	box.set(t, "push", "refs/heads/main", 1)
+	box.set(t, "push", "refs/heads/main", 2)
+	b := kv.NewBatch()
+	box.remove(b, webhookListener, box.rec.ID, span{first: 2, last: 2})
+	box.apply(t, b)
+	dead := fs.CrashClone(vfs.CrashCloneCfg{})
+	shut()
+
+	box, shut = openOutbox(t, dead, refs.RepoID{1})
+	defer shut()
+	if got := box.rest(t, 0); got != "3 to 3" || box.told != 0 {
+		t.Errorf("left %s, told %d times", got, box.told)
+	}
+}

@@ -2,9 +2,7 @@ package merge
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"math/bits"
 
 	"packhorse/pack/object"
 )
@@ -147,40 +145,10 @@ func mayFollow(current []byte, name string) bool {
 
 // commonEntries returns the length of the whole entries that all three trees continue with.
 func commonEntries(readers *[3]entryReader) int {
-	a := readers[base].rest
-	same := min(commonPrefix(a, readers[ours].rest), commonPrefix(a, readers[theirs].rest))
 	for side := range readers {
 		if len(readers[side].ahead) > 0 {
 			return 0
 		}
 	}
-	const modeMin = len("40000 ")
-	for whole := 0; ; {
-		if whole+modeMin > same {
-			return whole
-		}
-		name := bytes.IndexByte(a[whole+modeMin:], 0)
-		next := whole + modeMin + name + 1 + object.IDSize
-		if name < 0 || next > same {
-			return whole
-		}
-		whole = next
-	}
-}
-
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	if n > 0 && &a[0] == &b[0] {
-		return n
-	}
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
-		}
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
+	return object.CommonEntries(readers[base].rest, readers[ours].rest, readers[theirs].rest)
 }

@@ -6,16 +6,19 @@ import (
 	"math/bits"
 )
 
-// CommonEntries returns the length in bytes of the whole entries at the front that two trees have in common: nearly all of two trees that
+// CommonEntries returns the length in bytes of the whole entries at the front that trees have in common: nearly all of two trees that
 // follow each other is the same, and is passed over without a look at its entries.
-func CommonEntries(a, b []byte) int {
-	same, whole := commonPrefix(a, b), 0
+func CommonEntries(tree []byte, others ...[]byte) int {
+	same, whole := len(tree), 0
+	for _, other := range others {
+		same = min(same, CommonPrefix(tree, other))
+	}
 	for {
 		const modeMin = len("40000 ")
-		if whole+modeMin > len(a) {
+		if whole+modeMin > same {
 			return whole
 		}
-		name := bytes.IndexByte(a[whole+modeMin:], 0)
+		name := bytes.IndexByte(tree[whole+modeMin:], 0)
 		next := whole + modeMin + name + 1 + IDSize
 		if name < 0 || next > same {
 			return whole
@@ -24,16 +27,26 @@ func CommonEntries(a, b []byte) int {
 	}
 }
 
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
+// compareBlock is how many bytes are compared at once where contents are equal.
+const compareBlock = 1024
+
+// CommonPrefix returns how many bytes a and b begin with alike.
+func CommonPrefix(a, b []byte) int {
+	size := min(len(a), len(b))
+	if size > 0 && &a[0] == &b[0] {
+		return size
+	}
+	n := 0
+	for n+compareBlock <= size && bytes.Equal(a[n:n+compareBlock], b[n:n+compareBlock]) {
+		n += compareBlock
+	}
+	for ; n+8 <= size; n += 8 {
+		if x := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); x != 0 {
+			return n + bits.TrailingZeros64(x)/8
 		}
 	}
-	for i < n && a[i] == b[i] {
-		i++
+	for n < size && a[n] == b[n] {
+		n++
 	}
-	return i
+	return n
 }

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+
+	"packhorse/pack/object"
 )
 
 // SizeMax is the largest content in bytes that may be divided into lines, as in git.
@@ -73,7 +75,7 @@ func (t Text) head(count int) Text {
 
 // commonStart counts the lines that both texts begin with.
 func commonStart(a, b Text) int {
-	n := commonPrefix(a.data, b.data)
+	n := object.CommonPrefix(a.data, b.data)
 	count := sort.Search(min(a.Count(), b.Count()), func(i int) bool {
 		return int(a.offsets[i+1]) > n || a.offsets[i+1] != b.offsets[i+1]
 	})
@@ -92,24 +94,6 @@ func commonEnd(a, b Text, limit int) int {
 
 // compareBlock is how many bytes are compared at once where contents are equal.
 const compareBlock = 1024
-
-// commonPrefix counts the bytes that a and b begin with.
-func commonPrefix(a, b []byte) int {
-	size := min(len(a), len(b))
-	n := 0
-	for n+compareBlock <= size && bytes.Equal(a[n:n+compareBlock], b[n:n+compareBlock]) {
-		n += compareBlock
-	}
-	for ; n+8 <= size; n += 8 {
-		if x := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); x != 0 {
-			return n + bits.TrailingZeros64(x)/8
-		}
-	}
-	for n < size && a[n] == b[n] {
-		n++
-	}
-	return n
-}
 
 // commonSuffix counts the bytes that a and b end with.
 func commonSuffix(a, b []byte) int {

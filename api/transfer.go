@@ -35,8 +35,7 @@ type transfer struct {
 
 	answer   answer
 	free     map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
-	reserved int64              // bytes of what is in free
-	freeing  sync.Mutex         // guards free and reserved
+	freeing  sync.Mutex         // guards free
 	patience *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
 }
 
@@ -112,54 +111,54 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 	if config, ok := x.server.tokens.OrgConfig(x.grant.Org); ok {
 		share = int64(config.Limits.HeavySlots)
 	}
-	return x.hold(x.server.slots.acquire(ctx, x.grant.Org, share, 1))
+	release, err := x.server.slots.acquire(ctx, x.grant.Org, share, 1)
+	if err != nil {
+		return nil, err
+	}
+	return x.hold(held{release: release}), nil
 }
 
 // Reserve implements [exchange.Resources]. What the request holds already counts towards the largest amount: it would wait for itself.
 func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
-	x.freeing.Lock()
-	sizeBytes = max(0, min(sizeBytes, x.server.memory.share-x.reserved))
-	x.freeing.Unlock()
-	release, err := x.hold(x.server.memory.acquire(ctx, x.grant.Org, 0, sizeBytes))
+	sizeBytes = max(0, min(sizeBytes, x.server.memory.share-x.reserved()))
+	release, err := x.server.memory.acquire(ctx, x.grant.Org, 0, sizeBytes)
 	if err != nil {
 		return nil, err
 	}
-	x.account(sizeBytes)
-	return sync.OnceFunc(func() {
-		x.account(-sizeBytes)
-		release()
-	}), nil
+	return x.hold(held{release: release, bytes: sizeBytes}), nil
 }
 
-// account adds to what the request has reserved.
-func (x *transfer) account(sizeBytes int64) {
+// reserved returns how many bytes the request holds.
+func (x *transfer) reserved() (sizeBytes int64) {
 	x.freeing.Lock()
 	defer x.freeing.Unlock()
-	x.reserved += sizeBytes
+	for h := range x.free {
+		sizeBytes += h.bytes
+	}
+	return sizeBytes
+}
+
+// held is what a request holds of the server's resources.
+type held struct {
+	release func()
+	bytes   int64 // of reserved memory
 }
 
 // hold remembers what must be given back when the request ends, whatever its handler forgets.
-func (x *transfer) hold(release func(), err error) (func(), error) {
-	if err != nil {
-		return nil, err
-	}
-	h := &held{release}
+func (x *transfer) hold(h held) (release func()) {
 	x.freeing.Lock()
 	defer x.freeing.Unlock()
 	if x.free == nil {
 		x.free = make(map[*held]struct{})
 	}
-	x.free[h] = struct{}{}
+	x.free[&h] = struct{}{}
 	return func() {
 		x.freeing.Lock()
-		delete(x.free, h)
+		delete(x.free, &h)
 		x.freeing.Unlock()
-		release()
-	}, nil
+		h.release()
+	}
 }
-
-// held is what a request holds of the server's resources.
-type held struct{ release func() }
 
 // finish ends the request: nothing of it may be used afterwards. It is called once, by the goroutine that served it.
 func (x *transfer) finish() {

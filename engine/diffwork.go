@@ -45,11 +45,11 @@ const (
 
 // diffJob is a file on its way. What it holds belongs to the worker until done is closed, and to the reader then.
 type diffJob struct {
-	file  DiffFile
-	raw   *bytes.Buffer
-	large bool // to be compared by the reader
-	err   error
-	done  chan struct{}
+	file       DiffFile
+	raw        *bytes.Buffer
+	largeBytes int64 // of both sides when it is to be compared by the reader, else 0
+	err        error
+	done       chan struct{}
 }
 
 // startDiffWork begins the work. stop must be called.
@@ -104,12 +104,14 @@ func (w *diffWork) add(change diff.Change) error {
 		if err != nil {
 			return err
 		}
-		job.large = before+after > diffLargeBytes
+		if before+after > diffLargeBytes {
+			job.largeBytes = before + after
+		}
 	}
 	if err := w.awaitRoom(); err != nil {
 		return err
 	}
-	if job.large {
+	if job.largeBytes > 0 {
 		close(job.done)
 	} else {
 		if w.workers < runtime.GOMAXPROCS(0) { // most diffs are of one or two files
@@ -246,7 +248,7 @@ func (w *diffWork) next(idle func() error) (*diffJob, error) {
 // handOut passes a file to the reader and takes it back.
 func (w *diffWork) handOut(job *diffJob, yield func(*DiffFile, error) bool) (more bool, err error) {
 	defer w.taken(job)
-	if !job.large {
+	if job.largeBytes == 0 {
 		return yield(&job.file, nil), nil
 	}
 	release, err := w.compareLarge(job)
@@ -261,12 +263,8 @@ func (w *diffWork) handOut(job *diffJob, yield func(*DiffFile, error) bool) (mor
 
 // compareLarge compares a file that is held in memory until release is called.
 func (w *diffWork) compareLarge(job *diffJob) (release func(), err error) {
-	before, after, err := diffSizes(w.ctx, w.view, &job.file.Change)
-	if err != nil {
-		return nil, err
-	}
 	// The contents, and about as much again for their lines.
-	release, err = insist(w.ctx, func(ctx context.Context) (func(), error) { return w.resources.Reserve(ctx, 2*(before+after)) })
+	release, err = insist(w.ctx, func(ctx context.Context) (func(), error) { return w.resources.Reserve(ctx, 2*job.largeBytes) })
 	if err != nil {
 		return nil, err
 	}

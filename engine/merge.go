@@ -246,7 +246,8 @@ func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeR
 	if request.Expected != nil && *request.Expected != o.Old {
 		return plan, &StaleError{Branch: request.Target.Name, Expected: *request.Expected, Actual: o.Old}
 	}
-	if o.Promoted, _, err = view.AheadBehind(ctx, o.Source, o.Old); err != nil {
+	var behind int
+	if o.Promoted, behind, err = view.AheadBehind(ctx, o.Source, o.Old); err != nil {
 		return plan, fmt.Errorf("compare branches: %w", err)
 	}
 	if o.Promoted == 0 {
@@ -254,11 +255,7 @@ func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeR
 		o.Tree, err = treeOf(ctx, view, o.Old)
 		return plan, err
 	}
-	forward, err := view.IsAncestor(ctx, o.Old, o.Source)
-	if err != nil {
-		return plan, fmt.Errorf("compare branches: %w", err)
-	}
-	if forward {
+	if behind == 0 {
 		o.Kind, o.Base = MergeForwarded, o.Old
 	}
 	return plan, nil

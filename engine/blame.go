@@ -66,15 +66,8 @@ func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, e
 
 func blameFile(ctx context.Context, at position, request *BlameRequest) (*Blame, error) {
 	path := strings.TrimLeft(request.Path, "/")
-	found, err := lookupPath(ctx, at.view, at.tree, path)
-	if err != nil {
+	if _, err := lookupFile(ctx, at, path); err != nil {
 		return nil, err
-	}
-	switch {
-	case found.Mode.IsTree():
-		return nil, invalid("path %q is a folder", path)
-	case found.Mode.IsGitlink():
-		return nil, invalid("path %q is a submodule", path)
 	}
 	release, err := request.Slot.hold(ctx)
 	if err != nil {

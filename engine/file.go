@@ -48,15 +48,9 @@ func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, 
 }
 
 func (r *Repository) openFile(ctx context.Context, at position, path string, slot Slot) (*OpenFile, error) {
-	found, err := lookupPath(ctx, at.view, at.tree, path)
+	found, err := lookupFile(ctx, at, path)
 	if err != nil {
 		return nil, err
-	}
-	switch {
-	case found.Mode.IsTree():
-		return nil, invalid("path %q is a folder", path)
-	case found.Mode.IsGitlink():
-		return nil, invalid("path %q is a submodule", path)
 	}
 	root, err := r.host.trace(ctx, at, path, slot)
 	if err != nil {
@@ -75,6 +69,20 @@ func (r *Repository) openFile(ctx context.Context, at position, path string, slo
 		Modified: CommitTime(row.Seconds),
 		view:     at.view,
 	}, nil
+}
+
+// lookupFile finds the file or symbolic link at a path. Errors: [ErrNotFound]; [ErrInvalid] for a folder or a submodule.
+func lookupFile(ctx context.Context, at position, path string) (File, error) {
+	found, err := lookupPath(ctx, at.view, at.tree, path)
+	switch {
+	case err != nil:
+		return File{}, err
+	case found.Mode.IsTree():
+		return File{}, invalid("path %q is a folder", path)
+	case found.Mode.IsGitlink():
+		return File{}, invalid("path %q is a submodule", path)
+	}
+	return found, nil
 }
 
 // Content opens what is in the file. The caller closes it before the file.

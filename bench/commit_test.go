@@ -91,7 +91,7 @@ func writeOne(b *testing.B, repo *engine.Repository, n int64) {
 	}
 }
 
-func closeStore(b *testing.B, closing func() error) {
+func closeStore(b testing.TB, closing func() error) {
 	b.Helper()
 	if err := closing(); err != nil {
 		b.Error(err)

@@ -77,8 +77,8 @@ func (p *poster) post(path, contentType, body string) {
 	if err != nil {
 		p.tb.Fatal(err)
 	}
+	defer closeStore(p.tb, response.Body.Close)
 	told, err := io.ReadAll(response.Body)
-	response.Body.Close()
 	if err != nil || response.StatusCode >= 300 {
 		p.tb.Fatalf("POST %s: %s %v: %s", path, response.Status, err, told)
 	}

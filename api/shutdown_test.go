@@ -180,12 +180,8 @@ func TestShutdownLeavesTheDeafBehind(t *testing.T) {
 	<-started
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	if err := f.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Shutdown: %v", err)
-	}
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	c.closes()
 	close(finish)

@@ -163,7 +163,7 @@ http {
 			t.Errorf("nginx: %v\n%s", err, out.String())
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", front)
 		if err == nil {
 			if err := conn.Close(); err != nil {

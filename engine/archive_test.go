@@ -145,11 +145,7 @@ func TestArchiveIsGits(t *testing.T) {
 // TestArchiveOfRealTrees does the same for every tenth release of the repository in PACKHORSE_REAL_REPO.
 func TestArchiveOfRealTrees(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("PACKHORSE_REAL_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_REAL_REPO is not set")
-	}
-	git := oracle.Open(t, dir)
+	git := oracle.Real(t)
 	repo := enginetest.Create(t, enginetest.Open(t), "r")
 	pushAll(t, repo, git)
 	tags := strings.Fields(git.Git("for-each-ref", "--format=%(refname)", "refs/tags"))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -165,11 +164,7 @@ func TestGrepIsGits(t *testing.T) {
 // TestGrepOfRealTrees does the same with the newest tree of the repository in PACKHORSE_REAL_REPO.
 func TestGrepOfRealTrees(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("PACKHORSE_REAL_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_REAL_REPO is not set")
-	}
-	git := oracle.Open(t, dir)
+	git := oracle.Real(t)
 	repo := enginetest.Create(t, enginetest.Open(t), "r")
 	pushAll(t, repo, git)
 	head := git.Git("rev-parse", "HEAD")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,13 +119,7 @@ func (w *patchWorld) compareBlame(tb testing.TB, git *oracle.Repository, commit,
 // TestBlameOfHistories blames the files of generated histories.
 func TestBlameOfHistories(t *testing.T) {
 	t.Parallel()
-	histories := 6
-	if testing.Short() {
-		histories = 2
-	}
-	if n, err := strconv.Atoi(os.Getenv("PACKHORSE_BLAME_COUNT")); err == nil {
-		histories = n
-	}
+	histories := oracle.CaseCount(t, 6, 2)
 	for seed := range uint64(histories) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -267,20 +260,11 @@ func (h *blameHistory) lines(count int) []string {
 	return all
 }
 
-// TestBlameOfRepository blames files of a real repository: PACKHORSE_PATCH_REPO is its folder, PACKHORSE_BLAME_COUNT how many files of the
-// newest commit are tried.
+// TestBlameOfRepository blames files of a real repository, PACKHORSE_REAL_COUNT of those of the newest commit.
 func TestBlameOfRepository(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("PACKHORSE_PATCH_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_PATCH_REPO is not set")
-	}
-	count, err := strconv.Atoi(os.Getenv("PACKHORSE_BLAME_COUNT"))
-	if err != nil {
-		count = 50
-	}
-	git := oracle.Open(t, dir)
-	w := newPatchWorld(t, dir)
+	git, count := oracle.Real(t), oracle.RealCount(t, 50)
+	w := newPatchWorld(t, git.Dir)
 	tip := git.Git("rev-list", "--max-count=1", "--branches")
 	paths := strings.Split(git.Git("ls-tree", "-r", "--name-only", "-z", tip), "\x00")
 	random := rand.New(rand.NewPCG(uint64(count), 3))

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -225,17 +223,10 @@ func TestDiffsOfHistories(t *testing.T) {
 	}
 }
 
-// TestDiffsOfRepository compares our diffs with git's, for the repository in the folder PACKHORSE_DIFF_REPO: the newest commits of its
-// branches, as many as PACKHORSE_DIFF_COMMITS says, or all.
+// TestDiffsOfRepository compares our diffs with git's, for a real repository: the newest commits of its branches, as many as
+// PACKHORSE_REAL_COUNT says, or all.
 func TestDiffsOfRepository(t *testing.T) {
-	dir := os.Getenv("PACKHORSE_DIFF_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_DIFF_REPO names no repository")
-	}
-	count, err := strconv.Atoi(os.Getenv("PACKHORSE_DIFF_COMMITS"))
-	if err != nil {
-		count = 1 << 30
-	}
+	dir, count := oracle.Real(t).Dir, oracle.RealCount(t, 1<<30)
 	w := newPatchWorld(t, dir)
 	t.Log(compareDiffs(t, w, stepsOf(t, dir, count), true))
 }

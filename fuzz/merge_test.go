@@ -200,13 +200,7 @@ func (w *patchWorld) compareMerges(t *testing.T, pairs []mergePair, complain fun
 // TestMergesAreThoseOfGit merges generated histories in which everything happens that can conflict.
 func TestMergesAreThoseOfGit(t *testing.T) {
 	t.Parallel()
-	count := 400
-	if testing.Short() {
-		count = 60
-	}
-	if s, err := strconv.Atoi(os.Getenv("PACKHORSE_MERGE_COUNT")); err == nil {
-		count = s
-	}
+	count := oracle.CaseCount(t, 400, 60)
 	git := oracle.New(t)
 	seed := uint64(1)
 	if s, err := strconv.ParseUint(os.Getenv("PACKHORSE_MERGE_SEED"), 10, 64); err == nil {
@@ -247,21 +241,15 @@ func TestMergesAreThoseOfGit(t *testing.T) {
 	}
 }
 
-// TestMergesOfRepository replays the merges of a real repository: PACKHORSE_MERGE_REPO is its folder, PACKHORSE_MERGE_COUNT how many of
-// the newest are tried (0: all).
+// TestMergesOfRepository replays the merges of a real repository, or the newest PACKHORSE_REAL_COUNT of them.
 func TestMergesOfRepository(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("PACKHORSE_MERGE_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_MERGE_REPO is not set")
-	}
-	w := newPatchWorld(t, dir)
-	args := []string{"rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents"}
-	if count := os.Getenv("PACKHORSE_MERGE_COUNT"); count != "" {
-		args = append(args, "--max-count="+count)
-	}
+	git := oracle.Real(t)
+	w := newPatchWorld(t, git.Dir)
+	merges := git.Git("rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
+		fmt.Sprint("--max-count=", oracle.RealCount(t, 1<<30)))
 	var pairs []mergePair
-	for line := range strings.SplitSeq(oracle.Open(t, dir).Git(args...), "\n") {
+	for line := range strings.SplitSeq(merges, "\n") {
 		if ids := strings.Fields(line); len(ids) == 3 {
 			pairs = append(pairs, mergePair{ids[1], ids[2]})
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -198,17 +197,10 @@ func FuzzPatch(f *testing.F) {
 }
 
 // TestPatchesOfRepository repeats both tests on the history of a real repository, through the package and through POST
-// /repos/diff-commit: PACKHORSE_PATCH_REPO is its folder, PACKHORSE_PATCH_COUNT how many patches of each kind are tried each way.
+// /repos/diff-commit; PACKHORSE_REAL_COUNT is how many patches of each kind are tried each way.
 func TestPatchesOfRepository(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("PACKHORSE_PATCH_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_PATCH_REPO is not set")
-	}
-	count, err := strconv.Atoi(os.Getenv("PACKHORSE_PATCH_COUNT"))
-	if err != nil {
-		count = 1000
-	}
+	dir, count := oracle.Real(t).Dir, oracle.RealCount(t, 1000)
 	for name, way := range map[string]func(w *patchWorld) apply{
 		"package": func(w *patchWorld) apply { return w.ours },
 		"server":  func(w *patchWorld) apply { return w.serve(t).apply },

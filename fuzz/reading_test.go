@@ -3,7 +3,6 @@ package fuzz
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,24 +220,15 @@ func TestReadingOfHistories(t *testing.T) {
 	}
 }
 
-// TestReadingOfRepository is TestReadingOfHistories on the bare repository in PACKHORSE_READ_REPO, whose default branch it reads. It asks about
-// PACKHORSE_READ_COUNT commits, 5 by default, and 100 times as many files; all of one commit when the count is 0.
+// TestReadingOfRepository is TestReadingOfHistories on a real repository, whose default branch it reads. It asks about PACKHORSE_REAL_COUNT
+// commits, 5 by default, and 100 times as many files; all of one commit when the count is 0.
 //
-//	PACKHORSE_READ_REPO=../redis.git go test ./fuzz -run TestReadingOfRepository -v
+//	PACKHORSE_REAL_REPO=../redis.git go test ./fuzz -run TestReadingOfRepository -v
 func TestReadingOfRepository(t *testing.T) {
-	dir := os.Getenv("PACKHORSE_READ_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_READ_REPO is not set")
+	git := oracle.Real(t)
+	commits, files := oracle.RealCount(t, 5), 100
+	if commits == 0 {
+		commits, files = 1, 1<<30
 	}
-	commits, files := 5, 100
-	if text := os.Getenv("PACKHORSE_READ_COUNT"); text != "" {
-		var err error
-		if commits, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-		if commits == 0 {
-			commits, files = 1, 1<<30
-		}
-	}
-	newReadWorld(t, oracle.Open(t, dir), 1).compare(t, commits, files, 4*commits)
+	newReadWorld(t, git, 1).compare(t, commits, files, 4*commits)
 }

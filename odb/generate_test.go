@@ -275,11 +275,7 @@ func TestPackOfLongDeltas(t *testing.T) {
 // TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names; PACKHORSE_BITMAPS is what bitmaps are
 // used for, as in [ingestHost.useBitmaps].
 func TestPackOfRealRepository(t *testing.T) {
-	dir := os.Getenv("PACKHORSE_REAL_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_REAL_REPO is not set")
-	}
-	g := &repository{Repository: oracle.Open(t, dir), tb: t}
+	g := &repository{Repository: oracle.Real(t), tb: t}
 	h := newIngestHost(t, odb.Options{})
 	h.pushPack(g, lines("", g.tips()))
 	h.useBitmaps(g, cmp.Or(os.Getenv("PACKHORSE_BITMAPS"), "no"))

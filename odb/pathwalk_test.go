@@ -81,16 +81,7 @@ func TestWalkPathAgainstGit(t *testing.T) {
 // TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO names, with filters if
 // PACKHORSE_FILTERS is set.
 func TestWalkPathOfRealRepository(t *testing.T) {
-	dir := os.Getenv("PACKHORSE_REAL_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_REAL_REPO is not set")
-	}
-	g := &repository{Repository: oracle.Open(t, dir), tb: t}
-	h := newIngestHost(t, odb.Options{})
-	h.pushPack(g, lines("", g.tips()))
-	if os.Getenv("PACKHORSE_FILTERS") != "" {
-		must(t, h.store.BuildFilters(t.Context(), h.pool))
-	}
+	g, h := realWithFilters(t)
 	v := h.view()
 	tip := g.ids("", "rev-parse", "HEAD")
 	paths := g.paths(tip[0])
@@ -99,4 +90,16 @@ func TestWalkPathOfRealRepository(t *testing.T) {
 		path := paths[r.IntN(len(paths))]
 		t.Logf("%s: %d commits", path, comparePath(t, g, v, tip, path))
 	}
+}
+
+// realWithFilters pushes a real history, and makes filters of it if PACKHORSE_FILTERS is set.
+func realWithFilters(t *testing.T) (*repository, *ingestHost) {
+	t.Helper()
+	g := &repository{Repository: oracle.Real(t), tb: t}
+	h := newIngestHost(t, odb.Options{})
+	h.pushPack(g, lines("", g.tips("refs/heads", "refs/tags")))
+	if os.Getenv("PACKHORSE_FILTERS") != "" {
+		must(t, h.store.BuildFilters(t.Context(), h.pool))
+	}
+	return g, h
 }

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
-	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/pack/object"
 )
@@ -126,16 +124,7 @@ func TestTraceOfNothing(t *testing.T) {
 // TestTraceOfRealRepository is TestTraceAgainstGit on the tip of the repository that PACKHORSE_REAL_REPO names, with filters if
 // PACKHORSE_FILTERS is set.
 func TestTraceOfRealRepository(t *testing.T) {
-	dir := os.Getenv("PACKHORSE_REAL_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_REAL_REPO is not set")
-	}
-	g := &repository{Repository: oracle.Open(t, dir), tb: t}
-	h := newIngestHost(t, odb.Options{})
-	h.pushPack(g, lines("", g.tips("refs/heads", "refs/tags")))
-	if os.Getenv("PACKHORSE_FILTERS") != "" {
-		must(t, h.store.BuildFilters(t.Context(), h.pool))
-	}
+	g, h := realWithFilters(t)
 	r := rand.New(rand.NewPCG(2, 6))
 	compareTrace(t, h.view(), g.traceOf(r, g.ids("", "rev-parse", "HEAD")[0], 40), odb.TraceOptions{})
 }

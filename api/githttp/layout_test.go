@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -162,19 +161,10 @@ func TestFetchAgainstGitByLayout(t *testing.T) {
 	}
 }
 
-// TestFetchRealAgainstGit draws 500 requests to the repository that PACKHORSE_FETCH_REPO names, in turn from a remote with bitmaps and from a
-// fork that has some of its history from elsewhere. Heads and tags count. PACKHORSE_FETCH_COUNT is another number of requests.
+// TestFetchRealAgainstGit draws 500 requests to a real repository, in turn from a remote with bitmaps and from a
+// fork that has some of its history from elsewhere. Heads and tags count. PACKHORSE_REAL_COUNT is another number of requests.
 func TestFetchRealAgainstGit(t *testing.T) {
-	dir := os.Getenv("PACKHORSE_FETCH_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_FETCH_REPO is not set")
-	}
-	count := 500
-	if text := os.Getenv("PACKHORSE_FETCH_COUNT"); text != "" {
-		if _, err := fmt.Sscan(text, &count); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir, count := oracle.Real(t).Dir, oracle.RealCount(t, 500)
 	seed := func(git *oracle.Repository) {
 		appendTo(t, filepath.Join(git.Dir, "objects", "info", "alternates"), filepath.Join(dir, "objects")+"\n")
 		git.Git("fetch", "--quiet", dir, "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,13 +20,7 @@ type triple struct{ base, ours, theirs []byte }
 // TestContentAgainstGit merges generated contents as git merge-tree does.
 func TestContentAgainstGit(t *testing.T) {
 	t.Parallel()
-	count := 2000
-	if testing.Short() {
-		count = 400
-	}
-	if n, err := strconv.Atoi(os.Getenv("PACKHORSE_MERGE_COUNT")); err == nil {
-		count = n
-	}
+	count := oracle.CaseCount(t, 2000, 400)
 	random := rand.New(rand.NewPCG(uint64(count), 11))
 	triples := make([]triple, count)
 	for i := range triples {

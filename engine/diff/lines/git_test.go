@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,13 +32,7 @@ var ways = map[string]struct {
 // TestDiffAgainstGit compares generated contents of many shapes as git diff does.
 func TestDiffAgainstGit(t *testing.T) {
 	t.Parallel()
-	count := 1500
-	if testing.Short() {
-		count = 300
-	}
-	if n, err := strconv.Atoi(os.Getenv("PACKHORSE_DIFF_COUNT")); err == nil {
-		count = n
-	}
+	count := oracle.CaseCount(t, 1500, 300)
 	random := rand.New(rand.NewPCG(uint64(count), 7))
 	pairs := make([]pair, count)
 	for i := range pairs {
@@ -178,20 +171,12 @@ func newPair(random *rand.Rand) pair {
 	return p
 }
 
-// TestDiffOfRealRepository repeats the comparison on every modified file of the history in the folder PACKHORSE_REAL_REPO, or of the last
-// PACKHORSE_DIFF_COUNT commits.
+// TestDiffOfRealRepository repeats the comparison on every modified file of a real history, or of the last PACKHORSE_REAL_COUNT commits.
 func TestDiffOfRealRepository(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv("PACKHORSE_REAL_REPO")
-	if dir == "" {
-		t.Skip("PACKHORSE_REAL_REPO is not set")
-	}
-	r := oracle.Open(t, dir)
-	args := []string{"rev-list", "--no-merges", "--branches", "--tags"}
-	if n := os.Getenv("PACKHORSE_DIFF_COUNT"); n != "" {
-		args = append(args, "-n"+n)
-	}
-	commits := strings.SplitAfter(r.Git(args...), "\n")
+	r := oracle.Real(t)
+	count := oracle.RealCount(t, 1<<30)
+	commits := strings.SplitAfter(r.Git("rev-list", "--no-merges", "--branches", "--tags", fmt.Sprint("--max-count=", count)), "\n")
 	files, failed := 0, 0
 	for len(commits) > 0 {
 		n := min(len(commits), 100)

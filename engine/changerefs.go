@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"packhorse/odb"
@@ -36,13 +35,14 @@ func changeRefs[T any](
 
 // withStored shows do the objects that are stored now, and makes the transaction depend on none of them being dropped before it
 // commits: what do finds there may be pointed to.
-func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb.View) error) (err error) {
+func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb.View) error) error {
 	view, err := r.Objects(ctx)
 	if err != nil {
 		return err
 	}
+	defer view.Close()
 	objects := view.NewQuarantine(ctx)
-	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	defer objects.Close() // once the write is durable, this cannot fail it any more
 	if err := do(objects.View()); err != nil {
 		return err
 	}

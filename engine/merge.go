@@ -133,8 +133,9 @@ func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *Merge
 	if err != nil {
 		return MergeOutcome{}, pinned, err
 	}
+	defer view.Close()
 	objects := view.NewQuarantine(ctx)
-	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	defer objects.Close() // once the write is durable, this cannot fail it any more
 	plan, planErr := r.planMerge(ctx, objects, request, pinned)
 	source = plan.outcome.Source
 	change := r.change(actor, "merge")

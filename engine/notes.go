@@ -217,8 +217,9 @@ func (r *Repository) changeNotes(
 	if err != nil {
 		return NoteResult{}, err
 	}
+	defer view.Close()
 	objects := view.NewQuarantine(ctx)
-	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	defer objects.Close() // once the write is durable, this cannot fail it any more
 	change := r.change(actor, "note")
 	change.FastForward = onTop
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {

@@ -31,8 +31,9 @@ func (r *Repository) RestoreCommit(ctx context.Context, actor Actor, request Res
 	if err != nil {
 		return CommitResult{}, err
 	}
+	defer view.Close()
 	objects := view.NewQuarantine(ctx)
-	defer func() { err = errors.Join(err, objects.Close(), view.Close()) }()
+	defer objects.Close() // once the write is durable, this cannot fail it any more
 	build := func(ctx context.Context, _ object.ID) (object.ID, error) {
 		if err := requireCommit(ctx, objects.View(), request.Commit); err != nil {
 			return object.ZeroID, err

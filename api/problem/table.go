@@ -22,6 +22,7 @@ import (
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
 	"packhorse/engine/signature"
+	"packhorse/engine/upstream/remote"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -94,6 +95,14 @@ var table = []row{
 	{kind: pathspec.ErrInvalid, status: http.StatusBadRequest},
 	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge},
 	{typed: typed[*outbound.RefusedError], status: http.StatusBadRequest},
+	{kind: remote.ErrUnauthorized, status: http.StatusBadGateway},
+	{kind: remote.ErrForbidden, status: http.StatusBadGateway},
+	{kind: remote.ErrNotFound, status: http.StatusBadGateway},
+	{kind: remote.ErrUnavailable, status: http.StatusBadGateway},
+	{kind: remote.ErrProtocol, status: http.StatusBadGateway},
+	{kind: remote.ErrLimit, status: http.StatusBadGateway},
+	{kind: remote.ErrRejected, status: http.StatusBadGateway},
+	{typed: typed[*remote.Error], status: http.StatusBadGateway},
 	{kind: archive.ErrPrefix, status: http.StatusBadRequest},
 	{kind: grep.ErrPattern, status: http.StatusBadRequest},
 	{kind: blame.ErrRange, status: http.StatusBadRequest},

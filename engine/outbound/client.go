@@ -17,7 +17,7 @@ import (
 type Options struct {
 	DialTimeout    time.Duration // to resolve and to connect; 10 s
 	TLSTimeout     time.Duration // 10 s
-	HeaderTimeout  time.Duration // from the end of a request to the head of its answer; 60 s
+	HeaderTimeout  time.Duration // from the end of a request to the head of its answer; 60 s, and no limit when negative
 	IdleTimeout    time.Duration // how long a connection that is not used is kept; 60 s
 	HeaderBytesMax int64         // of an answer's head; 64 KiB
 	RedirectsMax   int           // on the same origin; 3, and none when negative
@@ -48,7 +48,7 @@ func (g *Guard) Client(o Options) *http.Client {
 		DialContext:            d.DialContext,
 		TLSClientConfig:        o.TLS,
 		TLSHandshakeTimeout:    cmp.Or(o.TLSTimeout, 10*time.Second),
-		ResponseHeaderTimeout:  cmp.Or(o.HeaderTimeout, time.Minute),
+		ResponseHeaderTimeout:  max(cmp.Or(o.HeaderTimeout, time.Minute), 0),
 		IdleConnTimeout:        cmp.Or(o.IdleTimeout, time.Minute),
 		MaxResponseHeaderBytes: cmp.Or(o.HeaderBytesMax, 64<<10),
 		MaxConnsPerHost:        cmp.Or(o.ConnsMax, 8),

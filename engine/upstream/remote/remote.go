@@ -1,0 +1,57 @@
+// Package remote is the client side of git's smart HTTP protocol: it lists, fetches from and pushes to one repository on another host.
+//
+// Start at [Remote]. Listing and fetching speak protocol version 2, or 0 and 1 where the far side does; pushing speaks version 0, as git
+// does. See gitprotocol-http(5), gitprotocol-v2(5) and gitprotocol-pack(5). Servers that only serve files ("dumb" ones) are refused.
+//
+// Nothing that the far side sends is trusted: refs, bytes, progress and texts have limits, and so has its silence. Every error is an [*Error] of
+// one kind, except those of the caller's own context, of its pack writer, of its Authorize and of package outbound. No text in it holds a
+// password, also where the far side repeats one.
+//
+// The package stores nothing. A Remote may be used concurrently.
+package remote
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Remote is one repository on another host. Its fields are not changed while it is used.
+type Remote struct {
+	URL *url.URL // of the repository; without user, query and fragment
+	// Client is one of package outbound, unless the URL can be trusted. It need not limit the time to the head of an answer.
+	Client *http.Client
+	// Authorize returns what a request authenticates with; it is asked for each request. No password, or a nil Authorize, is no
+	// authentication. It is sent to the origin of URL and nowhere else.
+	Authorize func(ctx context.Context) (user, password string, err error)
+	Agent     string // "packhorse/1.2"
+	Limits    Limits
+}
+
+// Limits bound what a far side may send, and how long it may be silent. A zero is the default.
+type Limits struct {
+	Refs               int           // kept of an advertisement; 1,000,000
+	AdvertisementBytes int64         // 256 MiB
+	PackBytes          int64         // 16 GiB
+	ProgressBytes      int64         // in one answer, the empty packets that keep a connection alive included; 4 MiB
+	Haves              int           // sent in all; 50,000
+	Idle               time.Duration // without one byte sent or received; 60 s
+	Answer             time.Duration // for a whole answer that is not a pack, and until one to a push begins; 10 min
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Refs:               cmp.Or(l.Refs, 1_000_000),
+		AdvertisementBytes: cmp.Or(l.AdvertisementBytes, 256<<20),
+		PackBytes:          cmp.Or(l.PackBytes, 16<<30),
+		ProgressBytes:      cmp.Or(l.ProgressBytes, 4<<20),
+		Haves:              cmp.Or(l.Haves, 50_000),
+		Idle:               cmp.Or(l.Idle, time.Minute),
+		Answer:             cmp.Or(l.Answer, 10*time.Minute),
+	}
+}
+
+// agent is what the far side is told about us.
+func (r *Remote) agent() string { return cmp.Or(r.Agent, "packhorse") }

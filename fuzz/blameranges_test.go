@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// blameRanges are ranges of lines in forms of git blame -L, good and bad ones, for the file of TestBlameRangesAgainstGit.
+// blameRanges are ranges of lines in forms of git blame -L, good and bad ones, for rangedFile.
 var blameRanges = [][]string{
 	{"1"},
 	{"5"},
@@ -100,10 +101,8 @@ var blameRanges = [][]string{
 	{`/\./`},
 }
 
-// TestBlameRangesAgainstGit holds that each range selects the lines that it selects to git, and is refused where git refuses it.
-func TestBlameRangesAgainstGit(t *testing.T) {
-	t.Parallel()
-	const file = `#include
+// rangedFile is what the ranges are of.
+const rangedFile = `#include
 func one() {
 	x := a/b
 }
@@ -126,16 +125,25 @@ last a:b .
 	one|two
 	ümlaut
 xxy`
-	git := oracle.New(t)
+
+// newRanged stores rangedFile, most of whose lines are of the first of two commits, as "file", and "empty" beside it. It returns the tip too.
+func newRanged(tb testing.TB) (git *oracle.Repository, w *patchWorld, tip string) {
+	tb.Helper()
+	git = oracle.New(tb)
 	var stream strings.Builder
-	for i, content := range []string{strings.Replace(file, "xx xxx y", "old", 1), file} {
+	for i, content := range []string{strings.Replace(rangedFile, "xx xxx y", "old", 1), rangedFile} {
 		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter C <c@d> %d +0000\ndata 1\nm\nM 100644 inline file\ndata %d\n%s\n", 1_700_000_000+i, len(content), content)
 		stream.WriteString("M 100644 inline empty\ndata 0\n\n")
 	}
 	stream.WriteString("done\n")
 	git.Input([]byte(stream.String()), "fast-import", "--quiet", "--done")
-	w := newPatchWorld(t, git.Dir)
-	tip := git.Git("rev-parse", "main")
+	return git, newPatchWorld(tb, git.Dir), git.Git("rev-parse", "main")
+}
+
+// TestBlameRangesAgainstGit holds that each range selects the lines that it selects to git, and is refused where git refuses it.
+func TestBlameRangesAgainstGit(t *testing.T) {
+	t.Parallel()
+	git, w, tip := newRanged(t)
 	for _, ranges := range blameRanges {
 		w.compareBlame(t, git, tip, "file", blame.Options{Ranges: ranges})
 		w.compareBlame(t, git, tip, "empty", blame.Options{Ranges: ranges})
@@ -159,4 +167,38 @@ func TestBlameRangesBeyondRE2(t *testing.T) {
 			t.Errorf("%s is accepted", pattern)
 		}
 	}
+}
+
+// FuzzBlameRange holds that a range is refused or selects lines of the file, each once and in order, and that a second range takes none of
+// them away.
+func FuzzBlameRange(f *testing.F) {
+	for _, ranges := range blameRanges {
+		f.Add(ranges[0], ranges[len(ranges)-1])
+	}
+	_, w, tip := newRanged(f)
+	count := len(strings.Split(rangedFile, "\n"))
+	f.Fuzz(func(t *testing.T, first, second string) {
+		one, ok := w.ourBlame(t, tip, "file", blame.Options{Ranges: []string{first}})
+		both, okBoth := w.ourBlame(t, tip, "file", blame.Options{Ranges: []string{first, second}})
+		if okBoth && !ok {
+			t.Fatalf("%q is refused alone, and not before %q", first, second)
+		}
+		for _, selected := range [][]blamed{one, both} {
+			last := 0
+			for _, line := range selected {
+				if line.final <= last || line.final > count {
+					t.Fatalf("%q, %q: line %d after line %d, of %d", first, second, line.final, last, count)
+				}
+				last = line.final
+			}
+		}
+		if !okBoth {
+			return
+		}
+		for _, line := range one {
+			if !slices.Contains(both, line) {
+				t.Errorf("%q selects line %d, and not with %q behind it", first, line.final, second)
+			}
+		}
+	})
 }

@@ -22,6 +22,7 @@ import (
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
 	"packhorse/engine/signature"
+	"packhorse/engine/upstream/githubapp"
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb"
 	"packhorse/odb/file"
@@ -103,6 +104,9 @@ var table = []row{
 	{kind: remote.ErrLimit, status: http.StatusBadGateway},
 	{kind: remote.ErrRejected, status: http.StatusBadGateway},
 	{typed: typed[*remote.Error], status: http.StatusBadGateway},
+	{kind: githubapp.ErrNotInstalled, status: http.StatusPreconditionFailed},
+	{kind: githubapp.ErrRefused, status: http.StatusBadGateway},
+	{kind: githubapp.ErrUnavailable, status: http.StatusBadGateway},
 	{kind: archive.ErrPrefix, status: http.StatusBadRequest},
 	{kind: grep.ErrPattern, status: http.StatusBadRequest},
 	{kind: blame.ErrRange, status: http.StatusBadRequest},

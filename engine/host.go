@@ -21,6 +21,7 @@ import (
 
 	"packhorse/engine/clonecache"
 	"packhorse/engine/maintain"
+	"packhorse/engine/webhook"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -52,6 +53,8 @@ type Config struct {
 	SecretKey []byte
 	// SigningKeys returns what the files of an organization's signing keys hold at the time of the call; nil means that none has any.
 	SigningKeys func(org string) [][]byte
+	// Webhooks says who hears of changes.
+	Webhooks WebhookConfig
 	// Version is told to git clients and recorded nowhere.
 	Version string
 }
@@ -97,6 +100,7 @@ type Host struct {
 	objects *odb.Store
 	names   *refs.Store
 	outbox  outbox
+	hooks   *webhook.Deliverer
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
 	secrets *seal             // nil: no key
@@ -173,6 +177,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		worker:      worker,
 		maintaining: make(chan struct{}, 1),
 	}
+	h.openWebhooks(c.Webhooks, c.Version)
 	if c.Background {
 		worker.Start(background{h})
 	}
@@ -181,6 +186,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 
 // Close ends the host's background work. Requests must have ended.
 func (h *Host) Close(ctx context.Context) error {
+	h.hooks.Stop()
 	h.worker.Stop()
 	if h.clones != nil {
 		h.clones.Close()

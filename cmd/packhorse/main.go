@@ -27,15 +27,16 @@ const (
 type commandLine struct {
 	Config string `help:"Configuration file: YAML, one key a flag, named as the flag." placeholder:"FILE" type:"path"`
 
-	Dev     devCommand     `cmd:"" help:"Serve from a folder with everything made ready, and print lines to try it with."`
-	Serve   serveCommand   `cmd:"" help:"Serve the repositories of organizations."`
-	Org     orgCommand     `cmd:"" help:"Register organizations."`
-	Token   tokenCommand   `cmd:"" help:"Sign a token with an organization's private key."`
-	GC      gcCommand      `cmd:"" name:"gc" help:"Maintain every repository now: in a stopped server's folder, or through the server that runs."`
-	Backup  backupCommand  `cmd:"" help:"Copy every repository as of one instant: from a stopped server's folder, or through the server that runs."`
-	Restore restoreCommand `cmd:"" help:"Make a folder of repositories from a backup."`
-	Fsck    fsckCommand    `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Dev      devCommand      `cmd:"" help:"Serve from a folder with everything made ready, and print lines to try it with."`
+	Serve    serveCommand    `cmd:"" help:"Serve the repositories of organizations."`
+	Org      orgCommand      `cmd:"" help:"Register organizations."`
+	Token    tokenCommand    `cmd:"" help:"Sign a token with an organization's private key."`
+	GC       gcCommand       `cmd:"" name:"gc" help:"Maintain every repository now: in a stopped server's folder, or through the server that runs."`
+	Backup   backupCommand   `cmd:"" help:"Copy every repository as of one instant: from a stopped server's folder, or through the server that runs."`
+	Restore  restoreCommand  `cmd:"" help:"Make a folder of repositories from a backup."`
+	Fsck     fsckCommand     `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
+	Webhooks webhooksCommand `cmd:"" help:"Look after events that could not be delivered."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // streams are what a subcommand prints to.

@@ -30,6 +30,7 @@ type serverFlags struct {
 	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
 	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
+	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Maintenance maintenanceFlags `embed:"" prefix:"maintenance-" group:"Maintenance"`
 
 	logFlags
@@ -80,6 +81,9 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 		}
 		return config.SigningKeyData
 	}}
+	if around.webhooks, err = s.webhooks(); err != nil {
+		return nil, err
+	}
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}
@@ -146,7 +150,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host)),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host)),
 		Private: s.flags.AdminListen != "",
 		Limits:  s.limits(),
 		Logger:  s.logger,

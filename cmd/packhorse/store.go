@@ -86,6 +86,7 @@ type outside struct {
 	secretKey   []byte                    // seals stored secrets
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
 	signingKeys func(org string) [][]byte // what the files of an organization's signing keys hold
+	webhooks    engine.WebhookConfig      // the zero value delivers nothing
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
@@ -156,6 +157,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,
+		Webhooks:    around.webhooks,
 	}
 	if around.maintenance != nil {
 		config.Maintenance, config.Background = *around.maintenance, true

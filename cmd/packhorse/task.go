@@ -26,9 +26,11 @@ type task func(ctx context.Context, host *engine.Host, args json.RawMessage, out
 
 // tasks are all of them, by the name of their command.
 var tasks = map[string]task{
-	"backup": taskOf(runBackup),
-	"fsck":   taskOf(runFsck),
-	"gc":     taskOf(runGC),
+	"backup":         taskOf(runBackup),
+	"fsck":           taskOf(runFsck),
+	"gc":             taskOf(runGC),
+	"webhooks-list":  taskOf(runWebhooksList),
+	"webhooks-retry": taskOf(runWebhooksRetry),
 }
 
 // taskOf makes a task of a function that takes its arguments decoded.

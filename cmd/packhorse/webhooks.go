@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"packhorse/api"
+	"packhorse/engine"
+	"packhorse/engine/outbound"
+	"packhorse/engine/webhook"
+)
+
+// webhooksCommand looks after what has to be delivered to receivers.
+type webhooksCommand struct {
+	List  webhooksListCommand  `cmd:"" help:"List the receivers that have had an event: what waits, the last error, and dead letters."`
+	Retry webhooksRetryCommand `cmd:"" help:"Send dead letters again."`
+}
+
+type webhooksListCommand struct {
+	Org  string `help:"Only this organization's." placeholder:"ORG"`
+	Dead bool   `help:"Also print each dead letter."`
+	JSON bool   `help:"Print a line of JSON for each: a hook, or a letter." name:"json"`
+
+	taskFlags
+}
+
+type webhooksRetryCommand struct {
+	IDs []string `arg:"" optional:"" name:"id" help:"Deliveries to send again, as list --dead names them; all dead letters when there is none."`
+	Org string   `help:"Only this organization's." placeholder:"ORG"`
+	URL string   `help:"Only those to this receiver." placeholder:"URL" name:"url"`
+
+	taskFlags
+}
+
+// webhooksArgs are the arguments of both tasks.
+type webhooksArgs struct {
+	Org, URL   string
+	IDs        []string
+	Dead, JSON bool
+}
+
+// Run lists through the server that has the folder open, or opens it itself.
+func (c webhooksListCommand) Run(ctx context.Context, to streams) error {
+	return c.run(ctx, "webhooks-list", webhooksArgs{Org: c.Org, Dead: c.Dead, JSON: c.JSON}, to)
+}
+
+// Run lets the server that has the folder open send again, or the one that opens it next.
+func (c webhooksRetryCommand) Run(ctx context.Context, to streams) error {
+	return c.run(ctx, "webhooks-retry", webhooksArgs{Org: c.Org, URL: c.URL, IDs: c.IDs}, to)
+}
+
+// runWebhooksList prints the hooks, each followed by nothing or, after all, the dead letters.
+func runWebhooksList(ctx context.Context, host *engine.Host, args webhooksArgs, out io.Writer) error {
+	lines := json.NewEncoder(out)
+	for status, err := range host.Webhooks().List(ctx) {
+		if err != nil {
+			return fmt.Errorf("list webhooks: %w", err)
+		}
+		if args.Org != "" && status.Org != args.Org {
+			continue
+		}
+		if args.JSON {
+			err = lines.Encode(status)
+		} else {
+			_, err = fmt.Fprintln(out, describeHook(&status))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !args.Dead {
+		return nil
+	}
+	for letter, err := range host.Webhooks().Letters(ctx, args.Org) {
+		if err != nil {
+			return fmt.Errorf("list dead letters: %w", err)
+		}
+		if args.JSON {
+			err = lines.Encode(letter)
+		} else {
+			_, err = fmt.Fprintln(out, describeLetter(&letter))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describeHook(status *webhook.Status) string {
+	parts := []string{fmt.Sprintf("%s %s: %d parked, %d transactions behind, %d dead", status.Org, status.URL, status.Parked, status.Behind, status.Dead)}
+	if !status.Oldest.IsZero() {
+		parts = append(parts, "oldest since "+status.Oldest.UTC().Format(time.RFC3339))
+	}
+	if status.LastError != "" {
+		parts = append(parts, fmt.Sprintf("last error: %q", status.LastError))
+	}
+	if status.Missing {
+		parts = append(parts, "not configured any more")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func describeLetter(letter *webhook.Letter) string {
+	what := fmt.Sprintf("%s %s..%s of %s", letter.Event.Ref, letter.Event.Before, letter.Event.After, letter.Event.Repository.URL)
+	if letter.Lost {
+		what = "not known"
+	}
+	return fmt.Sprintf("dead %s to %s %s: %s, %d attempts, died %s, last error: %q", letter.ID, letter.Org, letter.URL, what, letter.Attempts,
+		letter.Died.UTC().Format(time.RFC3339), letter.Error)
+}
+
+// runWebhooksRetry sends dead letters again.
+func runWebhooksRetry(ctx context.Context, host *engine.Host, args webhooksArgs, out io.Writer) error {
+	count, more, err := host.Webhooks().Retry(ctx, webhook.Selection{Org: args.Org, URL: args.URL, IDs: args.IDs})
+	if err != nil {
+		return fmt.Errorf("retry: %w", err)
+	}
+	text := fmt.Sprintf("%d dead letters will be sent again", count)
+	if more {
+		text += "; there are more, for another call"
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
+}
+
+// webhooks returns who hears of changes.
+func (s *server) webhooks() (engine.WebhookConfig, error) {
+	guard, err := outbound.ParseGuard(s.flags.Upstream.UpstreamAllow)
+	if err != nil {
+		return engine.WebhookConfig{}, err
+	}
+	return engine.WebhookConfig{Guard: guard, Hooks: func(org string) []webhook.Hook {
+		config, ok := s.tokens.OrgConfig(org)
+		if !ok {
+			return nil
+		}
+		var hooks []webhook.Hook
+		for _, hook := range config.Webhooks {
+			hooks = append(hooks, webhook.Hook{URL: hook.URL, Secret: hook.Secret})
+		}
+		return hooks
+	}}, nil
+}
+
+// webhookFigures are what deliveries tell to /metrics.
+func webhookFigures(host *engine.Host) []api.Figure {
+	figure := func(name, help string, counter bool, value func(webhook.Stats) float64) api.Figure {
+		return api.Figure{Name: "webhook_" + name, Help: help, Counter: counter, Value: func() float64 { return value(host.Webhooks().Stats()) }}
+	}
+	return []api.Figure{
+		figure("deliveries_total", "Events that receivers have taken.", true, func(s webhook.Stats) float64 { return float64(s.Delivered) }),
+		figure("failures_total", "Attempts to deliver an event that failed.", true, func(s webhook.Stats) float64 { return float64(s.Failed) }),
+		figure("dead_total", "Events that were given up.", true, func(s webhook.Stats) float64 { return float64(s.Dead) }),
+		figure("pending", "Events that are being delivered, or wait to be sent again.", false, func(s webhook.Stats) float64 { return float64(s.Pending) }),
+	}
+}

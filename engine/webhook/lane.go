@@ -1,0 +1,340 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// Bounds of a lane.
+const (
+	laneSlots  = 4      // attempts at once
+	lanePages  = 4      // repositories whose journal it has open
+	pageEvents = 200    // events of a page
+	parkedMax  = 10_000 // parked events with which it opens no more pages; the open ones may park some more
+)
+
+// Times of an attempt that failed.
+const (
+	backOffFirst = 5 * time.Second
+	backOffMax   = time.Hour
+	giveUpAfter  = 24 * time.Hour
+	// missingPause is how long a lane rests whose hook is not in the configuration.
+	missingPause = 2 * time.Second
+)
+
+// backOff returns how long to wait after so many attempts failed.
+func backOff(attempts int) time.Duration {
+	wait := backOffFirst
+	for range attempts - 1 {
+		if wait *= 2; wait >= backOffMax {
+			return backOffMax
+		}
+	}
+	return wait
+}
+
+// lane sends the events of one hook. What is below inbox belongs to its goroutine.
+type lane struct {
+	d       *Deliverer
+	id      hookID
+	hook    hookRow
+	log     *slog.Logger
+	ctx     context.Context //nolint:containedctx // the life of the goroutine, which close and Stop end
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	wake    chan struct{} // holds one when there is something in the inbox
+	results chan attempt  // has room for all attempts
+
+	mu    sync.Mutex // guards inbox
+	inbox inbox
+
+	ready    []refs.RepoID        // repositories with something in their stream, in the order of their turns
+	known    map[refs.RepoID]bool // those that are ready or open
+	open     map[refs.RepoID]*page
+	queues   map[refKey]*queue
+	runnable []*queue // whose first event is due, in the order of their turns
+	busy     int      // attempts under way
+	parked   int
+	resumeAt time.Time // no page is opened before: the stores failed
+}
+
+// inbox is what others have for a lane.
+type inbox struct {
+	repositories []refs.RepoID // whose stream has grown
+	revived      [][]byte      // keys of parked events that were dead letters
+}
+
+// attempt is what became of the first event of a queue.
+type attempt struct {
+	queue *queue
+	err   error
+}
+
+func (h *hookRow) host() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
+	l := &lane{
+		d: d, id: id, hook: hook, log: d.Logger.With("org", hook.Org, "host", hook.host()),
+		ended: make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
+		known: make(map[refs.RepoID]bool), open: make(map[refs.RepoID]*page), queues: make(map[refKey]*queue),
+	}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	return l
+}
+
+// close ends the lane and waits for that.
+func (l *lane) close() {
+	l.cancel()
+	<-l.ended
+}
+
+// post tells the lane that a stream has grown.
+func (l *lane) post(id refs.RepoID) {
+	l.mu.Lock()
+	l.inbox.repositories = append(l.inbox.repositories, id)
+	l.mu.Unlock()
+	signal(l.wake)
+}
+
+// revive tells the lane that dead letters have become parked events.
+func (l *lane) revive(keys [][]byte) {
+	l.mu.Lock()
+	l.inbox.revived = append(l.inbox.revived, keys...)
+	l.mu.Unlock()
+	signal(l.wake)
+}
+
+// run sends what is due until the lane is closed.
+func (l *lane) run() {
+	defer close(l.ended)
+	defer l.cancel()
+	defer l.leave()
+	for {
+		err := l.load()
+		if err == nil {
+			break
+		}
+		l.d.logFailure(l.ctx, "read what is to be sent", err)
+		if l.d.pause(l.ctx) != nil {
+			return
+		}
+	}
+	for {
+		l.takeInbox()
+		due := l.step()
+		var fired <-chan time.Time
+		stop := func() {}
+		if !due.IsZero() {
+			fired, stop = l.d.Clock.At(due)
+		}
+		select {
+		case <-l.ctx.Done():
+		case <-l.wake:
+		case a := <-l.results:
+			l.complete(a)
+		case <-fired:
+		}
+		stop()
+		if l.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// leave waits for the attempts under way, and takes what is in memory out of the count.
+func (l *lane) leave() {
+	for ; l.busy > 0; l.busy-- {
+		<-l.results
+	}
+	for _, q := range l.queues {
+		l.d.pending.Add(-int64(len(q.items)))
+	}
+}
+
+// load takes up what an earlier deliverer left.
+func (l *lane) load() error {
+	for row, err := range scan[delivery](l.ctx, l.d.KV, hookPrefix(kindParked, l.id)) {
+		if err != nil {
+			return err
+		}
+		if err := l.insert(row.key, row.row); err != nil {
+			return err
+		}
+	}
+	for row, err := range scan[stream](l.ctx, l.d.KV, hookPrefix(kindStream, l.id)) {
+		if err != nil {
+			return err
+		}
+		l.await(refs.RepoID(row.key[len(row.key)-len(refs.RepoID{}):]))
+	}
+	return nil
+}
+
+// await lets a repository wait for its turn.
+func (l *lane) await(id refs.RepoID) {
+	if !l.known[id] {
+		l.known[id] = true
+		l.ready = append(l.ready, id)
+	}
+}
+
+func (l *lane) takeInbox() {
+	l.mu.Lock()
+	taken := l.inbox
+	l.inbox = inbox{}
+	l.mu.Unlock()
+	for _, id := range taken.repositories {
+		l.await(id)
+	}
+	for _, key := range taken.revived {
+		value, err := l.d.KV.Get(l.ctx, key)
+		if errors.Is(err, kv.ErrNotFound) { // it was among what load took, and has been sent
+			continue
+		}
+		if err == nil {
+			var row delivery
+			if row, err = decodeRow[delivery](value); err == nil {
+				err = l.insert(key, row)
+			}
+		}
+		l.d.logFailure(l.ctx, "take up a dead letter", err) // it is a parked event, which the next start takes up
+	}
+}
+
+// step begins what is due and returns when something will be, or the zero time.
+func (l *lane) step() time.Time {
+	now := l.d.Clock.Now()
+	hook, found := l.d.find(l.hook)
+	if !found {
+		return now.Add(missingPause)
+	}
+	var due time.Time
+	sooner := func(at time.Time) {
+		if due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	if l.parked > 0 {
+		for _, q := range l.queues {
+			if at := q.items[0].Next; at.After(now) {
+				sooner(at)
+			} else {
+				l.list(q)
+			}
+		}
+	}
+	if l.resumeAt.After(now) {
+		sooner(l.resumeAt)
+	} else {
+		l.openPages(now)
+		if l.resumeAt.After(now) {
+			sooner(l.resumeAt)
+		}
+	}
+	l.dispatch(hook)
+	return due
+}
+
+// list lets the first event of a queue be sent when its turn comes.
+func (l *lane) list(q *queue) {
+	if !q.busy && !q.listed {
+		q.listed = true
+		l.runnable = append(l.runnable, q)
+	}
+}
+
+// dispatch begins attempts.
+func (l *lane) dispatch(hook Hook) {
+	for l.busy < laneSlots && len(l.runnable) > 0 {
+		q := l.runnable[0]
+		l.runnable = l.runnable[1:]
+		q.listed, q.busy = false, true
+		l.busy++
+		it := q.items[0]
+		go func() { l.results <- attempt{q, l.try(hook, it)} }() // leave waits for it
+	}
+}
+
+// try makes one attempt when there is room for it. Errors: that of the lane's context when it was not made.
+func (l *lane) try(hook Hook, it *item) error {
+	select {
+	case l.d.attempts <- struct{}{}:
+		defer func() { <-l.d.attempts }()
+		return l.d.send(l.ctx, hook, it)
+	case <-l.ctx.Done():
+		return l.ctx.Err()
+	}
+}
+
+// complete takes note of what became of an attempt.
+func (l *lane) complete(a attempt) {
+	q, it := a.queue, a.queue.items[0]
+	q.busy = false
+	l.busy--
+	now := l.d.Clock.Now()
+	b := kv.NewBatch()
+	switch {
+	case a.err == nil:
+		l.d.delivered.Add(1)
+		l.settle(b, q)
+	case l.ctx.Err() != nil:
+		return
+	default:
+		l.d.failed.Add(1)
+		it.Attempts++
+		it.Error = a.err.Error()
+		if it.Since.IsZero() {
+			it.Since = now
+		}
+		if now.Sub(it.Since) >= giveUpAfter {
+			it.Died = now
+			l.store(b, kindDead, it)
+			l.d.dead.Add(1)
+			l.log.WarnContext(l.ctx, "webhook: an event was given up", "delivery", deliveryID(it.repo, it.at), "attempts", it.Attempts, "error", it.Error)
+			l.settle(b, q)
+			break
+		}
+		it.Next = now.Add(backOff(it.Attempts))
+		if it.Attempts == 1 {
+			l.log.WarnContext(l.ctx, "webhook: an event was not taken and will be sent again", "delivery", deliveryID(it.repo, it.at), "error", it.Error)
+		}
+		l.park(b, q, now)
+	}
+	l.advance(b, it.repo)
+}
+
+// settle takes the first event out of a queue: it has been dealt with.
+func (l *lane) settle(b *kv.Batch, q *queue) {
+	it := q.items[0]
+	q.items = slices.Delete(q.items, 0, 1)
+	it.settled = true
+	l.d.pending.Add(-1)
+	if it.stored {
+		b.Delete(eventKey(kindParked, l.id, it.repo, it.at))
+		l.parked--
+	}
+	if len(q.items) == 0 {
+		delete(l.queues, q.key)
+		return
+	}
+	l.list(q)
+}
+
+// store adds the row of an event. It is small, and always encodes.
+func (l *lane) store(b *kv.Batch, kind byte, it *item) {
+	l.d.logFailure(l.ctx, "store an event", put(b, eventKey(kind, l.id, it.repo, it.at), it.delivery))
+}

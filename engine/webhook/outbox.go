@@ -1,0 +1,246 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// Times of the goroutine that reads the outbox.
+const (
+	// sweepEvery is how often it looks for what it was not told of, and for hooks that are not configured any more.
+	sweepEvery = time.Minute
+	// forgetAfter is how long a hook has to be gone from the configuration for its rows to go: an edit that breaks it takes nothing.
+	forgetAfter = time.Hour
+	// expireEvery is how often dead letters are looked at for their age, and deadAge how old they get.
+	expireEvery = time.Hour
+	deadAge     = 30 * 24 * time.Hour
+)
+
+// run hands what is in the outbox to the lanes of the hooks.
+func (d *Deliverer) run(ctx context.Context) {
+	if err := d.openLanes(ctx); err != nil {
+		d.logFailure(ctx, "read hooks", err)
+	}
+	missing := make(map[hookID]time.Time)
+	var sweepAt, expireAt time.Time
+	for ctx.Err() == nil {
+		if now := d.Clock.Now(); !now.Before(sweepAt) {
+			sweepAt = now.Add(sweepEvery)
+			d.logFailure(ctx, "read outbox", d.findWaiting(ctx))
+			d.logFailure(ctx, "forget hooks", d.forgetMissing(ctx, missing))
+			if !now.Before(expireAt) {
+				expireAt = now.Add(expireEvery)
+				d.logFailure(ctx, "expire dead letters", d.expire(ctx, now.Add(-deadAge)))
+			}
+		}
+		for _, id := range d.takeTold() {
+			if err := d.hear(ctx, id); err != nil {
+				d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
+			}
+		}
+		if d.waitUntil(ctx, sweepAt, d.wake) != nil {
+			return
+		}
+	}
+}
+
+func (d *Deliverer) logFailure(ctx context.Context, step string, err error) {
+	if err != nil && ctx.Err() == nil {
+		d.Logger.ErrorContext(ctx, "webhooks failed", "step", step, "error", err)
+	}
+}
+
+// openLanes opens the lanes of all hooks that have rows.
+func (d *Deliverer) openLanes(ctx context.Context) error {
+	for hook, err := range scan[hookRow](ctx, d.KV, []byte{table, kindHook}) {
+		if err != nil {
+			return err
+		}
+		d.lane(ctx, hook.row)
+	}
+	return nil
+}
+
+// lane returns the lane of a hook, which is opened if need be. It is called by one goroutine.
+func (d *Deliverer) lane(ctx context.Context, hook hookRow) *lane {
+	id := newHookID(hook.Org, hook.URL)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lanes[id]
+	if l == nil {
+		l = newLane(ctx, d, id, hook)
+		d.lanes[id] = l
+		d.ended.Go(l.run)
+	}
+	return l
+}
+
+func (d *Deliverer) hasLane(id hookID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes[id] != nil
+}
+
+// takeTold returns the repositories whose outbox is to be read, in an order that does not matter.
+func (d *Deliverer) takeTold() []refs.RepoID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ids := make([]refs.RepoID, 0, len(d.told))
+	for id := range d.told {
+		ids = append(ids, id)
+	}
+	clear(d.told)
+	return ids
+}
+
+// findWaiting takes what the outbox holds, also what another process or an earlier one has put there.
+func (d *Deliverer) findWaiting(ctx context.Context) error {
+	for id, err := range d.Source.Waiting(ctx) {
+		if err != nil {
+			return err
+		}
+		d.Told(id)
+	}
+	return nil
+}
+
+// hear makes what the outbox holds of a repository work for all hooks of its organization.
+func (d *Deliverer) hear(ctx context.Context, id refs.RepoID) error {
+	first, last, found, err := d.Source.Span(ctx, id, d.seen[id])
+	if err != nil || !found {
+		return err
+	}
+	repo, err := d.Source.Repository(ctx, id)
+	if err != nil && !errors.Is(err, refs.ErrRepositoryNotFound) {
+		return err
+	}
+	var hooks []hookRow
+	if err == nil {
+		hooks = d.hooks(repo.Org)
+	}
+	if err := d.extend(ctx, id, hooks, first, last); err != nil {
+		return err
+	}
+	if len(d.seen) >= seenMax {
+		clear(d.seen)
+	}
+	d.seen[id] = last
+	for _, hook := range hooks {
+		d.lane(ctx, hook).post(id)
+	}
+	return nil
+}
+
+// hooks returns the hooks of an organization, each once.
+func (d *Deliverer) hooks(org string) []hookRow {
+	var hooks []hookRow
+	for _, hook := range d.Source.Hooks(org) {
+		if row := (hookRow{Org: org, URL: hook.URL}); !slices.Contains(hooks, row) {
+			hooks = append(hooks, row)
+		}
+	}
+	return hooks
+}
+
+// find returns a hook as it is configured now.
+func (d *Deliverer) find(row hookRow) (Hook, bool) {
+	hooks := d.Source.Hooks(row.Org)
+	i := slices.IndexFunc(hooks, func(hook Hook) bool { return hook.URL == row.URL })
+	if i < 0 {
+		return Hook{}, false
+	}
+	return hooks[i], true
+}
+
+// extend moves transactions from the outbox to the streams of hooks, in one batch.
+func (d *Deliverer) extend(ctx context.Context, id refs.RepoID, hooks []hookRow, first, last uint64) error {
+	b := kv.NewBatch()
+	d.Source.Remove(b, id, first, last)
+	d.rows.Lock()
+	defer d.rows.Unlock()
+	for _, hook := range hooks {
+		hookID := newHookID(hook.Org, hook.URL)
+		row, found, err := d.readStream(ctx, hookID, id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			row = stream{Next: position{Sequence: first}, Since: d.Clock.Now()}
+		}
+		row.Last = last
+		if err := put(b, streamKey(hookID, id), row); err != nil {
+			return err
+		}
+		if !d.hasLane(hookID) {
+			if err := put(b, append([]byte{table, kindHook}, hookID[:]...), hook); err != nil {
+				return err
+			}
+		}
+	}
+	return d.apply(ctx, b)
+}
+
+// forgetMissing removes the rows of hooks that have been gone from the configuration for long enough.
+func (d *Deliverer) forgetMissing(ctx context.Context, missing map[hookID]time.Time) error {
+	now := d.Clock.Now()
+	for _, l := range d.allLanes() {
+		if _, found := d.find(l.hook); found {
+			delete(missing, l.id)
+			continue
+		}
+		if since, ok := missing[l.id]; !ok {
+			missing[l.id] = now
+			continue
+		} else if now.Sub(since) < forgetAfter {
+			continue
+		}
+		l.close()
+		b := kv.NewBatch()
+		forget(b, l.id)
+		if err := d.apply(ctx, b); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		delete(d.lanes, l.id)
+		d.mu.Unlock()
+		delete(missing, l.id)
+		d.Logger.InfoContext(ctx, "a webhook is gone from the configuration and was forgotten", "org", l.hook.Org, "host", l.hook.host())
+	}
+	return nil
+}
+
+func (d *Deliverer) allLanes() []*lane {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lanes := make([]*lane, 0, len(d.lanes))
+	for _, l := range d.lanes {
+		lanes = append(lanes, l)
+	}
+	return lanes
+}
+
+// expire removes the dead letters that died before a time.
+func (d *Deliverer) expire(ctx context.Context, before time.Time) error {
+	const batchMax = 1000
+	b := kv.NewBatch()
+	for letter, err := range scan[delivery](ctx, d.KV, []byte{table, kindDead}) {
+		if err != nil {
+			return err
+		}
+		if letter.row.Died.Before(before) {
+			b.Delete(letter.key)
+		}
+		if b.Count() >= batchMax {
+			if err := d.apply(ctx, b); err != nil {
+				return err
+			}
+			b = kv.NewBatch()
+		}
+	}
+	return d.apply(ctx, b)
+}

@@ -1,0 +1,174 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// page is a stretch of a repository's journal that a lane has open.
+type page struct {
+	items []*item
+	head  int      // how many of the first items are settled
+	end   position // what follows the page
+}
+
+// next is the first position that has not been dealt with.
+func (p *page) next() position {
+	if p.head < len(p.items) {
+		return p.items[p.head].at
+	}
+	return p.end
+}
+
+// openPages opens the journals of repositories whose turn it is, as many as there is room for.
+func (l *lane) openPages(now time.Time) {
+	for len(l.open) < lanePages && l.parked < parkedMax && len(l.ready) > 0 {
+		id := l.ready[0]
+		l.ready = l.ready[1:]
+		if err := l.openPage(id, now); err != nil {
+			l.ready = append(l.ready, id)
+			l.resumeAt = now.Add(storePause)
+			l.d.logFailure(l.ctx, "read the journal of "+id.String(), err)
+			return
+		}
+	}
+}
+
+func (l *lane) openPage(id refs.RepoID, now time.Time) error {
+	row, found, err := l.d.readStream(l.ctx, l.id, id)
+	if err != nil {
+		return err
+	}
+	if !found {
+		delete(l.known, id)
+		return nil
+	}
+	events, repo, err := l.read(id, row.Next.Sequence-1)
+	b := kv.NewBatch()
+	p := &page{}
+	trimmed, isTrimmed := errors.AsType[*refs.TrimmedError](err)
+	switch {
+	case errors.Is(err, refs.ErrRepositoryNotFound):
+		p.end = position{Sequence: row.Last + 1}
+	case isTrimmed && trimmed.Oldest > row.Next.Sequence:
+		p.end = position{Sequence: trimmed.Oldest}
+		l.lose(b, id, row.Next, trimmed.Oldest, now)
+	case err != nil:
+		return err
+	default:
+		p.take(events, &repo, &row)
+	}
+	l.open[id] = p
+	for _, it := range p.items {
+		l.enqueue(b, it, now)
+	}
+	l.advance(b, id)
+	return nil
+}
+
+// read returns what follows a position of the journal, few lanes at a time: a transaction is read as a whole.
+func (l *lane) read(id refs.RepoID, after uint64) (refs.Page, Repository, error) {
+	select {
+	case l.d.pages <- struct{}{}:
+		defer func() { <-l.d.pages }()
+	case <-l.ctx.Done():
+		return refs.Page{}, Repository{}, context.Cause(l.ctx)
+	}
+	repo, err := l.d.Source.Repository(l.ctx, id)
+	if err != nil {
+		return refs.Page{}, Repository{}, err
+	}
+	events, err := l.d.Source.Events(l.ctx, id, after, pageEvents)
+	return events, repo, err
+}
+
+// take makes items of events, from where the stream is to its last transaction, or as many as a page holds.
+func (p *page) take(events refs.Page, repo *Repository, row *stream) {
+	p.end = position{Sequence: row.Last + 1}
+	if events.More && events.Next < row.Last {
+		p.end = position{Sequence: events.Next + 1}
+	}
+	for i := range events.Entries {
+		entry := &events.Entries[i]
+		at := position{entry.Sequence, entry.Index}
+		switch {
+		case at.compare(row.Next) < 0:
+		case at.compare(p.end) >= 0:
+			return
+		case len(p.items) == pageEvents:
+			p.end = at
+			return
+		default:
+			p.items = append(p.items, &item{delivery: delivery{Event: newEvent(repo, entry)}, repo: repo.ID, at: at})
+		}
+	}
+}
+
+// lose leaves a dead letter for events that the journal does not hold any more.
+func (l *lane) lose(b *kv.Batch, id refs.RepoID, from position, oldest uint64, now time.Time) {
+	it := &item{repo: id, at: from}
+	it.Lost, it.Since, it.Died = true, now, now
+	it.Event.CustomerID, it.Event.Repository.ID = l.hook.Org, id.String()
+	it.Error = fmt.Sprintf("the journal was trimmed: transactions %d to %d are lost", from.Sequence, oldest-1)
+	l.store(b, kindDead, it)
+	l.d.dead.Add(1)
+	l.log.ErrorContext(l.ctx, "webhook: events were lost", "delivery", deliveryID(id, from), "error", it.Error)
+}
+
+// advance applies b, with the cursor of a repository moved to where all before it has been dealt with. A page that is done is closed.
+func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
+	p := l.open[id]
+	before := position{}
+	if p != nil {
+		before = p.next()
+		for p.head < len(p.items) && p.items[p.head].settled {
+			p.head++
+		}
+	}
+	done := p != nil && p.head == len(p.items)
+	if p == nil || !done && p.next() == before {
+		_ = l.d.apply(l.ctx, b) // it fails only when the lane ends; what it stood for is done again then
+		return
+	}
+	more, err := l.moveCursor(b, id, p.next())
+	for err != nil {
+		l.d.logFailure(l.ctx, "move a cursor", err)
+		if l.d.pause(l.ctx) != nil {
+			return
+		}
+		more, err = l.moveCursor(b, id, p.next())
+	}
+	if !done {
+		return
+	}
+	delete(l.open, id)
+	delete(l.known, id)
+	if more {
+		l.await(id)
+	}
+}
+
+// moveCursor applies b with the cursor at a position, and tells whether something follows.
+func (l *lane) moveCursor(b *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
+	l.d.rows.Lock()
+	defer l.d.rows.Unlock()
+	row, found, err := l.d.readStream(l.ctx, l.id, id)
+	if err != nil {
+		return false, err
+	}
+	more = found && next.Sequence <= row.Last
+	if more {
+		row.Next = next
+		if err := put(b, streamKey(l.id, id), row); err != nil {
+			return false, err
+		}
+	} else {
+		b.Delete(streamKey(l.id, id))
+	}
+	return more, l.d.apply(l.ctx, b)
+}

@@ -1,0 +1,153 @@
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// table is the first byte of the package's keys, a kind of row the second.
+//
+//	w h hook                               a hook: hookRow
+//	w s hook repo                          how far into a journal a hook is, while it is not at its end: stream
+//	w p hook repo sequence(8) index(4)     an event that failed, or waits for one of its ref that did: delivery
+//	w d hook repo sequence(8) index(4)     a dead letter: delivery
+//
+// Numbers are big endian. All values are JSON.
+const table = 'w'
+
+// Kinds of rows.
+const (
+	kindHook   = 'h'
+	kindStream = 's'
+	kindParked = 'p'
+	kindDead   = 'd'
+)
+
+// errCorrupt says that a row of this package failed a check.
+var errCorrupt = errors.New("webhook: stored data is damaged")
+
+// hookID says which hook a row is of.
+type hookID [16]byte
+
+func newHookID(org, url string) hookID {
+	sum := sha256.Sum256([]byte(org + "\x00" + url))
+	return hookID(sum[:16])
+}
+
+// hookRow names a hook that has had something to send.
+type hookRow struct {
+	Org string `json:"org"`
+	URL string `json:"url"`
+}
+
+// stream is a stretch of a journal that a hook has yet to deal with: from Next to the transaction Last.
+type stream struct {
+	Next  position  `json:"next"`
+	Last  uint64    `json:"last"`
+	Since time.Time `json:"since"` // when there was first something
+}
+
+// delivery is an event with what came of it so far.
+type delivery struct {
+	Event    Event     `json:"event"`
+	Attempts int       `json:"attempts,omitempty"`
+	Since    time.Time `json:"since,omitzero"`  // of the first attempt, or since when it waits for another event of its ref
+	Next     time.Time `json:"next,omitzero"`   // when to try again
+	Error    string    `json:"error,omitempty"` // of the last attempt
+	Died     time.Time `json:"died,omitzero"`
+	Lost     bool      `json:"lost,omitempty"` // the journal was trimmed: there is no event to send
+}
+
+func hookPrefix(kind byte, hook hookID) []byte { return append([]byte{table, kind}, hook[:]...) }
+
+func streamKey(hook hookID, repo refs.RepoID) []byte {
+	return append(hookPrefix(kindStream, hook), repo[:]...)
+}
+
+func eventKey(kind byte, hook hookID, repo refs.RepoID, at position) []byte {
+	key := append(hookPrefix(kind, hook), repo[:]...)
+	key = binary.BigEndian.AppendUint64(key, at.Sequence)
+	return binary.BigEndian.AppendUint32(key, at.Index)
+}
+
+// eventKeySize is that of the keys that eventKey makes.
+const eventKeySize = 2 + len(hookID{}) + len(refs.RepoID{}) + 8 + 4
+
+// eventPosition reads back what eventKey wrote.
+func eventPosition(key []byte) (repo refs.RepoID, at position, err error) {
+	if len(key) != eventKeySize {
+		return repo, at, fmt.Errorf("%w: key of %d bytes", errCorrupt, len(key))
+	}
+	rest := key[2+len(hookID{}):]
+	repo, rest = refs.RepoID(rest[:len(repo)]), rest[len(repo):]
+	return repo, position{binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:])}, nil
+}
+
+// put adds a row. What is stored is small and always encodes.
+func put(b *kv.Batch, key []byte, row any) error {
+	value, err := json.Marshal(row)
+	if err != nil {
+		return fmt.Errorf("encode row: %w", err)
+	}
+	b.Put(key, value)
+	return nil
+}
+
+func decodeRow[T any](value []byte) (row T, err error) {
+	if err := json.Unmarshal(value, &row); err != nil {
+		return row, fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	return row, nil
+}
+
+// readStream returns a stream, and false when the hook is at the end of the journal.
+func (d *Deliverer) readStream(ctx context.Context, hook hookID, repo refs.RepoID) (stream, bool, error) {
+	value, err := d.KV.Get(ctx, streamKey(hook, repo))
+	if errors.Is(err, kv.ErrNotFound) {
+		return stream{}, false, nil
+	}
+	if err != nil {
+		return stream{}, false, fmt.Errorf("read cursor: %w", err)
+	}
+	row, err := decodeRow[stream](value)
+	return row, err == nil, err
+}
+
+// scan walks the rows below a prefix.
+func scan[T any](ctx context.Context, keys kv.Store, prefix []byte) iter.Seq2[keyed[T], error] {
+	return func(yield func(keyed[T], error) bool) {
+		for pair, err := range keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+			if err != nil {
+				yield(keyed[T]{}, fmt.Errorf("read webhooks: %w", err))
+				return
+			}
+			row, err := decodeRow[T](pair.Value)
+			if !yield(keyed[T]{pair.Key, row}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// keyed is a row with its key, whose memory is valid until the next step of the walk.
+type keyed[T any] struct {
+	key []byte
+	row T
+}
+
+// forget lets b remove all rows of a hook.
+func forget(b *kv.Batch, hook hookID) {
+	for _, kind := range []byte{kindHook, kindStream, kindParked, kindDead} {
+		prefix := hookPrefix(kind, hook)
+		b.DeleteRange(prefix, kv.PrefixEnd(prefix))
+	}
+}

@@ -1,0 +1,66 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// The headers of a delivery.
+const (
+	headerEvent     = "X-Pierre-Event"
+	headerSignature = "X-Pierre-Signature"
+	headerDelivery  = "X-Pierre-Delivery" // see deliveryID
+)
+
+// answerBytesMax is how much of an answer is read, for the connection to be used again. Nothing in it counts but the status.
+const answerBytesMax = 64 << 10
+
+// statusError says that a receiver did not take an event: it answered anything but 2xx. No status is final, 410 neither: a receiver that is to hear
+// no more is taken out of the configuration.
+type statusError struct{ Status int }
+
+// Error names the status.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("the receiver answered %d %s", e.Status, http.StatusText(e.Status))
+}
+
+// send makes one attempt to deliver an event. Errors: [statusError]; those of the client, without the URL, which may hold a secret.
+func (d *Deliverer) send(ctx context.Context, hook Hook, it *item) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %v", d.Timeout))
+	defer cancel()
+	body, err := it.Event.encode()
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, hook.URL, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the URL is malformed")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", d.Agent)
+	request.Header.Set(headerEvent, "push")
+	request.Header.Set(headerSignature, Sign(hook.Secret, d.Clock.Now(), body))
+	request.Header.Set(headerDelivery, deliveryID(it.repo, it.at))
+	response, err := d.Client.Do(request)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if about, ok := errors.AsType[*url.Error](err); ok {
+			err = about.Err
+		}
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	// The status has been said; a body that breaks off takes nothing back.
+	_, _ = io.CopyN(io.Discard, response.Body, answerBytesMax)
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return &statusError{Status: response.StatusCode}
+	}
+	return nil
+}

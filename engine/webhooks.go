@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"packhorse/engine/outbound"
+	"packhorse/engine/webhook"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// WebhookConfig says who hears of changes, and how receivers are reached.
+type WebhookConfig struct {
+	// Hooks returns the receivers of an organization at the time of the call; nil means that nothing is delivered by this host.
+	Hooks func(org string) []webhook.Hook
+	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of its clients; nil makes one.
+	Guard  *outbound.Guard
+	Client *http.Client
+	// Clock is the system's when nil.
+	Clock webhook.Clock
+}
+
+// webhookTimeout is how long one delivery may take.
+const webhookTimeout = 15 * time.Second
+
+// openWebhooks makes the deliverer, and starts it if there may be receivers.
+func (h *Host) openWebhooks(c WebhookConfig, version string) {
+	if c.Client == nil {
+		guard := c.Guard
+		if guard == nil {
+			guard = &outbound.Guard{}
+		}
+		c.Client = guard.Client(outbound.Options{HeaderTimeout: webhookTimeout, RedirectsMax: -1, ConnsMax: 64})
+	}
+	deliver := c.Hooks != nil
+	if !deliver {
+		c.Hooks = func(string) []webhook.Hook { return nil }
+	}
+	h.hooks = webhook.New(webhook.Config{
+		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: webhookTimeout, Agent: "packhorse/" + version,
+		Logger: h.log, Clock: c.Clock,
+	})
+	if !deliver {
+		return
+	}
+	h.outbox.subscribe(subscription{
+		listener: webhookListener,
+		wants:    func(rec *record, _ string) bool { return len(c.Hooks(rec.Org)) > 0 },
+		matters:  isEvent,
+		told:     h.hooks.Told,
+	})
+	h.hooks.Start()
+}
+
+// Webhooks returns what delivers events; its List, Letters and Retry work whether or not it does so now.
+func (h *Host) Webhooks() *webhook.Deliverer { return h.hooks }
+
+// isEvent tells whether receivers hear of changes of a ref: of branches and tags, in all namespaces.
+func isEvent(ref string) bool {
+	_, name := refs.SplitNamespace(ref)
+	return strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")
+}
+
+// webhookSource is what the deliverer asks of the host.
+type webhookSource struct {
+	host  *Host
+	hooks func(org string) []webhook.Hook
+}
+
+// Hooks implements [webhook.Source].
+func (s webhookSource) Hooks(org string) []webhook.Hook { return s.hooks(org) }
+
+// Repository implements [webhook.Source].
+func (s webhookSource) Repository(ctx context.Context, id refs.RepoID) (webhook.Repository, error) {
+	rec, _, err := readRecord(ctx, s.host.keys, id)
+	if isNotFound(err) {
+		return webhook.Repository{}, refs.ErrRepositoryNotFound
+	}
+	return webhook.Repository{ID: id, Org: rec.Org, Name: rec.Name}, err
+}
+
+// Events implements [webhook.Source].
+func (s webhookSource) Events(ctx context.Context, id refs.RepoID, after uint64, limit int) (refs.Page, error) {
+	page, err := s.host.names.Events(ctx, id, after, limit)
+	page.Entries = slices.DeleteFunc(page.Entries, func(entry refs.Entry) bool {
+		return entry.Cause == causeImport || !isEvent(entry.Ref)
+	})
+	return page, err
+}
+
+// Waiting implements [webhook.Source].
+func (s webhookSource) Waiting(ctx context.Context) iter.Seq2[refs.RepoID, error] {
+	return s.host.outbox.repositories(ctx, webhookListener)
+}
+
+// Span implements [webhook.Source].
+func (s webhookSource) Span(ctx context.Context, id refs.RepoID, after uint64) (first, last uint64, found bool, err error) {
+	stretch, found, err := s.host.outbox.span(ctx, webhookListener, id, after)
+	return stretch.first, stretch.last, found, err
+}
+
+// Remove implements [webhook.Source].
+func (s webhookSource) Remove(b *kv.Batch, id refs.RepoID, first, last uint64) {
+	s.host.outbox.remove(b, webhookListener, id, span{first: first, last: last})
+}

@@ -24,6 +24,14 @@ func FuzzDeltaCreate(f *testing.F) {
 		if err != nil || !bytes.Equal(got, target) {
 			t.Fatalf("%d bytes of %d, %v", len(got), len(target), err)
 		}
+		var index delta.Index
+		between, ok := index.Between(nil, base, target, 2*len(target)+32)
+		if !ok {
+			t.Fatal("a delta between two versions is twice as long as its target")
+		}
+		if got, err := delta.Apply(nil, base, between, int64(len(target))); err != nil || !bytes.Equal(got, target) {
+			t.Fatalf("between: %d bytes of %d, %v", len(got), len(target), err)
+		}
 		if baseSize, result, err := delta.Sizes(program); err != nil || baseSize != int64(len(base)) || result != int64(len(target)) {
 			t.Errorf("sizes %d and %d, %v", baseSize, result, err)
 		}

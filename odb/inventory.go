@@ -148,6 +148,20 @@ func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, 
 	return t, data, nil
 }
 
+// readBase is read of what is likely to be read again soon: blobs are cached too, which otherwise are not unless deltas build on them.
+func (inv *inventory) readBase(ctx context.Context, h handle) (object.Type, []byte, error) {
+	t, data, err := inv.read(ctx, h)
+	if err != nil || t != object.TypeBlob {
+		return t, data, err
+	}
+	at := location{ordinal: h.number()}
+	if h.layer() < len(inv.segments) {
+		at.layer = inv.layers[h.layer()]
+		inv.view.keep(&at, cached{kind: t, data: data}, true)
+	}
+	return t, data, nil
+}
+
 // stat returns the type and size of the object that h names.
 func (inv *inventory) stat(ctx context.Context, h handle) (Info, error) {
 	if h.layer() < len(inv.segments) {

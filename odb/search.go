@@ -38,8 +38,9 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
+			var index delta.Index
 			for f := range s.work {
-				found, err := s.searchPath(ctx, &f)
+				found, err := s.searchPath(ctx, &index, &f)
 				s.keep(ctx, found, err)
 			}
 		})
@@ -164,12 +165,11 @@ func (s *deltaSearch) keep(ctx context.Context, found map[handle]madeDelta, err 
 type candidate struct {
 	id    object.ID
 	data  []byte
-	index *delta.Index // made when it is first needed
-	depth int          // of the chain of deltas in this pack that it is built by
+	depth int // of the chain of deltas in this pack that it is built by
 }
 
-// searchPath returns deltas for what would go out whole of one path.
-func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[handle]madeDelta, error) {
+// searchPath returns deltas for what would go out whole of one path. The memory of index is used.
+func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pathVersions) (map[handle]madeDelta, error) {
 	if s.full() {
 		return nil, nil
 	}
@@ -184,7 +184,7 @@ func (s *deltaSearch) searchPath(ctx context.Context, f *pathVersions) (map[hand
 		if err != nil {
 			return nil, err
 		}
-		base, program := bestDelta(bases, target.data)
+		base, program := bestDelta(index, bases, target.data)
 		if program != nil {
 			made := makeDelta(base.id, f.kind, program)
 			saves, err := s.plan.saves(ctx, h, &made.foundDelta)
@@ -227,7 +227,7 @@ func (s *deltaSearch) knownBases(ctx context.Context, f *pathVersions) ([]candid
 }
 
 func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (candidate, error) {
-	t, data, err := s.plan.inv.read(ctx, h)
+	t, data, err := s.plan.inv.readBase(ctx, h)
 	if err != nil {
 		return candidate{}, err
 	}
@@ -238,8 +238,8 @@ func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (can
 	return candidate{id: id, data: data}, err
 }
 
-// bestDelta returns the smallest delta for target against one of bases, nil if there is none that saves anything.
-func bestDelta(bases []candidate, target []byte) (base *candidate, program []byte) {
+// bestDelta returns the smallest delta for target against one of bases, nil if there is none that saves anything. The memory of index is used.
+func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *candidate, program []byte) {
 	limit := len(target)/2 - object.IDSize
 	for i := range bases {
 		if program != nil && len(program) < len(target)/searchEnough {
@@ -250,10 +250,7 @@ func bestDelta(bases []candidate, target []byte) (base *candidate, program []byt
 		if len(target)-len(b.data) >= limit || len(target) < len(b.data)/32 {
 			continue
 		}
-		if b.index == nil {
-			b.index = delta.NewIndex(b.data)
-		}
-		if found, ok := b.index.Create(nil, target, limit); ok {
+		if found, ok := index.Between(nil, b.data, target, limit); ok {
 			program, limit, base = found, len(found)-1, b
 		}
 	}

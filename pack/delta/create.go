@@ -5,15 +5,55 @@ package delta
 //
 // The result depends on base and target only. target is only read. The time is linear in its length, give or take the bounded chains.
 func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) {
-	sizeMax = min(sizeMax, len(target)+len(target)/insertMax+2*sizeBytesMax+1) // what inserting everything takes
-	e := encoder{dst: appendSize(appendSize(dst, int64(len(x.base))), int64(len(target))), limit: len(dst) + sizeMax, target: target}
-	at := 0
+	e := newEncoder(dst, len(x.base), target, sizeMax)
+	if !x.encode(&e, 0, len(target)) {
+		return dst, false
+	}
+	return e.dst, true
+}
+
+// Between appends to dst a delta that builds target from base, as [Index.Create] does for an index of base, which x becomes for a part of it:
+// what both begin and end with is copied without a search, and for what lies between these ends of the target the base is searched no further
+// around than that is long. For two versions of a file that is a fraction of the work; what has moved from afar is inserted.
+func (x *Index) Between(dst, base, target []byte, sizeMax int) (delta []byte, ok bool) {
+	start := worthCopy(matchLength(base, target))
+	end := worthCopy(matchLengthBack(base[start:], target[start:]))
+	if len(base) > offsetMax {
+		start, end = 0, 0 // copies do not reach as far
+	}
+	e := newEncoder(dst, len(base), target, sizeMax)
+	e.copy(0, start)
+	around := len(target) - start - end
+	from := max(0, start-around)
+	x.Reset(base[from:min(len(base), len(base)-end+around)])
+	if !x.encode(&e, from, len(target)-end) {
+		return dst, false
+	}
+	e.copy(len(base)-end, end)
+	if len(e.dst) > e.limit {
+		return dst, false
+	}
+	return e.dst, true
+}
+
+// worthCopy is length, or 0 if a copy would take about as much as an insertion.
+func worthCopy(length int) int {
+	if length < blockSize {
+		return 0
+	}
+	return length
+}
+
+// encode encodes the target up to end, with copies of the base that lie shift bytes further on in what the delta is applied to. It reports
+// whether the limit was enough.
+func (x *Index) encode(e *encoder, shift, end int) bool {
+	target, at := e.target[:end], e.done
 	for {
 		// What is not matched must be inserted, so that the search ends where that alone exceeds the limit.
-		end := e.done + e.limit - len(e.dst) + 1
-		at = x.skip(target, at, end)
-		if at >= end {
-			return dst, false
+		last := e.done + e.limit - len(e.dst) + 1
+		at = x.skip(target, at, last)
+		if at >= last {
+			return false
 		}
 		if at+blockSize > len(target) {
 			break
@@ -26,25 +66,28 @@ func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) 
 		for offset > 0 && at > e.done && x.base[offset-1] == target[at-1] {
 			offset, at, length = offset-1, at-1, length+1
 		}
-		length = min(length, offsetMax-offset)
+		length = min(length, offsetMax-offset-shift)
 		e.insert(at)
-		e.copy(offset, length)
+		e.copy(offset+shift, length)
 		at = e.done
 		if len(e.dst) > e.limit {
-			return dst, false
+			return false
 		}
 	}
 	e.insert(len(target))
-	if len(e.dst) > e.limit {
-		return dst, false
-	}
-	return e.dst, true
+	return len(e.dst) <= e.limit
 }
 
 // encoder appends instructions; target[:done] is encoded.
 type encoder struct {
 	dst, target []byte
 	limit, done int
+}
+
+// newEncoder begins a delta of at most sizeMax bytes behind dst.
+func newEncoder(dst []byte, baseSize int, target []byte, sizeMax int) encoder {
+	sizeMax = min(sizeMax, len(target)+len(target)/insertMax+2*sizeBytesMax+1) // what inserting everything takes
+	return encoder{dst: appendSize(appendSize(dst, int64(baseSize)), int64(len(target))), limit: len(dst) + sizeMax, target: target}
 }
 
 // insert encodes the target literally up to end.

@@ -86,6 +86,52 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// TestBetween has one index for all pairs, as its memory is used again.
+func TestBetween(t *testing.T) {
+	t.Parallel()
+	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 500)
+	random := seeded(1, 100_000)
+	var index delta.Index
+	for name, test := range map[string]struct {
+		base, target []byte
+		sizeMax      int // of the delta
+	}{
+		"same":                  {random, random, 32},
+		"both empty":            {nil, nil, 2},
+		"empty base":            {nil, []byte("target"), 9},
+		"empty target":          {random, nil, 4},
+		"short":                 {[]byte("short"), []byte("shirt"), 8},
+		"a byte before a block": {random[:15], random[:15], 18},
+		"a few edits":           {random, edit(3, random, 10), 3000},
+		"many edits":            {random, edit(4, random, 300), 60_000},
+		"repetitive":            {text, text[7:], 40},
+		"repetitive and grown":  {text, append(bytes.Clone(text), text...), 60},
+		"repetitive and shrunk": {append(bytes.Clone(text), text...), text, 60},
+		"zeros":                 {make([]byte, 1<<20), make([]byte, 1<<20-5), 100},
+		"ends overlap":          {random[:100], append(bytes.Clone(random[:60]), random[40:100]...), 40},
+		"inserted in the midst": {random, append(append(bytes.Clone(random[:50_000]), "midst"...), random[50_000:]...), 40},
+		"removed in the midst":  {random, append(bytes.Clone(random[:50_000]), random[60_000:]...), 32},
+		"moved in the midst":    {random, append(append(append(bytes.Clone(random[:30_000]), random[60_000:70_000]...), random[30_000:60_000]...), random[70_000:]...), 48},
+		"inserted at front":     {random, append([]byte("front"), random...), 32},
+		"inserted at the end":   {random, append(bytes.Clone(random), "end"...), 32},
+	} {
+		program, ok := index.Between([]byte("x"), test.base, test.target, test.sizeMax)
+		if !ok {
+			longer, _ := index.Between(nil, test.base, test.target, math.MaxInt)
+			t.Errorf("%s: the delta takes %d bytes, more than %d", name, len(longer), test.sizeMax)
+			continue
+		}
+		got, err := delta.Apply(nil, test.base, program[1:], int64(len(test.target)))
+		if err != nil || !bytes.Equal(got, test.target) {
+			t.Errorf("%s: applied: %d bytes of %d, %v", name, len(got), len(test.target), err)
+		}
+		// One byte less than needed is refused.
+		if short, ok := index.Between([]byte("x"), test.base, test.target, len(program)-2); ok || string(short) != "x" {
+			t.Errorf("%s: a delta of %d bytes passes a limit of %d", name, len(short)-1, len(program)-2)
+		}
+	}
+}
+
 func TestIndexReset(t *testing.T) {
 	t.Parallel()
 	index := delta.NewIndex(seeded(1, 100_000))

@@ -141,3 +141,19 @@ func matchLength(a, b []byte) int {
 	}
 	return i
 }
+
+// matchLengthBack returns how many bytes a and b have in common at their end.
+func matchLengthBack(a, b []byte) int {
+	n := min(len(a), len(b))
+	a, b = a[len(a)-n:], b[len(b)-n:]
+	i := n
+	for ; i >= 8; i -= 8 {
+		if diff := binary.LittleEndian.Uint64(a[i-8:]) ^ binary.LittleEndian.Uint64(b[i-8:]); diff != 0 {
+			return n - i + bits.LeadingZeros64(diff)/8
+		}
+	}
+	for i > 0 && a[i-1] == b[i-1] {
+		i--
+	}
+	return n - i
+}

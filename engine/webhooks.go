@@ -21,6 +21,8 @@ type WebhookConfig struct {
 	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of its clients; nil makes one.
 	Guard  *outbound.Guard
 	Client *http.Client
+	// GiveUp is how long an event is sent again before it is a dead letter; 24 hours when 0, and it is sent once when negative.
+	GiveUp time.Duration
 	// Clock is the system's when nil.
 	Clock webhook.Clock
 }
@@ -42,7 +44,7 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 		c.Hooks = func(string) []webhook.Hook { return nil }
 	}
 	h.hooks = webhook.New(webhook.Config{
-		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: webhookTimeout, Agent: "packhorse/" + version,
+		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: webhookTimeout, GiveUp: c.GiveUp, Agent: "packhorse/" + version,
 		Logger: h.log, Clock: c.Clock,
 	})
 	if !deliver {

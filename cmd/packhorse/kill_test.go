@@ -63,6 +63,7 @@ func killRounds(t *testing.T, rounds int) int {
 type killing struct {
 	t       *testing.T
 	dir     string
+	flags   []string // of the server
 	server  *packhorsetest.Server
 	token   string
 	random  *rand.Rand
@@ -78,7 +79,7 @@ func (k *killing) start() {
 	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
 	var err error
-	if k.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: k.dir}); err != nil {
+	if k.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: k.dir, Flags: k.flags}); err != nil {
 		k.t.Fatal(err)
 	}
 	if k.token, err = k.server.Token(ctx, "r", "--scope", "git:write", "--scope", "repo:write"); err != nil {
@@ -99,6 +100,13 @@ func (k *killing) remote() string {
 // round lets clients write until the server dies, starts it again, and looks.
 func (k *killing) round() {
 	k.t.Helper()
+	k.crash()
+	k.look()
+}
+
+// crash lets clients write until the server dies, starts it again, and sends again what the kill left open.
+func (k *killing) crash() {
+	k.t.Helper()
 	remote := k.remote()
 	var clients sync.WaitGroup
 	for _, w := range k.writers {
@@ -116,7 +124,6 @@ func (k *killing) round() {
 	for _, w := range k.writers {
 		w.resume(k)
 	}
-	k.look()
 }
 
 // look clones everything and holds it against what was acknowledged.

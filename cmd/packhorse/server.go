@@ -31,6 +31,7 @@ type serverFlags struct {
 	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
+	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
 	Maintenance maintenanceFlags `embed:"" prefix:"maintenance-" group:"Maintenance"`
 
 	logFlags

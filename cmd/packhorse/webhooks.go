@@ -14,6 +14,11 @@ import (
 	"packhorse/engine/webhook"
 )
 
+// webhookFlags say how events are delivered.
+type webhookFlags struct {
+	GiveUp time.Duration `help:"How long an event is sent again that a webhook does not take, before it is a dead letter." default:"24h"`
+}
+
 // webhooksCommand looks after what has to be delivered to receivers.
 type webhooksCommand struct {
 	List  webhooksListCommand  `cmd:"" help:"List the receivers that have had an event: what waits, the last error, and dead letters."`
@@ -134,7 +139,7 @@ func (s *server) webhooks() (engine.WebhookConfig, error) {
 	if err != nil {
 		return engine.WebhookConfig{}, err
 	}
-	return engine.WebhookConfig{Guard: guard, Hooks: func(org string) []webhook.Hook {
+	return engine.WebhookConfig{Guard: guard, GiveUp: orNone(s.flags.Webhook.GiveUp), Hooks: func(org string) []webhook.Hook {
 		config, ok := s.tokens.OrgConfig(org)
 		if !ok {
 			return nil

@@ -25,7 +25,6 @@ const (
 const (
 	backOffFirst = 5 * time.Second
 	backOffMax   = time.Hour
-	giveUpAfter  = 24 * time.Hour
 	// missingPause is how long a lane rests whose hook is not in the configuration.
 	missingPause = 2 * time.Second
 )
@@ -300,7 +299,7 @@ func (l *lane) complete(a attempt) {
 		if it.Since.IsZero() {
 			it.Since = now
 		}
-		if now.Sub(it.Since) >= giveUpAfter {
+		if now.Sub(it.Since) >= l.d.GiveUp {
 			it.Died = now
 			l.store(b, kindDead, it)
 			l.d.dead.Add(1)

@@ -64,6 +64,9 @@ type Config struct {
 	Client *http.Client
 	// Timeout is how long one attempt may take, answer included; 15 seconds.
 	Timeout time.Duration
+	// GiveUp is how old an event gets, from its first attempt on, before an attempt that fails makes it a dead letter; 24 hours, and the first
+	// attempt is the last one when negative.
+	GiveUp time.Duration
 	// Agent is the User-Agent.
 	Agent  string
 	Logger *slog.Logger
@@ -112,6 +115,9 @@ type Stats struct {
 func New(c Config) *Deliverer {
 	if c.Timeout == 0 {
 		c.Timeout = 15 * time.Second
+	}
+	if c.GiveUp == 0 {
+		c.GiveUp = 24 * time.Hour
 	}
 	if c.Clock == nil {
 		c.Clock = systemClock{}

@@ -125,6 +125,7 @@ func TestBadFiles(t *testing.T) {
 		"bad organization":   {"ac me/k.pem", ed().public},
 		"bad configuration":  {"acme/org.yaml", []byte("webhooks: 7")},
 		"misspelt":           {"acme/org.yaml", []byte("webhook: []")},
+		"a hook twice":       {"acme/org.yaml", []byte("webhooks: [{url: 'https://a.example', secret: s3cr3t}, {url: 'https://a.example', secret: other}]")},
 		"hook without a URL": {"acme/org.yaml", []byte("webhooks: [{secret: s3cr3t}]")},
 		"missing signer":     {"acme/org.yaml", []byte("signing_keys: [gone.asc]")},
 		"signer elsewhere":   {"acme/org.yaml", []byte("signing_keys: [../x.asc]")},

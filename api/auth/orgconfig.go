@@ -28,11 +28,11 @@ type OrgConfig struct {
 	SigningKeyData [][]byte `yaml:"-"`
 }
 
-// Webhook is a receiver of an organization's events.
+// Webhook is a receiver of an organization's events. Its URL tells it from others.
 type Webhook struct {
 	URL    string   `yaml:"url"`
 	Secret string   `yaml:"secret"`
-	Events []string `yaml:"events"`
+	Events []string `yaml:"events"` // "push", the only kind; all kinds when there are none
 }
 
 // OrgLimits bounds one organization. Zero means the server's default.
@@ -60,7 +60,12 @@ func ParseOrgConfig(data []byte) (*OrgConfig, error) {
 }
 
 func (c *OrgConfig) check() error {
+	urls := make(map[string]bool)
 	for _, hook := range c.Webhooks {
+		if urls[hook.URL] {
+			return fmt.Errorf("webhooks: %s is there twice", hook.URL)
+		}
+		urls[hook.URL] = true
 		if err := checkHTTPURL(hook.URL); err != nil {
 			return fmt.Errorf("webhooks: %w", err)
 		}

@@ -59,11 +59,13 @@ func TestPierre(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := start(t, packhorsetest.Options{TLS: true, Flags: []string{"--secret-key", secret}})
+	served := t.TempDir()
+	server := start(t, packhorsetest.Options{Dir: served, TLS: true, Flags: []string{"--secret-key", secret, "--upstream-allow", "127.0.0.1"}})
 	env := []string{
 		"PACKHORSE_TEST_URL=" + server.URL,
 		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,
 		"PACKHORSE_TEST_KEY=" + server.KeyFile(),
+		"PACKHORSE_TEST_ORG_FOLDER=" + filepath.Join(served, "orgs", packhorsetest.Org),
 		"NODE_EXTRA_CA_CERTS=" + server.CACert,
 		"GIT_SSL_CAINFO=" + server.CACert,
 	}

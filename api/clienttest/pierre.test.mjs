@@ -2,10 +2,12 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
+import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { ApiError, GitStorage, RefUpdateError } from '@pierre/storage';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ApiError, GitStorage, RefUpdateError, validateWebhook } from '@pierre/storage';
 
 const base = process.env.PACKHORSE_TEST_URL;
 const org = process.env.PACKHORSE_TEST_ORG;
@@ -812,6 +814,53 @@ describe('git by the URLs of the client', () => {
     const forced = await repo.getRemoteURL({ ops: ['no-force-push'] });
     git(dir, 'commit', '-q', '--amend', '--allow-empty', '-m', 'rewritten');
     assert.throws(() => git(dir, 'push', '-q', '--force', forced, 'HEAD:refs/heads/open'), /denied by policy/);
+  });
+});
+
+describe('webhooks', () => {
+  test('push events are what the client takes for valid', async () => {
+    const secret = 'whsec-\u00e9';
+    const heard = [];
+    const receiver = http.createServer((request, response) => {
+      const chunks = [];
+      request.on('data', (chunk) => chunks.push(chunk));
+      request.on('end', () => {
+        heard.push({ url: request.url, headers: request.headers, body: Buffer.concat(chunks) });
+        response.end();
+      });
+    });
+    await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+    const config = path.join(process.env.PACKHORSE_TEST_ORG_FOLDER, 'org.yaml');
+    fs.writeFileSync(`${config}.new`, `webhooks: [{url: "http://127.0.0.1:${receiver.address().port}/hook?a=b", secret: "${secret}", events: [push]}]\n`);
+    fs.renameSync(`${config}.new`, config);
+    try {
+      const repo = await store.createRepo({ id: 'hooks/one' });
+      const commits = [zeros];
+      while (heard.length === 0) { // the configuration counts within two seconds
+        commits.push((await commit(repo).addFileFromString('a', String(commits.length)).send()).commitSha);
+        await sleep(100);
+      }
+      const [{ url, headers, body }] = heard;
+      assert.equal(url, '/hook?a=b');
+      const result = await validateWebhook(body, headers, secret);
+      assert.equal(result.error, undefined);
+      assert.equal(result.valid, true);
+      assert.equal(result.eventType, 'push');
+      const { payload } = result;
+      assert.equal(payload.type, 'push');
+      assert.equal(payload.repository.url, 'hooks/one');
+      assert.match(payload.repository.id, /^[0-9a-f-]{36}$/);
+      assert.equal(payload.ref, 'refs/heads/main');
+      assert.equal(payload.customerId, org);
+      assert.equal(payload.before, commits[commits.indexOf(payload.after) - 1]);
+      assert.ok(Math.abs(payload.pushedAt.getTime() - Date.now()) < 600_000);
+      assert.equal((await validateWebhook(body, headers, 'another')).valid, false);
+      assert.equal((await validateWebhook(`${body} `, headers, secret)).valid, false);
+    } finally {
+      fs.rmSync(config);
+      receiver.closeAllConnections();
+      receiver.close();
+    }
   });
 });
 

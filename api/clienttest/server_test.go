@@ -43,7 +43,10 @@ func TestMain(m *testing.M) {
 // start runs a server until the test ends. Its output is shown when the test fails.
 func start(t *testing.T, options packhorsetest.Options) *packhorsetest.Server {
 	t.Helper()
-	options.Bin, options.Dir = bin, t.TempDir()
+	options.Bin = bin
+	if options.Dir == "" {
+		options.Dir = t.TempDir()
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	server, err := packhorsetest.Start(ctx, options)

@@ -141,6 +141,10 @@ func TestOutbox(t *testing.T) {
 	step("108 to 108", 103)
 
 	b = kv.NewBatch()
+	box.remove(b, upstreamListener, box.rec.ID, span{first: 1, last: 1000}) // another listener's
+	box.apply(t, b)
+	step("108 to 108", 103)
+	b = kv.NewBatch()
 	box.drop(b, refs.RepoID{15: 0xfe}) // another one
 	box.apply(t, b)
 	step("108 to 108", 103)

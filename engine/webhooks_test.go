@@ -272,6 +272,25 @@ func TestWebhookRefused(t *testing.T) {
 	})
 }
 
+// A receiver that closes connections between events is no failure.
+func TestWebhookKeptConnection(t *testing.T) {
+	t.Parallel()
+	receiver := newHearing(t, nil)
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), hooked(t, []string{"127.0.0.1"}, receiver.server.URL))
+	defer shut()
+	repo := enginetest.Create(t, host, "r")
+	const events = 20
+	for n := range events {
+		_, err := upload(repo, acme, main, change{path: "f", content: fmt.Sprint(n)})
+		must(t, err)
+		eventually(t, "the event is taken", func() bool { return host.Webhooks().Stats().Delivered == uint64(n+1) })
+		receiver.server.CloseClientConnections()
+	}
+	if stats := host.Webhooks().Stats(); stats.Failed != 0 {
+		t.Errorf("%+v", stats)
+	}
+}
+
 // Receivers are not read to their end, nor waited for for ever: what they answer with counts by its status alone.
 func TestWebhookEndlessAnswer(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ type lane struct {
 	id      hookID
 	hook    hookRow
 	log     *slog.Logger
-	ctx     context.Context //nolint:containedctx // the life of the goroutine, which close and Stop end
+	ctx     context.Context // of the goroutine; close and Stop end it
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	wake    chan struct{} // holds one when there is something in the inbox
@@ -67,8 +67,8 @@ type lane struct {
 
 // inbox is what others have for a lane.
 type inbox struct {
-	repositories []refs.RepoID // whose stream has grown
-	revived      [][]byte      // keys of parked events that were dead letters
+	repositories map[refs.RepoID]bool // whose stream has grown
+	revived      [][]byte             // keys of parked events that were dead letters
 }
 
 // attempt is what became of the first event of a queue.
@@ -104,7 +104,10 @@ func (l *lane) close() {
 // post tells the lane that a stream has grown.
 func (l *lane) post(id refs.RepoID) {
 	l.mu.Lock()
-	l.inbox.repositories = append(l.inbox.repositories, id)
+	if l.inbox.repositories == nil {
+		l.inbox.repositories = make(map[refs.RepoID]bool)
+	}
+	l.inbox.repositories[id] = true
 	l.mu.Unlock()
 	signal(l.wake)
 }
@@ -167,15 +170,19 @@ func (l *lane) leave() {
 // load takes up what an earlier deliverer left.
 func (l *lane) load() error {
 	for row, err := range scan[delivery](l.ctx, l.d.KV, hookPrefix(kindParked, l.id)) {
-		if err != nil {
-			return err
+		if err == nil {
+			err = l.insert(row.key, row.row)
 		}
-		if err := l.insert(row.key, row.row); err != nil {
+		if errors.Is(err, errCorrupt) { // the others are sent
+			l.d.logFailure(l.ctx, "take up a parked event", err)
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
 	for row, err := range scan[stream](l.ctx, l.d.KV, hookPrefix(kindStream, l.id)) {
-		if err != nil {
+		if err != nil && !errors.Is(err, errCorrupt) { // opening it tells
 			return err
 		}
 		l.await(refs.RepoID(row.key[len(row.key)-len(refs.RepoID{}):]))
@@ -196,7 +203,7 @@ func (l *lane) takeInbox() {
 	taken := l.inbox
 	l.inbox = inbox{}
 	l.mu.Unlock()
-	for _, id := range taken.repositories {
+	for id := range taken.repositories {
 		l.await(id)
 	}
 	for _, key := range taken.revived {

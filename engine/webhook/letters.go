@@ -176,8 +176,8 @@ func (d *Deliverer) retryHook(ctx context.Context, hook hookID, ids []string) (c
 		keys, b = nil, kv.NewBatch()
 		return nil
 	}
-	d.rows.Lock() // another call may want the same letters
-	defer d.rows.Unlock()
+	d.retries.Lock()
+	defer d.retries.Unlock()
 	for letter, err := range scan[delivery](ctx, d.KV, hookPrefix(kindDead, hook)) {
 		if err != nil {
 			return count, false, err

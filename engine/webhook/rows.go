@@ -122,7 +122,7 @@ func (d *Deliverer) readStream(ctx context.Context, hook hookID, repo refs.RepoI
 	return row, err == nil, err
 }
 
-// scan walks the rows below a prefix.
+// scan walks the rows below a prefix. A damaged one comes with its key and errCorrupt, and the walk may go on.
 func scan[T any](ctx context.Context, keys kv.Store, prefix []byte) iter.Seq2[keyed[T], error] {
 	return func(yield func(keyed[T], error) bool) {
 		for pair, err := range keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
@@ -131,7 +131,7 @@ func scan[T any](ctx context.Context, keys kv.Store, prefix []byte) iter.Seq2[ke
 				return
 			}
 			row, err := decodeRow[T](pair.Value)
-			if !yield(keyed[T]{pair.Key, row}, err) || err != nil {
+			if !yield(keyed[T]{pair.Key, row}, err) {
 				return
 			}
 		}

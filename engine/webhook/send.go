@@ -46,6 +46,8 @@ func (d *Deliverer) send(ctx context.Context, hook Hook, it *item) error {
 	request.Header.Set(headerEvent, "push")
 	request.Header.Set(headerSignature, Sign(hook.Secret, d.Clock.Now(), body))
 	request.Header.Set(headerDelivery, deliveryID(it.repo, it.at))
+	// Not sent: it lets the client try again at once when the receiver has closed the connection that it kept.
+	request.Header["Idempotency-Key"] = nil
 	response, err := d.Client.Do(request)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {

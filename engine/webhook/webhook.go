@@ -84,7 +84,8 @@ type Deliverer struct {
 	// attempts has room for what may be sent at once, over all lanes; pages for pages of the journal that are being read.
 	attempts, pages chan struct{}
 
-	rows sync.Mutex // guards changes of stream rows, which lanes and the outbox's reader both make
+	rows    sync.Mutex // guards changes of stream rows, which lanes and the outbox's reader both make
+	retries sync.Mutex // keeps two calls of Retry from taking the same letters
 
 	mu    sync.Mutex // guards the fields below
 	told  map[refs.RepoID]bool

@@ -32,6 +32,7 @@ func Routes(d *rest.Door) []Route {
 		{Method: "GET", Path: v1 + "/repo", Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository},
 		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},
 		{Method: "DELETE", Path: v1 + "/repos/base", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach},
+		{Method: "POST", Path: v1 + "/repos/pull-upstream", Scope: auth.GitWrite, Denied: forbidden, Handler: d.PullUpstream},
 
 		{Method: "POST", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateCredential, Org: true},
 		{Method: "PUT", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.UpdateCredential, Org: true},

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
+	"packhorse/engine/upstream"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -17,8 +19,10 @@ type CreateRequest struct {
 	Name string
 	// DefaultBranch is "main" when empty; with a base, the branch that is taken, or the base's default branch.
 	DefaultBranch string
-	// Base is nil for an empty repository.
+	// Base is nil for a repository that begins empty.
 	Base *Base
+	// Upstream is what it is synced with; nil for nothing. It excludes Base.
+	Upstream *UpstreamBase
 }
 
 // Created is the outcome of a creation.
@@ -50,6 +54,13 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 			return Created{}, err
 		}
 	}
+	var origin *upstream.Origin
+	if request.Upstream != nil {
+		var err error
+		if origin, err = h.completeUpstream(actor.Org, request.Upstream); err != nil {
+			return Created{}, err
+		}
+	}
 	for range createTriesMax {
 		if actor.Receipt != nil {
 			stored, found, err := h.names.FindReceipt(ctx, actor.Receipt)
@@ -60,7 +71,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 				return decodeReceipt[Created](stored.Result)
 			}
 		}
-		created, begin, commit, err := h.create(ctx, &actor, request)
+		created, begin, commit, err := h.create(ctx, &actor, request, origin)
 		if errors.Is(err, kv.ErrConflict) {
 			continue
 		}
@@ -70,6 +81,9 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 		if err := commit.Wait(ctx); err != nil {
 			return Created{}, fmt.Errorf("create repository %q: %w", request.Name, err)
 		}
+		if origin != nil {
+			h.upstreams.worker.WakeNow(created.Item.ID)
+		}
 		begin.settled(ctx) // a file in its place that a crash lets nobody know of would stay for good
 		return created, nil
 	}
@@ -77,7 +91,9 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 }
 
 // create tries once. Creations of one organization take turns here, since each draws the next number.
-func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) (created Created, begun *origin, done kv.Commit, err error) {
+func (h *Host) create(
+	ctx context.Context, actor *Actor, request CreateRequest, from *upstream.Origin,
+) (created Created, begun *origin, done kv.Commit, err error) {
 	b := kv.NewBatch()
 	begin, err := h.origin(ctx, b, actor, &request)
 	if err != nil {
@@ -103,6 +119,16 @@ func (h *Host) create(ctx context.Context, actor *Actor, request CreateRequest) 
 		DefaultBranch: begin.defaultBranch,
 		Created:       h.now().UTC(),
 		Pool:          begin.pool,
+		Upstream:      from,
+	}
+	if from != nil {
+		rec.DefaultBranch = cmp.Or(from.DefaultBranch, rec.DefaultBranch)
+		state := upstream.State{Phase: upstream.Syncing}
+		row, err := state.Encode()
+		if err != nil {
+			return Created{}, nil, nil, err
+		}
+		b.Put(upstream.StateKey(rec.ID), row)
 	}
 	stored, err := rec.encode()
 	if err != nil {

@@ -142,7 +142,7 @@ func (h *Host) RepositoryByID(ctx context.Context, org string, id refs.RepoID) (
 	if rec.Org != org {
 		return nil, notFound("repository %s not found", id)
 	}
-	return &Repository{host: h, record: rec, stored: stored}, nil
+	return h.opened(ctx, &rec, stored)
 }
 
 // CredentialRepository opens the repository that a credential belongs to, or did. Errors: [ErrNotFound].
@@ -233,9 +233,13 @@ func (r *Repository) changeCredential(
 	if err := r.host.secrets.check(); err != nil {
 		return StoredCredential{}, err
 	}
-	return changeRefs(ctx, r, actor, cause, func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
+	stored, err := changeRefs(ctx, r, actor, cause, func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
 		stored, err := prepare(ctx, tx)
 		stored.Sequence = tx.Sequence() + 1
 		return stored, err
 	})
+	if err == nil && r.record.Upstream != nil {
+		r.host.upstreams.worker.WakeNow(r.record.ID) // it may have failed for want of this one
+	}
+	return stored, err
 }

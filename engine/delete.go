@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/upstream"
 	"packhorse/refs"
 )
 
@@ -58,6 +59,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		b := tx.Batch()
 		b.Delete(recordKey(repo.record.ID))
 		b.Delete(credentialKey(repo.record.ID))
+		upstream.Drop(b, repo.record.ID)
 		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
 		b.Delete(numberKey(actor.Org, repo.record.Number))
 		h.objects.DropPool(b, repo.record.Pool)
@@ -71,5 +73,6 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 	if done.Replayed {
 		return decodeReceipt[Deleted](done.Receipt)
 	}
+	h.upstreams.worker.Cancel(repo.record.ID)
 	return deleted, nil
 }

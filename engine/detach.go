@@ -2,7 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"packhorse/engine/upstream"
+	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -11,19 +15,104 @@ type Detached struct {
 	Sequence uint64
 }
 
-// Detach makes the repository independent of its upstream. One that has none, as is true of all until there are upstreams, is
+// Detach makes the repository independent of its upstream, after a sync that runs has ended; it is cancelled. One that has no upstream is
 // left as it is; that is no error, and has no entry in the journal.
 //
-// Errors: refs.ErrReceiptMismatch.
+// A crash in the middle leaves a detachment that the next start finishes. Errors: [ErrDetaching] while another one runs, or when the sync state
+// is missing; [ErrDetachTimeout] when the sync does not end, and nothing has changed then; refs.ErrReceiptMismatch.
 func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) {
-	done, err := r.host.names.Update(ctx, r.record.ID, r.change(&actor, "detach"), func(_ context.Context, tx *refs.Tx) error {
-		if err := r.guard(tx, &actor); err != nil {
+	if r.record.Upstream == nil {
+		return r.detach(ctx, &actor)
+	}
+	if err := errors.Join(r.host.space.Check(), actor.recheck()); err != nil {
+		return Detached{}, err
+	}
+	var before upstream.State
+	err := r.changeState(ctx, func(s *upstream.State) error {
+		switch s.Phase {
+		case upstream.Detached:
+			return errSame
+		case upstream.Detaching:
+			return &failure{kind: ErrDetaching, text: "the repository is being detached already"}
+		}
+		before = *s
+		s.Phase = upstream.Detaching
+		return nil
+	})
+	if errors.Is(err, upstream.ErrNoState) {
+		return Detached{}, &failure{kind: ErrDetaching, text: "the sync state of the repository is missing"}
+	}
+	if err != nil {
+		return Detached{}, err
+	}
+	done, err := r.endUpstream(ctx, &actor)
+	if err != nil && before.Phase != "" {
+		err = errors.Join(err, r.undoDetach(context.WithoutCancel(ctx), before))
+	}
+	return done, err
+}
+
+// endUpstream waits until no sync runs, and detaches.
+func (r *Repository) endUpstream(ctx context.Context, actor *Actor) (Detached, error) {
+	wait, cancel := context.WithTimeout(ctx, r.host.upstreams.DetachWait)
+	defer cancel()
+	release, err := r.host.upstreams.worker.Hold(wait, r.record.ID)
+	if err != nil && ctx.Err() == nil {
+		return Detached{}, &failure{kind: ErrDetachTimeout, text: fmt.Sprintf("a sync did not end within %s", r.host.upstreams.DetachWait)}
+	}
+	if err != nil {
+		return Detached{}, err
+	}
+	defer release()
+	return r.detach(ctx, actor)
+}
+
+// undoDetach lets the repository be synced again.
+func (r *Repository) undoDetach(ctx context.Context, before upstream.State) error {
+	err := r.changeState(ctx, func(s *upstream.State) error {
+		if s.Phase != upstream.Detaching {
+			return errSame
+		}
+		*s = before
+		return nil
+	})
+	r.host.upstreams.worker.WakeNow(r.record.ID)
+	return err
+}
+
+// detach ends a detachment, if one has begun, in a transaction.
+func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error) {
+	done, err := r.host.names.Update(ctx, r.record.ID, r.change(actor, "detach"), func(ctx context.Context, tx *refs.Tx) error {
+		if err := r.guard(tx, actor); err != nil {
 			return err
 		}
-		return refs.ErrUnchanged
+		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+		if errors.Is(err, upstream.ErrNoState) || err == nil && state.Phase != upstream.Detaching {
+			return refs.ErrUnchanged
+		}
+		if err != nil {
+			return err
+		}
+		state = upstream.State{Phase: upstream.Detached, DefaultBranch: state.DefaultBranch}
+		data, err := state.Encode()
+		if err != nil {
+			return err
+		}
+		b := tx.Batch()
+		b.Require(upstream.StateKey(r.record.ID), before)
+		upstream.Forget(b, r.record.ID)
+		r.forgetAnnounced(b)
+		b.Put(upstream.StateKey(r.record.ID), data)
+		return nil
 	})
 	if err != nil {
 		return Detached{}, r.gone(err)
 	}
 	return Detached{Sequence: done.Sequence}, nil
+}
+
+// forgetAnnounced lets b remove what was to be sent.
+func (r *Repository) forgetAnnounced(b *kv.Batch) {
+	prefix := outboxPrefix(upstreamListener, r.record.ID)
+	b.DeleteRange(prefix, kv.PrefixEnd(prefix))
 }

@@ -36,6 +36,18 @@ var (
 	ErrManyCommits = errors.New("engine: too many distinct last commits")
 	// ErrSecretKey says that the host has no key for stored secrets, or another one than they were sealed with.
 	ErrSecretKey = errors.New("engine: no key for stored secrets")
+	// ErrNoApp says that a repository of GitHub needs an app, and the host has none.
+	ErrNoApp = errors.New("engine: no GitHub app")
+	// ErrNoUpstream says that a repository has no upstream to sync with.
+	ErrNoUpstream = errors.New("engine: no upstream")
+	// ErrDetaching says that a repository is being detached from its upstream, or cannot be.
+	ErrDetaching = errors.New("engine: being detached")
+	// ErrDetachTimeout says that a repository could not be detached since a sync went on for too long.
+	ErrDetachTimeout = errors.New("engine: a sync did not end")
+	// ErrImporting says that the first import of a repository has not ended.
+	ErrImporting = errors.New("engine: the first import has not ended")
+	// ErrImportWait says that a request ended while it waited for the first import.
+	ErrImportWait = errors.New("engine: cancelled while waiting for the first import")
 	// ErrCorrupt says that a stored row of this package failed a check.
 	ErrCorrupt = errors.New("engine: stored data is damaged")
 )

@@ -55,6 +55,8 @@ type Config struct {
 	SigningKeys func(org string) [][]byte
 	// Webhooks says who hears of changes.
 	Webhooks WebhookConfig
+	// Upstreams says how upstreams are reached.
+	Upstreams UpstreamConfig
 	// Version is told to git clients and recorded nowhere.
 	Version string
 }
@@ -101,6 +103,9 @@ type Host struct {
 	names   *refs.Store
 	outbox  outbox
 	hooks   *webhook.Deliverer
+
+	upstreams upstreams
+
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
 	secrets *seal             // nil: no key
@@ -178,8 +183,12 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		maintaining: make(chan struct{}, 1),
 	}
 	h.openWebhooks(c.Webhooks, c.Version)
+	h.openUpstreams(c.Upstreams, c.Version)
 	if c.Background {
 		worker.Start(background{h})
+	}
+	if c.Upstreams.Enabled {
+		h.upstreams.worker.Start(syncHost{h})
 	}
 	return h, nil
 }
@@ -187,6 +196,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 // Close ends the host's background work. Requests must have ended.
 func (h *Host) Close(ctx context.Context) error {
 	h.hooks.Stop()
+	h.upstreams.close()
 	h.worker.Stop()
 	if h.clones != nil {
 		h.clones.Close()

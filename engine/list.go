@@ -63,6 +63,9 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 			page.Next = encodeCursor(cursorRepositories, binary.BigEndian.AppendUint64(nil, last.Number))
 			break
 		}
+		if _, err := h.withUpstream(ctx, h.keys, &rec); err != nil {
+			return Page[Item]{}, err
+		}
 		page.Items = append(page.Items, rec.item())
 		last = rec
 	}

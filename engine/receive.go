@@ -7,7 +7,9 @@ import (
 	"io"
 	"strings"
 
+	"packhorse/engine/upstream"
 	"packhorse/odb"
+	"packhorse/odb/kv"
 	"packhorse/pack"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -31,6 +33,15 @@ type PushRequest struct {
 	Options []string
 	// Shallow is the client's shallow boundary.
 	Shallow []object.ID
+
+	// upstream is not nil when it is no push, but what was fetched from an upstream.
+	upstream *upstreamPull
+}
+
+// upstreamPull is what sets what was fetched from an upstream apart from a push.
+type upstreamPull struct {
+	// stage adds rows to the batch of updates that are made.
+	stage func(b *kv.Batch, moved []upstream.Update)
 }
 
 // PushResult is what becomes of a push: of its pack, and of each command in the order in which they came.
@@ -86,7 +97,7 @@ type Push struct {
 // Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for [Push.Finish] to report;
 // errors are those of reading, of limits, and of the stores.
 func (r *Repository) Receive(ctx context.Context, actor Actor, request PushRequest) (*Push, error) {
-	if limit := r.host.limits.CommandCountMax; len(request.Commands) > limit {
+	if limit := r.host.limits.CommandCountMax; len(request.Commands) > limit && request.upstream == nil {
 		return nil, &LimitError{Limit: "ref updates in one push", Max: int64(limit)}
 	}
 	if err := r.host.space.Check(); err != nil {
@@ -102,7 +113,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 		return p, nil
 	}
 	p.ingest, err = view.Ingest(ctx, r.host.space.Reader(request.Pack), odb.IngestOptions{Shallow: request.Shallow})
-	if odb.IsBadPack(err) {
+	if odb.IsBadPack(err) && request.upstream == nil {
 		p.unpack = err
 		// A client that is still sending would not hear why.
 		_, err = io.Copy(io.Discard, request.Pack)
@@ -179,10 +190,14 @@ func (p *Push) resolve(ctx context.Context, progress func(string)) error {
 
 // cause is what the journal calls this kind of change.
 func (p *Push) cause() string {
-	if p.request.Import {
+	switch {
+	case p.request.Import:
 		return causeImport
+	case p.request.upstream != nil:
+		return causePull
+	default:
+		return "push"
 	}
-	return "push"
 }
 
 func (p *Push) refuseAll(reason error) *PushResult {
@@ -202,7 +217,8 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 		return nil, fmt.Errorf("refresh objects: %w", err)
 	}
 	results := make([]CommandResult, len(p.request.Commands))
-	failed, moved := false, false
+	var made []upstream.Update
+	failed := false
 	for _, i := range deletionsFirst(p.request.Commands) {
 		command := p.request.Commands[i]
 		err := p.command(ctx, tx, command)
@@ -215,7 +231,9 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 		}
 		results[i] = CommandResult{Name: command.Name, Err: err, Absent: absent}
 		failed = failed || err != nil
-		moved = moved || err == nil && command.Old != command.New
+		if err == nil && command.Old != command.New {
+			made = append(made, upstream.Update{Name: p.request.Namespace.Full(command.Name), Old: command.Old, New: command.New})
+		}
 	}
 	if failed && p.request.Atomic {
 		for i := range results {
@@ -225,13 +243,28 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 		}
 		return results, refs.ErrUnchanged
 	}
-	if !moved {
+	if len(made) == 0 {
 		return results, refs.ErrUnchanged
 	}
+	p.remember(tx.Batch(), made)
 	if err := p.objects.Stage(ctx, tx.Batch()); err != nil {
 		return nil, fmt.Errorf("stage pushed objects: %w", err)
 	}
 	return results, nil
+}
+
+// remember adds to the batch what syncing has to know of the updates that are made.
+func (p *Push) remember(b *kv.Batch, made []upstream.Update) {
+	switch {
+	case p.request.upstream != nil:
+		p.request.upstream.stage(b, made)
+	case p.request.Import && p.repo.record.Upstream != nil:
+		for _, u := range made {
+			if upstream.Covers(u.Name) {
+				upstream.Hold(b, p.repo.record.ID, u.Name, u.New)
+			}
+		}
+	}
 }
 
 // deletionsFirst returns the indexes of commands in an order in which a deleted name makes room for a new one.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"packhorse/engine/upstream"
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -55,6 +56,8 @@ type record struct {
 	DefaultBranch string      `json:"default_branch"`
 	Created       time.Time   `json:"created"`
 	Pool          odb.PoolID  `json:"pool"`
+	// Upstream is what the repository was created to be synced with. Of a repository that is open, it is nil after a detachment.
+	Upstream *upstream.Origin `json:"upstream,omitempty"`
 }
 
 // nameRow is what a name stands for, under table N: a repository, or the last one of that name after its deletion.
@@ -117,7 +120,11 @@ func (r *record) encode() ([]byte, error) {
 
 // item is how the record is told.
 func (r *record) item() Item {
-	return Item{ID: r.ID, Name: r.Name, DefaultBranch: r.DefaultBranch, Created: r.Created}
+	item := Item{ID: r.ID, Name: r.Name, DefaultBranch: r.DefaultBranch, Created: r.Created}
+	if r.Upstream != nil {
+		item.Base = &ItemBase{Provider: r.Upstream.Provider, Owner: r.Upstream.Owner, Name: r.Upstream.Name}
+	}
+	return item
 }
 
 // Item is a repository in a listing.
@@ -126,7 +133,12 @@ type Item struct {
 	Name          string
 	DefaultBranch string
 	Created       time.Time
+	// Base is the upstream, nil without one.
+	Base *ItemBase `json:",omitempty"`
 }
+
+// ItemBase names an upstream.
+type ItemBase struct{ Provider, Owner, Name string }
 
 // Bounds of a repository's name: contract.md, "Repositories".
 const (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/upstream"
 	"packhorse/odb"
 	"packhorse/refs"
 )
@@ -16,6 +17,8 @@ type Repository struct {
 	record record
 	// stored is the record as it is stored, the precondition of every transaction.
 	stored []byte
+	// state is how it stood to its upstream, if it has one.
+	state upstream.State
 }
 
 // Repository opens the repository that an organization calls name. Errors: [ErrNotFound].
@@ -31,7 +34,7 @@ func (h *Host) Repository(ctx context.Context, org, name string) (*Repository, e
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{host: h, record: rec, stored: stored}, nil
+	return h.opened(ctx, &rec, stored)
 }
 
 // Item describes the repository.

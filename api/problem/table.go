@@ -22,6 +22,7 @@ import (
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
 	"packhorse/engine/signature"
+	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/githubapp"
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb"
@@ -75,6 +76,16 @@ var table = []row{
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: engine.ErrSecretKey, status: http.StatusServiceUnavailable},
+	{kind: engine.ErrNoApp, status: http.StatusPreconditionFailed},
+	{kind: engine.ErrNoUpstream, status: http.StatusConflict},
+	{kind: engine.ErrDetaching, status: http.StatusConflict},
+	{kind: engine.ErrDetachTimeout, status: http.StatusGatewayTimeout},
+	{kind: engine.ErrImporting, status: http.StatusServiceUnavailable, retry: later},
+	{kind: engine.ErrImportWait, status: http.StatusRequestTimeout},
+	{kind: upstream.ErrOrigin, status: http.StatusBadRequest},
+	{typed: typed[*upstream.RefsError], status: http.StatusInternalServerError, message: internal}, // no request syncs
+	{typed: typed[*upstream.FarError], status: http.StatusInternalServerError, message: internal},
+	{kind: upstream.ErrNoState, status: http.StatusConflict},
 	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // spec.md: a diff that cannot be applied
 	{kind: engine.ErrNotForward, status: http.StatusPreconditionFailed},
 	{kind: merge.ErrUnrelated, status: http.StatusPreconditionFailed},

@@ -8,6 +8,7 @@ import (
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/engine/commit"
+	"packhorse/engine/upstream"
 )
 
 // baseRepoJSON is what a new repository is made from: contract.md, "Repositories".
@@ -19,8 +20,11 @@ type baseRepoJSON struct {
 	Ref       string `json:"ref"`
 	SHA       string `json:"sha"`
 	Auth      *struct {
-		Token string `json:"token"`
+		Token    string `json:"token"`
+		AuthType string `json:"auth_type"`
 	} `json:"auth"`
+	DefaultBranch string `json:"default_branch"`
+	UpstreamHost  string `json:"upstream_host"`
 }
 
 // initialCommitJSON is the one commit of a snapshot.
@@ -38,24 +42,58 @@ func (c *initialCommitJSON) details() *engine.CommitDetails {
 	return details
 }
 
-var errUpstream = &exchange.Error{
-	Status: http.StatusNotImplemented, Message: "base_repo: upstream providers are not supported by this version; provider must be code",
+// base completes a request for a new repository with what that is made from, or synced with. The actor's recheck then covers the token that
+// reads the base too.
+func (d *Door) base(by *engine.Actor, to *engine.CreateRequest, from *baseRepoJSON, first *initialCommitJSON) (err error) {
+	switch {
+	case from == nil && first != nil:
+		return badRequest("initial_commit needs a base_repo with operation snapshot")
+	case from == nil:
+	case from.Provider == "":
+		return badRequest("base_repo.provider is required")
+	case from.Provider == "code" || from.Provider == "code.storage":
+		to.Base, err = d.own(by, from, first)
+	default:
+		to.Upstream, err = from.upstream(first)
+		if err == nil {
+			to.Upstream.FollowHead = to.DefaultBranch == ""
+		}
+	}
+	return err
 }
 
-// base returns what a new repository is made from, nil for an empty one. The actor's recheck then covers the token that reads the base too.
-func (d *Door) base(by *engine.Actor, from *baseRepoJSON, first *initialCommitJSON) (*engine.Base, error) {
-	if from == nil {
-		if first != nil {
-			return nil, badRequest("initial_commit needs a base_repo with operation snapshot")
-		}
-		return nil, nil
+// upstream returns what a new repository is synced with.
+func (from *baseRepoJSON) upstream(first *initialCommitJSON) (*engine.UpstreamBase, error) {
+	base := &engine.UpstreamBase{Host: from.UpstreamHost, Origin: upstream.Origin{
+		Provider: from.Provider, Owner: from.Owner, Name: from.Name, DefaultBranch: from.DefaultBranch,
+	}}
+	switch {
+	case !upstream.Known(from.Provider):
+		return nil, badRequest("base_repo.provider: %.40q is not known", from.Provider)
+	case first != nil:
+		return nil, badRequest("initial_commit is for operation snapshot; a repository with an upstream has the commits of that")
+	case from.Operation != "":
+		return nil, badRequest("base_repo.operation: not for provider %q", from.Provider)
+	case from.Ref != "":
+		return nil, badRequest("base_repo.ref: not for provider %q", from.Provider)
+	case from.SHA != "":
+		return nil, badRequest("base_repo.sha: not for provider %q", from.Provider)
+	case from.Auth == nil:
+		return base, nil
+	case from.Auth.Token != "":
+		return nil, badRequest("base_repo.auth.token: not for provider %q, whose credential is stored by POST /repos/git-credentials", from.Provider)
+	case from.Auth.AuthType == "public":
+		base.Public = true
+		return base, nil
+	default:
+		return nil, badRequest("base_repo.auth.auth_type: expected public, got %.40q", from.Auth.AuthType)
 	}
+}
+
+// own returns the repository of this host that a new one is made from.
+func (d *Door) own(by *engine.Actor, from *baseRepoJSON, first *initialCommitJSON) (*engine.Base, error) {
 	base := &engine.Base{Name: from.Name, Ref: from.Ref, Commit: from.SHA}
 	switch {
-	case from.Provider == "":
-		return nil, badRequest("base_repo.provider is required")
-	case from.Provider != "code" && from.Provider != "code.storage":
-		return nil, errUpstream
 	case from.Operation == "fork" && from.Provider == "code":
 		if first != nil {
 			return nil, badRequest("initial_commit is for operation snapshot; a fork has the commits of its base")

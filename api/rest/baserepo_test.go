@@ -53,7 +53,7 @@ func TestForkRefuses(t *testing.T) {
 		says   string
 	}{
 		"no provider":          {without(forkOfR, `"provider":"code",`), 400, "provider"},
-		"upstream":             {with(forkOfR, `"code"`, `"github"`), 501, "upstream"},
+		"upstream":             {with(forkOfR, `"code"`, `"github"`), 400, "base_repo.operation"},
 		"no operation":         {without(forkOfR, `"operation":"fork",`), 400, "operation"},
 		"strange operation":    {with(forkOfR, `"fork"`, `"spoon"`), 400, "operation"},
 		"fork of code.storage": {with(forkOfR, `"code"`, `"code.storage"`), 400, "operation"},

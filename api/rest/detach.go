@@ -26,3 +26,24 @@ func (d *Door) Detach(x exchange.Exchange, grant *auth.Grant) error {
 		Message string `json:"message"`
 	}{"the repository has no upstream"})
 }
+
+// PullUpstream answers POST /repos/pull-upstream.
+func (d *Door) PullUpstream(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		Ref string `json:"ref"`
+	}
+	if _, err := readJSON(x, &request, true); err != nil {
+		return err
+	}
+	repo, by, err := d.write(x, grant, "POST /repos/pull-upstream")
+	if err != nil {
+		return err
+	}
+	sequence, err := repo.PullUpstream(x.Context(), by, request.Ref)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusAccepted, sequence, struct {
+		Message string `json:"message"`
+	}{"the sync with the upstream is under way"})
+}

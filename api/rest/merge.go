@@ -58,6 +58,9 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
+	if repo, err = repo.Imported(x.Context()); err != nil {
+		return err
+	}
 	outcome, err := repo.Merge(x.Context(), by, request)
 	if err != nil {
 		return withConflictType(err)

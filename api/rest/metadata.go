@@ -44,6 +44,9 @@ func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
+	if repo, err = repo.Imported(x.Context()); err != nil {
+		return err
+	}
 	list, err := repo.Metadata(x.Context(), request)
 	if err != nil {
 		return err

@@ -65,13 +65,26 @@ type repositoryJSON struct {
 	URL           string `json:"url"`
 	DefaultBranch string `json:"default_branch"`
 	CreatedAt     string `json:"created_at"`
+
+	BaseRepo *itemBaseJSON `json:"base_repo,omitempty"` // of an upstream
+}
+
+// itemBaseJSON names an upstream.
+type itemBaseJSON struct {
+	Provider string `json:"provider"`
+	Owner    string `json:"owner"`
+	Name     string `json:"name"`
 }
 
 func repositoryOf(item engine.Item) repositoryJSON {
-	return repositoryJSON{
+	told := repositoryJSON{
 		RepoID:        item.ID.String(),
 		URL:           item.Name,
 		DefaultBranch: item.DefaultBranch,
 		CreatedAt:     timestamp(item.Created),
 	}
+	if item.Base != nil {
+		told.BaseRepo = &itemBaseJSON{item.Base.Provider, item.Base.Owner, item.Base.Name}
+	}
+	return told
 }

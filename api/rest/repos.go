@@ -24,13 +24,11 @@ func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	sign(&by, body)
-	base, err := d.base(&by, request.BaseRepo, request.InitialCommit)
-	if err != nil {
+	create := engine.CreateRequest{Name: grant.Repo, DefaultBranch: request.DefaultBranch}
+	if err := d.base(&by, &create, request.BaseRepo, request.InitialCommit); err != nil {
 		return err
 	}
-	created, err := d.host.CreateRepository(x.Context(), by, engine.CreateRequest{
-		Name: grant.Repo, DefaultBranch: request.DefaultBranch, Base: base,
-	})
+	created, err := d.host.CreateRepository(x.Context(), by, create)
 	if err != nil {
 		return err
 	}
@@ -46,7 +44,24 @@ func (d *Door) Repository(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answer(x, http.StatusOK, repositoryOf(repo.Item()))
+	told := struct {
+		repositoryJSON
+		Sync *syncJSON `json:"sync,omitempty"`
+	}{repositoryJSON: repositoryOf(repo.Item())}
+	if state, ok := repo.Sync(); ok {
+		told.Sync = &syncJSON{State: string(state.Phase), LastError: state.LastError}
+		if !state.LastSuccess.IsZero() {
+			told.Sync.LastSuccess = timestamp(state.LastSuccess)
+		}
+	}
+	return answer(x, http.StatusOK, told)
+}
+
+// syncJSON is contract.md, "Upstream sync and webhooks".
+type syncJSON struct {
+	State       string `json:"state"`
+	LastSuccess string `json:"last_success,omitempty"`
+	LastError   string `json:"last_error,omitempty"`
 }
 
 // Repositories answers GET /repos.

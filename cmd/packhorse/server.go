@@ -85,6 +85,9 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}
+	if around.upstreams, err = s.upstreams(); err != nil {
+		return nil, err
+	}
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}
@@ -151,7 +154,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host)),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host)),
 		Private: s.flags.AdminListen != "",
 		Limits:  s.limits(),
 		Logger:  s.logger,

@@ -87,6 +87,7 @@ type outside struct {
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
 	signingKeys func(org string) [][]byte // what the files of an organization's signing keys hold
 	webhooks    engine.WebhookConfig      // the zero value delivers nothing
+	upstreams   engine.UpstreamConfig     // the zero value syncs nothing
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
@@ -158,6 +159,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,
 		Webhooks:    around.webhooks,
+		Upstreams:   around.upstreams,
 	}
 	if around.maintenance != nil {
 		config.Maintenance, config.Background = *around.maintenance, true

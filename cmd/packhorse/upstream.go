@@ -1,6 +1,86 @@
 package main
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"packhorse/api"
+	"packhorse/engine"
+	"packhorse/engine/outbound"
+	"packhorse/engine/upstream"
+	"packhorse/engine/upstream/githubapp"
+)
+
 // upstreamFlags say how other hosts are reached: upstreams, and receivers of webhooks.
 type upstreamFlags struct {
-	UpstreamAllow []string `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
+	UpstreamAllow   []string `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
+	UpstreamWorkers int      `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"8"`
+	GithubAppID     string   `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached." placeholder:"ID"`
+	GithubAppKey    string   `help:"File of the app's private key, as PEM." placeholder:"FILE" type:"path"`
+	GithubAPI       string   `name:"github-api" help:"Base URL of GitHub's API; of an own server https://HOST/api/v3." default:"https://api.github.com" placeholder:"URL"`
+}
+
+// upstreams returns how upstreams are reached.
+func (s *server) upstreams() (engine.UpstreamConfig, error) {
+	guard, err := outbound.ParseGuard(s.flags.Upstream.UpstreamAllow)
+	if err != nil {
+		return engine.UpstreamConfig{}, err
+	}
+	app, err := s.flags.Upstream.app(guard)
+	if err != nil {
+		return engine.UpstreamConfig{}, err
+	}
+	return engine.UpstreamConfig{
+		Enabled:  true,
+		Guard:    guard,
+		App:      app,
+		Settings: upstream.Settings{Workers: s.flags.Upstream.UpstreamWorkers},
+		Bases: func(org string) map[string]string {
+			config, ok := s.tokens.OrgConfig(org)
+			if !ok {
+				return nil
+			}
+			return config.Upstreams
+		},
+	}, nil
+}
+
+// app returns what asks for access to repositories on GitHub, nil without an app.
+func (f *upstreamFlags) app(guard *outbound.Guard) (func(ctx context.Context, owner, name string) (user, password string, err error), error) {
+	switch {
+	case f.GithubAppID == "" && f.GithubAppKey == "":
+		return nil, nil
+	case f.GithubAppID == "" || f.GithubAppKey == "":
+		return nil, errors.New("a GitHub App needs both its id and its private key")
+	}
+	key, err := os.ReadFile(f.GithubAppKey)
+	if err != nil {
+		return nil, fmt.Errorf("read the private key of the GitHub App: %w", err)
+	}
+	at, err := guard.CheckURL(f.GithubAPI)
+	if err != nil {
+		return nil, fmt.Errorf("GitHub's API: %w", err)
+	}
+	app, err := githubapp.New(githubapp.Config{
+		ID: f.GithubAppID, Key: key, API: at, Client: guard.Client(outbound.Options{}), Agent: "packhorse/" + version,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return app.Credentials, nil
+}
+
+// upstreamFigures are what syncing tells to /metrics.
+func upstreamFigures(host *engine.Host) []api.Figure {
+	figure := func(name, help string, counter bool, value func(upstream.Stats) float64) api.Figure {
+		return api.Figure{Name: "upstream_" + name, Help: help, Counter: counter, Value: func() float64 { return value(host.UpstreamStats()) }}
+	}
+	return []api.Figure{
+		figure("syncs_total", "Syncs with upstreams that have ended.", true, func(s upstream.Stats) float64 { return float64(s.Syncs) }),
+		figure("failures_total", "Syncs with upstreams that have failed, as a whole or for some refs.", true, func(s upstream.Stats) float64 { return float64(s.Failures) }),
+		figure("running", "Syncs with upstreams that run.", false, func(s upstream.Stats) float64 { return float64(s.Running) }),
+		figure("waiting", "Repositories that wait for a sync with their upstream, or for another try.", false, func(s upstream.Stats) float64 { return float64(s.Waiting) }),
+	}
 }

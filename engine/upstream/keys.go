@@ -1,0 +1,37 @@
+package upstream
+
+import (
+	"crypto/sha256"
+
+	"packhorse/refs"
+)
+
+// The tables of this package: the first byte of every key.
+const (
+	tableState = 'U' // repository id -> State
+	tableRef   = 'v' // repository id, kind, hash of a ref's name -> object id, name
+)
+
+// kind tells the rows of table v apart.
+type kind byte
+
+const (
+	seen kind = 's' // what the ref was on both sides when it was last the same, or has been on the far side
+	held kind = 'h' // what an import has made of the ref here, which is not sent; the zero id for its deletion
+)
+
+// hashSize is how much of a name's hash stands in a key: names are longer than keys may be.
+const hashSize = 16
+
+// StateKey is the key of a repository's state.
+func StateKey(repo refs.RepoID) []byte { return append([]byte{tableState}, repo[:]...) }
+
+// StateRange is the stretch of keys in which all states lie.
+func StateRange() (start, end []byte) { return []byte{tableState}, []byte{tableState + 1} }
+
+func refsPrefix(repo refs.RepoID) []byte { return append([]byte{tableRef}, repo[:]...) }
+
+func refKey(repo refs.RepoID, k kind, name string) []byte {
+	sum := sha256.Sum256([]byte(name))
+	return append(append(refsPrefix(repo), byte(k)), sum[:hashSize]...)
+}

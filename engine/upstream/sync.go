@@ -1,0 +1,226 @@
+// Package upstream keeps a repository and one on another host the same: branches and tags, in both directions.
+//
+// Start at [Sync.Run], which is one sync, and at [Worker], which runs those that are due. origin.go says where the far side is, state.go
+// what is stored about it, compare.go decides what is to be done about a ref, transfer.go does it. Package remote speaks to the far side.
+//
+// Nothing is forced on either side. What both sides had when they were last the same is remembered, so that a ref that one side
+// lacks is known to be new or gone.
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"packhorse/engine/upstream/remote"
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// Update is a change of one of our refs, by its stored name. The zero id is no value.
+type Update struct {
+	Name     string
+	Old, New object.ID
+}
+
+// Pull is what a sync asks of [Repository.Pull].
+type Pull struct {
+	Updates []Update
+	// Pack holds what is missing for them; nil when nothing is.
+	Pack io.Reader
+	// Stage adds to the batch that moves the refs; moved are those of Updates that do. It may be called again, with another batch.
+	Stage func(b *kv.Batch, moved []Update)
+}
+
+// Repository is a repository of ours, as a sync sees it; package engine implements it. What it tells is durable.
+type Repository interface {
+	// ID names the repository in the rows of this package.
+	ID() refs.RepoID
+	// Refs returns all refs that [Covers] knows.
+	Refs(ctx context.Context) ([]refs.Ref, error)
+	// Objects opens the objects for reading; the caller closes the view.
+	Objects(ctx context.Context) (*odb.View, error)
+	// Pull stores a pack, after every check that a push has to pass, and moves branches forward only. What is wrong with a single update is
+	// returned in its place, nil for one that was made.
+	Pull(ctx context.Context, p *Pull) ([]error, error)
+	// Apply commits a batch of rows, if the repository is still to be synced.
+	Apply(ctx context.Context, b *kv.Batch) error
+}
+
+// Sync is one sync of a repository. It is used once.
+type Sync struct {
+	Repo Repository
+	Keys kv.Reader
+	Far  *remote.Remote
+	// Head returns the default branch here, by its full name, once the far side's refs are known: it is not deleted. head is what HEAD is a symbolic
+	// ref to there, "" when that is not known or has no value.
+	Head func(head string, has func(ref string) bool) string
+	// ReadOnly sends nothing.
+	ReadOnly bool
+
+	view  *odb.View
+	known memory
+
+	advertised *remote.Advertisement
+	local, far map[string]object.ID
+	tips       []object.ID         // of ours, tags peeled
+	steps      map[action][]string // names, in order
+	problems   []Problem
+	moved      bool // one of our refs moved while we were looking
+}
+
+// Problem is why a ref is not the same on both sides.
+type Problem struct{ Ref, Why string }
+
+// Report is what came of a sync that went through.
+type Report struct {
+	// Problems are the refs that are not the same on both sides, or empty.
+	Problems []Problem
+	// Moved says that a ref has moved here meanwhile, so that another sync is due.
+	Moved bool
+}
+
+// Run syncs the repository: first it fetches what is new there, then it sends what is new here. An error says that it did not come to its
+// end. What was done until then stays, and the next sync goes on from there.
+func (s *Sync) Run(ctx context.Context) (_ *Report, err error) {
+	if err := s.look(ctx); err != nil {
+		return nil, err
+	}
+	defer s.view.Close()
+	if err := s.pull(ctx); err != nil {
+		return nil, fmt.Errorf("pull from upstream: %w", err)
+	}
+	if err := s.push(ctx); err != nil {
+		return nil, fmt.Errorf("push to upstream: %w", err)
+	}
+	if err := s.remember(ctx, s.steps[agree]); err != nil {
+		return nil, err
+	}
+	return &Report{Problems: s.problems, Moved: s.moved}, nil
+}
+
+// look reads both sides and decides about every ref.
+func (s *Sync) look(ctx context.Context) error {
+	listing, err := s.Far.Refs(ctx, branchPrefix, tagPrefix)
+	if err != nil {
+		return far(err)
+	}
+	s.advertised, s.far = listing, make(map[string]object.ID, len(listing.Refs))
+	for i := range listing.Refs {
+		s.far[listing.Refs[i].Name] = listing.Refs[i].ID
+	}
+	if listing.Skipped > 0 {
+		s.tell(fmt.Sprintf("%d refs", listing.Skipped), "of the upstream have names that are not allowed here")
+	}
+	ours, err := s.Repo.Refs(ctx)
+	if err != nil {
+		return err
+	}
+	s.local, s.tips = make(map[string]object.ID, len(ours)), nil
+	for i := range ours {
+		s.local[ours[i].Name] = ours[i].ID
+		if ours[i].Peeled.IsZero() {
+			s.tips = append(s.tips, ours[i].ID)
+		} else {
+			s.tips = append(s.tips, ours[i].Peeled)
+		}
+	}
+	if s.known, err = remembered(ctx, s.Keys, s.Repo.ID()); err != nil {
+		return err
+	}
+	if s.view, err = s.Repo.Objects(ctx); err != nil {
+		return err
+	}
+	if err := s.decide(ctx, s.Head(listing.Head, func(ref string) bool { return !s.far[ref].IsZero() })); err != nil {
+		s.view.Close()
+		return err
+	}
+	return nil
+}
+
+// decide fills in steps.
+func (s *Sync) decide(ctx context.Context, head string) error {
+	names := make(map[string]struct{}, len(s.far))
+	for _, side := range []map[string]object.ID{s.far, s.local, s.known.seen} {
+		for name := range side {
+			names[name] = struct{}{}
+		}
+	}
+	s.steps = make(map[action][]string)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sides := sides{local: s.local[name], far: s.far[name], seen: s.known.seen[name]}
+		if id, ok := s.known.held[name]; ok {
+			sides.held = &id
+		}
+		d, err := sides.decide(ctx, s.view, name, name == head)
+		if err != nil {
+			return fmt.Errorf("compare %s: %w", name, err)
+		}
+		if d.action == push && s.ReadOnly {
+			continue
+		}
+		if d.action == leave {
+			s.tell(name, d.why)
+		}
+		s.steps[d.action] = append(s.steps[d.action], name)
+	}
+	return nil
+}
+
+func (s *Sync) tell(ref, why string) { s.problems = append(s.problems, Problem{ref, why}) }
+
+// remember notes that refs are the same on both sides.
+func (s *Sync) remember(ctx context.Context, names []string) error {
+	for part := range slices.Chunk(names, rowsMax) {
+		b := kv.NewBatch()
+		for _, name := range part {
+			_, isHeld := s.known.held[name]
+			if id := s.local[name]; id != s.known.seen[name] || isHeld {
+				See(b, s.Repo.ID(), name, id)
+			}
+		}
+		if b.Count() == 0 {
+			continue
+		}
+		if err := s.Repo.Apply(ctx, b); err != nil {
+			return fmt.Errorf("remember what the upstream has: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	// updatesMax is how many refs one transaction moves, and rowsMax how many rows of memory one batch writes.
+	updatesMax = 5_000
+	rowsMax    = 5_000
+)
+
+// RefsError says that a sync went through but for some refs.
+type RefsError struct{ Problems []Problem }
+
+// toldMax is how many refs an error names.
+const toldMax = 5
+
+// Error names the first of the refs.
+func (e *RefsError) Error() string {
+	var text strings.Builder
+	for i, p := range e.Problems {
+		if i == toldMax {
+			fmt.Fprintf(&text, "; and %d more refs", len(e.Problems)-toldMax)
+			break
+		}
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		fmt.Fprintf(&text, "%.200s %s", p.Ref, p.Why)
+	}
+	return text.String()
+}

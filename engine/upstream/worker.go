@@ -1,0 +1,389 @@
+package upstream
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"packhorse/refs"
+)
+
+// Settings are those of a [Worker]. Zero fields take their defaults.
+type Settings struct {
+	// Workers is how many repositories are synced at once; 8. One organization has half of them at most.
+	Workers int
+	// RetryMin and RetryMax are the first pause after a failure and the longest one; 5 s, 1 h. Each failure doubles it.
+	RetryMin, RetryMax time.Duration
+}
+
+// SetDefaults fills in what is zero.
+func (s *Settings) SetDefaults() {
+	s.Workers = cmp.Or(s.Workers, 8)
+	s.RetryMin = cmp.Or(s.RetryMin, 5*time.Second)
+	s.RetryMax = cmp.Or(s.RetryMax, time.Hour)
+}
+
+// Host is what a [Worker] asks for; package engine implements it. Its methods are called concurrently, for different repositories.
+type Host interface {
+	// Org returns the organization of a repository; an error drops the repository.
+	Org(ctx context.Context, repo refs.RepoID) (string, error)
+	// Sync syncs a repository and returns when that is due again, the zero time for when it is woken.
+	Sync(ctx context.Context, repo refs.RepoID) (again time.Time)
+	// Pending finds what was due when the last process ended, and calls wake for each. at may be the zero time.
+	Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error
+}
+
+// Worker runs syncs: as many at once as it may, and one of a repository at a time.
+type Worker struct {
+	settings Settings
+	host     Host
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	poke   chan struct{} // has the dispatcher look again
+
+	mu      sync.Mutex // guards what follows
+	jobs    map[refs.RepoID]*job
+	waiting schedule          // jobs by when they are due
+	ready   map[string][]*job // due jobs by organization, in their order
+	orgs    []string          // the organizations of ready, in the order of their turns
+	running map[string]int    // by organization
+	count   int               // of running
+	stopped bool
+
+	syncs, failures atomic.Uint64
+}
+
+// job is a repository that something is to be done about.
+type job struct {
+	repo refs.RepoID
+	org  string
+	due  time.Time
+
+	// At most one of the three is so.
+	position int  // in the schedule, -1 outside of it
+	queued   bool // is due, and waits for its turn
+	running  bool
+
+	again bool               // was woken when it could not be scheduled
+	now   bool               // and is not to wait for another try
+	holds int                // who keeps it from being run
+	stop  context.CancelFunc // of the run
+	ended chan struct{}      // closed when the run has ended
+}
+
+// Stats are counts since the worker was made.
+type Stats struct {
+	Syncs, Failures uint64
+	// Running is how many syncs run, Waiting how many repositories wait for their turn or for another try.
+	Running, Waiting int
+}
+
+// NewWorker returns a worker that [Worker.Start] starts. It may be woken before that.
+func NewWorker(settings Settings) *Worker {
+	settings.SetDefaults()
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Worker{
+		settings: settings, ctx: ctx, cancel: cancel, poke: make(chan struct{}, 1),
+		jobs: make(map[refs.RepoID]*job), ready: make(map[string][]*job), running: make(map[string]int),
+	}
+}
+
+// Start lets the worker work for host, until Stop.
+func (w *Worker) Start(host Host) {
+	w.host = host
+	w.ended.Go(w.dispatch)
+}
+
+// Stop cancels what runs, and waits for its end.
+func (w *Worker) Stop() {
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	w.cancel()
+	w.ended.Wait()
+}
+
+// Stats returns the counts.
+func (w *Worker) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Stats{Syncs: w.syncs.Load(), Failures: w.failures.Load(), Running: w.count, Waiting: len(w.jobs) - w.count}
+}
+
+// Failed counts a sync that has failed.
+func (w *Worker) Failed() { w.failures.Add(1) }
+
+// Wake makes a sync of a repository due, unless it waits for another try after a failure: then that one will do.
+func (w *Worker) Wake(repo refs.RepoID) { w.wake(repo, time.Time{}, false) }
+
+// WakeNow makes a sync of a repository due, whatever it waits for.
+func (w *Worker) WakeNow(repo refs.RepoID) { w.wake(repo, time.Time{}, true) }
+
+func (w *Worker) wake(repo refs.RepoID, at time.Time, hasten bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j, known := w.jobs[repo]
+	switch {
+	case w.stopped:
+		return
+	case known && j.queued, known && j.position >= 0 && !hasten:
+		return // it will be tried
+	case known && j.position < 0: // it runs, or is held
+		j.again, j.now = true, j.now || hasten
+		return
+	case !known:
+		j = &job{repo: repo, position: -1}
+		w.jobs[repo] = j
+	}
+	j.due = at
+	w.schedule(j)
+}
+
+// schedule puts a job where it is found when it is due. The caller holds mu.
+func (w *Worker) schedule(j *job) {
+	if j.position < 0 {
+		heap.Push(&w.waiting, j)
+	} else {
+		heap.Fix(&w.waiting, j.position)
+	}
+	w.look()
+}
+
+func (w *Worker) look() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Busy tells whether a sync of the repository runs or is about to.
+func (w *Worker) Busy(repo refs.RepoID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j, known := w.jobs[repo]
+	return known && (j.running || j.queued || j.position >= 0 && !j.due.After(time.Now()))
+}
+
+// Cancel ends the sync of a repository that runs, without a wait for its end.
+func (w *Worker) Cancel(repo refs.RepoID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if j, known := w.jobs[repo]; known && j.running {
+		j.stop()
+	}
+}
+
+// Hold cancels the sync of a repository that runs, waits for its end, and keeps another from beginning until release is called, which
+// is called once. Errors: that of ctx, when the sync goes on for longer.
+func (w *Worker) Hold(ctx context.Context, repo refs.RepoID) (release func(), err error) {
+	w.mu.Lock()
+	j, known := w.jobs[repo]
+	if !known {
+		j = &job{repo: repo, position: -1}
+		w.jobs[repo] = j
+	}
+	j.holds++
+	if j.position >= 0 {
+		heap.Remove(&w.waiting, j.position)
+		j.again = true
+	}
+	ended := j.ended
+	if j.running {
+		j.stop()
+	}
+	w.mu.Unlock()
+	release = func() { w.release(j) }
+	if ended == nil {
+		return release, nil
+	}
+	select {
+	case <-ended:
+		return release, nil
+	case <-ctx.Done():
+		release()
+		return nil, ctx.Err()
+	}
+}
+
+func (w *Worker) release(j *job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j.holds--
+	w.settle(j)
+}
+
+// settle decides what becomes of a job that does not run. The caller holds mu.
+func (w *Worker) settle(j *job) {
+	switch {
+	case j.running || j.holds > 0 || j.queued || j.position >= 0:
+	case j.again:
+		j.again, j.now, j.due = false, false, time.Time{}
+		w.schedule(j)
+	default:
+		delete(w.jobs, j.repo)
+	}
+}
+
+// dispatch begins what is due, until the worker is stopped; then it waits for what runs.
+func (w *Worker) dispatch() {
+	// What the last process left is looked for beside the work, since it takes a while.
+	w.ended.Go(func() {
+		for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+			err := w.host.Pending(w.ctx, func(repo refs.RepoID, at time.Time) { w.wake(repo, at, false) })
+			if err == nil || sleep(w.ctx, pause) != nil {
+				return
+			}
+		}
+	})
+	for {
+		next := w.begin()
+		timer := time.NewTimer(next)
+		select {
+		case <-w.ctx.Done():
+			timer.Stop()
+			return
+		case <-w.poke:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// idle is how long the dispatcher sleeps when nothing is due.
+const idle = time.Hour
+
+// begin begins what may be begun, and returns when something more will be due.
+func (w *Worker) begin() time.Duration {
+	for w.ctx.Err() == nil {
+		w.mu.Lock()
+		if len(w.waiting) == 0 || time.Until(w.waiting[0].due) > 0 {
+			w.startReady()
+			next := idle
+			if len(w.waiting) > 0 {
+				next = min(idle, time.Until(w.waiting[0].due))
+			}
+			w.mu.Unlock()
+			return next
+		}
+		j := heap.Pop(&w.waiting).(*job)
+		j.queued = true
+		w.mu.Unlock()
+		org, err := w.host.Org(w.ctx, j.repo)
+		w.mu.Lock()
+		j.org = org
+		if err != nil { // deleted; or the stores fail, and the next start looks for it again
+			j.queued = false
+			w.settle(j)
+		} else {
+			if len(w.ready[org]) == 0 {
+				w.orgs = append(w.orgs, org)
+			}
+			w.ready[org] = append(w.ready[org], j)
+		}
+		w.mu.Unlock()
+	}
+	return 0
+}
+
+// startReady starts ready jobs, the organizations taking turns. The caller holds mu.
+func (w *Worker) startReady() {
+	share := max(1, w.settings.Workers/2)
+	for looked := 0; looked < len(w.orgs) && w.count < w.settings.Workers; {
+		org := w.orgs[0]
+		w.orgs = w.orgs[1:]
+		if w.running[org] >= share {
+			w.orgs = append(w.orgs, org)
+			looked++
+			continue
+		}
+		j := w.ready[org][0]
+		w.ready[org] = w.ready[org][1:]
+		if len(w.ready[org]) > 0 {
+			w.orgs = append(w.orgs, org)
+		} else {
+			delete(w.ready, org)
+		}
+		looked = 0
+		j.queued = false
+		if j.holds > 0 {
+			j.again = true
+			continue
+		}
+		w.start(j)
+	}
+}
+
+// start runs a job. The caller holds mu.
+func (w *Worker) start(j *job) {
+	ctx, stop := context.WithCancel(w.ctx)
+	j.running, j.again, j.now, j.stop, j.ended = true, false, false, stop, make(chan struct{})
+	w.running[j.org]++
+	w.count++
+	w.ended.Go(func() {
+		again := w.host.Sync(ctx, j.repo)
+		stop()
+		w.syncs.Add(1)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.count--
+		if w.running[j.org]--; w.running[j.org] == 0 {
+			delete(w.running, j.org)
+		}
+		j.running = false
+		close(j.ended)
+		j.ended = nil
+		switch {
+		case again.IsZero() || j.now:
+			w.settle(j)
+		case j.holds > 0:
+			j.again = true
+		default:
+			j.again, j.due = false, again
+			w.schedule(j)
+		}
+		w.look()
+	})
+}
+
+// schedule is a heap of jobs by when they are due.
+type schedule []*job
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, k int) bool { return s[i].due.Before(s[k].due) }
+func (s schedule) Swap(i, k int) {
+	s[i], s[k] = s[k], s[i]
+	s[i].position, s[k].position = i, k
+}
+
+// Push implements [heap.Interface].
+func (s *schedule) Push(x any) {
+	j := x.(*job)
+	j.position = len(*s)
+	*s = append(*s, j)
+}
+
+// Pop implements [heap.Interface].
+func (s *schedule) Pop() any {
+	last := len(*s) - 1
+	j := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	j.position = -1
+	return j
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

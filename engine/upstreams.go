@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"packhorse/engine/outbound"
+	"packhorse/engine/upstream"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// UpstreamConfig says how upstreams are reached. Nothing is synced unless Enabled.
+type UpstreamConfig struct {
+	Enabled bool
+	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of its clients; nil makes one.
+	Guard  *outbound.Guard
+	Client *http.Client
+	// Bases returns the base URLs that an organization has for providers, at the time of the call; nil means that none has any.
+	Bases func(org string) map[string]string
+	// App asks for access to a repository of GitHub as its app, and returns user name and password; nil when no app is configured.
+	App func(ctx context.Context, owner, name string) (user, password string, err error)
+
+	Settings upstream.Settings
+	// DetachWait is how long a detachment waits for a sync to end, ImportWait how long a request waits for the first one; 30 s, 5 s.
+	DetachWait, ImportWait time.Duration
+}
+
+func (c *UpstreamConfig) setDefaults() {
+	if c.Guard == nil {
+		c.Guard = &outbound.Guard{}
+	}
+	if c.Client == nil {
+		// The far side of a push is silent until it has indexed the pack; how long it may be is up to package remote.
+		c.Client = c.Guard.Client(outbound.Options{HeaderTimeout: time.Hour})
+	}
+	if c.Bases == nil {
+		c.Bases = func(string) map[string]string { return nil }
+	}
+	setDefault(&c.DetachWait, 30*time.Second)
+	setDefault(&c.ImportWait, 5*time.Second)
+}
+
+// upstreams is what a host knows of those of its repositories.
+type upstreams struct {
+	UpstreamConfig
+	worker *upstream.Worker
+	agent  string // what upstreams are told to talk to
+}
+
+// causePull is the cause of what comes from an upstream, and upstreamSubject who did it.
+const (
+	causePull       = "pull-upstream"
+	upstreamSubject = "upstream"
+)
+
+// openUpstreams makes the host hear of what is to be sent.
+func (h *Host) openUpstreams(c UpstreamConfig, version string) {
+	c.setDefaults()
+	c.Settings.SetDefaults()
+	h.upstreams = upstreams{UpstreamConfig: c, worker: upstream.NewWorker(c.Settings), agent: "packhorse/" + cmp.Or(version, "unknown")}
+	if !c.Enabled {
+		return
+	}
+	h.outbox.subscribe(subscription{
+		listener: upstreamListener,
+		wants:    func(rec *record, cause string) bool { return rec.Upstream != nil && cause != causePull },
+		matters:  upstream.Covers,
+		told:     h.upstreams.worker.Wake,
+	})
+}
+
+// close ends what runs.
+func (u *upstreams) close() {
+	u.worker.Stop()
+	u.Client.CloseIdleConnections()
+}
+
+// UpstreamStats returns what syncing has done since the host was opened.
+func (h *Host) UpstreamStats() upstream.Stats { return h.upstreams.worker.Stats() }
+
+// completeUpstream checks the upstream of a new repository. Errors: [ErrInvalid], [ErrNoApp].
+func (h *Host) completeUpstream(org string, base *UpstreamBase) (*upstream.Origin, error) {
+	origin := base.Origin
+	if err := origin.Complete(base.Host, h.upstreams.Bases(org)); err != nil {
+		return nil, invalid("%v", err)
+	}
+	if origin.DefaultBranch != "" {
+		if _, err := refs.Main.Branch(origin.DefaultBranch); err != nil {
+			return nil, badName("base_repo.default_branch", err)
+		}
+	}
+	if origin.Provider == upstream.GitHub && !origin.Public && h.upstreams.App == nil {
+		return nil, &failure{kind: ErrNoApp, text: `base_repo: the server has no GitHub app; public repositories need none, with auth {"auth_type": "public"}`}
+	}
+	if _, err := h.upstreams.Guard.CheckURL(origin.URL()); err != nil {
+		var refused *outbound.RefusedError
+		if errors.As(err, &refused) {
+			return nil, invalid("base_repo.upstream_host: %q is not allowed: %s", refused.Target, refused.Why)
+		}
+		return nil, err
+	}
+	return &origin, nil
+}
+
+// UpstreamBase is the repository of another host that a new one is synced with.
+type UpstreamBase struct {
+	// Origin is without its base URL.
+	upstream.Origin
+	// Host stands in for the provider's own: a name, with or without a port.
+	Host string
+}
+
+// SyncState is how a repository stands to its upstream, as it is told.
+type SyncState struct {
+	Phase       upstream.Phase
+	LastSuccess time.Time // zero before the first one
+	LastError   string
+}
+
+// Sync returns how the repository stands to its upstream, false when it has none.
+func (r *Repository) Sync() (SyncState, bool) {
+	if r.record.Upstream == nil {
+		return SyncState{}, false
+	}
+	state := SyncState{Phase: r.state.Phase, LastSuccess: r.state.LastSuccess, LastError: r.state.LastError}
+	switch {
+	case state.Phase == "":
+		state.Phase, state.LastError = upstream.Failed, upstream.ErrNoState.Error()
+	case state.Phase != upstream.Detaching && r.host.upstreams.worker.Busy(r.record.ID):
+		state.Phase = upstream.Syncing
+	}
+	return state, true
+}
+
+// withUpstream completes a record that was read with what has become of its upstream: one that is detached is none any more.
+func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (upstream.State, error) {
+	if rec.Upstream == nil {
+		return upstream.State{}, nil
+	}
+	state, _, err := upstream.ReadState(ctx, rd, rec.ID)
+	if errors.Is(err, upstream.ErrNoState) {
+		return upstream.State{}, nil
+	}
+	if err != nil {
+		return state, err
+	}
+	if state.DefaultBranch != "" {
+		rec.DefaultBranch = state.DefaultBranch
+	}
+	if state.Phase == upstream.Detached {
+		rec.Upstream = nil
+	}
+	return state, nil
+}
+
+// opened returns the repository of a record that was read.
+func (h *Host) opened(ctx context.Context, rec *record, stored []byte) (*Repository, error) {
+	state, err := h.withUpstream(ctx, h.keys, rec)
+	if err != nil {
+		return nil, err
+	}
+	return &Repository{host: h, record: *rec, stored: stored, state: state}, nil
+}
+
+// isImporting tells whether the first import is under way: what the repository holds is not yet what its upstream does.
+func (r *Repository) isImporting() bool {
+	state, attached := r.Sync()
+	return attached && !r.state.Imported && state.Phase == upstream.Syncing
+}
+
+// importPoll is how often a request that waits for the first import looks.
+const importPoll = 20 * time.Millisecond
+
+// Imported returns the repository when its first import has ended, well or not, at once when it has no upstream.
+//
+// Errors: [ErrImporting] when that takes too long, [ErrImportWait] when ctx ends before, [ErrNotFound].
+func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
+	deadline := time.Now().Add(r.host.upstreams.ImportWait)
+	for r.isImporting() {
+		if time.Now().After(deadline) {
+			return nil, &failure{kind: ErrImporting, text: "the repository is syncing with its upstream for the first time, try again"}
+		}
+		if sleep(ctx, importPoll) != nil {
+			return nil, &failure{kind: ErrImportWait, text: "the request was cancelled while the repository was being prepared"}
+		}
+		var err error
+		if r, err = r.host.Repository(ctx, r.record.Org, r.record.Name); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// PullUpstream makes a sync with the upstream due and returns when that is durable. It happens in the background, for all refs; ref,
+// unless it is empty, only has to be the name of a branch, or a full name.
+//
+// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; [ErrDetaching].
+func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) (uint64, error) {
+	if ref != "" {
+		if err := checkSyncedRef(ref); err != nil {
+			return 0, err
+		}
+	}
+	if err := actor.recheck(); err != nil {
+		return 0, err
+	}
+	if r.record.Upstream == nil {
+		return 0, &failure{kind: ErrNoUpstream, text: fmt.Sprintf("repository %q has no upstream", r.record.Name)}
+	}
+	err := r.changeState(ctx, func(s *upstream.State) error {
+		switch s.Phase {
+		case upstream.Detaching, upstream.Detached:
+			return &failure{kind: ErrDetaching, text: "the repository is being detached from its upstream"}
+		case upstream.Syncing:
+			return errSame
+		}
+		s.Phase, s.Next = upstream.Syncing, time.Time{}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.host.upstreams.worker.WakeNow(r.record.ID)
+	return r.Sequence(ctx)
+}
+
+// checkSyncedRef refuses what cannot be the name of a ref that is synced.
+func checkSyncedRef(ref string) error {
+	name := ref
+	if !upstream.Covers(name) {
+		name = "refs/heads/" + ref
+	}
+	if err := refs.CheckName(name); err != nil {
+		return badName("ref", err)
+	}
+	return nil
+}
+
+// errSame ends a change of a sync state that is none.
+var errSame = errors.New("engine: nothing to change about the sync state")
+
+// stateTriesMax bounds how often a change of a sync state is tried against others.
+const stateTriesMax = 16
+
+// changeState changes the stored sync state and returns when that is durable. Errors: those of change, where [errSame] is none;
+// upstream.ErrNoState; refs.ErrBusy.
+func (r *Repository) changeState(ctx context.Context, change func(s *upstream.State) error) error {
+	for range stateTriesMax {
+		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+		if err != nil {
+			return err
+		}
+		switch err := change(&state); {
+		case errors.Is(err, errSame):
+			return r.host.keys.WaitDurable(ctx, upstream.StateKey(r.record.ID))
+		case err != nil:
+			return err
+		}
+		_, err = r.putState(ctx, kv.NewBatch(), before, &state)
+		if !errors.Is(err, kv.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("change sync state of repository %s: %w", r.record.ID, refs.ErrBusy)
+}
+
+// putState lets b replace the sync state that is stored as before, and returns what is stored then, when it is durable. Errors:
+// kv.ErrConflict when another one is stored, or the repository is gone.
+func (r *Repository) putState(ctx context.Context, b *kv.Batch, before []byte, state *upstream.State) ([]byte, error) {
+	data, err := state.Encode()
+	if err != nil {
+		return nil, err
+	}
+	b.Put(upstream.StateKey(r.record.ID), data)
+	return data, r.applyFenced(ctx, b, before)
+}
+
+// applyFenced commits a batch if the repository is there and its sync state is stored as before, and returns when it is durable.
+func (r *Repository) applyFenced(ctx context.Context, b *kv.Batch, before []byte) error {
+	b.Require(recordKey(r.record.ID), r.stored)
+	b.Require(upstream.StateKey(r.record.ID), before)
+	commit, err := r.host.keys.Apply(ctx, b)
+	if err != nil {
+		return fmt.Errorf("store sync state of repository %s: %w", r.record.ID, err)
+	}
+	return commit.Wait(ctx)
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Options are the limits of a client. The zero value is one that suits most.
@@ -34,7 +36,8 @@ type Options struct {
 // Client returns a client that connects to what the guard allows and to nothing else.
 //
 // It has no limit on the whole of an answer, in bytes or in time: that is the caller's, with a context and a limited reader. Its errors are
-// [*url.Error]s, which quote the URL; those of the guard in them are [*RefusedError]s. Close its idle connections when it is not needed any more.
+// [*url.Error]s, which quote the URL; what is in them is of one short line, and a [*RefusedError] when it is the guard's. Close its idle connections
+// when it is not needed any more.
 func (g *Guard) Client(o Options) *http.Client {
 	d := &dialer{guard: g, resolve: o.Resolve, dial: o.Dial, timeout: cmp.Or(o.DialTimeout, 10*time.Second)}
 	if d.resolve == nil {
@@ -107,7 +110,44 @@ func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	return t.transport.RoundTrip(request)
+	response, err := t.transport.RoundTrip(request)
+	if err != nil {
+		return nil, &sendError{err}
+	}
+	if _, err := response.Location(); err != nil && !errors.Is(err, http.ErrNoLocation) {
+		_ = response.Body.Close() // the client would quote all of the header
+		return nil, refuse(request.URL.Hostname(), "a redirect to what is no URL")
+	}
+	return response, nil
+}
+
+// sendError is an error of the transport, with a text of bounded length: those of net/http quote what the far side has sent instead of an answer.
+type sendError struct{ err error }
+
+// sendTextMax is how long such a text is at most, in bytes.
+const sendTextMax = 400
+
+// Error is what the transport says, on one line.
+func (e *sendError) Error() string {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(e.err.Error(), "?"))
+	if len(text) > sendTextMax {
+		text = strings.ToValidUTF8(text[:sendTextMax], "") + "..."
+	}
+	return text
+}
+
+// Unwrap returns the error of the transport.
+func (e *sendError) Unwrap() error { return e.err }
+
+// Timeout is for [url.Error.Timeout].
+func (e *sendError) Timeout() bool {
+	timeout, ok := errors.AsType[net.Error](e.err)
+	return ok && timeout.Timeout()
 }
 
 // CloseIdleConnections closes what [http.Client.CloseIdleConnections] asks it to.

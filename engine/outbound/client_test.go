@@ -3,6 +3,7 @@ package outbound_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -113,5 +114,42 @@ func TestAnswers(t *testing.T) {
 	}
 	if body, err := get(t, client, "http://local.test:"+port+"/encoding"); err != nil || body != "" {
 		t.Errorf("encodings %q were asked for, %v", body, err)
+	}
+}
+
+// TestErrorsAreShort is a far side that answers in another language, at length.
+func TestErrorsAreShort(t *testing.T) {
+	t.Parallel()
+	const long = 60_000
+	for name, answer := range map[string]string{
+		"no HTTP":     strings.Repeat("\x01", long) + "\r\n\r\n",
+		"no status":   "HTTP/1.1 " + strings.Repeat("\xff", long) + "\r\n\r\n",
+		"no header":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("\x02", long) + "\r\n\r\n",
+		"no location": "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://a:b" + strings.Repeat("\xfe", long) + "/\r\n\r\n",
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadAtLeast(conn, make([]byte, 4<<10), 1)
+			_, _ = io.WriteString(conn, answer)
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}()
+		client := parse(t, "127.0.0.1").Client(outbound.Options{})
+		_, err = get(t, client, "http://"+listener.Addr().String()+"/")
+		client.CloseIdleConnections()
+		if err == nil || len(err.Error()) > 600 || strings.ContainsAny(err.Error(), "\x01\n") {
+			t.Errorf("%s: an error of %d bytes: %.100v", name, len(fmt.Sprint(err)), err)
+		}
+		_ = listener.Close()
+		<-ended
 	}
 }

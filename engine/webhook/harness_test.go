@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ const hookURL = "https://hook.example/a"
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, fs: vfs.NewMem(), clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		t: t, fs: vfs.NewCrashableMem(), clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		receivers: &receivers{}, hooks: []webhook.Hook{{URL: hookURL, Secret: "s3cret"}},
 	}
 	w.receivers.clock = w.clock
@@ -81,6 +82,16 @@ func (w *world) restart() {
 	w.d.Start()
 }
 
+// crash cuts the power while the deliverer works, and starts another one with what is left.
+func (w *world) crash(random *rand.Rand) {
+	w.t.Helper()
+	dead := w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
+	w.close()
+	w.fs = dead
+	w.open()
+	w.d.Start()
+}
+
 func (w *world) configure(hooks ...webhook.Hook) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +106,11 @@ func (w *world) create(n byte) refs.RepoID {
 	if err := w.names.Create(b, id, refs.Change{}); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.keys.Apply(w.t.Context(), b); err != nil {
+	commit, err := w.keys.Apply(w.t.Context(), b)
+	if err == nil {
+		err = commit.Wait(w.t.Context())
+	}
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	return id

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
+
+// missingPause is how long a lane rests whose hook is not in the configuration.
+const missingPause = 2 * time.Second
 
 // Bounds of a lane.
 const (
@@ -20,25 +22,6 @@ const (
 	pageEvents = 200    // events of a page
 	parkedMax  = 10_000 // parked events with which it opens no more pages; the open ones may park some more
 )
-
-// Times of an attempt that failed.
-const (
-	backOffFirst = 5 * time.Second
-	backOffMax   = time.Hour
-	// missingPause is how long a lane rests whose hook is not in the configuration.
-	missingPause = 2 * time.Second
-)
-
-// backOff returns how long to wait after so many attempts failed.
-func backOff(attempts int) time.Duration {
-	wait := backOffFirst
-	for range attempts - 1 {
-		if wait *= 2; wait >= backOffMax {
-			return backOffMax
-		}
-	}
-	return wait
-}
 
 // lane sends the events of one hook. What is below inbox belongs to its goroutine.
 type lane struct {
@@ -69,12 +52,6 @@ type lane struct {
 type inbox struct {
 	repositories map[refs.RepoID]bool // whose stream has grown
 	revived      [][]byte             // keys of parked events that were dead letters
-}
-
-// attempt is what became of the first event of a queue.
-type attempt struct {
-	queue *queue
-	err   error
 }
 
 func (h *hookRow) host() string {
@@ -261,86 +238,4 @@ func (l *lane) list(q *queue) {
 		q.listed = true
 		l.runnable = append(l.runnable, q)
 	}
-}
-
-// dispatch begins attempts.
-func (l *lane) dispatch(hook Hook) {
-	for l.busy < laneSlots && len(l.runnable) > 0 {
-		q := l.runnable[0]
-		l.runnable = l.runnable[1:]
-		q.listed, q.busy = false, true
-		l.busy++
-		it := q.items[0]
-		go func() { l.results <- attempt{q, l.try(hook, it)} }() // leave waits for it
-	}
-}
-
-// try makes one attempt when there is room for it. Errors: that of the lane's context when it was not made.
-func (l *lane) try(hook Hook, it *item) error {
-	select {
-	case l.d.attempts <- struct{}{}:
-		defer func() { <-l.d.attempts }()
-		return l.d.send(l.ctx, hook, it)
-	case <-l.ctx.Done():
-		return l.ctx.Err()
-	}
-}
-
-// complete takes note of what became of an attempt.
-func (l *lane) complete(a attempt) {
-	q, it := a.queue, a.queue.items[0]
-	q.busy = false
-	l.busy--
-	now := l.d.Clock.Now()
-	b := kv.NewBatch()
-	switch {
-	case a.err == nil:
-		l.d.delivered.Add(1)
-		l.settle(b, q)
-	case l.ctx.Err() != nil:
-		return
-	default:
-		l.d.failed.Add(1)
-		it.Attempts++
-		it.Error = a.err.Error()
-		if it.Since.IsZero() {
-			it.Since = now
-		}
-		if now.Sub(it.Since) >= l.d.GiveUp {
-			it.Died = now
-			l.store(b, kindDead, it)
-			l.d.dead.Add(1)
-			l.log.WarnContext(l.ctx, "webhook: an event was given up", "delivery", deliveryID(it.repo, it.at), "attempts", it.Attempts, "error", it.Error)
-			l.settle(b, q)
-			break
-		}
-		it.Next = now.Add(backOff(it.Attempts))
-		if it.Attempts == 1 {
-			l.log.WarnContext(l.ctx, "webhook: an event was not taken and will be sent again", "delivery", deliveryID(it.repo, it.at), "error", it.Error)
-		}
-		l.park(b, q, now)
-	}
-	l.advance(b, it.repo)
-}
-
-// settle takes the first event out of a queue: it has been dealt with.
-func (l *lane) settle(b *kv.Batch, q *queue) {
-	it := q.items[0]
-	q.items = slices.Delete(q.items, 0, 1)
-	it.settled = true
-	l.d.pending.Add(-1)
-	if it.stored {
-		b.Delete(eventKey(kindParked, l.id, it.repo, it.at))
-		l.parked--
-	}
-	if len(q.items) == 0 {
-		delete(l.queues, q.key)
-		return
-	}
-	l.list(q)
-}
-
-// store adds the row of an event. It is small, and always encodes.
-func (l *lane) store(b *kv.Batch, kind byte, it *item) {
-	l.d.logFailure(l.ctx, "store an event", put(b, eventKey(kind, l.id, it.repo, it.at), it.delivery))
 }

@@ -115,8 +115,8 @@ func TestLargeTransaction(t *testing.T) {
 	}
 }
 
-// Receivers fail at random, repositories are written to and the deliverer is restarted meanwhile: every event arrives, none is invented, and
-// the first deliveries of each ref are in its order.
+// Receivers fail at random, repositories are written to meanwhile, the deliverer is restarted and the power fails: every event arrives, none is
+// invented, and the first deliveries of each ref are in its order.
 func TestRandomFailures(t *testing.T) {
 	t.Parallel()
 	rounds := 30
@@ -145,8 +145,11 @@ func TestRandomFailures(t *testing.T) {
 			want++
 			w.set(repo, byte(written[key]), name)
 		}
-		if draw.IntN(4) == 0 {
+		switch draw.IntN(6) {
+		case 0:
 			w.restart()
+		case 1, 2:
+			w.crash(draw)
 		}
 		w.clock.advance(time.Duration(draw.IntN(30)) * time.Second)
 	}

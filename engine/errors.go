@@ -36,7 +36,7 @@ var (
 	ErrManyCommits = errors.New("engine: too many distinct last commits")
 	// ErrSecretKey says that the host has no key for stored secrets, or another one than they were sealed with.
 	ErrSecretKey = errors.New("engine: no key for stored secrets")
-	// ErrNoApp says that a repository of GitHub needs an app, and the host has none.
+	// ErrNoApp says that a repository of GitHub needs an app, and the organization has none for it.
 	ErrNoApp = errors.New("engine: no GitHub app")
 	// ErrNoUpstream says that a repository has no upstream to sync with.
 	ErrNoUpstream = errors.New("engine: no upstream")

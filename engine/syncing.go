@@ -172,7 +172,13 @@ func (s *syncing) run(ctx context.Context) (*upstream.Report, error) {
 		Repo: s, Keys: s.host.keys, ReadOnly: origin.Public, Head: s.head,
 		Far: &remote.Remote{URL: at, Client: s.host.upstreams.Client, Authorize: s.authorize, Agent: s.host.upstreams.agent},
 	}
-	return run.Run(ctx)
+	report, err := run.Run(ctx)
+	if app := s.host.upstreams.app(s.record.Org, origin.Owner); app != nil && errors.Is(err, remote.ErrUnauthorized) {
+		for _, token := range s.secrets {
+			app.Forget(origin.Owner, origin.Name, token)
+		}
+	}
+	return report, err
 }
 
 // authorize returns what the upstream is shown.
@@ -181,10 +187,12 @@ func (s *syncing) authorize(ctx context.Context) (user, password string, err err
 	switch {
 	case origin.Public:
 		return "", "", nil
-	case origin.Provider == upstream.GitHub && s.host.upstreams.App == nil:
-		return "", "", &failure{kind: ErrNoApp, text: "the server has no GitHub app"}
 	case origin.Provider == upstream.GitHub:
-		user, password, err = s.host.upstreams.App(ctx, origin.Owner, origin.Name)
+		app := s.host.upstreams.app(s.record.Org, origin.Owner)
+		if app == nil {
+			return "", "", &failure{kind: ErrNoApp, text: fmt.Sprintf("the organization has no GitHub app for the account %q", origin.Owner)}
+		}
+		user, password, err = app.Credentials(ctx, origin.Owner, origin.Name)
 	default:
 		var c Credential
 		c, err = s.Credential(ctx)

@@ -22,12 +22,21 @@ type UpstreamConfig struct {
 	Client *http.Client
 	// Bases returns the base URLs that an organization has for providers, at the time of the call; nil means that none has any.
 	Bases func(org string) map[string]string
-	// App asks for access to a repository of GitHub as its app, and returns user name and password; nil when no app is configured.
-	App func(ctx context.Context, owner, name string) (user, password string, err error)
+	// App returns what gets access to an organization's repositories of an account on GitHub, at the time of the call. It is nil, as is what it
+	// returns, where there is no app, or where the app is not for this organization to use: the app may see what others have let it see.
+	App func(org, owner string) GitHubApp
 
 	Settings upstream.Settings
 	// DetachWait is how long a detachment waits for a sync to end, ImportWait how long a request waits for the first one; 30 s, 5 s.
 	DetachWait, ImportWait time.Duration
+}
+
+// GitHubApp gets access to repositories on GitHub; package githubapp implements it.
+type GitHubApp interface {
+	// Credentials returns what opens a repository.
+	Credentials(ctx context.Context, owner, name string) (user, password string, err error)
+	// Forget is told that GitHub does not take a password any more.
+	Forget(owner, name, password string)
 }
 
 func (c *UpstreamConfig) setDefaults() {
@@ -36,7 +45,7 @@ func (c *UpstreamConfig) setDefaults() {
 	}
 	if c.Client == nil {
 		// The far side of a push is silent until it has indexed the pack; how long it may be is up to package remote.
-		c.Client = c.Guard.Client(outbound.Options{HeaderTimeout: time.Hour})
+		c.Client = c.Guard.Client(outbound.Options{HeaderTimeout: -1, ConnsMax: max(8, c.Settings.Workers)})
 	}
 	if c.Bases == nil {
 		c.Bases = func(string) map[string]string { return nil }
@@ -74,6 +83,14 @@ func (h *Host) openUpstreams(c UpstreamConfig, version string) {
 	})
 }
 
+// app returns what gets access to an account on GitHub, or nil.
+func (u *upstreams) app(org, owner string) GitHubApp {
+	if u.App == nil {
+		return nil
+	}
+	return u.App(org, owner)
+}
+
 // close ends what runs.
 func (u *upstreams) close() {
 	u.worker.Stop()
@@ -94,8 +111,9 @@ func (h *Host) completeUpstream(org string, base *UpstreamBase) (*upstream.Origi
 			return nil, badName("base_repo.default_branch", err)
 		}
 	}
-	if origin.Provider == upstream.GitHub && !origin.Public && h.upstreams.App == nil {
-		return nil, &failure{kind: ErrNoApp, text: `base_repo: the server has no GitHub app; public repositories need none, with auth {"auth_type": "public"}`}
+	if origin.Provider == upstream.GitHub && !origin.Public && h.upstreams.app(org, origin.Owner) == nil {
+		return nil, &failure{kind: ErrNoApp, text: fmt.Sprintf(
+			`base_repo: the organization has no GitHub app for the account %q; public repositories need none, with auth {"auth_type": "public"}`, origin.Owner)}
 	}
 	if _, err := h.upstreams.Guard.CheckURL(origin.URL()); err != nil {
 		var refused *outbound.RefusedError

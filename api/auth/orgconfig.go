@@ -20,9 +20,12 @@ type OrgConfig struct {
 	// SigningKeys names files in the organization's folder: OpenPGP or SSH public keys that verify-sig accepts.
 	SigningKeys []string `yaml:"signing_keys"`
 	// Upstreams is the base URL of each generic provider.
-	Upstreams       map[string]string `yaml:"upstreams"`
-	CustomNotesRefs bool              `yaml:"custom_notes_refs"` // true unless switched off
-	Limits          OrgLimits         `yaml:"limits"`
+	Upstreams map[string]string `yaml:"upstreams"`
+	// GitHubOwners are the accounts on GitHub whose repositories the organization reaches through the server's GitHub App; "*" are all that
+	// have installed it. None, unless they are listed: the app may see what belongs to others.
+	GitHubOwners    []string  `yaml:"github_owners"`
+	CustomNotesRefs bool      `yaml:"custom_notes_refs"` // true unless switched off
+	Limits          OrgLimits `yaml:"limits"`
 
 	// SigningKeyData is what the files of SigningKeys hold, in that order; nil for one that cannot be read, which is logged.
 	SigningKeyData [][]byte `yaml:"-"`

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"packhorse/api"
 	"packhorse/engine"
@@ -17,7 +18,7 @@ import (
 type upstreamFlags struct {
 	UpstreamAllow   []string `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
 	UpstreamWorkers int      `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"8"`
-	GithubAppID     string   `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached." placeholder:"ID"`
+	GithubAppID     string   `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached, for the accounts that org.yaml lists as github_owners." placeholder:"ID"`
 	GithubAppKey    string   `help:"File of the app's private key, as PEM." placeholder:"FILE" type:"path"`
 	GithubAPI       string   `name:"github-api" help:"Base URL of GitHub's API; of an own server https://HOST/api/v3." default:"https://api.github.com" placeholder:"URL"`
 }
@@ -33,9 +34,14 @@ func (s *server) upstreams() (engine.UpstreamConfig, error) {
 		return engine.UpstreamConfig{}, err
 	}
 	return engine.UpstreamConfig{
-		Enabled:  true,
-		Guard:    guard,
-		App:      app,
+		Enabled: true,
+		Guard:   guard,
+		App: func(org, owner string) engine.GitHubApp {
+			if config, ok := s.tokens.OrgConfig(org); app == nil || !ok || !mayUseApp(config.GitHubOwners, owner) {
+				return nil
+			}
+			return app
+		},
 		Settings: upstream.Settings{Workers: s.flags.Upstream.UpstreamWorkers},
 		Bases: func(org string) map[string]string {
 			config, ok := s.tokens.OrgConfig(org)
@@ -47,8 +53,13 @@ func (s *server) upstreams() (engine.UpstreamConfig, error) {
 	}, nil
 }
 
-// app returns what asks for access to repositories on GitHub, nil without an app.
-func (f *upstreamFlags) app(guard *outbound.Guard) (func(ctx context.Context, owner, name string) (user, password string, err error), error) {
+// mayUseApp tells whether an account on GitHub is one of those listed; GitHub knows no upper and lower case.
+func mayUseApp(owners []string, owner string) bool {
+	return slices.ContainsFunc(owners, func(listed string) bool { return listed == "*" || strings.EqualFold(listed, owner) })
+}
+
+// app returns the GitHub App, nil without one.
+func (f *upstreamFlags) app(guard *outbound.Guard) (*githubapp.App, error) {
 	switch {
 	case f.GithubAppID == "" && f.GithubAppKey == "":
 		return nil, nil
@@ -63,13 +74,9 @@ func (f *upstreamFlags) app(guard *outbound.Guard) (func(ctx context.Context, ow
 	if err != nil {
 		return nil, fmt.Errorf("GitHub's API: %w", err)
 	}
-	app, err := githubapp.New(githubapp.Config{
+	return githubapp.New(githubapp.Config{
 		ID: f.GithubAppID, Key: key, API: at, Client: guard.Client(outbound.Options{}), Agent: "packhorse/" + version,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return app.Credentials, nil
 }
 
 // upstreamFigures are what syncing tells to /metrics.

@@ -29,10 +29,10 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 	}
 	var before upstream.State
 	err := r.changeState(ctx, func(s *upstream.State) error {
-		switch s.Phase {
-		case upstream.Detached:
+		if s.Phase == upstream.Detached {
 			return errSame
-		case upstream.Detaching:
+		}
+		if s.Phase == upstream.Detaching {
 			return &failure{kind: ErrDetaching, text: "the repository is being detached already"}
 		}
 		before = *s

@@ -38,6 +38,7 @@ func (h syncHost) Pending(ctx context.Context, wake func(repo refs.RepoID, at ti
 		switch state.Phase {
 		case upstream.Syncing, upstream.Detaching, upstream.Failed:
 			wake(refs.RepoID(pair.Key[1:]), state.Next)
+		case upstream.Synced, upstream.Detached:
 		}
 	}
 	for id, err := range h.outbox.repositories(ctx, upstreamListener) {

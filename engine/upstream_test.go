@@ -36,8 +36,15 @@ type far struct {
 func newFar(t *testing.T) *far {
 	t.Helper()
 	root := t.TempDir()
-	f := &far{Repository: oracle.NewAt(t, filepath.Join(root, "ada", "r.git"))}
-	f.Git("config", "http.receivepack", "true")
+	repo := oracle.NewAt(t, filepath.Join(root, "ada", "r.git"))
+	repo.Git("config", "http.receivepack", "true")
+	return serveFar(t, root, repo)
+}
+
+// serveFar serves the repository that root has as ada/r.git.
+func serveFar(t *testing.T, root string, repo *oracle.Repository) *far {
+	t.Helper()
+	f := &far{Repository: repo}
 	backend := &cgi.Handler{
 		Path: filepath.Join(f.Git("--exec-path"), "git-http-backend"),
 		Env:  append(oracle.Env(f.Dir), "GIT_PROJECT_ROOT="+root, "GIT_HTTP_EXPORT_ALL=1"),
@@ -75,8 +82,8 @@ func (f *far) refs() map[string]string {
 	return all
 }
 
-// commit adds a commit to a branch and returns its id.
-func (f *far) commit(branch, text string) string {
+// commit adds a commit to a branch.
+func (f *far) commit(branch, text string) {
 	parent, _ := f.Try(nil, "rev-parse", "-q", "--verify", "refs/heads/"+branch)
 	blob := strings.TrimSpace(string(f.Input([]byte(text), "hash-object", "-w", "--stdin")))
 	tree := strings.TrimSpace(string(f.Input(fmt.Appendf(nil, "100644 blob %s\tfile\n", blob), "mktree")))
@@ -86,7 +93,6 @@ func (f *far) commit(branch, text string) string {
 	}
 	id := f.Git(args...)
 	f.Git("update-ref", "refs/heads/"+branch, id)
-	return id
 }
 
 // near is a host whose upstreams are on the loopback.
@@ -145,6 +151,12 @@ func (n *near) open() *engine.Repository {
 	return repo
 }
 
+// slow makes failures wait for long, so that only what wakes a sync brings one about.
+func slow(c engine.Config) engine.Config {
+	c.Upstreams.Settings = upstream.Settings{RetryMin: time.Hour, RetryMax: time.Hour}
+	return c
+}
+
 // await waits until the repository's sync state is as wanted, and returns it.
 func (n *near) await(want string, is func(engine.SyncState) bool) engine.SyncState {
 	n.t.Helper()
@@ -176,7 +188,7 @@ func (n *near) pull() engine.SyncState {
 	if _, err := n.open().PullUpstream(n.t.Context(), ada, ""); err != nil {
 		n.t.Fatal(err)
 	}
-	return n.await("settled", func(s engine.SyncState) bool { return s.Phase == upstream.Synced || s.Phase == upstream.Failed })
+	return n.settled()
 }
 
 // refs returns branches and tags outside of the ephemeral namespace.
@@ -213,14 +225,38 @@ func (n *near) equal(f *far) {
 	n.t.Fatalf("here:     %v\nupstream: %v\nsync: %+v", ours, theirs, state)
 }
 
-// commit commits a file to a branch, which is made from base if need be.
-func (n *near) commit(branch, base, text string) object.ID {
+// move pushes refs to objects that are there, as an import or not.
+func (n *near) move(history bool, commands ...engine.Command) {
 	n.t.Helper()
-	done, err := upload(n.open(), ada, engine.CommitTarget{Branch: branch, Base: base}, change{path: text, content: text})
+	push, err := n.open().Receive(n.t.Context(), ada, engine.PushRequest{Import: history, Commands: commands})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return done.New
+	defer push.Close()
+	result, err := push.Finish(n.t.Context(), nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, done := range result.Commands {
+		if done.Err != nil {
+			n.t.Fatalf("%s: %v", done.Name, done.Err)
+		}
+	}
+}
+
+// settled waits until no sync is due, and returns the state.
+func (n *near) settled() engine.SyncState {
+	n.t.Helper()
+	return n.await("settled", func(s engine.SyncState) bool { return s.Phase == upstream.Synced || s.Phase == upstream.Failed })
+}
+
+// commit commits a file to a branch, which is made from base if need be.
+func (n *near) commit(branch, base, text string) {
+	n.t.Helper()
+	_, err := upload(n.open(), ada, engine.CommitTarget{Branch: branch, Base: base}, change{path: text, content: text})
+	if err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // TestSyncBothWays imports a history, and then moves refs on both sides in every way there is.

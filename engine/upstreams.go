@@ -116,8 +116,7 @@ func (h *Host) completeUpstream(org string, base *UpstreamBase) (*upstream.Origi
 			`base_repo: the organization has no GitHub app for the account %q; public repositories need none, with auth {"auth_type": "public"}`, origin.Owner)}
 	}
 	if _, err := h.upstreams.Guard.CheckURL(origin.URL()); err != nil {
-		var refused *outbound.RefusedError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
 			return nil, invalid("base_repo.upstream_host: %q is not allowed: %s", refused.Target, refused.Why)
 		}
 		return nil, err
@@ -236,6 +235,7 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 			return &failure{kind: ErrDetaching, text: "the repository is being detached from its upstream"}
 		case upstream.Syncing:
 			return errSame
+		case upstream.Synced, upstream.Failed:
 		}
 		s.Phase, s.Next = upstream.Syncing, time.Time{}
 		return nil

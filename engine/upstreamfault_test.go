@@ -1,0 +1,513 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/engine/upstream"
+	"packhorse/fuzz/oracle"
+	"packhorse/odb/kv"
+)
+
+// linkRoot returns a folder that has the repository in dir as ada/r.git.
+func linkRoot(t *testing.T, dir string) string {
+	t.Helper()
+	root := t.TempDir()
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(root, "ada"), 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(dir, filepath.Join(root, "ada", "r.git"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// guarded lets in who knows a password, and repeats what it was shown to who does not.
+func (f *far) guarded(user, password string) {
+	f.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		u, p, _ := r.BasicAuth()
+		if u == user && p == password {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="far"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = fmt.Fprintf(w, "not with %s, %q and %q", r.Header.Get("Authorization"), u, p)
+	})
+}
+
+// syncBuffer is a buffer for logs.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestSyncCredentials rotates a credential: none, a wrong one, the right one. A sync that has failed is tried at once, and nothing of
+// a secret is in what is told or logged.
+func TestSyncCredentials(t *testing.T) {
+	t.Parallel()
+	const wrong, right = "a-wrong-s3cret", "the-right-s3cret"
+	f := newFar(t)
+	f.commit("main", "one")
+	f.guarded("git", right)
+	var logged syncBuffer
+	config := slow(f.config())
+	config.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n := openNear(t, vfs.NewMem(), config)
+	repo := n.create(engine.UpstreamBase{})
+	first := n.failed("not authorized")
+	stored, err := repo.CreateCredential(t.Context(), ada, engine.Credential{Password: wrong})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := n.settled()
+	if _, err := repo.UpdateCredential(t.Context(), ada, stored.ID, engine.Credential{Password: right}); err != nil {
+		t.Fatal(err)
+	}
+	third := n.synced()
+	n.equal(f)
+	if second.Phase != upstream.Failed || second.LastError == "" || third.LastError != "" || third.LastSuccess.IsZero() {
+		t.Errorf("states are %+v, %+v, %+v", first, second, third)
+	}
+	told := fmt.Sprint(first, second, third, logged.String())
+	for _, secret := range []string{wrong, right} {
+		for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte("git:" + secret))} {
+			if strings.Contains(told, form) {
+				t.Errorf("%q is told: %s", form, told)
+			}
+		}
+	}
+}
+
+// TestSyncUpstreamGone creates a repository whose upstream refuses connections and breaks off, and lets it come back.
+func TestSyncUpstreamGone(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.commit("main", "one")
+	f.intercept(func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) })
+	n := openNear(t, vfs.NewMem(), f.config())
+	repo := n.create(engine.UpstreamBase{})
+	n.failed("not available")
+	if _, err := repo.Imported(t.Context()); err != nil && !errors.Is(err, engine.ErrImporting) {
+		t.Error(err)
+	}
+	f.intercept(nil)
+	n.synced()
+	n.equal(f)
+}
+
+// TestSyncNoConnection has an upstream that nothing listens for.
+func TestSyncNoConnection(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	config := slow(f.config())
+	config.Upstreams.Bases = func(string) map[string]string { return map[string]string{"gitea": "http://127.0.0.1:1"} }
+	n := openNear(t, vfs.NewMem(), config)
+	n.create(engine.UpstreamBase{})
+	if state := n.failed("refused"); state.Phase != upstream.Failed {
+		t.Errorf("state is %+v", state)
+	}
+}
+
+// hang blocks every request that path ends in, and tells when the first one is there.
+func (f *far) hang(suffix string) (reached chan struct{}, let func()) {
+	reached, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.HasSuffix(r.URL.Path, suffix) {
+			once.Do(func() { close(reached) })
+			select {
+			case <-release:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+	return reached, sync.OnceFunc(func() { close(release) })
+}
+
+func arrive(t *testing.T, at <-chan struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	select {
+	case <-at:
+	case <-ctx.Done():
+		t.Fatal("the upstream was not asked")
+	}
+}
+
+// TestImportIsWaitedFor holds readers that need the whole against an import that hangs; others are answered.
+func TestImportIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.commit("main", "one")
+	reached, release := f.hang("git-upload-pack")
+	defer release()
+	config := f.config()
+	config.Upstreams.ImportWait = 1
+	n := openNear(t, vfs.NewMem(), config)
+	n.create(engine.UpstreamBase{})
+	arrive(t, reached)
+	if _, err := n.open().Imported(t.Context()); !errors.Is(err, engine.ErrImporting) {
+		t.Errorf("error is %v", err)
+	}
+	if state, _ := n.open().Sync(); state.Phase != upstream.Syncing || len(n.refs()) != 0 {
+		t.Errorf("state is %+v with refs %v", state, n.refs())
+	}
+	release()
+	n.synced()
+	if _, err := n.open().Imported(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestImportWaitCancelled ends a request while it waits for an import.
+func TestImportWaitCancelled(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	reached, release := f.hang("info/refs")
+	defer release()
+	config := f.config()
+	config.Upstreams.ImportWait = patience
+	n := openNear(t, vfs.NewMem(), config)
+	n.create(engine.UpstreamBase{})
+	arrive(t, reached)
+	ctx, cancel := context.WithCancel(t.Context())
+	repo := n.open()
+	cancel()
+	if _, err := repo.Imported(ctx); !errors.Is(err, engine.ErrImportWait) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// TestSyncRestart closes the host in the middle of an import; the next one goes on with it.
+func TestSyncRestart(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"info/refs", "git-upload-pack"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			f := newFar(t)
+			f.Seed(oracle.History{Seed: 5, Commits: 10, Tags: true})
+			reached, release := f.hang(suffix)
+			defer release()
+			fs := vfs.NewMem()
+			n := openNear(t, fs, f.config())
+			n.create(engine.UpstreamBase{})
+			arrive(t, reached)
+			n.shut()
+			f.intercept(nil)
+			n = openNear(t, fs, f.config())
+			n.synced()
+			n.equal(f)
+		})
+	}
+}
+
+// TestSyncAfterRestart finds what was committed when nothing was synced.
+func TestSyncAfterRestart(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.commit("main", "one")
+	fs := vfs.NewMem()
+	n := openNear(t, fs, f.config())
+	n.create(engine.UpstreamBase{})
+	n.synced()
+	reached, release := f.hang("git-receive-pack")
+	defer release()
+	n.commit("main", "", "unsent")
+	arrive(t, reached)
+	n.commit("main", "", "unsent too")
+	n.shut()
+	f.intercept(nil)
+	n = openNear(t, fs, f.config())
+	n.equal(f)
+	n.synced()
+}
+
+// TestDetachDuringSync detaches while an upstream hangs: the sync is cancelled, and nothing is sent from then on.
+func TestDetachDuringSync(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.commit("main", "one")
+	reached, release := f.hang("git-upload-pack")
+	defer release()
+	n := openNear(t, vfs.NewMem(), f.config())
+	n.create(engine.UpstreamBase{})
+	arrive(t, reached)
+	keyed := ada
+	done, err := n.open().Detach(t.Context(), keyed)
+	if err != nil || done.Sequence == 0 {
+		t.Fatal(done, err)
+	}
+	repo := n.open()
+	if state, ok := repo.Sync(); ok || repo.Item().Base != nil {
+		t.Errorf("after the detachment: %+v, %+v", state, repo.Item())
+	}
+	if _, err := repo.PullUpstream(t.Context(), ada, ""); !errors.Is(err, engine.ErrNoUpstream) {
+		t.Errorf("a pull gives %v", err)
+	}
+	if again, err := repo.Detach(t.Context(), ada); err != nil || again != done {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	page, err := n.host.Repositories(t.Context(), ada.Org, engine.ListOptions{Limit: 10})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Base != nil {
+		t.Errorf("listing is %+v, %v", page, err)
+	}
+	f.intercept(nil)
+	f.mu.Lock()
+	before := len(f.requests)
+	f.mu.Unlock()
+	n.commit("main", "", "ours alone")
+	n.shut() // which waits for whatever is under way
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.requests) != before {
+		t.Errorf("the upstream was asked for %v", f.requests[before:])
+	}
+}
+
+// deaf is a transport that does not hear of a cancelled request until it is let go.
+type deaf struct {
+	reached, release chan struct{}
+	once             sync.Once
+}
+
+func (d *deaf) RoundTrip(*http.Request) (*http.Response, error) {
+	d.once.Do(func() { close(d.reached) })
+	<-d.release
+	return nil, errors.New("deaf")
+}
+
+// TestDetachTimesOut detaches while a sync does not end: nothing changes, and the next try works.
+func TestDetachTimesOut(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	config := f.config()
+	d := &deaf{reached: make(chan struct{}), release: make(chan struct{})}
+	config.Upstreams.Client = &http.Client{Transport: d}
+	config.Upstreams.DetachWait = 1
+	n := openNear(t, vfs.NewMem(), config)
+	repo := n.create(engine.UpstreamBase{})
+	arrive(t, d.reached)
+	_, err := repo.Detach(t.Context(), ada)
+	close(d.release)
+	if !errors.Is(err, engine.ErrDetachTimeout) {
+		t.Errorf("error is %v", err)
+	}
+	if state, ok := n.open().Sync(); !ok || state.Phase == upstream.Detaching {
+		t.Errorf("state is %+v", state)
+	}
+	n.failed("deaf")
+}
+
+// TestDetachAfterCrash opens a store in which a detachment has begun, and one in which the state is missing.
+func TestDetachAfterCrash(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(repo *engine.Repository, b *kv.Batch){
+		"begun": func(repo *engine.Repository, b *kv.Batch) {
+			b.Put(upstream.StateKey(repo.Item().ID), []byte(`{"phase":"detaching"}`))
+		},
+		"missing": func(repo *engine.Repository, b *kv.Batch) { b.Delete(upstream.StateKey(repo.Item().ID)) },
+	}
+	for name, damage := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFar(t)
+			fs := vfs.NewMem()
+			n := openNear(t, fs, f.config())
+			repo := n.create(engine.UpstreamBase{})
+			n.synced()
+			n.shut()
+			keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := kv.NewBatch()
+			damage(repo, b)
+			commit, err := keys.Apply(t.Context(), b)
+			if err == nil {
+				err = commit.Wait(t.Context())
+			}
+			if err := errors.Join(err, keys.Close()); err != nil {
+				t.Fatal(err)
+			}
+			n = openNear(t, fs, f.config())
+			if name == "begun" {
+				n.gone()
+				return
+			}
+			if _, err := n.open().Detach(t.Context(), ada); !errors.Is(err, engine.ErrDetaching) {
+				t.Errorf("error is %v", err)
+			}
+			if state, _ := n.open().Sync(); state.Phase != upstream.Failed || state.LastError == "" {
+				t.Errorf("state is %+v", state)
+			}
+		})
+	}
+}
+
+// TestSyncHostile answers fetches with what no honest upstream sends: nothing of it is taken, and the reason is told.
+func TestSyncHostile(t *testing.T) {
+	t.Parallel()
+	pack := func(w io.Writer, data []byte) {
+		_, _ = io.WriteString(w, "000dpackfile\n")
+		for len(data) > 0 {
+			part := data[:min(len(data), 32<<10)]
+			data = data[len(part):]
+			_, _ = fmt.Fprintf(w, "%04x\x01%s", len(part)+5, part)
+		}
+	}
+	empty := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e")
+	tests := map[string]struct {
+		answer func(w io.Writer)
+		want   string
+	}{
+		"nothing":       {func(io.Writer) {}, ""},
+		"no pack":       {func(w io.Writer) { pack(w, []byte("<html>")); _, _ = io.WriteString(w, "0000") }, ""},
+		"missing":       {func(w io.Writer) { pack(w, empty); _, _ = io.WriteString(w, "0000") }, "missing necessary objects"},
+		"cut off":       {func(w io.Writer) { pack(w, empty[:20]) }, ""},
+		"an error":      {func(w io.Writer) { _, _ = io.WriteString(w, "001cERR no \x1b[31msuch luck ab") }, "such luck"},
+		"endless zeros": {func(w io.Writer) { endless(w, pack) }, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFar(t)
+			f.commit("main", "one")
+			config := slow(f.config())
+			config.Objects.Limits.PackBytes = 1 << 20
+			f.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				body, _ := io.ReadAll(r.Body)
+				if !bytes.Contains(body, []byte("command=fetch")) {
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					next.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+				test.answer(w)
+			})
+			n := openNear(t, vfs.NewMem(), config)
+			n.create(engine.UpstreamBase{})
+			state := n.settled()
+			if state.Phase != upstream.Failed || state.LastError == "" || state.LastError == "internal error" ||
+				!strings.Contains(state.LastError, test.want) || strings.Contains(state.LastError, "\x1b") || len(n.refs()) != 0 {
+				t.Errorf("state is %+v with refs %v", state, n.refs())
+			}
+			f.intercept(nil)
+			n.pull()
+			n.equal(f)
+		})
+	}
+}
+
+// endless writes a pack that does not end, until nobody reads it.
+func endless(w io.Writer, frame func(io.Writer, []byte)) {
+	frame(w, []byte("PACK\x00\x00\x00\x02\x00\x0f\xff\xff"))
+	// Blobs of one stored block of zeros, each different from its neighbour in nothing.
+	block := bytes.Repeat([]byte{0xb0, 0x02, 0x78, 0x01, 0x01, 32, 0, 0xff ^ 32, 0xff}, 1)
+	entry := append(append(block, make([]byte, 32)...), 0, 32, 0, 1)
+	many := bytes.Repeat(entry, 200)
+	for range 1 << 20 {
+		if _, err := fmt.Fprintf(w, "%04x\x01%s", len(many)+5, many); err != nil {
+			return
+		}
+	}
+}
+
+// TestSyncBadObjects has an upstream with an object that git's checks refuse.
+func TestSyncBadObjects(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.commit("main", "one")
+	blob := f.Write("blob", []byte("x"))
+	tree := strings.TrimSpace(string(f.Input(fmt.Appendf(nil, "100644 blob %s\t.git\n", blob), "mktree")))
+	bad := f.Git("commit-tree", tree, "-m", "bad")
+	f.Git("update-ref", "refs/heads/bad", bad)
+	n := openNear(t, vfs.NewMem(), slow(f.config()))
+	n.create(engine.UpstreamBase{})
+	if state := n.settled(); state.Phase != upstream.Failed || !strings.Contains(state.LastError, ".git") && !strings.Contains(state.LastError, "DotGit") || len(n.refs()) != 0 {
+		t.Errorf("state is %+v with refs %v", state, n.refs())
+	}
+	f.Git("update-ref", "-d", "refs/heads/bad")
+	n.pull()
+	n.equal(f)
+}
+
+// TestSyncRaces commits through the API and at the upstream while one sync follows the other.
+func TestSyncRaces(t *testing.T) {
+	t.Parallel()
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
+	f := newFar(t)
+	f.commit("main", "one")
+	n := openNear(t, vfs.NewMem(), f.config())
+	repo := n.create(engine.UpstreamBase{})
+	n.synced()
+	var writers sync.WaitGroup
+	for _, branch := range []string{"a", "b"} {
+		writers.Go(func() {
+			for i := range rounds {
+				if _, err := upload(repo, ada, engine.CommitTarget{Branch: branch, Base: "main"}, change{path: fmt.Sprint(i), content: branch}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range rounds {
+		f.commit("main", fmt.Sprint("theirs ", i))
+		if _, err := repo.PullUpstream(t.Context(), ada, "main"); err != nil {
+			t.Error(err)
+		}
+	}
+	writers.Wait()
+	n.equal(f)
+	n.synced()
+	f.Git("fsck", "--strict")
+}
+
+// gone waits until the repository has no upstream.
+func (n *near) gone() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		if _, ok := n.open().Sync(); !ok {
+			return
+		}
+	}
+	n.t.Fatal("the repository still has an upstream")
+}

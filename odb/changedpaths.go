@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"packhorse/pack/object"
 )
@@ -13,20 +14,34 @@ type changedPaths struct {
 	view     *View
 	depthMax int
 	files    int
+	read     int64 // bytes of trees
+	readMax  int64
 	paths    map[string]struct{}
 }
+
+// errManyTrees says that more of trees had to be read than was allowed.
+var errManyTrees = errors.New("odb: many trees changed")
 
 // errManyPaths says that more paths changed than a filter holds.
 var errManyPaths = errors.New("odb: many paths changed")
 
 // filterOf returns the filter of the changes from one tree to another.
 func (v *View) filterOf(ctx context.Context, old, tree object.ID) (pathFilter, error) {
-	c := changedPaths{view: v, depthMax: v.store.limits.TreeDepth, paths: make(map[string]struct{})}
+	var read int64
+	return v.filterWithin(ctx, old, tree, math.MaxInt64, &read)
+}
+
+// filterWithin is filterOf, which counts in read how many bytes of trees it reads. It returns nil when they come to more than readMax.
+func (v *View) filterWithin(ctx context.Context, old, tree object.ID, readMax int64, read *int64) (pathFilter, error) {
+	c := changedPaths{view: v, depthMax: v.store.limits.TreeDepth, read: *read, readMax: readMax, paths: make(map[string]struct{})}
 	err := c.diff(ctx, "", old, tree)
-	if errors.Is(err, errManyPaths) {
+	*read = c.read
+	switch {
+	case errors.Is(err, errManyPaths):
 		return filterOfMany, nil
-	}
-	if err != nil {
+	case errors.Is(err, errManyTrees):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	return newPathFilter(c.paths), nil
@@ -42,29 +57,25 @@ func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object
 		return fmt.Errorf("trees nested too deep: %w", ErrTooLarge)
 	}
 	defer func() { c.depthMax++ }()
-	before, err := c.read(ctx, old)
+	before, err := c.tree(ctx, old)
 	if err != nil {
 		return err
 	}
-	after, err := c.read(ctx, tree)
+	after, err := c.tree(ctx, tree)
 	if err != nil {
 		return err
 	}
 	same := object.CommonEntries(before, after)
-	entries := make(map[string]pathEntry)
-	was, is := object.IterTree(before[same:]), object.IterTree(after[same:])
-	for was.Next() {
-		entries[string(was.Name)] = pathEntry{was.Mode.Canonical(), was.ID}
+	entries, fresh, err := differentEntries(before[same:], after[same:])
+	if err != nil {
+		return fmt.Errorf("trees %s and %s: %w", old, tree, err)
 	}
-	for is.Next() {
-		name := string(is.Name)
-		if err := c.add(ctx, prefix+name, entries[name], pathEntry{is.Mode.Canonical(), is.ID}); err != nil {
+	for i := range fresh {
+		name := fresh[i].name
+		if err := c.add(ctx, prefix+name, entries[name], fresh[i].pathEntry); err != nil {
 			return err
 		}
 		delete(entries, name)
-	}
-	if err := errors.Join(was.Err(), is.Err()); err != nil {
-		return fmt.Errorf("trees %s and %s: %w", old, tree, err)
 	}
 	for name, entry := range entries {
 		if err := c.add(ctx, prefix+name, entry, pathEntry{}); err != nil {
@@ -72,6 +83,37 @@ func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object
 		}
 	}
 	return nil
+}
+
+type namedEntry struct {
+	name string
+	pathEntry
+}
+
+// differentEntries returns the entries of two trees without those that both end with.
+func differentEntries(before, after []byte) (old map[string]pathEntry, fresh []namedEntry, err error) {
+	was, is := object.IterTree(before), object.IterTree(after)
+	tail := object.CommonSuffix(before, after)
+	for {
+		wasSize, isSize := len(was.Rest()), len(is.Rest())
+		switch {
+		case wasSize == isSize && wasSize <= tail:
+			return old, fresh, nil
+		case wasSize >= isSize:
+			if !was.Next() {
+				return nil, nil, was.Err()
+			}
+			if old == nil {
+				old = make(map[string]pathEntry)
+			}
+			old[string(was.Name)] = pathEntry{was.Mode.Canonical(), was.ID}
+		default:
+			if !is.Next() {
+				return nil, nil, is.Err()
+			}
+			fresh = append(fresh, namedEntry{string(is.Name), pathEntry{is.Mode.Canonical(), is.ID}})
+		}
+	}
 }
 
 // add takes in how a path changed.
@@ -108,13 +150,17 @@ func (e pathEntry) folder() object.ID {
 
 func (e pathEntry) isFile() bool { return e.mode != 0 && !e.mode.IsTree() }
 
-func (c *changedPaths) read(ctx context.Context, tree object.ID) ([]byte, error) {
+func (c *changedPaths) tree(ctx context.Context, tree object.ID) ([]byte, error) {
 	if tree == object.EmptyTreeID {
 		return nil, nil
+	}
+	if c.read > c.readMax {
+		return nil, errManyTrees
 	}
 	t, data, err := c.view.Read(ctx, tree)
 	if err == nil && t != object.TypeTree {
 		err = fmt.Errorf("%w: %s is a %s where a tree belongs", errFormat, tree, t)
 	}
+	c.read += int64(len(data))
 	return data, err
 }

@@ -30,7 +30,7 @@ type Compacted struct {
 // as many objects as all smaller ones, as git repack --geometric=2 does. Reads and writes go on meanwhile. Every object stays; layers that
 // other pools use too, or that are borrowed, stay as they are.
 //
-// The former layers are removed by [Store.Sweep]. Errors: [ErrNoPool], [ErrCorrupt].
+// Segments that have no path filters get them. The former layers are removed by [Store.Sweep]. Errors: [ErrNoPool], [ErrCorrupt].
 func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions) (Compacted, error) {
 	var done Compacted
 	if err := s.freeze(ctx, pool); err != nil {
@@ -52,6 +52,13 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	}
 	if err != nil {
 		return done, fmt.Errorf("compact pool %s: %w", pool, err)
+	}
+	// The filters that hot commits had have gone with their layers.
+	if err := s.BuildFilters(ctx, pool); err != nil {
+		if ctx.Err() != nil {
+			return done, err
+		}
+		s.log.WarnContext(ctx, "make path filters", "pool", pool.String(), "error", err)
 	}
 	return done, nil
 }

@@ -108,7 +108,7 @@ func TestCompactFoldsAndMerges(t *testing.T) {
 	w.compact(odb.CompactOptions{All: true, RepackOptions: odb.RepackOptions{Workers: 2}})
 	w.reopen()
 	w.sound(tip)
-	if n := fileCount(t, w); n != 2 { // a segment and its graph rows
+	if n := fileCount(t, w); n != 3 { // a segment, its graph rows and its path filters
 		t.Errorf("%d files", n)
 	}
 	w.with(func(v *odb.View) {

@@ -34,6 +34,71 @@ func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) 
 	return filters.find(ctx, commit)
 }
 
+// ReadFilters makes a filter companion of the rows and bytes of its sections, with IDs of its own, and returns the filter of each row, nil for
+// one that is found damaged. Both ways of asking a filter must agree.
+func ReadFilters(ctx context.Context, s *Store, rows, filters []byte) ([][]byte, error) {
+	rows = rows[:len(rows)/filterRowSize*filterRowSize]
+	var out bytes.Buffer
+	id := newLayerID()
+	sections := newSectionWriter(&out, id, 0)
+	count := len(rows) / filterRowSize
+	var ids []object.ID
+	var fanout [256]uint32
+	sections.begin(sectionIDs)
+	for i := range count {
+		ids = append(ids, object.ID{18: byte(i >> 8), 19: byte(i)})
+		sections.add(ids[i][:])
+	}
+	for i := range fanout {
+		fanout[i] = uint32(count)
+	}
+	sections.addFanout(&fanout)
+	sections.begin(sectionFilterRows)
+	for i := range count {
+		sections.add(rows[i*filterRowSize : (i+1)*filterRowSize])
+	}
+	sections.begin(sectionFilterBytes)
+	sections.addBytes(filters)
+	footer, err := sections.finish(count, filterMagic)
+	if err != nil {
+		return nil, err
+	}
+	out.Write(footer)
+	g, err := openSections(ctx, s, id, memoryFile{bytes.NewReader(out.Bytes())}, filterMagic)
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]byte, count)
+	for i := range ids {
+		f, ok, err := g.pathFilter(ctx, ids[i])
+		if ignored(err) {
+			continue
+		}
+		if err != nil || !ok || len(f) == 0 {
+			return nil, fmt.Errorf("filter %d: %d bytes, %v, %w", i, len(f), ok, err)
+		}
+		probe := f.probe()
+		for _, path := range []string{"", "a", "a/b", string(rows)} {
+			if key := newFilterKey(path); f.has(key) != probe.has(key) {
+				return nil, fmt.Errorf("filter %d has %q and has not", i, path)
+			}
+		}
+		found[i] = f
+	}
+	return found, nil
+}
+
+// memoryFile is a file that is sealed.
+type memoryFile struct{ *bytes.Reader }
+
+func (memoryFile) Close() error { return nil }
+
+// EncodeHotFilter returns a path filter as the hot tier stores it, DecodeHotFilter one that is stored so.
+func EncodeHotFilter(id object.ID, filter []byte) []byte { return encodeHotFilter(id, filter) }
+
+// DecodeHotFilter is the other way of EncodeHotFilter.
+func DecodeHotFilter(id object.ID, value []byte) ([]byte, error) { return decodeHotFilter(id, value) }
+
 // BitmapCount returns how many bitmaps apply to a view.
 func BitmapCount(ctx context.Context, v *View) (int, error) {
 	inv, err := newInventory(ctx, v)

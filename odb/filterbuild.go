@@ -74,19 +74,25 @@ func (v *View) filterOfRow(ctx context.Context, rows *sectionFile, index uint32)
 	if err != nil {
 		return nil, err
 	}
-	old := object.EmptyTreeID
-	if len(row.Parents) > 0 {
-		parent, err := v.Graph(ctx, row.Parents[0])
-		if err != nil {
-			return nil, err
-		}
-		old = parent.Tree
+	old, err := v.firstParentTree(ctx, &row)
+	if err != nil {
+		return nil, err
 	}
 	return v.filterOf(ctx, old, row.Tree)
 }
 
-// pathFilters are the filter companions of a view, held open for a walk. For one goroutine.
+// firstParentTree returns the tree that the path filter of a commit compares its own with.
+func (v *View) firstParentTree(ctx context.Context, row *GraphRow) (object.ID, error) {
+	if len(row.Parents) == 0 {
+		return object.EmptyTreeID, nil
+	}
+	parent, err := v.Graph(ctx, row.Parents[0])
+	return parent.Tree, err
+}
+
+// pathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
 type pathFilters struct {
+	hot    []*hotLayer // the newest first
 	shared []*sharedFile
 	files  []*sectionFile
 }
@@ -94,6 +100,11 @@ type pathFilters struct {
 // openFilters opens the filter companions of a view. One that is damaged is done without.
 func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
 	p := &pathFilters{}
+	for _, l := range v.storedLayers() {
+		if hot, ok := l.(*hotLayer); ok {
+			p.hot = append(p.hot, hot)
+		}
+	}
 	for _, l := range v.segments() {
 		if l.filters == nil {
 			continue
@@ -118,7 +129,8 @@ func (p *pathFilters) close() {
 	p.shared, p.files = nil, nil
 }
 
-// find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again.
+// find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
+// answer quicker than keys.
 func (p *pathFilters) find(ctx context.Context, commit object.ID) (pathFilter, error) {
 	for i, g := range p.files {
 		if g == nil {
@@ -127,6 +139,15 @@ func (p *pathFilters) find(ctx context.Context, commit object.ID) (pathFilter, e
 		f, ok, err := g.pathFilter(ctx, commit)
 		if ignored(err) {
 			p.files[i] = nil
+			continue
+		}
+		if ok || err != nil {
+			return f, err
+		}
+	}
+	for _, l := range p.hot {
+		f, ok, err := l.pathFilter(ctx, commit)
+		if ignored(err) {
 			continue
 		}
 		if ok || err != nil {

@@ -46,18 +46,44 @@ func (f *fsck) filterFile(ctx context.Context, l *segmentLayer) error {
 	return nil
 }
 
+// hotFilter compares the path filter of a hot commit with one that is made again.
+func (f *fsck) hotFilter(ctx context.Context, l *hotLayer, id object.ID, value []byte) error {
+	stored, err := decodeHotFilter(id, value)
+	if err != nil {
+		return l.store.damaged(l.id, id, err)
+	}
+	row, ok, err := l.graph(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%w: a path filter without the graph row of its commit", ErrDisagree)
+	}
+	return f.isFilterOf(ctx, stored, &row)
+}
+
+// isFilterOf compares the filter of a commit with one that is made again.
+func (f *fsck) isFilterOf(ctx context.Context, stored pathFilter, row *GraphRow) error {
+	old, err := f.view.firstParentTree(ctx, row)
+	if err != nil {
+		return err
+	}
+	want, err := f.view.filterOf(ctx, old, row.Tree)
+	if err == nil && !bytes.Equal(stored, want) {
+		err = fmt.Errorf("%w: its path filter is not that of its changes", ErrDisagree)
+	}
+	return err
+}
+
 // pathFilter compares the filter of a commit with one that is made again.
 func (f *fsck) pathFilter(ctx context.Context, g, rows *sectionFile, index uint32) error {
 	stored, err := g.pathFilterAt(ctx, index)
 	if err != nil {
 		return err
 	}
-	want, err := f.view.filterOfRow(ctx, rows, index)
+	row, err := rows.graphRowAt(ctx, index)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(stored, want) {
-		return fmt.Errorf("%w: its path filter is not that of its changes", ErrDisagree)
-	}
-	return nil
+	return f.isFilterOf(ctx, stored, &row)
 }

@@ -22,17 +22,30 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err != nil {
 		return err
 	}
-	prefix := hotPrefix(tableGraph, l.id)
+	err = f.hotKeys(ctx, l, tableGraph, func(id object.ID, _ []byte) error {
+		if _, ok, err := l.find(ctx, id); ok || err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: a graph row without its commit", ErrDisagree)
+	})
+	if err != nil {
+		return err
+	}
+	return f.hotKeys(ctx, l, tableFilter, func(id object.ID, value []byte) error { return f.hotFilter(ctx, l, id, value) })
+}
+
+// hotKeys calls check with what a table holds under a hot layer, and notes what it returns.
+func (f *fsck) hotKeys(ctx context.Context, l *hotLayer, table byte, check func(id object.ID, value []byte) error) error {
+	prefix := hotPrefix(table, l.id)
 	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {
 			return err
 		}
 		id, ok := idOfKey(pair.Key)
 		if ok {
-			_, ok, err = l.find(ctx, id)
-		}
-		if err == nil && !ok {
-			err = fmt.Errorf("%w: a graph row without its commit", ErrDisagree)
+			err = check(id, pair.Value)
+		} else {
+			err = fmt.Errorf("%w: key %x is no object's", errFormat, pair.Key)
 		}
 		if err := f.noted(l.id, id, err); err != nil {
 			return err

@@ -227,9 +227,9 @@ func (f *tablesFsck) hasUnused(ctx context.Context, id LayerID, key []byte) (boo
 	return !used, err
 }
 
-// hotLayers looks for the user of each layer that has hot objects or graph rows. It reads one key of each.
+// hotLayers looks for the user of each layer that has hot objects, graph rows or path filters. It reads one key of each.
 func (f *tablesFsck) hotLayers(ctx context.Context) error {
-	for _, table := range []byte{tableObject, tableGraph} {
+	for _, table := range hotTables {
 		start := []byte{table}
 		for {
 			key, err := f.first(ctx, start, kv.PrefixEnd([]byte{table}))

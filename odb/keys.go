@@ -7,6 +7,7 @@ const (
 	tableManifest     = 'm' // pool -> manifest
 	tableObject       = 'o' // layer, object ID -> hot value
 	tableGraph        = 'g' // layer, object ID -> graph row of a hot commit
+	tableFilter       = 'f' // layer, object ID -> path filter of a hot commit
 	tableUser         = 'u' // layer or companion, pool -> nothing; a pool that uses it
 	tableDeparture    = 'd' // time, kind, layer, companion or pool -> pool; what left a manifest and waits to be removed
 	tableRegistration = 's' // layer or companion -> its file's registration; a file without one is a leftover
@@ -24,6 +25,13 @@ func graphKey(layer LayerID, id object.ID) []byte {
 	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableGraph, layer, id)
 }
 
+func filterKeyOf(layer LayerID, id object.ID) []byte {
+	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableFilter, layer, id)
+}
+
+// hotTables are the tables whose keys lie under a hot layer.
+var hotTables = []byte{tableObject, tableGraph, tableFilter}
+
 func appendObjectKey(dst []byte, table byte, layer LayerID, id object.ID) []byte {
 	dst = append(dst, table)
 	dst = append(dst, layer[:]...)
@@ -35,7 +43,7 @@ func hotPrefix(table byte, layer LayerID) []byte {
 	return append([]byte{table}, layer[:]...)
 }
 
-// idOfKey returns the object ID that ends a key of tableObject or tableGraph.
+// idOfKey returns the object ID that ends a key of one of hotTables.
 func idOfKey(key []byte) (object.ID, bool) {
 	if len(key) != 1+len(LayerID{})+object.IDSize {
 		return object.ZeroID, false

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"packhorse/odb"
@@ -51,4 +52,44 @@ func TestPathFiltersAreGits(t *testing.T) {
 	if checked == 0 {
 		t.Error("git made no filters")
 	}
+}
+
+// FuzzPathFilters holds that whatever a filter companion says is a filter of the size that it states or is found damaged, and that a hot
+// filter is read as it was written and in no other way.
+func FuzzPathFilters(f *testing.F) {
+	h := newIngestHost(f, odb.Options{CacheBytes: 1 << 20})
+	row := func(offset uint64, size uint32) []byte {
+		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, offset), size)
+	}
+	f.Add(slices.Concat(row(0, 2), row(2, 3)), []byte{1, 2, 3, 4, 5})
+	f.Add(slices.Concat(row(4, 2), row(0, 0), row(1<<63, 1), row(1<<62-1, 1<<32-1)), []byte{0xff, 0, 0, 0xff, 7})
+	f.Add(row(1, 70_000), bytes.Repeat([]byte{0x5a}, 70_001))
+	f.Fuzz(func(t *testing.T, rows, filters []byte) {
+		if len(rows) > 12<<10 {
+			return
+		}
+		found, err := odb.ReadFilters(t.Context(), h.store, rows, filters)
+		must(t, err)
+		for i, got := range found {
+			offset, size := binary.BigEndian.Uint64(rows[12*i:])&(1<<62-1), uint64(binary.BigEndian.Uint32(rows[12*i+8:]))
+			inside := size > 0 && offset <= uint64(len(filters)) && size <= uint64(len(filters))-offset
+			if inside != (got != nil) || inside && !bytes.Equal(got, filters[offset:offset+size]) {
+				t.Errorf("filter %d of %d bytes at %d of %d is %x", i, size, offset, len(filters), got)
+			}
+		}
+		id := object.ID{1}
+		if len(filters) == 0 {
+			return
+		}
+		got, err := odb.DecodeHotFilter(id, odb.EncodeHotFilter(id, filters))
+		if err != nil || !bytes.Equal(got, filters) {
+			t.Errorf("hot filter %x is read as %x, %v", filters, got, err)
+		}
+		if got, err := odb.DecodeHotFilter(id, filters); err == nil && !bytes.Equal(odb.EncodeHotFilter(id, got), filters) {
+			t.Errorf("hot value %x is read as %x", filters, got)
+		}
+		if got, err := odb.DecodeHotFilter(object.ID{2}, odb.EncodeHotFilter(id, filters)); err == nil {
+			t.Errorf("the hot filter of another commit is read as %x", got)
+		}
+	})
 }

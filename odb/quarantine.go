@@ -28,6 +28,9 @@ type Quarantine struct {
 	own     bool // it rewrites what is stored
 	closed  bool
 	hotID   LayerID // where the last Stage put hot objects
+	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what was read of trees for them.
+	filters     map[object.ID]pathFilter
+	filterBytes int64
 	// relied are objects that were to be written and were there.
 	relied map[object.ID]struct{}
 
@@ -107,8 +110,12 @@ func (q *Quarantine) addSegment(segment *sealedSegment) {
 	q.above = append([]layer{l}, q.above...)
 }
 
-// Seal makes what is in files durable. Stage does it too; called before, it keeps that wait out of the repository's transaction.
+// Seal makes what is in files durable, and the path filters of hot commits. Stage does it too; called before, it keeps that out of the
+// repository's transaction.
 func (q *Quarantine) Seal(ctx context.Context) error {
+	if err := q.filterHot(ctx); err != nil {
+		return err
+	}
 	if q.broken != nil || q.pending == nil {
 		return q.broken
 	}

@@ -57,6 +57,9 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		if row, ok := q.hot.rows[id]; ok {
 			if value := encodeHotRow(id, &row); len(value) <= q.store.limits.HotValueBytes { // an octopus without its row is parsed
 				b.Put(graphKey(target, id), value)
+				if f := q.filters[id]; f != nil {
+					b.Put(filterKeyOf(target, id), encodeHotFilter(id, f))
+				}
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 	}
 	defer s.removal.Unlock()
 	if d.kind == layerHot {
-		for _, table := range []byte{tableObject, tableGraph} {
+		for _, table := range hotTables {
 			start := hotPrefix(table, d.id)
 			b.DeleteRange(start, kv.PrefixEnd(start))
 		}

@@ -33,7 +33,18 @@ type tracedOut struct {
 	prefix string        // its path, empty or with a slash behind it
 	base   *TracedFolder // what was known before, or nil
 	out    *TracedFolder // nil before the folder is opened
-	keys   []filterKey   // of the entries; nil without filters
+	keys   []filterKey   // of the entries; nil until a filter is asked
+}
+
+// key returns the key of an entry of a folder that is open.
+func (f *tracedOut) key(index int32) filterKey {
+	if f.keys == nil {
+		f.keys = make([]filterKey, len(f.out.Entries))
+		for i := range f.out.Entries {
+			f.keys[i] = newFilterKey(f.prefix + f.out.Entries[i].Name)
+		}
+	}
+	return f.keys[index]
 }
 
 func newTraceSet(tree object.ID, prefix string, base *TracedFolder) *traceSet {
@@ -90,12 +101,6 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 			return fmt.Errorf("read tree %s: %w", f.tree, err)
 		}
 	}
-	if len(t.filters.files) > 0 {
-		f.keys = make([]filterKey, len(f.out.Entries))
-		for i := range f.out.Entries {
-			f.keys[i] = newFilterKey(f.prefix + f.out.Entries[i].Name)
-		}
-	}
 	return nil
 }
 
@@ -132,7 +137,7 @@ func (t *tracer) touches(ctx context.Context, s *traceSet, changed *filterProbe)
 		return false, err
 	}
 	for _, item := range s.items {
-		if !changed.has(s.folder.keys[item.index]) {
+		if !changed.has(s.folder.key(item.index)) {
 			continue
 		}
 		if item.set == nil {
@@ -213,7 +218,7 @@ func (t *tracer) splitBelow(
 	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *filterProbe,
 ) (same, rest *traceSet, err error) {
 	if changed != nil {
-		touched := changed.has(s.folder.keys[item.index])
+		touched := changed.has(s.folder.key(item.index))
 		if touched {
 			if touched, err = t.touches(ctx, item.set, changed); err != nil {
 				return nil, nil, err

@@ -50,3 +50,19 @@ func CommonPrefix(a, b []byte) int {
 	}
 	return n
 }
+
+// CommonSuffix returns how many bytes a and b end with alike.
+func CommonSuffix(a, b []byte) int {
+	size := min(len(a), len(b))
+	a, b = a[len(a)-size:], b[len(b)-size:]
+	end := size
+	for ; end >= 8; end -= 8 {
+		if x := binary.LittleEndian.Uint64(a[end-8:]) ^ binary.LittleEndian.Uint64(b[end-8:]); x != 0 {
+			return size - end + bits.LeadingZeros64(x)/8
+		}
+	}
+	for end > 0 && a[end-1] == b[end-1] {
+		end--
+	}
+	return size - end
+}

@@ -1,0 +1,76 @@
+package odb
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// hotFilterBytes bounds the trees that one quarantine reads for the path filters of its hot commits; those beyond get none.
+const hotFilterBytes = 32 * mebibyte
+
+// filterHot makes the path filters of hot commits that were not looked at yet. One that cannot be made is done without: what is wrong with
+// the trees is told to whoever needs them.
+func (q *Quarantine) filterHot(ctx context.Context) error {
+	v := q.view.linked() // what a commit names is readable
+	for _, id := range q.hot.order {
+		row, ok := q.hot.rows[id]
+		if _, looked := q.filters[id]; !ok || looked {
+			continue
+		}
+		f, err := q.hotFilter(ctx, v, &row)
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("path filter of commit %s: %w", id, err)
+		}
+		if q.filters == nil {
+			q.filters = make(map[object.ID]pathFilter)
+		}
+		q.filters[id] = f
+	}
+	return nil
+}
+
+// hotFilter returns the path filter of a commit, or nil when the trees to be read have become too many.
+func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (pathFilter, error) {
+	if q.filterBytes > hotFilterBytes {
+		return nil, nil
+	}
+	old, err := v.firstParentTree(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	return v.filterWithin(ctx, old, row.Tree, hotFilterBytes, &q.filterBytes)
+}
+
+// A hot path filter is the filter and, as in a hot value, the CRC-32C of the ID and of the filter.
+func encodeHotFilter(id object.ID, f pathFilter) []byte {
+	value := append(make([]byte, 0, len(f)+4), f...)
+	return binary.BigEndian.AppendUint32(value, hotSum(id, value))
+}
+
+func decodeHotFilter(id object.ID, value []byte) (pathFilter, error) {
+	if len(value) < 5 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
+		return nil, fmt.Errorf("%w: path filter fails its checksum", errFormat)
+	}
+	return pathFilter(value[:len(value)-4]), nil
+}
+
+// pathFilter returns the path filter of a commit, or false if the layer holds none.
+func (l *hotLayer) pathFilter(ctx context.Context, id object.ID) (pathFilter, bool, error) {
+	value, err := l.store.keys.Get(ctx, filterKeyOf(l.id, id))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read path filter of %s: %w", id, err)
+	}
+	f, err := decodeHotFilter(id, value)
+	if err != nil {
+		return nil, false, l.store.damaged(l.id, id, err)
+	}
+	return f, true, nil
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"packhorse/api"
 	"packhorse/engine"
@@ -16,11 +17,12 @@ import (
 
 // upstreamFlags say how other hosts are reached: upstreams, and receivers of webhooks.
 type upstreamFlags struct {
-	UpstreamAllow   []string `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
-	UpstreamWorkers int      `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"8"`
-	GithubAppID     string   `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached, for the accounts that org.yaml lists as github_owners." placeholder:"ID"`
-	GithubAppKey    string   `help:"File of the app's private key, as PEM." placeholder:"FILE" type:"path"`
-	GithubAPI       string   `name:"github-api" help:"Base URL of GitHub's API; of an own server https://HOST/api/v3." default:"https://api.github.com" placeholder:"URL"`
+	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
+	UpstreamWorkers int           `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"8"`
+	UpstreamRetry   time.Duration `help:"Pause after a sync that has failed; it doubles with each failure, up to an hour." default:"5s"`
+	GithubAppID     string        `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached, for the accounts that org.yaml lists as github_owners." placeholder:"ID"`
+	GithubAppKey    string        `help:"File of the app's private key, as PEM." placeholder:"FILE" type:"path"`
+	GithubAPI       string        `name:"github-api" help:"Base URL of GitHub's API; of an own server https://HOST/api/v3." default:"https://api.github.com" placeholder:"URL"`
 }
 
 // upstreams returns how upstreams are reached.
@@ -42,7 +44,7 @@ func (s *server) upstreams() (engine.UpstreamConfig, error) {
 			}
 			return app
 		},
-		Settings: upstream.Settings{Workers: s.flags.Upstream.UpstreamWorkers},
+		Settings: upstream.Settings{Workers: s.flags.Upstream.UpstreamWorkers, RetryMin: s.flags.Upstream.UpstreamRetry},
 		Bases: func(org string) map[string]string {
 			config, ok := s.tokens.OrgConfig(org)
 			if !ok {

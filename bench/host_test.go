@@ -3,6 +3,7 @@ package bench_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -35,23 +36,40 @@ func openHost(b *testing.B, cached bool) *engine.Host {
 func openHostIn(b *testing.B, dir string, config engine.Config) *engine.Host {
 	b.Helper()
 	ctx := context.Background()
-	keys, err := kv.OpenPebble(filepath.Join(dir, "keys"), kv.PebbleOptions{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { closeStore(b, keys.Close) })
-	files, err := file.OpenDir(filepath.Join(dir, "files"), file.DirOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { closeStore(b, files.Close) })
-	config.KV, config.Files = keys, files
+	stores := openStores(b, dir)
+	b.Cleanup(func() { stores.close(b) })
+	config.KV, config.Files = stores.keys, stores.files
 	host, err := engine.Open(ctx, config)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { closeStore(b, func() error { return host.Close(ctx) }) })
 	return host
+}
+
+// stores are those below a folder of the disk.
+type stores struct {
+	keys  *kv.Pebble
+	files *file.Dir
+}
+
+func openStores(b *testing.B, dir string) stores {
+	b.Helper()
+	keys, err := kv.OpenPebble(filepath.Join(dir, "keys"), kv.PebbleOptions{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	files, err := file.OpenDir(filepath.Join(dir, "files"), file.DirOptions{})
+	if err != nil {
+		b.Fatal(errors.Join(err, keys.Close()))
+	}
+	return stores{keys, files}
+}
+
+func (s stores) close(b *testing.B) {
+	b.Helper()
+	closeStore(b, s.files.Close)
+	closeStore(b, s.keys.Close)
 }
 
 // history is what the benchmarks push: that of the default branch of the bare repository that PACKHORSE_REAL_REPO names, or else a made-up

@@ -41,6 +41,7 @@ type sample struct {
 	firstByte time.Duration // to the first byte of a pack, 0 when none came
 	cpu       time.Duration // of the server
 	memory    int64         // peak anonymous memory of the server above its idle
+	added     int64         // the same above what it had when the round began
 	bytes     int64         // of packs
 	objects   int64         // in packs
 }
@@ -151,7 +152,7 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	}
 	count := time.Duration(max(got.count, 1))
 	s := sample{
-		wall: wall / count, cpu: (used.cpu + got.cpu) / count, memory: max(used.anonymous-b.idle[p.name()], 0),
+		wall: wall / count, cpu: (used.cpu + got.cpu) / count, memory: max(used.anonymous-b.idle[p.name()], 0), added: used.added,
 		firstByte: got.pack.firstByte, bytes: got.pack.bytes, objects: got.pack.objects,
 	}
 	if len(got.each) > 0 {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -89,14 +91,36 @@ func (p *httpBackend) create(ctx context.Context, repo string) (remote, error) {
 	if err := run(exec.CommandContext(ctx, "git", "init", "-q", "--bare", "-b", "main", path)); err != nil {
 		return remote{}, err
 	}
-	for _, setting := range [][2]string{
+	err := p.configure(ctx, repo, [][2]string{
 		{"http.receivepack", "true"}, {"receive.autogc", "false"}, {"uploadpack.allowFilter", "true"}, {"uploadpack.allowAnySHA1InWant", "true"},
-	} {
-		if err := run(exec.CommandContext(ctx, "git", "-C", path, "config", setting[0], setting[1])); err != nil {
+	})
+	if err != nil {
+		return remote{}, err
+	}
+	return p.remote(ctx, repo)
+}
+
+func (p *httpBackend) configure(ctx context.Context, repo string, settings [][2]string) error {
+	for _, setting := range settings {
+		if err := run(exec.CommandContext(ctx, "git", "-C", p.path(repo), "config", setting[0], setting[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutBitmaps returns a clone that shares the packs of a repository, made once.
+func (p *httpBackend) withoutBitmaps(ctx context.Context, repo string) (remote, error) {
+	plain := repo + "-plain"
+	if _, err := os.Stat(p.path(plain)); errors.Is(err, fs.ErrNotExist) {
+		if err := run(exec.CommandContext(ctx, "git", "clone", "-q", "--bare", "--shared", p.path(repo), p.path(plain))); err != nil {
+			return remote{}, err
+		}
+		if err := p.configure(ctx, plain, [][2]string{{"pack.useBitmaps", "false"}, {"uploadpack.allowAnySHA1InWant", "true"}}); err != nil {
 			return remote{}, err
 		}
 	}
-	return p.remote(ctx, repo)
+	return p.remote(ctx, plain)
 }
 
 func (p *httpBackend) remote(_ context.Context, repo string) (remote, error) {

@@ -43,7 +43,8 @@ func jobs() []job {
 		{"depth 1", "the default branch, first level; nothing cached", tipJob("deepen 1")},
 		{"depth 1, 8 clients", "the same, equal requests, time per clone", depthTogetherJob(8, 64)},
 		{"blob:none", "every branch and tag without file contents", cloneJob(repoPacked, []string{"filter blob:none"})},
-		{"last 100 commits", "a fetch by a client that has the rest", incrementalJob},
+		{"last 100 commits", "a fetch by a client that has the rest; git answers by its bitmaps, sooner and with more bytes", incrementalJob(asItIs)},
+		{"last 100 commits, no bitmaps", "the same; git answers without its bitmaps, with about as many bytes as packhorse", incrementalJob(withoutBitmaps)},
 		{"ls-refs", "5,000 refs, one client, median", refsJob(1, 60)},
 		{"ls-refs, 8 clients", "5,000 refs, time per answer", refsJob(8, 400)},
 		{"push one commit", "discovery and push of a prepared pack, median", pushOneJob},
@@ -123,7 +124,11 @@ func mirrorJob(ctx context.Context, b *bench, p peer) (operation, error) {
 // tipJob fetches the tip of the default branch.
 func tipJob(arguments ...string) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
-		return fetchJob(ctx, b, p, nil, arguments)
+		r, err := p.remote(ctx, repoPacked)
+		if err != nil {
+			return nil, err
+		}
+		return fetchJob(b, p, r, nil, arguments), nil
 	}
 }
 
@@ -148,23 +153,36 @@ func depthTogetherJob(clients, count int) func(context.Context, *bench, peer) (o
 	}
 }
 
-func incrementalJob(ctx context.Context, b *bench, p peer) (operation, error) {
-	if b.source.older == "" {
-		return nil, errCannot
+// incrementalJob fetches what the repository has that find returns, and a client of some commits ago lacks.
+func incrementalJob(find func(ctx context.Context, p peer, repo string) (remote, error)) func(context.Context, *bench, peer) (operation, error) {
+	return func(ctx context.Context, b *bench, p peer) (operation, error) {
+		if b.source.older == "" {
+			return nil, errCannot
+		}
+		r, err := find(ctx, p, repoPacked)
+		if err != nil {
+			return nil, err
+		}
+		return fetchJob(b, p, r, []string{b.source.older}, nil), nil
 	}
-	return fetchJob(ctx, b, p, []string{b.source.older}, nil)
+}
+
+func asItIs(ctx context.Context, p peer, repo string) (remote, error) { return p.remote(ctx, repo) }
+
+// withoutBitmaps returns a repository as the peer answers from it when it is to do without bitmaps.
+func withoutBitmaps(ctx context.Context, p peer, repo string) (remote, error) {
+	if plain, ok := p.(bitmapPeer); ok {
+		return plain.withoutBitmaps(ctx, repo)
+	}
+	return p.remote(ctx, repo)
 }
 
 // fetchRepeats is how many equal small fetches make a sample, so that the clock of CPU time is fine enough.
 const fetchRepeats = 5
 
-func fetchJob(ctx context.Context, b *bench, p peer, haves, arguments []string) (operation, error) {
-	r, err := p.remote(ctx, repoPacked)
-	if err != nil {
-		return nil, err
-	}
+func fetchJob(b *bench, p peer, r remote, haves, arguments []string) operation {
 	c := newClient(r)
-	return func(ctx context.Context) (outcome, error) {
+	return func(ctx context.Context) (_ outcome, err error) {
 		defer c.close()
 		got := outcome{count: fetchRepeats}
 		var firstBytes []time.Duration
@@ -181,7 +199,7 @@ func fetchJob(ctx context.Context, b *bench, p peer, haves, arguments []string) 
 		}
 		got.pack.firstByte = median(firstBytes)
 		return got, nil
-	}, nil
+	}
 }
 
 func refsJob(clients, count int) func(context.Context, *bench, peer) (operation, error) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +20,8 @@ import (
 // packhorse is the server that this repository builds, with default settings.
 type packhorse struct {
 	server *packhorsetest.Server
+	bin    string
+	data   string // folder
 	cache  string // folder of packs that it has made, which may be deleted at any time
 }
 
@@ -30,7 +33,8 @@ func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &packhorse{server: server, cache: filepath.Join(dir, "data", "cache")}, nil
+	data := filepath.Join(dir, "data")
+	return &packhorse{server: server, bin: bin, data: data, cache: filepath.Join(data, "cache")}, nil
 }
 
 func (p *packhorse) name() string { return "packhorse" }
@@ -63,8 +67,11 @@ func (p *packhorse) remote(ctx context.Context, repo string) (remote, error) {
 	}, nil
 }
 
-// repack does nothing: the server maintains itself.
-func (p *packhorse) repack(context.Context, string) error { return nil }
+// repack does what is due, which the server would come to by itself, and returns when nothing goes on in the background: that would be in the
+// figures of the first jobs.
+func (p *packhorse) repack(ctx context.Context, _ string) error {
+	return run(exec.CommandContext(ctx, p.bin, "gc", "--geometric", "--data", p.data))
+}
 
 func (p *packhorse) token(ctx context.Context, repo string) (string, error) {
 	return p.server.Token(ctx, repo, "--scope", "git:write,repo:write", "--ttl", "24h")

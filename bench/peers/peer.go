@@ -33,6 +33,13 @@ type apiPeer interface {
 	jsonRequests(ctx context.Context, repo, path, contentType string, count int, lines func(i int) []any) ([]*http.Request, error)
 }
 
+// bitmapPeer is a peer that answers fetches by bitmaps, quicker and with more bytes, and can be asked to do without.
+type bitmapPeer interface {
+	peer
+	// withoutBitmaps returns how to reach a repository with the same content that is answered from without bitmaps.
+	withoutBitmaps(ctx context.Context, repo string) (remote, error)
+}
+
 // plumber is a peer whose repositories git's own commands can write to.
 type plumber interface {
 	peer

@@ -52,6 +52,7 @@ func (r report) figures() []measured {
 		{"server CPU", func(s sample) float64 { return float64(s.cpu) }, formatTime},
 		{"first pack byte", func(s sample) float64 { return float64(s.firstByte) }, formatTime},
 		{"peak memory", func(s sample) float64 { return float64(s.memory) }, formatBytes},
+		{"memory added", func(s sample) float64 { return float64(s.added) }, formatBytes},
 		{"pack", func(s sample) float64 { return float64(s.bytes) }, formatBytes},
 		{"objects", func(s sample) float64 { return float64(s.objects) }, formatCount},
 	}

@@ -21,6 +21,7 @@ const samplePause = 5 * time.Millisecond
 type usage struct {
 	cpu       time.Duration // user and system
 	anonymous int64         // peak of the processes' anonymous memory together, in bytes
+	added     int64         // by how much that was more than when the job began
 }
 
 // measure runs job and returns what the processes below root, root included, took meanwhile. CPU time of processes that have
@@ -58,7 +59,7 @@ func measure(ctx context.Context, root int, job func() error) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	return usage{cpu: after.cpu - before.cpu, anonymous: peak.Load()}, nil
+	return usage{cpu: after.cpu - before.cpu, anonymous: peak.Load(), added: max(peak.Load()-before.anonymous, 0)}, nil
 }
 
 // settledTree waits up to five seconds for the processes of a job to end.

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -62,6 +63,11 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	}
 	addrs, err := d.resolve(ctx, host)
 	if err != nil {
+		if failed, ok := errors.AsType[*net.DNSError](err); ok {
+			told := *failed
+			told.Server = "" // an address of ours
+			err = &told
+		}
 		return nil, fmt.Errorf("outbound: resolve %q: %w", host, err)
 	}
 	addrs = addrs[:min(len(addrs), addressesMax)]
@@ -71,7 +77,9 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 			continue
 		}
 		if err := d.guard.CheckAddr(addrs[i]); err != nil {
-			return nil, fmt.Errorf("outbound: %q resolves to an address that is not public: %w", host, err)
+			// The address is not told: whoever has named the host need not know what it is called here.
+			refused, _ := errors.AsType[*RefusedError](err)
+			return nil, refuse(host, "it resolves to "+refused.Why)
 		}
 	}
 	if len(addrs) == 0 {

@@ -55,7 +55,7 @@ func (r *Remote) discover(ctx context.Context, op, service string, prefixes []st
 	}
 	a.limit(r.Limits.withDefaults().AdvertisementBytes, "advertisement")
 	ad := &Advertisement{service: service, prefixes: prefixes}
-	if err := ad.read(a, r.Limits.withDefaults().Refs); err != nil {
+	if err := ad.read(a, r.Limits.withDefaults()); err != nil {
 		_ = a.close() // what went wrong is known
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (a *answer) repository(service string) (*url.URL, error) {
 }
 
 // read reads an advertisement of any version to its end.
-func (ad *Advertisement) read(a *answer, refsMax int) error {
+func (ad *Advertisement) read(a *answer, limits Limits) error {
 	lines := pktline.NewReader(a)
 	kind, text, err := a.next(lines)
 	named := kind == pktline.Data && text == "# service="+ad.service // which version 2 may leave out
@@ -107,11 +107,11 @@ func (ad *Advertisement) read(a *answer, refsMax int) error {
 	case kind != pktline.Data || !named:
 		return a.fail(ErrProtocol, "no advertisement of %s", ad.service)
 	}
-	return ad.readRefs(a, lines, text, refsMax)
+	return ad.readRefs(a, lines, text, limits)
 }
 
 // readRefs reads the refs of version 0 or 1, whose first line carries the capabilities.
-func (ad *Advertisement) readRefs(a *answer, lines *pktline.Reader, first string, refsMax int) error {
+func (ad *Advertisement) readRefs(a *answer, lines *pktline.Reader, first string, limits Limits) error {
 	first, told, ok := strings.Cut(first, "\x00")
 	if !ok {
 		return a.fail(ErrProtocol, "no capabilities in the advertisement")
@@ -125,7 +125,7 @@ func (ad *Advertisement) readRefs(a *answer, lines *pktline.Reader, first string
 			ad.setHead(target)
 		}
 	}
-	collected := newCollector(a, ad, refsMax)
+	collected := newCollector(a, ad, limits)
 	for text := first; ; {
 		if err := collected.line(text); err != nil {
 			return err
@@ -156,12 +156,13 @@ type collector struct {
 	a    *answer
 	ad   *Advertisement
 	max  int
+	left int64  // bytes of names that may still be kept
 	kept bool   // the last ref is among those kept
 	last string // the last name, for the peeled id that may follow
 }
 
-func newCollector(a *answer, ad *Advertisement, refsMax int) *collector {
-	return &collector{a: a, ad: ad, max: refsMax}
+func newCollector(a *answer, ad *Advertisement, limits Limits) *collector {
+	return &collector{a: a, ad: ad, max: limits.Refs, left: limits.NameBytes}
 }
 
 // line takes a line of version 0 or 1: "<id> <name>", "<id> <name>^{}" behind the tag that it peels, "shallow <id>".
@@ -203,6 +204,9 @@ func (c *collector) add(ref Ref) error {
 		return nil
 	case len(c.ad.Refs) >= c.max:
 		return c.a.fail(ErrLimit, "more than %d refs", c.max)
+	}
+	if c.left -= int64(len(ref.Name)); c.left < 0 {
+		return c.a.fail(ErrLimit, "names of refs that are too long altogether")
 	}
 	ref.Name = strings.Clone(ref.Name)
 	c.ad.Refs = append(c.ad.Refs, ref)

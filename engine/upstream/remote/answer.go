@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/url"
 	"strings"
+	"time"
 
 	"packhorse/engine/outbound"
 	"packhorse/pack/pktline"
@@ -21,18 +22,23 @@ type answer struct {
 	dog    *watchdog
 	op     string
 	hide   secrets
-	url    *url.URL // that was answered, after redirects
-	left   int64    // bytes that may still come; set by limit
-	what   string   // that is limited
+	url    *url.URL      // that was answered, after redirects
+	waited time.Duration // for the far side, since it was last taken
+	left   int64         // bytes that may still come; set by limit
+	what   string        // that is limited
 }
 
 // limit bounds what is read from now on, in bytes.
 func (a *answer) limit(bytes int64, what string) { a.left, a.what = bytes, what }
 
-// unlimited lifts the bound where what is inside the answer is counted, and the time limit with it.
-func (a *answer) unlimited() {
-	a.limit(math.MaxInt64, "")
-	a.dog.unhurried()
+// unlimited lifts the bound where what is inside the answer is counted.
+func (a *answer) unlimited() { a.limit(math.MaxInt64, "") }
+
+// takeWaited returns how long the far side was waited for since the last call.
+func (a *answer) takeWaited() time.Duration {
+	waited := a.waited
+	a.waited = 0
+	return waited
 }
 
 // Read reads the body. Errors: io.EOF, [*Error], and those of the caller's context.
@@ -40,9 +46,11 @@ func (a *answer) Read(p []byte) (int, error) {
 	if a.left <= 0 {
 		return 0, a.fail(ErrLimit, "more than the %s may have", a.what)
 	}
+	begun := time.Now()
 	a.dog.run()
 	n, err := a.body.Read(p[:min(int64(len(p)), a.left)])
 	a.dog.rest()
+	a.waited += time.Since(begun)
 	a.left -= int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = a.broken(err)

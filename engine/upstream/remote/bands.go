@@ -15,6 +15,8 @@ type bands struct {
 	dataLeft     int64  // bytes of the first band that may still come
 	progressLeft int64  // bytes of the others, and of packets without content
 	progress     io.Writer
+	pace         *pace // of the data once it has begun; nil where the answer is limited as a whole
+	begun        bool
 	err          error // what every further Read returns
 }
 
@@ -63,7 +65,7 @@ func (b *bands) fill() error {
 			return b.a.fail(ErrLimit, "more data than an answer may have")
 		}
 		b.rest = content
-		return nil
+		return b.pass(content)
 	case pktline.BandProgress:
 		if b.progress == nil {
 			return nil
@@ -75,6 +77,24 @@ func (b *bands) fill() error {
 	}
 	return b.a.fail(ErrProtocol, "side-band %d", band)
 }
+
+// pass sees to the pace of data. Once it has begun, the answer as a whole may take any time.
+func (b *bands) pass(content []byte) error {
+	if b.pace == nil || len(content) == 0 && !b.begun {
+		return nil
+	}
+	if !b.begun {
+		b.begun = true
+		b.a.dog.unhurried()
+		b.a.takeWaited()
+	}
+	if b.pace.tooSlow(len(content), b.a.takeWaited()) {
+		return b.a.fail(ErrUnavailable, textSlow)
+	}
+	return nil
+}
+
+const textSlow = "the pack comes too slowly"
 
 // Close ends the exchange; at the end of the data it leaves the connection for the next.
 func (b *bands) Close() error {
@@ -89,6 +109,7 @@ type rawPack struct {
 	a    *answer
 	src  io.Reader
 	left int64
+	pace *pace
 }
 
 // Read reads the pack. Errors: io.EOF, [*Error], and those of the caller's context.
@@ -96,6 +117,9 @@ func (p *rawPack) Read(b []byte) (int, error) {
 	n, err := p.src.Read(b)
 	if p.left -= int64(n); p.left < 0 {
 		return 0, p.a.fail(ErrLimit, "more data than an answer may have")
+	}
+	if p.pace.tooSlow(n, p.a.takeWaited()) && err == nil {
+		return 0, p.a.fail(ErrUnavailable, textSlow)
 	}
 	return n, err
 }

@@ -32,7 +32,7 @@ type FetchRequest struct {
 // Fetch negotiates and returns the pack, as it arrives. The caller reads it to its end, and closes it in any case.
 //
 // The pack is the far side's: nothing in it was looked at. It ends with io.EOF where the far side has said that it ends, and with an
-// error when it breaks off; reading it may take any time as long as bytes keep coming. The errors are those of package [remote], and of Haves.
+// error when it breaks off or dawdles; reading it may take any time otherwise. The errors are those of package [remote], and of Haves.
 func (r *Remote) Fetch(ctx context.Context, ad *Advertisement, q FetchRequest) (pack io.ReadCloser, err error) {
 	n := newNegotiation(r, ad, q)
 	if len(q.Wants) == 0 {
@@ -75,7 +75,10 @@ func (n *negotiation) stream(a *answer, lines *pktline.Reader) io.ReadCloser {
 	a.unlimited()
 	limits := n.remote.Limits.withDefaults()
 	if !n.sideband() {
-		return &rawPack{a: a, src: lines.Rest(), left: limits.PackBytes}
+		a.dog.unhurried()
+		return &rawPack{a: a, src: lines.Rest(), left: limits.PackBytes, pace: newPace(limits)}
 	}
-	return newBands(a, lines, limits.PackBytes, limits.ProgressBytes, n.request.Progress)
+	b := newBands(a, lines, limits.PackBytes, limits.ProgressBytes, n.request.Progress)
+	b.pace = newPace(limits)
+	return b
 }

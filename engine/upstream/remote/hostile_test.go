@@ -116,7 +116,7 @@ func (f *farSide) remote(t *testing.T) *remote.Remote {
 	t.Helper()
 	return &remote.Remote{
 		URL: parseURL(t, "https://far.test/owner/repo.git"), Client: &http.Client{Transport: f}, Authorize: password("user", secret),
-		Limits: remote.Limits{Refs: 100, AdvertisementBytes: 1 << 20, PackBytes: 1 << 20, ProgressBytes: 64 << 10, Haves: 500},
+		Limits: remote.Limits{Refs: 100, NameBytes: 64 << 10, AdvertisementBytes: 1 << 20, PackBytes: 1 << 20, ProgressBytes: 64 << 10, Haves: 500},
 	}
 }
 
@@ -198,8 +198,18 @@ func hostileListings() map[string]struct {
 		"v2, an error":         two(remote.ErrRejected, lines("ERR "+base64.StdEncoding.EncodeToString([]byte("user:"+secret)))),
 		"v2, too many refs":    two(remote.ErrLimit, endlessRefs()),
 		"v2, endless unborn":   two(remote.ErrLimit, endless(lines("unborn HEAD symref-target:refs/heads/main\n"))),
+		"v2, long names":       two(remote.ErrLimit, longRefs()),
 		"v2, endless rest":     two(remote.ErrLimit, "0000", endless("0000")),
 	}
+}
+
+// longRefs are fewer than a hundred, and their names altogether longer than may be.
+func longRefs() io.Reader {
+	var out strings.Builder
+	for i := range 90 {
+		out.WriteString(lines(fmt.Sprintf("%s refs/heads/%02d%s\n", idText, i, strings.Repeat("x", 900))))
+	}
+	return strings.NewReader(out.String())
 }
 
 // endlessRefs are refs with ever new names.

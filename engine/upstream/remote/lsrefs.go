@@ -47,7 +47,7 @@ func (r *Remote) listRefs(ctx context.Context, ad *Advertisement) error {
 	}
 	limits := r.Limits.withDefaults()
 	a.limit(limits.AdvertisementBytes, "advertisement")
-	if err := ad.readListing(a, limits.Refs); err != nil {
+	if err := ad.readListing(a, limits); err != nil {
 		_ = a.close() // what went wrong is known
 		return err
 	}
@@ -55,9 +55,9 @@ func (r *Remote) listRefs(ctx context.Context, ad *Advertisement) error {
 }
 
 // readListing reads the answer to ls-refs.
-func (ad *Advertisement) readListing(a *answer, refsMax int) error {
+func (ad *Advertisement) readListing(a *answer, limits Limits) error {
 	lines := pktline.NewReader(a)
-	collected := newCollector(a, ad, refsMax)
+	collected := newCollector(a, ad, limits)
 	for {
 		kind, text, err := a.next(lines)
 		switch {

@@ -32,24 +32,30 @@ type Remote struct {
 
 // Limits bound what a far side may send, and how long it may be silent. A zero is the default.
 type Limits struct {
-	Refs               int           // kept of an advertisement; 1,000,000
-	AdvertisementBytes int64         // 256 MiB
+	Refs               int           // kept of an advertisement; 200,000
+	NameBytes          int64         // of the names of these; 32 MiB
+	AdvertisementBytes int64         // read of one; 256 MiB
 	PackBytes          int64         // 16 GiB
 	ProgressBytes      int64         // in one answer, the empty packets that keep a connection alive included; 4 MiB
 	Haves              int           // sent in all; 50,000
 	Idle               time.Duration // without one byte sent or received; 60 s
-	Answer             time.Duration // for a whole answer that is not a pack, and until one to a push begins; 10 min
+	Answer             time.Duration // for a whole answer that is no pack, and until a pack begins; 10 min
+	Receive            time.Duration // from the end of what is pushed to the end of the report; 1 h
+	PackRate           int64         // of a pack that has begun, in bytes a second, over Idle; 1 KiB
 }
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Refs:               cmp.Or(l.Refs, 1_000_000),
+		Refs:               cmp.Or(l.Refs, 200_000),
+		NameBytes:          cmp.Or(l.NameBytes, 32<<20),
 		AdvertisementBytes: cmp.Or(l.AdvertisementBytes, 256<<20),
 		PackBytes:          cmp.Or(l.PackBytes, 16<<30),
 		ProgressBytes:      cmp.Or(l.ProgressBytes, 4<<20),
 		Haves:              cmp.Or(l.Haves, 50_000),
 		Idle:               cmp.Or(l.Idle, time.Minute),
 		Answer:             cmp.Or(l.Answer, 10*time.Minute),
+		Receive:            cmp.Or(l.Receive, time.Hour),
+		PackRate:           cmp.Or(l.PackRate, 1<<10),
 	}
 }
 

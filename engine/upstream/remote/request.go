@@ -31,7 +31,7 @@ type request struct {
 	version int           // of the protocol, asked for; 0 asks for none
 	body    []byte        // nil asks for the advertisement
 	stream  io.ReadCloser // follows body, and its length is not known; or nil
-	long    bool          // the request may take as long as its bytes keep going, and the far side long to answer it
+	long    bool          // the request may take as long as its bytes keep going, and the answer as a push may
 }
 
 // gzipMin is how long a body has to be for compressing it to be worth while, in bytes, as in git.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -12,36 +13,57 @@ var (
 	errSlow   = errors.New("the answer took too long")
 )
 
-// watchdog ends a request whose far side is silent. Its clock runs while we wait for the far side, and rests while it waits for us.
+// watchdog ends a request whose far side is silent, or takes too long altogether. The clock that sees to silence runs while we wait for the
+// far side, and rests while it waits for us.
 type watchdog struct {
-	idle   time.Duration
-	answer time.Duration
-	timer  *time.Timer
-	whole  *time.Timer // for the answer as a whole
+	limits Limits
 	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows: a request's body is read beside its answer
+	silence *time.Timer
+	whole   *time.Timer
+	ended   bool
 }
 
-// watch returns a context that is cancelled with [errSilent] or [errSlow], and the dog that does it, whose clock runs.
+// watch returns a context that is cancelled with [errSilent] or [errSlow], and the dog that does it, whose clocks run.
 func watch(ctx context.Context, limits Limits) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &watchdog{
-		idle:   limits.Idle,
-		answer: limits.Answer,
-		timer:  time.AfterFunc(limits.Idle, func() { cancel(errSilent) }),
-		whole:  time.AfterFunc(limits.Answer, func() { cancel(errSlow) }),
-		cancel: cancel,
+		limits:  limits,
+		cancel:  cancel,
+		silence: time.AfterFunc(limits.Idle, func() { cancel(errSilent) }),
+		whole:   time.AfterFunc(limits.Answer, func() { cancel(errSlow) }),
 	}
 }
 
-func (d *watchdog) run()  { d.timer.Reset(d.idle) }
-func (d *watchdog) rest() { d.timer.Stop() }
+// run begins to wait for the far side, and rest ends that.
+func (d *watchdog) run() { d.set(d.silence, d.limits.Idle) }
 
-// unhurried lifts the limit on the answer as a whole: a pack may take as long as its bytes keep coming.
+func (d *watchdog) rest() { d.silence.Stop() }
+
+// unhurried lifts the limit on the whole: a pack may take as long as its bytes keep coming.
 func (d *watchdog) unhurried() { d.whole.Stop() }
+
+// receiving begins to wait for a far side that works on what was pushed, in silence perhaps.
+func (d *watchdog) receiving() {
+	d.set(d.silence, d.limits.Receive)
+	d.set(d.whole, d.limits.Receive)
+}
+
+func (d *watchdog) set(timer *time.Timer, to time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.ended {
+		timer.Reset(to)
+	}
+}
 
 // end stops the clocks and the request.
 func (d *watchdog) end() {
-	d.timer.Stop()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ended = true
+	d.silence.Stop()
 	d.whole.Stop()
 	d.cancel(context.Canceled)
 }
@@ -53,15 +75,41 @@ type watchedBody struct {
 	long bool // once all is sent, the far side has work to do before it answers
 }
 
+// Read reads what is to be sent next.
 func (b *watchedBody) Read(p []byte) (int, error) {
 	b.dog.rest()
 	n, err := b.src.Read(p)
 	if err != nil && b.long {
-		b.dog.timer.Reset(b.dog.answer)
+		b.dog.receiving()
 	} else {
 		b.dog.run()
 	}
 	return n, err
 }
 
+// Close closes the source.
 func (b *watchedBody) Close() error { return b.src.Close() }
+
+// pace tells when a pack that has begun comes too slowly. What counts is the time that we wait for it.
+type pace struct {
+	window time.Duration
+	least  int64 // bytes in a window
+	waited time.Duration
+	got    int64
+}
+
+func newPace(limits Limits) *pace {
+	return &pace{window: limits.Idle, least: int64(limits.Idle.Seconds() * float64(limits.PackRate))}
+}
+
+// tooSlow takes what came, and how long it was waited for.
+func (p *pace) tooSlow(got int, waited time.Duration) bool {
+	p.got += int64(got)
+	p.waited += waited
+	if p.waited < p.window {
+		return false
+	}
+	slow := p.got < p.least
+	p.got, p.waited = 0, 0
+	return slow
+}

@@ -3,6 +3,7 @@
 package clienttest_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,12 +61,22 @@ func TestPierre(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := t.TempDir()
-	server := start(t, packhorsetest.Options{Dir: served, TLS: true, Flags: []string{"--secret-key", secret, "--upstream-allow", "127.0.0.1"}})
+	upstream := start(t, packhorsetest.Options{})
+	folder := filepath.Join(served, "orgs", packhorsetest.Org)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {gitea: %q}\n", upstream.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, packhorsetest.Options{Dir: served, TLS: true, Flags: []string{"--secret-key", secret, "--upstream-allow", "127.0.0.1", "--upstream-retry", "100ms"}})
 	env := []string{
 		"PACKHORSE_TEST_URL=" + server.URL,
 		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,
 		"PACKHORSE_TEST_KEY=" + server.KeyFile(),
-		"PACKHORSE_TEST_ORG_FOLDER=" + filepath.Join(served, "orgs", packhorsetest.Org),
+		"PACKHORSE_TEST_ORG_FOLDER=" + folder,
+		"PACKHORSE_TEST_UPSTREAM_URL=" + upstream.URL,
+		"PACKHORSE_TEST_UPSTREAM_KEY=" + upstream.KeyFile(),
 		"NODE_EXTRA_CA_CERTS=" + server.CACert,
 		"GIT_SSL_CAINFO=" + server.CACert,
 	}

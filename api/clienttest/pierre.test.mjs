@@ -751,6 +751,51 @@ describe('credentials of upstreams', () => {
   });
 });
 
+// until waits for something that happens in the background.
+async function until(is) {
+  while (!(await is())) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+describe('upstreams', () => {
+  const token = async (repo) => (await repo.getRemoteURL()).match(/t:([^@]+)@/)[1];
+  const tip = async (repo) => (await repo.listBranches()).branches.find((b) => b.name === 'main')?.headSha;
+
+  // The organization's org.yaml has the other server as the base URL of this provider.
+  test('import, changes in both directions, detachment', async () => {
+    const url = process.env.PACKHORSE_TEST_UPSTREAM_URL;
+    const far = new GitStorage({
+      name: org, key: fs.readFileSync(process.env.PACKHORSE_TEST_UPSTREAM_KEY, 'utf8'), apiBaseUrl: url, storageBaseUrl: new URL(url).host,
+    });
+    const source = await far.createRepo({ id: 'up/stream' });
+    const first = await commit(source).addFileFromString('a', '1').send();
+    const baseRepo = { provider: 'gitea', owner: 'up', name: 'stream' };
+    const repo = await store.createRepo({ id: 'upstreams/one', baseRepo });
+    await store.createGitCredential({ repoId: repo.id, username: 't', password: await token(source) });
+    await until(async () => (await tip(repo)) === first.commitSha);
+    const { repos } = await store.listRepos({ q: 'upstreams/one' });
+    assert.deepEqual(repos.map((r) => r.baseRepo), [baseRepo]);
+
+    const ours = await commit(repo).addFileFromString('b', '2').send();
+    await until(async () => (await tip(source)) === ours.commitSha);
+    const theirs = await commit(source).addFileFromString('c', '3').send();
+    await repo.pullUpstream({ ref: 'main' });
+    await until(async () => (await tip(repo)) === theirs.commitSha);
+    assert.deepEqual((await repo.listFiles()).paths, ['a', 'b', 'c']);
+
+    const detached = await fetch(`${base}/api/v1/repos/base`, { method: 'DELETE', headers: { Authorization: `Bearer ${await token(repo)}` } });
+    assert.equal(detached.status, 200);
+    assert.equal((await store.listRepos({ q: 'upstreams/one' })).repos[0].baseRepo, undefined);
+    await assert.rejects(repo.pullUpstream(), (err) => err instanceof ApiError && err.status === 409);
+  });
+
+  test('GitHub without an app, and a private address', async () => {
+    await assert.rejects(store.createRepo({ id: 'upstreams/app', baseRepo: { owner: 'o', name: 'n' } }), (err) => err instanceof ApiError && err.status === 412);
+    await assert.rejects(store.createRepo({ id: 'upstreams/host', baseRepo: { provider: 'gitlab', owner: 'o', name: 'n', upstreamHost: '10.0.0.1' } }), /private/);
+  });
+});
+
 describe('git by the URLs of the client', () => {
   test('push, clone, and the same repository through the API', async () => {
     const repo = await store.createRepo({ id: 'urls/main' });

@@ -51,11 +51,9 @@ func TestKillWebhooks(t *testing.T) {
 	}
 	k.look() // what was acknowledged is there, and so in the journal
 	journal := k.journal()
-	for end := time.Now().Add(5 * time.Minute); receiver.missing(journal) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d events never arrived", receiver.missing(journal), len(journal))
-		}
-	}
+	receiver.await(journal, func() string {
+		return packhorse(t, nil, "webhooks", "list", "--dead", "--data", filepath.Join(k.dir, "data")).out
+	})
 	if err := k.server.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -107,7 +105,7 @@ type receiver struct {
 	t *testing.T
 
 	mu             sync.Mutex // guards the fields below
-	refuse         *rand.Rand // refuses one in fifty; nil: none
+	refuse         *rand.Rand // refuses one in 500; nil: none
 	first          []pushed   // the first delivery of each event
 	heard          map[string]int
 	taken, refused int
@@ -140,7 +138,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.refuse != nil && r.refuse.IntN(50) == 0 {
+	if r.refuse != nil && r.refuse.IntN(500) == 0 {
 		r.refused++
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -149,6 +147,22 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if r.heard[event.delivery]++; r.heard[event.delivery] == 1 {
 		r.first = append(r.first, event)
 	}
+}
+
+// await waits until all events of the journal have been taken. What is refused is sent again after seconds, and holds up its ref meanwhile, so
+// that what is bounded is the time without any progress.
+func (r *receiver) await(journal []journalEvent, left func() string) {
+	r.t.Helper()
+	begun, at := time.Now(), r.missing(journal)
+	for since := begun; at > 0; time.Sleep(10 * time.Millisecond) {
+		if now := r.missing(journal); now != at {
+			at, since = now, time.Now()
+		} else if time.Since(since) > 3*time.Minute {
+			r.check(journal)
+			r.t.Fatalf("%d of %d events never arrived; left to do: %s", at, len(journal), left())
+		}
+	}
+	r.t.Logf("all had arrived %v after the last kill", time.Since(begun))
 }
 
 // missing counts the events of the journal that have not been taken.
@@ -184,7 +198,7 @@ func (r *receiver) check(journal []journalEvent) {
 		delete(at, position)
 	}
 	if len(at) > 0 {
-		r.t.Errorf("never heard of: %v", at)
+		r.t.Errorf("%d events were never heard of", len(at))
 	}
 	r.t.Logf("%d events, %d deliveries taken, %d of them repeated, %d refused", len(journal), r.taken, r.taken-len(r.heard), r.refused)
 }

@@ -9,7 +9,7 @@ import (
 
 // Times of an attempt that failed.
 const (
-	backOffFirst = 5 * time.Second
+	backOffFirst = time.Second // a receiver that fails now and then holds up its refs no longer than that
 	backOffMax   = time.Hour
 )
 

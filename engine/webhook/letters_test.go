@@ -33,7 +33,7 @@ func TestDeadLetter(t *testing.T) {
 	w.until("the first event is parked", func() bool { return w.status().Parked == 1 })
 	w.set(repo, 2, "refs/heads/main")
 	w.until("the second one is parked", func() bool { return w.status().Parked == 2 && w.status().Behind == 0 })
-	wait := 5 * time.Second
+	wait := time.Second
 	var waits []time.Duration
 	for w.clock.Now().Sub(begun) < 24*time.Hour {
 		waits = append(waits, wait)
@@ -47,7 +47,7 @@ func TestDeadLetter(t *testing.T) {
 	if len(attempts) != len(waits)+2 || attempts[len(attempts)-1].event.After[:2] != "02" {
 		t.Errorf("%d attempts after %d waits: %v", len(attempts), len(waits), attempts)
 	}
-	if got := waits[:4]; !slices.Equal(got, []time.Duration{5e9, 10e9, 20e9, 40e9}) || waits[len(waits)-1] != time.Hour {
+	if got := waits[:4]; !slices.Equal(got, []time.Duration{1e9, 2e9, 4e9, 8e9}) || waits[len(waits)-1] != time.Hour {
 		t.Errorf("waits %v", waits)
 	}
 	letters := w.letters()

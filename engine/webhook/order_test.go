@@ -42,7 +42,7 @@ func TestOrderPerRef(t *testing.T) {
 	if status := w.status(); status.LastError != "the receiver answered 500 Internal Server Error" || !status.Oldest.Equal(w.clock.Now()) {
 		t.Errorf("%+v", status)
 	}
-	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second} {
+	for _, wait := range []time.Duration{time.Second, 2 * time.Second} {
 		at := w.clock.Now().Add(wait)
 		w.until("the lane waits", func() bool { return w.clock.awaited(at) })
 		w.clock.advance(wait)
@@ -103,8 +103,8 @@ func TestLargeTransaction(t *testing.T) {
 	w.d.Start()
 	w.set(repo, 1, names...)
 	w.until("all but one are taken", func() bool { return len(w.receivers.taken()) == 449 && w.status().Behind == 0 })
-	w.until("the lane waits", func() bool { return w.clock.awaited(w.clock.Now().Add(5 * time.Second)) })
-	w.clock.advance(5 * time.Second)
+	w.until("the lane waits", func() bool { return w.clock.awaited(w.clock.Now().Add(time.Second)) })
+	w.clock.advance(time.Second)
 	w.until("all are taken", w.idle)
 	taken := w.receivers.taken()
 	slices.Sort(taken)

@@ -185,6 +185,12 @@ var writings = map[string]writing{
 	"DELETE " + v1 + "/base": {
 		call: func(*writable, string, string) ([]call, call) { return nil, call{"DELETE " + v1 + "/base", "r", ``} },
 	},
+	"POST " + v1 + "/pull-upstream": {
+		call: func(_ *writable, name, _ string) ([]call, call) {
+			base := `{"base_repo":{"provider":"gitlab","owner":"o","name":"n"}}`
+			return []call{{"POST " + v1, name, base}}, call{"POST " + v1 + "/pull-upstream", name, `{}`}
+		},
+	},
 	"POST " + v1 + "/git-credentials": {
 		call: func(_ *writable, name, _ string) ([]call, call) {
 			return []call{{"POST " + v1, name, ``}}, call{"POST " + v1 + "/git-credentials", name, fmt.Sprintf(`{"repo_id":%q,"password":"p"}`, name)}

@@ -141,7 +141,11 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 		}
 	} else {
 		h.upstreams.worker.Failed()
-		again = h.now().Add(h.pause(s.state.Attempts)).UTC()
+		pause := h.pause(s.state.Attempts)
+		if far, ok := errors.AsType[*remote.Error](failed); ok {
+			pause = max(pause, far.RetryAfter)
+		}
+		again = h.now().Add(pause).UTC()
 		s.state.Phase, s.state.LastError, s.state.Next = upstream.Failed, s.told(failed), again
 		s.state.Attempts++
 		h.log.WarnContext(ctx, "a sync with an upstream has failed", "repository", s.record.ID.String(), "attempts", s.state.Attempts,

@@ -229,22 +229,54 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 	if r.record.Upstream == nil {
 		return 0, &failure{kind: ErrNoUpstream, text: fmt.Sprintf("repository %q has no upstream", r.record.Name)}
 	}
-	err := r.changeState(ctx, func(s *upstream.State) error {
-		switch s.Phase {
-		case upstream.Detaching, upstream.Detached:
-			return &failure{kind: ErrDetaching, text: "the repository is being detached from its upstream"}
-		case upstream.Syncing:
-			return errSame
-		case upstream.Synced, upstream.Failed:
-		}
-		s.Phase, s.Next = upstream.Syncing, time.Time{}
-		return nil
-	})
+	sequence, err := r.askForSync(ctx, &actor)
 	if err != nil {
 		return 0, err
 	}
 	r.host.upstreams.worker.WakeNow(r.record.ID)
-	return r.Sequence(ctx)
+	return sequence, nil
+}
+
+// askForSync makes the sync state say that one is due. Only under an idempotency key is that an entry in the journal.
+func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, error) {
+	if actor.Receipt == nil {
+		if err := r.changeState(ctx, due); err != nil {
+			return 0, err
+		}
+		return r.Sequence(ctx)
+	}
+	return changeRefs(ctx, r, actor, "ask-for-sync", func(ctx context.Context, tx *refs.Tx) (uint64, error) {
+		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+		if err != nil {
+			return 0, err
+		}
+		switch err := due(&state); {
+		case errors.Is(err, errSame):
+			return tx.Sequence() + 1, nil
+		case err != nil:
+			return 0, err
+		}
+		data, err := state.Encode()
+		if err != nil {
+			return 0, err
+		}
+		tx.Batch().Require(upstream.StateKey(r.record.ID), before)
+		tx.Batch().Put(upstream.StateKey(r.record.ID), data)
+		return tx.Sequence() + 1, nil
+	})
+}
+
+// due makes a sync state one in which a sync is due.
+func due(s *upstream.State) error {
+	switch s.Phase {
+	case upstream.Detaching, upstream.Detached:
+		return &failure{kind: ErrDetaching, text: "the repository is being detached from its upstream"}
+	case upstream.Syncing:
+		return errSame
+	case upstream.Synced, upstream.Failed:
+	}
+	s.Phase, s.Next = upstream.Syncing, time.Time{}
+	return nil
 }
 
 // checkSyncedRef refuses what cannot be the name of a ref that is synced.

@@ -32,13 +32,15 @@ func (d *Door) PullUpstream(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
 		Ref string `json:"ref"`
 	}
-	if _, err := readJSON(x, &request, true); err != nil {
+	body, err := readJSON(x, &request, true)
+	if err != nil {
 		return err
 	}
 	repo, by, err := d.write(x, grant, "POST /repos/pull-upstream")
 	if err != nil {
 		return err
 	}
+	sign(&by, body)
 	sequence, err := repo.PullUpstream(x.Context(), by, request.Ref)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // upstreamFlags say how other hosts are reached: upstreams, and receivers of webhooks.
 type upstreamFlags struct {
 	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
-	UpstreamWorkers int           `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"8"`
+	UpstreamWorkers int           `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"4"`
 	UpstreamRetry   time.Duration `help:"Pause after a sync that has failed; it doubles with each failure, up to an hour." default:"5s"`
 	GithubAppID     string        `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached, for the accounts that org.yaml lists as github_owners." placeholder:"ID"`
 	GithubAppKey    string        `help:"File of the app's private key, as PEM." placeholder:"FILE" type:"path"`

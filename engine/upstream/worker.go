@@ -13,7 +13,7 @@ import (
 
 // Settings are those of a [Worker]. Zero fields take their defaults.
 type Settings struct {
-	// Workers is how many repositories are synced at once; 8. One organization has half of them at most.
+	// Workers is how many repositories are synced at once; 4. One organization has half of them at most.
 	Workers int
 	// RetryMin and RetryMax are the first pause after a failure and the longest one; 5 s, 1 h. Each failure doubles it.
 	RetryMin, RetryMax time.Duration
@@ -21,7 +21,7 @@ type Settings struct {
 
 // SetDefaults fills in what is zero.
 func (s *Settings) SetDefaults() {
-	s.Workers = cmp.Or(s.Workers, 8)
+	s.Workers = cmp.Or(s.Workers, 4)
 	s.RetryMin = cmp.Or(s.RetryMin, 5*time.Second)
 	s.RetryMax = cmp.Or(s.RetryMax, time.Hour)
 }

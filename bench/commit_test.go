@@ -20,18 +20,21 @@ import (
 )
 
 // BenchmarkCommit makes one-file commits to one branch of one repository, every one synced to disk before the next of its writer
-// begins: on the disk as it is, and with every sync made 5 ms slower.
+// begins: on the disk as it is, with every sync made 5 ms slower, and with maintenance in the background, which comes every 1,700 commits or so.
 func BenchmarkCommit(b *testing.B) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
 		for _, writers := range []int{1, 16} {
 			b.Run(fmt.Sprintf("sync+%s/writers=%d", delay, writers), func(b *testing.B) {
-				benchmarkCommit(b, slowFS{vfs.Default, delay}, writers)
+				benchmarkCommit(b, slowFS{vfs.Default, delay}, writers, false)
 			})
 		}
 	}
+	b.Run("maintained/writers=16", func(b *testing.B) {
+		benchmarkCommit(b, vfs.Default, 16, true)
+	})
 }
 
-func benchmarkCommit(b *testing.B, fs vfs.FS, writers int) {
+func benchmarkCommit(b *testing.B, fs vfs.FS, writers int, maintained bool) {
 	b.Helper()
 	ctx := context.Background()
 	dir := b.TempDir()
@@ -45,7 +48,7 @@ func benchmarkCommit(b *testing.B, fs vfs.FS, writers int) {
 		b.Fatal(err)
 	}
 	defer closeStore(b, files.Close)
-	host, err := engine.Open(ctx, engine.Config{KV: keys, Files: files})
+	host, err := engine.Open(ctx, engine.Config{KV: keys, Files: files, Background: maintained})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,6 +70,9 @@ func benchmarkCommit(b *testing.B, fs vfs.FS, writers int) {
 		})
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+	if maintained {
+		b.ReportMetric(float64(host.MaintenanceStats().Compactions), "compactions")
+	}
 }
 
 // writeOne commits a file of 100 folders of 100.

@@ -147,8 +147,9 @@ func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (
 }
 
 // AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit has its parents. Commits in shallow
-// count as having none. Of from and targets, what leads to a tree or a blob is passed over. It visits only commits of a higher generation
-// number than the lowest target, each once. Errors: [ErrNotFound].
+// count as having none. Of from and targets, what leads to a tree or a blob is passed over. As git does, it looks behind no commit but those in
+// from that is older than every target: who has only something newer from beside the way may yet tell of something closer than its parents.
+// It visits only commits of a higher generation number than the lowest target, each once. Errors: [ErrNotFound].
 func (v *View) AllReach(ctx context.Context, from, targets, shallow []object.ID) (bool, error) {
 	h := newHistory(v)
 	h.cutAt(shallow)
@@ -156,7 +157,7 @@ func (v *View) AllReach(ctx context.Context, from, targets, shallow []object.ID)
 	if err != nil {
 		return false, err
 	}
-	floor := uint32(math.MaxUint32)
+	floor, oldest := uint32(math.MaxUint32), int64(math.MaxInt64)
 	mark := func(n int32) error {
 		err := h.rank(ctx, n)
 		h.set(n, markTwo)
@@ -168,6 +169,7 @@ func (v *View) AllReach(ctx context.Context, from, targets, shallow []object.ID)
 		if err := mark(n); err != nil {
 			return false, err
 		}
+		oldest = min(oldest, h.nodes[n].seconds)
 		for i := range h.nodes[n].parentCount {
 			if err := mark(h.parentsOf(n)[i]); err != nil {
 				return false, err
@@ -179,15 +181,16 @@ func (v *View) AllReach(ctx context.Context, from, targets, shallow []object.ID)
 		return false, err
 	}
 	for _, id := range starts {
-		if reached, err := h.leadsTo(ctx, h.number(id), floor); !reached || err != nil {
+		if reached, err := h.leadsTo(ctx, h.number(id), floor, oldest); !reached || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// leadsTo is reaches for many starts: the way to what was reached gets markTwo too, and so no commit is looked at twice.
-func (h *history) leadsTo(ctx context.Context, n int32, floor uint32) (bool, error) {
+// leadsTo is reaches for many starts: the way to what was reached gets markTwo too, and so no commit is looked at twice. Behind a commit that is
+// older than oldest it looks only where that is the start.
+func (h *history) leadsTo(ctx context.Context, n int32, floor uint32, oldest int64) (bool, error) {
 	type step struct{ n, next int32 }
 	way := []step{{n: n}}
 	for len(way) > 0 {
@@ -199,15 +202,14 @@ func (h *history) leadsTo(ctx context.Context, n int32, floor uint32) (bool, err
 				}
 				return true, nil
 			}
-			seen := h.has(top.n, markSeen)
-			h.set(top.n, markSeen)
 			if err := h.load(ctx, top.n); err != nil {
 				return false, err
 			}
-			if seen || h.ranksAtMost(top.n, floor) {
+			if h.has(top.n, markSeen) || h.ranksAtMost(top.n, floor) || len(way) > 1 && h.nodes[top.n].seconds < oldest {
 				way = way[:len(way)-1]
 				continue
 			}
+			h.set(top.n, markSeen)
 		}
 		parents := h.parentsOf(top.n)
 		if int(top.next) == len(parents) {

@@ -2,10 +2,10 @@ package odb_test
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,38 +18,59 @@ func TestAllReachAgainstGit(t *testing.T) {
 	for _, options := range []historyOptions{{seed: 21, commitCount: 60}, {seed: 22, commitCount: 120, skew: 100_000}} {
 		g := newHistory(t, options)
 		v := viewOf(t, g)
-		parents := map[string][]string{}
-		for line := range strings.Lines(g.Git("rev-list", "--all", "--parents")) {
-			ids := strings.Fields(line)
-			parents[ids[0]] = ids[1:]
+		parents, dates := map[object.ID][]object.ID{}, map[object.ID]int{}
+		for line := range strings.Lines(g.Git("rev-list", "--all", "--parents", "--timestamp")) {
+			date, ids, _ := strings.Cut(strings.TrimSpace(line), " ")
+			row := parseIDs(t, ids)
+			seconds, err := strconv.Atoi(date)
+			must(t, err)
+			parents[row[0]], dates[row[0]] = row[1:], seconds
 		}
 		commits := g.commits()
 		r := rand.New(rand.NewPCG(options.seed, 4))
-		answers, cut := map[bool]int{}, filepath.Join(t.TempDir(), "shallow")
-		for range 60 {
+		answers, aged := map[bool]int{}, 0
+		for range 120 {
 			from, targets := pick(r, commits, 1+r.IntN(4)), pick(r, commits, r.IntN(6))
 			shallow := pick(r, commits, r.IntN(4))
-			g.must(os.WriteFile(cut, []byte(lines("", shallow)), 0o600))
-			counted := map[string]bool{}
+			counted, oldest := map[object.ID]bool{}, math.MaxInt
 			for _, id := range targets {
-				counted[id.String()] = true
-				for _, parent := range parents[id.String()] {
+				counted[id], oldest = true, min(oldest, dates[id])
+				for _, parent := range parents[id] {
 					counted[parent] = counted[parent] || !slices.Contains(shallow, id)
 				}
 			}
-			want := !slices.ContainsFunc(from, func(id object.ID) bool {
-				return !slices.ContainsFunc(lineList(g.Git("--shallow-file", cut, "rev-list", id.String())), func(id string) bool { return counted[id] })
-			})
+			// reached follows git's can_all_from_reach_with_flag.
+			var reached func(id object.ID, oldest int) bool
+			reached = func(id object.ID, oldest int) bool {
+				return counted[id] || !slices.Contains(shallow, id) && slices.ContainsFunc(parents[id], func(parent object.ID) bool {
+					return counted[parent] || dates[parent] >= oldest && reached(parent, oldest)
+				})
+			}
+			want := !slices.ContainsFunc(from, func(id object.ID) bool { return !reached(id, oldest) })
+			if anyhow := !slices.ContainsFunc(from, func(id object.ID) bool { return !reached(id, 0) }); anyhow != want {
+				aged++
+			}
 			got, err := v.AllReach(t.Context(), from, targets, shallow)
 			if err != nil || got != want {
 				t.Errorf("all of %v reach one of %v: %v, %v, want %v", from, targets, got, err, want)
 			}
 			answers[want]++
 		}
-		if answers[true] < 5 || answers[false] < 5 {
-			t.Errorf("seed %d: the answers are %v", options.seed, answers)
+		if answers[true] < 5 || answers[false] < 5 || aged == 0 {
+			t.Errorf("seed %d: the answers are %v, %d for the age of a commit", options.seed, answers, aged)
 		}
 	}
+}
+
+func parseIDs(t *testing.T, text string) []object.ID {
+	t.Helper()
+	var ids []object.ID
+	for field := range strings.FieldsSeq(text) {
+		id, err := object.ParseID(field)
+		must(t, err)
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // Tags count as what they lead to, and what leads to no commit is passed over.
@@ -79,5 +100,3 @@ func TestAllReachPeels(t *testing.T) {
 		t.Errorf("an unknown start: %v", err)
 	}
 }
-
-func lineList(out string) []string { return strings.Split(out, "\n") }

@@ -151,10 +151,10 @@ func TestPushOfBadPacks(t *testing.T) {
 		pack func(io.Writer) error
 		err  error
 	}{
-		"no pack":     {func(w io.Writer) error { _, err := io.WriteString(w, "no pack"); return err }, remote.ErrRejected},
-		"missing":     {packOf(t, here, tip.String(), "^"+tip.String()), nil},
-		"fails":       {func(io.Writer) error { return broken }, broken},
-		"ends early":  {func(io.Writer) error { return io.ErrUnexpectedEOF }, io.ErrUnexpectedEOF},
+		"no pack":    {func(w io.Writer) error { _, err := io.WriteString(w, "no pack"); return err }, remote.ErrRejected},
+		"missing":    {packOf(t, here, tip.String(), "^"+tip.String()), nil},
+		"fails":      {func(io.Writer) error { return broken }, broken},
+		"ends early": {func(io.Writer) error { return io.ErrUnexpectedEOF }, io.ErrUnexpectedEOF},
 	}
 	for name, test := range tests {
 		results, err := r.Push(t.Context(), remote.PushRequest{Commands: command, Pack: test.pack})

@@ -38,7 +38,11 @@ func TestKillWebhooks(t *testing.T) {
 	}
 	hook(t, k.dir, server.URL)
 	k.start()
-	defer func() { _ = k.server.Kill() }() // it has stopped unless the test fails
+	defer func() {
+		if k.server != nil {
+			_ = k.server.Kill() // it has stopped unless the test fails
+		}
+	}()
 	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
 	k.commit("main", "seed", "seed").mustBe(t, http.StatusCreated)
 	for w := range 3 {

@@ -53,14 +53,24 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	if err != nil {
 		return done, fmt.Errorf("compact pool %s: %w", pool, err)
 	}
-	// The filters that hot commits had have gone with their layers.
-	if err := s.BuildFilters(ctx, pool); err != nil {
+	// The filters of what was merged have left the manifest with their layers, which v pins.
+	if err := s.keepFilters(ctx, v); err != nil {
 		if ctx.Err() != nil {
 			return done, err
 		}
 		s.log.WarnContext(ctx, "make path filters", "pool", pool.String(), "error", err)
 	}
 	return done, nil
+}
+
+// keepFilters gives the segments of a pool the path filters that v has of their commits, and makes those that it lacks.
+func (s *Store) keepFilters(ctx context.Context, v *View) error {
+	known, err := v.openFilters(ctx)
+	if err != nil {
+		return err
+	}
+	defer known.close()
+	return s.buildFilters(ctx, v.pool, known)
 }
 
 // merge makes one segment of layers, with a full search of deltas or not, and swaps.

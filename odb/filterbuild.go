@@ -16,6 +16,11 @@ import (
 // Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
 // meanwhile is passed over.
 func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
+	return s.buildFilters(ctx, pool, &pathFilters{})
+}
+
+// buildFilters is [Store.BuildFilters], which takes what is known already as it is.
+func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilters) error {
 	v, err := s.View(ctx, pool)
 	if err != nil {
 		return err
@@ -26,7 +31,7 @@ func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
 		if l.rows == nil || l.filters != nil {
 			continue
 		}
-		id, err := v.writeFilters(ctx, l)
+		id, err := v.writeFilters(ctx, l, known)
 		if err == nil {
 			err = s.addCompanion(ctx, pool, l.id, manifestLayer{kind: layerFilter, id: id},
 				func(beside LayerID) bool { return beside != l.id },
@@ -40,7 +45,7 @@ func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
 }
 
 // writeFilters writes the filter companion of a segment.
-func (v *View) writeFilters(ctx context.Context, l *segmentLayer) (LayerID, error) {
+func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFilters) (LayerID, error) {
 	rows, err := l.rows.acquire(ctx)
 	if err != nil {
 		return LayerID{}, err
@@ -59,7 +64,14 @@ func (v *View) writeFilters(ctx context.Context, l *segmentLayer) (LayerID, erro
 	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
 	filters := make([]pathFilter, rows.count)
 	for _, p := range order {
-		if filters[p.index], err = v.filterOfRow(ctx, rows, p.index); err != nil {
+		id, err := rows.id(ctx, p.index)
+		if err != nil {
+			return LayerID{}, err
+		}
+		if filters[p.index], err = known.find(ctx, id); err == nil && filters[p.index] == nil {
+			filters[p.index], err = v.filterOfRow(ctx, rows, p.index)
+		}
+		if err != nil {
 			return LayerID{}, err
 		}
 	}

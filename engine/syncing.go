@@ -62,6 +62,8 @@ func (h syncHost) Sync(ctx context.Context, id refs.RepoID) time.Time {
 	again, err := h.sync(ctx, id)
 	switch {
 	case err == nil || ctx.Err() != nil || isNotFound(err) || errors.Is(err, refs.ErrRepositoryNotFound):
+	case errors.Is(err, upstream.ErrNoState): // GET /repo tells of it
+		return time.Time{}
 	case errors.Is(err, kv.ErrConflict): // a detachment, a deletion or another host got in between
 		return h.now().Add(h.pause(0))
 	default:

@@ -139,7 +139,8 @@ func TestSyncNoConnection(t *testing.T) {
 	}
 }
 
-// hang blocks every request that path ends in, and tells when the first one is there.
+// hang blocks every request whose path ends in suffix until let is called, when it breaks them off: whoever sent them may have gone. It tells
+// when the first one is there.
 func (f *far) hang(suffix string) (reached chan struct{}, let func()) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -147,9 +148,13 @@ func (f *far) hang(suffix string) (reached chan struct{}, let func()) {
 		if strings.HasSuffix(r.URL.Path, suffix) {
 			once.Do(func() { close(reached) })
 			select {
-			case <-release:
-			case <-r.Context().Done():
-				return
+			case <-release: // those that come later pass
+			default:
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+				panic(http.ErrAbortHandler)
 			}
 		}
 		next.ServeHTTP(w, r)

@@ -1,7 +1,10 @@
 package engine_test
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -120,6 +123,7 @@ func TestSyncSendsWhatBelongsThere(t *testing.T) {
 	// From here on the imported branch is one like any other.
 	n.commit("history", "", "news")
 	n.equal(f)
+	n.synced()
 }
 
 // TestSyncDefaultBranch looks which branch a repository takes for its default.
@@ -183,6 +187,66 @@ func TestSyncPublic(t *testing.T) {
 	if len(theirs) != 1 || ours["refs/heads/main"] != theirs["refs/heads/main"] || ours["refs/heads/own"] == "" {
 		t.Errorf("here: %v, upstream: %v", ours, theirs)
 	}
+}
+
+// counter counts the bytes of an answer.
+type counter struct {
+	http.ResponseWriter
+	count *atomic.Int64
+}
+
+func (c counter) Write(p []byte) (int, error) {
+	c.count.Add(int64(len(p)))
+	return c.ResponseWriter.Write(p)
+}
+
+// TestPullIsSmall fetches one commit more: the upstream hears what is here, and sends no more than that.
+func TestPullIsSmall(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.Seed(oracle.History{Seed: 11, Commits: 80, Binary: true, Merges: true})
+	n := openNear(t, vfs.NewMem(), f.config())
+	n.create(engine.UpstreamBase{})
+	n.synced()
+	n.commit("ours", "main", "ours")
+	n.equal(f)
+	var count atomic.Int64
+	f.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+			w = counter{w, &count}
+		}
+		next.ServeHTTP(w, r)
+	})
+	// Nothing but this commit is new, and its parent is behind what the upstream's refs are at.
+	tree := f.Git("rev-parse", "main~20^{tree}")
+	f.Git("update-ref", "refs/heads/more", f.Git("commit-tree", tree, "-p", "main~20", "-m", "more"))
+	if state := n.pull(); state.Phase != upstream.Synced {
+		t.Errorf("state is %+v", state)
+	}
+	n.equal(f)
+	if got := count.Load(); got == 0 || got > 4<<10 {
+		t.Errorf("%d bytes were fetched for one commit", got)
+	}
+}
+
+// TestImportManyRefs imports more refs than one transaction moves.
+func TestImportManyRefs(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("thousands of refs take long")
+	}
+	f := newFar(t)
+	f.commit("main", "one")
+	id := f.refs()["refs/heads/main"]
+	var create strings.Builder
+	for i := range 5_100 {
+		_, _ = fmt.Fprintf(&create, "create refs/heads/many/%d %s\n", i, id) // never fails
+	}
+	f.Input([]byte(create.String()), "update-ref", "--stdin")
+	n := openNear(t, vfs.NewMem(), f.config())
+	n.create(engine.UpstreamBase{})
+	n.synced()
+	n.equal(f)
 }
 
 // TestImportRealHistory imports the repository that PACKHORSE_REAL_REPO names.

@@ -73,6 +73,9 @@ func (s *sides) compare(ctx context.Context, view *odb.View) (decision, error) {
 	if err != nil {
 		return decision{}, err
 	}
+	if !known && s.far == s.seen {
+		return decision{leave, whyRewound}, nil // so long ago that what was left has been removed
+	}
 	if !known {
 		// What we do not have is in no history of ours. Whether ours is in it shows when it has come.
 		return decision{action: pull}, nil

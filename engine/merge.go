@@ -185,6 +185,7 @@ func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *Merge
 // mergePlan is a merge that is ready to be committed.
 type mergePlan struct {
 	outcome MergeOutcome
+	bases   []object.ID   // the merge bases of the tips, newest first
 	result  *merge.Result // nil where no trees were merged
 }
 
@@ -194,6 +195,9 @@ func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, req
 	o := &plan.outcome
 	if err != nil || o.Kind == MergeNothing {
 		return plan, err
+	}
+	if o.Promoted, err = objects.View().Ahead(ctx, o.Source, o.Old); err != nil {
+		return plan, fmt.Errorf("compare branches: %w", err)
 	}
 	switch {
 	case o.Kind == MergeForwarded && (request.Squash || request.Strategy == AlwaysMerge):
@@ -247,34 +251,32 @@ func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeR
 	if request.Expected != nil && *request.Expected != o.Old {
 		return plan, &StaleError{Branch: request.Target.Name, Expected: *request.Expected, Actual: o.Old}
 	}
-	var behind int
-	if o.Promoted, behind, err = view.AheadBehind(ctx, o.Source, o.Old); err != nil {
-		return plan, fmt.Errorf("compare branches: %w", err)
+	if plan.bases, err = view.MergeBases(ctx, o.Old, o.Source); err != nil {
+		return plan, fmt.Errorf("find merge bases: %w", err)
 	}
-	if o.Promoted == 0 {
-		o.Kind, o.Commit, o.Base = MergeNothing, o.Old, o.Source
+	if len(plan.bases) > 0 {
+		o.Base = plan.bases[0]
+	}
+	switch o.Base {
+	case o.Source:
+		o.Kind, o.Commit = MergeNothing, o.Old
 		o.Tree, err = treeOf(ctx, view, o.Old)
-		return plan, err
+	case o.Old:
+		o.Kind = MergeForwarded
 	}
-	if behind == 0 {
-		o.Kind, o.Base = MergeForwarded, o.Old
-	}
-	return plan, nil
+	return plan, err
 }
 
 // mergeTrees merges the trees of a plan's tips.
 func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *MergeRequest, plan *mergePlan) error {
 	o := &plan.outcome
-	result, bases, err := merge.Commits(ctx, view, o.Old, o.Source, merge.Options{
+	result, err := merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
 		Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, Unrelated: request.Unrelated,
 	})
 	if err != nil {
 		return fmt.Errorf("merge %s into %s: %w", o.Source, o.Old, err)
 	}
 	plan.result = result
-	if len(bases) > 0 {
-		o.Base = bases[0]
-	}
 	if !result.Clean() {
 		o.Kind, o.Conflicts = MergeConflicted, result.Conflicts
 	}

@@ -2,7 +2,6 @@ package fuzz
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -106,7 +105,11 @@ func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	result, _, err := merge.Commits(context.Background(), w.view, ours, theirs, merge.Options{
+	bases, err := w.view.MergeBases(tb.Context(), ours, theirs)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	result, err := merge.Commits(tb.Context(), w.view, ours, theirs, bases, merge.Options{
 		Ours: p.ours, Theirs: p.theirs, Unrelated: true,
 	})
 	if err != nil {
@@ -130,7 +133,7 @@ func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
 // checkStored stores what a clean merge made: all of its tree is there then, and nothing else of the merge.
 func (w *patchWorld) checkStored(tb testing.TB, result *merge.Result) {
 	tb.Helper()
-	ctx := context.Background()
+	ctx := tb.Context()
 	q := w.view.NewQuarantine(ctx)
 	defer q.Close()
 	if err := result.Write(ctx, q); err != nil {

@@ -12,13 +12,13 @@ import (
 // painting walks two sides of a question from the highest generation number down. A commit leaves the queue after everything that
 // reaches it, so its marks are final then, whatever the clocks say.
 type painting struct {
-	history *history
-	queue   commitQueue
-	open    int // commits in the queue that can still change the answer
-	closed  marks
+	history  *history
+	queue    commitQueue
+	closed   marks // commits with this mark ask nothing any more
+	one, two int   // commits in the queue that have markOne, and markTwo, and ask something
 }
 
-// newPainting marks a with markOne and b with markTwo. Commits that have all marks of closed no longer keep the walk going.
+// newPainting marks a with markOne and b with markTwo.
 func newPainting(ctx context.Context, v *View, a, b object.ID, closed marks) (*painting, error) {
 	p := &painting{history: newHistory(v), closed: closed}
 	for i, id := range [2]object.ID{a, b} {
@@ -42,34 +42,36 @@ func (p *painting) mark(ctx context.Context, n int32, m marks) error {
 		return err
 	}
 	node := &p.history.nodes[n]
-	wasOpen := node.marks&markQueued != 0 && node.marks&p.closed != p.closed
+	p.count(node.marks, -1)
 	node.marks |= m
 	if node.marks&markSeen == 0 {
 		node.marks |= markSeen | markQueued
 		p.queue.push(n, int64(node.generation))
 	}
-	isOpen := node.marks&p.closed != p.closed
-	switch {
-	case isOpen && !wasOpen:
-		p.open++
-	case !isOpen && wasOpen:
-		p.open--
-	}
+	p.count(node.marks, 1)
 	return nil
 }
 
-// next takes the next commit, false when nothing open is left.
-func (p *painting) next() (n int32, m marks, ok bool) {
-	if p.open == 0 {
-		return 0, 0, false
+// count adds to the sides that a commit with marks m stands for.
+func (p *painting) count(m marks, by int) {
+	if m&markQueued == 0 || m&p.closed != 0 {
+		return
 	}
+	if m&markOne != 0 {
+		p.one += by
+	}
+	if m&markTwo != 0 {
+		p.two += by
+	}
+}
+
+// next takes the next commit and returns what it has of markOne, markTwo and markStale. The queue must not be empty.
+func (p *painting) next() (n int32, m marks) {
 	n = p.queue.pop()
 	node := &p.history.nodes[n]
-	if node.marks&p.closed != p.closed {
-		p.open--
-	}
+	p.count(node.marks, -1)
 	node.marks &^= markQueued
-	return n, node.marks & (markOne | markTwo | markStale), true
+	return n, node.marks & (markOne | markTwo | markStale)
 }
 
 // pass hands the marks m of n on to its parents.
@@ -90,7 +92,9 @@ func (v *View) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID, err
 		return nil, err
 	}
 	var found []int32
-	for n, m, ok := p.next(); ok; n, m, ok = p.next() {
+	// When all that is left of one side is behind merge bases, so is whatever else the sides have in common.
+	for p.one > 0 && p.two > 0 {
+		n, m := p.next()
 		if m == markOne|markTwo {
 			found = append(found, n)
 			m |= markStale
@@ -109,25 +113,22 @@ func (v *View) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID, err
 	return bases, nil
 }
 
-// AheadBehind returns how many commits a has that b has not, and the other way round. Errors: [ErrNotFound].
-func (v *View) AheadBehind(ctx context.Context, a, b object.ID) (ahead, behind int, err error) {
-	p, err := newPainting(ctx, v, a, b, markOne|markTwo)
+// Ahead returns how many commits a has that b has not. Errors: [ErrNotFound].
+func (v *View) Ahead(ctx context.Context, a, b object.ID) (count int, err error) {
+	p, err := newPainting(ctx, v, a, b, markTwo)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	for n, m, ok := p.next(); ok; n, m, ok = p.next() {
-		switch m {
-		case markOne:
-			ahead++
-		case markTwo:
-			behind++
-		default: // both have it
+	for p.one > 0 {
+		n, m := p.next()
+		if m == markOne {
+			count++
 		}
 		if err := p.pass(ctx, n, m); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
-	return ahead, behind, nil
+	return count, nil
 }
 
 // IsAncestor reports whether ancestor is reachable from descendant; a commit is its own ancestor. It visits only commits of a higher

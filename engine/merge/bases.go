@@ -9,23 +9,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// Commits merges commit theirs into commit ours. With several merge bases, as after criss-cross merges, these are merged with each other
-// first, conflicts and all, and the result is the base. bases are the merge bases, newest first.
+// Commits merges commit theirs into commit ours, whose merge bases are given, newest first. Several of them, as after criss-cross merges, are
+// merged with each other first, conflicts and all, and the result is the base.
 //
 // Errors: [ErrUnrelated] when there is no merge base and the options do not allow that; [ErrTooLarge]; those of reading objects from
 // view, which must stay open while the result is used.
-func Commits(ctx context.Context, view *odb.View, ours, theirs object.ID, o Options) (result *Result, bases []object.ID, err error) {
+func Commits(ctx context.Context, view *odb.View, ours, theirs object.ID, bases []object.ID, o Options) (*Result, error) {
 	o.fill()
-	bases, err = view.MergeBases(ctx, ours, theirs)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find merge bases: %w", err)
-	}
 	if len(bases) == 0 && !o.Unrelated {
-		return nil, nil, ErrUnrelated
+		return nil, ErrUnrelated
 	}
 	r := &recursion{objects: newObjects(view, o.BytesMax), Options: o}
-	result, err = r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
-	return result, bases, err
+	return r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
 }
 
 // recursion merges commits whose merge bases have to be merged.

@@ -100,6 +100,7 @@ type span struct{ first, last uint64 }
 func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uint64) (s span, found bool, err error) {
 	scan := kv.ScanOptions{Start: outboxKey(l, id, after+1), End: kv.PrefixEnd(outboxPrefix(l, id)), Limit: 1}
 	for _, end := range []*uint64{&s.first, &s.last} {
+		found = false
 		for pair, err := range o.keys.Scan(ctx, scan) {
 			if err != nil {
 				return span{}, false, fmt.Errorf("read outbox: %w", err)
@@ -109,12 +110,12 @@ func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uin
 			}
 			found = true
 		}
+		if !found { // what comes between the two looks has not been seen by the first: it is told of by itself
+			return span{}, false, nil
+		}
 		scan.Reverse = true
 	}
-	if s.last < s.first { // all rows went between the two looks
-		return span{}, false, nil
-	}
-	return s, found, nil
+	return s, true, nil
 }
 
 // remove lets b remove the rows of a span.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -171,5 +172,55 @@ func TestOutboxAfterCrash(t *testing.T) {
 	defer shut()
 	if got := box.rest(t, 0); got != "3 to 3" || box.told != 0 {
 		t.Errorf("left %s, told %d times", got, box.told)
+	}
+}
+
+// betweenScans is a store in which something happens between two scans.
+type betweenScans struct {
+	kv.Store
+	happen func()
+}
+
+func (s *betweenScans) Scan(ctx context.Context, o kv.ScanOptions) iter.Seq2[kv.Pair, error] {
+	return func(yield func(kv.Pair, error) bool) {
+		for pair, err := range s.Store.Scan(ctx, o) {
+			if !yield(pair, err) {
+				break
+			}
+		}
+		if happen := s.happen; happen != nil {
+			s.happen = nil
+			happen()
+		}
+	}
+}
+
+// A transaction that comes while the outbox is read is seen whole, or not yet.
+func TestOutboxGrowsWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	id := refs.RepoID{1}
+	for _, before := range []int{0, 1} {
+		box, shut := openOutbox(t, vfs.NewMem(), id)
+		for n := range before {
+			box.set(t, "push", "refs/heads/old", byte(n+1))
+		}
+		first, _, err := box.span(t.Context(), webhookListener, id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := box.keys
+		box.keys = &betweenScans{stored, func() { box.set(t, "push", "refs/heads/new", 9) }}
+		s, found, err := box.span(t.Context(), webhookListener, id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found != (before > 0) || s.first != first.first || found && s.last != s.first+1 {
+			t.Errorf("with %d rows before: %v, %t", before, s, found)
+		}
+		box.keys = stored
+		if s, found, err = box.span(t.Context(), webhookListener, id, 0); err != nil || !found || s.first == 0 {
+			t.Errorf("with %d rows before, afterwards: %v, %t, %v", before, s, found, err)
+		}
+		shut()
 	}
 }

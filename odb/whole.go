@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"slices"
 
 	"packhorse/pack/object"
 )
@@ -19,7 +18,8 @@ type wholeSegments struct {
 	whole    []bool
 	touched  []bool      // something of the segment is reached
 	doubtful []object.ID // reached, but only known to be there as the base of a delta
-	stack    []object.ID // reached, not looked at
+	met      idTable     // reached by name: most of what a tree names its predecessor named too
+	stack    []object.ID // of met, not looked at
 }
 
 // findWhole does the work of run where the wants cover every segment that they touch, and reports whether they do.
@@ -33,7 +33,9 @@ func (r *reaching) findWhole(ctx context.Context, request *PackRequest) (bool, e
 		left:     make([]int, len(r.inv.segments)),
 		whole:    make([]bool, len(r.inv.segments)),
 		touched:  make([]bool, len(r.inv.segments)),
-		stack:    slices.Clone(request.Wants),
+	}
+	for _, want := range request.Wants {
+		w.meet(want)
 	}
 	if ok, err := w.prepare(ctx); !ok || err != nil {
 		return false, err
@@ -68,6 +70,13 @@ func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// meet puts an object that is reached on the stack, once.
+func (w *wholeSegments) meet(id object.ID) {
+	if _, fresh := w.met.number(id); fresh {
+		w.stack = append(w.stack, id)
+	}
+}
+
 // reach takes in an object that is reached.
 func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	r := w.reaching
@@ -78,7 +87,9 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	for _, segment := range w.tips[id] {
 		if w.left[segment]--; w.left[segment] == 0 {
 			w.whole[segment] = true
-			w.stack = append(w.stack, w.outlines[segment].outside...)
+			for _, outside := range w.outlines[segment].outside {
+				w.meet(outside)
+			}
 		}
 	}
 	delete(w.tips, id)
@@ -102,7 +113,7 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 		return err
 	}
 	return object.Links(t, data, func(id object.ID, _ object.Type) error {
-		w.stack = append(w.stack, id)
+		w.meet(id)
 		return nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,11 +55,12 @@ func TestDiskFillsDuringPush(t *testing.T) {
 	r := serveHost(t, host, githttp.Config{})
 	r.repo = enginetest.Create(t, host, repoName)
 
-	fills := true
+	var fills atomic.Bool
+	fills.Store(true)
 	refuse := func(x exchange.Exchange, err error) { githttp.Refuse(x, err) }
 	inner := exchangetest.Handler(r.handle, refuse)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if fills && strings.HasSuffix(request.URL.Path, "git-receive-pack") {
+		if fills.Load() && strings.HasSuffix(request.URL.Path, "git-receive-pack") {
 			request.Body = &trigger{request.Body, 1 << 20, func() { free(1) }}
 		}
 		inner.ServeHTTP(w, request)
@@ -92,7 +94,7 @@ func TestDiskFillsDuringPush(t *testing.T) {
 	if _, err := git.Try(nil, "push", "--quiet", url, "main"); err == nil {
 		t.Error("a small push onto a full disk succeeds")
 	}
-	fills = false
+	fills.Store(false)
 	free(diskBytes)
 	if err := watch.Look(); err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ type twoServers struct {
 	credential          string             // id
 }
 
-// newTwoServers starts both; the upstream, ada/r, has a history.
-func newTwoServers(t *testing.T, seed uint64) *twoServers {
+// newTwoServers starts both; the upstream, ada/r, has a history, and is known as one of the provider's. config is more of org.yaml.
+func newTwoServers(t *testing.T, seed uint64, provider, config string, flags ...string) *twoServers {
 	t.Helper()
 	s := &twoServers{far: start(t, packhorsetest.Options{Flags: []string{"--maintenance-off"}})}
 	s.farToken = create(t, s.far, "ada/r")
@@ -41,12 +41,12 @@ func newTwoServers(t *testing.T, seed uint64) *twoServers {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {gitea: %q}\n", s.far.URL), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {%s: %q}\n%s", provider, s.far.URL, config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.killing = killing{
 		t: t, dir: dir, told: map[string]string{}, random: rand.New(rand.NewPCG(6, seed)),
-		flags: []string{"--upstream-allow", "127.0.0.1", "--secret-key", secret, "--upstream-retry", "50ms", "--log-level", "error"},
+		flags: append(flags, "--upstream-allow", "127.0.0.1", "--secret-key", secret, "--upstream-retry", "50ms", "--log-level", "error"),
 	}
 	s.start()
 	t.Cleanup(func() {
@@ -57,7 +57,7 @@ func newTwoServers(t *testing.T, seed uint64) *twoServers {
 			t.Log(s.server.Output())
 		}
 	})
-	s.api(http.MethodPost, "/api/v1/repos", "", []byte(`{"base_repo":{"provider":"gitea","owner":"ada","name":"r"}}`)).mustBe(t, http.StatusCreated)
+	s.api(http.MethodPost, "/api/v1/repos", "", fmt.Appendf(nil, `{"base_repo":{"provider":%q,"owner":"ada","name":"r"}}`, provider)).mustBe(t, http.StatusCreated)
 	return s
 }
 
@@ -123,7 +123,7 @@ func (s *twoServers) equal() {
 // has gone.
 func TestSyncWithServer(t *testing.T) {
 	t.Parallel()
-	s := newTwoServers(t, 8)
+	s := newTwoServers(t, 8, "gitea", "")
 	failed := func(state syncState) bool { return state.Sync.State == "failed" && state.Sync.LastError != "" }
 	s.await("failed", failed)
 	s.authorize("wrong")
@@ -159,7 +159,7 @@ func TestSyncWithServer(t *testing.T) {
 func TestKillSync(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 2)
-	s := newTwoServers(t, 9)
+	s := newTwoServers(t, 9, "gitea", "")
 	s.authorize(s.farToken)
 	for range rounds {
 		time.Sleep(time.Duration(s.random.IntN(60)) * time.Millisecond)

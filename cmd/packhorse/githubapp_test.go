@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,10 +37,10 @@ func (g *githubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case token == nil:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case request == "GET /repos/ada/r/installation":
-		fmt.Fprint(w, `{"id":7}`)
+		_, _ = io.WriteString(w, `{"id":7}`)
 	case request == "POST /app/installations/7/access_tokens":
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, `{"token":%q,"expires_at":%q}`, *token, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		_, _ = fmt.Fprintf(w, `{"token":%q,"expires_at":%q}`, *token, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}

@@ -56,6 +56,9 @@ func CommonSuffix(a, b []byte) int {
 	size := min(len(a), len(b))
 	a, b = a[len(a)-size:], b[len(b)-size:]
 	end := size
+	for end >= compareBlock && bytes.Equal(a[end-compareBlock:end], b[end-compareBlock:end]) {
+		end -= compareBlock
+	}
 	for ; end >= 8; end -= 8 {
 		if x := binary.LittleEndian.Uint64(a[end-8:]) ^ binary.LittleEndian.Uint64(b[end-8:]); x != 0 {
 			return size - end + bits.LeadingZeros64(x)/8

@@ -2,8 +2,6 @@ package lines
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"slices"
 	"sort"
 
@@ -84,7 +82,7 @@ func commonStart(a, b Text) int {
 
 // commonEnd counts the lines that both texts end with, limit at most.
 func commonEnd(a, b Text, limit int) int {
-	n := commonSuffix(a.data, b.data)
+	n := object.CommonSuffix(a.data, b.data)
 	return sort.Search(limit, func(i int) bool {
 		sizeA := len(a.data) - int(a.offsets[a.Count()-i-1])
 		sizeB := len(b.data) - int(b.offsets[b.Count()-i-1])
@@ -92,32 +90,13 @@ func commonEnd(a, b Text, limit int) int {
 	})
 }
 
-// compareBlock is how many bytes are compared at once where contents are equal.
-const compareBlock = 1024
+// tailBlock is the size of the blocks that cutTails leaves out, in bytes.
+const tailBlock = 1024
 
-// commonSuffix counts the bytes that a and b end with.
-func commonSuffix(a, b []byte) int {
-	size := min(len(a), len(b))
-	a, b = a[len(a)-size:], b[len(b)-size:]
-	left := size
-	for left >= compareBlock && bytes.Equal(a[left-compareBlock:left], b[left-compareBlock:left]) {
-		left -= compareBlock
-	}
-	for ; left >= 8; left -= 8 {
-		if x := binary.LittleEndian.Uint64(a[left-8:]) ^ binary.LittleEndian.Uint64(b[left-8:]); x != 0 {
-			return size - left + bits.LeadingZeros64(x)/8
-		}
-	}
-	for left > 0 && a[left-1] == b[left-1] {
-		left--
-	}
-	return size - left
-}
-
-// cutTails leaves out what both texts end with, in whole blocks of [compareBlock] bytes up to the end of a line, as git does before it
+// cutTails leaves out what both texts end with, in whole blocks of [tailBlock] bytes up to the end of a line, as git does before it
 // compares two contents whose surroundings it will not show.
 func cutTails(a, b Text) (Text, Text) {
-	cut := commonSuffix(a.data, b.data) / compareBlock * compareBlock
+	cut := object.CommonSuffix(a.data, b.data) / tailBlock * tailBlock
 	n := bytes.IndexByte(a.data[len(a.data)-cut:], '\n')
 	if n < 0 {
 		return a, b

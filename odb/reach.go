@@ -153,6 +153,9 @@ func (r *reaching) run(ctx context.Context, request *PackRequest) error {
 				w.add(treeGroup{depth: -1, trees: []handle{tree}})
 			}
 		}
+		if r.keepPaths {
+			r.addPath(object.TypeTree, "", roots.trees, roots.hidden)
+		}
 		w.add(roots)
 		if err := w.run(ctx); err != nil {
 			return err

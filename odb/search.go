@@ -19,14 +19,15 @@ const (
 	// searchSizeMin and searchSizeMax are the sizes of objects for which a delta is worth a search.
 	searchSizeMin = 64
 	searchSizeMax = 8 * mebibyte
-	// searchDepthMax is the longest chain that is made of objects in the pack, searchKnownMax how many of the client's versions of a path
-	// are tried as bases.
+	// searchDepthMax is the longest chain that is made of objects in the pack.
 	searchDepthMax = 10
+	// searchKnownMax and searchSentMax are how many versions of a path are tried as bases: of the client's, and of those written before.
 	searchKnownMax = 2
+	searchSentMax  = 4
 	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be tried.
 	searchEnough = 64
 	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one, when its base is at the client.
-	reuseSizeMax = 1024
+	reuseSizeMax = 256
 )
 
 // search makes deltas for the objects of an incremental fetch that would go out whole: against the client's version of the same path, as
@@ -197,7 +198,10 @@ func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pat
 			}
 		}
 		if target.depth < searchDepthMax {
-			bases = append(bases[:known], target) // the latest, beside the client's
+			if len(bases) >= known+searchSentMax {
+				bases = slices.Delete(bases, known, known+1)
+			}
+			bases = append(bases, target)
 		}
 	}
 	return found, nil

@@ -40,6 +40,7 @@ type sample struct {
 	wall      time.Duration
 	firstByte time.Duration // to the first byte of a pack, 0 when none came
 	cpu       time.Duration // of the server
+	after     time.Duration // CPU time of the server from the end of the job until it rests, 0 for next to nothing
 	memory    int64         // peak anonymous memory of the server above its idle
 	added     int64         // the same above what it had when the round began
 	bytes     int64         // of packs
@@ -139,6 +140,9 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
+	if _, err := rest(ctx, p.pid()); err != nil {
+		return sample{}, err
+	}
 	var got outcome
 	var wall time.Duration
 	used, err := measure(ctx, p.pid(), func() error {
@@ -150,9 +154,13 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
+	after, err := rest(ctx, p.pid())
+	if err != nil {
+		return sample{}, err
+	}
 	count := time.Duration(max(got.count, 1))
 	s := sample{
-		wall: wall / count, cpu: (used.cpu + got.cpu) / count, memory: max(used.anonymous-b.idle[p.name()], 0), added: used.added,
+		wall: wall / count, cpu: (used.cpu + got.cpu) / count, after: after / count, memory: max(used.anonymous-b.idle[p.name()], 0), added: used.added,
 		firstByte: got.pack.firstByte, bytes: got.pack.bytes, objects: got.pack.objects,
 	}
 	if len(got.each) > 0 {

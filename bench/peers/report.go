@@ -50,6 +50,7 @@ func (r report) figures() []measured {
 	}{
 		{"wall", func(s sample) float64 { return float64(s.wall) }, formatTime},
 		{"server CPU", func(s sample) float64 { return float64(s.cpu) }, formatTime},
+		{"CPU afterwards", func(s sample) float64 { return float64(s.after) }, formatTime},
 		{"first pack byte", func(s sample) float64 { return float64(s.firstByte) }, formatTime},
 		{"peak memory", func(s sample) float64 { return float64(s.memory) }, formatBytes},
 		{"memory added", func(s sample) float64 { return float64(s.added) }, formatBytes},

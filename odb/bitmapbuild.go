@@ -17,6 +17,11 @@ import (
 // Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside everything else; one that is overtaken by a change of the
 // segments leaves the pool as it is.
 func (s *Store) BuildBitmaps(ctx context.Context, pool PoolID, tips []object.ID) error {
+	return s.buildBitmaps(ctx, pool, tips, nil)
+}
+
+// buildBitmaps is [Store.BuildBitmaps], which rests when pace says so.
+func (s *Store) buildBitmaps(ctx context.Context, pool PoolID, tips []object.ID, pace *pacer) error {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
 		return err
@@ -25,7 +30,7 @@ func (s *Store) BuildBitmaps(ctx context.Context, pool PoolID, tips []object.ID)
 	if len(segments) == 0 {
 		return nil
 	}
-	id, err := s.writeBitmaps(ctx, pool, segments, tips)
+	id, err := s.writeBitmaps(ctx, pool, segments, tips, pace)
 	if err != nil || id == (LayerID{}) {
 		return err
 	}
@@ -49,12 +54,13 @@ func beginsWith(layers, prefix []manifestLayer) bool {
 }
 
 // writeBitmaps writes the file; the zero ID says that there is none.
-func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manifestLayer, tips []object.ID) (LayerID, error) {
+func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manifestLayer, tips []object.ID, pace *pacer) (LayerID, error) {
 	b, err := s.newBitmapBuilder(ctx, pool, segments)
 	if err != nil {
 		return LayerID{}, err
 	}
 	defer b.close()
+	b.inv.pace = pace
 	if len(tips) == 0 {
 		if tips, err = b.outlineTips(ctx); err != nil {
 			return LayerID{}, err
@@ -204,6 +210,9 @@ func (b *bitmapBuilder) history(ctx context.Context, tips []object.ID) (h *histo
 		}
 	}
 	for queue.len() > 0 {
+		if err := b.inv.pace.rest(ctx); err != nil {
+			return nil, nil, nil, err
+		}
 		n := queue.pop()
 		list = append(list, n)
 		for i := range h.nodes[n].parentCount {

@@ -54,7 +54,7 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 		return done, fmt.Errorf("compact pool %s: %w", pool, err)
 	}
 	// The filters of what was merged have left the manifest with their layers, which v pins.
-	if err := s.keepFilters(ctx, v); err != nil {
+	if err := s.keepFilters(ctx, v, s.newPacer(options.Pause)); err != nil {
 		if ctx.Err() != nil {
 			return done, err
 		}
@@ -64,13 +64,13 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 }
 
 // keepFilters gives the segments of a pool the path filters that v has of their commits, and makes those that it lacks.
-func (s *Store) keepFilters(ctx context.Context, v *View) error {
+func (s *Store) keepFilters(ctx context.Context, v *View, pace *pacer) error {
 	known, err := v.openFilters(ctx)
 	if err != nil {
 		return err
 	}
 	defer known.close()
-	return s.buildFilters(ctx, v.pool, known)
+	return s.buildFilters(ctx, v.pool, known, pace)
 }
 
 // merge makes one segment of layers, with a full search of deltas or not, and swaps.

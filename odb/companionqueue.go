@@ -21,6 +21,9 @@ type companionQueue struct {
 	idle    chan struct{} // closed when the goroutine that runs ends
 }
 
+// companionPause is how long the work rests, as a share of the time that it works.
+const companionPause = 1
+
 func newCompanionQueue(ctx context.Context, s *Store) *companionQueue {
 	q := &companionQueue{store: s, idle: make(chan struct{})}
 	close(q.idle)
@@ -43,8 +46,9 @@ func (q *companionQueue) add(pool PoolID) {
 }
 
 func (q *companionQueue) run() {
+	pace := q.store.newPacer(companionPause)
 	for pool, ok := q.next(); ok; pool, ok = q.next() {
-		err := errors.Join(q.store.BuildBitmaps(q.ctx, pool, nil), q.store.BuildFilters(q.ctx, pool))
+		err := errors.Join(q.store.buildBitmaps(q.ctx, pool, nil, pace), q.store.buildFilters(q.ctx, pool, &pathFilters{}, pace))
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNoPool) {
 			q.store.log.WarnContext(q.ctx, "make bitmaps and path filters", "pool", pool.String(), "error", err)
 		}

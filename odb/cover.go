@@ -48,6 +48,9 @@ func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet
 	}
 	var trees []handle
 	for queue.len() > 0 {
+		if err := c.inv.pace.rest(ctx); err != nil {
+			return nil, err
+		}
 		n := queue.pop()
 		commit, err := c.inv.linked(ctx, h.id(n))
 		if err != nil {

@@ -16,11 +16,11 @@ import (
 // Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
 // meanwhile is passed over.
 func (s *Store) BuildFilters(ctx context.Context, pool PoolID) error {
-	return s.buildFilters(ctx, pool, &pathFilters{})
+	return s.buildFilters(ctx, pool, &pathFilters{}, nil)
 }
 
-// buildFilters is [Store.BuildFilters], which takes what is known already as it is.
-func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilters) error {
+// buildFilters is [Store.BuildFilters], which takes what is known already as it is, and rests when pace says so.
+func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilters, pace *pacer) error {
 	v, err := s.View(ctx, pool)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilter
 		if l.rows == nil || l.filters != nil {
 			continue
 		}
-		id, err := v.writeFilters(ctx, l, known)
+		id, err := v.writeFilters(ctx, l, known, pace)
 		if err == nil {
 			err = s.addCompanion(ctx, pool, l.id, manifestLayer{kind: layerFilter, id: id},
 				func(beside LayerID) bool { return beside != l.id },
@@ -45,7 +45,7 @@ func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilter
 }
 
 // writeFilters writes the filter companion of a segment.
-func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFilters) (LayerID, error) {
+func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFilters, pace *pacer) (LayerID, error) {
 	rows, err := l.rows.acquire(ctx)
 	if err != nil {
 		return LayerID{}, err
@@ -64,6 +64,9 @@ func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFil
 	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
 	filters := make([]pathFilter, rows.count)
 	for _, p := range order {
+		if err := pace.rest(ctx); err != nil {
+			return LayerID{}, err
+		}
 		id, err := rows.id(ctx, p.index)
 		if err != nil {
 			return LayerID{}, err

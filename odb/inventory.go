@@ -25,6 +25,7 @@ type inventory struct {
 	layers   []*segmentLayer
 	segments []*segment    // of layers, acquired
 	bitmaps  *reachBitmaps // nil: none; used by one goroutine
+	pace     *pacer        // makes long work on it rest; nil: it does not
 
 	mu         sync.Mutex // guards the fields below
 	loose      idTable    // objects outside segments

@@ -288,8 +288,9 @@ func (one *lane) examine(ctx context.Context, p *parcel) error {
 	}
 	for i := range p.items {
 		it := &p.items[i]
-		var err error
+		err := one.x.in.options.own.rest(ctx)
 		switch {
+		case err != nil:
 		case p.part:
 			err = one.part(ctx, it, p.last)
 		case it.entry.Kind.IsDelta():

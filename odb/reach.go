@@ -34,8 +34,6 @@ type reaching struct {
 
 	// within, if set, keeps the walk over trees from leaving a set.
 	within *objectSet
-	// pace makes the walk over trees rest; nil: it does not.
-	pace *pacer
 }
 
 // pathVersions is what a pack holds of one path, newest first, and what of it the client is known to have.

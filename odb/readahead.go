@@ -106,7 +106,7 @@ func (b *treeBatch) read(ctx context.Context, inv *inventory) {
 	defer close(b.done)
 	size := 0
 	for i, tree := range b.trees {
-		if size > batchBytesMax || ctx.Err() != nil {
+		if size > batchBytesMax || inv.pace.rest(ctx) != nil {
 			return
 		}
 		if b.data[i], b.err = readTree(ctx, inv, tree); b.err != nil {

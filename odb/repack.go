@@ -40,7 +40,7 @@ type repack struct {
 	plan    *PackPlan
 	options RepackOptions
 	streams []indexStream // the tables of block streams that are copied
-	pace    pacer
+	pace    *pacer
 }
 
 // newRepack plans for the layers of v that are chosen. The caller closes it before v.
@@ -52,8 +52,9 @@ func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options Rep
 		return nil, err
 	}
 	r := &repack{
-		view: v, chosen: make(map[LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options, pace: pacer{pause: options.Pause},
+		view: v, chosen: make(map[LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options, pace: v.store.newPacer(options.Pause),
 	}
+	inv.pace = r.pace
 	for _, l := range chosen {
 		r.chosen[l.id] = true
 	}
@@ -97,6 +98,9 @@ func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 			object, ok := idOfKey(pair.Key)
 			if !ok {
 				continue // fsck tells of it
+			}
+			if err := r.pace.rest(ctx); err != nil {
+				return err
 			}
 			h, err := inv.locate(ctx, object)
 			if err != nil {
@@ -208,7 +212,7 @@ func (r *repack) findStreams(ctx context.Context) error {
 // paths returns the versions of each path among what is taken, the newest first, and the commits as one more.
 func (r *repack) paths(ctx context.Context) ([]pathVersions, error) {
 	walk := newReaching(r.plan.inv, &r.plan.request, &r.plan.progress)
-	walk.keepPaths, walk.within, walk.pace = true, &r.plan.send, &r.pace
+	walk.keepPaths, walk.within = true, &r.plan.send
 	commits, err := r.commits(ctx)
 	if err != nil {
 		return nil, err
@@ -249,6 +253,9 @@ type takenCommit struct {
 func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 	var commits []takenCommit
 	add := func(h handle) error {
+		if err := r.pace.rest(ctx); err != nil {
+			return err
+		}
 		id, err := r.plan.inv.id(ctx, h)
 		if err != nil {
 			return err
@@ -329,12 +336,12 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {
-		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: &r.pace, room: r.options.Room}, r.options.Progress)
+		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.pace, room: r.options.Room}, r.options.Progress)
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *Ingest
 	group.Go(func() (err error) {
-		own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: &r.pace}
+		own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: r.pace}
 		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: own})
 		return errors.Join(err, from.CloseWithError(err))
 	})

@@ -68,6 +68,9 @@ func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 	var targets []target
 	for _, path := range paths {
 		for _, h := range path.sent {
+			if err := r.pace.rest(ctx); err != nil {
+				return nil, err
+			}
 			t := target{h: h, kind: path.kind, fresh: true}
 			size := int64(0)
 			if h.layer() == p.inv.looseLayer() {
@@ -106,6 +109,9 @@ func (r *repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 		}
 		records := newRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
+			if err := r.pace.rest(ctx); err != nil {
+				return err
+			}
 			length := int32(0)
 			for at := ordinal; ; length++ {
 				record, err := records.record(ctx, at)

@@ -91,7 +91,7 @@ func (w *treeWalk) open(ctx context.Context, g *treeGroup) error {
 		previous = data
 	}
 	for _, tree := range g.trees {
-		if err := w.reaching.pace.rest(ctx); err != nil {
+		if err := w.reaching.inv.pace.rest(ctx); err != nil {
 			return err
 		}
 		data, err := w.ahead.take(ctx, w.groups)

@@ -70,6 +70,7 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 // newView pins the layers of m. Segments are asked first and the newest of them first, since a lookup in their indexes costs a tenth of
 // one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
+	s.traffic.begin()
 	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), lending: newLending(&m)}
 	for _, kind := range []layerKind{layerSegment, layerHot} {
 		for _, l := range slices.Backward(m.layers) {
@@ -88,6 +89,9 @@ func (v *View) Close() error {
 	}
 	for _, l := range v.layers {
 		v.store.layers.unpin(l)
+	}
+	if v.own == nil {
+		v.store.traffic.end()
 	}
 	return nil
 }

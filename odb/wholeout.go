@@ -28,6 +28,7 @@ func (d *deflaters) start(ctx context.Context, inv *inventory) {
 	for range 2 {
 		d.workers.Go(func() {
 			for job := range d.work {
+				_ = inv.pace.rest(ctx) // the job looks at ctx too
 				job.run(ctx, inv)
 			}
 		})

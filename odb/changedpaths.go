@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,28 +91,31 @@ type namedEntry struct {
 	pathEntry
 }
 
-// differentEntries returns the entries of two trees without those that both end with.
+// differentEntries returns the entries of two trees that are not in both, and others where a tree is out of order; never those that both end with.
 func differentEntries(before, after []byte) (old map[string]pathEntry, fresh []namedEntry, err error) {
 	was, is := object.IterTree(before), object.IterTree(after)
 	tail := object.CommonSuffix(before, after)
+	haveOld, haveNew := false, false // an entry that is not told yet
 	for {
-		wasSize, isSize := len(was.Rest()), len(is.Rest())
-		switch {
-		case wasSize == isSize && wasSize <= tail:
+		if left := len(was.Rest()); !haveOld && !haveNew && left <= tail && left == len(is.Rest()) {
 			return old, fresh, nil
-		case wasSize >= isSize:
-			if !was.Next() {
-				return nil, nil, was.Err()
-			}
+		}
+		haveOld, haveNew = haveOld || was.Next(), haveNew || is.Next()
+		order := bytes.Compare(was.Name, is.Name)
+		switch {
+		case !haveOld && !haveNew:
+			return old, fresh, errors.Join(was.Err(), is.Err())
+		case haveOld && haveNew && order == 0 && was.ID == is.ID && was.Mode == is.Mode:
+			haveOld, haveNew = false, false
+		case haveOld && (!haveNew || order <= 0):
 			if old == nil {
 				old = make(map[string]pathEntry)
 			}
 			old[string(was.Name)] = pathEntry{was.Mode.Canonical(), was.ID}
+			haveOld = false
 		default:
-			if !is.Next() {
-				return nil, nil, is.Err()
-			}
 			fresh = append(fresh, namedEntry{string(is.Name), pathEntry{is.Mode.Canonical(), is.ID}})
+			haveNew = false
 		}
 	}
 }

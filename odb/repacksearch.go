@@ -179,6 +179,7 @@ type windowEntry struct {
 
 func (s *windowSearch) run(ctx context.Context, targets []target) error {
 	var window []*windowEntry // the latest last
+	var spare [2][]byte
 	size, count := int64(0), windowCount
 	if s.repack.options.Anew {
 		count = windowCountAnew
@@ -194,7 +195,7 @@ func (s *windowSearch) run(ctx context.Context, targets []target) error {
 		if len(window) > 0 && window[0].kind != e.kind {
 			window, size = nil, 0
 		}
-		best, err := s.try(ctx, window, e)
+		best, err := s.try(ctx, window, e, &spare)
 		if err != nil {
 			return err
 		}
@@ -225,8 +226,8 @@ func (s *windowSearch) load(ctx context.Context, t *target) (*windowEntry, error
 }
 
 // try returns the smallest delta for e against what is in the window, nil if there is none that saves anything. As in git, a longer chain
-// has to be worth it.
-func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *windowEntry) (*madeDelta, error) {
+// has to be worth it. The memory of spare is used.
+func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *windowEntry, spare *[2][]byte) (*madeDelta, error) {
 	var program []byte
 	var base *windowEntry
 	limit := len(e.data)/2 - object.IDSize
@@ -245,9 +246,12 @@ func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *window
 		if w.index == nil {
 			w.index = delta.NewIndex(w.data)
 		}
-		if found, ok := w.index.Create(nil, e.data, most); ok && (program == nil || len(found) < len(program) || w.depth < baseDepth) {
+		found, ok := w.index.Create(spare[0][:0], e.data, most)
+		spare[0] = found
+		if ok && (program == nil || len(found) < len(program) || w.depth < baseDepth) {
 			program, base = found, w
 			limit, baseDepth = len(found), w.depth
+			spare[0], spare[1] = spare[1], spare[0]
 		}
 	}
 	if program == nil {

@@ -1,13 +1,13 @@
 package delta
 
 // Create appends to dst a delta that builds target from the index's base, if it takes at most sizeMax bytes; else ok is false and dst is
-// returned as it was.
+// returned as it was, perhaps in larger memory.
 //
 // The result depends on base and target only. target is only read. The time is linear in its length, give or take the bounded chains.
 func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) {
 	e := newEncoder(dst, len(x.base), target, sizeMax)
 	if !x.encode(&e, 0, len(target)) {
-		return dst, false
+		return e.dst[:len(dst)], false
 	}
 	return e.dst, true
 }
@@ -27,11 +27,11 @@ func (x *Index) Between(dst, base, target []byte, sizeMax int) (delta []byte, ok
 	from := max(0, start-around)
 	x.Reset(base[from:min(len(base), len(base)-end+around)])
 	if !x.encode(&e, from, len(target)-end) {
-		return dst, false
+		return e.dst[:len(dst)], false
 	}
 	e.copy(len(base)-end, end)
 	if len(e.dst) > e.limit {
-		return dst, false
+		return e.dst[:len(dst)], false
 	}
 	return e.dst, true
 }

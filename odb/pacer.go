@@ -44,7 +44,7 @@ func (s *Store) newPacer(pause float64) *pacer { return &pacer{traffic: &s.traff
 
 // paceStretch is how long work goes on before it rests. It is the longest that a request waits for a core, and its share of the time of most: a
 // commit takes half a millisecond. The kernel by itself would let it wait for up to four.
-const paceStretch = 200 * time.Microsecond
+const paceStretch = 100 * time.Microsecond
 
 // rest returns at once, or after a rest when one is due; goroutines that share a pacer rest together. A nil pacer never rests. Errors: that of ctx.
 func (p *pacer) rest(ctx context.Context) error {

@@ -29,6 +29,12 @@ func (v *View) aside() *View {
 	return v
 }
 
+// shareAside makes v one of the work that other is aside for.
+func (v *View) shareAside(other *View) {
+	v.store.traffic.leave()
+	v.own = other.own
+}
+
 func (c *asideCache) get(key cacheKey) (cached, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

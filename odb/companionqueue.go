@@ -53,8 +53,11 @@ func (q *companionQueue) run() {
 			q.store.log.WarnContext(q.ctx, "make bitmaps and path filters", "pool", pool.String(), "error", err)
 		}
 	}
-	// What a large push and this work have taken would otherwise stay with the process until much more has been allocated.
-	debug.FreeOSMemory()
+	// What a large push and this work have taken would otherwise stay with the process until much more has been allocated. It takes every core for
+	// some tenths of a second.
+	if !q.store.traffic.busy() {
+		debug.FreeOSMemory()
+	}
 }
 
 // next takes the pool that is to be worked on, however often it was added; false ends the goroutine.

@@ -179,6 +179,9 @@ func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 
 func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *lanes, total int64) error {
 	for {
+		if err := in.options.own.rest(ctx); err != nil {
+			return err
+		}
 		entry, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			in.progress.end(phaseReceiving, total, total)

@@ -42,8 +42,9 @@ type Quarantine struct {
 
 // NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until it is closed.
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
-	q := &Quarantine{
-		store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()), relied: make(map[object.ID]struct{}),
+	q := &Quarantine{store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()), relied: make(map[object.ID]struct{})}
+	if v.own != nil {
+		q.base.shareAside(v)
 	}
 	q.view = &View{store: v.store, pool: v.pool, quarantine: q}
 	q.above = []layer{q.hot}

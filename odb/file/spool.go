@@ -13,7 +13,7 @@ const (
 	spoolBytes = 256 << 10
 	// syncAheadBytes is how much may be dirty before the system is asked to begin writing it back, so that the sync at the
 	// end is short.
-	syncAheadBytes = 1 << 20
+	syncAheadBytes = 256 << 10
 )
 
 var spoolBuffers = sync.Pool{New: func() any { return new([spoolBytes]byte) }}

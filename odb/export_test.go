@@ -24,6 +24,9 @@ const (
 // CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
 func (s *Store) CoverFrom(count int) { s.coverFrom = count }
 
+// OpenViews returns how many views of requests are not closed.
+func (s *Store) OpenViews() int64 { return s.traffic.views.Load() }
+
 // PathFilter returns the path filter of a commit, nil if it has none.
 func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) {
 	filters, err := v.openFilters(ctx)

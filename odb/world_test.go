@@ -63,7 +63,16 @@ func (w *world) open() {
 	w.must(err)
 }
 
+// close closes the stores. Whoever reads or writes has to have ended.
 func (w *world) close() {
+	w.Helper()
+	if n := w.store.OpenViews(); n != 0 {
+		w.Errorf("the store is closed with %d views open", n)
+	}
+	w.shut()
+}
+
+func (w *world) shut() {
 	w.Helper()
 	w.must(w.store.Close(context.Background()))
 	w.must(w.files.Close())
@@ -80,7 +89,7 @@ func (w *world) reopen() {
 func (w *world) crash(random *rand.Rand) {
 	w.Helper()
 	after := w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
-	w.close()
+	w.shut()
 	w.fs = after
 	w.open()
 }

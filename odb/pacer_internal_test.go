@@ -1,0 +1,52 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPacer asks how long work in the background rests, with and without requests.
+func TestPacer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		requests := &traffic{}
+		pace := &pacer{traffic: requests, pause: 2}
+		ctx, cancel := context.WithCancel(t.Context())
+		rests := func(work, want time.Duration) {
+			t.Helper()
+			time.Sleep(work)
+			begun := time.Now()
+			if err := pace.rest(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begun); got != want {
+				t.Errorf("after %v of work it rests for %v, want %v", work, got, want)
+			}
+		}
+		rests(0, 0) // the first call begins the stretch
+		rests(time.Millisecond, 0)
+		requests.begin()
+		rests(paceStretch/2, 0)
+		rests(paceStretch/2, 2*paceStretch)
+		rests(time.Millisecond, 2*time.Millisecond)
+		requests.end()
+		rests(trafficPause/2, trafficPause) // as long as they may come one after another
+		rests(time.Millisecond, 0)
+		requests.begin()
+		requests.leave() // what is aside is no request
+		rests(time.Millisecond, 0)
+		requests.begin()
+		cancel()
+		time.Sleep(time.Millisecond)
+		if err := pace.rest(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a canceled rest returns %v", err)
+		}
+		var none *pacer
+		if err := none.rest(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -283,9 +283,6 @@ func (l *lanes) run(ctx context.Context, one *lane) {
 }
 
 func (one *lane) examine(ctx context.Context, p *parcel) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
 	for i := range p.items {
 		it := &p.items[i]
 		err := one.x.in.options.own.rest(ctx)

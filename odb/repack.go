@@ -40,7 +40,6 @@ type repack struct {
 	plan    *PackPlan
 	options RepackOptions
 	streams []indexStream // the tables of block streams that are copied
-	pace    *pacer
 }
 
 // newRepack plans for the layers of v that are chosen. The caller closes it before v.
@@ -52,9 +51,9 @@ func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options Rep
 		return nil, err
 	}
 	r := &repack{
-		view: v, chosen: make(map[LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options, pace: v.store.newPacer(options.Pause),
+		view: v, chosen: make(map[LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options,
 	}
-	inv.pace = r.pace
+	inv.pace = v.store.newPacer(options.Pause)
 	for _, l := range chosen {
 		r.chosen[l.id] = true
 	}
@@ -99,7 +98,7 @@ func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 			if !ok {
 				continue // fsck tells of it
 			}
-			if err := r.pace.rest(ctx); err != nil {
+			if err := r.plan.inv.pace.rest(ctx); err != nil {
 				return err
 			}
 			h, err := inv.locate(ctx, object)
@@ -253,7 +252,7 @@ type takenCommit struct {
 func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 	var commits []takenCommit
 	add := func(h handle) error {
-		if err := r.pace.rest(ctx); err != nil {
+		if err := r.plan.inv.pace.rest(ctx); err != nil {
 			return err
 		}
 		id, err := r.plan.inv.id(ctx, h)
@@ -336,12 +335,12 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {
-		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.pace, room: r.options.Room}, r.options.Progress)
+		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.plan.inv.pace, room: r.options.Room}, r.options.Progress)
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *Ingest
 	group.Go(func() (err error) {
-		own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: r.pace}
+		own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: r.plan.inv.pace}
 		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: own})
 		return errors.Join(err, from.CloseWithError(err))
 	})

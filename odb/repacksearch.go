@@ -68,7 +68,7 @@ func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 	var targets []target
 	for _, path := range paths {
 		for _, h := range path.sent {
-			if err := r.pace.rest(ctx); err != nil {
+			if err := r.plan.inv.pace.rest(ctx); err != nil {
 				return nil, err
 			}
 			t := target{h: h, kind: path.kind, fresh: true}
@@ -109,7 +109,7 @@ func (r *repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 		}
 		records := newRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
-			if err := r.pace.rest(ctx); err != nil {
+			if err := r.plan.inv.pace.rest(ctx); err != nil {
 				return err
 			}
 			length := int32(0)
@@ -185,7 +185,7 @@ func (s *windowSearch) run(ctx context.Context, targets []target) error {
 		count = windowCountAnew
 	}
 	for i := range targets {
-		if err := s.repack.pace.rest(ctx); err != nil {
+		if err := s.repack.plan.inv.pace.rest(ctx); err != nil {
 			return err
 		}
 		e, err := s.load(ctx, &targets[i])

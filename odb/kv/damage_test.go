@@ -36,6 +36,7 @@ func TestDamage(t *testing.T) {
 		"after a loss of power": {
 			stop: func(t *testing.T, fs *vfs.MemFS, store *kv.Pebble) *vfs.MemFS {
 				t.Helper()
+				awaitStats(t, store, func(s kv.Stats) bool { return s.Flushes > 0 })
 				awaitRest(t, store)
 				return fs.CrashClone(vfs.CrashCloneCfg{})
 			},
@@ -96,8 +97,7 @@ func fillForDamage(t *testing.T, store *kv.Pebble) map[string][]byte {
 // awaitRest returns when the store has synced a statement behind its last commit.
 func awaitRest(t *testing.T, store *kv.Pebble) {
 	t.Helper()
-	before := store.Stats().LogSyncs
-	awaitStats(t, store, func(s kv.Stats) bool { return s.LogSyncs > before })
+	awaitStats(t, store, func(s kv.Stats) bool { return s.Rested == s.Commits })
 }
 
 // awaitStats returns when the statistics show what they should.

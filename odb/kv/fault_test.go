@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -113,14 +114,15 @@ func runFaulty(t *testing.T, injected *faults) bool {
 // writeFaulty writes enough to flush and compact, and counts in last what was acknowledged.
 func writeFaulty(t *testing.T, store *kv.Pebble, last *atomic.Int64) int {
 	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // it may be left behind, and then has nothing to say
 	for i := range 35 {
 		batch := kv.NewBatch()
 		value := make([]byte, 40_000)
 		copy(value, fmt.Sprint("value ", i))
 		batch.Put(fmt.Appendf(nil, "key/%d", i), value)
-		commit, err := store.Apply(t.Context(), batch)
+		commit, err := store.Apply(ctx, batch)
 		if err == nil {
-			err = commit.Wait(t.Context())
+			err = commit.Wait(ctx)
 		}
 		if errors.Is(err, kv.ErrFailed) {
 			return i

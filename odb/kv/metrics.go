@@ -9,6 +9,7 @@ func (p *Pebble) Stats() Stats {
 		Conflicts:        p.conflicts.Load(),
 		Waits:            p.waits.Load(),
 		Unsynced:         p.unsynced.Load(),
+		Rested:           p.rested.Load(),
 		Snapshots:        p.snapshots.count(),
 		LogSyncs:         p.witness.syncs.Load(),
 		LogSyncTime:      p.witness.syncTime(),

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type PebbleOptions struct {
 	// leaves a store whose calls fail with ErrFailed; an Apply that was inside Pebble at that instant, and the goroutine that
 	// called OnFatal, never return.
 	OnFatal func(error)
+	// RestAfter is how long the store is idle before it rests: it makes sure that damage to what was synced last will be seen. 0 means 100 ms.
+	RestAfter time.Duration
 	// SnapshotAge shortens the life of snapshots; 0 means SnapshotAgeMax, which is also the most.
 	SnapshotAge time.Duration
 }
@@ -43,6 +46,7 @@ type Pebble struct {
 	lock        *pebble.Lock
 	logger      *slog.Logger
 	snapshotAge time.Duration
+	restAfter   time.Duration
 	onFatal     func(error)
 
 	// life is held shared by every call into Pebble, which panics after its Close.
@@ -62,6 +66,7 @@ type Pebble struct {
 	checkpoints atomic.Uint64 // were made
 
 	commits          atomic.Uint64
+	rested           atomic.Uint64
 	conflicts        atomic.Uint64
 	waits            atomic.Uint64
 	unsynced         atomic.Int64
@@ -80,6 +85,7 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 		dir:         dir,
 		logger:      options.Logger,
 		snapshotAge: options.SnapshotAge,
+		restAfter:   cmp.Or(options.RestAfter, restAfterDefault),
 		onFatal:     options.OnFatal,
 		stripes:     &stripes{seed: maphash.MakeSeed()},
 		syncing:     make(chan *commit, 4096),

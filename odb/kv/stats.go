@@ -11,6 +11,8 @@ type Stats struct {
 	Waits uint64
 	// Unsynced is the number of batches that are visible and not yet durable.
 	Unsynced int64
+	// Rested is how many of Commits the store has rested behind: damage to their end of the log cannot pass for the end that a crash leaves.
+	Rested uint64
 	// Snapshots is the number of open snapshots.
 	Snapshots int64
 

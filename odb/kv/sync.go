@@ -6,9 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// restAfter is how long the store is idle before it writes a statement of the witness: without one behind it, damage to what was
+// restAfterDefault is how long the store is idle before it writes a statement of the witness: without one behind it, damage to what was
 // synced last looks like the end that a crash leaves.
-const restAfter = 100 * time.Millisecond
+const restAfterDefault = 100 * time.Millisecond
 
 // On a slow disk, writers would fall into two groups, each of which commits while the other is synced, so that a sync carries half of
 // them. A pause before the next sync lets those who were just told come back and join it.
@@ -32,7 +32,7 @@ func (p *Pebble) syncPause() time.Duration {
 // goroutine for all of them, so that a commit that nobody waits for is settled too. Close ends it.
 func (p *Pebble) syncLoop() {
 	defer close(p.synced)
-	idle := time.NewTimer(restAfter)
+	idle := time.NewTimer(p.restAfter)
 	defer idle.Stop()
 	for {
 		select {
@@ -50,7 +50,7 @@ func (p *Pebble) syncLoop() {
 			}
 			continue
 		}
-		idle.Reset(restAfter)
+		idle.Reset(p.restAfter)
 	}
 }
 
@@ -81,9 +81,14 @@ func (p *Pebble) stir() {
 
 // rest writes a statement of the witness into the log and syncs it, so that what was synced last has one behind it.
 func (p *Pebble) rest() error {
+	commits := p.commits.Load()
 	batch := p.db.NewBatchWithSize(statementBytes + 64)
 	if err := batch.LogData(p.witness.now().encode(), nil); err != nil {
 		return err
 	}
-	return p.recovered(func() error { return batch.Commit(pebble.Sync) })
+	if err := p.recovered(func() error { return batch.Commit(pebble.Sync) }); err != nil {
+		return err
+	}
+	p.rested.Store(commits)
+	return nil
 }

@@ -17,8 +17,9 @@ type Repository struct {
 	record record
 	// stored is the record as it is stored, the precondition of every transaction.
 	stored []byte
-	// state is how it stood to its upstream, if it has one.
+	// state is how it stood to its upstream, if it has one, and busy whether a sync ran or was about to just before that was read.
 	state upstream.State
+	busy  bool
 }
 
 // Repository opens the repository that an organization calls name. Errors: [ErrNotFound].

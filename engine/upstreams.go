@@ -148,7 +148,7 @@ func (r *Repository) Sync() (SyncState, bool) {
 	switch {
 	case state.Phase == "":
 		state.Phase, state.LastError = upstream.Failed, upstream.ErrNoState.Error()
-	case state.Phase != upstream.Detaching && r.host.upstreams.worker.Busy(r.record.ID):
+	case state.Phase != upstream.Detaching && r.busy:
 		state.Phase = upstream.Syncing
 	}
 	return state, true
@@ -177,11 +177,13 @@ func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (ups
 
 // opened returns the repository of a record that was read.
 func (h *Host) opened(ctx context.Context, rec *record, stored []byte) (*Repository, error) {
+	// Asked before the state is read: the other way round a whole sync fits in between, and the state from before it would count as settled.
+	busy := rec.Upstream != nil && h.upstreams.worker.Busy(rec.ID)
 	state, err := h.withUpstream(ctx, h.keys, rec)
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{host: h, record: *rec, stored: stored, state: state}, nil
+	return &Repository{host: h, record: *rec, stored: stored, state: state, busy: busy}, nil
 }
 
 // isImporting tells whether the first import is under way: what the repository holds is not yet what its upstream does.

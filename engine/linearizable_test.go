@@ -171,8 +171,9 @@ func TestLinearizable(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if verdict := porcupine.CheckOperationsTimeout(repositoryModel(s.seed.New), history, 3*time.Minute); verdict != porcupine.Ok {
-				t.Errorf("no order of the calls explains what the clients were told: %s", verdict)
+			// Without a limit of time: few calls overlap, and a machine that stops for minutes says nothing about the host.
+			if !porcupine.CheckOperations(repositoryModel(s.seed.New), history) {
+				t.Error("no order of the calls explains what the clients were told")
 			}
 			checkJournal(t, s.entries(t), history)
 		})

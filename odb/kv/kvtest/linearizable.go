@@ -110,8 +110,9 @@ func testLinearizable(t *testing.T, h Harness) {
 		})
 	}
 	group.Wait()
-	if verdict := porcupine.CheckOperationsTimeout(registers, history, time.Minute); verdict != porcupine.Ok {
-		t.Errorf("no order of the operations explains what the clients saw: %s", verdict)
+	// Without a limit of time: few calls overlap, and a machine that stops for a minute says nothing about the store.
+	if !porcupine.CheckOperations(registers, history) {
+		t.Error("no order of the operations explains what the clients saw")
 	}
 }
 

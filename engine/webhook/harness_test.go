@@ -23,6 +23,7 @@ type world struct {
 	fs        *vfs.MemFS
 	clock     *clock
 	receivers *receivers
+	giveUp    time.Duration // of the deliverers that are opened from now on; their default when 0
 
 	keys  kv.Store
 	names *refs.Store
@@ -55,7 +56,8 @@ func (w *world) open() {
 	}
 	w.names = refs.Open(w.keys, refs.Options{Now: w.clock.Now})
 	w.d = webhook.New(webhook.Config{
-		KV: w.keys, Source: source{w}, Client: &http.Client{Transport: w.receivers}, Agent: "packhorse/test", Clock: w.clock,
+		KV: w.keys, Source: source{w}, Client: &http.Client{Transport: w.receivers}, Agent: "packhorse/test", Clock: w.clock, GiveUp: w.giveUp,
+		Timeout: time.Hour, // the only time that is not the clock's
 	})
 }
 

@@ -20,6 +20,17 @@ func (w *world) waitAndAdvance(by time.Duration) {
 	w.clock.advance(by)
 }
 
+// outlive advances the clock from each attempt of an event to the next one until it is too old to be tried again, and returns the waits.
+func (w *world) outlive() (waits []time.Duration) {
+	w.t.Helper()
+	begun := w.clock.Now()
+	for wait := time.Second; w.clock.Now().Sub(begun) < 24*time.Hour; wait = min(2*wait, time.Hour) {
+		w.waitAndAdvance(wait)
+		waits = append(waits, wait)
+	}
+	return waits
+}
+
 // An event that is never taken is tried for a day, ever less often, and is a dead letter then; what waited for it is tried once. Both
 // are sent again when an operator says so.
 func TestDeadLetter(t *testing.T) {
@@ -33,15 +44,7 @@ func TestDeadLetter(t *testing.T) {
 	w.until("the first event is parked", func() bool { return w.status().Parked == 1 })
 	w.set(repo, 2, "refs/heads/main")
 	w.until("the second one is parked", func() bool { return w.status().Parked == 2 && w.status().Behind == 0 })
-	wait := time.Second
-	var waits []time.Duration
-	for w.clock.Now().Sub(begun) < 24*time.Hour {
-		waits = append(waits, wait)
-		w.waitAndAdvance(wait)
-		wait = min(2*wait, time.Hour)
-		count := len(waits) + 1
-		w.until("the attempt is made", func() bool { return len(w.receivers.attempts()) >= count })
-	}
+	waits := w.outlive()
 	w.until("both are dead", func() bool { return w.status().Dead == 2 })
 	attempts := w.receivers.attempts()
 	if len(attempts) != len(waits)+2 || attempts[len(attempts)-1].event.After[:2] != "02" {
@@ -90,10 +93,8 @@ func TestRetryWithoutDeliverer(t *testing.T) {
 	w.receivers.with(func(*delivery) (int, error) { return http.StatusTeapot, nil })
 	w.d.Start()
 	w.set(repo, 1, "refs/heads/main")
-	w.until("the event is dead", func() bool {
-		w.clock.advance(time.Hour)
-		return w.status().Dead == 1
-	})
+	w.outlive()
+	w.until("the event is dead", func() bool { return w.status().Dead == 1 })
 	w.set(repo, 2, "refs/heads/main")
 	w.until("the next one waits", func() bool { return w.status().Parked == 1 && w.status().Behind == 0 })
 	w.close()
@@ -145,10 +146,8 @@ func TestDeadLettersExpire(t *testing.T) {
 	w.receivers.with(func(*delivery) (int, error) { return http.StatusNotFound, nil })
 	w.d.Start()
 	w.set(repo, 1, "refs/heads/main")
-	w.until("the event is dead", func() bool {
-		w.clock.advance(time.Hour)
-		return w.status().Dead == 1
-	})
+	w.outlive()
+	w.until("the event is dead", func() bool { return w.status().Dead == 1 })
 	died := w.letters()[0].Died
 	w.clock.advance(died.Add(30*24*time.Hour - time.Hour).Sub(w.clock.Now()))
 	w.restart() // it looks at once

@@ -158,8 +158,10 @@ func TestDripOfPack(t *testing.T) {
 			}
 		}))
 		client := server.Client()
-		r := &remote.Remote{URL: parseURL(t, server.URL), Client: client, Limits: remote.Limits{Idle: 300 * time.Millisecond, PackRate: 1 << 40}}
-		stream, err := r.Fetch(t.Context(), list(t, r), remote.FetchRequest{Wants: []object.ID{{1}}})
+		r := &remote.Remote{URL: parseURL(t, server.URL), Client: client}
+		ad := list(t, r) // without a limit: here the far side is neither silent nor slow
+		r.Limits = remote.Limits{Idle: 300 * time.Millisecond, PackRate: 1 << 40}
+		stream, err := r.Fetch(t.Context(), ad, remote.FetchRequest{Wants: []object.ID{{1}}})
 		if err == nil {
 			_, err = io.Copy(io.Discard, stream)
 			err = errors.Join(err, stream.Close())

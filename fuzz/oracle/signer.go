@@ -60,8 +60,6 @@ func PGPSigner(tb testing.TB, kind string) Signer {
 	}
 	gpg("--quick-generate-key", "Signer <signer@example.com>", kind, "sign", "never")
 	program := filepath.Join(home, "gpg.sh")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec gpg --homedir "+home+" --batch \"$@\"\n"), 0o700); err != nil {
-		tb.Fatal(err)
-	}
+	WriteScript(tb, program, "#!/bin/sh\nexec gpg --homedir "+home+" --batch \"$@\"\n")
 	return Signer{gpg("--armor", "--export"), []string{"-c", "gpg.program=" + program, "-c", "user.signingkey=signer@example.com"}}
 }

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os/exec"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,13 +97,11 @@ func TestPushRefused(t *testing.T) {
 	there.Git("fetch", "-q", here.Dir, "main:refs/heads/main", "main:refs/heads/keep")
 	there.Git("config", "receive.denyDeletes", "true")
 	there.Git("config", "receive.denyNonFastForwards", "true")
-	// A shell writes the hook: what this process has open for writing while it forks elsewhere cannot be executed meanwhile.
-	write := exec.Command("sh", "-c", `mkdir -p hooks && cat >hooks/update && chmod +x hooks/update`)
-	write.Dir = there.Dir
-	write.Stdin = strings.NewReader("#!/bin/sh\nif [ \"$1\" = refs/heads/hooked ]; then echo not this one >&2; exit 1; fi\n")
-	if out, err := write.CombinedOutput(); err != nil {
-		t.Fatalf("write hook: %v\n%s", err, out)
+	hooks := filepath.Join(there.Dir, "hooks")
+	if err := os.MkdirAll(hooks, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	oracle.WriteScript(t, filepath.Join(hooks, "update"), "#!/bin/sh\nif [ \"$1\" = refs/heads/hooked ]; then echo not this one >&2; exit 1; fi\n")
 	var progress bytes.Buffer
 	results := push(t, serve(t, there, "2", "").remote(), remote.PushRequest{
 		Commands: []remote.Command{

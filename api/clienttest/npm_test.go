@@ -80,7 +80,7 @@ func TestPierre(t *testing.T) {
 		"NODE_EXTRA_CA_CERTS=" + server.CACert,
 		"GIT_SSL_CAINFO=" + server.CACert,
 	}
-	out, err := try(t, dir, env, node, "--test", "--test-reporter=spec", "--test-timeout=60000", "pierre.test.mjs")
+	out, err := try(t, dir, env, node, "--test", "--test-reporter=spec", "--test-timeout=300000", "pierre.test.mjs")
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

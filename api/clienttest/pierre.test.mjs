@@ -139,7 +139,7 @@ describe('commits', () => {
     assert.equal(commits[0].authorName, 'Ada');
     assert.equal(commits[0].committerName, 'Grace');
     assert.equal(commits[1].committerEmail, 'ada@example.com');
-    assert.ok(Math.abs(commits[0].date - Date.now()) < 60_000);
+    assert.ok(Math.abs(commits[0].date - Date.now()) < 600_000);
 
     const dir = folder();
     git(scratch, 'clone', '-q', await repo.getRemoteURL(), dir);
@@ -270,7 +270,7 @@ describe('files', () => {
     assert.deepEqual(blame.lines.map((l) => l.originalLineNumber), [1, 2, 3]);
     assert.equal(blame.lines[1].previousCommitSha, first.commitSha);
     assert.equal(blame.lines[1].summary, 'a commit');
-    assert.ok(Math.abs(blame.lines[1].authorTime - Date.now()) < 60_000);
+    assert.ok(Math.abs(blame.lines[1].authorTime - Date.now()) < 600_000);
     const part = await repo.getBlame({ path: 'a.txt', ref: first.commitSha, ranges: ['/two/,+1', '3'], detectMoves: true });
     assert.deepEqual(part.lines.map((l) => l.lineNumber), [2, 3]);
     await assert.rejects(repo.getBlame({ path: 'a.txt', ranges: ['9'] }), (err) => err instanceof ApiError && err.status === 400);
@@ -295,7 +295,7 @@ describe('files', () => {
     assert.deepEqual(Object.keys(whole.commits).toSorted(), [first.commitSha, second.commitSha].toSorted());
     assert.equal(whole.commits[second.commitSha].message, 'second\n\nbody');
     assert.equal(whole.commits[second.commitSha].author, 'Ada');
-    assert.ok(Math.abs(whole.commits[second.commitSha].date - Date.now()) < 60_000);
+    assert.ok(Math.abs(whole.commits[second.commitSha].date - Date.now()) < 600_000);
 
     const page = await repo.listFilesWithMetadata({ limit: 3, recursive: true });
     assert.equal(page.hasMore, true);

@@ -34,6 +34,9 @@ func (f *forks) forkUntil(ctx context.Context, t *testing.T, host *engine.Host, 
 		if errors.Is(err, engine.ErrNotFound) {
 			return // the source has been deleted
 		}
+		if errors.Is(err, refs.ErrBusy) {
+			continue // the source was written to too often meanwhile
+		}
 		if err != nil {
 			t.Errorf("fork %s: %v", name, err)
 			return

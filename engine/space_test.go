@@ -48,6 +48,7 @@ func TestShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the pack is kept", func() bool { return clones.Stats().Count == 1 })
 	packs := pushes(t)
 	unread := errors.New("the body is read")
 	writes := map[string]func() error{

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -126,12 +127,31 @@ func TestSyncUpstreamGone(t *testing.T) {
 	n.equal(f)
 }
 
+// refusing returns the URL of a port that is bound, so that nobody else listens on it, and not listened on.
+func refusing(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
+}
+
 // TestSyncNoConnection has an upstream that nothing listens for.
 func TestSyncNoConnection(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
 	config := slow(f.config())
-	config.Upstreams.Bases = func(string) map[string]string { return map[string]string{"gitea": "http://127.0.0.1:1"} }
+	base := refusing(t)
+	config.Upstreams.Bases = func(string) map[string]string { return map[string]string{"gitea": base} }
 	n := openNear(t, vfs.NewMem(), config)
 	n.create(engine.UpstreamBase{})
 	if state := n.failed("refused"); state.Phase != upstream.Failed {

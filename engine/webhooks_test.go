@@ -245,7 +245,9 @@ func TestWebhookRefused(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host, shut := enginetest.OpenOn(t, vfs.NewMem(), hooked(t, test.allow, test.url))
+			config := hooked(t, test.allow, test.url)
+			config.Webhooks.GiveUp = -1 // one attempt
+			host, shut := enginetest.OpenOn(t, vfs.NewMem(), config)
 			defer shut()
 			_, err := upload(enginetest.Create(t, host, "r"), acme, main, change{path: "f", content: "1"})
 			must(t, err)

@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/engine/upstream"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+)
+
+// afterGet is a store in which something happens between the reading of a key and what its reader does next.
+type afterGet struct {
+	kv.Store
+	key    []byte
+	happen atomic.Pointer[func()]
+}
+
+func (s *afterGet) Get(ctx context.Context, key []byte) ([]byte, error) {
+	value, err := s.Store.Get(ctx, key)
+	if bytes.Equal(key, s.key) {
+		if happen := s.happen.Swap(nil); happen != nil {
+			(*happen)()
+		}
+	}
+	return value, err
+}
+
+// TestSyncStateIsNotFromBefore opens a repository whose sync waits for its turn, and lets the whole of it, which fails, pass between two steps of
+// that: what the last sync came to is not told as the outcome.
+func TestSyncStateIsNotFromBefore(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.commit("main", "one")
+	config := slow(f.config())
+	config.Upstreams.Settings.Workers = 1
+	fs := vfs.NewMem()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
+	must(t, err)
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	must(t, err)
+	stored := &afterGet{Store: keys}
+	config.KV, config.Files = stored, files
+	host, err := engine.Open(t.Context(), config)
+	must(t, err)
+	t.Cleanup(func() { must(t, errors.Join(host.Close(context.Background()), files.Close(), keys.Close())) })
+	n := &near{t: t, host: host}
+	stored.key = upstream.StateKey(n.create(engine.UpstreamBase{}).Item().ID)
+	n.synced()
+
+	reached, release := f.hang("info/refs")
+	defer release()
+	base := &engine.UpstreamBase{Origin: upstream.Origin{Provider: "gitea", Owner: "ada", Name: "r"}}
+	_, err = host.CreateRepository(t.Context(), ada, engine.CreateRequest{Name: "other", Upstream: base})
+	must(t, err)
+	arrive(t, reached) // the only worker is taken
+	f.commit("main", "theirs")
+	n.commit("main", "", "ours")
+	before := host.UpstreamStats().Syncs
+	pass := func() {
+		release()
+		eventually(t, "both syncs have ended", func() bool {
+			stats := host.UpstreamStats()
+			return stats.Syncs == before+2 && stats.Running == 0
+		})
+	}
+	stored.happen.Store(&pass)
+	if state, _ := n.open().Sync(); stored.happen.Load() != nil || state.Phase != upstream.Syncing {
+		t.Errorf("the state is %+v", state)
+	}
+	n.failed("refs/heads/main has diverged")
+}

@@ -23,14 +23,23 @@ import (
 
 // ledger is what clients were told: the tip of each branch after the last write that was acknowledged.
 type ledger struct {
-	mu   sync.Mutex
-	tips map[string]object.ID // guarded by mu
+	mu    sync.Mutex           // guards the fields below
+	tips  map[string]object.ID // by branch
+	count int                  // of writes
 }
 
 func (l *ledger) note(branch string, tip object.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tips[branch] = tip
+	l.count++
+}
+
+// has tells whether so many writes were acknowledged.
+func (l *ledger) has(count int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count >= count
 }
 
 func (l *ledger) copy() map[string]object.ID {
@@ -71,7 +80,9 @@ func TestPowerLoss(t *testing.T) {
 			}
 			writers.Go(func() { pushUntil(ctx, t, repo, told, packs) })
 
-			time.Sleep(time.Duration(5+rng.IntN(60)) * time.Millisecond)
+			for want := 1 + rng.IntN(100); !told.has(want) && !t.Failed(); {
+				time.Sleep(time.Millisecond)
+			}
 			acknowledged := told.copy()
 			dead := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 			stop()

@@ -15,19 +15,21 @@ import (
 	"packhorse/odb/kv"
 )
 
-// afterGet is a store in which something happens between the reading of a key and what its reader does next.
+// afterGet is a store in which something happens, once, between the reading of a key and what its reader does next.
 type afterGet struct {
 	kv.Store
-	key    []byte
-	happen atomic.Pointer[func()]
+	next atomic.Pointer[happening]
+}
+
+type happening struct {
+	key []byte
+	do  func()
 }
 
 func (s *afterGet) Get(ctx context.Context, key []byte) ([]byte, error) {
 	value, err := s.Store.Get(ctx, key)
-	if bytes.Equal(key, s.key) {
-		if happen := s.happen.Swap(nil); happen != nil {
-			(*happen)()
-		}
+	if next := s.next.Load(); next != nil && bytes.Equal(key, next.key) && s.next.CompareAndSwap(next, nil) {
+		next.do()
 	}
 	return value, err
 }
@@ -51,7 +53,7 @@ func TestSyncStateIsNotFromBefore(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, errors.Join(host.Close(context.Background()), files.Close(), keys.Close())) })
 	n := &near{t: t, host: host}
-	stored.key = upstream.StateKey(n.create(engine.UpstreamBase{}).Item().ID)
+	repo := n.create(engine.UpstreamBase{})
 	n.synced()
 
 	reached, release := f.hang("info/refs")
@@ -63,15 +65,14 @@ func TestSyncStateIsNotFromBefore(t *testing.T) {
 	f.commit("main", "theirs")
 	n.commit("main", "", "ours")
 	before := host.UpstreamStats().Syncs
-	pass := func() {
+	stored.next.Store(&happening{upstream.StateKey(repo.Item().ID), func() {
 		release()
 		eventually(t, "both syncs have ended", func() bool {
 			stats := host.UpstreamStats()
 			return stats.Syncs == before+2 && stats.Running == 0
 		})
-	}
-	stored.happen.Store(&pass)
-	if state, _ := n.open().Sync(); stored.happen.Load() != nil || state.Phase != upstream.Syncing {
+	}})
+	if state, _ := n.open().Sync(); stored.next.Load() != nil || state.Phase != upstream.Syncing {
 		t.Errorf("the state is %+v", state)
 	}
 	n.failed("refs/heads/main has diverged")

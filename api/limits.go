@@ -27,6 +27,7 @@ type Limits struct {
 	DrainWait   time.Duration // for them
 	LingerBytes int64         // that are discarded after a last answer, so that the client gets to read it
 	LingerWait  time.Duration // for them
+	CancelWait  time.Duration // that requests which are cancelled when a shutdown's time is over get to answer
 
 	HeavySlots int           // heavy computations at once; an organization gets half of them
 	QueueCount int           // requests that wait for a slot or for memory
@@ -53,6 +54,7 @@ func DefaultLimits() Limits {
 		DrainWait:   250 * time.Millisecond,
 		LingerBytes: 64 << 20,
 		LingerWait:  5 * time.Second,
+		CancelWait:  time.Second,
 		HeavySlots:  2 * runtime.GOMAXPROCS(0),
 		QueueCount:  1024,
 		QueueWait:   10 * time.Second,
@@ -83,6 +85,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.DrainWait, d.DrainWait)
 	setDefault(&l.LingerBytes, d.LingerBytes)
 	setDefault(&l.LingerWait, d.LingerWait)
+	setDefault(&l.CancelWait, d.CancelWait)
 	setDefault(&l.HeavySlots, d.HeavySlots)
 	setDefault(&l.QueueCount, d.QueueCount)
 	setDefault(&l.QueueWait, d.QueueWait)

@@ -203,7 +203,7 @@ func isLoopback(address net.Addr) bool {
 }
 
 // Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends. Then it cancels what still runs,
-// gives it a second to say so, and cuts the rest. It returns nil when no request was cut, else ctx's error. Nobody hijacks
+// gives it [Limits].CancelWait to say so, and cuts the rest. It returns nil when no request was cut, else ctx's error. Nobody hijacks
 // connections here, so that all of them are counted.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
@@ -225,7 +225,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	s.cancel(exchange.ErrDraining)
-	grace, stop := context.WithTimeout(context.Background(), cancelGrace)
+	grace, stop := context.WithTimeout(context.Background(), s.limits.CancelWait)
 	defer stop()
 	if s.emptied(grace) {
 		return nil
@@ -236,10 +236,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-const (
-	cancelGrace = time.Second           // what cancelled requests get to answer
-	idleSweep   = 20 * time.Millisecond // how soon a connection that becomes idle while stopping is ended
-)
+// idleSweep is how soon a connection that becomes idle while stopping is ended.
+const idleSweep = 20 * time.Millisecond
 
 // emptied ends connections as they become idle, until there are none or ctx ends.
 func (s *Server) emptied(ctx context.Context) bool {

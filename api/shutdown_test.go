@@ -144,7 +144,7 @@ func TestShutdownHasALimit(t *testing.T) {
 			})
 			return nil
 		},
-	}, nil)
+	}, func(c *api.Config) { c.Limits.CancelWait = time.Minute })
 	working, streaming := f.dial(t), f.dial(t)
 	working.send(get("/work"))
 	streaming.send(get("/stream"))

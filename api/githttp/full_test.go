@@ -60,10 +60,20 @@ func TestDiskFillsDuringPush(t *testing.T) {
 	refuse := func(x exchange.Exchange, err error) { githttp.Refuse(x, err) }
 	inner := exchangetest.Handler(r.handle, refuse)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if fills.Load() && strings.HasSuffix(request.URL.Path, "git-receive-pack") {
-			request.Body = &trigger{request.Body, 1 << 20, func() { free(1) }}
+		if !fills.Load() || !strings.HasSuffix(request.URL.Path, "git-receive-pack") {
+			inner.ServeHTTP(w, request)
+			return
 		}
+		// git may still send when the answer is there: what net/http closes half a second later would take the answer with it.
+		control := http.NewResponseController(w)
+		if err := control.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		request.Body = &trigger{request.Body, 1 << 20, func() { free(1) }}
 		inner.ServeHTTP(w, request)
+		if control.Flush() == nil { // else git has gone
+			_, _ = io.Copy(io.Discard, request.Body)
+		}
 	}))
 	t.Cleanup(server.Close)
 	url := server.URL + "/" + repoName + ".git"

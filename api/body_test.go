@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"packhorse/api"
 	"packhorse/api/auth"
@@ -188,7 +189,7 @@ func TestSmallRestsAreDrained(t *testing.T) {
 		_, _ = io.ReadFull(x.Body(), make([]byte, 3))
 		x.Respond(200, "text/plain", nil)
 		return nil
-	}}, nil)
+	}}, func(c *api.Config) { c.Limits.DrainWait = time.Minute })
 	for name, rest := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

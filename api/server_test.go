@@ -125,7 +125,7 @@ func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config))
 			},
 		},
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Limits: api.Limits{LingerWait: time.Second},
+		Limits: api.Limits{LingerWait: time.Minute}, // a reset while a slow client still sends would take the answer with it
 	}
 	for name, handler := range routes {
 		method, path, _ := strings.Cut(name, " ")

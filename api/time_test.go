@@ -24,7 +24,7 @@ func patient(edit func(*api.Limits)) func(*api.Config) {
 	return func(c *api.Config) {
 		c.Limits = api.Limits{
 			HeaderWait: never, IdleWait: never, BodyPause: never, BodySilence: never, AnswerWait: never, FloorWindow: never,
-			LingerWait: time.Second,
+			LingerWait: time.Minute,
 		}
 		edit(&c.Limits)
 	}
@@ -33,7 +33,7 @@ func patient(edit func(*api.Limits)) func(*api.Config) {
 // Each wait for a client ends by itself, and only that wait: all others last for ever here.
 func TestWaitsEnd(t *testing.T) {
 	t.Parallel()
-	const short = 500 * time.Millisecond
+	const short, long = 500 * time.Millisecond, 5 * time.Second
 	post := "POST /read HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\n"
 	tests := map[string]struct {
 		edit   func(*api.Limits)
@@ -42,7 +42,6 @@ func TestWaitsEnd(t *testing.T) {
 		body   string // that the answer contains
 	}{
 		"nothing sent":      {func(l *api.Limits) { l.IdleWait = short }, func(*client) {}, 0, ""},
-		"after an answer":   {func(l *api.Limits) { l.IdleWait = short }, func(c *client) { c.get() }, 0, ""},
 		"half a header":     {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("GET / HT") }, 408, "in time"},
 		"one byte":          {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("G") }, 408, "in time"},
 		"no end of header":  {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send(post) }, 408, "in time"},
@@ -60,13 +59,13 @@ func TestWaitsEnd(t *testing.T) {
 		"body, trickling":     {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) { c.send(post + "Content-Length: 1000\n\n"); c.trickle(strings.Repeat("x", 999)) }, 200, "the request body stalled"},
 		"body, fast and long": {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) { c.send(post + "Content-Length: 1000000\n\n" + strings.Repeat("x", 1000000)) }, 200, "1000000 <nil>"},
 
-		"after the pause, silent":  {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.patient("abc"); c.raw("1\r\nd\r\n") }, 200, "4 the request body stalled"},
+		"after the pause, silent":  {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.patient("abc", "d") }, 200, "4 the request body stalled"},
 		"pause before what flows":  {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("abc") }, 200, "3 the request body stalled"},
 		"pause, silent":            {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("ab") }, 200, "2 the request body stalled"},
 		"pause, trickling":         {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("a"); c.trickle("bb") }, 200, "the request body stalled"},
 		"answer does not begin":    {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute")) }, 504, "took too long"},
 		"stream does not begin":    {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute?stream")) }, 0, ""},
-		"long answer has begun":    {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute?begun")) }, 200, "begun and done"},
+		"long answer has begun":    {func(l *api.Limits) { l.AnswerWait = long }, func(c *client) { c.send(get("/compute?begun")) }, 200, "begun and done"},
 		"answer that does not ask": {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/slow")) }, 200, "slow"},
 	}
 	for name, test := range tests {
@@ -83,7 +82,7 @@ func TestWaitsEnd(t *testing.T) {
 				patient(test.edit)(c)
 				c.Routes = append(c.Routes,
 					api.Route{Method: "POST", Path: "/patient", Scope: auth.GitWrite, Denied: 401, Patient: true, Handler: flowing},
-					api.Route{Method: "GET", Path: "/compute", Scope: auth.GitRead, Denied: 401, Computes: true, Handler: computing(3 * short)},
+					api.Route{Method: "GET", Path: "/compute", Scope: auth.GitRead, Denied: 401, Computes: true, Handler: computing(long + short)},
 				)
 			})
 			c := f.dial(t)
@@ -123,10 +122,14 @@ func (c *client) trickle(text string) {
 	}()
 }
 
-// patient begins a chunked body on a route that allows a pause until three bytes have come.
-func (c *client) patient(text string) {
-	c.send("POST /patient HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nTransfer-Encoding: chunked\n\n")
-	c.raw(fmt.Sprintf("%x\r\n%s\r\n", len(text), text))
+// patient begins a body on a route that allows a pause until three bytes have come. All of it is one write, between whose parts no time
+// can pass.
+func (c *client) patient(chunks ...string) {
+	text := "POST /patient HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nTransfer-Encoding: chunked\n\n"
+	for _, chunk := range chunks {
+		text += fmt.Sprintf("%x\n%s\n", len(chunk), chunk)
+	}
+	c.send(text)
 }
 
 // flowing reads three bytes at leisure and the rest as it flows.
@@ -141,9 +144,9 @@ func flowing(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// computing answers after a while, unless its context ends.
+// computing never answers before its context ends, unless asked to begin: then it is done after a while.
 func computing(while time.Duration) api.Handler {
-	wait := func(ctx context.Context) error {
+	wait := func(ctx context.Context, while time.Duration) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -154,25 +157,66 @@ func computing(while time.Duration) api.Handler {
 	return func(x exchange.Exchange, _ *auth.Grant) error {
 		switch {
 		case x.Query().Has("stream"):
-			x.Stream(200, "text/plain", func(ctx context.Context, _ io.Writer) error { return wait(ctx) })
+			x.Stream(200, "text/plain", func(ctx context.Context, _ io.Writer) error { return wait(ctx, never) })
 		case x.Query().Has("begun"):
 			x.Stream(200, "text/plain", func(ctx context.Context, w io.Writer) error {
 				_, _ = io.WriteString(w, "begun")
-				err := wait(ctx)
+				err := wait(ctx, while)
 				_, _ = io.WriteString(w, " and done")
 				return err
 			})
 		default:
-			return wait(x.Context())
+			return wait(x.Context(), never)
 		}
 		return nil
 	}
 }
 
-// A client that does not read its answer is cut; one that reads slowly, above the floor, gets all of it.
-func TestSlowReaders(t *testing.T) {
+// A client that goes on sending after its last answer is heard for a while, and then cut.
+func TestLingeringEnds(t *testing.T) {
 	t.Parallel()
-	const size = 64 << 20 // more than the kernel keeps for a socket
+	f := serve(t, nil, patient(func(l *api.Limits) { l.LingerWait = 100 * time.Millisecond }))
+	c := f.dial(t)
+	c.send("GET / HTTP/1.1\nHost: x\nContent-Length: 1000000\n\nx")
+	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusNotFound {
+		t.Errorf("status %d", a.StatusCode)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := f.Shutdown(ctx); err != nil { // waits for all connections
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// A client that does not read its answer is cut, however much the kernel takes for it.
+func TestNoReader(t *testing.T) {
+	t.Parallel()
+	ended := make(chan error, 1)
+	f := serve(t, map[string]api.Handler{"GET /endless": func(x exchange.Exchange, _ *auth.Grant) error {
+		x.Stream(200, "text/plain", func(_ context.Context, w io.Writer) error {
+			piece := make([]byte, 256<<10)
+			for {
+				if _, err := w.Write(piece); err != nil {
+					ended <- err
+					return err
+				}
+			}
+		})
+		return nil
+	}}, patient(func(l *api.Limits) { l.FloorWindow = time.Second }))
+	c := f.dial(t)
+	c.send(get("/endless"))
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("a client that reads nothing is not cut")
+	}
+}
+
+// A client that reads more slowly than the server writes gets all of its answer. How slowly it may is for TestFloor.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	const size = 64 << 20
 	ended := make(chan error, 1)
 	f := serve(t, map[string]api.Handler{"GET /big": func(x exchange.Exchange, _ *auth.Grant) error {
 		x.StreamSized(200, "text/plain", size, func(_ context.Context, w io.Writer) error {
@@ -187,20 +231,8 @@ func TestSlowReaders(t *testing.T) {
 			return nil
 		})
 		return nil
-	}}, patient(func(l *api.Limits) { l.FloorWindow = time.Second }))
-
+	}}, patient(func(l *api.Limits) { l.FloorWindow = 10 * time.Second }))
 	c := f.dial(t)
-	c.send(get("/big"))
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Fatal("an answer of 64 MiB went to a client that reads nothing")
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("a client that reads nothing is not cut")
-	}
-
-	c = f.dial(t)
 	c.send(get("/big"))
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
@@ -213,7 +245,7 @@ func TestSlowReaders(t *testing.T) {
 		if err != nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond) // slower than the server, faster than the floor
+		time.Sleep(50 * time.Millisecond) // slower than the server, far above the floor
 	}
 	if err := <-ended; err != nil || received != size {
 		t.Errorf("a slow client got %d bytes: %v", received, err)

@@ -191,13 +191,13 @@ func TestLingeringEnds(t *testing.T) {
 // A client that does not read its answer is cut, however much the kernel takes for it.
 func TestNoReader(t *testing.T) {
 	t.Parallel()
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	f := serve(t, map[string]api.Handler{"GET /endless": func(x exchange.Exchange, _ *auth.Grant) error {
 		x.Stream(200, "text/plain", func(_ context.Context, w io.Writer) error {
 			piece := make([]byte, 256<<10)
 			for {
 				if _, err := w.Write(piece); err != nil {
-					ended <- err
+					close(ended)
 					return err
 				}
 			}

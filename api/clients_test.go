@@ -14,6 +14,7 @@ import (
 	"packhorse/api"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/fuzz/oracle"
 )
 
 // run runs a real client, which must be on the machine or the test is skipped.
@@ -25,8 +26,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	}
 	command := exec.CommandContext(t.Context(), path, args...)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "HOME="+dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+	command.Env = oracle.EnvOutside(dir)
 	output, err := command.CombinedOutput()
 	t.Logf("%s: %v", name, err)
 	return string(output)

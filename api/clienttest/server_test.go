@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,13 +120,20 @@ func try(t *testing.T, dir string, env []string, name string, args ...string) (s
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = 10 * time.Second // for what the client has started, when it has to be ended
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
+	cmd.Env = append(environment(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=Git", "GIT_AUTHOR_EMAIL=git@example.com", "GIT_COMMITTER_NAME=Git", "GIT_COMMITTER_EMAIL=git@example.com")
 	cmd.Env = append(cmd.Env, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	return out.String(), err
+}
+
+// environment is the machine's, which package managers need, without what would lead git elsewhere than its folder and any client through a
+// proxy to the server.
+func environment() []string {
+	kept := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
+	return append(kept, "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
 }
 
 // need skips the test when a program is not installed.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"packhorse/fuzz/oracle"
 )
 
 // TestDev starts packhorse dev, pastes what it prints into a shell, and looks at what came of it.
@@ -79,7 +81,7 @@ func TestDevAgain(t *testing.T) {
 // dev runs packhorse dev until the test ends, and returns what it offers to paste.
 func dev(t *testing.T, data string) string {
 	t.Helper()
-	cmd := exec.Command(bin, "dev", "--data", data, "--listen", "127.0.0.1:0") // ended below, in order
+	cmd := exec.Command(bin, "dev", "--data", data, "--listen", "127.0.0.1:0", "--min-free", "1MiB") // ended below, in order
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +129,7 @@ func shell(t *testing.T, dir, lines string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", lines)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+	cmd.Env = oracle.EnvOutside(dir)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	if err := cmd.Run(); err != nil {

@@ -55,8 +55,9 @@ func TestMaintainedWhileServing(t *testing.T) {
 				t.Errorf("fetch: %v", err)
 				return
 			}
-			clone := filepath.Join(dir, fmt.Sprint("clone", n))
-			told, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "--bare", remote, clone).CombinedOutput()
+			clone := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "--bare", remote, filepath.Join(dir, fmt.Sprint("clone", n)))
+			clone.Env = oracle.EnvOutside(dir)
+			told, err := clone.CombinedOutput()
 			if err != nil && !wentMeanwhile(string(told)) {
 				t.Errorf("clone: %v: %s", err, told)
 				return

@@ -54,9 +54,13 @@ func Open(tb testing.TB, dir string) *Repository {
 }
 
 // Env returns the whole environment of a git command in the repository in dir.
-func Env(dir string) []string {
+func Env(dir string) []string { return append(EnvOutside(dir), "GIT_DIR="+dir) }
+
+// EnvOutside is [Env] for commands that are in no repository, or find theirs by their working folder: also for what runs git, and for other
+// clients. No proxy of the machine comes between them and a server.
+func EnvOutside(home string) []string {
 	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_CONFIG_HOME=" + dir, "GIT_DIR=" + dir,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=" + Name, "GIT_AUTHOR_EMAIL=" + Email, "GIT_AUTHOR_DATE=" + Date,
 		"GIT_COMMITTER_NAME=" + Name, "GIT_COMMITTER_EMAIL=" + Email, "GIT_COMMITTER_DATE=" + Date,

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"packhorse/cmd/packhorse/packhorsetest"
 )
@@ -133,11 +133,13 @@ func startNginx(t *testing.T, nginx, upstream string) string {
 		t.Fatal(err)
 	}
 	front := l.Addr().String()
-	if err := l.Close(); err != nil {
+	inherited, err := l.(*net.TCPListener).File()
+	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/error.log;
+	// A single process of nginx cannot take over a listener. Where the master is root, so is its worker, who must get into the folder.
+	config := fmt.Sprintf(`daemon off; user root; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
 events {}
 http {
 	access_log off;
@@ -150,6 +152,8 @@ http {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(nginx, "-p", dir, "-c", file) // ended below, in order
+	// nginx takes the listener over, as it does from an older nginx, so that nobody else can take the port meanwhile.
+	cmd.ExtraFiles, cmd.Env = []*os.File{inherited}, append(environment(), "NGINX=3;")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -163,17 +167,9 @@ http {
 			t.Errorf("nginx: %v\n%s", err, out.String())
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); ; {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", front)
-		if err == nil {
-			if err := conn.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return front
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("nginx does not listen: %v\n%s", err, out.String())
-		}
-		time.Sleep(10 * time.Millisecond)
+	// What connects before nginx is ready waits in the listener's queue; it is nginx's alone, and ends with it.
+	if err := errors.Join(inherited.Close(), l.Close()); err != nil {
+		t.Fatal(err)
 	}
+	return front
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -186,20 +185,17 @@ func TestServeTLS(t *testing.T) {
 
 func TestServeAdminListen(t *testing.T) {
 	t.Parallel()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server := start(t, packhorsetest.Options{Flags: []string{"--admin-listen", address}})
+	admin := make(chan string, 1)
+	server := start(t, packhorsetest.Options{
+		Flags: []string{"--admin-listen", "127.0.0.1:0", "--log-level", "info"},
+		Log:   urlAfter("serving metrics and profiles", admin),
+	})
+	url := <-admin // logged before the server is ready
 	if status, _ := call(t, http.DefaultClient, "GET", server.URL+"/metrics", ""); status != http.StatusNotFound {
 		t.Errorf("metrics on the public listener: %d", status)
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/heap"} {
-		if status, text := call(t, http.DefaultClient, "GET", "http://"+address+path, ""); status != http.StatusOK {
+		if status, text := call(t, http.DefaultClient, "GET", url+path, ""); status != http.StatusOK {
 			t.Errorf("%s on the admin listener: %d %.100s", path, status, text)
 		}
 	}

@@ -104,6 +104,7 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 			return nil, err
 		}
 		s.addPrivate(l, s.api.Admin())
+		s.logger.Info("serving metrics and profiles", "url", "http://"+l.Addr().String())
 	}
 	if l, err := listenAdminSocket(ctx, filepath.Join(data, adminSocket)); err != nil {
 		s.logger.Warn("no tools can reach this server", "error", err)

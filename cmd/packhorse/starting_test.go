@@ -2,16 +2,14 @@ package main_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
-	"net"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"packhorse/cmd/packhorse/packhorsetest"
 )
@@ -26,11 +24,11 @@ func TestStarting(t *testing.T) {
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			address := freeAddress(t)
-			ready := make(chan error, 1)
+			opening, ready := make(chan string, 1), make(chan error, 1)
 			var server *packhorsetest.Server
 			options := packhorsetest.Options{
-				Bin: bin, Dir: t.TempDir(), TLS: scheme == "https", Flags: []string{"--secret-key", pipe, "--listen", address},
+				Bin: bin, Dir: t.TempDir(), TLS: scheme == "https", Flags: []string{"--secret-key", pipe, "--log-level", "info"},
+				Log: urlAfter("opening the stores", opening),
 			}
 			go func() {
 				var err error
@@ -40,8 +38,12 @@ func TestStarting(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 			}}
-			url := scheme + "://" + address
-			awaitAnswer(t, client, url+"/healthz")
+			var url string
+			select {
+			case url = <-opening:
+			case err := <-ready:
+				t.Fatalf("ready without a key: %v", err)
+			}
 			for path, want := range map[string]struct {
 				status int
 				text   string
@@ -77,41 +79,16 @@ func TestStarting(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address of the loopback that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var listen net.ListenConfig
-	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
-}
-
-// awaitAnswer returns when a server answers at all.
-func awaitAnswer(t *testing.T, client *http.Client, url string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err == nil {
-			if err := response.Body.Close(); err != nil {
-				t.Fatal(err)
-			}
+// urlAfter watches a log for the first line with a message, and sends the URL that it tells.
+func urlAfter(message string, found chan<- string) func(line string) {
+	return func(line string) {
+		_, rest, ok := strings.Cut(line, fmt.Sprintf("msg=%q url=", message))
+		if !ok {
 			return
 		}
 		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatal(err)
+		case found <- rest:
+		default: // it has been told
 		}
 	}
 }

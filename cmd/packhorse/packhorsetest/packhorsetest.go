@@ -41,6 +41,9 @@ type Options struct {
 	Dir   string   // holds everything of the server; a second Start finds what the first one left
 	Flags []string // more flags of packhorse serve; it logs only warnings by default
 	TLS   bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
+
+	// Log, if not nil, is called with each line that the process prints or logs, before Start returns and after it. It must not block.
+	Log func(line string)
 }
 
 // Server is a packhorse serve process. Its methods may be called concurrently.
@@ -64,7 +67,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.register(ctx, o.Dir, orgs); err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0", "--log-level", "warn"}
+	args := []string{
+		"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0", "--log-level", "warn",
+		"--min-free", "1MiB",
+	} // how full the machine's disk is decides on no test
 	if o.TLS {
 		s.CACert = filepath.Join(o.Dir, "tls.pem")
 		tlsKey := filepath.Join(o.Dir, "tls.key")
@@ -75,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	// The process outlives ctx, which bounds only its start.
 	s.cmd = exec.Command(o.Bin, append(args, o.Flags...)...)
-	s.output.line = make(chan string, 1)
+	s.output.line, s.output.log = make(chan string, 1), o.Log
 	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
@@ -172,13 +178,15 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// output gathers what a process prints, and hands out the first line that names the base URL.
+// output gathers what a process prints, hands out its lines, and the base URL that one of them names.
 type output struct {
 	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer
-	told bool
+	seen int  // bytes of text whose lines have been handed out
+	told bool // the base URL
 
-	line chan string // has room for one
+	log  func(line string) // may be nil
+	line chan string       // has room for one
 }
 
 // serving begins the line that packhorse prints when it is ready.
@@ -188,17 +196,21 @@ func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text.Write(p)
-	if o.told {
-		return len(p), nil
-	}
-	for line := range strings.Lines(o.text.String()) {
-		if url, ok := strings.CutPrefix(line, serving); ok && strings.HasSuffix(url, "\n") {
+	for {
+		text, _, ended := bytes.Cut(o.text.Bytes()[o.seen:], []byte("\n"))
+		if !ended {
+			return len(p), nil
+		}
+		o.seen += len(text) + 1
+		line := string(text)
+		if o.log != nil {
+			o.log(line)
+		}
+		if url, ok := strings.CutPrefix(line, serving); ok && !o.told {
 			o.told = true
 			o.line <- strings.Fields(url)[0]
-			break
 		}
 	}
-	return len(p), nil
 }
 
 func (o *output) String() string {

@@ -22,7 +22,7 @@ import (
 // serveTasks answers at an admin socket until the test ends, and returns its path.
 func serveTasks(t *testing.T, tasks map[string]task) string {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), adminSocket)
+	socket := filepath.Join(shortDir(t), adminSocket)
 	l, err := listenAdminSocket(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +39,22 @@ func serveTasks(t *testing.T, tasks map[string]task) string {
 		}
 	})
 	return socket
+}
+
+// shortDir returns a folder for sockets, gone when the test ends: their paths are bounded by about 100 bytes, and those of t.TempDir hold
+// the test's name.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func TestAskAdmin(t *testing.T) {
@@ -115,7 +131,7 @@ func TestAskAdminCancels(t *testing.T) {
 // TestAskAdminNobody checks that a socket without a server is told apart from one that may not be used.
 func TestAskAdminNobody(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := shortDir(t)
 	stale := filepath.Join(dir, "stale.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
 	if err != nil {

@@ -39,11 +39,11 @@ type result struct {
 	out, errOut string
 }
 
-// packhorse runs the binary to its end, with more environment variables and without those of the machine.
+// packhorse runs the binary to its end, with more environment variables and without those of the machine, however full its disk is.
 func packhorse(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), bin, args...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PACKHORSE_MIN_FREE=1MiB"}, env...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()

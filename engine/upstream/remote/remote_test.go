@@ -37,7 +37,7 @@ func serve(t *testing.T, repo *oracle.Repository, version, password string) *git
 	handler := &cgi.Handler{
 		Path: backend,
 		Dir:  repo.Dir,
-		Env: append(without(oracle.Env(repo.Dir), "GIT_DIR="), "GIT_PROJECT_ROOT="+filepath.Dir(repo.Dir), "GIT_HTTP_EXPORT_ALL=1",
+		Env: append(oracle.EnvOutside(repo.Dir), "GIT_PROJECT_ROOT="+filepath.Dir(repo.Dir), "GIT_HTTP_EXPORT_ALL=1",
 			// Nothing of git runs on when the test has ended.
 			"GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_0=http.receivepack", "GIT_CONFIG_VALUE_0=true",
 			"GIT_CONFIG_KEY_1=gc.auto", "GIT_CONFIG_VALUE_1=0", "GIT_CONFIG_KEY_2=receive.autogc", "GIT_CONFIG_VALUE_2=false"),
@@ -68,16 +68,6 @@ func serve(t *testing.T, repo *oracle.Repository, version, password string) *git
 	t.Cleanup(s.client.CloseIdleConnections)
 	s.url = parseURL(t, server.URL).JoinPath(filepath.Base(repo.Dir))
 	return s
-}
-
-func without(env []string, prefix string) []string {
-	var kept []string
-	for _, entry := range env {
-		if !strings.HasPrefix(entry, prefix) {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
 }
 
 func parseURL(t *testing.T, raw string) *url.URL {

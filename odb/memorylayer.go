@@ -1,7 +1,6 @@
 package odb
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"sync"
@@ -22,8 +21,8 @@ type memoryLayer struct {
 	plains int // bytes of plain
 }
 
-// plainMax bounds the inflated objects that a quarantine keeps, to read them again and to cache them when they are committed: the next
-// commit begins with them.
+// plainMax bounds the trees, commits and tags that a quarantine keeps inflated, to read them again and to cache them when they are committed:
+// the next commit begins with them.
 const plainMax = mebibyte
 
 func newMemoryLayer(s *Store) *memoryLayer {
@@ -57,12 +56,15 @@ func (l *memoryLayer) replace(id object.ID, value []byte) {
 	l.values[id] = value
 }
 
-// remember keeps a copy of an object's content if there is room.
+// remember keeps an object that is no blob, if there is room. Its content must stay as it is.
 func (l *memoryLayer) remember(id object.ID, t object.Type, data []byte) {
+	if t == object.TypeBlob {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.plains+len(data) <= plainMax {
-		l.plain[id] = cached{kind: t, data: bytes.Clone(data)}
+		l.plain[id] = cached{kind: t, data: data}
 		l.plains += len(data)
 	}
 }

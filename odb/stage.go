@@ -118,9 +118,7 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))
 	for id, plain := range q.hot.plain {
-		if plain.kind != object.TypeBlob {
-			q.store.cache.set(hotCacheKey(q.hotID, id), plain)
-		}
+		q.store.cache.set(hotCacheKey(q.hotID, id), plain)
 	}
 	var names []string
 	for _, segment := range q.sealed {

@@ -11,7 +11,8 @@ import (
 )
 
 // Write quarantines an object and returns its ID. It is stored as a delta against predecessor (zero: none), the version of the same path
-// or folder that it follows, when that is smaller. What the pool already has is not written again. data is only read.
+// or folder that it follows, when that is smaller. What the pool already has is not written again. data is only read; but for a blob's it may be
+// kept, and has to stay as it is.
 //
 // The caller answers for the object's links: what a tree or a commit names is stored or quarantined.
 //
@@ -202,9 +203,8 @@ var deltaIndexes = sync.Pool{New: func() any { return delta.NewIndex(nil) }}
 func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
 	index := deltaIndexes.Get().(*delta.Index)
 	defer deltaIndexes.Put(index)
-	index.Reset(base)
 	defer index.Reset(nil)
-	return index.Create(nil, data, sizeMax)
+	return index.Between(nil, base, data, sizeMax)
 }
 
 // compressMin is the size in bytes below which compression costs 10 µs to save next to nothing: most deltas are smaller.

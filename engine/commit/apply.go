@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"packhorse/odb"
 	"packhorse/pack/object"
 )
 
-// met is what an operation's path held in the base that was last located or applied to.
+// met is what an operation's path held in the base that was last located or applied to; the zero id is nothing.
 type met struct {
-	mode object.Mode
-	id   object.ID
+	mode     object.Mode
+	id       object.ID
+	from, to int // where the entry lies in its tree
 }
 
 // Existing returns what the path of the operation at index held in the base tree of the last [Plan.Locate]: its mode and
@@ -26,7 +26,15 @@ func (p *Plan) Existing(index int) (object.Mode, object.ID) {
 // Locate notes what each operation's path holds in the tree base, which may be the zero id for none. It opens each folder
 // that is on the way to an operation once.
 func (p *Plan) Locate(ctx context.Context, v *odb.View, base object.ID) error {
-	return p.root.locate(ctx, v, base)
+	if p.located && p.base == base {
+		return nil
+	}
+	p.located = false // until all is noted
+	if err := p.root.locate(ctx, v, base); err != nil {
+		return err
+	}
+	p.base, p.located = base, true
+	return nil
 }
 
 func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
@@ -38,10 +46,13 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 		return err
 	}
 	it := object.IterTree(data)
-	for it.Next() {
-		if child := n.children[string(it.Name)]; child != nil {
-			child.met = met{mode: it.Mode, id: it.ID}
+	for from, missing := 0, len(n.children); missing > 0 && it.Next(); {
+		to := len(data) - len(it.Rest())
+		if child := n.child(it.Name); child != nil {
+			child.met = met{mode: it.Mode, id: it.ID, from: from, to: to}
+			missing--
 		}
+		from = to
 	}
 	if err := it.Err(); err != nil {
 		return fmt.Errorf("read tree %s: %w", tree, err)
@@ -88,30 +99,29 @@ func (n *node) apply(ctx context.Context, q *odb.Quarantine, v *odb.View, base o
 	if err != nil {
 		return object.ZeroID, err
 	}
-	changed := make([]object.TreeEntry, 0, len(n.children))
+	s := splice{data: data}
+	if cleared {
+		s.data = nil
+	}
 	for _, child := range n.children {
 		entry, err := child.entry(ctx, q, v, cleared)
 		if err != nil {
 			return object.ZeroID, err
 		}
-		if !entry.ID.IsZero() {
-			changed = append(changed, entry)
+		there := child.met
+		if cleared {
+			there = met{}
 		}
+		s.change(there, entry)
 	}
-	slices.SortFunc(changed, func(a, b object.TreeEntry) int {
-		return object.CompareEntries(a.Name, a.Mode.IsTree(), b.Name, b.Mode.IsTree())
-	})
-	if cleared {
-		data = nil
-	}
-	merged, err := n.splice(make([]byte, 0, len(data)+64*len(changed)), data, changed)
+	spliced, err := s.tree()
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("read tree %s: %w", base, err)
 	}
-	if len(merged) == 0 {
+	if len(spliced) == 0 {
 		return object.ZeroID, nil
 	}
-	return q.Write(ctx, object.TypeTree, merged, base)
+	return q.Write(ctx, object.TypeTree, spliced, base)
 }
 
 // entry returns what stands at n after the operations; an entry with the zero id is nothing.
@@ -146,28 +156,6 @@ func (n *node) keptMode() object.Mode {
 		return object.ModeBlob
 	}
 	return n.met.mode
-}
-
-// splice appends to dst the entries of the tree data that no child of n names, merged in tree order with changed.
-func (n *node) splice(dst, data []byte, changed []object.TreeEntry) ([]byte, error) {
-	it := object.IterTree(data)
-	for it.Next() {
-		stored := data[:len(data)-len(it.Rest())]
-		data = it.Rest()
-		if n.children[string(it.Name)] != nil {
-			continue
-		}
-		for len(changed) > 0 {
-			c := changed[0]
-			if object.CompareEntries(c.Name, c.Mode.IsTree(), string(it.Name), it.Mode.IsTree()) > 0 {
-				break
-			}
-			dst = object.AppendTree(dst, changed[:1])
-			changed = changed[1:]
-		}
-		dst = append(dst, stored...)
-	}
-	return object.AppendTree(dst, changed), it.Err()
 }
 
 // readTree returns the bytes of a tree, none for the zero id.

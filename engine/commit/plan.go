@@ -56,16 +56,50 @@ type Plan struct {
 	ops  []Operation
 	// nodes holds the node of ops[i] at i.
 	nodes []*node
+	// base is the tree that the nodes' notes are of, once there are any.
+	base    object.ID
+	located bool
 }
 
 // node is a path component that operations name: a folder on the way, the place of an operation, or, where a deleted
 // path gets new content below it, both.
 type node struct {
 	name     string
-	children map[string]*node
+	children []*node
+	byName   map[string]*node // the children, when they are many
 	write    *Operation
 	remove   *Operation
 	met      met
+}
+
+// fewChildren are looked through one by one.
+const fewChildren = 8
+
+// child returns the child of that name, nil if there is none.
+func (n *node) child(name []byte) *node {
+	if n.byName != nil {
+		return n.byName[string(name)]
+	}
+	for _, child := range n.children {
+		if child.name == string(name) {
+			return child
+		}
+	}
+	return nil
+}
+
+// add gives n another child.
+func (n *node) add(child *node) {
+	n.children = append(n.children, child)
+	switch {
+	case n.byName != nil:
+		n.byName[child.name] = child
+	case len(n.children) > fewChildren:
+		n.byName = make(map[string]*node)
+		for _, child := range n.children {
+			n.byName[child.name] = child
+		}
+	}
 }
 
 // NewPlan arranges operations. It is an [InvalidError] when a path cannot be stored in a git tree, is given twice, or is
@@ -108,13 +142,10 @@ func (p *Plan) place(op *Operation) (*node, error) {
 		if reason := checkComponent(name, mode); reason != "" {
 			return nil, invalid(reason)
 		}
-		child := n.children[name]
+		child := n.child([]byte(name))
 		if child == nil {
 			child = &node{name: name}
-			if n.children == nil {
-				n.children = make(map[string]*node)
-			}
-			n.children[name] = child
+			n.add(child)
 		}
 		n = child
 	}

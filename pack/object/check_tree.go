@@ -57,20 +57,22 @@ func (c *treeChecker) entry(it *TreeIter) error {
 		return fault("hasDot", "an entry '.'")
 	case string(name) == "..":
 		return fault("hasDotdot", "an entry '..'")
-	case bytes.IndexByte(name, '/') >= 0:
+	}
+	found := marks(name)
+	if found&slashMark != 0 {
 		return fault("fullPathname", "a slash in a name")
 	}
-	if suspicious(name) {
+	if found&disguiseMark != 0 || name[0] == '.' {
 		if err := c.disguise(it); err != nil {
 			return err
 		}
 	}
 	if c.previous != nil {
-		order := CompareNames(c.previous, c.previousTree, name, tree)
-		if bytes.Equal(c.previous, name) || c.repeats(name, tree) {
+		inOrder := CompareNames(c.previous, c.previousTree, name, tree) < 0
+		switch {
+		case inOrder && c.repeats(name, tree), !inOrder && bytes.Equal(c.previous, name):
 			return fault("duplicateEntries", "two entries of one name")
-		}
-		if order >= 0 {
+		case !inOrder:
 			return fault("treeNotSorted", "entries out of order")
 		}
 	}

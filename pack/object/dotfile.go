@@ -80,15 +80,30 @@ func IsDotGit(name []byte) bool {
 
 // suspicious reports whether name may be a disguise at all: every disguise has one of these bytes, and nearly no other name has.
 func suspicious(name []byte) bool {
-	if len(name) > 0 && name[0] == '.' {
-		return true
+	return len(name) > 0 && name[0] == '.' || marks(name)&disguiseMark != 0
+}
+
+// Marks of the bytes of a name.
+const (
+	disguiseMark = 1 << iota // in every disguise that does not begin with a period
+	slashMark
+)
+
+// byteMarks has the marks of each byte.
+var byteMarks = func() (of [256]byte) {
+	of['~'], of['\\'], of['/'] = disguiseMark, disguiseMark, slashMark
+	for c := utf8.RuneSelf; c < len(of); c++ {
+		of[c] = disguiseMark
 	}
+	return of
+}()
+
+// marks returns the marks of all bytes of name.
+func marks(name []byte) (all byte) {
 	for _, c := range name {
-		if c >= utf8.RuneSelf || c == '~' || c == '\\' {
-			return true
-		}
+		all |= byteMarks[c]
 	}
-	return false
+	return all
 }
 
 // isHFS reports whether HFS+ takes name for the file called "." + want.

@@ -2,6 +2,7 @@ package object
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -84,7 +85,9 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 func (id ID) AppendHex(dst []byte) []byte { return hex.AppendEncode(dst, id[:]) }
 
 // IsZero reports whether id is [ZeroID].
-func (id ID) IsZero() bool { return id == ZeroID }
+func (id ID) IsZero() bool {
+	return binary.NativeEndian.Uint64(id[:])|binary.NativeEndian.Uint64(id[8:])|uint64(binary.NativeEndian.Uint32(id[16:])) == 0 // no call
+}
 
 // Compare orders IDs by their bytes: negative when id sorts before other, zero when equal.
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }

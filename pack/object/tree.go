@@ -43,40 +43,55 @@ func IterTree(data []byte) TreeIter { return TreeIter{rest: data} }
 
 // Next moves to the next entry and reports whether there is one.
 func (it *TreeIter) Next() bool {
-	if len(it.rest) == 0 || it.err != nil {
+	rest := it.rest
+	if len(rest) == 0 || it.err != nil {
 		return false
 	}
-	var mode Mode
-	i := 0
-	for ; i < len(it.rest); i++ {
-		c := it.rest[i]
-		if c < '0' || c > '7' {
-			break
-		}
-		if mode >= 1<<(32-3) {
-			return it.fail("mode out of range")
-		}
-		mode = mode<<3 | Mode(c-'0')
-	}
-	if i == 0 || i == len(it.rest) || it.rest[i] != ' ' {
-		return it.fail("bad mode")
-	}
-	padding := 0
-	if it.rest[0] == '0' {
-		padding = i - max(1, (bits.Len32(uint32(mode))+2)/3)
-		if padding > 0xff {
-			return it.fail("mode out of range")
+	switch { // nearly every entry is one of the first two
+	case len(rest) > 7 && string(rest[:7]) == "100644 ":
+		it.Mode, it.Padding, rest = ModeBlob, 0, rest[7:]
+	case len(rest) > 6 && string(rest[:6]) == "40000 ":
+		it.Mode, it.Padding, rest = ModeTree, 0, rest[6:]
+	default:
+		if rest = it.mode(rest); rest == nil {
+			return false
 		}
 	}
-	rest := it.rest[i+1:]
 	end := bytes.IndexByte(rest, 0)
 	if end < 0 || len(rest)-end-1 < IDSize {
 		return it.fail("truncated entry")
 	}
-	it.Mode, it.Padding, it.Name = mode, uint8(padding), rest[:end:end]
-	copy(it.ID[:], rest[end+1:])
+	it.Name = rest[:end:end]
+	it.ID = ID(rest[end+1:])
 	it.rest = rest[end+1+IDSize:]
 	return true
+}
+
+// mode takes any mode and the space behind it from the front of rest. It returns what follows, or nil when the walk fails.
+func (it *TreeIter) mode(rest []byte) []byte {
+	var mode Mode
+	i := 0
+	for ; i < len(rest) && rest[i] >= '0' && rest[i] <= '7'; i++ {
+		if mode >= 1<<(32-3) {
+			it.fail("mode out of range")
+			return nil
+		}
+		mode = mode<<3 | Mode(rest[i]-'0')
+	}
+	if i == 0 || i == len(rest) || rest[i] != ' ' {
+		it.fail("bad mode")
+		return nil
+	}
+	padding := 0
+	if rest[0] == '0' {
+		padding = i - max(1, (bits.Len32(uint32(mode))+2)/3)
+	}
+	if padding > 0xff {
+		it.fail("mode out of range")
+		return nil
+	}
+	it.Mode, it.Padding = mode, uint8(padding)
+	return rest[i+1:]
 }
 
 func (it *TreeIter) fail(detail string) bool {
@@ -133,9 +148,13 @@ func CompareEntries[A, B string | []byte](aName A, aTree bool, bName B, bTree bo
 	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
-// CompareNames is [CompareEntries] for names as a [TreeIter] gives them.
+// CompareNames is [CompareEntries] for names as a [TreeIter] gives them, and quicker.
 func CompareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
-	return CompareEntries(aName, aTree, bName, bTree)
+	n := min(len(aName), len(bName))
+	if order := bytes.Compare(aName[:n], bName[:n]); order != 0 {
+		return order
+	}
+	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
 // nameEnd returns what counts in a comparison behind the common part of two names: the next byte if there is one, else the implied end.

@@ -299,6 +299,22 @@ func TestFailures(t *testing.T) {
 
 func ignore(_ int, err error) error { return err }
 
+// TestFailureIsNotJoined asks again as soon as a generation has failed: that failure is not heard of twice.
+func TestFailureIsNotJoined(t *testing.T) {
+	t.Parallel()
+	c := open(t, vfs.NewMem(), clonecache.Options{})
+	breaks := func() clonecache.Generate {
+		return func(context.Context, io.Writer, func(string)) error { return errBroken }
+	}
+	for round := range 500 {
+		key := clonecache.Key{byte(round), byte(round >> 8)}
+		if err := c.Send(t.Context(), key, io.Discard, nil, breaks); !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+		send(t, c, key, pack(100), writes(pack(100)))
+	}
+}
+
 // TestCheapIsNotKept generates a pack again that was quickly made.
 func TestCheapIsNotKept(t *testing.T) {
 	t.Parallel()

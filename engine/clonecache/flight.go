@@ -91,6 +91,9 @@ func (f *flight) run(ctx context.Context, generate Generate) {
 	began := time.Now()
 	err := f.guard(ctx, generate)
 	took := time.Since(began)
+	if err != nil {
+		c.ground(f) // before it is told: who asks again begins anew
+	}
 	f.change(func() { f.ended, f.err = true, err })
 
 	t := &tail{size: f.size, sums: f.sums.sums}
@@ -115,6 +118,15 @@ func (f *flight) run(ctx context.Context, generate Generate) {
 		}
 	}
 	c.leave(f)
+}
+
+// ground makes nobody join a flight any more.
+func (c *Cache) ground(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flights[f.key] == f {
+		delete(c.flights, f.key)
+	}
 }
 
 // guard generates the pack, and turns a panic into an error.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"packhorse/odb"
@@ -16,7 +17,9 @@ import (
 type memory struct {
 	tb      testing.TB
 	objects map[object.ID]stored
-	reads   map[object.ID]int
+
+	mu    sync.Mutex // guards reads: renames are looked for on several goroutines
+	reads map[object.ID]int
 }
 
 type stored struct {
@@ -34,6 +37,8 @@ func (m *memory) Read(_ context.Context, id object.ID) (object.Type, []byte, err
 	if !ok {
 		return 0, nil, &odb.NotFoundError{Object: id}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.reads[id]++
 	return o.kind, o.data, nil
 }

@@ -144,7 +144,27 @@ func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID
 	if err := walk.run(ctx, &request); err != nil {
 		return nil, err
 	}
-	return &walk.send, nil
+	return &walk.send, d.keepOwn(ctx, &walk.send)
+}
+
+// keepOwn adds to what is live the pool's own copies of what a borrowed segment holds too. The walk met the first of an object's places, and a
+// fork may read its own copy for certain, not what it took.
+func (d *Drop) keepOwn(ctx context.Context, live *objectSet) error {
+	layers := d.repack.plan.inv.layers
+	for i, borrowed := range layers {
+		if !d.view.isBorrowed(borrowed) {
+			continue
+		}
+		for j := i + 1; j < len(layers); j++ {
+			if d.view.isBorrowed(layers[j]) {
+				continue
+			}
+			if err := live.addTwins(ctx, i, j); err != nil {
+				return fmt.Errorf("look for own copies of what is borrowed: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // choose takes what is live of the layers that hold something else too, and returns how many objects these have.

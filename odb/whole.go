@@ -191,19 +191,28 @@ func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 
 // dropTwins removes from the set what it has of a segment and of a newer one too.
 func (s *objectSet) dropTwins(ctx context.Context, newer, older int) error {
-	a, b := s.inv.segments[newer], s.inv.segments[older]
-	if a.count <= b.count {
-		return eachTwin(ctx, a, b, func(inNewer, inOlder uint32) {
-			if s.has(newHandle(newer, inNewer)) {
-				s.remove(newHandle(older, inOlder))
-			}
-		})
-	}
-	return eachTwin(ctx, b, a, func(inOlder, inNewer uint32) {
-		if s.has(newHandle(newer, inNewer)) {
-			s.remove(newHandle(older, inOlder))
+	return s.inv.eachTwin(ctx, newer, older, func(inNewer, inOlder handle) {
+		if s.has(inNewer) {
+			s.remove(inOlder)
 		}
 	})
+}
+
+// addTwins adds what it has of one segment as the objects of another that holds them too.
+func (s *objectSet) addTwins(ctx context.Context, one, other int) error {
+	return s.inv.eachTwin(ctx, one, other, func(inOne, inOther handle) {
+		if s.has(inOne) {
+			s.add(inOther)
+		}
+	})
+}
+
+// eachTwin calls visit with both handles of every object that two segments hold.
+func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
+	if inv.segments[a].count <= inv.segments[b].count {
+		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
+	}
+	return eachTwin(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
 }
 
 // eachTwin calls visit with the ordinals of every object of a that b holds too.

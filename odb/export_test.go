@@ -434,3 +434,9 @@ func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
 	}
 	return layerBorrowed.fileName(newLending(&m).companion), nil
 }
+
+// DeltaBytes is the size of the deltas that were made for a pack.
+func (p *PackPlan) DeltaBytes() int64 { return p.deltas.bytes() }
+
+// DeltaBytesMax is what that may come to, give or take what each of two workers makes last.
+const DeltaBytesMax = searchBytesMax

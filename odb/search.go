@@ -24,6 +24,8 @@ const (
 	// searchKnownMax and searchSentMax are how many versions of a path are tried as bases: of the client's, and of those written before.
 	searchKnownMax = 2
 	searchSentMax  = 4
+	// searchWindowMax is how many bytes of bases are held for a path, unless the client's and the latest have more.
+	searchWindowMax = 16 * mebibyte
 	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be tried.
 	searchEnough = 64
 	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one, when its base is at the client.
@@ -35,14 +37,16 @@ const (
 //
 // A base is at the client, or another version of the path that was to go out whole and is written before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
-	s := deltaSearch{plan: p, work: make(chan pathVersions), found: newFoundDeltas(p.inv.view.store.files, 2*searchBytesMax)}
+	p.deltas = newFoundDeltas(p.inv.view.store.files, 2*searchBytesMax) // closed with the plan, also after an error
+	s := deltaSearch{plan: p, work: make(chan pathVersions), found: p.deltas}
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
 			var index delta.Index
 			for f := range s.work {
-				found, err := s.searchPath(ctx, &index, &f)
-				s.keep(ctx, found, err)
+				if err := s.searchPath(ctx, &index, &f); err != nil {
+					s.fail(err)
+				}
 			}
 		})
 	}
@@ -66,7 +70,6 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	if err = errors.Join(err, s.err); err != nil {
 		return fmt.Errorf("search deltas: %w", err)
 	}
-	p.deltas = s.found
 	if done > 0 {
 		p.progress.end(phaseCompressing, int64(done), int64(done))
 	}
@@ -153,12 +156,15 @@ func (s *deltaSearch) full() bool {
 	return s.err != nil || s.found.bytes() > searchBytesMax
 }
 
-func (s *deltaSearch) keep(ctx context.Context, found map[handle]madeDelta, err error) {
+func (s *deltaSearch) keep(ctx context.Context, h handle, made *madeDelta) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for h, made := range found {
-		err = errors.Join(err, s.found.add(ctx, h, &made))
-	}
+	return s.found.add(ctx, h, made)
+}
+
+func (s *deltaSearch) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.err = errors.Join(s.err, err)
 }
 
@@ -169,42 +175,54 @@ type candidate struct {
 	depth int // of the chain of deltas in this pack that it is built by
 }
 
-// searchPath returns deltas for what would go out whole of one path. The memory of index is used.
-func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pathVersions) (map[handle]madeDelta, error) {
+// searchPath finds deltas for what would go out whole of one path. The memory of index is used.
+func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pathVersions) error {
 	if s.full() {
-		return nil, nil
+		return nil
 	}
 	bases, err := s.knownBases(ctx, f)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	known := len(bases)
-	found := make(map[handle]madeDelta)
 	for _, h := range f.sent {
+		if s.full() {
+			return nil
+		}
 		target, err := s.load(ctx, h, f.kind)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		base, program := bestDelta(index, bases, target.data)
 		if program != nil {
 			made := makeDelta(base.id, f.kind, program)
 			saves, err := s.plan.saves(ctx, h, &made.foundDelta)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if saves {
-				found[h] = made
+				if err := s.keep(ctx, h, &made); err != nil {
+					return err
+				}
 				target.depth = base.depth + 1
 			}
 		}
 		if target.depth < searchDepthMax {
-			if len(bases) >= known+searchSentMax {
+			bases = append(bases, target)
+			for len(bases) > known+1 && (len(bases) > known+searchSentMax || sizeOf(bases) > searchWindowMax) {
 				bases = slices.Delete(bases, known, known+1)
 			}
-			bases = append(bases, target)
 		}
 	}
-	return found, nil
+	return nil
+}
+
+// sizeOf is how many bytes candidates have together.
+func sizeOf(candidates []candidate) (bytes int) {
+	for i := range candidates {
+		bytes += len(candidates[i].data)
+	}
+	return bytes
 }
 
 // knownBases returns versions of the path that the client has.

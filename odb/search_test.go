@@ -1,0 +1,45 @@
+package odb_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// TestSearchIsBounded fetches many versions of one large file, the deltas of which are too much to be kept.
+func TestSearchIsBounded(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("writes 80 MiB")
+	}
+	const size = 2 << 20
+	w := newWorld(t, odb.Options{})
+	random := rand.New(rand.NewPCG(1, 2))
+	data := noise(random, size)
+	var first, tip object.ID
+	for n := range 44 {
+		d := w.draft()
+		copy(data[n*1000:], noise(random, size/2-size/16)) // a delta is worth it up to half of the whole
+		tree := d.write(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "data", ID: d.writeFrom(data)}), object.ZeroID)
+		if tip.IsZero() {
+			tip = d.write(object.TypeCommit, commitOf(tree, n), object.ZeroID)
+			first = tip
+		} else {
+			tip = d.write(object.TypeCommit, commitOf(tree, n, tip), object.ZeroID)
+		}
+		d.commit()
+	}
+	w.with(func(v *odb.View) {
+		plan, err := v.Plan(t.Context(), odb.PackRequest{Wants: []object.ID{tip}, Haves: []object.ID{first}, OFSDelta: true, Thin: true}, nil)
+		w.must(err)
+		if made := plan.DeltaBytes(); made < odb.DeltaBytesMax/2 || made > odb.DeltaBytesMax+size {
+			t.Errorf("%d bytes of deltas, up to %d may be kept", made, odb.DeltaBytesMax)
+		}
+		_, err = plan.WriteTo(t.Context(), io.Discard, nil)
+		w.must(err)
+		w.must(plan.Close())
+	})
+}

@@ -34,6 +34,7 @@ type Drop struct {
 
 	checked map[object.ID]struct{} // objects that are hot, whose links are held
 	layers  map[LayerID]struct{}   // whose links are held
+	held    map[object.ID]struct{} // what is named and has been found
 	count   int
 }
 
@@ -58,7 +59,7 @@ func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) 
 	if err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
-	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[LayerID]struct{})}
+	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[LayerID]struct{}), held: make(map[object.ID]struct{})}
 	pays, err := d.plan(ctx, options.ShareMin, tips, old)
 	if err == nil && pays && r.plan.count > 0 {
 		d.q, err = r.write(ctx)
@@ -124,6 +125,7 @@ func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID
 			request.Wants = append(request.Wants, id)
 		}
 	}
+	named := make(map[object.ID]struct{})
 	for _, l := range d.view.manifest.layers {
 		isOwn := false
 		for i := range own {
@@ -133,8 +135,11 @@ func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID
 			continue
 		}
 		err := d.view.eachNamed(ctx, l, nil, func(id object.ID) error {
-			request.Wants = append(request.Wants, id)
-			return nil
+			if _, again := named[id]; !again {
+				named[id] = struct{}{}
+				request.Wants = append(request.Wants, id)
+			}
+			return d.repack.plan.inv.pace.rest(ctx)
 		})
 		if err != nil {
 			return nil, err
@@ -201,33 +206,60 @@ func (d *Drop) choose(ctx context.Context, own []sizedLayer, live *objectSet) (t
 	return total, nil
 }
 
+// Look looks at what has come since the plan was made, as Stage does, so that little is left for Stage, which holds up the repository's writers.
+// Errors: [ErrNeeded]; the drop is closed then, and planned anew.
+func (d *Drop) Look(ctx context.Context) error {
+	m, _, err := d.store.readManifest(ctx, d.store.keys, d.view.pool)
+	if err != nil {
+		return err
+	}
+	_, err = d.look(ctx, &m, kv.NewBatch(), nil, d.repack.plan.inv.pace)
+	return err
+}
+
 // Stage puts the change of the manifest into b, after a look at everything that came since the plan was made: it must not need what is
 // dropped. moved are the objects that refs have been pointed at since the tips were read. b has the repository's head as a precondition, and
 // moves it on, so that whoever has checked that an object is there checks again.
 //
 // Errors: [ErrNeeded]; the drop is closed then, and planned anew.
 func (d *Drop) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) error {
-	s := d.store
-	m, raw, err := s.readManifest(ctx, s.keys, d.view.pool)
+	m, raw, err := d.store.readManifest(ctx, d.store.keys, d.view.pool)
 	if err != nil {
 		return err
 	}
+	next, err := d.look(ctx, &m, b, moved, nil)
+	if err != nil {
+		return err
+	}
+	return d.store.stageManifest(b, d.view.pool, raw, &m, next)
+}
+
+// look returns the manifest that follows m, once it is sure that all is held there which moved or what came since the plan names.
+func (d *Drop) look(ctx context.Context, m *manifest, b *kv.Batch, moved []object.ID, pace *pacer) (*manifest, error) {
 	next := m.clone()
 	next.drops++
 	if err := d.repack.replace(&next, b, d.q); err != nil {
-		return errors.Join(ErrNeeded, err)
+		return nil, errors.Join(ErrNeeded, err)
 	}
-	after := s.newView(d.view.pool, next)
+	after := d.store.newView(d.view.pool, next)
 	defer after.Close()
 	held := func(id object.ID) error {
-		if ok, err := d.holds(ctx, after, id); ok || err != nil {
+		if _, ok := d.held[id]; ok {
+			return pace.rest(ctx)
+		}
+		ok, err := d.holds(ctx, after, id)
+		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %s", ErrNeeded, id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNeeded, id)
+		}
+		d.held[id] = struct{}{}
+		return pace.rest(ctx)
 	}
 	for _, id := range moved {
 		if err := held(id); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, l := range next.layers {
@@ -235,13 +267,13 @@ func (d *Drop) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) error 
 			continue
 		}
 		if err := after.eachNamed(ctx, l, d.checked, held); err != nil {
-			return err
+			return nil, err
 		}
 		if l.kind == layerSegment {
 			d.layers[l.id] = struct{}{}
 		}
 	}
-	return s.stageManifest(b, d.view.pool, raw, &m, &next)
+	return &next, nil
 }
 
 // holds reports whether an object is stored after the drop, and readable if it was before: a fork may have taken it without being able to read

@@ -30,6 +30,7 @@ func dropOptions(shareMin float64, tips ...object.ID) odb.DropOptions {
 
 func (w *world) commitDrop(d *odb.Drop) {
 	w.Helper()
+	w.must(d.Look(w.Context()))
 	b := kv.NewBatch()
 	w.must(d.Stage(w.Context(), b, nil))
 	w.apply(b)
@@ -142,7 +143,11 @@ func TestDropIsNeeded(t *testing.T) {
 			tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, tip))
 			w.must(err)
+			w.must(d.Look(t.Context())) // nothing has come yet
 			moved := use(w, other)
+			if err := d.Look(t.Context()); len(moved) == 0 && !errors.Is(err, odb.ErrNeeded) {
+				t.Errorf("Look: %v, want ErrNeeded", err)
+			}
 			if err := d.Stage(t.Context(), kv.NewBatch(), moved); !errors.Is(err, odb.ErrNeeded) {
 				t.Errorf("Stage: %v, want ErrNeeded", err)
 			}

@@ -128,6 +128,11 @@ func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	for range 2 { // what came during the plan, and during a first look at that
+		if err := d.Look(ctx); err != nil {
+			return 0, err
+		}
+	}
 	change := refs.Change{Cause: "maintenance"}
 	_, err = j.Names.Update(ctx, j.Repo, change, func(ctx context.Context, tx *refs.Tx) error {
 		moved, err := j.moved(ctx, sequence)

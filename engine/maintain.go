@@ -99,13 +99,11 @@ func (h *Host) maintainOne(ctx context.Context, id refs.RepoID, options *Maintai
 
 // sweep removes what is due for removal: layers, files and pools, and receipts.
 func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
-	if _, err := h.objects.Sweep(ctx, grace); err != nil {
-		return err
-	}
+	_, swept := h.objects.Sweep(ctx, grace)
 	if err := h.names.DropReceipts(ctx); err != nil {
-		return fmt.Errorf("drop receipts: %w", err)
+		return errors.Join(swept, fmt.Errorf("drop receipts: %w", err))
 	}
-	return nil
+	return swept
 }
 
 // beginMaintenance waits until no other maintenance runs in this process. That guards no invariant: it keeps work from being done twice.

@@ -26,46 +26,61 @@ func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
 
 // Sweep removes what left its last manifest, and pools that were given up, at least grace ago: files with their registrations, and the key
 // ranges of hot layers. What another pool uses, or a view of this process has pinned, stays until a later call. Readers in other processes
-// have the grace to finish.
+// have the grace to finish. What cannot be removed does not keep the rest: Sweep goes on, and returns the errors joined.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	var swept Swept
+	var failures []error
 	// Pools first: what they used can be removed by the same sweep if there is no grace.
 	for _, pools := range []bool{true, false} {
-		if err := s.sweep(ctx, grace, pools, &swept); err != nil {
-			return swept, fmt.Errorf("sweep: %w", err)
-		}
+		failures = append(failures, s.sweep(ctx, grace, pools, &swept)...)
+	}
+	if err := errors.Join(failures...); err != nil {
+		return swept, fmt.Errorf("sweep: %w", err)
 	}
 	return swept, nil
 }
 
-func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swept *Swept) error {
+// sweepFailuresMax is after how many failures a sweep does not go on: then it is not the rows that are to blame.
+const sweepFailuresMax = 100
+
+// sweep removes what is due of pools, or of all else, and returns what went wrong.
+func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swept *Swept) (failures []error) {
 	end := departureKey(departure{time: s.options.Now().Add(-grace + time.Millisecond)})
 	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableDeparture}, End: end}) {
 		if err != nil {
-			return err
+			return append(failures, err)
 		}
-		d, err := decodeDeparture(pair.Key)
-		if err != nil {
-			return s.corrupt(d.id, object.ZeroID, "%v", err)
+		if err := s.sweepRow(ctx, pair.Key, pools, swept); err != nil {
+			failures = append(failures, err)
+			if ctx.Err() != nil || len(failures) == sweepFailuresMax {
+				return failures
+			}
 		}
-		if (d.kind == departedPool) != pools {
-			continue
-		}
-		if pools {
-			err = s.removePool(ctx, PoolID(d.id), pair.Key)
-			swept.PoolCount++
-		} else {
-			err = s.removePart(ctx, d, pair.Key, swept)
-		}
-		if err != nil {
-			return fmt.Errorf("remove %s: %w", d.id, err)
-		}
+	}
+	return failures
+}
+
+func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swept) error {
+	d, err := decodeDeparture(row) // what is none has the kind of a pool, and is told once therefore
+	if (d.kind == departedPool) != pools {
+		return nil
+	}
+	switch {
+	case err != nil:
+		return s.corrupt(d.id, object.ZeroID, "%v", err)
+	case pools:
+		err = s.removePool(ctx, PoolID(d.id), row, swept)
+	default:
+		err = s.removePart(ctx, d, row, swept)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", d.id, err)
 	}
 	return nil
 }
 
 // removePool removes a pool's manifest, and lets its layers leave.
-func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte) error {
+func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)
 	m, raw, err := s.readManifest(ctx, s.keys, pool)
@@ -80,7 +95,7 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte) error {
 			s.leave(b, pool, kind, id)
 		}
 	}
-	return s.apply(ctx, b)
+	return s.removed(ctx, b, &swept.PoolCount)
 }
 
 // removePart removes a layer or companion, unless it is needed. Nobody can begin to use one that no manifest names.
@@ -104,8 +119,7 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 			start := hotPrefix(table, d.id)
 			b.DeleteRange(start, kv.PrefixEnd(start))
 		}
-		swept.LayerCount++
-		return s.apply(ctx, b)
+		return s.removed(ctx, b, &swept.LayerCount)
 	}
 	if err := s.layers.forget(d.id); err != nil {
 		return err
@@ -115,8 +129,16 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 		return err
 	}
 	b.Delete(registrationKey(d.id))
-	swept.FileCount++
-	return s.apply(ctx, b)
+	return s.removed(ctx, b, &swept.FileCount)
+}
+
+// removed commits a removal, waits for it, and counts it.
+func (s *Store) removed(ctx context.Context, b *kv.Batch, count *int) error {
+	err := s.apply(ctx, b)
+	if err == nil {
+		*count++
+	}
+	return err
 }
 
 // apply commits a batch, and waits for it.

@@ -1,6 +1,7 @@
 package odb_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -113,4 +114,112 @@ func TestSweepWaitsForHeldFiles(t *testing.T) {
 	sweep(odb.Swept{LayerCount: 1, FileCount: 1})
 	release := w.store.HoldFiles() // waits for no one
 	release()
+}
+
+// newMeddledWorld is a world whose stores fail as told.
+func newMeddledWorld(t *testing.T, options odb.Options) (*world, *meddledKeys, *stuckFiles) {
+	t.Helper()
+	w := newWorld(t, options)
+	w.must(w.store.Close(t.Context()))
+	keys, files := &meddledKeys{Store: w.keys}, &stuckFiles{Store: w.files}
+	var err error
+	w.store, err = odb.Open(t.Context(), keys, files, options)
+	w.must(err)
+	return w, keys, files
+}
+
+// dropPools gives up the world's pool and as many others as make count, each with a hot layer and a segment.
+func dropPools(w *world, count int) {
+	w.Helper()
+	for i := range count {
+		fill(w, rand.New(rand.NewPCG(5, uint64(i))))
+		b := kv.NewBatch()
+		w.store.DropPool(b, w.pool)
+		w.pool = w.store.CreatePool(b)
+		w.apply(b)
+	}
+}
+
+// A row that says nothing, a file that cannot be deleted and a pool that changes stay, and keep nothing else.
+func TestSweepGoesOnAfterFailures(t *testing.T) {
+	t.Parallel()
+	w, keys, files := newMeddledWorld(t, odb.Options{})
+	first := w.pool
+	dropPools(w, 3)
+	b := kv.NewBatch()
+	b.Put([]byte("d\x00"), nil) // before all others
+	w.apply(b)
+	keys.meddle(isManifestOf(first), func() { w.must(w.store.Freeze(t.Context(), first)) })
+	errStuck, stuck := errors.New("stuck"), ""
+	files.refuse = func(name string) error {
+		if stuck == "" {
+			stuck = name
+		}
+		if name == stuck {
+			return errStuck
+		}
+		return nil
+	}
+	sweep := func(want odb.Swept, facts ...error) {
+		t.Helper()
+		got, err := w.store.Sweep(t.Context(), 0)
+		if got != want {
+			t.Errorf("Sweep = %+v, want %+v", got, want)
+		}
+		for _, fact := range facts {
+			if !errors.Is(err, fact) {
+				t.Errorf("Sweep says %v, and not %v", err, fact)
+			}
+		}
+		if len(facts) == 0 && err != nil {
+			t.Error(err)
+		}
+	}
+	sweep(odb.Swept{PoolCount: 2, LayerCount: 2, FileCount: 1}, odb.ErrCorrupt, kv.ErrConflict, errStuck)
+	if n := w.store.Stats().CorruptCount; n != 1 {
+		t.Errorf("one corrupt row is counted %d times", n)
+	}
+	sweep(odb.Swept{PoolCount: 1, LayerCount: 2, FileCount: 1}, odb.ErrCorrupt, errStuck) // the first pool was frozen
+	files.refuse = nil
+	b = kv.NewBatch()
+	b.Delete([]byte("d\x00"))
+	w.apply(b)
+	sweep(odb.Swept{FileCount: 1})
+	if n := fileCount(t, w) + leftoverKeys(t, w); n != 1 { // the user of the last pool's hot layer
+		t.Errorf("%d files and keys left", n)
+	}
+}
+
+func TestSweepEndsWhenAllFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	dropPools(w, 1)
+	b := kv.NewBatch()
+	const rows, most = 150, 100
+	for i := range byte(rows) {
+		b.Put([]byte{0: 'd', 4: i}, nil) // before all others
+	}
+	w.apply(b)
+	if swept, err := w.store.Sweep(t.Context(), 0); !errors.Is(err, odb.ErrCorrupt) || swept != (odb.Swept{}) {
+		t.Errorf("Sweep = %+v, %v", swept, err)
+	}
+	if n := w.store.Stats().CorruptCount; n != most {
+		t.Errorf("a sweep goes on to failure %d, want %d", n, most)
+	}
+}
+
+func TestSweepEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	w, _, files := newMeddledWorld(t, odb.Options{})
+	dropPools(w, 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	files.refuse = func(string) error {
+		tries++
+		cancel()
+		return ctx.Err()
+	}
+	if _, err := w.store.Sweep(ctx, 0); !errors.Is(err, context.Canceled) || tries != 1 {
+		t.Errorf("%d files are tried after the context has ended, %v", tries, err)
+	}
 }

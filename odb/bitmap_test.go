@@ -86,3 +86,40 @@ func TestBitmapsStayValidBelowNewLayers(t *testing.T) {
 		checkPack(t, g, view, odb.PackRequest{Wants: g.tips(), Haves: commits[len(commits)/3 : len(commits)/3+1], Thin: true, OFSDelta: true})
 	}
 }
+
+// A pool that is compacted and swept while bitmaps of it begin to be made is sound.
+func TestBitmapsOfSegmentsThatLeave(t *testing.T) {
+	t.Parallel()
+	g := newHistory(t, historyOptions{seed: 44, commitCount: 40})
+	h := newIngestHost(t, odb.Options{})
+	keys := &meddledKeys{Store: h.keys}
+	store, err := odb.Open(t.Context(), keys, h.files, odb.Options{}) // which no view of a push has pinned anything in
+	must(t, err)
+	defer func() { must(t, store.Close(t.Context())) }()
+	commits := g.ids("", "rev-list", "--all", "--topo-order", "--reverse")
+	middle := commits[len(commits)/2]
+	for _, revisions := range []string{middle.String() + "\n", lines("", g.tips()) + "--not\n" + middle.String() + "\n"} {
+		h.pushSegment(g.Input([]byte(revisions), "pack-objects", "--revs", "--stdout", "-q"))
+	}
+	keys.meddle(isManifestOf(h.pool), func() {
+		done, err := store.Compact(t.Context(), h.pool, odb.CompactOptions{All: true})
+		must(t, err)
+		swept, err := store.Sweep(t.Context(), 0)
+		must(t, err)
+		if done.LayerCount < 2 || swept.FileCount < 2 {
+			t.Errorf("nothing has left: %+v, %+v", done, swept)
+		}
+	})
+	if err := store.BuildBitmaps(t.Context(), h.pool, nil); err != nil {
+		t.Errorf("BuildBitmaps: %v", err)
+	}
+	v, err := store.View(t.Context(), h.pool)
+	must(t, err)
+	defer v.Close()
+	if n, err := odb.BitmapCount(t.Context(), v); n == 0 || err != nil {
+		t.Errorf("%d bitmaps, %v", n, err)
+	}
+	if n := store.Stats().CorruptCount; n != 0 {
+		t.Errorf("%d reads of a sound store are counted as corrupt", n)
+	}
+}

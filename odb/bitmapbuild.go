@@ -22,11 +22,13 @@ func (s *Store) BuildBitmaps(ctx context.Context, pool PoolID, tips []object.ID)
 
 // buildBitmaps is [Store.BuildBitmaps], which rests when pace says so.
 func (s *Store) buildBitmaps(ctx context.Context, pool PoolID, tips []object.ID, pace *pacer) error {
-	m, _, err := s.readManifest(ctx, s.keys, pool)
+	v, err := s.View(ctx, pool) // pins the segments that are worked on
 	if err != nil {
 		return err
 	}
-	segments := m.segments()
+	defer v.Close()
+	v.aside()
+	segments := v.manifest.segments()
 	if len(segments) == 0 {
 		return nil
 	}
@@ -102,6 +104,7 @@ type bitmapBuilder struct {
 	open      map[object.ID]struct{} // commits that reach something outside
 }
 
+// newBitmapBuilder returns a builder for segments that a view has pinned. The caller closes it.
 func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []manifestLayer) (*bitmapBuilder, error) {
 	view := s.newView(pool, manifest{layers: segments}).aside().linked() // which bits a commit has does not depend on who may read it
 	inv, err := newInventory(ctx, view)

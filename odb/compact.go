@@ -43,15 +43,17 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	v.aside()
 	defer v.Close()
 	chosen, full, err := s.due(ctx, v, &options)
-	if err != nil || len(chosen) == 0 {
-		return done, err
+	if err == nil && len(chosen) > 0 {
+		err = s.merge(ctx, v, chosen, full, options.RepackOptions, &done)
 	}
-	err = s.merge(ctx, v, chosen, full, options.RepackOptions, &done)
 	if errors.Is(err, errMoved) {
 		return Compacted{}, nil // another server was here
 	}
 	if err != nil {
 		return done, fmt.Errorf("compact pool %s: %w", pool, err)
+	}
+	if len(chosen) == 0 && !v.lacksFilters() {
+		return done, nil
 	}
 	// The filters of what was merged have left the manifest with their layers, which v pins.
 	if err := s.keepFilters(ctx, v, s.newPacer(options.Pause)); err != nil {
@@ -61,6 +63,11 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 		s.log.WarnContext(ctx, "make path filters", "pool", pool.String(), "error", err)
 	}
 	return done, nil
+}
+
+// lacksFilters reports whether a segment has commits and no path filters of them.
+func (v *View) lacksFilters() bool {
+	return slices.ContainsFunc(v.segments(), func(l *segmentLayer) bool { return l.rows != nil && l.filters == nil })
 }
 
 // keepFilters gives the segments of a pool the path filters that v has of their commits, and makes those that it lacks.

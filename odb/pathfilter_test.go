@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/pack/object"
 )
@@ -51,6 +52,25 @@ func TestPathFiltersAreGits(t *testing.T) {
 	}
 	if checked == 0 {
 		t.Error("git made no filters")
+	}
+}
+
+// TestCompactMakesFilters maintains a pool of one segment, which stays as it is and gets its path filters.
+func TestCompactMakesFilters(t *testing.T) {
+	t.Parallel()
+	g := newRepository(t)
+	g.Seed(oracle.History{Seed: 7, Commits: 30})
+	h := newIngestHost(t, odb.Options{})
+	h.pushSegment(packAll(g.Repository))
+	done, err := h.store.Compact(t.Context(), h.pool, odb.CompactOptions{})
+	if err != nil || done.LayerCount != 0 {
+		t.Fatalf("Compact = %+v, %v, want nothing to merge", done, err)
+	}
+	v := h.view()
+	for _, id := range g.tips("refs/heads/main") {
+		if f, err := odb.PathFilter(t.Context(), v, id); f == nil || err != nil {
+			t.Errorf("commit %s has the path filter %x, %v", id, f, err)
+		}
 	}
 }
 

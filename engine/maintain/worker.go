@@ -48,7 +48,7 @@ type Stats struct {
 	Rounds, Failures uint64
 	// Postponed is how often something was put off because the disk had no room for it.
 	Postponed uint64
-	// DueCount is how many pools wait.
+	// DueCount is how many pools wait. What a round has taken over does not.
 	DueCount int
 }
 
@@ -61,6 +61,12 @@ func NewWorker(settings Settings, log *slog.Logger) *Worker {
 func (w *Worker) Grew(pool odb.PoolID, by odb.Growth) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.count(pool, by)
+	w.arm()
+}
+
+// count adds to what was written to a pool. mu is held.
+func (w *Worker) count(pool odb.PoolID, by odb.Growth) {
 	before := w.grown[pool]
 	sum := odb.Growth{
 		ObjectCount:  before.ObjectCount + by.ObjectCount,
@@ -68,10 +74,16 @@ func (w *Worker) Grew(pool odb.PoolID, by odb.Growth) {
 		SegmentCount: before.SegmentCount + by.SegmentCount,
 	}
 	w.grown[pool] = sum
-	if w.isDue(before) || !w.isDue(sum) {
+	if !w.isDue(before) && w.isDue(sum) {
+		w.due = append(w.due, pool)
+	}
+}
+
+// arm wakes the worker if a pool waits. mu is held.
+func (w *Worker) arm() {
+	if len(w.due) == 0 {
 		return
 	}
-	w.due = append(w.due, pool)
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -114,20 +126,16 @@ func (w *Worker) run(ctx context.Context) {
 	defer sweep.Stop()
 	round := time.NewTicker(w.settings.RoundInterval)
 	defer round.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return
 		case <-w.wake:
-			w.compactDue(ctx)
+			w.compactNext(ctx)
 		case <-sweep.C:
 			w.note(ctx, "remove what has left", w.host.Sweep(ctx))
 			w.takeUp()
-			w.compactDue(ctx)
 		case <-round.C:
-			w.note(ctx, "go through all repositories", w.host.Round(ctx, w.pace()))
-			w.forget()
-			w.rounds.Add(1)
+			w.round(ctx)
 		}
 	}
 }
@@ -136,35 +144,56 @@ func (w *Worker) pace() odb.RepackOptions {
 	return odb.RepackOptions{Workers: 1, Pause: w.settings.Pause}
 }
 
-func (w *Worker) compactDue(ctx context.Context) {
-	for ctx.Err() == nil {
-		pool, ok := w.take()
-		if !ok {
-			return
-		}
-		begun := time.Now()
-		done, err := w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
-		w.note(ctx, "compact", err)
-		if IsPostponed(err) {
-			w.mu.Lock()
-			w.later = append(w.later, pool)
-			w.mu.Unlock()
-		}
-		if err == nil && done.LayerCount > 0 {
-			w.compactions.Add(1)
-			w.objects.Add(uint64(done.ObjectCount))
-			w.log.InfoContext(ctx, "layers were merged", "pool", pool.String(), "layers", done.LayerCount, "objects", done.ObjectCount,
-				"bytes", done.PackedBytes, "duration", time.Since(begun))
-		}
+// compactNext takes one pool only: a sweep has its turn among them however quickly others come, or what they replaced would fill the disk.
+func (w *Worker) compactNext(ctx context.Context) {
+	pool, ok := w.take()
+	if !ok {
+		return
+	}
+	begun := time.Now()
+	done, err := w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
+	w.note(ctx, "compact", err)
+	if IsPostponed(err) {
+		w.mu.Lock()
+		w.later = append(w.later, pool)
+		w.mu.Unlock()
+	}
+	if err == nil && done.LayerCount > 0 {
+		w.compactions.Add(1)
+		w.objects.Add(uint64(done.ObjectCount))
+		w.log.InfoContext(ctx, "layers were merged", "pool", pool.String(), "layers", done.LayerCount, "objects", done.ObjectCount,
+			"bytes", done.PackedBytes, "duration", time.Since(begun))
 	}
 }
 
-// forget starts counting anew: what was written before a round has been maintained, and pools that nobody writes to take no memory.
-func (w *Worker) forget() {
+// round starts counting anew: what was written before a round is maintained by it, and pools that nobody writes to take no memory.
+func (w *Worker) round(ctx context.Context) {
+	w.mu.Lock()
+	grown, due := w.grown, w.due
+	w.grown, w.due = make(map[odb.PoolID]odb.Growth), nil
+	w.mu.Unlock()
+	err := w.host.Round(ctx, w.pace())
+	w.note(ctx, "go through all repositories", err)
+	if err != nil {
+		w.giveBack(grown, due)
+	}
+	w.rounds.Add(1)
+}
+
+// giveBack takes back what a round was to maintain: those pools have waited longer than what has come since.
+func (w *Worker) giveBack(grown map[odb.PoolID]odb.Growth, due []odb.PoolID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.grown)
-	w.due = nil
+	since, passed := w.grown, w.due
+	w.grown, w.due = grown, due
+	for _, pool := range passed {
+		w.count(pool, since[pool])
+		delete(since, pool)
+	}
+	for pool, by := range since {
+		w.count(pool, by)
+	}
+	w.arm()
 }
 
 // take returns the pool that has waited longest.
@@ -177,6 +206,7 @@ func (w *Worker) take() (odb.PoolID, bool) {
 	pool := w.due[0]
 	w.due = w.due[1:]
 	delete(w.grown, pool)
+	w.arm()
 	return pool, true
 }
 
@@ -186,6 +216,7 @@ func (w *Worker) takeUp() {
 	defer w.mu.Unlock()
 	w.due = append(w.due, w.later...)
 	w.later = nil
+	w.arm()
 }
 
 // IsPostponed reports whether nothing is wrong but that the disk has no room.

@@ -1,0 +1,236 @@
+package maintain_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"packhorse/engine/maintain"
+	"packhorse/odb"
+	"packhorse/odb/space"
+)
+
+// host writes down which pools are compacted, by the first letter of their IDs, and each round as a stroke.
+type host struct {
+	compact      func(odb.PoolID) error
+	round, sweep func() error
+
+	mu   sync.Mutex // guards done
+	done string
+}
+
+func (h *host) Compact(_ context.Context, pool odb.PoolID, _ odb.CompactOptions) (odb.Compacted, error) {
+	h.add(rune(pool[0]))
+	if h.compact == nil {
+		return odb.Compacted{}, nil
+	}
+	return odb.Compacted{}, h.compact(pool)
+}
+
+func (h *host) Round(context.Context, odb.RepackOptions) error {
+	h.add('|')
+	return call(h.round)
+}
+
+func (h *host) Sweep(context.Context) error { return call(h.sweep) }
+
+func call(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+func (h *host) add(letter rune) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.done += string(letter)
+}
+
+// wants waits until nothing is left to do for now, and holds what was done since the test began against those that are right.
+func (h *host) wants(t *testing.T, right ...string) {
+	t.Helper()
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Contains(right, h.done) {
+		t.Errorf("done is %q, want one of %q", h.done, right)
+	}
+}
+
+// newWorker returns a worker for whom a pool is due when 10 objects were written. It sweeps each minute.
+func newWorker(roundInterval time.Duration) *maintain.Worker {
+	settings := maintain.Settings{HotCount: 10, SweepInterval: time.Minute, RoundInterval: roundInterval}
+	settings.SetDefaults()
+	return maintain.NewWorker(settings, slog.New(slog.DiscardHandler))
+}
+
+func write(w *maintain.Worker, pool byte, count int) {
+	w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: count})
+}
+
+// TestWorkerOrder has several pools pass the threshold, and the disk has no room for one of them until the first sweep.
+func TestWorkerOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, full := newWorker(time.Hour), true
+		h := &host{
+			compact: func(pool odb.PoolID) error {
+				if pool[0] == 'b' && full {
+					return space.ErrNoRoom
+				}
+				return nil
+			},
+			sweep: func() error {
+				full = false
+				return nil
+			},
+		}
+		for _, pool := range []byte("abcd") {
+			write(w, pool, 9)
+		}
+		for _, pool := range []byte("cabb") {
+			write(w, pool, 1)
+		}
+		w.Start(h)
+		defer w.Stop()
+		h.wants(t, "cab")
+		if stats := w.Stats(); stats.Postponed != 1 || stats.DueCount != 1 {
+			t.Errorf("without room: %+v", stats)
+		}
+		time.Sleep(time.Minute)
+		h.wants(t, "cabb")
+		if stats := w.Stats(); stats.Postponed != 1 || stats.DueCount != 0 || stats.Failures != 0 {
+			t.Errorf("with room: %+v", stats)
+		}
+	})
+}
+
+// TestWorkerKeepsUp writes more than can be compacted: sweeps and rounds come nevertheless, about as often as they should.
+func TestWorkerKeepsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, sweepCount, last := newWorker(time.Minute), 0, uint16(0)
+		grow := func() {
+			last++
+			w.Grew(odb.PoolID{'p', byte(last >> 8), byte(last)}, odb.Growth{ObjectCount: 10})
+		}
+		h := &host{
+			compact: func(odb.PoolID) error {
+				time.Sleep(time.Second)
+				grow()
+				grow()
+				return nil
+			},
+			round: func() error {
+				grow()
+				return nil
+			},
+			sweep: func() error {
+				sweepCount++
+				return nil
+			},
+		}
+		grow()
+		w.Start(h)
+		time.Sleep(time.Hour)
+		w.Stop()
+		if roundCount := strings.Count(h.done, "|"); sweepCount < 30 || roundCount < 30 || len(h.done) < 3000 {
+			t.Errorf("%d sweeps, %d rounds of %d things done in an hour", sweepCount, roundCount, len(h.done))
+		}
+	})
+}
+
+// TestWorkerRound has a round leave what was written meanwhile, and all of it when it fails.
+func TestWorkerRound(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("the round fails")
+	tests := map[string]struct {
+		err                    error
+		others                 int // objects written to another pool during the round
+		afterRound, afterWrite string
+	}{
+		"done":         {err: nil, others: 10, afterRound: "|n", afterWrite: "|nb"},
+		"failed":       {err: failure, others: 10, afterRound: "|nb", afterWrite: "|nba"},
+		"failed alone": {err: failure, others: 0, afterRound: "|b", afterWrite: "|ba"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorker(90 * time.Second) // between sweeps
+				h := &host{round: func() error {
+					write(w, 'b', 6)
+					write(w, 'n', test.others)
+					return test.err
+				}}
+				write(w, 'a', 6)
+				write(w, 'b', 6)
+				w.Start(h)
+				defer w.Stop()
+				h.wants(t, "")
+				time.Sleep(90 * time.Second)
+				h.wants(t, test.afterRound)
+				write(w, 'a', 4)
+				write(w, 'b', 4)
+				h.wants(t, test.afterWrite)
+			})
+		})
+	}
+}
+
+// TestWorkerRoundWithPoolsDue has pools wait when a round comes. Which of them are compacted before it is left to chance.
+func TestWorkerRoundWithPoolsDue(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err   error
+		right []string
+	}{
+		"done":   {err: nil, right: []string{"a|cd", "ab|cd", "abc|cd"}},
+		"failed": {err: errors.New("the round fails"), right: []string{"a|bcd", "ab|cd", "abc|cd"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 20 {
+				synctest.Test(t, func(t *testing.T) { roundWithPoolsDue(t, test.err, test.right) })
+			}
+		})
+	}
+}
+
+func roundWithPoolsDue(t *testing.T, err error, right []string) {
+	t.Helper()
+	w := newWorker(time.Hour)
+	h := &host{
+		compact: func(pool odb.PoolID) error {
+			if pool[0] == 'a' { // when it is done the round is due
+				time.Sleep(time.Hour)
+			}
+			return nil
+		},
+		round: func() error {
+			write(w, 'c', 10)
+			write(w, 'd', 10)
+			return err
+		},
+	}
+	write(w, 'a', 10)
+	w.Start(h)
+	defer w.Stop()
+	h.wants(t, "a")
+	write(w, 'b', 10)
+	write(w, 'c', 10)
+	h.wants(t, "a")
+	time.Sleep(90 * time.Minute)
+	h.wants(t, right...)
+	if stats := w.Stats(); stats.Rounds != 1 || stats.DueCount != 0 {
+		t.Errorf("%+v", stats)
+	}
+}

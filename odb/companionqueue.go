@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"sync"
 )
 
@@ -16,17 +17,24 @@ type companionQueue struct {
 	work  sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
-	pools   []PoolID
+	waiting []companionTask
 	running bool
-	idle    chan struct{} // closed when the goroutine that runs ends
+	added   uint64        // the number of the last addition
+	done    uint64        // all additions up to this number are done or forgotten
+	moved   chan struct{} // closed and made anew when done may have changed
+}
+
+// companionTask is a pool that was added. Additions are numbered from 1.
+type companionTask struct {
+	pool   PoolID
+	number uint64
 }
 
 // companionPause is how long the work rests, as a share of the time that it works.
 const companionPause = 1
 
 func newCompanionQueue(ctx context.Context, s *Store) *companionQueue {
-	q := &companionQueue{store: s, idle: make(chan struct{})}
-	close(q.idle)
+	q := &companionQueue{store: s, moved: make(chan struct{})}
 	q.ctx, q.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return q
 }
@@ -38,9 +46,10 @@ func (q *companionQueue) add(pool PoolID) {
 	if q.ctx.Err() != nil {
 		return
 	}
-	q.pools = append(q.pools, pool)
+	q.added++
+	q.waiting = append(q.waiting, companionTask{pool, q.added})
 	if !q.running {
-		q.running, q.idle = true, make(chan struct{})
+		q.running = true
 		q.work.Go(q.run)
 	}
 }
@@ -60,37 +69,47 @@ func (q *companionQueue) run() {
 	}
 }
 
-// next takes the pool that is to be worked on, however often it was added; false ends the goroutine.
+// next takes the pool that is to be worked on, however often it was added; false ends the goroutine. What was taken before is done.
 func (q *companionQueue) next() (PoolID, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.pools) == 0 || q.ctx.Err() != nil {
-		q.running = false
-		close(q.idle)
+	if q.ctx.Err() != nil {
+		q.waiting = nil
+	}
+	q.running = len(q.waiting) > 0
+	q.done = q.added
+	if q.running {
+		q.done = q.waiting[0].number - 1
+	}
+	close(q.moved)
+	q.moved = make(chan struct{})
+	if !q.running {
 		return PoolID{}, false
 	}
-	pool := q.pools[0]
-	left := q.pools[:0]
-	for _, other := range q.pools[1:] {
-		if other != pool {
-			left = append(left, other)
-		}
-	}
-	q.pools = left
+	pool := q.waiting[0].pool
+	q.waiting = slices.DeleteFunc(q.waiting, func(t companionTask) bool { return t.pool == pool })
 	return pool, true
 }
 
 // AwaitCompanions returns when the bitmaps and path filters are made that were due when it was called, or ctx ends.
-func (s *Store) AwaitCompanions(ctx context.Context) error {
-	s.building.mu.Lock()
-	idle := s.building.idle
-	s.building.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+func (s *Store) AwaitCompanions(ctx context.Context) error { return s.building.await(ctx) }
+
+// await returns when everything is done with that was added before it was called, however much is added meanwhile, or ctx ends.
+func (q *companionQueue) await(ctx context.Context) error {
+	q.mu.Lock()
+	due, done, moved := q.added, q.done, q.moved
+	q.mu.Unlock()
+	for done < due {
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		q.mu.Lock()
+		done, moved = q.done, q.moved
+		q.mu.Unlock()
 	}
+	return nil
 }
 
 // close ends the work and waits for it.

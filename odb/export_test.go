@@ -393,6 +393,32 @@ func (s *Store) AwaitSettled() { s.settlers.Wait() }
 // AwaitLoans returns when what forks may read has been found out, as far as that has begun.
 func (s *Store) AwaitLoans() { s.background.Wait() }
 
+// HoldLoanWalks lets no walk begin that finds out what a fork may read, until release is called.
+func (s *Store) HoldLoanWalks() (release func()) {
+	for range cap(s.loans.walks) {
+		s.loans.walks <- struct{}{}
+	}
+	return func() {
+		for range cap(s.loans.walks) {
+			<-s.loans.walks
+		}
+	}
+}
+
+// LoanWaiterCount returns how many wait for what a fork may read.
+func (s *Store) LoanWaiterCount() int { return int(s.loans.awaited.Load()) }
+
+// KnownLoans returns how many forks are known that may read something, how many sets of objects they have, and what they count for in bytes.
+func (s *Store) KnownLoans() (loanCount, setCount, size int) {
+	s.loans.mu.Lock()
+	defer s.loans.mu.Unlock()
+	sets := make(map[*borrowedSet]struct{})
+	for _, l := range s.loans.known {
+		sets[l.ready()] = struct{}{}
+	}
+	return len(s.loans.known), len(sets), s.loans.bytes
+}
+
 // BorrowedLayerCount returns how many layers of a pool are not its own.
 func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error) {
 	m, _, err := s.readManifest(ctx, s.keys, pool)

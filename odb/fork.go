@@ -15,7 +15,8 @@ type Fork struct {
 	store     *Store
 	pool      PoolID
 	hot       LayerID
-	companion LayerID // zero when nothing was taken
+	companion LayerID  // zero when nothing was taken
+	lending   *lending // as is what follows
 	loan      *borrowedSet
 	settled   bool
 }
@@ -47,6 +48,7 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 			return nil, err
 		}
 	}
+	f.lending = newLending(&next)
 	next.layers = append(next.layers, manifestLayer{kind: layerHot, id: f.hot})
 	value := next.encode(f.pool)
 	if len(value) > manifestBytesMax {
@@ -145,14 +147,17 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 	return nil
 }
 
-// Settled tells the fork that its batch was committed. What the fork may read is found out in the background from here on.
+// Settled tells the fork that its batch was committed. What the fork may read is found out in the background from here on, unless so much
+// waits for that already that it is left until somebody asks.
 func (f *Fork) Settled(ctx context.Context) {
 	if f.settled || f.companion == (LayerID{}) {
 		return
 	}
 	f.settled = true
 	f.store.settle(context.WithoutCancel(ctx), []string{layerBorrowed.fileName(f.companion)})
-	f.store.loans.begin(f.store, f.pool, f.companion, f.loan)
+	if !f.store.loans.isFull() {
+		f.store.loans.begin(f.store, f.pool, f.lending, f.loan)
+	}
 }
 
 // Close removes the file of a fork that was not committed. A batch may have been committed although its caller did not hear of it, so the

@@ -1,10 +1,13 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -13,10 +16,15 @@ import (
 
 // loan is what a fork may read of the layers that it took: known, or being found out.
 type loan struct {
-	tips idList        // what the fork took; empty if it is all known
-	done chan struct{} // closed when the fields below are set
-	set  *borrowedSet
-	err  error
+	layers  map[LayerID]struct{} // that the fork took; with tips they decide what it may read
+	tips    idList               // what the fork took; empty if it is all known
+	awaited *atomic.Int64        // that of loans
+	size    int                  // what it counts for in bytes of loans
+
+	done  chan struct{} // closed when the fields below are set
+	set   *borrowedSet
+	whole map[LayerID]bool // see wholeLayers; nil if that is of no use
+	err   error
 }
 
 // ready returns the set if it is known now, else nil.
@@ -41,6 +49,8 @@ func (l *loan) failed() bool {
 
 // wait returns the set when it is known.
 func (l *loan) wait(ctx context.Context) (*borrowedSet, error) {
+	l.awaited.Add(1)
+	defer l.awaited.Add(-1)
 	select {
 	case <-l.done:
 		return l.set, l.err
@@ -52,10 +62,24 @@ func (l *loan) wait(ctx context.Context) (*borrowedSet, error) {
 // loans keeps those that were asked for last, and has what tips reach found out once for everybody.
 type loans struct {
 	bytesMax int
+	walks    chan struct{} // has one for each walk under way
+	awaited  atomic.Int64  // how many wait for a loan
 
-	mu    sync.Mutex
-	known map[LayerID]*loan // guarded by mu, as is bytes
-	bytes int
+	mu    sync.Mutex        // guards the fields below, and the size of loans
+	known map[LayerID]*loan // none that has failed
+	bytes int               // of all that are known, and of the tips of those that are found out
+}
+
+const (
+	// loanWalkMax is how many walks find out at once what forks may read. Each takes 16 MiB for objects and reads on two cores; with the second
+	// a small repository need not wait for a large one.
+	loanWalkMax = 2
+	// loanPause is how long a walk rests that nobody waits for, as a share of the time that it works.
+	loanPause = 1
+)
+
+func newLoans(bytesMax int) *loans {
+	return &loans{bytesMax: bytesMax, walks: make(chan struct{}, loanWalkMax), known: make(map[LayerID]*loan)}
 }
 
 // find returns the loan of a pool that a companion stands for.
@@ -63,59 +87,91 @@ func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*
 	l.mu.Lock()
 	found := l.known[of.companion]
 	l.mu.Unlock()
-	if found != nil && !found.failed() {
+	if found != nil {
 		return found, nil
 	}
 	set, err := s.readBorrowed(ctx, pool, of.companion)
 	if err != nil {
 		return nil, err
 	}
-	return l.begin(s, pool, of.companion, set), nil
+	return l.begin(s, pool, of, set), nil
+}
+
+// isFull reports whether there is no room for more that is found out before anybody asks for it.
+func (l *loans) isFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes > l.bytesMax
 }
 
 // begin returns the loan that a companion stands for, whose content is set, and has what is missing of it found out.
-func (l *loans) begin(s *Store, pool PoolID, companion LayerID, set *borrowedSet) *loan {
+func (l *loans) begin(s *Store, pool PoolID, of *lending, set *borrowedSet) *loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if found := l.known[companion]; found != nil && !found.failed() {
+	if found := l.known[of.companion]; found != nil {
 		return found
 	}
-	next := &loan{tips: set.tips, done: make(chan struct{})}
-	if l.known == nil {
-		l.known = make(map[LayerID]*loan)
-	}
-	l.known[companion] = next
+	next := &loan{layers: of.layers, tips: set.tips, awaited: &l.awaited, done: make(chan struct{})}
 	if set.known {
+		l.known[of.companion] = next
 		next.set = set
 		close(next.done)
-		l.made(companion, set)
+		l.count(next, set.size())
 		return next
 	}
+	twin := l.twin(next)
+	if twin != nil {
+		next.tips = twin.tips // one copy is enough
+	}
+	l.known[of.companion] = next
+	l.count(next, len(next.tips))
 	s.background.Go(func() {
-		set, err := s.lend(s.closing, pool, companion, set.tips)
-		next.set, next.err = set, err
-		close(next.done)
+		set, whole, err := s.lend(s.closing, pool, of.companion, next.tips, twin)
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		next.set, next.whole, next.err = set, whole, err
 		if err == nil {
-			l.made(companion, set)
+			l.count(next, set.size())
+		} else {
+			l.forget(of.companion)
 		}
+		close(next.done)
 	})
 	return next
 }
 
-// made counts a set that is known now, and forgets others when all of them take too much. Views keep theirs. The caller holds mu.
-func (l *loans) made(companion LayerID, set *borrowedSet) {
-	l.bytes += set.size()
+// twin returns a loan under way that will be the same as next, nil if there is none. The caller holds mu.
+func (l *loans) twin(next *loan) *loan {
+	for _, other := range l.known {
+		select {
+		case <-other.done:
+		default:
+			if bytes.Equal(other.tips, next.tips) && maps.Equal(other.layers, next.layers) {
+				return other
+			}
+		}
+	}
+	return nil
+}
+
+// count counts more bytes of a loan, and forgets others when all of them take too much. Views keep theirs. The caller holds mu.
+func (l *loans) count(of *loan, size int) {
+	of.size += size
+	l.bytes += size
 	for other, loan := range l.known {
 		if l.bytes <= l.bytesMax {
 			return
 		}
-		if known := loan.ready(); known != nil && other != companion {
-			l.bytes -= known.size()
-			delete(l.known, other)
+		if loan != of && loan.ready() != nil {
+			l.forget(other)
 		}
 	}
+}
+
+// forget takes a loan out. The caller holds mu.
+func (l *loans) forget(companion LayerID) {
+	l.bytes -= l.known[companion].size
+	delete(l.known, companion)
 }
 
 // readBorrowed reads a companion, or the one that has taken its place.
@@ -159,30 +215,68 @@ func (s *Store) readBorrowedFile(ctx context.Context, companion LayerID) (set *b
 	return set, nil
 }
 
-// lend finds out what the tips of a fork reach, and writes it down in the place of the tips.
-func (s *Store) lend(ctx context.Context, pool PoolID, companion LayerID, tips idList) (*borrowedSet, error) {
-	m, _, err := s.readManifest(ctx, s.keys, pool)
-	if err != nil {
-		return nil, err
+// lend finds out what the tips of a fork reach, by a walk or from a twin, and writes it down in the place of the tips.
+func (s *Store) lend(
+	ctx context.Context, pool PoolID, companion LayerID, tips idList, twin *loan,
+) (set *borrowedSet, whole map[LayerID]bool, err error) {
+	if twin != nil {
+		select {
+		case <-twin.done:
+			set, whole = twin.set, twin.whole
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
 	}
-	part := m.lent(companion)
+	if whole == nil { // there is no twin, or it has failed, or another server was quicker
+		if set, whole, err = s.walkLoan(ctx, pool, companion, tips); err != nil || whole == nil {
+			return set, nil, err
+		}
+	}
+	s.warnOfLoan(ctx, pool, s.settleLoan(ctx, pool, companion, set, whole))
+	return set, whole, nil
+}
+
+// walkLoan returns what the tips of a fork reach, and which layers that is all of, when it is its turn. Without layers there is nothing to
+// write down.
+func (s *Store) walkLoan(ctx context.Context, pool PoolID, companion LayerID, tips idList) (*borrowedSet, map[LayerID]bool, error) {
+	select {
+	case s.loans.walks <- struct{}{}:
+		defer func() { <-s.loans.walks }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	all, err := s.View(ctx, pool) // pins what is lent
+	if err != nil {
+		return nil, nil, err
+	}
+	defer all.Close()
+	all.aside()
+	part := all.manifest.lent(companion)
 	if len(part.layers) == 0 { // another server has found it out
-		return s.replacedLoan(ctx, &m)
+		set, err := s.replacedLoan(ctx, &all.manifest)
+		return set, nil, err
 	}
 	v := s.newView(pool, part).aside()
 	defer v.Close()
-	set, err := v.linked().reached(ctx, tips.ids())
+	pace := s.newPacer(loanPause)
+	pace.awaited = &s.loans.awaited
+	set, err := v.linked().reached(ctx, tips.ids(), pace)
 	if err != nil {
-		return nil, fmt.Errorf("find what a fork may read: %w", err)
+		return nil, nil, fmt.Errorf("find what a fork may read: %w", err)
 	}
 	whole, err := v.wholeLayers(ctx, set)
-	if err == nil {
-		err = s.settleLoan(ctx, pool, companion, set, whole)
+	if err != nil {
+		s.warnOfLoan(ctx, pool, err)
+		return set, nil, nil
 	}
+	return set, whole, nil
+}
+
+// warnOfLoan tells why what a fork may read is not written down, so that it will be found out again.
+func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
 	if err != nil && !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "write down what a fork may read", "pool", pool, "error", err)
 	}
-	return set, nil
 }
 
 // lent returns the layers of a manifest that a companion stands beside.
@@ -196,13 +290,14 @@ func (m *manifest) lent(companion LayerID) manifest {
 	return part
 }
 
-// reached returns what tips reach in the layers of v.
-func (v *View) reached(ctx context.Context, tips []object.ID) (*borrowedSet, error) {
+// reached returns what tips reach in the layers of v. It rests when pace says so.
+func (v *View) reached(ctx context.Context, tips []object.ID, pace *pacer) (*borrowedSet, error) {
 	inv, err := newInventory(ctx, v)
 	if err != nil {
 		return nil, err
 	}
 	defer inv.close()
+	inv.pace = pace
 	request := PackRequest{Wants: tips}
 	r := newReaching(inv, &request, &progressMeter{})
 	if err := r.find(ctx, &request); err != nil {

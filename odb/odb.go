@@ -96,7 +96,7 @@ type Store struct {
 
 	coverFrom int // Options.CoverCount
 
-	loans    loans          // what forks may read
+	loans    *loans         // what forks may read
 	removal  sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
 	settlers sync.WaitGroup // move registered files to their place
 	building *companionQueue
@@ -125,7 +125,7 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		cache:   cache,
 
 		coverFrom: options.CoverCount,
-		loans:     loans{bytesMax: int(options.CacheBytes / 8)},
+		loans:     newLoans(int(options.CacheBytes / 8)),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.layers = newLayerSet(s, options.OpenFileCountMax)

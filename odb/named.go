@@ -1,0 +1,104 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// eachNamed calls visit with what the objects of a layer name that may lie outside of it, delta bases included. Hot objects in known are left
+// out, and added to it if it is not nil.
+func (v *View) eachNamed(ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
+	if l.kind == layerHot {
+		return v.eachNamedHot(ctx, &hotLayer{store: v.store, id: l.id}, known, visit)
+	}
+	for _, segment := range v.segments() {
+		if segment.id == l.id {
+			return v.eachNamedSegment(ctx, segment, visit)
+		}
+	}
+	return fmt.Errorf("odb: layer %s is not in its view", l.id)
+}
+
+func (v *View) eachNamedHot(ctx context.Context, l *hotLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
+	prefix := hotPrefix(tableObject, l.id)
+	for pair, err := range v.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return err
+		}
+		id, ok := idOfKey(pair.Key)
+		if !ok {
+			continue
+		}
+		if _, ok := known[id]; ok {
+			continue
+		}
+		e, err := l.entry(ctx, location{layer: l, id: id, ordinal: noOrdinal})
+		if err == nil && e.Delta() {
+			err = visit(e.Base)
+		}
+		if err == nil && e.Type != object.TypeBlob {
+			err = v.eachLink(ctx, location{layer: l, id: id, ordinal: noOrdinal}, visit)
+		}
+		if err != nil {
+			return err
+		}
+		if known != nil {
+			known[id] = struct{}{}
+		}
+	}
+	return nil
+}
+
+func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func(id object.ID) error) error {
+	g, err := l.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.release(g)
+	o, ok, err := g.outline(ctx)
+	if err != nil {
+		return err
+	}
+	if ok {
+		for _, id := range o.outside {
+			if err := visit(id); err != nil {
+				return err
+			}
+		}
+		for _, id := range o.fill { // what they name does not count as outside
+			ordinal, there, err := g.lookup(ctx, id)
+			if err == nil && there {
+				err = v.eachLink(ctx, location{layer: l, id: id, ordinal: ordinal}, visit)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+		if err == nil {
+			err = v.eachLink(ctx, location{layer: l, ordinal: ordinal}, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachLink calls visit with what the object at a location names.
+func (v *View) eachLink(ctx context.Context, at location, visit func(id object.ID) error) error {
+	info, err := at.layer.stat(ctx, at)
+	if err != nil || info.Type == object.TypeBlob {
+		return err
+	}
+	t, data, err := v.readAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	return object.Links(t, data, func(id object.ID, _ object.Type) error { return visit(id) })
+}

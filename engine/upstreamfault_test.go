@@ -154,7 +154,8 @@ func TestSyncNoConnection(t *testing.T) {
 	config.Upstreams.Bases = func(string) map[string]string { return map[string]string{"gitea": base} }
 	n := openNear(t, vfs.NewMem(), config)
 	n.create(engine.UpstreamBase{})
-	if state := n.failed("refused"); state.Phase != upstream.Failed {
+	n.failed("refused")
+	if state := n.settled(); state.Phase != upstream.Failed {
 		t.Errorf("state is %+v", state)
 	}
 }

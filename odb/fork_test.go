@@ -33,6 +33,20 @@ func (h *ingestHost) forkOf(tips ...object.ID) *ingestHost {
 	return &other
 }
 
+// forkOf forks the world's pool, and leaves what the fork may read to be found out.
+func (w *world) forkOf(tips ...object.ID) odb.PoolID {
+	w.Helper()
+	b := kv.NewBatch()
+	v := w.view()
+	fork, err := v.Fork(w.Context(), b, tips)
+	w.must(err)
+	w.apply(b)
+	fork.Settled(w.Context())
+	w.must(fork.Close())
+	w.must(v.Close())
+	return fork.Pool()
+}
+
 // twoLines returns a repository with a branch main and a branch secret that share some history, and annotated tags on both.
 func twoLines(tb testing.TB) (g *repository, public, secret object.ID) {
 	tb.Helper()
@@ -282,14 +296,7 @@ func TestForkDeltasOfTwins(t *testing.T) {
 	hidden := d.write(object.TypeBlob, version(1), object.ZeroID)
 	shown := d.write(object.TypeBlob, version(2), hidden)
 	d.commit()
-	v := w.view()
-	b := kv.NewBatch()
-	fork, err := v.Fork(t.Context(), b, []object.ID{shown})
-	w.must(err)
-	w.apply(b)
-	fork.Settled(t.Context())
-	w.must(v.Close())
-	w.pool, w.objects = fork.Pool(), map[object.ID]content{shown: {object.TypeBlob, version(2)}}
+	w.pool, w.objects = w.forkOf(shown), map[object.ID]content{shown: {object.TypeBlob, version(2)}}
 	w.checkAll()
 	d = w.draft()
 	d.write(object.TypeBlob, version(3), shown)

@@ -45,21 +45,14 @@ func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 			secretly(d, public)
 			d.commit()
 
-			v := w.view()
-			batch := kv.NewBatch()
-			fork, err := v.Fork(t.Context(), batch, []object.ID{public})
-			w.must(err)
-			w.apply(batch)
-			fork.Settled(t.Context())
-			w.must(fork.Close())
-			w.must(v.Close())
+			fork := w.forkOf(public)
 			w.store.AwaitLoans()
 
 			// The source goes, so that the segment of the public line is the fork's alone.
-			batch = kv.NewBatch()
+			batch := kv.NewBatch()
 			w.store.DropPool(batch, w.pool)
 			w.apply(batch)
-			w.pool, w.objects = fork.Pool(), shared
+			w.pool, w.objects = fork, shared
 			for range 2 {
 				_, err := w.store.Sweep(t.Context(), 0)
 				w.must(err)

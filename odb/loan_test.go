@@ -172,20 +172,14 @@ func TestLoansKeepToTheirBudget(t *testing.T) {
 	w.must(err)
 	var release func()
 	fork := func(i int) odb.PoolID {
-		b := kv.NewBatch()
-		v := w.view()
-		f, err := v.Fork(t.Context(), b, tips[i:])
-		w.must(err)
-		w.apply(b)
-		f.Settled(t.Context())
-		w.must(v.Close())
+		pool := w.forkOf(tips[i:]...)
 		if release == nil {
 			w.store.AwaitLoans()
 		}
 		if _, _, size := w.store.KnownLoans(); size < object.IDSize*(tipCount-i) || size > budget+object.IDSize*tipCount {
 			t.Errorf("%d bytes after fork %d", size, i)
 		}
-		return f.Pool()
+		return pool
 	}
 	for i := range forks {
 		fork(i)

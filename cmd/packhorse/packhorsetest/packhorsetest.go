@@ -69,8 +69,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	args := []string{
 		"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0", "--log-level", "warn",
-		"--min-free", "1MiB",
-	} // how full the machine's disk is decides on no test
+		"--min-free", "1MiB", // how full the machine's disk is decides on no test
+	}
 	if o.TLS {
 		s.CACert = filepath.Join(o.Dir, "tls.pem")
 		tlsKey := filepath.Join(o.Dir, "tls.key")

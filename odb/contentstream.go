@@ -11,12 +11,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// openContent returns what an entry inflates to as a stream, whose end comes only after everything was verified.
+// openContent returns what an entry inflates to as a stream, whose last bytes come only after everything was verified: whoever has read as
+// many bytes as the entry has may use them.
 func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.ID) (io.ReadCloser, error) {
 	at := location{id: id, ordinal: noOrdinal}
 	e, err := d.entry(ctx, at, r)
 	if err != nil {
 		return nil, err
+	}
+	if r.Base == noOrdinal && e.ContentSize != r.Size {
+		return nil, d.damaged(id, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, e.ContentSize, r.Size))
 	}
 	s := &contentStream{ctx: ctx, region: d, id: id, want: r.CRC32, left: e.ContentSize}
 	headerSize := r.PackedSize - e.PayloadSize
@@ -58,24 +62,45 @@ func (s *contentStream) Read(p []byte) (int, error) {
 	}
 	n, err := s.inflater.Read(p)
 	s.left -= int64(n)
-	switch {
-	case err == nil && s.left < 0:
-		s.done = s.region.damaged(s.id, fmt.Errorf("%w: entry inflates to more than its size", errFormat))
-	case errors.Is(err, io.EOF):
-		s.done = s.verify()
-	case err != nil:
-		s.done = s.region.damaged(s.id, err)
+	if err == nil && s.left == 0 {
+		err = s.atEnd()
 	}
-	return n, s.done
+	switch {
+	case s.left < 0:
+		err = fmt.Errorf("%w: entry inflates to more than its size", errFormat)
+	case errors.Is(err, io.EOF):
+		err = s.verify()
+	}
+	if err == nil {
+		return n, nil
+	}
+	if !errors.Is(err, io.EOF) {
+		s.done = s.region.damaged(s.id, err)
+		return 0, s.done
+	}
+	s.done = io.EOF
+	return n, io.EOF
+}
+
+// atEnd returns [io.EOF] if the zlib stream ends here, with the checksum of what came before.
+func (s *contentStream) atEnd() error {
+	var more [1]byte
+	for {
+		if n, err := s.inflater.Read(more[:]); n > 0 {
+			return fmt.Errorf("%w: entry inflates to more than its size", errFormat)
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // verify reads what may be left of the entry and returns [io.EOF] if everything was right.
 func (s *contentStream) verify() error {
 	if _, err := io.Copy(&s.sum, s.packed); err != nil {
-		return s.region.damaged(s.id, err)
+		return err
 	}
 	if uint32(s.sum) != s.want || s.left != 0 {
-		return s.region.damaged(s.id, fmt.Errorf("%w: entry fails its CRC-32 or its size", errFormat))
+		return fmt.Errorf("%w: entry fails its CRC-32 or its size", errFormat)
 	}
 	return io.EOF
 }

@@ -14,6 +14,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/pack"
 	"packhorse/pack/object"
 )
 
@@ -152,6 +153,106 @@ func TestBitFlipsInFiles(t *testing.T) {
 	}
 	w.reopen()
 	w.checkAll()
+}
+
+// TestDamagedEntriesAreNeverWhole flips bits in the entries of blobs that are inflated as they are read: however such a blob is read, not all
+// of its bytes come unless they are right.
+func TestDamagedEntriesAreNeverWhole(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	blobs := [][]byte{text(random, 1<<20+70000), noise(random, 1<<20+1)}
+	var packed bytes.Buffer
+	out := pack.NewWriter(&packed, uint32(len(blobs)), pack.WriterOptions{Level: pack.LevelFast})
+	ids := make([]object.ID, len(blobs))
+	w := newWorld(t, odb.Options{})
+	for i, data := range blobs {
+		_, err := out.WriteWhole(object.TypeBlob, data)
+		w.must(err)
+		ids[i], err = object.Hash(object.TypeBlob, data)
+		w.must(err)
+	}
+	_, err := out.Close()
+	w.must(err)
+	d := w.draft()
+	w.must(d.q.AddPack(t.Context(), packed.Bytes()))
+	d.commit()
+	w.reopen() // the file is in its place then
+	w.with(func(v *odb.View) {
+		for _, id := range ids { // what the index says is known from here on
+			_, err := v.Stat(t.Context(), id)
+			w.must(err)
+		}
+	})
+	name := listFiles(t, w)[0]
+	noticed := 0
+	for range rounds(60) {
+		at, mask := random.Int64N(int64(packed.Len())), byte(1)<<random.IntN(8)
+		if random.IntN(4) == 0 { // the headers of the first entry
+			at = 12 + random.Int64N(8)
+		}
+		flipAt(t, w, name, at, mask)
+		for i, id := range ids {
+			if w.readWhole(id, blobs[i]) != nil {
+				noticed++
+			}
+		}
+		flipAt(t, w, name, at, mask)
+	}
+	if noticed == 0 {
+		t.Error("no read met a damaged byte")
+	}
+	for i, id := range ids {
+		w.must(w.readWhole(id, blobs[i]))
+	}
+}
+
+// readWhole reads an object in every way in which all of its bytes come, and returns why one of them ended early.
+func (w *world) readWhole(id object.ID, want []byte) error {
+	w.Helper()
+	v := w.view()
+	defer v.Close()
+	o, err := v.Open(w.Context(), id)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	var all bytes.Buffer
+	_, err = o.WriteTo(&all)
+	failed := err
+	if all.Len() >= len(want) && !bytes.Equal(all.Bytes(), want) {
+		w.Fatalf("WriteTo wrote all of %s, wrong, and %v", id, err)
+	}
+	for _, size := range []int64{o.Size, o.Size + 1} {
+		section, err := o.Section(0, size)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		data := make([]byte, o.Size)
+		_, err = io.ReadFull(section, data) // without a look at what follows
+		if err == nil && !bytes.Equal(data, want) {
+			w.Fatalf("all of %s can be read by Section, wrong", id)
+		}
+		failed = errors.Join(failed, err, section.Close())
+	}
+	if failed != nil && !errors.Is(failed, odb.ErrCorrupt) {
+		w.Fatalf("read %s: %v", id, failed)
+	}
+	return failed
+}
+
+// flipAt changes bits of a byte of a file.
+func flipAt(t *testing.T, w *world, name string, offset int64, mask byte) {
+	t.Helper()
+	f, err := w.fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	w.must(err)
+	var b [1]byte
+	_, err = f.ReadAt(b[:], offset)
+	w.must(err)
+	b[0] ^= mask
+	_, err = f.WriteAt(b[:], offset)
+	w.must(err)
+	w.must(f.Close())
 }
 
 // listFiles returns the paths of the files of segments and companions.

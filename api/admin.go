@@ -58,6 +58,9 @@ func (s *Server) readiness() (status int, text string) {
 	if err := s.writable(); err != nil {
 		return http.StatusOK, "ready, but nothing can be written: " + problem.From(err).Message + "\n"
 	}
+	if err := s.tokens.Following(); err != nil {
+		return http.StatusOK, "ready, but " + err.Error() + ": what was known of them is in force\n"
+	}
 	return http.StatusOK, "ready\n"
 }
 

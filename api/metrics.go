@@ -68,6 +68,9 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 			defer s.mu.Unlock()
 			return float64(len(s.conns))
 		}),
+		gauge("organizations_unread", "Paths in the folder of organizations that cannot be read; what was known of them is in force.", func() float64 {
+			return float64(s.tokens.Unread())
+		}),
 		gauge("heavy_slots_used", "Heavy computations running.", func() float64 {
 			used, _ := s.slots.state()
 			return float64(used)

@@ -3,6 +3,7 @@ package auth
 import (
 	"errors"
 	"net/http"
+	"time"
 )
 
 // ErrKey says that a file holds no key that may sign tokens.
@@ -10,27 +11,29 @@ var ErrKey = errors.New("auth: not a usable key")
 
 // Error is a refusal. It tells its status, which package problem passes on.
 type Error struct {
-	Status  int    // 400, 401, 403 or 503
-	Message string // for the client; tells nothing about keys, or other organizations
+	Status  int           // 400, 401, 403 or 503
+	Message string        // for the client; tells nothing about keys, or other organizations
+	Retry   time.Duration // when it may be better; 0 when it will not
 }
 
 // Refusals that callers tell apart.
 var (
 	// ErrMissing says that no token came with the request.
-	ErrMissing = &Error{http.StatusUnauthorized, "missing authorization header"}
+	ErrMissing = &Error{Status: http.StatusUnauthorized, Message: "missing authorization header"}
 	// ErrDuplicate says that several Authorization headers came, of which two readers could choose differently.
-	ErrDuplicate = &Error{http.StatusBadRequest, "more than one authorization header"}
+	ErrDuplicate = &Error{Status: http.StatusBadRequest, Message: "more than one authorization header"}
 	// ErrRevoked says that the key which verified the token has been removed since.
-	ErrRevoked = &Error{http.StatusUnauthorized, "invalid token: its key has been removed"}
+	ErrRevoked = &Error{Status: http.StatusUnauthorized, Message: "invalid token: its key has been removed"}
 
-	errScheme     = &Error{http.StatusUnauthorized, "authorization must be Bearer, or Basic with the token as password"}
-	errTooLong    = &Error{http.StatusUnauthorized, "invalid token: longer than 8 KiB"}
-	errMalformed  = &Error{http.StatusUnauthorized, "invalid token: malformed"}
-	errSignature  = &Error{http.StatusUnauthorized, "invalid token: no registered key of its issuer signed it"}
-	errNoExpiry   = &Error{http.StatusUnauthorized, "invalid token: exp is missing"}
-	errExpired    = &Error{http.StatusUnauthorized, "invalid token: expired"}
-	errNotYet     = &Error{http.StatusUnauthorized, "invalid token: not valid yet"}
-	errBadPolicy  = &Error{http.StatusUnauthorized, "invalid token: malformed refs or ops"}
+	errScheme     = &Error{Status: http.StatusUnauthorized, Message: "authorization must be Bearer, or Basic with the token as password"}
+	errTooLong    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: longer than 8 KiB"}
+	errMalformed  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed"}
+	errSignature  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: no registered key of its issuer signed it"}
+	errNoExpiry   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: exp is missing"}
+	errExpired    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: expired"}
+	errNotYet     = &Error{Status: http.StatusUnauthorized, Message: "invalid token: not valid yet"}
+	errBadPolicy  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed refs or ops"}
+	errUnread     = &Error{Status: http.StatusServiceUnavailable, Message: "the keys of the token's issuer cannot be read now", Retry: 5 * time.Second}
 	errClaimRange = errors.New("auth: time out of range")
 )
 
@@ -38,3 +41,6 @@ func (e *Error) Error() string { return e.Message }
 
 // StatusCode is the HTTP status of the refusal.
 func (e *Error) StatusCode() int { return e.Status }
+
+// RetryAfter is when the client may try again, or 0.
+func (e *Error) RetryAfter() time.Duration { return e.Retry }

@@ -7,8 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,8 +19,12 @@ import (
 const (
 	keyExtension  = ".pem"
 	configName    = "org.yaml"
+	root          = "." // the folder itself
 	fileBytesMax  = 256 << 10
 	timestampTick = 2 * time.Second // the coarsest time stamps of file systems in use
+
+	alarmEvery = 10 * time.Minute // between two log lines about a path that cannot be read
+	alarmLines = 10               // in the log for one scan
 )
 
 // ValidName tells whether name may be an organization's or a key's: 1 to 100 characters of [A-Za-z0-9._-], and not "." or "..".
@@ -40,15 +47,20 @@ type organization struct {
 	keys   map[string]*key
 	sorted []*key // by id
 	config *OrgConfig
+	blind  bool // it has keys, or may have, that could not be read even once
 }
 
 // folder reads ORGSDIR. It is used by one goroutine at a time.
 type folder struct {
-	dir        string
+	fsys       fs.FS
+	dir        string // what fsys shows, for the log
 	logger     *slog.Logger
+	now        func() time.Time
 	files      map[string]*storedFile // by path; what the last scan met
 	orgs       map[string]*organization
 	complaints map[string]string // by path; what has been logged and still holds
+	unread     map[string]error  // by path; what the last scan could not read
+	told       map[string]time.Time
 }
 
 // storedFile is a file's content while its metadata stays the same.
@@ -57,83 +69,160 @@ type storedFile struct {
 	read time.Time
 	data []byte
 	key  *key // parsed from data when it is a key file
+	// settled says that the content is not that of a file which somebody is writing: two scans met it, or it came whole, by a rename.
+	settled bool
 }
 
-func newFolder(dir string, logger *slog.Logger) *folder {
-	return &folder{dir: dir, logger: logger}
+// scan is one reading of the folder. An answer, such as a listing without a key, counts at once. A failure to answer says nothing:
+// what was known of the path holds, and the path is remembered as unread.
+type scan struct {
+	*folder    // as of the scan before
+	files      map[string]*storedFile
+	complaints map[string]string
+	unread     map[string]error
 }
 
-// scan reads what changed and returns the organizations by name. What cannot be read is left out and logged once; an org.yaml
-// that cannot be understood leaves the one before it in force.
+var (
+	errNotRegular = errors.New("not a regular file")
+	errTooLarge   = fmt.Errorf("longer than %d bytes", fileBytesMax)
+)
+
+// answers tells whether an error is an answer about a path, rather than a failure to give one.
+func answers(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) || errors.Is(err, errTooLarge)
+}
+
+// scan reads what changed and returns the organizations by name. What is read and makes no sense is left out and logged once; an
+// org.yaml that cannot be understood leaves the one before it in force.
 func (f *folder) scan() map[string]*organization {
-	files, complaints := make(map[string]*storedFile), make(map[string]string)
+	s := &scan{folder: f, files: make(map[string]*storedFile), complaints: make(map[string]string), unread: make(map[string]error)}
 	orgs := make(map[string]*organization)
-	entries, err := os.ReadDir(f.dir)
+	entries, err := fs.ReadDir(f.fsys, root)
 	if err != nil {
-		complaints[f.dir] = err.Error()
+		s.unread[root] = err
+		orgs, s.files, s.complaints = f.orgs, f.files, f.complaints
 	}
 	for _, entry := range entries {
-		path := filepath.Join(f.dir, entry.Name())
-		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			continue
+		name := entry.Name()
+		isDir, err := s.isDir(entry)
+		switch {
+		case err != nil && ValidName(name):
+			orgs[name] = s.keep(name, err)
+		case err != nil || !isDir:
+		case !ValidName(name):
+			s.complaints[name] = "not the name of an organization"
+		default:
+			if org := s.org(name); org != nil {
+				orgs[name] = org
+			}
 		}
-		if !ValidName(entry.Name()) {
-			complaints[path] = "not the name of an organization"
-			continue
-		}
-		orgs[entry.Name()] = f.scanOrg(entry.Name(), path, files, complaints)
 	}
-	for path, text := range complaints {
+	for path, text := range s.complaints {
 		if f.complaints[path] != text {
-			f.logger.Warn("organizations folder: entry is not in force", "path", path, "reason", text)
+			f.logger.Warn("organizations folder: entry is not in force", "path", filepath.Join(f.dir, path), "reason", text)
 		}
 	}
-	f.files, f.complaints, f.orgs = files, complaints, orgs
+	f.alarm(s.unread)
+	f.files, f.complaints, f.unread, f.orgs = s.files, s.complaints, s.unread, orgs
 	return orgs
 }
 
-func (f *folder) scanOrg(name, dir string, files map[string]*storedFile, complaints map[string]string) *organization {
-	org := &organization{keys: make(map[string]*key), config: defaultOrgConfig()}
-	if before := f.orgs[name]; before != nil {
-		org.config = before.config
+// alarm logs what cannot be read: a path at once, and again as long as it cannot.
+func (f *folder) alarm(unread map[string]error) {
+	now, lines := f.now(), 0
+	maps.DeleteFunc(f.told, func(_ string, at time.Time) bool { return now.Sub(at) >= alarmEvery })
+	for _, path := range slices.Sorted(maps.Keys(unread)) {
+		if _, told := f.told[path]; told {
+			continue
+		}
+		f.told[path] = now
+		if lines++; lines <= alarmLines {
+			f.logger.Error("organizations folder: what is known stays in force, since this cannot be read",
+				"path", filepath.Join(f.dir, path), "error", unread[path], "unread", len(unread))
+		}
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		complaints[dir] = err.Error()
+	if len(unread) == 0 && len(f.unread) > 0 {
+		f.logger.Info("organizations folder: all of it can be read again")
+	}
+}
+
+// isDir tells whether an entry is a folder, or a link to one. A link to nothing is none.
+func (s *scan) isDir(entry fs.DirEntry) (bool, error) {
+	if entry.Type()&fs.ModeSymlink == 0 {
+		return entry.IsDir(), nil
+	}
+	info, err := fs.Stat(s.fsys, entry.Name())
+	switch {
+	case err == nil:
+		return info.IsDir(), nil
+	case answers(err):
+		return false, nil
+	}
+	return false, err
+}
+
+// keep returns what is known of an organization whose folder cannot be read.
+func (s *scan) keep(name string, err error) *organization {
+	s.unread[name] = err
+	for path, file := range s.folder.files {
+		if strings.HasPrefix(path, name+"/") {
+			s.files[path] = file
+		}
+	}
+	if org := s.orgs[name]; org != nil {
 		return org
 	}
-	hasConfig := false
+	return &organization{config: defaultOrgConfig(), blind: true}
+}
+
+// org reads the folder of an organization; nil means that it is gone.
+func (s *scan) org(name string) *organization {
+	entries, err := fs.ReadDir(s.fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return s.keep(name, err)
+	}
+	org := &organization{keys: make(map[string]*key), config: defaultOrgConfig()}
 	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
+		file := path.Join(name, entry.Name())
 		id, isKey := strings.CutSuffix(entry.Name(), keyExtension)
 		switch {
 		case entry.Name() == configName:
-			hasConfig = true
-			if config, err := f.config(dir, path, files, complaints); err != nil {
-				complaints[path] = err.Error()
-			} else {
+			if before := s.orgs[name]; before != nil {
+				org.config = before.config
+			}
+			config, err := s.config(name, file)
+			switch {
+			case err == nil && config != nil:
 				org.config = config
+			case errors.Is(err, fs.ErrNotExist):
+				org.config = defaultOrgConfig()
+			case err != nil && s.unread[file] == nil:
+				s.complaints[file] = err.Error()
 			}
 		case isKey:
-			if key, err := f.key(id, path, files); err != nil {
-				complaints[path] = err.Error()
-			} else {
+			key, err := s.key(id, file)
+			switch {
+			case err == nil:
 				org.keys[id] = key
 				org.sorted = append(org.sorted, key)
+			case s.unread[file] != nil:
+				org.blind = true
+			default:
+				s.complaints[file] = err.Error()
 			}
 		}
-	}
-	if !hasConfig {
-		org.config = defaultOrgConfig()
 	}
 	return org
 }
 
-func (f *folder) key(id, path string, files map[string]*storedFile) (*key, error) {
+func (s *scan) key(id, path string) (*key, error) {
 	if !ValidName(id) {
 		return nil, errors.New("not the name of a key")
 	}
-	file, err := f.read(path, files)
+	file, err := s.read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -145,56 +234,73 @@ func (f *folder) key(id, path string, files map[string]*storedFile) (*key, error
 	return file.key, nil
 }
 
-func (f *folder) config(dir, path string, files map[string]*storedFile, complaints map[string]string) (*OrgConfig, error) {
-	file, err := f.read(path, files)
-	if err != nil {
+// config reads an org.yaml; nil without an error means that the one before stays in force, because this one is being written.
+func (s *scan) config(dir, name string) (*OrgConfig, error) {
+	file, err := s.read(name)
+	if err != nil || !file.settled {
 		return nil, err
 	}
 	config, err := ParseOrgConfig(file.data)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range config.SigningKeys {
+	for _, signer := range config.SigningKeys {
 		var data []byte
-		if file, err := f.read(filepath.Join(dir, name), files); err != nil {
-			complaints[filepath.Join(dir, name)] = err.Error()
-		} else {
+		signer = path.Join(dir, signer)
+		if file, err := s.read(signer); err == nil {
 			data = file.data
+		} else if s.unread[signer] == nil {
+			s.complaints[signer] = err.Error()
 		}
 		config.SigningKeyData = append(config.SigningKeyData, data)
 	}
 	return config, nil
 }
 
-// read returns the content of a file, from memory when its metadata is what it was. Metadata tells nothing about a file that was
-// read within a tick of its time stamp, so that one is read again.
-func (f *folder) read(path string, files map[string]*storedFile) (*storedFile, error) {
-	info, err := os.Stat(path)
+// read returns the content of a file, from memory when its metadata is what it was, or when it cannot be read. Metadata tells nothing
+// about a file that was read within a tick of its time stamp, so that one is read again.
+func (s *scan) read(path string) (*storedFile, error) {
+	before := s.folder.files[path]
+	file, err := s.load(path, before)
+	if err != nil && !answers(err) {
+		s.unread[path] = err
+		if before != nil {
+			file, err = before, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	before := f.files[path]
-	if before != nil && os.SameFile(before.info, info) && before.info.Size() == info.Size() &&
-		before.info.ModTime().Equal(info.ModTime()) && before.read.Sub(info.ModTime()) > timestampTick {
-		files[path] = before
-		return before, nil
-	}
-	file := &storedFile{info: info, read: time.Now()}
-	if file.data, err = readRegular(path, info); err != nil {
-		return nil, err
-	}
-	if before != nil && bytes.Equal(before.data, file.data) {
-		file.key = before.key
-	}
-	files[path] = file
+	s.files[path] = file
 	return file, nil
 }
 
-func readRegular(path string, info fs.FileInfo) ([]byte, error) {
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+func (s *scan) load(path string, before *storedFile) (*storedFile, error) {
+	info, err := fs.Stat(s.fsys, path)
+	if err != nil {
+		return nil, err
 	}
-	file, err := os.Open(path)
+	inPlace := before != nil && os.SameFile(before.info, info)
+	if inPlace && before.info.Size() == info.Size() && before.info.ModTime().Equal(info.ModTime()) &&
+		before.read.Sub(info.ModTime()) > timestampTick {
+		before.settled = true
+		return before, nil
+	}
+	file := &storedFile{info: info, read: time.Now(), settled: !inPlace}
+	if file.data, err = s.readRegular(path, info); err != nil {
+		return nil, err
+	}
+	if before != nil && bytes.Equal(before.data, file.data) {
+		file.key, file.settled = before.key, true
+	}
+	return file, nil
+}
+
+func (s *scan) readRegular(path string, info fs.FileInfo) ([]byte, error) {
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	file, err := s.fsys.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +310,7 @@ func readRegular(path string, info fs.FileInfo) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > fileBytesMax {
-		return nil, fmt.Errorf("longer than %d bytes", fileBytesMax)
+		return nil, errTooLarge
 	}
 	return data, nil
 }

@@ -7,7 +7,9 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"sync/atomic"
@@ -18,10 +20,11 @@ const rsaBitsMin = 2048
 
 // key is a registered public key. Its identity is its address: a file read again is the same key as long as its bytes are the same.
 type key struct {
-	id      string // file name without ".pem"
-	public  crypto.PublicKey
-	algs    []string    // that it may sign with
-	removed atomic.Bool // set once the file has gone or changed
+	id          string // file name without ".pem"
+	fingerprint string
+	public      crypto.PublicKey
+	algs        []string    // that it may sign with
+	removed     atomic.Bool // set once the file has gone or changed
 }
 
 func newKey(id string, data []byte) (*key, error) {
@@ -29,7 +32,21 @@ func newKey(id string, data []byte) (*key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &key{id: id, public: public, algs: algorithms(public)}, nil
+	fingerprint, err := Fingerprint(public)
+	if err != nil {
+		return nil, err
+	}
+	return &key{id: id, fingerprint: fingerprint, public: public, algs: algorithms(public)}, nil
+}
+
+// Fingerprint returns the first 16 digits of the SHA-256 of a public key's PKIX form.
+func Fingerprint(public crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 // ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 bits or more, EC P-256, P-384 or P-521, or

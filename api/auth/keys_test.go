@@ -73,18 +73,24 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{dir: t.TempDir(), log: &bytes.Buffer{}, now: clock}
+	f.open(t, auth.Options{})
+	return f
+}
+
+// open opens the folder anew.
+func (f *fixture) open(t *testing.T, options auth.Options) {
+	t.Helper()
 	var mu sync.Mutex
-	v, err := auth.Open(auth.Options{
-		Dir:    f.dir,
-		Logger: slog.New(slog.NewTextHandler(&lockedWriter{mu: &mu, buffer: f.log}, nil)),
-		Now:    func() time.Time { return f.now },
-	})
+	options.Dir, options.Now = f.dir, func() time.Time { return f.now }
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.NewTextHandler(&lockedWriter{mu: &mu, buffer: f.log}, nil))
+	}
+	v, err := auth.Open(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.Close() // the test says when to read the folder
 	f.Verifier = v
-	return f
 }
 
 type lockedWriter struct {

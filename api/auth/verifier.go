@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -34,6 +35,7 @@ const (
 // Options configures [Open]. Dir is required.
 type Options struct {
 	Dir    string           // ORGSDIR: <org>/<kid>.pem and <org>/org.yaml
+	Files  fs.FS            // how Dir is read; os.DirFS by default
 	Logger *slog.Logger     // slog.Default by default
 	Now    func() time.Time // time.Now by default
 }
@@ -41,19 +43,23 @@ type Options struct {
 // Verifier verifies tokens. Its methods may be called concurrently.
 type Verifier struct {
 	now    func() time.Time
+	logger *slog.Logger
 	parser *jwt.Parser
 	orgs   atomic.Pointer[map[string]*organization]
 	cache  cache
 
 	scanning sync.Mutex // guards folder
 	folder   *folder
+	unread   atomic.Int64 // paths that the last scan could not read
+	scanned  atomic.Int64 // when it ended, in Unix nanoseconds
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// Open reads the folder of organizations and starts to follow it: a change counts within two seconds, and a key whose file has
-// gone, changed, or can no longer be read stops working. Call Close to stop.
+// Open reads the folder of organizations and starts to follow it: a change counts within two seconds, and a key whose file has gone
+// or changed stops working. What cannot be read keeps what was known of it, see [Verifier.Following]; a folder that cannot be read
+// at all is not opened. Call Close to stop.
 func Open(options Options) (*Verifier, error) {
 	if info, err := os.Stat(options.Dir); err != nil {
 		return nil, fmt.Errorf("open organizations folder: %w", err)
@@ -66,16 +72,24 @@ func Open(options Options) (*Verifier, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	if options.Files == nil {
+		options.Files = os.DirFS(options.Dir)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verifier{
 		now: options.Now,
 		parser: jwt.NewParser(jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
 			jwt.WithTimeFunc(options.Now)),
-		folder: newFolder(options.Dir, options.Logger),
+		logger: options.Logger,
+		folder: &folder{fsys: options.Files, dir: options.Dir, logger: options.Logger, now: options.Now, told: make(map[string]time.Time)},
 		stop:   stop,
 		done:   make(chan struct{}),
 	}
 	v.Reload()
+	if err := v.folder.unread[root]; err != nil {
+		stop()
+		return nil, fmt.Errorf("open organizations folder: %w", err)
+	}
 	go v.poll(ctx)
 	return v, nil
 }
@@ -105,23 +119,58 @@ func (v *Verifier) Reload() {
 	v.scanning.Lock()
 	defer v.scanning.Unlock()
 	orgs := v.folder.scan()
+	v.unread.Store(int64(len(v.folder.unread)))
+	v.scanned.Store(v.now().UnixNano())
 	before := v.orgs.Swap(&orgs)
 	if before == nil {
 		return
 	}
 	removed := false
-	for name, org := range *before {
-		for id, key := range org.keys {
-			if now := orgs[name]; now == nil || now.keys[id] != key {
-				key.removed.Store(true)
-				removed = true
-			}
-		}
-	}
+	eachNewKey(orgs, *before, func(org string, key *key) {
+		key.removed.Store(true)
+		removed = true
+		v.logger.Info("key removed", "org", org, "kid", key.id, "fingerprint", key.fingerprint)
+	})
+	eachNewKey(*before, orgs, func(org string, key *key) {
+		v.logger.Info("key registered", "org", org, "kid", key.id, "fingerprint", key.fingerprint)
+	})
 	if removed {
 		v.cache.removeKeys()
 	}
 }
+
+// eachNewKey calls f with the keys that are in b and not in a.
+func eachNewKey(a, b map[string]*organization, f func(org string, key *key)) {
+	for name, org := range b {
+		before := a[name]
+		if before == org {
+			continue
+		}
+		for id, key := range org.keys {
+			if before == nil || before.keys[id] != key {
+				f(name, key)
+			}
+		}
+	}
+}
+
+// staleAfter is how long a scan may take before the folder counts as one that is not followed.
+const staleAfter = 30 * time.Second
+
+// Following tells why what is in force may be older than what the folder says: nil when the last scan could read everything. It does
+// not block, and names no organization.
+func (v *Verifier) Following() error {
+	if unread := v.unread.Load(); unread > 0 {
+		return fmt.Errorf("parts of the folder of organizations cannot be read (%d)", unread)
+	}
+	if age := time.Duration(v.now().UnixNano() - v.scanned.Load()); age > staleAfter {
+		return fmt.Errorf("the folder of organizations has not been read for %s", age.Round(time.Second))
+	}
+	return nil
+}
+
+// Unread returns how many paths of the folder could not be read when they were last looked at.
+func (v *Verifier) Unread() int { return int(v.unread.Load()) }
 
 // OrgConfig returns the configuration of an organization, and whether there is such an organization.
 func (v *Verifier) OrgConfig(org string) (*OrgConfig, bool) {
@@ -230,6 +279,9 @@ func (v *Verifier) verify(token string) (*Grant, error) {
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return nil, errNotYet
 	case err != nil:
+		if org := (*v.orgs.Load())[c.Issuer]; org != nil && org.blind {
+			return nil, errUnread
+		}
 		return nil, errSignature
 	}
 	policy, err := refs.ParsePolicy(c.refs, c.ops)

@@ -2,9 +2,6 @@ package main
 
 import (
 	"crypto"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,7 +48,7 @@ func registerKey(orgs, org, kid string, publicPEM []byte) (string, error) {
 		return "", err
 	}
 	if kid == "" {
-		if kid, err = fingerprint(public); err != nil {
+		if kid, err = auth.Fingerprint(public); err != nil {
 			return "", err
 		}
 	}
@@ -72,16 +69,6 @@ func registerKey(orgs, org, kid string, publicPEM []byte) (string, error) {
 		return "", err
 	}
 	return kid, writeWhole(path, publicPEM, 0o644)
-}
-
-// fingerprint is the first 16 digits of the SHA-256 of the key's PKIX form.
-func fingerprint(public crypto.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(der)
-	return hex.EncodeToString(sum[:8]), nil
 }
 
 func sameKey(a, b crypto.PublicKey) bool {

@@ -75,6 +75,8 @@ type Limits struct {
 	DiffFileBytes int64
 	// MergeBytesMax bounds the new objects of a merge in bytes; 0 means 256 MiB.
 	MergeBytesMax int64
+	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means 100,000.
+	VerifyCountMax int
 	// ReceiptLife is how long an idempotency key is remembered.
 	ReceiptLife time.Duration
 }
@@ -85,6 +87,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.OpenContentCountMax, 1_000)
 	setDefault(&l.LastCommitCountMax, 100_000)
 	setDefault(&l.DiffFileBytes, 512<<20)
+	setDefault(&l.VerifyCountMax, 100_000)
 	setDefault(&l.ReceiptLife, 24*time.Hour)
 }
 

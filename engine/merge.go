@@ -141,6 +141,11 @@ func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *Merge
 	change := r.change(actor, "merge")
 	change.FastForward = onTop
 	outcome := plan.outcome
+	if planErr == nil && outcome.Kind == MergeForwarded {
+		planErr = verifyAhead(ctx, &change, refs.Move{
+			Name: request.Target.Namespace.Full("refs/heads/" + request.Target.Name), Before: outcome.Old, After: outcome.Commit,
+		})
+	}
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
 		if err := r.guard(tx, actor); err != nil {
 			return err

@@ -107,7 +107,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	if err != nil {
 		return nil, err
 	}
-	p := &Push{repo: r, actor: actor, request: request, view: view, signatures: r.newSignatures()}
+	p := &Push{repo: r, actor: actor, request: request, view: view, signatures: r.newSignatures(actor.Policy)}
 	if request.Pack == nil {
 		p.objects = view.NewQuarantine(ctx)
 		return p, nil
@@ -150,7 +150,7 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 	change.Options = p.request.Options
 	change.FastForward = p.fastForward
 	change.Signed = p.signed
-	if err := p.verify(ctx); err != nil {
+	if err := p.verify(ctx, &change); err != nil {
 		return nil, err
 	}
 	done, err := p.repo.host.names.Update(ctx, p.repo.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
@@ -331,22 +331,44 @@ func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error
 	return view.IsAncestor(ctx, from, to)
 }
 
-// signed tells whether the commits that id brings are signed.
-func (p *Push) signed(ctx context.Context, id object.ID) (bool, error) {
-	return p.signatures.signed(ctx, p.objects.View(), id)
+// signed tells whether the commits that a move brings are signed.
+func (p *Push) signed(ctx context.Context, move refs.Move) (bool, error) {
+	return p.signatures.signed(ctx, p.objects.View(), move)
 }
 
-// verify looks at signatures before the push waits for its turn, so that others need not wait while it does.
-func (p *Push) verify(ctx context.Context) error {
+// verify looks at signatures before the push waits for its turn.
+func (p *Push) verify(ctx context.Context, change *refs.Change) error {
 	for _, command := range p.request.Commands {
-		if command.New.IsZero() || !p.actor.Policy.Ops(p.request.Namespace.Full(command.Name)).Has(refs.VerifySig) {
+		name := p.request.Namespace.Full(command.Name)
+		if command.New.IsZero() || !change.Policy.Ops(name).Has(refs.VerifySig) {
 			continue
 		}
-		if _, err := p.signed(ctx, command.New); err != nil && !errors.Is(err, odb.ErrNotFound) { // the command will say what is missing
+		before, err := p.repo.targetOf(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := verifyAhead(ctx, change, refs.Move{Name: name, Before: before, After: command.New}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// targetOf returns what the ref of a stored name leads to now, the zero id for one that is not there.
+func (r *Repository) targetOf(ctx context.Context, name string) (object.ID, error) {
+	names, err := r.visibleNames(ctx)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	defer names.Close()
+	ref, err := names.Lookup(ctx, name)
+	if errors.Is(err, refs.ErrNotFound) {
+		return object.ZeroID, nil
+	}
+	if err != nil {
+		return object.ZeroID, fmt.Errorf("look up %s: %w", name, err)
+	}
+	return ref.Target(), nil
 }
 
 // isRefusal tells whether err is about one ref update, and not about the stores.

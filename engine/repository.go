@@ -94,7 +94,7 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 		Cause:   cause,
 		Policy:  actor.Policy,
 		Receipt: actor.Receipt,
-		Signed:  r.storedSigned,
+		Signed:  r.storedSigned(actor.Policy),
 		Time:    r.host.now(),
 	}
 	r.host.outbox.follow(&change, &r.record)

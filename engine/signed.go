@@ -11,57 +11,81 @@ import (
 	"packhorse/refs"
 )
 
-// signatures tells for one change whether the commits that it brings are signed: rules.md 35.
+// signatures tells for one change whether the commits that it brings to its refs are signed. It belongs to one goroutine.
+//
+// What is new to a ref that is there is what its old value does not reach, whatever other refs hold it: a ref that the policy
+// leaves alone must not be a way around it. For a ref that is created it is what no other ref reaches which the same policy
+// puts under verify-sig, so that a branch of a protected branch needs no second look at the whole history.
 type signatures struct {
-	repo *Repository
-	keys *signature.Keys
-	// known holds the tips that were looked at, while the repository's refs stay where they were.
-	known    map[object.ID]bool
+	repo   *Repository
+	policy refs.Policy
+	keys   *signature.Keys
+	// known holds the moves that were looked at, and verified the commits that are signed: the repository may have moved on
+	// between two looks at one move.
+	known    map[knownMove]bool
+	verified map[object.ID]struct{}
+	count    int // commits that walks have given
+}
+
+// knownMove is a move, and for a ref that is created the sequence at which the others were read.
+type knownMove struct {
+	refs.Move
 	sequence uint64
 }
 
-func (r *Repository) newSignatures() *signatures {
-	return &signatures{repo: r, known: make(map[object.ID]bool)}
+func (r *Repository) newSignatures(policy refs.Policy) *signatures {
+	return &signatures{repo: r, policy: policy}
 }
 
-// signed tells whether every commit behind id in view, except what a ref reached before, has a signature of a registered key that is
-// in force. What is no commit and leads to none brings none.
-func (s *signatures) signed(ctx context.Context, view *odb.View, id object.ID) (bool, error) {
+// signed tells whether every commit in view that move brings has a signature of a registered key that is in force. What is no
+// commit and leads to none brings none. Errors: [refs.ErrDenied] when there are too many of them to look at.
+func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move) (bool, error) {
 	names, err := s.repo.visibleNames(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer names.Close()
-	if names.Sequence() != s.sequence {
-		clear(s.known)
-		s.sequence = names.Sequence()
+	key := knownMove{Move: move}
+	if move.Before.IsZero() {
+		key.sequence = names.Sequence()
 	}
-	if signed, ok := s.known[id]; ok {
+	if signed, ok := s.known[key]; ok {
 		return signed, nil
 	}
-	tip, t, err := follow(ctx, view, id)
+	if s.known == nil { // few changes come this far
+		s.known, s.verified = make(map[knownMove]bool), make(map[object.ID]struct{})
+	}
+	tip, t, err := follow(ctx, view, move.After)
 	if err != nil {
 		return false, err
 	}
 	signed := true
 	if t == object.TypeCommit {
-		if signed, err = s.newSigned(ctx, view, names, tip); err != nil {
+		hide, err := s.hidden(ctx, view, names, move)
+		if err != nil {
+			return false, err
+		}
+		walk := odb.WalkOptions{Tips: []object.ID{tip}, Hide: hide}
+		if signed, err = s.newSigned(ctx, view, move.Name, walk); err != nil {
 			return false, err
 		}
 	}
-	s.known[id] = signed
+	s.known[key] = signed
 	return signed, nil
 }
 
-// newSigned walks the commits behind tip that no ref reaches.
-func (s *signatures) newSigned(ctx context.Context, view *odb.View, names *refs.Snapshot, tip object.ID) (bool, error) {
-	hide, err := commitTips(ctx, view, names)
-	if err != nil {
-		return false, err
-	}
-	for c, err := range view.Walk(ctx, odb.WalkOptions{Tips: []object.ID{tip}, Hide: hide}) {
+// newSigned looks at the commits that a walk gives.
+func (s *signatures) newSigned(ctx context.Context, view *odb.View, name string, walk odb.WalkOptions) (bool, error) {
+	for c, err := range view.Walk(ctx, walk) {
 		if err != nil {
-			return false, fmt.Errorf("walk new history of %s: %w", tip, err)
+			return false, fmt.Errorf("walk new history of %s: %w", name, err)
+		}
+		if s.count++; s.count > s.repo.host.limits.VerifyCountMax {
+			detail := fmt.Sprintf("more than %d commits to verify: move the ref in smaller steps", s.repo.host.limits.VerifyCountMax)
+			return false, &refs.DeniedError{Name: name, Op: refs.VerifySig, Detail: detail}
+		}
+		if _, ok := s.verified[c.ID]; ok {
+			continue
 		}
 		_, data, err := view.Read(ctx, c.ID)
 		if err != nil {
@@ -70,35 +94,59 @@ func (s *signatures) newSigned(ctx context.Context, view *odb.View, names *refs.
 		if err := s.registered().Verify(data, s.repo.host.now()); err != nil {
 			return false, nil // whatever is wrong with the signature, there is no valid one
 		}
+		s.verified[c.ID] = struct{}{}
 	}
 	return true, nil
 }
 
-// commitTips returns the commits that refs of all namespaces lead to.
-func commitTips(ctx context.Context, view *odb.View, names *refs.Snapshot) ([]object.ID, error) {
+// hidden returns the commits whose history is not new to the ref of move.
+func (s *signatures) hidden(ctx context.Context, view *odb.View, names *refs.Snapshot, move refs.Move) ([]object.ID, error) {
+	if !move.Before.IsZero() {
+		return onlyCommits(ctx, view, move.Before)
+	}
 	seen := make(map[object.ID]bool)
-	var tips []object.ID
+	var hide []object.ID
 	for ref, err := range names.All(ctx, "") {
 		if err != nil {
 			return nil, fmt.Errorf("read refs: %w", err)
 		}
-		id := ref.ID
-		if !ref.Peeled.IsZero() {
-			id = ref.Peeled
-		}
-		if seen[id] {
+		id := ref.Target()
+		if seen[id] || !s.policy.Ops(ref.Name).Has(refs.VerifySig) {
 			continue
 		}
 		seen[id] = true
-		info, err := view.Stat(ctx, id)
+		commits, err := onlyCommits(ctx, view, id)
 		if err != nil {
 			return nil, fmt.Errorf("read tip of %s: %w", ref.Name, err)
 		}
-		if info.Type == object.TypeCommit {
-			tips = append(tips, id)
-		}
+		hide = append(hide, commits...)
 	}
-	return tips, nil
+	return hide, nil
+}
+
+// onlyCommits returns id if it is a commit.
+func onlyCommits(ctx context.Context, view *odb.View, id object.ID) ([]object.ID, error) {
+	info, err := view.Stat(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", id, err)
+	}
+	if info.Type != object.TypeCommit {
+		return nil, nil
+	}
+	return []object.ID{id}, nil
+}
+
+// verifyAhead looks at the signatures of a move before the change waits for its turn, so that others need not wait meanwhile. What
+// stands against the move is for the transaction to say.
+func verifyAhead(ctx context.Context, change *refs.Change, move refs.Move) error {
+	if !change.Policy.Ops(move.Name).Has(refs.VerifySig) {
+		return nil
+	}
+	_, err := change.Signed(ctx, move)
+	if errors.Is(err, odb.ErrNotFound) || errors.Is(err, refs.ErrDenied) {
+		return nil
+	}
+	return err
 }
 
 // registered returns the organization's signing keys, as they are at the first call.
@@ -121,15 +169,18 @@ func (s *signatures) registered() *signature.Keys {
 
 // storedSigned is signed for a change that points refs to what is stored. A commit that is not there yet is one that this server
 // writes, and it signs none.
-func (r *Repository) storedSigned(ctx context.Context, id object.ID) (bool, error) {
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return false, err
+func (r *Repository) storedSigned(policy refs.Policy) func(ctx context.Context, move refs.Move) (bool, error) {
+	signatures := r.newSignatures(policy)
+	return func(ctx context.Context, move refs.Move) (bool, error) {
+		view, err := r.Objects(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer view.Close()
+		signed, err := signatures.signed(ctx, view, move)
+		if errors.Is(err, odb.ErrNotFound) {
+			return false, nil
+		}
+		return signed, err
 	}
-	defer view.Close()
-	signed, err := r.newSignatures().signed(ctx, view, id)
-	if errors.Is(err, odb.ErrNotFound) {
-		return false, nil
-	}
-	return signed, err
 }

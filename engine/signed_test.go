@@ -28,9 +28,14 @@ type signedHost struct {
 
 func newSignedHost(t *testing.T, keys ...[]byte) *signedHost {
 	t.Helper()
+	return newSignedHostOf(t, engine.Limits{}, keys...)
+}
+
+func newSignedHostOf(t *testing.T, limits engine.Limits, keys ...[]byte) *signedHost {
+	t.Helper()
 	h := &signedHost{t: t, git: oracle.New(t)}
 	h.keys.Store(&keys)
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SigningKeys: func(org string) [][]byte {
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Limits: limits, SigningKeys: func(org string) [][]byte {
 		if org != enginetest.Org {
 			t.Errorf("keys of %q were asked for", org)
 		}
@@ -160,7 +165,9 @@ func TestVerifySig(t *testing.T) {
 				t.Errorf("without the policy: %v", err)
 			}
 			h.want("refs/heads/y", above, true, "a signed commit above one that is there already")
-			h.want("refs/heads/main", plain, true, "what is there already")
+			h.want("refs/heads/main", plain, false, "what only another ref holds")
+			h.want("refs/heads/main", above, false, "what only another protected ref holds")
+			h.want("refs/heads/w", plain, true, "a branch of a protected one")
 			h.want("refs/heads/main", h.commit(&ours, "other root"), true, "a forced update to a signed commit")
 			h.want("refs/heads/free", "", true, "a deletion")
 
@@ -169,6 +176,20 @@ func TestVerifySig(t *testing.T) {
 			h.want("refs/heads/z", h.commit(&other, "late", first), true, "the key that took its place")
 		})
 	}
+}
+
+// TestVerifySigIsBounded pushes more commits than one change may bring.
+func TestVerifySigIsBounded(t *testing.T) {
+	t.Parallel()
+	ours := oracle.SSHSigner(t, "ed25519")
+	h := newSignedHostOf(t, engine.Limits{VerifyCountMax: 2}, ours.Public)
+	first := h.commit(&ours, "first")
+	second := h.commit(&ours, "second", first)
+	third := h.commit(&ours, "third", second)
+	h.want("refs/heads/main", third, false, "three commits")
+	h.want("refs/heads/main", first, true, "one commit")
+	h.want("refs/heads/main", third, true, "two more")
+	h.want("refs/heads/x", third, true, "no new one")
 }
 
 // stripped is a commit without its signature.

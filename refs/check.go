@@ -28,7 +28,7 @@ func (tx *Tx) permit(ctx context.Context, name string, before, after *Ref) error
 	if after != nil && ops.Has(VerifySig) {
 		signed, err := false, error(nil)
 		if tx.change.Signed != nil {
-			signed, err = tx.change.Signed(ctx, after.ID)
+			signed, err = tx.change.Signed(ctx, move(before, after))
 		}
 		if err != nil {
 			return err
@@ -38,6 +38,15 @@ func (tx *Tx) permit(ctx context.Context, name string, before, after *Ref) error
 		}
 	}
 	return nil
+}
+
+// move describes a change of a ref, which was not there when before is nil.
+func move(before, after *Ref) Move {
+	m := Move{Name: after.Name, After: after.ID}
+	if before != nil {
+		m.Before = before.Target()
+	}
+	return m
 }
 
 // checkRoom refuses a new ref that would be one too many, or stand where another one needs a folder.

@@ -13,7 +13,7 @@ type Op string
 const (
 	NoPush      Op = "no-push"       // no update at all
 	NoForcePush Op = "no-force-push" // fast-forward only, and no deletion
-	VerifySig   Op = "verify-sig"    // every commit that is new to the repository is signed by a registered key
+	VerifySig   Op = "verify-sig"    // every commit that is new to the ref is signed by a registered key
 )
 
 // Ops are the ops that govern a ref.

@@ -121,7 +121,7 @@ func TestPolicyBindsUpdates(t *testing.T) {
 		FastForward: func(_ context.Context, before, after object.ID) (bool, error) {
 			return number(after) > number(before), nil
 		},
-		Signed: func(_ context.Context, id object.ID) (bool, error) { return number(id)%2 == 0, nil },
+		Signed: func(_ context.Context, move refs.Move) (bool, error) { return number(move.After)%2 == 0, nil },
 	}
 	tests := []struct {
 		name    string

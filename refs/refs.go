@@ -41,6 +41,14 @@ type Ref struct {
 	createdMillis int64
 }
 
+// Target returns what the ref leads to: what its tag object does, if it points to one.
+func (r *Ref) Target() object.ID {
+	if r.Peeled.IsZero() {
+		return r.ID
+	}
+	return r.Peeled
+}
+
 // CreatedAt returns when the ref was created, to the millisecond, in UTC.
 func (r *Ref) CreatedAt() time.Time { return time.UnixMilli(r.createdMillis).UTC() }
 

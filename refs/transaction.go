@@ -26,9 +26,9 @@ type Change struct {
 	// FastForward tells whether the history of the object after holds the object before. It is asked for refs under [NoForcePush];
 	// without it such a ref can only be created.
 	FastForward func(ctx context.Context, before, after object.ID) (bool, error)
-	// Signed tells whether every commit of id's history that is new to the repository has a valid signature of a registered
-	// key. It is asked for refs under [VerifySig]; without it such a ref can only be deleted.
-	Signed func(ctx context.Context, id object.ID) (bool, error)
+	// Signed tells whether every commit that a change brings to its ref has a valid signature of a registered key. It is
+	// asked for refs under [VerifySig]; without it such a ref can only be deleted.
+	Signed func(ctx context.Context, move Move) (bool, error)
 	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
 	Receipt *Receipt
 	// Announce adds to the batch of a transaction that changes refs what makes its changes known to others. It is called for each
@@ -36,6 +36,14 @@ type Change struct {
 	Announce func(batch *kv.Batch, updates []Entry)
 	// Announced is called when a transaction that changed refs is durable, before Update returns. It must not block.
 	Announced func()
+}
+
+// Move is a change of one ref that leaves it in place.
+type Move struct {
+	Name string // as it is stored
+	// Before is what the ref leads to so far, a tag object peeled; zero for a ref that is not there yet.
+	Before object.ID
+	After  object.ID
 }
 
 func (c *Change) check() error {

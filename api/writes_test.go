@@ -180,7 +180,7 @@ var writings = map[string]writing{
 		call: func(_ *writable, name, _ string) ([]call, call) {
 			return []call{{"POST " + v1, name, ``}}, call{"DELETE " + v1 + "/delete", name, ``}
 		},
-		alone: true,
+		denied: []string{noPush, noForcePush}, alone: true,
 	},
 	"DELETE " + v1 + "/base": {
 		call: func(*writable, string, string) ([]call, call) { return nil, call{"DELETE " + v1 + "/base", "r", ``} },
@@ -190,6 +190,7 @@ var writings = map[string]writing{
 			base := `{"base_repo":{"provider":"gitlab","owner":"o","name":"n"}}`
 			return []call{{"POST " + v1, name, base}}, call{"POST " + v1 + "/pull-upstream", name, `{}`}
 		},
+		denied: []string{noPush, verifySig}, // what the upstream has is not verified
 	},
 	"POST " + v1 + "/git-credentials": {
 		call: func(_ *writable, name, _ string) ([]call, call) {

@@ -33,6 +33,13 @@ func (a *Actor) recheck() error {
 	return a.Recheck()
 }
 
+// checkSync refuses a sync that the policy would not let the actor make: whatever it is asked for it may move every branch and tag, and it
+// verifies no signatures.
+func (a *Actor) checkSync() error {
+	refused := refs.Ops{refs.NoPush, refs.VerifySig}
+	return a.Policy.CheckWhole("a sync with an upstream may move every branch and tag", refused, "refs/heads/", "refs/tags/")
+}
+
 // person is the actor as the author of a commit: the token's subject, in which what would end a name is left out. It is the
 // address too when it looks like one, and there is no other.
 func (a *Actor) person() commit.Person {

@@ -56,6 +56,9 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 	}
 	var origin *upstream.Origin
 	if request.Upstream != nil {
+		if err := actor.checkSync(); err != nil {
+			return Created{}, err
+		}
 		var err error
 		if origin, err = h.completeUpstream(actor.Org, request.Upstream); err != nil {
 			return Created{}, err

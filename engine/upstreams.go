@@ -218,14 +218,14 @@ func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 // PullUpstream makes a sync with the upstream due and returns when that is durable. It happens in the background, for all refs; ref,
 // unless it is empty, only has to be the name of a branch, or a full name.
 //
-// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; [ErrDetaching].
+// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; [ErrDetaching]; refs.ErrDenied.
 func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) (uint64, error) {
 	if ref != "" {
 		if err := checkSyncedRef(ref); err != nil {
 			return 0, err
 		}
 	}
-	if err := actor.recheck(); err != nil {
+	if err := errors.Join(actor.checkSync(), actor.recheck()); err != nil {
 		return 0, err
 	}
 	if r.record.Upstream == nil {

@@ -172,3 +172,40 @@ func TestPolicyBindsUpdates(t *testing.T) {
 		t.Errorf("a question that fails: %v", err)
 	}
 }
+
+// TestPolicyCheckWhole is about what is done to all refs at once.
+func TestPolicyCheckWhole(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		claims   string
+		prefixes []string
+		want     string // the rule that refuses
+	}{
+		"none":                  {`{}`, nil, ""},
+		"another op":            {`{"ops": ["verify-sig"]}`, nil, ""},
+		"everything":            {`{"ops": ["no-push"]}`, nil, "no-push on *"},
+		"one branch":            {`{"refs": [["main", ["no-push"]], ["*", []]]}`, nil, "no-push on refs/heads/main"},
+		"the second op":         {`{"refs": [["v*", ["verify-sig", "no-push"]]]}`, nil, "no-push on refs/heads/v*"},
+		"not known":             {`{"ops": ["sign-off"]}`, nil, "sign-off on *"},
+		"below the prefix":      {`{"refs": [["main", ["no-push"]]]}`, []string{"refs/tags/", "refs/heads/"}, "no-push on refs/heads/main"},
+		"above the prefix":      {`{"refs": [["refs/*", ["no-push"]]]}`, []string{"refs/heads/"}, "no-push on refs/*"},
+		"beside the prefix":     {`{"refs": [["refs/notes/*", ["no-push"]], ["refs/heads", ["no-push"]]]}`, []string{"refs/heads/"}, ""},
+		"not known, and beside": {`{"refs": [["refs/notes/*", ["sign-off"]]]}`, []string{"refs/heads/"}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy, err := parsePolicy(t, test.claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = policy.CheckWhole("whatever", refs.Ops{refs.NoPush}, test.prefixes...)
+			switch {
+			case test.want == "" && err != nil, test.want != "" && !errors.Is(err, refs.ErrDenied):
+				t.Errorf("got %v, want %q", err, test.want)
+			case err != nil && !strings.HasPrefix(err.Error(), "denied by policy: "+test.want+": "):
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -132,7 +132,7 @@ func (r *blockReader) fill() error {
 		r.buffer, err = pack.DecodeBlock(r.buffer[:0], packed, size, s.table.Rows[r.next].Adler)
 	}
 	if err != nil {
-		return s.layer.store.damaged(s.layer.id, s.at.id, err)
+		return s.layer.store.damagedIn(s.segment.fileName(), s.layer.id, s.at.id, err)
 	}
 	r.rest = r.buffer
 	r.next++

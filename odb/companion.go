@@ -75,5 +75,5 @@ func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
 	return s.files.Delete(ctx, c.kind.fileName(c.id))
 }
 
-// ignored reports whether err is damage in a companion that can be done without; it has been logged and counted then.
+// ignored reports whether err is damage in what can be done without, such as a companion; it has been logged and counted then.
 func ignored(err error) bool { return errors.Is(err, ErrCorrupt) }

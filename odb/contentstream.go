@@ -20,13 +20,13 @@ func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.
 		return nil, err
 	}
 	if r.Base == noOrdinal && e.ContentSize != r.Size {
-		return nil, d.damaged(id, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, e.ContentSize, r.Size))
+		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, e.ContentSize, r.Size))
 	}
-	s := &contentStream{ctx: ctx, region: d, id: id, want: r.CRC32, left: e.ContentSize}
+	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: e.ContentSize}
 	headerSize := r.PackedSize - e.PayloadSize
 	s.packed = io.NewSectionReader(d.data, r.Offset, r.PackedSize)
 	if _, err := io.CopyN(&s.sum, s.packed, headerSize); err != nil {
-		return nil, d.damaged(id, fmt.Errorf("%w: %w", errFormat, err))
+		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: %w", errFormat, err))
 	}
 	s.inflater = pack.NewInflater(io.TeeReader(s.packed, &s.sum))
 	return s, nil
@@ -37,6 +37,7 @@ type contentStream struct {
 	ctx      context.Context // a stream lives within the call that opened it
 	region   dataRegion
 	id       object.ID
+	offset   int64 // of the entry
 	packed   *io.SectionReader
 	sum      crcWriter
 	want     uint32
@@ -75,7 +76,7 @@ func (s *contentStream) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if !errors.Is(err, io.EOF) {
-		s.done = s.region.damaged(s.id, err)
+		s.done = s.region.damaged(s.ctx, s.id, s.offset, err)
 		return 0, s.done
 	}
 	s.done = io.EOF

@@ -15,9 +15,10 @@ import (
 // dataRegion reads the entries of a packfile whose index says where they are: that of a segment, or of one that is still being written.
 // Whatever it returns has been verified.
 type dataRegion struct {
-	store *Store
-	layer LayerID
-	data  io.ReaderAt
+	store   *Store
+	layer   LayerID
+	data    io.ReaderAt
+	segment *segment // nil while it is being written
 }
 
 const (
@@ -40,22 +41,22 @@ func (d dataRegion) readPacked(ctx context.Context, dst []byte, r segmentRecord,
 	dst = slices.Grow(dst, int(r.PackedSize))[:start+int(r.PackedSize)]
 	packed := dst[start:]
 	if err := readFullAt(d.data, packed, r.Offset); err != nil {
-		return dst[:start], d.damaged(id, err)
+		return dst[:start], d.damaged(ctx, id, r.Offset, err)
 	}
 	if crc32.ChecksumIEEE(packed) != r.CRC32 {
-		return dst[:start], d.damaged(id, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+		return dst[:start], d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
 	}
 	return dst, nil
 }
 
 // parse takes apart an entry that was verified.
-func (d dataRegion) parse(packed []byte, r segmentRecord, id object.ID) (header pack.EntryHeader, payload []byte, err error) {
+func (d dataRegion) parse(ctx context.Context, packed []byte, r segmentRecord, id object.ID) (header pack.EntryHeader, payload []byte, err error) {
 	header, n, err := pack.ParseEntryHeader(packed)
 	if err == nil && header.Kind.IsDelta() != (r.Base != noOrdinal) {
 		err = fmt.Errorf("%w: entry at %d is not what the index says", errFormat, r.Offset)
 	}
 	if err != nil {
-		return header, nil, d.damaged(id, err)
+		return header, nil, d.damaged(ctx, id, r.Offset, err)
 	}
 	return header, packed[n:], nil
 }
@@ -68,9 +69,9 @@ func (d dataRegion) entry(ctx context.Context, at location, r segmentRecord) (St
 	}
 	head := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax))
 	if err := readFullAt(d.data, head, r.Offset); err != nil {
-		return StoredEntry{}, d.damaged(at.id, err)
+		return StoredEntry{}, d.damaged(ctx, at.id, r.Offset, err)
 	}
-	header, payload, err := d.parse(head, r, at.id)
+	header, payload, err := d.parse(ctx, head, r, at.id)
 	if err != nil {
 		return StoredEntry{}, err
 	}
@@ -107,7 +108,7 @@ func (d dataRegion) content(ctx context.Context, r segmentRecord, id object.ID) 
 	if err != nil {
 		return nil, err
 	}
-	header, payload, err := d.parse(packed, r, id)
+	header, payload, err := d.parse(ctx, packed, r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (d dataRegion) content(ctx context.Context, r segmentRecord, id object.ID) 
 		err = fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, header.Size, r.Size)
 	}
 	if err != nil {
-		return nil, d.damaged(id, err)
+		return nil, d.damaged(ctx, id, r.Offset, err)
 	}
 	return content, nil
 }
@@ -161,7 +162,7 @@ func (d dataRegion) copyPacked(ctx context.Context, w io.Writer, r segmentRecord
 		return err
 	})
 	if err == nil && sum != r.CRC32 {
-		err = d.damaged(id, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+		err = d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
 	}
 	return err
 }
@@ -180,7 +181,7 @@ func (d dataRegion) stream(ctx context.Context, r segmentRecord, id object.ID, v
 		}
 		piece := buffer[:min(copyBufferSize, r.PackedSize-done)]
 		if err := readFullAt(d.data, piece, r.Offset+done); err != nil {
-			return 0, d.damaged(id, err)
+			return 0, d.damaged(ctx, id, r.Offset, err)
 		}
 		sum = crc32.Update(sum, crc32.IEEETable, piece)
 		done += int64(len(piece))
@@ -191,4 +192,13 @@ func (d dataRegion) stream(ctx context.Context, r segmentRecord, id object.ID, v
 	return sum, nil
 }
 
-func (d dataRegion) damaged(id object.ID, err error) error { return d.store.damaged(d.layer, id, err) }
+// damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero where nobody has looked which object that is.
+func (d dataRegion) damaged(ctx context.Context, id object.ID, offset int64, err error) error {
+	if d.segment == nil {
+		return d.store.damaged(d.layer, id, err)
+	}
+	if id.IsZero() {
+		id = d.segment.objectAt(context.WithoutCancel(ctx), offset)
+	}
+	return d.store.damagedIn(d.segment.fileName(), d.layer, id, err)
+}

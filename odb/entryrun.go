@@ -95,12 +95,12 @@ func (o *packOutput) copyRun(ctx context.Context) error {
 		return err
 	}
 	if err := readFullAt(r.region.data, space, r.start); err != nil {
-		return r.region.damaged(object.ZeroID, err)
+		return r.region.damaged(ctx, object.ZeroID, r.start, err)
 	}
 	rest, offset := space, r.start
 	for _, e := range r.entries {
 		if crc32.ChecksumIEEE(rest[:e.size]) != e.crc32 {
-			return r.region.damaged(object.ZeroID, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, offset))
+			return r.region.damaged(ctx, object.ZeroID, offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, offset))
 		}
 		rest = rest[e.size:]
 		offset += e.size

@@ -3,6 +3,7 @@ package odb
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"packhorse/pack"
@@ -36,18 +37,24 @@ func (e *NotFoundError) Error() string { return "odb: object " + e.Object.String
 // Is reports whether target is [ErrNotFound].
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or a manifest.
+// CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or a manifest, File is empty when it is not in
+// a file.
 type CorruptError struct {
 	Object object.ID
 	Layer  LayerID
+	File   string
 	Why    string
 }
 
 func (e *CorruptError) Error() string {
-	if e.Object.IsZero() {
-		return fmt.Sprintf("odb: layer %s is corrupt: %s", e.Layer, e.Why)
+	place := "layer " + e.Layer.String()
+	if e.File != "" {
+		place = "file " + e.File
 	}
-	return fmt.Sprintf("odb: object %s in layer %s is corrupt: %s", e.Object, e.Layer, e.Why)
+	if e.Object.IsZero() {
+		return fmt.Sprintf("odb: %s is corrupt: %s", place, e.Why)
+	}
+	return fmt.Sprintf("odb: object %s in %s is corrupt: %s", e.Object, place, e.Why)
 }
 
 // Is reports whether target is [ErrCorrupt].
@@ -62,8 +69,10 @@ type counters struct {
 
 // Stats are counts since [Open].
 type Stats struct {
-	// CorruptCount is how many reads met bytes that failed a check.
+	// CorruptCount is how many reads met bytes that failed a check, and DamageCount how many different things were found to be wrong, which
+	// is not more than damageMax.
 	CorruptCount uint64
+	DamageCount  int
 	// HotObjectCount and SegmentCount are the objects and the segments that quarantines have staged.
 	HotObjectCount, SegmentCount uint64
 	// CacheBytes, CacheHits and CacheMisses are those of the one cache.
@@ -84,6 +93,7 @@ type Growth struct {
 func (s *Store) Stats() Stats {
 	stats := Stats{
 		CorruptCount:   s.counts.corrupt.Load(),
+		DamageCount:    s.damage.count(),
 		HotObjectCount: s.counts.hotWrites.Load(),
 		SegmentCount:   s.counts.segments.Load(),
 		OpenFileCount:  s.layers.openFileCount(),
@@ -94,10 +104,52 @@ func (s *Store) Stats() Stats {
 
 // corrupt counts and logs stored bytes of layer that failed a check, and returns the error that says so.
 func (s *Store) corrupt(layer LayerID, id object.ID, format string, args ...any) error {
-	err := &CorruptError{Object: id, Layer: layer, Why: fmt.Sprintf(format, args...)}
+	return s.met(&CorruptError{Object: id, Layer: layer, Why: fmt.Sprintf(format, args...)})
+}
+
+// met counts damage that a read has met, and logs it the first time.
+func (s *Store) met(damage *CorruptError) error {
 	s.counts.corrupt.Add(1)
-	s.log.Error("corrupt bytes", "object", id.String(), "layer", layer.String(), "why", err.Why)
-	return err
+	if s.damage.isNew(damage) {
+		attrs := []any{"layer", damage.Layer.String(), "error", damage.Why}
+		if damage.File != "" {
+			attrs = append(attrs, "file", damage.File)
+		}
+		if !damage.Object.IsZero() {
+			attrs = append(attrs, "object", damage.Object.String())
+		}
+		s.log.Error("corrupt bytes", attrs...)
+	}
+	return damage
+}
+
+// damageMax bounds the damage that a store remembers.
+const damageMax = 10_000
+
+// damageSet is the damage that was met since the store was opened.
+type damageSet struct {
+	mu  sync.Mutex // guards set
+	set map[CorruptError]struct{}
+}
+
+// isNew takes in damage, and reports whether it was not met before. What does not fit any more is never new.
+func (d *damageSet) isNew(damage *CorruptError) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.set[*damage]; known || len(d.set) >= damageMax {
+		return false
+	}
+	if d.set == nil {
+		d.set = make(map[CorruptError]struct{})
+	}
+	d.set[*damage] = struct{}{}
+	return true
+}
+
+func (d *damageSet) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.set)
 }
 
 // errFormat says that stored bytes are not what their place promises.
@@ -106,9 +158,14 @@ var errFormat = errors.New("malformed")
 // damaged turns the failed check of stored bytes into a counted [CorruptError]. Other errors, such as those of a file system, stay what
 // they are.
 func (s *Store) damaged(layer LayerID, id object.ID, err error) error {
+	return s.damagedIn("", layer, id, err)
+}
+
+// damagedIn is damaged for what lies in a file.
+func (s *Store) damagedIn(file string, layer LayerID, id object.ID, err error) error {
 	for _, check := range []error{errFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
 		if errors.Is(err, check) {
-			return s.corrupt(layer, id, "%v", err)
+			return s.met(&CorruptError{Object: id, Layer: layer, File: file, Why: err.Error()})
 		}
 	}
 	return fmt.Errorf("read layer %s: %w", layer, err)

@@ -19,7 +19,7 @@ type GraphRow struct {
 	Generation uint32
 }
 
-// Graph returns the row of a commit: from the graph, or else from the commit itself, with Generation 0.
+// Graph returns the row of a commit: from the graph, or else, also where that is damaged, from the commit itself, with Generation 0.
 //
 // Errors: [ErrNotFound], also for an object that is no commit; [ErrCorrupt].
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
@@ -30,7 +30,11 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	}
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
-			if row, ok, err := l.graph(ctx, id); ok || err != nil {
+			row, ok, err := l.graph(ctx, id)
+			if ignored(err) {
+				continue
+			}
+			if ok || err != nil {
 				return row, err
 			}
 		}

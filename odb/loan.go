@@ -205,10 +205,10 @@ func (s *Store) readBorrowedFile(ctx context.Context, companion LayerID) (set *b
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data := make([]byte, f.Size())
 	if err := readFullAt(f, data, 0); err != nil {
-		return nil, s.damaged(companion, object.ZeroID, err)
+		return nil, s.damagedIn(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
 	}
 	if set, err = decodeBorrowed(companion, data); err != nil {
-		return nil, s.damaged(companion, object.ZeroID, err)
+		return nil, s.damagedIn(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
 	}
 	return set, nil
 }

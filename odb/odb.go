@@ -92,6 +92,7 @@ type Store struct {
 	cache   *cache
 	layers  *layerSet
 	counts  counters
+	damage  damageSet
 	traffic traffic
 
 	coverFrom int // Options.CoverCount

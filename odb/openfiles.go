@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"packhorse/odb/file"
-	"packhorse/pack/object"
 )
 
 // openFiles is the bounded set of sectioned files that are open: descriptors and fan-outs, shared by all views. A file that nobody uses
@@ -73,7 +72,7 @@ func (f *sharedFile) openNow(ctx context.Context) (*sectionFile, error) {
 	s := f.set.store
 	handle, err := s.files.Open(ctx, f.kind.fileName(f.layer))
 	if errors.Is(err, file.ErrNotFound) {
-		return nil, s.corrupt(f.layer, object.ZeroID, "its file %s is missing", f.kind.fileName(f.layer))
+		return nil, s.met(&CorruptError{Layer: f.layer, File: f.kind.fileName(f.layer), Why: "it is missing"})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open layer %s: %w", f.layer, err)

@@ -23,7 +23,7 @@ func (o *packOutput) writeRebased(ctx context.Context, region dataRegion, layer 
 	if err != nil {
 		return err
 	}
-	stored, payload, err := region.parse(o.packed, e.segmentRecord, object.ZeroID)
+	stored, payload, err := region.parse(ctx, o.packed, e.segmentRecord, object.ZeroID)
 	if err != nil {
 		return err
 	}

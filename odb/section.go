@@ -108,7 +108,17 @@ func openSections(ctx context.Context, s *Store, layer LayerID, f file.File, mag
 
 // damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what they are.
 func (g *sectionFile) damaged(err error) error {
-	return g.store.damaged(g.layer, object.ZeroID, err)
+	return g.store.damagedIn(g.fileName(), g.layer, object.ZeroID, err)
+}
+
+// fileName is the name that the file store knows the file by.
+func (g *sectionFile) fileName() string {
+	for _, kind := range []layerKind{layerSegment, layerGraph, layerFilter, layerBitmap} {
+		if kind.magic() == g.magic {
+			return kind.fileName(g.layer)
+		}
+	}
+	return ""
 }
 
 func (g *sectionFile) readFooter() error {

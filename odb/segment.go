@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -113,7 +114,40 @@ func (g *segment) inPackOrder(ctx context.Context, first, end uint32) iter.Seq2[
 
 // region returns the reader of the segment's entries.
 func (g *segment) region() dataRegion {
-	return dataRegion{store: g.store, layer: g.layer, data: g.file}
+	return dataRegion{store: g.store, layer: g.layer, data: g.file, segment: g}
+}
+
+// objectAt returns the object whose entry holds an offset of the data region, the zero ID if that cannot be found out. It is for errors.
+func (g *segment) objectAt(ctx context.Context, offset int64) object.ID {
+	ordinalOf := func(position int) (uint32, error) {
+		item, err := g.item(ctx, sectionOrder, position)
+		if err != nil {
+			return 0, err
+		}
+		return binary.BigEndian.Uint32(item), nil
+	}
+	var failed error
+	behind := sort.Search(g.count, func(position int) bool {
+		ordinal, err := ordinalOf(position)
+		var r segmentRecord
+		if err == nil {
+			r, err = g.record(ctx, ordinal)
+		}
+		failed = errors.Join(failed, err)
+		return err != nil || r.Offset > offset
+	})
+	if failed != nil || behind == 0 {
+		return object.ZeroID
+	}
+	ordinal, err := ordinalOf(behind - 1)
+	if err != nil {
+		return object.ZeroID
+	}
+	id, err := g.id(ctx, ordinal)
+	if err != nil {
+		return object.ZeroID
+	}
+	return id
 }
 
 // isProvisional reports whether the deltas of the segment are to be searched again, among more objects.
@@ -182,7 +216,7 @@ func (g *segment) copyBatch(ctx context.Context, w io.Writer, buffer []byte, bat
 	for _, r := range batch {
 		at := r.Offset - start
 		if at < 0 || at+r.PackedSize > size || crc32.ChecksumIEEE(buffer[at:at+r.PackedSize]) != r.CRC32 {
-			return 0, g.damaged(fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+			return 0, g.region().damaged(ctx, object.ZeroID, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
 		}
 	}
 	n, err := w.Write(buffer[:size])

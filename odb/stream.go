@@ -73,11 +73,12 @@ func (v *View) openAt(ctx context.Context, at location) (*Object, error) {
 	return o, nil
 }
 
-// openStream returns the source of a whole entry: by blocks if it has a table of them.
+// openStream returns the source of a whole entry: by blocks if it has a table of them that is not damaged, and else as the one zlib stream
+// that they make.
 func openStream(ctx context.Context, at location) (objectSource, error) {
 	if l, ok := at.layer.(*segmentLayer); ok {
 		blocks, err := openBlocks(ctx, l, at)
-		if blocks != nil || err != nil {
+		if !ignored(err) && (blocks != nil || err != nil) {
 			return blocks, err
 		}
 	}

@@ -58,6 +58,9 @@ func (r *reaching) findWhole(ctx context.Context, request *PackRequest) (bool, e
 func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
 		o, ok, err := g.outline(ctx)
+		if ignored(err) {
+			return false, nil // a walk needs none
+		}
 		if !ok || err != nil {
 			return false, err
 		}

@@ -18,6 +18,7 @@ func TestScopes(t *testing.T) {
 		"GET /api/v1/repos":                    401,
 		"POST /api/v1/repos":                   403,
 		"GET /api/v1/repo":                     403,
+		"PATCH /api/v1/repo":                   403,
 		"DELETE /api/v1/repos/delete":          403,
 		"DELETE /api/v1/repos/base":            403,
 		"POST /api/v1/repos/pull-upstream":     403,
@@ -107,13 +108,13 @@ func TestMethods(t *testing.T) {
 	})
 	for path, methods := range allowed {
 		c := f.dial(t)
-		c.send("PATCH " + path + " HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nContent-Length: 0\n\n")
-		a := c.receive(http.MethodPatch)
+		c.send("PURGE " + path + " HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nContent-Length: 0\n\n")
+		a := c.receive("PURGE")
 		listed := strings.Split(a.Header.Get("Allow"), ", ")
 		slices.Sort(listed)
 		slices.Sort(methods)
 		if a.StatusCode != http.StatusMethodNotAllowed || !slices.Equal(listed, methods) {
-			t.Errorf("PATCH %s: status %d, allowed %q, want %q: %s", path, a.StatusCode, listed, methods, a.body)
+			t.Errorf("PURGE %s: status %d, allowed %q, want %q: %s", path, a.StatusCode, listed, methods, a.body)
 		}
 	}
 }

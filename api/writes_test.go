@@ -176,6 +176,11 @@ var writings = map[string]writing{
 		denied: []string{noPush, verifySig}, // every commit is new to a fork
 		alone:  true,
 	},
+	"PATCH /api/v1/repo": {
+		call: func(_ *writable, name, _ string) ([]call, call) {
+			return []call{createBranch(name, "")}, call{"PATCH /api/v1/repo", "r", fmt.Sprintf(`{"default_branch":%q}`, name)}
+		},
+	},
 	"DELETE " + v1 + "/delete": {
 		call: func(_ *writable, name, _ string) ([]call, call) {
 			return []call{{"POST " + v1, name, ``}}, call{"DELETE " + v1 + "/delete", name, ``}

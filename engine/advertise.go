@@ -26,13 +26,11 @@ func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Adverti
 	if err != nil {
 		return nil, err
 	}
-	a := &Advertisement{names: names, space: ns, headName: "refs/heads/" + r.record.DefaultBranch}
-	ref, err := names.Lookup(ctx, r.defaultRef(ns))
+	branch, ref, err := r.head(ctx, names, ns)
 	if err != nil && !errors.Is(err, refs.ErrNotFound) {
 		return nil, errors.Join(fmt.Errorf("look up the default branch: %w", err), names.Close())
 	}
-	a.headID = ref.ID
-	return a, nil
+	return &Advertisement{names: names, space: ns, headName: branchPrefix + branch, headID: ref.ID}, nil
 }
 
 // Close releases what the advertisement reads.

@@ -11,21 +11,18 @@ import (
 // changeRefs runs a transaction that moves refs and stores no objects. It returns what prepare told in the try that was committed,
 // or what an earlier equal request under the same idempotency key was told.
 func changeRefs[T any](
-	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(ctx context.Context, tx *refs.Tx) (T, error),
+	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(ctx context.Context, tx *refs.Tx, now *Repository) (T, error),
 ) (T, error) {
 	var outcome, none T
-	done, err := r.host.names.Update(ctx, r.record.ID, r.change(actor, cause), func(ctx context.Context, tx *refs.Tx) error {
-		if err := r.guard(tx, actor); err != nil {
-			return err
-		}
+	done, err := r.transact(ctx, actor, r.change(actor, cause), func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		var err error
-		if outcome, err = prepare(ctx, tx); err != nil {
+		if outcome, err = prepare(ctx, tx, now); err != nil {
 			return err
 		}
 		return setReceipt(tx, outcome)
 	})
 	if err != nil {
-		return none, r.gone(err)
+		return none, err
 	}
 	if done.Replayed {
 		return decodeReceipt[T](done.Receipt)

@@ -102,7 +102,7 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 			return object.ZeroID, object.ZeroID, fmt.Errorf("look up branch %s: %w", t.Base, err)
 		}
 		return base.ID, object.ZeroID, t.expect(t.Base, base.ID)
-	case names.Count() == 0 && t.Branch == r.record.DefaultBranch && t.Namespace == refs.Main:
+	case names.Count() == 0 && t.Namespace == refs.Main && (t.Branch == r.record.DefaultBranch || r.record.Chosen == chosenByNobody):
 		return object.ZeroID, object.ZeroID, t.expect(t.Branch, object.ZeroID)
 	default:
 		return object.ZeroID, object.ZeroID, notFound("branch %q not found", t.Branch)
@@ -160,11 +160,8 @@ func (r *Repository) commitTo(
 	var result CommitResult
 	change := r.change(actor, cause)
 	change.FastForward = onTop
-	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
-		if err := r.guard(tx, actor); err != nil {
-			return err
-		}
-		parent, now, err := r.parent(ctx, tx, t)
+	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, repo *Repository) error {
+		parent, now, err := repo.parent(ctx, tx, t)
 		if err != nil {
 			return err
 		}
@@ -200,7 +197,7 @@ func (r *Repository) commitTo(
 		return setReceipt(tx, result)
 	})
 	if err != nil {
-		return CommitResult{}, r.gone(err)
+		return CommitResult{}, err
 	}
 	if done.Replayed {
 		return decodeReceipt[CommitResult](done.Receipt)

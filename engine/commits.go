@@ -61,11 +61,12 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[
 		return Page[Commit]{}, err
 	}
 	defer view.Close()
-	branch := request.Branch
+	branch, ref := request.Branch, refs.Ref{}
 	if branch == "" {
-		branch = r.record.DefaultBranch
+		branch, ref, err = r.head(ctx, names, request.Namespace)
+	} else {
+		ref, err = names.Lookup(ctx, request.Namespace.Full("refs/heads/"+branch))
 	}
-	ref, err := names.Lookup(ctx, request.Namespace.Full("refs/heads/"+branch))
 	if errors.Is(err, refs.ErrNotFound) {
 		return Page[Commit]{}, notFound("branch %q not found", branch)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -17,7 +16,8 @@ import (
 // CreateRequest describes a repository to create.
 type CreateRequest struct {
 	Name string
-	// DefaultBranch is "main" when empty; with a base, the branch that is taken, or the base's default branch.
+	// DefaultBranch is, when empty, "main" until the first branch comes; with a base, the branch that is taken, or the base's
+	// default branch.
 	DefaultBranch string
 	// Base is nil for a repository that begins empty.
 	Base *Base
@@ -120,12 +120,15 @@ func (h *Host) create(
 		Name:          request.Name,
 		Number:        number,
 		DefaultBranch: begin.defaultBranch,
+		Chosen:        begin.chosen,
 		Created:       h.now().UTC(),
 		Pool:          begin.pool,
 		Upstream:      from,
 	}
 	if from != nil {
-		rec.DefaultBranch = cmp.Or(from.DefaultBranch, rec.DefaultBranch)
+		if from.DefaultBranch != "" {
+			rec.DefaultBranch, rec.Chosen = from.DefaultBranch, chosenAtCreation
+		}
 		state := upstream.State{Phase: upstream.Syncing}
 		row, err := state.Encode()
 		if err != nil {

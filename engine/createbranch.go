@@ -49,10 +49,10 @@ func (r *Repository) CreateBranch(ctx context.Context, actor Actor, request Crea
 	if err := request.check(); err != nil {
 		return CreatedBranch{}, err
 	}
-	return changeRefs(ctx, r, &actor, "branch", func(ctx context.Context, tx *refs.Tx) (CreatedBranch, error) {
+	return changeRefs(ctx, r, &actor, "branch", func(ctx context.Context, tx *refs.Tx, now *Repository) (CreatedBranch, error) {
 		created := CreatedBranch{Sequence: tx.Sequence() + 1}
 		err := r.withStored(ctx, tx, func(v *odb.View) (err error) {
-			created.Tip, err = r.base(ctx, tx, v, &request)
+			created.Tip, err = now.base(ctx, tx, v, &request)
 			return err
 		})
 		if err != nil {

@@ -233,7 +233,7 @@ func (r *Repository) changeCredential(
 	if err := r.host.secrets.check(); err != nil {
 		return StoredCredential{}, err
 	}
-	stored, err := changeRefs(ctx, r, actor, cause, func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
+	stored, err := changeRefs(ctx, r, actor, cause, func(ctx context.Context, tx *refs.Tx, _ *Repository) (StoredCredential, error) {
 		stored, err := prepare(ctx, tx)
 		stored.Sequence = tx.Sequence() + 1
 		return stored, err

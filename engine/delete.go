@@ -55,10 +55,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 	}
 	change := repo.change(actor, "delete")
 	deleted := Deleted{ID: repo.record.ID}
-	done, err := h.names.Update(ctx, repo.record.ID, change, func(_ context.Context, tx *refs.Tx) error {
-		if err := repo.guard(tx, actor); err != nil {
-			return err
-		}
+	done, err := repo.transact(ctx, actor, change, func(_ context.Context, tx *refs.Tx, _ *Repository) error {
 		tx.Drop()
 		b := tx.Batch()
 		b.Delete(recordKey(repo.record.ID))
@@ -72,7 +69,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		return setReceipt(tx, deleted)
 	})
 	if err != nil {
-		return Deleted{}, repo.gone(err)
+		return Deleted{}, err
 	}
 	if done.Replayed {
 		return decodeReceipt[Deleted](done.Receipt)

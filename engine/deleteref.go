@@ -21,9 +21,6 @@ func (r *Repository) DeleteBranch(ctx context.Context, actor Actor, ns refs.Name
 	if err != nil {
 		return DeletedRef{}, badName("name", err)
 	}
-	if full == r.defaultRef(refs.Main) {
-		return DeletedRef{}, &failure{kind: ErrDefaultBranch, text: fmt.Sprintf("branch %q is the default branch and cannot be deleted", name)}
-	}
 	return r.deleteRef(ctx, &actor, full, notFound("branch %q not found", name))
 }
 
@@ -40,7 +37,12 @@ func (r *Repository) DeleteTag(ctx context.Context, actor Actor, ns refs.Namespa
 
 // deleteRef deletes the ref of a stored name. missing says that there is none.
 func (r *Repository) deleteRef(ctx context.Context, actor *Actor, full string, missing error) (DeletedRef, error) {
-	return changeRefs(ctx, r, actor, "delete", func(ctx context.Context, tx *refs.Tx) (DeletedRef, error) {
+	return changeRefs(ctx, r, actor, "delete", func(ctx context.Context, tx *refs.Tx, now *Repository) (DeletedRef, error) {
+		if full == now.defaultRef(refs.Main) {
+			return DeletedRef{}, &failure{
+				kind: ErrDefaultBranch, text: fmt.Sprintf("branch %q is the default branch and cannot be deleted", now.record.DefaultBranch),
+			}
+		}
 		err := tx.Delete(ctx, full, nil)
 		if errors.Is(err, refs.ErrNotFound) {
 			err = missing

@@ -82,10 +82,7 @@ func (r *Repository) undoDetach(ctx context.Context, before upstream.State) erro
 
 // detach ends a detachment, if one has begun, in a transaction.
 func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error) {
-	done, err := r.host.names.Update(ctx, r.record.ID, r.change(actor, "detach"), func(ctx context.Context, tx *refs.Tx) error {
-		if err := r.guard(tx, actor); err != nil {
-			return err
-		}
+	done, err := r.transact(ctx, actor, r.change(actor, "detach"), func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
 		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
 		if errors.Is(err, upstream.ErrNoState) || err == nil && state.Phase != upstream.Detaching {
 			return refs.ErrUnchanged
@@ -106,7 +103,7 @@ func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error)
 		return nil
 	})
 	if err != nil {
-		return Detached{}, r.gone(err)
+		return Detached{}, err
 	}
 	return Detached{Sequence: done.Sequence}, nil
 }

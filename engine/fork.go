@@ -59,6 +59,7 @@ func (b *Base) cause() string {
 type origin struct {
 	pool          odb.PoolID
 	defaultBranch string
+	chosen        chosenBy
 	refs          []refs.Ref
 	fork          *odb.Fork // nil without a base
 }
@@ -79,7 +80,11 @@ func (o *origin) close() error {
 // origin adds to b the pool of a new repository. The caller closes what is returned.
 func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *CreateRequest) (*origin, error) {
 	if request.Base == nil {
-		return &origin{pool: h.objects.CreatePool(b), defaultBranch: cmp.Or(request.DefaultBranch, "main")}, nil
+		o := &origin{pool: h.objects.CreatePool(b), defaultBranch: request.DefaultBranch}
+		if o.defaultBranch == "" {
+			o.defaultBranch, o.chosen = "main", chosenByNobody
+		}
+		return o, nil
 	}
 	source, err := h.Repository(ctx, actor.Org, request.Base.Name)
 	if err != nil {
@@ -184,6 +189,9 @@ func (r *Repository) takeAll(ctx context.Context, names *refs.Snapshot, defaultB
 		}
 		hasDefault = hasDefault || ref.Name == "refs/heads/"+o.defaultBranch
 		o.refs = append(o.refs, ref)
+	}
+	if defaultBranch == "" && len(o.refs) == 0 {
+		o.chosen = r.record.Chosen
 	}
 	if defaultBranch != "" && len(o.refs) > 0 && !hasDefault {
 		return nil, notFound("branch %q not found in repository %q", defaultBranch, r.record.Name)

@@ -146,10 +146,7 @@ func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *Merge
 			Name: request.Target.Namespace.Full("refs/heads/" + request.Target.Name), Before: outcome.Old, After: outcome.Commit,
 		})
 	}
-	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
-		if err := r.guard(tx, actor); err != nil {
-			return err
-		}
+	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
 		if planErr != nil {
 			return planErr
 		}
@@ -177,7 +174,7 @@ func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *Merge
 		return setReceipt(tx, outcome)
 	})
 	if err != nil {
-		return MergeOutcome{}, source, r.gone(err)
+		return MergeOutcome{}, source, err
 	}
 	if done.Replayed {
 		outcome, err = decodeReceipt[MergeOutcome](done.Receipt)

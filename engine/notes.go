@@ -222,10 +222,7 @@ func (r *Repository) changeNotes(
 	defer objects.Close() // once the write is durable, this cannot fail it any more
 	change := r.change(actor, "note")
 	change.FastForward = onTop
-	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
-		if err := r.guard(tx, actor); err != nil {
-			return err
-		}
+	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
 		tip, err := target.tip(ctx, tx)
 		if err != nil {
 			return err
@@ -262,7 +259,7 @@ func (r *Repository) changeNotes(
 		return setReceipt(tx, result)
 	})
 	if err != nil {
-		return NoteResult{}, r.gone(err)
+		return NoteResult{}, err
 	}
 	if done.Replayed {
 		return decodeReceipt[NoteResult](done.Receipt)

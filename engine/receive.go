@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"packhorse/engine/upstream"
@@ -42,6 +43,8 @@ type PushRequest struct {
 type upstreamPull struct {
 	// stage adds rows to the batch of updates that are made.
 	stage func(b *kv.Batch, moved []upstream.Update)
+	// head is the ref that becomes the default branch when it is created, "" for none.
+	head string
 }
 
 // PushResult is what becomes of a push: of its pack, and of each command in the order in which they came.
@@ -49,6 +52,9 @@ type PushResult struct {
 	Unpack   error
 	Commands []CommandResult
 	Sequence uint64
+	// Dangling is the default branch when it is missing after the push and other branches are there: a clone would check
+	// nothing out. Else it is "".
+	Dangling string
 }
 
 // CommandResult is what became of one command; Err is nil when it was carried out.
@@ -153,18 +159,23 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 	if err := p.verify(ctx, &change); err != nil {
 		return nil, err
 	}
-	done, err := p.repo.host.names.Update(ctx, p.repo.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+	var dangling string
+	done, err := p.repo.transact(ctx, &p.actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		var err error
-		results, err = p.apply(ctx, tx)
+		if results, err = p.apply(ctx, tx, now); err != nil {
+			return err
+		}
+		dangling, err = p.settleDefault(ctx, tx, now)
 		return err
 	})
 	if err != nil {
-		return nil, p.repo.gone(err)
+		return nil, err
 	}
-	if len(done.Updates) > 0 {
-		p.objects.Settled(ctx)
+	if len(done.Updates) == 0 {
+		return &PushResult{Commands: results, Sequence: done.Sequence}, nil
 	}
-	return &PushResult{Commands: results, Sequence: done.Sequence}, nil
+	p.objects.Settled(ctx)
+	return &PushResult{Commands: results, Sequence: done.Sequence, Dangling: dangling}, nil
 }
 
 // resolve turns the pack that was read into objects, or finds out what is wrong with it.
@@ -208,11 +219,27 @@ func (p *Push) refuseAll(reason error) *PushResult {
 	return result
 }
 
-// apply puts the commands that can be carried out, and the objects, into the transaction.
-func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) {
-	if err := p.repo.guard(tx, &p.actor); err != nil {
-		return nil, err
+// settleDefault chooses the default branch if this push is to do that. It returns the default branch that is missing
+// while other branches are there, "" for none.
+func (p *Push) settleDefault(ctx context.Context, tx *refs.Tx, now *Repository) (dangling string, err error) {
+	up := p.request.upstream
+	if up != nil && now.record.Chosen != chosenLater && slices.Contains(tx.Created(branchPrefix), up.head) {
+		if err := now.putDefault(tx.Batch(), strings.TrimPrefix(up.head, branchPrefix)); err != nil {
+			return "", err
+		}
 	}
+	if err := now.adopt(ctx, tx); err != nil || p.request.Namespace != refs.Main {
+		return "", err
+	}
+	if missing, err := now.dangles(ctx, tx); err != nil || !missing {
+		return "", err
+	}
+	return now.record.DefaultBranch, nil
+}
+
+// apply puts the commands that can be carried out, and the objects, into the transaction. now is the repository as the
+// transaction finds it.
+func (p *Push) apply(ctx context.Context, tx *refs.Tx, now *Repository) ([]CommandResult, error) {
 	if err := p.objects.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("refresh objects: %w", err)
 	}
@@ -221,7 +248,7 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx) ([]CommandResult, error) 
 	failed := false
 	for _, i := range deletionsFirst(p.request.Commands) {
 		command := p.request.Commands[i]
-		err := p.command(ctx, tx, command)
+		err := p.command(ctx, tx, now, command)
 		absent := errors.Is(err, refs.ErrNotFound)
 		if absent {
 			err = nil
@@ -282,14 +309,14 @@ func deletionsFirst(commands []Command) []int {
 
 // command puts one ref update into the transaction. An error that [isRefusal] knows concerns this command alone; refs.ErrNotFound says
 // that there is nothing to delete.
-func (p *Push) command(ctx context.Context, tx *refs.Tx, command Command) error {
+func (p *Push) command(ctx context.Context, tx *refs.Tx, now *Repository, command Command) error {
 	if err := refs.CheckName(command.Name); err != nil {
 		return err
 	}
 	ns := p.request.Namespace
 	full := ns.Full(command.Name)
 	if command.New.IsZero() {
-		if full == p.repo.defaultRef(refs.Main) {
+		if full == now.defaultRef(refs.Main) {
 			return RefusedDefault
 		}
 		return tx.Delete(ctx, full, &command.Old)

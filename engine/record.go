@@ -46,19 +46,29 @@ func orgKey(table byte, org string) []byte {
 	return append(key, 0)
 }
 
-// record is a repository as it is stored, under table R. It does not change until the repository is deleted, when it
-// disappears; every transaction on the repository requires it.
+// record is a repository as it is stored, under table R. Nothing but the default branch changes until the repository is
+// deleted, when it disappears; every transaction on the repository requires it as it read it.
 type record struct {
 	ID            refs.RepoID `json:"-"`
 	Org           string      `json:"org"`
 	Name          string      `json:"name"`
 	Number        uint64      `json:"number"`
 	DefaultBranch string      `json:"default_branch"`
+	Chosen        chosenBy    `json:"chosen,omitempty"`
 	Created       time.Time   `json:"created"`
 	Pool          odb.PoolID  `json:"pool"`
 	// Upstream is what the repository was created to be synced with. Of a repository that is open, it is nil after a detachment.
 	Upstream *upstream.Origin `json:"upstream,omitempty"`
 }
+
+// chosenBy says who has chosen a default branch.
+type chosenBy string
+
+const (
+	chosenAtCreation chosenBy = ""       // whoever created the repository, or what it was made from
+	chosenByNobody   chosenBy = "nobody" // it is "main" until the first branch comes
+	chosenLater      chosenBy = "later"  // the first branch that came, or a call that moved it
+)
 
 // nameRow is what a name stands for, under table N: a repository, or the last one of that name after its deletion.
 type nameRow struct {
@@ -102,12 +112,17 @@ func readRecord(ctx context.Context, r kv.Reader, id refs.RepoID) (record, []byt
 	if err != nil {
 		return record{}, nil, fmt.Errorf("read record of repository %s: %w", id, err)
 	}
+	rec, err := decodeRecord(id, data)
+	return rec, data, err
+}
+
+func decodeRecord(id refs.RepoID, data []byte) (record, error) {
 	var rec record
 	if err := json.Unmarshal(data, &rec); err != nil {
-		return record{}, nil, fmt.Errorf("%w: record of repository %s: %w", ErrCorrupt, id, err)
+		return record{}, fmt.Errorf("%w: record of repository %s: %w", ErrCorrupt, id, err)
 	}
 	rec.ID = id
-	return rec, data, nil
+	return rec, nil
 }
 
 func (r *record) encode() ([]byte, error) {

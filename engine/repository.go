@@ -15,7 +15,7 @@ import (
 type Repository struct {
 	host   *Host
 	record record
-	// stored is the record as it is stored, the precondition of every transaction.
+	// stored is the record as it is stored, the precondition of what is decided upon it.
 	stored []byte
 	// state is how it stood to its upstream, if it has one, and busy whether a sync ran or was about to just before that was read.
 	state upstream.State
@@ -101,13 +101,42 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 	return change
 }
 
-// guard makes a transaction depend on the repository's existence, and on room on the disk and the token being good to the last moment.
-func (r *Repository) guard(tx *refs.Tx, actor *Actor) error {
-	tx.Batch().Require(recordKey(r.record.ID), r.stored)
-	if err := r.host.space.Check(); err != nil {
-		return err
+// transact runs a transaction of the actor on the repository, as [refs.Store.Update] does, which lists the errors. prepare
+// is given the repository as this try finds it. The first branch becomes the default branch in the same batch.
+func (r *Repository) transact(
+	ctx context.Context, actor *Actor, change refs.Change, prepare func(ctx context.Context, tx *refs.Tx, now *Repository) error,
+) (refs.Result, error) {
+	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		now, err := r.guard(ctx, tx, actor)
+		if err != nil {
+			return err
+		}
+		if err := prepare(ctx, tx, now); err != nil {
+			return err
+		}
+		return now.adopt(ctx, tx)
+	})
+	return done, r.gone(err)
+}
+
+// guard makes a transaction depend on the repository being there as it is now, which it returns, and on room on the disk
+// and the token being good to the last moment.
+func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Repository, error) {
+	rec, stored, err := readRecord(ctx, r.host.keys, r.record.ID)
+	if isNotFound(err) {
+		return nil, notFound("repository %q not found", r.record.Name)
 	}
-	return actor.recheck()
+	if err != nil {
+		return nil, err
+	}
+	tx.Batch().Require(recordKey(r.record.ID), stored)
+	now := *r
+	now.stored = stored
+	now.record.follow(&rec)
+	if err := r.host.space.Check(); err != nil {
+		return nil, err
+	}
+	return &now, actor.recheck()
 }
 
 // gone turns the absence of a repository's refs into its own.

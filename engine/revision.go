@@ -30,7 +30,10 @@ const prefixDigitsMin = 7
 // Errors: [ErrNotFound]; [ErrInvalid] for an ambiguous prefix.
 func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, ns refs.Namespace, name string) (Revision, error) {
 	if name == "" {
-		name = r.record.DefaultBranch
+		var err error
+		if name, _, err = r.head(ctx, names, ns); err != nil && !errors.Is(err, refs.ErrNotFound) {
+			return Revision{}, fmt.Errorf("look up the default branch: %w", err)
+		}
 	}
 	revision := Revision{Name: name}
 	missing := notFound("ref %q not found", name)

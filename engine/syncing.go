@@ -94,7 +94,7 @@ func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, er
 	if err != nil {
 		return time.Time{}, err
 	}
-	if state.DefaultBranch != "" {
+	if state.DefaultBranch != "" && rec.Chosen != chosenLater {
 		rec.DefaultBranch = state.DefaultBranch
 	}
 	s := &syncing{Repository: &Repository{host: h.Host, record: rec, stored: stored, state: state}, row: row}
@@ -166,6 +166,7 @@ type syncing struct {
 	*Repository
 	row     []byte // the state as it is stored
 	secrets []string
+	adopted string // the ref that the default branch is to be, "" for the one of the record
 }
 
 // run syncs.
@@ -216,14 +217,16 @@ func (s *syncing) authorize(ctx context.Context) (user, password string, err err
 }
 
 // head decides upon the default branch when the first import has seen what there is: one that was asked for stays if it can.
-func (s *syncing) head(head string, has func(ref string) bool) string {
+// Another one is stored by the transaction that creates it.
+func (s *syncing) head(head string, far, local func(ref string) bool) string {
 	origin := s.record.Upstream
 	own := s.defaultRef(refs.Main)
-	branch, isBranch := strings.CutPrefix(head, "refs/heads/")
-	if s.state.Imported || origin.DefaultBranch != "" || !origin.FollowHead && has(own) || !isBranch || !has(head) {
+	switch {
+	case s.record.Chosen == chosenLater, origin.DefaultBranch != "", local(own), s.state.DefaultBranch != "",
+		!origin.FollowHead && far(own), !strings.HasPrefix(head, branchPrefix), !far(head):
 		return own
 	}
-	s.state.DefaultBranch, s.record.DefaultBranch = branch, branch
+	s.adopted = head
 	return head
 }
 
@@ -250,7 +253,7 @@ func (s *syncing) Refs(ctx context.Context) (all []refs.Ref, err error) {
 
 // Pull implements [upstream.Repository], with what receives a push.
 func (s *syncing) Pull(ctx context.Context, p *upstream.Pull) ([]error, error) {
-	request := PushRequest{Pack: p.Pack, Import: !s.state.Imported, upstream: &upstreamPull{stage: func(b *kv.Batch, moved []upstream.Update) {
+	request := PushRequest{Pack: p.Pack, Import: !s.state.Imported, upstream: &upstreamPull{head: s.adopted, stage: func(b *kv.Batch, moved []upstream.Update) {
 		b.Require(upstream.StateKey(s.record.ID), s.row)
 		p.Stage(b, moved)
 	}}}

@@ -69,7 +69,7 @@ func (r *Repository) CreateTag(ctx context.Context, actor Actor, ns refs.Namespa
 	if err != nil {
 		return CreatedTag{}, badName("name", err)
 	}
-	return changeRefs(ctx, r, &actor, "tag", func(ctx context.Context, tx *refs.Tx) (CreatedTag, error) {
+	return changeRefs(ctx, r, &actor, "tag", func(ctx context.Context, tx *refs.Tx, _ *Repository) (CreatedTag, error) {
 		created := CreatedTag{Sequence: tx.Sequence() + 1}
 		err := r.withStored(ctx, tx, func(v *odb.View) error { return requireCommit(ctx, v, target) })
 		if err != nil {

@@ -166,7 +166,7 @@ func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (ups
 	if err != nil {
 		return state, err
 	}
-	if state.DefaultBranch != "" {
+	if state.DefaultBranch != "" && rec.Chosen != chosenLater {
 		rec.DefaultBranch = state.DefaultBranch
 	}
 	if state.Phase == upstream.Detached {
@@ -247,7 +247,7 @@ func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, erro
 		}
 		return r.Sequence(ctx)
 	}
-	return changeRefs(ctx, r, actor, "ask-for-sync", func(ctx context.Context, tx *refs.Tx) (uint64, error) {
+	return changeRefs(ctx, r, actor, "ask-for-sync", func(ctx context.Context, tx *refs.Tx, _ *Repository) (uint64, error) {
 		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
 		if err != nil {
 			return 0, err
@@ -332,9 +332,9 @@ func (r *Repository) putState(ctx context.Context, b *kv.Batch, before []byte, s
 	return data, r.applyFenced(ctx, b, before)
 }
 
-// applyFenced commits a batch if the repository is there and its sync state is stored as before, and returns when it is durable.
+// applyFenced commits a batch if the repository's sync state is stored as before, which it is not after a deletion, and
+// returns when it is durable.
 func (r *Repository) applyFenced(ctx context.Context, b *kv.Batch, before []byte) error {
-	b.Require(recordKey(r.record.ID), r.stored)
 	b.Require(upstream.StateKey(r.record.ID), before)
 	commit, err := r.host.keys.Apply(ctx, b)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
@@ -87,6 +88,18 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 		tx.stored[name] = &ref
 	}
 	return tx.stored[name], nil
+}
+
+// Created returns the names, in the order in which they came, of the refs that the transaction creates and whose stored
+// names begin with prefix.
+func (tx *Tx) Created(prefix string) []string {
+	var names []string
+	for _, name := range tx.order {
+		if strings.HasPrefix(name, prefix) && tx.stored[name] == nil && tx.changed[name] != nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // All walks the refs whose stored names begin with prefix in byte order, changes included.

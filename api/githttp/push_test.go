@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"packhorse/api/githttp"
+	"packhorse/engine"
+	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
 	"packhorse/pack/pktline"
 	"packhorse/refs"
@@ -208,5 +211,44 @@ func TestPushAgainstGit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPushFirstBranch pushes a branch that is not main to a new repository: a clone has it checked out.
+func TestPushFirstBranch(t *testing.T) {
+	t.Parallel()
+	r := serve(t, githttp.Config{})
+	if _, err := r.host.CreateRepository(t.Context(), engine.Actor{Org: enginetest.Org}, engine.CreateRequest{Name: "fresh"}); err != nil {
+		t.Fatal(err)
+	}
+	git := oracle.New(t)
+	tip := git.Seed(oracle.History{Seed: 52, Commits: 3})
+	git.Git("push", "--quiet", r.base+"/fresh.git", "main:refs/heads/trunk")
+	versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test
+		clone := cloneFrom(t, r.base+"/fresh.git", version)
+		if name, id := clone.Git("symbolic-ref", "HEAD"), clone.Git("rev-parse", "HEAD"); name != "refs/heads/trunk" || id != tip {
+			t.Errorf("HEAD is %s at %s", name, id)
+		}
+	})
+}
+
+// TestPushWithoutDefault pushes branches beside the default branch that was asked for: the user hears that HEAD leads nowhere.
+func TestPushWithoutDefault(t *testing.T) {
+	t.Parallel()
+	r := serve(t, githttp.Config{})
+	git := oracle.New(t)
+	tip := git.Seed(oracle.History{Seed: 52, Commits: 3})
+	push := func(variant, name string) []string {
+		body := pushBody(allCapabilities, []string{zero + " " + tip + " refs/heads/" + name}, packOf(git, tip))
+		return r.pushVariant(variant, "", body).remarks
+	}
+	warning := "warning: HEAD names the branch main, which does not exist: a clone checks out nothing"
+	for _, step := range []struct {
+		variant, name string
+		warned        bool
+	}{{"+ephemeral", "draft", false}, {"", "a", true}, {"", "b", true}, {"", "main", false}, {"", "c", false}} {
+		if remarks := push(step.variant, step.name); slices.Contains(remarks, warning) != step.warned {
+			t.Errorf("a push of %s%s says %q", step.name, step.variant, remarks)
+		}
 	}
 }

@@ -36,6 +36,11 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 			remark("error: " + oneLine(why) + "\n")
 		}
 	}
+	if name := result.Dangling; name != "" {
+		remark(fmt.Sprintf("warning: HEAD names the branch %s, which does not exist: a clone checks out nothing\n", name))
+		remark("hint: push that branch, or choose another default branch:\n")
+		remark("hint:   PATCH /api/v1/repo {\"default_branch\": \"...\"}\n")
+	}
 	for _, line := range lines {
 		_ = out.String(line[:min(len(line), pktline.PayloadMax-1)] + "\n") // a bytes.Buffer takes everything
 	}

@@ -145,7 +145,7 @@ func claims(grant *auth.Grant, repo *engine.Repository) bool {
 // credentialActor is who changes a credential of the repository, once that is where the request wants it to be. Its receipt holds no
 // plain hash of the body, which has a password in it.
 func (d *Door) credentialActor(x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte) (engine.Actor, error) {
-	if err := await(x, repo); err != nil {
+	if _, err := await(x, repo); err != nil {
 		return engine.Actor{}, err
 	}
 	by, err := d.actor(x, grant, repo.Item().ID.String(), endpoint)

@@ -44,10 +44,14 @@ func (d *Door) Repository(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
+	item, err := repo.Describe(x.Context())
+	if err != nil {
+		return err
+	}
 	told := struct {
 		repositoryJSON
 		Sync *syncJSON `json:"sync,omitempty"`
-	}{repositoryJSON: repositoryOf(repo.Item())}
+	}{repositoryJSON: repositoryOf(item)}
 	if state, ok := repo.Sync(); ok {
 		told.Sync = &syncJSON{State: string(state.Phase), LastError: state.LastError}
 		if !state.LastSuccess.IsZero() {
@@ -55,6 +59,25 @@ func (d *Door) Repository(x exchange.Exchange, grant *auth.Grant) error {
 		}
 	}
 	return answer(x, http.StatusOK, told)
+}
+
+// ChangeRepository answers PATCH /repo.
+func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		DefaultBranch *string `json:"default_branch"`
+	}
+	repo, by, err := d.writeJSON(x, grant, "PATCH /repo", &request)
+	if err != nil {
+		return err
+	}
+	if request.DefaultBranch == nil {
+		return badRequest("default_branch is required")
+	}
+	moved, err := repo.MoveDefaultBranch(x.Context(), by, *request.DefaultBranch)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusOK, moved.Sequence, repositoryOf(moved.Item))
 }
 
 // syncJSON is contract.md, "Upstream sync and webhooks".

@@ -76,30 +76,33 @@ func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository,
 	if err != nil {
 		return nil, err
 	}
-	return repo, await(x, repo)
+	if waited, err := await(x, repo); !waited || err != nil {
+		return repo, err
+	}
+	return d.host.Repository(x.Context(), grant.Org, grant.Repo) // as it is at that position
 }
 
-// await waits for the X-Min-Sequence that the request asks for.
-func await(x exchange.Exchange, repo *engine.Repository) error {
+// await waits for the X-Min-Sequence that the request asks for, if it does.
+func await(x exchange.Exchange, repo *engine.Repository) (waited bool, err error) {
 	header := x.Header("X-Min-Sequence")
 	if header == "" {
-		return nil
+		return false, nil
 	}
 	sequence, err := strconv.ParseUint(header, 10, 64)
 	if err != nil {
-		return badRequest("X-Min-Sequence: expected a journal position, got %.40q", header)
+		return false, badRequest("X-Min-Sequence: expected a journal position, got %.40q", header)
 	}
 	ctx, cancel := context.WithTimeout(x.Context(), minSequenceWait)
 	defer cancel()
 	err = repo.Await(ctx, sequence)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &exchange.Error{
+		return true, &exchange.Error{
 			Status:  http.StatusServiceUnavailable,
 			Message: fmt.Sprintf("the repository has not reached sequence %d", sequence),
 			Retry:   time.Second,
 		}
 	}
-	return err
+	return true, err
 }
 
 // write opens the repository of the token for a write and says who asks for it. endpoint is what an idempotency key belongs to; the

@@ -54,11 +54,11 @@ func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, 
 	}
 }
 
-// Create creates a repository of the organization "acme" and opens it.
+// Create creates a repository of the organization "acme", whose default branch is main whatever comes, and opens it.
 func Create(tb testing.TB, host *engine.Host, name string) *engine.Repository {
 	tb.Helper()
 	ctx := context.Background()
-	if _, err := host.CreateRepository(ctx, engine.Actor{Org: Org, Subject: "test"}, engine.CreateRequest{Name: name}); err != nil {
+	if _, err := host.CreateRepository(ctx, engine.Actor{Org: Org, Subject: "test"}, engine.CreateRequest{Name: name, DefaultBranch: "main"}); err != nil {
 		tb.Fatal(err)
 	}
 	repo, err := host.Repository(ctx, Org, name)

@@ -28,7 +28,7 @@ type State struct {
 	Phase Phase `json:"phase"`
 	// Imported is true once a sync has succeeded.
 	Imported bool `json:"imported,omitempty"`
-	// DefaultBranch is the default branch that the first import has found, "" for the one of the record.
+	// DefaultBranch is the default branch that the first import found, "" for the one of the record, where it is kept now.
 	DefaultBranch string    `json:"default_branch,omitempty"`
 	LastSuccess   time.Time `json:"last_success,omitzero"`
 	// LastError is why the last sync failed, "" when it did not. Clients are told it.

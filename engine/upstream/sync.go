@@ -57,9 +57,10 @@ type Sync struct {
 	Repo Repository
 	Keys kv.Reader
 	Far  *remote.Remote
-	// Head returns the default branch here, by its full name, once the far side's refs are known: it is not deleted. head is what HEAD is a symbolic
-	// ref to there, "" when that is not known or has no value.
-	Head func(head string, has func(ref string) bool) string
+	// Head returns the default branch here, by its full name, once the refs of both sides are known: it is not deleted, and
+	// comes with the first of those that are pulled. head is what HEAD is a symbolic ref to there, "" when that is not known
+	// or has no value.
+	Head func(head string, far, local func(ref string) bool) string
 	// ReadOnly sends nothing.
 	ReadOnly bool
 
@@ -70,6 +71,7 @@ type Sync struct {
 	local, far map[string]object.ID
 	tips       []object.ID         // of ours, tags peeled
 	steps      map[action][]string // names, in order
+	head       string              // what Head returned
 	problems   []Problem
 	moved      bool // one of our refs moved while we were looking
 }
@@ -136,7 +138,9 @@ func (s *Sync) look(ctx context.Context) error {
 	if s.view, err = s.Repo.Objects(ctx); err != nil {
 		return err
 	}
-	if err := s.decide(ctx, s.Head(listing.Head, func(ref string) bool { return !s.far[ref].IsZero() })); err != nil {
+	s.head = s.Head(listing.Head,
+		func(ref string) bool { return !s.far[ref].IsZero() }, func(ref string) bool { return !s.local[ref].IsZero() })
+	if err := s.decide(ctx, s.head); err != nil {
 		s.view.Close()
 		return err
 	}

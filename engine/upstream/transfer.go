@@ -36,11 +36,15 @@ func (s *Sync) pull(ctx context.Context) (err error) {
 		defer func(pack io.Closer) { _ = pack.Close() }(pack)
 	}
 	// A ref that goes makes room for others. Whatever needs the pack comes with the first transaction behind that: its objects are stored then.
+	// Clones have a branch to check out from the first transaction on.
 	var gone, others []Update
 	for _, u := range updates {
-		if u.New.IsZero() {
+		switch {
+		case u.New.IsZero():
 			gone = append(gone, u)
-		} else {
+		case u.Name == s.head:
+			others = append([]Update{u}, others...)
+		default:
 			others = append(others, u)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type conn struct {
 	net.Conn // TLS over sock, or sock itself
 	sock     *socket
 	server   *Server
+	peer     netip.Addr
 	phase    atomic.Uint32
 	current  atomic.Pointer[transfer] // the request that is being served
 
@@ -54,7 +56,7 @@ type conn struct {
 
 func (s *Server) newConn(raw net.Conn) *conn {
 	sock := newSocket(raw, &s.limits)
-	c := &conn{Conn: sock, sock: sock, server: s}
+	c := &conn{Conn: sock, sock: sock, server: s, peer: addressOf(raw.RemoteAddr())}
 	c.pace.rate = s.limits.FloorRate
 	c.idleBy = time.Now().Add(s.limits.IdleWait)
 	c.phase.Store(uint32(idle))

@@ -99,7 +99,13 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 	return m, nil
 }
 
-// account counts and logs a request that has ended. Neither its query nor any header is logged, so that no secret can be.
+// textBytesMax bounds what a client can write into a log line by one header, or by what it was refused for.
+const textBytesMax = 300
+
+func bounded(text string) string { return text[:min(len(text), textBytesMax)] }
+
+// account counts and logs a request that has ended. Neither its query nor any header but the user agent is logged, so that no secret
+// can be.
 func (s *Server) account(x *transfer) {
 	took := time.Since(x.started)
 	label, method := "none", x.method
@@ -118,19 +124,26 @@ func (s *Server) account(x *transfer) {
 	if !s.logger.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 16)
+	attrs := make([]slog.Attr, 0, 20)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("remote", x.RemoteAddr()),
 		slog.String("method", x.method),
 		slog.String("path", x.path),
 		slog.Int("status", x.answer.status),
-		slog.Int64("received", x.body.read),
-		slog.Int64("sent", x.answer.sent),
+		slog.Int64("received_bytes", x.body.read),
+		slog.Int64("sent_bytes", x.answer.sent),
 		slog.Duration("took", took),
+		slog.String("user_agent", bounded(x.Header("User-Agent"))),
 	)
+	if x.client != x.conn.peer {
+		attrs = append(attrs, slog.String("proxy", x.conn.RemoteAddr().String()))
+	}
 	if g := x.grant; g != nil {
 		attrs = append(attrs, slog.String("org", g.Org), slog.String("repo", g.Repo), slog.String("sub", g.Subject), slog.String("kid", g.KeyID))
+	}
+	if x.reason != "" {
+		attrs = append(attrs, slog.String("error", bounded(x.reason)))
 	}
 	if x.answer.err != nil {
 		attrs = append(attrs, slog.String("cut", x.answer.err.Error()))

@@ -84,7 +84,8 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, message = http.StatusRequestTimeout, "the request did not come in time"
 	}
-	x := &transfer{server: s, fast: fast, conn: connOf(fast.Conn()), id: s.ids.next(), started: time.Now(), refuse: s.refuse}
+	c := connOf(fast.Conn())
+	x := &transfer{server: s, fast: fast, conn: c, client: c.peer, id: s.ids.next(), started: time.Now(), refuse: s.refuse}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
 	s.tell(x, refuse(status, message))
 	x.send()
@@ -175,6 +176,7 @@ func (s *Server) tell(x *transfer, err error) {
 	if p.RetryAfter > 0 {
 		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
 	}
+	x.reason = err.Error()
 	if p.Corrupt {
 		s.metrics.corrupt.Inc()
 	}

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ type Config struct {
 	Writable func() error
 	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
 	TLS *tls.Config
+	// TrustedProxies are the networks of proxies that add to X-Forwarded-For whom they got a request from.
+	TrustedProxies []netip.Prefix
 	// Metrics is where the server registers its metrics, and what /metrics shows; by default a registry of its own, with those of the
 	// runtime and of the process.
 	Metrics *prometheus.Registry
@@ -63,6 +66,7 @@ type Server struct {
 	ready    func() error
 	writable func() error
 	tls      *tls.Config
+	proxies  proxies
 	registry *prometheus.Registry
 	private  bool
 
@@ -120,6 +124,7 @@ func NewServer(config Config) (*Server, error) {
 		writable: config.Writable,
 		registry: config.Metrics,
 		private:  config.Private,
+		proxies:  config.TrustedProxies,
 		slots:    newAdmission(int64(config.Limits.HeavySlots), config.Limits.QueueCount, config.Limits.QueueWait),
 		memory:   newAdmission(config.Limits.MemoryBytes, config.Limits.QueueCount, config.Limits.QueueWait),
 		ids:      newIDs(),

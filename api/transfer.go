@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ type transfer struct {
 	server  *Server
 	fast    *fasthttp.RequestCtx
 	conn    *conn
+	client  netip.Addr // who asks: the connection's peer, or whom a trusted proxy names
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	id      string
@@ -34,6 +36,7 @@ type transfer struct {
 	grant    *auth.Grant // nil until the token is verified
 
 	answer   answer
+	reason   string             // why it is a refusal or a failure, for the log
 	free     map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
 	freeing  sync.Mutex         // guards free
 	patience *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
@@ -51,6 +54,10 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 		id:      s.ids.next(),
 		method:  string(fast.Request.Header.Method()),
 		started: time.Now(),
+	}
+	x.client = x.conn.peer
+	if s.proxies.trusted(x.client) {
+		x.client = s.proxies.client(x.client, fast.Request.Header.PeekAll("X-Forwarded-For"))
 	}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
 	x.body = body{conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes}
@@ -85,7 +92,12 @@ func (x *transfer) Serving() context.Context { return x.server.serving }
 func (x *transfer) RequestID() string { return x.id }
 
 // RemoteAddr implements [exchange.Request].
-func (x *transfer) RemoteAddr() string { return x.conn.RemoteAddr().String() }
+func (x *transfer) RemoteAddr() string {
+	if x.client != x.conn.peer {
+		return x.client.String()
+	}
+	return x.conn.RemoteAddr().String()
+}
 
 // Method implements [exchange.Request].
 func (x *transfer) Method() string { return x.method }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -12,7 +13,7 @@ var ErrKey = errors.New("auth: not a usable key")
 // Error is a refusal. It tells its status, which package problem passes on.
 type Error struct {
 	Status  int           // 400, 401, 403 or 503
-	Message string        // for the client; tells nothing about keys, or other organizations
+	Message string        // for the client: tells nothing about keys, or other organizations
 	Retry   time.Duration // when it may be better; 0 when it will not
 }
 
@@ -44,3 +45,18 @@ func (e *Error) StatusCode() int { return e.Status }
 
 // RetryAfter is when the client may try again, or 0.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
+
+// told is a refusal with what the log tells of it beside what the client hears.
+type told struct {
+	refusal *Error
+	detail  string
+}
+
+func (t *told) Error() string { return t.refusal.Message + " (" + t.detail + ")" }
+
+func (t *told) Unwrap() error { return t.refusal }
+
+// with adds what the log tells of a refusal.
+func (e *Error) with(format string, args ...any) error {
+	return &told{e, fmt.Sprintf(format, args...)}
+}

@@ -195,7 +195,7 @@ func (v *Verifier) Orgs() []string {
 // Verify returns what the token in the values of the request's Authorization headers grants. It does not look at which repository
 // or scope the request is about.
 //
-// Errors are of type [*Error]: [ErrMissing] without a header, [ErrDuplicate] with several, others with status 401.
+// Errors wrap an [*Error], which is for the client: [ErrMissing] without a header, [ErrDuplicate] with several, others with status 401.
 func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
 	switch {
 	case len(authorization) == 0 || len(authorization) == 1 && authorization[0] == "":
@@ -263,11 +263,11 @@ func credentials(header string) (string, error) {
 func (v *Verifier) verify(token string) (*Grant, error) {
 	var c claims
 	t := trial{}
+	var unfit error
 	_, err := v.parser.ParseWithClaims(token, &c, func(parsed *jwt.Token) (any, error) {
-		var err error
-		t.SigningMethod, t.candidates, err = v.candidates(parsed.Header, c.Issuer)
+		t.SigningMethod, t.candidates, unfit = v.candidates(parsed.Header, c.Issuer)
 		parsed.Method = &t
-		return nil, err
+		return nil, unfit
 	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed), errors.Is(err, errMalformed):
@@ -275,14 +275,17 @@ func (v *Verifier) verify(token string) (*Grant, error) {
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
 		return nil, errNoExpiry
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return nil, errExpired
+		return nil, errExpired.with("of %s, at %s", nameOf(c.Issuer), c.ExpiresAt.UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return nil, errNotYet
 	case err != nil:
 		if org := (*v.orgs.Load())[c.Issuer]; org != nil && org.blind {
-			return nil, errUnread
+			return nil, errUnread.with("%s", c.Issuer)
 		}
-		return nil, errSignature
+		if unfit == nil {
+			unfit = fmt.Errorf("%d keys of %s do not fit", len(t.candidates), nameOf(c.Issuer))
+		}
+		return nil, errSignature.with("%v", unfit)
 	}
 	policy, err := refs.ParsePolicy(c.refs, c.ops)
 	if err != nil {
@@ -296,6 +299,14 @@ func (v *Verifier) verify(token string) (*Grant, error) {
 		grant.Scopes |= scopeNames[name]
 	}
 	return grant, nil
+}
+
+// nameOf returns what a token calls an organization or a key, for the log.
+func nameOf(text string) string {
+	if !ValidName(text) {
+		return "(not a name)"
+	}
+	return text
 }
 
 // candidates returns how a token with this header must have been signed and by which keys: those of its issuer that may use its
@@ -312,18 +323,18 @@ func (v *Verifier) candidates(header map[string]any, issuer string) (jwt.Signing
 	alg, _ := header["alg"].(string)
 	method, ok := methods[alg]
 	if !ok {
-		return nil, nil, errNoFit
+		return nil, nil, errors.New("of an algorithm that is not known")
 	}
 	org := (*v.orgs.Load())[issuer]
 	if org == nil {
-		return nil, nil, errNoFit
+		return nil, nil, fmt.Errorf("there is no organization %s", nameOf(issuer))
 	}
 	keys := org.sorted
 	if id, ok := header["kid"]; ok {
 		name, _ := id.(string)
 		named := org.keys[name]
 		if named == nil {
-			return nil, nil, errNoFit
+			return nil, nil, fmt.Errorf("%s has no key %s", issuer, nameOf(name))
 		}
 		keys = []*key{named}
 	}

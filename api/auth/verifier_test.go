@@ -176,19 +176,26 @@ func TestDuplicateHeaders(t *testing.T) {
 	}
 }
 
-// No refusal may quote what the client sent: it could be a secret.
+// No refusal may quote what the client sent: it could be a secret. The log gets to know of the issuer and the key that a token names,
+// no more, and the client of neither.
 func TestRefusalsQuoteNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.write(t, "acme/k.pem", ed().public)
 	f.Reload()
 	c := claims()
-	c.Org, c.Subject = "secretorg", "secretsub"
-	for _, header := range []string{"Bearer secret", "Basic secret", "Secret secret", basic("secret", "secret"), "Bearer " + mint(t, ed(), c)} {
+	c.Org, c.Subject, c.Repo = "nobody", "secretsub", "secretrepo"
+	unknown := "Bearer " + mint(t, ed(), c)
+	for _, header := range []string{"Bearer secret", "Basic secret", "Secret secret", basic("secret", "secret"), unknown} {
 		_, err := f.Verify(header)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Verify(%.20q): %v", header, err)
 		}
+	}
+	_, err := f.Verify(unknown)
+	refusal, ok := errors.AsType[*auth.Error](err)
+	if !ok || strings.Contains(refusal.Error(), "nobody") || !strings.Contains(err.Error(), "there is no organization nobody") {
+		t.Errorf("the client hears %v, the log %v", refusal, err)
 	}
 	if strings.Contains(f.log.String(), "secret") {
 		t.Errorf("logged: %s", f.log)

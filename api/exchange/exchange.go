@@ -29,7 +29,7 @@ type Request interface {
 	Serving() context.Context
 	// RequestID names the request in logs and in the X-Request-Id header of its answer, which the server sets.
 	RequestID() string
-	// RemoteAddr is the address of the peer, "host:port".
+	// RemoteAddr is the address of the client: "host:port" of the peer, or the host alone that a trusted proxy names.
 	RemoteAddr() string
 
 	// Method is upper case. HEAD is told as HEAD: answer it as GET, the server leaves out the body.

@@ -185,6 +185,6 @@ func (m *muxer) fail(s *session, err error) error {
 	if p.Status < http.StatusInternalServerError {
 		return m.err
 	}
-	s.log.ErrorContext(s.x.Context(), "answer to a git client failed", "request", s.x.RequestID(), "err", err)
+	s.log.ErrorContext(s.x.Context(), "answer to a git client failed", "request_id", s.x.RequestID(), "error", err)
 	return err
 }

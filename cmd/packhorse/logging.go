@@ -11,10 +11,38 @@ type logFlags struct {
 	LogFormat string     `help:"How lines are written: text, json." enum:"text,json" default:"text"`
 }
 
-func (f logFlags) logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
+func (f logFlags) logger(w io.Writer) *slog.Logger { return f.loggerAt(w, f.LogLevel) }
+
+// loggerAt logs what is at least as important as level says, which may change.
+func (f logFlags) loggerAt(w io.Writer, level slog.Leveler) *slog.Logger {
 	if f.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: withUnits}))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutStacks}))
+}
+
+// withoutStacks makes an error its message alone. The text handler would print all that it holds, as far as to the stack of its
+// origin.
+func withoutStacks(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindAny {
+		return a
+	}
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(err.Error())
+	}
+	return a
+}
+
+// withUnits names the unit of what becomes a bare number in JSON.
+func withUnits(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindDuration:
+		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
+	case slog.KindAny:
+		if size, ok := a.Value.Any().(byteSize); ok {
+			return slog.Int64(a.Key+"_bytes", int64(size))
+		}
+	default: // says itself what it is
+	}
+	return a
 }

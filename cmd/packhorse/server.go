@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,13 +23,14 @@ import (
 
 // serverFlags are what dev and serve have in common.
 type serverFlags struct {
-	AdminListen string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
-	Drain       time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
-	IdleWait    time.Duration `help:"How long an idle connection is kept." default:"75s"`
-	SecretKey   string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
-	ScrubRate   byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
-	JSONMax     byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
-	HeavyMax    int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
+	TrustedProxies []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
+	AdminListen    string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
+	Drain          time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
+	IdleWait       time.Duration `help:"How long an idle connection is kept." default:"75s"`
+	SecretKey      string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
+	ScrubRate      byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
+	JSONMax        byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
+	HeavyMax       int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
@@ -142,6 +144,10 @@ func (s *server) addPrivate(l net.Listener, handler http.Handler) {
 
 // newAPI joins the doors to the host.
 func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
+	proxies, err := parseNetworks(s.flags.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
 	git := githttp.New(githttp.Config{
 		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax), Recheck: s.tokens.Recheck, Logger: s.logger,
 	})
@@ -156,10 +162,28 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
 		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host)),
-		Private: s.flags.AdminListen != "",
-		Limits:  s.limits(),
-		Logger:  s.logger,
+		Private:        s.flags.AdminListen != "",
+		TrustedProxies: proxies,
+		Limits:         s.limits(),
+		Logger:         s.logger,
 	})
+}
+
+// parseNetworks reads networks and single addresses.
+func parseNetworks(texts []string) ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, addressErr := netip.ParseAddr(text)
+			if addressErr != nil {
+				return nil, &usageError{fmt.Sprintf("--trusted-proxies: %q is neither a network (10.0.0.0/8) nor an address", text)}
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		networks = append(networks, network.Masked())
+	}
+	return networks, nil
 }
 
 func (s *server) limits() api.Limits {

@@ -166,7 +166,7 @@ func (g *generation) plan(ctx context.Context, tell func(string)) (*odb.PackPlan
 		}
 		defer release()
 	}
-	plan, err := g.fetch.view.Plan(ctx, g.request, narrate(tell))
+	plan, err := g.fetch.view.Linked().Plan(ctx, g.request, narrate(tell))
 	if err != nil {
 		return nil, fmt.Errorf("plan pack: %w", err)
 	}

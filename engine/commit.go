@@ -168,7 +168,7 @@ func (r *Repository) commitTo(
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}
-		base, err := treeOf(ctx, objects.View(), parent)
+		base, err := treeOf(ctx, objects.View().Linked(), parent)
 		if err != nil {
 			return err
 		}

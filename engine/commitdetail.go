@@ -32,7 +32,7 @@ func (r *Repository) Commit(ctx context.Context, sha string) (SignedCommit, erro
 	if err != nil {
 		return SignedCommit{}, err
 	}
-	_, data, err := view.Read(ctx, id)
+	_, data, err := view.Linked().Read(ctx, id)
 	if err != nil {
 		return SignedCommit{}, fmt.Errorf("read commit %s: %w", id, err)
 	}

@@ -78,10 +78,12 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[
 	if err != nil {
 		return Page[Commit]{}, err
 	}
-	if known, err := view.Has(ctx, tip); err != nil || !known {
-		return Page[Commit]{}, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
+	if tip != ref.ID {
+		if known, err := view.Has(ctx, tip); err != nil || !known {
+			return Page[Commit]{}, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
+		}
 	}
-	return r.host.page(ctx, view, tip, skip, &request)
+	return r.host.page(ctx, view.Linked(), tip, skip, &request)
 }
 
 // commitsPosition is where a page begins: how many commits to pass over, counted from which tip.

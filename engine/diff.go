@@ -82,7 +82,7 @@ func (d *Diff) resolveCommits(ctx context.Context, request *CommitDiffRequest) (
 	if d.Commit, err = commitOf(ctx, d.view, "sha", request.Commit); err != nil {
 		return before, after, err
 	}
-	row, err := d.view.Graph(ctx, d.Commit)
+	row, err := d.view.Linked().Graph(ctx, d.Commit)
 	if err != nil {
 		return before, after, fmt.Errorf("read commit %s: %w", d.Commit, err)
 	}
@@ -91,7 +91,7 @@ func (d *Diff) resolveCommits(ctx context.Context, request *CommitDiffRequest) (
 		if d.BaseCommit, err = commitOf(ctx, d.view, "baseSha", request.Base); err != nil {
 			return before, after, err
 		}
-		if d.MergeBase, err = mergeBase(ctx, d.view, d.BaseCommit, d.Commit); err != nil {
+		if d.MergeBase, err = mergeBase(ctx, d.view.Linked(), d.BaseCommit, d.Commit); err != nil {
 			return before, after, err
 		}
 	case len(row.Parents) > 0:
@@ -99,7 +99,7 @@ func (d *Diff) resolveCommits(ctx context.Context, request *CommitDiffRequest) (
 	default:
 		return object.ZeroID, row.Tree, nil
 	}
-	before, err = treeOf(ctx, d.view, d.BaseCommit)
+	before, err = treeOf(ctx, d.view.Linked(), d.BaseCommit)
 	return before, row.Tree, err
 }
 
@@ -155,6 +155,7 @@ func (d *Diff) resolveBranches(ctx context.Context, r *Repository, names lookupe
 		return before, after, err
 	}
 	d.Branch, d.Base, d.Commit, d.BaseCommit = branch.Name, base.Name, branch.Commit, base.Commit
+	d.view = d.view.Linked() // what follows is below the two
 	if d.MergeBase, err = mergeBase(ctx, d.view, d.BaseCommit, d.Commit); err != nil {
 		return before, after, err
 	}
@@ -176,6 +177,7 @@ func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after objec
 		}
 		d.paths = append(d.paths, path)
 	}
+	d.view = d.view.Linked()
 	d.work = startDiffWork(ctx, d.view, resources, diffSettings{
 		selected: len(d.paths) > 0,
 		inline:   o.Inline,

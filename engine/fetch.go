@@ -202,7 +202,7 @@ func (f *Fetch) findExcluded(ctx context.Context) error {
 		if len(found) != 1 {
 			return invalid("ambiguous deepen-not: deepen-not %s", name)
 		}
-		commit, err := peel(ctx, f.view, found[0])
+		commit, err := peel(ctx, f.view.Linked(), found[0])
 		switch {
 		case errors.Is(err, errNotCommit): // leaves out no commit
 		case err != nil:
@@ -234,7 +234,7 @@ func (f *Fetch) ReadyAfter(ctx context.Context) (count int, ok bool, err error) 
 	}
 	cut, wants := slices.Concat(f.shallow, shallow), slices.Clip(f.wants)
 	for _, id := range unshallow {
-		row, err := f.view.Graph(ctx, id)
+		row, err := f.view.Linked().Graph(ctx, id)
 		if err != nil {
 			return 0, false, fmt.Errorf("look up parents of %s: %w", id, err)
 		}
@@ -255,7 +255,7 @@ func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int
 	if commonCount == 0 {
 		return false, nil
 	}
-	ready, err := f.view.AllReach(ctx, wants, f.common[:commonCount], cut)
+	ready, err := f.view.Linked().AllReach(ctx, wants, f.common[:commonCount], cut)
 	if err != nil {
 		return false, fmt.Errorf("look for wants behind the common commits: %w", err)
 	}
@@ -281,7 +281,7 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 				return nil, nil, err
 			}
 		}
-		shallow, unshallow, err := f.view.Deepen(ctx, f.wants, options)
+		shallow, unshallow, err := f.view.Linked().Deepen(ctx, f.wants, options)
 		if errors.Is(err, odb.ErrNoCommits) {
 			return nil, nil, invalid("%v", odb.ErrNoCommits)
 		}

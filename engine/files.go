@@ -88,7 +88,7 @@ func pathPosition(ctx context.Context, view *odb.View, listing byte, cursor stri
 		return commit, tree, "", bad
 	}
 	commit = object.ID(position[:object.IDSize])
-	row, err := view.Graph(ctx, commit)
+	row, err := view.Asking().Graph(ctx, commit)
 	if isUnknown(err) {
 		return commit, tree, "", bad
 	}
@@ -210,7 +210,7 @@ func findEntry(tree []byte, name string) (object.Mode, object.ID, bool, error) {
 // position is a revision with its objects open.
 type position struct {
 	revision Revision
-	view     *odb.View
+	view     *odb.View // of what the revision leads to; an ID of a client is asked of its Asking
 	row      odb.GraphRow
 	tree     object.ID
 }
@@ -230,6 +230,7 @@ func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (pos
 	if err != nil {
 		return position{}, errors.Join(err, view.Close())
 	}
+	view = view.Linked() // what follows is below the revision
 	row, err := view.Graph(ctx, revision.Commit)
 	if err != nil {
 		return position{}, errors.Join(fmt.Errorf("read commit %s: %w", revision.Commit, err), view.Close())

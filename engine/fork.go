@@ -204,7 +204,7 @@ func (r *Repository) takeAll(ctx context.Context, names *refs.Snapshot, defaultB
 
 // snapshot replaces the commit that was taken by a new one without parents. Of the layers that are shared only its tree may be read.
 func (r *Repository) snapshot(ctx context.Context, b *kv.Batch, view *odb.View, o *origin, details *CommitDetails) error {
-	tree, err := treeOf(ctx, view, o.refs[0].ID)
+	tree, err := treeOf(ctx, view.Linked(), o.refs[0].ID)
 	if err != nil {
 		return err
 	}

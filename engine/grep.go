@@ -67,7 +67,7 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 		if err := position.decode(request.Cursor); err != nil {
 			return Grep{}, err
 		}
-		row, err := at.view.Graph(ctx, position.commit)
+		row, err := at.view.Asking().Graph(ctx, position.commit)
 		if isUnknown(err) {
 			return Grep{}, invalid("invalid cursor %.100q", request.Cursor)
 		}

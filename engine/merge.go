@@ -193,19 +193,19 @@ type mergePlan struct {
 
 // planMerge decides what a merge comes to and writes what it needs into objects.
 func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, request *MergeRequest, pinned object.ID) (mergePlan, error) {
-	plan, err := r.relate(ctx, objects.View(), request, pinned)
+	plan, err := r.relate(ctx, objects.View().Linked(), request, pinned)
 	o := &plan.outcome
 	if err != nil || o.Kind == MergeNothing {
 		return plan, err
 	}
-	if o.Promoted, err = objects.View().Ahead(ctx, o.Source, o.Old); err != nil {
+	if o.Promoted, err = objects.View().Linked().Ahead(ctx, o.Source, o.Old); err != nil {
 		return plan, fmt.Errorf("compare branches: %w", err)
 	}
 	switch {
 	case o.Kind == MergeForwarded && (request.Squash || request.Strategy == AlwaysMerge):
 	case o.Kind == MergeForwarded:
 		o.Commit = o.Source
-		o.Tree, err = treeOf(ctx, objects.View(), o.Commit)
+		o.Tree, err = treeOf(ctx, objects.View().Linked(), o.Commit)
 		return plan, err
 	case request.Strategy == OnlyForward:
 		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name, request.Source.Name)}
@@ -213,7 +213,7 @@ func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, req
 	if err := request.Details.check(); err != nil {
 		return plan, err
 	}
-	if err := r.mergeTrees(ctx, objects.View(), request, &plan); err != nil || !plan.result.Clean() {
+	if err := r.mergeTrees(ctx, objects.View().Linked(), request, &plan); err != nil || !plan.result.Clean() {
 		return plan, err
 	}
 	if err := plan.result.Write(ctx, objects); err != nil {

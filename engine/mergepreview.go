@@ -65,6 +65,7 @@ func (r *Repository) PreviewMerge(ctx context.Context, source, target MergeBranc
 		return preview, err
 	}
 	defer func() { err = unreadable(errors.Join(err, view.Close())) }()
+	view = view.Linked() // branches lead to all of it
 	plan, err := r.relate(ctx, view, &request, object.ZeroID)
 	if err != nil || plan.outcome.Kind != "" {
 		return MergePreview{MergeOutcome: plan.outcome}, err

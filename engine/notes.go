@@ -98,6 +98,7 @@ func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) 
 	if err != nil {
 		return Note{}, fmt.Errorf("look up %s: %w", target.Ref, err)
 	}
+	view = view.Linked()
 	tree, err := openNotes(ctx, view, ref.ID)
 	if err != nil {
 		return Note{}, err
@@ -170,7 +171,7 @@ func (r *Repository) AddNote(ctx context.Context, actor Actor, target NoteTarget
 
 // setNote makes what the blobs hold, followed by text, the note of a commit.
 func setNote(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, id object.ID, blobs []object.ID, text []byte) error {
-	before, err := notes.Text(ctx, objects.View(), blobs)
+	before, err := notes.Text(ctx, objects.View().Linked(), blobs)
 	if err != nil {
 		return err
 	}
@@ -230,7 +231,7 @@ func (r *Repository) changeNotes(
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}
-		tree, err := openNotes(ctx, objects.View(), tip)
+		tree, err := openNotes(ctx, objects.View().Linked(), tip)
 		if err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func (u *PatchUpload) rehearse(ctx context.Context) {
 	if err := u.objects.Refresh(ctx); err != nil {
 		return
 	}
-	base, err := treeOf(ctx, u.objects.View(), parent)
+	base, err := treeOf(ctx, u.objects.View().Linked(), parent)
 	if err != nil {
 		return
 	}
@@ -227,7 +227,7 @@ func (u *PatchUpload) checkGitmodules(ctx context.Context, c patch.Change) error
 	if c.Path != ".gitmodules" || c.Remove || c.Mode.IsGitlink() {
 		return nil
 	}
-	_, data, err := u.objects.View().Read(ctx, c.ID)
+	_, data, err := u.objects.View().Linked().Read(ctx, c.ID)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", c.Path, err)
 	}

@@ -47,7 +47,7 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open objects of repository %s: %w", r.record.ID, err)
 	}
-	return v, nil
+	return v.For(r.record.Org), nil
 }
 
 // visibleNames opens a snapshot of the repository's refs, which the caller closes. What it holds may not be durable yet.

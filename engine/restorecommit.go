@@ -38,7 +38,7 @@ func (r *Repository) RestoreCommit(ctx context.Context, actor Actor, request Res
 		if err := requireCommit(ctx, objects.View(), request.Commit); err != nil {
 			return object.ZeroID, err
 		}
-		return treeOf(ctx, objects.View(), request.Commit)
+		return treeOf(ctx, objects.View().Linked(), request.Commit)
 	}
 	return r.commitTo(ctx, &actor, "restore-commit", &request.Target, &request.Details, objects, func() int { return 0 }, build)
 }

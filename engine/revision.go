@@ -53,7 +53,7 @@ func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n
 			return revision, fmt.Errorf("look up %s: %w", candidate, err)
 		}
 		revision.Ref = candidate
-		revision.Commit, err = peel(ctx, v, ref.ID)
+		revision.Commit, err = peel(ctx, v.Linked(), ref.ID)
 		if isUnknown(err) {
 			return revision, missing
 		}
@@ -111,7 +111,7 @@ func peel(ctx context.Context, v *odb.View, id object.ID) (object.ID, error) {
 
 // follow follows tag objects to the first object that is none.
 func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.Type, error) {
-	for {
+	for ; ; v = v.Linked() { // what a tag names may be read if the tag may
 		info, err := v.Stat(ctx, id)
 		if err != nil {
 			return id, 0, fmt.Errorf("read %s: %w", id, err)
@@ -119,7 +119,7 @@ func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.T
 		if info.Type != object.TypeTag {
 			return id, info.Type, nil
 		}
-		_, data, err := v.Read(ctx, id)
+		_, data, err := v.Linked().Read(ctx, id)
 		if err != nil {
 			return id, 0, fmt.Errorf("read tag %s: %w", id, err)
 		}

@@ -90,9 +90,9 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 		return nil, err
 	}
 	u.objects = u.view.NewQuarantine(ctx)
-	tree, err := treeOf(ctx, u.view, parent)
+	tree, err := treeOf(ctx, u.view.Linked(), parent)
 	if err == nil {
-		err = u.plan.Locate(ctx, u.view, tree)
+		err = u.plan.Locate(ctx, u.view.Linked(), tree)
 	}
 	if err != nil {
 		u.Close()

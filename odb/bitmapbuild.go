@@ -106,7 +106,7 @@ type bitmapBuilder struct {
 
 // newBitmapBuilder returns a builder for segments that a view has pinned. The caller closes it.
 func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []manifestLayer) (*bitmapBuilder, error) {
-	view := s.newView(pool, manifest{layers: segments}).aside().linked() // which bits a commit has does not depend on who may read it
+	view := s.newView(pool, manifest{layers: segments}).aside().Linked() // which bits a commit has does not depend on who may read it
 	inv, err := newInventory(ctx, view)
 	if err != nil {
 		return nil, errors.Join(err, view.Close())

@@ -2,6 +2,7 @@ package odb
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"packhorse/pack/object"
@@ -13,7 +14,7 @@ type lending struct {
 	layers    map[LayerID]struct{} // that the companion stands beside
 
 	mu   sync.Mutex
-	loan *loan // guarded by mu; once it was needed
+	loan *loan // guarded by mu; nil until it is needed
 }
 
 // newLending returns nil for a manifest whose layers are all its own.
@@ -43,7 +44,7 @@ func (l *manifestLayer) borrowed() (LayerID, bool) {
 // lender returns what is known of borrowed layers, nil if there are none, or none that are to be asked about.
 func (v *View) lender() *lending {
 	switch {
-	case v.linkedOnly:
+	case v.asking != nil:
 		return nil
 	case v.quarantine != nil:
 		return v.quarantine.stored().lending
@@ -80,26 +81,15 @@ func (v *View) readable(ctx context.Context, id object.ID, at *location, found b
 	if err != nil {
 		return false, err
 	}
-	if set := loan.ready(); set != nil && found && set.has(at) {
+	set := loan.ready()
+	if set != nil && found && set.has(at) {
 		return true, nil
 	}
-	var borrowed []location
-	for _, layers := range v.layerLists() {
-		for _, l := range layers {
-			twin, ok, err := findIn(ctx, l, id)
-			if err != nil || ok && !v.isBorrowed(l) {
-				return ok, err
-			}
-			if ok {
-				borrowed = append(borrowed, twin)
-			}
-		}
+	own, borrowed, err := v.twins(ctx, id)
+	if err != nil || own || loan.tips.has(id) {
+		return err == nil, err
 	}
-	if loan.tips.has(id) {
-		return true, nil
-	}
-	set, err := loan.wait(ctx)
-	if err != nil {
+	if set, err = v.store.loans.ask(ctx, v, loan); err != nil {
 		return false, err
 	}
 	for i := range borrowed {
@@ -110,11 +100,47 @@ func (v *View) readable(ctx context.Context, id object.ID, at *location, found b
 	return false, nil
 }
 
+// holds is [View.Has] for who would store the object otherwise, and does not wait: while it is being found out what a fork may read, what it took
+// may be stored once more.
+func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
+	at, found, err := v.locate(ctx, id)
+	lender := v.lender()
+	if err != nil || !found || lender == nil || !v.isBorrowed(at.layer) {
+		return err == nil && found, err
+	}
+	loan, err := v.loan(ctx, lender)
+	if err != nil {
+		return false, err
+	}
+	own, borrowed, err := v.twins(ctx, id)
+	if err != nil || own || loan.tips.has(id) {
+		return err == nil, err
+	}
+	set := loan.ready()
+	return set != nil && slices.ContainsFunc(borrowed, func(at location) bool { return set.has(&at) }), nil
+}
+
+// twins reports whether an object lies in a layer that is not borrowed, or else where it lies.
+func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []location, err error) {
+	for _, layers := range v.layerLists() {
+		for _, l := range layers {
+			at, ok, err := findIn(ctx, l, id)
+			if err != nil || ok && !v.isBorrowed(l) {
+				return ok, nil, err
+			}
+			if ok {
+				borrowed = append(borrowed, at)
+			}
+		}
+	}
+	return false, borrowed, nil
+}
+
 // loan returns what a companion says, read once for the view.
 func (v *View) loan(ctx context.Context, l *lending) (*loan, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loan != nil && !l.loan.failed() {
+	if l.loan != nil {
 		return l.loan, nil
 	}
 	found, err := v.store.loans.find(ctx, v.store, v.pool, l)

@@ -78,6 +78,23 @@ func (l idList) has(id object.ID) bool {
 	return i < l.count() && l.at(i) == id
 }
 
+// with returns what is in either list.
+func (l idList) with(other idList) idList {
+	united := make(idList, 0, len(l)+len(other))
+	for len(l) > 0 && len(other) > 0 {
+		a, b := l[:object.IDSize], other[:object.IDSize]
+		switch order := bytes.Compare(a, b); {
+		case order < 0:
+			united, l = append(united, a...), l[object.IDSize:]
+		case order > 0:
+			united, other = append(united, b...), other[object.IDSize:]
+		default:
+			united, l, other = append(united, a...), l[object.IDSize:], other[object.IDSize:]
+		}
+	}
+	return append(append(united, l...), other...)
+}
+
 func (l idList) ids() []object.ID {
 	ids := make([]object.ID, l.count())
 	for i := range ids {
@@ -105,6 +122,18 @@ func newLentSegment(count int, words []uint64) lentSegment {
 	s.words = append(s.words, make([]byte, max(0, (count+7)/8-len(s.words)))...)
 	s.words = s.words[:(count+7)/8]
 	return s
+}
+
+// with returns what is in either of two sets of the same segment. The zero set is that of any.
+func (s lentSegment) with(other lentSegment) lentSegment {
+	united := lentSegment{count: max(s.count, other.count), words: slices.Clone(other.words)}
+	if len(s.words) > len(united.words) {
+		united.words = append(united.words, make([]byte, len(s.words)-len(united.words))...)
+	}
+	for i, word := range s.words {
+		united.words[i] |= word
+	}
+	return united
 }
 
 // size returns how many ordinals are in the set.

@@ -42,6 +42,7 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 	}
 	v.aside()
 	defer v.Close()
+	s.claimLent(ctx, v)
 	chosen, full, err := s.due(ctx, v, &options)
 	if err == nil && len(chosen) > 0 {
 		err = s.merge(ctx, v, chosen, full, options.RepackOptions, &done)

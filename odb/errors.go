@@ -79,6 +79,8 @@ type Stats struct {
 	CacheBytes, CacheHits, CacheMisses uint64
 	// OpenFileCount is how many segment files are open now.
 	OpenFileCount int
+	// LoanWalkCount is how often it was found out what a fork may read, LoanGrownCount how often from what was known of another one.
+	LoanWalkCount, LoanGrownCount uint64
 }
 
 // Growth is what a write added to a pool.
@@ -97,6 +99,8 @@ func (s *Store) Stats() Stats {
 		HotObjectCount: s.counts.hotWrites.Load(),
 		SegmentCount:   s.counts.segments.Load(),
 		OpenFileCount:  s.layers.openFileCount(),
+		LoanWalkCount:  s.loans.walks.Load(),
+		LoanGrownCount: s.loans.grown.Load(),
 	}
 	stats.CacheBytes, stats.CacheHits, stats.CacheMisses = s.cache.stats()
 	return stats

@@ -390,17 +390,47 @@ func (v *View) IsBlockStream(ctx context.Context, id object.ID) (bool, error) {
 // AwaitSettled returns when the files of quarantines that were told Settled are in their place. No other may be told meanwhile.
 func (s *Store) AwaitSettled() { s.settlers.Wait() }
 
-// AwaitLoans returns when what forks may read has been found out, as far as that has begun.
-func (s *Store) AwaitLoans() { s.background.Wait() }
+// AwaitLoans asks what every fork may read, and returns when that has been found out and written down, where it can be.
+func (s *Store) AwaitLoans() {
+	for pair, err := range s.keys.Scan(s.closing, kv.ScanOptions{Start: []byte{tableManifest}, End: kv.PrefixEnd([]byte{tableManifest})}) {
+		if err != nil {
+			break
+		}
+		_ = s.askLoan(PoolID(pair.Key[1:]))
+	}
+	s.background.Wait()
+}
+
+func (s *Store) askLoan(pool PoolID) error {
+	v, err := s.View(s.closing, pool)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if v.borrows() {
+		of, err := v.loan(s.closing, v.lender())
+		if err != nil {
+			return err
+		}
+		_, err = s.loans.ask(s.closing, v, of)
+		return err
+	}
+	return nil
+}
 
 // HoldLoanWalks lets no walk begin that finds out what a fork may read, until release is called.
 func (s *Store) HoldLoanWalks() (release func()) {
-	for range cap(s.loans.walks) {
-		s.loans.walks <- struct{}{}
+	var all []func()
+	for i := range s.loans.turns.placesMax {
+		release, err := s.loans.turns.take(s.closing, fmt.Sprintf("held %d", i))
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, release)
 	}
 	return func() {
-		for range cap(s.loans.walks) {
-			<-s.loans.walks
+		for _, release := range all {
+			release()
 		}
 	}
 }
@@ -408,15 +438,11 @@ func (s *Store) HoldLoanWalks() (release func()) {
 // LoanWaiterCount returns how many wait for what a fork may read.
 func (s *Store) LoanWaiterCount() int { return int(s.loans.awaited.Load()) }
 
-// KnownLoans returns how many forks are known that may read something, how many sets of objects they have, and what they count for in bytes.
-func (s *Store) KnownLoans() (loanCount, setCount, size int) {
+// KnownLoans returns how many forks are known that may read something, and what they count for in bytes.
+func (s *Store) KnownLoans() (loanCount, size int) {
 	s.loans.mu.Lock()
 	defer s.loans.mu.Unlock()
-	sets := make(map[*borrowedSet]struct{})
-	for _, l := range s.loans.known {
-		sets[l.ready()] = struct{}{}
-	}
-	return len(s.loans.known), len(sets), s.loans.bytes
+	return len(s.loans.known), s.loans.bytes
 }
 
 // BorrowedLayerCount returns how many layers of a pool are not its own.

@@ -15,9 +15,7 @@ type Fork struct {
 	store     *Store
 	pool      PoolID
 	hot       LayerID
-	companion LayerID  // zero when nothing was taken
-	lending   *lending // as is what follows
-	loan      *borrowedSet
+	companion LayerID // zero when nothing was taken
 	settled   bool
 }
 
@@ -48,7 +46,6 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 			return nil, err
 		}
 	}
-	f.lending = newLending(&next)
 	next.layers = append(next.layers, manifestLayer{kind: layerHot, id: f.hot})
 	value := next.encode(f.pool)
 	if len(value) > manifestBytesMax {
@@ -97,8 +94,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 
 // borrow puts the companion beside the layers that were taken.
 func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
-	f.loan = &borrowedSet{tips: newIDList(tips)}
-	companion, err := f.store.writeBorrowed(ctx, f.loan)
+	companion, err := f.store.writeBorrowed(ctx, &borrowedSet{tips: newIDList(tips)})
 	if err != nil {
 		return err
 	}
@@ -147,17 +143,14 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 	return nil
 }
 
-// Settled tells the fork that its batch was committed. What the fork may read is found out in the background from here on, unless so much
-// waits for that already that it is left until somebody asks.
+// Settled tells the fork that its batch was committed. What the fork may read is found out when somebody asks; see [View.Linked] for who need
+// not.
 func (f *Fork) Settled(ctx context.Context) {
 	if f.settled || f.companion == (LayerID{}) {
 		return
 	}
 	f.settled = true
 	f.store.settle(context.WithoutCancel(ctx), []string{layerBorrowed.fileName(f.companion)})
-	if !f.store.loans.isFull() {
-		f.store.loans.begin(f.store, f.pool, f.lending, f.loan)
-	}
 }
 
 // Close removes the file of a fork that was not committed. A batch may have been committed although its caller did not hear of it, so the

@@ -81,7 +81,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 			return nil, err
 		}
 	}
-	f.view = v.linked() // what a fork may not read is checked too
+	f.view = v.Linked() // what a fork may not read is checked too
 	if err := f.lending(ctx, v.lending); err != nil {
 		return nil, fmt.Errorf("check what may be read of borrowed layers: %w", err)
 	}

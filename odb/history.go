@@ -93,7 +93,7 @@ type history struct {
 	parents []int32
 }
 
-func newHistory(v *View) *history { return &history{view: v, linked: v.linked()} }
+func newHistory(v *View) *history { return &history{view: v, linked: v.Linked()} }
 
 // cutAt makes the commits in ids count as having no parents. It must be called before they are loaded.
 func (h *history) cutAt(ids []object.ID) {

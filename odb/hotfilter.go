@@ -16,7 +16,7 @@ const hotFilterBytes = 32 * mebibyte
 // filterHot makes the path filters of hot commits that were not looked at yet. One that cannot be made is done without: what is wrong with
 // the trees is told to whoever needs them.
 func (q *Quarantine) filterHot(ctx context.Context) error {
-	v := q.view.linked() // what a commit names is readable
+	v := q.view.Linked() // what a commit names is readable
 	for _, id := range q.hot.order {
 		row, ok := q.hot.rows[id]
 		if _, looked := q.filters[id]; !ok || looked {

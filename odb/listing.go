@@ -52,7 +52,7 @@ func (l *Listing) Rest() {
 
 // Resume goes on with a view of the same pool, in which the tip has to be readable.
 func (l *Listing) Resume(ctx context.Context, v *View) error {
-	l.walk.history.view, l.walk.history.linked = v, v.linked()
+	l.walk.history.view, l.walk.history.linked = v, v.Linked()
 	if l.path == "" {
 		return nil
 	}

@@ -1,10 +1,11 @@
 package odb
 
 import (
-	"bytes"
+	"cmp"
+	"container/list"
 	"context"
 	"errors"
-	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,78 +13,73 @@ import (
 	"packhorse/pack/object"
 )
 
-// loan is what a fork may read of the layers that it took: known, or being found out.
+// loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object
+// leads to.
 type loan struct {
-	layers  map[LayerID]struct{} // that the fork took; with tips they decide what it may read
-	tips    idList               // what the fork took; empty if it is all known
-	awaited *atomic.Int64        // that of loans
-	size    int                  // what it counts for in bytes of loans
+	companion LayerID
+	layers    map[LayerID]struct{} // that the fork took; with tips they decide what it may read
+	tips      idList               // what the fork took; empty if that was read of which they were made
+	set       atomic.Pointer[borrowedSet]
 
-	done  chan struct{} // closed when the fields below are set
-	set   *borrowedSet
-	whole map[LayerID]bool // see wholeLayers; nil if that is of no use
-	err   error
+	// The fields below are guarded by mu of loans.
+	size   int           // what it counts for in bytes
+	found  uint64        // counts up with each set that is found out
+	leads  []LayerID     // layers that it is the latest of, or was
+	place  *list.Element // in used; nil: it has been forgotten
+	flight *loanFlight   // that finds out the set; nil: none
+}
+
+// loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last of them.
+type loanFlight struct {
+	askers int // guarded by mu of loans
+	cancel context.CancelFunc
+
+	done chan struct{} // closed when the fields below are set
+	set  *borrowedSet
+	err  error
 }
 
 // ready returns the set if it is known now, else nil.
-func (l *loan) ready() *borrowedSet {
-	select {
-	case <-l.done:
-		return l.set
-	default:
-		return nil
-	}
-}
+func (l *loan) ready() *borrowedSet { return l.set.Load() }
 
-// failed reports whether the set could not be found out.
-func (l *loan) failed() bool {
-	select {
-	case <-l.done:
-		return l.err != nil
-	default:
-		return false
-	}
-}
-
-// wait returns the set when it is known.
-func (l *loan) wait(ctx context.Context) (*borrowedSet, error) {
-	l.awaited.Add(1)
-	defer l.awaited.Add(-1)
-	select {
-	case <-l.done:
-		return l.set, l.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// loans keeps those that were asked for last, and has what tips reach found out once for everybody.
+// loans keeps those that were asked for last, within a budget, and has what tips reach found out once for everybody who asks.
 type loans struct {
 	bytesMax int
-	walks    chan struct{} // has one for each walk under way
-	awaited  atomic.Int64  // how many wait for a loan
+	turns    *turns        // of the walks
+	awaited  atomic.Int64  // how many wait for a set
+	walks    atomic.Uint64 // that were begun
+	grown    atomic.Uint64 // how many of them from another set
 
-	mu    sync.Mutex        // guards the fields below, and the size of loans
-	known map[LayerID]*loan // none that has failed
-	bytes int               // of all that are known, and of the tips of those that are found out
+	mu     sync.Mutex // guards the fields below
+	known  map[LayerID]*loan
+	used   *list.List        // of *loan, the last used in front
+	latest map[LayerID]*loan // the one found out last of those that took a layer
+	bytes  int
+	found  uint64
 }
 
 const (
-	// loanWalkMax is how many walks find out at once what forks may read. Each takes 16 MiB for objects and reads on two cores; with the second
-	// a small repository need not wait for a large one.
-	loanWalkMax = 2
-	// loanPause is how long a walk rests that nobody waits for, as a share of the time that it works.
-	loanPause = 1
+	// loanWalkMax is how many walks find out at once what forks may read, and loanWalkOwnerMax how many of them for one owner. Each takes 16 MiB
+	// for objects and reads on two cores.
+	loanWalkMax, loanWalkOwnerMax = 3, 2
+	// loanOverhead is about what a loan takes in memory besides its lists, and loanLayerOverhead what each layer of it does.
+	loanOverhead, loanLayerOverhead = 512, 64
 )
 
 func newLoans(bytesMax int) *loans {
-	return &loans{bytesMax: bytesMax, walks: make(chan struct{}, loanWalkMax), known: make(map[LayerID]*loan)}
+	return &loans{
+		bytesMax: bytesMax, turns: newTurns(loanWalkMax, loanWalkOwnerMax),
+		known: make(map[LayerID]*loan), used: list.New(), latest: make(map[LayerID]*loan),
+	}
 }
 
 // find returns the loan of a pool that a companion stands for.
 func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*loan, error) {
 	l.mu.Lock()
 	found := l.known[of.companion]
+	if found != nil {
+		l.used.MoveToFront(found.place)
+	}
 	l.mu.Unlock()
 	if found != nil {
 		return found, nil
@@ -92,84 +88,161 @@ func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*
 	if err != nil {
 		return nil, err
 	}
-	return l.begin(s, pool, of, set), nil
+	return l.add(of, set), nil
 }
 
-// isFull reports whether there is no room for more that is found out before anybody asks for it.
-func (l *loans) isFull() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes > l.bytesMax
-}
-
-// begin returns the loan that a companion stands for, whose content is set, and has what is missing of it found out.
-func (l *loans) begin(s *Store, pool PoolID, of *lending, set *borrowedSet) *loan {
+// add returns the loan that a companion stands for, whose content is set.
+func (l *loans) add(of *lending, set *borrowedSet) *loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if found := l.known[of.companion]; found != nil {
 		return found
 	}
-	next := &loan{layers: of.layers, tips: set.tips, awaited: &l.awaited, done: make(chan struct{})}
-	if set.known {
-		l.known[of.companion] = next
-		next.set = set
-		close(next.done)
-		l.count(next, set.size())
-		return next
-	}
-	twin := l.twin(next)
-	if twin != nil {
-		next.tips = twin.tips // one copy is enough
-	}
+	next := &loan{companion: of.companion, layers: of.layers, tips: set.tips}
 	l.known[of.companion] = next
-	l.count(next, len(next.tips))
-	s.background.Go(func() {
-		set, whole, err := s.lend(s.closing, pool, of.companion, next.tips, twin)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		next.set, next.whole, next.err = set, whole, err
-		if err == nil {
-			l.count(next, set.size())
-		} else {
-			l.forget(of.companion)
-		}
-		close(next.done)
-	})
+	next.place = l.used.PushFront(next)
+	l.count(next, loanOverhead+loanLayerOverhead*len(of.layers)+len(set.tips))
+	if set.known {
+		l.settle(next, set)
+	}
 	return next
 }
 
-// twin returns a loan under way that will be the same as next, nil if there is none. The caller holds mu.
-func (l *loans) twin(next *loan) *loan {
-	for _, other := range l.known {
-		select {
-		case <-other.done:
-		default:
-			if bytes.Equal(other.tips, next.tips) && maps.Equal(other.layers, next.layers) {
-				return other
-			}
+// settle makes the set of a loan known. The caller holds mu.
+func (l *loans) settle(of *loan, set *borrowedSet) {
+	of.set.Store(set)
+	if of.place == nil {
+		return
+	}
+	l.found++
+	of.found = l.found
+	if len(of.tips) > 0 {
+		for layer := range of.layers {
+			l.lead(of, layer)
 		}
 	}
-	return nil
+	l.count(of, set.size())
 }
 
-// count counts more bytes of a loan, and forgets others when all of them take too much. Views keep theirs. The caller holds mu.
+// lead makes a loan the latest of a layer. The caller holds mu.
+func (l *loans) lead(of *loan, layer LayerID) {
+	l.latest[layer] = of
+	of.leads = append(of.leads, layer)
+}
+
+// count counts more bytes of a loan, and forgets those that were not used for the longest time when all of them take too much. Views keep
+// theirs. The caller holds mu.
 func (l *loans) count(of *loan, size int) {
 	of.size += size
 	l.bytes += size
-	for other, loan := range l.known {
-		if l.bytes <= l.bytesMax {
-			return
-		}
-		if loan != of && loan.ready() != nil {
-			l.forget(other)
-		}
+	l.used.MoveToFront(of.place)
+	for l.bytes > l.bytesMax && l.used.Back().Value != of {
+		l.forget(l.used.Back().Value.(*loan))
 	}
 }
 
 // forget takes a loan out. The caller holds mu.
-func (l *loans) forget(companion LayerID) {
-	l.bytes -= l.known[companion].size
-	delete(l.known, companion)
+func (l *loans) forget(of *loan) {
+	l.bytes -= of.size
+	l.used.Remove(of.place)
+	of.place = nil
+	delete(l.known, of.companion)
+	for _, layer := range of.leads {
+		if l.latest[layer] == of {
+			delete(l.latest, layer)
+		}
+	}
+}
+
+// rename puts a loan under the companion that has taken the place of its first one.
+func (l *loans) rename(of *loan, companion LayerID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of.place != nil {
+		if other := l.known[companion]; other != nil { // somebody has read it already
+			l.forget(other)
+		}
+		delete(l.known, of.companion)
+		of.companion = companion
+		l.known[companion] = of
+	}
+}
+
+// relativesMax is how many sets are tried that a new one might grow from.
+const relativesMax = 3
+
+// relatives returns known loans of layers that of has too, the one found out last first.
+func (l *loans) relatives(of *loan) []*loan {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*loan
+	for layer := range of.layers {
+		if other := l.latest[layer]; other != nil && other != of && !slices.Contains(found, other) {
+			found = append(found, other)
+		}
+	}
+	slices.SortFunc(found, func(a, b *loan) int { return cmp.Compare(b.found, a.found) })
+	return found[:min(len(found), relativesMax)]
+}
+
+// ask returns the set of a loan, which is found out if that has not been done yet.
+func (l *loans) ask(ctx context.Context, v *View, of *loan) (*borrowedSet, error) {
+	f := l.join(v, of)
+	if f == nil {
+		return of.ready(), nil
+	}
+	l.awaited.Add(1)
+	defer l.awaited.Add(-1)
+	select {
+	case <-f.done:
+		return f.set, f.err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.askers--; f.askers == 0 {
+		f.cancel()
+		if of.flight == f {
+			of.flight = nil
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// join returns the flight that finds out a set, a new one if need be, nil when it is known.
+func (l *loans) join(v *View, of *loan) *loanFlight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of.ready() != nil {
+		return nil
+	}
+	f := of.flight
+	if f == nil {
+		ctx, cancel := context.WithCancel(v.store.closing)
+		f = &loanFlight{cancel: cancel, done: make(chan struct{})}
+		of.flight = f
+		s, pool, owner := v.store, v.pool, v.owner
+		s.background.Go(func() {
+			defer cancel()
+			s.lend(ctx, pool, owner, of, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
+		})
+	}
+	f.askers++
+	return f
+}
+
+// land gives what a flight found out to everybody who asked.
+func (l *loans) land(of *loan, f *loanFlight, set *borrowedSet, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of.flight == f {
+		of.flight = nil
+	}
+	if err == nil && of.ready() == nil {
+		l.settle(of, set)
+	}
+	f.set, f.err = set, err
+	close(f.done)
 }
 
 // readBorrowed reads a companion, or the one that has taken its place.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,32 +24,115 @@ func (h *ingestHost) onKeys(keys kv.Store, options odb.Options) *ingestHost {
 	return &other
 }
 
-// A store that closes ends the forks whose turn has not come, which read nothing before.
+// A store that closes ends what is being found out, which has read nothing before its turn.
 func TestLoansWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
+	below := g.tips("refs/heads/secret")[0] // is reached, and no tip
 	h := newIngestHost(t, odb.Options{})
 	fills["one segment"](h, g)
-	keys := &meddledKeys{Store: h.keys}
-	busy := h.onKeys(keys, odb.Options{})
+	busy := h.onKeys(h.keys, odb.Options{})
 	busy.store.HoldLoanWalks()
-	var walked atomic.Bool
-	isOfFork := func(key []byte) bool { return key[0] == 'm' && !isManifestOf(h.pool)(key) }
-	keys.meddle(isOfFork, func() { walked.Store(true) }) // a walk reads the manifest first
 	forks := []*ingestHost{busy.forkOf(public), busy.forkOf(public), busy.forkOf(public, secret)}
+	var waiters sync.WaitGroup
+	for _, fork := range forks {
+		v := fork.view()
+		waiters.Go(func() {
+			if _, err := v.Has(t.Context(), below); !errors.Is(err, context.Canceled) {
+				t.Errorf("who waits for a store that closes is told %v", err)
+			}
+		})
+	}
+	awaitLoanWaiters(t, busy.store, len(forks))
 	h.must(busy.store.Close(t.Context()))
-	if walked.Load() {
-		t.Error("a walk has begun out of turn")
+	waiters.Wait()
+	if n := busy.store.Stats().LoanWalkCount; n != 0 {
+		t.Errorf("%d walks have begun out of turn", n)
 	}
 	for i, fork := range forks { // what was not found out is found out by who asks
 		fork.store = h.store
-		if has, err := fork.view().Has(t.Context(), secret); err != nil || has != (i == 2) {
+		if has, err := fork.view().Has(t.Context(), below); err != nil || has != (i == 2) {
 			t.Errorf("Has of fork %d = %v, %v", i, has, err)
 		}
 	}
 }
 
-// Forks that took the same share one walk, and everybody who waits for any of them gets an answer.
+// awaitLoanWaiters returns when so many wait for what forks may read.
+func awaitLoanWaiters(t *testing.T, s *odb.Store, count int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); s.LoanWaiterCount() != count; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d wait, not %d", s.LoanWaiterCount(), count)
+		}
+	}
+}
+
+// Nobody waits for what is read by way of refs, or written: while no walk can begin, a fork is read from its tips to the last blob, cloned, and
+// written to. What a client names by its ID waits, hidden or absent; who goes away ends what nobody else waits for.
+func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
+	t.Parallel()
+	g, public, secret := twoLines(t)
+	for name, fill := range fills {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			h := newIngestHost(t, odb.Options{})
+			fill(h, g)
+			release := h.store.HoldLoanWalks()
+			fork := h.forkOf(public)
+			v := fork.view()
+			linked := v.Linked()
+			for _, id := range g.ids(lines("", []object.ID{public}), "rev-list", "--objects", "--stdin", "--no-object-names") {
+				_, _, err := linked.Read(ctx, id)
+				h.must(err)
+			}
+			for _, err := range linked.Walk(ctx, odb.WalkOptions{Tips: []object.ID{public}}) {
+				h.must(err)
+			}
+			checkPack(t, g, v, odb.PackRequest{Wants: []object.ID{public}, OFSDelta: true})
+			tip := g.tips("refs/heads/main")[0]
+			row, err := linked.Graph(ctx, tip)
+			h.must(err)
+			q := v.NewQuarantine(ctx)
+			blob, err := q.Write(ctx, object.TypeBlob, []byte("new in the fork"), object.ZeroID)
+			h.must(err)
+			_, err = q.Write(ctx, object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "new", ID: blob}), row.Tree)
+			h.must(err)
+			commit, err := q.Write(ctx, object.TypeCommit, commitOf(row.Tree, 1, tip), object.ZeroID)
+			h.must(err)
+			b := kv.NewBatch()
+			h.must(q.Stage(ctx, b))
+			_, err = h.keys.Apply(ctx, b)
+			h.must(err)
+			q.Settled(ctx)
+			h.must(q.Close())
+			if has, err := fork.view().Has(ctx, commit); err != nil || !has {
+				t.Errorf("the new commit: %v, %v", has, err)
+			}
+			if n := h.store.LoanWaiterCount(); n != 0 {
+				t.Errorf("%d wait", n)
+			}
+			ended, cancel := context.WithCancel(ctx)
+			var waiters sync.WaitGroup
+			for _, id := range []object.ID{secret, {1}, row.Tree} {
+				waiters.Go(func() {
+					if has, err := v.Has(ended, id); has || !errors.Is(err, context.Canceled) {
+						t.Errorf("Has(%s) = %v, %v", id, has, err)
+					}
+				})
+			}
+			awaitLoanWaiters(t, h.store, 3)
+			cancel()
+			waiters.Wait()
+			release()
+			h.store.AwaitLoans()
+			checkReadable(t, g, fork, public)
+			fork.fsck()
+		})
+	}
+}
+
+// Forks that took the same are found out by one walk from end to end, and everybody who waits for any of them gets an answer.
 func TestLoansOfTwins(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
@@ -68,17 +150,15 @@ func TestLoansOfTwins(t *testing.T) {
 		if has, err := v.Has(t.Context(), public); err != nil || !has {
 			t.Errorf("the tip of fork %d is not there at once: %v, %v", i, has, err)
 		}
-		waiters.Go(func() {
-			if has, err := v.Has(t.Context(), below); err != nil || has != (i == 0) {
-				t.Errorf("Has of fork %d = %v, %v", i, has, err)
-			}
-		})
-	}
-	for deadline := time.Now().Add(5 * time.Minute); h.store.LoanWaiterCount() < len(forks); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d wait", h.store.LoanWaiterCount())
+		for range 2 {
+			waiters.Go(func() {
+				if has, err := v.Has(t.Context(), below); err != nil || has != (i == 0) {
+					t.Errorf("Has of fork %d = %v, %v", i, has, err)
+				}
+			})
 		}
 	}
+	awaitLoanWaiters(t, h.store, 2*len(forks))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := forks[1].view().Has(ended, below); !errors.Is(err, context.Canceled) {
@@ -90,8 +170,11 @@ func TestLoansOfTwins(t *testing.T) {
 	if n := h.store.LoanWaiterCount(); n != 0 {
 		t.Errorf("%d still wait", n)
 	}
-	if loans, sets, _ := h.store.KnownLoans(); loans != len(forks) || sets != 2 {
-		t.Errorf("%d walks for %d forks", sets, loans)
+	if loans, _ := h.store.KnownLoans(); loans != len(forks) {
+		t.Errorf("%d loans of %d forks", loans, len(forks))
+	}
+	if n := h.store.Stats().LoanWalkCount; n != uint64(len(forks)) {
+		t.Errorf("%d sets were found out of %d forks", n, len(forks))
 	}
 	for i, fork := range forks {
 		if count, err := fork.store.BorrowedLayerCount(t.Context(), fork.pool); err != nil || count > 0 != (i > 0) {
@@ -102,7 +185,7 @@ func TestLoansOfTwins(t *testing.T) {
 	checkReadable(t, g, forks[len(forks)-1], public)
 }
 
-// A twin whose fork has gone leaves the others to find out by themselves.
+// A fork that has gone leaves the others to find out by themselves.
 func TestLoanOutlivesItsTwin(t *testing.T) {
 	t.Parallel()
 	g, public, _ := twoLines(t)
@@ -113,9 +196,6 @@ func TestLoanOutlivesItsTwin(t *testing.T) {
 	dropPool(t, first)
 	release()
 	h.store.AwaitLoans()
-	if loans, _, _ := h.store.KnownLoans(); loans != 1 {
-		t.Errorf("%d loans are known of one fork", loans)
-	}
 	checkReadable(t, g, second, public)
 	second.fsck()
 }
@@ -132,27 +212,32 @@ func TestLoanOfPoolsThatGo(t *testing.T) {
 	release := other.store.HoldLoanWalks()
 	fork := other.forkOf(public)
 	other.store.AwaitSettled()
+	v := fork.view()
 	keys.meddle(isManifestOf(fork.pool), func() {
 		batch := kv.NewBatch()
 		other.store.DropPool(batch, fork.pool)
 		other.store.DropPool(batch, h.pool)
 		_, err := keys.Apply(t.Context(), batch)
 		swept, sweepErr := other.store.Sweep(t.Context(), 0)
-		if err := errors.Join(err, sweepErr); err != nil || swept.PoolCount != 2 || swept.FileCount < 2 {
+		if err := errors.Join(err, sweepErr); err != nil || swept.PoolCount != 2 {
 			t.Errorf("the pools have not gone: %+v, %v", swept, err)
 		}
 	})
+	var waiters sync.WaitGroup
+	waiters.Go(func() {
+		if has, err := v.Has(t.Context(), object.ID{1}); has || !errors.Is(err, odb.ErrNoPool) {
+			t.Errorf("who asked is told %v, %v", has, err)
+		}
+	})
+	awaitLoanWaiters(t, other.store, 1)
 	release()
-	other.store.AwaitLoans()
+	waiters.Wait()
 	if n := other.store.Stats().CorruptCount; n != 0 {
 		t.Errorf("%d reads of a sound store are counted as corrupt", n)
 	}
-	if loans, _, size := other.store.KnownLoans(); loans != 0 || size != 0 {
-		t.Errorf("%d loans of %d bytes are known of no fork", loans, size)
-	}
 }
 
-// What is known of forks keeps to its part of the cache, tips and all, and nothing begins unasked when those that wait fill it.
+// What is known of forks keeps to its part of the cache, tips and all, and what was used last stays.
 func TestLoansKeepToTheirBudget(t *testing.T) {
 	t.Parallel()
 	const (
@@ -170,34 +255,31 @@ func TestLoansKeepToTheirBudget(t *testing.T) {
 	d.commit()
 	_, err := w.store.Compact(t.Context(), w.pool, odb.CompactOptions{All: true}) // what is reached takes a bit each
 	w.must(err)
-	var release func()
-	fork := func(i int) odb.PoolID {
+	base, first := w.pool, odb.PoolID{}
+	for i := range forks {
 		pool := w.forkOf(tips[i:]...)
-		if release == nil {
-			w.store.AwaitLoans()
+		if i == 0 {
+			first = pool
 		}
-		if _, _, size := w.store.KnownLoans(); size < object.IDSize*(tipCount-i) || size > budget+object.IDSize*tipCount {
+		for _, w.pool = range []odb.PoolID{first, pool} {
+			w.with(func(v *odb.View) {
+				if has, err := v.Has(t.Context(), object.ID{1}); err != nil || has {
+					t.Errorf("what is not there: %v, %v", has, err)
+				}
+				if has, err := v.Has(t.Context(), tips[i]); err != nil || !has {
+					t.Errorf("a tip of fork %d: %v, %v", i, has, err)
+				}
+			})
+		}
+		w.pool = base
+		if _, size := w.store.KnownLoans(); size < object.IDSize*(tipCount-i) || size > budget {
 			t.Errorf("%d bytes after fork %d", size, i)
 		}
-		return pool
 	}
-	for i := range forks {
-		fork(i)
-	}
-	if loans, _, _ := w.store.KnownLoans(); loans > budget/(object.IDSize*(tipCount-forks)) {
+	if loans, _ := w.store.KnownLoans(); loans > budget/(object.IDSize*(tipCount-forks)) {
 		t.Errorf("%d loans are kept", loans)
 	}
-	release = w.store.HoldLoanWalks()
-	var last odb.PoolID
-	for i := range forks {
-		last = fork(i)
+	if n := w.store.Stats().LoanWalkCount; n != forks {
+		t.Errorf("%d sets were found out of %d forks", n, forks)
 	}
-	release()
-	w.pool = last
-	w.with(func(v *odb.View) {
-		if has, err := v.Has(t.Context(), tips[0]); err != nil || has {
-			t.Errorf("what the last fork has not taken: %v, %v", has, err)
-		}
-	})
-	w.store.AwaitLoans()
 }

@@ -4,66 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
 
-// lend finds out what the tips of a fork reach, by a walk or from a twin, and writes it down in the place of the tips.
-func (s *Store) lend(
-	ctx context.Context, pool PoolID, companion LayerID, tips idList, twin *loan,
-) (set *borrowedSet, whole map[LayerID]bool, err error) {
-	if twin != nil {
-		select {
-		case <-twin.done:
-			set, whole = twin.set, twin.whole
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+// lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then writes it down in the place of the tips.
+func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, tell func(*borrowedSet, error)) {
+	told := false
+	tellOnce := func(set *borrowedSet, err error) {
+		if !told {
+			told = true
+			tell(set, err)
 		}
 	}
-	if whole == nil { // there is no twin, or it has failed, or another server was quicker
-		if set, whole, err = s.walkLoan(ctx, pool, companion, tips); err != nil || whole == nil {
-			return set, nil, err
-		}
+	whole, err := s.walkLoan(ctx, pool, owner, of, tellOnce)
+	tellOnce(nil, err)
+	if whole != nil {
+		err = s.settleLoan(s.closing, pool, of, whole)
 	}
-	s.warnOfLoan(ctx, pool, s.settleLoan(ctx, pool, companion, set, whole))
-	return set, whole, nil
+	s.warnOfLoan(s.closing, pool, err)
 }
 
-// walkLoan returns what the tips of a fork reach, and which layers that is all of, when it is its turn. Without layers there is nothing to
-// write down.
-func (s *Store) walkLoan(ctx context.Context, pool PoolID, companion LayerID, tips idList) (*borrowedSet, map[LayerID]bool, error) {
-	select {
-	case s.loans.walks <- struct{}{}:
-		defer func() { <-s.loans.walks }()
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+// walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without layers there is nothing to write down.
+func (s *Store) walkLoan(ctx context.Context, pool PoolID, owner string, of *loan, tell func(*borrowedSet, error)) (map[LayerID]bool, error) {
+	release, err := s.loans.turns.take(ctx, owner)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	all, err := s.View(ctx, pool) // pins what is lent
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer all.Close()
 	all.aside()
-	part := all.manifest.lent(companion)
+	part := all.manifest.lent(of.companion)
 	if len(part.layers) == 0 { // another server has found it out
 		set, err := s.replacedLoan(ctx, &all.manifest)
-		return set, nil, err
+		tell(set, err)
+		return nil, err
 	}
 	v := s.newView(pool, part).aside()
 	defer v.Close()
-	pace := s.newPacer(loanPause)
-	pace.awaited = &s.loans.awaited
-	set, err := v.linked().reached(ctx, tips.ids(), pace)
+	s.loans.walks.Add(1)
+	set, err := v.Linked().lent(ctx, of)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find what a fork may read: %w", err)
+		return nil, fmt.Errorf("find what a fork may read: %w", err)
 	}
-	whole, err := v.wholeLayers(ctx, set)
+	tell(set, nil)
+	return v.wholeLayers(s.closing, set)
+}
+
+// lent returns what the tips of a loan reach: what those of another reached and what has come since, if there is such a one, or by a walk from end to
+// end.
+func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
+	inv, err := newInventory(ctx, v)
 	if err != nil {
-		s.warnOfLoan(ctx, pool, err)
-		return set, nil, nil
+		return nil, err
 	}
-	return set, whole, nil
+	defer inv.close()
+	for _, other := range v.store.loans.relatives(of) {
+		set, err := inv.grow(ctx, other, of.tips)
+		if set != nil {
+			v.store.loans.grown.Add(1)
+		}
+		if set != nil || err != nil {
+			return set, err
+		}
+	}
+	return inv.reached(ctx, &PackRequest{Wants: of.tips.ids()})
 }
 
 // warnOfLoan tells why what a fork may read is not written down, so that it will be found out again.
@@ -84,17 +95,14 @@ func (m *manifest) lent(companion LayerID) manifest {
 	return part
 }
 
-// reached returns what tips reach in the layers of v. It rests when pace says so.
-func (v *View) reached(ctx context.Context, tips []object.ID, pace *pacer) (*borrowedSet, error) {
-	inv, err := newInventory(ctx, v)
-	if err != nil {
-		return nil, err
+// reached returns what the wants of a request reach and its haves do not.
+func (inv *inventory) reached(ctx context.Context, request *PackRequest) (*borrowedSet, error) {
+	r := newReaching(inv, request, &progressMeter{})
+	find := r.find
+	if len(request.Haves) > 0 {
+		find = r.run // by what has changed, whatever the size of the rest
 	}
-	defer inv.close()
-	inv.pace = pace
-	request := PackRequest{Wants: tips}
-	r := newReaching(inv, &request, &progressMeter{})
-	if err := r.find(ctx, &request); err != nil {
+	if err := find(ctx, request); err != nil {
 		return nil, err
 	}
 	set := &borrowedSet{known: true, segments: make(map[LayerID]lentSegment)}
@@ -102,12 +110,83 @@ func (v *View) reached(ctx context.Context, tips []object.ID, pace *pacer) (*bor
 		set.segments[l.id] = newLentSegment(inv.segments[i].count, r.send.words[i])
 	}
 	loose := make([]object.ID, 0, r.send.count(inv.looseLayer()))
-	err = r.send.each(inv.looseLayer(), func(number uint32) error {
+	err := r.send.each(inv.looseLayer(), func(number uint32) error {
 		loose = append(loose, inv.loose.ids[number])
 		return nil
 	})
 	set.loose = newIDList(loose)
 	return set, err
+}
+
+// grow returns what tips reach as what those of another loan reach and what has come since. It is nil where these do not reach all of those, as
+// after a branch was deleted or went back, or where the other knows of segments that are not here.
+func (inv *inventory) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet, error) {
+	before := other.ready()
+	if ok, err := inv.covers(ctx, before, tips, other.tips); !ok || err != nil {
+		return nil, err
+	}
+	set := &borrowedSet{known: true, segments: make(map[LayerID]lentSegment)}
+	wants := slices.DeleteFunc(tips.ids(), other.tips.has)
+	if len(wants) > 0 {
+		var err error
+		if set, err = inv.reached(ctx, &PackRequest{Wants: wants, Haves: other.tips.ids()}); err != nil {
+			return nil, err
+		}
+	}
+	loose := before.loose
+	for i, l := range inv.layers {
+		if known, ok := before.segments[l.id]; ok {
+			set.segments[l.id] = set.segments[l.id].with(known)
+			continue
+		}
+		grown := set.segments[l.id]
+		if grown.words == nil {
+			grown = newLentSegment(inv.segments[i].count, nil)
+			set.segments[l.id] = grown
+		}
+		err := inv.segments[i].lookupMany(ctx, loose.ids(), func(_ int, ordinal uint32) error { // what was hot may lie here now
+			grown.words[ordinal/8] |= 1 << (ordinal % 8)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	set.loose = loose.with(set.loose)
+	return set, nil
+}
+
+// covers reports whether what the tips of an earlier set reach is all here and reached by later ones.
+func (inv *inventory) covers(ctx context.Context, before *borrowedSet, later, earlier idList) (bool, error) {
+	if before.all {
+		return false, nil
+	}
+	for id, known := range before.segments {
+		if known.size() > 0 && !slices.ContainsFunc(inv.layers, func(l *segmentLayer) bool { return l.id == id }) {
+			return false, nil
+		}
+	}
+	gone := slices.DeleteFunc(earlier.ids(), later.has)
+	for _, id := range gone { // commits alone can be reached by what came later
+		info, err := inv.view.Stat(ctx, id)
+		if errors.Is(err, ErrNotFound) || err == nil && info.Type != object.TypeCommit {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if len(gone) == 0 {
+		return true, nil
+	}
+	hide, err := newHistory(inv.view).commitsOf(ctx, later.ids())
+	if err != nil {
+		return false, err
+	}
+	for _, err := range inv.view.Walk(ctx, WalkOptions{Tips: gone, Hide: hide}) {
+		return false, err // at least one is not reached
+	}
+	return true, nil
 }
 
 // wholeLayers returns those of the borrowed layers of v all of whose objects are in set, or have a twin there.
@@ -150,9 +229,10 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 	return false, nil
 }
 
-// settleLoan puts set in the place of the tips, and makes those layers own that are whole.
-func (s *Store) settleLoan(ctx context.Context, pool PoolID, companion LayerID, set *borrowedSet, whole map[LayerID]bool) error {
-	next, err := s.writeBorrowed(ctx, set)
+// settleLoan puts what was found out in the place of the tips, and makes those layers own that are whole.
+func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, whole map[LayerID]bool) error {
+	companion := of.companion
+	next, err := s.writeBorrowed(ctx, of.ready())
 	if err != nil {
 		return err
 	}
@@ -186,6 +266,7 @@ func (s *Store) settleLoan(ctx context.Context, pool PoolID, companion LayerID, 
 	})
 	name := layerBorrowed.fileName(next)
 	if err == nil && used {
+		s.loans.rename(of, next)
 		s.settle(ctx, []string{name})
 		return nil
 	}
@@ -194,6 +275,28 @@ func (s *Store) settleLoan(ctx context.Context, pool PoolID, companion LayerID, 
 		err = errors.Join(err, s.files.Delete(context.WithoutCancel(ctx), name))
 	}
 	return err
+}
+
+// claimLent has it found out what a fork may read, if it alone uses one of the layers that it took by now: those that it may read all of become
+// its own, which maintenance may rewrite.
+func (s *Store) claimLent(ctx context.Context, v *View) {
+	lender := v.lender()
+	if lender == nil {
+		return
+	}
+	alone := false
+	for id := range lender.layers {
+		shared, err := s.isShared(ctx, v.pool, id)
+		alone = alone || err == nil && !shared
+	}
+	if !alone {
+		return
+	}
+	of, err := v.loan(ctx, lender)
+	if err == nil {
+		_, err = s.loans.ask(ctx, v, of)
+	}
+	s.warnOfLoan(ctx, v.pool, err)
 }
 
 // writeBorrowed writes a companion, which is not registered yet.

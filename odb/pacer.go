@@ -35,8 +35,6 @@ func (t *traffic) busy() bool {
 type pacer struct {
 	traffic *traffic
 	pause   float64 // rest as a share of work; 0: none
-	// awaited is how many wait for the work, which does not rest then; nil: nobody ever does.
-	awaited *atomic.Int64
 
 	mu    sync.Mutex // guards begun
 	begun time.Time  // of the present stretch of work
@@ -50,7 +48,7 @@ const paceStretch = 100 * time.Microsecond
 
 // rest returns at once, or after a rest when one is due; goroutines that share a pacer rest together. A nil pacer never rests. Errors: that of ctx.
 func (p *pacer) rest(ctx context.Context) error {
-	if p == nil || p.pause <= 0 || p.awaited != nil && p.awaited.Load() > 0 {
+	if p == nil || p.pause <= 0 {
 		return ctx.Err()
 	}
 	p.mu.Lock()

@@ -3,7 +3,6 @@ package odb
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,11 +39,6 @@ func TestPacer(t *testing.T) {
 		requests.leave() // what is aside is no request
 		rests(time.Millisecond, 0)
 		requests.begin()
-		pace.awaited = &atomic.Int64{}
-		rests(time.Millisecond, 2*time.Millisecond)
-		pace.awaited.Add(1) // it is a request that waits
-		rests(time.Millisecond, 0)
-		pace.awaited.Add(-1)
 		cancel()
 		time.Sleep(time.Millisecond)
 		if err := pace.rest(ctx); !errors.Is(err, context.Canceled) {

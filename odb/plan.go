@@ -70,7 +70,7 @@ func (v *View) Plan(ctx context.Context, request PackRequest, progress Progress)
 			}
 		}
 	}
-	inv, err := newInventory(ctx, v.linked()) // all else is reached from these
+	inv, err := newInventory(ctx, v.Linked()) // all else is reached from these
 	if err != nil {
 		return nil, err
 	}

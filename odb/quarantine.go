@@ -46,7 +46,8 @@ func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 	if v.own != nil {
 		q.base.shareAside(v)
 	}
-	q.view = &View{store: v.store, pool: v.pool, quarantine: q}
+	q.base.owner = v.owner
+	q.view = &View{store: v.store, pool: v.pool, owner: v.owner, quarantine: q}
 	q.above = []layer{q.hot}
 	return q
 }
@@ -93,9 +94,9 @@ func (q *Quarantine) addHot(ctx context.Context, value *hotValue, row *GraphRow)
 }
 
 // has reports whether id is stored or quarantined. What is, is relied on to stay; see revive. What a fork may not read of the layers that it took
-// is stored once more.
+// is stored once more; see [View.holds].
 func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
-	ok, err := q.view.Has(ctx, id)
+	ok, err := q.view.holds(ctx, id)
 	if ok {
 		q.relied[id] = struct{}{}
 	}
@@ -165,6 +166,7 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	next.owner = base.owner
 	if m = next.manifest; m.drops != base.manifest.drops {
 		if err := q.rebase(ctx, next); err != nil {
 			return errors.Join(err, next.Close())

@@ -45,7 +45,7 @@ type repack struct {
 // newRepack plans for the layers of v that are chosen. The caller closes it before v.
 func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options RepackOptions) (*repack, error) {
 	setDefault(&options.Workers, 1)
-	linked := v.linked() // what a fork may not read is kept like all that is stored
+	linked := v.Linked() // what a fork may not read is kept like all that is stored
 	inv, err := newInventory(ctx, linked)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		return q.store.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
 	}
 	for _, id := range q.hot.order {
-		if there, err := now.Has(ctx, id); err != nil {
+		if there, err := now.holds(ctx, id); err != nil {
 			return err
 		} else if there {
 			continue

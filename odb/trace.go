@@ -95,7 +95,7 @@ func (v *View) Trace(ctx context.Context, commit object.ID, options TraceOptions
 		return nil, err
 	}
 	defer filters.close()
-	t := &tracer{history: newHistory(v), view: v.linked(), filters: filters, known: options.Known}
+	t := &tracer{history: newHistory(v), view: v.Linked(), filters: filters, known: options.Known}
 	tip, err := t.history.tip(ctx, commit)
 	if err != nil {
 		return nil, err

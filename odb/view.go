@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ type View struct {
 	layers     []layer     // stored, in the order in which they are asked
 	quarantine *Quarantine // nil, or what is asked instead of manifest and layers
 	lending    *lending    // of a fork: what it may read of the layers that it took
-	linkedOnly bool        // see linked
+	owner      string      // see For
+	asking     *View       // see Linked; nil: the view is it
 	own        *asideCache // see aside; nil: the common one
 	closed     atomic.Bool
 }
@@ -84,6 +86,9 @@ func (s *Store) newView(pool PoolID, m manifest) *View {
 
 // Close unpins the layers. Objects and entries that the view returned must not be used any more. Only the first call has an effect.
 func (v *View) Close() error {
+	if v.asking != nil {
+		return v.asking.Close()
+	}
 	if v.quarantine != nil || v.closed.Swap(true) {
 		return nil // a quarantine's view ends with it
 	}
@@ -120,13 +125,23 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	return at.layer.stat(ctx, at)
 }
 
-// linked returns a view of the same objects for IDs that readable objects name: a pool is closed, so that they are readable too and nobody
-// need be asked. It ends with v. Whoever uses it has made sure by v that what the first of the IDs came from is readable.
-func (v *View) linked() *View {
+// Linked returns a view of the same objects for IDs that refs hold or readable objects name: a pool is closed, so that they are readable too,
+// and a fork need not ask what its tips reach. An ID that a client sent is asked of v first. Closing it closes v.
+func (v *View) Linked() *View {
 	return &View{
-		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending, linkedOnly: true, own: v.own,
+		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending,
+		asking: cmp.Or(v.asking, v), own: v.own, owner: v.owner,
 	}
 }
+
+// For says whose the pool is, before anything else is done with v, and returns v: owners take turns at finding out what their forks may read.
+func (v *View) For(owner string) *View {
+	v.owner = owner
+	return v
+}
+
+// Asking returns the view that [View.Linked] was called on: it asks of every ID whether it may be read.
+func (v *View) Asking() *View { return cmp.Or(v.asking, v) }
 
 // find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one that is asked first, also if the object is
 // readable because of another.

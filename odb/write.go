@@ -113,7 +113,7 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 	}
 	generations := make([]uint32, len(row.Parents))
 	for i, parent := range row.Parents {
-		known, err := q.view.Graph(ctx, parent)
+		known, err := q.view.Linked().Graph(ctx, parent)
 		if err != nil {
 			return nil, fmt.Errorf("parent %s: %w", parent, err)
 		}

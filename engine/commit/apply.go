@@ -78,7 +78,7 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 // It is an [InvalidError] when a path to delete is not there, or when content that is to keep an existing mode does not
 // fit it. Deletions count against base, writes come after them. Trees of an earlier Apply of the same plan stay in q.
 func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (object.ID, error) {
-	v := q.View()
+	v := q.View().Linked()
 	if err := p.Locate(ctx, v, base); err != nil {
 		return object.ZeroID, err
 	}

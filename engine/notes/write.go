@@ -124,7 +124,7 @@ func (w *writer) leaf(ctx context.Context, l *leaf, fanout int) error {
 	}
 	blob := l.values[0]
 	if len(l.values) > 1 {
-		text, err := Text(ctx, w.q.View(), l.values)
+		text, err := Text(ctx, w.q.View().Linked(), l.values)
 		if err != nil {
 			return err
 		}

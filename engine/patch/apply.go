@@ -18,7 +18,7 @@ func (p *Patch) Apply(ctx context.Context, q *odb.Quarantine, root object.ID) (O
 	a := &applier{
 		Patch:   p,
 		objects: q,
-		base:    base{view: q.View(), root: root},
+		base:    base{view: q.View().Linked(), root: root},
 		paths:   make(map[string]*state),
 		links:   make(map[string]linkChange),
 	}

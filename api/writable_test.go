@@ -53,7 +53,7 @@ func TestWritable(t *testing.T) {
 		err    error
 		status int
 		ready  string
-	}{{nil, 200, ""}, {space.ErrShort, 507, "short of disk space"}, {space.ErrRecovering, 503, "recovers from a full disk"}, {nil, 200, ""}} {
+	}{{nil, 200, ""}, {space.ErrShort, 507, "writes are paused"}, {space.ErrRecovering, 503, "full at the start"}, {nil, 200, ""}} {
 		refuse(state.err)
 		for _, r := range requests {
 			method, target, _ := strings.Cut(r.target, " ")

@@ -16,7 +16,7 @@ const ContentType = "application/json"
 // Problem is an error as a client hears of it.
 type Problem struct {
 	Status     int            // HTTP status, 400 to 599
-	Message    string         // for people; names no path, key, or other tenant
+	Message    string         // for people; names no key or other tenant, and of paths the data folder alone
 	Fields     map[string]any // more fields of the JSON object
 	RetryAfter time.Duration  // when trying again may help, else 0
 	Corrupt    bool           // stored bytes failed a check: to be counted and logged

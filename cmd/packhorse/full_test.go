@@ -27,7 +27,7 @@ func TestServeFull(t *testing.T) {
 	}
 
 	server = start(t, packhorsetest.Options{Dir: dir, Flags: []string{"--min-free", fmt.Sprint(1<<32, "GiB")}})
-	const why = "recovers from a full disk"
+	const why = "writes are paused: "
 	if status, text := call(t, http.DefaultClient, "GET", server.URL+"/readyz", ""); status != http.StatusOK || !strings.Contains(text, why) {
 		t.Errorf("readyz: %d %q", status, text)
 	}

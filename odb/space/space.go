@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +21,10 @@ import (
 )
 
 var (
-	// ErrShort says that writes are refused until there is room.
-	ErrShort = errors.New("space: the server is short of disk space, nothing can be written")
+	// ErrShort says that writes are refused until there is room. Errors that wrap it tell how much there is.
+	ErrShort = errors.New("space: writes are paused: the disk is full; reads continue")
 	// ErrRecovering is what [ErrShort] is after a start on a disk that was short already.
-	ErrRecovering = errors.New("space: the server recovers from a full disk, try again")
+	ErrRecovering = errors.New("space: writes are paused: the disk was full at the start; reads continue")
 	// ErrNoRoom says that something large would leave the disk short.
 	ErrNoRoom = errors.New("space: not enough free disk space")
 )
@@ -71,7 +73,7 @@ type Watch struct {
 type state struct {
 	free    uint64
 	limit   uint64
-	refusal error // of writes: nil, ErrShort or ErrRecovering
+	refusal error // of writes: nil, or a *shortage
 	failed  error // why there is no telling
 }
 
@@ -178,7 +180,9 @@ func (w *Watch) full() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.giveUpBallast()
-	w.set(state{free: w.state.Load().free, refusal: ErrShort})
+	s := *w.state.Load()
+	s.refusal = w.shortage(ErrShort, &s)
+	w.set(s)
 }
 
 // look asks for the free space and sets the state. refusal is what a disk that has become short answers with.
@@ -212,13 +216,57 @@ func (w *Watch) measure(refusal error) state {
 	s.limit = w.limit(usage.TotalBytes)
 	enough := s.limit
 	if before.refusal != nil {
-		enough += s.limit / 4
-		refusal = before.refusal
+		enough = resumeAt(s.limit)
+		if errors.Is(before.refusal, ErrRecovering) {
+			refusal = ErrRecovering
+		} else {
+			refusal = ErrShort
+		}
 	}
 	if s.free < enough {
-		s.refusal = refusal
+		s.refusal = w.shortage(refusal, &s)
 	}
 	return s
+}
+
+// resumeAt is the free space from which a disk that was short is not any more.
+func resumeAt(limit uint64) uint64 { return limit + limit/4 }
+
+// shortage says of what was measured that it is too little.
+func (w *Watch) shortage(kind error, s *state) error {
+	return &shortage{kind: kind, dir: w.dir, free: s.free, needed: resumeAt(s.limit)}
+}
+
+// shortage is [ErrShort] or [ErrRecovering] with its evidence.
+type shortage struct {
+	kind         error
+	dir          string
+	free, needed uint64
+}
+
+func (s *shortage) Error() string {
+	on := s.dir
+	if on == "" {
+		on = "the disk"
+	}
+	return fmt.Sprintf("space: writes are paused: %s free on %s, %s needed; reads continue", Size(s.free), on, Size(s.needed))
+}
+
+// Is reports whether target is the kind.
+func (s *shortage) Is(target error) bool { return target == s.kind }
+
+// Size writes a number of bytes for people: "812 MiB", "1.2 GiB".
+func Size(bytes uint64) string {
+	const units = "KMGTPE"
+	if bytes < 1<<10 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	unit, scaled := 0, float64(bytes)/(1<<10)
+	for ; scaled >= 1<<10 && unit < len(units)-1; unit++ {
+		scaled /= 1 << 10
+	}
+	number := strings.TrimSuffix(strconv.FormatFloat(scaled, 'f', 1, 64), ".0")
+	return number + " " + units[unit:unit+1] + "iB"
 }
 
 func (w *Watch) limit(totalBytes uint64) uint64 {
@@ -259,7 +307,7 @@ func (w *Watch) set(s state) {
 	case s.failed != nil && before.failed == nil:
 		w.log.Error("free space is not known", "error", s.failed)
 	case s.refusal != nil && before.refusal == nil:
-		w.log.Error("short of disk space: writes are refused", "free", s.free)
+		w.log.Error("short of disk space: writes are refused", "folder", w.dir, "free", s.free, "needed", resumeAt(s.limit))
 	case s.refusal == nil && before.refusal != nil:
 		w.log.Info("there is disk space again", "free", s.free)
 	}

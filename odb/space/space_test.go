@@ -262,3 +262,37 @@ func TestRoom(t *testing.T) {
 		t.Errorf("without a watch: %v", err)
 	}
 }
+
+// TestWords reads what the refusal of a write says, first and while there is not enough room yet.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	fs := vfs.NewMem()
+	disk := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
+	disk(2048 * mib)
+	if err := fs.MkdirAll("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := space.Open("data", space.Options{FS: fs, MinBytes: 800 * mib, Every: never})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	for _, step := range []struct {
+		free uint64
+		want string
+	}{
+		{512 * mib, "space: writes are paused: 512 MiB free on data, 1000 MiB needed; reads continue"},
+		{900*mib + mib/2, "space: writes are paused: 900.5 MiB free on data, 1000 MiB needed; reads continue"},
+	} {
+		disk(step.free)
+		if err := w.Look(); err == nil || err.Error() != step.want {
+			t.Errorf("with %d bytes free: %v, want %s", step.free, err, step.want)
+		}
+	}
+	for size, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 1 << 30: "1 GiB", 5 << 28: "1.2 GiB", 1<<64 - 1: "16 EiB"} {
+		if got := space.Size(size); got != want {
+			t.Errorf("%d bytes are %q, want %q", size, got, want)
+		}
+	}
+}

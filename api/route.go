@@ -42,6 +42,7 @@ type Git struct {
 const (
 	fetchBodyMax  = 16 << 20 // of a fetch request
 	pushLinesMax  = 64 << 20 // of the commands of a push, beside its pack
+	pushDiscarded = 1 << 30  // of a push that is too large, so that git hears why
 	transferCosts = 1 << 20  // memory of a clone or a push beside what is cached and budgeted below
 )
 
@@ -112,7 +113,7 @@ func newTable(config *Config) (*table, error) {
 	t.advertisePush = git("git/info/refs", Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
 	t.fetch = git("git/git-upload-pack", Route{Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts}, http.MethodPost)
 	t.push = git("git/git-receive-pack", Route{
-		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax, Patient: true, CostsBytes: transferCosts,
+		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: transferCosts,
 	}, http.MethodPost)
 	return t, nil
 }

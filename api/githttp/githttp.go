@@ -30,6 +30,8 @@ type Config struct {
 	Agent string
 	// PackBytesMax bounds the pack of one push.
 	PackBytesMax int64
+	// DiscardBytesMax bounds what is read of a push that has been refused, so that git gets to read why; 1 GiB when 0.
+	DiscardBytesMax int64
 	// Recheck tells, just before a push commits, whether its grant is still good; nil means that it is.
 	Recheck func(*auth.Grant) error
 	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as in git.
@@ -42,19 +44,24 @@ type Door struct {
 	host         *engine.Host
 	agent        string
 	packBytesMax int64
-	recheck      func(*auth.Grant) error
-	keepAlive    time.Duration
-	log          *slog.Logger
-	listings     listings
+	// discardBytesMax is Config.DiscardBytesMax.
+	discardBytesMax int64
+	recheck         func(*auth.Grant) error
+	keepAlive       time.Duration
+	log             *slog.Logger
+	listings        listings
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
 	d := &Door{
-		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive, log: c.Logger,
+		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive, log: c.Logger,
 	}
 	if d.packBytesMax == 0 {
 		d.packBytesMax = 16 << 30
+	}
+	if d.discardBytesMax == 0 {
+		d.discardBytesMax = discardMax
 	}
 	if d.recheck == nil {
 		d.recheck = func(*auth.Grant) error { return nil }

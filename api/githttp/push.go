@@ -19,6 +19,8 @@ const (
 	optionBytesMax = 1024
 )
 
+const receivePackResult = "application/x-git-receive-pack-result"
+
 // receive answers git-receive-pack: gitprotocol-pack(5), "Pushing Data To a Server".
 //
 // The commands and the whole pack are read before the answer begins; resolving deltas, checking and moving the refs happen
@@ -46,9 +48,9 @@ func (s *session) receive() error {
 	}
 	push, err := s.repo.Receive(s.x.Context(), s.actor(), ask.PushRequest)
 	if err != nil {
-		return err
+		return s.refusePush(ask, err)
 	}
-	s.x.Stream(http.StatusOK, "application/x-git-receive-pack-result", func(ctx context.Context, w io.Writer) error {
+	s.x.Stream(http.StatusOK, receivePackResult, func(ctx context.Context, w io.Writer) error {
 		defer push.Close()
 		return ask.answer(ctx, s, push, newMuxer(w, ask.bandMax, false))
 	})
@@ -184,9 +186,17 @@ func (a *pushAsk) answer(ctx context.Context, s *session, push *engine.Push, out
 	stop := out.keepAlive(ctx, s.keepAlive)
 	result, err := a.finish(ctx, s, push, out)
 	stop()
+	if err != nil && a.report && isRefused(err) {
+		result, err = a.refused(err), nil
+	}
 	if err != nil {
 		return out.fail(s, err)
 	}
+	return a.tellResult(result, out)
+}
+
+// tellResult ends the answer with what became of the push.
+func (a *pushAsk) tellResult(result *engine.PushResult, out *muxer) error {
 	if a.report {
 		if _, err := out.Write(a.reportOf(result, out.tell)); err != nil {
 			return err

@@ -19,7 +19,10 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 	out := pktline.NewWriter(&report)
 	unpack := "ok"
 	if result.Unpack != nil {
-		unpack = oneLine(problem.From(result.Unpack).Message)
+		unpack = oneLine(unpackReason(result.Unpack))
+		if isRefused(result.Unpack) {
+			remark("error: " + unpack + "\n")
+		}
 	}
 	lines := []string{"unpack " + unpack}
 	for i, command := range result.Commands {

@@ -1,0 +1,104 @@
+package githttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
+	"packhorse/engine"
+	"packhorse/odb/space"
+	"packhorse/pack"
+)
+
+// discardMax is how much of a refused push is thrown away, in bytes.
+const discardMax = 1 << 30
+
+// refusePush reports err as what became of a push. git shows nothing of an HTTP error that ends its POST but the number,
+// and reads no answer before it has sent everything: so the rest of the request is thrown away first. What git cannot be
+// told in a report is returned.
+func (s *session) refusePush(ask *pushAsk, err error) error {
+	if !ask.report || !isRefused(err) || s.discard() != nil {
+		return err
+	}
+	s.x.Stream(http.StatusOK, receivePackResult, func(_ context.Context, w io.Writer) error {
+		out := newMuxer(w, ask.bandMax, false)
+		if err := out.beginPack(); err != nil {
+			return err
+		}
+		return ask.tellResult(ask.refused(err), out)
+	})
+	return nil
+}
+
+// isRefused tells whether err refuses a push that git has made as it should: for its size, or for want of room or turn.
+func isRefused(err error) bool {
+	switch problem.From(err).Status {
+	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInsufficientStorage, http.StatusServiceUnavailable:
+		return !errors.Is(err, context.Canceled)
+	default:
+		return false
+	}
+}
+
+// refused is the outcome of a push none of which was carried out.
+func (a *pushAsk) refused(err error) *engine.PushResult {
+	result := &engine.PushResult{Unpack: err}
+	for _, command := range a.Commands {
+		result.Commands = append(result.Commands, engine.CommandResult{Name: command.Name, Err: engine.RefusedUnpacker})
+	}
+	return result
+}
+
+// discard reads the request to its end, as long as that is not too far.
+func (s *session) discard() error {
+	s.x.BodyFlows()
+	count, err := io.Copy(io.Discard, io.LimitReader(s.x.Body(), s.discardBytesMax+1))
+	if err == nil && count > s.discardBytesMax {
+		err = errors.New("githttp: more follows than is worth reading")
+	}
+	return err
+}
+
+// unpackReason says why a push was refused as a whole, with the limit that it exceeds.
+func unpackReason(err error) string {
+	var (
+		size     *pack.LimitError
+		body     *exchange.LimitError
+		commands *engine.LimitError
+	)
+	switch {
+	case errors.As(err, &size):
+		return packLimit(size)
+	case errors.As(err, &body):
+		return fmt.Sprintf("the push is larger than %s, the limit (--pack-max)", space.Size(uint64(body.Max)))
+	case errors.As(err, &commands):
+		return commands.Error() + " (--commands-max)"
+	default:
+		return problem.From(err).Message
+	}
+}
+
+// packLimit says which limit a pack exceeds.
+func packLimit(e *pack.LimitError) string {
+	value, most := space.Size(uint64(e.Value)), space.Size(uint64(e.Max))
+	switch e.Limit {
+	case "object size":
+		return fmt.Sprintf("an object is %s, the limit is %s (--object-max)", value, most)
+	case "pack size":
+		return fmt.Sprintf("the pack is larger than %s, the limit (--pack-max)", most)
+	case "inflated size":
+		return fmt.Sprintf("the pack inflates to more than %s, the limit (--inflated-max)", most)
+	case "object count":
+		return fmt.Sprintf("the pack has %d objects, the limit is %d (--objects-max)", e.Value, e.Max)
+	case "delta depth":
+		return fmt.Sprintf("a delta chain has %d deltas, the limit is %d (--delta-depth-max)", e.Value, e.Max)
+	case "tree depth":
+		return fmt.Sprintf("folders are nested %d deep, the limit is %d (--tree-depth-max)", e.Value, e.Max)
+	default:
+		return problem.From(e).Message
+	}
+}

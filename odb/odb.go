@@ -29,7 +29,7 @@
 //	pendingsegment, stage
 //	write, blob                      what the API writes: skip-deltas, blobs as streams of independent blocks
 //	fsck and fsck...                 verifies everything in a pool, and what lies outside of pools
-//	registered                       the files that pools use, for copies of them
+//	registered, filecheck            the files that pools use, for copies of them, and their own checksums
 //	ingest, lanes, intake, examine   packs in, pass one: stored and looked at while they are read
 //	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity
 //	links, connect, settle

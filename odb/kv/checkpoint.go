@@ -35,6 +35,10 @@ type Checkpoint interface {
 	// Open opens one of them. The caller closes it.
 	Open(name string) (io.ReadCloser, error)
 
+	// Check reads one of them to its end and holds it against the checksums in it, if it is a table:
+	// the others were read when the checkpoint was made. Errors: [ErrCorrupt].
+	Check(name string) error
+
 	// Close removes the checkpoint.
 	Close() error
 }
@@ -185,6 +189,14 @@ func (c *checkpoint) Files() []CheckpointFile { return c.files }
 // Open implements Checkpoint.
 func (c *checkpoint) Open(name string) (io.ReadCloser, error) {
 	return c.fs.Open(c.fs.PathJoin(c.dir, name), vfs.SequentialReadsOption)
+}
+
+// Check implements Checkpoint.
+func (c *checkpoint) Check(name string) error {
+	if !isTable(name) {
+		return nil
+	}
+	return checkTable(c.fs, c.fs.PathJoin(c.dir, name))
 }
 
 // Get implements Reader.

@@ -250,3 +250,47 @@ func TestCheckpointFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointCheck finds every bit that is changed in a table of a checkpoint.
+func TestCheckpointCheck(t *testing.T) {
+	t.Parallel()
+	fileSystem := vfs.NewMem()
+	store, err := kv.OpenPebble("db", kv.PebbleOptions{FS: fileSystem, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	fillForDamage(t, store)
+	c, err := store.Checkpoint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	random := rand.New(rand.NewPCG(7, 8))
+	tables := 0
+	for _, f := range c.Files() {
+		if err := c.Check(f.Name); err != nil {
+			t.Fatalf("%s as it is: %v", f.Name, err)
+		}
+		if !strings.HasSuffix(f.Name, ".sst") {
+			continue
+		}
+		tables++
+		folder := "db/checkpoint-1/"
+		for range 20 {
+			at, bit := random.Int64N(f.Size), byte(1)<<random.IntN(8)
+			flip(t, fileSystem, folder+f.Name, at, bit)
+			if err := c.Check(f.Name); !errors.Is(err, kv.ErrCorrupt) {
+				t.Errorf("%s with another bit at %d of %d: %v", f.Name, at, f.Size, err)
+			}
+			flip(t, fileSystem, folder+f.Name, at, bit)
+		}
+	}
+	if tables == 0 {
+		t.Error("no tables")
+	}
+}

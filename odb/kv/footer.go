@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -20,7 +19,7 @@ const (
 // Open implements vfs.FS. It refuses tables whose footer is damaged.
 func (f *watchedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, options...)
-	if err != nil || !strings.HasSuffix(name, ".sst") {
+	if err != nil || !isTable(name) {
 		return file, err
 	}
 	if err := checkFooter(file); err != nil {

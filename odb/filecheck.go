@@ -1,0 +1,218 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" // the trailer of a packfile is a SHA-1
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"slices"
+
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// FileCheck holds the bytes of a pool's file, as they go by, against the checksums that the file
+// carries: those of its pack, its blocks and its footer. No byte is left out. It is for one goroutine.
+type FileCheck struct {
+	layer LayerID
+	parts []checkedPart // in the order of the file
+	at    int64
+	sum   hash.Hash // of the part that at lies in; nil at its begin
+}
+
+// checkedPart is a part of a file that one checksum covers.
+type checkedPart struct {
+	what string
+	end  int64
+	pack bool   // the checksum is the SHA-1 of a pack, else a CRC-32C
+	want []byte // the checksum
+}
+
+// CheckFile reads what the file of that name says of itself, and returns a check for its content.
+// Errors: [ErrCorrupt], also when the name is not that of a pool's file.
+func CheckFile(name string, f file.File) (*FileCheck, error) {
+	layer, ok := layerOfFile(name)
+	if !ok {
+		return nil, &CorruptError{Why: fmt.Sprintf("%q is not the name of a pool's file", name)}
+	}
+	c := &FileCheck{layer: layer}
+	var err error
+	if name == layerBorrowed.fileName(layer) {
+		err = c.planBorrowed(f)
+	} else {
+		err = c.planSections(name, f)
+	}
+	return c, c.damaged(err)
+}
+
+// damaged turns a failed check into a [CorruptError].
+func (c *FileCheck) damaged(err error) error {
+	if errors.Is(err, errFormat) {
+		return &CorruptError{Layer: c.layer, Why: err.Error()}
+	}
+	return err
+}
+
+// planBorrowed covers a file that ends in a checksum of all before.
+func (c *FileCheck) planBorrowed(f file.File) error {
+	head, sum := make([]byte, borrowedHead), make([]byte, crc32.Size)
+	body := f.Size() - crc32.Size
+	if body < borrowedHead {
+		return fmt.Errorf("%w: %d bytes", errFormat, f.Size())
+	}
+	if err := errors.Join(readFullAt(f, head, 0), readFullAt(f, sum, body)); err != nil {
+		return err
+	}
+	if string(head[:magicSize]) != borrowedMagic || !bytes.Equal(head[magicSize+4:][:len(c.layer)], c.layer[:]) {
+		return fmt.Errorf("%w: it is another file", errFormat)
+	}
+	c.add(checkedPart{what: "the file", end: body, want: sum})
+	return c.addRead(f, "the checksum", f.Size())
+}
+
+// planSections covers a sectioned file.
+func (c *FileCheck) planSections(name string, f file.File) error {
+	g := &sectionFile{layer: c.layer, file: f}
+	for _, kind := range []layerKind{layerSegment, layerGraph, layerFilter, layerBitmap} {
+		if name == kind.fileName(c.layer) {
+			g.magic = kind.magic()
+		}
+	}
+	if err := g.readFooter(); err != nil {
+		return err
+	}
+	if err := g.checkWidths(); err != nil {
+		return err
+	}
+	if g.dataSize > 0 {
+		if g.dataSize < pack.HeaderSize+pack.TrailerSize {
+			return fmt.Errorf("%w: a pack of %d bytes", errFormat, g.dataSize)
+		}
+		trailer := make([]byte, pack.TrailerSize)
+		if err := readFullAt(f, trailer, g.dataSize-pack.TrailerSize); err != nil {
+			return err
+		}
+		c.add(checkedPart{what: "the pack", end: g.dataSize - pack.TrailerSize, pack: true, want: trailer})
+		if err := c.addRead(f, "the pack's checksum", g.dataSize); err != nil {
+			return err
+		}
+	}
+	sections := slices.SortedFunc(slices.Values(g.sections[:]), func(a, b section) int { return int(a.offset - b.offset) })
+	for i := range sections {
+		s := &sections[i]
+		if s.size == 0 {
+			continue
+		}
+		if s.offset != c.planned() {
+			return fmt.Errorf("%w: no checksum covers what is at %d", errFormat, c.planned())
+		}
+		for n, sum := range s.sums {
+			size := min(int64(n+1)*int64(s.perBlock()*s.width), s.size)
+			want := binary.BigEndian.AppendUint32(nil, sum)
+			c.add(checkedPart{what: "a block", end: s.offset + size, want: want})
+		}
+	}
+	// The footer was held against its checksum, so that what is read now has to be the same.
+	tail := make([]byte, 4)
+	if err := readFullAt(f, tail, f.Size()-tailSize); err != nil {
+		return err
+	}
+	if c.planned() != f.Size()-tailSize-int64(binary.BigEndian.Uint32(tail)) {
+		return fmt.Errorf("%w: no checksum covers what is at %d", errFormat, c.planned())
+	}
+	return c.addRead(f, "the footer", f.Size())
+}
+
+// planned returns up to where the file is covered.
+func (c *FileCheck) planned() int64 {
+	if len(c.parts) == 0 {
+		return 0
+	}
+	return c.parts[len(c.parts)-1].end
+}
+
+func (c *FileCheck) add(p checkedPart) { c.parts = append(c.parts, p) }
+
+// addRead covers what follows, up to end, by what it is now.
+func (c *FileCheck) addRead(f file.File, what string, end int64) error {
+	data := make([]byte, end-c.planned())
+	if err := readFullAt(f, data, c.planned()); err != nil {
+		return err
+	}
+	sum := crc32.New(castagnoli)
+	_, _ = sum.Write(data) // a hash takes everything
+	c.add(checkedPart{what: what, end: end, want: sum.Sum(nil)})
+	return nil
+}
+
+// Write takes the next bytes. Errors: [ErrCorrupt], once a part has ended that fails its checksum.
+func (c *FileCheck) Write(p []byte) (int, error) {
+	done := 0
+	for done < len(p) {
+		if len(c.parts) == 0 {
+			return done, c.fail("it is longer than it says")
+		}
+		part := &c.parts[0]
+		if c.sum == nil {
+			c.sum = part.newSum()
+		}
+		piece := p[done:][:min(int64(len(p)-done), part.end-c.at)]
+		_, _ = c.sum.Write(piece)
+		done += len(piece)
+		c.at += int64(len(piece))
+		if c.at < part.end {
+			break
+		}
+		if !bytes.Equal(c.sum.Sum(nil), part.want) {
+			return done, c.fail(part.what + " fails its checksum")
+		}
+		c.sum, c.parts = nil, c.parts[1:]
+	}
+	return done, nil
+}
+
+func (p *checkedPart) newSum() hash.Hash {
+	if p.pack {
+		return sha1.New()
+	}
+	return crc32.New(castagnoli)
+}
+
+// End returns whether all of the file went by and was right. Errors: [ErrCorrupt].
+func (c *FileCheck) End() error {
+	if len(c.parts) > 0 {
+		return c.fail(fmt.Sprintf("it ends at %d", c.at))
+	}
+	return nil
+}
+
+func (c *FileCheck) fail(why string) error {
+	return &CorruptError{Layer: c.layer, Object: object.ZeroID, Why: why}
+}
+
+// FilePools returns the pools that use the file of that name, according to the tables in r.
+func FilePools(ctx context.Context, r kv.Reader, name string) ([]PoolID, error) {
+	layer, ok := layerOfFile(name)
+	if !ok {
+		return nil, nil
+	}
+	prefix := hotPrefix(tableUser, layer)
+	var pools []PoolID
+	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return nil, fmt.Errorf("find the users of file %s: %w", name, err)
+		}
+		_, pool, err := decodeUserKey(pair.Key)
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
+}

@@ -2,9 +2,14 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"packhorse/engine/backup"
+	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 )
@@ -12,13 +17,67 @@ import (
 // ErrNoCheckpoints says that the host's key-value store cannot be copied while it is used.
 var ErrNoCheckpoints = errors.New("engine: the key-value store makes no checkpoints")
 
-// Backup adds a backup of every repository, as of one instant, to dest; package backup tells how. The host may serve meanwhile. Errors:
-// [ErrNoCheckpoints].
+// Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] tells how, and its errors. The host may serve
+// meanwhile. Errors: [ErrNoCheckpoints].
 func (h *Host) Backup(ctx context.Context, dest file.Store, options backup.Options) (backup.Report, error) {
 	keys, ok := h.keys.(kv.Checkpointer)
 	if !ok {
 		return backup.Report{}, ErrNoCheckpoints
 	}
 	options.Time = h.now()
-	return backup.Write(ctx, backup.Source{Keys: keys, Files: h.files, Hold: h.objects.HoldFiles}, dest, options)
+	return backup.Write(ctx, backup.Source{
+		StoreID: h.storeID, Keys: keys, Files: h.files, Hold: h.objects.HoldFiles, Owners: poolNames,
+	}, dest, options)
+}
+
+// storeIDKey holds the id of the store.
+var storeIDKey = []byte{tableStoreID}
+
+// openStoreID returns the id of a store, and gives it one if it has none. A restored store has that of the one that was backed up.
+func openStoreID(ctx context.Context, keys kv.Store) (string, error) {
+	for {
+		id, err := keys.Get(ctx, storeIDKey)
+		if err == nil && len(id) != backup.StoreIDSize {
+			return "", fmt.Errorf("%w: the store's id has %d bytes", ErrCorrupt, len(id))
+		}
+		if !errors.Is(err, kv.ErrNotFound) {
+			return hex.EncodeToString(id), err
+		}
+		id = make([]byte, backup.StoreIDSize)
+		_, _ = rand.Read(id) // does not fail
+		b := kv.NewBatch()
+		b.RequireAbsent(storeIDKey)
+		b.Put(storeIDKey, id)
+		commit, err := keys.Apply(ctx, b)
+		if errors.Is(err, kv.ErrConflict) {
+			continue // another host was quicker
+		}
+		if err != nil {
+			return "", fmt.Errorf("give the store an id: %w", err)
+		}
+		return hex.EncodeToString(id), commit.Wait(ctx)
+	}
+}
+
+// poolNames returns the repositories of pools, as organization/name, by the records in r.
+func poolNames(ctx context.Context, r kv.Reader, pools []odb.PoolID) (map[odb.PoolID]string, error) {
+	wanted := make(map[odb.PoolID]string, len(pools))
+	for _, pool := range pools {
+		wanted[pool] = ""
+	}
+	names := make(map[odb.PoolID]string, len(pools))
+	prefix := []byte{tableRecord}
+	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return nil, fmt.Errorf("scan repositories: %w", err)
+		}
+		var rec record
+		if json.Unmarshal(pair.Value, &rec) != nil {
+			continue // fsck tells of it
+		}
+		if _, ok := wanted[rec.Pool]; ok {
+			names[rec.Pool] = rec.Org + "/" + rec.Name
+		}
+	}
+	return names, nil
 }

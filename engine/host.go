@@ -100,6 +100,7 @@ func setDefault[T comparable](field *T, value T) {
 
 // Host is every repository of a pair of stores. Its methods may be called concurrently.
 type Host struct {
+	storeID string
 	keys    kv.Store
 	files   file.Store
 	objects *odb.Store
@@ -156,6 +157,10 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		return nil, err
 	}
 	c.Maintenance.SetDefaults()
+	id, err := openStoreID(ctx, c.KV)
+	if err != nil {
+		return nil, err
+	}
 	worker := maintain.NewWorker(c.Maintenance, c.Logger)
 	if c.Background {
 		c.Objects.Grew = worker.Grew
@@ -165,6 +170,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		return nil, fmt.Errorf("open object database: %w", err)
 	}
 	h := &Host{
+		storeID:     id,
 		keys:        c.KV,
 		files:       c.Files,
 		objects:     objects,

@@ -23,6 +23,7 @@ const (
 	tableCounter = 'q' // organization -> the number of its last creation
 
 	tableScrub      = 'x' // the repository that the scrubber is at
+	tableStoreID    = 'I' // the id of the store
 	tableCredential = 'k' // repository id -> credentialRow
 	tableOutbox     = 'O' // listener, repository id, sequence -> nothing; see outbox
 )

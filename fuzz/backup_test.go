@@ -17,6 +17,9 @@ func FuzzBackupManifest(f *testing.F) {
 	f.Add(body, true)
 	f.Add(body+"file ../a 1 "+strings.Repeat("ab", sha256.Size)+"\n", true)
 	f.Add("packhorse backup 1\n", true)
+	f.Add("packhorse backup 2\ntime 2026-01-02T15:04:05Z\nstore "+strings.Repeat("0f", backup.StoreIDSize)+"\n"+
+		"lost 0123456789abcdef0123456789abcdef.segment\nkeys CURRENT 0 "+strings.Repeat("cd", sha256.Size)+"\n", true)
+	f.Add("packhorse backup 2\ntime 2026-01-02T15:04:05Z\nstore ../x\n", true)
 	f.Add("", false)
 	f.Fuzz(func(t *testing.T, body string, ends bool) {
 		text := body
@@ -30,8 +33,11 @@ func FuzzBackupManifest(f *testing.F) {
 			}
 			lines = append(lines, line)
 		}
-		_, rest, _ := strings.Cut(text, "\n")
+		version, rest, _ := strings.Cut(text, "\n")
 		_, rest, _ = strings.Cut(rest, "\n")
+		if version == "packhorse backup 2" {
+			_, rest, _ = strings.Cut(rest, "\n")
+		}
 		got := strings.Join(append(lines, ""), "\n")
 		rest, sum, ended := strings.Cut(rest, "end ")
 		if !ended || got != rest || sum != fmt.Sprintf("%x\n", sha256.Sum256([]byte(text[:len(text)-len("end \n")-2*sha256.Size]))) {

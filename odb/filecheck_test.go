@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb"
-	"packhorse/pack/object"
 )
 
 // memoryFile is a file of these bytes.
@@ -40,11 +39,7 @@ func passesCheck(name string, content []byte, piece int) error {
 func TestFileCheck(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
-	var tips []object.ID
-	for _, id := range w.commits()[:1] {
-		tips = append(tips, id)
-	}
-	w.forkOf(tips...)
+	w.forkOf(w.commits()[0])
 	w.reopen()
 	random := rand.New(rand.NewPCG(21, 22))
 	kinds := map[string]bool{}

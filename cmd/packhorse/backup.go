@@ -5,18 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"packhorse/engine"
 	"packhorse/engine/backup"
 	"packhorse/odb/file"
 )
 
-// backupCommand copies a data folder.
+// backupCommand makes backups and looks after them.
 type backupCommand struct {
-	Dest  string `arg:"" help:"Folder of the backups; it is made if it does not exist. A second backup into it copies only what is new." type:"path"`
-	Prune bool   `help:"Afterwards remove the older backups in the folder, and what only they need."`
+	Take   backupTakeCommand   `cmd:"" default:"withargs" help:"Copy every repository as of one instant: from a stopped server's folder, or through the server that runs."`
+	List   backupListCommand   `cmd:"" help:"List the backups in a folder."`
+	Check  backupCheckCommand  `cmd:"" help:"Verify every file of every backup in a folder by its SHA-256."`
+	Forget backupForgetCommand `cmd:"" help:"Remove the backups in a folder that no --keep flag keeps, and what only they need."`
+}
+
+// backupTakeCommand copies a data folder.
+type backupTakeCommand struct {
+	Dest  string `arg:"" help:"Folder of the backups of this store; it is made if it does not exist. A second backup into it copies only what is new." type:"path"`
+	Prune bool   `help:"Afterwards remove the older backups in the folder, and what only they need. 'packhorse backup forget' can keep some."`
 
 	taskFlags
 }
@@ -28,7 +38,7 @@ type backupArgs struct {
 }
 
 // Run backs up through the server that has the folder open, or opens it itself.
-func (c backupCommand) Run(ctx context.Context, to streams) error {
+func (c backupTakeCommand) Run(ctx context.Context, to streams) error {
 	inside, err := filepath.Rel(c.Data, c.Dest)
 	if err != nil {
 		return err
@@ -39,7 +49,7 @@ func (c backupCommand) Run(ctx context.Context, to streams) error {
 	return c.run(ctx, "backup", backupArgs{Dest: c.Dest, Prune: c.Prune}, to)
 }
 
-// runBackup backs up, and prints what was copied.
+// runBackup backs up, and prints what was copied and what could not be.
 func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.Writer) (err error) {
 	dest, err := openBackups(args.Dest, false)
 	if err != nil {
@@ -53,15 +63,31 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 			tell("%d files, %s; %s copied", r.FileCount, bytesOf(r.Bytes), bytesOf(r.CopiedBytes))
 		},
 	})
-	if err != nil {
+	damaged, ok := errors.AsType[*backup.StoreDamagedError](err)
+	if err != nil && !ok {
 		return err
 	}
 	if _, err := fmt.Fprintf(out, "backup %d: %d files, %d bytes; %d files, %d bytes were new\n",
 		report.Number, report.FileCount, report.Bytes, report.CopiedCount, report.CopiedBytes); err != nil {
 		return err
 	}
+	if ok {
+		for i := range damaged.Damage {
+			if _, err := fmt.Fprintf(out, "damaged: %s\n", damaged.Damage[i].String()); err != nil {
+				return err
+			}
+		}
+		if args.Prune {
+			return fmt.Errorf("%w; no older backup was removed", damaged)
+		}
+		return damaged
+	}
 	if args.Prune {
 		_, err = fmt.Fprintf(out, "%d files of older backups were removed\n", report.PrunedCount)
+	}
+	if err == nil && report.AgedCount > 0 {
+		_, err = fmt.Fprintf(out, "%d backups do not say of which store they are, and were kept: packhorse backup forget removes them\n",
+			report.AgedCount)
 	}
 	return err
 }
@@ -72,7 +98,145 @@ func openBackups(dir string, readOnly bool) (*file.Dir, error) {
 	if errors.Is(err, file.ErrLocked) {
 		return nil, fmt.Errorf("a backup into %s is under way", dir)
 	}
+	if readOnly && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s holds no backup", dir)
+	}
 	return dest, err
+}
+
+// withBackups calls use with a folder of backups.
+func withBackups(dir string, readOnly bool, use func(*file.Dir) error) error {
+	from, err := openBackups(dir, readOnly)
+	if err != nil {
+		return err
+	}
+	err = use(from)
+	if errors.Is(err, backup.ErrNone) {
+		err = fmt.Errorf("%s holds no backup", dir)
+	}
+	return errors.Join(err, from.Close())
+}
+
+// backupListCommand lists backups.
+type backupListCommand struct {
+	Dir string `arg:"" help:"Folder of the backups. It is only read." type:"existingdir"`
+}
+
+// Run prints a line for each backup, the oldest first.
+func (c backupListCommand) Run(ctx context.Context, to streams) error {
+	return withBackups(c.Dir, true, func(from *file.Dir) error {
+		all, err := backup.List(ctx, from)
+		if err == nil && len(all) == 0 {
+			err = backup.ErrNone
+		}
+		if err != nil {
+			return err
+		}
+		damaged := 0
+		for i := range all {
+			if all[i].Damage != nil {
+				damaged++
+			}
+			if err := to.printf("%s\n", summaryLine(&all[i])); err != nil {
+				return err
+			}
+		}
+		if damaged > 0 {
+			return fmt.Errorf("%d of %d backups are damaged", damaged, len(all))
+		}
+		return nil
+	})
+}
+
+// summaryLine tells of a backup.
+func summaryLine(s *backup.Summary) string {
+	if s.Damage != nil {
+		return fmt.Sprintf("backup %d: damaged: %v", s.Number, s.Damage)
+	}
+	line := fmt.Sprintf("backup %d: %s, %d files, %d bytes", s.Number, s.Time.UTC().Format(time.RFC3339), s.FileCount, s.Bytes)
+	if s.Store != "" {
+		line += ", store " + s.Store
+	}
+	if s.LostCount > 0 {
+		line += fmt.Sprintf("; incomplete: %d files were damaged in the store", s.LostCount)
+	}
+	return line
+}
+
+// backupCheckCommand verifies backups.
+type backupCheckCommand struct {
+	Dir string `arg:"" help:"Folder of the backups. It is only read." type:"existingdir"`
+}
+
+// Run prints a line for each backup and each damage.
+func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
+	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
+	defer printer.clear()
+	tell := progress(&lineWriter{line: printer.print})
+	return withBackups(c.Dir, true, func(from *file.Dir) error {
+		count, bad := 0, 0
+		told := func(files, bytes int64) { tell("%d files, %s verified", files, bytesOf(bytes)) }
+		for checked, err := range backup.Check(ctx, from, told) {
+			if err != nil {
+				return err
+			}
+			count++
+			lines := []string{summaryLine(&checked.Summary)}
+			for _, damage := range checked.Damages {
+				lines = append(lines, fmt.Sprintf("damaged: %v", damage))
+			}
+			if more := checked.DamageCount - int64(len(checked.Damages)); more > 0 {
+				lines = append(lines, fmt.Sprintf("%d more files are damaged", more))
+			}
+			if err := printer.print(strings.Join(lines, "\n")); err != nil {
+				return err
+			}
+			if checked.Damage != nil || checked.DamageCount > 0 || checked.LostCount > 0 {
+				bad++
+			}
+		}
+		if count == 0 {
+			return backup.ErrNone
+		}
+		if bad > 0 {
+			return fmt.Errorf("%d of %d backups are damaged or incomplete", bad, count)
+		}
+		return printer.print(fmt.Sprintf("%d backups are whole", count))
+	})
+}
+
+// backupForgetCommand removes backups.
+type backupForgetCommand struct {
+	Dir        string `arg:"" help:"Folder of the backups." type:"existingdir"`
+	KeepLast   int    `help:"Keep this many of the newest." placeholder:"N"`
+	KeepDaily  int    `help:"Keep the newest of each of the last N days that have one; a day ends at midnight UTC." placeholder:"N"`
+	KeepWeekly int    `help:"Keep the newest of each of the last N weeks that have one." placeholder:"N"`
+	Damaged    bool   `help:"Remove backups whose manifest is damaged, too."`
+}
+
+// Run prints what was removed. The newest complete backup always stays.
+func (c backupForgetCommand) Run(ctx context.Context, to streams) error {
+	if min(c.KeepLast, c.KeepDaily, c.KeepWeekly) < 0 || c.KeepLast+c.KeepDaily+c.KeepWeekly == 0 {
+		return &usageError{"say what to keep: --keep-last, --keep-daily or --keep-weekly, with a number of 1 or more"}
+	}
+	if err := withBackups(c.Dir, true, func(*file.Dir) error { return nil }); err != nil {
+		return err // before a folder is made of what is none
+	}
+	return withBackups(c.Dir, false, func(dest *file.Dir) error {
+		policy := backup.Policy{Last: c.KeepLast, Daily: c.KeepDaily, Weekly: c.KeepWeekly}
+		done, err := backup.Forget(ctx, dest, policy, c.Damaged)
+		if errors.Is(err, backup.ErrDamaged) {
+			return fmt.Errorf("%w; nothing was removed (--damaged removes such backups, too)", err)
+		}
+		if err != nil {
+			return err
+		}
+		return to.printf("kept backups %s; removed %d backups, %d files\n", numberList(done.Kept), len(done.Removed), done.FileCount)
+	})
+}
+
+func numberList(numbers []uint64) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ", "), "[]")
 }
 
 // bytesOf writes a size for people.

@@ -108,7 +108,7 @@ func TestBackupRefuses(t *testing.T) {
 	}{
 		"a damaged backup":         {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
 		"again, into the same":     {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
-		"no backup":                {[]string{"restore", t.TempDir(), "--data", target}, 1, "no such file"},
+		"no backup":                {[]string{"restore", t.TempDir(), "--data", target}, 1, "holds no backup"},
 		"a backup into the store":  {[]string{"backup", filepath.Join(data, "b"), "--data", data}, 2, "lies in the folder"},
 		"a folder half restored":   {[]string{"serve", "--data", marked, "--orgs", filepath.Join(dir, "orgs"), "--listen", "127.0.0.1:0"}, 1, "holds a part of a backup"},
 		"a store that is not one":  {[]string{"backup", dest, "--data", t.TempDir()}, 1, "no store is in"},

@@ -32,7 +32,7 @@ type commandLine struct {
 	Org      orgCommand      `cmd:"" help:"Register organizations."`
 	Token    tokenCommand    `cmd:"" help:"Sign a token with an organization's private key."`
 	GC       gcCommand       `cmd:"" name:"gc" help:"Maintain every repository now: in a stopped server's folder, or through the server that runs."`
-	Backup   backupCommand   `cmd:"" help:"Copy every repository as of one instant: from a stopped server's folder, or through the server that runs."`
+	Backup   backupCommand   `cmd:"" help:"Make backups of every repository, list, check and forget them."`
 	Restore  restoreCommand  `cmd:"" help:"Make a folder of repositories from a backup."`
 	Fsck     fsckCommand     `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
 	Webhooks webhooksCommand `cmd:"" help:"Look after events that could not be delivered."`

@@ -19,6 +19,8 @@ type restoreCommand struct {
 	Data   string `help:"Folder to restore into: empty, or it does not exist yet." placeholder:"DIR" required:"" type:"path"`
 	Number uint64 `help:"Which of the backups in the folder; the newest when 0." default:"0"`
 
+	Incomplete bool `help:"Restore a backup that lacks files which were damaged in the store, too. 'packhorse fsck' then tells which repositories are hit."`
+
 	logFlags
 }
 
@@ -37,7 +39,17 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 	}
 	report, err := c.restore(ctx, from, to)
 	if err != nil {
+		if errors.Is(err, backup.ErrNone) && c.Number == 0 {
+			err = fmt.Errorf("%s holds no backup", c.Src)
+		}
+		if errors.Is(err, backup.ErrIncomplete) {
+			err = fmt.Errorf("%w; --incomplete restores it as it is, --number an older one", err)
+		}
 		return errors.Join(err, clearFolder(c.Data))
+	}
+	if report.LostCount > 0 {
+		to.complain("%d files are missing that were damaged when backup %d was made: packhorse fsck --data %s tells which repositories are hit",
+			report.LostCount, report.Number, c.Data)
 	}
 	return to.printf("restored backup %d into %s: %d files, %d bytes\n", report.Number, c.Data, report.FileCount, report.Bytes)
 }
@@ -56,8 +68,9 @@ func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams)
 	defer printer.clear()
 	tell := progress(&lineWriter{line: printer.print})
 	report, err := backup.Restore(ctx, from, backup.Target{Keys: keys, Files: files}, backup.Options{
-		Number:   c.Number,
-		Progress: func(r backup.Report) { tell("%d files, %s restored", r.FileCount, bytesOf(r.Bytes)) },
+		Number:     c.Number,
+		Incomplete: c.Incomplete,
+		Progress:   func(r backup.Report) { tell("%d files, %s restored", r.FileCount, bytesOf(r.Bytes)) },
 	})
 	if err != nil {
 		return report, err

@@ -5,17 +5,23 @@
 //
 // # In the folder
 //
-// It is a [file.Store] of its own. Files of pools lie in it under their names, files of the key-value store under the SHA-256 of
-// their content, and each backup is a manifest, written last, that names all files with their checksums. So a backup that was
-// interrupted is none, and those before it stay as they are.
+// It is a [file.Store] of its own, for the backups of one store. Files of pools lie in it under their names, files of the key-value store
+// under the SHA-256 of their content, and each backup is a manifest, written last, that names all files with their checksums. So a backup
+// that was interrupted is none, and those before it stay as they are.
+//
+// # Damage
+//
+// A file is held against its own checksums while it is copied, and what fails them is not taken. A copy is replaced only when it is not what
+// a manifest says, by what is: damage in the store never reaches an older backup. A file of pools that is damaged in the store is named from
+// its older copy, or else left out and listed as lost; a damaged table of the key-value store ends the backup.
 package backup
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"packhorse/odb"
@@ -23,12 +29,21 @@ import (
 	"packhorse/odb/kv"
 )
 
+// StoreIDSize is the size of a store's id in bytes; it is written in hexadecimal digits.
+const StoreIDSize = 16
+
 // Facts that a caller decides on.
 var (
 	// ErrNone says that a folder holds no backup, or not the one that was asked for.
 	ErrNone = errors.New("backup: no backup is there")
 	// ErrDamaged says that a file of a backup is missing or not what was written; the error is a [DamagedError].
 	ErrDamaged = errors.New("backup: damaged")
+	// ErrStoreDamaged says that files of the store are damaged; the error is a [StoreDamagedError].
+	ErrStoreDamaged = errors.New("backup: the store is damaged")
+	// ErrStranger says that a folder holds the backups of another store; the error is a [StrangerError].
+	ErrStranger = errors.New("backup: the folder belongs to another store")
+	// ErrIncomplete says that a backup lacks files that were damaged when it was made.
+	ErrIncomplete = errors.New("backup: incomplete")
 )
 
 // DamagedError is [ErrDamaged] with its evidence.
@@ -39,12 +54,61 @@ func (e *DamagedError) Error() string { return fmt.Sprintf("backup: file %s %s",
 // Is reports whether target is [ErrDamaged].
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
+// StrangerError is [ErrStranger] with both ids.
+type StrangerError struct{ Folder, Store string }
+
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("the folder holds backups of store %s, and this is store %s: use a folder for each store", e.Folder, e.Store)
+}
+
+// Is reports whether target is [ErrStranger].
+func (e *StrangerError) Is(target error) bool { return target == ErrStranger }
+
+// Damage is a file of the store that failed its checks.
+type Damage struct {
+	File string
+	Why  string
+	// Repositories use the file, as organization/name.
+	Repositories []string
+	// Kept says that an older backup holds the file as it was, and the new one names that copy.
+	Kept bool
+}
+
+func (d *Damage) String() string {
+	owners, fate := "no repository", "it is not in the backup"
+	if len(d.Repositories) > 0 {
+		owners = strings.Join(d.Repositories, ", ")
+	}
+	if d.Kept {
+		fate = "the backup names the copy that an older one made"
+	}
+	return fmt.Sprintf("file %s of %s: %s; %s", d.File, owners, d.Why, fate)
+}
+
+// StoreDamagedError is [ErrStoreDamaged] with all that is damaged.
+type StoreDamagedError struct{ Damage []Damage }
+
+func (e *StoreDamagedError) Error() string {
+	lost := slices.DeleteFunc(slices.Clone(e.Damage), func(d Damage) bool { return d.Kept })
+	if len(lost) == 0 {
+		return fmt.Sprintf("%d files of the store are damaged; the backup is whole, with the copies of older ones", len(e.Damage))
+	}
+	return fmt.Sprintf("%d files of the store are damaged, and %d of them are not in the backup, which is incomplete",
+		len(e.Damage), len(lost))
+}
+
+// Is reports whether target is [ErrStoreDamaged].
+func (e *StoreDamagedError) Is(target error) bool { return target == ErrStoreDamaged }
+
 // Options are the settings of [Write] and [Restore]. The zero value works.
 type Options struct {
-	// Prune removes the other backups of the folder, and what only they name, once the new one is complete.
+	// Prune removes the older backups of the same store, and what only they name, once the new one is complete. Those from before
+	// stores had an id stay.
 	Prune bool
 	// Number is the backup to restore; the newest when 0.
 	Number uint64
+	// Incomplete restores a backup that lacks files, too.
+	Incomplete bool
 	// Time is recorded in the backup.
 	Time time.Time
 	// Progress, if not nil, hears of every file that is done. It is not called concurrently.
@@ -59,22 +123,36 @@ type Report struct {
 	FileCount, Bytes int64
 	// CopiedCount and CopiedBytes are what was written of it; the rest was there already.
 	CopiedCount, CopiedBytes int64
+	// LostCount files are not in the backup.
+	LostCount int64
 	// PrunedCount is how many files were removed.
 	PrunedCount int64
+	// AgedCount backups are from before stores had an id, and were not pruned.
+	AgedCount int
 }
 
 // Source is what a backup is made of.
 type Source struct {
-	Keys  kv.Checkpointer
-	Files file.Store
+	// StoreID is that of the store, 32 hexadecimal digits.
+	StoreID string
+	Keys    kv.Checkpointer
+	Files   file.Store
 	// Hold keeps files from being removed until release is called.
 	Hold func() (release func())
+	// Owners returns who uses pools, as organization/name, by the tables of a checkpoint.
+	Owners func(ctx context.Context, tables kv.Reader, pools []odb.PoolID) (map[odb.PoolID]string, error)
 }
 
 // Write adds a backup of source to dest, and returns when it is durable. It may run while the stores are used.
+//
+// Errors: [ErrStranger], and then nothing was written; [ErrStoreDamaged], when there is a backup all the same and the report tells
+// which; nothing is pruned then. [kv.ErrCorrupt], when a table of the key-value store is damaged, and there is no backup.
 func Write(ctx context.Context, source Source, dest file.Store, options Options) (_ Report, err error) {
-	newest, err := newest(ctx, dest)
-	if err != nil && !errors.Is(err, ErrNone) {
+	all, err := List(ctx, dest)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := checkStore(all, source.StoreID); err != nil {
 		return Report{}, err
 	}
 	release := source.Hold() // before the checkpoint, so that what it names stays
@@ -85,13 +163,14 @@ func Write(ctx context.Context, source Source, dest file.Store, options Options)
 	}
 	defer func() { err = errors.Join(err, checkpoint.Close()) }()
 
-	w, err := beginManifest(ctx, dest, newest+1, options.Time)
+	c := &copier{source: source, dest: dest, older: all, tables: checkpoint, progress: options.Progress}
+	c.report.Number = newest(all) + 1
+	w, err := beginManifest(ctx, dest, c.report.Number, head{time: options.Time, store: source.StoreID})
 	if err != nil {
 		return Report{}, fmt.Errorf("backup: begin manifest: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.out.Abort()) }() // nothing, after the end
-	c := &copier{dest: dest, report: Report{Number: newest + 1}, progress: options.Progress}
-	if err := c.files(ctx, source.Files, checkpoint, known(ctx, dest, newest), w); err != nil {
+	if err := c.files(ctx, w); err != nil {
 		return c.report, fmt.Errorf("backup: %w", err)
 	}
 	if err := c.keys(ctx, checkpoint, w); err != nil {
@@ -100,131 +179,38 @@ func Write(ctx context.Context, source Source, dest file.Store, options Options)
 	if err := w.end(ctx); err != nil {
 		return c.report, fmt.Errorf("backup: end manifest: %w", err)
 	}
+	if len(c.damage) > 0 {
+		return c.report, &StoreDamagedError{c.damage}
+	}
 	if options.Prune {
-		if c.report.PrunedCount, err = prune(ctx, dest, newest+1); err != nil {
+		keep := []uint64{c.report.Number}
+		for i := range all {
+			if all[i].Damage == nil && all[i].Store == "" {
+				keep = append(keep, all[i].Number)
+				c.report.AgedCount++
+			}
+		}
+		if c.report.PrunedCount, err = prune(ctx, dest, keep); err != nil {
 			return c.report, fmt.Errorf("prune backups: %w", err)
 		}
 	}
 	return c.report, nil
 }
 
-// known walks the files of pools in the newest backup. One that is damaged knows nothing.
-func known(ctx context.Context, dest file.Store, number uint64) iter.Seq2[entry, error] {
-	if number == 0 || verifyManifest(ctx, dest, number) != nil {
-		return func(func(entry, error) bool) {}
+// newest returns the number of the newest backup, 0 when there is none.
+func newest(all []Summary) uint64 {
+	if len(all) == 0 {
+		return 0
 	}
-	return entries(ctx, dest, number)
+	return all[len(all)-1].Number
 }
 
-// copier puts files into the folder of a backup.
-type copier struct {
-	dest     file.Store
-	report   Report
-	progress func(Report)
-}
-
-// files copies the files that pools use. Both walks are in the order of names, so that they are compared as they go.
-func (c *copier) files(ctx context.Context, from file.Store, tables kv.Reader, before iter.Seq2[entry, error], w *manifestWriter) error {
-	next, stop := iter.Pull2(before)
-	defer stop()
-	old, err, more := next()
-	for name, listed := range odb.UsedFiles(ctx, tables) {
-		if listed != nil {
-			return listed
+// checkStore returns a [StrangerError] if a backup is of another store. Those that do not tell belong to who comes first.
+func checkStore(all []Summary, store string) error {
+	for i := range all {
+		if other := all[i].Store; other != "" && other != store {
+			return &StrangerError{Folder: other, Store: store}
 		}
-		for more && err == nil && (old.kind != kindFile || old.name < name) {
-			old, err, more = next()
-		}
-		if err != nil {
-			return err
-		}
-		is := entry{kind: kindFile, name: name}
-		if more && old.name == name {
-			is = old
-		}
-		if is, err = c.file(ctx, from, is); err != nil {
-			return fmt.Errorf("copy %s: %w", name, err)
-		}
-		if err := w.add(is); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// file copies a file of pools, unless one of the right size is there and its checksum is known.
-func (c *copier) file(ctx context.Context, from file.Store, is entry) (_ entry, err error) {
-	content, err := from.Open(ctx, is.name)
-	if err != nil {
-		return is, err
-	}
-	defer func() { err = errors.Join(err, content.Close()) }()
-	open := func() io.Reader { return io.NewSectionReader(content, 0, content.Size()) }
-	if is.sum != (sum{}) && is.size == content.Size() {
-		if ok, err := c.has(ctx, is); ok || err != nil {
-			return is, c.done(is, false, err)
-		}
-	}
-	is.size = content.Size()
-	copied, err := c.copy(ctx, &is, open)
-	return is, c.done(is, copied, err)
-}
-
-// keys copies the files of the key-value store.
-func (c *copier) keys(ctx context.Context, checkpoint kv.Checkpoint, w *manifestWriter) error {
-	for _, f := range checkpoint.Files() {
-		is := entry{kind: kindKeys, name: f.Name, size: f.Size}
-		copied, err := c.keysFile(ctx, checkpoint, &is)
-		if err := c.done(is, copied, err); err != nil {
-			return fmt.Errorf("copy %s: %w", f.Name, err)
-		}
-		if err := w.add(is); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *copier) keysFile(ctx context.Context, checkpoint kv.Checkpoint, is *entry) (copied bool, err error) {
-	err = withFile(checkpoint, is.name, func(content io.Reader) error {
-		is.sum, err = sumOf(ctx, content, is.size)
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	if ok, err := c.has(ctx, *is); ok || err != nil {
-		return false, err
-	}
-	err = withFile(checkpoint, is.name, func(content io.Reader) error {
-		copied, err = c.copy(ctx, is, func() io.Reader { return content })
-		return err
-	})
-	return copied, err
-}
-
-// withFile calls use with a file of a checkpoint.
-func withFile(checkpoint kv.Checkpoint, name string, use func(io.Reader) error) error {
-	content, err := checkpoint.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(content), content.Close())
-}
-
-// done counts a file, unless err says that it is not there.
-func (c *copier) done(is entry, copied bool, err error) error {
-	if err != nil {
-		return err
-	}
-	c.report.FileCount++
-	c.report.Bytes += is.size
-	if copied {
-		c.report.CopiedCount++
-		c.report.CopiedBytes += is.size
-	}
-	if c.progress != nil {
-		c.progress(c.report)
 	}
 	return nil
 }

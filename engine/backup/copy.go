@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"packhorse/odb"
 	"packhorse/odb/file"
 )
 
@@ -25,39 +26,6 @@ func (c *copier) has(ctx context.Context, is entry) (bool, error) {
 		return false, err
 	}
 	return stored.Size() == is.size, stored.Close()
-}
-
-// copy writes a file into the folder and fills in its checksum; open begins its content, at the begin each time. What an interrupted backup
-// left under the name is kept if it is the same, and else replaced.
-func (c *copier) copy(ctx context.Context, is *entry, open func() io.Reader) (copied bool, err error) {
-	out, err := c.dest.Create(ctx, is.stored())
-	if errors.Is(err, file.ErrExists) {
-		if is.sum == (sum{}) {
-			if is.sum, err = sumOf(ctx, open(), is.size); err != nil {
-				return false, err
-			}
-		}
-		if checkStored(ctx, c.dest, *is, io.Discard) == nil {
-			return false, nil
-		}
-		if err := c.dest.Delete(ctx, is.stored()); err != nil {
-			return false, err
-		}
-		out, err = c.dest.Create(ctx, is.stored())
-	}
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, out.Abort()) }() // nothing, after Seal
-	hash := sha256.New()
-	if err := copyBytes(ctx, io.MultiWriter(hash, out), open(), is.size); err != nil {
-		return false, err
-	}
-	is.sum = sum(hash.Sum(nil))
-	if err := out.Seal(ctx); err != nil {
-		return false, err
-	}
-	return true, c.dest.Settle(ctx, is.stored())
 }
 
 // sumOf returns the checksum of a content of size bytes.
@@ -88,6 +56,22 @@ func checkStored(ctx context.Context, from file.Store, is entry, w io.Writer) (e
 		return &DamagedError{is.stored(), "fails its checksum"}
 	}
 	return nil
+}
+
+// checkCopy holds a file of a backup against its SHA-256 and, if it is one of pools, against its own checksums. Errors: [ErrDamaged].
+func checkCopy(ctx context.Context, from file.Store, is entry) (err error) {
+	if err := checkStored(ctx, from, is, io.Discard); err != nil || is.kind != kindFile {
+		return err
+	}
+	stored, err := from.Open(ctx, is.stored())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stored.Close()) }()
+	if _, err = sumFile(ctx, is.name, stored, io.Discard); errors.Is(err, odb.ErrCorrupt) {
+		return &DamagedError{is.stored(), "was damaged when it was copied: " + err.Error()}
+	}
+	return err
 }
 
 // copyBytes copies size bytes, and no fewer, until ctx ends.

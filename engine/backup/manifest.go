@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,25 +21,73 @@ import (
 
 // A manifest is the file "backup-NUMBER.manifest", NUMBER in eight digits or more. It is text, a line each:
 //
-//	packhorse backup 1
+//	packhorse backup 2
 //	time 2026-01-02T15:04:05Z
-//	file NAME SIZE SHA-256      a file of pools; these are sorted by name
+//	store ID                    of the store that the backup is of, 32 hexadecimal digits
+//	file NAME SIZE SHA-256      a file of pools; these and the next are sorted by name
+//	lost NAME                   a file of pools that is not in the backup: it was damaged in the store
 //	keys NAME SIZE SHA-256      a file of the key-value store, stored as SHA-256.keys
 //	end SHA-256                 of everything above
+//
+// Version 1 has neither a store nor lost files.
 const (
 	manifestPrefix = "backup-"
 	manifestSuffix = ".manifest"
 	keysSuffix     = ".keys"
 
 	kindFile = "file"
+	kindLost = "lost"
 	kindKeys = "keys"
 	lastLine = "end"
+
+	versionLine    = "packhorse backup "
+	timeLine       = "time "
+	storeLine      = "store "
+	currentVersion = 2
 )
 
-// headLines is how many lines are before the files, and head what they begin with.
-const headLines = 2
+// head is what a manifest says before it names files.
+type head struct {
+	version int
+	time    time.Time
+	store   string // "" in version 1
+}
 
-var head = [headLines]string{"packhorse backup 1", "time "}
+// lineCount is how many lines the head has.
+func (h *head) lineCount() int { return h.version + 1 }
+
+// take reads a line of the head.
+func (h *head) take(number int, line string) error {
+	var ok bool
+	var text string
+	var err error
+	switch number {
+	case 1:
+		if text, ok = strings.CutPrefix(line, versionLine); ok {
+			h.version, err = strconv.Atoi(text)
+			ok = err == nil && h.version >= 1 && h.version <= currentVersion && strconv.Itoa(h.version) == text
+		}
+	case 2:
+		if text, ok = strings.CutPrefix(line, timeLine); ok {
+			h.time, err = time.Parse(time.RFC3339, text)
+			ok = err == nil && h.time.UTC().Format(time.RFC3339) == text
+		}
+	default:
+		if h.store, ok = strings.CutPrefix(line, storeLine); ok {
+			ok = isStoreID(h.store)
+		}
+	}
+	if !ok {
+		return fmt.Errorf("%w: line %d is %q", errManifest, number, line)
+	}
+	return nil
+}
+
+// isStoreID reports whether id is written as the id of a store.
+func isStoreID(id string) bool {
+	raw, err := hex.DecodeString(id)
+	return err == nil && len(raw) == StoreIDSize && hex.EncodeToString(raw) == id
+}
 
 func manifestName(number uint64) string {
 	return fmt.Sprintf("%s%08d%s", manifestPrefix, number, manifestSuffix)
@@ -52,26 +101,24 @@ func numberOf(name string) (uint64, bool) {
 	return number, ok && suffixed && err == nil && name == manifestName(number)
 }
 
-// newest returns the number of the newest backup. Errors: [ErrNone].
-func newest(ctx context.Context, dest file.Store) (uint64, error) {
-	var highest uint64
+// numbers returns the backups in a folder, ascending.
+func numbers(ctx context.Context, dest file.Store) ([]uint64, error) {
+	var found []uint64
 	for info, err := range dest.List(ctx) {
 		if err != nil {
-			return 0, fmt.Errorf("list backups: %w", err)
+			return nil, fmt.Errorf("list backups: %w", err)
 		}
 		if number, ok := numberOf(info.Name); ok {
-			highest = max(highest, number)
+			found = append(found, number)
 		}
 	}
-	if highest == 0 {
-		return 0, ErrNone
-	}
-	return highest, nil
+	slices.Sort(found)
+	return found, nil
 }
 
 // entry is a line of a manifest that names a file.
 type entry struct {
-	kind string // kindFile or kindKeys
+	kind string // kindFile, kindLost or kindKeys
 	name string
 	size int64
 	sum  sum
@@ -85,12 +132,20 @@ func (e *entry) stored() string {
 	return e.name
 }
 
-func (e *entry) line() string { return fmt.Sprintf("%s %s %d %x\n", e.kind, e.name, e.size, e.sum) }
+func (e *entry) line() string {
+	if e.kind == kindLost {
+		return fmt.Sprintf("%s %s\n", e.kind, e.name)
+	}
+	return fmt.Sprintf("%s %s %d %x\n", e.kind, e.name, e.size, e.sum)
+}
 
 // parseEntry returns what line wrote.
 func parseEntry(line string) (entry, error) {
 	var e entry
 	fields := strings.Split(line, " ")
+	if len(fields) == 2 && fields[0] == kindLost {
+		return entry{kind: kindLost, name: fields[1]}, file.CheckName(fields[1])
+	}
 	if len(fields) != 4 {
 		return e, errors.New("is no line of a manifest")
 	}
@@ -129,7 +184,7 @@ type manifestWriter struct {
 	settle func(ctx context.Context) error
 }
 
-func beginManifest(ctx context.Context, dest file.Store, number uint64, now time.Time) (*manifestWriter, error) {
+func beginManifest(ctx context.Context, dest file.Store, number uint64, h head) (*manifestWriter, error) {
 	name := manifestName(number)
 	out, err := dest.Create(ctx, name)
 	if err != nil {
@@ -137,7 +192,8 @@ func beginManifest(ctx context.Context, dest file.Store, number uint64, now time
 	}
 	w := &manifestWriter{out: out, hash: sha256.New(), settle: func(ctx context.Context) error { return dest.Settle(ctx, name) }}
 	w.buffer = bufio.NewWriter(io.MultiWriter(out, w.hash))
-	_, err = fmt.Fprintf(w.buffer, "%s\n%s%s\n", head[0], head[1], now.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(w.buffer, "%s%d\n%s%s\n%s%s\n",
+		versionLine, currentVersion, timeLine, h.time.UTC().Format(time.RFC3339), storeLine, h.store)
 	return w, err
 }
 
@@ -170,7 +226,7 @@ var errManifest = errors.New("is no whole manifest")
 // wrong until the walk has ended without an error. It holds one line at a time.
 func ParseManifest(r io.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for e, err := range parseManifest(r) {
+		for e, err := range parseManifest(r, new(head)) {
 			if !yield(strings.TrimSuffix(e.line(), "\n"), err) || err != nil {
 				return
 			}
@@ -178,7 +234,8 @@ func ParseManifest(r io.Reader) iter.Seq2[string, error] {
 	}
 }
 
-func parseManifest(r io.Reader) iter.Seq2[entry, error] {
+// parseManifest fills in h before it yields anything.
+func parseManifest(r io.Reader, h *head) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		hash := sha256.New()
 		lines := bufio.NewReaderSize(r, lineBytesMax)
@@ -192,21 +249,24 @@ func parseManifest(r io.Reader) iter.Seq2[entry, error] {
 				return
 			}
 			line := string(text[:len(text)-1])
-			if digest, ok := strings.CutPrefix(line, lastLine+" "); ok && number > headLines {
+			if digest, ok := strings.CutPrefix(line, lastLine+" "); ok && number > 1 && number > h.lineCount() {
 				if err := endOf(lines, digest, hash); err != nil {
 					yield(entry{}, err)
 				}
 				return
 			}
 			hash.Write(text)
-			if number <= headLines {
-				if !strings.HasPrefix(line, head[number-1]) {
-					yield(entry{}, fmt.Errorf("%w: line %d does not begin with %q", errManifest, number, head[number-1]))
+			if number == 1 || number <= h.lineCount() {
+				if err := h.take(number, line); err != nil {
+					yield(entry{}, err)
 					return
 				}
 				continue
 			}
 			e, err := parseEntry(line)
+			if err == nil && e.kind == kindLost && h.version < 2 {
+				err = errors.New("is of a later version")
+			}
 			if err != nil {
 				err = fmt.Errorf("%w: line %d %w", errManifest, number, err)
 			}
@@ -228,8 +288,8 @@ func endOf(lines *bufio.Reader, digest string, hash hash.Hash) error {
 	return nil
 }
 
-// entries walks the files that a backup names.
-func entries(ctx context.Context, from file.Store, number uint64) iter.Seq2[entry, error] {
+// entries walks what a backup names, and fills in h before.
+func entries(ctx context.Context, from file.Store, number uint64, h *head) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		name := manifestName(number)
 		stored, err := from.Open(ctx, name)
@@ -238,7 +298,7 @@ func entries(ctx context.Context, from file.Store, number uint64) iter.Seq2[entr
 			return
 		}
 		defer func() { _ = stored.Close() }() // it was read only
-		for e, err := range parseManifest(io.NewSectionReader(stored, 0, stored.Size())) {
+		for e, err := range parseManifest(io.NewSectionReader(stored, 0, stored.Size()), h) {
 			switch {
 			case err == nil:
 				err = ctx.Err()
@@ -252,12 +312,56 @@ func entries(ctx context.Context, from file.Store, number uint64) iter.Seq2[entr
 	}
 }
 
-// verifyManifest reads a manifest to its end.
-func verifyManifest(ctx context.Context, from file.Store, number uint64) error {
-	for _, err := range entries(ctx, from, number) {
-		if err != nil {
-			return err
+// Summary is what a backup says of itself.
+type Summary struct {
+	Number uint64
+	Time   time.Time
+	// Store is the id of the store that the backup is of, "" when it was made before stores had one.
+	Store string
+	// FileCount and Bytes are the size of the backup.
+	FileCount, Bytes int64
+	// LostCount files of pools were damaged in the store, and are not in the backup.
+	LostCount int64
+	// Damage is why the manifest cannot be read, and the rest cannot be told, or nil.
+	Damage error
+}
+
+// summarize reads a manifest to its end. Errors: those of from; damage is in the summary.
+func summarize(ctx context.Context, from file.Store, number uint64) (Summary, error) {
+	s, h := Summary{Number: number}, new(head)
+	for e, err := range entries(ctx, from, number, h) {
+		switch {
+		case errors.Is(err, ErrDamaged):
+			return Summary{Number: number, Damage: err}, nil
+		case err != nil:
+			return s, err
+		case e.kind == kindLost:
+			s.LostCount++
+		default:
+			s.FileCount++
+			s.Bytes += e.size
 		}
 	}
-	return nil
+	s.Time, s.Store = h.time, h.store
+	return s, nil
+}
+
+// List returns the backups of a folder, the oldest first.
+func List(ctx context.Context, from file.Store) ([]Summary, error) {
+	found, err := numbers(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	var all []Summary
+	for _, number := range found {
+		s, err := summarize(ctx, from, number)
+		if errors.Is(err, file.ErrNotFound) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }

@@ -2,19 +2,27 @@ package backup
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
 	"packhorse/odb/file"
 )
 
-// prune removes every backup but one, and then what that one does not name. Interrupted, it leaves files that nobody needs. Memory: about a
-// hundred bytes a file.
-func prune(ctx context.Context, dest file.Store, keep uint64) (removed int64, err error) {
-	needed := map[string]struct{}{manifestName(keep): {}}
-	for e, err := range entries(ctx, dest, keep) {
-		if err != nil {
-			return 0, err
+// prune removes every backup but some, and then what those do not name. Interrupted, it leaves files that nobody needs. Memory: about a
+// hundred bytes a file. It removes nothing when one of those cannot be read.
+func prune(ctx context.Context, dest file.Store, keep []uint64) (removed int64, err error) {
+	needed := make(map[string]struct{})
+	for _, number := range keep {
+		needed[manifestName(number)] = struct{}{}
+		for e, err := range entries(ctx, dest, number, new(head)) {
+			if err != nil {
+				return 0, err
+			}
+			if e.kind != kindLost {
+				needed[e.stored()] = struct{}{}
+			}
 		}
-		needed[e.stored()] = struct{}{}
 	}
 	for _, manifests := range []bool{true, false} {
 		for info, err := range dest.List(ctx) {
@@ -32,4 +40,88 @@ func prune(ctx context.Context, dest file.Store, keep uint64) (removed int64, er
 		}
 	}
 	return removed, nil
+}
+
+// Policy says which backups are kept: those that any of its rules names. The newest complete one always is.
+type Policy struct {
+	// Last is how many of the newest are kept.
+	Last int
+	// Daily and Weekly are for how many days and weeks, among those with a backup, the newest of each is kept. A day ends at midnight
+	// UTC, a week on Sunday.
+	Daily, Weekly int
+}
+
+// choose returns the numbers of the backups that are kept, ascending. Those whose manifest is damaged are not among them. One that is
+// incomplete stays until a later one is complete.
+func (p Policy) choose(all []Summary) []uint64 {
+	var keep []uint64
+	days, weeks := make(map[string]struct{}), make(map[string]struct{})
+	complete := 0
+	for i := range all {
+		s := &all[len(all)-1-i]
+		switch {
+		case s.Damage != nil:
+			continue
+		case s.LostCount > 0:
+			if complete == 0 {
+				keep = append(keep, s.Number)
+			}
+			continue
+		}
+		complete++
+		kept := complete == 1 || complete <= p.Last
+		year, week := s.Time.UTC().ISOWeek()
+		daily := first(days, s.Time.UTC().Format(time.DateOnly), p.Daily)
+		weekly := first(weeks, fmt.Sprintf("%d-%d", year, week), p.Weekly)
+		if kept || daily || weekly {
+			keep = append(keep, s.Number)
+		}
+	}
+	slices.Reverse(keep)
+	return keep
+}
+
+// first reports whether key is new, and one of the first keys up to a bound.
+func first(seen map[string]struct{}, key string, bound int) bool {
+	_, ok := seen[key]
+	if ok || len(seen) >= bound {
+		return false
+	}
+	seen[key] = struct{}{}
+	return true
+}
+
+// Forgotten is what [Forget] did.
+type Forgotten struct {
+	// Kept and Removed are numbers of backups, ascending.
+	Kept, Removed []uint64
+	// FileCount is how many files were removed, manifests included.
+	FileCount int64
+}
+
+// Forget removes the backups that the policy does not keep, and what only they name.
+//
+// Errors: [ErrNone]; [ErrDamaged] when a manifest cannot be read, unless damaged says that such backups go too.
+func Forget(ctx context.Context, dest file.Store, policy Policy, damaged bool) (Forgotten, error) {
+	all, err := List(ctx, dest)
+	if err != nil {
+		return Forgotten{}, err
+	}
+	if len(all) == 0 {
+		return Forgotten{}, ErrNone
+	}
+	done := Forgotten{Kept: policy.choose(all)}
+	for i := range all {
+		if all[i].Damage != nil && !damaged {
+			return Forgotten{}, all[i].Damage
+		}
+		if !slices.Contains(done.Kept, all[i].Number) {
+			done.Removed = append(done.Removed, all[i].Number)
+		}
+	}
+	if len(done.Kept) == 0 {
+		return Forgotten{}, fmt.Errorf("%w that can be kept", ErrNone)
+	}
+	done.FileCount, err = prune(ctx, dest, done.Kept)
+	return done, err
 }

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ type Target struct {
 // Restore makes stores of a backup, every file of which is held against its checksum. They are durable when it returns without an error; after
 // one they are of no use.
 //
-// Errors: [ErrNone], [ErrDamaged], [file.ErrExists] when Files is not empty.
+// Errors: [ErrNone], [ErrDamaged], [ErrIncomplete] unless the options take that, [file.ErrExists] when Files is not empty.
 func Restore(ctx context.Context, from file.Store, target Target, options Options) (Report, error) {
 	report, err := each(ctx, from, options, func(e entry) error {
 		if e.kind == kindKeys {
@@ -38,7 +39,7 @@ func Restore(ctx context.Context, from file.Store, target Target, options Option
 
 // Verify holds every file of a backup against its checksum. Errors: [ErrNone], [ErrDamaged].
 func Verify(ctx context.Context, from file.Store, options Options) (Report, error) {
-	report, err := each(ctx, from, options, func(e entry) error { return checkStored(ctx, from, e, io.Discard) })
+	report, err := each(ctx, from, options, func(e entry) error { return checkCopy(ctx, from, e) })
 	if err != nil {
 		return report, fmt.Errorf("verify backup: %w", err)
 	}
@@ -49,19 +50,29 @@ func Verify(ctx context.Context, from file.Store, options Options) (Report, erro
 func each(ctx context.Context, from file.Store, options Options, do func(entry) error) (Report, error) {
 	report := Report{Number: options.Number}
 	if report.Number == 0 {
-		var err error
-		if report.Number, err = newest(ctx, from); err != nil {
+		found, err := numbers(ctx, from)
+		if err != nil {
 			return report, err
 		}
+		if len(found) == 0 {
+			return report, ErrNone
+		}
+		report.Number = found[len(found)-1]
 	}
-	err := verifyManifest(ctx, from, report.Number)
+	is, err := summarize(ctx, from, report.Number)
 	if errors.Is(err, file.ErrNotFound) {
 		err = fmt.Errorf("%w: number %d", ErrNone, report.Number)
 	}
-	if err != nil {
+	if err = cmp.Or(err, is.Damage); err != nil {
 		return report, err
 	}
-	for e, err := range entries(ctx, from, report.Number) {
+	if report.LostCount = is.LostCount; is.LostCount > 0 && !options.Incomplete {
+		return report, fmt.Errorf("%w: backup %d lacks %d files that were damaged in the store", ErrIncomplete, is.Number, is.LostCount)
+	}
+	for e, err := range entries(ctx, from, report.Number, new(head)) {
+		if err == nil && e.kind == kindLost {
+			continue
+		}
 		if err == nil {
 			err = do(e)
 		}

@@ -23,6 +23,8 @@ type CreateRequest struct {
 	Base *Base
 	// Upstream is what it is synced with; nil for nothing. It excludes Base.
 	Upstream *UpstreamBase
+	// CountMax is how many repositories the organization may have at once, this one included; 0 for any number.
+	CountMax int
 }
 
 // Created is the outcome of a creation.
@@ -39,7 +41,7 @@ var creatorSeed = maphash.MakeSeed()
 // CreateRepository creates a repository, empty or from a base, and returns when it is durable.
 //
 // The caller has made sure that the actor may read the base. Errors: [ErrInvalid] for a name that cannot be one, [ErrExists], [ErrNotFound]
-// for a base or what is asked of it, [ErrTooLarge] for a fork of too many refs.
+// for a base or what is asked of it, [ErrTooLarge] for a fork of too many refs, [ErrQuota].
 func (h *Host) CreateRepository(ctx context.Context, actor Actor, request CreateRequest) (Created, error) {
 	if err := CheckRepositoryName(request.Name); err != nil {
 		return Created{}, err
@@ -114,6 +116,9 @@ func (h *Host) create(
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
+	if err := h.checkCount(ctx, actor.Org, request.CountMax); err != nil {
+		return Created{}, nil, nil, err
+	}
 	rec := record{
 		ID:            refs.NewRepoID(),
 		Org:           actor.Org,
@@ -182,6 +187,30 @@ func (h *Host) takeName(ctx context.Context, b *kv.Batch, org, name string) erro
 		return fmt.Errorf("wait for repository %q: %w", name, err)
 	}
 	return &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already exists", name)}
+}
+
+// checkCount makes sure that the organization may have another repository. A number has been drawn: a creation in between
+// fails that precondition, and is counted by the next try.
+func (h *Host) checkCount(ctx context.Context, org string, most int) error {
+	if most <= 0 {
+		return nil
+	}
+	count := 0
+	scan := kv.ScanOptions{Start: numberKey(org, 0), End: kv.PrefixEnd(orgKey(tableNumber, org)), Limit: most}
+	for _, err := range h.keys.Scan(ctx, scan) {
+		if err != nil {
+			return fmt.Errorf("count repositories of %s: %w", org, err)
+		}
+		count++
+	}
+	if count < most {
+		return nil
+	}
+	if err := h.keys.WaitDurable(ctx, counterKey(org)); err != nil {
+		return fmt.Errorf("wait for creations of %s: %w", org, err)
+	}
+	return &failure{kind: ErrQuota, text: fmt.Sprintf(
+		"organization %q may have %d repositories, and has as many (limits.repositories of its org.yaml): delete one first", org, most)}
 }
 
 // drawNumber takes the organization's next number inside b.

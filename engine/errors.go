@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -30,6 +31,8 @@ var (
 	ErrUnreadable = errors.New("engine: stored objects cannot be read")
 	// ErrNoChange says that a change was asked for which changes nothing.
 	ErrNoChange = errors.New("engine: nothing to change")
+	// ErrQuota says that an organization has as many repositories as it may.
+	ErrQuota = errors.New("engine: no more repositories")
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
 	// ErrManyCommits says that the files of a listing were changed last by more commits than one answer tells of.
@@ -64,6 +67,18 @@ func (f *failure) Is(target error) bool { return target == f.kind }
 // NotFoundError matches [ErrNotFound] and says what was not found.
 func notFound(format string, args ...any) error {
 	return &failure{kind: ErrNotFound, text: fmt.Sprintf(format, args...)}
+}
+
+// missingBranch says that a namespace has no such branch, and whether the other one has.
+func missingBranch(ctx context.Context, names lookuper, ns refs.Namespace, what, name string) error {
+	other, where := refs.Ephemeral, "there is one among the ephemeral branches"
+	if ns == refs.Ephemeral {
+		other, where = refs.Main, "there is one that is not ephemeral"
+	}
+	if _, err := names.Lookup(ctx, other.Full(branchPrefix+name)); err == nil {
+		return notFound("%s %q not found; %s", what, name, where)
+	}
+	return notFound("%s %q not found", what, name)
 }
 
 func invalid(format string, args ...any) error {

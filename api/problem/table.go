@@ -71,6 +71,7 @@ var table = []row{
 
 	{kind: engine.ErrNotFound, status: http.StatusNotFound},
 	{kind: engine.ErrExists, status: http.StatusConflict},
+	{kind: engine.ErrQuota, status: http.StatusForbidden},
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},

@@ -28,6 +28,9 @@ func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 	if err := d.base(&by, &create, request.BaseRepo, request.InitialCommit); err != nil {
 		return err
 	}
+	if config, ok := d.orgConfig(grant.Org); ok {
+		create.CountMax = config.Limits.Repositories
+	}
 	created, err := d.host.CreateRepository(x.Context(), by, create)
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ type CommitDetails struct {
 	Message   string
 	Author    commit.Person
 	Committer commit.Person // the author when empty
+	// SkipEmpty makes no commit that would have the tree of its parent. A branch that is new is created all the same.
+	SkipEmpty bool
 }
 
 // CommitResult is the outcome of a commit through the API. It is what an idempotency key remembers.
@@ -38,6 +40,8 @@ type CommitResult struct {
 	PackedBytes int64
 	BlobCount   int
 	Sequence    uint64
+	// Unchanged says that there was nothing to commit: New is where the branch was.
+	Unchanged bool `json:",omitempty"`
 }
 
 // check validates what can be wrong whatever the repository holds.
@@ -96,7 +100,7 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 	case t.Base != "":
 		base, err := names.Lookup(ctx, t.BaseNamespace.Full("refs/heads/"+t.Base))
 		if errors.Is(err, refs.ErrNotFound) {
-			return object.ZeroID, object.ZeroID, notFound("base branch %q not found", t.Base)
+			return object.ZeroID, object.ZeroID, missingBranch(ctx, names, t.BaseNamespace, "base branch", t.Base)
 		}
 		if err != nil {
 			return object.ZeroID, object.ZeroID, fmt.Errorf("look up branch %s: %w", t.Base, err)
@@ -105,7 +109,7 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 	case names.Count() == 0 && t.Namespace == refs.Main && (t.Branch == r.record.DefaultBranch || r.record.Chosen == chosenByNobody):
 		return object.ZeroID, object.ZeroID, t.expect(t.Branch, object.ZeroID)
 	default:
-		return object.ZeroID, object.ZeroID, notFound("branch %q not found", t.Branch)
+		return object.ZeroID, object.ZeroID, missingBranch(ctx, names, t.Namespace, "branch", t.Branch)
 	}
 }
 
@@ -176,13 +180,20 @@ func (r *Repository) commitTo(
 		if err != nil {
 			return err
 		}
+		empty := d.SkipEmpty && !parent.IsZero() && tree == base
+		if empty && now == parent {
+			result = CommitResult{Branch: t.Branch, Old: now, New: now, Tree: tree, BlobCount: blobCount(), Sequence: tx.Sequence(), Unchanged: true}
+			return refs.ErrUnchanged
+		}
 		header := commit.Header{Author: d.Author, Committer: d.Committer, Message: d.Message, When: r.host.now()}
 		if !parent.IsZero() {
 			header.Parents = []object.ID{parent}
 		}
-		id, err := commit.Build(ctx, objects, tree, header)
-		if err != nil {
-			return err
+		id := parent
+		if !empty {
+			if id, err = commit.Build(ctx, objects, tree, header); err != nil {
+				return err
+			}
 		}
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)
@@ -202,6 +213,8 @@ func (r *Repository) commitTo(
 	if done.Replayed {
 		return decodeReceipt[CommitResult](done.Receipt)
 	}
-	objects.Settled(ctx)
+	if !result.Unchanged {
+		objects.Settled(ctx)
+	}
 	return result, nil
 }

@@ -68,7 +68,7 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[
 		ref, err = names.Lookup(ctx, request.Namespace.Full("refs/heads/"+branch))
 	}
 	if errors.Is(err, refs.ErrNotFound) {
-		return Page[Commit]{}, notFound("branch %q not found", branch)
+		return Page[Commit]{}, missingBranch(ctx, names, request.Namespace, "branch", branch)
 	}
 	if err != nil {
 		return Page[Commit]{}, fmt.Errorf("look up branch %s: %w", branch, err)

@@ -75,7 +75,7 @@ func (r *Repository) base(ctx context.Context, names lookuper, v *odb.View, requ
 	}
 	ref, err := names.Lookup(ctx, request.BaseNamespace.Full("refs/heads/"+request.Base))
 	if errors.Is(err, refs.ErrNotFound) {
-		return object.ZeroID, notFound("base branch %q not found", request.Base)
+		return object.ZeroID, missingBranch(ctx, names, request.BaseNamespace, "base branch", request.Base)
 	}
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("look up branch %s: %w", request.Base, err)

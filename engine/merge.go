@@ -288,7 +288,7 @@ func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *Me
 func tipOf(ctx context.Context, names lookuper, b MergeBranch) (object.ID, error) {
 	ref, err := names.Lookup(ctx, b.Namespace.Full("refs/heads/"+b.Name))
 	if errors.Is(err, refs.ErrNotFound) {
-		return object.ZeroID, notFound("branch %q not found", b.Name)
+		return object.ZeroID, missingBranch(ctx, names, b.Namespace, "branch", b.Name)
 	}
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("look up branch %s: %w", b.Name, err)

@@ -36,11 +36,11 @@ func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n
 		}
 	}
 	revision := Revision{Name: name}
-	missing := notFound("ref %q not found", name)
+	missing := func() error { return missingBranch(ctx, names, ns, "ref", name) }
 	if id, err := object.ParseID(strings.ToLower(name)); err == nil {
 		revision.Commit, err = peel(ctx, v, id)
 		if isUnknown(err) {
-			return revision, missing
+			return revision, missing()
 		}
 		return revision, err
 	}
@@ -55,12 +55,12 @@ func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n
 		revision.Ref = candidate
 		revision.Commit, err = peel(ctx, v.Linked(), ref.ID)
 		if isUnknown(err) {
-			return revision, missing
+			return revision, missing()
 		}
 		return revision, err
 	}
 	if len(name) < prefixDigitsMin || strings.Trim(strings.ToLower(name), "0123456789abcdef") != "" {
-		return revision, missing
+		return revision, missing()
 	}
 	return r.resolvePrefix(ctx, v, revision)
 }

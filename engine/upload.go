@@ -107,7 +107,7 @@ func (u *Upload) arrange() error {
 		return invalid("files must not be empty")
 	}
 	if limit := u.repo.host.limits.OperationCountMax; len(u.request.Operations) > limit {
-		return &LimitError{Limit: "file operations", Max: int64(limit)}
+		return &failure{kind: ErrTooLarge, text: fmt.Sprintf("files: %d, the limit is %d (--operations-max)", len(u.request.Operations), limit)}
 	}
 	operations := make([]commit.Operation, len(u.request.Operations))
 	for i, op := range u.request.Operations {
@@ -161,7 +161,8 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 		return invalid("blob_chunk: content_id %q has already ended", contentID)
 	}
 	if limit := u.repo.host.objects.Limits().ObjectBytes; c.size+int64(len(data)) > limit {
-		return &LimitError{Limit: fmt.Sprintf("size of content_id %q in bytes", contentID), Max: limit}
+		return &failure{kind: ErrTooLarge, text: fmt.Sprintf("path %q: its content (content_id %q) is larger than %s, the limit (--object-max)",
+			u.request.Operations[c.operations[0]].Path, contentID, space.Size(uint64(limit)))}
 	}
 	if err := u.meter.Add(len(data)); err != nil {
 		return err
@@ -324,7 +325,11 @@ func (u *Upload) checkGitmodules(c *content, data []byte) error {
 		if strings.TrimLeft(op.Path, "/") != ".gitmodules" {
 			continue
 		}
-		if err := object.CheckGitmodules(data); err != nil {
+		err := object.CheckGitmodules(data)
+		if broken, ok := errors.AsType[*object.CheckError](err); ok {
+			return invalid("path %q: %s", op.Path, broken.Reason())
+		}
+		if err != nil {
 			return invalid("path %q: %v", op.Path, err)
 		}
 	}

@@ -25,6 +25,7 @@ type commitMetadata struct {
 	CommitMessage   string         `json:"commit_message"`
 	Ephemeral       bool           `json:"ephemeral"`
 	EphemeralBase   bool           `json:"ephemeral_base"`
+	AllowEmpty      *bool          `json:"allow_empty"`
 	Author          *commit.Person `json:"author"`
 	Committer       *commit.Person `json:"committer"`
 	Files           []struct {
@@ -41,7 +42,16 @@ func (d *Door) CommitPack(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return withResult(branch, err)
 	}
-	return answerWrite(x, http.StatusCreated, result.Sequence, commitResultOf(result, true))
+	return answerCommit(x, result, true)
+}
+
+// answerCommit tells of a commit, or that there was nothing to commit.
+func answerCommit(x exchange.Exchange, result engine.CommitResult, countBlobs bool) error {
+	status := http.StatusCreated
+	if result.Unchanged {
+		status = http.StatusOK
+	}
+	return answerWrite(x, status, result.Sequence, commitResultOf(result, countBlobs))
 }
 
 func (d *Door) commitPack(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {
@@ -213,7 +223,7 @@ func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, er
 		Base:          m.BaseBranch,
 		BaseNamespace: namespace(m.EphemeralBase),
 	}
-	d := engine.CommitDetails{Message: m.CommitMessage}
+	d := engine.CommitDetails{Message: m.CommitMessage, SkipEmpty: m.AllowEmpty != nil && !*m.AllowEmpty}
 	switch {
 	case m.TargetBranch == "":
 		return t, d, badRequest("target_branch is required")
@@ -272,6 +282,9 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 		told.Commit.BlobCount = &r.BlobCount
 	}
 	told.Result = refResultJSON{Branch: r.Branch, OldSHA: r.Old.String(), NewSHA: r.New.String(), Success: true, Status: "ok"}
+	if r.Unchanged {
+		told.Result.Status, told.Result.Message = "no_op", "nothing to commit: the files are as they were"
+	}
 	return told
 }
 

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"crypto/sha256"
-	"net/http"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
@@ -21,7 +20,7 @@ func (d *Door) DiffCommit(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	// The reference client demands a count that the specification leaves out: contract.md, "Writing".
 	countBlobs := x.Header("Code-Storage-Agent") != ""
-	return answerWrite(x, http.StatusCreated, result.Sequence, commitResultOf(result, countBlobs))
+	return answerCommit(x, result, countBlobs)
 }
 
 func (d *Door) diffCommit(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {

@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"net/http"
-
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
@@ -21,7 +19,7 @@ func (d *Door) RestoreCommit(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return withResult(branch, err)
 	}
-	return answerWrite(x, http.StatusCreated, result.Sequence, commitResultOf(result, false))
+	return answerCommit(x, result, false)
 }
 
 func (d *Door) restoreCommit(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {

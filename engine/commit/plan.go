@@ -192,7 +192,11 @@ func checkComponent(name string, mode object.Mode) string {
 	}
 	entry := []object.TreeEntry{{Mode: mode, Name: name, ID: object.EmptyTreeID}}
 	if err := object.Check(object.TypeTree, object.AppendTree(nil, entry)); err != nil {
-		return fmt.Sprintf("has the component %q, which git refuses: %v", name, err)
+		reason := err.Error()
+		if broken, ok := errors.AsType[*object.CheckError](err); ok {
+			reason = broken.Reason()
+		}
+		return fmt.Sprintf("has the component %q, which git refuses (%s)", name, reason)
 	}
 	return ""
 }

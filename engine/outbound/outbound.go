@@ -32,6 +32,9 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("outbound: refused %q: %s", e.Target, e.Why)
 }
 
+// allowHint says how the operator allows what is not public.
+const allowHint = " (--upstream-allow lists what may be reached all the same)"
+
 // targetMax keeps texts short when what is refused is long.
 const targetMax = 100
 
@@ -80,5 +83,5 @@ func (g *Guard) CheckAddr(addr netip.Addr) error {
 			return nil
 		}
 	}
-	return refuse(addr.String(), why)
+	return refuse(addr.String(), why+allowHint)
 }

@@ -62,7 +62,7 @@ func (g *Guard) checkParsed(u *url.URL) error {
 		return nil
 	}
 	if name := strings.ToLower(host); name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return refuse(host, "a name of this machine")
+		return refuse(host, "a name of this machine"+allowHint)
 	}
 	return nil
 }

@@ -18,6 +18,9 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("object: %s: %s: %s", e.Type, e.Name, e.Detail)
 }
 
+// Reason returns the name of the check and the detail, for whoever knows what was checked.
+func (e *CheckError) Reason() string { return e.Name + ": " + e.Detail }
+
 // Check returns nil for an object that may be stored: what git fsck --strict accepts, and the three faults that real histories are full of
 // (badTimezone, missingSpaceBeforeDate, zeroPaddedFilemode). Otherwise it returns the first fault found, a [*CheckError].
 //

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/api/githttp"
 	"packhorse/api/problem"
 	"packhorse/engine"
 )
@@ -85,7 +86,7 @@ type table struct {
 	paths map[string]*methods
 	git   func(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error
 
-	advertise, advertisePush, fetch, push *methods
+	advertise, advertisePush, fetch, push, lfs *methods
 }
 
 func newTable(config *Config) (*table, error) {
@@ -115,6 +116,10 @@ func newTable(config *Config) (*table, error) {
 	t.push = git("git/git-receive-pack", Route{
 		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: transferCosts,
 	}, http.MethodPost)
+	t.lfs = git("git/info/lfs", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete)
+	for _, e := range t.lfs.endpoints {
+		e.git, e.open, e.Handler = false, true, githttp.RefuseLFS // without a token, since none would help
+	}
 	return t, nil
 }
 
@@ -144,6 +149,8 @@ func (t *table) find(x *transfer) (*methods, error) {
 	}
 	x.git = git
 	switch {
+	case git.Service == exchange.LFS:
+		return t.lfs, nil
 	case git.Service == "git-upload-pack":
 		return t.fetch, nil
 	case git.Service == "git-receive-pack":

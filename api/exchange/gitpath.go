@@ -7,7 +7,7 @@ type Variant uint8
 
 // The variants.
 const (
-	Main      Variant = iota // /<name>.git
+	Main      Variant = iota // /<name>.git, or /<name>
 	Ephemeral                // /<name>+ephemeral.git: the ephemeral namespace as if it were the repository
 	Import                   // /<name>+import.git: history import, push only
 )
@@ -16,23 +16,21 @@ const (
 type GitPath struct {
 	Repo    string // name, as in the repo claim of tokens
 	Variant Variant
-	Service string // what follows "<name>.git/": "info/refs", "git-upload-pack", "git-receive-pack"
+	Service string // what follows "<name>.git/" or "<name>/": "info/refs", "git-upload-pack", "git-receive-pack", or [LFS]
 }
 
+// LFS is the service of every path that clients of git LFS ask for.
+const LFS = "info/lfs"
+
 // ParseGitPath splits a decoded path into the repository and the service asked for. It fails for another service than the three of
-// smart HTTP. Whether the repository's name may be one is not looked at.
+// smart HTTP and LFS. Whether the repository's name may be one is not looked at.
 func ParseGitPath(path string) (GitPath, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
 		return GitPath{}, false
 	}
-	name, service, ok := strings.Cut(rest, ".git/")
+	name, service, ok := cutService(rest)
 	if !ok {
-		return GitPath{}, false
-	}
-	switch service {
-	case "info/refs", "git-upload-pack", "git-receive-pack":
-	default:
 		return GitPath{}, false
 	}
 	parsed := GitPath{Repo: name, Service: service}
@@ -42,4 +40,25 @@ func ParseGitPath(path string) (GitPath, bool) {
 		parsed.Repo, parsed.Variant = base, Import
 	}
 	return parsed, true
+}
+
+// cutService splits a path without its first slash at the end of the repository's name. A name has no segment that ends in
+// .git, so whatever follows ".git/" is the service; without it the path must end in one.
+func cutService(rest string) (name, service string, ok bool) {
+	name, service, dotted := strings.Cut(rest, ".git/")
+	for _, known := range []string{"info/refs", "git-upload-pack", "git-receive-pack"} {
+		if dotted {
+			ok = service == known
+		} else {
+			name, ok = strings.CutSuffix(rest, "/"+known)
+		}
+		if ok {
+			return name, known, true
+		}
+	}
+	if dotted {
+		return name, LFS, strings.HasPrefix(service, LFS+"/")
+	}
+	name, _, ok = strings.Cut(rest, "/"+LFS+"/")
+	return name, LFS, ok
 }

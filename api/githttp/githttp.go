@@ -101,6 +101,9 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 		return refusal
 	}
 	repo, err := d.host.Repository(x.Context(), grant.Org, path.Repo)
+	if err != nil && service == receivePack {
+		err = missing(err, path.Repo)
+	}
 	if err != nil {
 		return err
 	}

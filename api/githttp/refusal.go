@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
@@ -101,4 +102,20 @@ func packLimit(e *pack.LimitError) string {
 	default:
 		return problem.From(e).Message
 	}
+}
+
+// RefuseLFS answers clients of git LFS, which take any other answer for a repository that is missing or closed to them.
+func RefuseLFS(x exchange.Exchange, _ *auth.Grant) error {
+	x.Respond(http.StatusNotImplemented, "application/vnd.git-lfs+json", []byte(
+		`{"message": "Packhorse stores large files in git itself; run \"git lfs migrate export --everything --include=*\" and push"}`+"\n"))
+	return nil
+}
+
+// missing tells who wants to push to a repository that is not there how to create it.
+func missing(err error, name string) error {
+	if !errors.Is(err, engine.ErrNotFound) {
+		return err
+	}
+	return refuse(http.StatusNotFound, fmt.Sprintf(
+		"repository %q not found: create it with POST /api/v1/repos, with a token that has the scope repo:write", name))
 }

@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/template"
 	"time"
 
@@ -54,6 +56,11 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	if err != nil {
 		return err
 	}
+	c.Upstream.UpstreamAllow = append(slices.Clone(devAllow), c.Upstream.UpstreamAllow...)
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	s, err := openServer(ctx, c.Data, c.Listen, orgs, nil, c.serverFlags, to)
 	if err != nil {
 		return err
@@ -61,8 +68,20 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	return s.serve(ctx, func() error {
 		return devLines.Execute(to.out, map[string]string{
 			"URL": s.url, "Authority": s.authority(), "Token": token, "Repo": devRepo, "Data": c.Data,
+			"Program": program, "Org": devOrg, "Key": filepath.Join(c.Data, devKey),
 		})
 	})
+}
+
+// devAllow are the receivers of webhooks and the upstreams that run on the same machine.
+var devAllow = []string{"localhost", "127.0.0.0/8", "::1"}
+
+// quoteShell writes text as one word of a shell.
+func quoteShell(text string) string {
+	if text != "" && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+:@,") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // prepareDev makes what is missing: the organization's key pair and the secret key. It returns the private key.
@@ -126,7 +145,7 @@ func publicKeyOf(private []byte) ([]byte, error) {
 }
 
 // devLines are what dev prints. Everything below the dashes can be pasted as it stands, in the folder of any git repository.
-var devLines = template.Must(template.New("dev").Parse(`packhorse serves {{.URL}}
+var devLines = template.Must(template.New("dev").Funcs(template.FuncMap{"shell": quoteShell}).Parse(`packhorse serves {{.URL}}
 data in {{.Data}}, organization "dev", stop with Ctrl-C
 
 Paste into another terminal, in the folder of any git repository:
@@ -146,5 +165,17 @@ curl -sS -X POST -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application
 END
 curl -sS -H "Authorization: Bearer $TOKEN" $PACKHORSE/api/v1/repos/files
 git -C packhorse-{{.Repo}} pull && cat packhorse-{{.Repo}}/HELLO.txt
+
+# a second repository: a token is for one repository, and signed with the key of the organization "{{.Org}}"
+export SECOND=$({{shell .Program}} token --org {{.Org}} --key {{shell .Key}} --repo second --scope repo:write --scope git:write --ttl 720h)
+curl -sS -X POST -H "Authorization: Bearer $SECOND" $PACKHORSE/api/v1/repos
+git push http://t:$SECOND@{{.Authority}}/second.git HEAD
 ----
+
+The same in JavaScript, with @pierre/storage:
+    const store = new GitStorage({
+      name: {{printf "%q" .Org}}, key: readFileSync({{printf "%q" .Key}}, 'utf8'),
+      apiBaseUrl: {{printf "%q" .URL}}, storageBaseUrl: {{printf "%q" .Authority}},
+    })
+Webhooks and upstreams may be on this machine (localhost, 127.0.0.0/8, ::1).
 `))

@@ -30,10 +30,18 @@ func TestDev(t *testing.T) {
 	git("init", "-q", "-b", "trunk")
 	git("commit", "-q", "--allow-empty", "-m", "first")
 	out := shell(t, work, lines)
-	for _, want := range []string{`"url":"demo"`, `"success":true`, `"paths":["HELLO.txt"]`, "Hello from the API."} {
+	for _, want := range []string{`"url":"demo"`, `"success":true`, `"paths":["HELLO.txt"]`, "Hello from the API.", `"url":"second"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("pasting the lines does not print %q:\n%s", want, out)
 		}
+	}
+	// Upstreams on this machine are taken.
+	export, _, _ := strings.Cut(lines, "\n")
+	mirror := shell(t, work, export+"\nTHIRD=$("+bin+" token --org dev --key "+filepath.Join(data, "dev.key")+" --repo third --scope repo:write)\n"+
+		`curl -sS -X POST -H "Authorization: Bearer $THIRD" $PACKHORSE/api/v1/repos `+
+		`-d '{"base_repo":{"provider":"gitea","owner":"o","name":"n","upstream_host":"127.0.0.1:9"}}'`+"\n")
+	if !strings.Contains(mirror, `"url":"third"`) {
+		t.Errorf("a repository with an upstream on this machine: %s", mirror)
 	}
 	if log := git("-C", "packhorse-demo", "log", "--format=%s"); log != "Say hello\nfirst\n" {
 		t.Errorf("log of the clone %q", log)

@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
@@ -46,7 +48,8 @@ func (s *Server) readyz(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// readiness tells whether new requests should come here. While nothing can be written those that read still should.
+// readiness tells whether new requests should come here. While nothing can be written those that read still should, and what is damaged keeps
+// nobody from the rest.
 func (s *Server) readiness() (status int, text string) {
 	if s.isDraining() {
 		return http.StatusServiceUnavailable, "draining\n"
@@ -55,11 +58,18 @@ func (s *Server) readiness() (status int, text string) {
 		s.logger.Warn("not ready", "error", err)
 		return http.StatusServiceUnavailable, "not ready\n"
 	}
+	var but []string
 	if err := s.writable(); err != nil {
-		return http.StatusOK, "ready, but nothing can be written: " + problem.From(err).Message + "\n"
+		but = append(but, "nothing can be written: "+problem.From(err).Message)
 	}
 	if err := s.tokens.Following(); err != nil {
-		return http.StatusOK, "ready, but " + err.Error() + ": what was known of them is in force\n"
+		but = append(but, err.Error()+": what was known of them is in force")
+	}
+	if n := s.damage(); n > 0 {
+		but = append(but, fmt.Sprintf("%d stored things were found damaged: the log and packhorse fsck name them", n))
+	}
+	if len(but) > 0 {
+		return http.StatusOK, "ready, but " + strings.Join(but, "; ") + "\n"
 	}
 	return http.StatusOK, "ready\n"
 }

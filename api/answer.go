@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"packhorse/api/exchange"
+	"packhorse/api/problem"
 )
 
 // answer is what a handler said.
@@ -20,6 +21,7 @@ type answer struct {
 
 	sent int64 // of the body
 	err  error // why it was cut
+	lost bool  // the client does not take it any more
 }
 
 // Body implements [exchange.Request].
@@ -36,6 +38,12 @@ func (x *transfer) Respond(status int, contentType string, body []byte) {
 // Stream implements [exchange.Response].
 func (x *transfer) Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error) {
 	x.say(answer{status: status, size: -1, write: write}, contentType)
+}
+
+// Failed implements [exchange.Response].
+func (x *transfer) Failed(err error) {
+	p := problem.From(err)
+	x.server.note(x, &p, err)
 }
 
 // StreamSized implements [exchange.Response].
@@ -96,6 +104,9 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 	if err != nil {
 		x.answer.err = err
 		x.conn.cut.Store(true)
+		if p := problem.From(err); p.Corrupt || !x.answer.lost && x.ctx.Err() == nil {
+			x.server.note(x, &p, err)
+		}
 	}
 	return x.answer.sent, err
 }
@@ -135,6 +146,7 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	x.stopPatience()
 	n, err := w.w.Write(p)
 	x.answer.sent += int64(n)
+	x.answer.lost = x.answer.lost || err != nil
 	return n, err
 }
 

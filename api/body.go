@@ -69,11 +69,11 @@ func (b *body) ending(err error) error {
 	case b.conn.stalled:
 		return exchange.ErrSlowBody
 	case b.conn.ended: // a body in chunks has its last chunk before the end of the connection is seen
-		return io.ErrUnexpectedEOF
+		return exchange.ErrEndedEarly
 	case errors.Is(err, io.EOF) && b.announced < 0:
 		return io.EOF
 	case isConnError(err):
-		return io.ErrUnexpectedEOF
+		return exchange.ErrEndedEarly
 	default: // what fasthttp says about chunks and trailers has no common type
 		return exchange.ErrBadBody
 	}

@@ -14,22 +14,22 @@ import (
 	"packhorse/api/exchange"
 )
 
-// A body that ends before its end reads as io.ErrUnexpectedEOF; fasthttp takes every one of these for complete.
+// A body that ends before its end reads as exchange.ErrEndedEarly; fasthttp takes every one of these for complete.
 func TestShortBodies(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ framing, body, want string }{
 		"length, nothing came":        {"Content-Length: 10", "", ""}, // fasthttp waits for the first byte: there is no request
-		"length, part came":           {"Content-Length: 100000", strings.Repeat("x", 9000), "9000 unexpected EOF"},
-		"length, all but one":         {"Content-Length: 10", "123456789", "9 unexpected EOF"},
+		"length, part came":           {"Content-Length: 100000", strings.Repeat("x", 9000), "9000 the request ended early"},
+		"length, all but one":         {"Content-Length: 10", "123456789", "9 the request ended early"},
 		"length, complete":            {"Content-Length: 10", "1234567890", "10 <nil>"},
-		"chunks, cut in a size":       {"Transfer-Encoding: chunked", "3\r\nabc\r\n1", "3 unexpected EOF"},
-		"chunks, cut after a size":    {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\n", "3 unexpected EOF"},
-		"chunks, cut in a chunk":      {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\nab", "5 unexpected EOF"},
-		"chunks, cut after a chunk":   {"Transfer-Encoding: chunked", "3\r\nabc", "3 unexpected EOF"},
-		"chunks, cut between chunks":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n", "3 unexpected EOF"},
-		"chunks, cut before the end":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n", "3 unexpected EOF"},
-		"chunks, cut in the trailer":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\nX-A: b\r\n", "3 unexpected EOF"},
-		"chunks, nothing came":        {"Transfer-Encoding: chunked", "", "0 unexpected EOF"},
+		"chunks, cut in a size":       {"Transfer-Encoding: chunked", "3\r\nabc\r\n1", "3 the request ended early"},
+		"chunks, cut after a size":    {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\n", "3 the request ended early"},
+		"chunks, cut in a chunk":      {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\nab", "5 the request ended early"},
+		"chunks, cut after a chunk":   {"Transfer-Encoding: chunked", "3\r\nabc", "3 the request ended early"},
+		"chunks, cut between chunks":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n", "3 the request ended early"},
+		"chunks, cut before the end":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n", "3 the request ended early"},
+		"chunks, cut in the trailer":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\nX-A: b\r\n", "3 the request ended early"},
+		"chunks, nothing came":        {"Transfer-Encoding: chunked", "", "0 the request ended early"},
 		"chunks, complete":            {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n", "3 <nil>"},
 		"chunks, complete, extension": {"Transfer-Encoding: chunked", "3;a=b\r\nabc\r\n0\r\n\r\n", "3 <nil>"},
 		"chunks, complete, trailer":   {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\nX-A: b\r\n\r\n", "3 <nil>"},

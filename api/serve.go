@@ -177,12 +177,23 @@ func (s *Server) tell(x *transfer, err error) {
 		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
 	}
 	x.reason = err.Error()
+	s.note(x, &p, err)
+}
+
+// note counts and logs what a request failed with, if it is no fault of the client's. It names what an operator looks for, and no more of the
+// request: see account.
+func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	if p.Corrupt {
 		s.metrics.corrupt.Inc()
 	}
-	if p.Status == http.StatusInternalServerError && !errors.Is(err, errPanic) {
-		s.logger.Error("request failed", "request_id", x.id, "error", err)
+	if !p.Corrupt && p.Status != http.StatusInternalServerError || errors.Is(err, errPanic) {
+		return
 	}
+	attrs := []any{"request_id", x.id}
+	if g := x.grant; g != nil {
+		attrs = append(attrs, "org", g.Org, "repo", g.Repo)
+	}
+	s.logger.Error("request failed", append(attrs, "error", err)...)
 }
 
 func (s *Server) isDraining() bool { return s.serving.Err() != nil }

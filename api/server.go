@@ -40,6 +40,8 @@ type Config struct {
 	// Writable tells whether anything may be written; nil means that it always may. What it returns answers requests that write, before
 	// their bodies are read. It must not block.
 	Writable func() error
+	// Damage tells how many stored things were found to be damaged; nil means none. It must not block.
+	Damage func() int
 	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
 	TLS *tls.Config
 	// TrustedProxies are the networks of proxies that add to X-Forwarded-For whom they got a request from.
@@ -65,6 +67,7 @@ type Server struct {
 	refuse   Refuse
 	ready    func() error
 	writable func() error
+	damage   func() int
 	tls      *tls.Config
 	proxies  proxies
 	registry *prometheus.Registry
@@ -106,6 +109,9 @@ func NewServer(config Config) (*Server, error) {
 	if config.Writable == nil {
 		config.Writable = func() error { return nil }
 	}
+	if config.Damage == nil {
+		config.Damage = func() int { return 0 }
+	}
 	if config.Metrics == nil {
 		config.Metrics = prometheus.NewRegistry()
 		config.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -122,6 +128,7 @@ func NewServer(config Config) (*Server, error) {
 		refuse:   config.Refuse,
 		ready:    config.Ready,
 		writable: config.Writable,
+		damage:   config.Damage,
 		registry: config.Metrics,
 		private:  config.Private,
 		proxies:  config.TrustedProxies,

@@ -26,6 +26,10 @@ func (h *Host) ScrubStats() ScrubStats {
 	return ScrubStats{Bytes: h.scrubbed.bytes.Load(), PassCount: h.scrubbed.passes.Load(), ProblemCount: h.scrubbed.problems.Load()}
 }
 
+// DamageCount returns how many stored things were found to be damaged since the host was opened, by reads, checks and scrubbing. It does not
+// block.
+func (h *Host) DamageCount() int { return h.objects.Stats().DamageCount }
+
 // ScrubOptions are the settings of [Host.Scrub].
 type ScrubOptions struct {
 	// BytesPerSecond bounds how fast stored bytes are read. It must be positive.

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 )
@@ -19,7 +20,12 @@ type Error struct {
 	Status  int    // HTTP status
 	Message string // for the client
 	Retry   time.Duration
+
+	is error // what it is besides
 }
+
+// Is reports whether target is what the refusal is besides.
+func (e *Error) Is(target error) bool { return e.is != nil && target == e.is }
 
 // Errors of the door.
 var (
@@ -35,6 +41,9 @@ var (
 	ErrGone = &Error{Status: 499, Message: "the client has gone"}
 	// ErrBadBody says that the framing of the body is not HTTP.
 	ErrBadBody = &Error{Status: http.StatusBadRequest, Message: "malformed request body"}
+	// ErrEndedEarly says that the client ended its body before its end. It is an [io.ErrUnexpectedEOF], which alone may come from a store
+	// as well, and is no fault of the client's then.
+	ErrEndedEarly = &Error{Status: http.StatusBadRequest, Message: "the request ended early", is: io.ErrUnexpectedEOF}
 )
 
 func (e *Error) Error() string { return e.Message }

@@ -43,7 +43,7 @@ type Request interface {
 	// Content-Type, Idempotency-Key and Host.
 	Header(name string) string
 
-	// Body reads the request's body up to the limit of the route; with [LimitError] past it, [io.ErrUnexpectedEOF] when the
+	// Body reads the request's body up to the limit of the route; with [LimitError] past it, [ErrEndedEarly] when the
 	// client ended it early, [ErrSlowBody] when it stalled, and [io.EOF] only at its true end: a write may commit only after
 	// it has seen that.
 	//
@@ -73,6 +73,9 @@ type Response interface {
 	Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error)
 	// StreamSized is Stream with a Content-Length of size bytes; writing fewer or more cuts the connection.
 	StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error)
+	// Failed tells the server of an error that the answer tells in a form of its own, such as the report of a push: what is not the
+	// client's fault is counted and logged, as it is when the handler or write returns it.
+	Failed(err error)
 }
 
 // Resources are what concurrent requests share.

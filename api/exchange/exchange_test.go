@@ -59,7 +59,7 @@ func TestReadBody(t *testing.T) {
 	t.Parallel()
 	const sizeMax = 10
 	broken := func() io.Reader {
-		return io.MultiReader(strings.NewReader("123"), iotest.ErrReader(io.ErrUnexpectedEOF))
+		return io.MultiReader(strings.NewReader("123"), iotest.ErrReader(exchange.ErrEndedEarly))
 	}
 	tests := map[string]struct {
 		body   io.Reader

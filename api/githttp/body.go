@@ -47,6 +47,9 @@ func gzipError(err error) error {
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
 		return malformed("the request is not what gzip makes")
 	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return exchange.ErrEndedEarly
+	}
 	return err
 }
 
@@ -70,8 +73,8 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 
 // requestError turns an end of the body in the middle of a request into what it is.
 func requestError(err error) error {
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = exchange.ErrEndedEarly
 	}
 	return fmt.Errorf("read request: %w", err)
 }

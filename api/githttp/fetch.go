@@ -57,7 +57,7 @@ func (a *fetchAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch, 
 	if len(a.Haves) > 0 && !a.done {
 		over, err := a.acknowledge(ctx, fetch, out)
 		if err != nil {
-			return out.fail(s, err)
+			return out.fail(err)
 		}
 		if !over {
 			return out.end()
@@ -66,7 +66,7 @@ func (a *fetchAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch, 
 	if a.Deepens() || len(a.Shallow) > 0 {
 		shallow, unshallow, err := fetch.Boundary(ctx)
 		if err != nil {
-			return out.fail(s, err)
+			return out.fail(err)
 		}
 		out.line("shallow-info")
 		out.boundary(shallow, unshallow)
@@ -117,7 +117,7 @@ func (s *session) sendPack(ctx context.Context, fetch *engine.Fetch, out *muxer,
 	err := fetch.Send(ctx, out, options)
 	stop()
 	if err != nil {
-		return out.fail(s, err)
+		return out.fail(err)
 	}
 	return out.end()
 }

@@ -11,7 +11,6 @@ package githttp
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -36,7 +35,6 @@ type Config struct {
 	Recheck func(*auth.Grant) error
 	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as in git.
 	KeepAlive time.Duration
-	Logger    *slog.Logger
 }
 
 // Door answers git clients. Its methods may be called concurrently.
@@ -48,14 +46,13 @@ type Door struct {
 	discardBytesMax int64
 	recheck         func(*auth.Grant) error
 	keepAlive       time.Duration
-	log             *slog.Logger
 	listings        listings
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
 	d := &Door{
-		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive, log: c.Logger,
+		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive,
 	}
 	if d.packBytesMax == 0 {
 		d.packBytesMax = 16 << 30
@@ -68,9 +65,6 @@ func New(c Config) *Door {
 	}
 	if d.keepAlive == 0 {
 		d.keepAlive = 5 * time.Second
-	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
 	}
 	return d
 }

@@ -150,7 +150,7 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 	if a.Deepens() {
 		shallow, unshallow, err := fetch.Boundary(ctx)
 		if err != nil {
-			return out.fail(s, err)
+			return out.fail(err)
 		}
 		out.boundary(shallow, unshallow)
 		if err := out.endSection(); err != nil {
@@ -162,7 +162,7 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 	}
 	over, err := a.acknowledge(ctx, fetch, out)
 	if err != nil {
-		return out.fail(s, err)
+		return out.fail(err)
 	}
 	if !over {
 		return out.flush()

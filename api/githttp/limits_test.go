@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"packhorse/api/exchange"
 	"packhorse/api/exchange/exchangetest"
 	"packhorse/api/githttp"
 	"packhorse/fuzz/oracle"
@@ -232,7 +233,7 @@ func TestCutPush(t *testing.T) {
 	tip := git.Seed(oracle.History{Seed: 102, Commits: 3, Files: 3})
 	body := pushBody(allCapabilities+" push-options", []string{zero + " " + tip + " refs/heads/main"}, request("an option", flush), packOf(git, tip))
 	for size := range body {
-		broken := io.MultiReader(bytes.NewReader(body[:size]), iotest.ErrReader(io.ErrUnexpectedEOF))
+		broken := io.MultiReader(bytes.NewReader(body[:size]), iotest.ErrReader(exchange.ErrEndedEarly))
 		if answer, err := r.exchange("git-receive-pack", 0, broken).finish(); err != nil || answer.Status != http.StatusBadRequest {
 			t.Fatalf("broken off after %d bytes: answer %+v, %v", size, answer, err)
 		}

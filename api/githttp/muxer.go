@@ -167,7 +167,7 @@ func (m *muxer) touch(silence time.Duration) time.Duration {
 
 // fail tells err where git would, on an ERR line or on the error band, and returns what is to become of the answer: it ends there if the
 // client caused err. What is our fault cuts it, so that nobody on the way takes it for whole, and so does what could not be told.
-func (m *muxer) fail(s *session, err error) error {
+func (m *muxer) fail(err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil || errors.Is(err, context.Canceled) {
@@ -185,6 +185,5 @@ func (m *muxer) fail(s *session, err error) error {
 	if p.Status < http.StatusInternalServerError {
 		return m.err
 	}
-	s.log.ErrorContext(s.x.Context(), "answer to a git client failed", "request_id", s.x.RequestID(), "error", err)
 	return err
 }

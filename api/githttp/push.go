@@ -190,8 +190,9 @@ func (a *pushAsk) answer(ctx context.Context, s *session, push *engine.Push, out
 		result, err = a.refused(err), nil
 	}
 	if err != nil {
-		return out.fail(s, err)
+		return out.fail(err)
 	}
+	s.tellFailures(result)
 	return a.tellResult(result, out)
 }
 

@@ -12,6 +12,19 @@ import (
 	"packhorse/refs"
 )
 
+// tellFailures tells the server of what the report says to the client alone.
+func (s *session) tellFailures(result *engine.PushResult) {
+	if result.Unpack != nil {
+		s.x.Failed(result.Unpack)
+		return // the commands failed with it
+	}
+	for _, command := range result.Commands {
+		if command.Err != nil {
+			s.x.Failed(command.Err)
+		}
+	}
+}
+
 // reportOf is the report-status of a push, as pkt-lines: gitprotocol-pack(5), "Report Status". remark hears what git says on the
 // terminal besides.
 func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byte {

@@ -85,7 +85,7 @@ func TestFrom(t *testing.T) {
 			kv.ErrNotFound,
 			problem.Problem{Status: 500, Message: "internal error"},
 		},
-		"cut body":  {fmt.Errorf("read line: %w", io.ErrUnexpectedEOF), problem.Problem{Status: 400, Message: "the request ended early"}},
+		"cut file":  {fmt.Errorf("read layer: %w", io.ErrUnexpectedEOF), problem.Problem{Status: 500, Message: "internal error"}},
 		"cancelled": {context.Canceled, problem.Problem{Status: 503, Message: "the request was cancelled", RetryAfter: time.Second}},
 		"too slow":  {context.DeadlineExceeded, problem.Problem{Status: 504, Message: "the request took too long"}},
 		"unknown":   {errors.New("password is hunter2"), problem.Problem{Status: 500, Message: "internal error"}},

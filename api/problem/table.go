@@ -3,7 +3,6 @@ package problem
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"syscall"
 	"time"
@@ -189,7 +188,6 @@ var table = []row{
 	{kind: file.ErrReadOnly, status: http.StatusInternalServerError, message: internal},
 	{kind: file.ErrRange, status: http.StatusInternalServerError, message: internal},
 
-	{kind: io.ErrUnexpectedEOF, status: http.StatusBadRequest, message: "the request ended early"},
 	{kind: context.Canceled, status: http.StatusServiceUnavailable, message: "the request was cancelled", retry: soon},
 	{kind: context.DeadlineExceeded, status: http.StatusGatewayTimeout, message: "the request took too long"},
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"packhorse/api/exchange"
 )
 
 const oneFile = `"target_branch":"main","commit_message":"m",` + author + `,"files":[{"path":"a","content_id":"1"}]`
@@ -98,7 +100,7 @@ func TestCommitPackRefuses(t *testing.T) {
 		"chunk too large":         {newPack(oneFile).chunk("1", strings.Repeat("x", 4<<20+1), true), 400, "4194304", "invalid"},
 		"line too long":           {strings.NewReader(`{"metadata":{"commit_message":"` + strings.Repeat("x", 16<<20) + `"}}`), 413, "line", "invalid"},
 		"garbage behind":          {io.MultiReader(whole(oneFile), strings.NewReader("x")), 400, "JSON", "invalid"},
-		"cut off":                 {io.MultiReader(whole(oneFile), iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "", "invalid"},
+		"cut off":                 {io.MultiReader(whole(oneFile), iotest.ErrReader(exchange.ErrEndedEarly)), 400, "", "invalid"},
 		"no such target":          {whole(with(`"main"`, `"nope"`)), 404, "nope", "not_found"},
 		"no such base":            {whole(with(`"main"`, `"new","base_branch":"nope"`)), 404, "nope", "not_found"},
 		"stale guard":             {whole(oneFile + `,"expected_head_sha":"` + done[0].Commit.SHA + `"`), 409, done[2].Commit.SHA, "precondition_failed"},

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+
+	"packhorse/api/exchange"
 )
 
 // diffChunk adds a chunk of a patch.
@@ -122,7 +124,7 @@ func TestDiffCommitRefuses(t *testing.T) {
 		"wrong type":            {line(`{"diff_chunk":{"data":1,"eof":true}}`), 400, "data", "invalid"},
 		"chunk too large":       {with(strings.Repeat("x", 4<<20+1)), 400, "4194304", "invalid"},
 		"garbage behind":        {io.MultiReader(whole(onMain), strings.NewReader("x")), 400, "JSON", "invalid"},
-		"cut off":               {io.MultiReader(whole(onMain), iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "", "invalid"},
+		"cut off":               {io.MultiReader(whole(onMain), iotest.ErrReader(exchange.ErrEndedEarly)), 400, "", "invalid"},
 		"empty patch":           {with(""), 400, "empty", "precondition_failed"},
 		"blank patch":           {with(" \n\n"), 400, "empty", "precondition_failed"},
 		"no patch":              {with("hello\n"), 400, "no patch", "invalid"},

@@ -149,7 +149,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		return nil, err
 	}
 	git := githttp.New(githttp.Config{
-		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax), Recheck: s.tokens.Recheck, Logger: s.logger,
+		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax), Recheck: s.tokens.Recheck,
 	})
 	programs := rest.New(rest.Config{
 		Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig,
@@ -161,7 +161,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host)),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.host.DamageCount, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host)),
 		Private:        s.flags.AdminListen != "",
 		TrustedProxies: proxies,
 		Limits:         s.limits(),

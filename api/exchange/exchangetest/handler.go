@@ -53,6 +53,7 @@ func (x *served) Body() io.Reader                      { return x.r.Body }
 func (x *served) BodyLength() int64                    { return x.r.ContentLength }
 func (x *served) BodyFlows()                           {}
 func (x *served) SetHeader(name, value string)         { x.w.Header().Set(name, value) }
+func (x *served) Failed(error)                         {}
 func (x *served) Slot(context.Context) (func(), error) { return x.hold() }
 
 func (x *served) Reserve(context.Context, int64) (func(), error) { return x.hold() }

@@ -26,7 +26,16 @@ type Checked struct {
 
 // Damaged reports whether anything is wrong with the repository.
 func (c *Checked) Damaged() bool {
-	return c.Problem != nil || c.Objects.ProblemCount > 0 || c.Refs.ProblemCount > 0
+	return c.ProblemCount() > 0
+}
+
+// ProblemCount is how many problems there are.
+func (c *Checked) ProblemCount() int64 {
+	count := c.Objects.ProblemCount + c.Refs.ProblemCount
+	if c.Problem != nil {
+		count++
+	}
+	return count
 }
 
 // IsStore reports whether this is about what lies in the store and belongs to no repository.
@@ -49,6 +58,18 @@ func (c *Checked) Problems() []string {
 		lines = append(lines, fmt.Sprintf("%d more problems", more))
 	}
 	return lines
+}
+
+// Heal says what helps, in a line for the operator of a repository that is damaged.
+func (c *Checked) Heal() string {
+	aside := c.Problem == nil && c.Refs.ProblemCount == 0 && c.Objects.ProblemCount == int64(len(c.Objects.Problems))
+	for _, problem := range c.Objects.Problems {
+		aside = aside && problem.IsAside()
+	}
+	if aside {
+		return "nothing is lost, answers take longer; packhorse gc --anew makes it again"
+	}
+	return "restore a backup, or delete the repository, create it again and push a whole clone to it"
 }
 
 // FsckOptions are the settings of [Host.Fsck].

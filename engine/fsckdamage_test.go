@@ -363,3 +363,102 @@ func TestFsckFindsDamagedFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestFsckTellsDamageOnce damages the end of a segment, so that it cannot be opened, and one of its entries, on which others build: fsck goes on
+// with the rest, and one damage is one problem of each repository, however much leads to it.
+func TestFsckTellsDamageOnce(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	whole := d.checked()
+	for name, at := range map[string]func(size int64) int64{
+		"end":   func(size int64) int64 { return size - 1 },
+		"entry": func(int64) int64 { return 40 },
+	} {
+		for _, file := range d.paths() {
+			layer, kind, _ := strings.Cut(path.Base(file), ".")
+			if kind != "segment" || d.departed(layer) {
+				continue
+			}
+			info, err := d.fs.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			offset := at(info.Size())
+			d.flip(file, offset, 4)
+			d.shut()
+			d.open()
+			found := false
+			for repo, checked := range d.checked() {
+				if lines := checked.Problems(); len(lines) > 1 || len(lines) == 1 && !strings.Contains(lines[0], path.Base(file)) {
+					t.Errorf("%s of %s: %s has %q, want one problem that names the file", name, path.Base(file), repo, lines)
+				}
+				found = found || checked.Damaged()
+				if repo == "source" && (checked.Objects.ObjectCount == 0 || checked.Objects.ObjectCount > whole[repo].Objects.ObjectCount) {
+					t.Errorf("%s of %s: %d objects of %s were looked at", name, path.Base(file), checked.Objects.ObjectCount, repo)
+				}
+				if checked.Damaged() && !strings.Contains(checked.Heal(), "backup") {
+					t.Errorf("%s of %s is healed by %q", name, path.Base(file), checked.Heal())
+				}
+			}
+			if !found {
+				t.Errorf("%s of %s: nothing was found", name, path.Base(file))
+			}
+			d.flip(file, offset, 4)
+		}
+	}
+}
+
+// checked returns what fsck says of each repository.
+func (d *damaged) checked() map[string]engine.Checked {
+	d.t.Helper()
+	all := make(map[string]engine.Checked)
+	for checked, err := range d.host.Fsck(d.t.Context(), engine.FsckOptions{}) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		all[checked.Name] = checked
+	}
+	return all
+}
+
+// TestDamageAsideIsHealed damages what is made of a segment: fsck says that maintenance makes it again, and it does.
+func TestDamageAsideIsHealed(t *testing.T) {
+	t.Parallel()
+	d := &damaged{t: t, fs: vfs.NewMem()}
+	d.open()
+	t.Cleanup(d.shut)
+	repo := enginetest.Create(t, d.host, "alone")
+	for i := range 20 {
+		if _, err := upload(repo, engine.Actor{Org: enginetest.Org}, engine.CommitTarget{Branch: "main"}, change{path: "a/b", content: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.maintain()
+	d.shut()
+	d.open()
+	damaged := 0
+	for _, file := range d.paths() {
+		if layer, kind, _ := strings.Cut(path.Base(file), "."); kind == "segment" || d.departed(layer) {
+			continue
+		}
+		d.flip(file, 10, 1)
+		damaged++
+	}
+	if damaged == 0 {
+		t.Fatal("there is nothing beside the segment")
+	}
+	d.shut()
+	d.open()
+	checked := d.checked()["alone"]
+	if checked.Objects.ProblemCount != int64(damaged) || !strings.Contains(checked.Heal(), "gc --anew") {
+		t.Errorf("%d files are damaged: %q, healed by %q", damaged, checked.Problems(), checked.Heal())
+	}
+	for done, err := range d.host.Maintain(t.Context(), engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: odb.RepackOptions{Anew: true}}) {
+		if err != nil || done.Err != nil {
+			t.Fatal(err, done.Err)
+		}
+	}
+	if found := d.problems(); len(found) > 0 {
+		t.Errorf("afterwards: %q", found)
+	}
+}

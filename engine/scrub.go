@@ -122,12 +122,10 @@ func (h *Host) storeScrubPosition(ctx context.Context, id *refs.RepoID) error {
 
 // logScrubbed tells of what is wrong in a repository.
 func (h *Host) logScrubbed(ctx context.Context, checked *Checked) {
-	if checked.Problem != nil {
-		h.scrubbed.problems.Add(1)
-	}
-	h.scrubbed.problems.Add(uint64(checked.Refs.ProblemCount + checked.Objects.ProblemCount))
+	h.scrubbed.problems.Add(uint64(checked.ProblemCount()))
 	for _, problem := range checked.Problems() {
-		h.log.ErrorContext(ctx, "scrubbing found damage", "repository", checked.Repository.String(), "problem", problem)
+		h.log.ErrorContext(ctx, "scrubbing found damage", "org", checked.Org, "repo", checked.Name, "repository", checked.Repository.String(),
+			"error", problem)
 	}
 }
 

@@ -44,7 +44,7 @@ func (d dataRegion) readPacked(ctx context.Context, dst []byte, r segmentRecord,
 		return dst[:start], d.damaged(ctx, id, r.Offset, err)
 	}
 	if crc32.ChecksumIEEE(packed) != r.CRC32 {
-		return dst[:start], d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+		return dst[:start], d.failed(ctx, id, r)
 	}
 	return dst, nil
 }
@@ -162,7 +162,7 @@ func (d dataRegion) copyPacked(ctx context.Context, w io.Writer, r segmentRecord
 		return err
 	})
 	if err == nil && sum != r.CRC32 {
-		err = d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+		err = d.failed(ctx, id, r)
 	}
 	return err
 }
@@ -190,6 +190,11 @@ func (d dataRegion) stream(ctx context.Context, r segmentRecord, id object.ID, v
 		}
 	}
 	return sum, nil
+}
+
+// failed says that an entry is not what its checksum says.
+func (d dataRegion) failed(ctx context.Context, id object.ID, r segmentRecord) error {
+	return d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
 }
 
 // damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero where nobody has looked which object that is.

@@ -39,13 +39,35 @@ type FsckProblem struct {
 	Layer  LayerID
 	Object object.ID // zero when it is the layer that is damaged
 	Err    error
+	// More is how often the same damage was met again, in the check of other objects.
+	More int64
 }
 
 func (p FsckProblem) String() string {
-	if p.Object.IsZero() {
-		return fmt.Sprintf("layer %s: %v", p.Layer, p.Err)
+	line := fmt.Sprintf("object %s in layer %s: %v", p.Object, p.Layer, p.Err)
+	if damage, ok := errors.AsType[*CorruptError](p.Err); ok {
+		line = fmt.Sprintf("layer %s: %v", p.Layer, damage)
+	} else if p.Object.IsZero() {
+		line = fmt.Sprintf("layer %s: %v", p.Layer, p.Err)
 	}
-	return fmt.Sprintf("object %s in layer %s: %v", p.Object, p.Layer, p.Err)
+	if p.More > 0 {
+		line += fmt.Sprintf("; met %d more times", p.More)
+	}
+	return line
+}
+
+// IsAside reports whether the damage is in what is made of a segment, and made again by maintenance from it: graph rows, path filters, bitmaps.
+func (p FsckProblem) IsAside() bool {
+	damage, ok := errors.AsType[*CorruptError](p.Err)
+	if !ok {
+		return false
+	}
+	for _, kind := range []layerKind{layerGraph, layerFilter, layerBitmap} {
+		if damage.File == kind.fileName(damage.Layer) {
+			return true
+		}
+	}
+	return false
 }
 
 // fsckProblemsMax bounds the problems that a report holds.
@@ -101,13 +123,31 @@ type fsck struct {
 	done     atomic.Int64
 	known    atomic.Int64
 
-	mu     sync.Mutex // guards report, and keeps progress calls apart
+	mu     sync.Mutex // guards report, met and told, and keeps progress calls apart
 	report *FsckReport
+	met    int64
+	told   map[CorruptError]int // where in the report damage is told, which is found wherever something leads to it
 }
 
 func (f *fsck) problem(layer LayerID, id object.ID, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.met++
+	if damage, ok := errors.AsType[*CorruptError](err); ok {
+		if at, known := f.told[*damage]; known {
+			if at < len(f.report.Problems) {
+				f.report.Problems[at].More++
+			}
+			return
+		}
+		if f.told == nil {
+			f.told = make(map[CorruptError]int)
+		}
+		if len(f.told) < damageMax {
+			f.told[*damage] = len(f.report.Problems)
+		}
+		layer, id = damage.Layer, damage.Object
+	}
 	f.report.ProblemCount++
 	if len(f.report.Problems) < fsckProblemsMax {
 		f.report.Problems = append(f.report.Problems, FsckProblem{Layer: layer, Object: id, Err: err})

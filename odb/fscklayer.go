@@ -147,10 +147,11 @@ func (f *fsck) presence(ctx context.Context, l *segmentLayer) error {
 	return nil
 }
 
+// problems returns how often something was wrong, told or not.
 func (f *fsck) problems() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.report.ProblemCount
+	return f.met
 }
 
 // keys checks that the keys are there which keep a layer or companion from being taken for a leftover. It may have left the pool since the
@@ -221,7 +222,7 @@ func (f *fsck) sections(ctx context.Context, g *sectionFile) (ok bool, err error
 			}
 			if _, err := g.readBlock(sectionKind(kind), n); err != nil {
 				ok = false
-				if err := f.noted(g.layer, object.ZeroID, err); err != nil {
+				if err := f.noted(g.layer, object.ZeroID, g.damaged(err)); err != nil {
 					return false, err
 				}
 			}

@@ -17,6 +17,7 @@ type packChecker struct {
 	segment *segment
 	sum     hash.Hash
 	offset  int64
+	damaged bool // an entry is, and so is the checksum over all
 }
 
 func newPackChecker(f *fsck, g *segment) *packChecker {
@@ -55,13 +56,13 @@ func (c *packChecker) check(ctx context.Context) error {
 	if err := readFullAt(g.file, trailer, g.dataSize-pack.TrailerSize); err != nil {
 		return err
 	}
-	if c.offset != g.dataSize-pack.TrailerSize || !bytes.Equal(c.sum.Sum(nil), trailer) {
+	if c.offset != g.dataSize-pack.TrailerSize || !c.damaged && !bytes.Equal(c.sum.Sum(nil), trailer) {
 		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack fails its checksum", errFormat))
 	}
 	return nil
 }
 
-// entry reads one entry. Damage to its bytes is found again when its object is checked, which tells more.
+// entry reads one entry.
 func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 	g := c.segment
 	r, err := g.record(ctx, ordinal)
@@ -83,12 +84,16 @@ func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 		_, err := c.sum.Write(piece)
 		return err
 	})
-	if err != nil || sum != r.CRC32 {
+	if err != nil {
 		return err
 	}
 	id, err := g.id(ctx, ordinal)
 	if err != nil {
 		return err
+	}
+	if sum != r.CRC32 {
+		c.damaged = true
+		return c.fsck.noted(g.layer, id, g.region().failed(ctx, id, r))
 	}
 	return c.fsck.noted(g.layer, id, c.base(ctx, head, r))
 }

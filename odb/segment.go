@@ -216,7 +216,7 @@ func (g *segment) copyBatch(ctx context.Context, w io.Writer, buffer []byte, bat
 	for _, r := range batch {
 		at := r.Offset - start
 		if at < 0 || at+r.PackedSize > size || crc32.ChecksumIEEE(buffer[at:at+r.PackedSize]) != r.CRC32 {
-			return 0, g.region().damaged(ctx, object.ZeroID, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, r.Offset))
+			return 0, g.region().failed(ctx, object.ZeroID, r)
 		}
 	}
 	n, err := w.Write(buffer[:size])

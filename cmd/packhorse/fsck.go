@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"packhorse/engine"
 )
@@ -27,6 +28,7 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 	tell := progress(out)
 	var repositories, objects, damaged int64
 	found := false
+	var list []string
 	options := engine.FsckOptions{Progress: func(name string, done, known int64) {
 		tell("%d repositories, %d objects checked; %s: %d of %d", repositories, objects+done, name, done, known)
 	}}
@@ -48,8 +50,14 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 		if err := printDamage(out, &checked); err != nil {
 			return err
 		}
+		if len(list) < listMax {
+			list = append(list, fmt.Sprintf("damaged: %s: %d problems; %s\n", nameOf(&checked), checked.ProblemCount(), checked.Heal()))
+		}
 	}
 	if _, err := fmt.Fprintf(out, "%d repositories, %d objects, %d repositories damaged\n", repositories, objects, damaged); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, strings.Join(list, "")); err != nil {
 		return err
 	}
 	if found {
@@ -58,15 +66,24 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 	return nil
 }
 
-// printDamage prints a line a problem.
-func printDamage(out io.Writer, checked *engine.Checked) error {
-	name := checked.Org + "/" + checked.Name
+// listMax bounds the list of damaged repositories behind everything else.
+const listMax = 10_000
+
+// nameOf returns how a repository is told of, "store" for what belongs to none.
+func nameOf(checked *engine.Checked) string {
 	switch {
 	case checked.IsStore():
-		name = "store"
+		return "store"
 	case checked.Name == "":
-		name = checked.Repository.String()
+		return checked.Repository.String()
+	default:
+		return checked.Org + "/" + checked.Name
 	}
+}
+
+// printDamage prints a line a problem.
+func printDamage(out io.Writer, checked *engine.Checked) error {
+	name := nameOf(checked)
 	for _, line := range checked.Problems() {
 		if _, err := fmt.Fprintf(out, "%s: %s\n", name, line); err != nil {
 			return err

@@ -1,0 +1,627 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/api"
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/api/exchange/exchangetest"
+	"packhorse/api/githttp"
+	"packhorse/api/problem"
+	"packhorse/api/rest"
+	"packhorse/engine"
+	"packhorse/engine/clonecache"
+	"packhorse/engine/enginetest"
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
+	"packhorse/pack"
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+	"packhorse/pack/pktline"
+)
+
+// flipped is a store that is damaged in one place at a time, and what its clients were told before.
+type flipped struct {
+	t     *testing.T
+	fs    *vfs.MemFS
+	keys  kv.Store
+	files file.Store
+	asks  []ask
+
+	client *gitClient
+	large  object.ID // of a blob that a push brought
+
+	host *engine.Host
+	rest map[string]api.Handler
+	git  *githttp.Door
+}
+
+// ask is a request of a client.
+type ask struct {
+	name   string
+	repo   string
+	method string
+	target string
+	body   string
+	header map[string]string
+	git    bool
+	want   told
+}
+
+// told is what a client made of an answer.
+type told struct {
+	status int
+	body   string // of a git client the objects that it got
+	err    error  // that the client cannot miss
+}
+
+// open opens the host anew, so that nothing is known from before.
+func (f *flipped) open() {
+	f.t.Helper()
+	clones, err := clonecache.Open("cache", clonecache.Options{FS: f.fs, CostMin: -1})
+	must(err)
+	f.host, err = engine.Open(context.Background(), engine.Config{
+		KV: f.keys, Files: f.files, Clones: clones, Objects: odb.Options{CompanionCount: 1, Logger: slog.New(slog.DiscardHandler)},
+	})
+	must(err)
+	f.rest = make(map[string]api.Handler)
+	for _, route := range api.Routes(rest.New(rest.Config{Host: f.host})) {
+		f.rest[route.Method+" "+route.Path] = route.Handler
+	}
+	f.git = githttp.New(githttp.Config{Host: f.host, Agent: "packhorse"})
+}
+
+func (f *flipped) shut() {
+	f.t.Helper()
+	must(f.host.Close(context.Background()))
+}
+
+// newFlipped fills a store by pushes, through the API, and with a fork: segments with all that stands beside them, hot objects, a large
+// file of each kind, and packs in the clone cache.
+func newFlipped(t *testing.T) *flipped {
+	t.Helper()
+	f := &flipped{t: t, fs: vfs.NewMem()}
+	var err error
+	f.keys, err = kv.OpenPebble("keys", kv.PebbleOptions{FS: f.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
+	must(err)
+	f.files, err = file.OpenDir("files", file.DirOptions{FS: f.fs})
+	must(err)
+	t.Cleanup(func() {
+		must(f.files.Close())
+		must(f.keys.Close())
+	})
+	f.open()
+	git := oracle.New(t)
+	f.client = &gitClient{git: git, objects: make(map[object.ID]made)}
+	random := rand.New(rand.NewPCG(1, 1))
+	large := make([]byte, 0, 1<<20+20000)
+	for len(large) < cap(large)-40 {
+		large = fmt.Appendf(large, "line %d of %x\n", len(large), random.Uint64())
+	}
+	parent := git.Seed(oracle.History{Seed: 5, Commits: 25, Files: 8, Tags: true})
+	f.large, err = object.ParseID(git.Write("blob", large))
+	must(err)
+	tree := git.Input([]byte(git.Git("ls-tree", parent)+"\n100644 blob "+f.large.String()+"\tlarge\n"), "mktree")
+	tip := git.Git("commit-tree", strings.TrimSpace(string(tree)), "-p", parent, "-m", "large")
+	id, err := object.ParseID(tip)
+	must(err)
+	pushed := enginetest.Create(t, f.host, "pushed")
+	enginetest.Push(t, pushed, git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset"),
+		engine.Command{Name: "refs/heads/main", New: id})
+	actor := engine.Actor{Org: enginetest.Org, Subject: "test"}
+	enginetest.Create(t, f.host, "written")
+	f.commit("written", "main", "", "large", string(large[:1<<20+3000]))
+	for i := range 6 {
+		f.commit("written", "main", "", "small", strings.Repeat(fmt.Sprintln("version", i), 40))
+	}
+	f.commit("pushed", "main", "", "on/top", "one\n")
+	f.maintain()
+	for i := range 4 {
+		f.commit("written", "main", "", "hot", strings.Repeat(fmt.Sprintln("hot", i), 60))
+	}
+	f.commit("written", "side", "main", "small", "another\n"+strings.Repeat(fmt.Sprintln("version", 5), 40))
+	f.commit("pushed", "side", "main", "on/side", "two\n")
+	_, err = f.host.CreateRepository(t.Context(), actor, engine.CreateRequest{Name: "fork", Base: &engine.Base{Name: "pushed", Commit: tip}})
+	must(err)
+	f.commit("fork", "main", "", "own", "of the fork\n")
+	f.note("pushed", tip)
+	f.asks = f.allAsks(tip, parent)
+	f.baseline()
+	f.maintainFiles()
+	return f
+}
+
+// maintain makes segments of everything.
+func (f *flipped) maintain() {
+	f.t.Helper()
+	for done, err := range f.host.Maintain(f.t.Context(), engine.MaintainOptions{All: true, ReaderGrace: -1}) {
+		must(errors.Join(err, done.Err))
+	}
+}
+
+// maintainFiles lets the host settle, so that every file is in its place.
+func (f *flipped) maintainFiles() {
+	f.shut()
+	f.open()
+	f.baseline()
+	f.shut()
+}
+
+func (f *flipped) commit(repo, branch, base, path, content string) {
+	f.t.Helper()
+	if base != "" {
+		base = `"base_branch":"` + base + `",`
+	}
+	metadata := fmt.Sprintf(`{"metadata":{"target_branch":%q,%s"commit_message":"m","author":{"name":"n","email":"e@example.com"},`+
+		`"files":[{"path":%q,"content_id":"1"}]}}`, branch, base, path)
+	data := base64.StdEncoding.EncodeToString([]byte(content))
+	got := f.do(&ask{
+		repo: repo, method: "POST", target: v1 + "/commit-pack", header: map[string]string{"Content-Type": "application/x-ndjson"},
+		body: metadata + "\n" + `{"blob_chunk":{"content_id":"1","data":"` + data + `","eof":true}}` + "\n",
+	})
+	if got.err != nil || got.status != http.StatusCreated {
+		f.t.Fatalf("commit: %+v", got)
+	}
+}
+
+func (f *flipped) note(repo, sha string) {
+	f.t.Helper()
+	got := f.do(&ask{
+		repo: repo, method: "POST", target: v1 + "/notes",
+		body: `{"sha":"` + sha + `","action":"add","note":"noted","author":{"name":"n","email":"e@example.com"}}`,
+	})
+	if got.err != nil || got.status/100 != 2 {
+		f.t.Fatalf("note: %+v", got)
+	}
+}
+
+// allAsks are requests by all routes that read objects, and several kinds of clone.
+func (f *flipped) allAsks(tip, parent string) []ask {
+	var asks []ask
+	get := func(repo, target string, headers ...string) {
+		one := ask{name: repo + " " + target, repo: repo, method: "GET", target: v1 + target, header: map[string]string{}}
+		for i := 0; i < len(headers); i += 2 {
+			one.name += " " + headers[i+1]
+			one.header[headers[i]] = headers[i+1]
+		}
+		asks = append(asks, one)
+	}
+	post := func(repo, target, body string) {
+		asks = append(asks, ask{name: repo + " " + target, repo: repo, method: "POST", target: v1 + target, body: body})
+	}
+	clone := func(name, repo string, version int, lines ...string) {
+		one := ask{name: name + " of " + repo, repo: repo, method: "POST", target: "/" + repo + ".git/git-upload-pack", git: true, body: requestText(lines...)}
+		one.header = map[string]string{"Content-Type": "application/x-git-upload-pack-request"}
+		if version > 0 {
+			one.header["Git-Protocol"] = fmt.Sprint("version=", version)
+		}
+		asks = append(asks, one)
+	}
+	for _, repo := range []string{"pushed", "written", "fork"} {
+		get(repo, "/file?path=large")
+		get(repo, "/file?path=large", "Range", "bytes=500000-600000")
+		get(repo, "/file?path=large", "Range", "bytes=-10")
+		get(repo, "/files")
+		get(repo, "/files/metadata")
+		get(repo, "/commits?limit=100")
+		post(repo, "/archive", `{}`)
+		post(repo, "/grep", `{"query":{"pattern":"line 1"}}`)
+		head := f.head(repo)
+		get(repo, "/commit?sha="+head)
+		get(repo, "/diff?sha="+head)
+		clone("clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "want "+head, "done", "0000")
+		clone("shallow clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "deepen 1", "want "+head, "done", "0000")
+		clone("clone without blobs", repo, 2, "command=fetch", "object-format=sha1", "0001", "filter blob:none", "want "+head, "done", "0000")
+		clone("old clone", repo, 0, "want "+head+" side-band-64k ofs-delta", "0000", "done")
+		clone("oldest clone", repo, 0, "want "+head, "0000", "done")
+	}
+	get("written", "/file?path=small")
+	get("written", "/file?path=hot")
+	get("written", "/commits?path=hot")
+	get("written", "/blame?path=small")
+	get("written", "/branches/diff?branch=side&base=main&path=small")
+	get("written", "/merge/preview?source_branch=side&target_branch=main")
+	get("pushed", "/commits?path=large")
+	get("pushed", "/notes?sha="+tip)
+	get("pushed", "/diff?path=large&sha="+tip+"&baseSha="+parent)
+	get("pushed", "/blame?path=large&ref="+tip)
+	get("pushed", "/merge/preview?source_branch=side&target_branch=main")
+	clone("later fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "want "+f.large.String(), "done", "0000")
+	clone("fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "thin-pack", "want "+tip, "have "+parent, "done", "0000")
+	return asks
+}
+
+// requestText puts lines into packets; a line of four digits is a packet by itself.
+func requestText(lines ...string) string {
+	var text strings.Builder
+	for _, line := range lines {
+		if line == "0000" || line == "0001" {
+			text.WriteString(line)
+		} else {
+			fmt.Fprintf(&text, "%04x%s\n", len(line)+5, line)
+		}
+	}
+	return text.String()
+}
+
+// head returns the tip of main.
+func (f *flipped) head(repo string) string {
+	f.t.Helper()
+	got := f.do(&ask{repo: repo, method: "GET", target: v1 + "/branches"})
+	var listed struct {
+		Branches []struct {
+			Name    string
+			HeadSHA string `json:"head_sha"`
+		}
+	}
+	must(json.Unmarshal([]byte(got.body), &listed))
+	for _, b := range listed.Branches {
+		if b.Name == "main" {
+			return b.HeadSHA
+		}
+	}
+	f.t.Fatalf("%s has no main: %s", repo, got.body)
+	return ""
+}
+
+// baseline keeps what is told of an undamaged store, which must be the same each time.
+func (f *flipped) baseline() {
+	f.t.Helper()
+	for i := range f.asks {
+		one := &f.asks[i]
+		got := f.do(one)
+		if got.err != nil || got.status/100 != 2 {
+			f.t.Fatalf("%s of the undamaged store: %d %.200s, %v", one.name, got.status, got.body, got.err)
+		}
+		if one.want.status != 0 && got != one.want {
+			f.t.Fatalf("%s is told in two ways:\n%.300q\n%.300q", one.name, one.want.body, got.body)
+		}
+		one.want = got
+	}
+}
+
+// do asks and returns what a client makes of the answer.
+func (f *flipped) do(one *ask) told {
+	f.t.Helper()
+	x := exchangetest.New(one.method, one.target, strings.NewReader(one.body))
+	for name, value := range one.header {
+		x.RequestHeaders.Set(name, value)
+	}
+	grant := &auth.Grant{Org: enginetest.Org, Subject: "test", Repo: one.repo, Scopes: auth.GitRead | auth.GitWrite}
+	var err error
+	if one.git {
+		to, ok := exchange.ParseGitPath(one.target)
+		if !ok {
+			f.t.Fatalf("%s is no path of git", one.target)
+		}
+		err = f.git.Serve(x, to, grant)
+	} else {
+		route, _, _ := strings.Cut(one.target, "?")
+		err = f.rest[one.method+" "+route](x, grant)
+	}
+	if err != nil {
+		return told{status: problem.From(err).Status, err: err}
+	}
+	answer, err := x.Finish()
+	got := told{status: answer.Status, body: string(answer.Body), err: err}
+	if answer.Header.Get("Content-Length") == strconv.Itoa(len(answer.Body)) {
+		got.err = nil // the client has all that was announced, and does not look whether the connection ends
+	}
+	if one.git && err == nil {
+		got.body, got.err = f.fetched(answer.Body, one)
+	}
+	return got
+}
+
+// fetched takes a git client's answer apart, as git does: bands, pack, checksums, deltas. It returns the objects that came.
+func (f *flipped) fetched(body []byte, one *ask) (string, error) {
+	in := pktline.NewReader(bytes.NewReader(body))
+	banded := strings.Contains(one.body, "side-band") || one.header["Git-Protocol"] != ""
+	var packed bytes.Buffer
+	for {
+		kind, line, err := in.Read()
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("the answer ends early: %w", err)
+		case kind == pktline.Flush:
+			return f.unpack(&packed)
+		case kind == pktline.Delim:
+		case !banded && string(line) == "NAK\n":
+			if _, err := packed.ReadFrom(in.Rest()); err != nil {
+				return "", err
+			}
+			return f.unpack(&packed)
+		case bytes.HasPrefix(line, []byte("ERR ")):
+			return "", fmt.Errorf("told: %s", line)
+		case line[0] == pktline.BandData:
+			packed.Write(line[1:])
+		case line[0] == pktline.BandError:
+			return "", fmt.Errorf("told: %s", line[1:])
+		}
+	}
+}
+
+// unpack reads a pack to its end and returns the objects in it, whose content their IDs prove.
+func (f *flipped) unpack(packed io.Reader) (string, error) {
+	byOffset, byID := map[int64]made{}, map[object.ID]made{}
+	r := pack.NewReader(packed, pack.ReaderOptions{})
+	var ids []string
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(ids)
+			return strings.Join(ids, "\n"), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return "", err
+		}
+		one := made{e.Kind.Type(), data}
+		if e.Kind.IsDelta() {
+			base, ok := byOffset[e.BaseOffset]
+			if e.Kind == pack.KindRefDelta {
+				base, ok = byID[e.BaseID]
+			}
+			if !ok { // a thin pack
+				if base, err = f.client.read(e.BaseID); err != nil {
+					return "", err
+				}
+			}
+			if one.data, err = delta.Apply(nil, base.data, data, 1<<30); err != nil {
+				return "", err
+			}
+			one.kind = base.kind
+		}
+		id, err := object.Hash(one.kind, one.data)
+		if err != nil {
+			return "", err
+		}
+		byOffset[e.Offset], byID[id] = one, one
+		ids = append(ids, id.String())
+	}
+}
+
+// gitClient is what a client has that fetches again: objects by their ID.
+type gitClient struct {
+	git     *oracle.Repository
+	objects map[object.ID]made
+}
+
+// made is an object that a client has.
+type made struct {
+	kind object.Type
+	data []byte
+}
+
+func (c *gitClient) read(id object.ID) (made, error) {
+	one, ok := c.objects[id]
+	if ok {
+		return one, nil
+	}
+	name, err := c.git.Try(nil, "cat-file", "-t", id.String())
+	if err != nil {
+		return one, fmt.Errorf("the pack lacks %s", id)
+	}
+	if one.kind, err = object.ParseType(strings.TrimSpace(string(name))); err != nil {
+		return one, err
+	}
+	one.data = c.git.Read(one.kind.String(), id.String())
+	c.objects[id] = one
+	return one, nil
+}
+
+// place is where a store is damaged.
+type place struct {
+	name string
+	size int64
+	key  []byte // of the key-value store; nil for a file
+	data []byte // its value
+}
+
+// places returns every file of the stores and of the clone cache, and the values of hot objects, graph rows, filters and manifests.
+func (f *flipped) places() map[string][]place {
+	f.t.Helper()
+	all := map[string][]place{}
+	var visit func(dir string)
+	visit = func(dir string) {
+		names, err := f.fs.List(dir)
+		must(err)
+		for _, name := range names {
+			full := f.fs.PathJoin(dir, name)
+			info, err := f.fs.Stat(full)
+			must(err)
+			kind := path.Ext(name)
+			if dir == "cache" {
+				kind = "clone"
+			}
+			switch {
+			case info.IsDir():
+				visit(full)
+			case name == "LOCK" || info.Size() == 0:
+			default:
+				all[kind] = append(all[kind], place{name: full, size: info.Size()})
+			}
+		}
+	}
+	visit("files")
+	visit("cache")
+	for _, table := range "ogfm" {
+		for pair, err := range f.keys.Scan(f.t.Context(), kv.ScanOptions{Start: []byte{byte(table)}, End: []byte{byte(table) + 1}}) {
+			must(err)
+			all["key "+string(table)] = append(all["key "+string(table)], place{
+				name: fmt.Sprintf("key %x", pair.Key), size: int64(len(pair.Value)), key: bytes.Clone(pair.Key), data: bytes.Clone(pair.Value),
+			})
+		}
+	}
+	return all
+}
+
+// damage changes a bit, a byte or a page of a place, and returns how to change it back and whether anything is different.
+func (f *flipped) damage(at *place, random *rand.Rand) (how string, restore func(), changed bool) {
+	f.t.Helper()
+	offset, size := random.Int64N(at.size), int64(1)
+	if at.key == nil && random.IntN(2) == 0 { // indexes and footers are small
+		offset = at.size - 1 - random.Int64N(min(at.size, 8<<10))
+	}
+	change := func(p []byte) { p[0] ^= 1 << random.IntN(8) }
+	how = "bit"
+	switch random.IntN(4) {
+	case 0:
+		how, change = "byte", func(p []byte) { p[0] ^= byte(1 + random.IntN(255)) }
+	case 1:
+		const page = 4096
+		offset = offset / page * page
+		size = min(page, at.size-offset)
+		torn := random.Int64N(size)
+		how, change = "page", func(p []byte) { clear(p[torn:]) }
+	}
+	how = fmt.Sprintf("%s at %d of %d in %s", how, offset, at.size, at.name)
+	old := make([]byte, size)
+	f.readAt(at, old, offset)
+	fresh := bytes.Clone(old)
+	change(fresh)
+	f.writeAt(at, fresh, offset)
+	return how, func() { f.writeAt(at, old, offset) }, !bytes.Equal(old, fresh)
+}
+
+func (f *flipped) readAt(at *place, p []byte, offset int64) {
+	if at.key != nil {
+		copy(p, at.data[offset:])
+		return
+	}
+	open, err := f.fs.Open(at.name)
+	must(err)
+	_, err = open.ReadAt(p, offset)
+	must(err)
+	must(open.Close())
+}
+
+func (f *flipped) writeAt(at *place, p []byte, offset int64) {
+	if at.key != nil {
+		value := bytes.Clone(at.data)
+		copy(value[offset:], p)
+		b := kv.NewBatch()
+		b.Put(at.key, value)
+		_, err := f.keys.Apply(context.Background(), b)
+		must(err)
+		return
+	}
+	open, err := f.fs.OpenReadWrite(at.name, vfs.WriteCategoryUnspecified)
+	must(err)
+	_, err = open.WriteAt(p, offset)
+	must(err)
+	must(open.Close())
+}
+
+// TestFlips damages a store in one place at a time and asks for everything: each answer is right, or an error that the client cannot miss. What
+// was damaged is found by the check of everything. PACKHORSE_CASE_COUNT says in how many places.
+func TestFlips(t *testing.T) {
+	t.Parallel()
+	f := newFlipped(t)
+	places := f.places()
+	var kinds []string
+	for kind := range places {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range []string{".segment", ".graph", ".filter", ".bitmap", ".borrowed", "clone", "key o", "key g", "key f", "key m"} {
+		if len(places[kind]) == 0 {
+			t.Fatalf("there is no %s among %q", kind, kinds)
+		}
+	}
+	random := rand.New(rand.NewPCG(2, 3))
+	counts := map[string]int{}
+	for i := range oracle.CaseCount(t, 30, 10) {
+		kind := kinds[i%len(kinds)]
+		at := &places[kind][random.IntN(len(places[kind]))]
+		how, restore, changed := f.damage(at, random)
+		f.open()
+		refused := 0
+		asked := random.Perm(len(f.asks))[:len(f.asks)/3]
+		for _, n := range asked {
+			one := &f.asks[n]
+			got := f.do(one)
+			switch {
+			case got.err == nil && got == one.want:
+			case got.err != nil && (got.status >= 500 || got.status < 300):
+				refused++
+			default:
+				t.Errorf("%s: %s: %d %.100q, %v; want what was told before, or an error", how, one.name, got.status, got.body, got.err)
+			}
+		}
+		if refused > 0 && kind != "clone" && f.host.DamageCount() == 0 {
+			t.Errorf("%s: %d answers were refused, and no damage was counted", how, refused)
+		}
+		found := f.found(i%2 == 0)
+		if changed && kind != "clone" && !found && !f.isLeftover(at) {
+			t.Errorf("%s: fsck finds nothing", how)
+		}
+		if refused > 0 && !found && kind != "clone" {
+			t.Errorf("%s: %d answers were refused, and fsck finds nothing", how, refused)
+		}
+		counts[kind+" cases"]++
+		counts[kind+" refused"] += refused
+		counts[kind+" asked"] += len(asked)
+		f.shut()
+		restore()
+	}
+	f.open()
+	f.baseline()
+	f.shut()
+	for _, kind := range kinds {
+		t.Logf("%s: %d cases, %d of %d answers refused", kind, counts[kind+" cases"], counts[kind+" refused"], counts[kind+" asked"])
+	}
+}
+
+// found reports whether the check of everything finds damage, or else scrubbing.
+func (f *flipped) found(byFsck bool) bool {
+	f.t.Helper()
+	if !byFsck {
+		must(f.host.Scrub(f.t.Context(), engine.ScrubOptions{BytesPerSecond: 1 << 50, Passes: 1}))
+		return f.host.ScrubStats().ProblemCount > 0
+	}
+	found := false
+	for checked, err := range f.host.Fsck(f.t.Context(), engine.FsckOptions{}) {
+		must(err)
+		found = found || checked.Damaged()
+	}
+	return found
+}
+
+// isLeftover reports whether a place waits to be removed, and nobody reads it.
+func (f *flipped) isLeftover(at *place) bool {
+	f.t.Helper()
+	id, _, _ := strings.Cut(path.Base(at.name), ".")
+	if at.key != nil {
+		id = fmt.Sprintf("%x", at.key[1:17])
+	}
+	for pair, err := range f.keys.Scan(f.t.Context(), kv.ScanOptions{Start: []byte{'d'}, End: []byte{'e'}}) {
+		must(err)
+		if strings.Contains(fmt.Sprintf("%x", pair.Key), id) {
+			return true
+		}
+	}
+	return false
+}

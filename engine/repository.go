@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"packhorse/engine/upstream"
 	"packhorse/odb"
+	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -122,17 +124,23 @@ func (r *Repository) transact(
 // guard makes a transaction depend on the repository being there as it is now, which it returns, and on room on the disk
 // and the token being good to the last moment.
 func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Repository, error) {
-	rec, stored, err := readRecord(ctx, r.host.keys, r.record.ID)
-	if isNotFound(err) {
+	stored, err := r.host.keys.Get(ctx, recordKey(r.record.ID))
+	if errors.Is(err, kv.ErrNotFound) {
 		return nil, notFound("repository %q not found", r.record.Name)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read record of repository %s: %w", r.record.ID, err)
 	}
 	tx.Batch().Require(recordKey(r.record.ID), stored)
 	now := *r
-	now.stored = stored
-	now.record.follow(&rec)
+	if !bytes.Equal(stored, r.stored) {
+		rec, err := decodeRecord(r.record.ID, stored)
+		if err != nil {
+			return nil, err
+		}
+		now.stored = stored
+		now.record.follow(&rec)
+	}
 	if err := r.host.space.Check(); err != nil {
 		return nil, err
 	}

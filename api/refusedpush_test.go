@@ -42,17 +42,18 @@ func TestRefusedPushTellsWhy(t *testing.T) {
 		pack   int64
 		args   []string
 		says   string
+		hint   string
 	}{
-		"object": {"random", odb.Limits{ObjectBytes: 1 << 20}, 0, nil, "an object is 24 MiB, the limit is 1 MiB (--object-max)"},
+		"object": {"random", odb.Limits{ObjectBytes: 1 << 20}, 0, nil, "an object is 24 MiB, the limit is 1 MiB (--object-max)", "remote: hint: find it with: git rev-list"},
 		"object, announced": {
 			"random",
 			odb.Limits{ObjectBytes: 1 << 20},
 			0,
 			[]string{"-c", "http.postBuffer=50000000"},
-			"an object is 24 MiB, the limit is 1 MiB (--object-max)",
+			"an object is 24 MiB, the limit is 1 MiB (--object-max)", "remote: hint: find it with: git rev-list",
 		},
-		"pack":     {"random", odb.Limits{PackBytes: 1 << 20}, 1 << 20, nil, "the pack is larger than 1 MiB, the limit (--pack-max)"},
-		"inflated": {"main", odb.Limits{InflatedBytes: 1 << 20, InflatedRatio: 1}, 0, nil, "the pack inflates to more than 1 MiB, the limit (--inflated-max)"},
+		"pack":     {"random", odb.Limits{PackBytes: 1 << 20}, 1 << 20, nil, "the pack is larger than 1 MiB, the limit (--pack-max)", ""},
+		"inflated": {"main", odb.Limits{InflatedBytes: 1 << 20, InflatedRatio: 1}, 0, nil, "the pack inflates to more than 1 MiB, the limit (--inflated-max)", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +68,7 @@ func TestRefusedPushTellsWhy(t *testing.T) {
 			url := fmt.Sprintf("http://t:%s@%s/r.git", strings.TrimPrefix(token("r", "git:write"), "Bearer "), f.address)
 			got := git(append(test.args, "push", url, test.what+":refs/heads/main")...)
 			for _, want := range []string{
-				"remote: error: " + test.says, "error: remote unpack failed: " + test.says, "! [remote rejected]",
+				"remote: error: " + test.says, test.hint, "error: remote unpack failed: " + test.says, "! [remote rejected]",
 			} {
 				if !strings.Contains(got, want) {
 					t.Errorf("git does not say %q, but\n%s", want, got)

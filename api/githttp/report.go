@@ -8,6 +8,7 @@ import (
 
 	"packhorse/api/problem"
 	"packhorse/engine"
+	"packhorse/pack"
 	"packhorse/pack/pktline"
 	"packhorse/refs"
 )
@@ -35,6 +36,9 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 		unpack = oneLine(unpackReason(result.Unpack))
 		if isRefused(result.Unpack) {
 			remark("error: " + unpack + "\n")
+			if tooLarge, ok := errors.AsType[*pack.LimitError](result.Unpack); ok && tooLarge.Limit == "object size" {
+				remark(findObject)
+			}
 		}
 	}
 	lines := []string{"unpack " + unpack}
@@ -63,6 +67,11 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 	_ = out.Flush()
 	return report.Bytes()
 }
+
+// findObject says how to find an object that is too large: what it is called is not known where its size is.
+const findObject = `hint: find it with: git rev-list --objects HEAD |
+hint:   git cat-file --batch-check="%(objectsize) %(objectname) %(rest)" | sort -n | tail
+`
 
 // refusal returns in git's words why a command was not carried out: in short, and what else there is to say.
 func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string) {

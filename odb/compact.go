@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -27,12 +28,13 @@ type Compacted struct {
 }
 
 // Compact ends the writing to the pool's hot layer, folds what was hot into a segment, and merges segments so that each has at least twice
-// as many objects as all smaller ones, as git repack --geometric=2 does. Reads and writes go on meanwhile. Every object stays; layers that
-// other pools use too, or that are borrowed, stay as they are.
+// as many objects as all smaller ones, as git repack --geometric=2 does. Reads and writes go on meanwhile. Every object stays. Layers that
+// other pools use too are rewritten by the pool that they were made for alone, and stay with the others as they are; what is borrowed stays.
 //
 // Segments that have no path filters get them. The former layers are removed by [Store.Sweep]. Errors: [ErrNoPool], [ErrCorrupt].
 func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions) (Compacted, error) {
 	var done Compacted
+	defer s.rewriting.begin(pool)()
 	if err := s.freeze(ctx, pool); err != nil {
 		return done, err
 	}
@@ -125,6 +127,7 @@ type sizedLayer struct {
 	manifestLayer
 	count       int
 	provisional bool // see sectionProvisional
+	shared      bool // another pool uses it too
 }
 
 // settleShare is the part of a pool's objects that has to be provisional for [CompactOptions.Settle] to rewrite it: one in so many.
@@ -134,13 +137,17 @@ const settleShare = 4
 // found among few objects. That is so when everything becomes one, which geometry brings about when the pool has grown by half or more: so each
 // object is searched once or twice while the pool doubles.
 func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chosen []manifestLayer, full bool, err error) {
-	own, err := s.ownLayers(ctx, v)
+	all := options.All
+	own, err := s.ownLayers(ctx, v, true)
 	if err != nil {
 		return nil, false, err
 	}
 	var segments []sizedLayer
 	folded, provisional, total := 0, 0, 0
 	for _, l := range own {
+		if l.shared && l.kind != layerHot && (all || options.Settle) {
+			continue // what is rewritten as a whole is not stored twice as a whole
+		}
 		total += l.count
 		if l.kind == layerHot {
 			chosen = append(chosen, l.manifestLayer)
@@ -152,7 +159,7 @@ func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chos
 			provisional += l.count
 		}
 	}
-	all := options.All || (options.Settle && settleShare*provisional > total)
+	all = all || (options.Settle && settleShare*provisional > total)
 	slices.SortStableFunc(segments, func(a, b sizedLayer) int { return cmp.Compare(a.count, b.count) })
 	n := len(segments)
 	if !all {
@@ -189,22 +196,23 @@ func geometricSplit(segments []sizedLayer, folded int) int {
 	return n
 }
 
-// ownLayers returns the layers that may be rewritten: those that do not take writes, that no other pool uses, and that are not borrowed.
-func (s *Store) ownLayers(ctx context.Context, v *View) ([]sizedLayer, error) {
+// ownLayers returns the layers that may be rewritten: those that do not take writes, that no other pool uses, and that are not borrowed. With
+// shared they are also those that others use and that were made for this pool: IDs sort by creation, and what a fork takes is older than it.
+func (s *Store) ownLayers(ctx context.Context, v *View, shared bool) ([]sizedLayer, error) {
 	hot, _ := v.manifest.hot()
 	var own []sizedLayer
 	for _, l := range v.manifest.layers {
 		if l.id == hot || slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == layerBorrowed }) {
 			continue
 		}
-		shared, err := s.isShared(ctx, v.pool, l.id)
-		if err != nil {
+		sized := sizedLayer{manifestLayer: l}
+		var err error
+		if sized.shared, err = s.isShared(ctx, v.pool, l.id); err != nil {
 			return nil, err
 		}
-		if shared {
+		if sized.shared && (!shared || bytes.Compare(l.id[:], v.pool[:]) < 0) {
 			continue
 		}
-		sized := sizedLayer{manifestLayer: l}
 		if sized.count, sized.provisional, err = s.layerCount(ctx, v, l); err != nil {
 			return nil, err
 		}

@@ -35,6 +35,7 @@ type Drop struct {
 	layers  map[LayerID]struct{}   // whose links are held
 	held    map[object.ID]struct{} // what is named and has been found
 	count   int
+	end     func() // of the rewriting; nil while it is planned
 }
 
 // PlanDrop finds what nothing reaches and rewrites the layers that the pool alone uses and that hold such objects; nil when there are none, or
@@ -42,6 +43,17 @@ type Drop struct {
 //
 // Errors: [ErrNotFound] for a tip that is not stored, [ErrCorrupt].
 func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) (*Drop, error) {
+	end := s.rewriting.begin(pool)
+	d, err := s.planDrop(ctx, pool, options)
+	if d == nil {
+		end()
+		return nil, err
+	}
+	d.end = end
+	return d, nil
+}
+
+func (s *Store) planDrop(ctx context.Context, pool PoolID, options DropOptions) (*Drop, error) {
 	if err := s.freeze(ctx, pool); err != nil {
 		return nil, err
 	}
@@ -80,6 +92,10 @@ func (d *Drop) LayerCount() int { return len(d.repack.chosen) }
 
 // Close gives up what was not committed.
 func (d *Drop) Close() error {
+	if d.end != nil {
+		d.end()
+		d.end = nil
+	}
 	var err error
 	if d.q != nil {
 		err = d.q.Close()
@@ -96,7 +112,7 @@ func (d *Drop) Settled(ctx context.Context) {
 
 // plan decides what is taken into the new segment, and reports whether that pays.
 func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
-	own, err := d.store.ownLayers(ctx, d.view)
+	own, err := d.store.ownLayers(ctx, d.view, false)
 	if err != nil {
 		return false, err
 	}

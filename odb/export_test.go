@@ -418,6 +418,9 @@ func (s *Store) askLoan(pool PoolID) error {
 	return nil
 }
 
+// AwaitLent returns when what was asked of forks has been written down.
+func (s *Store) AwaitLent() { s.background.Wait() }
+
 // HoldLoanWalks lets no walk begin that finds out what a fork may read, until release is called.
 func (s *Store) HoldLoanWalks() (release func()) {
 	var all []func()
@@ -443,6 +446,12 @@ func (s *Store) KnownLoans() (loanCount, size int) {
 	s.loans.mu.Lock()
 	defer s.loans.mu.Unlock()
 	return len(s.loans.known), s.loans.bytes
+}
+
+// LayerCount returns how many layers a pool has.
+func (s *Store) LayerCount(ctx context.Context, pool PoolID) (int, error) {
+	m, _, err := s.readManifest(ctx, s.keys, pool)
+	return len(m.layers), err
 }
 
 // BorrowedLayerCount returns how many layers of a pool are not its own.

@@ -23,8 +23,8 @@ type Fork struct {
 // pool now, and refs that name them were read after v was made: b does not become visible if objects were dropped since then. What
 // is hot in the source is frozen: it gets a new hot layer.
 //
-// It takes the same time and bytes whatever the pool holds, and a file of 20 bytes for each tip, which is durable when Fork returns. The
-// caller closes the fork.
+// It takes the same time and bytes whatever the pool holds, and a file of 20 bytes for each tip, which is durable when Fork returns. Small hot
+// layers that earlier forks froze become one now and then. The caller closes the fork.
 //
 // Errors: [kv.ErrConflict] when the pool's layers are not those of v any more, [ErrManyLayers].
 func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, error) {
@@ -58,9 +58,10 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 }
 
 // share returns the layers that a fork takes, and freezes the hot one if it holds anything. One that is empty stays the source's alone.
+// What was frozen before takes no writes any more, so that it can be merged here; what is frozen now still may until b is committed.
 func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []byte) ([]manifestLayer, error) {
 	open, ok := source.hot()
-	empty := true
+	empty, next := true, *source
 	if ok {
 		var err error
 		if empty, err = v.store.isEmpty(ctx, open); err != nil {
@@ -70,14 +71,18 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 	if empty {
 		b.Require(manifestKey(v.pool), raw)
 	} else {
-		frozen := source.clone()
+		next = source.clone()
+		if err := v.store.mergeFrozen(ctx, b, v.pool, &next); err != nil {
+			return nil, fmt.Errorf("merge frozen layers: %w", err)
+		}
+		frozen := next.clone()
 		frozen.layers = append(frozen.layers, manifestLayer{kind: layerHot, id: newLayerID()})
 		if err := v.store.stageManifest(b, v.pool, raw, source, &frozen); err != nil {
 			return nil, err
 		}
 	}
-	taken := make([]manifestLayer, 0, len(source.layers)+1)
-	for _, l := range source.layers {
+	taken := make([]manifestLayer, 0, len(next.layers)+1)
+	for _, l := range next.layers {
 		if empty && l.id == open {
 			continue
 		}

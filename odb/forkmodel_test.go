@@ -109,6 +109,7 @@ func (m *forkModel) fork(p *modelPool) *modelPool {
 	for _, tip := range tips {
 		m.reach(next.may, tip)
 	}
+	m.store.AwaitLent() // it changes the manifest
 	next.id = m.forkOf(tips...)
 	m.pools = append(m.pools, next)
 	return next
@@ -184,7 +185,11 @@ func TestForksModel(t *testing.T) {
 					m.must(err)
 				case n < 96:
 					count()
-					m.reopen()
+					if m.random.IntN(2) == 0 {
+						m.crash(m.random)
+					} else {
+						m.reopen()
+					}
 				case p != base && len(m.pools) > 2:
 					b := kv.NewBatch()
 					m.store.DropPool(b, p.id)

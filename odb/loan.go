@@ -168,6 +168,17 @@ func (l *loans) rename(of *loan, companion LayerID) {
 	}
 }
 
+// merged tells that a layer holds what others held.
+func (l *loans) merged(layer LayerID, former map[LayerID]struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range former {
+		if of := l.latest[id]; of != nil && (l.latest[layer] == nil || l.latest[layer].found < of.found) {
+			l.lead(of, layer)
+		}
+	}
+}
+
 // relativesMax is how many sets are tried that a new one might grow from.
 const relativesMax = 3
 

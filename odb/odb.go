@@ -97,10 +97,11 @@ type Store struct {
 
 	coverFrom int // Options.CoverCount
 
-	loans    *loans         // what forks may read
-	removal  sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
-	settlers sync.WaitGroup // move registered files to their place
-	building *companionQueue
+	loans     *loans         // what forks may read
+	rewriting rewriting      // pools that maintenance works on
+	removal   sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
+	settlers  sync.WaitGroup // move registered files to their place
+	building  *companionQueue
 
 	background sync.WaitGroup  // finds out what forks may read
 	closing    context.Context // ends with the store

@@ -1,0 +1,184 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/object"
+)
+
+// rewriting are the pools that maintenance rewrites now, whose frozen layers a fork leaves alone: maintenance would have worked in vain.
+type rewriting struct {
+	mu    sync.Mutex // guards pools
+	pools map[PoolID]int
+}
+
+// begin returns the function that ends the rewriting.
+func (r *rewriting) begin(pool PoolID) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pools == nil {
+		r.pools = make(map[PoolID]int)
+	}
+	r.pools[pool]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.pools[pool]--; r.pools[pool] == 0 {
+			delete(r.pools, pool)
+		}
+	}
+}
+
+func (r *rewriting) has(pool PoolID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pools[pool] > 0
+}
+
+// mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies what they hold. It works as a binary counter does:
+// from the newest layer on it takes each that has no more objects than those after it together. Each layer that is left has more objects than
+// all newer ones, so that their number is the logarithm of their objects, and an object is copied as often. It takes no more than a write may add
+// to the hot tier; what is larger is folded by maintenance.
+//
+// The last hot layer takes writes and stays. Forks keep the former layers for as long as they live.
+func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest) error {
+	if s.rewriting.has(pool) {
+		return nil
+	}
+	hot := m.hotLayers()
+	if len(hot) > 0 {
+		hot = hot[:len(hot)-1]
+	}
+	for len(hot) > 1 {
+		first := len(hot) - 1
+		for first > 0 && m.layers[hot[first-1]].sharesCompanions(&m.layers[hot[first]]) {
+			first--
+		}
+		run, err := s.frozenRun(ctx, m, hot[first:])
+		if err != nil {
+			return err
+		}
+		if len(run) > 1 {
+			s.mergeRun(b, m, run)
+		}
+		hot = hot[:first]
+	}
+	return nil
+}
+
+// hotLayers returns the places of the hot layers, the oldest first.
+func (m *manifest) hotLayers() []int {
+	var hot []int
+	for i := range m.layers {
+		if m.layers[i].kind == layerHot {
+			hot = append(hot, i)
+		}
+	}
+	return hot
+}
+
+// sharesCompanions reports whether two layers have the same companions: both are the pool's own, or borrowed alike.
+func (l *manifestLayer) sharesCompanions(other *manifestLayer) bool {
+	if len(l.companions) != len(other.companions) {
+		return false
+	}
+	for i := range l.companions {
+		if !sameCompanion(l.companions[i], other.companions[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// frozenLayer is a hot layer that takes no writes any more, with its rows.
+type frozenLayer struct {
+	place       int // in the manifest
+	count, size int
+	rows        []kv.Pair
+}
+
+// frozenRun reads those of the newest layers that are to become one, the newest first.
+func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]frozenLayer, error) {
+	var run []frozenLayer
+	count, size := 0, 0
+	for len(places) > 0 {
+		place := places[len(places)-1]
+		places = places[:len(places)-1]
+		countMax := s.limits.HotCount - count
+		if len(run) > 0 {
+			countMax = min(countMax, count)
+		}
+		l, ok, err := s.readFrozen(ctx, m.layers[place].id, countMax, s.limits.HotBytes-size)
+		if err != nil || !ok {
+			return run, err
+		}
+		l.place = place
+		run = append(run, l)
+		count, size = count+l.count, size+l.size
+	}
+	return run, nil
+}
+
+// readFrozen returns the rows of a hot layer, false if there are too many.
+func (s *Store) readFrozen(ctx context.Context, id LayerID, countMax, sizeMax int) (frozenLayer, bool, error) {
+	var l frozenLayer
+	for _, table := range hotTables {
+		prefix := hotPrefix(table, id)
+		for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+			if err != nil {
+				return l, false, err
+			}
+			if table == tableObject {
+				l.count++
+			}
+			l.size += len(pair.Key) + len(pair.Value)
+			if l.count > countMax || l.size > sizeMax {
+				return l, false, nil
+			}
+			l.rows = append(l.rows, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
+		}
+	}
+	return l, true, nil
+}
+
+// mergeRun puts one layer in the place of several, which stand side by side. Of an object that some of them hold it takes the oldest copy, which is
+// what deltas build on; see [View.baseOf].
+func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
+	type row struct {
+		table byte
+		id    object.ID
+	}
+	merged := newLayerID()
+	taken := make(map[row]struct{})
+	former := make(map[LayerID]struct{}, len(run))
+	oldest := run[len(run)-1].place
+	for _, l := range slices.Backward(run) {
+		former[m.layers[l.place].id] = struct{}{}
+		for _, pair := range l.rows {
+			id, ok := idOfKey(pair.Key)
+			if !ok {
+				continue // fsck tells of it
+			}
+			key := row{pair.Key[0], id}
+			if _, again := taken[key]; again {
+				continue
+			}
+			taken[key] = struct{}{}
+			b.Put(appendObjectKey(nil, key.table, merged, id), pair.Value)
+		}
+	}
+	layers := make([]manifestLayer, 0, len(m.layers))
+	for i, l := range m.layers {
+		if i == oldest {
+			layers = append(layers, manifestLayer{kind: layerHot, id: merged, companions: l.companions})
+		} else if _, gone := former[l.id]; !gone {
+			layers = append(layers, l)
+		}
+	}
+	m.layers = layers
+	s.loans.merged(merged, former)
+}

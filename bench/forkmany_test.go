@@ -1,0 +1,125 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"packhorse/engine"
+	"packhorse/engine/enginetest"
+	"packhorse/pack/object"
+)
+
+// BenchmarkForkMany commits to a base and forks it in turn, with maintenance in the background, and asks how long the forks, and the first listing,
+// clone and commit of each, take: the median of the last hundred against that of the first, and of all what 99 % keep to. Every tenth fork is also asked for
+// the first commit by its ID, which takes the set of what it may read.
+//
+// PACKHORSE_FORKS says how many there are instead of 300, PACKHORSE_FORK_FILES how many files the base has instead of 1,000. A clone is of the tip
+// alone (depth 1) when there are more than 1,000 files.
+func BenchmarkForkMany(b *testing.B) {
+	forks, files := 300, 1000
+	if testing.Short() {
+		forks, files = 40, 100
+	}
+	if n, err := strconv.Atoi(os.Getenv("PACKHORSE_FORKS")); err == nil {
+		forks = n
+	}
+	if n, err := strconv.Atoi(os.Getenv("PACKHORSE_FORK_FILES")); err == nil {
+		files = n
+	}
+	for b.Loop() {
+		forkMany(b, forks, files)
+	}
+}
+
+// forkSteps are what is timed, in this order.
+var forkSteps = []string{"base-commit", "fork", "read", "clone", "commit", "by-id"}
+
+func forkMany(b *testing.B, forks, files int) {
+	b.Helper()
+	ctx := context.Background()
+	host := openHostIn(b, b.TempDir(), engine.Config{Background: true})
+	base := enginetest.Create(b, host, "base")
+	w := newSteadyWriter(0)
+	for range files {
+		w.contents = append(w.contents, w.lines(4))
+	}
+	w.commitAll(b, base)
+	first := w.tip
+	took := make(map[string][]time.Duration)
+	timed := func(step string, do func() error) {
+		b.Helper()
+		begun := time.Now()
+		if err := do(); err != nil {
+			b.Fatal(step, err)
+		}
+		took[step] = append(took[step], time.Since(begun))
+	}
+	for i := range forks {
+		took["base-commit"] = append(took["base-commit"], w.change(b, base))
+		name := fmt.Sprintf("fork-%06d", i)
+		timed("fork", func() error {
+			_, err := host.CreateRepository(ctx, bencher, engine.CreateRequest{Name: name, Base: &engine.Base{Name: "base"}})
+			return err
+		})
+		fork, err := host.Repository(ctx, enginetest.Org, name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		timed("read", func() error { return list(ctx, fork) })
+		timed("clone", func() error {
+			request := engine.FetchRequest{Wants: []object.ID{w.tip}, OFSDelta: true}
+			if files > 1000 {
+				request.Filter = "blob:none"
+				request.Depth = 1
+			}
+			f, err := fork.Fetch(ctx, request)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return f.Send(ctx, io.Discard, engine.SendOptions{})
+		})
+		timed("commit", func() error { writeOne(b, fork, int64(i)); return nil })
+		if i%10 == 0 {
+			timed("by-id", func() error { _, err := fork.Commit(ctx, first.String()); return err })
+		}
+	}
+	for _, step := range forkSteps {
+		all := took[step]
+		part := max(1, min(100, len(all)/3))
+		early, late := quantile(all[:part], 0.5), quantile(all[len(all)-part:], 0.5)
+		b.ReportMetric(float64(early.Microseconds())/1000, step+"-first-ms")
+		b.ReportMetric(float64(late.Microseconds())/1000, step+"-last-ms")
+		b.ReportMetric(late.Seconds()/early.Seconds(), step+"-last/first")
+		b.ReportMetric(float64(quantile(all, 0.99).Microseconds())/1000, step+"-p99-ms")
+	}
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "heap-MiB")
+	b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+}
+
+// list reads the first names of a listing of files.
+func list(ctx context.Context, repo *engine.Repository) error {
+	files, err := repo.Files(ctx, engine.FilesRequest{})
+	if err != nil {
+		return err
+	}
+	count := 0
+	for _, err := range files.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if count++; count == 1000 {
+			break
+		}
+	}
+	return files.Close()
+}

@@ -16,17 +16,17 @@ import (
 // loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object
 // leads to.
 type loan struct {
-	companion LayerID
-	layers    map[LayerID]struct{} // that the fork took; with tips they decide what it may read
-	tips      idList               // what the fork took; empty if that was read of which they were made
-	set       atomic.Pointer[borrowedSet]
+	layers map[LayerID]struct{} // that the fork took; with tips they decide what it may read
+	tips   idList               // what the fork took; empty if that was read of which they were made
+	set    atomic.Pointer[borrowedSet]
 
 	// The fields below are guarded by mu of loans.
-	size   int           // what it counts for in bytes
-	found  uint64        // counts up with each set that is found out
-	leads  []LayerID     // layers that it is the latest of, or was
-	place  *list.Element // in used; nil: it has been forgotten
-	flight *loanFlight   // that finds out the set; nil: none
+	companion LayerID
+	size      int           // what it counts for in bytes
+	found     uint64        // counts up with each set that is found out
+	leads     []LayerID     // layers that it is the latest of, or was
+	place     *list.Element // in used; nil: it has been forgotten
+	flight    *loanFlight   // that finds out the set; nil: none
 }
 
 // loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last of them.
@@ -232,10 +232,10 @@ func (l *loans) join(v *View, of *loan) *loanFlight {
 		ctx, cancel := context.WithCancel(v.store.closing)
 		f = &loanFlight{cancel: cancel, done: make(chan struct{})}
 		of.flight = f
-		s, pool, owner := v.store, v.pool, v.owner
+		s, pool, owner, companion := v.store, v.pool, v.owner, of.companion
 		s.background.Go(func() {
 			defer cancel()
-			s.lend(ctx, pool, owner, of, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
+			s.lend(ctx, pool, owner, of, companion, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
 		})
 	}
 	f.askers++

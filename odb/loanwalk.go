@@ -11,7 +11,7 @@ import (
 )
 
 // lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then writes it down in the place of the tips.
-func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, tell func(*borrowedSet, error)) {
+func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, companion LayerID, tell func(*borrowedSet, error)) {
 	told := false
 	tellOnce := func(set *borrowedSet, err error) {
 		if !told {
@@ -19,16 +19,18 @@ func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, t
 			tell(set, err)
 		}
 	}
-	whole, err := s.walkLoan(ctx, pool, owner, of, tellOnce)
+	whole, err := s.walkLoan(ctx, pool, owner, of, companion, tellOnce)
 	tellOnce(nil, err)
 	if whole != nil {
-		err = s.settleLoan(s.closing, pool, of, whole)
+		err = s.settleLoan(s.closing, pool, of, companion, whole)
 	}
 	s.warnOfLoan(s.closing, pool, err)
 }
 
 // walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without layers there is nothing to write down.
-func (s *Store) walkLoan(ctx context.Context, pool PoolID, owner string, of *loan, tell func(*borrowedSet, error)) (map[LayerID]bool, error) {
+func (s *Store) walkLoan(
+	ctx context.Context, pool PoolID, owner string, of *loan, companion LayerID, tell func(*borrowedSet, error),
+) (map[LayerID]bool, error) {
 	release, err := s.loans.turns.take(ctx, owner)
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func (s *Store) walkLoan(ctx context.Context, pool PoolID, owner string, of *loa
 	}
 	defer all.Close()
 	all.aside()
-	part := all.manifest.lent(of.companion)
+	part := all.manifest.lent(companion)
 	if len(part.layers) == 0 { // another server has found it out
 		set, err := s.replacedLoan(ctx, &all.manifest)
 		tell(set, err)
@@ -230,8 +232,7 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 }
 
 // settleLoan puts what was found out in the place of the tips, and makes those layers own that are whole.
-func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, whole map[LayerID]bool) error {
-	companion := of.companion
+func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion LayerID, whole map[LayerID]bool) error {
 	next, err := s.writeBorrowed(ctx, of.ready())
 	if err != nil {
 		return err

@@ -46,6 +46,13 @@ func (x *transfer) Failed(err error) {
 	x.server.note(x, &p, err)
 }
 
+// Refused implements [exchange.Response].
+func (x *transfer) Refused(err error) {
+	p := problem.From(err)
+	x.reason, x.refusedAs = err.Error(), p.Status
+	x.server.note(x, &p, err)
+}
+
 // StreamSized implements [exchange.Response].
 func (x *transfer) StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error) {
 	x.say(answer{status: status, size: size, write: write}, contentType)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -114,7 +115,8 @@ func (s *Server) account(x *transfer) {
 	} else if !knownMethod(method) {
 		method = "other"
 	}
-	s.metrics.requests.WithLabelValues(label, method, strconv.Itoa(x.answer.status)).Inc()
+	status := cmp.Or(x.refusedAs, x.answer.status)
+	s.metrics.requests.WithLabelValues(label, method, strconv.Itoa(status)).Inc()
 	s.metrics.seconds.WithLabelValues(label).Observe(took.Seconds())
 	s.metrics.received.Add(float64(x.body.read))
 	s.metrics.sent.Add(float64(x.answer.sent))
@@ -130,7 +132,7 @@ func (s *Server) account(x *transfer) {
 		slog.String("remote", x.RemoteAddr()),
 		slog.String("method", x.method),
 		slog.String("path", x.path),
-		slog.Int("status", x.answer.status),
+		slog.Int("status", status),
 		slog.Int64("received_bytes", x.body.read),
 		slog.Int64("sent_bytes", x.answer.sent),
 		slog.Duration("took", took),

@@ -3,6 +3,7 @@ package api_test
 import (
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,14 @@ func TestRefusedPushTellsWhy(t *testing.T) {
 				if !strings.Contains(got, want) {
 					t.Errorf("git does not say %q, but\n%s", want, got)
 				}
+			}
+			c := f.dial(t)
+			c.send(get("/metrics"))
+			if metrics := c.receive(http.MethodGet).body; !strings.Contains(metrics, `{method="POST",route="git/git-receive-pack",status="413"} 1`) {
+				t.Error("the metrics do not count a 413")
+			}
+			if log := f.log.String(); !strings.Contains(log, "path=/r.git/git-receive-pack status=413 ") || !strings.Contains(log, "limit of 1048576") {
+				t.Errorf("the log does not tell of a 413:\n%s", log)
 			}
 			sequence, err := repo.Sequence(t.Context())
 			if err != nil || sequence != 1 {

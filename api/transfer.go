@@ -35,11 +35,13 @@ type transfer struct {
 	git      exchange.GitPath
 	grant    *auth.Grant // nil until the token is verified
 
-	answer   answer
-	reason   string             // why it is a refusal or a failure, for the log
-	free     map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
-	freeing  sync.Mutex         // guards free
-	patience *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
+	answer answer
+	reason string // why it is a refusal or a failure, for the log
+	// refusedAs is the status of a refusal that the answer tells in a form of its own, 0 when there is none.
+	refusedAs int
+	free      map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
+	freeing   sync.Mutex         // guards free
+	patience  *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
 }
 
 var _ exchange.Exchange = (*transfer)(nil)

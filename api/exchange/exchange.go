@@ -76,6 +76,8 @@ type Response interface {
 	// Failed tells the server of an error that the answer tells in a form of its own, such as the report of a push: what is not the
 	// client's fault is counted and logged, as it is when the handler or write returns it.
 	Failed(err error)
+	// Refused is Failed for an error that refuses all of the request: the log and the metrics show its status in place of the answer's.
+	Refused(err error)
 }
 
 // Resources are what concurrent requests share.

@@ -30,7 +30,9 @@ func (s *session) refusePush(ask *pushAsk, err error) error {
 		if err := out.beginPack(); err != nil {
 			return err
 		}
-		return ask.tellResult(ask.refused(err), out)
+		result := ask.refused(err)
+		s.tellFailures(result)
+		return ask.tellResult(result, out)
 	})
 	return nil
 }

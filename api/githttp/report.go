@@ -16,7 +16,7 @@ import (
 // tellFailures tells the server of what the report says to the client alone.
 func (s *session) tellFailures(result *engine.PushResult) {
 	if result.Unpack != nil {
-		s.x.Failed(result.Unpack)
+		s.x.Refused(result.Unpack)
 		return // the commands failed with it
 	}
 	for _, command := range result.Commands {

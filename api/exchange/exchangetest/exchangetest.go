@@ -28,7 +28,7 @@ type Exchange struct {
 	Length         int64           // what BodyLength tells; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader
 	SlotErr        error           // what Slot returns
 	ReserveErr     error           // what Reserve returns
-	Failures       []error         // what Failed was told
+	Failures       []error         // what Failed and Refused were told
 
 	method string
 	url    *url.URL
@@ -132,6 +132,9 @@ func (x *Exchange) StreamSized(status int, contentType string, size int64, write
 
 // Failed adds to Failures.
 func (x *Exchange) Failed(err error) { x.Failures = append(x.Failures, err) }
+
+// Refused adds to Failures.
+func (x *Exchange) Refused(err error) { x.Failed(err) }
 
 func (x *Exchange) answer(status int, contentType string, size int64) {
 	x.status, x.size, x.whole, x.write = status, size, nil, nil

@@ -54,6 +54,7 @@ func (x *served) BodyLength() int64                    { return x.r.ContentLengt
 func (x *served) BodyFlows()                           {}
 func (x *served) SetHeader(name, value string)         { x.w.Header().Set(name, value) }
 func (x *served) Failed(error)                         {}
+func (x *served) Refused(error)                        {}
 func (x *served) Slot(context.Context) (func(), error) { return x.hold() }
 
 func (x *served) Reserve(context.Context, int64) (func(), error) { return x.hold() }

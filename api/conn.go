@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"container/list"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -34,6 +35,8 @@ type conn struct {
 	sock     *socket
 	server   *Server
 	peer     netip.Addr
+	known    atomic.Bool   // has shown a good token
+	stranger *list.Element // guarded by the server's mu; nil when it is known, or gone
 	phase    atomic.Uint32
 	current  atomic.Pointer[transfer] // the request that is being served
 
@@ -58,7 +61,7 @@ func (s *Server) newConn(raw net.Conn) *conn {
 	sock := newSocket(raw, &s.limits)
 	c := &conn{Conn: sock, sock: sock, server: s, peer: addressOf(raw.RemoteAddr())}
 	c.pace.rate = s.limits.FloorRate
-	c.idleBy = time.Now().Add(s.limits.IdleWait)
+	c.idleBy = time.Now().Add(c.idleWait())
 	c.phase.Store(uint32(idle))
 	if s.tls != nil {
 		c.Conn = tls.Server(sock, s.tls)
@@ -147,9 +150,9 @@ func (c *conn) took(now phase, p []byte, waited time.Duration) error {
 			return io.EOF // Shutdown was first
 		}
 		c.headerBy = time.Now().Add(c.server.limits.HeaderWait)
-		c.lookForEnd(p)
+		return c.lookForEnd(p)
 	case header:
-		c.lookForEnd(p)
+		return c.lookForEnd(p)
 	case inBody:
 		c.received += int64(len(p))
 		if !c.pace.add(waited, len(p)) {
@@ -162,18 +165,21 @@ func (c *conn) took(now phase, p []byte, waited time.Duration) error {
 }
 
 // lookForEnd notices the empty line after a header.
-func (c *conn) lookForEnd(p []byte) {
+func (c *conn) lookForEnd(p []byte) error {
 	const end = "\r\n\r\n"
 	seam := append(append(make([]byte, 0, 6), c.tail[:]...), p[:min(len(p), 3)]...)
 	if bytes.Contains(seam, []byte(end)) || bytes.Contains(p, []byte(end)) {
-		c.phase.Store(uint32(headerDone))
-		return
+		if !c.phase.CompareAndSwap(uint32(header), uint32(headerDone)) {
+			return io.EOF // it had to make room: the request is not run
+		}
+		return nil
 	}
 	if len(p) >= 3 {
 		copy(c.tail[:], p[len(p)-3:])
 	} else {
 		copy(c.tail[:], append(append([]byte(nil), c.tail[len(p):]...), p...))
 	}
+	return nil
 }
 
 // beginBody is called when the header has been understood.
@@ -198,8 +204,16 @@ func (c *conn) flows() {
 func (c *conn) beginIdle() {
 	c.tail = [3]byte{}
 	c.served = true
-	c.idleBy = time.Now().Add(c.server.limits.IdleWait)
+	c.idleBy = time.Now().Add(c.idleWait())
 	c.phase.CompareAndSwap(uint32(inBody), uint32(idle))
+}
+
+// idleWait is how long the next request may take to begin.
+func (c *conn) idleWait() time.Duration {
+	if c.known.Load() {
+		return c.server.limits.IdleWait
+	}
+	return min(c.server.limits.IdleWait, c.server.limits.StrangerWait)
 }
 
 // stopIdle closes a connection that serves no request, and reports whether it did.
@@ -209,6 +223,17 @@ func (c *conn) stopIdle() bool {
 	}
 	c.abort()
 	return true
+}
+
+// stopWaiting is stopIdle for a connection that may also be in the midst of a header, or be read to its end: no request of it is being
+// served. It leaves the closing to the caller.
+func (c *conn) stopWaiting() bool {
+	for _, waiting := range []phase{idle, handshake, header} {
+		if c.phase.CompareAndSwap(uint32(waiting), uint32(ending)) {
+			return true
+		}
+	}
+	return phase(c.phase.Load()) == ending
 }
 
 // abort closes the transport under whatever goes on.

@@ -13,6 +13,11 @@ type Limits struct {
 	JSONBytes int64 // of a body on routes that state no limit of their own
 	PushBytes int64 // of a push
 
+	ConnsMax        int // open connections; one that has shown no good token makes room for a new one
+	ConnsPerAddress int // of one address, the loopback and trusted proxies apart
+
+	StrangerWait time.Duration // for the next request of a connection that has shown no good token; at most IdleWait
+
 	HeaderWait  time.Duration // for a request's header, from its first byte; for a TLS handshake, from accepting
 	IdleWait    time.Duration // for the next request of a connection
 	ParkAfter   time.Duration // of idling, until a connection gives up its buffers
@@ -38,7 +43,12 @@ type Limits struct {
 
 // DefaultLimits are the limits of a server that states none.
 func DefaultLimits() Limits {
+	conns := defaultConnsMax(descriptorsMax())
 	return Limits{
+		ConnsMax:        conns,
+		ConnsPerAddress: max(1, conns/4),
+		StrangerWait:    10 * time.Second,
+
 		URLBytes:    8 << 10,
 		JSONBytes:   1 << 20,
 		PushBytes:   16 << 30,
@@ -62,6 +72,18 @@ func DefaultLimits() Limits {
 	}
 }
 
+// Descriptors: what a server has when that is not known, and what connections leave to files.
+const (
+	descriptorsDefault = 1024
+	descriptorsKept    = 4096
+	connsMost          = 32768 // an idle one costs memory, too
+)
+
+// defaultConnsMax shares the descriptors out: half of them are for files, or 4,096 where there are more.
+func defaultConnsMax(descriptors uint64) int {
+	return int(min(connsMost, max(descriptors/2, descriptors-min(descriptors, descriptorsKept))))
+}
+
 // The buffers of a connection. fasthttp limits a request's header to the read buffer.
 const (
 	headerBytesMax   = 32 << 10
@@ -73,6 +95,12 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.URLBytes, d.URLBytes)
 	setDefault(&l.JSONBytes, d.JSONBytes)
 	setDefault(&l.PushBytes, d.PushBytes)
+	if l.ConnsMax > 0 {
+		d.ConnsPerAddress = max(1, l.ConnsMax/4)
+	}
+	setDefault(&l.ConnsMax, d.ConnsMax)
+	setDefault(&l.ConnsPerAddress, d.ConnsPerAddress)
+	setDefault(&l.StrangerWait, d.StrangerWait)
 	setDefault(&l.HeaderWait, d.HeaderWait)
 	setDefault(&l.IdleWait, d.IdleWait)
 	setDefault(&l.ParkAfter, d.ParkAfter)

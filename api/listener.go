@@ -25,9 +25,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		raw, err := l.Listener.Accept()
 		if err == nil {
 			c := l.server.newConn(raw)
-			if !l.server.remember(c) {
-				c.abort()
+			victim, err := l.server.remember(c)
+			if err != nil {
+				c.refuse(err)
 				continue
+			}
+			if victim != nil {
+				victim.abort()
 			}
 			if l.server.tls != nil {
 				return tlsConn{c}, nil

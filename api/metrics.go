@@ -67,8 +67,14 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 		gauge("http_connections", "Open connections.", func() float64 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return float64(len(s.conns))
+			return float64(len(s.conns.all))
 		}),
+		connectionCounter(s, "http_connections_refused_total", prometheus.Labels{"limit": "all"}, "Connections refused, by the limit.",
+			func(c *connections) uint64 { return c.refusedAll }),
+		connectionCounter(s, "http_connections_refused_total", prometheus.Labels{"limit": "address"}, "Connections refused, by the limit.",
+			func(c *connections) uint64 { return c.refusedPlace }),
+		connectionCounter(s, "http_connections_evicted_total", nil, "Connections without a good token that made room for new ones.",
+			func(c *connections) uint64 { return c.evicted }),
 		gauge("organizations_unread", "Paths in the folder of organizations that cannot be read; what was known of them is in force.", func() float64 {
 			return float64(s.tokens.Unread())
 		}),
@@ -98,6 +104,14 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+func connectionCounter(s *Server, name string, labels prometheus.Labels, help string, value func(*connections) uint64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels}, func() float64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return float64(value(&s.conns))
+	})
 }
 
 // textBytesMax bounds what a client can write into a log line by one header, or by what it was refused for.

@@ -128,11 +128,12 @@ var (
 )
 
 func (s *Server) authorize(x *transfer) error {
-	grant, err := s.tokens.Verify(x.Header("Authorization"))
+	grant, err := s.tokens.VerifyFrom(x.client, x.Header("Authorization"))
 	if err != nil {
 		return err
 	}
 	x.grant = grant
+	s.acquaint(x.conn)
 	e := x.endpoint
 	switch {
 	case e.git && grant.Repo != x.git.Repo: // before the scope, and whether that repository exists or not

@@ -86,11 +86,12 @@ type Server struct {
 	drain   context.CancelFunc
 
 	mu        sync.Mutex
-	conns     map[*conn]struct{} // guarded by mu
-	listeners []net.Listener     // guarded by mu
-	stopping  bool               // guarded by mu; serving has ended
-	empty     chan struct{}      // guarded by mu; closed when stopping and the last conn has gone
-	watching  bool               // guarded by mu
+	conns     connections    // guarded by mu
+	listeners []net.Listener // guarded by mu
+	stopping  bool           // guarded by mu; serving has ended
+	empty     chan struct{}  // guarded by mu; closed when stopping and the last conn has gone
+	isEmpty   bool           // guarded by mu; empty is closed
+	watching  bool           // guarded by mu
 	watcher   sync.WaitGroup
 }
 
@@ -135,7 +136,7 @@ func NewServer(config Config) (*Server, error) {
 		slots:    newAdmission(int64(config.Limits.HeavySlots), config.Limits.QueueCount, config.Limits.QueueWait),
 		memory:   newAdmission(config.Limits.MemoryBytes, config.Limits.QueueCount, config.Limits.QueueWait),
 		ids:      newIDs(),
-		conns:    make(map[*conn]struct{}),
+		conns:    connections{all: make(map[*conn]struct{}), places: make(map[netip.Prefix]int)},
 		empty:    make(chan struct{}),
 	}
 	if config.TLS != nil {
@@ -225,7 +226,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		for _, l := range s.listeners {
 			_ = l.Close()
 		}
-		if len(s.conns) == 0 {
+		if len(s.conns.all) == 0 {
+			s.isEmpty = true
 			close(s.empty)
 		}
 	}
@@ -269,35 +271,11 @@ func (s *Server) emptied(ctx context.Context) bool {
 	}
 }
 
-// remember adds a connection, unless the server is stopping.
-func (s *Server) remember(c *conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping {
-		return false
-	}
-	s.conns[c] = struct{}{}
-	return true
-}
-
-// forget removes a connection.
-func (s *Server) forget(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.conns[c]; !ok {
-		return
-	}
-	delete(s.conns, c)
-	if s.stopping && len(s.conns) == 0 {
-		close(s.empty)
-	}
-}
-
 func (s *Server) connections() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
+	all := make([]*conn, 0, len(s.conns.all))
+	for c := range s.conns.all {
 		all = append(all, c)
 	}
 	return all

@@ -8,7 +8,7 @@ import (
 // The cache is bounded, keeps what is asked for, and forgets the grants of a removed key at once.
 func TestCache(t *testing.T) {
 	t.Parallel()
-	var c cache
+	c := newCache()
 	name := func(i int) (key cacheKey) {
 		binary.BigEndian.PutUint64(key[:], uint64(i))
 		return key

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -48,6 +49,10 @@ type Verifier struct {
 	orgs   atomic.Pointer[map[string]*organization]
 	cache  cache
 
+	keys     atomic.Int64 // counts how often keys came or went
+	refusals refusals
+	budgets  budgets
+
 	scanning sync.Mutex // guards folder
 	folder   *folder
 	unread   atomic.Int64 // paths that the last scan could not read
@@ -81,6 +86,7 @@ func Open(options Options) (*Verifier, error) {
 		parser: jwt.NewParser(jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
 			jwt.WithTimeFunc(options.Now)),
 		logger: options.Logger,
+		cache:  newCache(), refusals: newRefusals(), budgets: newBudgets(),
 		folder: &folder{fsys: options.Files, dir: options.Dir, logger: options.Logger, now: options.Now, told: make(map[string]time.Time)},
 		stop:   stop,
 		done:   make(chan struct{}),
@@ -125,17 +131,21 @@ func (v *Verifier) Reload() {
 	if before == nil {
 		return
 	}
-	removed := false
+	removed, added := false, false
 	eachNewKey(orgs, *before, func(org string, key *key) {
 		key.removed.Store(true)
 		removed = true
 		v.logger.Info("key removed", "org", org, "kid", key.id, "fingerprint", key.fingerprint)
 	})
 	eachNewKey(*before, orgs, func(org string, key *key) {
+		added = true
 		v.logger.Info("key registered", "org", org, "kid", key.id, "fingerprint", key.fingerprint)
 	})
 	if removed {
 		v.cache.removeKeys()
+	}
+	if removed || added {
+		v.keys.Add(1) // after the keys are in force, see verifyFrom
 	}
 }
 
@@ -197,6 +207,16 @@ func (v *Verifier) Orgs() []string {
 //
 // Errors wrap an [*Error], which is for the client: [ErrMissing] without a header, [ErrDuplicate] with several, others with status 401.
 func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
+	return v.verifyFrom(nil, authorization)
+}
+
+// VerifyFrom is Verify for a client at an address. Each address has a small budget for tokens that turn out bad; when that is spent
+// those that are not known yet are refused with status 429, unless the address has good tokens in use.
+func (v *Verifier) VerifyFrom(address netip.Addr, authorization ...string) (*Grant, error) {
+	return v.verifyFrom(&address, authorization)
+}
+
+func (v *Verifier) verifyFrom(address *netip.Addr, authorization []string) (*Grant, error) {
 	switch {
 	case len(authorization) == 0 || len(authorization) == 1 && authorization[0] == "":
 		return nil, ErrMissing
@@ -204,10 +224,14 @@ func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
 		return nil, ErrDuplicate
 	}
 	hash := cacheKey(sha256.Sum256([]byte(authorization[0])))
+	now := v.now()
 	if grant := v.cache.get(hash); grant != nil && !grant.key.removed.Load() {
-		if !v.now().Before(grant.Expires.Add(clockSkew)) {
+		if !now.Before(grant.Expires.Add(clockSkew)) {
 			v.cache.remove(hash)
 			return nil, errExpired
+		}
+		if address != nil {
+			v.budgets.good(*address, 0, now)
 		}
 		return grant, nil
 	}
@@ -215,9 +239,27 @@ func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	grant, err := v.verify(token)
-	if err != nil {
+	keys := v.keys.Load() // before the keys are looked at: what is decided under older ones is not remembered for newer ones
+	if err := v.refusals.get(hash, keys, now); err != nil {
 		return nil, err
+	}
+	if address != nil {
+		if wait := v.budgets.take(*address, now); wait > 0 {
+			return nil, errSpent(wait)
+		}
+	}
+	grant, tried, err := v.verify(token)
+	if err != nil {
+		if address != nil && tried > 1 {
+			v.budgets.spend(*address, tried-1, now)
+		}
+		if !errors.Is(err, errUnread) && !errors.Is(err, errNotYet) {
+			v.refusals.put(hash, seenRefusal{err, keys, now})
+		}
+		return nil, err
+	}
+	if address != nil {
+		v.budgets.good(*address, 1, now)
 	}
 	v.cache.put(hash, grant)
 	return grant, nil
@@ -260,7 +302,8 @@ func credentials(header string) (string, error) {
 	return value, nil
 }
 
-func (v *Verifier) verify(token string) (*Grant, error) {
+// verify also returns how many keys it would try.
+func (v *Verifier) verify(token string) (*Grant, int, error) {
 	var c claims
 	t := trial{}
 	var unfit error
@@ -271,25 +314,25 @@ func (v *Verifier) verify(token string) (*Grant, error) {
 	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed), errors.Is(err, errMalformed):
-		return nil, errMalformed
+		return nil, len(t.candidates), errMalformed
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return nil, errNoExpiry
+		return nil, len(t.candidates), errNoExpiry
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return nil, errExpired.with("of %s, at %s", nameOf(c.Issuer), c.ExpiresAt.UTC().Format(time.RFC3339))
+		return nil, len(t.candidates), errExpired.with("of %s, at %s", nameOf(c.Issuer), c.ExpiresAt.UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return nil, errNotYet
+		return nil, len(t.candidates), errNotYet
 	case err != nil:
 		if org := (*v.orgs.Load())[c.Issuer]; org != nil && org.blind {
-			return nil, errUnread.with("%s", c.Issuer)
+			return nil, len(t.candidates), errUnread.with("%s", c.Issuer)
 		}
 		if unfit == nil {
 			unfit = fmt.Errorf("%d keys of %s do not fit", len(t.candidates), nameOf(c.Issuer))
 		}
-		return nil, errSignature.with("%v", unfit)
+		return nil, len(t.candidates), errSignature.with("%v", unfit)
 	}
 	policy, err := refs.ParsePolicy(c.refs, c.ops)
 	if err != nil {
-		return nil, errBadPolicy
+		return nil, len(t.candidates), errBadPolicy
 	}
 	grant := &Grant{
 		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy,
@@ -298,7 +341,7 @@ func (v *Verifier) verify(token string) (*Grant, error) {
 	for _, name := range c.scopes {
 		grant.Scopes |= scopeNames[name]
 	}
-	return grant, nil
+	return grant, len(t.candidates), nil
 }
 
 // nameOf returns what a token calls an organization or a key, for the log.

@@ -19,7 +19,9 @@ import (
 // start runs a server until the test ends, unless the test stops it itself.
 func start(t *testing.T, options packhorsetest.Options) *packhorsetest.Server {
 	t.Helper()
-	options.Bin = bin
+	if options.Bin == "" {
+		options.Bin = bin
+	}
 	if options.Dir == "" {
 		options.Dir = t.TempDir()
 	}

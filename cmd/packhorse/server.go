@@ -23,14 +23,16 @@ import (
 
 // serverFlags are what dev and serve have in common.
 type serverFlags struct {
-	TrustedProxies []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
-	AdminListen    string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
-	Drain          time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
-	IdleWait       time.Duration `help:"How long an idle connection is kept." default:"75s"`
-	SecretKey      string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
-	ScrubRate      byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
-	JSONMax        byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
-	HeavyMax       int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
+	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
+	AdminListen           string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
+	Drain                 time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
+	IdleWait              time.Duration `help:"How long an idle connection is kept; without a good token 10s at most." default:"75s"`
+	SecretKey             string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
+	ScrubRate             byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
+	JSONMax               byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
+	Connections           int           `help:"Open connections. As many as the limit of open files allows when 0: half of them, or all but 4,096." default:"0" group:"Limits"`
+	ConnectionsPerAddress int           `help:"Open connections of one address, or of an IPv6 /64; the loopback and trusted proxies are not held to it. A quarter of --connections when 0." default:"0" group:"Limits"`
+	HeavyMax              int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
 
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
@@ -188,6 +190,7 @@ func parseNetworks(texts []string) ([]netip.Prefix, error) {
 
 func (s *server) limits() api.Limits {
 	return api.Limits{
+		ConnsMax: s.flags.Connections, ConnsPerAddress: s.flags.ConnectionsPerAddress,
 		JSONBytes:   int64(s.flags.JSONMax),
 		PushBytes:   int64(s.flags.Limits.PackMax),
 		IdleWait:    s.flags.IdleWait,

@@ -1,0 +1,34 @@
+package auth
+
+// generations is a bounded map: a full generation becomes the previous one, which keeps what is asked for again, and what was in the
+// one before that is forgotten. Its user guards it.
+type generations[K comparable, V any] struct {
+	max               int // entries of a generation
+	current, previous map[K]V
+}
+
+func (g *generations[K, V]) get(key K) (V, bool) {
+	if value, ok := g.current[key]; ok {
+		return value, true
+	}
+	value, ok := g.previous[key]
+	if ok {
+		delete(g.previous, key)
+		g.put(key, value)
+	}
+	return value, ok
+}
+
+func (g *generations[K, V]) put(key K, value V) {
+	if g.current == nil || len(g.current) >= g.max {
+		g.previous, g.current = g.current, make(map[K]V)
+	}
+	g.current[key] = value
+}
+
+func (g *generations[K, V]) remove(key K) {
+	delete(g.current, key)
+	delete(g.previous, key)
+}
+
+func (g *generations[K, V]) len() int { return len(g.current) + len(g.previous) }

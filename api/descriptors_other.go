@@ -1,0 +1,5 @@
+//go:build !unix
+
+package api
+
+func descriptorsMax() uint64 { return descriptorsDefault }

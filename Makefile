@@ -22,8 +22,8 @@ LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v g
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## build, start `packhorse dev` and print lines to paste (DATA=.data)
-	@exec bin/packhorse dev --data $(DATA)
+run: build ## build, start `packhorse dev` and print lines to paste (DATA=.data LISTEN=127.0.0.1:8080)
+	@exec bin/packhorse dev --data $(DATA) $(if $(LISTEN),--listen $(LISTEN))
 
 build: ## build bin/packhorse
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/packhorse ./cmd/packhorse

@@ -35,7 +35,7 @@ func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	if err != nil {
 		s.tell(x, err)
 	}
-	if doubtful || !x.body.drain() || s.isDraining() || asksToClose(x.Header("Connection")) {
+	if doubtful || !x.body.drain() || s.isLeaving() || asksToClose(x.Header("Connection")) {
 		fast.SetConnectionClose()
 	}
 	if !x.send() {
@@ -197,4 +197,5 @@ func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	s.logger.Error("request failed", append(attrs, "error", err)...)
 }
 
-func (s *Server) isDraining() bool { return s.serving.Err() != nil }
+// isLeaving reports whether the server is about to stop, or stopping: nobody should come back.
+func (s *Server) isLeaving() bool { return s.leaving.Load() || s.serving.Err() != nil }

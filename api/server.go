@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,6 +83,7 @@ type Server struct {
 	ctx    context.Context // of every request; its cause tells why all were cancelled
 	cancel context.CancelCauseFunc
 
+	leaving atomic.Bool     // see Leave
 	serving context.Context // ends with the beginning of Shutdown, which calls drain
 	drain   context.CancelFunc
 
@@ -214,6 +216,10 @@ func isLoopback(address net.Addr) bool {
 	tcp, ok := address.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
 }
+
+// Leave makes /readyz say that the server is draining, and ends each connection with its next answer. Everything is still served, also on
+// new connections, until Shutdown: balancers get to know in time.
+func (s *Server) Leave() { s.leaving.Store(true) }
 
 // Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends. Then it cancels what still runs,
 // gives it [Limits].CancelWait to say so, and cuts the rest. It returns nil when no request was cut, else ctx's error. Nobody hijacks

@@ -10,10 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/template"
 	"time"
 
@@ -22,8 +27,10 @@ import (
 
 // devCommand serves from a folder that it fills itself.
 type devCommand struct {
-	Data   string `help:"Folder of the repositories, with an organization and its keys; it is made if it does not exist." default:"packhorse-data" type:"path"`
-	Listen string `help:"Address to serve on." default:"127.0.0.1:8080"`
+	Data      string `help:"Folder of the repositories, with an organization and its keys; it is made if it does not exist." default:"packhorse-data" type:"path"`
+	Listen    string `help:"Address to serve on." default:"127.0.0.1:8080"`
+	PublicURL string `help:"Base URL to print, where clients reach the server by another one than its address." placeholder:"URL"`
+	TLS       bool   `help:"Serve HTTPS, with a certificate authority of its own in the folder." name:"tls"`
 
 	serverFlags
 }
@@ -61,13 +68,25 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	if err != nil {
 		return err
 	}
-	s, err := openServer(ctx, c.Data, c.Listen, orgs, nil, c.serverFlags, to)
+	at, ca, err := c.place(orgs, now)
 	if err != nil {
 		return err
 	}
+	level := new(slog.LevelVar)
+	level.Set(c.LogLevel)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal is gone
+	defer stop()
+	s, err := openServer(ctx, at, c.serverFlags, &reloader{level: level}, to)
+	if err != nil {
+		return err
+	}
+	if c.PublicURL != "" {
+		s.url = strings.TrimSuffix(c.PublicURL, "/")
+	}
+	scheme, authority, _ := strings.Cut(s.url, "://")
 	return s.serve(ctx, func() error {
 		return devLines.Execute(to.out, map[string]string{
-			"URL": s.url, "Authority": s.authority(), "Token": token, "Repo": devRepo, "Data": c.Data,
+			"URL": s.url, "Scheme": scheme, "Authority": authority, "CA": ca, "Token": token, "Repo": devRepo, "Data": c.Data,
 			"Program": program, "Org": devOrg, "Key": filepath.Join(c.Data, devKey),
 		})
 	})
@@ -82,6 +101,27 @@ func quoteShell(text string) string {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// place returns where dev serves, with --tls by a certificate for every name that it may be reached by, and that authority's
+// certificate.
+func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err error) {
+	at = place{data: c.Data, orgs: orgs, address: c.Listen}
+	hosts := []string{"localhost", "127.0.0.1", "::1", hostname()}
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
+		hosts = append(hosts, host)
+	}
+	if c.PublicURL != "" {
+		public, err := url.Parse(c.PublicURL)
+		if err != nil || public.Scheme != "http" && public.Scheme != "https" || public.Hostname() == "" || public.RawQuery != "" {
+			return place{}, "", &usageError{fmt.Sprintf("--public-url: %q is not an http or https URL", c.PublicURL)}
+		}
+		hosts = append(hosts, public.Hostname())
+	}
+	if c.TLS {
+		ca, at.cert, at.key, err = prepareTLS(c.Data, hosts, now)
+	}
+	return at, ca, err
 }
 
 // prepareDev makes what is missing: the organization's key pair and the secret key. It returns the private key.
@@ -152,11 +192,15 @@ Paste into another terminal, in the folder of any git repository:
 ----
 export PACKHORSE={{.URL}}
 export TOKEN={{.Token}}
+{{- if .CA}}
+# trust the server's certificate: Node, git, and curl (as --cacert does)
+export NODE_EXTRA_CA_CERTS={{shell .CA}} GIT_SSL_CAINFO={{shell .CA}} CURL_CA_BUNDLE={{shell .CA}}
+{{- end}}
 
 # make the repository "{{.Repo}}", push to it, clone it
 curl -sS -X POST -H "Authorization: Bearer $TOKEN" $PACKHORSE/api/v1/repos
-git push http://t:$TOKEN@{{.Authority}}/{{.Repo}}.git HEAD:refs/heads/main
-git clone http://t:$TOKEN@{{.Authority}}/{{.Repo}}.git packhorse-{{.Repo}}
+git push {{.Scheme}}://t:$TOKEN@{{.Authority}}/{{.Repo}}.git HEAD:refs/heads/main
+git clone {{.Scheme}}://t:$TOKEN@{{.Authority}}/{{.Repo}}.git packhorse-{{.Repo}}
 
 # commit a file through the API, then list the files and see it in the clone
 curl -sS -X POST -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/x-ndjson' --data-binary @- $PACKHORSE/api/v1/repos/commit-pack <<'END'
@@ -169,7 +213,7 @@ git -C packhorse-{{.Repo}} pull && cat packhorse-{{.Repo}}/HELLO.txt
 # a second repository: a token is for one repository, and signed with the key of the organization "{{.Org}}"
 export SECOND=$({{shell .Program}} token --org {{.Org}} --key {{shell .Key}} --repo second --scope repo:write --scope git:write --ttl 720h)
 curl -sS -X POST -H "Authorization: Bearer $SECOND" $PACKHORSE/api/v1/repos
-git push http://t:$SECOND@{{.Authority}}/second.git HEAD
+git push {{.Scheme}}://t:$SECOND@{{.Authority}}/second.git HEAD
 ----
 
 The same in JavaScript, with @pierre/storage:

@@ -20,8 +20,51 @@ import (
 func TestDev(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
-	lines := dev(t, data)
+	tryDev(t, data, dev(t, data))
+	for path, mode := range map[string]os.FileMode{
+		data: 0o700, filepath.Join(data, "dev.key"): 0o600, data + ".secret-key": 0o600,
+	} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want mode %v", path, info, err, mode)
+		}
+	}
+}
 
+// TestDevTLS does the same over HTTPS, by the name that --public-url gives the server: git and curl trust what dev says.
+func TestDevTLS(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("curl", "--version").Output(); err == nil && !strings.Contains(string(out), "https") {
+		t.Skip("skipped: this curl knows no HTTPS")
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	lines := dev(t, data, "--tls")
+	if !strings.Contains(lines, "export PACKHORSE=https://127.0.0.1:") || !strings.Contains(lines, "NODE_EXTRA_CA_CERTS="+data+"/tls/ca.pem") {
+		t.Errorf("printed\n%s", lines)
+	}
+	tryDev(t, data, lines)
+}
+
+// TestDevPublicURL checks what dev prints where clients know it by another name, and on all addresses.
+func TestDevPublicURL(t *testing.T) {
+	t.Parallel()
+	lines := dev(t, filepath.Join(t.TempDir(), "data"), "--public-url", "https://git.example.com/")
+	for _, want := range []string{"export PACKHORSE=https://git.example.com\n", " https://t:$TOKEN@git.example.com/demo.git"} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("printed\n%swant %q", lines, want)
+		}
+	}
+	lines = dev(t, filepath.Join(t.TempDir(), "data"), "--listen", "[::]:0")
+	if !strings.Contains(lines, "export PACKHORSE=http://127.0.0.1:") {
+		t.Errorf("on all addresses: printed\n%s", lines)
+	}
+	if got := packhorse(t, nil, "dev", "--data", t.TempDir(), "--public-url", "git.example.com"); got.status != 2 || !strings.Contains(got.errOut, "--public-url") {
+		t.Errorf("no URL: %+v", got)
+	}
+}
+
+// tryDev pastes what dev printed.
+func tryDev(t *testing.T, data, lines string) {
+	t.Helper()
 	work := t.TempDir()
 	git := func(args ...string) string {
 		t.Helper()
@@ -36,7 +79,7 @@ func TestDev(t *testing.T) {
 		}
 	}
 	// Upstreams on this machine are taken.
-	export, _, _ := strings.Cut(lines, "\n")
+	export, _, _ := strings.Cut(lines, "\n\n")
 	mirror := shell(t, work, export+"\nTHIRD=$("+bin+" token --org dev --key "+filepath.Join(data, "dev.key")+" --repo third --scope repo:write)\n"+
 		`curl -sS -X POST -H "Authorization: Bearer $THIRD" $PACKHORSE/api/v1/repos `+
 		`-d '{"base_repo":{"provider":"gitea","owner":"o","name":"n","upstream_host":"127.0.0.1:9"}}'`+"\n")
@@ -45,13 +88,6 @@ func TestDev(t *testing.T) {
 	}
 	if log := git("-C", "packhorse-demo", "log", "--format=%s"); log != "Say hello\nfirst\n" {
 		t.Errorf("log of the clone %q", log)
-	}
-	for path, mode := range map[string]os.FileMode{
-		data: 0o700, filepath.Join(data, "dev.key"): 0o600, data + ".secret-key": 0o600,
-	} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v; want mode %v", path, info, err, mode)
-		}
 	}
 }
 
@@ -87,9 +123,10 @@ func TestDevAgain(t *testing.T) {
 }
 
 // dev runs packhorse dev until the test ends, and returns what it offers to paste.
-func dev(t *testing.T, data string) string {
+func dev(t *testing.T, data string, flags ...string) string {
 	t.Helper()
-	cmd := exec.Command(bin, "dev", "--data", data, "--listen", "127.0.0.1:0", "--min-free", "1MiB") // ended below, in order
+	args := append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--min-free", "1MiB"}, flags...)
+	cmd := exec.Command(bin, args...) // ended below, in order
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +145,9 @@ func dev(t *testing.T, data string) string {
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("packhorse dev: %v\n%s", err, log.String())
+		}
+		if strings.Contains(log.String(), "level=INFO") {
+			t.Errorf("the lines to paste are buried:\n%s", log.String())
 		}
 	})
 	const dashes = "----"

@@ -7,7 +7,7 @@ import (
 
 // logFlags say what is logged.
 type logFlags struct {
-	LogLevel  slog.Level `help:"Least important lines to log: debug, info, warn, error." default:"info"`
+	LogLevel  slog.Level `help:"Least important lines to log: debug, info, warn, error." default:"${log_level}"`
 	LogFormat string     `help:"How lines are written: text, json." enum:"text,json" default:"text"`
 }
 

@@ -27,7 +27,7 @@ const (
 type commandLine struct {
 	Config string `help:"Configuration file: YAML, one key a flag, named as the flag." placeholder:"FILE" type:"path"`
 
-	Dev      devCommand      `cmd:"" help:"Serve from a folder with everything made ready, and print lines to try it with."`
+	Dev      devCommand      `cmd:"" set:"log_level=warn" help:"Serve from a folder with everything made ready, and print lines to try it with."`
 	Serve    serveCommand    `cmd:"" help:"Serve the repositories of organizations."`
 	Org      orgCommand      `cmd:"" help:"Register organizations."`
 	Token    tokenCommand    `cmd:"" help:"Sign a token with an organization's private key."`
@@ -67,20 +67,16 @@ func main() {
 func run(ctx context.Context, args []string, to streams) int {
 	var cli commandLine
 	status, exited := exitOK, false
-	parser, err := kong.New(&cli,
-		kong.Name("packhorse"),
-		kong.Description("A git host: clone, fetch and push over HTTP, and an API to the same repositories."),
-		kong.DefaultEnvars("PACKHORSE"),
-		kong.Vars{"memory": defaultMemory().String()},
-		kong.Resolvers(&configFile{}),
-		kong.Writers(to.out, to.errOut),
+	parser := newParser(&cli, to,
 		kong.Exit(func(code int) { status, exited = code, true }), // --help
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(to),
+		kong.Bind(reparse(func() (*commandLine, error) {
+			var now commandLine
+			_, err := newParser(&now, streams{out: io.Discard, errOut: io.Discard}).Parse(args)
+			return &now, err
+		})),
 	)
-	if err != nil {
-		panic(err) // commandLine itself is malformed
-	}
 	selected, err := parser.Parse(args)
 	if exited {
 		return status
@@ -102,6 +98,25 @@ func run(ctx context.Context, args []string, to streams) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// reparse reads command line, environment and configuration file again.
+type reparse func() (*commandLine, error)
+
+// newParser returns what fills cli.
+func newParser(cli *commandLine, to streams, more ...kong.Option) *kong.Kong {
+	parser, err := kong.New(cli, append([]kong.Option{
+		kong.Name("packhorse"),
+		kong.Description("A git host: clone, fetch and push over HTTP, and an API to the same repositories."),
+		kong.DefaultEnvars("PACKHORSE"),
+		kong.Vars{"memory": defaultMemory().String(), "log_level": "info"},
+		kong.Resolvers(&configFile{}),
+		kong.Writers(to.out, to.errOut),
+	}, more...)...)
+	if err != nil {
+		panic(err) // commandLine itself is malformed
+	}
+	return parser
 }
 
 // commandOf returns the subcommand that a parse error is about, or "".

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
+	"log/slog"
 )
 
 // serveCommand serves for real.
@@ -16,20 +16,21 @@ type serveCommand struct {
 	serverFlags
 }
 
-// Run serves until ctx ends.
-func (c serveCommand) Run(ctx context.Context, to streams) error {
+// Run serves until ctx ends. SIGHUP makes it read keys, certificate and log level again.
+func (c serveCommand) Run(ctx context.Context, again reparse, to streams) error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return &usageError{"--tls-cert and --tls-key go together"}
 	}
-	var config *tls.Config
-	if c.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	level := new(slog.LevelVar)
+	level.Set(c.LogLevel)
+	reload := catchHangup(level, func() (slog.Level, error) {
+		now, err := again()
 		if err != nil {
-			return err
+			return 0, err
 		}
-		config = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	}
-	s, err := openServer(ctx, c.Data, c.Listen, c.Orgs, config, c.serverFlags, to)
+		return now.Serve.LogLevel, nil
+	})
+	s, err := openServer(ctx, place{c.Data, c.Orgs, c.Listen, c.TLSCert, c.TLSKey}, c.serverFlags, reload, to)
 	if err != nil {
 		return err
 	}

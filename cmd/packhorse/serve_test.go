@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -185,6 +186,84 @@ func TestServeTLS(t *testing.T) {
 	}
 }
 
+// TestServeReloads checks that SIGHUP ends nothing, and that the server takes a new certificate and log level.
+func TestServeReloads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte("log-level: warn\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reloaded := make(chan string, 1)
+	server := start(t, packhorsetest.Options{
+		Dir: dir, TLS: true, Config: config,
+		Log: func(line string) {
+			if strings.Contains(line, "msg=reloaded") {
+				reloaded <- line
+			}
+		},
+	})
+	before := leafOf(t, server)
+	if err := os.WriteFile(config, []byte("log-level: info\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.NewCertificate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(server.PID(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if line := <-reloaded; !strings.Contains(line, "log_level=INFO") {
+		t.Errorf("logged %s", line)
+	}
+	if after := leafOf(t, server); after.Equal(before) {
+		t.Error("the certificate is the old one")
+	}
+	if err := server.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// leafOf returns the certificate that a server shows.
+func leafOf(t *testing.T, server *packhorsetest.Server) *x509.Certificate {
+	t.Helper()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // what it is is compared
+	c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	return c.(*tls.Conn).ConnectionState().PeerCertificates[0] // a TLS dialer makes nothing else
+}
+
+// TestServeDrainDelay checks that a server which was told to stop says so, and serves on until its balancer had time to hear it.
+func TestServeDrainDelay(t *testing.T) {
+	t.Parallel()
+	server := start(t, packhorsetest.Options{Flags: []string{"--drain-delay", "1h"}})
+	token := create(t, server, "drained")
+	if err := syscall.Kill(server.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		status, text := call(t, http.DefaultClient, "GET", server.URL+"/readyz", "")
+		if status == http.StatusServiceUnavailable && text == "draining\n" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a minute later: %d %s", status, text)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{}} // a connection of its own
+	if status, text := call(t, client, "GET", server.URL+"/api/v1/repo", token); status != http.StatusOK {
+		t.Errorf("a new connection: %d %s", status, text)
+	}
+
+	server = start(t, packhorsetest.Options{Flags: []string{"--drain-delay", "10ms"}})
+	if err := server.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServeAdminListen(t *testing.T) {
 	t.Parallel()
 	admin := make(chan string, 1)
@@ -213,7 +292,7 @@ func TestServeRefuses(t *testing.T) {
 		want   string
 	}{
 		"no address":           {[]string{"--data", data, "--orgs", orgs}, 2, "--listen"},
-		"a taken port":         {[]string{"--data", data, "--orgs", orgs, "--listen", strings.TrimPrefix(server.URL, "http://")}, 1, "address already in use"},
+		"a taken port":         {[]string{"--data", data, "--orgs", orgs, "--listen", strings.TrimPrefix(server.URL, "http://")}, 1, "address already in use; choose another one with --listen"},
 		"half of TLS":          {[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--tls-cert", "c.pem"}, 2, "go together"},
 		"no organizations":     {[]string{"--data", data, "--orgs", filepath.Join(orgs, "absent"), "--listen", ":0"}, 1, "absent"},
 		"a size without sense": {[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--memory", "much"}, 2, "is no size"},

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
+	"strconv"
+	"syscall"
 	"time"
 
 	"packhorse/api"
@@ -25,7 +26,8 @@ import (
 type serverFlags struct {
 	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
 	AdminListen           string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
-	Drain                 time.Duration `help:"How long running requests may go on after SIGTERM." default:"30s"`
+	DrainDelay            time.Duration `help:"How long after SIGTERM connections are still accepted, while /readyz says that the server is draining." default:"0s"`
+	Drain                 time.Duration `help:"How long running requests may go on then." default:"30s"`
 	IdleWait              time.Duration `help:"How long an idle connection is kept; without a good token 10s at most." default:"75s"`
 	SecretKey             string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
 	ScrubRate             byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
@@ -46,14 +48,16 @@ type serverFlags struct {
 type server struct {
 	url string // base URL, with the port that was chosen
 
-	flags    serverFlags
-	logger   *slog.Logger
-	store    *store
-	tokens   *auth.Verifier
-	api      *api.Server
-	listener net.Listener
-	private  []privateListener
-	scrubber *scrubber
+	flags        serverFlags
+	logger       *slog.Logger
+	reloader     *reloader
+	certificates *certificates // nil without TLS
+	store        *store
+	tokens       *auth.Verifier
+	api          *api.Server
+	listener     net.Listener
+	private      []privateListener
+	scrubber     *scrubber
 }
 
 // privateListener serves something that is not for clients.
@@ -63,20 +67,35 @@ type privateListener struct {
 	cancel context.CancelFunc // ends what its requests do
 }
 
+// place is where a server finds what it serves, and where it serves that.
+type place struct {
+	data, orgs string // folders
+	address    string // to listen on
+	cert, key  string // files of the certificate; "" for none
+}
+
 // openServer opens the listeners and the stores. Before serve everything is answered with 503, but for the question whether the process is alive.
-func openServer(ctx context.Context, data, address, orgs string, config *tls.Config, flags serverFlags, to streams) (_ *server, err error) {
-	s := &server{flags: flags, logger: flags.logger(to.errOut)}
+// It is told of SIGHUP by reload.
+func openServer(ctx context.Context, at place, flags serverFlags, reload *reloader, to streams) (_ *server, err error) {
+	s := &server{flags: flags, logger: flags.loggerAt(to.errOut, reload.level), reloader: reload}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close(ctx))
 		}
 	}()
-	early, err := s.listen(ctx, address, config)
+	var config *tls.Config
+	if at.cert != "" {
+		if s.certificates, err = followCertificates(at.cert, at.key, s.logger); err != nil {
+			return nil, err
+		}
+		config = s.certificates.config()
+	}
+	early, err := s.listen(ctx, at.address, config)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, early.stop()) }()
-	if s.tokens, err = auth.Open(auth.Options{Dir: orgs, Logger: s.logger}); err != nil {
+	if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
 		return nil, err
 	}
 	around := outside{maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
@@ -95,7 +114,7 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}
-	if s.store, err = openStore(ctx, data, flags.storeFlags, around, s.logger); err != nil {
+	if s.store, err = openStore(ctx, at.data, flags.storeFlags, around, s.logger); err != nil {
 		return nil, err
 	}
 	if s.api, err = s.newAPI(config); err != nil {
@@ -110,7 +129,7 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 		s.addPrivate(l, s.api.Admin())
 		s.logger.Info("serving metrics and profiles", "url", "http://"+l.Addr().String())
 	}
-	if l, err := listenAdminSocket(ctx, filepath.Join(data, adminSocket)); err != nil {
+	if l, err := listenAdminSocket(ctx, filepath.Join(at.data, adminSocket)); err != nil {
 		s.logger.Warn("no tools can reach this server", "error", err)
 	} else {
 		s.addPrivate(l, adminHandler(s.store.host, tasks, s.logger))
@@ -122,6 +141,9 @@ func openServer(ctx context.Context, data, address, orgs string, config *tls.Con
 func (s *server) listen(ctx context.Context, address string, config *tls.Config) (*starting, error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: address already in use; choose another one with --listen (127.0.0.1:0 takes any free port)", address)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +152,17 @@ func (s *server) listen(ctx context.Context, address string, config *tls.Config)
 	if config != nil {
 		scheme = "https"
 	}
-	s.url = scheme + "://" + l.Addr().String()
+	s.url = scheme + "://" + reachable(l.Addr())
 	s.logger.Info("opening the stores", "url", s.url)
 	return answerStarting(l.(*net.TCPListener), config), nil
+}
+
+// reachable returns the host and port at which this machine reaches a listener: one on every address has none of its own.
+func reachable(address net.Addr) string {
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return address.String()
 }
 
 func (s *server) addPrivate(l net.Listener, handler http.Handler) {
@@ -163,7 +193,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.host.DamageCount, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host)),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.host.DamageCount, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures()),
 		Private:        s.flags.AdminListen != "",
 		TrustedProxies: proxies,
 		Limits:         s.limits(),
@@ -210,12 +240,17 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 	s.logStart()
 
 	err := ready()
-	if err == nil {
+	for stopping := err != nil; !stopping; {
 		select {
 		case <-ctx.Done():
-			s.logger.Info("stopping", "drain", s.flags.Drain)
+			s.logger.Info("stopping", "drain_delay", s.flags.DrainDelay, "drain", s.flags.Drain)
+			err = s.leave(ended)
+			stopping = true
 		case err = <-ended:
 			err = fmt.Errorf("a listener failed: %w", err)
+			stopping = true
+		case <-s.reloader.signals:
+			s.reloader.start(s)
 		}
 	}
 	for _, p := range s.private {
@@ -230,6 +265,17 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 	err = errors.Join(err, s.close(stopping))
 	s.logger.Info("stopped")
 	return err
+}
+
+// leave tells whoever asks for readiness that the server is about to stop, and goes on serving for as long as --drain-delay says.
+func (s *server) leave(ended <-chan error) error {
+	s.api.Leave()
+	select {
+	case <-time.After(s.flags.DrainDelay):
+		return nil
+	case err := <-ended:
+		return fmt.Errorf("a listener failed: %w", err)
+	}
 }
 
 // logStart tells what holds from now on.
@@ -257,8 +303,12 @@ func (s *server) close(ctx context.Context) error {
 	if s.store != nil {
 		errs = append(errs, s.store.close(ctx))
 	}
+	s.reloader.running.Wait()
 	if s.tokens != nil {
 		s.tokens.Close()
+	}
+	if s.certificates != nil {
+		s.certificates.close()
 	}
 	return errors.Join(errs...)
 }
@@ -269,10 +319,4 @@ func closeListener(l net.Listener) error {
 		return err
 	}
 	return nil
-}
-
-// authority is the host and port of the base URL.
-func (s *server) authority() string {
-	_, authority, _ := strings.Cut(s.url, "://")
-	return authority
 }

@@ -37,10 +37,11 @@ func Build(ctx context.Context, dir string, tags ...string) (string, error) {
 
 // Options of [Start]. Bin and Dir are required.
 type Options struct {
-	Bin   string   // the binary
-	Dir   string   // holds everything of the server; a second Start finds what the first one left
-	Flags []string // more flags of packhorse serve; it logs only warnings by default
-	TLS   bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
+	Bin    string   // the binary
+	Dir    string   // holds everything of the server; a second Start finds what the first one left
+	Flags  []string // more flags of packhorse serve; it logs only warnings by default
+	Config string   // the configuration file, "" for none; it says what is logged then
+	TLS    bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
 
 	// Log, if not nil, is called with each line that the process prints or logs, before Start returns and after it. It must not block.
 	Log func(line string)
@@ -53,6 +54,7 @@ type Server struct {
 
 	bin    string
 	key    string
+	tlsKey string
 	orgDir string
 	cmd    *exec.Cmd
 	output output
@@ -68,16 +70,21 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	args := []string{
-		"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0", "--log-level", "warn",
+		"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0",
 		"--min-free", "1MiB", // how full the machine's disk is decides on no test
+	}
+	if o.Config != "" {
+		args = append(args, "--config", o.Config)
+	} else {
+		args = append(args, "--log-level", "warn")
 	}
 	if o.TLS {
 		s.CACert = filepath.Join(o.Dir, "tls.pem")
-		tlsKey := filepath.Join(o.Dir, "tls.key")
-		if err := writeCertificate(s.CACert, tlsKey); err != nil {
+		s.tlsKey = filepath.Join(o.Dir, "tls.key")
+		if err := s.NewCertificate(); err != nil {
 			return nil, err
 		}
-		args = append(args, "--tls-cert", s.CACert, "--tls-key", tlsKey)
+		args = append(args, "--tls-cert", s.CACert, "--tls-key", s.tlsKey)
 	}
 	// The process outlives ctx, which bounds only its start.
 	s.cmd = exec.Command(o.Bin, append(args, o.Flags...)...)
@@ -140,6 +147,9 @@ func (s *Server) Token(ctx context.Context, repo string, flags ...string) (strin
 	}
 	return strings.TrimSpace(string(out)), nil
 }
+
+// NewCertificate replaces the certificate and its key.
+func (s *Server) NewCertificate() error { return writeCertificate(s.CACert, s.tlsKey) }
 
 // OrgDir is the folder of the organization's keys and its org.yaml.
 func (s *Server) OrgDir() string { return s.orgDir }

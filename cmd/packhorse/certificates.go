@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"packhorse/api"
+)
+
+// certificates is a certificate that follows its two files. New connections get what was read last and fits together.
+type certificates struct {
+	certFile, keyFile string
+	logger            *slog.Logger
+	current           atomic.Pointer[tls.Certificate]
+
+	mu      sync.Mutex // guards what follows
+	inForce string     // what the files of current hold
+	broken  string     // what did not fit at the last look
+	told    bool       // the log, of broken
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// certificatesEvery is how often the files are looked at.
+const certificatesEvery = time.Second
+
+// followCertificates reads a chain and its private key, both PEM, and follows their changes until close.
+func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certificates, error) {
+	c := &certificates{certFile: certFile, keyFile: keyFile, logger: logger, done: make(chan struct{})}
+	if err := c.look(true); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	go func() {
+		defer close(c.done)
+		ticker := time.NewTicker(certificatesEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				_ = c.look(false) // the log is told
+			}
+		}
+	}()
+	return c, nil
+}
+
+func (c *certificates) close() {
+	c.stop()
+	<-c.done
+}
+
+// config serves with what is in force when a connection begins.
+func (c *certificates) config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.current.Load(), nil
+	}}
+}
+
+// look reads the files. What does not fit together leaves the pair before it in force, and is an error in the log once it was met
+// twice, because one file may be replaced a moment before the other, or at once when that is asked for.
+func (c *certificates) look(atOnce bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cert, certErr := os.ReadFile(c.certFile)
+	key, keyErr := os.ReadFile(c.keyFile)
+	held := strings.Join([]string{string(cert), string(key)}, "\x00")
+	err := errors.Join(certErr, keyErr)
+	if err == nil {
+		if held == c.inForce {
+			c.broken, c.told = "", false
+			return nil
+		}
+		var pair tls.Certificate
+		if pair, err = tls.X509KeyPair(cert, key); err == nil {
+			c.current.Store(&pair)
+			c.inForce, c.broken, c.told = held, "", false
+			c.logger.Info("certificate in force", "file", c.certFile, "names", pair.Leaf.DNSNames, "not_after", pair.Leaf.NotAfter)
+			return nil
+		}
+	}
+	if held += "\x00" + err.Error(); held != c.broken {
+		c.broken, c.told = held, false
+		if !atOnce {
+			return err
+		}
+	}
+	if !c.told && c.current.Load() != nil {
+		c.told = true
+		c.logger.Error("certificate cannot be used: the one before stays in force", "cert", c.certFile, "key", c.keyFile, "error", err)
+	}
+	return err
+}
+
+// figures tell when the certificate in force ends. A nil c has none.
+func (c *certificates) figures() []api.Figure {
+	if c == nil {
+		return nil
+	}
+	return []api.Figure{{
+		Name: "tls_certificate_end_seconds", Help: "When the certificate in force ends, in seconds since 1970.",
+		Value: func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) },
+	}}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// reloader does on SIGHUP what the server else does by itself, and takes the log level from the configuration file anew.
+type reloader struct {
+	signals chan os.Signal
+	level   *slog.LevelVar
+	again   func() (slog.Level, error) // what the command line, the environment and the file say now; nil: the level stays
+
+	running sync.WaitGroup
+	one     sync.Mutex
+}
+
+// catchHangup begins to catch SIGHUP, which else ends the process.
+func catchHangup(level *slog.LevelVar, again func() (slog.Level, error)) *reloader {
+	r := &reloader{signals: make(chan os.Signal, 1), level: level, again: again}
+	signal.Notify(r.signals, syscall.SIGHUP)
+	return r
+}
+
+// start reloads the server in the background: what it reads may hang.
+func (r *reloader) start(s *server) {
+	r.running.Go(func() {
+		r.one.Lock()
+		defer r.one.Unlock()
+		s.tokens.Reload()
+		if s.certificates != nil {
+			_ = s.certificates.look(true) // the log is told
+		}
+		if r.again != nil {
+			if level, err := r.again(); err != nil {
+				s.logger.Error("reload: the log level stays", "error", err)
+			} else {
+				r.level.Set(level)
+			}
+		}
+		s.logger.Info("reloaded", "organizations", len(s.tokens.Orgs()), "log_level", r.level.Level().String())
+	})
+}

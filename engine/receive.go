@@ -100,11 +100,24 @@ type Push struct {
 	signatures *signatures
 }
 
+// CommandCountMax returns how many ref updates one push may have.
+func (h *Host) CommandCountMax() int { return h.limits.CommandCountMax }
+
+// CheckCommands is a [LimitError] for more ref updates than one push may have. Whoever gathers them asks before it keeps one.
+func (h *Host) CheckCommands(count int) error {
+	if limit := h.limits.CommandCountMax; count > limit {
+		return &LimitError{Limit: "ref updates in one push", Max: int64(limit)}
+	}
+	return nil
+}
+
 // Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for [Push.Finish] to report;
 // errors are those of reading, of limits, and of the stores.
 func (r *Repository) Receive(ctx context.Context, actor Actor, request PushRequest) (*Push, error) {
-	if limit := r.host.limits.CommandCountMax; len(request.Commands) > limit && request.upstream == nil {
-		return nil, &LimitError{Limit: "ref updates in one push", Max: int64(limit)}
+	if request.upstream == nil {
+		if err := r.host.CheckCommands(len(request.Commands)); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.host.space.Check(); err != nil {
 		return nil, err

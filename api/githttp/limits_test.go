@@ -270,3 +270,53 @@ func TestManyCommands(t *testing.T) {
 		t.Errorf("%d refs", len(names))
 	}
 }
+
+// endless gives a line again and again, and counts what was taken of it.
+type endless struct {
+	line  []byte
+	taken int64
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		n += copy(p[n:], e.line[(e.taken+int64(n))%int64(len(e.line)):])
+	}
+	e.taken += int64(n)
+	return n, nil
+}
+
+// TestPushCommandsAreBounded sends commands without an end: they are refused at the limit, not when all of them are in
+// memory.
+func TestPushCommandsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := serve(t, githttp.Config{})
+	const limit = 10_000
+	tests := map[string]struct {
+		line     string
+		takenMax int64
+		says     string
+	}{
+		"short ones":    {zero + " " + strings.Repeat("1", 40) + " refs/heads/x", limit*110 + 1<<20, "ref updates in one push: more than the limit of 10000"},
+		"long ones":     {zero + " " + strings.Repeat("1", 40) + " refs/heads/" + strings.Repeat("x", 60_000), limit*1280 + 1<<20, "bytes of the ref updates"},
+		"shallow lines": {"shallow " + strings.Repeat("1", 40), limit*1280 + 1<<20, "shallow lines: more than the limit of 100000"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := &endless{line: request(test.line)}
+			x := exchangetest.New(http.MethodPost, "/"+repoName+".git/git-receive-pack", body)
+			x.RequestHeaders.Set("Content-Type", "application/x-git-receive-pack-request")
+			answer, err := pending{x, r.handle(x)}.finish()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Status != http.StatusRequestEntityTooLarge || !bytes.Contains(answer.Body, []byte(test.says)) {
+				t.Errorf("answer %d %.300q, want 413 %q", answer.Status, answer.Body, test.says)
+			}
+			if body.taken > test.takenMax {
+				t.Errorf("%d bytes were read, expected at most %d", body.taken, test.takenMax)
+			}
+		})
+	}
+}

@@ -31,8 +31,14 @@ func (s *session) receive() error {
 		return err
 	}
 	in := pktline.NewReader(body)
-	ask, err := readPush(in)
-	if err != nil {
+	ask := &pushAsk{release: func() {}}
+	streams := false
+	defer func() {
+		if !streams {
+			ask.release()
+		}
+	}()
+	if err := ask.read(in, s); err != nil {
 		return err
 	}
 	if len(ask.Commands) == 0 {
@@ -50,7 +56,9 @@ func (s *session) receive() error {
 	if err != nil {
 		return s.refusePush(ask, err)
 	}
+	streams = true
 	s.x.Stream(http.StatusOK, receivePackResult, func(ctx context.Context, w io.Writer) error {
+		defer ask.release()
 		defer push.Close()
 		return ask.answer(ctx, s, push, newMuxer(w, ask.bandMax, false))
 	})
@@ -74,6 +82,9 @@ type pushAsk struct {
 	quiet   bool
 	options bool
 	bandMax int
+
+	lineBytes int64  // of the commands and shallow lines read so far
+	release   func() // gives back the memory that they were admitted for
 }
 
 // bringsPack tells whether a pack follows the commands: it does unless all of them delete.
@@ -86,30 +97,59 @@ func (a *pushAsk) bringsPack() bool {
 	return false
 }
 
-// readPush reads the commands and the push options.
-func readPush(in *pktline.Reader) (*pushAsk, error) {
-	a := &pushAsk{}
+// Memory of the lines before a pack. Lines up to the usual size are part of what the route costs, longer lists are
+// admitted for.
+const (
+	commandBytesUsual = 256 << 10
+	// commandBytesMax is what one command may take on average: two IDs, the longest refname, and what is around them.
+	commandBytesMax = 1024 + 256
+)
+
+// read reads the commands and the push options. Limits hold while it reads: nothing is kept of what lies beyond them.
+func (a *pushAsk) read(in *pktline.Reader, s *session) error {
 	for {
 		kind, line, err := in.Read()
 		if err != nil {
-			return nil, requestError(err)
+			return requestError(err)
 		}
 		if kind == pktline.Flush {
 			break
 		}
 		if kind != pktline.Data {
-			return nil, malformed("unexpected %s packet among the commands", kind)
+			return malformed("unexpected %s packet among the commands", kind)
+		}
+		if err := a.admit(len(line), s); err != nil {
+			return err
 		}
 		if err := a.commandLine(line); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if a.options && len(a.Commands) > 0 {
-		if err := a.readOptions(in); err != nil {
-			return nil, err
-		}
+		return a.readOptions(in)
 	}
-	return a, nil
+	return nil
+}
+
+// admit makes sure that one more line of size bytes may be kept.
+func (a *pushAsk) admit(size int, s *session) error {
+	if err := s.host.CheckCommands(len(a.Commands) + 1); err != nil {
+		return err
+	}
+	before := a.lineBytes
+	a.lineBytes += int64(size)
+	bytesMax := max(commandBytesUsual, int64(s.host.CommandCountMax())*commandBytesMax)
+	switch {
+	case a.lineBytes > bytesMax:
+		return &engine.LimitError{Limit: "bytes of the ref updates in one push", Max: bytesMax}
+	case a.lineBytes <= commandBytesUsual || before > commandBytesUsual:
+		return nil
+	}
+	release, err := s.x.Reserve(s.x.Context(), bytesMax)
+	if err == nil {
+		a.release = release
+	}
+	return err
 }
 
 // commandLine takes "shallow ID" or "OLD NEW NAME", the first with the client's capabilities behind a NUL.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -46,41 +47,95 @@ type CommitsRequest struct {
 
 const cursorCommits = 'c'
 
+// CommitPage is a page of a branch's history. The caller closes it.
+type CommitPage struct {
+	// Page holds the commits up to the first that would make them larger than a page in memory may be; most pages are
+	// whole.
+	Page[Commit]
+
+	view *odb.View
+	rest []object.ID // of the commits behind Items
+}
+
+// pageBytesMax is how much of a page's commits is read before the page is told, in bytes as they are stored.
+const pageBytesMax = 256 << 10
+
+// IsWhole reports whether Items holds the whole page.
+func (p *CommitPage) IsWhole() bool { return len(p.rest) == 0 }
+
+// All walks the page. The commits that Items does not hold are read one at a time.
+func (p *CommitPage) All(ctx context.Context) iter.Seq2[Commit, error] {
+	return func(yield func(Commit, error) bool) {
+		for _, c := range p.Items {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		for _, id := range p.rest {
+			c, err := readCommit(ctx, p.view.Linked(), id)
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Close releases what the page reads. A page that is whole reads nothing any more, and need not be closed.
+func (p *CommitPage) Close() error {
+	if p.view == nil {
+		return nil
+	}
+	return p.view.Close()
+}
+
 // Commits lists the history of a branch by commit date, newest first, as git log does. A cursor keeps the tip that its first
 // page began with, so that pages fit together whatever is pushed meanwhile. With a path, history is simplified as git log does by default.
 //
 // Errors: [ErrNotFound] for a branch that is not there; [ErrInvalid] for a cursor of another listing.
-func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (Page[Commit], error) {
+func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*CommitPage, error) {
 	names, err := r.names(ctx)
 	if err != nil {
-		return Page[Commit]{}, err
+		return nil, err
 	}
 	defer names.Close()
 	view, err := r.Objects(ctx)
 	if err != nil {
-		return Page[Commit]{}, err
+		return nil, err
 	}
-	defer view.Close()
-	branch, ref := request.Branch, refs.Ref{}
+	page, err := r.commits(ctx, names, view, request)
+	if err != nil {
+		return nil, errors.Join(err, view.Close())
+	}
+	if page.IsWhole() {
+		return page, view.Close()
+	}
+	page.view = view
+	return page, nil
+}
+
+func (r *Repository) commits(ctx context.Context, names lookuper, view *odb.View, request CommitsRequest) (*CommitPage, error) {
+	branch := request.Branch
+	var ref refs.Ref
+	var err error
 	if branch == "" {
 		branch, ref, err = r.head(ctx, names, request.Namespace)
 	} else {
 		ref, err = names.Lookup(ctx, request.Namespace.Full("refs/heads/"+branch))
 	}
 	if errors.Is(err, refs.ErrNotFound) {
-		return Page[Commit]{}, missingBranch(ctx, names, request.Namespace, "branch", branch)
+		return nil, missingBranch(ctx, names, request.Namespace, "branch", branch)
 	}
 	if err != nil {
-		return Page[Commit]{}, fmt.Errorf("look up branch %s: %w", branch, err)
+		return nil, fmt.Errorf("look up branch %s: %w", branch, err)
 	}
 	request.Path = strings.Trim(request.Path, "/")
 	tip, skip, err := commitsPosition(&request, ref.ID)
 	if err != nil {
-		return Page[Commit]{}, err
+		return nil, err
 	}
 	if tip != ref.ID {
 		if known, err := view.Has(ctx, tip); err != nil || !known {
-			return Page[Commit]{}, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
+			return nil, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
 		}
 	}
 	return r.host.page(ctx, view.Linked(), tip, skip, &request)
@@ -144,22 +199,22 @@ func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip 
 }
 
 // page reads a page of commits. The slot is for what may have to walk far.
-func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (Page[Commit], error) {
+func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (*CommitPage, error) {
 	if request.Cursor != "" || request.Path != "" {
 		release, err := request.Slot.hold(ctx)
 		if err != nil {
-			return Page[Commit]{}, err
+			return nil, err
 		}
 		defer release()
 	}
 	l, more, err := h.listing(ctx, view, tip, skip, request)
 	if err != nil {
-		return Page[Commit]{}, fmt.Errorf("walk history of %s: %w", tip, err)
+		return nil, fmt.Errorf("walk history of %s: %w", tip, err)
 	}
 	page, err := l.read(ctx, view, request.Limit, more)
 	l.Rest()
 	if err != nil {
-		return page, fmt.Errorf("walk history of %s: %w", tip, err)
+		return nil, fmt.Errorf("walk history of %s: %w", tip, err)
 	}
 	if !l.ahead.ID.IsZero() {
 		position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(request.Limit))
@@ -170,18 +225,34 @@ func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uin
 }
 
 // read takes up to limit commits from a listing and leaves the one behind them ahead, zero for none.
-func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, more bool) (page Page[Commit], err error) {
-	for more && len(page.Items) < limit {
-		commit, err := readCommit(ctx, view, l.ahead.ID)
-		if err != nil {
-			return page, err
+func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, more bool) (*CommitPage, error) {
+	page := &CommitPage{}
+	left := int64(pageBytesMax)
+	for more && len(page.Items)+len(page.rest) < limit {
+		if err := page.take(ctx, view, l.ahead.ID, &left); err != nil {
+			return nil, err
 		}
-		page.Items = append(page.Items, commit)
+		var err error
 		if l.ahead, more, err = l.Next(ctx); err != nil {
-			return page, err
+			return nil, err
 		}
 	}
 	return page, nil
+}
+
+// take adds a commit to the page, and reads it if all before it were read and it fits what is left in bytes.
+func (p *CommitPage) take(ctx context.Context, view *odb.View, id object.ID, left *int64) error {
+	info, err := view.Stat(ctx, id)
+	if err != nil {
+		return fmt.Errorf("read commit %s: %w", id, err)
+	}
+	if *left -= info.Size; *left < 0 {
+		p.rest = append(p.rest, id)
+		return nil
+	}
+	commit, err := readCommit(ctx, view, id)
+	p.Items = append(p.Items, commit)
+	return err
 }
 
 // readCommit reads a commit as it is told.

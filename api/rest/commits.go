@@ -1,6 +1,9 @@
 package rest
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"unicode/utf8"
 
@@ -9,33 +12,24 @@ import (
 	"packhorse/engine"
 )
 
-// commitJSON is spec.md, "Commit (list item, commit history)", with its parents.
-type commitJSON struct {
-	SHA            string   `json:"sha"`
-	ParentSHAs     []string `json:"parent_shas"`
-	Message        string   `json:"message"`
-	AuthorName     string   `json:"author_name"`
-	AuthorEmail    string   `json:"author_email"`
-	CommitterName  string   `json:"committer_name"`
-	CommitterEmail string   `json:"committer_email"`
-	Date           string   `json:"date"`
-}
-
-func commitOf(c engine.Commit) commitJSON {
-	told := commitJSON{
-		SHA:            c.ID.String(),
-		ParentSHAs:     []string{},
-		Message:        c.Message,
-		AuthorName:     c.Author.Name,
-		AuthorEmail:    c.Author.Email,
-		CommitterName:  c.Committer.Name,
-		CommitterEmail: c.Committer.Email,
-		Date:           timestamp(engine.CommitTime(c.Committer.Seconds)),
+// writeCommit writes the fields of a commit, with its parents: one item of GET /repos/commits.
+func (s *jsonStream) writeCommit(c *engine.Commit) {
+	s.textField("sha", c.ID.String())
+	s.field("parent_shas")
+	s.raw("[")
+	for i, parent := range c.Parents {
+		if i > 0 {
+			s.raw(",")
+		}
+		s.text(parent.String())
 	}
-	for _, parent := range c.Parents {
-		told.ParentSHAs = append(told.ParentSHAs, parent.String())
-	}
-	return told
+	s.raw("]")
+	s.textField("message", c.Message)
+	s.textField("author_name", c.Author.Name)
+	s.textField("author_email", c.Author.Email)
+	s.textField("committer_name", c.Committer.Name)
+	s.textField("committer_email", c.Committer.Email)
+	s.textField("date", timestamp(engine.CommitTime(c.Committer.Seconds)))
 }
 
 // Commits answers GET /repos/commits.
@@ -56,15 +50,31 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	list := struct {
-		Commits    []commitJSON `json:"commits"`
-		NextCursor string       `json:"next_cursor,omitempty"`
-		HasMore    bool         `json:"has_more"`
-	}{Commits: []commitJSON{}, NextCursor: page.Next, HasMore: page.Next != ""}
-	for _, c := range page.Items {
-		list.Commits = append(list.Commits, commitOf(c))
+	return answerStream(x, http.StatusOK, page.IsWhole(), func(ctx context.Context, w io.Writer) error {
+		return errors.Join(writeCommits(ctx, w, page), page.Close())
+	})
+}
+
+func writeCommits(ctx context.Context, w io.Writer, page *engine.CommitPage) error {
+	out := newJSONStream(w)
+	out.raw(`{"commits":[`)
+	count := 0
+	for c, err := range page.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if err := out.separate(count); err != nil {
+			return err
+		}
+		out.raw("{")
+		out.writeCommit(&c)
+		out.raw("}")
+		count++
 	}
-	return answer(x, http.StatusOK, list)
+	out.raw("]")
+	out.page(page.Next)
+	out.raw("}\n")
+	return out.end()
 }
 
 // Commit answers GET /repos/commit.
@@ -81,16 +91,18 @@ func (d *Door) Commit(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	type signedJSON struct {
-		commitJSON
-		Signature string `json:"signature,omitempty"`
-		Payload   string `json:"payload,omitempty"`
-	}
-	told := signedJSON{commitJSON: commitOf(found.Commit), Signature: string(found.Signature)}
-	if utf8.Valid(found.Payload) { // or else JSON cannot say which bytes were signed
-		told.Payload = string(found.Payload)
-	}
-	return answer(x, http.StatusOK, struct {
-		Commit signedJSON `json:"commit"`
-	}{told})
+	size := len(found.Message) + len(found.Author.Name) + len(found.Signature) + len(found.Payload)
+	return answerStream(x, http.StatusOK, size < streamBytes, func(_ context.Context, w io.Writer) error {
+		out := newJSONStream(w)
+		out.raw(`{"commit":{`)
+		out.writeCommit(&found.Commit)
+		if len(found.Signature) > 0 {
+			out.textField("signature", string(found.Signature))
+		}
+		if len(found.Payload) > 0 && utf8.Valid(found.Payload) { // or else JSON cannot say which bytes were signed
+			out.textField("payload", string(found.Payload))
+		}
+		out.raw("}}\n")
+		return out.end()
+	})
 }

@@ -1,10 +1,28 @@
 package rest
 
 import (
+	"bytes"
+	"context"
 	"io"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"packhorse/api/exchange"
+	"packhorse/api/problem"
 )
+
+// answerStream answers with a JSON value that write writes: with its length if it is short, in chunks otherwise. isShort
+// says that what is told is in memory already and takes no more than some hundred KiB.
+func answerStream(x exchange.Exchange, status int, isShort bool, write func(ctx context.Context, w io.Writer) error) error {
+	if !isShort {
+		x.Stream(status, problem.ContentType, write)
+		return nil
+	}
+	var body bytes.Buffer
+	if err := write(x.Context(), &body); err != nil {
+		return err
+	}
+	x.Respond(status, problem.ContentType, body.Bytes())
+	return nil
+}
 
 // jsonStream writes a long JSON value as it comes. Its first failure is kept and told by end.
 type jsonStream struct {
@@ -23,9 +41,34 @@ func newJSONStream(w io.Writer) *jsonStream {
 // raw writes what is JSON already.
 func (s *jsonStream) raw(text string) { s.buffer = append(s.buffer, text...) }
 
-// text writes a string. Bytes that are not UTF-8, which JSON has no place for, become U+FFFD.
+// text writes a string, a long one in pieces. Bytes that are not UTF-8, which JSON has no place for, become U+FFFD.
 func (s *jsonStream) text(value string) {
-	s.buffer, _ = jsontext.AppendQuote(s.buffer, value) // its error says that there were such bytes
+	s.raw(`"`)
+	for len(value) > textPiece {
+		piece := []byte(value[:textPiece])
+		size := len(piece) - unfinished(piece)
+		s.inside(value[:size])
+		value = value[size:]
+		s.flush(streamBytes)
+	}
+	s.inside(value)
+	s.raw(`"`)
+}
+
+// inside writes a part of a string.
+func (s *jsonStream) inside(part string) {
+	start := len(s.buffer)
+	s.buffer = appendText(s.buffer, part)
+	s.buffer = append(s.buffer[:start], s.buffer[start+1:len(s.buffer)-1]...)
+}
+
+// field begins a field of an object.
+func (s *jsonStream) field(name string) { s.buffer = appendField(s.buffer, name) }
+
+// textField writes a field with a text.
+func (s *jsonStream) textField(name, value string) {
+	s.field(name)
+	s.text(value)
 }
 
 // separate goes before the item of an index, and lets go what has been gathered. Its error is that of end.

@@ -46,3 +46,26 @@ func TestTextWriter(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamedText writes long texts, whose pieces must come to the same as the whole.
+func TestStreamedText(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "a", strings.Repeat("x", textPiece), strings.Repeat("x", textPiece+1), "x" + strings.Repeat("\xf0\x9f\x90\x8e", 3*textPiece),
+		strings.Repeat("\xff", 2*textPiece), strings.Repeat("\"\n", 5*textPiece) + "\xe4",
+	} {
+		var got bytes.Buffer
+		out := newJSONStream(&got)
+		out.text(text)
+		out.field("next")
+		if err := out.end(); err != nil {
+			t.Fatal(err)
+		}
+		if want := string(appendText(nil, text)) + `,"next":`; got.String() != want {
+			t.Errorf("%.20q of %d bytes is written in %d bytes, want %d", text, len(text), got.Len(), len(want))
+		}
+		if cap(out.buffer) > 8*streamBytes {
+			t.Errorf("the buffer has grown to %d bytes", cap(out.buffer))
+		}
+	}
+}

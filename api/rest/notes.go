@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net/http"
 
 	"packhorse/api/auth"
@@ -59,11 +61,15 @@ func (d *Door) Note(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answer(x, http.StatusOK, struct {
-		SHA    string `json:"sha"`
-		Note   string `json:"note"`
-		RefSHA string `json:"ref_sha"`
-	}{target.Commit.String(), note.Text, note.Tip.String()})
+	return answerStream(x, http.StatusOK, len(note.Text) < streamBytes, func(_ context.Context, w io.Writer) error {
+		out := newJSONStream(w)
+		out.raw("{")
+		out.textField("sha", target.Commit.String())
+		out.textField("note", note.Text)
+		out.textField("ref_sha", note.Tip.String())
+		out.raw("}\n")
+		return out.end()
+	})
 }
 
 // AddNote answers POST /repos/notes.

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -214,4 +215,46 @@ func TestMinSequence(t *testing.T) {
 	c, _ := seeded(t)
 	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "5").want(http.StatusOK)
 	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "soon").refused(http.StatusBadRequest, "X-Min-Sequence")
+}
+
+// TestLargeCommits lists commits with messages that are too large for a page in memory: they go out in pieces, one after the
+// other.
+func TestLargeCommits(t *testing.T) {
+	t.Parallel()
+	c, _ := seeded(t)
+	messages := []string{}
+	for i := range 4 {
+		message := fmt.Sprintf("%d %s", i, strings.Repeat("long ", 40_000))
+		p := newPack(fmt.Sprintf(`"target_branch":"main","commit_message":%q,%s,"files":[{"path":"x","content_id":"1"}]`, message, author))
+		c.commitPack(p.chunk("1", fmt.Sprint(i), true)).want(http.StatusCreated)
+		messages = append(messages, message)
+	}
+	var listed struct {
+		Commits []struct{ SHA, Message string }
+		HasMore bool `json:"has_more"`
+	}
+	got := c.call(c.door.Commits, http.MethodGet, "/", nil).want(http.StatusOK)
+	got.decode(&listed)
+	if len(listed.Commits) != len(messages)+3 || listed.HasMore {
+		t.Fatalf("%d commits are listed", len(listed.Commits))
+	}
+	for i, message := range messages {
+		if at := len(messages) - 1 - i; listed.Commits[at].Message != message {
+			t.Errorf("commit %d has a message of %d bytes", at, len(listed.Commits[at].Message))
+		}
+	}
+	if len(got.Chunks) < 4 {
+		t.Errorf("the page went out in %d pieces", len(got.Chunks))
+	}
+	for _, piece := range got.Chunks {
+		if len(piece) > 256<<10 {
+			t.Errorf("a piece of %d bytes", len(piece))
+		}
+	}
+	sha := listed.Commits[0].SHA
+	var one commitOf
+	c.call(c.door.Commit, http.MethodGet, "/?sha="+sha, nil).want(http.StatusOK).decode(&one)
+	if one.Commit.Message != messages[3] {
+		t.Errorf("alone it has a message of %d bytes", len(one.Commit.Message))
+	}
 }

@@ -82,6 +82,8 @@ const (
 	RefusedMissing = RefusalError("missing necessary objects")
 	// RefusedShallow says that the history behind the new object ends at commits whose parents the repository does not have.
 	RefusedShallow = RefusalError("shallow update not allowed")
+	// RefusedTagChain says that the new object is a tag object behind which too many others stand.
+	RefusedTagChain = RefusalError("too many tag objects lead from one to the next")
 	// RefusedDefault says that a clone would be left without a branch to check out.
 	RefusedDefault = RefusalError("deletion of the current branch prohibited")
 )
@@ -348,7 +350,9 @@ func (p *Push) command(ctx context.Context, tx *refs.Tx, now *Repository, comman
 	}
 	var peeled object.ID
 	if info.Type == object.TypeTag {
-		if peeled, _, err = follow(ctx, view, command.New); err != nil {
+		if peeled, _, err = follow(ctx, view, command.New); errors.Is(err, errTagChain) {
+			return RefusedTagChain
+		} else if err != nil {
 			return err
 		}
 	}

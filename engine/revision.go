@@ -53,7 +53,7 @@ func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n
 			return revision, fmt.Errorf("look up %s: %w", candidate, err)
 		}
 		revision.Ref = candidate
-		revision.Commit, err = peel(ctx, v.Linked(), ref.ID)
+		revision.Commit, err = peel(ctx, v.Linked(), ref.Target())
 		if isUnknown(err) {
 			return revision, missing()
 		}
@@ -109,15 +109,24 @@ func peel(ctx context.Context, v *odb.View, id object.ID) (object.ID, error) {
 	return id, err
 }
 
-// follow follows tag objects to the first object that is none.
+// tagChainMax bounds how many tag objects may lead to an object, one to the next. Histories have one, seldom two.
+const tagChainMax = 100
+
+// errTagChain says that an object is behind more tag objects than are followed.
+var errTagChain = &LimitError{Limit: "tag objects that lead from one to the next", Max: tagChainMax}
+
+// follow follows tag objects to the first object that is none. Errors: [odb.ErrNotFound], errTagChain.
 func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.Type, error) {
-	for ; ; v = v.Linked() { // what a tag names may be read if the tag may
+	for tags := 0; ; tags, v = tags+1, v.Linked() { // what a tag names may be read if the tag may
 		info, err := v.Stat(ctx, id)
 		if err != nil {
 			return id, 0, fmt.Errorf("read %s: %w", id, err)
 		}
 		if info.Type != object.TypeTag {
 			return id, info.Type, nil
+		}
+		if tags == tagChainMax {
+			return id, 0, errTagChain
 		}
 		_, data, err := v.Linked().Read(ctx, id)
 		if err != nil {

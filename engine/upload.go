@@ -101,12 +101,15 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	return u, nil
 }
 
+// OperationCountMax returns how many file operations one API commit may have.
+func (h *Host) OperationCountMax() int { return h.limits.OperationCountMax }
+
 // arrange checks the operations among themselves.
 func (u *Upload) arrange() error {
 	if len(u.request.Operations) == 0 {
 		return invalid("files must not be empty")
 	}
-	if limit := u.repo.host.limits.OperationCountMax; len(u.request.Operations) > limit {
+	if limit := u.repo.host.OperationCountMax(); len(u.request.Operations) > limit {
 		return &failure{kind: ErrTooLarge, text: fmt.Sprintf("files: %d, the limit is %d (--operations-max)", len(u.request.Operations), limit)}
 	}
 	operations := make([]commit.Operation, len(u.request.Operations))

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
@@ -28,12 +31,39 @@ type commitMetadata struct {
 	AllowEmpty      *bool          `json:"allow_empty"`
 	Author          *commit.Person `json:"author"`
 	Committer       *commit.Person `json:"committer"`
-	Files           []struct {
-		Path      string `json:"path"`
-		Operation string `json:"operation"`
-		ContentID string `json:"content_id"`
-		Mode      string `json:"mode"`
-	} `json:"files"`
+	Files           []fileMetadata `json:"files"`
+}
+
+// fileMetadata is one file operation of commit-pack.
+type fileMetadata struct {
+	Path      string `json:"path"`
+	Operation string `json:"operation"`
+	ContentID string `json:"content_id"`
+	Mode      string `json:"mode"`
+}
+
+// boundedFiles refuses a list of more than countMax file operations while it is decoded.
+func boundedFiles(countMax int) json.Options {
+	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(from *jsontext.Decoder, files *[]fileMetadata) error {
+		if from.PeekKind() != '[' {
+			return errors.ErrUnsupported // of another type: the decoder says so
+		}
+		if _, err := from.ReadToken(); err != nil {
+			return err
+		}
+		for from.PeekKind() != ']' {
+			if len(*files) == countMax {
+				return &engine.LimitError{Limit: "files (--operations-max)", Max: int64(countMax)}
+			}
+			var f fileMetadata
+			if err := json.UnmarshalDecode(from, &f); err != nil {
+				return err
+			}
+			*files = append(*files, f)
+		}
+		_, err := from.ReadToken()
+		return err
+	}))
 }
 
 // CommitPack answers POST /repos/commit-pack.
@@ -63,8 +93,9 @@ func (d *Door) commitPack(x exchange.Exchange, grant *auth.Grant) (branch string
 		return "", result, err
 	}
 	body, seen := observe(x.Body(), by.Receipt != nil)
-	lines := newLineReader(body)
-	metadata, err := readMetadata(lines)
+	lines := newLineReader(x, body)
+	defer lines.close()
+	metadata, err := readMetadata(x, lines, d.host.OperationCountMax())
 	if err != nil {
 		return metadata.TargetBranch, result, err
 	}
@@ -105,8 +136,8 @@ func requireNDJSON(x exchange.Exchange) error {
 	return nil
 }
 
-// readMetadata reads the first line.
-func readMetadata(lines *lineReader) (commitMetadata, error) {
+// readMetadata reads the first line, with at most filesMax file operations.
+func readMetadata(x exchange.Exchange, lines *lineReader, filesMax int) (commitMetadata, error) {
 	line, err := lines.next(metadataLineMax)
 	if errors.Is(err, io.EOF) {
 		return commitMetadata{}, badRequest("the body is empty: expected a line with metadata first")
@@ -117,7 +148,14 @@ func readMetadata(lines *lineReader) (commitMetadata, error) {
 	var first struct {
 		Metadata *commitMetadata `json:"metadata"`
 	}
-	if err := decodeJSON(line, &first); err != nil {
+	if len(line) > lineBufferMin { // what it says is kept, beside the line
+		release, err := x.Reserve(x.Context(), 2*int64(len(line)))
+		if err != nil {
+			return commitMetadata{}, err
+		}
+		defer release()
+	}
+	if err := decodeJSON(line, &first, boundedFiles(filesMax)); err != nil {
 		return commitMetadata{}, err
 	}
 	if first.Metadata == nil {
@@ -125,12 +163,6 @@ func readMetadata(lines *lineReader) (commitMetadata, error) {
 	}
 	return *first.Metadata, nil
 }
-
-// Memory of a commit's stream: lines up to the usual size are part of what the route costs, longer ones are admitted for.
-const (
-	chunkLineUsual = 256 << 10
-	chunkLineCosts = 12 << 20
-)
 
 // takeChunks reads the chunks of an upload.
 func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) error {
@@ -146,7 +178,6 @@ func takeChunks(x exchange.Exchange, lines *lineReader, upload *engine.Upload) e
 
 // takeLines gives the lines with chunks to take, up to the true end of the body.
 func takeLines(x exchange.Exchange, lines *lineReader, take func(ctx context.Context, line []byte) error) error {
-	reserved := false
 	for {
 		line, err := lines.next(chunkLineMax)
 		if errors.Is(err, io.EOF) {
@@ -154,14 +185,6 @@ func takeLines(x exchange.Exchange, lines *lineReader, take func(ctx context.Con
 		}
 		if err != nil {
 			return err
-		}
-		if len(line) > chunkLineUsual && !reserved {
-			release, err := x.Reserve(x.Context(), chunkLineCosts)
-			if err != nil {
-				return err
-			}
-			defer release()
-			reserved = true
 		}
 		if err := take(x.Context(), line); err != nil {
 			return err

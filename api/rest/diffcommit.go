@@ -32,8 +32,9 @@ func (d *Door) diffCommit(x exchange.Exchange, grant *auth.Grant) (branch string
 		return "", result, err
 	}
 	body, seen := observe(x.Body(), by.Receipt != nil)
-	lines := newLineReader(body)
-	metadata, err := readMetadata(lines)
+	lines := newLineReader(x, body)
+	defer lines.close()
+	metadata, err := readMetadata(x, lines, d.host.OperationCountMax())
 	branch = metadata.TargetBranch
 	if err != nil {
 		return branch, result, err

@@ -32,7 +32,9 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	file, err := repo.File(x.Context(), engine.FileRequest{Namespace: space, Ref: values.Get("ref"), Path: path, Slot: x.Slot})
+	file, err := repo.File(x.Context(), engine.FileRequest{
+		Namespace: space, Ref: values.Get("ref"), Path: path, Slot: x.Slot, Reserve: x.Reserve,
+	})
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
 		Path:      query.Get("path"),
 		Cursor:    query.Get("cursor"),
 		Slot:      x.Slot,
+		Reserve:   x.Reserve,
 	}
 	if query.Get("limit") != "" || request.Cursor != "" {
 		if request.Limit, err = limitOf(x, metadataLimitDefault, metadataLimitMax); err != nil {

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -17,8 +18,13 @@ const (
 	chunkLineMax = 6*(chunkBytesMax/3*4+4) + 4096
 )
 
-// lineReader reads the lines of a body. The body is read into the one buffer that lines are handed out from; it grows to the longest.
+// lineReader reads the lines of a body. The body is read into the one buffer that lines are handed out from; it grows to the
+// longest. The buffer that it begins with is part of what a route costs; before it grows, its new size is reserved, with as
+// much again as the old one takes or a decoded chunk.
 type lineReader struct {
+	memory     exchange.Resources
+	ctx        context.Context // of the request, for reserving
+	release    func()          // gives back what is reserved
 	from       io.Reader
 	buffer     []byte
 	start, end int   // of what has been read and not handed out
@@ -28,9 +34,14 @@ type lineReader struct {
 // lineBufferMin is the size of the buffer at first.
 const lineBufferMin = 256 << 10
 
-func newLineReader(body io.Reader) *lineReader {
-	return &lineReader{from: body, buffer: make([]byte, lineBufferMin)}
+func newLineReader(x exchange.Exchange, body io.Reader) *lineReader {
+	return &lineReader{
+		memory: x, ctx: x.Context(), release: func() {}, from: body, buffer: make([]byte, lineBufferMin),
+	}
 }
+
+// close gives back the memory of the buffer. Lines must not be used any more.
+func (l *lineReader) close() { l.release() }
 
 // next returns the next line that is not blank, without its end; it is valid until the next call. The last line needs no end.
 // It is io.EOF behind the last line, and only at the true end of the body.
@@ -64,21 +75,41 @@ func (l *lineReader) read(sizeMax int) ([]byte, error) {
 			return nil, l.err
 		}
 		searched = size
-		l.fill()
+		if err := l.fill(); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// fill reads more of the body, after what is pending.
-func (l *lineReader) fill() {
+// fill reads more of the body, after what is pending. What ends the body is kept for the reader; its own error says that
+// there is no memory for a longer line.
+func (l *lineReader) fill() error {
 	if pending := l.buffer[l.start:l.end]; l.start > 0 {
 		l.start, l.end = 0, copy(l.buffer, pending)
 	} else if l.end == len(l.buffer) {
-		l.buffer = append(make([]byte, 0, 2*len(l.buffer)), pending...)
-		l.buffer = l.buffer[:cap(l.buffer)]
+		if err := l.grow(); err != nil {
+			return err
+		}
 	}
 	n, err := l.from.Read(l.buffer[l.end:min(len(l.buffer), l.end+lineBufferMin)])
 	l.end += n
 	l.err = err
+	return nil
+}
+
+// grow doubles the buffer.
+func (l *lineReader) grow() error {
+	size := 2 * len(l.buffer)
+	l.release()
+	l.release = func() {}
+	release, err := l.memory.Reserve(l.ctx, int64(size+size/2))
+	if err != nil {
+		return err
+	}
+	l.release = release
+	l.buffer = append(make([]byte, 0, size), l.buffer[:l.end]...)
+	l.buffer = l.buffer[:cap(l.buffer)]
+	return nil
 }
 
 // blobChunk is one chunk of a content.

@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"packhorse/api/exchange"
+	"packhorse/api/exchange/exchangetest"
 )
 
 // FuzzChunk holds the fast path to what the strict decoder answers: it may decline a line, never read it differently.
@@ -50,7 +51,9 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"metadata":null}`))
 	f.Add([]byte(strings.Repeat(`{"metadata":`, 40)))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		metadata, err := readMetadata(newLineReader(bytes.NewReader(line)))
+		lines := readLines(bytes.NewReader(line))
+		defer lines.close()
+		metadata, err := readMetadata(exchangetest.New("POST", "/", nil), lines, 1000)
 		if err != nil {
 			return
 		}
@@ -59,6 +62,49 @@ func FuzzMetadata(f *testing.F) {
 			t.Fatalf("%q was taken as %+v", line, request)
 		}
 	})
+}
+
+// readLines reads the lines of a body, with as much memory as they need.
+func readLines(body io.Reader) *lineReader {
+	return newLineReader(exchangetest.New("POST", "/", nil), body)
+}
+
+// TestFilesAreCounted breaks off at the limit of file operations, in the midst of what would be no JSON.
+func TestFilesAreCounted(t *testing.T) {
+	t.Parallel()
+	const line = `{"metadata":{"target_branch":"main","files":[{},{},{}`
+	for filesMax, want := range map[int]string{2: "files (--operations-max): more than the limit of 2", 4: "malformed JSON"} {
+		lines := readLines(strings.NewReader(line + " no JSON"))
+		if _, err := readMetadata(exchangetest.New("POST", "/", nil), lines, filesMax); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with at most %d: %v, want %q", filesMax, err, want)
+		}
+	}
+}
+
+// TestLongLinesAreReserved reads a line that is longer than the first buffer: its memory is asked for before it is taken, and
+// given back.
+func TestLongLinesAreReserved(t *testing.T) {
+	t.Parallel()
+	x := exchangetest.New("POST", "/", nil)
+	body := strings.NewReader(strings.Repeat("x", 3*lineBufferMin) + "\n")
+	lines := newLineReader(x, body)
+	if _, err := lines.next(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	lines.close()
+	x.Respond(200, "", nil)
+	if _, err := x.Finish(); err != nil {
+		t.Error(err)
+	}
+	busy := exchangetest.New("POST", "/", nil)
+	busy.ReserveErr = exchange.ErrBusy
+	body.Reset(strings.Repeat("x", 3*lineBufferMin))
+	if _, err := newLineReader(busy, body).next(1 << 20); !errors.Is(err, exchange.ErrBusy) {
+		t.Errorf("without memory: %v", err)
+	}
+	if taken := body.Size() - int64(body.Len()); taken > lineBufferMin {
+		t.Errorf("%d bytes were read without memory for them", taken)
+	}
 }
 
 func TestLineReader(t *testing.T) {
@@ -81,7 +127,7 @@ func TestLineReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, arrives := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
-				lines := newLineReader(arrives(strings.NewReader(test.body)))
+				lines := readLines(arrives(strings.NewReader(test.body)))
 				for _, want := range test.lines {
 					got, err := lines.next(1 << 20)
 					if err != nil || string(got) != want {
@@ -97,19 +143,24 @@ func TestLineReader(t *testing.T) {
 		})
 	}
 	var limit *exchange.LimitError
-	if _, err := newLineReader(strings.NewReader(long)).next(1000); !errors.As(err, &limit) {
+	if _, err := readLines(strings.NewReader(long)).next(1000); !errors.As(err, &limit) {
 		t.Errorf("a line over the limit gave %v, want a LimitError", err)
 	}
 }
 
-func TestDepth(t *testing.T) {
+func TestShape(t *testing.T) {
 	t.Parallel()
-	tests := map[string]int{
-		`{}`: 1, `[{"a":[1]}]`: 3, `"[[["`: 0, `{"a\"[[":1}`: 1, `{"a":"\\","b":[]}`: 2, ``: 0, `]]]`: 0,
+	deep := func(depth int) string { return strings.Repeat("[", depth) }
+	members := func(count int) string { return `{` + strings.Repeat(`"a":{"b":1},`, count) }
+	tests := map[string]bool{
+		`{}`: true, ``: true, `]]]`: true, deep(32): true, deep(33): false, `"` + deep(40): true, `"\"` + deep(40): true,
+		`"\\"` + deep(33): false, `[]` + deep(32): true,
+		members(1000): true, members(1001): false, strings.Repeat(`"a":`, 1001): false, `[` + strings.Repeat(members(999)+`},`, 3): true,
+		`{"a":"` + strings.Repeat(":", 2000) + `"}`: true,
 	}
-	for text, want := range tests {
-		if got := depthOf([]byte(text)); got != want {
-			t.Errorf("depthOf(%s) = %d, want %d", text, got, want)
+	for text, fine := range tests {
+		if err := checkShape([]byte(text)); err == nil != fine {
+			t.Errorf("%.60s: %v", text, err)
 		}
 	}
 }

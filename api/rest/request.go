@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"packhorse/api/exchange"
+	"packhorse/engine"
 	"packhorse/refs"
 )
 
@@ -38,13 +39,16 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 
 // decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and tolerates unknown names. The
 // message of its error names the field.
-func decodeJSON(data []byte, out any) error {
-	if depthOf(data) > depthMax {
-		return badRequest("malformed JSON: nested deeper than %d", depthMax)
+func decodeJSON(data []byte, out any, options ...json.Options) error {
+	if err := checkShape(data); err != nil {
+		return err
 	}
-	err := json.Unmarshal(data, out)
+	err := json.Unmarshal(data, out, options...)
 	if err == nil {
 		return nil
+	}
+	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
+		return limit
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		return badRequest("field %s: expected %s, got a JSON %s", fieldName(semantic.JSONPointer), typeName(semantic), kindName(semantic.JSONKind))
@@ -56,30 +60,6 @@ func decodeJSON(data []byte, out any) error {
 		return badRequest("malformed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
 	}
 	return badRequest("malformed JSON: %v", err)
-}
-
-// depthMax bounds the nesting of JSON: rules.md 28.
-const depthMax = 32
-
-// depthOf returns how deep the arrays and objects in data are nested, valid JSON or not.
-func depthOf(data []byte) int {
-	depth, deepest := 0, 0
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '"':
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', ']':
-			depth = max(depth-1, 0)
-		}
-	}
-	return deepest
 }
 
 // fieldName turns a JSON pointer into the dotted name that people use.

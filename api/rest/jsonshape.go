@@ -1,0 +1,37 @@
+package rest
+
+// Bounds of the shape of JSON. A decoder remembers each name of an object, to see a second one of it, so that many of them
+// take many times the memory of the text.
+const (
+	depthMax  = 32
+	memberMax = 1000
+)
+
+// checkShape refuses JSON that is nested too deep or has an object with too many members, before anything is decoded. What
+// is no JSON may pass.
+func checkShape(data []byte) error {
+	var members [depthMax + 1]int // of the object that is open at each depth
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > depthMax {
+				return badRequest("malformed JSON: nested deeper than %d", depthMax)
+			}
+			members[depth] = 0
+		case '}', ']':
+			depth = max(depth-1, 0)
+		case ':':
+			if members[depth]++; members[depth] > memberMax {
+				return badRequest("malformed JSON: an object of more than %d members", memberMax)
+			}
+		}
+	}
+	return nil
+}

@@ -28,8 +28,9 @@ type FileRequest struct {
 	Namespace refs.Namespace
 	Ref       string
 	Path      string
-	// Slot is waited for when history has to be walked.
-	Slot Slot
+	// Slot and Reserve are waited for when history has to be walked.
+	Slot    Slot
+	Reserve Reserve
 }
 
 // File opens a file or a symbolic link, whose content is its target. Nothing of the content is read yet.
@@ -40,19 +41,19 @@ func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, 
 	if err != nil {
 		return nil, err
 	}
-	f, err := r.openFile(ctx, at, strings.TrimLeft(request.Path, "/"), request.Slot)
+	f, err := r.openFile(ctx, at, strings.TrimLeft(request.Path, "/"), request.Slot, request.Reserve)
 	if err != nil {
 		return nil, errors.Join(err, at.view.Close())
 	}
 	return f, nil
 }
 
-func (r *Repository) openFile(ctx context.Context, at position, path string, slot Slot) (*OpenFile, error) {
+func (r *Repository) openFile(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*OpenFile, error) {
 	found, err := lookupFile(ctx, at, path)
 	if err != nil {
 		return nil, err
 	}
-	root, err := r.host.trace(ctx, at, path, slot)
+	root, err := r.host.trace(ctx, at, path, slot, reserve)
 	if err != nil {
 		return nil, err
 	}

@@ -71,10 +71,14 @@ type Limits struct {
 	OpenContentCountMax int
 	// LastCommitCountMax bounds the commits that one listing of files with their last commits tells of.
 	LastCommitCountMax int
+	// TraceBytesMax bounds what a listing of files with their last commits keeps in memory while it is made; 0 means 256 MiB.
+	TraceBytesMax int64
 	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were binary.
 	DiffFileBytes int64
 	// MergeBytesMax bounds the new objects of a merge in bytes; 0 means 256 MiB.
 	MergeBytesMax int64
+	// MergePathBytesMax bounds what a merge keeps of paths that differ, in bytes of memory; 0 means 256 MiB.
+	MergePathBytesMax int64
 	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means 100,000.
 	VerifyCountMax int
 	// ReceiptLife is how long an idempotency key is remembered.
@@ -86,6 +90,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.OperationCountMax, 100_000)
 	setDefault(&l.OpenContentCountMax, 1_000)
 	setDefault(&l.LastCommitCountMax, 100_000)
+	setDefault(&l.TraceBytesMax, 256<<20)
 	setDefault(&l.DiffFileBytes, 512<<20)
 	setDefault(&l.VerifyCountMax, 100_000)
 	setDefault(&l.ReceiptLife, 24*time.Hour)

@@ -19,6 +19,50 @@ func (s Slot) hold(ctx context.Context) (release func(), err error) {
 	return s(ctx)
 }
 
+// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives them back; nil needs not
+// wait.
+type Reserve func(ctx context.Context, sizeBytes int64) (release func(), err error)
+
+// traceMemory admits what a trace keeps, step by step. It belongs to one goroutine.
+type traceMemory struct {
+	reserve  Reserve
+	left     int64 // up to the limit of one trace
+	admitted int64 // reserved and not yet used
+	releases []func()
+}
+
+// traceStep is how much is reserved at once. The first is part of what a listing costs in any case.
+const traceStep = 4 << 20
+
+func newTraceMemory(limit int64, reserve Reserve) *traceMemory {
+	return &traceMemory{reserve: reserve, left: limit, admitted: traceStep}
+}
+
+// admit lets a trace keep sizeBytes more. Errors: [LimitError]; those of reserving.
+func (m *traceMemory) admit(ctx context.Context, sizeBytes int64, limit int64) error {
+	if m.left -= sizeBytes; m.left < 0 {
+		return &LimitError{Limit: "bytes of memory for a listing with last commits (ask for one folder, by path)", Max: limit}
+	}
+	for m.admitted -= sizeBytes; m.admitted < 0 && m.reserve != nil; {
+		step := max(traceStep, -m.admitted)
+		release, err := m.reserve(ctx, step)
+		if err != nil {
+			return err
+		}
+		m.releases = append(m.releases, release)
+		m.admitted += step
+	}
+	return nil
+}
+
+// release gives everything back.
+func (m *traceMemory) release() {
+	for _, release := range m.releases {
+		release()
+	}
+	m.releases = nil
+}
+
 // commitKey names a commit of a pool: forks do not learn from each other what they may not read.
 type commitKey struct {
 	pool   odb.PoolID
@@ -29,8 +73,9 @@ type commitKey struct {
 // a new tip ends at the commits that are there, and shares the folders that have not changed since.
 type traces = shelf[commitKey, *odb.TracedFolder]
 
-// trace returns the last changes of what lies at a path of a revision, from the shelf or by a walk, which holds a slot.
-func (h *Host) trace(ctx context.Context, at position, path string, slot Slot) (*odb.TracedFolder, error) {
+// trace returns the last changes of what lies at a path of a revision, from the shelf or by a walk, which holds a slot. What
+// the walk keeps is admitted by reserve until it has ended; then it is the shelf's.
+func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*odb.TracedFolder, error) {
 	key := commitKey{at.view.Pool(), at.revision.Commit}
 	if known, _ := h.traces.get(key); known.Knows(path) {
 		return known, nil
@@ -40,7 +85,11 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot) (
 		return nil, err
 	}
 	defer release()
-	options := odb.TraceOptions{Path: path}
+	memory := newTraceMemory(h.limits.TraceBytesMax, reserve)
+	defer memory.release()
+	options := odb.TraceOptions{Path: path, Admit: func(sizeBytes int64) error {
+		return memory.admit(ctx, sizeBytes, h.limits.TraceBytesMax)
+	}}
 	if !h.traces.empty() {
 		options.Known = func(commit object.ID) *odb.TracedFolder {
 			known, _ := h.traces.get(commitKey{key.pool, commit})

@@ -273,7 +273,7 @@ func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeR
 func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *MergeRequest, plan *mergePlan) error {
 	o := &plan.outcome
 	result, err := merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
-		Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, Unrelated: request.Unrelated,
+		Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
 	})
 	if err != nil {
 		return fmt.Errorf("merge %s into %s: %w", o.Source, o.Old, err)

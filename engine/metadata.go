@@ -24,8 +24,9 @@ type MetadataRequest struct {
 	Cursor string
 	// Limit bounds the files of a page; 0 lists all of them.
 	Limit int
-	// Slot is waited for when history has to be walked.
-	Slot Slot
+	// Slot and Reserve are waited for when history has to be walked.
+	Slot    Slot
+	Reserve Reserve
 }
 
 // FileMetadata is a file, a symbolic link or a submodule with the commit that changed it last.
@@ -70,7 +71,7 @@ func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Me
 		_, err = lookupPath(ctx, at.view, at.tree, m.path)
 	}
 	if err == nil {
-		m.root, err = r.host.trace(ctx, at, m.path, request.Slot)
+		m.root, err = r.host.trace(ctx, at, m.path, request.Slot, request.Reserve)
 	}
 	if err == nil {
 		err = m.measure(r.host.limits.LastCommitCountMax)

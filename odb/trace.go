@@ -76,6 +76,9 @@ type TraceOptions struct {
 	Path string
 	// Known, if set, returns what an earlier trace found out about a commit, or nil. History is followed no further than to there.
 	Known func(commit object.ID) *TracedFolder
+	// Admit, if set, is asked before the trace keeps what is in one more folder, which takes about sizeBytes. Its error ends
+	// the trace.
+	Admit func(sizeBytes int64) error
 }
 
 // Trace finds the commits that changed the files of a commit last, each as git log -1 -- PATH finds it, all in one walk: with git's default
@@ -95,7 +98,7 @@ func (v *View) Trace(ctx context.Context, commit object.ID, options TraceOptions
 		return nil, err
 	}
 	defer filters.close()
-	t := &tracer{history: newHistory(v), view: v.Linked(), filters: filters, known: options.Known}
+	t := &tracer{history: newHistory(v), view: v.Linked(), filters: filters, known: options.Known, admit: options.Admit}
 	tip, err := t.history.tip(ctx, commit)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ type tracer struct {
 	view    *View
 	filters *pathFilters
 	known   func(commit object.ID) *TracedFolder // or nil
+	admit   func(sizeBytes int64) error          // or nil
 	queue   commitQueue                          // by generation: no commit before its children
 	waiting []*traceSet                          // by number of the commit
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"packhorse/pack/object"
 )
@@ -85,10 +86,16 @@ func (t *tracer) open(ctx context.Context, s *traceSet) error {
 func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 	f.out = &TracedFolder{Tree: f.tree}
 	if f.base != nil {
+		if err := t.admitEntries(len(f.base.Entries), 0); err != nil {
+			return err
+		}
 		f.out.Entries = append(f.out.Entries, f.base.Entries...)
 	} else {
 		data, err := t.tree(ctx, f.tree)
 		if err != nil {
+			return err
+		}
+		if err := t.admitEntries(len(data)/treeEntryMean+1, len(data)); err != nil {
 			return err
 		}
 		names := string(data) // one copy, which the names are parts of
@@ -102,6 +109,19 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 		}
 	}
 	return nil
+}
+
+// treeEntryMean is about the size of an entry in a tree: a mode, a name and an ID.
+const treeEntryMean = 36
+
+// admitEntries lets the trace keep the entries of one more folder: themselves, their items in sets, and their names.
+func (t *tracer) admitEntries(count, namesBytes int) error {
+	if t.admit == nil {
+		return nil
+	}
+	const perFolder = int64(unsafe.Sizeof(TracedFolder{}) + unsafe.Sizeof(tracedOut{}) + unsafe.Sizeof(traceSet{}))
+	const perEntry = int64(unsafe.Sizeof(TracedEntry{}) + unsafe.Sizeof(traceItem{}))
+	return t.admit(perFolder + int64(count)*perEntry + int64(namesBytes))
 }
 
 func (t *tracer) tree(ctx context.Context, id object.ID) ([]byte, error) {

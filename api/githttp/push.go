@@ -39,7 +39,7 @@ func (s *session) receive() error {
 		}
 	}()
 	if err := ask.read(in, s); err != nil {
-		return err
+		return s.refusePush(ask, err)
 	}
 	if len(ask.Commands) == 0 {
 		s.respondEmpty()

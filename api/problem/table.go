@@ -89,6 +89,7 @@ var table = []row{
 	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // spec.md: a diff that cannot be applied
 	{kind: engine.ErrNotForward, status: http.StatusPreconditionFailed},
 	{kind: merge.ErrUnrelated, status: http.StatusPreconditionFailed},
+	{kind: merge.ErrManyPaths, status: http.StatusRequestEntityTooLarge},
 	{kind: merge.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: engine.ErrNoChange, status: http.StatusBadRequest},
 	{kind: engine.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

@@ -151,6 +151,9 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax, LastCommitCountMax: limits.LastCommitMax,
 			DiffFileBytes: int64(limits.DiffFileMax),
 			MergeBytesMax: int64(limits.MergeMaxBytes),
+			// As much as one organization's requests may hold.
+			TraceBytesMax:     flags.share(requestsShare) / 2,
+			MergePathBytesMax: flags.share(requestsShare) / 2,
 		},
 		HistoryBytes: flags.share(historyShare),
 		Logger:       logger,

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"context"
+	"unsafe"
 
 	"packhorse/pack/object"
 )
@@ -51,9 +52,15 @@ func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone 
 	return nil
 }
 
+// nodeBytes is about what a node takes in memory, with its places in maps and what may be said of it.
+const nodeBytes = int64(unsafe.Sizeof(node{})) + 128
+
 // meet makes a node of a name, and walks it if it is a folder that must be opened.
 func (m *merger) meet(ctx context.Context, dir string, t *triple, gone vanished) error {
 	n := &node{path: join(dir, t.name)}
+	if m.pathBytes += nodeBytes + int64(len(n.path)); m.pathBytes > m.PathBytesMax {
+		return ErrManyPaths
+	}
 	m.nodes[n.path] = n
 	n.files, n.folders = t.masks()
 	n.match = t.agreeing()

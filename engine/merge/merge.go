@@ -17,6 +17,7 @@ package merge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ import (
 // ErrTooLarge says that a merge would write more, or would have to read a larger file, than its limit allows.
 var ErrTooLarge = errors.New("merge: over the limit for new objects")
 
+// ErrManyPaths says that more paths differ than a merge may keep in memory. It matches [ErrTooLarge].
+var ErrManyPaths = fmt.Errorf("merge: too many paths differ (%w)", ErrTooLarge)
+
 // ErrUnrelated says that two commits have no common ancestor.
 var ErrUnrelated = errors.New("merge: the histories are unrelated")
 
@@ -37,6 +41,8 @@ type Options struct {
 	Ours, Theirs string
 	// BytesMax is how many bytes of new objects a merge may make, and how large a file may be that is merged by lines; 0 means 256 MiB.
 	BytesMax int64
+	// PathBytesMax is how many bytes of memory a merge may keep of the paths that differ; 0 means 256 MiB.
+	PathBytesMax int64
 	// RenameMax is the number of sources and of destinations up to which they are all compared with each other; 0 means 7000, as in git.
 	RenameMax int
 	// Unrelated lets [Commits] merge what has no common ancestor.
@@ -57,6 +63,9 @@ func (o *Options) fill() {
 	}
 	if o.BytesMax == 0 {
 		o.BytesMax = bytesMaxDefault
+	}
+	if o.PathBytesMax == 0 {
+		o.PathBytesMax = bytesMaxDefault
 	}
 	if o.RenameMax == 0 {
 		o.RenameMax = renameMaxDefault
@@ -125,6 +134,7 @@ type merger struct {
 	depth   int
 
 	nodes      map[string]*node   // what a path holds, but for what is the same in all three trees
+	pathBytes  int64              // that nodes and folders take in memory, about
 	folders    map[string]*folder // the folders that were opened
 	renames    renames
 	conflicted map[string]*node

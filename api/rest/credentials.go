@@ -122,13 +122,16 @@ func (d *Door) changeCredential(
 	return repo, id, by, err
 }
 
-// credentialTarget opens the repository that a request names, or gives the id of.
+// credentialTarget opens the repository that a request gives the id of, or names. An id comes first: a repository may have the id of
+// another one as its name, and must not get what is meant for that.
 func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name string) (*engine.Repository, error) {
-	repo, err := d.host.Repository(x.Context(), grant.Org, name)
-	if errors.Is(err, engine.ErrNotFound) {
-		if id, parseErr := refs.ParseRepoID(name); parseErr == nil {
-			repo, err = d.host.RepositoryByID(x.Context(), grant.Org, id)
-		}
+	var repo *engine.Repository
+	id, err := refs.ParseRepoID(name)
+	if err == nil {
+		repo, err = d.host.RepositoryByID(x.Context(), grant.Org, id)
+	}
+	if errors.Is(err, refs.ErrInvalidRepoID) || errors.Is(err, engine.ErrNotFound) {
+		repo, err = d.host.Repository(x.Context(), grant.Org, name)
 	}
 	if err == nil && !claims(grant, repo) {
 		return nil, &exchange.Error{Status: http.StatusNotFound, Message: "the token is for another repository"}
@@ -136,10 +139,10 @@ func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name str
 	return repo, err
 }
 
-// claims tells whether the token is for the repository, by its name or its id, or for the whole organization.
+// claims tells whether the token is for the repository, or for the whole organization. A claim is a name, never an id: ids are legal names,
+// and a token for the one that is called so is for no other.
 func claims(grant *auth.Grant, repo *engine.Repository) bool {
-	item := repo.Item()
-	return grant.Repo == orgClaim || grant.Repo == item.Name || grant.Repo == item.ID.String()
+	return grant.Repo == orgClaim || grant.Repo == repo.Item().Name
 }
 
 // credentialActor is who changes a credential of the repository, once that is where the request wants it to be. Its receipt holds no

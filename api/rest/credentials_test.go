@@ -58,7 +58,7 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	org := c.as("org")
-	for name, who := range map[string]*client{"r": c, repo.Item().ID.String(): c.as(repo.Item().ID.String()), "by the organization": org} {
+	for name, who := range map[string]*client{"r": c, repo.Item().ID.String(): c, "by the organization": org} {
 		id := name
 		if who == org {
 			id = "r"
@@ -122,6 +122,33 @@ func TestCredentialsErrors(t *testing.T) {
 		})
 	}
 	c.credential(http.MethodDelete, id).want(http.StatusNoContent)
+}
+
+// TestCredentialsOfNamesake is about a repository whose name is the id of another one.
+func TestCredentialsOfNamesake(t *testing.T) {
+	t.Parallel()
+	c, host := vault(t)
+	repo, err := host.Repository(context.Background(), enginetest.Org, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := repo.Item().ID.String()
+	namesake := c.as(id)
+	stored1 := fmt.Sprintf(`"repo_id":%q,"password":"p"`, id)
+	namesake.credential(http.MethodPost, stored1).refused(http.StatusNotFound, "another repository")
+	namesake.create("{}").want(http.StatusCreated)
+	namesake.credential(http.MethodPost, stored1).refused(http.StatusNotFound, "another repository")
+	var made stored
+	c.as("org").credential(http.MethodPost, stored1).want(http.StatusCreated).decode(&made)
+	if got, err := repo.Credential(context.Background()); err != nil || got.Password != "p" {
+		t.Errorf("the repository of the id has the credential %v, %v", got, err)
+	}
+	of := fmt.Sprintf(`"id":%q,"password":"q"`, made.ID)
+	namesake.credential(http.MethodPut, of).refused(http.StatusNotFound, "not found")
+	namesake.credential(http.MethodDelete, of).refused(http.StatusNotFound, "not found")
+	if got, err := repo.Credential(context.Background()); err != nil || got.Password != "p" {
+		t.Errorf("the repository of the id has the credential %v, %v", got, err)
+	}
 }
 
 func TestCredentialsWithoutKey(t *testing.T) {

@@ -15,8 +15,13 @@ import (
 	"sync/atomic"
 )
 
-// rsaBitsMin is the size below which an RSA key is refused.
-const rsaBitsMin = 2048
+// RSA keys beyond these bounds are refused: shorter ones are weak, longer ones make each verification slow for no gain, and a smaller
+// exponent forgives mistakes in padding less.
+const (
+	rsaBitsMin     = 2048
+	rsaBitsMax     = 8192
+	rsaExponentMin = 65537
+)
 
 // key is a registered public key. Its identity is its address: a file read again is the same key as long as its bytes are the same.
 type key struct {
@@ -49,7 +54,8 @@ func Fingerprint(public crypto.PublicKey) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 bits or more, EC P-256, P-384 or P-521, or
+// ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 to 8192 bits and an
+// exponent of 65537 or more, EC P-256, P-384 or P-521, or
 // Ed25519. Errors: [ErrKey], which never quotes the bytes.
 func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
 	block, rest := pem.Decode(data)
@@ -77,6 +83,11 @@ func checkPublicKey(public crypto.PublicKey) error {
 	case *rsa.PublicKey:
 		if bits := public.N.BitLen(); bits < rsaBitsMin {
 			return fmt.Errorf("%w: RSA of %d bits, want %d or more", ErrKey, bits, rsaBitsMin)
+		} else if bits > rsaBitsMax {
+			return fmt.Errorf("%w: RSA of %d bits, want %d at most", ErrKey, bits, rsaBitsMax)
+		}
+		if public.E < rsaExponentMin {
+			return fmt.Errorf("%w: RSA with exponent %d, want %d or more", ErrKey, public.E, rsaExponentMin)
 		}
 	case *ecdsa.PublicKey:
 		switch public.Curve {

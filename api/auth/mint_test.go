@@ -14,15 +14,43 @@ import (
 	"packhorse/api/auth"
 )
 
-// weakRSA is a public key that is too short. It is made by hand because crypto/rsa makes none.
+// weakRSA is a public key that is too short.
 func weakRSA(t *testing.T) []byte {
 	t.Helper()
-	n := new(big.Int).SetBit(new(big.Int), 1023, 1)
-	der, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
+	return publicRSA(t, 1024, 65537)
+}
+
+// publicRSA is a public key made by hand, because crypto/rsa does not make every kind.
+func publicRSA(t *testing.T, bits, exponent int) []byte {
+	t.Helper()
+	n := new(big.Int).SetBit(new(big.Int), bits-1, 1)
+	der, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.SetBit(n, 0, 1), E: exponent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+func TestParsePublicKeyOfRSA(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		bits, exponent int
+		says           string // "" when it is taken
+	}{
+		{2048, 65537, ""},
+		{8192, 65537, ""},
+		{2048, 65539, ""},
+		{2047, 65537, "RSA of 2047 bits"},
+		{8193, 65537, "RSA of 8193 bits"},
+		{16384, 65537, "RSA of 16384 bits"},
+		{2048, 3, "exponent 3"},
+		{2048, 65535, "exponent 65535"},
+	} {
+		_, err := auth.ParsePublicKey(publicRSA(t, test.bits, test.exponent))
+		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, auth.ErrKey) || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%d bits, exponent %d: %v", test.bits, test.exponent, err)
+		}
+	}
 }
 
 func TestMintKeyForms(t *testing.T) {

@@ -190,7 +190,8 @@ func (n *near) unsynced(org, url string) {
 		}
 		if state, ok := repo.Sync(); ok && state.Phase == upstream.Failed {
 			isPrivate := strings.Contains(url, "private.test")
-			if state.LastError == "" || strings.Contains(state.LastError, "10.0.0.1") || isPrivate && !strings.Contains(state.LastError, "resolves to a private") {
+			if state.LastError == "" || strings.Contains(state.LastError, "10.0.0.1") || strings.Contains(state.LastError, "resolves to") ||
+				isPrivate && !strings.Contains(state.LastError, "no address that may be connected to") {
 				n.t.Errorf("%s: the sync says %q", url, state.LastError)
 			}
 			return

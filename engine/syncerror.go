@@ -22,12 +22,13 @@ const lastErrorMax = 1000
 // told is how clients hear of why a sync failed: in the words of the error when it is about the upstream, or what came from there, and in
 // none when it is about the stores.
 func (s *syncing) told(err error) string {
+	text := err.Error()
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
-		err = refused
+		text = refused.Told()
 	} else if !isAboutUpstream(err) {
 		return "internal error"
 	}
-	text := s.hide(err.Error())
+	text = s.hide(text)
 	if len(text) > lastErrorMax {
 		text = strings.ToValidUTF8(text[:lastErrorMax], "") + "..."
 	}

@@ -79,7 +79,7 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 		if err := d.guard.CheckAddr(addrs[i]); err != nil {
 			// The address is not told: whoever has named the host need not know what it is called here.
 			refused, _ := errors.AsType[*RefusedError](err)
-			return nil, refuse(host, "it resolves to "+refused.Why)
+			return nil, &RefusedError{Target: host, Why: "it resolves to " + refused.Why, Resolved: true}
 		}
 	}
 	if len(addrs) == 0 {

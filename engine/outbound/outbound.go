@@ -23,13 +23,22 @@ type Guard struct {
 
 // RefusedError says why nothing was sent. It holds no user name, no password and no path.
 type RefusedError struct {
-	Target string // host, address or scheme that is refused
-	Why    string
+	Target   string // host, address or scheme that is refused
+	Why      string
+	Resolved bool // Why is about what the name Target resolves to, or that it does not
 }
 
 // Error names what is refused, and why.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("outbound: refused %q: %s", e.Target, e.Why)
+}
+
+// Told is the error for who has named the target. A name in our network is no different there from one that nobody has.
+func (e *RefusedError) Told() string {
+	if !e.Resolved {
+		return e.Error()
+	}
+	return fmt.Sprintf("outbound: refused %q: it has no address that may be connected to", e.Target)
 }
 
 // allowHint says how the operator allows what is not public.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -89,6 +90,10 @@ func (a *answer) broken(err error) error {
 	}
 	if cause := context.Cause(a.ctx); cause != nil {
 		return a.fail(ErrUnavailable, "%v", cause)
+	}
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok && unknown.IsNotFound {
+		refused := &outbound.RefusedError{Target: unknown.Name, Why: "no such host", Resolved: true}
+		return fmt.Errorf("remote: %s: %w", a.op, refused)
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok { // it quotes the URL, which may be a redirect's
 		err = outer.Err

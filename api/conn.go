@@ -46,6 +46,7 @@ type conn struct {
 	idleBy   time.Time     // when the next request must begin
 	headerBy time.Time     // when the header, or the handshake, must be there
 	tail     [3]byte       // the last bytes of an unfinished header
+	bare     bool          // a line of it ends without a carriage return
 	silence  time.Duration // that the body may keep
 	pace     pace          // of the body
 	received int64         // bytes since the body began
@@ -112,6 +113,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			deadline = park
 		}
 	case header:
+		if c.bare {
+			return 0, errBareLine // it could wait long for the empty line
+		}
 		deadline = c.headerBy
 	case headerDone:
 		deadline = start.Add(c.server.limits.BodySilence)
@@ -174,6 +178,11 @@ func (c *conn) lookForEnd(p []byte) error {
 		}
 		return nil
 	}
+	before := c.tail[2]
+	for _, b := range p {
+		c.bare = c.bare || b == '\n' && before != '\r'
+		before = b
+	}
 	if len(p) >= 3 {
 		copy(c.tail[:], p[len(p)-3:])
 	} else {
@@ -202,7 +211,7 @@ func (c *conn) flows() {
 
 // beginIdle is called when an answer has been written.
 func (c *conn) beginIdle() {
-	c.tail = [3]byte{}
+	c.tail, c.bare = [3]byte{}, false
 	c.served = true
 	c.idleBy = time.Now().Add(c.idleWait())
 	c.phase.CompareAndSwap(uint32(inBody), uint32(idle))

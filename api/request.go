@@ -40,12 +40,14 @@ const (
 )
 
 var (
-	errVersion = refuse(http.StatusHTTPVersionNotSupported, "HTTP/1.1 is required (behind nginx: proxy_http_version 1.1)")
-	errFraming = refuse(http.StatusBadRequest, "both content-length and transfer-encoding")
-	errFolded  = refuse(http.StatusBadRequest, "a header goes on in a second line")
-	errPath    = refuse(http.StatusBadRequest, "malformed path")
-	errQuery   = refuse(http.StatusBadRequest, "malformed query")
-	errURL     = refuse(http.StatusRequestURITooLong, "the URL is too long")
+	errVersion  = refuse(http.StatusHTTPVersionNotSupported, "HTTP/1.1 is required (behind nginx: proxy_http_version 1.1)")
+	errFraming  = refuse(http.StatusBadRequest, "both content-length and transfer-encoding")
+	errCoding   = refuse(http.StatusBadRequest, "transfer-encoding: expected chunked")
+	errBareLine = refuse(http.StatusBadRequest, "a header line ends without a carriage return")
+	errFolded   = refuse(http.StatusBadRequest, "a header goes on in a second line")
+	errPath     = refuse(http.StatusBadRequest, "malformed path")
+	errQuery    = refuse(http.StatusBadRequest, "malformed query")
+	errURL      = refuse(http.StatusRequestURITooLong, "the URL is too long")
 )
 
 // checkHeader refuses what fasthttp lets pass and a proxy before us, or a reader behind, could understand differently.
@@ -57,7 +59,10 @@ func checkHeader(h *fasthttp.RequestHeader) error {
 	for raw := h.RawHeaders(); len(raw) > 0; {
 		var line []byte
 		line, raw, _ = bytes.Cut(raw, []byte{'\n'})
-		if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
+		switch {
+		case len(line) == 0 || line[len(line)-1] != '\r':
+			return errBareLine
+		case line[0] == ' ' || line[0] == '\t':
 			return errFolded
 		}
 		colon := bytes.IndexByte(line, ':')
@@ -76,6 +81,9 @@ func checkHeader(h *fasthttp.RequestHeader) error {
 			return header.refusal
 		}
 		seen |= header.bit
+	}
+	if seen&framingChunks != 0 && !bytes.EqualFold(h.Peek("Transfer-Encoding"), []byte("chunked")) {
+		return errCoding
 	}
 	if seen&framingLength != 0 && seen&framingChunks != 0 {
 		return errFraming

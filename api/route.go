@@ -28,6 +28,7 @@ type Route struct {
 	Handler Handler
 
 	Org        bool  // the token need not name a repository
+	Creates    bool  // the token names a repository that is to be made, so that it is worth telling what is wrong with the name
 	BodyMax    int64 // in bytes; 0 for Limits.JSONBytes
 	Patient    bool  // the body may be silent until the handler calls BodyFlows
 	Computes   bool  // the first byte of the answer must come within Limits.AnswerWait

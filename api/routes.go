@@ -28,7 +28,7 @@ func Routes(d *rest.Door) []Route {
 	)
 	return []Route{
 		{Method: "GET", Path: v1 + "/repos", Scope: auth.OrgRead, Denied: unauthorized, Handler: d.Repositories, Org: true},
-		{Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository},
+		{Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository, Creates: true},
 		{Method: "GET", Path: v1 + "/repo", Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository},
 		{Method: "PATCH", Path: v1 + "/repo", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.ChangeRepository},
 		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},

@@ -37,6 +37,48 @@ func readiness(f *fixture) (int, string) {
 	return w.Code, w.Body.String()
 }
 
+// TestHeaderForms sends headers that two readers may understand differently.
+func TestHeaderForms(t *testing.T) {
+	t.Parallel()
+	f := serve(t, map[string]api.Handler{"POST /read": reader}, nil)
+	authorization := "Authorization: " + token("r", "git:write")
+	for name, test := range map[string]struct {
+		header string
+		status int
+		says   string
+	}{
+		"chunks":           {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, ""},
+		"Chunks":           {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200, ""},
+		"identity":         {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: identity\r\n\r\n", 400, "transfer-encoding"},
+		"gzip":             {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400, ""},
+		"one bare line":    {"Host: x\n" + authorization + "\r\nContent-Length: 0\r\n\r\n", 400, "carriage return"},
+		"bare lines":       {"Host: x\n" + authorization + "\nContent-Length: 0\n\n", 400, ""},
+		"a bare last line": {"Host: x\r\n" + authorization + "\r\nContent-Length: 0\r\n\n", 400, ""},
+	} {
+		c := f.dial(t)
+		c.raw("POST /read HTTP/1.1\r\n" + test.header)
+		if a := c.receive(http.MethodPost); a.StatusCode != test.status || !strings.Contains(a.body, test.says) {
+			t.Errorf("%s: status %d: %s", name, a.StatusCode, a.body)
+		}
+	}
+}
+
+// TestBadRepositoryName creates repositories that cannot be.
+func TestBadRepositoryName(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	for name, status := range map[string]int{"a b": 400, "../x": 400, "a.git": 400, "a//b": 400, "": 403, "org": 403} {
+		got := w.do(call{"POST " + v1, name, ``}, nil)
+		says := "is not a repository name"
+		if status != 400 {
+			says = "the token names no repository"
+		}
+		if got.status != status || !strings.Contains(string(got.body), says) {
+			t.Errorf("%q: status %d: %s", name, got.status, got.body)
+		}
+	}
+}
+
 // What a token must be for what.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
+	"packhorse/api/rest"
 	"packhorse/engine"
 )
 
@@ -109,7 +110,14 @@ func (s *Server) admit(x *transfer) error {
 		if err := s.authorize(x); err != nil {
 			return err
 		}
+		if err := rest.CheckQuery(x.values); err != nil {
+			return err
+		}
 		if e.writes() {
+			if name := x.grant.Unenforced; name != "" {
+				return refuse(http.StatusBadRequest, fmt.Sprintf(
+					"the token's claim %.40q states a policy that is not enforced here, so nothing may be written with it", name))
+			}
 			if err := s.writable(); err != nil {
 				return err
 			}
@@ -140,10 +148,18 @@ func (s *Server) authorize(x *transfer) error {
 		return errOtherRepo
 	case !grant.Allows(e.Scope):
 		return refuse(e.Denied, fmt.Sprintf("the token lacks the scope %s", e.Scope))
-	case !e.Org && engine.CheckRepositoryName(grant.Repo) != nil:
+	}
+	if e.Org {
+		return nil
+	}
+	switch err := engine.CheckRepositoryName(grant.Repo); {
+	case err == nil:
+		return nil
+	case e.Creates && grant.Repo != "" && grant.Repo != "org":
+		return refuse(http.StatusBadRequest, fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, engine.RepositoryNames))
+	default:
 		return refuse(e.Denied, errNoRepo)
 	}
-	return nil
 }
 
 // handle runs the handler.

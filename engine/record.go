@@ -162,6 +162,10 @@ const (
 	nameSegmentsMax = 8
 )
 
+// RepositoryNames says what the name of a repository is.
+const RepositoryNames = `a name is 1 to 8 segments of A-Z, a-z, 0-9, '.', '_' and '-', joined by '/', of 200 bytes at most, ` +
+	`and no segment is '.' or '..', or ends in .git or .lock`
+
 // CheckRepositoryName returns why name cannot be a repository's, or nil. Errors: [ErrInvalid].
 func CheckRepositoryName(name string) error {
 	segments := strings.Split(name, "/")

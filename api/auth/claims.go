@@ -1,10 +1,14 @@
 package auth
 
 import (
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -16,6 +20,8 @@ type claims struct {
 	scopes []string
 	refs   [][]any
 	ops    []string
+	// unenforced is the first claim that states a policy which nobody here holds a write against; "" without one.
+	unenforced string
 }
 
 // wireClaims is the JSON of claims. Names are matched exactly and a name given twice is refused, so that no other reader of the
@@ -30,6 +36,29 @@ type wireClaims struct {
 	Scopes    []string     `json:"scopes"`
 	Refs      [][]any      `json:"refs"`
 	Ops       []string     `json:"ops"`
+
+	Others map[string]jsontext.Value `json:",embed"`
+}
+
+// policyClaims are names of claims that state a policy, or are likely to be misspelt ones of those that do: in small letters, without
+// what separates words.
+var policyClaims = []string{
+	"paths", "path", "pathpolicy", "pathpolicies", "refs", "ref", "refpolicy", "refpolicies", "ops", "op", "policy", "policies",
+}
+
+// unenforced returns the first claim, by name, that states a policy which is not known. Only arrays and objects can: "ref" is also
+// what some issuers call the branch that a job runs for.
+func (c *wireClaims) unenforced() string {
+	for _, name := range slices.Sorted(maps.Keys(c.Others)) {
+		plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+		kind := c.Others[name].Kind()
+		if kind == '[' || kind == '{' || name == "paths" && kind != 'n' {
+			if slices.Contains(policyClaims, plain) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -46,7 +75,7 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 			ExpiresAt: wire.ExpiresAt.date(),
 			NotBefore: wire.NotBefore.date(),
 		},
-		repo: wire.Repo, scopes: wire.Scopes, refs: wire.Refs, ops: wire.Ops,
+		repo: wire.Repo, scopes: wire.Scopes, refs: wire.Refs, ops: wire.Ops, unenforced: wire.unenforced(),
 	}
 	return nil
 }

@@ -335,7 +335,7 @@ func (v *Verifier) verify(token string) (*Grant, int, error) {
 		return nil, len(t.candidates), errBadPolicy
 	}
 	grant := &Grant{
-		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy,
+		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy, Unenforced: c.unenforced,
 		KeyID: t.found.id, Expires: c.ExpiresAt.Time, key: t.found,
 	}
 	for _, name := range c.scopes {

@@ -9,7 +9,7 @@ import (
 
 // Detach answers DELETE /repos/base.
 func (d *Door) Detach(x exchange.Exchange, grant *auth.Grant) error {
-	body, err := exchange.ReadBody(x, jsonBodyMax)
+	body, err := readJSON(x, &struct{}{}, true)
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (d *Door) Repositories(x exchange.Exchange, grant *auth.Grant) error {
 
 // DeleteRepository answers DELETE /repos/delete.
 func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
-	body, err := exchange.ReadBody(x, jsonBodyMax)
+	body, err := readJSON(x, &struct{}{}, true)
 	if err != nil {
 		return err
 	}

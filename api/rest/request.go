@@ -37,15 +37,15 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 	return body, decodeJSON(body, out)
 }
 
-// decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and tolerates unknown names. The
-// message of its error names the field.
+// decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and tolerates unknown names but those of
+// guards. The message of its error names the field.
 func decodeJSON(data []byte, out any, options ...json.Options) error {
 	if err := checkShape(data); err != nil {
 		return err
 	}
 	err := json.Unmarshal(data, out, options...)
 	if err == nil {
-		return nil
+		return checkGuards(data, out)
 	}
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
 		return limit

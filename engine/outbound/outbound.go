@@ -38,7 +38,7 @@ func (e *RefusedError) Told() string {
 	if !e.Resolved {
 		return e.Error()
 	}
-	return fmt.Sprintf("outbound: refused %q: it has no address that may be connected to", e.Target)
+	return fmt.Sprintf("outbound: refused %q: it has no address that may be connected to%s", e.Target, allowHint)
 }
 
 // allowHint says how the operator allows what is not public.

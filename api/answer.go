@@ -102,6 +102,7 @@ func (s *answerStream) SupportsBodyWriteTo() bool { return true }
 func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 	x := s.x
 	s.ran = true
+	x.answering.Store(true)
 	out := &answerWriter{x: x, w: w}
 	err := x.run(func() error { return x.answer.write(x.ctx, out) })
 	out.w = nil
@@ -128,6 +129,12 @@ func (s *answerStream) Close() error {
 	return nil
 }
 
+// giveUp runs the write function of an answer that is not sent after all: it may hold something that it gives back.
+func (x *transfer) giveUp(cause error) {
+	x.cancel(cause)
+	_ = x.answer.write(x.ctx, &answerWriter{x: x})
+}
+
 // answerWriter is what a write function gets.
 type answerWriter struct {
 	x *transfer
@@ -151,9 +158,13 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 		return 0, errOverlong
 	}
 	x.stopPatience()
+	x.cost.await()
 	n, err := w.w.Write(p)
 	x.answer.sent += int64(n)
 	x.answer.lost = x.answer.lost || err != nil
+	if err == nil {
+		err = x.cost.goOn(true)
+	}
 	return n, err
 }
 

@@ -19,6 +19,7 @@ type body struct {
 	max       int64
 	read      int64 // bytes so far
 	flows     bool  // the next byte ends the pauses
+	cost      *cost // of the request, which waits for its client here; nil while what is left is thrown away
 	end       error // once the stream has ended
 }
 
@@ -42,8 +43,10 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.announced < 0 {
 		b.conn.bound = framingFactor*(b.read+int64(len(p))) + framingBytes
 	}
+	b.cost.await()
 	n, err := b.stream.Read(p)
 	b.read += int64(n)
+	flowing := b.flows && n > 0 || b.read > silentBytes
 	if b.flows && n > 0 {
 		b.flows = false
 		b.conn.flows()
@@ -54,11 +57,15 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		b.end = b.ending(err)
-		if n > 0 {
-			return n, nil
-		}
 	}
-	return n, b.end
+	if refusal := b.cost.goOn(flowing || errors.Is(b.end, io.EOF)); refusal != nil {
+		b.end = refusal
+		return 0, b.end
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, b.end
 }
 
 // ending says what an error of the stream means.
@@ -66,6 +73,8 @@ func (b *body) ending(err error) error {
 	switch {
 	case errors.Is(err, io.EOF) && b.read == b.announced:
 		return io.EOF
+	case b.conn.stalled && b.cost.sentAway():
+		return exchange.ErrBusy
 	case b.conn.stalled:
 		return exchange.ErrSlowBody
 	case b.conn.ended: // a body in chunks has its last chunk before the end of the connection is seen
@@ -88,6 +97,7 @@ func isConnError(err error) bool {
 // drain reads on to the end of the body when that is near, and reports whether it is reached: the chunk trailer, or what little a
 // handler left unread. The connection can serve another request only then.
 func (b *body) drain() bool {
+	b.cost = nil // what is thrown away costs nothing
 	if b.end == nil && b.stream != nil && b.announced-b.read <= b.conn.server.limits.DrainBytes {
 		b.discard()
 	}

@@ -35,10 +35,13 @@ type Limits struct {
 	CancelWait  time.Duration // that requests which are cancelled when a shutdown's time is over get to answer
 
 	HeavySlots int           // heavy computations at once; an organization gets half of them
-	QueueCount int           // requests that wait for a slot or for memory
+	QueueCount int           // requests that wait for a slot or for memory; an organization gets half of it, a repository a quarter
 	QueueWait  time.Duration // until a waiting request is sent away
+	ClientWait time.Duration // of a request for its client, until it is sent away for others of its organization
 
-	MemoryBytes int64 // that requests may be expected to hold; an organization gets half of it
+	// MemoryBytes is what requests may be expected to hold while they work; an organization gets half of it, and a repository three quarters
+	// of that. Those who wait for their clients hold a quarter as much beside it.
+	MemoryBytes int64
 }
 
 // DefaultLimits are the limits of a server that states none.
@@ -68,6 +71,7 @@ func DefaultLimits() Limits {
 		HeavySlots:  2 * runtime.GOMAXPROCS(0),
 		QueueCount:  1024,
 		QueueWait:   10 * time.Second,
+		ClientWait:  5 * time.Second,
 		MemoryBytes: 256 << 20,
 	}
 }
@@ -117,6 +121,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.HeavySlots, d.HeavySlots)
 	setDefault(&l.QueueCount, d.QueueCount)
 	setDefault(&l.QueueWait, d.QueueWait)
+	setDefault(&l.ClientWait, d.ClientWait)
 	setDefault(&l.MemoryBytes, d.MemoryBytes)
 }
 

@@ -79,20 +79,24 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 			return float64(s.tokens.Unread())
 		}),
 		gauge("heavy_slots_used", "Heavy computations running.", func() float64 {
-			used, _ := s.slots.state()
+			used, _ := s.slots.State()
 			return float64(used)
 		}),
 		gauge("heavy_slots_waiting", "Requests waiting for a slot.", func() float64 {
-			_, waiting := s.slots.state()
+			_, waiting := s.slots.State()
 			return float64(waiting)
 		}),
 		gauge("request_memory_bytes", "Memory that running requests are expected to hold.", func() float64 {
-			used, _ := s.memory.state()
+			used, _ := s.memory.State()
 			return float64(used)
 		}),
 		gauge("request_memory_waiting", "Requests waiting for memory.", func() float64 {
-			_, waiting := s.memory.state()
+			_, waiting := s.memory.State()
 			return float64(waiting)
+		}),
+		gauge("request_waiting_bytes", "Memory that requests are expected to hold which wait for their clients.", func() float64 {
+			used, _ := s.waiting.State()
+			return float64(used)
 		}),
 	}
 	for i := range figures {

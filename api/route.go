@@ -32,7 +32,8 @@ type Route struct {
 	BodyMax    int64 // in bytes; 0 for Limits.JSONBytes
 	Patient    bool  // the body may be silent until the handler calls BodyFlows
 	Computes   bool  // the first byte of the answer must come within Limits.AnswerWait
-	CostsBytes int64 // memory that the request is expected to hold; 0 when it is not worth counting
+	CostsBytes int64 // memory that the request is expected to hold while it works; 0 when it is not worth counting
+	WaitsBytes int64 // and while it waits for its client in the midst of a transfer; 0 for the same
 }
 
 // Git is the front door for git clients.
@@ -42,10 +43,11 @@ type Git struct {
 }
 
 const (
-	fetchBodyMax  = 16 << 20 // of a fetch request
-	pushLinesMax  = 64 << 20 // of the commands of a push, beside its pack
-	pushDiscarded = 1 << 30  // of a push that is too large, so that git hears why
-	transferCosts = 1 << 20  // memory of a clone or a push beside what is cached and budgeted below
+	fetchBodyMax  = 16 << 20  // of a fetch request
+	pushLinesMax  = 64 << 20  // of the commands of a push, beside its pack
+	pushDiscarded = 1 << 30   // of a push that is too large, so that git hears why
+	transferCosts = 1 << 20   // memory of a clone or a push beside what is cached and budgeted below
+	transferWaits = 256 << 10 // of that, what it holds while its client takes or sends nothing
 )
 
 // endpoint is a row of the table as it is served.
@@ -113,9 +115,9 @@ func newTable(config *Config) (*table, error) {
 	}
 	t.advertise = git("git/info/refs", Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
 	t.advertisePush = git("git/info/refs", Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
-	t.fetch = git("git/git-upload-pack", Route{Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts}, http.MethodPost)
+	t.fetch = git("git/git-upload-pack", Route{Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts, WaitsBytes: transferWaits}, http.MethodPost)
 	t.push = git("git/git-receive-pack", Route{
-		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: transferCosts,
+		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: transferCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
 	t.lfs = git("git/info/lfs", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete)
 	for _, e := range t.lfs.endpoints {

@@ -166,18 +166,24 @@ func (s *Server) authorize(x *transfer) error {
 func (s *Server) handle(x *transfer) error {
 	e := x.endpoint
 	x.conn.beginBody(e.Patient)
-	if e.CostsBytes > 0 {
-		if _, err := x.Reserve(x.ctx, e.CostsBytes); err != nil {
-			return err
-		}
+	if err := x.cost.begin(); err != nil {
+		return err
 	}
 	if e.Computes {
 		x.patience = time.AfterFunc(s.limits.AnswerWait, func() { x.cancel(exchange.ErrLateAnswer) })
 	}
+	var err error
 	if e.git {
-		return s.table.git(x, x.git, x.grant)
+		err = s.table.git(x, x.git, x.grant)
+	} else {
+		err = e.Handler(x, x.grant)
 	}
-	return e.Handler(x, x.grant)
+	if err == nil && x.answer.write != nil {
+		if err = x.cost.goOn(true); err != nil { // a handler that left its body unread
+			x.giveUp(err)
+		}
+	}
+	return err
 }
 
 // tell answers with an error.

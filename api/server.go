@@ -27,6 +27,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/fair"
 )
 
 // Config is what a server is made of. Tokens, Refuse and Git are required.
@@ -75,8 +76,9 @@ type Server struct {
 	private  bool
 
 	fast    *fasthttp.Server
-	slots   *admission
-	memory  *admission
+	slots   *fair.Queue
+	memory  *fair.Queue // of requests that work
+	waiting *fair.Queue // memory of requests that wait for their clients
 	metrics *metrics
 	ids     *ids
 
@@ -119,6 +121,9 @@ func NewServer(config Config) (*Server, error) {
 		config.Metrics = prometheus.NewRegistry()
 		config.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
+	queue := func(capacity, repoShare int64) fair.Options {
+		return fair.Options{Capacity: capacity, RepoShare: repoShare, Waiting: config.Limits.QueueCount, Wait: config.Limits.QueueWait}
+	}
 	t, err := newTable(&config)
 	if err != nil {
 		return nil, err
@@ -135,8 +140,9 @@ func NewServer(config Config) (*Server, error) {
 		registry: config.Metrics,
 		private:  config.Private,
 		proxies:  config.TrustedProxies,
-		slots:    newAdmission(int64(config.Limits.HeavySlots), config.Limits.QueueCount, config.Limits.QueueWait),
-		memory:   newAdmission(config.Limits.MemoryBytes, config.Limits.QueueCount, config.Limits.QueueWait),
+		slots:    fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
+		memory:   fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
+		waiting:  fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
 		ids:      newIDs(),
 		conns:    connections{all: make(map[*conn]struct{}), places: make(map[netip.Prefix]int)},
 		empty:    make(chan struct{}),

@@ -30,7 +30,7 @@ import (
 	"packhorse/api/problem"
 )
 
-// keys are the key pair of the organization "acme" and a certificate of 127.0.0.1.
+// keys are the key pair of the organizations "acme" and "other", and a certificate of 127.0.0.1.
 var keys = sync.OnceValue(func() (k struct {
 	private, public []byte
 	certificate     tls.Certificate
@@ -57,10 +57,12 @@ func must(err error) {
 	}
 }
 
-// token is an Authorization header.
-func token(repo string, scopes ...string) string {
+// token is an Authorization header of the organization "acme".
+func token(repo string, scopes ...string) string { return tokenOf("acme", repo, scopes...) }
+
+func tokenOf(org, repo string, scopes ...string) string {
 	text, err := auth.Mint(keys().private, auth.Claims{
-		Org: "acme", Subject: "ci", Repo: repo, Scopes: scopes, Expires: time.Now().Add(time.Hour),
+		Org: org, Subject: "ci", Repo: repo, Scopes: scopes, Expires: time.Now().Add(time.Hour),
 	})
 	must(err)
 	return "Bearer " + text
@@ -103,8 +105,10 @@ func refuseJSON(x exchange.Exchange, err error) problem.Problem {
 func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
 	tb.Helper()
 	dir := tb.TempDir()
-	must(os.Mkdir(filepath.Join(dir, "acme"), 0o755))
-	must(os.WriteFile(filepath.Join(dir, "acme", "k.pem"), keys().public, 0o644))
+	for _, org := range []string{"acme", "other"} {
+		must(os.Mkdir(filepath.Join(dir, org), 0o755))
+		must(os.WriteFile(filepath.Join(dir, org, "k.pem"), keys().public, 0o644))
+	}
 	tokens, err := auth.Open(auth.Options{Dir: dir})
 	must(err)
 	tb.Cleanup(tokens.Close)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -35,8 +36,10 @@ type transfer struct {
 	git      exchange.GitPath
 	grant    *auth.Grant // nil until the token is verified
 
-	answer answer
-	reason string // why it is a refusal or a failure, for the log
+	answer    answer
+	cost      cost        // what it holds for its route
+	answering atomic.Bool // the answer is being written
+	reason    string      // why it is a refusal or a failure, for the log
 	// refusedAs is the status of a refusal that the answer tells in a form of its own, 0 when there is none.
 	refusedAs int
 	free      map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
@@ -62,7 +65,8 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 		x.client = s.proxies.client(x.client, fast.Request.Header.PeekAll("X-Forwarded-For"))
 	}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
-	x.body = body{conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes}
+	x.body = body{conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes, cost: &x.cost}
+	x.cost.x = x
 	if stream := fast.RequestBodyStream(); stream != nil {
 		x.body.stream = stream
 	}
@@ -119,67 +123,13 @@ func (x *transfer) BodyLength() int64 { return x.body.announced }
 // BodyFlows implements [exchange.Request].
 func (x *transfer) BodyFlows() { x.body.flows = true }
 
-// Slot implements [exchange.Resources].
-func (x *transfer) Slot(ctx context.Context) (func(), error) {
-	share := int64(0)
-	if config, ok := x.server.tokens.OrgConfig(x.grant.Org); ok {
-		share = int64(config.Limits.HeavySlots)
-	}
-	release, err := x.server.slots.acquire(ctx, x.grant.Org, share, 1)
-	if err != nil {
-		return nil, err
-	}
-	return x.hold(held{release: release}), nil
-}
-
-// Reserve implements [exchange.Resources]. What the request holds already counts towards the largest amount: it would wait for itself.
-func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
-	sizeBytes = max(0, min(sizeBytes, x.server.memory.share-x.reserved()))
-	release, err := x.server.memory.acquire(ctx, x.grant.Org, 0, sizeBytes)
-	if err != nil {
-		return nil, err
-	}
-	return x.hold(held{release: release, bytes: sizeBytes}), nil
-}
-
-// reserved returns how many bytes the request holds.
-func (x *transfer) reserved() (sizeBytes int64) {
-	x.freeing.Lock()
-	defer x.freeing.Unlock()
-	for h := range x.free {
-		sizeBytes += h.bytes
-	}
-	return sizeBytes
-}
-
-// held is what a request holds of the server's resources.
-type held struct {
-	release func()
-	bytes   int64 // of reserved memory
-}
-
-// hold remembers what must be given back when the request ends, whatever its handler forgets.
-func (x *transfer) hold(h held) (release func()) {
-	x.freeing.Lock()
-	defer x.freeing.Unlock()
-	if x.free == nil {
-		x.free = make(map[*held]struct{})
-	}
-	x.free[&h] = struct{}{}
-	return func() {
-		x.freeing.Lock()
-		delete(x.free, &h)
-		x.freeing.Unlock()
-		h.release()
-	}
-}
-
 // finish ends the request: nothing of it may be used afterwards. It is called once, by the goroutine that served it.
 func (x *transfer) finish() {
 	x.stopPatience()
 	x.conn.current.Store(nil)
 	x.cancel(context.Canceled)
 	x.body.close()
+	x.cost.end()
 	x.freeing.Lock()
 	free := x.free
 	x.free = nil

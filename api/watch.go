@@ -10,7 +10,17 @@ import (
 // for nobody.
 const watchInterval = 500 * time.Millisecond
 
-// watch cancels the requests whose client has gone. It looks at the socket: a request that computes reads and writes nothing and
+// look sees to a request that may be waiting for its client.
+func (s *Server) look(x *transfer, now time.Time, longest map[string]*transfer) {
+	x.cost.yield(now)
+	if waited := x.cost.waited(now); waited >= s.limits.ClientWait && x.grant != nil && x.cost.crowds() {
+		if other := longest[x.grant.Org]; other == nil || waited > other.cost.waited(now) {
+			longest[x.grant.Org] = x
+		}
+	}
+}
+
+// watch cancels the requests whose client has gone, and takes from those whose client keeps them waiting. It looks at the socket: a request that computes reads and writes nothing and
 // would not notice.
 func (s *Server) watch() {
 	defer s.watcher.Done()
@@ -21,10 +31,19 @@ func (s *Server) watch() {
 		case <-s.ctx.Done():
 			return
 		case now := <-ticker.C:
+			longest := make(map[string]*transfer) // of each organization whose requests wait, the one that waits most for its client
 			for _, c := range s.connections() {
-				if x := c.current.Load(); x != nil && now.Sub(x.started) >= watchInterval && c.gone() {
+				x := c.current.Load()
+				switch {
+				case x == nil || now.Sub(x.started) < watchInterval:
+				case c.gone():
 					x.cancel(exchange.ErrGone)
+				default:
+					s.look(x, now, longest)
 				}
+			}
+			for _, x := range longest {
+				x.cost.sendAway()
 			}
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/githubapp"
 	"packhorse/engine/upstream/remote"
+	"packhorse/fair"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -137,6 +138,11 @@ var table = []row{
 	{kind: refs.ErrInvalidRepoID, status: http.StatusBadRequest},
 	{kind: refs.ErrInvalidPolicy, status: http.StatusForbidden},
 	{kind: refs.ErrLimit, status: http.StatusRequestEntityTooLarge},
+	{kind: fair.ErrBusy, status: http.StatusServiceUnavailable, message: "the server is busy, try again", retry: soon},
+	{
+		kind: fair.ErrWork, status: http.StatusRequestEntityTooLarge,
+		message: "the answer takes more computing than the server allows one request: ask for less",
+	},
 	{kind: refs.ErrBusy, status: http.StatusServiceUnavailable, retry: soon},
 	{kind: refs.ErrReceiptMismatch, status: http.StatusConflict},
 	{kind: refs.ErrInvalidReceiptKey, status: http.StatusBadRequest},

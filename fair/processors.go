@@ -1,0 +1,324 @@
+package fair
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrWork says that a request has computed for as long as one may.
+var ErrWork = errors.New("fair: the request takes too much computing")
+
+const (
+	// quantum is for how long one computes before others who wait come first.
+	quantum = time.Millisecond
+	// lightRecent is for how long after a light request of somebody else a processor is left free for the next one.
+	lightRecent = 5 * time.Millisecond
+	// turnWait is how long somebody waits to go on who has begun. Then he goes on without a turn: he may hold what those wait for who
+	// have one.
+	turnWait = time.Second
+)
+
+// Processors shares out the time of the processors among those who compute for long.
+//
+// Whoever has been charged least goes next, among organizations, then repositories, then tokens; who comes anew begins where the others
+// are. As many compute as there are processors, and one fewer while light requests of others come, which ask for no turn. All methods may be
+// called concurrently.
+type Processors struct {
+	count   int
+	waiters atomic.Int64 // who wait; changed under mu
+
+	mu      sync.Mutex
+	running int   // guarded by mu
+	root    node  // guarded by mu; used is the time charged, in nanoseconds, and never less than the parent's start
+	tick    int64 // guarded by mu
+
+	latest, other light // guarded by mu: the light request that came last, and the last one of another tenant
+}
+
+// light is when a light request came, and of whom.
+type light struct {
+	org, repo string
+	at        time.Time
+}
+
+// NewProcessors shares out the time of count processors; of all when it is 0.
+func NewProcessors(count int) *Processors {
+	if count <= 0 {
+		count = runtime.GOMAXPROCS(0)
+	}
+	return &Processors{count: count}
+}
+
+// Account is what one request computes.
+type Account struct {
+	processors *Processors
+	tenant     Tenant
+	budget     time.Duration
+	spent      atomic.Int64
+}
+
+// Account begins an account for a request that may compute for budget, or for ever when it is 0.
+func (p *Processors) Account(t Tenant, budget time.Duration) *Account {
+	return &Account{processors: p, tenant: t, budget: budget}
+}
+
+// Spent is for how long the request has computed.
+func (a *Account) Spent() time.Duration { return time.Duration(a.spent.Load()) }
+
+func (a *Account) exceeded() bool { return a.budget > 0 && a.Spent() > a.budget }
+
+type accountKey struct{}
+
+type turnKey struct{}
+
+// With returns a context whose work is charged to an account.
+func With(ctx context.Context, a *Account) context.Context {
+	return context.WithValue(ctx, accountKey{}, a)
+}
+
+// Light notes a request that computes so little that it asks for no turn.
+func (p *Processors) Light(t Tenant) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.latest.org != t.Org || p.latest.repo != t.Repo {
+		p.other = p.latest
+		p.latest.org, p.latest.repo = t.Org, t.Repo
+	}
+	p.latest.at = now
+}
+
+// turn is the right to compute. It belongs to the goroutine that runs what [Do] was given.
+type turn struct {
+	account *Account
+	mu      sync.Mutex // held by the goroutine that looks at it; others that work for it pass by
+	token   *node
+	began   time.Time
+}
+
+// Do runs work in a turn at the processors, if ctx has an account. Work asks [Pause] at least each millisecond or so, and must not wait for
+// a client, nor for somebody who waits for a turn, unless within [Rest]. Within a turn, Do only runs work.
+//
+// Errors: those of work; [ErrWork]; the cause of ctx's end.
+func Do(ctx context.Context, work func(ctx context.Context) error) error {
+	a, _ := ctx.Value(accountKey{}).(*Account)
+	if a == nil || ctx.Value(turnKey{}) != nil {
+		return work(ctx)
+	}
+	t := &turn{account: a}
+	if err := t.begin(ctx, 0); err != nil {
+		return err
+	}
+	defer t.end()
+	if a.exceeded() {
+		return ErrWork
+	}
+	return work(context.WithValue(ctx, turnKey{}, t))
+}
+
+// Pause lets others compute when it is their turn. It is called often by whoever computes for long, in a turn or not.
+//
+// Errors: [ErrWork]; that of ctx.
+func Pause(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	if t == nil || !t.mu.TryLock() {
+		return nil
+	}
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Sub(t.began) < quantum {
+		return nil
+	}
+	t.charge(now)
+	if t.account.exceeded() {
+		return ErrWork
+	}
+	p := t.account.processors
+	if p.waiters.Load() == 0 && !p.crowded(t.account.tenant, now) {
+		return nil
+	}
+	t.end()
+	return t.begin(ctx, turnWait)
+}
+
+// Rest runs wait, which waits for others, and gives the turn back meanwhile.
+func Rest(ctx context.Context, wait func() error) error {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	if t == nil {
+		return wait()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end()
+	err := wait()
+	return errors.Join(err, t.begin(context.WithoutCancel(ctx), turnWait))
+}
+
+// charge counts what was computed since the turn began.
+func (t *turn) charge(now time.Time) {
+	p := t.account.processors
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.chargeLocked(now)
+}
+
+func (t *turn) chargeLocked(now time.Time) {
+	took := int64(now.Sub(t.began))
+	t.began = now
+	t.account.spent.Add(took)
+	for n := t.token; n != nil; n = n.parent {
+		n.used += took
+		n.sort()
+	}
+}
+
+// begin waits for a turn, for patience at most if it is not 0.
+func (t *turn) begin(ctx context.Context, patience time.Duration) error {
+	p := t.account.processors
+	now := time.Now()
+	p.mu.Lock()
+	t.token = p.enterLocked(t.account.tenant)
+	if p.root.waiting == 0 && p.running < p.roomLocked(t.account.tenant, now) {
+		p.startLocked(t.token)
+		p.mu.Unlock()
+		t.began = now
+		return nil
+	}
+	w := &waiter{token: t.token, done: make(chan error, 1)}
+	p.tick++
+	w.join(p.tick)
+	p.waiters.Add(1)
+	p.dispatchLocked(now)
+	p.mu.Unlock()
+	err := t.await(ctx, w, patience)
+	t.began = time.Now()
+	return err
+}
+
+func (t *turn) await(ctx context.Context, w *waiter, patience time.Duration) error {
+	var late <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	var err error
+	select {
+	case <-w.done:
+		return nil
+	case <-late:
+	case <-ctx.Done():
+		if err = context.Cause(ctx); patience > 0 {
+			err = ctx.Err()
+		}
+	}
+	p := t.account.processors
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-w.done: // at the last moment
+	default:
+		w.part()
+		p.waiters.Add(-1)
+		if err == nil || patience > 0 { // who has begun holds a turn until its end
+			p.startLocked(t.token)
+		}
+		return err
+	}
+	if err != nil && patience == 0 {
+		p.endLocked(t.token)
+		p.dispatchLocked(time.Now())
+	}
+	return err
+}
+
+// end gives the turn back.
+func (t *turn) end() {
+	now := time.Now()
+	p := t.account.processors
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.chargeLocked(now)
+	p.endLocked(t.token)
+	p.dispatchLocked(now)
+}
+
+// startLocked counts one more who computes. Who comes anew to his siblings begins no earlier than where he is now.
+func (p *Processors) startLocked(token *node) {
+	p.running++
+	p.tick++
+	for n := token; n != nil; n = n.parent {
+		n.held++
+		n.served = p.tick
+		if n.parent != nil {
+			n.parent.start = max(n.parent.start, n.used)
+		}
+		n.sort()
+	}
+}
+
+func (p *Processors) endLocked(token *node) {
+	p.running--
+	for n := token; n != nil; n = n.parent {
+		n.held--
+	}
+}
+
+// enterLocked returns the node of a tenant. Whoever was idle begins where those are who compute: he has nothing saved up.
+func (p *Processors) enterLocked(t Tenant) *node {
+	token := p.root.find(t, p.tick)
+	for n := token; n.parent != nil; n = n.parent {
+		if n.waiting == 0 && n.held == 0 {
+			n.used = max(n.used, n.parent.start)
+		}
+	}
+	return token
+}
+
+// dispatchLocked lets those compute who are next.
+func (p *Processors) dispatchLocked(now time.Time) {
+	for p.root.waiting > 0 {
+		n := &p.root
+		for n.first == nil {
+			n = n.next.first()
+		}
+		w := n.first
+		if p.running >= p.roomFor(n, now) {
+			return
+		}
+		w.part()
+		p.waiters.Add(-1)
+		p.startLocked(n)
+		w.done <- nil
+	}
+}
+
+// crowded tells whether more compute than may.
+func (p *Processors) crowded(t Tenant, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running > p.roomLocked(t, now)
+}
+
+func (p *Processors) roomFor(token *node, now time.Time) int {
+	return p.roomLocked(Tenant{Org: token.parent.parent.key, Repo: token.parent.key}, now)
+}
+
+// roomLocked is how many may compute when a tenant is next: one less than there are processors while light requests of others come.
+func (p *Processors) roomLocked(t Tenant, now time.Time) int {
+	l := &p.latest
+	if l.org == t.Org && l.repo == t.Repo {
+		l = &p.other
+	}
+	if p.count > 1 && now.Sub(l.at) < lightRecent {
+		return p.count - 1
+	}
+	return p.count
+}

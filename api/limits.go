@@ -39,6 +39,8 @@ type Limits struct {
 	QueueWait  time.Duration // until a waiting request is sent away
 	ClientWait time.Duration // of a request for its client, until it is sent away for others of its organization
 
+	WorkMax time.Duration // that one request may compute; it is not bounded when negative
+
 	// MemoryBytes is what requests may be expected to hold while they work; an organization gets half of it, and a repository three quarters
 	// of that. Those who wait for their clients hold a quarter as much beside it.
 	MemoryBytes int64
@@ -72,6 +74,7 @@ func DefaultLimits() Limits {
 		QueueCount:  1024,
 		QueueWait:   10 * time.Second,
 		ClientWait:  5 * time.Second,
+		WorkMax:     time.Minute,
 		MemoryBytes: 256 << 20,
 	}
 }
@@ -122,6 +125,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.QueueCount, d.QueueCount)
 	setDefault(&l.QueueWait, d.QueueWait)
 	setDefault(&l.ClientWait, d.ClientWait)
+	setDefault(&l.WorkMax, d.WorkMax)
 	setDefault(&l.MemoryBytes, d.MemoryBytes)
 }
 

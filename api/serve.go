@@ -16,6 +16,7 @@ import (
 	"packhorse/api/problem"
 	"packhorse/api/rest"
 	"packhorse/engine"
+	"packhorse/fair"
 )
 
 // serve is the handler of every request.
@@ -166,6 +167,13 @@ func (s *Server) authorize(x *transfer) error {
 func (s *Server) handle(x *transfer) error {
 	e := x.endpoint
 	x.conn.beginBody(e.Patient)
+	if !e.open {
+		tenant := x.tenant()
+		if !e.Computes {
+			s.processors.Light(tenant)
+		}
+		x.ctx = fair.With(x.ctx, s.processors.Account(tenant, s.limits.WorkMax))
+	}
 	if err := x.cost.begin(); err != nil {
 		return err
 	}

@@ -79,8 +79,10 @@ type Server struct {
 	slots   *fair.Queue
 	memory  *fair.Queue // of requests that work
 	waiting *fair.Queue // memory of requests that wait for their clients
-	metrics *metrics
-	ids     *ids
+
+	processors *fair.Processors
+	metrics    *metrics
+	ids        *ids
 
 	ctx    context.Context // of every request; its cause tells why all were cancelled
 	cancel context.CancelCauseFunc
@@ -129,23 +131,24 @@ func NewServer(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limits:   config.Limits,
-		logger:   config.Logger,
-		tokens:   config.Tokens,
-		table:    t,
-		refuse:   config.Refuse,
-		ready:    config.Ready,
-		writable: config.Writable,
-		damage:   config.Damage,
-		registry: config.Metrics,
-		private:  config.Private,
-		proxies:  config.TrustedProxies,
-		slots:    fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
-		memory:   fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
-		waiting:  fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
-		ids:      newIDs(),
-		conns:    connections{all: make(map[*conn]struct{}), places: make(map[netip.Prefix]int)},
-		empty:    make(chan struct{}),
+		limits:     config.Limits,
+		logger:     config.Logger,
+		tokens:     config.Tokens,
+		table:      t,
+		refuse:     config.Refuse,
+		ready:      config.Ready,
+		writable:   config.Writable,
+		damage:     config.Damage,
+		registry:   config.Metrics,
+		private:    config.Private,
+		proxies:    config.TrustedProxies,
+		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
+		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
+		waiting:    fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
+		processors: fair.NewProcessors(0),
+		ids:        newIDs(),
+		conns:      connections{all: make(map[*conn]struct{}), places: make(map[netip.Prefix]int)},
+		empty:      make(chan struct{}),
 	}
 	if config.TLS != nil {
 		s.tls = config.TLS.Clone()

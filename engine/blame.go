@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"packhorse/engine/blame"
+	"packhorse/fair"
 	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -74,7 +75,11 @@ func blameFile(ctx context.Context, at position, request *BlameRequest) (*Blame,
 		return nil, err
 	}
 	defer release()
-	runs, err := blame.File(ctx, at.view, at.revision.Commit, path, blame.Options{Ranges: request.Ranges, Moves: request.Moves})
+	var runs []blame.Run
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		runs, err = blame.File(ctx, at.view, at.revision.Commit, path, blame.Options{Ranges: request.Ranges, Moves: request.Moves})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

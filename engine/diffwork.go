@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/engine/diff"
+	"packhorse/fair"
 	"packhorse/odb"
 )
 
@@ -157,7 +158,9 @@ func (w *diffWork) compareAll() {
 		if job.err = w.slot.enter(w.ctx); job.err == nil {
 			job.raw = diffRaws.Get().(*bytes.Buffer)
 			job.raw.Reset()
-			job.err = job.file.compare(w.ctx, w.view, &w.settings, job.raw)
+			job.err = fair.Do(w.ctx, func(ctx context.Context) error {
+				return job.file.compare(ctx, w.view, &w.settings, job.raw)
+			})
 			w.mu.Lock()
 			w.bytes += job.file.heldBytes()
 			w.mu.Unlock()
@@ -270,7 +273,10 @@ func (w *diffWork) compareLarge(job *diffJob) (release func(), err error) {
 	}
 	defer w.slot.leave()
 	if err = w.slot.enter(w.ctx); err == nil {
-		job.file.text, err = diff.NewText(w.ctx, w.view, &job.file.Change, w.settings.text)
+		err = fair.Do(w.ctx, func(ctx context.Context) error {
+			job.file.text, err = diff.NewText(ctx, w.view, &job.file.Change, w.settings.text)
+			return err
+		})
 	}
 	if err != nil {
 		release()

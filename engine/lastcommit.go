@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"packhorse/fair"
 	"packhorse/odb"
 	"packhorse/pack/object"
 )
@@ -96,7 +97,11 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, r
 			return known
 		}
 	}
-	found, err := at.view.Trace(ctx, at.revision.Commit, options)
+	var found *odb.TracedFolder
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		found, err = at.view.Trace(ctx, at.revision.Commit, options)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("find the last changes of %q: %w", path, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/engine/commit"
 	"packhorse/engine/merge"
+	"packhorse/fair"
 	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -272,8 +273,12 @@ func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeR
 // mergeTrees merges the trees of a plan's tips.
 func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *MergeRequest, plan *mergePlan) error {
 	o := &plan.outcome
-	result, err := merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
-		Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
+	var result *merge.Result
+	err := fair.Do(ctx, func(ctx context.Context) (err error) {
+		result, err = merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
+			Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
+		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("merge %s into %s: %w", o.Source, o.Old, err)

@@ -17,9 +17,9 @@ const (
 	quantum = time.Millisecond
 	// lightRecent is for how long after a light request of somebody else a processor is left free for the next one.
 	lightRecent = 5 * time.Millisecond
-	// turnWait is how long somebody waits to go on who has begun. Then he goes on without a turn: he may hold what those wait for who
-	// have one.
-	turnWait = time.Second
+	// stalled is for how long nobody's turn has begun or ended, until who waits goes on without one: those who have turns wait for
+	// something themselves, perhaps for him.
+	stalled = time.Second
 )
 
 // Processors shares out the time of the processors among those who compute for long.
@@ -32,9 +32,10 @@ type Processors struct {
 	waiters atomic.Int64 // who wait; changed under mu
 
 	mu      sync.Mutex
-	running int   // guarded by mu
-	root    node  // guarded by mu; used is the time charged, in nanoseconds, and never less than the parent's start
-	tick    int64 // guarded by mu
+	running int       // guarded by mu
+	root    node      // guarded by mu; used is the time charged, in nanoseconds, and never less than the parent's start
+	tick    int64     // guarded by mu
+	moved   time.Time // guarded by mu: when a turn began or ended
 
 	latest, other light // guarded by mu: the light request that came last, and the last one of another tenant
 }
@@ -110,7 +111,7 @@ func Do(ctx context.Context, work func(ctx context.Context) error) error {
 		return work(ctx)
 	}
 	t := &turn{account: a}
-	if err := t.begin(ctx, 0); err != nil {
+	if err := t.begin(ctx, false); err != nil {
 		return err
 	}
 	defer t.end()
@@ -145,7 +146,7 @@ func Pause(ctx context.Context) error {
 		return nil
 	}
 	t.end()
-	return t.begin(ctx, turnWait)
+	return t.begin(ctx, true)
 }
 
 // Rest runs wait, which waits for others, and gives the turn back meanwhile.
@@ -158,7 +159,7 @@ func Rest(ctx context.Context, wait func() error) error {
 	defer t.mu.Unlock()
 	t.end()
 	err := wait()
-	return errors.Join(err, t.begin(context.WithoutCancel(ctx), turnWait))
+	return errors.Join(err, t.begin(context.WithoutCancel(ctx), true))
 }
 
 // charge counts what was computed since the turn began.
@@ -179,14 +180,14 @@ func (t *turn) chargeLocked(now time.Time) {
 	}
 }
 
-// begin waits for a turn, for patience at most if it is not 0.
-func (t *turn) begin(ctx context.Context, patience time.Duration) error {
+// begin waits for a turn. Whoever goes on has it also when ctx has ended: its end is told by who began it.
+func (t *turn) begin(ctx context.Context, goesOn bool) error {
 	p := t.account.processors
 	now := time.Now()
 	p.mu.Lock()
 	t.token = p.enterLocked(t.account.tenant)
 	if p.root.waiting == 0 && p.running < p.roomLocked(t.account.tenant, now) {
-		p.startLocked(t.token)
+		p.startLocked(t.token, now)
 		p.mu.Unlock()
 		t.began = now
 		return nil
@@ -197,46 +198,70 @@ func (t *turn) begin(ctx context.Context, patience time.Duration) error {
 	p.waiters.Add(1)
 	p.dispatchLocked(now)
 	p.mu.Unlock()
-	err := t.await(ctx, w, patience)
+	err := t.await(ctx, w, goesOn)
 	t.began = time.Now()
 	return err
 }
 
-func (t *turn) await(ctx context.Context, w *waiter, patience time.Duration) error {
-	var late <-chan time.Time
-	if patience > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		late = timer.C
-	}
-	var err error
-	select {
-	case <-w.done:
-		return nil
-	case <-late:
-	case <-ctx.Done():
-		if err = context.Cause(ctx); patience > 0 {
-			err = ctx.Err()
+func (t *turn) await(ctx context.Context, w *waiter, goesOn bool) error {
+	ticker := time.NewTicker(stalled)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-w.done:
+			return err
+		case now := <-ticker.C:
+			if t.account.processors.pass(w, now) {
+				return nil
+			}
+		case <-ctx.Done():
+			t.account.processors.leave(w, goesOn)
+			if goesOn {
+				return ctx.Err()
+			}
+			return context.Cause(ctx)
 		}
 	}
-	p := t.account.processors
+}
+
+// pass lets w go on when nobody else does.
+func (p *Processors) pass(w *waiter, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-w.done: // at the last moment
-	default:
+	if len(w.done) > 0 {
+		return true
+	}
+	if now.Sub(p.moved) < stalled {
+		return false
+	}
+	p.admitLocked(w, now)
+	return true
+}
+
+// leave takes w out of the queue. It has a turn afterwards if it goes on, and else none.
+func (p *Processors) leave(w *waiter, goesOn bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	admitted := len(w.done) > 0
+	switch {
+	case !admitted && goesOn:
+		p.admitLocked(w, now)
+	case !admitted:
 		w.part()
 		p.waiters.Add(-1)
-		if err == nil || patience > 0 { // who has begun holds a turn until its end
-			p.startLocked(t.token)
-		}
-		return err
+	case !goesOn:
+		p.endLocked(w.token, now)
 	}
-	if err != nil && patience == 0 {
-		p.endLocked(t.token)
-		p.dispatchLocked(time.Now())
-	}
-	return err
+	p.dispatchLocked(now)
+}
+
+// admitLocked gives w a turn.
+func (p *Processors) admitLocked(w *waiter, now time.Time) {
+	w.part()
+	p.waiters.Add(-1)
+	p.startLocked(w.token, now)
+	w.done <- nil
 }
 
 // end gives the turn back.
@@ -246,12 +271,13 @@ func (t *turn) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.chargeLocked(now)
-	p.endLocked(t.token)
+	p.endLocked(t.token, now)
 	p.dispatchLocked(now)
 }
 
 // startLocked counts one more who computes. Who comes anew to his siblings begins no earlier than where he is now.
-func (p *Processors) startLocked(token *node) {
+func (p *Processors) startLocked(token *node, now time.Time) {
+	p.moved = now
 	p.running++
 	p.tick++
 	for n := token; n != nil; n = n.parent {
@@ -264,7 +290,8 @@ func (p *Processors) startLocked(token *node) {
 	}
 }
 
-func (p *Processors) endLocked(token *node) {
+func (p *Processors) endLocked(token *node, now time.Time) {
+	p.moved = now
 	p.running--
 	for n := token; n != nil; n = n.parent {
 		n.held--
@@ -293,10 +320,7 @@ func (p *Processors) dispatchLocked(now time.Time) {
 		if p.running >= p.roomFor(n, now) {
 			return
 		}
-		w.part()
-		p.waiters.Add(-1)
-		p.startLocked(n)
-		w.done <- nil
+		p.admitLocked(w, now)
 	}
 }
 

@@ -191,7 +191,7 @@ func TestProcessorsLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := fair.With(t.Context(), fair.NewProcessors(1).Account(tenant("a", "r", ""), 0))
 		err := fair.Do(ctx, func(context.Context) error {
-			impatient, cancel := context.WithTimeout(ctx, time.Second)
+			impatient, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
 			return fair.Do(impatient, func(context.Context) error { return nil })
 		})

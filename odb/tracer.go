@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 
+	"packhorse/fair"
 	"packhorse/pack/object"
 )
 
@@ -26,6 +27,9 @@ func (t *tracer) run(ctx context.Context, tip int32, set *traceSet) error {
 		return err
 	}
 	for t.queue.len() > 0 {
+		if err := fair.Pause(ctx); err != nil {
+			return err
+		}
 		n := t.queue.pop()
 		set := t.waiting[n]
 		t.waiting[n] = nil

@@ -35,6 +35,7 @@ type serverFlags struct {
 	Connections           int           `help:"Open connections. As many as the limit of open files allows when 0: half of them, or all but 4,096." default:"0" group:"Limits"`
 	ConnectionsPerAddress int           `help:"Open connections of one address, or of an IPv6 /64; the loopback and trusted proxies are not held to it. A quarter of --connections when 0." default:"0" group:"Limits"`
 	HeavyMax              int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
+	WorkMax               time.Duration `help:"Time that one request may compute: diffs, merges, blames, searches, last commits." default:"1m" group:"Limits"`
 
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
@@ -225,6 +226,7 @@ func (s *server) limits() api.Limits {
 		PushBytes:   int64(s.flags.Limits.PackMax),
 		IdleWait:    s.flags.IdleWait,
 		HeavySlots:  s.flags.HeavyMax,
+		WorkMax:     s.flags.WorkMax,
 		MemoryBytes: s.flags.share(requestsShare),
 	}
 }

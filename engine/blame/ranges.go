@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"packhorse/engine/diff/lines"
+	"packhorse/fair"
 )
 
 // span is the lines from start up to end, end not included.
@@ -201,8 +202,10 @@ const pollLines = 1 << 12
 // find returns the number of the first line from one on that fits and that an expression matches.
 func (p *rangeParser) find(expression *regexp.Regexp, from int, fits func(line []byte) bool) (int, error) {
 	for i := from - 1; i < p.text.Count(); i++ {
-		if i%pollLines == 0 && p.ctx.Err() != nil {
-			return 0, p.ctx.Err()
+		if i%pollLines == 0 {
+			if err := fair.Pause(p.ctx); err != nil {
+				return 0, err
+			}
 		}
 		if line := p.text.Line(i); fits(line) && expression.Match(bytes.TrimSuffix(line, []byte("\n"))) {
 			return i + 1, nil
@@ -236,8 +239,10 @@ func (p *rangeParser) function(anchor int) (begin, end int, err error) {
 		return 0, 0, err
 	}
 	for end = begin; end < p.text.Count() && !lines.BeginsFunction(p.text.Line(end)); end++ {
-		if end%pollLines == 0 && p.ctx.Err() != nil {
-			return 0, 0, p.ctx.Err()
+		if end%pollLines == 0 {
+			if err := fair.Pause(p.ctx); err != nil {
+				return 0, 0, err
+			}
 		}
 	}
 	return begin, end, nil

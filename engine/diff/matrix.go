@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"packhorse/fair"
 )
 
 // candidate is how well a deleted file would do as the source of an added one.
@@ -177,7 +179,7 @@ func (m *matrix) fillRow(i int) error {
 		}
 		m.rows[i].add(c)
 	}
-	return m.ctx.Err()
+	return fair.Pause(m.ctx)
 }
 
 // print returns the fingerprint of a deleted file.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"packhorse/fair"
 	"packhorse/pack/object"
 )
 
@@ -136,7 +137,7 @@ func (w *treeWalk) entry(older, newer *object.TreeIter, depth int) error {
 		w.folder = append(w.folder, '/')
 		return w.pair(from.ID, to.ID, depth-1)
 	}
-	if err := w.ctx.Err(); err != nil {
+	if err := fair.Pause(w.ctx); err != nil {
 		return err
 	}
 	path := string(w.folder)

@@ -10,6 +10,8 @@ import (
 	"regexp/syntax"
 	"strings"
 	"unicode/utf8"
+
+	"packhorse/fair"
 )
 
 // ErrPattern says that a pattern is no RE2, or too large a one.
@@ -232,7 +234,7 @@ func (p *Pattern) match(ctx context.Context, line []byte) (bool, error) {
 		return p.expr.Match(line), nil
 	}
 	ok := p.expr.MatchReader(&patientReader{ctx: ctx, rest: line})
-	return ok, ctx.Err()
+	return ok, fair.Pause(ctx)
 }
 
 // patientReader reads a long line, and ends it when nobody waits for the answer any more: a match cannot be interrupted otherwise.
@@ -244,7 +246,7 @@ type patientReader struct {
 
 // ReadRune implements io.RuneReader.
 func (r *patientReader) ReadRune() (rune, int, error) {
-	if r.count++; len(r.rest) == 0 || r.count%4096 == 0 && r.ctx.Err() != nil {
+	if r.count++; len(r.rest) == 0 || r.count%4096 == 0 && fair.Pause(r.ctx) != nil {
 		return 0, 0, io.EOF
 	}
 	c, size := utf8.DecodeRune(r.rest)

@@ -3,6 +3,8 @@ package grep
 import (
 	"bytes"
 	"context"
+
+	"packhorse/fair"
 )
 
 // Line is a line of a file that is told.
@@ -66,7 +68,7 @@ func (s *scanner) block(ctx context.Context, text []byte) (bool, error) {
 		return false, nil
 	}
 	s.keepTail(text, at)
-	return true, ctx.Err()
+	return true, fair.Pause(ctx)
 }
 
 // hasAll tells whether no further match of the file counts.

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+
+	"packhorse/fair"
 )
 
 // Options are the settings of [Map]; the zero value takes every default.
@@ -34,7 +36,10 @@ func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item
 	defer close(t.done)
 	defer catch(&t.err)
 	if t.err = ctx.Err(); t.err == nil {
-		t.result, t.err = work(ctx, t.item)
+		t.err = fair.Do(ctx, func(ctx context.Context) (err error) {
+			t.result, err = work(ctx, t.item)
+			return err
+		})
 	}
 }
 
@@ -54,7 +59,7 @@ func catch(err *error) {
 
 // Map calls work for each item, from several goroutines at once, and yields the results in the order of the items. The first error, of the
 // items or of work, is yielded in its place and ends the walk; a panic goes on in the goroutine of the caller. items is iterated by a goroutine
-// of its own; work should return when its context ends.
+// of its own; work should return when its context ends, and computes in a turn of [fair.Do].
 func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error)) iter.Seq2[R, error] {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)

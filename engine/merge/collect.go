@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"packhorse/fair"
 	"packhorse/pack/object"
 )
 
@@ -21,7 +22,7 @@ type vanished = uint8
 
 // open walks a folder that is not the same in all three trees.
 func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone vanished) error {
-	if err := ctx.Err(); err != nil {
+	if err := fair.Pause(ctx); err != nil {
 		return err
 	}
 	var data [3][]byte

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"packhorse/fair"
 	"packhorse/pack/object"
 )
 
@@ -13,7 +14,7 @@ import (
 func (m *merger) resolve(ctx context.Context) (object.ID, error) {
 	nodes := slices.SortedFunc(maps.Values(m.nodes), func(a, b *node) int { return compareDeep(b.path, a.path) })
 	for _, n := range nodes {
-		if err := ctx.Err(); err != nil {
+		if err := fair.Pause(ctx); err != nil {
 			return object.ZeroID, err
 		}
 		if err := m.completeFolder(ctx, n); err != nil {

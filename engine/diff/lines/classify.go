@@ -5,6 +5,8 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
+
+	"packhorse/fair"
 )
 
 // classes numbers the distinct lines between the common ends of two texts and counts how often each occurs in the whole of both.
@@ -63,16 +65,20 @@ func (c *classes) number(line []byte, at int) int {
 func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, err error) {
 	classesA, classesB = make([]int32, c.a.end-c.a.start), make([]int32, c.b.end-c.b.start)
 	for i := range classesA {
-		if i%pollLines == 0 && ctx.Err() != nil {
-			return nil, nil, ctx.Err()
+		if i%pollLines == 0 {
+			if err := fair.Pause(ctx); err != nil {
+				return nil, nil, err
+			}
 		}
 		number := c.number(c.a.Line(c.a.start+i), c.a.start+i)
 		c.all[number].countA++
 		classesA[i] = int32(number)
 	}
 	for i := range classesB {
-		if i%pollLines == 0 && ctx.Err() != nil {
-			return nil, nil, ctx.Err()
+		if i%pollLines == 0 {
+			if err := fair.Pause(ctx); err != nil {
+				return nil, nil, err
+			}
 		}
 		number := c.number(c.b.Line(c.b.start+i), ^(c.b.start + i))
 		c.all[number].countB++
@@ -85,8 +91,10 @@ func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, er
 func (c *classes) countCommon(ctx context.Context) error {
 	for _, part := range [...][2]int{{0, c.a.start}, {c.a.end, c.a.Count()}} {
 		for i := part[0]; i < part[1]; i++ {
-			if i%pollLines == 0 && ctx.Err() != nil {
-				return ctx.Err()
+			if i%pollLines == 0 {
+				if err := fair.Pause(ctx); err != nil {
+					return err
+				}
 			}
 			if number, _, _ := c.find(c.a.Line(i)); number >= 0 {
 				c.all[number].countA++

@@ -1,6 +1,10 @@
 package lines
 
-import "context"
+import (
+	"context"
+
+	"packhorse/fair"
+)
 
 // occurrencesMax is from how many occurrences on a line is too common to begin a common run with.
 const occurrencesMax = 64
@@ -98,7 +102,7 @@ func (h *histogram) search(x box) (best box, tooCommon bool, err error) {
 	for j, polls := x.bStart, 0; j < x.bEnd && err == nil; polls++ {
 		j = run.from(j)
 		if polls%pollLines == 0 {
-			err = h.ctx.Err()
+			err = fair.Pause(h.ctx)
 		}
 	}
 	for _, class := range h.classesA[x.aStart:x.aEnd] {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"unicode/utf8"
+
+	"packhorse/fair"
 )
 
 // ContextDefault is how many unchanged lines git diff shows around changes.
@@ -45,7 +47,7 @@ type hunkWriter struct {
 const flushSize = 32 << 10
 
 func (h *hunkWriter) flush() error {
-	if err := h.ctx.Err(); err != nil {
+	if err := fair.Pause(h.ctx); err != nil {
 		return err
 	}
 	_, err := h.to.Write(h.out)

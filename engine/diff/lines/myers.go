@@ -3,6 +3,8 @@ package lines
 import (
 	"context"
 	"math"
+
+	"packhorse/fair"
 )
 
 const (
@@ -109,8 +111,10 @@ func (m *myers) split(x box, minimal bool) (split, error) {
 	m.forward[s.frontMid()+m.zero] = int32(x.aStart)
 	m.backward[s.backMid()+m.zero] = int32(x.aEnd)
 	for s.cost = 1; ; s.cost++ {
-		if s.cost%64 == 0 && m.ctx.Err() != nil {
-			return split{}, m.ctx.Err()
+		if s.cost%64 == 0 {
+			if err := fair.Pause(m.ctx); err != nil {
+				return split{}, err
+			}
 		}
 		met, longFront, found := s.advance()
 		if found {

@@ -3,6 +3,8 @@ package lines
 import (
 	"bytes"
 	"context"
+
+	"packhorse/fair"
 )
 
 // slider moves the groups of changed lines of one side: a group between equal lines may as well stand one line further up or down.
@@ -116,7 +118,7 @@ func (s *slider) slide(ctx context.Context, g, other *group) error {
 func (s *slider) poll(ctx context.Context) error {
 	s.polls++
 	if s.polls%pollLines == 0 {
-		return ctx.Err()
+		return fair.Pause(ctx)
 	}
 	return nil
 }

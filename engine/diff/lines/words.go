@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/sergi/go-diff/diffmatchpatch"
+
+	"packhorse/fair"
 )
 
 // Pair is a changed line and the line that it became, by their indexes, and what differs between the two: ranges of bytes from the
@@ -30,7 +32,7 @@ func Pairs(ctx context.Context, before, after Text, changes []Change) iter.Seq2[
 		w.differ.DiffTimeout = 0 // a result that depends on the time is none
 		for _, c := range changes {
 			for i := range min(c.OldCount, c.NewCount) {
-				if err := ctx.Err(); err != nil {
+				if err := fair.Pause(ctx); err != nil {
 					yield(Pair{}, err)
 					return
 				}

@@ -94,6 +94,11 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 
 // openBackups opens a folder of backups.
 func openBackups(dir string, readOnly bool) (*file.Dir, error) {
+	if !readOnly {
+		if err := keepPrivate(dir, file.Folders()...); err != nil {
+			return nil, err
+		}
+	}
 	dest, err := file.OpenDir(dir, file.DirOptions{ServerID: "backup", ReadOnly: readOnly})
 	if errors.Is(err, file.ErrLocked) {
 		return nil, fmt.Errorf("a backup into %s is under way", dir)

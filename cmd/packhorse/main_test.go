@@ -42,7 +42,13 @@ type result struct {
 // packhorse runs the binary to its end, with more environment variables and without those of the machine, however full its disk is.
 func packhorse(t *testing.T, env []string, args ...string) result {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), bin, args...)
+	return runBinary(t, bin, env, args...)
+}
+
+// runBinary is packhorse for a binary of that path.
+func runBinary(t *testing.T, path string, env []string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PACKHORSE_MIN_FREE=1MiB"}, env...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut

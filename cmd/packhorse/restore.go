@@ -83,6 +83,9 @@ func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams)
 
 // takeEmpty makes a folder, if it does not exist, and marks it. It refuses one with anything in it.
 func takeEmpty(dir string) error {
+	if err := keepPrivate(dir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -100,6 +100,10 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 	if err := checkRestored(dir); err != nil {
 		return nil, err
 	}
+	if err := keepPrivate(dir, keysFolder, filesFolder, cacheFolder); err != nil {
+		return nil, err
+	}
+	warnOfLoose(dir, logger)
 	s := &store{}
 	defer func() {
 		if err != nil {

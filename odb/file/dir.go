@@ -63,6 +63,9 @@ type Dir struct {
 
 var _ Store = (*Dir)(nil)
 
+// Folders returns the names of the folders in the directory of a Dir, all that lies there.
+func Folders() []string { return []string{incomingName, settledName} }
+
 // OpenDir opens the store in dir, which is made if it does not exist, and removes unsealed and scratch files that a crash has left
 // under the server id.
 //

@@ -13,7 +13,7 @@ func (d *Dir) makeFolder(path string) error {
 	if err != nil && !made {
 		return err
 	}
-	if err := d.fs.MkdirAll(path, 0o755); err != nil {
+	if err := d.fs.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
 	for parent := d.fs.PathDir(path); ; parent = d.fs.PathDir(parent) {

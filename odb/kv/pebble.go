@@ -156,7 +156,7 @@ func makeFolder(fileSystem vfs.FS, dir string) error {
 	if _, err := fileSystem.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := fileSystem.MkdirAll(dir, 0o755); err != nil {
+	if err := fileSystem.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for parent := fileSystem.PathDir(dir); ; parent = fileSystem.PathDir(parent) {

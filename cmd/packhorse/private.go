@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// othersMode is what group and others may do.
+const othersMode = 0o077
+
+// keepPrivate has this process make files with mode 0600 and folders with 0700 from now on, whatever its umask was: what repositories hold
+// is told to who has a token. It closes the folders below dir that packhorse made before, with a wider mode.
+func keepPrivate(dir string, folders ...string) error {
+	syscall.Umask(othersMode)
+	for _, name := range folders {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if mode := info.Mode().Perm(); mode&othersMode != 0 {
+			// Where modes mean nothing, as on some network disks, this fails and changes nothing.
+			_ = os.Chmod(path, mode&^othersMode)
+		}
+	}
+	return nil
+}
+
+// warnOfLoose logs a warning when others can look into a data folder, whose mode is its owner's to choose.
+func warnOfLoose(dir string, logger *slog.Logger) {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&othersMode == 0 {
+		return
+	}
+	logger.Warn("other users of this machine can look into the data folder: chmod 700 closes it",
+		"folder", dir, "mode", info.Mode().Perm().String())
+}

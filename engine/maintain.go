@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -138,8 +139,45 @@ func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.Co
 	return done, err
 }
 
-// Round implements [maintain.Host].
+// roundKey holds when the last round of maintenance began that came to its end.
+var roundKey = []byte{tableRound}
+
+// UntilRound implements [maintain.Host]. The clock of a store begins when it is first served.
+func (b background) UntilRound(ctx context.Context, interval time.Duration) (time.Duration, error) {
+	now := b.now()
+	value, err := b.keys.Get(ctx, roundKey)
+	if errors.Is(err, kv.ErrNotFound) {
+		return interval, b.storeRound(ctx, now)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, fmt.Errorf("%w: the time of the last round has %d bytes", ErrCorrupt, len(value))
+	}
+	last := time.Unix(0, int64(binary.BigEndian.Uint64(value)))
+	return last.Add(interval).Sub(now), nil
+}
+
+// storeRound stores when a round began; that this survives a crash is not waited for.
+func (b background) storeRound(ctx context.Context, begun time.Time) error {
+	batch := kv.NewBatch()
+	batch.Put(roundKey, binary.BigEndian.AppendUint64(nil, uint64(begun.UnixNano())))
+	_, err := b.keys.Apply(ctx, batch)
+	return err
+}
+
+// Round implements [maintain.Host]. One that is cancelled counts for nothing: the next start begins it again.
 func (b background) Round(ctx context.Context, options odb.RepackOptions) error {
+	begun := b.now()
+	err := b.round(ctx, options)
+	if ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(err, b.storeRound(ctx, begun))
+}
+
+func (b background) round(ctx context.Context, options odb.RepackOptions) error {
 	var failed, waits error
 	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
 		if err != nil {

@@ -24,6 +24,7 @@ const (
 
 	tableScrub      = 'x' // the repository that the scrubber is at
 	tableStoreID    = 'I' // the id of the store
+	tableRound      = 'y' // when the last round of maintenance began
 	tableCredential = 'k' // repository id -> credentialRow
 	tableOutbox     = 'O' // listener, repository id, sequence -> nothing; see outbox
 )

@@ -18,6 +18,8 @@ type Host interface {
 	Compact(ctx context.Context, pool odb.PoolID, options odb.CompactOptions) (odb.Compacted, error)
 	// Round maintains every repository.
 	Round(ctx context.Context, options odb.RepackOptions) error
+	// UntilRound returns how long it is until a round is due, that many after the last one began, also if a former process did it.
+	UntilRound(ctx context.Context, interval time.Duration) (time.Duration, error)
 	// Sweep removes what has left, and what has expired.
 	Sweep(ctx context.Context) error
 }
@@ -99,7 +101,8 @@ func (w *Worker) isDue(g odb.Growth) bool {
 func (w *Worker) Start(host Host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.host, w.cancel = host, cancel
-	w.ended.Go(func() { w.run(ctx) })
+	first := w.untilRound(ctx)
+	w.ended.Go(func() { w.run(ctx, first) })
 }
 
 // Stop cancels what is being done and waits for its end.
@@ -121,10 +124,11 @@ func (w *Worker) Stats() Stats {
 	}
 }
 
-func (w *Worker) run(ctx context.Context) {
+// run works until ctx ends; first is how long it is until a round.
+func (w *Worker) run(ctx context.Context, first time.Duration) {
 	sweep := time.NewTicker(w.settings.SweepInterval)
 	defer sweep.Stop()
-	round := time.NewTicker(w.settings.RoundInterval)
+	round := time.NewTimer(first)
 	defer round.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -135,9 +139,21 @@ func (w *Worker) run(ctx context.Context) {
 			w.note(ctx, "remove what has left", w.host.Sweep(ctx))
 			w.takeUp()
 		case <-round.C:
+			begun := time.Now()
 			w.round(ctx)
+			round.Reset(max(w.settings.RoundInterval-time.Since(begun), 0))
 		}
 	}
+}
+
+// untilRound returns how long it is until the first round of this worker.
+func (w *Worker) untilRound(ctx context.Context) time.Duration {
+	left, err := w.host.UntilRound(ctx, w.settings.RoundInterval)
+	w.note(ctx, "find out when the last round was", err)
+	if err != nil {
+		return w.settings.RoundInterval
+	}
+	return min(max(left, 0), w.settings.RoundInterval)
 }
 
 func (w *Worker) pace() odb.RepackOptions {

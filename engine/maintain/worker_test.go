@@ -21,8 +21,9 @@ type host struct {
 	compact      func(odb.PoolID) error
 	round, sweep func() error
 
-	mu   sync.Mutex // guards done
+	mu   sync.Mutex // guards done and last
 	done string
+	last time.Time // when the last round began
 }
 
 func (h *host) Compact(_ context.Context, pool odb.PoolID, _ odb.CompactOptions) (odb.Compacted, error) {
@@ -34,8 +35,20 @@ func (h *host) Compact(_ context.Context, pool odb.PoolID, _ odb.CompactOptions)
 }
 
 func (h *host) Round(context.Context, odb.RepackOptions) error {
+	h.mu.Lock()
+	h.last = time.Now()
+	h.mu.Unlock()
 	h.add('|')
 	return call(h.round)
+}
+
+func (h *host) UntilRound(_ context.Context, interval time.Duration) (time.Duration, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last.IsZero() {
+		h.last = time.Now()
+	}
+	return time.Until(h.last.Add(interval)), nil
 }
 
 func (h *host) Sweep(context.Context) error { return call(h.sweep) }
@@ -145,6 +158,38 @@ func TestWorkerKeepsUp(t *testing.T) {
 			t.Errorf("%d sweeps, %d rounds of %d things done in an hour", sweepCount, roundCount, len(h.done))
 		}
 	})
+}
+
+// TestWorkerRoundOverRestarts starts a worker anew each hour, and has a daily round all the same.
+func TestWorkerRoundOverRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		for range 23 {
+			oneHour(t, h)
+		}
+		h.wants(t, "")
+		for range 24 {
+			oneHour(t, h)
+		}
+		h.wants(t, "|")
+		for range 24 {
+			oneHour(t, h)
+		}
+		h.wants(t, "||")
+		time.Sleep(100 * time.Hour) // a round that is overdue is begun at once
+		oneHour(t, h)
+		h.wants(t, "|||")
+	})
+}
+
+// oneHour lets a worker live for an hour and a second.
+func oneHour(t *testing.T, h *host) {
+	t.Helper()
+	w := newWorker(24 * time.Hour)
+	w.Start(h)
+	time.Sleep(time.Hour + time.Second)
+	w.Stop()
 }
 
 // TestWorkerRound has a round leave what was written meanwhile, and all of it when it fails.

@@ -25,6 +25,8 @@ type MaintainOptions struct {
 	Settle bool
 	// DropShare is the least share of unreachable objects for which layers are rewritten.
 	DropShare float64
+	// Waiting, if not nil, is called when another maintenance is under way, whose end is waited for.
+	Waiting func()
 	odb.RepackOptions
 }
 
@@ -48,7 +50,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 	settings.Grace, settings.ReaderGrace = options.Grace, options.ReaderGrace
 	settings.SetDefaults()
 	return func(yield func(Maintained, error) bool) {
-		if err := h.beginMaintenance(ctx); err != nil {
+		if err := h.beginMaintenance(ctx, options.Waiting); err != nil {
 			yield(Maintained{}, err)
 			return
 		}
@@ -108,7 +110,17 @@ func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
 }
 
 // beginMaintenance waits until no other maintenance runs in this process. That guards no invariant: it keeps work from being done twice.
-func (h *Host) beginMaintenance(ctx context.Context) error {
+//
+// waiting, if not nil, is called when it has to.
+func (h *Host) beginMaintenance(ctx context.Context, waiting func()) error {
+	select {
+	case h.maintaining <- struct{}{}:
+		return nil
+	default:
+	}
+	if waiting != nil {
+		waiting()
+	}
 	select {
 	case h.maintaining <- struct{}{}:
 		return nil
@@ -127,7 +139,7 @@ type background struct{ *Host }
 
 // Compact implements [maintain.Host].
 func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.CompactOptions) (odb.Compacted, error) {
-	if err := b.beginMaintenance(ctx); err != nil {
+	if err := b.beginMaintenance(ctx, nil); err != nil {
 		return odb.Compacted{}, err
 	}
 	defer b.endMaintenance()
@@ -194,7 +206,7 @@ func (b background) round(ctx context.Context, options odb.RepackOptions) error 
 
 // Sweep implements [maintain.Host].
 func (b background) Sweep(ctx context.Context) error {
-	if err := b.beginMaintenance(ctx); err != nil {
+	if err := b.beginMaintenance(ctx, nil); err != nil {
 		return err
 	}
 	defer b.endMaintenance()

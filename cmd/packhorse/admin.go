@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,14 +24,22 @@ import (
 //
 //	POST /tasks/NAME    the body is the task's arguments, as JSON; the answer is one adminLine a line of JSON, the last one Done
 //
-// A caller that goes away cancels its task.
+// A caller that goes away cancels its task. One that asks for beats (beatHeader) gets a line that says nothing every few seconds, and so hears
+// that the server is alive.
 
 // adminLine is a line of the answer: what the task printed, or its end.
 type adminLine struct {
 	Text  string `json:"text,omitempty"`
 	Done  bool   `json:"done,omitempty"`
 	Error string `json:"error,omitempty"` // of the task that is done
+	Beat  bool   `json:"beat,omitempty"`  // nothing else
 }
+
+// beatHeader is in the request of a caller that understands beats.
+const beatHeader = "Packhorse-Beat"
+
+// beatEvery is how often the server says that it is alive.
+const beatEvery = 5 * time.Second
 
 // adminArgsMax bounds the arguments of a task in bytes.
 const adminArgsMax = 1 << 20
@@ -56,8 +65,8 @@ func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// adminHandler runs tasks.
-func adminHandler(host *engine.Host, tasks map[string]task, logger *slog.Logger) http.Handler {
+// adminHandler runs tasks. every is the time between beats.
+func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /tasks/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
@@ -74,7 +83,15 @@ func adminHandler(host *engine.Host, tasks map[string]task, logger *slog.Logger)
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		lines, flush := json.NewEncoder(w), http.NewResponseController(w).Flush
-		tell := func(line adminLine) error { return errors.Join(lines.Encode(line), flush()) }
+		var mu sync.Mutex // guards lines and flush
+		tell := func(line adminLine) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return errors.Join(lines.Encode(line), flush())
+		}
+		if r.Header.Get(beatHeader) != "" {
+			defer beat(tell, every)()
+		}
 		log := logger.With("task", name)
 		log.Info("maintenance begins", "args", string(args))
 		begun := time.Now()
@@ -90,12 +107,42 @@ func adminHandler(host *engine.Host, tasks map[string]task, logger *slog.Logger)
 	return mux
 }
 
+// beat tells that the server is alive, at once and then from time to time, until the returned function is called.
+func beat(tell func(adminLine) error, every time.Duration) (stop func()) {
+	ended := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for tell(adminLine{Beat: true}) == nil {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(ended)
+		beating.Wait()
+	})
+}
+
 // errNoServer says that no server has the data folder open, or that it has no socket.
 var errNoServer = errors.New("no server answers")
 
 // askAdmin runs a task in the server behind a socket, calls line with what it prints, and returns its error. A socket that a killed server
 // left is nobody's. Errors: errNoServer when nobody listens.
-func askAdmin(ctx context.Context, socket, name string, args []byte, line func(string) error) error {
+//
+// watch is told of everything that is heard, and ends the wait when that is nothing.
+func askAdmin(ctx context.Context, socket, name string, args []byte, watch *vigil, line func(string) error) (err error) {
+	ctx = watch.begin(ctx)
+	defer watch.end()
+	defer func() {
+		if silent, ok := errors.AsType[*silentError](context.Cause(ctx)); ok && err != nil {
+			err = silent
+		}
+	}()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w: %w", errNoServer, err)
@@ -109,6 +156,7 @@ func askAdmin(ctx context.Context, socket, name string, args []byte, line func(s
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
+	request.Header.Set(beatHeader, "1")
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return err
@@ -118,18 +166,21 @@ func askAdmin(ctx context.Context, socket, name string, args []byte, line func(s
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 		return fmt.Errorf("the server answers %s: %s", response.Status, text)
 	}
-	return hearTask(response.Body, line)
+	return hearTask(response.Body, watch.heard, line)
 }
 
 // hearTask reads the answer to its end.
-func hearTask(answer io.Reader, line func(string) error) error {
+func hearTask(answer io.Reader, heardAny func(), line func(string) error) error {
 	lines := json.NewDecoder(answer)
 	for {
 		var heard adminLine
 		if err := lines.Decode(&heard); err != nil {
 			return fmt.Errorf("the server broke off: %w", err)
 		}
+		heardAny()
 		switch {
+		case heard.Beat:
+			continue
 		case heard.Done && heard.Error != "":
 			return errors.New(heard.Error)
 		case heard.Done:

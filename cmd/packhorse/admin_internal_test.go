@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"packhorse/engine"
 )
@@ -27,7 +29,7 @@ func serveTasks(t *testing.T, tasks map[string]task) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: adminHandler(nil, tasks, slog.New(slog.DiscardHandler))}
+	server := &http.Server{Handler: adminHandler(nil, tasks, time.Millisecond, slog.New(slog.DiscardHandler))}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {
@@ -87,7 +89,7 @@ func TestAskAdmin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var lines []string
-			err := askAdmin(t.Context(), socket, test.name, []byte(test.args), func(line string) error {
+			err := askAdmin(t.Context(), socket, test.name, []byte(test.args), patient(), func(line string) error {
 				lines = append(lines, line)
 				return nil
 			})
@@ -116,7 +118,7 @@ func TestAskAdminCancels(t *testing.T) {
 		}),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := askAdmin(ctx, socket, "wait", []byte("{}"), func(string) error {
+	err := askAdmin(ctx, socket, "wait", []byte("{}"), patient(), func(string) error {
 		cancel()
 		return nil
 	})
@@ -142,7 +144,7 @@ func TestAskAdminNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, socket := range map[string]string{"absent": filepath.Join(dir, "absent.sock"), "stale": stale} {
-		if err := askAdmin(t.Context(), socket, "fsck", []byte("{}"), nil); !errors.Is(err, errNoServer) {
+		if err := askAdmin(t.Context(), socket, "fsck", []byte("{}"), patient(), nil); !errors.Is(err, errNoServer) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -179,5 +181,72 @@ func TestTaskPrinter(t *testing.T) {
 		if out.String() != test.out || errOut.String() != test.errOut {
 			t.Errorf("terminal %t: printed %q and drew %q, want %q and %q", test.terminal, out.String(), errOut.String(), test.out, test.errOut)
 		}
+	}
+}
+
+// patient is a vigil that never ends a test.
+func patient() *vigil {
+	return &vigil{what: "the server", say: time.Hour, limit: time.Hour, tell: func(string) {}}
+}
+
+// TestAskAdminSilent asks a server that takes the connection and says nothing, as one does that is stopped: the command says what it waits
+// for, and gives up.
+func TestAskAdminSilent(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), adminSocket)
+	l, err := listenAdminSocket(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var told atomic.Value
+	watch := &vigil{what: "the server of the test", say: time.Millisecond, limit: 200 * time.Millisecond, tell: func(line string) { told.Store(line) }}
+	err = askAdmin(t.Context(), socket, "gc", []byte("{}"), watch, nil)
+	if silent, ok := errors.AsType[*silentError](err); !ok || silent.what != "the server of the test" {
+		t.Errorf("%v", err)
+	}
+	if line, _ := told.Load().(string); line != "waiting for the server of the test, for 200ms at most" {
+		t.Errorf("told %q", line)
+	}
+}
+
+// TestAskAdminBeats has a task that prints nothing: the server is heard all the same, and the lines are none of the task's.
+func TestAskAdminBeats(t *testing.T) {
+	t.Parallel()
+	released := make(chan struct{})
+	socket := serveTasks(t, map[string]task{
+		"think": taskOf(func(ctx context.Context, _ *engine.Host, _ struct{}, _ io.Writer) error {
+			select {
+			case <-released:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}),
+	})
+	var answer bytes.Buffer
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "POST /tasks/think HTTP/1.0\r\nContent-Length: 2\r\nPackhorse-Beat: 1\r\n\r\n{}"); err != nil {
+		t.Fatal(err)
+	}
+	piece := make([]byte, 1000)
+	for strings.Count(answer.String(), `{"beat":true}`) < 3 {
+		n, err := conn.Read(piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Write(piece[:n])
+	}
+	close(released)
+	beats := 0
+	var lines []string
+	err = hearTask(strings.NewReader(answer.String()[strings.Index(answer.String(), "{"):]+`{"text":"x"}`+`{"done":true}`), func() { beats++ },
+		func(line string) error { lines = append(lines, line); return nil })
+	if err != nil || beats < 5 || !slices.Equal(lines, []string{"x"}) {
+		t.Errorf("%d beats, %q, %v", beats, lines, err)
 	}
 }

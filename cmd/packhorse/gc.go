@@ -42,6 +42,10 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 	var repositories, failed, rewritten, dropped int
 	options := engine.MaintainOptions{
 		Grace: orNone(args.Grace), ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
+		Waiting: func() {
+			// Who cannot be told of this will not be told of the result either, and there it counts.
+			_, _ = fmt.Fprintln(out, "waiting for the end of the maintenance that is under way in the server")
+		},
 		RepackOptions: odb.RepackOptions{
 			Workers: args.Cores, Anew: args.Anew,
 			Progress: func(phase string, done, total int64) {

@@ -133,7 +133,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if l, err := listenAdminSocket(ctx, filepath.Join(at.data, adminSocket)); err != nil {
 		s.logger.Warn("no tools can reach this server", "error", err)
 	} else {
-		s.addPrivate(l, adminHandler(s.store.host, tasks, s.logger))
+		s.addPrivate(l, adminHandler(s.store.host, tasks, beatEvery, s.logger))
 	}
 	return s, nil
 }

@@ -48,7 +48,8 @@ func taskOf[A any](run func(ctx context.Context, host *engine.Host, args A, out 
 
 // taskFlags are what every maintenance command takes.
 type taskFlags struct {
-	Data string `help:"Folder of the repositories." placeholder:"DIR" required:"" type:"existingdir"`
+	Data string        `help:"Folder of the repositories." placeholder:"DIR" required:"" type:"existingdir"`
+	Wait time.Duration `help:"How long to wait for the server that has the folder open when it does not answer." default:"30s"`
 
 	logFlags
 	storeFlags
@@ -56,13 +57,20 @@ type taskFlags struct {
 
 // run runs a task in the server that has the folder open, or opens it itself.
 func (f taskFlags) run(ctx context.Context, name string, args any, to streams) error {
+	if f.Wait <= 0 {
+		return &usageError{"--wait must be positive"}
+	}
 	encoded, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
 	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
 	defer printer.clear()
-	err = askAdmin(ctx, filepath.Join(f.Data, adminSocket), name, encoded, printer.print)
+	watch := &vigil{
+		what: "the server that has " + f.Data + " open", say: sayAfter, limit: f.Wait,
+		tell: func(line string) { to.complain("%s", line) },
+	}
+	err = askAdmin(ctx, filepath.Join(f.Data, adminSocket), name, encoded, watch, printer.print)
 	if !errors.Is(err, errNoServer) {
 		return err
 	}

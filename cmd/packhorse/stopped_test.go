@@ -1,0 +1,33 @@
+package main_test
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+// TestStoppedServer runs commands beside a server that is stopped in its tracks: they say what they wait for, and end.
+func TestStoppedServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	server := start(t, packhorsetest.Options{Dir: dir})
+	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"gc"}, {"fsck"}, {"backup", filepath.Join(dir, "backups")}} {
+		got := packhorse(t, nil, append(args, "--data", data, "--wait", "100ms")...)
+		if got.status != 1 || !strings.Contains(got.errOut, "the server that has "+data+" open has not answered for 100ms") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if got := packhorse(t, nil, "gc", "--data", data); got.status != 0 {
+		t.Errorf("when it goes on: %+v", got)
+	}
+}

@@ -84,33 +84,84 @@ type FsckOptions struct {
 // Fsck verifies every repository in turn: its record, its refs and their journal, that what they point at is there, and every stored object. If
 // something is wrong with what belongs to no repository, a last [Checked] without one tells of it. Fsck may run while the host serves.
 //
-// An error ends the walk; it says that checking was not possible, not that something is damaged.
+// An error ends the walk; it says that checking was not possible, not that something is damaged. A damaged table of the key-value store is
+// a problem of each repository that has rows there.
 func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked, error] {
 	return func(yield func(Checked, error) bool) {
-		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
-			if err != nil {
-				yield(Checked{}, fmt.Errorf("scan repositories: %w", err))
-				return
+		for id, err := range h.repositories(ctx) {
+			var checked Checked
+			if err == nil {
+				checked, err = h.check(ctx, id, options)
 			}
-			if len(pair.Key) != 1+len(refs.RepoID{}) {
-				if !yield(Checked{Problem: fmt.Errorf("%w: record key of %d bytes", ErrCorrupt, len(pair.Key))}, nil) {
-					return
-				}
-				continue
-			}
-			checked, err := h.check(ctx, refs.RepoID(pair.Key[1:]), options)
 			if errors.Is(err, ErrNotFound) || errors.Is(err, refs.ErrRepositoryNotFound) {
 				continue // deleted since the scan began
+			}
+			if isDamage(err) {
+				checked, err = storeProblem(err), nil
 			}
 			if !yield(checked, err) || err != nil {
 				return
 			}
 		}
 		report, err := h.objects.FsckTables(ctx, (&poolOwners{host: h}).owned)
-		if err != nil {
+		switch {
+		case isDamage(err):
+			yield(storeProblem(err), nil)
+		case err != nil:
 			yield(Checked{}, err)
-		} else if report.ProblemCount > 0 {
+		case report.ProblemCount > 0:
 			yield(Checked{Objects: *report}, nil)
+		}
+	}
+}
+
+// storeProblem is damage to what belongs to no repository, or to none that can be told.
+func storeProblem(err error) Checked {
+	return Checked{Objects: odb.FsckReport{ProblemCount: 1, Problems: []odb.FsckProblem{{Err: err}}}}
+}
+
+// isDamage reports whether an error says that stored rows are damaged.
+func isDamage(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, refs.ErrCorrupt) || errors.Is(err, kv.ErrCorrupt)
+}
+
+// repositories walks all repositories by their records. When a table of the records is damaged it yields that as an error, and goes on with
+// the repositories that the organizations' lists name beyond.
+func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
+	return func(yield func(refs.RepoID, error) bool) {
+		var last refs.RepoID
+		var damage error
+		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
+			if err != nil {
+				damage = fmt.Errorf("scan repositories: %w", err)
+				break
+			}
+			if len(pair.Key) != 1+len(refs.RepoID{}) {
+				err := fmt.Errorf("%w: record key of %d bytes", ErrCorrupt, len(pair.Key))
+				if !yield(refs.RepoID{}, err) {
+					return
+				}
+				continue
+			}
+			last = refs.RepoID(pair.Key[1:])
+			if !yield(last, nil) {
+				return
+			}
+		}
+		if damage == nil || !yield(refs.RepoID{}, damage) || !isDamage(damage) {
+			return
+		}
+		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableNumber}, End: kv.PrefixEnd([]byte{tableNumber})}) {
+			if err != nil {
+				yield(refs.RepoID{}, fmt.Errorf("scan the organizations' lists: %w", err))
+				return
+			}
+			if len(pair.Value) != len(last) || bytes.Compare(pair.Value, last[:]) <= 0 {
+				continue // was walked before
+			}
+			if !yield(refs.RepoID(pair.Value), nil) {
+				return
+			}
 		}
 	}
 }
@@ -155,14 +206,11 @@ func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (
 			tips, err = h.tips(ctx, id)
 		}
 		if err == nil {
-			return h.checkObjects(ctx, checked, rec.Pool, tips, options)
+			checked, err = h.checkObjects(ctx, checked, rec.Pool, tips, options)
 		}
 	}
-	for _, damage := range []error{ErrCorrupt, refs.ErrCorrupt, kv.ErrCorrupt} {
-		if errors.Is(err, damage) {
-			checked.Problem = err
-			return checked, nil
-		}
+	if isDamage(err) {
+		checked.Problem, err = err, nil
 	}
 	return checked, err
 }

@@ -68,7 +68,12 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		return err
 	}
 	pace := h.scrubPace(options.BytesPerSecond)
+	var damage error
 	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{tableRecord})}) {
+		if isDamage(err) {
+			damage = err // the next pass begins at the first repository
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -87,6 +92,10 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		default:
 			h.logScrubbed(ctx, &checked)
 		}
+	}
+	if damage != nil {
+		checked := storeProblem(fmt.Errorf("scan repositories: %w", damage))
+		h.logScrubbed(ctx, &checked)
 	}
 	return h.storeScrubPosition(ctx, nil)
 }

@@ -47,6 +47,8 @@ func (p FsckProblem) String() string {
 	line := fmt.Sprintf("object %s in layer %s: %v", p.Object, p.Layer, p.Err)
 	if damage, ok := errors.AsType[*CorruptError](p.Err); ok {
 		line = fmt.Sprintf("layer %s: %v", p.Layer, damage)
+	} else if p.Object.IsZero() && p.Layer == (LayerID{}) {
+		line = p.Err.Error()
 	} else if p.Object.IsZero() {
 		line = fmt.Sprintf("layer %s: %v", p.Layer, p.Err)
 	}

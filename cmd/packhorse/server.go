@@ -194,7 +194,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.host.DamageCount, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures()),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures()),
 		Private:        s.flags.AdminListen != "",
 		TrustedProxies: proxies,
 		Limits:         s.limits(),

@@ -74,6 +74,7 @@ func (f storeFlags) share(of int64) int64 { return int64(f.Memory) / shares * of
 type store struct {
 	host    *engine.Host
 	space   *space.Watch
+	damage  func() error      // of the key-value store
 	clones  *clonecache.Cache // nil: none
 	closers []func(context.Context) error
 }
@@ -122,6 +123,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		return nil, err
 	}
 	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
+	s.damage = keys.Damage
 	files, err := file.OpenDir(filepath.Join(dir, filesFolder), file.DirOptions{})
 	if err != nil {
 		return nil, err
@@ -185,6 +187,15 @@ func openClones(dir string, flags storeFlags, logger *slog.Logger) (*clonecache.
 		return nil, nil
 	}
 	return clonecache.Open(dir, clonecache.Options{BudgetBytes: int64(flags.CloneCache), Logger: logger})
+}
+
+// damageCount is how many stored things were found to be damaged; tables of the key-value store count as one.
+func (s *store) damageCount() int {
+	count := s.host.DamageCount()
+	if s.damage() != nil {
+		count++
+	}
+	return count
 }
 
 // close ends background work and closes the stores.

@@ -59,7 +59,9 @@ func (p *Pebble) listener() *pebble.EventListener {
 		// The reader of the damaged file gets the error; Pebble's default would end the process.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			p.corruptions.Add(1)
-			p.logger.Error("kv: damaged table", "path", info.Path, "error", info.Details)
+			p.damaged.CompareAndSwap(nil, &info.Path)
+			p.logger.Error("kv: damaged table: packhorse fsck tells which repositories are hit, a restored backup heals them",
+				"path", info.Path, "error", info.Details)
 		},
 		FlushEnd:        func(pebble.FlushInfo) { p.stir() },
 		CompactionEnd:   func(pebble.CompactionInfo) { p.stir() },

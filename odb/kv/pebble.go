@@ -73,6 +73,7 @@ type Pebble struct {
 	writeStalls      atomic.Uint64
 	backgroundErrors atomic.Uint64
 	corruptions      atomic.Uint64
+	damaged          atomic.Pointer[string] // path of the first table that was found damaged
 }
 
 var _ Checkpointer = (*Pebble)(nil)
@@ -195,6 +196,14 @@ func (p *Pebble) WaitDurable(ctx context.Context, key []byte) error {
 		if err := c.Wait(ctx); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Damage returns an [ErrCorrupt] that names a table which was found to be damaged since the store was opened, or nil.
+func (p *Pebble) Damage() error {
+	if path := p.damaged.Load(); path != nil {
+		return fmt.Errorf("%w: table %s", ErrCorrupt, p.fs.PathBase(*path))
 	}
 	return nil
 }

@@ -72,6 +72,18 @@ func (c *Checked) Heal() string {
 	return "restore a backup, or delete the repository, create it again and push a whole clone to it"
 }
 
+// Warnings tells what git objects to and is no damage, a line each.
+func (c *Checked) Warnings() []string {
+	var lines []string
+	for _, warning := range c.Objects.Warnings {
+		lines = append(lines, warning.String())
+	}
+	if more := c.Objects.WarningCount - int64(len(c.Objects.Warnings)); more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more warnings", more))
+	}
+	return lines
+}
+
 // FsckOptions are the settings of [Host.Fsck].
 type FsckOptions struct {
 	// Progress, if not nil, hears from time to time how many objects of a repository have been checked and how many are known of. It is

@@ -210,29 +210,11 @@ func (u *PatchUpload) apply(ctx context.Context, base object.ID) error {
 	operations := make([]commit.Operation, len(outcome.Changes))
 	for i, c := range outcome.Changes {
 		operations[i] = commit.Operation{Path: c.Path, Delete: c.Remove, Mode: c.Mode, Content: c.ID}
-		if err := u.checkGitmodules(ctx, c); err != nil {
-			return err
-		}
 	}
 	plan, err := commit.NewPlan(operations)
 	if err != nil {
 		return err
 	}
 	u.ready = appliedPatch{base: base, plan: plan, changes: outcome.Changes}
-	return nil
-}
-
-// checkGitmodules holds a .gitmodules file to the rules that a push is held to.
-func (u *PatchUpload) checkGitmodules(ctx context.Context, c patch.Change) error {
-	if c.Path != ".gitmodules" || c.Remove || c.Mode.IsGitlink() {
-		return nil
-	}
-	_, data, err := u.objects.View().Linked().Read(ctx, c.ID)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", c.Path, err)
-	}
-	if err := object.CheckGitmodules(data); err != nil {
-		return invalid("path %q: %v", c.Path, err)
-	}
 	return nil
 }

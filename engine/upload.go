@@ -285,9 +285,6 @@ func (u *Upload) store(ctx context.Context, c *content, data []byte) error {
 		return u.storeGitlink(c, data)
 	}
 	_, predecessor := u.plan.Existing(c.operations[0])
-	if err := u.checkGitmodules(c, data); err != nil {
-		return err
-	}
 	id, err := u.objects.Write(ctx, object.TypeBlob, data, predecessor)
 	if err != nil {
 		return fmt.Errorf("store content: %w", err)
@@ -318,24 +315,6 @@ func (u *Upload) storeGitlink(c *content, data []byte) error {
 		return invalid("path %q: the content of a submodule is the id of a commit, 40 hexadecimal digits", path)
 	}
 	u.finish(c, id)
-	return nil
-}
-
-// checkGitmodules holds a .gitmodules file to the rules that a push is held to.
-func (u *Upload) checkGitmodules(c *content, data []byte) error {
-	for _, i := range c.operations {
-		op := &u.request.Operations[i]
-		if strings.TrimLeft(op.Path, "/") != ".gitmodules" {
-			continue
-		}
-		err := object.CheckGitmodules(data)
-		if broken, ok := errors.AsType[*object.CheckError](err); ok {
-			return invalid("path %q: %s", op.Path, broken.Reason())
-		}
-		if err != nil {
-			return invalid("path %q: %v", op.Path, err)
-		}
-	}
 	return nil
 }
 

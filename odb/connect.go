@@ -81,34 +81,3 @@ func (in *Ingest) missing(ctx context.Context, link *linkItem) error {
 	}
 	return &MissingError{Object: link.id, From: from, Shallow: slices.Contains(in.options.Shallow, from)}
 }
-
-// checkDotfiles checks the blobs that git reads by name, .gitmodules and its like, once everything can be read.
-func (in *Ingest) checkDotfiles(ctx context.Context) error {
-	for found := range in.dotfiles {
-		if err := in.checkDotfile(ctx, found); err != nil {
-			return badObject(found.id, object.TypeBlob, err)
-		}
-	}
-	return nil
-}
-
-func (in *Ingest) checkDotfile(ctx context.Context, found dotfile) error {
-	fault := func(name, detail string) error {
-		return &object.CheckError{Type: object.TypeBlob, Name: found.file.String()[1:] + name, Detail: found.file.String() + " " + detail}
-	}
-	t, data, err := in.quarantine.View().Read(ctx, found.id)
-	switch {
-	case errors.Is(err, ErrTooLarge):
-		return fault("Large", "is too large to be checked")
-	case errors.Is(err, ErrNotFound) && found.file == object.Gitmodules:
-		return nil // only a gitlink may be missing here, and git lets one have this name
-	case errors.Is(err, ErrNotFound):
-		return fault("Missing", "cannot be read")
-	case err != nil:
-		return err
-	case t != object.TypeBlob:
-		return fault("Blob", "is a "+t.String())
-	default:
-		return found.file.Check(data)
-	}
-}

@@ -22,12 +22,6 @@ type examiner struct {
 	dotfiles map[dotfile]struct{}
 }
 
-// dotfile is a blob and a name of it that git reads it by.
-type dotfile struct {
-	id   object.ID
-	file object.Dotfile
-}
-
 // foundMax is how many findings an examiner keeps before it hands them in.
 const foundMax = 256
 
@@ -92,14 +86,14 @@ func (x *examiner) note(ctx context.Context, ordinal uint32, id object.ID, t obj
 	case object.TypeCommit:
 		return x.noteCommit(ctx, ordinal, id, data)
 	case object.TypeTag:
-		return x.noteTag(ctx, ordinal, data)
+		return x.noteTag(ctx, ordinal, id, data)
 	case object.TypeBlob:
 	}
 	return nil
 }
 
 func (x *examiner) noteCommit(ctx context.Context, ordinal uint32, id object.ID, data []byte) error {
-	if err := object.Check(object.TypeCommit, data); err != nil {
+	if err := x.in.judge(id, object.Check(object.TypeCommit, data)); err != nil {
 		return err
 	}
 	tree, parents, seconds, err := object.CommitLinks(data)
@@ -118,8 +112,8 @@ func (x *examiner) noteCommit(ctx context.Context, ordinal uint32, id object.ID,
 	return nil
 }
 
-func (x *examiner) noteTag(ctx context.Context, ordinal uint32, data []byte) error {
-	if err := object.Check(object.TypeTag, data); err != nil {
+func (x *examiner) noteTag(ctx context.Context, ordinal uint32, id object.ID, data []byte) error {
+	if err := x.in.judge(id, object.Check(object.TypeTag, data)); err != nil {
 		return err
 	}
 	target, want, err := object.TagLink(data)
@@ -130,11 +124,13 @@ func (x *examiner) noteTag(ctx context.Context, ordinal uint32, data []byte) err
 }
 
 func (x *examiner) noteTree(ctx context.Context, ordinal uint32, id object.ID, data []byte) error {
-	if err := object.CheckTree(data, object.TreeCheck{NameMax: pathComponentBytesMax, Found: x.foundDotfile}); err != nil {
+	err := object.CheckTree(data, object.TreeCheck{NameMax: pathComponentBytesMax, Found: x.foundDotfile})
+	if err := x.in.judge(id, err); err != nil {
 		return err
 	}
 	nameMax := 0
-	for it := object.IterTree(data); it.Next(); {
+	it := object.IterTree(data)
+	for it.Next() {
 		nameMax = max(nameMax, len(it.Name))
 		want, ok := entryType(it.Mode)
 		if !ok {
@@ -148,11 +144,11 @@ func (x *examiner) noteTree(ctx context.Context, ordinal uint32, id object.ID, d
 		}
 	}
 	x.nested.tree(id, nameMax)
-	return nil
+	return it.Err() // which only a tree that was let through has
 }
 
-func (x *examiner) foundDotfile(file object.Dotfile, id object.ID) {
-	x.dotfiles[dotfile{id: id, file: file}] = struct{}{}
+func (x *examiner) foundDotfile(_ []byte, file object.Dotfile, mode object.Mode, id object.ID) {
+	x.dotfiles[newDotfile(file, mode, id)] = struct{}{}
 }
 
 // assumeTree takes the links of a stored tree for noted: the pool is closed, so they are there.

@@ -32,6 +32,9 @@ type FsckReport struct {
 	// ProblemCount is how many problems there are, and Problems the first of them.
 	ProblemCount int64
 	Problems     []FsckProblem
+	// WarningCount is how many stored objects git's fsck or reader objects to, and Warnings the first of them. They are no damage.
+	WarningCount int64
+	Warnings     []FsckProblem
 }
 
 // FsckProblem is something that is wrong in a pool.
@@ -125,10 +128,11 @@ type fsck struct {
 	done     atomic.Int64
 	known    atomic.Int64
 
-	mu     sync.Mutex // guards report, met and told, and keeps progress calls apart
+	mu     sync.Mutex // guards report, met, told and judged, and keeps progress calls apart
 	report *FsckReport
 	met    int64
 	told   map[CorruptError]int // where in the report damage is told, which is found wherever something leads to it
+	judged map[dotfile]struct{}
 }
 
 func (f *fsck) problem(layer LayerID, id object.ID, err error) {
@@ -167,10 +171,6 @@ func (f *fsck) noted(layer LayerID, id object.ID, err error) error {
 			return nil
 		}
 	}
-	if _, invalid := errors.AsType[*object.CheckError](err); invalid {
-		f.problem(layer, id, err)
-		return nil
-	}
 	return err
 }
 
@@ -208,7 +208,7 @@ func (f *fsck) objects(
 	})
 	for range f.workers() {
 		group.Go(func() error {
-			c := &objectChecker{view: f.view, outline: outline, links: make(map[object.ID]knownLink)}
+			c := &objectChecker{fsck: f, view: f.view, outline: outline, links: make(map[object.ID]knownLink)}
 			for chunk := range chunks {
 				if err := f.checkChunk(ctx, c, chunk); err != nil {
 					return err

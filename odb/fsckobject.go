@@ -10,6 +10,7 @@ import (
 
 // objectChecker checks single objects. For one goroutine.
 type objectChecker struct {
+	fsck    *fsck
 	view    *View
 	outline *outlineChecker // nil: nobody wants to know
 	links   map[object.ID]knownLink
@@ -47,7 +48,7 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 	if id != at.id {
 		return fmt.Errorf("%w: its content is that of %s", ErrDisagree, id)
 	}
-	if err := object.Check(t, data); err != nil {
+	if err := c.checkContent(ctx, at, t, data); err != nil {
 		return err
 	}
 	counts := c.outline != nil && c.outline.counts(id)

@@ -147,6 +147,16 @@ func TestIngestRefusals(t *testing.T) {
 			},
 			check: odb.IsBadPack,
 		},
+		"gitlink called .gitmodules": {
+			entries: []testEntry{whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: missing}))},
+			check:   checkOf("gitmodulesMissing"),
+		},
+		"folder called .gitattributes": {
+			entries: []testEntry{whole(object.TypeTree, nil), whole(object.TypeTree, treeOf(object.TreeEntry{
+				Mode: object.ModeTree, Name: "GITATT~1", ID: object.EmptyTreeID,
+			}))},
+			check: checkOf("gitattributesBlob"),
+		},
 	}
 	for name, test := range tests {
 		for tier, count := range map[string]int{"hot": 0, "segment": 1} {
@@ -170,6 +180,13 @@ func TestIngestRefusals(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func checkOf(name string) func(error) bool {
+	return func(err error) bool {
+		var check *object.CheckError
+		return errors.As(err, &check) && check.Name == name && odb.IsBadPack(err)
 	}
 }
 

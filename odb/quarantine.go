@@ -31,6 +31,8 @@ type Quarantine struct {
 	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what was read of trees for them.
 	filters     map[object.ID]pathFilter
 	filterBytes int64
+	// named is what checkTree found in its tree.
+	named []namedDotfile
 	// relied are objects that were to be written and were there.
 	relied map[object.ID]struct{}
 

@@ -339,8 +339,8 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *Ingest
+	own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: r.plan.inv.pace}
 	group.Go(func() (err error) {
-		own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: r.plan.inv.pace}
 		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: own})
 		return errors.Join(err, from.CloseWithError(err))
 	})
@@ -354,6 +354,7 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 	if err != nil {
 		return nil, err
 	}
+	own.objections.log(ctx, r.view)
 	if len(q.sealed) != 1 || q.Count() != r.plan.count {
 		return nil, errors.Join(fmt.Errorf("odb: %d objects where %d were to be rewritten", q.Count(), r.plan.count), q.Close())
 	}
@@ -394,6 +395,7 @@ type ownPack struct {
 	provisional bool // see sectionProvisional
 	workers     int
 	pace        *pacer
+	objections  objections
 }
 
 // rest is that of the pacer, if there is one.

@@ -46,8 +46,10 @@ func (in *Ingest) resolve(ctx context.Context) error {
 	if err := in.links.close(); err != nil {
 		return err
 	}
-	if err := in.nested.check(in.limits.TreeDepth); err != nil {
-		return err
+	if in.options.own == nil {
+		if err := in.nested.check(in.limits.TreeDepth); err != nil {
+			return err
+		}
 	}
 	in.nested = treeNesting{}
 	if err := in.commits.number(ctx, in.view); err != nil {

@@ -14,9 +14,10 @@ import (
 // or folder that it follows, when that is smaller. What the pool already has is not written again. data is only read; but for a blob's it may be
 // kept, and has to stay as it is.
 //
-// The caller answers for the object's links: what a tree or a commit names is stored or quarantined.
+// The caller answers for the object's links: what a tree or a commit names is stored or quarantined. A tree is also held to git's rules for
+// the contents of .gitmodules and .gitattributes, as far as it does not name the same as predecessor.
 //
-// Errors: [ErrTooLarge], [object.ErrCollision], and that of [object.Check] for what is not valid.
+// Errors: [ErrTooLarge], [object.ErrCollision], [*RefusedFileError], and that of [object.Check] for what is not valid.
 func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, predecessor object.ID) (object.ID, error) {
 	if t == object.TypeBlob && len(data) > streamedMin {
 		return q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
@@ -24,7 +25,7 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 	if int64(len(data)) > q.store.limits.ObjectBytes {
 		return object.ZeroID, fmt.Errorf("%s of %d bytes: %w", t, len(data), ErrTooLarge)
 	}
-	if err := object.Check(t, data); err != nil {
+	if err := q.checkNew(ctx, t, data, predecessor); err != nil {
 		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
 	}
 	id, err := object.Hash(t, data)
@@ -38,6 +39,17 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 		return object.ZeroID, fmt.Errorf("write %s %s: %w", t, id, err)
 	}
 	return id, nil
+}
+
+// checkNew judges an object as one that comes in a pack is judged.
+func (q *Quarantine) checkNew(ctx context.Context, t object.Type, data []byte, predecessor object.ID) error {
+	if t != object.TypeBlob && len(data) > wholeMax {
+		return fmt.Errorf("%d bytes: %w", len(data), ErrTooLarge) // nothing could read it whole
+	}
+	if t == object.TypeTree {
+		return q.checkTree(ctx, data, predecessor)
+	}
+	return object.Check(t, data)
 }
 
 // put adds an object that is new: to the hot tier while the write is small, else to a segment.

@@ -150,6 +150,7 @@ var table = []row{
 	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
 
 	{kind: odb.ErrBadPack, status: http.StatusBadRequest},
+	{typed: typed[*odb.RefusedFileError], status: http.StatusBadRequest},
 	{typed: typed[*odb.FilterError], status: http.StatusBadRequest},
 	{kind: odb.ErrInvalidPrefix, status: http.StatusBadRequest},
 	{kind: odb.ErrNoCommits, status: http.StatusBadRequest},

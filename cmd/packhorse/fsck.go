@@ -40,6 +40,9 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 			repositories++
 		}
 		objects += checked.Objects.ObjectCount
+		if err := printWarnings(out, &checked); err != nil {
+			return err
+		}
 		if !checked.Damaged() {
 			continue
 		}
@@ -86,6 +89,16 @@ func printDamage(out io.Writer, checked *engine.Checked) error {
 	name := nameOf(checked)
 	for _, line := range checked.Problems() {
 		if _, err := fmt.Fprintf(out, "%s: %s\n", name, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printWarnings prints a line for each stored object that git objects to. That is no damage.
+func printWarnings(out io.Writer, checked *engine.Checked) error {
+	for _, line := range checked.Warnings() {
+		if _, err := fmt.Fprintf(out, "%s/%s: warning: %s\n", checked.Org, checked.Name, line); err != nil {
 			return err
 		}
 	}

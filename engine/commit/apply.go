@@ -76,7 +76,7 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 // zero base stands for an empty one. Folders that end up empty are left out, as git does.
 //
 // It is an [InvalidError] when a path to delete is not there, or when content that is to keep an existing mode does not
-// fit it. Deletions count against base, writes come after them. Trees of an earlier Apply of the same plan stay in q.
+// fit it, and an [odb.RefusedFileError] when git refuses a content under its name. Deletions count against base, writes come after them. Trees of an earlier Apply of the same plan stay in q.
 func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (object.ID, error) {
 	v := q.View().Linked()
 	if err := p.Locate(ctx, v, base); err != nil {
@@ -106,7 +106,7 @@ func (n *node) apply(ctx context.Context, q *odb.Quarantine, v *odb.View, base o
 	for _, child := range n.children {
 		entry, err := child.entry(ctx, q, v, cleared)
 		if err != nil {
-			return object.ZeroID, err
+			return object.ZeroID, odb.InFolder(child.name, err)
 		}
 		there := child.met
 		if cleared {

@@ -129,7 +129,7 @@ func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) er
 				continue
 			}
 			if err := o.store(ctx, q, it.ID); err != nil {
-				return err
+				return odb.InFolder(string(it.Name), err)
 			}
 		}
 		if err := it.Err(); err != nil {

@@ -142,7 +142,7 @@ func (w *writer) write(ctx context.Context, f *folder, prefix string) (object.ID
 	for name, below := range f.folders {
 		id, err := w.write(ctx, below, prefix+name)
 		if err != nil {
-			return object.ZeroID, err
+			return object.ZeroID, odb.InFolder(name, err)
 		}
 		f.add(name, object.TreeEntry{Mode: object.ModeTree, ID: id}, false)
 	}

@@ -299,17 +299,30 @@ func TestCheckTreeOptions(t *testing.T) {
 	data := entry("100644", ".gitattributes", hexC) + entry("100644", ".gitmodules", hexB) + entry("40000", "GITMOD~1", hexA) +
 		entry("120000", "gitatt~1", hexC) + entry("100644", long, hexC)
 	var found []string
-	check := object.TreeCheck{NameMax: 255, Found: func(file object.Dotfile, id object.ID) {
-		found = append(found, fmt.Sprintf("%s %.4s", file, id))
+	check := object.TreeCheck{NameMax: 255, Found: func(name []byte, file object.Dotfile, _ object.Mode, id object.ID) {
+		found = append(found, fmt.Sprintf("%s: %s %.4s", name, file, id))
 	}}
 	if err := object.CheckTree([]byte(data), check); err != nil {
 		t.Error(err)
 	}
-	if want := []string{".gitattributes 4567", ".gitmodules 89ab", ".gitmodules 0123"}; !slices.Equal(found, want) {
+	if want := []string{".gitattributes: .gitattributes 4567", ".gitmodules: .gitmodules 89ab", "GITMOD~1: .gitmodules 0123"}; !slices.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
 	}
 	data += entry("100644", long+"n", hexC)
 	if err := object.CheckTree([]byte(data), check); !errors.Is(err, object.ErrNameTooLong) {
 		t.Errorf("long name: %v", err)
+	}
+}
+
+// TestCheckTreeFindsBothDotfiles: a short name that is a number alone can stand for either.
+func TestCheckTreeFindsBothDotfiles(t *testing.T) {
+	t.Parallel()
+	var found []object.Dotfile
+	check := object.TreeCheck{Found: func(_ []byte, file object.Dotfile, _ object.Mode, _ object.ID) { found = append(found, file) }}
+	if err := object.CheckTree([]byte(entry("100644", "~1000000", hexC)), check); err != nil {
+		t.Error(err)
+	}
+	if want := []object.Dotfile{object.Gitmodules, object.Gitattributes}; !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
 	}
 }

@@ -13,8 +13,9 @@ var ErrNameTooLong = errors.New("object: name too long")
 type TreeCheck struct {
 	// NameMax is the longest name allowed, in bytes; 0 means no limit.
 	NameMax int
-	// Found is called for each entry whose blob git checks because of its name, gitmodules and gitattributes in any disguise.
-	Found func(file Dotfile, id ID)
+	// Found is called for each entry whose blob git checks because of its name, gitmodules and gitattributes in any disguise. name is valid
+	// as long as the tree's bytes are.
+	Found func(name []byte, file Dotfile, mode Mode, id ID)
 }
 
 // CheckTree is [Check] for a tree, with the options of check. Errors: [*CheckError], [ErrNameTooLong].
@@ -100,15 +101,16 @@ func (c *treeChecker) disguise(it *TreeIter) error {
 	if IsDotGit(it.Name) {
 		return &CheckError{Type: TypeTree, Name: "hasDotgit", Detail: "an entry that some file system takes for .git"}
 	}
-	file, ok := ParseDotfile(it.Name)
-	switch {
-	case !ok:
-	case !it.Mode.IsSymlink():
-		if c.Found != nil {
-			c.Found(file, it.ID)
+	for file := Gitmodules; file <= Gitattributes; file++ {
+		switch {
+		case !file.Matches(it.Name):
+		case !it.Mode.IsSymlink():
+			if c.Found != nil {
+				c.Found(it.Name, file, it.Mode, it.ID)
+			}
+		case file == Gitmodules:
+			return &CheckError{Type: TypeTree, Name: "gitmodulesSymlink", Detail: ".gitmodules is a symbolic link"}
 		}
-	case file == Gitmodules:
-		return &CheckError{Type: TypeTree, Name: "gitmodulesSymlink", Detail: ".gitmodules is a symbolic link"}
 	}
 	return nil
 }

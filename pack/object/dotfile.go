@@ -34,32 +34,36 @@ func (f Dotfile) Check(blob []byte) error {
 	return CheckGitattributes(blob)
 }
 
+// Fault returns the [*CheckError] called after f and name, such as "gitmodulesMissing", that git fsck finds without reading a blob.
+func (f Dotfile) Fault(name, detail string) error {
+	return &CheckError{Type: TypeBlob, Name: f.String()[1:] + name, Detail: f.String() + " " + detail}
+}
+
 // dotfileNames has, without the dot, the name and what NTFS makes of it when its first short names are taken.
 var dotfileNames = [...]struct{ name, shortName string }{
 	Gitmodules:    {"gitmodules", "gi7eba"},
 	Gitattributes: {"gitattributes", "gi7d29"},
 }
 
-// ParseDotfile returns the dotfile that a tree entry called name is, on any file system that git runs on: HFS+ ignores certain code points,
-// NTFS trailing dots and spaces, case and streams, and has short names.
-func ParseDotfile(name []byte) (f Dotfile, ok bool) {
+// Matches reports whether a tree entry called name is the file f on any file system that git runs on: HFS+ ignores certain code points, NTFS
+// trailing dots and spaces, case and streams, and has short names. A short name of digits alone matches every file.
+func (f Dotfile) Matches(name []byte) bool {
 	if !suspicious(name) {
-		return 0, false
+		return false
 	}
-	for f := Gitmodules; f <= Gitattributes; f++ {
-		spelling := &dotfileNames[f]
-		if isHFS(name, spelling.name) || isNTFS(name, spelling.name, spelling.shortName) {
-			return f, true
+	spelling := &dotfileNames[f]
+	if isHFS(name, spelling.name) || isNTFS(name, spelling.name, spelling.shortName) {
+		return true
+	}
+	if f != Gitmodules {
+		return false
+	}
+	for rest, more := name, true; more; {
+		if _, rest, more = bytes.Cut(rest, []byte{'\\'}); more && isNTFS(rest, spelling.name, spelling.shortName) {
+			return true
 		}
 	}
-	for rest := name; ; {
-		if _, rest, ok = bytes.Cut(rest, []byte{'\\'}); !ok {
-			return 0, false
-		}
-		if isNTFS(rest, dotfileNames[Gitmodules].name, dotfileNames[Gitmodules].shortName) {
-			return Gitmodules, true
-		}
-	}
+	return false
 }
 
 // IsDotGit reports whether a tree entry called name is .git on any file system that git runs on, or leads into it by a backslash.

@@ -1,9 +1,6 @@
 package object
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // CheckGitmodules judges a blob as .gitmodules: submodule names, URLs, paths and update commands that could make git run or overwrite
 // something are refused. What git's configuration parser does not understand ends the check without an error, as in git.
@@ -127,24 +124,4 @@ func decodePercent(s string) string {
 		out = append(out, s[i])
 	}
 	return string(out)
-}
-
-// What git reads of .gitattributes.
-const (
-	gitattributesSizeMax = 100 << 20
-	gitattributesLineMax = 2048
-)
-
-// CheckGitattributes judges a blob as .gitattributes by its size and the length of its lines. Errors: [*CheckError].
-func CheckGitattributes(data []byte) error {
-	if len(data) > gitattributesSizeMax {
-		return &CheckError{Type: TypeBlob, Name: "gitattributesLarge", Detail: ".gitattributes is too large"}
-	}
-	data, _, _ = bytes.Cut(data, []byte{0}) // git reads no further
-	for line := range bytes.Lines(data) {
-		if len(bytes.TrimSuffix(line, []byte{'\n'})) >= gitattributesLineMax {
-			return &CheckError{Type: TypeBlob, Name: "gitattributesLineLength", Detail: ".gitattributes has a line that is too long"}
-		}
-	}
-	return nil
 }

@@ -1,0 +1,173 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/engine/enginetest"
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/pack/object"
+)
+
+// disguises are names that some file system takes for those of git's own files, and some that only look so.
+var disguises = []string{
+	".gitmodules", ".GITMODULES", ".GitModules", ".gitmodules .", ".gitmodules...", ".gitmodules ", ".gitmodules:x", ".gitmodules::$DATA",
+	"gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "GI7EBA~1", "GI7EBA~9", "gi7eb~10", "gi7e~123", "~1000000", "gi7eba~0", "gi7d29~1",
+	".git\u200cmodules", ".\u200egitmodules", "\ufeff.gitmodules", ".gitmodules\u206f", ".gitmodules\u00a0", ".gitm\u00f6dules", "gitmodules",
+	`a\.gitmodules`, `a\b\gitmod~1`, ".gitmodules.txt", ".gitattributes", ".GITATTRIBUTES", "gitatt~1", "GI7D29~1", ".git\u200dattributes",
+	".gitattributes. .", "gitatt~9", ".gitignore", ".mailmap", ".git", ".GIT", "git~1", ".git ", ".g\u200bit", ".g\u200cit", `x\.git`, "git~2", "...",
+}
+
+// contents of files of these names, of which some are dangerous.
+var disguisedContents = []string{
+	"[submodule \"a\"]\n\tpath = a\n\turl = https://example.com/a\n",
+	"[submodule \"../x\"]\n\tpath = x\n\turl = https://example.com/x\n",
+	"[submodule \"a\"]\n\tpath = a\n\turl = -u./payload\n",
+	"[submodule \"a\"]\n\tpath = -x\n\turl = https://example.com/a\n",
+	"# " + strings.Repeat("long ", 420) + "\n",
+}
+
+// disguiseCase is one file, and the objects that git has to judge.
+type disguiseCase struct {
+	change
+	objects []string
+}
+
+func disguiseCases(git *oracle.Repository) []disguiseCase {
+	var cases []disguiseCase
+	add := func(path string, mode object.Mode, content string) {
+		n := len(cases)
+		c := disguiseCase{change: change{path: path, mode: mode, content: fmt.Sprintf("%s# case %d\n", content, n)}}
+		id := ""
+		if mode.IsGitlink() {
+			c.content = fmt.Sprintf("%040x", n+1)
+			id = c.content
+		} else {
+			id = git.Write("blob", []byte(c.content))
+		}
+		c.objects = append(c.objects, id)
+		parts := strings.Split(path, "/")
+		for _, name := range slices.Backward(parts) {
+			parsed, _ := object.ParseID(id)
+			tree := object.AppendTree(nil, []object.TreeEntry{{Mode: mode, Name: name, ID: parsed}})
+			id, mode = git.Write("tree", tree), object.ModeTree
+			c.objects = append(c.objects, id)
+		}
+		cases = append(cases, c)
+	}
+	for _, name := range disguises {
+		for i, content := range disguisedContents {
+			add([]string{"", "sub/", "a/b/"}[i%3]+name, object.ModeBlob, content)
+		}
+		add(name, object.ModeExec, disguisedContents[1])
+		add("sub/"+name, object.ModeSymlink, disguisedContents[1])
+		add(name, object.ModeGitlink, "")
+		add(name+"/file", object.ModeBlob, disguisedContents[0])
+	}
+	return cases
+}
+
+// asPatch is a patch that adds the file.
+func (c *change) asPatch() string {
+	quoted := func(path string) string {
+		var b strings.Builder
+		for _, ch := range []byte(path) {
+			if ch < ' ' || ch >= 0x7f || ch == '"' || ch == '\\' {
+				fmt.Fprintf(&b, "\\%03o", ch)
+			} else {
+				b.WriteByte(ch)
+			}
+		}
+		return `"` + b.String() + `"`
+	}
+	content := c.content
+	if c.mode.IsGitlink() {
+		content = "Subproject commit " + content + "\n"
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(content, "\n"), "\n")
+	return fmt.Sprintf("diff --git %s %s\nnew file mode %s\n--- /dev/null\n+++ %s\n@@ -0,0 +1,%d @@\n+%s\n",
+		quoted("a/"+c.path), quoted("b/"+c.path), c.mode, quoted("b/"+c.path), len(lines), strings.Join(lines, "+"))
+}
+
+// applyPatch commits a patch to a branch.
+func applyPatch(ctx context.Context, repo *engine.Repository, target engine.CommitTarget, patch string) (engine.CommitResult, error) {
+	u, err := repo.NewPatchUpload(ctx, acme, engine.PatchRequest{Target: target, Details: engine.CommitDetails{Message: "m", Author: thor}})
+	if err != nil {
+		return engine.CommitResult{}, err
+	}
+	defer u.Close()
+	if err := u.Chunk(ctx, []byte(patch), true); err != nil {
+		return engine.CommitResult{}, err
+	}
+	return u.Finish(ctx)
+}
+
+// TestDisguisesAreJudgedAsByGit has commits of files and patches refused whenever git fsck --strict objects to what they make, for a reason that
+// names the path, and git take all others.
+func TestDisguisesAreJudgedAsByGit(t *testing.T) {
+	t.Parallel()
+	git := oracle.New(t)
+	cases := disguiseCases(git)
+	faults := git.Fsck()
+	host := enginetest.Open(t)
+	writes := map[string]func(repo *engine.Repository, target engine.CommitTarget, c *change) error{
+		"commit": func(repo *engine.Repository, target engine.CommitTarget, c *change) error {
+			_, err := upload(repo, acme, target, *c)
+			return err
+		},
+		"patch": func(repo *engine.Repository, target engine.CommitTarget, c *change) error {
+			_, err := applyPatch(t.Context(), repo, target, c.asPatch())
+			return err
+		},
+	}
+	for name, write := range writes {
+		repo := enginetest.Create(t, host, name)
+		if _, err := upload(repo, acme, main, change{path: "seed"}); err != nil {
+			t.Fatal(err)
+		}
+		refused := 0
+		for i := range cases {
+			c := &cases[i]
+			var want []string
+			for _, id := range c.objects {
+				want = append(want, faults[id]...)
+			}
+			err := write(repo, engine.CommitTarget{Branch: fmt.Sprint("case", i), Base: "main"}, &c.change)
+			if (err != nil) != (len(want) > 0) {
+				t.Errorf("%s of %q, mode %s, %.40q: %v, git has %q", name, c.path, c.mode, c.content, err, want)
+			}
+			if err == nil {
+				continue
+			}
+			refused++
+			var file *odb.RefusedFileError
+			var path *commit.InvalidError
+			switch {
+			case errors.As(err, &file):
+				if refusedPath := file.Path; !strings.HasPrefix(c.path, refusedPath) || !slices.Contains(want, file.Err.Name) {
+					t.Errorf("%s of %q: %v, git has %q", name, c.path, err, want)
+				}
+			case !errors.As(err, &path) || path.Path != c.path:
+				t.Errorf("%s of %q: %v, git has %q", name, c.path, err, want)
+			}
+		}
+		if refused < len(cases)/4 {
+			t.Errorf("%s: only %d of %d cases were refused", name, refused, len(cases))
+		}
+		t.Logf("%s: %d of %d cases refused", name, refused, len(cases))
+		fsckWithGit(t, repo)
+	}
+	keep(t, host, engine.MaintainOptions{All: true})
+	for checked, err := range host.Fsck(t.Context(), engine.FsckOptions{}) {
+		if err != nil || checked.Damaged() || checked.Objects.WarningCount > 0 {
+			t.Errorf("fsck: %v, %q, %q", err, checked.Problems(), checked.Warnings())
+		}
+	}
+}

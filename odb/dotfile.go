@@ -1,0 +1,147 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// What git reads by its name, .gitmodules and its like, is checked wherever a tree comes in: of a pack once everything can be read, of a tree
+// that [Quarantine.Write] gets at once.
+
+// dotfile is a blob and a name of it that git reads it by.
+type dotfile struct {
+	id      object.ID
+	file    object.Dotfile
+	gitlink bool // which names nothing that is here
+}
+
+func newDotfile(file object.Dotfile, mode object.Mode, id object.ID) dotfile {
+	return dotfile{id: id, file: file, gitlink: mode.Type() == object.TypeCommit}
+}
+
+// checkDotfile judges what a readable tree names so, as git fsck --strict does. Errors: [*object.CheckError], and those of reading.
+func (v *View) checkDotfile(ctx context.Context, found dotfile) error {
+	if found.gitlink { // also where there is such an object: nobody is to find that out
+		return found.file.Fault("Missing", "is a gitlink")
+	}
+	v = v.Linked()
+	sizeMax := int64(wholeMax)
+	if found.file == object.Gitattributes {
+		sizeMax = object.GitattributesSizeMax
+	}
+	info, err := v.Stat(ctx, found.id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return found.file.Fault("Missing", "cannot be read")
+	case err != nil:
+		return err
+	case info.Type != object.TypeBlob:
+		return found.file.Fault("Blob", "is a "+info.Type.String())
+	case info.Size > sizeMax:
+		return found.file.Fault("Large", "is too large")
+	case info.Size > wholeMax:
+		return v.checkLargeGitattributes(ctx, found.id)
+	}
+	_, data, err := v.Read(ctx, found.id)
+	if err != nil {
+		return err
+	}
+	return found.file.Check(data)
+}
+
+func (v *View) checkLargeGitattributes(ctx context.Context, id object.ID) error {
+	content, err := v.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = content.WriteTo(&object.GitattributesCheck{})
+	return errors.Join(err, content.Close())
+}
+
+// checkDotfiles checks what the trees of the pack name.
+func (in *Ingest) checkDotfiles(ctx context.Context) error {
+	for found := range in.dotfiles {
+		if err := in.judge(found.id, in.quarantine.View().checkDotfile(ctx, found)); err != nil {
+			return badObject(found.id, object.TypeBlob, err)
+		}
+	}
+	return nil
+}
+
+// RefusedFileError is a file that git's checks refuse under the name that a tree gives it.
+type RefusedFileError struct {
+	Path string // from the tree that was written, or from one above it: see [InFolder]
+	Err  *object.CheckError
+}
+
+func (e *RefusedFileError) Error() string {
+	return fmt.Sprintf("path %q is refused, as git fsck refuses it: %s: %s", e.Path, e.Err.Name, e.Err.Detail)
+}
+
+// Unwrap returns what the check found.
+func (e *RefusedFileError) Unwrap() error { return e.Err }
+
+// InFolder returns err, a [RefusedFileError] in it being told from one folder further up.
+func InFolder(name string, err error) error {
+	if refused, ok := errors.AsType[*RefusedFileError](err); ok {
+		refused.Path = name + "/" + refused.Path
+	}
+	return err
+}
+
+// namedDotfile is a dotfile as a tree names it.
+type namedDotfile struct {
+	dotfile
+	name []byte
+}
+
+// checkTree judges a tree that follows predecessor (zero: none), and what it names that git reads by its name. What predecessor names as
+// well has come in before, and may stay.
+func (q *Quarantine) checkTree(ctx context.Context, data []byte, predecessor object.ID) error {
+	q.named = q.named[:0]
+	if err := object.CheckTree(data, object.TreeCheck{NameMax: pathComponentBytesMax, Found: q.noteDotfile}); err != nil {
+		return err
+	}
+	if len(q.named) == 0 {
+		return nil
+	}
+	var former []byte
+	if !predecessor.IsZero() {
+		_, tree, err := q.view.Linked().Read(ctx, predecessor)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		former = tree
+	}
+	for _, found := range q.named {
+		if names(former, &found) {
+			continue
+		}
+		err := q.view.checkDotfile(ctx, found.dotfile)
+		if fault, ok := errors.AsType[*object.CheckError](err); ok {
+			return &RefusedFileError{Path: string(found.name), Err: fault}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *Quarantine) noteDotfile(name []byte, file object.Dotfile, mode object.Mode, id object.ID) {
+	q.named = append(q.named, namedDotfile{newDotfile(file, mode, id), name})
+}
+
+// names reports whether a tree has the same under the same name.
+func names(tree []byte, want *namedDotfile) bool {
+	for it := object.IterTree(tree); it.Next(); {
+		if it.ID == want.id && bytes.Equal(it.Name, want.name) {
+			return !it.Mode.IsSymlink() && (it.Mode.Type() == object.TypeCommit) == want.gitlink
+		}
+	}
+	return false
+}

@@ -1,0 +1,61 @@
+package odb
+
+import (
+	"context"
+	"fmt"
+
+	"packhorse/pack/object"
+)
+
+// warn puts something into the report that is no damage.
+func (f *fsck) warn(layer LayerID, id object.ID, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report.WarningCount++
+	if len(f.report.Warnings) < fsckProblemsMax {
+		f.report.Warnings = append(f.report.Warnings, FsckProblem{Layer: layer, Object: id, Err: err})
+	}
+}
+
+// judgedMax bounds the files that a check remembers by the names that git reads them by.
+const judgedMax = 1 << 16
+
+// isJudged reports whether a file has been judged, and remembers it.
+func (f *fsck) isJudged(found dotfile) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.judged[found]; ok {
+		return true
+	}
+	if f.judged == nil || len(f.judged) >= judgedMax {
+		f.judged = make(map[dotfile]struct{})
+	}
+	f.judged[found] = struct{}{}
+	return false
+}
+
+// checkContent holds an object to git's rules. Its bytes are those that came in, so that whatever they break is told as a warning.
+func (c *objectChecker) checkContent(ctx context.Context, at location, t object.Type, data []byte) error {
+	var found []namedDotfile
+	err := object.Check(t, data)
+	if t == object.TypeTree {
+		err = object.CheckTree(data, object.TreeCheck{Found: func(name []byte, file object.Dotfile, mode object.Mode, id object.ID) {
+			found = append(found, namedDotfile{newDotfile(file, mode, id), name})
+		}})
+	}
+	if err != nil {
+		c.fsck.warn(at.layer.layerID(), at.id, fmt.Errorf("git's fsck objects to it: %w", err))
+	}
+	for i := range found {
+		if c.fsck.isJudged(found[i].dotfile) {
+			continue
+		}
+		err := c.view.checkDotfile(ctx, found[i].dotfile)
+		if isObjection(err) {
+			c.fsck.warn(at.layer.layerID(), found[i].id, fmt.Errorf("git's fsck objects to it as the %q of tree %s: %w", found[i].name, at.id, err))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -81,7 +81,7 @@ func (f *Fetch) packRequest(ctx context.Context) (odb.PackRequest, error) {
 }
 
 // cloneKeyVersion is counted up when the same request begins to mean another pack.
-const cloneKeyVersion = "packhorse clone 1\n"
+const cloneKeyVersion = "packhorse clone 2\n"
 
 // cloneKey hashes the repository and everything of a request; lists count as sets. With include-tag it holds the tags themselves, and so
 // does not change when the head moves for another reason.

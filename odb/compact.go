@@ -128,6 +128,7 @@ type sizedLayer struct {
 	count       int
 	provisional bool // see sectionProvisional
 	shared      bool // another pool uses it too
+	refused     bool // it has a delta that git refuses
 }
 
 // settleShare is the part of a pool's objects that has to be provisional for [CompactOptions.Settle] to rewrite it: one in so many.
@@ -143,7 +144,7 @@ func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chos
 		return nil, false, err
 	}
 	var segments []sizedLayer
-	folded, provisional, total := 0, 0, 0
+	folded, provisional, refused, total := 0, 0, 0, 0
 	for _, l := range own {
 		if l.shared && l.kind != layerHot && (all || options.Settle) {
 			continue // what is rewritten as a whole is not stored twice as a whole
@@ -158,6 +159,9 @@ func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chos
 		if l.provisional {
 			provisional += l.count
 		}
+		if l.refused {
+			refused++
+		}
 	}
 	all = all || (options.Settle && settleShare*provisional > total)
 	slices.SortStableFunc(segments, func(a, b sizedLayer) int { return cmp.Compare(a.count, b.count) })
@@ -165,11 +169,16 @@ func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chos
 	if !all {
 		n = geometricSplit(segments, folded)
 	}
-	if n < 2 && len(chosen) == 0 && (!all || provisional == 0 && !options.Anew) {
+	if n < 2 && len(chosen) == 0 && refused == 0 && (!all || provisional == 0 && !options.Anew) {
 		return nil, false, nil
 	}
-	for _, l := range segments[:n] {
-		chosen = append(chosen, l.manifestLayer)
+	for i, l := range segments {
+		if i < n || l.refused {
+			chosen = append(chosen, l.manifestLayer)
+		}
+	}
+	if refused > 0 {
+		s.log.WarnContext(ctx, "segments with deltas that git refuses are written anew", "pool", v.pool.String(), "segments", refused)
 	}
 	return chosen, n == len(segments), nil
 }
@@ -213,7 +222,7 @@ func (s *Store) ownLayers(ctx context.Context, v *View, shared bool) ([]sizedLay
 		if sized.shared && (!shared || bytes.Compare(l.id[:], v.pool[:]) < 0) {
 			continue
 		}
-		if sized.count, sized.provisional, err = s.layerCount(ctx, v, l); err != nil {
+		if err = s.measure(ctx, v, &sized); err != nil {
 			return nil, err
 		}
 		own = append(own, sized)
@@ -235,17 +244,17 @@ func (s *Store) isShared(ctx context.Context, pool PoolID, id LayerID) (bool, er
 	return false, nil
 }
 
-// layerCount returns the number of objects in a layer, and whether its deltas are provisional.
-func (s *Store) layerCount(ctx context.Context, v *View, l manifestLayer) (count int, provisional bool, err error) {
+// measure finds out about a layer what [sizedLayer] says.
+func (s *Store) measure(ctx context.Context, v *View, l *sizedLayer) error {
 	if l.kind == layerHot {
 		prefix := hotPrefix(tableObject, l.id)
 		for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 			if err != nil {
-				return 0, false, err
+				return err
 			}
-			count++
+			l.count++
 		}
-		return count, false, nil
+		return nil
 	}
 	for _, segment := range v.segments() {
 		if segment.id != l.id {
@@ -253,10 +262,12 @@ func (s *Store) layerCount(ctx context.Context, v *View, l manifestLayer) (count
 		}
 		g, err := segment.acquire(ctx)
 		if err != nil {
-			return 0, false, err
+			return err
 		}
 		defer segment.release(g)
-		return g.count, g.isProvisional(), nil
+		l.count, l.provisional = g.count, g.isProvisional()
+		l.refused, err = g.hasRefusedDelta(ctx)
+		return err
 	}
-	return 0, false, fmt.Errorf("odb: layer %s is not in its view", l.id)
+	return fmt.Errorf("odb: layer %s is not in its view", l.id)
 }

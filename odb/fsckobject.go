@@ -51,6 +51,9 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 	if err := c.checkContent(ctx, at, t, data); err != nil {
 		return err
 	}
+	if isRefusedDelta(s.Delta, s.Size) {
+		c.fsck.warn(at.layer.layerID(), at.id, errRefusedDelta)
+	}
 	counts := c.outline != nil && c.outline.counts(id)
 	err = object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want, counts) })
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 //
 // After an error, [ErrCorrupt] among them, what was written must not be used: it has no valid trailer.
 func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) (int64, error) {
-	known, err := p.storedTrailer()
+	known, err := p.storedTrailer(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -46,13 +46,16 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 }
 
 // storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to end: then it is the pack. In a thin pack the
-// bases of deltas may be named otherwise than in the segment.
-func (p *PackPlan) storedTrailer() ([]byte, error) {
+// bases of deltas may be named otherwise than in the segment, and a delta that git refuses goes out whole.
+func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 	for layer, g := range p.inv.segments {
 		if p.count != g.count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
 			continue
 		}
 		header, trailer := make([]byte, pack.HeaderSize), make([]byte, pack.TrailerSize)
+		if refused, err := g.hasRefusedDelta(ctx); refused || err != nil {
+			return nil, err
+		}
 		if err := readFullAt(g.file, header, 0); err != nil {
 			return nil, g.damaged(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/pack"
+	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
 
@@ -204,6 +205,9 @@ func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *l
 func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lanes, entry *pack.Entry) error {
 	ordinal := uint32(in.table.count())
 	base, lane := noOrdinal, 0
+	if entry.Kind.IsDelta() && entry.Size < delta.SizeMin {
+		return &BadEntryError{Offset: entry.Offset, Err: errShortDelta}
+	}
 	switch entry.Kind {
 	case pack.KindOFSDelta:
 		at, ok := in.table.at(entry.BaseOffset)
@@ -230,7 +234,10 @@ func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lan
 	return nil
 }
 
-var errBaseOffset = fmt.Errorf("%w: delta base offset is not an entry", pack.ErrCorrupt)
+var (
+	errBaseOffset = fmt.Errorf("%w: delta base offset is not an entry", pack.ErrCorrupt)
+	errShortDelta = fmt.Errorf("%w: shorter than %d bytes, which git does not read", delta.ErrCorrupt, delta.SizeMin)
+)
 
 // structureTooLarge refuses commits, trees and tags that nothing could read whole.
 func structureTooLarge(t object.Type, size, most int64) error {

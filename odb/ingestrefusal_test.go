@@ -157,6 +157,19 @@ func TestIngestRefusals(t *testing.T) {
 			}))},
 			check: checkOf("gitattributesBlob"),
 		},
+		"delta that makes nothing": {
+			entries: []testEntry{whole(object.TypeBlob, blob), {kind: pack.KindOFSDelta, data: []byte{5, 0}}},
+			check: func(err error) bool {
+				var e *odb.BadEntryError
+				return errors.As(err, &e) && errors.Is(err, delta.ErrCorrupt) && odb.IsBadPack(err)
+			},
+		},
+		"delta of three bytes against an ID": {
+			entries: []testEntry{whole(object.TypeBlob, make([]byte, 300)), {
+				kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, make([]byte, 300)), data: []byte{0xac, 2, 0},
+			}},
+			check: func(err error) bool { return errors.Is(err, delta.ErrCorrupt) && odb.IsBadPack(err) },
+		},
 	}
 	for name, test := range tests {
 		for tier, count := range map[string]int{"hot": 0, "segment": 1} {

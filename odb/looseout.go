@@ -103,7 +103,7 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	}
 	e := &job.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
-	if e.Delta() && o.plan.isUndone(h) {
+	if isRefusedDelta(e.Delta(), e.Size) || e.Delta() && o.plan.isUndone(h) {
 		o.loose[number] = o.stream.offset
 		return o.writeWhole(ctx, h)
 	}

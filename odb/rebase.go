@@ -33,6 +33,9 @@ func (o *packOutput) writeRebased(ctx context.Context, region dataRegion, layer 
 
 // rebasedHeader is deltaHeader for a delta of a segment.
 func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEntry) (pack.EntryHeader, bool, error) {
+	if isRefusedDelta(true, e.Size) {
+		return pack.EntryHeader{}, false, nil
+	}
 	base := newHandle(layer, e.Base)
 	if o.plan.request.OFSDelta && o.plan.send.has(base) && e.baseOffset < e.Offset && o.placedAt(base) == 0 && e.baseOffset < o.passed[layer] {
 		return o.behind(e.baseOffset + o.shiftOf(layer, e.baseOffset)), true, nil

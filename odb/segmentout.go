@@ -223,6 +223,8 @@ func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 	switch {
 	case e.Base == noOrdinal:
 		return true
+	case isRefusedDelta(true, e.Size):
+		return false
 	case !o.plan.request.OFSDelta || o.plan.request.Thin || !o.plan.send.has(newHandle(layer, e.Base)):
 		return false // in a thin pack it matters how the base is named; see deltaHeader
 	case o.plan.order != nil && (o.placedAt(newHandle(layer, e.Base)) != 0 || e.baseOffset > e.Offset):

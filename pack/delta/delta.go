@@ -22,6 +22,10 @@ var (
 	ErrTooLarge = errors.New("delta: result too large")
 )
 
+// SizeMin is the size in bytes of the shortest delta that git applies, the two sizes included. Shorter ones make nothing of a base below 16 KiB;
+// [Apply] takes them, since they may be stored, and nobody is to be given one.
+const SizeMin = 4
+
 func corrupt(detail string) error { return fmt.Errorf("%w: %s", ErrCorrupt, detail) }
 
 // Sizes returns the sizes in bytes that delta states for its base and its result. Errors: [ErrCorrupt].

@@ -80,6 +80,9 @@ func (d *deduplication) keepShortest(id object.ID, same []uint32) {
 		}
 	}
 	d.ids[best] = id
+	if slices.ContainsFunc(same, d.in.external) {
+		d.in.sentBases[id] = struct{}{}
+	}
 }
 
 // copyEntries writes the entries that are kept, in their order, as a pack. A delta whose base was dropped names the base by ID, since what is

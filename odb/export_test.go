@@ -501,3 +501,18 @@ func (p *PackPlan) DeltaBytes() int64 { return p.deltas.bytes() }
 
 // DeltaBytesMax is what that may come to, give or take what each of two workers makes last.
 const DeltaBytesMax = searchBytesMax
+
+// ObjectIDs returns the IDs of everything in a pool's layers.
+func ObjectIDs(ctx context.Context, v *View) (ids []object.ID, err error) {
+	last := object.ID(bytes.Repeat([]byte{0xff}, object.IDSize))
+	for _, l := range v.layers {
+		err := l.scan(ctx, object.ZeroID, last, func(id object.ID) bool {
+			ids = append(ids, id)
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sortIDs(ids), nil
+}

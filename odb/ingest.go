@@ -79,7 +79,8 @@ type Ingest struct {
 	nested    treeNesting
 	dotfiles  map[dotfile]struct{}
 	thin      []thinBase
-	emptyTree bool // is to be stored too
+	sentBases map[object.ID]struct{} // of thin, those that turned out to be in the pack as well
+	emptyTree bool                   // is to be stored too
 }
 
 // finding is an object of the pack, once it is known.
@@ -122,6 +123,7 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 		progress:   progressMeter{report: options.Progress},
 		clock:      busyClock{limit: s.limits.InflateTime},
 		dotfiles:   make(map[dotfile]struct{}),
+		sentBases:  make(map[object.ID]struct{}),
 	}
 	if options.own != nil {
 		in.limits.lift()

@@ -33,7 +33,9 @@ func (in *Ingest) settle(ctx context.Context) error {
 	}
 	in.commits = commitNotes{}
 	for i := range in.thin {
-		in.outline.addFill(in.thin[i].id)
+		if _, sent := in.sentBases[in.thin[i].id]; !sent {
+			in.outline.addFill(in.thin[i].id)
+		}
 	}
 	segment.SetOutline(&in.outline)
 	if in.options.own != nil {

@@ -1,0 +1,97 @@
+package odb_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/odb/kv"
+)
+
+// TestWhatIngestAcceptsGitTakes pushes packs that may be wrong, and has git take, strictly, everything that came in: as it is stored at first,
+// after maintenance, and when every delta has been searched anew.
+func TestWhatIngestAcceptsGitTakes(t *testing.T) {
+	t.Parallel()
+	seeds := oracle.New(t)
+	seeds.Seed(oracle.History{Seed: 12, Commits: 20, Files: 8, Tags: true})
+	old, tip := seeds.Git("rev-parse", "main~8"), seeds.Git("rev-parse", "main")
+	older := seeds.Input([]byte(old+"\n"), "pack-objects", "--revs", "--stdout", "-q")
+	source := packSource{tb: t, random: rand.New(rand.NewPCG(3, 9)), objects: readObjects(t, seeds, tip, "^"+old), older: readObjects(t, seeds, old)}
+	names := slices.Sorted(maps.Keys(mutations))
+	const batch = 50 // packs in one pool, so that git is asked once for all of them
+	accepted, count := 0, oracle.CaseCount(t, 200, 100)
+	for done := 0; done < count; done += batch {
+		limits := odb.Limits{}
+		if done/batch%2 == 1 {
+			limits.HotValueBytes = 1 // segments
+		}
+		h := newIngestHost(t, odb.Options{Limits: limits})
+		if _, err := h.push(older, odb.IngestOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var cases []string
+		for i := range batch {
+			name := names[(done+i)%len(names)]
+			if _, err := h.push(mutations[name](&source), odb.IngestOptions{}); err == nil {
+				cases = append(cases, name)
+			}
+		}
+		accepted += len(cases)
+		for _, options := range []*odb.CompactOptions{nil, {All: true}, {All: true, RepackOptions: odb.RepackOptions{Anew: true}}} {
+			what := fmt.Sprintf("packs %d to %d, %+v", done, done+batch, options)
+			if options != nil {
+				if _, err := h.store.Compact(t.Context(), h.pool, *options); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			h.gitTakes(what)
+		}
+		if t.Failed() {
+			t.Fatalf("accepted were %q", cases)
+		}
+	}
+	if accepted < count/8 {
+		t.Errorf("of %d packs only %d were accepted", count, accepted)
+	}
+	t.Logf("%d of %d packs accepted", accepted, count)
+}
+
+// gitTakes sends everything in the pool to git and to another pool, and checks the pool.
+func (h *ingestHost) gitTakes(what string) {
+	h.tb.Helper()
+	v, err := h.store.View(h.tb.Context(), h.pool)
+	h.must(err)
+	defer v.Close()
+	ids, err := odb.ObjectIDs(h.tb.Context(), v)
+	h.must(err)
+	plan, err := v.Plan(h.tb.Context(), odb.PackRequest{Wants: ids, OFSDelta: true}, nil)
+	h.must(err)
+	defer plan.Close()
+	var sent bytes.Buffer
+	_, err = plan.WriteTo(h.tb.Context(), &sent, nil)
+	h.must(err)
+	git := oracle.New(h.tb)
+	if told, err := git.Try(sent.Bytes(), "index-pack", strict, "--stdin"); err != nil || missingGitmodules.Match(told) {
+		h.tb.Errorf("%s: git: %s, %v", what, told, err)
+	}
+	b := kv.NewBatch()
+	other := *h
+	other.pool = h.store.CreatePool(b)
+	_, err = h.keys.Apply(h.tb.Context(), b)
+	h.must(err)
+	if _, err := other.push(sent.Bytes(), odb.IngestOptions{}); err != nil {
+		h.tb.Errorf("%s: pushed to another pool: %v", what, err)
+	}
+	for _, pool := range []odb.PoolID{h.pool, other.pool} {
+		report, err := h.store.Fsck(h.tb.Context(), pool, odb.FsckOptions{})
+		h.must(err)
+		if report.ProblemCount+report.WarningCount > 0 {
+			h.tb.Errorf("%s: fsck: %v, %v", what, report.Problems, report.Warnings)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
 
@@ -52,7 +53,9 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 		return err
 	}
 	if isRefusedDelta(s.Delta, s.Size) {
-		c.fsck.warn(at.layer.layerID(), at.id, errRefusedDelta)
+		if entry, err := at.layer.entry(ctx, at); err != nil || entry.ContentSize < delta.SizeMin {
+			c.fsck.warn(at.layer.layerID(), at.id, errRefusedDelta)
+		}
 	}
 	counts := c.outline != nil && c.outline.counts(id)
 	err = object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want, counts) })

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"packhorse/api/exchange"
+	"packhorse/rescue"
 )
 
 // phase is what a connection waits for.
@@ -259,23 +260,31 @@ func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
 func (c *conn) Close() error {
 	if c.parking && phase(c.phase.Load()) == idle {
 		c.parking, c.served = false, false
-		go c.park()
+		rescue.Beside(func() error { // Shutdown counts connections
+			err := rescue.Do(c.park)
+			if err != nil {
+				c.server.logger.Error("panic", "error", err)
+				c.abort()
+			}
+			return err
+		})
 		return nil
 	}
 	return c.end()
 }
 
 // park waits for the next request without any buffer, and has it served.
-func (c *conn) park() {
+func (c *conn) park() error {
 	if err := c.sock.await(c.idleBy); err != nil {
 		_ = c.end()
-		return
+		return nil
 	}
 	if c.server.tls != nil {
 		_ = c.server.fast.ServeConn(tlsConn{c}) // it closes the connection itself
-		return
+		return nil
 	}
 	_ = c.server.fast.ServeConn(c)
+	return nil
 }
 
 // end closes the connection so that the client gets to read its last answer: a client that still sends would see a reset instead of

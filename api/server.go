@@ -28,6 +28,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/fair"
+	"packhorse/rescue"
 )
 
 // Config is what a server is made of. Tokens, Refuse and Git are required.
@@ -209,8 +210,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listeners = append(s.listeners, l)
 	if !s.watching {
 		s.watching = true
-		s.watcher.Add(1)
-		go s.watch()
+		rescue.Go(&s.watcher, s.watch, func(err error) { s.logger.Error("panic", "error", err) })
 	}
 	s.mu.Unlock()
 	if s.tls == nil && !isLoopback(l.Addr()) {

@@ -22,14 +22,13 @@ func (s *Server) look(x *transfer, now time.Time, longest map[string]*transfer) 
 
 // watch cancels the requests whose client has gone, and takes from those whose client keeps them waiting. It looks at the socket: a request that computes reads and writes nothing and
 // would not notice.
-func (s *Server) watch() {
-	defer s.watcher.Done()
+func (s *Server) watch() error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-s.ctx.Done():
-			return
+			return nil
 		case now := <-ticker.C:
 			longest := make(map[string]*transfer) // of each organization whose requests wait, the one that waits most for its client
 			for _, c := range s.connections() {

@@ -12,6 +12,7 @@ import (
 	"packhorse/engine/diff"
 	"packhorse/fair"
 	"packhorse/odb"
+	"packhorse/rescue"
 )
 
 // diffWork compares the files of one diff on all processors and hands them out in their order.
@@ -26,7 +27,7 @@ type diffWork struct {
 	resources Resources
 	settings  diffSettings
 	slot      diffSlot
-	running   sync.WaitGroup
+	running   rescue.Group
 	workers   int // that the walk has started
 
 	toCompare chan *diffJob
@@ -67,34 +68,44 @@ func startDiffWork(ctx context.Context, view *odb.View, resources Resources, s d
 		defer w.mu.Unlock()
 		w.room.Broadcast()
 	})
-	w.running.Go(func() { w.walk(changes) })
+	w.running.Go(func() error { return w.walk(changes) })
 	return w
 }
 
 // stop ends the work and waits for it.
 func (w *diffWork) stop() {
 	w.cancel(context.Canceled)
-	w.running.Wait()
+	_ = w.running.Wait() // its error has ended ctx
+}
+
+// stopOn ends the work with the error of do, or its panic.
+func (w *diffWork) stopOn(do func() error) error {
+	err := rescue.Do(do)
+	if err != nil {
+		w.cancel(err)
+	}
+	return err
 }
 
 // walk makes jobs of the changes.
-func (w *diffWork) walk(changes iter.Seq2[diff.Change, error]) {
+func (w *diffWork) walk(changes iter.Seq2[diff.Change, error]) error {
 	defer close(w.inOrder)
 	defer close(w.toCompare)
-	defer w.slot.leave()
-	if err := w.slot.enter(w.ctx); err != nil {
-		w.cancel(err)
-		return
-	}
-	for change, err := range changes {
-		if err == nil {
-			err = w.add(change)
+	return w.stopOn(func() error { // before the queues are closed, which would look like the end of the diff
+		defer w.slot.leave()
+		if err := w.slot.enter(w.ctx); err != nil {
+			return err
 		}
-		if err != nil {
-			w.cancel(err)
-			return
+		for change, err := range changes {
+			if err == nil {
+				err = w.add(change)
+			}
+			if err != nil {
+				return err
+			}
 		}
-	}
+		return nil
+	})
 }
 
 // add puts a file into the queues when there is room.
@@ -117,7 +128,7 @@ func (w *diffWork) add(change diff.Change) error {
 	} else {
 		if w.workers < runtime.GOMAXPROCS(0) { // most diffs are of one or two files
 			w.workers++
-			w.running.Go(w.compareAll)
+			w.running.Go(func() error { return w.stopOn(w.compareAll) })
 		}
 		select {
 		case w.toCompare <- job:
@@ -153,13 +164,15 @@ func (w *diffWork) awaitRoom() error {
 var diffRaws = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // compareAll is one worker.
-func (w *diffWork) compareAll() {
+func (w *diffWork) compareAll() error {
 	for job := range w.toCompare {
 		if job.err = w.slot.enter(w.ctx); job.err == nil {
 			job.raw = diffRaws.Get().(*bytes.Buffer)
 			job.raw.Reset()
-			job.err = fair.Do(w.ctx, func(ctx context.Context) error {
-				return job.file.compare(ctx, w.view, &w.settings, job.raw)
+			job.err = rescue.Do(func() error {
+				return fair.Do(w.ctx, func(ctx context.Context) error {
+					return job.file.compare(ctx, w.view, &w.settings, job.raw)
+				})
 			})
 			w.mu.Lock()
 			w.bytes += job.file.heldBytes()
@@ -168,6 +181,7 @@ func (w *diffWork) compareAll() {
 		w.slot.leave()
 		close(job.done)
 	}
+	return nil
 }
 
 // waitFirst returns when the first file has been compared, or there is none, or with what has gone wrong before.

@@ -12,6 +12,7 @@ import (
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
 	"packhorse/refs"
+	"packhorse/rescue"
 )
 
 // syncHost is what the worker that syncs asks of the host.
@@ -125,7 +126,11 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 		}
 	}
 	begun := h.now()
-	report, failed := s.run(ctx)
+	var report *upstream.Report
+	failed := rescue.Do(func() (err error) {
+		report, err = s.run(ctx)
+		return err
+	})
 	if ctx.Err() != nil {
 		return time.Time{}, ctx.Err() // the state stays: whoever comes next begins anew
 	}

@@ -70,6 +70,7 @@ const (
 // openUpstreams makes the host hear of what is to be sent.
 func (h *Host) openUpstreams(c UpstreamConfig, version string) {
 	c.setDefaults()
+	c.Settings.Logger = cmp.Or(c.Settings.Logger, h.log)
 	c.Settings.SetDefaults()
 	h.upstreams = upstreams{UpstreamConfig: c, worker: upstream.NewWorker(c.Settings), agent: "packhorse/" + cmp.Or(version, "unknown")}
 	if !c.Enabled {

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 
-	"golang.org/x/sync/errgroup"
-
 	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // Arrival is a blob that is still growing. What there is of it is compressed meanwhile on all cores, a block of 1 MiB after the other, into a
@@ -132,7 +131,7 @@ func (a *Arrival) Finish(ctx context.Context, size int64) (object.ID, error) {
 
 // write appends the blocks, while another core hashes the content.
 func (a *Arrival) write(ctx context.Context, s *streamWriter) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := rescue.WithContext(ctx)
 	hasher := object.NewHasher(object.TypeBlob, s.row.Size)
 	group.Go(func() error {
 		b := newStreamBlock(pack.BlockSize)

@@ -5,15 +5,14 @@ import (
 	"runtime"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"packhorse/pack"
+	"packhorse/rescue"
 )
 
 // blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a goroutine of its own. It ends with finish or
 // abort. What bounds the memory is that 2*cores+2 blocks at most are between push and the end.
 type blockPipe struct {
-	group   *errgroup.Group
+	group   *rescue.Group
 	cancel  context.CancelFunc
 	stopped <-chan struct{} // closed when blocks are not handed on any more
 	work    chan *streamBlock
@@ -53,7 +52,7 @@ func (b *streamBlock) release() {
 func newBlockPipe(ctx context.Context, out func(b *streamBlock) error) *blockPipe {
 	cores := runtime.GOMAXPROCS(0)
 	ctx, cancel := context.WithCancel(ctx)
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := rescue.WithContext(ctx)
 	p := &blockPipe{group: group, cancel: cancel, stopped: ctx.Done(), work: make(chan *streamBlock), ordered: make(chan *streamBlock, cores)}
 	for range cores {
 		group.Go(func() error {

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+
+	"packhorse/rescue"
 )
 
 // companionQueue makes companions of segments that have just come, one pool after another, on one goroutine that is there while there is
@@ -50,14 +52,17 @@ func (q *companionQueue) add(pool PoolID) {
 	q.waiting = append(q.waiting, companionTask{pool, q.added})
 	if !q.running {
 		q.running = true
-		q.work.Go(q.run)
+		rescue.Go(&q.work, q.run, func(err error) { q.store.log.ErrorContext(q.ctx, "make bitmaps and path filters", "error", err) })
 	}
 }
 
-func (q *companionQueue) run() {
+func (q *companionQueue) run() error {
 	pace := q.store.newPacer(companionPause)
 	for pool, ok := q.next(); ok; pool, ok = q.next() {
-		err := errors.Join(q.store.buildBitmaps(q.ctx, pool, nil, pace), q.store.buildFilters(q.ctx, pool, &pathFilters{}, pace))
+		err := errors.Join(
+			rescue.Do(func() error { return q.store.buildBitmaps(q.ctx, pool, nil, pace) }),
+			rescue.Do(func() error { return q.store.buildFilters(q.ctx, pool, &pathFilters{}, pace) }),
+		)
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNoPool) {
 			q.store.log.WarnContext(q.ctx, "make bitmaps and path filters", "pool", pool.String(), "error", err)
 		}
@@ -67,6 +72,7 @@ func (q *companionQueue) run() {
 	if !q.store.traffic.busy() {
 		debug.FreeOSMemory()
 	}
+	return nil
 }
 
 // next takes the pool that is to be worked on, however often it was added; false ends the goroutine. What was taken before is done.

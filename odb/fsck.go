@@ -8,9 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // FsckOptions are the settings of [Store.Fsck].
@@ -192,7 +191,7 @@ const fsckChunk = 256
 func (f *fsck) objects(
 	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]location) error) error,
 ) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := rescue.WithContext(ctx)
 	chunks := make(chan []location)
 	group.Go(func() error {
 		defer close(chunks)

@@ -11,6 +11,7 @@ import (
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // lanes examine the entries of a pack while the next ones are read. Each lane is a goroutine with a bounded queue and a [baseCache]; all
@@ -92,7 +93,10 @@ func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelC
 		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count), keptMax: in.store.options.IngestMemoryBytes / 8 / int64(lanes)}
 		one.bases = newBaseCache(in.store.options.IngestMemoryBytes/4/int64(lanes), &one.buffers)
 		l.lanes = append(l.lanes, one)
-		l.wait.Go(func() { l.run(ctx, one) })
+		rescue.Go(&l.wait, func() error {
+			l.run(ctx, one)
+			return nil
+		}, l.cancel)
 	}
 	return l
 }
@@ -267,7 +271,7 @@ func (l *lanes) finish(ctx context.Context) error {
 func (l *lanes) run(ctx context.Context, one *lane) {
 	for p := range one.queue {
 		if one.err == nil {
-			if one.err = one.examine(ctx, &p); one.err != nil {
+			if one.err = rescue.Do(func() error { return one.examine(ctx, &p) }); one.err != nil {
 				l.cancel(one.err)
 			}
 		}
@@ -278,7 +282,7 @@ func (l *lanes) run(ctx context.Context, one *lane) {
 		}
 	}
 	if one.err == nil {
-		one.err = one.x.finish(ctx)
+		one.err = rescue.Do(func() error { return one.x.finish(ctx) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object
@@ -31,7 +32,8 @@ type loan struct {
 
 // loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last of them.
 type loanFlight struct {
-	askers int // guarded by mu of loans
+	askers int  // guarded by mu of loans
+	landed bool // guarded by mu of loans
 	cancel context.CancelFunc
 
 	done chan struct{} // closed when the fields below are set
@@ -233,9 +235,13 @@ func (l *loans) join(v *View, of *loan) *loanFlight {
 		f = &loanFlight{cancel: cancel, done: make(chan struct{})}
 		of.flight = f
 		s, pool, owner, companion := v.store, v.pool, v.owner, of.companion
-		s.background.Go(func() {
+		rescue.Go(&s.background, func() error {
 			defer cancel()
 			s.lend(ctx, pool, owner, of, companion, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
+			return nil
+		}, func(err error) {
+			s.log.ErrorContext(ctx, "find out what a fork may read", "pool", pool.String(), "error", err)
+			l.land(of, f, nil, err)
 		})
 	}
 	f.askers++
@@ -246,6 +252,10 @@ func (l *loans) join(v *View, of *loan) *loanFlight {
 func (l *loans) land(of *loan, f *loanFlight, set *borrowedSet, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if f.landed { // what failed came afterwards
+		return
+	}
+	f.landed = true
 	if of.flight == f {
 		of.flight = nil
 	}

@@ -21,15 +21,20 @@ type looseEntry struct {
 	done   chan struct{}
 }
 
-func (j *looseEntry) run(ctx context.Context, inv *inventory) {
-	defer close(j.done)
-	if j.entry, j.err = inv.looseEntry(ctx, j.number); j.err != nil || j.entry.Encoding == EncodingZlib {
-		return
+func (j *looseEntry) run(ctx context.Context, inv *inventory) (err error) {
+	if j.entry, err = inv.looseEntry(ctx, j.number); err != nil || j.entry.Encoding == EncodingZlib {
+		return err
 	}
-	var content []byte
-	if content, j.err = j.entry.at.layer.content(ctx, j.entry.at); j.err == nil {
+	content, err := j.entry.at.layer.content(ctx, j.entry.at)
+	if err == nil {
 		j.packed = pack.Deflate(nil, content, generateLevel)
 	}
+	return err
+}
+
+func (j *looseEntry) end(err error) {
+	j.err = err
+	close(j.done)
 }
 
 // writeAllLoose writes the objects that no segment holds.

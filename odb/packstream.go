@@ -4,7 +4,8 @@ import (
 	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
 	"hash"
 	"io"
-	"sync"
+
+	"packhorse/rescue"
 )
 
 // packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine computes the checksum of what was written.
@@ -18,7 +19,7 @@ type packStream struct {
 	// whose place nothing is summed.
 	sums   chan []byte
 	spare  chan []byte
-	summer sync.WaitGroup
+	summer rescue.Group
 	sum    hash.Hash
 	known  []byte
 }
@@ -42,11 +43,12 @@ func newPackStream(dst io.Writer, known []byte) *packStream {
 		s.spare <- nil // made when it is needed
 	}
 	sums := s.sums
-	s.summer.Go(func() {
+	s.summer.Go(func() error {
 		for piece := range sums {
 			s.sum.Write(piece)
 			s.spare <- piece[:0]
 		}
+		return nil
 	})
 	return s
 }
@@ -56,7 +58,7 @@ func (s *packStream) stop() {
 	if s.sums != nil {
 		close(s.sums)
 		s.sums = nil
-		s.summer.Wait()
+		_ = s.summer.Wait() // a hash does not fail
 	}
 }
 

@@ -3,9 +3,9 @@ package odb
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a folder are deltas of each other, so a
@@ -13,7 +13,7 @@ import (
 type readAhead struct {
 	inv     *inventory
 	work    chan *treeBatch
-	readers sync.WaitGroup
+	readers rescue.Group
 	batches []*treeBatch // in order, from the one that take reads from
 	taken   int          // of batches[0]
 	group   int          // the group, and the tree in it, that the next batch begins with
@@ -39,10 +39,12 @@ func (a *readAhead) start(ctx context.Context, inv *inventory) {
 	a.inv = inv
 	a.work = make(chan *treeBatch, batchesAhead)
 	for range 2 {
-		a.readers.Go(func() {
+		a.readers.Go(func() error {
 			for b := range a.work {
-				b.read(ctx, inv)
+				b.err = rescue.Do(func() error { return b.read(ctx, inv) })
+				close(b.done)
 			}
+			return nil
 		})
 	}
 }
@@ -50,7 +52,7 @@ func (a *readAhead) start(ctx context.Context, inv *inventory) {
 // stop ends the goroutines; the context given to start best has ended.
 func (a *readAhead) stop() {
 	close(a.work)
-	a.readers.Wait()
+	_ = a.readers.Wait() // what they met is in the batches
 }
 
 // take returns the content of the next tree of groups.
@@ -102,18 +104,18 @@ func (a *readAhead) nextBatch(groups []treeGroup) *treeBatch {
 	return b
 }
 
-func (b *treeBatch) read(ctx context.Context, inv *inventory) {
-	defer close(b.done)
+func (b *treeBatch) read(ctx context.Context, inv *inventory) (err error) {
 	size := 0
 	for i, tree := range b.trees {
 		if size > batchBytesMax || inv.pace.rest(ctx) != nil {
-			return
+			return nil
 		}
-		if b.data[i], b.err = readTree(ctx, inv, tree); b.err != nil {
-			return
+		if b.data[i], err = readTree(ctx, inv, tree); err != nil {
+			return err
 		}
 		size += len(b.data[i])
 	}
+	return nil
 }
 
 func readTree(ctx context.Context, inv *inventory, tree handle) ([]byte, error) {

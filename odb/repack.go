@@ -8,10 +8,9 @@ import (
 	"io"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // RepackOptions are the settings of what rewrites layers. The zero value works.
@@ -332,7 +331,7 @@ func (r *repack) arrange(paths []pathVersions) error {
 
 // write makes the segment, which the returned quarantine holds alone.
 func (r *repack) write(ctx context.Context) (*Quarantine, error) {
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := rescue.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {
 		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.plan.inv.pace, room: r.options.Room}, r.options.Progress)

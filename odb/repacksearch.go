@@ -9,6 +9,7 @@ import (
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // The search of deltas is that of git repack: a window of objects, sorted by type, name and age, slides along, and each object is tried
@@ -44,11 +45,7 @@ func (r *repack) search(ctx context.Context, paths []pathVersions) error {
 	share := (len(targets) + r.options.Workers - 1) / r.options.Workers
 	for start := 0; start < len(targets); start += share {
 		part := targets[start:min(start+share, len(targets))]
-		workers.Go(func() {
-			if err := s.run(ctx, part); err != nil {
-				s.fail(err)
-			}
-		})
+		rescue.Go(&workers, func() error { return s.run(ctx, part) }, s.fail)
 	}
 	workers.Wait()
 	if s.err != nil {

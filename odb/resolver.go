@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // resolver resolves delta families, from the objects at their roots down, on all cores.
@@ -56,15 +57,14 @@ func (r *resolver) run(ctx context.Context, roots []branch) error {
 	for i := range workers {
 		w := newResolveWorker(r)
 		workers[i] = w
-		wait.Go(func() {
-			err := w.run(ctx)
-			if err == nil {
-				err = w.x.finish(ctx)
+		rescue.Go(&wait, func() error {
+			if err := w.run(ctx); err != nil {
+				return err
 			}
-			if err != nil {
-				r.fail(err)
-				cancel()
-			}
+			return w.x.finish(ctx)
+		}, func(err error) {
+			r.fail(err)
+			cancel()
 		})
 	}
 	wait.Wait()

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 const (
@@ -41,14 +42,15 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	s := deltaSearch{plan: p, work: make(chan pathVersions), found: p.deltas}
 	var workers sync.WaitGroup
 	for range 2 {
-		workers.Go(func() {
+		rescue.Go(&workers, func() error {
 			var index delta.Index
-			for f := range s.work {
-				if err := s.searchPath(ctx, &index, &f); err != nil {
+			for f := range s.work { // to its end, also after a failure
+				if err := rescue.Do(func() error { return s.searchPath(ctx, &index, &f) }); err != nil {
 					s.fail(err)
 				}
 			}
-		})
+			return nil
+		}, s.fail)
 	}
 	total, done, err := 0, 0, error(nil)
 	for i := range paths {

@@ -8,11 +8,10 @@ import (
 	"hash/crc32"
 	"io"
 
-	"golang.org/x/sync/errgroup"
-
 	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // segmentRow is an object of a segment as its writer knows it.
@@ -161,7 +160,7 @@ func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err 
 		}
 	}()
 	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.count}
-	var group errgroup.Group // the two files become durable at the same time
+	var group rescue.Group // the two files become durable at the same time
 	group.Go(func() error { return w.finishFile(ctx) })
 	if w.graph != nil {
 		group.Go(func() error {

@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // Stage puts everything that is quarantined into b, with the precondition that the pool's manifest is still the one that was read here.
@@ -137,13 +138,11 @@ func (q *Quarantine) Settled(ctx context.Context) {
 
 // settle moves registered files to their place. [Store.Close] waits for it.
 func (s *Store) settle(ctx context.Context, names []string) {
-	s.settlers.Go(func() {
+	rescue.Go(&s.settlers, func() error {
 		var err error
 		for _, name := range names {
 			err = errors.Join(err, s.files.Settle(ctx, name))
 		}
-		if err != nil {
-			s.log.WarnContext(ctx, "move a file to its place", "error", err)
-		}
-	})
+		return err
+	}, func(err error) { s.log.WarnContext(ctx, "move a file to its place", "error", err) })
 }

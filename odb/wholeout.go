@@ -3,10 +3,10 @@ package odb
 import (
 	"context"
 	"io"
-	"sync"
 
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/rescue"
 )
 
 // generateLevel is the compression of what is deflated while a client waits: one above git's, for our deflate at the same level makes 2 % more
@@ -15,22 +15,21 @@ const generateLevel = 7
 
 // deflaters prepare entries ahead of their turn, on two goroutines.
 type deflaters struct {
-	work chan interface {
-		run(context.Context, *inventory)
-	}
-	workers sync.WaitGroup
+	work    chan deflateJob
+	workers rescue.Group
 }
 
 func (d *deflaters) start(ctx context.Context, inv *inventory) {
-	d.work = make(chan interface {
-		run(context.Context, *inventory)
-	}, deflateCountAhead)
+	d.work = make(chan deflateJob, deflateCountAhead)
 	for range 2 {
-		d.workers.Go(func() {
+		d.workers.Go(func() error {
 			for job := range d.work {
-				_ = inv.pace.rest(ctx) // the job looks at ctx too
-				job.run(ctx, inv)
+				job.end(rescue.Do(func() error {
+					_ = inv.pace.rest(ctx) // the job looks at ctx too
+					return job.run(ctx, inv)
+				}))
 			}
+			return nil
 		})
 	}
 }
@@ -38,7 +37,13 @@ func (d *deflaters) start(ctx context.Context, inv *inventory) {
 // stop ends the goroutines; the context given to start best has ended.
 func (d *deflaters) stop() {
 	close(d.work)
-	d.workers.Wait()
+	_ = d.workers.Wait() // what they met is in the jobs
+}
+
+// deflateJob is something that is prepared ahead. Who waits for it may look at it once end was called.
+type deflateJob interface {
+	run(ctx context.Context, inv *inventory) error
+	end(err error)
 }
 
 // deflating is an object that is deflated ahead. What it holds is there once done is closed.
@@ -58,15 +63,21 @@ func (d *deflaters) deflate(h handle) *deflating {
 	return job
 }
 
-func (j *deflating) run(ctx context.Context, inv *inventory) {
-	defer close(j.done)
-	if j.err = ctx.Err(); j.err != nil {
-		return
+func (j *deflating) run(ctx context.Context, inv *inventory) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	var content []byte
-	if j.kind, content, j.err = inv.read(ctx, j.h); j.err == nil {
-		j.size, j.packed = int64(len(content)), pack.Deflate(nil, content, generateLevel)
+	kind, content, err := inv.read(ctx, j.h)
+	if err != nil {
+		return err
 	}
+	j.kind, j.size, j.packed = kind, int64(len(content)), pack.Deflate(nil, content, generateLevel)
+	return nil
+}
+
+func (j *deflating) end(err error) {
+	j.err = err
+	close(j.done)
 }
 
 // writeDeflated writes an object that was deflated ahead.

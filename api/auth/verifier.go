@@ -24,6 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"packhorse/refs"
+	"packhorse/rescue"
 )
 
 const (
@@ -96,7 +97,10 @@ func Open(options Options) (*Verifier, error) {
 		stop()
 		return nil, fmt.Errorf("open organizations folder: %w", err)
 	}
-	go v.poll(ctx)
+	rescue.Beside(func() error { // Close waits for done
+		v.poll(ctx, options.Logger)
+		return nil
+	})
 	return v, nil
 }
 
@@ -106,7 +110,7 @@ func (v *Verifier) Close() {
 	<-v.done
 }
 
-func (v *Verifier) poll(ctx context.Context) {
+func (v *Verifier) poll(ctx context.Context, log *slog.Logger) {
 	defer close(v.done)
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -115,7 +119,13 @@ func (v *Verifier) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			v.Reload()
+			err := rescue.Do(func() error {
+				v.Reload()
+				return nil
+			})
+			if err != nil {
+				log.ErrorContext(ctx, "organizations folder: what is known stays in force", "error", err)
+			}
 		}
 	}
 }

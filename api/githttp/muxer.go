@@ -12,6 +12,7 @@ import (
 	"packhorse/api/problem"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
+	"packhorse/rescue"
 )
 
 // muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently. A failure to write is kept: nothing is
@@ -135,14 +136,13 @@ func (m *muxer) keepAlive(ctx context.Context, silence time.Duration) (stop func
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
+	ended := rescue.Beside(func() error {
 		timer := time.NewTimer(silence)
 		defer timer.Stop()
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-timer.C:
 				timer.Reset(m.touch(silence))
 			}
@@ -150,7 +150,9 @@ func (m *muxer) keepAlive(ctx context.Context, silence time.Duration) (stop func
 	})
 	return func() {
 		cancel()
-		running.Wait()
+		if err := <-ended; err != nil {
+			panic(err) // for the request to tell
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"packhorse/api"
 	"packhorse/engine"
+	"packhorse/rescue"
 )
 
 // scrubber reads what is stored in the background.
@@ -25,12 +26,14 @@ func startScrubber(host *engine.Host, bytesPerSecond int64, logger *slog.Logger)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &scrubber{cancel: cancel, ended: make(chan struct{})}
-	go func() {
+	rescue.Beside(func() error {
 		defer close(s.ended)
 		for ctx.Err() == nil {
-			err := host.Scrub(ctx, engine.ScrubOptions{BytesPerSecond: bytesPerSecond, Rest: scrubRest})
+			err := rescue.Do(func() error {
+				return host.Scrub(ctx, engine.ScrubOptions{BytesPerSecond: bytesPerSecond, Rest: scrubRest})
+			})
 			if ctx.Err() != nil {
-				return
+				return nil
 			}
 			logger.Error("scrubbing rests, since it cannot go on", "error", err, "rest", scrubRest)
 			select {
@@ -38,7 +41,8 @@ func startScrubber(host *engine.Host, bytesPerSecond int64, logger *slog.Logger)
 			case <-ctx.Done():
 			}
 		}
-	}()
+		return nil
+	})
 	return s
 }
 

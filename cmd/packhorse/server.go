@@ -235,9 +235,9 @@ func (s *server) limits() api.Limits {
 func (s *server) serve(ctx context.Context, ready func() error) error {
 	ended := make(chan error, 1+len(s.private))
 	for _, p := range s.private {
-		go func() { ended <- p.http.Serve(p.Listener) }()
+		go func() { ended <- p.http.Serve(p.Listener) }() // bare: it accepts, and has no work of its own
 	}
-	go func() { ended <- s.api.Serve(s.listener) }()
+	go func() { ended <- s.api.Serve(s.listener) }() // bare: as above
 	s.scrubber = startScrubber(s.store.host, int64(s.flags.ScrubRate), s.logger)
 	s.logStart()
 

@@ -44,7 +44,7 @@ func answerStarting(l *net.TCPListener, config *tls.Config) *starting {
 	if config != nil {
 		from = tls.NewListener(from, config)
 	}
-	go func() { s.ended <- s.http.Serve(from) }()
+	go func() { s.ended <- s.http.Serve(from) }() // bare: it accepts, and has no work of its own
 	return s
 }
 

@@ -50,6 +50,7 @@ func check(root fs.FS) ([]finding, error) {
 	findings = append(findings, fences.check(mod, tower)...)
 	findings = append(findings, checkDocs(mod)...)
 	findings = append(findings, checkNames(mod)...)
+	findings = append(findings, checkGoroutines(mod, tower)...)
 	paths, err := checkPaths(root)
 	if err != nil {
 		return nil, err

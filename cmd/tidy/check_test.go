@@ -96,6 +96,20 @@ func TestCheck(t *testing.T) {
 				"bench/bench.go:5: example.com/anything is not in the modules block of ARCHITECTURE.md",
 			},
 		},
+		"goroutines without a guard": {
+			files: map[string]string{
+				"odb/go.go": "package odb\n\nimport \"sync\"\n\nvar running sync.WaitGroup\n\nfunc f() {\n\tgo f()\n\trunning.Go(f)\n" +
+					"\trunning.Go(func() {})\n\tgo f() // bare: it must end the process\n}\n",
+				"odb/go_test.go":   "package odb\n\nfunc g() { go g() }\n",
+				"odb/group.go":     "package odb\n\nfunc h(group interface{ Go(func() error) }) {\n\tgroup.Go(func() error { return nil })\n}\n",
+				"bench/started.go": "package bench\n\nfunc f() { go f() }\n",
+			},
+			want: []string{
+				"odb/go.go:8: a go statement without a guard against panics: use package rescue",
+				"odb/go.go:9: WaitGroup.Go without a guard against panics: use package rescue",
+				"odb/go.go:10: WaitGroup.Go without a guard against panics: use package rescue",
+			},
+		},
 		"a dependency out of its fence": {
 			files: map[string]string{"odb/fence.go": "package odb\n\nimport _ \"example.com/store/v2\"\n"},
 			want:  []string{"odb/fence.go:3: example.com/store/v2 stops at odb/kv"},

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/rescue"
 )
 
 // Target is where a backup is restored. Both stores are empty.
@@ -107,11 +108,10 @@ func restoreFile(ctx context.Context, from, to file.Store, e entry) (err error) 
 // restoreKeys writes a file of the key-value store. One that is damaged ends the restoration before there is a store.
 func restoreKeys(ctx context.Context, from file.Store, to *kv.Restoration, e entry) error {
 	content, in := io.Pipe()
-	checked := make(chan error, 1)
-	go func() {
-		err := checkStored(ctx, from, e, in)
-		checked <- errors.Join(err, in.CloseWithError(err)) // which Write hears of
-	}()
+	checked := rescue.Beside(func() error {
+		err := rescue.Do(func() error { return checkStored(ctx, from, e, in) })
+		return errors.Join(err, in.CloseWithError(err)) // which Write hears of
+	})
 	err := to.Write(e.name, content)
 	closed := content.CloseWithError(err) // which checkStored hears of
 	if cause := <-checked; err == nil {

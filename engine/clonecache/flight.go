@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/rescue"
 )
 
 const (
@@ -23,8 +24,6 @@ const (
 var (
 	// errFile says that the cache's own file failed, which is no fault of the pack.
 	errFile = errors.New("clonecache: its file failed")
-	// errPanic says that a generation ended in a panic.
-	errPanic = errors.New("clonecache: panic")
 )
 
 // flight is a pack that is being generated into a file, and everyone who reads it meanwhile.
@@ -57,10 +56,11 @@ func (c *Cache) launch(key Key, generate Generate) *flight {
 	ctx, cancel := context.WithCancel(c.ctx)
 	f.cancel = cancel
 	c.flights[key] = f
-	c.running.Go(func() {
+	rescue.Go(&c.running, func() error {
 		defer cancel()
 		f.run(ctx, generate)
-	})
+		return nil
+	}, func(err error) { c.log.Error("panic", "error", err) })
 	return f
 }
 
@@ -130,14 +130,8 @@ func (c *Cache) ground(f *flight) {
 }
 
 // guard generates the pack, and turns a panic into an error.
-func (f *flight) guard(ctx context.Context, generate Generate) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			f.cache.log.Error("panic", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: %v", errPanic, p)
-		}
-	}()
-	return generate(ctx, f, f.tell)
+func (f *flight) guard(ctx context.Context, generate Generate) error {
+	return rescue.Do(func() error { return generate(ctx, f, f.tell) })
 }
 
 // store writes the tail behind the pack.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"packhorse/fair"
+	"packhorse/rescue"
 )
 
 // candidate is how well a deleted file would do as the source of an added one.
@@ -119,26 +120,22 @@ func (r *renaming) matchSimilar(from, to []int) error {
 
 // fill makes the rows, a worker on each processor.
 func (m *matrix) fill(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	workers, ctx := rescue.WithContext(ctx)
 	m.ctx = ctx
-	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(m.new)) {
-		workers.Go(func() {
+		workers.Go(func() error {
 			for {
 				i := int(m.next.Add(1) - 1)
 				if i >= len(m.new) || ctx.Err() != nil {
-					return
+					return context.Cause(ctx)
 				}
 				if err := m.fillRow(i); err != nil {
-					cancel(err)
-					return
+					return err
 				}
 			}
 		})
 	}
-	workers.Wait()
-	return context.Cause(ctx)
+	return workers.Wait()
 }
 
 func (m *matrix) fillRow(i int) error {

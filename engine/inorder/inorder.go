@@ -6,13 +6,11 @@ package inorder
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"runtime"
-	"runtime/debug"
-	"sync"
 
 	"packhorse/fair"
+	"packhorse/rescue"
 )
 
 // Options are the settings of [Map]; the zero value takes every default.
@@ -34,31 +32,18 @@ type task[T, R any] struct {
 // do works on the task. A panic becomes its error.
 func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item T) (R, error)) {
 	defer close(t.done)
-	defer catch(&t.err)
 	if t.err = ctx.Err(); t.err == nil {
-		t.err = fair.Do(ctx, func(ctx context.Context) (err error) {
-			t.result, err = work(ctx, t.item)
-			return err
+		t.err = rescue.Do(func() error {
+			return fair.Do(ctx, func(ctx context.Context) (err error) {
+				t.result, err = work(ctx, t.item)
+				return err
+			})
 		})
 	}
 }
 
-// panicked is a panic on its way to the goroutine of the caller, which is the one that knows what to do about it.
-type panicked struct {
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string { return fmt.Sprintf("%v\n%s", p.value, p.stack) }
-
-func catch(err *error) {
-	if value := recover(); value != nil {
-		*err = &panicked{value, debug.Stack()}
-	}
-}
-
 // Map calls work for each item, from several goroutines at once, and yields the results in the order of the items. The first error, of the
-// items or of work, is yielded in its place and ends the walk; a panic goes on in the goroutine of the caller. items is iterated by a goroutine
+// items or of work, is yielded in its place and ends the walk; a panic is such an error, a [*rescue.Panic]. items is iterated by a goroutine
 // of its own; work should return when its context ends, and computes in a turn of [fair.Do].
 func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error)) iter.Seq2[R, error] {
 	if o.Workers == 0 {
@@ -69,24 +54,25 @@ func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, wo
 	}
 	return func(yield func(R, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		var running sync.WaitGroup
-		defer running.Wait()
+		var running rescue.Group
+		defer func() { _ = running.Wait() }() // what they met is yielded
 		defer cancel()
 		turns := make(chan *task[T, R], o.Ahead) // in order, for the caller
 		todo := make(chan *task[T, R], o.Ahead)  // the same, for the workers
-		running.Go(func() { feed(ctx, safely(items), turns, todo) })
+		running.Go(func() error {
+			feed(ctx, safely(items), turns, todo)
+			return nil
+		})
 		for range o.Workers {
-			running.Go(func() {
+			running.Go(func() error {
 				for t := range todo {
 					t.do(ctx, work)
 				}
+				return nil
 			})
 		}
 		for t := range turns {
 			<-t.done
-			if p, ok := t.err.(*panicked); ok { //nolint:errorlint // nobody has wrapped it
-				panic(p.Error())
-			}
 			if !yield(t.result, t.err) || t.err != nil {
 				return
 			}
@@ -101,15 +87,14 @@ func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, wo
 // safely yields a panic of items as its last error.
 func safely[T any](items iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var err error
 		stopped := false
-		func() {
-			defer catch(&err)
+		err := rescue.Do(func() error {
 			items(func(item T, err error) bool {
 				stopped = !yield(item, err)
 				return !stopped
 			})
-		}()
+			return nil
+		})
 		if err != nil && !stopped {
 			var none T
 			yield(none, err)

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/space"
+	"packhorse/rescue"
 )
 
 // Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.
@@ -102,7 +103,10 @@ func (w *Worker) Start(host Host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.host, w.cancel = host, cancel
 	first := w.untilRound(ctx)
-	w.ended.Go(func() { w.run(ctx, first) })
+	rescue.Go(&w.ended, func() error {
+		w.run(ctx, first)
+		return nil
+	}, func(err error) { w.note(ctx, "run", err) })
 }
 
 // Stop cancels what is being done and waits for its end.
@@ -136,7 +140,7 @@ func (w *Worker) run(ctx context.Context, first time.Duration) {
 		case <-w.wake:
 			w.compactNext(ctx)
 		case <-sweep.C:
-			w.note(ctx, "remove what has left", w.host.Sweep(ctx))
+			w.note(ctx, "remove what has left", rescue.Do(func() error { return w.host.Sweep(ctx) }))
 			w.takeUp()
 		case <-round.C:
 			begun := time.Now()
@@ -167,7 +171,16 @@ func (w *Worker) compactNext(ctx context.Context) {
 		return
 	}
 	begun := time.Now()
-	done, err := w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
+	var done odb.Compacted
+	err := rescue.Do(func() (err error) {
+		done, err = w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
+		return err
+	})
+	if _, ok := errors.AsType[*rescue.Panic](err); ok {
+		w.mu.Lock()
+		w.later = append(w.later, pool)
+		w.mu.Unlock()
+	}
 	w.note(ctx, "compact", err)
 	if IsPostponed(err) {
 		w.mu.Lock()
@@ -188,7 +201,7 @@ func (w *Worker) round(ctx context.Context) {
 	grown, due := w.grown, w.due
 	w.grown, w.due = make(map[odb.PoolID]odb.Growth), nil
 	w.mu.Unlock()
-	err := w.host.Round(ctx, w.pace())
+	err := rescue.Do(func() error { return w.host.Round(ctx, w.pace()) })
 	w.note(ctx, "go through all repositories", err)
 	if err != nil {
 		w.giveBack(grown, due)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"packhorse/rescue"
 )
 
 // wholeMax is the size in bytes from which a new content is written as it is read.
@@ -31,11 +33,10 @@ func (a *applier) added(ctx context.Context, f *file) (content, string, error) {
 // streamed writes the content of a literal, whatever its size.
 func (a *applier) streamed(ctx context.Context, h binaryHunk) (content, error) {
 	r, w := io.Pipe()
-	inflated := make(chan error, 1)
-	go func() {
-		err := inflate(w, &base85Reader{ctx: ctx, source: a.source, at: h.at}, h.size)
-		inflated <- errors.Join(err, w.CloseWithError(err))
-	}()
+	inflated := rescue.Beside(func() error {
+		err := rescue.Do(func() error { return inflate(w, &base85Reader{ctx: ctx, source: a.source, at: h.at}, h.size) })
+		return errors.Join(err, w.CloseWithError(err))
+	})
 	id, err := a.objects.WriteBlobFrom(ctx, r, h.size)
 	_ = r.CloseWithError(io.ErrClosedPipe) // ends the writer if it has more
 	if err = errors.Join(err, <-inflated); err != nil {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"packhorse/refs"
+	"packhorse/rescue"
 )
 
 // Settings are those of a [Worker]. Zero fields take their defaults.
@@ -17,6 +19,8 @@ type Settings struct {
 	Workers int
 	// RetryMin and RetryMax are the first pause after a failure and the longest one; 5 s, 1 h. Each failure doubles it.
 	RetryMin, RetryMax time.Duration
+	// Logger hears of panics; none by default.
+	Logger *slog.Logger
 }
 
 // SetDefaults fills in what is zero.
@@ -24,6 +28,7 @@ func (s *Settings) SetDefaults() {
 	s.Workers = cmp.Or(s.Workers, 4)
 	s.RetryMin = cmp.Or(s.RetryMin, 5*time.Second)
 	s.RetryMax = cmp.Or(s.RetryMax, time.Hour)
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 }
 
 // Host is what a [Worker] asks for; package engine implements it. Its methods are called concurrently, for different repositories.
@@ -96,7 +101,25 @@ func NewWorker(settings Settings) *Worker {
 // Start lets the worker work for host, until Stop.
 func (w *Worker) Start(host Host) {
 	w.host = host
-	w.ended.Go(w.dispatch)
+	w.guard("dispatch", w.dispatch)
+}
+
+// guard runs work until it returns. After a panic it begins again.
+func (w *Worker) guard(what string, work func()) {
+	rescue.Go(&w.ended, func() error {
+		for w.ctx.Err() == nil {
+			err := rescue.Do(func() error {
+				work()
+				return nil
+			})
+			if err == nil {
+				break
+			}
+			w.settings.Logger.ErrorContext(w.ctx, "syncs with upstreams", "step", what, "error", err)
+			_ = sleep(w.ctx, time.Minute) // ctx is looked at next
+		}
+		return nil
+	}, func(error) {})
 }
 
 // Stop cancels what runs, and waits for its end.
@@ -232,7 +255,7 @@ func (w *Worker) settle(j *job) {
 // dispatch begins what is due, until the worker is stopped; then it waits for what runs.
 func (w *Worker) dispatch() {
 	// What the last process left is looked for beside the work, since it takes a while.
-	w.ended.Go(func() {
+	w.guard("look for what is pending", func() {
 		for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 			err := w.host.Pending(w.ctx, func(repo refs.RepoID, at time.Time) { w.wake(repo, at, false) })
 			if err == nil || sleep(w.ctx, pause) != nil {
@@ -324,8 +347,8 @@ func (w *Worker) start(j *job) {
 	j.running, j.again, j.now, j.stop, j.ended = true, false, false, stop, make(chan struct{})
 	w.running[j.org]++
 	w.count++
-	w.ended.Go(func() {
-		again := w.host.Sync(ctx, j.repo)
+	rescue.Go(&w.ended, func() error {
+		again := w.sync(ctx, j.repo)
 		stop()
 		w.syncs.Add(1)
 		w.mu.Lock()
@@ -347,7 +370,24 @@ func (w *Worker) start(j *job) {
 			w.schedule(j)
 		}
 		w.look()
+		return nil
+	}, func(err error) {
+		w.settings.Logger.ErrorContext(w.ctx, "syncs with upstreams", "step", "end", "error", err)
 	})
+}
+
+// sync syncs a repository. After a panic it is due again when others are that have failed for long.
+func (w *Worker) sync(ctx context.Context, repo refs.RepoID) (again time.Time) {
+	err := rescue.Do(func() error {
+		again = w.host.Sync(ctx, repo)
+		return nil
+	})
+	if err != nil {
+		w.failures.Add(1)
+		w.settings.Logger.ErrorContext(ctx, "a sync with an upstream has panicked", "repository", repo.String(), "error", err)
+		again = time.Now().Add(w.settings.RetryMax)
+	}
+	return again
 }
 
 // schedule is a heap of jobs by when they are due.

@@ -110,7 +110,7 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	if err := p.open(dir, options); err != nil {
 		return nil, fmt.Errorf("open key-value store %s: %w", dir, translate(err))
 	}
-	go p.syncLoop()
+	go p.syncLoop() // bare: without it nothing becomes durable, and the process has to end
 	return p, nil
 }
 

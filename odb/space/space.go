@@ -102,7 +102,7 @@ func Open(dir string, o Options) (*Watch, error) {
 	w.state.Store(&state{})
 	w.look(ErrRecovering)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.running.Go(w.run)
+	w.running.Go(w.run) // bare: it looks at the disk and allocates nothing that others hold
 	return w, nil
 }
 

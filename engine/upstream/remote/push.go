@@ -9,6 +9,7 @@ import (
 
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
+	"packhorse/rescue"
 )
 
 // Command changes one ref of the far side, when it is as we think it is.
@@ -166,14 +167,13 @@ var (
 func startPack(write func(io.Writer) error) *packSource {
 	r, w := io.Pipe()
 	src := &packSource{PipeReader: r, ended: make(chan struct{})}
-	go func() {
+	rescue.Beside(func() error { // Close waits for it
 		defer close(src.ended)
-		if src.failed = write(w); src.failed != nil {
-			_ = w.CloseWithError(errHalf) // always nil
-			return
+		if src.failed = rescue.Do(func() error { return write(w) }); src.failed != nil {
+			return w.CloseWithError(errHalf) // always nil
 		}
-		_ = w.Close() // always nil
-	}()
+		return w.Close() // always nil
+	})
 	return src
 }
 

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// guardedBy is the folder whose package starts goroutines: a panic in one that is started otherwise ends the process.
+const guardedBy = "rescue"
+
+// checkGoroutines finds goroutines of the tower that nobody guards: go statements, and the Go methods of sync and errgroup. A comment on
+// the line that begins with "bare: " gives a reason, and lets it pass.
+func checkGoroutines(mod *module, t tower) []finding {
+	var findings []finding
+	for _, pkg := range mod.packages {
+		if floor, ok := t.floors[pkg.folder]; !ok || floor < 0 || pkg.folder == guardedBy {
+			continue
+		}
+		for _, f := range pkg.files {
+			if f.test {
+				continue
+			}
+			excused := linesWith(mod.fileSet, f.syntax, "// bare: ")
+			unguarded := func(at token.Pos, what string) {
+				if line := mod.fileSet.Position(at).Line; !excused[line] {
+					findings = append(findings, finding{f.path, line, what + " without a guard against panics: use package " + guardedBy})
+				}
+			}
+			waits := mentions(f.syntax, "sync", "WaitGroup")
+			for _, spec := range f.syntax.Imports {
+				if imported, err := strconv.Unquote(spec.Path.Value); err == nil && path.Base(imported) == "errgroup" {
+					unguarded(spec.Pos(), "errgroup")
+				}
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					unguarded(n.Pos(), "a go statement")
+				case *ast.CallExpr:
+					if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Go" && len(n.Args) == 1 && startsBare(n.Args[0], waits) {
+						unguarded(n.Pos(), "WaitGroup.Go")
+					}
+				}
+				return true
+			})
+		}
+	}
+	return findings
+}
+
+// startsBare tells whether the argument of a method Go is what sync.WaitGroup takes: a function without a result. Of one that is named it is
+// taken for granted in a file that speaks of wait groups.
+func startsBare(argument ast.Expr, waits bool) bool {
+	if literal, ok := argument.(*ast.FuncLit); ok {
+		return literal.Type.Results == nil
+	}
+	return waits
+}
+
+// mentions tells whether a file names something of a package.
+func mentions(file *ast.File, pkg, name string) bool {
+	found := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok && selector.Sel.Name == name {
+			if x, ok := selector.X.(*ast.Ident); ok && x.Name == pkg {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// linesWith returns the lines on which a comment begins so.
+func linesWith(files *token.FileSet, file *ast.File, opening string) map[int]bool {
+	lines := make(map[int]bool)
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if strings.HasPrefix(comment.Text, opening) {
+				lines[files.Position(comment.Pos()).Line] = true
+			}
+		}
+	}
+	return lines
+}

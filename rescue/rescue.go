@@ -1,0 +1,90 @@
+// Package rescue runs goroutines of which a panic ends nothing but the work in which it happens.
+//
+// A panic in a goroutine that nobody guards ends the process, and with it the requests of everybody. Start at [Do], which makes an
+// error of it, [Group] for the goroutines of one task, and [Go] for what runs by itself. `make tidy` refuses other ways to start one.
+package rescue
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
+
+// Panic is a panic that has become an error. It is a bug of ours, never one of a client.
+type Panic struct {
+	Value any
+	Stack []byte // of the goroutine, as runtime/debug writes it
+}
+
+// Error is for logs: it has the stack.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
+
+// Unwrap returns the value of the panic when that is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// Do calls work and returns its error, or a [*Panic].
+func Do(work func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &Panic{value, debug.Stack()}
+		}
+	}()
+	return work()
+}
+
+// Go runs work in a goroutine that running waits for. failed is called there with the error of work, or a [*Panic], if there is one.
+func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
+	running.Go(func() {
+		if err := Do(work); err != nil {
+			failed(err)
+		}
+	})
+}
+
+// Beside runs work in a goroutine beside the caller, who waits for the error that comes through the channel: nil, that of work, or
+// a [*Panic].
+func Beside(work func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- Do(work) }()
+	return ended
+}
+
+// Group is a set of goroutines that work on one task. The zero value is one without a context.
+type Group struct {
+	running sync.WaitGroup
+	cancel  context.CancelCauseFunc // nil without a context
+	once    sync.Once
+	err     error // the first one; set by once
+}
+
+// WithContext returns a group and a context that ends with the first error, which is its cause, or when Wait returns.
+func WithContext(ctx context.Context) (*Group, context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &Group{cancel: cancel}, ctx
+}
+
+// Go runs work in a goroutine. A panic in it is an error of the group.
+func (g *Group) Go(work func() error) { Go(&g.running, work, g.Fail) }
+
+// Fail is for an error that is met beside the goroutines.
+func (g *Group) Fail(err error) {
+	g.once.Do(func() {
+		g.err = err
+		if g.cancel != nil {
+			g.cancel(err)
+		}
+	})
+}
+
+// Wait waits for the goroutines and returns the first error.
+func (g *Group) Wait() error {
+	g.running.Wait()
+	if g.cancel != nil {
+		g.cancel(g.err)
+	}
+	return g.err
+}

@@ -1,10 +1,12 @@
 package webhook
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"packhorse/odb/kv"
+	"packhorse/rescue"
 )
 
 // Times of an attempt that failed.
@@ -38,19 +40,38 @@ func (l *lane) dispatch(hook Hook) {
 		q.listed, q.busy = false, true
 		l.busy++
 		it := q.items[0]
-		go func() { l.results <- attempt{q, l.try(hook, it)} }() // leave waits for it
+		rescue.Go(&l.d.ended, func() error { // leave waits for the result
+			l.results <- attempt{q, l.guarded(hook, it)}
+			return nil
+		}, l.panicked)
 	}
 }
 
 // try makes one attempt when there is room for it. Errors: that of the lane's context when it was not made.
 func (l *lane) try(hook Hook, it *item) error {
-	select {
-	case l.d.attempts <- struct{}{}:
-		defer func() { <-l.d.attempts }()
-		return l.d.send(l.ctx, hook, it)
-	case <-l.ctx.Done():
-		return l.ctx.Err()
+	release, err := l.d.attempts.take(l.ctx, l.hook.Org)
+	if err != nil {
+		return err
 	}
+	defer release()
+	return l.d.send(l.ctx, hook, it)
+}
+
+// errInternal is what an event is told to have failed with when we did.
+var errInternal = errors.New("internal error")
+
+// guarded is try, with a panic told to the log alone.
+func (l *lane) guarded(hook Hook, it *item) error {
+	err := rescue.Do(func() error { return l.try(hook, it) })
+	if _, ok := errors.AsType[*rescue.Panic](err); ok {
+		l.panicked(err)
+		return errInternal
+	}
+	return err
+}
+
+func (l *lane) panicked(err error) {
+	l.log.ErrorContext(l.ctx, "webhook: panic", "error", err)
 }
 
 // complete takes note of what became of an attempt.

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/refs"
+	"packhorse/rescue"
 )
 
 // Times of the goroutine that reads the outbox.
@@ -23,14 +24,12 @@ const (
 
 // run hands what is in the outbox to the lanes of the hooks.
 func (d *Deliverer) run(ctx context.Context) {
-	if err := d.openLanes(ctx); err != nil {
-		d.logFailure(ctx, "read hooks", err)
-	}
 	missing := make(map[hookID]time.Time)
 	var sweepAt, expireAt time.Time
 	for ctx.Err() == nil {
 		if now := d.Clock.Now(); !now.Before(sweepAt) {
 			sweepAt = now.Add(sweepEvery)
+			d.logFailure(ctx, "read hooks", d.openLanes(ctx))
 			d.logFailure(ctx, "read outbox", d.findWaiting(ctx))
 			d.logFailure(ctx, "forget hooks", d.forgetMissing(ctx, missing))
 			if !now.Before(expireAt) {
@@ -75,9 +74,24 @@ func (d *Deliverer) lane(ctx context.Context, hook hookRow) *lane {
 	if l == nil {
 		l = newLane(ctx, d, id, hook)
 		d.lanes[id] = l
-		d.ended.Go(l.run)
+		rescue.Go(&d.ended, func() error {
+			l.run()
+			return nil
+		}, func(err error) {
+			l.panicked(err)
+			d.lose(l)
+		})
 	}
 	return l
+}
+
+// lose forgets a lane that a panic has ended. What it has to send is in the store, and the next sweep opens it again.
+func (d *Deliverer) lose(l *lane) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lanes[l.id] == l {
+		delete(d.lanes, l.id)
+	}
 }
 
 func (d *Deliverer) hasLane(id hookID) bool {

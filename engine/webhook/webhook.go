@@ -11,7 +11,7 @@
 // first tried are gone with its journal.
 //
 // Each hook has a lane: a goroutine that owns what is in memory of it, and a few attempts at a time, so that a slow receiver holds up
-// nobody else. Memory is bounded by what a lane has open of the journal and by how many of its events may be parked.
+// nobody else. All that an organization's hooks have under way is bounded too, and organizations take turns. Memory is bounded by what a lane has open of the journal and by how many of its events may be parked.
 package webhook
 
 import (
@@ -25,6 +25,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/refs"
+	"packhorse/rescue"
 )
 
 // Hook is a receiver as it is configured. Its organization and URL say which one it is; a secret may be replaced.
@@ -78,11 +79,11 @@ type Config struct {
 type Deliverer struct {
 	Config
 
-	cancel context.CancelFunc
-	ended  sync.WaitGroup
-	wake   chan struct{} // holds one when there is something in told
-	// attempts has room for what may be sent at once, over all lanes; pages for pages of the journal that are being read.
-	attempts, pages chan struct{}
+	cancel   context.CancelFunc
+	ended    sync.WaitGroup
+	wake     chan struct{} // holds one when there is something in told
+	attempts *turns        // over all lanes
+	pages    chan struct{} // has room for pages of the journal that are being read
 
 	rows    sync.Mutex // guards changes of stream rows, which lanes and the outbox's reader both make
 	retries sync.Mutex // keeps two calls of Retry from taking the same letters
@@ -99,9 +100,10 @@ type Deliverer struct {
 
 // Bounds of memory and of connections.
 const (
-	attemptsMax = 256
-	pagesMax    = 4
-	seenMax     = 100_000
+	attemptsMax    = 256
+	attemptsOrgMax = 32 // of one organization's hooks, all of which may hang
+	pagesMax       = 4
+	seenMax        = 100_000
 )
 
 // Stats are counts since the start, but for Pending.
@@ -128,7 +130,7 @@ func New(c Config) *Deliverer {
 	}
 	return &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
-		attempts: make(chan struct{}, attemptsMax), pages: make(chan struct{}, pagesMax),
+		attempts: newTurns(attemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
 		told: make(map[refs.RepoID]bool), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
 }
@@ -137,7 +139,16 @@ func New(c Config) *Deliverer {
 func (d *Deliverer) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	d.ended.Go(func() { d.run(ctx) })
+	rescue.Go(&d.ended, func() error {
+		for ctx.Err() == nil {
+			d.logFailure(ctx, "hear of changes", rescue.Do(func() error {
+				d.run(ctx)
+				return nil
+			}))
+			_ = d.pause(ctx) // ctx is looked at next
+		}
+		return nil
+	}, func(err error) { d.logFailure(ctx, "hear of changes", err) })
 }
 
 // Stop ends the attempts under way, which count as not made, and waits for them.

@@ -11,32 +11,32 @@ import (
 	"sync"
 )
 
-// Panic is a panic that has become an error. It is a bug of ours, never one of a client.
-type Panic struct {
+// PanicError is a panic that has become an error. It is a bug of ours, never one of a client.
+type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine, as runtime/debug writes it
 }
 
 // Error is for logs: it has the stack.
-func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
+func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
 
 // Unwrap returns the value of the panic when that is an error.
-func (p *Panic) Unwrap() error {
+func (p *PanicError) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
 
-// Do calls work and returns its error, or a [*Panic].
+// Do calls work and returns its error, or a [*PanicError].
 func Do(work func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &Panic{value, debug.Stack()}
+			err = &PanicError{value, debug.Stack()}
 		}
 	}()
 	return work()
 }
 
-// Go runs work in a goroutine that running waits for. failed is called there with the error of work, or a [*Panic], if there is one.
+// Go runs work in a goroutine that running waits for. failed is called there with the error of work, or a [*PanicError], if there is one.
 func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 	running.Go(func() {
 		if err := Do(work); err != nil {
@@ -46,7 +46,7 @@ func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 }
 
 // Beside runs work in a goroutine beside the caller, who waits for the error that comes through the channel: nil, that of work, or
-// a [*Panic].
+// a [*PanicError].
 func Beside(work func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- Do(work) }()

@@ -16,7 +16,7 @@ func boom() error { panic("boom") }
 // wantPanic checks that err is a panic that tells where it happened.
 func wantPanic(t *testing.T, err error) {
 	t.Helper()
-	p, ok := errors.AsType[*rescue.Panic](err)
+	p, ok := errors.AsType[*rescue.PanicError](err)
 	if !ok || p.Value != "boom" || !strings.Contains(p.Error(), "boom") || !strings.Contains(p.Error(), "rescue_test.boom") {
 		t.Errorf("got %v", err)
 	}

@@ -43,7 +43,7 @@ func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item
 }
 
 // Map calls work for each item, from several goroutines at once, and yields the results in the order of the items. The first error, of the
-// items or of work, is yielded in its place and ends the walk; a panic is such an error, a [*rescue.Panic]. items is iterated by a goroutine
+// items or of work, is yielded in its place and ends the walk; a panic is such an error, a [*rescue.PanicError]. items is iterated by a goroutine
 // of its own; work should return when its context ends, and computes in a turn of [fair.Do].
 func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error)) iter.Seq2[R, error] {
 	if o.Workers == 0 {

@@ -105,7 +105,7 @@ func TestMapPanics(t *testing.T) {
 			for _, err := range walk {
 				last = err
 			}
-			if p, ok := errors.AsType[*rescue.Panic](last); !ok || p.Value != "over the limit" {
+			if p, ok := errors.AsType[*rescue.PanicError](last); !ok || p.Value != "over the limit" {
 				t.Errorf("it ended with %v", last)
 			}
 		})

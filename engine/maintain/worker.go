@@ -176,7 +176,7 @@ func (w *Worker) compactNext(ctx context.Context) {
 		done, err = w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
 		return err
 	})
-	if _, ok := errors.AsType[*rescue.Panic](err); ok {
+	if _, ok := errors.AsType[*rescue.PanicError](err); ok {
 		w.mu.Lock()
 		w.later = append(w.later, pool)
 		w.mu.Unlock()

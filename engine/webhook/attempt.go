@@ -63,7 +63,7 @@ var errInternal = errors.New("internal error")
 // guarded is try, with a panic told to the log alone.
 func (l *lane) guarded(hook Hook, it *item) error {
 	err := rescue.Do(func() error { return l.try(hook, it) })
-	if _, ok := errors.AsType[*rescue.Panic](err); ok {
+	if _, ok := errors.AsType[*rescue.PanicError](err); ok {
 		l.panicked(err)
 		return errInternal
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"packhorse/api/exchange"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // phase is what a connection waits for.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"packhorse/api/exchange"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // What a request is admitted for while it waits for its client.

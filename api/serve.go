@@ -16,7 +16,7 @@ import (
 	"packhorse/api/problem"
 	"packhorse/api/rest"
 	"packhorse/engine"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // serve is the handler of every request.

@@ -27,8 +27,8 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
-	"packhorse/fair"
-	"packhorse/rescue"
+	"packhorse/odb/fair"
+	"packhorse/odb/rescue"
 )
 
 // Config is what a server is made of. Tokens, Refuse and Git are required.

@@ -10,7 +10,7 @@ import (
 	"packhorse/api"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // A request that computes for longer than it may is refused, and cut when its answer has begun.

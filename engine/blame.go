@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"packhorse/engine/blame"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"

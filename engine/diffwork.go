@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"packhorse/engine/diff"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/odb"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // diffWork compares the files of one diff on all processors and hands them out in their order.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/odb"
 	"packhorse/pack/object"
 )

@@ -9,7 +9,7 @@ import (
 
 	"packhorse/engine/commit"
 	"packhorse/engine/merge"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"

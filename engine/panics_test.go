@@ -15,7 +15,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // trap makes one call of the stores panic, in whatever goroutine it is made.

@@ -12,7 +12,7 @@ import (
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
 	"packhorse/refs"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // syncHost is what the worker that syncs asks of the host.

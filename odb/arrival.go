@@ -9,7 +9,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Arrival is a blob that is still growing. What there is of it is compressed meanwhile on all cores, a block of 1 MiB after the other, into a

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"packhorse/pack"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a goroutine of its own. It ends with finish or

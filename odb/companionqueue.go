@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // companionQueue makes companions of segments that have just come, one pool after another, on one goroutine that is there while there is

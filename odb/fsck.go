@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // FsckOptions are the settings of [Store.Fsck].

@@ -11,7 +11,7 @@ import (
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // lanes examine the entries of a pack while the next ones are read. Each lane is a goroutine with a bounded queue and a [baseCache]; all

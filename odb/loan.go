@@ -11,7 +11,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object

@@ -5,7 +5,7 @@ import (
 	"hash"
 	"io"
 
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine computes the checksum of what was written.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a folder are deltas of each other, so a

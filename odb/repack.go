@@ -10,7 +10,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // RepackOptions are the settings of what rewrites layers. The zero value works.

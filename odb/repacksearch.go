@@ -9,7 +9,7 @@ import (
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // The search of deltas is that of git repack: a window of objects, sorted by type, name and age, slides along, and each object is tried

@@ -7,7 +7,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // resolver resolves delta families, from the objects at their roots down, on all cores.

@@ -10,7 +10,7 @@ import (
 
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // segmentRow is an object of a segment as its writer knows it.

@@ -7,7 +7,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Stage puts everything that is quarantined into b, with the precondition that the pool's manifest is still the one that was read here.

@@ -3,7 +3,7 @@ package odb
 import (
 	"context"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 

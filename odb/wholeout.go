@@ -6,7 +6,7 @@ import (
 
 	"packhorse/pack"
 	"packhorse/pack/object"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // generateLevel is the compression of what is deflated while a client waits: one above git's, for our deflate at the same level makes 2 % more

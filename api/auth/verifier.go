@@ -24,7 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"packhorse/refs"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"packhorse/api/problem"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently. A failure to write is kept: nothing is

@@ -24,7 +24,7 @@ import (
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/githubapp"
 	"packhorse/engine/upstream/remote"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"

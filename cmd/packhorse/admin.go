@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"packhorse/engine"
+	"packhorse/odb/rescue"
 )
 
 // The admin socket lets maintenance commands work through the server that has a data folder open: HTTP over a Unix socket in that
@@ -90,7 +91,7 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 			return errors.Join(lines.Encode(line), flush())
 		}
 		if r.Header.Get(beatHeader) != "" {
-			defer beat(tell, every)()
+			defer beat(logger, tell, every)()
 		}
 		log := logger.With("task", name)
 		log.Info("maintenance begins", "args", string(args))
@@ -108,20 +109,21 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 }
 
 // beat tells that the server is alive, at once and then from time to time, until the returned function is called.
-func beat(tell func(adminLine) error, every time.Duration) (stop func()) {
+func beat(log *slog.Logger, tell func(adminLine) error, every time.Duration) (stop func()) {
 	ended := make(chan struct{})
 	var beating sync.WaitGroup
-	beating.Go(func() {
+	rescue.Go(&beating, func() error {
 		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		for tell(adminLine{Beat: true}) == nil {
 			select {
 			case <-ended:
-				return
+				return nil
 			case <-ticker.C:
 			}
 		}
-	})
+		return nil
+	}, func(err error) { log.Error("tell that the server is alive", "error", err) })
 	return sync.OnceFunc(func() {
 		close(ended)
 		beating.Wait()

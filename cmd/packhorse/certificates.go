@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"packhorse/api"
+	"packhorse/odb/rescue"
 )
 
 // certificates is a certificate that follows its two files. New connections get what was read last and fits together.
@@ -25,8 +26,8 @@ type certificates struct {
 	broken  string     // what did not fit at the last look
 	told    bool       // the log, of broken
 
-	stop context.CancelFunc
-	done chan struct{}
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // certificatesEvery is how often the files are looked at.
@@ -34,31 +35,30 @@ const certificatesEvery = time.Second
 
 // followCertificates reads a chain and its private key, both PEM, and follows their changes until close.
 func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certificates, error) {
-	c := &certificates{certFile: certFile, keyFile: keyFile, logger: logger, done: make(chan struct{})}
+	c := &certificates{certFile: certFile, keyFile: keyFile, logger: logger}
 	if err := c.look(true); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	go func() {
-		defer close(c.done)
+	rescue.Go(&c.running, func() error {
 		ticker := time.NewTicker(certificatesEvery)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-ticker.C:
 				_ = c.look(false) // the log is told
 			}
 		}
-	}()
+	}, func(err error) { logger.Error("follow certificates", "error", err) })
 	return c, nil
 }
 
 func (c *certificates) close() {
 	c.stop()
-	<-c.done
+	c.running.Wait()
 }
 
 // config serves with what is in force when a connection begins.

@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"packhorse/odb/rescue"
 )
 
 // reloader does on SIGHUP what the server else does by itself, and takes the log level from the configuration file anew.
@@ -27,7 +29,7 @@ func catchHangup(level *slog.LevelVar, again func() (slog.Level, error)) *reload
 
 // start reloads the server in the background: what it reads may hang.
 func (r *reloader) start(s *server) {
-	r.running.Go(func() {
+	rescue.Go(&r.running, func() error {
 		r.one.Lock()
 		defer r.one.Unlock()
 		s.tokens.Reload()
@@ -42,5 +44,6 @@ func (r *reloader) start(s *server) {
 			}
 		}
 		s.logger.Info("reloaded", "organizations", len(s.tokens.Orgs()), "log_level", r.level.Level().String())
-	})
+		return nil
+	}, func(err error) { s.logger.Error("reload", "error", err) })
 }

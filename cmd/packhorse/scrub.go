@@ -7,7 +7,7 @@ import (
 
 	"packhorse/api"
 	"packhorse/engine"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // scrubber reads what is stored in the background.

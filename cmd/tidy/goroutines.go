@@ -9,7 +9,7 @@ import (
 )
 
 // guardedBy is the folder whose package starts goroutines: a panic in one that is started otherwise ends the process.
-const guardedBy = "rescue"
+const guardedBy = "odb/rescue"
 
 // checkGoroutines finds goroutines of the tower that nobody guards: go statements, and the Go methods of sync and errgroup. A comment on
 // the line that begins with "bare: " gives a reason, and lets it pass.

@@ -9,7 +9,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Target is where a backup is restored. Both stores are empty.

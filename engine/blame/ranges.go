@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"packhorse/engine/diff/lines"
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // span is the lines from start up to end, end not included.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"packhorse/fair"
-	"packhorse/rescue"
+	"packhorse/odb/fair"
+	"packhorse/odb/rescue"
 )
 
 // candidate is how well a deleted file would do as the source of an added one.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // ErrPattern says that a pattern is no RE2, or too large a one.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // Line is a line of a file that is told.

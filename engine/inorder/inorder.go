@@ -9,8 +9,8 @@ import (
 	"iter"
 	"runtime"
 
-	"packhorse/fair"
-	"packhorse/rescue"
+	"packhorse/odb/fair"
+	"packhorse/odb/rescue"
 )
 
 // Options are the settings of [Map]; the zero value takes every default.

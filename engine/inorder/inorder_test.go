@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"packhorse/engine/inorder"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 var errBroken = errors.New("broken")

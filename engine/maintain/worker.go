@@ -10,7 +10,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/space"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.

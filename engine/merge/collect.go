@@ -4,7 +4,7 @@ import (
 	"context"
 	"unsafe"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 

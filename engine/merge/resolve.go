@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 

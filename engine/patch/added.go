@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // wholeMax is the size in bytes from which a new content is written as it is read.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"packhorse/refs"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Settings are those of a [Worker]. Zero fields take their defaults.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Times of an attempt that failed.

@@ -8,7 +8,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/refs"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Times of the goroutine that reads the outbox.

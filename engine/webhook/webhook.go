@@ -25,7 +25,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/refs"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Hook is a receiver as it is configured. Its organization and URL say which one it is; a secret may be replaced.

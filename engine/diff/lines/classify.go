@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // classes numbers the distinct lines between the common ends of two texts and counts how often each occurs in the whole of both.

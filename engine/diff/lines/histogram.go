@@ -3,7 +3,7 @@ package lines
 import (
 	"context"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // occurrencesMax is from how many occurrences on a line is too common to begin a common run with.

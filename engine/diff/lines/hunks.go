@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // ContextDefault is how many unchanged lines git diff shows around changes.

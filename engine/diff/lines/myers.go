@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 const (

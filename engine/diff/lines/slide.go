@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // slider moves the groups of changed lines of one side: a group between equal lines may as well stand one line further up or down.

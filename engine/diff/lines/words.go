@@ -9,7 +9,7 @@ import (
 
 	"github.com/sergi/go-diff/diffmatchpatch"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // Pair is a changed line and the line that it became, by their indexes, and what differs between the two: ranges of bytes from the

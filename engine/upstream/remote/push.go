@@ -9,7 +9,7 @@ import (
 
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 // Command changes one ref of the far side, when it is as we think it is.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // asked is a request in a test.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"packhorse/rescue"
+	"packhorse/odb/rescue"
 )
 
 func boom() error { panic("boom") }

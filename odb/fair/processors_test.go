@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"packhorse/fair"
+	"packhorse/odb/fair"
 )
 
 // toil computes until ctx ends, in pieces of ten milliseconds with a pause each millisecond. The clock of these tests moves only here.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"packhorse/engine/blame"
-	"packhorse/odb/fair"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )

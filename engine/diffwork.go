@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"packhorse/engine/diff"
-	"packhorse/odb/fair"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
 

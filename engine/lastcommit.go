@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"packhorse/odb/fair"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"packhorse/engine/commit"
 	"packhorse/engine/merge"
-	"packhorse/odb/fair"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )

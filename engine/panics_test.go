@@ -14,8 +14,8 @@ import (
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // trap makes one call of the stores panic, in whatever goroutine it is made.

@@ -11,8 +11,8 @@ import (
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
-	"packhorse/refs"
 	"packhorse/odb/rescue"
+	"packhorse/refs"
 )
 
 // syncHost is what the worker that syncs asks of the host.

@@ -7,9 +7,9 @@ import (
 	"io"
 
 	"packhorse/odb/file"
+	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/object"
-	"packhorse/odb/rescue"
 )
 
 // Arrival is a blob that is still growing. What there is of it is compressed meanwhile on all cores, a block of 1 MiB after the other, into a

@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"sync"
 
-	"packhorse/pack"
 	"packhorse/odb/rescue"
+	"packhorse/pack"
 )
 
 // blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a goroutine of its own. It ends with finish or

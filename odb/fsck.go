@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // FsckOptions are the settings of [Store.Fsck].

@@ -8,10 +8,10 @@ import (
 	"runtime"
 	"sync"
 
+	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
-	"packhorse/odb/rescue"
 )
 
 // lanes examine the entries of a pack while the next ones are read. Each lane is a goroutine with a bounded queue and a [baseCache]; all

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"packhorse/odb/file"
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a folder are deltas of each other, so a

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"packhorse/odb/kv"
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // RepackOptions are the settings of what rewrites layers. The zero value works.

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync"
 
+	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
-	"packhorse/odb/rescue"
 )
 
 // The search of deltas is that of git repack: a window of objects, sorted by type, name and age, slides along, and each object is tried

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"packhorse/odb/file"
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // resolver resolves delta families, from the objects at their roots down, on all cores.

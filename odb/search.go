@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
+	"packhorse/odb/rescue"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
-	"packhorse/odb/rescue"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 	"io"
 
 	"packhorse/odb/file"
+	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/object"
-	"packhorse/odb/rescue"
 )
 
 // segmentRow is an object of a segment as its writer knows it.

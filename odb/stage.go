@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"packhorse/odb/kv"
-	"packhorse/pack/object"
 	"packhorse/odb/rescue"
+	"packhorse/pack/object"
 )
 
 // Stage puts everything that is quarantined into b, with the precondition that the pool's manifest is still the one that was read here.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 
+	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/object"
-	"packhorse/odb/rescue"
 )
 
 // generateLevel is the compression of what is deflated while a client waits: one above git's, for our deflate at the same level makes 2 % more

@@ -23,8 +23,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"packhorse/refs"
 	"packhorse/odb/rescue"
+	"packhorse/refs"
 )
 
 const (

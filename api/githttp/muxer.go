@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"packhorse/api/problem"
+	"packhorse/odb/rescue"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
-	"packhorse/odb/rescue"
 )
 
 // muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently. A failure to write is kept: nothing is

@@ -24,10 +24,11 @@ import (
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/githubapp"
 	"packhorse/engine/upstream/remote"
-	"packhorse/odb/fair"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/rescue"
 	"packhorse/odb/space"
 	"packhorse/pack"
 	"packhorse/pack/delta"
@@ -66,6 +67,7 @@ var table = []row{
 	{kind: space.ErrShort, status: http.StatusInsufficientStorage},
 	{kind: space.ErrNoRoom, status: http.StatusInsufficientStorage},
 	{kind: space.ErrRecovering, status: http.StatusServiceUnavailable, retry: later},
+	{typed: typed[*rescue.PanicError], status: http.StatusInternalServerError, message: internal},
 	{kind: syscall.ENOSPC, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},
 	{kind: syscall.EDQUOT, status: http.StatusInsufficientStorage, message: "the server is short of disk space"},
 
@@ -101,6 +103,9 @@ var table = []row{
 	{kind: engine.ErrNoCheckpoints, status: http.StatusInternalServerError, message: internal},
 	{kind: backup.ErrNone, status: http.StatusInternalServerError, message: internal}, // no request restores
 	{kind: backup.ErrDamaged, status: http.StatusInternalServerError, message: internal},
+	{kind: backup.ErrStoreDamaged, status: http.StatusInternalServerError, message: internal}, // no request backs up
+	{kind: backup.ErrStranger, status: http.StatusInternalServerError, message: internal},
+	{kind: backup.ErrIncomplete, status: http.StatusInternalServerError, message: internal},
 	{kind: signature.ErrUnsigned, status: http.StatusForbidden},
 	{kind: signature.ErrInvalid, status: http.StatusForbidden},
 	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},

@@ -44,7 +44,7 @@ func TestRefusedPaths(t *testing.T) {
 	}
 	fields := `"target_branch":"main","commit_message":"m",` + author + `,"files":[{"path":".gitmodules","content_id":"1"}]`
 	got := c.commitPack(newPack(fields).chunk("1", "[submodule \"x\"]\n\tpath = x\n\turl = -oops\n", true)).
-		refused(http.StatusBadRequest, `path ".gitmodules": gitmodulesUrl: `)
+		refused(http.StatusBadRequest, `path ".gitmodules" is refused, as git fsck refuses it: gitmodulesUrl: `)
 	if strings.Contains(got.Error, "object: ") {
 		t.Errorf("the refusal tells what is inside: %s", got.Error)
 	}

@@ -105,9 +105,9 @@ func TestCheck(t *testing.T) {
 				"bench/started.go": "package bench\n\nfunc f() { go f() }\n",
 			},
 			want: []string{
-				"odb/go.go:8: a go statement without a guard against panics: use package rescue",
-				"odb/go.go:9: WaitGroup.Go without a guard against panics: use package rescue",
-				"odb/go.go:10: WaitGroup.Go without a guard against panics: use package rescue",
+				"odb/go.go:8: a go statement without a guard against panics: use package odb/rescue",
+				"odb/go.go:9: WaitGroup.Go without a guard against panics: use package odb/rescue",
+				"odb/go.go:10: WaitGroup.Go without a guard against panics: use package odb/rescue",
 			},
 		},
 		"a dependency out of its fence": {

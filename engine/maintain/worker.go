@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"packhorse/odb"
-	"packhorse/odb/space"
 	"packhorse/odb/rescue"
+	"packhorse/odb/space"
 )
 
 // Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.

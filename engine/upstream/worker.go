@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"packhorse/refs"
 	"packhorse/odb/rescue"
+	"packhorse/refs"
 )
 
 // Settings are those of a [Worker]. Zero fields take their defaults.

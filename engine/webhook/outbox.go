@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
-	"packhorse/refs"
 	"packhorse/odb/rescue"
+	"packhorse/refs"
 )
 
 // Times of the goroutine that reads the outbox.

@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
-	"packhorse/refs"
 	"packhorse/odb/rescue"
+	"packhorse/refs"
 )
 
 // Hook is a receiver as it is configured. Its organization and URL say which one it is; a secret may be replaced.

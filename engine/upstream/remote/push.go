@@ -7,9 +7,9 @@ import (
 	"io"
 	"strings"
 
+	"packhorse/odb/rescue"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
-	"packhorse/odb/rescue"
 )
 
 // Command changes one ref of the far side, when it is as we think it is.

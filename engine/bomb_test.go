@@ -68,7 +68,9 @@ func TestTreeBombs(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a folder of a hundred files: %v", err)
 	}
-	defer folder.Close()
+	if err := folder.Close(); err != nil {
+		t.Error(err)
+	}
 	_, err = repo.PreviewMerge(t.Context(), engine.MergeBranch{Name: "theirs"}, engine.MergeBranch{Name: "main"}, false)
 	if !errors.Is(err, merge.ErrManyPaths) {
 		t.Errorf("a merge of two: %v", err)

@@ -80,7 +80,7 @@ func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry,
 		<-job.done
 	} else {
 		job = &looseEntry{number: number, done: make(chan struct{})}
-		job.run(ctx, o.plan.inv)
+		job.end(job.run(ctx, o.plan.inv))
 	}
 	return job, job.err
 }

@@ -21,10 +21,8 @@ const (
 	textBytesMax = 64 << 10
 )
 
-var (
-	// errFile says that the cache's own file failed, which is no fault of the pack.
-	errFile = errors.New("clonecache: its file failed")
-)
+// errFile says that the cache's own file failed, which is no fault of the pack.
+var errFile = errors.New("clonecache: its file failed")
 
 // flight is a pack that is being generated into a file, and everyone who reads it meanwhile.
 type flight struct {

@@ -62,14 +62,36 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 		x.StreamSized(status, contentType, part.size, func(context.Context, io.Writer) error { return nil })
 		return file.Close()
 	}
+	release := func() {}
+	if costs := fileCosts(file.Size); costs > 0 {
+		if release, err = x.Reserve(x.Context(), costs); err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
 	content, err := file.Content(x.Context())
 	if err != nil {
+		release()
 		return errors.Join(err, file.Close())
 	}
 	x.StreamSized(status, contentType, part.size, func(_ context.Context, w io.Writer) error {
+		defer release()
 		return errors.Join(writePart(w, content, part), content.Close(), file.Close())
 	})
 	return nil
+}
+
+// Memory that a file takes while it is sent, in bytes: small ones are held whole, of large ones a block as it is stored, the
+// same block inflated, and buffers.
+const (
+	fileUncounted = 32 << 10
+	fileCostsMax  = 2<<20 + 512<<10
+)
+
+func fileCosts(size int64) int64 {
+	if size <= fileUncounted {
+		return 0
+	}
+	return min(2*size, fileCostsMax)
 }
 
 // writePart writes a part of a file, or all of it.

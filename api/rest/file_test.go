@@ -5,6 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"packhorse/api/exchange"
+	"packhorse/api/exchange/exchangetest"
+	"packhorse/api/rest"
 )
 
 func TestFile(t *testing.T) {
@@ -132,5 +136,28 @@ func TestFileOfBlocks(t *testing.T) {
 		if string(got.Body) != content[part[0]:part[1]+1] {
 			t.Errorf("bytes %d to %d came back different: %d", part[0], part[1], len(got.Body))
 		}
+	}
+}
+
+// TestFileMemory reads files of several sizes: a large one is admitted for the memory that it takes, before anything of it is
+// read, and gives it back.
+func TestFileMemory(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.create("").want(http.StatusCreated)
+	c.commit("main", "small", "small\n")
+	c.commit("main", "large", strings.Repeat("large\n", 20_000))
+	for path, status := range map[string]int{"small": http.StatusOK, "large": http.StatusServiceUnavailable} {
+		x := exchangetest.New(http.MethodGet, "/?path="+path, nil)
+		x.ReserveErr = exchange.ErrBusy
+		if err := c.door.File(x, c.grant); err != nil {
+			rest.Refuse(x, err)
+		}
+		got, err := x.Finish()
+		if err != nil || got.Status != status {
+			t.Errorf("%s without memory: %d, %v, want %d", path, got.Status, err, status)
+		}
+		c.call(c.door.File, http.MethodGet, "/?path="+path, nil).want(http.StatusOK)
+		c.call(c.door.File, http.MethodHead, "/?path="+path, nil).want(http.StatusOK)
 	}
 }

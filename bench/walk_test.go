@@ -42,7 +42,15 @@ func walkHistory(b *testing.B, repo *engine.Repository) int {
 		if err != nil {
 			b.Fatal(err)
 		}
-		count += len(page.Items)
+		for _, err := range page.All(context.Background()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			count++
+		}
+		if err := page.Close(); err != nil {
+			b.Fatal(err)
+		}
 		if request.Cursor = page.Next; request.Cursor == "" {
 			return count
 		}

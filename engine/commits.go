@@ -57,8 +57,8 @@ type CommitPage struct {
 	rest []object.ID // of the commits behind Items
 }
 
-// pageBytesMax is how much of a page's commits is read before the page is told, in bytes as they are stored.
-const pageBytesMax = 256 << 10
+// pageBytesMax is how much of a page's commits is held before the page is told, in bytes.
+const pageBytesMax = 512 << 10
 
 // IsWhole reports whether Items holds the whole page.
 func (p *CommitPage) IsWhole() bool { return len(p.rest) == 0 }
@@ -240,19 +240,30 @@ func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, mor
 	return page, nil
 }
 
-// take adds a commit to the page, and reads it if all before it were read and it fits what is left in bytes.
+// take adds a commit to the page: as it is told, while all of them fit what is left in bytes, or else by its ID. The first
+// that does not fit has been read for nothing.
 func (p *CommitPage) take(ctx context.Context, view *odb.View, id object.ID, left *int64) error {
-	info, err := view.Stat(ctx, id)
-	if err != nil {
-		return fmt.Errorf("read commit %s: %w", id, err)
+	if *left >= 0 {
+		commit, err := readCommit(ctx, view, id)
+		if err != nil {
+			return err
+		}
+		if *left -= commit.size(); *left >= 0 {
+			p.Items = append(p.Items, commit)
+			return nil
+		}
 	}
-	if *left -= info.Size; *left < 0 {
-		p.rest = append(p.rest, id)
-		return nil
+	p.rest = append(p.rest, id)
+	return nil
+}
+
+// size is about how many bytes the commit is told in.
+func (c *Commit) size() int64 {
+	size := len(c.Message) + len(c.Parents)*object.HexSize
+	for _, person := range []*object.Signature{&c.Author, &c.Committer} {
+		size += len(person.Name) + len(person.Email)
 	}
-	commit, err := readCommit(ctx, view, id)
-	p.Items = append(p.Items, commit)
-	return err
+	return int64(size)
 }
 
 // readCommit reads a commit as it is told.

@@ -224,7 +224,7 @@ func TestLargeCommits(t *testing.T) {
 	c, _ := seeded(t)
 	messages := []string{}
 	for i := range 4 {
-		message := fmt.Sprintf("%d %s", i, strings.Repeat("long ", 40_000))
+		message := fmt.Sprintf("%d %s", i, strings.Repeat("long ", 60_000))
 		p := newPack(fmt.Sprintf(`"target_branch":"main","commit_message":%q,%s,"files":[{"path":"x","content_id":"1"}]`, message, author))
 		c.commitPack(p.chunk("1", fmt.Sprint(i), true)).want(http.StatusCreated)
 		messages = append(messages, message)

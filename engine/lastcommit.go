@@ -27,7 +27,8 @@ type Reserve func(ctx context.Context, sizeBytes int64) (release func(), err err
 // traceMemory admits what a trace keeps, step by step. It belongs to one goroutine.
 type traceMemory struct {
 	reserve  Reserve
-	left     int64 // up to the limit of one trace
+	limit    int64 // of one trace
+	left     int64 // up to the limit
 	admitted int64 // reserved and not yet used
 	releases []func()
 }
@@ -36,13 +37,13 @@ type traceMemory struct {
 const traceStep = 4 << 20
 
 func newTraceMemory(limit int64, reserve Reserve) *traceMemory {
-	return &traceMemory{reserve: reserve, left: limit, admitted: traceStep}
+	return &traceMemory{reserve: reserve, limit: limit, left: limit, admitted: traceStep}
 }
 
 // admit lets a trace keep sizeBytes more. Errors: [LimitError]; those of reserving.
-func (m *traceMemory) admit(ctx context.Context, sizeBytes int64, limit int64) error {
+func (m *traceMemory) admit(ctx context.Context, sizeBytes int64) error {
 	if m.left -= sizeBytes; m.left < 0 {
-		return &LimitError{Limit: "bytes of memory for a listing with last commits (ask for one folder, by path)", Max: limit}
+		return &LimitError{Limit: "bytes of memory for a listing with last commits (ask for one folder, by path)", Max: m.limit}
 	}
 	for m.admitted -= sizeBytes; m.admitted < 0 && m.reserve != nil; {
 		step := max(traceStep, -m.admitted)
@@ -89,7 +90,7 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, r
 	memory := newTraceMemory(h.limits.TraceBytesMax, reserve)
 	defer memory.release()
 	options := odb.TraceOptions{Path: path, Admit: func(sizeBytes int64) error {
-		return memory.admit(ctx, sizeBytes, h.limits.TraceBytesMax)
+		return memory.admit(ctx, sizeBytes)
 	}}
 	if !h.traces.empty() {
 		options.Known = func(commit object.ID) *odb.TracedFolder {

@@ -418,9 +418,6 @@ func (s *Store) askLoan(pool PoolID) error {
 	return nil
 }
 
-// AwaitLent returns when what was asked of forks has been written down.
-func (s *Store) AwaitLent() { s.background.Wait() }
-
 // HoldLoanWalks lets no walk begin that finds out what a fork may read, until release is called.
 func (s *Store) HoldLoanWalks() (release func()) {
 	var all []func()

@@ -36,14 +36,26 @@ func (h *ingestHost) forkOf(tips ...object.ID) *ingestHost {
 // forkOf forks the world's pool, and leaves what the fork may read to be found out.
 func (w *world) forkOf(tips ...object.ID) odb.PoolID {
 	w.Helper()
-	b := kv.NewBatch()
-	v := w.view()
-	fork, err := v.Fork(w.Context(), b, tips)
-	w.must(err)
-	w.apply(b)
+	var fork *odb.Fork
+	w.retry(func() *kv.Batch {
+		for {
+			if fork != nil {
+				w.must(fork.Close())
+				fork = nil
+			}
+			b, v := kv.NewBatch(), w.view()
+			next, err := v.Fork(w.Context(), b, tips)
+			w.must(v.Close())
+			if errors.Is(err, kv.ErrConflict) {
+				continue
+			}
+			w.must(err)
+			fork = next
+			return b
+		}
+	})
 	fork.Settled(w.Context())
 	w.must(fork.Close())
-	w.must(v.Close())
 	return fork.Pool()
 }
 

@@ -109,7 +109,6 @@ func (m *forkModel) fork(p *modelPool) *modelPool {
 	for _, tip := range tips {
 		m.reach(next.may, tip)
 	}
-	m.store.AwaitLent() // it changes the manifest
 	next.id = m.forkOf(tips...)
 	m.pools = append(m.pools, next)
 	return next

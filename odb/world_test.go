@@ -3,6 +3,7 @@ package odb_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -63,13 +64,13 @@ func (w *world) open() {
 	w.must(err)
 }
 
-// close closes the stores. Whoever reads or writes has to have ended.
+// close closes the stores. Whoever reads or writes has to have ended, but for the store's own work: closing waits for that.
 func (w *world) close() {
 	w.Helper()
+	w.shut()
 	if n := w.store.OpenViews(); n != 0 {
 		w.Errorf("the store is closed with %d views open", n)
 	}
-	w.shut()
 }
 
 func (w *world) shut() {
@@ -106,6 +107,21 @@ func (w *world) apply(b *kv.Batch) {
 	done, err := w.keys.Apply(context.Background(), b)
 	w.must(err)
 	w.must(done.Wait(context.Background()))
+}
+
+// retry applies the batch that build returns, and a new one whenever another change of the pool came first, as callers of the store do:
+// the store's own work changes manifests too.
+func (w *world) retry(build func() *kv.Batch) {
+	w.Helper()
+	for {
+		done, err := w.keys.Apply(context.Background(), build())
+		if errors.Is(err, kv.ErrConflict) {
+			continue
+		}
+		w.must(err)
+		w.must(done.Wait(context.Background()))
+		return
+	}
 }
 
 func (w *world) view() *odb.View {
@@ -172,7 +188,7 @@ func (d *draft) stage() *kv.Batch {
 
 func (d *draft) commit() {
 	d.Helper()
-	d.apply(d.stage())
+	d.retry(d.stage)
 	d.q.Settled(d.Context())
 	d.must(d.q.Close())
 	maps.Copy(d.world.objects, d.objects)

@@ -96,17 +96,18 @@ func (c *cost) goOn(flowed bool) error {
 	}
 	c.silent = false
 	c.since.Store(0)
-	if !c.waits.Load() {
+	if !c.waits.Load() || c.x.holding.Grown() { // who has taken more might wait for himself
 		return nil
 	}
 	return c.work()
 }
 
-// yield lets a request that has waited for its client give back what it only needs to work. It is called by the goroutine that watches,
-// which may look at the endpoint and the grant since these are there before the first wait begins.
+// yield lets a request that has waited for its client give back what it only needs to work. One that has turned out to need more holds that
+// indeed, and keeps it. It is called by the goroutine that watches, which may look at the endpoint and the grant since these are there before
+// the first wait begins.
 func (c *cost) yield(now time.Time) {
 	x := c.x
-	if c.waited(now) < waitedLong || c.waits.Load() || x.endpoint.WaitsBytes == 0 {
+	if c.waited(now) < waitedLong || c.waits.Load() || x.endpoint.WaitsBytes == 0 || x.holding.Grown() {
 		return
 	}
 	release, ok := x.server.waiting.TryAcquire(x.tenant(), 0, x.endpoint.WaitsBytes)
@@ -181,10 +182,15 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 	return x.hold(held{release: release}), nil
 }
 
-// Reserve implements [exchange.Resources]. What the request holds already counts towards the largest amount: it would wait for itself.
-func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
-	sizeBytes = max(0, min(sizeBytes, x.server.memory.Max(0)-x.reserved()))
-	release, err := x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
+// Reserve implements [exchange.Resources]. Who holds something already does not wait behind those who hold nothing, and it counts towards the
+// largest amount: he would wait for himself.
+func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (release func(), err error) {
+	if held := x.reserved(); held == 0 {
+		release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
+	} else {
+		sizeBytes = max(0, min(sizeBytes, x.server.limits.MemoryBytes-held))
+		release, err = x.server.memory.Grow(ctx, x.tenant(), 0, sizeBytes)
+	}
 	if err != nil {
 		return nil, busy(err)
 	}
@@ -198,7 +204,7 @@ func (x *transfer) reserved() (sizeBytes int64) {
 	for h := range x.free {
 		sizeBytes += h.bytes
 	}
-	return sizeBytes + x.endpoint.CostsBytes
+	return sizeBytes + max(x.holding.Total(), x.endpoint.CostsBytes)
 }
 
 // held is what a request holds of the server's resources.

@@ -46,7 +46,8 @@ const (
 	fetchBodyMax  = 16 << 20  // of a fetch request
 	pushLinesMax  = 64 << 20  // of the commands of a push, beside its pack
 	pushDiscarded = 1 << 30   // of a push that is too large, so that git hears why
-	transferCosts = 1 << 20   // memory of a clone or a push beside what is cached and budgeted below
+	transferCosts = 1 << 20   // memory of a clone beside what is cached and budgeted below
+	pushCosts     = 2 << 20   // memory of a push that gets along with little
 	transferWaits = 256 << 10 // of that, what it holds while its client takes or sends nothing
 )
 
@@ -117,7 +118,7 @@ func newTable(config *Config) (*table, error) {
 	t.advertisePush = git("git/info/refs", Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
 	t.fetch = git("git/git-upload-pack", Route{Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts, WaitsBytes: transferWaits}, http.MethodPost)
 	t.push = git("git/git-receive-pack", Route{
-		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: transferCosts, WaitsBytes: transferWaits,
+		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: pushCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
 	t.lfs = git("git/info/lfs", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete)
 	for _, e := range t.lfs.endpoints {

@@ -172,7 +172,8 @@ func (s *Server) handle(x *transfer) error {
 		if !e.Computes {
 			s.processors.Light(tenant)
 		}
-		x.ctx = fair.With(x.ctx, s.processors.Account(tenant, s.limits.WorkMax))
+		x.holding.Begin(s.memory, tenant, e.CostsBytes)
+		x.ctx = fair.Hold(fair.With(x.ctx, s.processors.Account(tenant, s.limits.WorkMax)), &x.holding)
 	}
 	if err := x.cost.begin(); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/odb/fair"
 )
 
 // transfer is the [exchange.Exchange] of one request over fasthttp. What it hands out is copied: fasthttp uses its buffers again for
@@ -37,9 +38,10 @@ type transfer struct {
 	grant    *auth.Grant // nil until the token is verified
 
 	answer    answer
-	cost      cost        // what it holds for its route
-	answering atomic.Bool // the answer is being written
-	reason    string      // why it is a refusal or a failure, for the log
+	cost      cost         // what it holds for its route
+	holding   fair.Holding // and what it turns out to need
+	answering atomic.Bool  // the answer is being written
+	reason    string       // why it is a refusal or a failure, for the log
 	// refusedAs is the status of a refusal that the answer tells in a form of its own, 0 when there is none.
 	refusedAs int
 	free      map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
@@ -130,6 +132,7 @@ func (x *transfer) finish() {
 	x.cancel(context.Canceled)
 	x.body.close()
 	x.cost.end()
+	x.holding.Close()
 	x.freeing.Lock()
 	free := x.free
 	x.free = nil

@@ -9,7 +9,7 @@ import (
 // baseCache keeps the objects of a pack that deltas are likely to build upon next: packs put a delta close behind its base. It is for
 // one goroutine.
 type baseCache struct {
-	bytesMax int64
+	bytesMax func() int64
 	bytes    int64
 	buffers  *buffers
 	entries  map[uint32]*list.Element
@@ -24,7 +24,7 @@ type cachedBase struct {
 	data    []byte
 }
 
-func newBaseCache(bytesMax int64, buffers *buffers) *baseCache {
+func newBaseCache(bytesMax func() int64, buffers *buffers) *baseCache {
 	return &baseCache{bytesMax: bytesMax, buffers: buffers, entries: make(map[uint32]*list.Element), order: list.New()}
 }
 
@@ -45,7 +45,7 @@ func (c *baseCache) get(ordinal uint32) (cachedBase, bool) {
 func (c *baseCache) put(base cachedBase) {
 	c.bytes += int64(cap(base.data)) + cachedBaseOverhead
 	c.entries[base.ordinal] = c.order.PushFront(base)
-	for c.bytes > c.bytesMax && c.order.Len() > 0 {
+	for c.bytes > c.bytesMax() && c.order.Len() > 0 {
 		oldest := c.order.Remove(c.order.Back()).(cachedBase)
 		delete(c.entries, oldest.ordinal)
 		c.bytes -= int64(cap(oldest.data)) + cachedBaseOverhead

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
@@ -77,6 +78,9 @@ func (v *View) readChain(ctx context.Context, at location) (object.Type, []byte,
 		return 0, nil, err
 	}
 	data := base.data
+	if err := needLarge(ctx, chain, &base); err != nil {
+		return 0, nil, err
+	}
 	if !base.inMemory {
 		if data, err = base.at.layer.content(ctx, base.at); err != nil {
 			return 0, nil, err
@@ -90,6 +94,25 @@ func (v *View) readChain(ctx context.Context, at location) (object.Type, []byte,
 		v.keep(&chain[i].at, cached{kind: base.Type, data: data}, i > 0)
 	}
 	return base.Type, data, nil
+}
+
+// Objects of largeFrom bytes or more are asked for before they are read: with what they are read from and what is made of them they hold
+// largeCosts times their size.
+const (
+	largeFrom  = mebibyte
+	largeCosts = 4
+)
+
+// needLarge asks for the memory of the largest object of a chain.
+func needLarge(ctx context.Context, chain []chainLink, base *bottom) error {
+	largest := base.Size
+	for i := range chain {
+		largest = max(largest, chain[i].Size)
+	}
+	if largest < largeFrom {
+		return nil
+	}
+	return fair.Need(ctx, largeCosts*largest)
 }
 
 // descend returns the deltas between the object at a location and the base at the bottom, nearest first, and that base. Errors:

@@ -52,8 +52,8 @@ type IngestStats struct {
 // Ingest is an incoming pack that has been read and stored, and still is to be resolved. It is made by [View.Ingest], and ended by
 // [Ingest.Resolve] or [Ingest.Close].
 //
-// Reading and resolving hold together at most [Options.IngestMemoryBytes], tables of 40 bytes an object, and the largest object that is held
-// in memory a few times over.
+// Reading and resolving hold together about what [Options.IngestMemoryBytes] and the memory that is free allow, tables of 40 bytes an object,
+// and the largest commit, tree or tag a few times over: see ingestmemory.go.
 type Ingest struct {
 	view       *View
 	store      *Store
@@ -61,6 +61,7 @@ type Ingest struct {
 	limits     Limits
 	quarantine *Quarantine
 	intake     intake
+	memory     *ingestMemory
 	table      packTable
 	refs       refDeltas
 	kept       []keptDeltas // by lane
@@ -119,6 +120,7 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 		limits:     s.limits,
 		quarantine: v.NewQuarantine(ctx),
 		intake:     intake{ctx: ctx, store: s},
+		memory:     newIngestMemory(ctx, s.options.IngestMemoryBytes),
 		links:      newLinkSet(s.files, options.LinkCount),
 		progress:   progressMeter{report: options.Progress},
 		clock:      busyClock{limit: s.limits.InflateTime},
@@ -129,6 +131,9 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 		in.limits.lift()
 		in.clock.limit = in.limits.InflateTime
 	}
+	in.links.bound(min(options.LinkCount, in.memory.links()))
+	// An entry that does not fit the hot tier need not come to its end for that. What is a little more may be the pack's trailer.
+	in.intake.full, in.intake.fullAt = in.spill, s.limits.HotBytes+copyBufferSize
 	return in
 }
 
@@ -203,9 +208,17 @@ func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *l
 	}
 }
 
+// tablePage is after how many objects it is asked whether the tables may grow.
+const tablePage = 1 << 16
+
 // readEntry passes one entry to the lane of its delta family.
 func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lanes, entry *pack.Entry) error {
 	ordinal := uint32(in.table.count())
+	if ordinal%tablePage == tablePage-1 {
+		if err := in.needTables(ctx, int(ordinal)+tablePage, 0); err != nil {
+			return err
+		}
+	}
 	base, lane := noOrdinal, 0
 	if entry.Kind.IsDelta() && entry.Size < delta.SizeMin {
 		return &BadEntryError{Offset: entry.Offset, Err: errShortDelta}
@@ -223,7 +236,15 @@ func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lan
 		if entry.Size > in.options.WholeBytes && entry.Kind != pack.KindBlob {
 			return structureTooLarge(entry.Kind.Type(), entry.Size, in.options.WholeBytes)
 		}
+		if entry.Kind != pack.KindBlob && entry.Size > in.memory.queued() {
+			if err := in.needTables(ctx, int(ordinal), entry.Size); err != nil {
+				return err
+			}
+		}
 		lane = lanes.idlest()
+	}
+	if entry.Size > in.memory.queued() {
+		in.memory.spare(ctx)
 	}
 	if err := lanes.read(ctx, lane, reader, item{ordinal: ordinal, base: base}); err != nil {
 		return err
@@ -295,6 +316,8 @@ func (in *Ingest) spill(ctx context.Context) error {
 	if in.intake.segment != nil {
 		return nil
 	}
+	in.memory.spare(ctx)
+	in.links.bound(min(in.options.LinkCount, in.memory.links()))
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if err := in.intake.spill(); err != nil {

@@ -124,8 +124,10 @@ func TestIngestPushAfterPush(t *testing.T) {
 		bases   bool // are added to segments
 	}{
 		"hot":                     {},
+		"hot, little memory":      {options: odb.Options{IngestMemoryBytes: 30_000}},
 		"hot, scratch files":      {ingest: odb.IngestOptions{WholeBytes: 1000}},
 		"segments":                {options: segments, bases: true},
+		"segments, little memory": {options: odb.Options{IngestMemoryBytes: 30_000, Limits: odb.Limits{HotCount: 1}}, bases: true},
 		"segments, scratch files": {options: segments, ingest: odb.IngestOptions{WholeBytes: 1000}, bases: true},
 	}
 	for name, test := range tests {

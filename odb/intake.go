@@ -11,6 +11,8 @@ import (
 type intake struct {
 	ctx     context.Context //nolint:containedctx // the one of the ingest that this is the io.Writer of
 	store   *Store
+	full    func(ctx context.Context) error // spills what the memory is not for
+	fullAt  int                             // how many bytes that is
 	memory  []byte
 	segment *segmentWriter // nil: the pack is in memory
 	size    atomic.Int64
@@ -22,6 +24,11 @@ func (k *intake) Write(p []byte) (int, error) {
 		return 0, context.Cause(k.ctx)
 	}
 	k.size.Add(int64(len(p)))
+	if k.segment == nil && len(k.memory)+len(p) > k.fullAt {
+		if err := k.full(k.ctx); err != nil {
+			return 0, err
+		}
+	}
 	if k.segment == nil {
 		k.memory = append(k.memory, p...)
 		return len(p), nil

@@ -38,7 +38,7 @@ type lane struct {
 	buffers buffers
 	bases   *baseCache
 	kept    keptDeltas
-	keptMax int64
+	keptMax func() int64
 	stream  *object.Hasher // of the blob that is arriving in parts
 	err     error
 }
@@ -84,14 +84,15 @@ func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelC
 	l := &lanes{in: in, cancel: cancel, free: make(chan []byte, arenaCountMax)}
 	l.arenaSize = min(max(count*kibibyte, arenaSizeMin), arenaSizeMax)
 	lanes := in.laneCount(count)
-	l.load.max = largeBytesMax
+	l.load.max = func() int64 { return min(largeBytesMax, in.memory.queued()) }
 	l.load.wake = make(chan struct{}, 1)
 	for range arenaCountMax {
 		l.free <- nil // made when it is needed
 	}
 	for range lanes {
-		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count), keptMax: in.store.options.IngestMemoryBytes / 8 / int64(lanes)}
-		one.bases = newBaseCache(in.store.options.IngestMemoryBytes/4/int64(lanes), &one.buffers)
+		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count)}
+		one.keptMax = func() int64 { return in.memory.deltas() / int64(lanes) }
+		one.bases = newBaseCache(func() int64 { return in.memory.bases() / int64(lanes) }, &one.buffers)
 		l.lanes = append(l.lanes, one)
 		rescue.Go(&l.wait, func() error {
 			l.run(ctx, one)
@@ -121,9 +122,9 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 	}
 	one := l.lanes[laneIndex]
 	switch size := entry.Size; {
-	case entry.Kind == pack.KindRefDelta && size > keptDeltaSizeMax, entry.Kind.IsDelta() && size > l.in.options.WholeBytes:
+	case entry.Kind == pack.KindRefDelta && size > keptDeltaSizeMax, entry.Kind.IsDelta() && size > l.in.held(object.TypeBlob):
 		return l.drain(reader)
-	case size > l.in.options.WholeBytes:
+	case entry.Kind == pack.KindBlob && size > l.in.held(object.TypeBlob):
 		return l.readParts(ctx, one, reader, it)
 	case size > int64(l.arenaSize)/4:
 		return l.readLarge(ctx, one, reader, it)
@@ -335,7 +336,7 @@ func (one *lane) delta(ctx context.Context, it *item) error {
 	in := one.x.in
 	base, ok := one.bases.get(it.base)
 	if !ok {
-		one.kept.keep(it.ordinal, it.content, one.keptMax)
+		one.kept.keep(it.ordinal, it.content, one.keptMax())
 		return nil
 	}
 	if err := in.checkDepth(it.entry.Offset, base.depth+1); err != nil {
@@ -345,7 +346,7 @@ func (one *lane) delta(ctx context.Context, it *item) error {
 	if err != nil {
 		return badEntry(it.entry.Offset, err)
 	}
-	if size > in.options.WholeBytes {
+	if size > in.held(base.t) {
 		return nil
 	}
 	if err := in.checkResult(base.t, size); err != nil {
@@ -383,7 +384,7 @@ func (one *lane) part(ctx context.Context, it *item, last bool) error {
 
 // throttle bounds the bytes that are under way. One acquires, many release.
 type throttle struct {
-	max  int64
+	max  func() int64
 	wake chan struct{}
 
 	mu   sync.Mutex // guards used
@@ -405,7 +406,7 @@ func (t *throttle) acquire(ctx context.Context, size int64) error {
 func (t *throttle) try(size int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.used > 0 && t.used+size > t.max {
+	if t.used > 0 && t.used+size > t.max() {
 		return false
 	}
 	t.used += size

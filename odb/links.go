@@ -16,14 +16,14 @@ import (
 // linkSet gathers what the objects of a pack are and what they name, an item for each ID, to find out in the end what is missing and what
 // is not of the type that it is named as. Past countMax items they are sorted onto a scratch file, and merged when they are walked.
 type linkSet struct {
-	countMax int
-	seed     maphash.Seed
-	files    file.Store
-	spilled  *sorter // nil: all items are in memory
+	seed    maphash.Seed
+	files   file.Store
+	spilled *sorter // nil: all items are in memory
 
-	mu    sync.Mutex // guards the fields below
-	items []linkItem
-	slots []uint32 // open addressing: index in items plus one, or 0
+	mu       sync.Mutex // guards the fields below
+	countMax int
+	items    []linkItem
+	slots    []uint32 // open addressing: index in items plus one, or 0
 }
 
 // linkItem is what is known of an object ID. On scratch files it is
@@ -46,12 +46,19 @@ func newLinkSet(files file.Store, countMax int) *linkSet {
 	return &linkSet{countMax: countMax, seed: maphash.MakeSeed(), files: files, slots: make([]uint32, 1<<8)}
 }
 
+// bound changes how many items are held in memory.
+func (s *linkSet) bound(countMax int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.countMax = max(countMax, 1)
+}
+
 // add merges items into the set.
 func (s *linkSet) add(ctx context.Context, items []linkItem) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range items {
-		if len(s.items) == s.countMax {
+		if len(s.items) >= s.countMax {
 			if err := s.spill(ctx); err != nil {
 				return err
 			}

@@ -41,7 +41,7 @@ func (w *resolveWorker) restore(ctx context.Context, index int) error {
 			below--
 		}
 		if w.in.isRoot(at) {
-			root, err := w.root(ctx, at)
+			root, err := w.root(ctx, target.t, at)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func (w *resolveWorker) restore(ctx context.Context, index int) error {
 		at = w.in.table.bases[at]
 	}
 	for _, at := range slices.Backward(path) {
-		next, err := w.apply(ctx, &base, at, nil)
+		next, err := w.apply(ctx, target.t, &base, at, nil)
 		if held < 0 {
 			err = errors.Join(err, w.release(&base))
 		}
@@ -71,8 +71,8 @@ func (in *Ingest) isRoot(ordinal uint32) bool {
 	return in.external(ordinal) || in.table.bases[ordinal] == noOrdinal
 }
 
-// root returns the content of a whole entry, or of a stored base.
-func (w *resolveWorker) root(ctx context.Context, ordinal uint32) (content, error) {
+// root returns the content of a whole entry of a type, or of a stored base.
+func (w *resolveWorker) root(ctx context.Context, t object.Type, ordinal uint32) (content, error) {
 	if w.in.external(ordinal) {
 		return w.in.stored(ctx, ordinal)
 	}
@@ -82,7 +82,7 @@ func (w *resolveWorker) root(ctx context.Context, ordinal uint32) (content, erro
 		if err != nil {
 			return content{}, err
 		}
-		if header.Size <= w.in.options.WholeBytes {
+		if header.Size <= w.in.held(t) {
 			data, _, err := pack.Inflate(w.buffers.get(int(min(header.Size, trustedBytes))), payload, header.Size)
 			return content{data: data, size: header.Size}, badEntry(entry, err)
 		}
@@ -93,16 +93,16 @@ func (w *resolveWorker) root(ctx context.Context, ordinal uint32) (content, erro
 	}
 	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), size-int64(n)))
 	defer z.Close()
-	c, err := w.gather(ctx, header.Size, func(dst io.Writer) error {
+	c, err := w.gather(ctx, t, header.Size, func(dst io.Writer) error {
 		_, err := io.Copy(dst, z)
 		return err
 	})
 	return c, badEntry(entry, err)
 }
 
-// gather returns size bytes that fill writes: in memory or, when they are many, on a scratch file.
-func (w *resolveWorker) gather(ctx context.Context, size int64, fill func(io.Writer) error) (content, error) {
-	if size <= w.in.options.WholeBytes {
+// gather returns size bytes that fill writes, of an object of a type: in memory or, when they are many, on a scratch file.
+func (w *resolveWorker) gather(ctx context.Context, t object.Type, size int64, fill func(io.Writer) error) (content, error) {
+	if size <= w.in.held(t) {
 		buf := bytes.NewBuffer(w.buffers.get(int(min(size, trustedBytes))))
 		err := fill(buf)
 		return content{data: buf.Bytes(), size: size}, err
@@ -125,7 +125,7 @@ func (w *resolveWorker) gather(ctx context.Context, size int64, fill func(io.Wri
 // examine makes the object of a delta and examines it.
 func (w *resolveWorker) examine(ctx context.Context, base *branch, child uint32) (content, object.ID, error) {
 	hashing := &hashing{t: base.t}
-	made, err := w.apply(ctx, &base.content, child, hashing)
+	made, err := w.apply(ctx, base.t, &base.content, child, hashing)
 	if err != nil {
 		return content{}, object.ZeroID, err
 	}
@@ -154,11 +154,11 @@ type hashing struct {
 	hasher *object.Hasher
 }
 
-// apply returns the object that the delta at child builds from base.
-func (w *resolveWorker) apply(ctx context.Context, base *content, child uint32, hashing *hashing) (content, error) {
+// apply returns the object of a type that the delta at child builds from base.
+func (w *resolveWorker) apply(ctx context.Context, t object.Type, base *content, child uint32, hashing *hashing) (content, error) {
 	entry := w.in.table.offsets[child]
 	if base.data != nil {
-		c, ok, err := w.applyHeld(base.data, child, hashing)
+		c, ok, err := w.applyHeld(ctx, t, base.data, child, hashing)
 		if ok || err != nil {
 			return c, badEntry(entry, err)
 		}
@@ -169,19 +169,24 @@ func (w *resolveWorker) apply(ctx context.Context, base *content, child uint32, 
 	}
 	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), w.in.table.packedSize(child)-int64(n)))
 	defer z.Close()
-	c, err := w.applyStream(ctx, base, bufio.NewReaderSize(z, copyBufferSize), hashing)
+	c, err := w.applyStream(ctx, t, base, bufio.NewReaderSize(z, copyBufferSize), hashing)
 	return c, badEntry(entry, err)
 }
 
 // applyHeld is apply in memory; it returns false when delta or result are too large for that.
-func (w *resolveWorker) applyHeld(base []byte, child uint32, hashing *hashing) (c content, ok bool, err error) {
+func (w *resolveWorker) applyHeld(ctx context.Context, t object.Type, base []byte, child uint32, hashing *hashing) (c content, ok bool, err error) {
 	program, err := w.program(child)
 	if program == nil || err != nil {
 		return content{}, false, err
 	}
 	_, result, err := delta.Sizes(program)
-	if err != nil || result > w.in.options.WholeBytes {
+	if err != nil || result > w.in.held(t) {
 		return content{}, false, err
+	}
+	if result > w.in.memory.queued() {
+		if err := w.in.needTables(ctx, w.in.table.count(), result); err != nil {
+			return content{}, false, err
+		}
 	}
 	if err := w.allow(hashing, result); err != nil {
 		return content{}, false, err
@@ -221,7 +226,7 @@ func (w *resolveWorker) readEntry(ordinal uint32) (pack.EntryHeader, []byte, err
 }
 
 // applyStream is apply for objects of any size.
-func (w *resolveWorker) applyStream(ctx context.Context, base *content, program *bufio.Reader, hashing *hashing) (content, error) {
+func (w *resolveWorker) applyStream(ctx context.Context, t object.Type, base *content, program *bufio.Reader, hashing *hashing) (content, error) {
 	const sizesMax = 20
 	front, err := program.Peek(sizesMax)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -234,11 +239,11 @@ func (w *resolveWorker) applyStream(ctx context.Context, base *content, program 
 	if err := w.allow(hashing, size); err != nil {
 		return content{}, err
 	}
-	large := size > w.in.options.WholeBytes
+	large := size > w.in.held(t)
 	if large && hashing != nil {
 		hashing.hasher = object.NewHasher(hashing.t, size)
 	}
-	return w.gather(ctx, size, func(dst io.Writer) error {
+	return w.gather(ctx, t, size, func(dst io.Writer) error {
 		if large && hashing != nil {
 			dst = io.MultiWriter(dst, hashing.hasher)
 		}

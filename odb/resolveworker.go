@@ -23,7 +23,7 @@ type resolveWorker struct {
 }
 
 func newResolveWorker(r *resolver) *resolveWorker {
-	return &resolveWorker{r: r, in: r.in, x: newExaminer(r.in, int(r.left)), share: r.in.store.options.IngestMemoryBytes / int64(r.workers)}
+	return &resolveWorker{r: r, in: r.in, x: newExaminer(r.in, int(r.left)), share: r.in.memory.bytes.Load() / int64(r.workers)}
 }
 
 func (w *resolveWorker) run(ctx context.Context) (err error) {
@@ -95,7 +95,7 @@ func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (b
 	}
 	next := branch{ordinal: child, depth: depth, t: top.t, children: w.r.family.of(child)}
 	if table.states[child].done() {
-		made, err := w.apply(ctx, &top.content, child, nil)
+		made, err := w.apply(ctx, top.t, &top.content, child, nil)
 		next.content = made
 		return next, err
 	}

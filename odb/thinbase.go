@@ -79,7 +79,7 @@ func (in *Ingest) addBase(ctx context.Context, base thinBase) error {
 	if err := in.links.add(ctx, []linkItem{{id: base.id, ordinal: ordinal, is: base.info.Type}}); err != nil {
 		return err
 	}
-	if base.info.Size > in.options.WholeBytes {
+	if base.info.Size > in.held(base.info.Type) {
 		return in.appendLarge(ctx, base)
 	}
 	_, data, err := in.view.Read(ctx, base.id)
@@ -121,7 +121,7 @@ func (in *Ingest) appendLarge(ctx context.Context, base thinBase) error {
 // stored reads a base from the pool.
 func (in *Ingest) stored(ctx context.Context, ordinal uint32) (content, error) {
 	base := in.thin[int(ordinal)-in.table.count()]
-	if base.info.Size <= in.options.WholeBytes {
+	if base.info.Size <= in.held(base.info.Type) {
 		_, data, err := in.view.Read(ctx, base.id)
 		if data == nil {
 			data = []byte{}

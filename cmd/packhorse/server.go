@@ -285,7 +285,7 @@ func (s *server) logStart() {
 	s.logger.Info("serving", "url", s.url, "version", version, "go", runtime.Version(), "cores", runtime.GOMAXPROCS(0),
 		"organizations", len(s.tokens.Orgs()))
 	f := s.flags
-	s.logger.Info("limits", "memory", f.Memory, "ingest_memory", f.IngestMemory, "object", f.Limits.ObjectMax, "pack", f.Limits.PackMax,
+	s.logger.Info("limits", "memory", f.Memory, "ingest_memory", byteSize(f.ingestMemory()), "object", f.Limits.ObjectMax, "pack", f.Limits.PackMax,
 		"inflated", f.Limits.InflatedMax, "objects", f.Limits.ObjectsMax, "delta_depth", f.Limits.DeltaDepthMax, "tree_depth", f.Limits.TreeDepthMax,
 		"commands", f.Limits.CommandsMax, "operations", f.Limits.OperationsMax, "last_commits", f.Limits.LastCommitMax, "refs", f.Limits.RefsMax,
 		"json", f.JSONMax, "diff_file", f.Limits.DiffFileMax, "merge", f.Limits.MergeMaxBytes)

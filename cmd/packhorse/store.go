@@ -31,7 +31,7 @@ const (
 // storeFlags say where repositories are stored and what may be spent on them.
 type storeFlags struct {
 	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}"`
-	IngestMemory byteSize `help:"Of which one incoming pack may hold this much." default:"128MiB"`
+	IngestMemory byteSize `help:"Of which one incoming pack may hold this much; an eighth, and at most 128MiB, when 0." default:"0"`
 	MinFree      byteSize `help:"Free disk space below which nothing is written; 1GiB, or 5 % of the disk where that is less, when 0." default:"0"`
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 keeps none." default:"10GiB"`
 
@@ -67,6 +67,16 @@ const (
 // garbagePercent is how much garbage may gather beside what is in use. Most of the heap is caches of bytes without pointers, which
 // cost nothing to pass over, so collecting often is cheap and keeps the process small.
 const garbagePercent = 40
+
+// ingestMemoryMost is the --ingest-memory of a server that has plenty.
+const ingestMemoryMost = int64(128 * mib)
+
+func (f storeFlags) ingestMemory() int64 {
+	if f.IngestMemory > 0 {
+		return int64(f.IngestMemory)
+	}
+	return min(int64(f.Memory)/8, ingestMemoryMost)
+}
 
 func (f storeFlags) share(of int64) int64 { return int64(f.Memory) / shares * of }
 
@@ -139,7 +149,7 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		Files: files,
 		Objects: odb.Options{
 			CacheBytes:        flags.share(objectsShare),
-			IngestMemoryBytes: int64(flags.IngestMemory),
+			IngestMemoryBytes: flags.ingestMemory(),
 			Limits: odb.Limits{
 				ObjectBytes:   int64(limits.ObjectMax),
 				PackBytes:     int64(limits.PackMax),

@@ -41,6 +41,8 @@ type Options struct {
 // Who is next and does not fit is not overtaken, so that large amounts are not starved by small ones. When too many wait, the one goes
 // that came last of those who wait in the greatest number, so that a full queue refuses nobody who asks for little.
 //
+// Who holds something and needs more comes before them: see [Queue.Grow].
+//
 // Each operation costs the logarithm of those who wait. All methods may be called concurrently.
 type Queue struct {
 	options Options
@@ -48,6 +50,9 @@ type Queue struct {
 	mu   sync.Mutex
 	root node  // guarded by mu, with all below it
 	tick int64 // guarded by mu: counts what was served and who came
+
+	growers   []*grower // guarded by mu; who hold something and wait for more, the first first
+	overdrawn bool      // guarded by mu; one of them holds what did not fit
 }
 
 // waiter is a request in the queue.
@@ -116,7 +121,7 @@ func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (rel
 	if q.root.waiting == 0 && token.fits(amount) {
 		q.takeLocked(token, amount)
 		q.mu.Unlock()
-		return q.giveBack(token, amount), nil
+		return q.giveBack(token, amount, false), nil
 	}
 	w := &waiter{token: token, amount: amount, done: make(chan error, 1)}
 	q.tick++
@@ -138,7 +143,7 @@ func (q *Queue) TryAcquire(t Tenant, share, amount int64) (release func(), ok bo
 		return nil, false
 	}
 	q.takeLocked(token, amount)
-	return q.giveBack(token, amount), true
+	return q.giveBack(token, amount, false), true
 }
 
 // await waits until w is admitted or sent away.
@@ -155,7 +160,7 @@ func (q *Queue) await(ctx context.Context, w *waiter) (release func(), err error
 	if err != nil {
 		return nil, err
 	}
-	return q.giveBack(w.token, w.amount), nil
+	return q.giveBack(w.token, w.amount, false), nil
 }
 
 // leave takes w out of the queue because of err, which it returns unless w was answered at the last moment.
@@ -172,7 +177,7 @@ func (q *Queue) leave(w *waiter, err error) error {
 	return err
 }
 
-func (q *Queue) giveBack(token *node, amount int64) func() {
+func (q *Queue) giveBack(token *node, amount int64, overdrawn bool) func() {
 	given := false // guarded by mu
 	return func() {
 		q.mu.Lock()
@@ -181,10 +186,14 @@ func (q *Queue) giveBack(token *node, amount int64) func() {
 			return
 		}
 		given = true
+		if overdrawn {
+			q.overdrawn = false
+		}
 		for n := token; n != nil; n = n.parent {
 			n.used -= amount
 			n.unblock()
 		}
+		q.growLocked()
 		q.dispatchLocked()
 	}
 }
@@ -193,6 +202,11 @@ func (q *Queue) giveBack(token *node, amount int64) func() {
 func (q *Queue) Waits(org string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, g := range q.growers {
+		if g.token.parent.parent.key == org {
+			return true
+		}
+	}
 	n := q.root.children[org]
 	return n != nil && n.waiting > 0
 }
@@ -201,7 +215,7 @@ func (q *Queue) Waits(org string) bool {
 func (q *Queue) State() (used int64, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.root.used, q.root.waiting
+	return q.root.used, q.root.waiting + len(q.growers)
 }
 
 // enterLocked returns the token's node, and the amount as it counts.

@@ -1,0 +1,90 @@
+// Command ceiling holds a server to its --memory: it runs one in a control group that allows a quarter more, lets clients ask for what
+// takes most, one kind after the other and all at once, and tells whether the server stayed alive, how much it held, how long
+// health answers took, and what the clients were told.
+//
+// Start at main; seed.go makes the repositories, loads.go and bombs.go are what is asked. It needs Linux, and the right to make a control
+// group: it runs as root.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	bin := flag.String("packhorse", "", "the binary; it is built when this is left out")
+	memory := flag.Int64("memory", 256, "--memory of the server, in MiB")
+	lasts := flag.Duration("for", 10*time.Second, "how long each load lasts")
+	only := flag.String("only", ".", "regular expression of the loads that are run")
+	flag.Parse()
+	ok, err := run(ctx, *bin, *memory<<20, *lasts, *only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ceiling:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// run returns whether the server has stood every load.
+func run(ctx context.Context, bin string, memory int64, lasts time.Duration, only string) (ok bool, err error) {
+	chosen, err := regexp.Compile(only)
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.MkdirTemp("", "packhorse-ceiling")
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if bin == "" {
+		if bin, err = packhorsetest.Build(ctx, dir); err != nil {
+			return false, err
+		}
+	}
+	g, err := newGroup(memory + memory/4)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, g.remove()) }()
+	h := &house{bin: bin, dir: filepath.Join(dir, "server"), group: g, memory: memory}
+	if err := h.start(ctx); err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	if err := h.seed(ctx); err != nil {
+		return false, fmt.Errorf("make the repositories: %w", err)
+	}
+	ok = true
+	all := make([]load, 0, len(loads()))
+	for _, l := range loads() {
+		if !chosen.MatchString(l.name) {
+			continue
+		}
+		all = append(all, l)
+		stood, err := h.measure(ctx, l.name, []load{l}, lasts)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && stood
+	}
+	if len(all) > 1 {
+		stood, err := h.measure(ctx, "together", all, 2*lasts)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && stood
+	}
+	return ok, nil
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// load is what some clients ask at once, each again and again.
+type load struct {
+	name    string
+	clients int
+	ask     func(h *house, client int) ask
+}
+
+const (
+	mib         = 1 << 20
+	samplePause = 10 * time.Millisecond
+	healthPause = 50 * time.Millisecond
+	healthMax   = time.Second // what an answer about health may take
+)
+
+// figures are what was seen while a load lasted.
+type figures struct {
+	mu       sync.Mutex // guards the fields below
+	answers  map[int]int
+	cut      int
+	reasons  map[string]int
+	wrong    map[string]int // refusals that none should be
+	peak     int64          // anonymous memory
+	group    int64          // what the control group held
+	health   time.Duration  // the slowest
+	unwell   int            // answers about health that did not come, or were too late
+	asked    int
+	finished time.Duration
+}
+
+// measure lets clients ask for as long as it lasts, and tells whether the server stood it.
+func (h *house) measure(ctx context.Context, name string, all []load, lasts time.Duration) (stood bool, err error) {
+	f := &figures{answers: make(map[int]int), reasons: make(map[string]int), wrong: make(map[string]int)}
+	asking, stop := context.WithTimeout(ctx, lasts)
+	defer stop()
+	watching, end := context.WithCancel(ctx)
+	var watchers, clients sync.WaitGroup
+	watchers.Go(func() { h.watchMemory(watching, f) })
+	watchers.Go(func() { h.watchHealth(watching, f) })
+	for _, l := range all {
+		for i := range l.clients {
+			clients.Go(func() {
+				for asking.Err() == nil {
+					got, err := h.do(asking, l.ask(h, i))
+					if asking.Err() != nil {
+						return
+					}
+					f.note(l.name, got, err)
+				}
+			})
+		}
+	}
+	clients.Wait()
+	end()
+	watchers.Wait()
+	alive := h.alive(ctx)
+	f.print(name, h, alive)
+	if !alive {
+		return false, fmt.Errorf("the server ended during %q:\n%s", name, h.server.Output())
+	}
+	return f.unwell == 0 && len(f.wrong) == 0, ctx.Err()
+}
+
+// note counts an answer. A refusal is 4xx or 503, with a reason.
+func (f *figures) note(name string, got told, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers[got.status]++
+	if got.cut {
+		f.cut++
+	}
+	if got.status >= http.StatusBadRequest {
+		f.reasons[fmt.Sprintf("%d %.100s", got.status, got.reason)]++
+	}
+	if err != nil || got.status >= 500 && got.status != http.StatusServiceUnavailable || got.status >= 400 && got.reason == "" {
+		f.wrong[fmt.Sprintf("%s: %d %q %v", name, got.status, got.reason, err)]++
+	}
+}
+
+func (f *figures) print(name string, h *house, alive bool) {
+	state := "stands"
+	if !alive {
+		state = "ENDED"
+	}
+	fmt.Printf("%-24s %-6s  anonymous %4d MiB (%3d %% of --memory), group %4d of %d MiB, health at most %v", name, state,
+		f.peak/mib, f.peak*100/h.memory, f.group/mib, h.group.limit/mib, f.health.Round(time.Millisecond))
+	if f.unwell > 0 {
+		fmt.Printf(", UNWELL %d times", f.unwell)
+	}
+	fmt.Print("; ")
+	for _, status := range slices.Sorted(maps.Keys(f.answers)) {
+		fmt.Printf(" %d x %d", f.answers[status], status)
+	}
+	fmt.Printf(", %d cut\n", f.cut)
+	for _, reason := range slices.Sorted(maps.Keys(f.reasons)) {
+		fmt.Printf("    %6d  %s\n", f.reasons[reason], reason)
+	}
+	for _, wrong := range slices.Sorted(maps.Keys(f.wrong)) {
+		fmt.Printf("    WRONG %6d  %s\n", f.wrong[wrong], wrong)
+	}
+}
+
+func (h *house) watchMemory(ctx context.Context, f *figures) {
+	ticker := time.NewTicker(samplePause)
+	defer ticker.Stop()
+	for {
+		own, ownErr := anonymous(h.server.PID())
+		used, usedErr := h.group.used()
+		f.mu.Lock()
+		if ownErr == nil {
+			f.peak = max(f.peak, own)
+		}
+		if usedErr == nil {
+			f.group = max(f.group, used)
+		}
+		f.mu.Unlock()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watchHealth asks for health on a new connection each time, as a load balancer does.
+func (h *house) watchHealth(ctx context.Context, f *figures) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * healthMax}
+	ticker := time.NewTicker(healthPause)
+	defer ticker.Stop()
+	for {
+		began := time.Now()
+		response, err := client.Get(h.server.URL + "/healthz")
+		took := time.Since(began)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		f.mu.Lock()
+		f.health = max(f.health, took)
+		if err != nil || response.StatusCode != http.StatusOK || took > healthMax {
+			f.unwell++
+		}
+		f.mu.Unlock()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// alive tells whether the server answers once the load is over.
+func (h *house) alive(ctx context.Context) bool {
+	for range 50 {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.server.URL+"/healthz", http.NoBody)
+		if err != nil {
+			return false
+		}
+		if response, err := h.client.Do(request); err == nil {
+			_ = response.Body.Close()
+			return response.StatusCode == http.StatusOK
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return false
+}

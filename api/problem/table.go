@@ -148,6 +148,10 @@ var table = []row{
 		kind: fair.ErrWork, status: http.StatusRequestEntityTooLarge,
 		message: "the answer takes more computing than the server allows one request: ask for less",
 	},
+	{
+		kind: fair.ErrMemory, status: http.StatusRequestEntityTooLarge,
+		message: "the request takes more memory than the server has for all of them (--memory): ask for less",
+	},
 	{kind: refs.ErrBusy, status: http.StatusServiceUnavailable, retry: soon},
 	{kind: refs.ErrReceiptMismatch, status: http.StatusConflict},
 	{kind: refs.ErrInvalidReceiptKey, status: http.StatusBadRequest},

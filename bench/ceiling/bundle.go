@@ -101,4 +101,3 @@ func file(name string, id object.ID) object.TreeEntry {
 func folder(name string, id object.ID) object.TreeEntry {
 	return object.TreeEntry{Mode: object.ModeTree, Name: name, ID: id}
 }
-

@@ -33,7 +33,7 @@ type house struct {
 	server *packhorsetest.Server
 	client *http.Client
 	key    []byte
-	tokens map[string]string // of org/repo
+	tokens map[string]string    // of org/repo
 	named  map[string]object.ID // what refs of the repositories hold
 	pushes []newPush
 	count  atomic.Int64 // numbers what is pushed
@@ -129,7 +129,7 @@ func (h *house) do(ctx context.Context, a ask) (told, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return told{}, nil //nolint:nilerr // a connection that was cut is an answer, too
+		return told{reason: err.Error()}, nil //nolint:nilerr // a connection that was cut is an answer, too
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read
 	got := told{status: response.StatusCode}

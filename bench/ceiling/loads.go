@@ -108,18 +108,20 @@ func slowReader(h *house, client int) ask {
 
 // silentPush announces a push, sends its beginning, and no more.
 func silentPush(h *house, client int) ask {
-	body := h.pushes[client%len(h.pushes)].body(fmt.Sprint("refs/heads/silent-", client))
+	a := pushOf(orgs[client%2], nil)
+	body, length := h.pushes[client%len(h.pushes)].body(fmt.Sprint("refs/heads/silent-", client))
 	silence, _ := io.Pipe()
 	time.AfterFunc(time.Minute, func() { _ = silence.Close() })
-	a := pushOf(orgs[client%2], nil)
-	a.body, a.length = io.MultiReader(bytes.NewReader(body[:16<<10]), silence), int64(len(body))
+	a.body, a.length = io.MultiReader(io.LimitReader(body, 16<<10), silence), length
 	return a
 }
 
 // pushNew pushes a file that another push may have brought, to a branch that is not there yet.
 func pushNew(h *house, client int) ask {
 	n := h.count.Add(1)
-	return pushOf(orgs[client%2], h.pushes[n%int64(len(h.pushes))].body(fmt.Sprint("refs/heads/pushed-", n)))
+	a := pushOf(orgs[client%2], nil)
+	a.body, a.length = h.pushes[n%int64(len(h.pushes))].body(fmt.Sprint("refs/heads/pushed-", n))
+	return a
 }
 
 // diff compares the last two versions of the texts.

@@ -57,6 +57,9 @@ func (h *house) measure(ctx context.Context, name string, all []load, lasts time
 						return
 					}
 					f.note(l.name, got, err)
+					if got.status == http.StatusServiceUnavailable {
+						rest(asking)
+					}
 				}
 			})
 		}
@@ -72,6 +75,14 @@ func (h *house) measure(ctx context.Context, name string, all []load, lasts time
 	return f.unwell == 0 && len(f.wrong) == 0, ctx.Err()
 }
 
+// rest waits for as long as a refusal asks for, about.
+func rest(ctx context.Context) {
+	select {
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+	}
+}
+
 // note counts an answer. A refusal is 4xx or 503, with a reason.
 func (f *figures) note(name string, got told, err error) {
 	f.mu.Lock()
@@ -80,7 +91,7 @@ func (f *figures) note(name string, got told, err error) {
 	if got.cut {
 		f.cut++
 	}
-	if got.status >= http.StatusBadRequest {
+	if got.status == 0 || got.status >= http.StatusBadRequest {
 		f.reasons[fmt.Sprintf("%d %.100s", got.status, got.reason)]++
 	}
 	if err != nil || got.status >= 500 && got.status != http.StatusServiceUnavailable || got.status >= 400 && got.reason == "" {

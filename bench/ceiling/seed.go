@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -175,9 +176,9 @@ func randomPush(random *rand.Rand) (newPush, error) {
 	return newPush{tip, pack}, err
 }
 
-// body is that of a push to a ref that is not there yet.
-func (p newPush) body(ref string) []byte {
-	var body bytes.Buffer
-	writeCommands(&body, []refChange{{ref, p.tip}})
-	return append(body.Bytes(), p.pack...)
+// body is that of a push to a ref that is not there yet, and its length. The clients share the pack.
+func (p newPush) body(ref string) (body io.Reader, length int64) {
+	var commands bytes.Buffer
+	writeCommands(&commands, []refChange{{ref, p.tip}})
+	return io.MultiReader(&commands, bytes.NewReader(p.pack)), int64(commands.Len() + len(p.pack))
 }

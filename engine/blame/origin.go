@@ -9,6 +9,7 @@ import (
 
 	"packhorse/engine/diff/lines"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -83,6 +84,12 @@ func (b *blamer) reader(ctx context.Context, path string) (*odb.PathReader, erro
 	return r, nil
 }
 
+// A blame of a file of largeFrom bytes or more asks for textCosts times its size first: for some versions, their lines, and what compares them.
+const (
+	largeFrom = 1 << 20
+	textCosts = 8
+)
+
 // text returns the lines of an origin's file. They are kept until the origin has passed on its blame.
 func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
 	if o.hasText {
@@ -94,6 +101,11 @@ func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
 	}
 	if info.Size > SizeMax {
 		return lines.Text{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, info.Size, SizeMax)
+	}
+	if info.Size >= largeFrom {
+		if err := fair.Need(ctx, textCosts*info.Size); err != nil {
+			return lines.Text{}, fmt.Errorf("blame a file of %d bytes: %w", info.Size, err)
+		}
 	}
 	t, data, err := b.view.Read(ctx, o.blob)
 	if err != nil {

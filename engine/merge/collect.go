@@ -53,14 +53,30 @@ func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone 
 	return nil
 }
 
+// keepPath makes sure that a node may be kept. The request's memory is asked a MiB at a time.
+func (m *merger) keepPath(ctx context.Context, path string) error {
+	before := m.pathBytes
+	m.pathBytes += nodeBytes + int64(len(path))
+	switch {
+	case m.pathBytes > m.PathBytesMax:
+		return ErrManyPaths
+	case m.pathBytes>>20 == before>>20:
+		return nil
+	}
+	return fair.Need(ctx, pathsFrom+m.pathBytes)
+}
+
+// pathsFrom is what a merge holds beside its paths.
+const pathsFrom = 8 << 20
+
 // nodeBytes is about what a node takes in memory, with its places in maps and what may be said of it.
 const nodeBytes = int64(unsafe.Sizeof(node{})) + 128
 
 // meet makes a node of a name, and walks it if it is a folder that must be opened.
 func (m *merger) meet(ctx context.Context, dir string, t *triple, gone vanished) error {
 	n := &node{path: join(dir, t.name)}
-	if m.pathBytes += nodeBytes + int64(len(n.path)); m.pathBytes > m.PathBytesMax {
-		return ErrManyPaths
+	if err := m.keepPath(ctx, n.path); err != nil {
+		return err
 	}
 	m.nodes[n.path] = n
 	n.files, n.folders = t.masks()

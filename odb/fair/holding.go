@@ -2,9 +2,14 @@ package fair
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
+
+// ErrMemory says that a request needs more memory than there is for all.
+var ErrMemory = errors.New("fair: the request takes more memory than the server has for requests")
 
 // Holding is the memory of one request: what it was admitted for, and what it turns out to need. The zero value holds nothing of no queue.
 type Holding struct {
@@ -70,13 +75,17 @@ func Hold(ctx context.Context, h *Holding) context.Context {
 }
 
 // Need returns when the request of ctx may hold sizeBytes in all, until it ends. It is asked before that much is allocated, in a turn at the processors or
-// not, which is given back meanwhile. What no request may hold counts as the most that one may. Work that belongs to no request holds what it likes.
+// not, which is given back meanwhile. More than there is for all requests counts as that, and is refused when it is more than twice as much. Work
+// that belongs to no request holds what it likes.
 //
-// Errors: [ErrBusy]; the cause of ctx's end.
+// Errors: [ErrMemory]; [ErrBusy]; the cause of ctx's end.
 func Need(ctx context.Context, sizeBytes int64) error {
 	h, _ := ctx.Value(holdingKey{}).(*Holding)
 	if h == nil || h.queue == nil || sizeBytes <= h.total.Load() {
 		return nil
+	}
+	if most := 2 * h.queue.options.Capacity; sizeBytes > most {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrMemory, sizeBytes, most)
 	}
 	return Rest(ctx, func() error { return h.grow(ctx, sizeBytes) })
 }

@@ -70,13 +70,16 @@ func TestNeed(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
 	ctx, h := request(t, q, "a")
-	for _, test := range []struct{ need, total, used int64 }{{5, 10, 10}, {30, 30, 30}, {20, 30, 30}, {1000, 100, 100}} {
+	for _, test := range []struct{ need, total, used int64 }{{5, 10, 10}, {30, 30, 30}, {20, 30, 30}, {200, 100, 100}} {
 		if err := fair.Need(ctx, test.need); err != nil {
 			t.Fatal(err)
 		}
 		if used, _ := q.State(); h.Total() != test.total || used != test.used {
 			t.Errorf("after a need of %d: %d, and %d of the queue, want %d and %d", test.need, h.Total(), used, test.total, test.used)
 		}
+	}
+	if err := fair.Need(ctx, 201); !errors.Is(err, fair.ErrMemory) {
+		t.Errorf("a need of more than twice what there is: %v", err)
 	}
 	h.Close()
 	if used, _ := q.State(); used != 10 {

@@ -113,6 +113,11 @@ func TestCheckpoint(t *testing.T) {
 			case acknowledged = <-written:
 			}
 		}
+		for _, f := range c.Files() {
+			if strings.HasSuffix(f.Name, ".log") || f.Name == "SYNCED" { // they speak of the store's own files
+				t.Errorf("round %d: %s is in the checkpoint", round, f.Name)
+			}
+		}
 		got := count(t, c)
 		if got < least || got > acknowledged+1 {
 			t.Errorf("round %d: %d keys in the checkpoint, %d to %d expected", round, got, least, acknowledged+1)

@@ -54,8 +54,9 @@ type chunk struct {
 	payload []byte
 }
 
-// walk calls visit with every intact chunk, also with those behind a damaged one. It returns where the first bytes are that are not
-// a chunk, and whether the file ends there as it should: a log with its end mark, a manifest with the file.
+// walk calls visit with every intact chunk, also with those behind a damaged one. It returns where
+// the first bytes are that are no chunk or end mark, and whether the file ends there as it should:
+// a log with its end mark, a manifest with the file.
 func (c *chunkFile) walk(visit func(chunk)) (end int64, clean bool, err error) {
 	buffer := make([]byte, blockBytes)
 	damaged := false
@@ -80,7 +81,7 @@ func (c *chunkFile) walk(visit func(chunk)) (end int64, clean bool, err error) {
 			default:
 				end, clean, damaged = block+int64(at), c.isEnd(data[at:]), true
 				if clean {
-					return end, true, nil
+					return end + int64(firstLogFormat.header), true, nil
 				}
 			}
 		}

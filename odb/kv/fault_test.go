@@ -37,7 +37,12 @@ func isSync(kind errorfs.OpKind) bool {
 }
 
 func isWrite(kind errorfs.OpKind) bool {
-	return kind == errorfs.OpFileWrite || kind == errorfs.OpCreate || kind == errorfs.OpRename || kind == errorfs.OpReuseForWrite
+	switch kind {
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpCreate, errorfs.OpRename, errorfs.OpReuseForWrite:
+		return true
+	default:
+		return false
+	}
 }
 
 // TestFaults makes every sync, and then every write of a file or its name, fail once. The store then either goes on, or it ends the

@@ -1,60 +1,128 @@
 package kv
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// inspect looks for damage in the manifest and in the logs of dir that Pebble would take for the end of the file, which loses
-// what comes after it without a word. It returns an ErrCorrupt.
+// inspect looks for damage in the manifest and in the logs of dir that Pebble would take for the
+// end of the file, which loses what comes after it without a word. It returns an ErrCorrupt, which
+// is a [LossError] when it knows how much is lost.
 //
 // A crash leaves the last log and the manifest with an end in which anything can lie. What tells damage from it:
 //
 //   - The manifest is synced after every record, so a crash tears at most the last one: no intact chunk follows.
 //   - A log that is not the last was closed before the next was begun, so it has its end mark.
-//   - The last log and the manifest reach at least as far as any statement of the witness says.
+//   - Logs and manifest reach at least as far as any statement of the witness says, in a log or in the [mark].
 //
-// What was synced within restAfter before a crash has no statement behind it; damage exactly there looks like the crash.
-func inspect(fileSystem vfs.FS, dir string) error {
-	names, err := fileSystem.List(dir)
+// What was synced after the mark was written, and has no statement behind it either, is not
+// covered: damage exactly there looks like the crash.
+func inspect(dir string, m *mark) error {
+	marks, err := m.load()
+	if err != nil {
+		return err
+	}
+	names, err := m.fs.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	marked, err := atomicfs.ReadMarker(fileSystem, dir, "manifest")
+	marked, err := atomicfs.ReadMarker(m.fs, dir, "manifest")
 	if err != nil {
 		return err
 	}
 	logs := logNumbers(names)
-	number, ok := manifestNumber(marked)
-	if !ok {
-		if len(logs) > 0 || slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".sst") }) {
+	found := remains{fs: m.fs, dir: dir, logs: make(map[uint32]int64)}
+	var ok bool
+	if found.manifest, ok = manifestNumber(marked); !ok {
+		if len(logs) > 0 || len(marks) > 0 || slices.ContainsFunc(names, isTable) {
 			return fmt.Errorf("%w: %s names no manifest", ErrCorrupt, dir)
 		}
 		return nil
 	}
-	manifestEnd, oldest, err := inspectManifest(fileSystem, fileSystem.PathJoin(dir, marked))
-	if err != nil {
+	if found.manifestEnd, found.oldest, err = inspectManifest(m.fs, m.fs.PathJoin(dir, marked)); err != nil {
 		return err
 	}
-	logs = slices.DeleteFunc(logs, func(n uint32) bool { return n < oldest })
+	logs = slices.DeleteFunc(logs, func(n uint32) bool { return n < found.oldest })
+	said := make(claims)
 	for i, n := range logs {
-		name := fmt.Sprintf("%06d.log", n)
-		reached, err := inspectLog(fileSystem, fileSystem.PathJoin(dir, name), n, i == len(logs)-1)
-		if err != nil {
+		if found.logs[n], err = inspectLog(m.fs, found.logPath(n), n, i == len(logs)-1, said); err != nil {
 			return err
 		}
-		if synced := syncedBytes(reached, number); manifestEnd < synced {
-			return fmt.Errorf("%w: %s ends at %d and was synced to %d", ErrCorrupt, marked, manifestEnd, synced)
+	}
+	if loss := found.missing(said); loss != nil {
+		return loss
+	}
+	said = make(claims)
+	for _, s := range marks {
+		said.add(s)
+	}
+	if loss := found.missing(said); loss != nil {
+		loss.Mark = m.path()
+		return loss
+	}
+	return nil
+}
+
+// claims are how far files are said to be synced.
+type claims map[claimed]int64
+
+// claimed is a file of which something is claimed.
+type claimed struct {
+	manifest bool
+	number   uint32
+}
+
+// add notes what s says.
+func (c claims) add(s statement) {
+	c.note(claimed{number: fileOf(s.log)}, syncedBytes(s.log))
+	c.note(claimed{manifest: true, number: fileOf(s.manifest)}, syncedBytes(s.manifest))
+}
+
+func (c claims) note(file claimed, synced int64) { c[file] = max(c[file], synced) }
+
+// remains is what was found of a store.
+type remains struct {
+	fs          vfs.FS
+	dir         string
+	manifest    uint32
+	manifestEnd int64
+	oldest      uint32           // log that is needed
+	logs        map[uint32]int64 // from the oldest on, and where each ends
+}
+
+func (r *remains) logPath(number uint32) string {
+	return r.fs.PathJoin(r.dir, fmt.Sprintf("%06d.log", number))
+}
+
+// missing returns what remains does not have of what is claimed, or nil. Logs before the oldest are
+// in tables, and may be gone. So may other manifests: an older one was replaced, and a newer one is
+// not in force until its name is stored, which a crash may forestall.
+func (r *remains) missing(said claims) *LossError {
+	files := slices.SortedFunc(maps.Keys(said), func(a, b claimed) int { return cmp.Compare(a.number, b.number) })
+	for _, file := range files {
+		synced := said[file]
+		switch {
+		case synced == 0:
+		case file.manifest && file.number == r.manifest && r.manifestEnd < synced:
+			path := r.fs.PathJoin(r.dir, fmt.Sprintf("MANIFEST-%06d", file.number))
+			return &LossError{Path: path, Synced: synced, Intact: r.manifestEnd}
+		case !file.manifest && file.number >= r.oldest:
+			if end, ok := r.logs[file.number]; !ok {
+				return &LossError{Path: r.logPath(file.number), Synced: synced, Intact: -1}
+			} else if end < synced {
+				return &LossError{Path: r.logPath(file.number), Synced: synced, Intact: end}
+			}
 		}
 	}
 	return nil
@@ -116,32 +184,25 @@ func unflushedLog(c chunk) (uint32, bool) {
 	return uint32(number), n > 0
 }
 
-// inspectLog checks one log and returns the furthest that a statement in it says about a manifest.
-func inspectLog(fileSystem vfs.FS, path string, number uint32, last bool) (manifest uint64, err error) {
+// inspectLog returns where the intact part of a log ends, and notes what is said in it.
+func inspectLog(fileSystem vfs.FS, path string, number uint32, last bool, said claims) (end int64, err error) {
 	file, err := fileSystem.Open(path)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	chunks := chunkFile{file: file, log: true, number: number}
-	var synced int64
 	end, clean, err := chunks.walk(func(c chunk) {
-		synced = max(synced, c.synced)
+		said.note(claimed{number: number}, c.synced)
 		if !c.start {
 			return
 		}
 		if s, ok := decodeStatement(c.payload); ok {
-			synced = max(synced, syncedBytes(s.log, number))
-			manifest = max(manifest, s.manifest)
+			said.add(s)
 		}
 	})
-	switch {
-	case err != nil:
-		return 0, err
-	case end < synced:
-		return 0, fmt.Errorf("%w: %s ends at %d and was synced to %d", ErrCorrupt, path, end, synced)
-	case !last && !clean:
-		return 0, fmt.Errorf("%w: %s ends at %d without its end mark", ErrCorrupt, path, end)
+	if err == nil && !last && !clean {
+		err = fmt.Errorf("%w: %s ends at %d without its end mark", ErrCorrupt, path, end)
 	}
-	return manifest, nil
+	return end, err
 }

@@ -34,6 +34,9 @@ type PebbleOptions struct {
 	OnFatal func(error)
 	// RestAfter is how long the store is idle before it rests: it makes sure that damage to what was synced last will be seen. 0 means 100 ms.
 	RestAfter time.Duration
+	// MarkEvery is how often a store that does not come to rest writes down how far its log is
+	// synced. 0 means a second.
+	MarkEvery time.Duration
 	// SnapshotAge shortens the life of snapshots; 0 means SnapshotAgeMax, which is also the most.
 	SnapshotAge time.Duration
 }
@@ -47,6 +50,7 @@ type Pebble struct {
 	logger      *slog.Logger
 	snapshotAge time.Duration
 	restAfter   time.Duration
+	markEvery   time.Duration
 	onFatal     func(error)
 
 	// life is held shared by every call into Pebble, which panics after its Close.
@@ -57,7 +61,9 @@ type Pebble struct {
 	stripes *stripes
 	syncing chan *commit  // in the order in which they became visible, or nearly so
 	synced  chan struct{} // closed when the syncer has ended
+	settled uint64        // commits, by the syncer
 	witness witness
+	mark    mark
 	stirred chan struct{} // holds one when the manifest has changed
 	failed  chan struct{} // closed after a failure
 	failing sync.Once
@@ -80,13 +86,15 @@ var _ Checkpointer = (*Pebble)(nil)
 
 // OpenPebble opens the store in dir, which is made if it does not exist.
 //
-// Errors: [ErrLocked] while another process has it open, [ErrCorrupt] when a file is damaged or missing.
+// Errors: [ErrLocked] while another process has it open, [ErrCorrupt] when a file is damaged or
+// missing, which is a [LossError] when a log or a manifest has lost its end.
 func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	p := &Pebble{
 		dir:         dir,
 		logger:      options.Logger,
 		snapshotAge: options.SnapshotAge,
 		restAfter:   cmp.Or(options.RestAfter, restAfterDefault),
+		markEvery:   cmp.Or(options.MarkEvery, markEveryDefault),
 		onFatal:     options.OnFatal,
 		stripes:     &stripes{seed: maphash.MakeSeed()},
 		syncing:     make(chan *commit, 4096),
@@ -101,6 +109,7 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	if p.logger == nil {
 		p.logger = slog.Default()
 	}
+	p.mark = mark{fs: p.fs, dir: dir, logger: p.logger}
 	if p.snapshotAge <= 0 || p.snapshotAge > SnapshotAgeMax {
 		p.snapshotAge = SnapshotAgeMax
 	}
@@ -125,7 +134,7 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 	}
 	err = removeCheckpoints(options.FS, dir)
 	if err == nil {
-		err = inspect(options.FS, dir)
+		err = inspect(dir, &p.mark)
 	}
 	if err == nil {
 		settings := pebbleOptions(options, p)
@@ -142,9 +151,7 @@ func (p *Pebble) open(dir string, options PebbleOptions) error {
 		return errors.Join(err, lock.Close())
 	}
 	p.lock = lock
-	if err := p.rest(); err != nil {
-		return err
-	}
+	p.rest()
 	p.opened.Store(true)
 	if p.hasFailed() { // in the background, just before
 		return ErrFailed
@@ -222,8 +229,12 @@ func (p *Pebble) Close() error {
 	case <-p.failed:
 		return ErrFailed // Pebble's own Close would wait for work that does not end
 	}
-	// A store without a log to replay opens faster, and has nothing behind its last statement.
-	if err := errors.Join(p.db.Flush(), p.rest(), p.db.Close(), p.lock.Close()); err != nil {
+	// A store without a log to replay opens faster.
+	err := errors.Join(p.db.Flush(), p.db.Close())
+	if err == nil {
+		p.rest()
+	}
+	if err := errors.Join(err, p.mark.close(), p.lock.Close()); err != nil {
 		return fmt.Errorf("close key-value store: %w", translate(err))
 	}
 	return nil

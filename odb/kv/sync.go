@@ -1,13 +1,9 @@
 package kv
 
-import (
-	"time"
+import "time"
 
-	"github.com/cockroachdb/pebble/v2"
-)
-
-// restAfterDefault is how long the store is idle before it writes a statement of the witness: without one behind it, damage to what was
-// synced last looks like the end that a crash leaves.
+// restAfterDefault is how long the store is idle before it syncs its mark, without which damage to
+// what was synced last looks like the end that a crash leaves.
 const restAfterDefault = 100 * time.Millisecond
 
 // On a slow disk, writers would fall into two groups, each of which commits while the other is synced, so that a sync carries half of
@@ -34,6 +30,7 @@ func (p *Pebble) syncLoop() {
 	defer close(p.synced)
 	idle := time.NewTimer(p.restAfter)
 	defer idle.Stop()
+	marked := time.Now()
 	for {
 		select {
 		case c, open := <-p.syncing:
@@ -41,13 +38,15 @@ func (p *Pebble) syncLoop() {
 				return
 			}
 			p.settle(c)
+			if now := time.Now(); now.Sub(marked) >= p.markEvery {
+				p.mark.write(p.witness.now(), false)
+				marked = now
+			}
 		case <-p.failed:
 			return
 		case <-p.stirred:
 		case <-idle.C:
-			if err := p.rest(); err != nil {
-				p.fail(err)
-			}
+			p.rest()
 			continue
 		}
 		idle.Reset(p.restAfter)
@@ -63,6 +62,7 @@ func (p *Pebble) settle(c *commit) {
 		return
 	}
 	p.stripes.settle(c)
+	p.settled++
 	p.unsynced.Add(-1)
 	if err := c.batch.Close(); err != nil {
 		p.logger.Error("kv: release a batch", "error", err)
@@ -79,16 +79,9 @@ func (p *Pebble) stir() {
 	}
 }
 
-// rest writes a statement of the witness into the log and syncs it, so that what was synced last has one behind it.
-func (p *Pebble) rest() error {
-	commits := p.commits.Load()
-	batch := p.db.NewBatchWithSize(statementBytes + 64)
-	if err := batch.LogData(p.witness.now().encode(), nil); err != nil {
-		return err
+// rest syncs the mark, so that it covers what was synced last.
+func (p *Pebble) rest() {
+	if p.mark.write(p.witness.now(), true) {
+		p.rested.Store(p.settled)
 	}
-	if err := p.recovered(func() error { return batch.Commit(pebble.Sync) }); err != nil {
-		return err
-	}
-	p.rested.Store(commits)
-	return nil
 }

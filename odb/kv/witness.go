@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 	"strings"
@@ -8,8 +9,9 @@ import (
 	"time"
 )
 
-// witness knows how far Pebble's newest log and newest manifest are on the disk, by watching their syncs. Every batch takes a
-// statement of it along into the log, and [inspect] holds the files against the statements before Pebble reads them.
+// witness knows how far Pebble's newest log and newest manifest are on the disk, by watching their
+// syncs. Every batch takes a statement of it along into the log, a [mark] has one of its own, and
+// [inspect] holds the files against the statements before Pebble reads them.
 //
 // Pebble has such statements of its own in its log chunks (FormatWALSyncChunks), but up to version 2.1.7, and on its main branch in
 // May 2026, they leave out whole blocks and so fall behind by a third to all of what commits of some kilobytes write: a flipped bit
@@ -60,20 +62,26 @@ func decodeStatement(record []byte) (statement, bool) {
 		return statement{}, false
 	}
 	body := record[headerBytes:]
-	if body[0] != kindLogData || int(body[1]) != statementBytes || string(body[2:2+len(statementMagic)]) != statementMagic {
+	if body[0] != kindLogData || int(body[1]) != statementBytes {
 		return statement{}, false
 	}
-	body = body[2+len(statementMagic):]
-	return statement{log: binary.BigEndian.Uint64(body), manifest: binary.BigEndian.Uint64(body[8:])}, true
+	return parseStatement(body[2 : 2+statementBytes])
 }
 
-// syncedBytes returns how much of file number a witness value says to be synced: 0 when it speaks of another file.
-func syncedBytes(value uint64, number uint32) int64 {
-	if uint32(value>>32) != number {
-		return 0
+// parseStatement returns the statement that encode has made these bytes of.
+func parseStatement(encoded []byte) (statement, bool) {
+	numbers, ok := bytes.CutPrefix(encoded, []byte(statementMagic))
+	if !ok || len(encoded) != statementBytes {
+		return statement{}, false
 	}
-	return int64(uint32(value))
+	return statement{log: binary.BigEndian.Uint64(numbers), manifest: binary.BigEndian.Uint64(numbers[8:])}, true
 }
+
+// fileOf returns the file that a witness value speaks of.
+func fileOf(value uint64) uint32 { return uint32(value >> 32) }
+
+// syncedBytes returns how much of that file it says to be synced.
+func syncedBytes(value uint64) int64 { return int64(uint32(value)) }
 
 // logNumber returns the number in the name of a log, such as 000123.log.
 func logNumber(base string) (uint32, bool) {

@@ -258,10 +258,10 @@ func (v *Verifier) verifyFrom(address *netip.Addr, authorization []string) (*Gra
 			return nil, errSpent(wait)
 		}
 	}
-	grant, tried, err := v.verify(token)
+	grant, computed, err := v.verify(token)
 	if err != nil {
-		if address != nil && tried > 1 {
-			v.budgets.spend(*address, tried-1, now)
+		if address != nil && computed > 1 {
+			v.budgets.spend(*address, computed-1, now)
 		}
 		if !errors.Is(err, errUnread) && !errors.Is(err, errNotYet) {
 			v.refusals.put(hash, seenRefusal{err, keys, now})
@@ -312,7 +312,7 @@ func credentials(header string) (string, error) {
 	return value, nil
 }
 
-// verify also returns how many keys it would try.
+// verify also returns how many keys it has held the token against.
 func (v *Verifier) verify(token string) (*Grant, int, error) {
 	var c claims
 	t := trial{}
@@ -320,29 +320,32 @@ func (v *Verifier) verify(token string) (*Grant, int, error) {
 	_, err := v.parser.ParseWithClaims(token, &c, func(parsed *jwt.Token) (any, error) {
 		t.SigningMethod, t.candidates, unfit = v.candidates(parsed.Header, c.Issuer)
 		parsed.Method = &t
-		return nil, unfit
+		if t.SigningMethod == nil {
+			return nil, unfit
+		}
+		return nil, nil
 	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed), errors.Is(err, errMalformed):
-		return nil, len(t.candidates), errMalformed
+		return nil, t.computed, errMalformed
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return nil, len(t.candidates), errNoExpiry
+		return nil, t.computed, errNoExpiry
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return nil, len(t.candidates), errExpired.with("of %s, at %s", nameOf(c.Issuer), c.ExpiresAt.UTC().Format(time.RFC3339))
+		return nil, t.computed, errExpired.with("of %s, at %s", nameOf(c.Issuer), c.ExpiresAt.UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return nil, len(t.candidates), errNotYet
+		return nil, t.computed, errNotYet
 	case err != nil:
 		if org := (*v.orgs.Load())[c.Issuer]; org != nil && org.blind {
-			return nil, len(t.candidates), errUnread.with("%s", c.Issuer)
+			return nil, t.computed, errUnread.with("%s", c.Issuer)
 		}
 		if unfit == nil {
 			unfit = fmt.Errorf("%d keys of %s do not fit", len(t.candidates), nameOf(c.Issuer))
 		}
-		return nil, len(t.candidates), errSignature.with("%v", unfit)
+		return nil, t.computed, errSignature.with("%v", unfit)
 	}
 	policy, err := refs.ParsePolicy(c.refs, c.ops)
 	if err != nil {
-		return nil, len(t.candidates), errBadPolicy
+		return nil, t.computed, errBadPolicy
 	}
 	grant := &Grant{
 		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy, Unenforced: c.unenforced,
@@ -351,7 +354,7 @@ func (v *Verifier) verify(token string) (*Grant, int, error) {
 	for _, name := range c.scopes {
 		grant.Scopes |= scopeNames[name]
 	}
-	return grant, len(t.candidates), nil
+	return grant, t.computed, nil
 }
 
 // nameOf returns what a token calls an organization or a key, for the log.
@@ -362,8 +365,10 @@ func nameOf(text string) string {
 	return text
 }
 
-// candidates returns how a token with this header must have been signed and by which keys: those of its issuer that may use its
-// algorithm, and of these the one that it names, if it names one.
+// candidates returns how a token with this header must have been signed and by which keys: those of
+// its issuer that may use its algorithm, and of these the one that it names, if it names one. The
+// error tells why there are none; with a method beside it the token is verified all the same, see
+// decoy.
 func (v *Verifier) candidates(header map[string]any, issuer string) (jwt.SigningMethod, []*key, error) {
 	if typ, ok := header["typ"]; ok {
 		if name, ok := typ.(string); !ok || !strings.EqualFold(name, "JWT") {
@@ -380,14 +385,14 @@ func (v *Verifier) candidates(header map[string]any, issuer string) (jwt.Signing
 	}
 	org := (*v.orgs.Load())[issuer]
 	if org == nil {
-		return nil, nil, fmt.Errorf("there is no organization %s", nameOf(issuer))
+		return method, nil, fmt.Errorf("there is no organization %s", nameOf(issuer))
 	}
 	keys := org.sorted
 	if id, ok := header["kid"]; ok {
 		name, _ := id.(string)
 		named := org.keys[name]
 		if named == nil {
-			return nil, nil, fmt.Errorf("%s has no key %s", issuer, nameOf(name))
+			return method, nil, fmt.Errorf("%s has no key %s", issuer, nameOf(name))
 		}
 		keys = []*key{named}
 	}

@@ -96,10 +96,12 @@ type FsckOptions struct {
 // Fsck verifies every repository in turn: its record, its refs and their journal, that what they point at is there, and every stored object. If
 // something is wrong with what belongs to no repository, a last [Checked] without one tells of it. Fsck may run while the host serves.
 //
-// An error ends the walk; it says that checking was not possible, not that something is damaged. A damaged table of the key-value store is
-// a problem of each repository that has rows there.
+// An error ends the walk; it says that checking was not possible, not that something is damaged. A
+// damaged table of the key-value store is a problem of each repository that has rows there. A walk
+// to the end that finds nothing takes back what [Host.DamageCount] told before.
 func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked, error] {
 	return func(yield func(Checked, error) bool) {
+		sound, whole := h.objects.WholeCheck(), true
 		for id, err := range h.repositories(ctx) {
 			var checked Checked
 			if err == nil {
@@ -111,6 +113,7 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 			if isDamage(err) {
 				checked, err = storeProblem(err), nil
 			}
+			whole = whole && !checked.Damaged()
 			if !yield(checked, err) || err != nil {
 				return
 			}
@@ -123,6 +126,8 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 			yield(Checked{}, err)
 		case report.ProblemCount > 0:
 			yield(Checked{Objects: *report}, nil)
+		case whole:
+			sound()
 		}
 	}
 }

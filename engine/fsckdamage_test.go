@@ -458,7 +458,55 @@ func TestDamageAsideIsHealed(t *testing.T) {
 			t.Fatal(err, done.Err)
 		}
 	}
+	if count := d.host.DamageCount(); count == 0 {
+		t.Error("nothing has looked at all of it, and no damage is told any more")
+	}
 	if found := d.problems(); len(found) > 0 {
 		t.Errorf("afterwards: %q", found)
 	}
+	if count := d.host.DamageCount(); count != 0 {
+		t.Errorf("%d damages are still told", count)
+	}
+}
+
+// TestDamageIsToldUntilAllIsSound damages one repository of two and takes the damage back: it is
+// told until a check has looked at both and has found nothing.
+func TestDamageIsToldUntilAllIsSound(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	at := slices.IndexFunc(d.paths(), func(file string) bool { return strings.HasSuffix(file, ".segment") })
+	segment := d.paths()[at]
+	count := func(step string, want bool) {
+		t.Helper()
+		if n := d.host.DamageCount(); (n > 0) != want {
+			t.Errorf("%s: %d damages are told", step, n)
+		}
+	}
+	d.flip(segment, 40, 1)
+	if found := d.problems(); len(found) == 0 {
+		t.Fatal("a flipped bit is not found")
+	}
+	count("after a check", true)
+	must(t, d.host.Scrub(t.Context(), fast))
+	count("after a pass that found it, too", true)
+	d.flip(segment, 40, 1)
+	for _, err := range d.host.Fsck(t.Context(), engine.FsckOptions{}) {
+		must(t, err)
+		break
+	}
+	count("after a check that was ended", true)
+	last := d.row('R', -1).Key[1:]
+	d.apply(func(b *kv.Batch) { b.Put([]byte("x"), last) })
+	must(t, d.host.Scrub(t.Context(), fast))
+	count("after a pass that began at the last repository", true)
+	must(t, d.host.Scrub(t.Context(), fast))
+	count("after a pass over both", false)
+	d.flip(segment, 40, 1)
+	d.problems()
+	count("after it was damaged again", true)
+	d.flip(segment, 40, 1)
+	if found := d.problems(); len(found) > 0 {
+		t.Errorf("what was taken back: %q", found)
+	}
+	count("after a check of everything", false)
 }

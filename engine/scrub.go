@@ -26,8 +26,9 @@ func (h *Host) ScrubStats() ScrubStats {
 	return ScrubStats{Bytes: h.scrubbed.bytes.Load(), PassCount: h.scrubbed.passes.Load(), ProblemCount: h.scrubbed.problems.Load()}
 }
 
-// DamageCount returns how many stored things were found to be damaged since the host was opened, by reads, checks and scrubbing. It does not
-// block.
+// DamageCount returns how many stored things were found to be damaged since the host was opened, by
+// reads, checks and scrubbing, unless a [Host.Fsck] or a pass of [Host.Scrub] over everything has
+// found nothing since. It does not block.
 func (h *Host) DamageCount() int { return h.objects.Stats().DamageCount }
 
 // ScrubOptions are the settings of [Host.Scrub].
@@ -68,6 +69,7 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		return err
 	}
 	pace := h.scrubPace(options.BytesPerSecond)
+	sound, whole := h.objects.WholeCheck(), len(position) == 0
 	var damage error
 	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{tableRecord})}) {
 		if isDamage(err) {
@@ -78,6 +80,7 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 			return err
 		}
 		if len(pair.Key) != 1+len(refs.RepoID{}) {
+			whole = false
 			continue // fsck tells of it
 		}
 		id := refs.RepoID(pair.Key[1:])
@@ -90,12 +93,16 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		case err != nil:
 			return err
 		default:
+			whole = whole && !checked.Damaged()
 			h.logScrubbed(ctx, &checked)
 		}
 	}
-	if damage != nil {
+	switch {
+	case damage != nil:
 		checked := storeProblem(fmt.Errorf("scan repositories: %w", damage))
 		h.logScrubbed(ctx, &checked)
+	case whole:
+		sound()
 	}
 	return h.storeScrubPosition(ctx, nil)
 }

@@ -3,6 +3,7 @@ package odb
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -70,7 +71,7 @@ type counters struct {
 // Stats are counts since [Open].
 type Stats struct {
 	// CorruptCount is how many reads met bytes that failed a check, and DamageCount how many different things were found to be wrong, which
-	// is not more than damageMax.
+	// is not more than damageMax. [Store.WholeCheck] makes it less again.
 	CorruptCount uint64
 	DamageCount  int
 	// HotObjectCount and SegmentCount are the objects and the segments that quarantines have staged.
@@ -130,24 +131,49 @@ func (s *Store) met(damage *CorruptError) error {
 // damageMax bounds the damage that a store remembers.
 const damageMax = 10_000
 
-// damageSet is the damage that was met since the store was opened.
+// WholeCheck begins a check of all pools. Its caller calls sound when it has looked at everything
+// and has found nothing: damage that was met before, and not since, is forgotten. It has been
+// healed, by a maintenance that made a file anew, or a repository that was deleted.
+func (s *Store) WholeCheck() (sound func()) {
+	begun := s.damage.check()
+	return func() { s.damage.forget(begun) }
+}
+
+// damageSet is the damage that was met since the store was opened and not found healed.
 type damageSet struct {
-	mu  sync.Mutex // guards set
-	set map[CorruptError]struct{}
+	mu     sync.Mutex // guards what follows
+	set    map[CorruptError]uint64
+	checks uint64 // have begun; set has how many there were when damage was met last
 }
 
 // isNew takes in damage, and reports whether it was not met before. What does not fit any more is never new.
 func (d *damageSet) isNew(damage *CorruptError) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.set[*damage]; known || len(d.set) >= damageMax {
+	_, known := d.set[*damage]
+	if !known && len(d.set) >= damageMax {
 		return false
 	}
 	if d.set == nil {
-		d.set = make(map[CorruptError]struct{})
+		d.set = make(map[CorruptError]uint64)
 	}
-	d.set[*damage] = struct{}{}
-	return true
+	d.set[*damage] = d.checks
+	return !known
+}
+
+// check begins a check, and returns its number.
+func (d *damageSet) check() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.checks++
+	return d.checks
+}
+
+// forget drops what was not met since a check began.
+func (d *damageSet) forget(check uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.set, func(_ CorruptError, met uint64) bool { return met < check })
 }
 
 func (d *damageSet) count() int {

@@ -57,7 +57,7 @@ func loads() []load {
 		{"long messages", bombers, get("repos/commits?branch=long&limit=100")},
 		{"folders of folders", bombers, get("repos/files/metadata?ref=ours")},
 		{"merges of folders", bombers, get("repos/merge/preview?source_branch=ours&target_branch=theirs")},
-		{"chains of tags", bombers, get("repos/commits?branch=refs/tags/deep")},
+		{"chains of tags", bombers, get("repos/files?ref=refs/tags/deep")},
 		{"searches", bombers, post("repos/grep", "application/json", func() []byte {
 			return []byte(`{"ref":"text","query":{"pattern":"(0*)*(1*)*(2*)*x$","case_sensitive":true}}`)
 		})},
@@ -143,7 +143,7 @@ func commitWide(h *house, client int) ask {
 // unknownNames is a commit whose chunk has a million fields that nobody knows.
 func unknownNames() []byte {
 	var body bytes.Buffer
-	body.WriteString(`{"metadata":{"target_branch":"x","commit_message":"m","author":{"name":"A","email":"a@example.com"},` +
+	body.WriteString(`{"metadata":{"target_branch":"text","commit_message":"m","author":{"name":"A","email":"a@example.com"},` +
 		`"files":[{"path":"a","operation":"upsert","content_id":"1"}]}}` + "\n" + `{"blob_chunk":{"content_id":"1","data":"eAo=","eof":true`)
 	for i := range 1 << 20 {
 		fmt.Fprintf(&body, `,"unknown%08d":1`, i)
@@ -155,7 +155,7 @@ func unknownNames() []byte {
 // patchOfMany is a patch that creates many empty files.
 func patchOfMany() []byte {
 	var patch bytes.Buffer
-	for i := range 50_000 {
+	for i := range 25_000 {
 		fmt.Fprintf(&patch, "diff --git a/f%d b/f%[1]d\nnew file mode 100644\nindex %s..e69de29\n", i, object.ZeroID)
 	}
 	return []byte(`{"metadata":{"target_branch":"text","commit_message":"m","author":{"name":"A","email":"a@example.com"}}}` + "\n" +

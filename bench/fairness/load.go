@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// sample is what came of some clients in a window.
+type sample struct {
+	count   int // of operations that the server did
+	refused int
+	took    time.Duration
+	cpu     time.Duration   // of the server, for all of its clients
+	times   []time.Duration // of the operations, sorted
+}
+
+func (s *sample) goodput() float64 { return float64(s.count) / s.took.Seconds() }
+func (s *sample) cores() float64   { return s.cpu.Seconds() / s.took.Seconds() }
+
+func (s *sample) p99() time.Duration {
+	if len(s.times) == 0 {
+		return 0
+	}
+	return s.times[len(s.times)*99/100].Round(10 * time.Microsecond)
+}
+
+// tally gathers what several clients do.
+type tally struct {
+	mu sync.Mutex // guards sample
+	sample
+}
+
+func (t *tally) add(took time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !ok {
+		t.refused++
+		return
+	}
+	t.count++
+	t.times = append(t.times, took)
+}
+
+// watch runs work for a time and returns what was gathered.
+func (w *world) watch(window time.Duration, t *tally, work func() error) (sample, error) {
+	before, err := cpuOf(w.server.PID())
+	if err != nil {
+		return sample{}, err
+	}
+	began := time.Now()
+	if err := work(); err != nil {
+		return sample{}, err
+	}
+	after, err := cpuOf(w.server.PID())
+	t.took, t.cpu = max(time.Since(began), window), after-before
+	slices.Sort(t.times)
+	return t.sample, err
+}
+
+// closed measures clients each of which asks again as soon as it has its answer.
+func (w *world) closed(ctx context.Context, o order, window time.Duration) (sample, error) {
+	var t tally
+	return w.watch(window, &t, func() error {
+		ctx, cancel := context.WithTimeout(ctx, window)
+		defer cancel()
+		return o.run(ctx, t.add)
+	})
+}
+
+// open measures requests that come at a rate, whatever becomes of those before. Each is timed from when it was due.
+func (w *world) open(ctx context.Context, o order, rate float64, window time.Duration) (sample, error) {
+	var t tally
+	return w.watch(window, &t, func() error {
+		due := make(chan time.Time, int(rate*window.Seconds())+1)
+		var all sync.WaitGroup
+		errs := make(chan error, 4*o.Clients)
+		for i := range 4 * o.Clients {
+			all.Go(func() {
+				c := client{address: o.Address}
+				defer c.close()
+				for n := i; ; n += 4 * o.Clients {
+					at, more := <-due
+					if !more {
+						return
+					}
+					ok, err := c.do(ctx, o.request(n))
+					if err != nil {
+						errs <- err
+						return
+					}
+					t.add(time.Since(at), ok)
+				}
+			})
+		}
+		pause := time.Duration(float64(time.Second) / rate)
+		began := time.Now()
+		for next := began; next.Sub(began) < window; next = next.Add(pause) {
+			time.Sleep(time.Until(next))
+			due <- next
+		}
+		close(due)
+		all.Wait()
+		close(errs)
+		return <-errs
+	})
+}
+
+// run keeps o.Clients clients busy until ctx ends. done hears of every request that was answered by then.
+func (o *order) run(ctx context.Context, done func(took time.Duration, ok bool)) error {
+	var all sync.WaitGroup
+	errs := make(chan error, o.Clients)
+	for i := range o.Clients {
+		all.Go(func() {
+			c := client{address: o.Address}
+			defer c.close()
+			for n := i; ; n += o.Clients + 1 { // each client comes by every kind of request
+				began := time.Now()
+				ok, err := c.do(ctx, o.request(n))
+				if ctx.Err() != nil {
+					return
+				}
+				if err != nil {
+					errs <- err
+					return
+				}
+				done(time.Since(began), ok)
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	return <-errs
+}
+
+// client is one connection. It reads answers and drops them, as cheaply as it can: it shares the machine with the server.
+type client struct {
+	address string
+	conn    net.Conn
+	in      *bufio.Reader
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// do sends a request and reads its answer, and tells whether the server did what it was asked. A connection that ends is a refusal.
+func (c *client) do(ctx context.Context, request []byte) (ok bool, err error) {
+	if c.conn == nil {
+		dialer := net.Dialer{}
+		if c.conn, err = dialer.DialContext(ctx, "tcp", c.address); err != nil {
+			return false, err
+		}
+		c.in = bufio.NewReaderSize(c.conn, 64<<10)
+	}
+	conn := c.conn
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	ok, keep := c.exchange(request)
+	if !keep {
+		c.close()
+	}
+	return ok, nil
+}
+
+func (c *client) exchange(request []byte) (ok, keep bool) {
+	if _, err := c.conn.Write(request); err != nil {
+		return false, false
+	}
+	response, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return false, false
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	err = errors.Join(err, response.Body.Close())
+	return response.StatusCode/100 == 2 && err == nil, err == nil && !response.Close
+}
+
+// startAttack runs an order in a process of its own until stop is called.
+func (w *world) startAttack(ctx context.Context, o order) (stop func() error, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	process := exec.CommandContext(ctx, self, "-attack")
+	process.Stderr = os.Stderr
+	in, err := process.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := process.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := process.Start(); err != nil {
+		return nil, err
+	}
+	if err := json.NewEncoder(in).Encode(o); err != nil {
+		return nil, errors.Join(err, process.Process.Kill(), process.Wait())
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, errors.Join(err, process.Wait())
+	}
+	return func() error { return errors.Join(in.Close(), process.Wait()) }, nil
+}
+
+// attackLead is for how long an aggressor has been at work before it says so.
+const attackLead = time.Second
+
+// attack carries out the order that stands on in until that ends.
+func attack(ctx context.Context, in io.Reader, out io.Writer) error {
+	var o order
+	decoder := json.NewDecoder(in)
+	if err := decoder.Decode(&o); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, in)
+	})
+	all.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(attackLead):
+			_, _ = fmt.Fprintln(out, "at work")
+		}
+	})
+	err := o.run(ctx, func(time.Duration, bool) {})
+	cancel()
+	if err == nil {
+		all.Wait()
+	}
+	return err
+}
+
+// cpuOf returns the user and system time of a process; Linux counts it in ticks of 10 ms.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The command's name stands in parentheses and may hold anything.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
+}

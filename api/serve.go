@@ -172,8 +172,12 @@ func (s *Server) handle(x *transfer) error {
 		if !e.Computes {
 			s.processors.Light(tenant)
 		}
+		budget := s.limits.WorkMax
+		if e.git {
+			budget = 0 // histories may be of any size; a push has limits of its own
+		}
 		x.holding.Begin(s.memory, tenant, e.CostsBytes)
-		x.ctx = fair.Hold(fair.With(x.ctx, s.processors.Account(tenant, s.limits.WorkMax)), &x.holding)
+		x.ctx = fair.Hold(fair.With(x.ctx, s.processors.Account(tenant, budget)), &x.holding)
 	}
 	if err := x.cost.begin(); err != nil {
 		return err

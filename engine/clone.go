@@ -13,6 +13,7 @@ import (
 
 	"packhorse/engine/clonecache"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -35,7 +36,7 @@ func (f *Fetch) Send(ctx context.Context, w io.Writer, o SendOptions) error {
 	g := &generation{fetch: f, request: request, slot: o.Slot}
 	defer g.close()
 	if clones := f.repo.host.clones; clones != nil {
-		err := clones.Send(ctx, f.cloneKey(&request), w, o.Progress, g.begin)
+		err := clones.Send(ctx, f.cloneKey(&request), w, o.Progress, func() clonecache.Generate { return g.begin(ctx) })
 		if !errors.Is(err, clonecache.ErrBypass) {
 			return err
 		}
@@ -133,11 +134,12 @@ type generation struct {
 	closed bool          // nobody will take it
 }
 
-// begin makes the generation one of the cache, which may outlive the fetch.
-func (g *generation) begin() clonecache.Generate {
+// begin makes the generation one of the cache, which may outlive the fetch. It is charged to who began it.
+func (g *generation) begin(began context.Context) clonecache.Generate {
 	g.fetch.readers.Add(1)
 	return func(ctx context.Context, w io.Writer, tell func(string)) error {
 		defer g.fetch.release()
+		ctx = fair.Charge(ctx, began)
 		plan, err := g.plan(ctx, tell)
 		if err != nil {
 			return err

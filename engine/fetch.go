@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -255,7 +256,11 @@ func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int
 	if commonCount == 0 {
 		return false, nil
 	}
-	ready, err := f.view.Linked().AllReach(ctx, wants, f.common[:commonCount], cut)
+	ready := false
+	err := fair.Do(ctx, func(ctx context.Context) (err error) {
+		ready, err = f.view.Linked().AllReach(ctx, wants, f.common[:commonCount], cut)
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("look for wants behind the common commits: %w", err)
 	}
@@ -281,14 +286,18 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 				return nil, nil, err
 			}
 		}
-		shallow, unshallow, err := f.view.Linked().Deepen(ctx, f.wants, options)
+		moved := &boundary{}
+		err := fair.Do(ctx, func(ctx context.Context) (err error) {
+			moved.shallow, moved.unshallow, err = f.view.Linked().Deepen(ctx, f.wants, options)
+			return err
+		})
 		if errors.Is(err, odb.ErrNoCommits) {
 			return nil, nil, invalid("%v", odb.ErrNoCommits)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("deepen: %w", err)
 		}
-		f.moved = &boundary{shallow, unshallow}
+		f.moved = moved
 	}
 	return f.moved.shallow, f.moved.unshallow, nil
 }

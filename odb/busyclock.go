@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 )
 
@@ -20,9 +21,9 @@ type busyClock struct {
 }
 
 // reader starts the clock and returns r, timed.
-func (c *busyClock) reader(r io.Reader) io.Reader {
+func (c *busyClock) reader(ctx context.Context, r io.Reader) *timedReader {
 	c.start = time.Now()
-	return &timedReader{clock: c, src: r}
+	return &timedReader{ctx: ctx, clock: c, src: r}
 }
 
 // check looks at the time now and then.
@@ -49,14 +50,19 @@ func (c *busyClock) exceeded(busy time.Duration) error {
 		&pack.LimitError{Limit: "processing time in seconds", Value: int64(busy / time.Second), Max: int64(c.limit / time.Second)})
 }
 
+// timedReader waits for the sender, and for another turn afterwards if it is read within one.
 type timedReader struct {
+	ctx   context.Context //nolint:containedctx // the one of the turn in which it is read
 	clock *busyClock
 	src   io.Reader
 }
 
-func (t *timedReader) Read(p []byte) (int, error) {
+func (t *timedReader) Read(p []byte) (n int, err error) {
 	start := time.Now()
-	n, err := t.src.Read(p)
+	err = fair.Rest(t.ctx, func() (err error) {
+		n, err = t.src.Read(p)
+		return err
+	})
 	t.clock.waited += time.Since(start)
 	return n, err
 }

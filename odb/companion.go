@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 )
@@ -28,7 +29,7 @@ func writeCompanion(
 		}
 	}
 	if err == nil {
-		err = f.Seal(ctx)
+		err = fair.Rest(ctx, func() error { return f.Seal(ctx) })
 	}
 	if err != nil {
 		return LayerID{}, fmt.Errorf("write companion: %w", errors.Join(err, f.Abort()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -14,6 +15,9 @@ func (in *Ingest) connect(ctx context.Context) error {
 	var stored []linkItem
 	done := int64(0)
 	for item, err := range in.links.sorted(ctx) {
+		if err == nil {
+			err = fair.Pause(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -43,6 +47,9 @@ const connectBatch = 4096
 // connectStored judges links, in order, to objects that are not in the pack.
 func (in *Ingest) connectStored(ctx context.Context, links []linkItem) error {
 	for i := range links {
+		if err := fair.Pause(ctx); err != nil {
+			return err
+		}
 		info, err := in.view.Stat(ctx, links[i].id)
 		if errors.Is(err, ErrNotFound) {
 			err = in.missing(ctx, &links[i])

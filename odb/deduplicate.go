@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -91,7 +92,7 @@ func (d *deduplication) copyEntries(ctx context.Context, dst *segmentWriter) err
 	buffered := bufio.NewWriterSize(dst, copyBufferSize)
 	w := pack.NewWriter(buffered, uint32(len(d.entries)-len(d.replaced)), pack.WriterOptions{})
 	for i := range d.entries {
-		if err := ctx.Err(); err != nil {
+		if err := fair.Pause(ctx); err != nil {
 			return err
 		}
 		ordinal := uint32(i)

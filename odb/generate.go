@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 )
 
@@ -24,7 +25,7 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 	ctx, cancel := context.WithCancel(ctx)
 	o := &packOutput{
 		plan:    p,
-		stream:  newPackStream(w, known),
+		stream:  newPackStream(ctx, w, known),
 		shifts:  make([][]shift, len(p.inv.segments)),
 		records: make([]*recordReader, len(p.inv.segments)),
 		loose:   make([]int64, p.inv.looseCount()),
@@ -41,7 +42,10 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 	defer o.deflaters.stop()
 	defer cancel()
 	defer o.stream.stop()
-	err = o.write(ctx)
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		o.stream.ctx, o.progress.turn = ctx, ctx
+		return o.write(ctx)
+	})
 	return o.stream.offset, err
 }
 

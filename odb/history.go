@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -121,7 +122,7 @@ func (h *history) load(ctx context.Context, n int32) error {
 	if h.nodes[n].marks&markLoaded != 0 {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := fair.Pause(ctx); err != nil {
 		return err
 	}
 	row, err := h.linked.Graph(ctx, h.id(n))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -159,7 +160,8 @@ func (in *Ingest) Close() {
 func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	reader := pack.NewReader(in.clock.reader(r), pack.ReaderOptions{Raw: &in.intake, Limits: in.packLimits()})
+	sender := in.clock.reader(ctx, r)
+	reader := pack.NewReader(sender, pack.ReaderOptions{Raw: &in.intake, Limits: in.packLimits()})
 	header, err := reader.Header()
 	if err != nil {
 		return err
@@ -170,7 +172,12 @@ func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 		}
 	}
 	lanes := newLanes(ctx, in, int(header.Count), cancel)
-	if err := in.readEntries(ctx, reader, lanes, int64(header.Count)); err != nil {
+	err = fair.Do(ctx, func(turn context.Context) error {
+		sender.ctx, in.progress.turn = turn, turn
+		return in.readEntries(turn, reader, lanes, int64(header.Count))
+	})
+	sender.ctx, in.progress.turn = ctx, nil
+	if err != nil {
 		cancel(err)
 	}
 	if err := lanes.finish(ctx); err != nil {

@@ -8,13 +8,15 @@ import (
 	"runtime"
 	"sync"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
 
-// lanes examine the entries of a pack while the next ones are read. Each lane is a goroutine with a bounded queue and a [baseCache]; all
+// lanes examine the entries of a pack while the next ones are read. They and the reader compute in turns, and rest while one waits for the
+// other. Each lane is a goroutine with a bounded queue and a [baseCache]; all
 // deltas of a family take the lane of the whole object at its root, so that a delta comes when its base is known. What a lane cannot
 // resolve, because the base has left its cache or is named by ID, is left to [Ingest.Resolve].
 type lanes struct {
@@ -123,7 +125,7 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 	one := l.lanes[laneIndex]
 	switch size := entry.Size; {
 	case entry.Kind == pack.KindRefDelta && size > keptDeltaSizeMax, entry.Kind.IsDelta() && size > l.in.held(object.TypeBlob):
-		return l.drain(reader)
+		return l.drain(ctx, reader)
 	case entry.Kind == pack.KindBlob && size > l.in.held(object.TypeBlob):
 		return l.readParts(ctx, one, reader, it)
 	case size > int64(l.arenaSize)/4:
@@ -134,12 +136,12 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 }
 
 // drain checks an entry that the lanes do not want. Next would skip it too, but its size and checksum are wanted now.
-func (l *lanes) drain(reader *pack.Reader) error {
-	arena := <-l.free
-	defer func() { l.free <- arena }()
-	if arena == nil {
-		arena = make([]byte, l.arenaSize)
+func (l *lanes) drain(ctx context.Context, reader *pack.Reader) error {
+	arena, err := l.arena(ctx)
+	if err != nil {
+		return err
 	}
+	defer func() { l.free <- arena }()
 	for {
 		_, err := reader.Read(arena[:cap(arena)])
 		if errors.Is(err, io.EOF) {
@@ -179,7 +181,7 @@ func (l *lanes) readLarge(ctx context.Context, one *lane, reader *pack.Reader, i
 		return err
 	}
 	size := reader.Entry().Size
-	if err := l.load.acquire(ctx, size); err != nil {
+	if err := fair.Rest(ctx, func() error { return l.load.acquire(ctx, size) }); err != nil {
 		return err
 	}
 	content, err := reader.ReadContent(nil)
@@ -214,16 +216,23 @@ func (l *lanes) readParts(ctx context.Context, one *lane, reader *pack.Reader, i
 }
 
 // arena returns an empty arena, when there is one.
-func (l *lanes) arena(ctx context.Context) ([]byte, error) {
+func (l *lanes) arena(ctx context.Context) (arena []byte, err error) {
 	select {
-	case arena := <-l.free:
-		if arena == nil {
-			arena = make([]byte, l.arenaSize)
-		}
-		return arena[:0], nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	case arena = <-l.free:
+	default:
+		err = fair.Rest(ctx, func() error {
+			select {
+			case arena = <-l.free:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
 	}
+	if arena == nil && err == nil {
+		arena = make([]byte, l.arenaSize)
+	}
+	return arena[:0], err
 }
 
 // send puts what was filled into the queue.
@@ -240,9 +249,16 @@ func (one *lane) push(ctx context.Context, p parcel) error {
 	select {
 	case one.queue <- p:
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	default:
 	}
+	return fair.Rest(ctx, func() error {
+		select {
+		case one.queue <- p:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
 }
 
 // finish waits until everything that was read has been examined, or given up, and returns the first error of a lane.
@@ -272,7 +288,10 @@ func (l *lanes) finish(ctx context.Context) error {
 func (l *lanes) run(ctx context.Context, one *lane) {
 	for p := range one.queue {
 		if one.err == nil {
-			if one.err = rescue.Do(func() error { return one.examine(ctx, &p) }); one.err != nil {
+			one.err = rescue.Do(func() error {
+				return fair.Do(ctx, func(ctx context.Context) error { return one.examine(ctx, &p) })
+			})
+			if one.err != nil {
 				l.cancel(one.err)
 			}
 		}

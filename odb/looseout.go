@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -50,7 +51,7 @@ func (o *packOutput) writeAllLoose(ctx context.Context) error {
 	ahead := 0
 	for i, number := range numbers {
 		for ; ahead < len(numbers) && ahead < i+deflateCountAhead; ahead++ {
-			o.prepareLoose(numbers[ahead])
+			o.prepareLoose(ctx, numbers[ahead])
 		}
 		if err := o.writeLoose(ctx, number); err != nil {
 			return err
@@ -60,7 +61,7 @@ func (o *packOutput) writeAllLoose(ctx context.Context) error {
 }
 
 // prepareLoose has an object made ready, unless it is written or a delta was found for it.
-func (o *packOutput) prepareLoose(number uint32) {
+func (o *packOutput) prepareLoose(ctx context.Context, number uint32) {
 	if _, found := o.plan.deltas.get(newHandle(o.plan.inv.looseLayer(), number)); found || o.loose[number] != 0 {
 		return
 	}
@@ -69,7 +70,7 @@ func (o *packOutput) prepareLoose(number uint32) {
 		o.ready = make(map[uint32]*looseEntry)
 	}
 	o.ready[number] = job
-	o.deflaters.work <- job
+	o.deflaters.add(ctx, job)
 }
 
 // takeLoose returns an object that was made ready, or makes it so.
@@ -77,7 +78,9 @@ func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry,
 	job, ok := o.ready[number]
 	if ok {
 		delete(o.ready, number)
-		<-job.done
+		if err := restUntil(ctx, job.done); err != nil {
+			return nil, err
+		}
 	} else {
 		job = &looseEntry{number: number, done: make(chan struct{})}
 		job.end(job.run(ctx, o.plan.inv))
@@ -90,7 +93,7 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	if o.loose[number] != 0 {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := fair.Pause(ctx); err != nil {
 		return err
 	}
 	o.loose[number] = isBusy

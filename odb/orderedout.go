@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -13,7 +14,7 @@ func (o *packOutput) writeOrdered(ctx context.Context) error {
 	for i, h := range o.plan.order {
 		for ; ahead < len(o.plan.order) && ahead < i+deflateCountAhead; ahead++ {
 			if next := o.plan.order[ahead]; next.layer() == loose {
-				o.prepareLoose(next.number())
+				o.prepareLoose(ctx, next.number())
 			}
 		}
 		if err := o.writeEarly(ctx, h); err != nil {
@@ -33,7 +34,7 @@ func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
 	if at, err := o.offsetOf(ctx, h); at != 0 || err != nil || o.placedAt(h) == isBusy {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := fair.Pause(ctx); err != nil {
 		return err
 	}
 	entries := [1]segmentEntry{{ordinal: h.number()}}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"packhorse/odb/fair"
 )
 
 // traffic knows whether requests are served, for work in the background that makes way for them.
@@ -46,10 +48,11 @@ func (s *Store) newPacer(pause float64) *pacer { return &pacer{traffic: &s.traff
 // commit takes half a millisecond. The kernel by itself would let it wait for up to four.
 const paceStretch = 100 * time.Microsecond
 
-// rest returns at once, or after a rest when one is due; goroutines that share a pacer rest together. A nil pacer never rests. Errors: that of ctx.
+// rest returns at once, or after a rest when one is due; goroutines that share a pacer rest together. Where there is no pacer, work is a
+// request's, which lets others compute in its place when it is their turn. Errors: that of ctx; [fair.ErrWork].
 func (p *pacer) rest(ctx context.Context) error {
 	if p == nil || p.pause <= 0 {
-		return ctx.Err()
+		return fair.Pause(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,16 +1,19 @@
 package odb
 
 import (
+	"context"
 	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
 	"hash"
 	"io"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
 
 // packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine computes the checksum of what was written.
 // It is for one goroutine, which calls stop in the end.
 type packStream struct {
+	ctx    context.Context //nolint:containedctx // the one of the turn in which the pack is written, which ends while dst is waited for
 	dst    io.Writer
 	offset int64  // bytes of the pack so far, buffered ones included
 	buffer []byte // what is not written yet
@@ -30,8 +33,9 @@ const (
 )
 
 // newPackStream returns a stream whose checksum is computed, or known.
-func newPackStream(dst io.Writer, known []byte) *packStream {
+func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream {
 	s := &packStream{
+		ctx:    ctx,
 		dst:    dst,
 		buffer: make([]byte, 0, streamBufferSize),
 		sums:   make(chan []byte, streamBufferCount),
@@ -103,16 +107,25 @@ func (s *packStream) flush() error {
 		return nil
 	}
 	if s.known != nil {
-		_, err := s.dst.Write(s.buffer)
+		_, err := s.send(s.buffer)
 		s.buffer = s.buffer[:0]
 		return err
 	}
 	s.sums <- s.buffer
-	_, err := s.dst.Write(s.buffer)
+	_, err := s.send(s.buffer)
 	if s.buffer = <-s.spare; s.buffer == nil {
 		s.buffer = make([]byte, 0, streamBufferSize)
 	}
 	return err
+}
+
+// send writes p to the destination, which may have to wait for its client.
+func (s *packStream) send(p []byte) (n int, err error) {
+	err = fair.Rest(s.ctx, func() (err error) {
+		n, err = s.dst.Write(p)
+		return err
+	})
+	return n, err
 }
 
 // end writes the trailer.
@@ -125,7 +138,7 @@ func (s *packStream) end() error {
 	if trailer == nil {
 		trailer = s.sum.Sum(nil)
 	}
-	n, err := s.dst.Write(trailer)
+	n, err := s.send(trailer)
 	s.offset += int64(n)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -77,7 +78,11 @@ func (v *View) Plan(ctx context.Context, request PackRequest, progress Progress)
 	request.Thin = request.Thin && len(request.Haves) > 0
 	p := &PackPlan{inv: inv, request: request}
 	p.progress.report = progress
-	if err := p.find(ctx); err != nil {
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		p.progress.turn = ctx
+		return p.find(ctx)
+	})
+	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil

@@ -1,13 +1,17 @@
 package odb
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"packhorse/odb/fair"
 )
 
 // progressMeter tells how far the work has come, at most ten times a second.
 type progressMeter struct {
 	report Progress
+	turn   context.Context //nolint:containedctx // the one of the turn in which it is told, which ends meanwhile; nil where there is none
 
 	mu   sync.Mutex // guards the fields below and calls of report
 	next time.Time
@@ -28,7 +32,7 @@ func (p *progressMeter) step(phase string, done, total int64) {
 	defer p.mu.Unlock()
 	if now := time.Now(); now.After(p.next) {
 		p.next = now.Add(progressEvery)
-		p.report(phase, done, total)
+		p.tell(phase, done, total)
 	}
 }
 
@@ -40,5 +44,17 @@ func (p *progressMeter) end(phase string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = time.Time{}
-	p.report(phase, done, total)
+	p.tell(phase, done, total)
+}
+
+// tell reports, to a client who may not listen. mu is held.
+func (p *progressMeter) tell(phase string, done, total int64) {
+	if p.turn == nil {
+		p.report(phase, done, total)
+		return
+	}
+	_ = fair.Rest(p.turn, func() error {
+		p.report(phase, done, total)
+		return nil
+	})
 }

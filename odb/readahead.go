@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 	"packhorse/pack/object"
 )
@@ -41,7 +42,9 @@ func (a *readAhead) start(ctx context.Context, inv *inventory) {
 	for range 2 {
 		a.readers.Go(func() error {
 			for b := range a.work {
-				b.err = rescue.Do(func() error { return b.read(ctx, inv) })
+				b.err = rescue.Do(func() error {
+					return fair.Do(fair.Apart(ctx), func(ctx context.Context) error { return b.read(ctx, inv) })
+				})
 				close(b.done)
 			}
 			return nil
@@ -63,10 +66,8 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 		a.work <- b
 	}
 	b := a.batches[0]
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := restUntil(ctx, b.done); err != nil {
+		return nil, err
 	}
 	if b.err != nil {
 		return nil, b.err
@@ -84,6 +85,23 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 		a.taken = 0
 	}
 	return data, nil
+}
+
+// restUntil returns when another goroutine has closed done, and gives the turn back if that takes time. Errors: that of ctx.
+func restUntil(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	return fair.Rest(ctx, func() error {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // nextBatch gathers the trees that follow; there is at least one.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -40,6 +41,12 @@ func (in *Ingest) resolve(ctx context.Context) error {
 		return err
 	}
 	clear(in.kept) // each step gives back what the next ones do not need
+	return fair.Do(ctx, in.join)
+}
+
+// join checks the objects, once all are known, against each other and the pool, and puts them into the quarantine.
+func (in *Ingest) join(ctx context.Context) error {
+	in.progress.turn = ctx
 	if err := in.connect(ctx); err != nil {
 		return err
 	}
@@ -98,7 +105,11 @@ func (in *Ingest) resolveThin(ctx context.Context) error {
 		return nil
 	}
 	r := newResolver(in, left)
-	roots, err := in.findBases(ctx)
+	var roots []branch
+	err := fair.Do(ctx, func(ctx context.Context) (err error) {
+		roots, err = in.findBases(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -34,7 +35,7 @@ func (w *resolveWorker) run(ctx context.Context) (err error) {
 			return nil
 		}
 		w.push(b)
-		if err := w.descend(ctx); err != nil {
+		if err := fair.Do(ctx, w.descend); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (b
 		return branch{}, err
 	}
 	next.content = made
-	w.in.progress.step(phaseResolving, int64(w.in.table.deltas)-w.r.left+w.r.done.Add(1), int64(w.in.table.deltas))
+	w.tell(ctx, int64(w.in.table.deltas)-w.r.left+w.r.done.Add(1))
 	refs, err := w.in.takeRefs(id, child)
 	if err != nil {
 		return next, errors.Join(err, w.release(&next.content))
@@ -118,6 +119,17 @@ func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (b
 	}
 	w.leavesFirst(next.children)
 	return next, nil
+}
+
+// tell reports that so many deltas are resolved. It rests if that is told to a client.
+func (w *resolveWorker) tell(ctx context.Context, done int64) {
+	if done%progressSteps != 0 {
+		return
+	}
+	_ = fair.Rest(ctx, func() error {
+		w.in.progress.step(phaseResolving, done, int64(w.in.table.deltas))
+		return nil
+	})
 }
 
 // leavesFirst moves children that have no children themselves to the front: they need nothing to be held.

@@ -12,6 +12,7 @@ import (
 	"iter"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 )
 
@@ -130,7 +131,7 @@ func (s *sorter) all(ctx context.Context) iter.Seq2[[]byte, error] {
 			return
 		}
 		for merge.Len() > 0 {
-			if err := ctx.Err(); err != nil {
+			if err := fair.Pause(ctx); err != nil {
 				yield(nil, err)
 				return
 			}

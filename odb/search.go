@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -45,7 +46,10 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 		rescue.Go(&workers, func() error {
 			var index delta.Index
 			for f := range s.work { // to its end, also after a failure
-				if err := rescue.Do(func() error { return s.searchPath(ctx, &index, &f) }); err != nil {
+				err := rescue.Do(func() error {
+					return fair.Do(fair.Apart(ctx), func(ctx context.Context) error { return s.searchPath(ctx, &index, &f) })
+				})
+				if err != nil {
 					s.fail(err)
 				}
 			}
@@ -62,13 +66,19 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 			break
 		}
 		if len(f.sent) > 0 {
-			s.work <- *f
+			_ = fair.Rest(ctx, func() error {
+				s.work <- *f
+				return nil
+			})
 			done += len(f.sent)
 			p.progress.step(phaseCompressing, int64(done), 0)
 		}
 	}
 	close(s.work)
-	workers.Wait()
+	_ = fair.Rest(ctx, func() error {
+		workers.Wait()
+		return nil
+	})
 	if err = errors.Join(err, s.err); err != nil {
 		return fmt.Errorf("search deltas: %w", err)
 	}
@@ -190,6 +200,9 @@ func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pat
 	for _, h := range f.sent {
 		if s.full() {
 			return nil
+		}
+		if err := fair.Pause(ctx); err != nil {
+			return err
 		}
 		target, err := s.load(ctx, h, f.kind)
 		if err != nil {

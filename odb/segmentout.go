@@ -182,7 +182,7 @@ func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry)
 	if _, ok, err := o.plan.resolvable(ctx, base, e.Type); ok || err != nil {
 		return err
 	}
-	e.whole = o.deflaters.deflate(h)
+	e.whole = o.deflaters.deflate(ctx, h)
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 	case isFound:
 		return o.writeFound(ctx, h, &found)
 	case e.whole != nil:
-		return o.writeDeflated(e.whole)
+		return o.writeDeflated(ctx, e.whole)
 	default:
 		return o.writeRebased(ctx, o.run.region, layer, e)
 	}

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/rescue"
 	"packhorse/pack"
@@ -116,7 +117,7 @@ func (w *segmentWriter) Complete(ctx context.Context, count int) error {
 	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
 	defer copyBuffers.Put(buffer)
 	for done := int64(0); done < w.size; {
-		if err := ctx.Err(); err != nil {
+		if err := fair.Pause(ctx); err != nil {
 			return err
 		}
 		piece := buffer[:min(copyBufferSize, w.size-done)]
@@ -160,16 +161,17 @@ func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err 
 		}
 	}()
 	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.count}
-	var group rescue.Group // the two files become durable at the same time
-	group.Go(func() error { return w.finishFile(ctx) })
+	var group rescue.Group // the two files become durable at the same time, in turns of their own
+	group.Go(func() error { return fair.Do(fair.Apart(ctx), w.finishFile) })
 	if w.graph != nil {
 		group.Go(func() error {
-			var err error
-			sealed.graph, err = w.graph.write(ctx, w.store.files)
-			return err
+			return fair.Do(fair.Apart(ctx), func(ctx context.Context) (err error) {
+				sealed.graph, err = w.graph.write(ctx, w.store.files)
+				return err
+			})
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := fair.Rest(ctx, group.Wait); err != nil {
 		return nil, errors.Join(err, w.removeSealed(ctx, sealed))
 	}
 	w.done = true
@@ -212,7 +214,7 @@ func (w *segmentWriter) finishFile(ctx context.Context) error {
 	if _, err := w.Write(footer); err != nil {
 		return err
 	}
-	if err := w.file.Seal(ctx); err != nil {
+	if err := fair.Rest(ctx, func() error { return w.file.Seal(ctx) }); err != nil {
 		return err
 	}
 	w.finished = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -25,8 +26,10 @@ func (d *deflaters) start(ctx context.Context, inv *inventory) {
 		d.workers.Go(func() error {
 			for job := range d.work {
 				job.end(rescue.Do(func() error {
-					_ = inv.pace.rest(ctx) // the job looks at ctx too
-					return job.run(ctx, inv)
+					return fair.Do(ctx, func(ctx context.Context) error {
+						_ = inv.pace.rest(ctx) // the job looks at ctx too
+						return job.run(ctx, inv)
+					})
 				}))
 			}
 			return nil
@@ -57,10 +60,22 @@ type deflating struct {
 }
 
 // deflate has an object deflated.
-func (d *deflaters) deflate(h handle) *deflating {
+func (d *deflaters) deflate(ctx context.Context, h handle) *deflating {
 	job := &deflating{h: h, done: make(chan struct{})}
-	d.work <- job
+	d.add(ctx, job)
 	return job
+}
+
+// add puts a job into the queue, when there is room.
+func (d *deflaters) add(ctx context.Context, job deflateJob) {
+	select {
+	case d.work <- job:
+	default:
+		_ = fair.Rest(ctx, func() error {
+			d.work <- job
+			return nil
+		})
+	}
 }
 
 func (j *deflating) run(ctx context.Context, inv *inventory) error {
@@ -81,8 +96,10 @@ func (j *deflating) end(err error) {
 }
 
 // writeDeflated writes an object that was deflated ahead.
-func (o *packOutput) writeDeflated(job *deflating) error {
-	<-job.done
+func (o *packOutput) writeDeflated(ctx context.Context, job *deflating) error {
+	if err := restUntil(ctx, job.done); err != nil {
+		return err
+	}
 	if job.err != nil {
 		return job.err
 	}
@@ -91,6 +108,9 @@ func (o *packOutput) writeDeflated(job *deflating) error {
 
 // writeWhole writes an object whole that is stored otherwise.
 func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
+	if err := fair.Pause(ctx); err != nil {
+		return err
+	}
 	info, err := o.plan.inv.stat(ctx, h)
 	if err != nil {
 		return err

@@ -149,7 +149,7 @@ func Pause(ctx context.Context) error {
 	return t.begin(ctx, true)
 }
 
-// Rest runs wait, which waits for others, and gives the turn back meanwhile.
+// Rest runs wait, which waits for others, and gives the turn back meanwhile. Its error is that of wait.
 func Rest(ctx context.Context, wait func() error) error {
 	t, _ := ctx.Value(turnKey{}).(*turn)
 	if t == nil {
@@ -159,7 +159,26 @@ func Rest(ctx context.Context, wait func() error) error {
 	defer t.mu.Unlock()
 	t.end()
 	err := wait()
-	return errors.Join(err, t.begin(context.WithoutCancel(ctx), true))
+	if lost := t.begin(context.WithoutCancel(ctx), true); lost != nil {
+		return errors.Join(err, lost)
+	}
+	return err
+}
+
+// Apart returns a context for a goroutine that works for ctx, and asks for turns of its own where ctx is within one.
+func Apart(ctx context.Context) context.Context {
+	if ctx.Value(turnKey{}) == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, turnKey{}, nil)
+}
+
+// Charge returns ctx with the account of another context, if that has one: for work that may outlive who began it.
+func Charge(ctx, other context.Context) context.Context {
+	if a, _ := other.Value(accountKey{}).(*Account); a != nil {
+		return With(ctx, a)
+	}
+	return ctx
 }
 
 // charge counts what was computed since the turn began.

@@ -63,7 +63,6 @@ func (r *row) add(c candidate) {
 
 // matrix compares every file of one list with every file of another.
 type matrix struct {
-	ctx      context.Context // within one call
 	renaming *renaming
 	old      []*source
 	new      []int
@@ -118,32 +117,36 @@ func (r *renaming) matchSimilar(from, to []int) error {
 	return nil
 }
 
-// fill makes the rows, a worker on each processor.
+// fill makes the rows, a worker on each processor, in turns of its own.
 func (m *matrix) fill(ctx context.Context) error {
-	workers, ctx := rescue.WithContext(ctx)
-	m.ctx = ctx
+	workers, working := rescue.WithContext(fair.Apart(ctx))
 	for range min(runtime.GOMAXPROCS(0), len(m.new)) {
 		workers.Go(func() error {
-			for {
-				i := int(m.next.Add(1) - 1)
-				if i >= len(m.new) || ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if err := m.fillRow(i); err != nil {
-					return err
-				}
-			}
+			return fair.Do(working, m.fillRows)
 		})
 	}
-	return workers.Wait()
+	return fair.Rest(ctx, workers.Wait)
 }
 
-func (m *matrix) fillRow(i int) error {
+// fillRows is one worker.
+func (m *matrix) fillRows(ctx context.Context) error {
+	for {
+		i := int(m.next.Add(1) - 1)
+		if i >= len(m.new) || ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := m.fillRow(ctx, i); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *matrix) fillRow(ctx context.Context, i int) error {
 	r := m.renaming
 	target := &r.new[m.new[i]]
 	size := int64(-1)
 	if target.Mode.IsRegular() {
-		info, err := r.objects.Stat(m.ctx, target.ID)
+		info, err := r.objects.Stat(ctx, target.ID)
 		if err != nil {
 			return err
 		}
@@ -161,14 +164,17 @@ func (m *matrix) fillRow(i int) error {
 		c := candidate{old: s.index, new: m.new[i], sameName: basename(r.old[s.index].Path) == name}
 		if size >= 0 && s.size >= 0 && MayScore(s.size, size, scoreMin) {
 			if table == nil {
-				prints, err := ReadFingerprint(m.ctx, r.objects, target.ID)
+				prints, err := ReadFingerprint(ctx, r.objects, target.ID)
 				if err != nil {
 					return err
 				}
 				table = comparisons.Get().(*comparison)
 				table.set(prints)
 			}
-			prints, err := m.print(s)
+			if err := fair.Pause(ctx); err != nil {
+				return err
+			}
+			prints, err := m.print(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -176,17 +182,17 @@ func (m *matrix) fillRow(i int) error {
 		}
 		m.rows[i].add(c)
 	}
-	return fair.Pause(m.ctx)
+	return fair.Pause(ctx)
 }
 
 // print returns the fingerprint of a deleted file.
-func (m *matrix) print(s *source) (*Fingerprint, error) {
+func (m *matrix) print(ctx context.Context, s *source) (*Fingerprint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.print != nil {
 		return s.print, nil
 	}
-	prints, err := ReadFingerprint(m.ctx, m.renaming.objects, m.renaming.old[s.index].ID)
+	prints, err := ReadFingerprint(ctx, m.renaming.objects, m.renaming.old[s.index].ID)
 	if err != nil {
 		return nil, err
 	}

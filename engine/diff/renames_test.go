@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"packhorse/engine/diff"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -161,5 +162,33 @@ func TestRenamesOfUnreadableFiles(t *testing.T) {
 	}
 	if _, err := diff.Renames(context.Background(), m, entry("a", missing), entry("b", m.write(object.TypeBlob, []byte("b")))); err == nil {
 		t.Error("a missing blob was compared")
+	}
+}
+
+// Files are compared in turns, also within one: the worker of a merge gives its own back meanwhile.
+func TestRenamesTakeTurns(t *testing.T) {
+	t.Parallel()
+	m := newMemory(t)
+	var before, after []diff.Entry
+	for i := range 20 {
+		for side, entries := range map[string]*[]diff.Entry{"old": &before, "new": &after} {
+			id := m.write(object.TypeBlob, []byte(text(side, 200, 10+i)))
+			*entries = append(*entries, diff.Entry{Path: fmt.Sprintf("%s%d", side, i), Mode: object.ModeBlob, ID: id})
+		}
+	}
+	account := fair.NewProcessors(1).Account(fair.Tenant{Org: "acme"}, 0)
+	ctx := fair.With(t.Context(), account)
+	search := func(ctx context.Context) error {
+		_, err := diff.Renames(ctx, m, before, after)
+		return err
+	}
+	if err := search(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if account.Spent() == 0 {
+		t.Error("the search took no turn")
+	}
+	if err := fair.Do(ctx, search); err != nil {
+		t.Fatal(err)
 	}
 }

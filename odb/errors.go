@@ -86,6 +86,7 @@ type Stats struct {
 
 // Growth is what a write added to a pool.
 type Growth struct {
+	Owner string // whose the pool is; see [View.For]
 	// ObjectCount and HotBytes are objects in the hot tier and the bytes that they take.
 	ObjectCount  int
 	HotBytes     int64

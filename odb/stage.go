@@ -114,7 +114,7 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	}
 	q.settled = true
 	if grew := q.store.options.Grew; grew != nil && !q.own {
-		grew(q.view.pool, Growth{ObjectCount: len(q.hot.order), HotBytes: int64(q.hot.size), SegmentCount: len(q.sealed)})
+		grew(q.view.pool, Growth{Owner: q.view.owner, ObjectCount: len(q.hot.order), HotBytes: int64(q.hot.size), SegmentCount: len(q.sealed)})
 	}
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))

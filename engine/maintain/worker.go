@@ -25,7 +25,7 @@ type Host interface {
 	Sweep(ctx context.Context) error
 }
 
-// Worker does what is due, one thing at a time, until it is stopped.
+// Worker does what is due, one thing at a time, until it is stopped. The owners of pools take turns.
 type Worker struct {
 	host     Host
 	settings Settings
@@ -37,8 +37,8 @@ type Worker struct {
 
 	mu    sync.Mutex // guards the fields below
 	grown map[odb.PoolID]odb.Growth
-	due   []odb.PoolID // pools that passed a threshold, in that order
-	later []odb.PoolID // pools for whose turn the disk had no room
+	due   rota      // pools that passed a threshold
+	later []duePool // pools for whose turn the disk had no room
 
 	compactions, objects, failures, rounds, postponed atomic.Uint64
 }
@@ -75,16 +75,17 @@ func (w *Worker) count(pool odb.PoolID, by odb.Growth) {
 		ObjectCount:  before.ObjectCount + by.ObjectCount,
 		HotBytes:     before.HotBytes + by.HotBytes,
 		SegmentCount: before.SegmentCount + by.SegmentCount,
+		Owner:        by.Owner,
 	}
 	w.grown[pool] = sum
 	if !w.isDue(before) && w.isDue(sum) {
-		w.due = append(w.due, pool)
+		w.due.add(duePool{pool, sum.Owner})
 	}
 }
 
 // arm wakes the worker if a pool waits. mu is held.
 func (w *Worker) arm() {
-	if len(w.due) == 0 {
+	if w.due.count == 0 {
 		return
 	}
 	select {
@@ -120,7 +121,7 @@ func (w *Worker) Stop() {
 // Stats returns the counts since the start.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
-	due := len(w.due) + len(w.later)
+	due := w.due.count + len(w.later)
 	w.mu.Unlock()
 	return Stats{
 		Compactions: w.compactions.Load(), ObjectCount: w.objects.Load(),
@@ -166,10 +167,11 @@ func (w *Worker) pace() odb.RepackOptions {
 
 // compactNext takes one pool only: a sweep has its turn among them however quickly others come, or what they replaced would fill the disk.
 func (w *Worker) compactNext(ctx context.Context) {
-	pool, ok := w.take()
+	next, ok := w.take()
 	if !ok {
 		return
 	}
+	pool := next.pool
 	begun := time.Now()
 	var done odb.Compacted
 	err := rescue.Do(func() (err error) {
@@ -178,13 +180,13 @@ func (w *Worker) compactNext(ctx context.Context) {
 	})
 	if _, ok := errors.AsType[*rescue.PanicError](err); ok {
 		w.mu.Lock()
-		w.later = append(w.later, pool)
+		w.later = append(w.later, next)
 		w.mu.Unlock()
 	}
 	w.note(ctx, "compact", err)
 	if IsPostponed(err) {
 		w.mu.Lock()
-		w.later = append(w.later, pool)
+		w.later = append(w.later, next)
 		w.mu.Unlock()
 	}
 	if err == nil && done.LayerCount > 0 {
@@ -199,7 +201,7 @@ func (w *Worker) compactNext(ctx context.Context) {
 func (w *Worker) round(ctx context.Context) {
 	w.mu.Lock()
 	grown, due := w.grown, w.due
-	w.grown, w.due = make(map[odb.PoolID]odb.Growth), nil
+	w.grown, w.due = make(map[odb.PoolID]odb.Growth), rota{}
 	w.mu.Unlock()
 	err := rescue.Do(func() error { return w.host.Round(ctx, w.pace()) })
 	w.note(ctx, "go through all repositories", err)
@@ -210,14 +212,14 @@ func (w *Worker) round(ctx context.Context) {
 }
 
 // giveBack takes back what a round was to maintain: those pools have waited longer than what has come since.
-func (w *Worker) giveBack(grown map[odb.PoolID]odb.Growth, due []odb.PoolID) {
+func (w *Worker) giveBack(grown map[odb.PoolID]odb.Growth, due rota) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	since, passed := w.grown, w.due
 	w.grown, w.due = grown, due
-	for _, pool := range passed {
-		w.count(pool, since[pool])
-		delete(since, pool)
+	for next, ok := passed.take(); ok; next, ok = passed.take() {
+		w.count(next.pool, since[next.pool])
+		delete(since, next.pool)
 	}
 	for pool, by := range since {
 		w.count(pool, by)
@@ -225,25 +227,25 @@ func (w *Worker) giveBack(grown map[odb.PoolID]odb.Growth, due []odb.PoolID) {
 	w.arm()
 }
 
-// take returns the pool that has waited longest.
-func (w *Worker) take() (odb.PoolID, bool) {
+// take returns the pool whose turn it is.
+func (w *Worker) take() (duePool, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.due) == 0 {
-		return odb.PoolID{}, false
+	next, ok := w.due.take()
+	if ok {
+		delete(w.grown, next.pool)
+		w.arm()
 	}
-	pool := w.due[0]
-	w.due = w.due[1:]
-	delete(w.grown, pool)
-	w.arm()
-	return pool, true
+	return next, ok
 }
 
 // takeUp lets pools have their turn again that the disk had no room for: what has left was removed meanwhile.
 func (w *Worker) takeUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.due = append(w.due, w.later...)
+	for _, pool := range w.later {
+		w.due.add(pool)
+	}
 	w.later = nil
 	w.arm()
 }

@@ -125,6 +125,27 @@ func TestWorkerOrder(t *testing.T) {
 	})
 }
 
+// TestWorkerOwners has many pools of one owner pass the threshold before some of others: the owners take turns.
+func TestWorkerOwners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, h := newWorker(time.Hour), &host{}
+		for _, pool := range []byte("abcdXefYxg") {
+			owner := "many"
+			switch pool {
+			case 'x':
+				owner = "one"
+			case 'X', 'Y':
+				owner = "two"
+			}
+			w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: 10, Owner: owner})
+		}
+		w.Start(h)
+		defer w.Stop()
+		h.wants(t, "aXxbYcdefg")
+	})
+}
+
 // TestWorkerKeepsUp writes more than can be compacted: sweeps and rounds come nevertheless, about as often as they should.
 func TestWorkerKeepsUp(t *testing.T) {
 	t.Parallel()

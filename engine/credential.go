@@ -226,7 +226,8 @@ func (r *Repository) requireCredential(ctx context.Context, tx *refs.Tx, id Cred
 	return row, nil
 }
 
-// changeCredential runs a transaction that changes the credential and no ref.
+// changeCredential runs a transaction that changes the credential and no ref. A sync that waits is tried at once, unless the actor may ask for
+// none: it has its own time then.
 func (r *Repository) changeCredential(
 	ctx context.Context, actor *Actor, cause string, prepare func(ctx context.Context, tx *refs.Tx) (StoredCredential, error),
 ) (StoredCredential, error) {
@@ -238,7 +239,7 @@ func (r *Repository) changeCredential(
 		stored.Sequence = tx.Sequence() + 1
 		return stored, err
 	})
-	if err == nil && r.record.Upstream != nil {
+	if err == nil && r.record.Upstream != nil && actor.checkSync() == nil {
 		r.host.upstreams.worker.WakeNow(r.record.ID) // it may have failed for want of this one
 	}
 	return stored, err

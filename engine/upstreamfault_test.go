@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -22,6 +24,7 @@ import (
 	"packhorse/engine/upstream"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb/kv"
+	"packhorse/refs"
 )
 
 // linkRoot returns a folder that has the repository in dir as ada/r.git.
@@ -107,6 +110,60 @@ func TestSyncCredentials(t *testing.T) {
 				t.Errorf("%q is told: %s", form, told)
 			}
 		}
+	}
+}
+
+// TestSyncCredentialsUnderPolicy stores, changes and deletes a credential under policies. Who may not ask for a sync gets none that way: it
+// would bring what is new at the upstream.
+func TestSyncCredentialsUnderPolicy(t *testing.T) {
+	t.Parallel()
+	for _, op := range []refs.Op{"", refs.NoForcePush, refs.NoPush, refs.VerifySig} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			syncs := op == "" || op == refs.NoForcePush
+			f := newFar(t)
+			f.commit("main", "one")
+			n := openNear(t, vfs.NewMem(), slow(f.config()))
+			repo := n.create(engine.UpstreamBase{})
+			n.synced()
+			idle := func() upstream.Stats {
+				for ; ; time.Sleep(5 * time.Millisecond) {
+					if stats := n.host.UpstreamStats(); stats.Running+stats.Waiting == 0 {
+						return stats
+					}
+				}
+			}
+			by := ada
+			if op != "" {
+				var err error
+				if by.Policy, err = refs.ParsePolicy([][]any{{"refs/tags/v*", []any{string(op)}}}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var id engine.CredentialID
+			for step, change := range []func() (engine.StoredCredential, error){
+				func() (engine.StoredCredential, error) {
+					return repo.CreateCredential(t.Context(), by, engine.Credential{Password: "p"})
+				},
+				func() (engine.StoredCredential, error) {
+					return repo.UpdateCredential(t.Context(), by, id, engine.Credential{Password: "q"})
+				},
+				func() (engine.StoredCredential, error) { return repo.DeleteCredential(t.Context(), by, id) },
+			} {
+				f.commit("main", fmt.Sprint(step))
+				before, was := idle(), n.refs()
+				stored, err := change()
+				if err != nil {
+					t.Fatal(err)
+				}
+				id = stored.ID
+				if syncs {
+					n.equal(f)
+				} else if after := n.host.UpstreamStats(); after != before || !maps.Equal(n.refs(), was) {
+					t.Errorf("step %d: syncs were %+v and are %+v, refs were %v and are %v", step, before, after, was, n.refs())
+				}
+			}
+		})
 	}
 }
 

@@ -40,7 +40,8 @@ func newWritable(t *testing.T) *writable {
 
 var secretKey = bytes.Repeat([]byte{1}, engine.SecretKeySize)
 
-func newWritableOn(t *testing.T, host *engine.Host) *writable {
+// newWritableOn is newWritable over a host, with a server that edits change.
+func newWritableOn(t *testing.T, host *engine.Host, edits ...func(*api.Config)) *writable {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -48,6 +49,9 @@ func newWritableOn(t *testing.T, host *engine.Host) *writable {
 	w.fixture = serve(t, nil, func(c *api.Config) {
 		c.Routes = api.Routes(rest.New(rest.Config{Host: host, Verify: func(token string) (*auth.Grant, error) { return c.Tokens.Verify("Bearer " + token) }}))
 		c.Refuse = rest.Refuse
+		for _, edit := range edits {
+			edit(c)
+		}
 	})
 	w.do(call{"POST /api/v1/repos", "r", ``}, nil).done(t)
 	var made struct {

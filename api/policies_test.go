@@ -1,0 +1,693 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/api"
+	"packhorse/api/auth"
+	"packhorse/api/rest"
+	"packhorse/engine"
+	"packhorse/engine/upstream"
+	"packhorse/fuzz/oracle"
+)
+
+// Names of refs. What has "free/" in it is what no policy here binds, "bound/" what each of them binds.
+const (
+	here, there       = "refs/heads/bound/t", "refs/heads/bound/n" // a branch, and one that is not there yet
+	hereTag, thereTag = "refs/tags/bound/t", "refs/tags/bound/n"
+	hereNotes         = "refs/notes/bound/t"
+	hereOther         = "refs/bound/t"
+	aside             = "refs/namespaces/ephemeral/"
+	free              = "refs/heads/free/n"
+	zero              = "0000000000000000000000000000000000000000"
+	receivePack       = "git-receive-pack"
+)
+
+// policies are which refs an op binds, as the claims of a token say it and as a test does.
+var policies = map[string]struct {
+	claims func(op string) (rules []auth.RefRule, ops []string)
+	binds  func(ref string) bool
+}{
+	"all but some": {
+		func(op string) ([]auth.RefRule, []string) {
+			return []auth.RefRule{
+				{Pattern: "free/*"}, {Pattern: "refs/tags/free/*"}, {Pattern: "refs/notes/free/*"}, {Pattern: aside + "refs/heads/free/*"},
+			}, []string{op}
+		},
+		func(ref string) bool { return !strings.Contains(ref, "/free/") },
+	},
+	"some": {
+		func(op string) (rules []auth.RefRule, _ []string) {
+			for _, pattern := range []string{"bound/*", "refs/tags/bound/*", "refs/notes/bound/*", "refs/bound/*", aside + "refs/*"} {
+				rules = append(rules, auth.RefRule{Pattern: pattern, Ops: []string{op}})
+			}
+			return append([]auth.RefRule{{Pattern: aside + "refs/heads/free/*"}}, rules...), nil
+		},
+		func(ref string) bool {
+			return strings.Contains(ref, "bound/") || strings.HasPrefix(ref, aside) && !strings.Contains(ref, "/free/")
+		},
+	},
+}
+
+// act is one request of a client, to a repository that holds refs and maybe what the request is about.
+type act struct {
+	*policyServer
+	repo, token string
+	id          string // what refs are to go to
+	held        *holder
+	credential  string
+}
+
+// reply is what a client hears.
+type reply struct {
+	status int
+	text   string
+}
+
+// done tells whether everything was carried out.
+func (r reply) done() bool {
+	return r.status/100 == 2 && !strings.Contains(r.text, "ng refs/") && !strings.Contains(r.text, "ERR ")
+}
+
+// denied tells whether a policy refused something.
+func (r reply) denied() bool {
+	return (r.status == http.StatusForbidden || r.status == http.StatusOK && strings.Contains(r.text, "ng refs/")) && strings.Contains(r.text, "denied by policy")
+}
+
+// json makes a call of the API.
+func (a *act) json(route, format string, args ...any) reply {
+	a.t.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	return a.send(method, path, "application/json", "", fmt.Appendf(nil, format, args...))
+}
+
+// lines makes a call of the API that takes lines.
+func (a *act) lines(route, format string, args ...any) reply {
+	a.t.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	return a.send(method, path, "application/x-ndjson", "", fmt.Appendf(nil, format, args...))
+}
+
+func (a *act) send(method, path, kind, protocol string, body []byte) reply {
+	a.t.Helper()
+	request, err := http.NewRequestWithContext(a.t.Context(), method, "http://"+a.address+path, bytes.NewReader(body))
+	must(err)
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("Content-Type", kind)
+	if protocol != "" {
+		request.Header.Set("Git-Protocol", protocol)
+	}
+	response, err := a.client.Do(request)
+	must(err)
+	defer response.Body.Close() //nolint:errcheck // nothing was written
+	text, err := io.ReadAll(response.Body)
+	must(err)
+	return reply{response.StatusCode, string(text)}
+}
+
+// push sends ref updates as a git client of a version of the protocol does: pairs are names of stored refs, each with what it shall be.
+func (a *act) push(variant, capabilities, protocol string, pairs ...string) reply {
+	a.t.Helper()
+	now := a.standing(a.repo)
+	at := func(name string) string {
+		if id := now.refs[name]; id != "" {
+			return id
+		}
+		return zero
+	}
+	var body strings.Builder
+	pack := a.empty
+	if a.held.ref == "" { // the repository does not have it
+		pack = a.pack(a.id, "^"+a.ids["base"])
+	}
+	brings := false
+	for i := 0; i < len(pairs); i += 2 {
+		line := fmt.Sprintf("%s %s %s", at(pairs[i]), pairs[i+1], strings.TrimPrefix(pairs[i], aside))
+		if i == 0 {
+			line += "\x00 report-status " + capabilities
+		}
+		fmt.Fprintf(&body, "%04x%s", len(line)+4, line)
+		brings = brings || pairs[i+1] != zero
+		now.refs[pairs[i]] = strings.ReplaceAll(pairs[i+1], zero, "")
+	}
+	body.WriteString("0000")
+	if brings {
+		body.Write(pack)
+	}
+	discovered := a.send(http.MethodGet, "/"+a.repo+variant+".git/info/refs?service="+receivePack, "", protocol, nil)
+	if discovered.status != http.StatusOK {
+		a.t.Errorf("info/refs: status %d: %s", discovered.status, discovered.text)
+	}
+	return a.send(http.MethodPost, "/"+a.repo+variant+".git/"+receivePack, "application/x-"+receivePack+"-request", protocol, []byte(body.String()))
+}
+
+// branch is the JSON that names the branch that holds id, and whether it is ephemeral.
+func (a *act) branch(member, ephemeral string) string {
+	name, inSpace := strings.CutPrefix(a.held.ref, aside)
+	return fmt.Sprintf(`%q:%q,%q:%t`, member, strings.TrimPrefix(name, "refs/heads/"), ephemeral, inSpace)
+}
+
+// way is one in which refs move, appear or vanish.
+type way struct {
+	route string // of the API; "" for a push
+	do    func(a *act) reply
+	// branch says that it starts from a branch that holds what it is about, stored that this only has to be in the repository.
+	branch, stored bool
+	// once says that what it is about is of no importance to it.
+	once bool
+	// each says that refs move or not each by itself, anew that the ref has been deleted before, in the same request: documented as two steps, of
+	// which the second one creates it.
+	each, anew bool
+	// upstream says that the repository has one.
+	upstream bool
+	// still says that no ref moves.
+	still bool
+	// forks says that the refs of another repository appear, all of whose commits are new to it. Documented: a token under verify-sig creates no
+	// forks, that is no ref of one that it binds, whoever has signed what.
+	forks bool
+	// syncs says that it has a sync move all refs, later: documented as refused under both ops if any branch or tag is bound.
+	syncs bool
+}
+
+func pushed(variant, capabilities string, protocol int, pairs ...string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		filled := make([]string, len(pairs))
+		for i, text := range pairs {
+			switch filled[i] = text; text {
+			case "id":
+				filled[i] = a.id
+			case "signed", "root", "tag of signed":
+				filled[i] = a.ids[text]
+			}
+		}
+		return a.push(variant, capabilities, []string{"", "version=1", "version=2"}[protocol], filled...)
+	}
+}
+
+const author = `"author":{"name":"A","email":"a@example.com"}`
+
+// commitPack is a commit-pack of a new file, commitOf one of any file.
+func commitPack(metadata, content string) string { return commitOf("new", metadata, content) }
+
+func commitOf(path, metadata, content string) string {
+	return fmt.Sprintf("{\"metadata\":{%s,\"commit_message\":\"m\",%s,\"files\":[{\"path\":%q,\"content_id\":\"1\"}]}}\n"+
+		"{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", metadata, author, path, base64.StdEncoding.EncodeToString([]byte(content)))
+}
+
+// diffCommit is a diff-commit of one file.
+func diffCommit(metadata string) string {
+	return fmt.Sprintf("{\"metadata\":{%s,\"commit_message\":\"m\",%s}}\n{\"diff_chunk\":{\"data\":%q,\"eof\":true}}\n",
+		metadata, author, base64.StdEncoding.EncodeToString([]byte("--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+1\n")))
+}
+
+// fork creates another repository from this one.
+func fork(format string, args ...string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		rest := format
+		for _, name := range args {
+			id := a.id
+			if name != "id" {
+				id = a.ids[name]
+			}
+			rest = strings.Replace(rest, "%s", id, 1)
+		}
+		return a.json("POST "+v1, `{"base_repo":{"provider":"code","owner":"acme","name":%q,"auth":{"token":%q},%s`,
+			a.repo, strings.TrimPrefix(token(a.repo, "git:read"), "Bearer "), rest)
+	}
+}
+
+// merged merges the branch that holds what it is about into another one.
+func merged(strategy, more string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		return a.json("POST "+v1+"/merge", `{%s,"target_branch":"bound/t","strategy":%q,%s"commit_message":"m",%s}`,
+			a.branch("source_branch", "source_is_ephemeral"), strategy, more, author)
+	}
+}
+
+// restored brings back a tree.
+func restored(more string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		return a.json("POST "+v1+"/restore-commit", `{"metadata":{"target_branch":"bound/t","target_commit_sha":%q,%s%s}}`, a.id, more, author)
+	}
+}
+
+// ways are all in which a ref of a repository changes. TestPolicies fails for a route that may write and is not among them.
+var ways = map[string]way{
+	"push, new branch":            {do: pushed("", "", 0, there, "id")},
+	"push, new branch, version 1": {do: pushed("", "", 1, there, "id")},
+	"push, new branch, version 2": {do: pushed("", "", 2, there, "id")},
+	"push, branch":                {do: pushed("", "", 0, here, "id")},
+	"push, branch, version 2":     {do: pushed("", "atomic", 2, here, "id")},
+	"push, default branch":        {do: pushed("", "", 0, "refs/heads/main", "id")},
+	"push, new free branch":       {do: pushed("", "", 0, free, "id")},
+	"push, new tag":               {do: pushed("", "", 0, thereTag, "id")},
+	"push, tag":                   {do: pushed("", "", 0, hereTag, "id")},
+	"push, notes":                 {do: pushed("", "", 0, hereNotes, "id")},
+	"push, other ref":             {do: pushed("", "", 0, hereOther, "id")},
+	"push, ephemeral branch":      {do: pushed("+ephemeral", "", 0, aside+here, "id")},
+	"push, new ephemeral branch":  {do: pushed("+ephemeral", "", 2, aside+there, "id")},
+	"push, new ephemeral tag":     {do: pushed("+ephemeral", "", 2, aside+thereTag, "id")},
+	"push, import":                {do: pushed("+import", "", 0, here, "id", there, "id"), each: true},
+	"push, back and forth":        {do: pushed("", "atomic", 0, here, "root", here, "id")},
+	"push, twice":                 {do: pushed("", "atomic", 0, here, "signed", here, "id")},
+	"push, anew":                  {do: pushed("", "atomic", 0, here, zero, here, "id"), anew: true},
+	"push, renamed":               {do: pushed("", "atomic", 0, here, zero, there, "id")},
+	"push, several":               {do: pushed("", "", 0, free, "id", here, "id", there, "signed", thereTag, "id"), each: true},
+	"push, atomic":                {do: pushed("", "atomic", 0, free, "id", there, "signed", here, "id")},
+	"push, delete branch":         {do: pushed("", "", 0, here, zero), once: true},
+	"push, delete tag":            {do: pushed("", "", 0, hereTag, zero), once: true},
+	"push, delete notes":          {do: pushed("", "", 0, hereNotes, zero), once: true},
+	"push, delete ephemeral":      {do: pushed("+ephemeral", "", 0, aside+here, zero), once: true},
+	"push, delete and create":     {do: pushed("", "", 0, here, zero, there, "id", hereTag, zero), each: true},
+
+	"branch of a commit": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","base_ref":%q}`, a.id)
+	}},
+	"branch of a branch": {route: "POST " + v1 + "/branches/create", branch: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n",%s}`, a.branch("base_branch", "base_is_ephemeral"))
+	}},
+	"ephemeral branch of a branch": {route: "POST " + v1 + "/branches/create", branch: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,%s}`, a.branch("base_branch", "base_is_ephemeral"))
+	}},
+	"ephemeral branch of a commit": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,"base_ref":%q}`, a.id)
+	}},
+	"free branch": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"free/n","base_ref":%q}`, a.id)
+	}},
+	"delete branch": {route: "DELETE " + v1 + "/branches", once: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/branches", `{"name":"bound/t"}`)
+	}},
+	"delete ephemeral branch": {route: "DELETE " + v1 + "/branches", once: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/branches", `{"name":"bound/t","ephemeral":true}`)
+	}},
+	"tag": {route: "POST " + v1 + "/tags", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/tags", `{"name":"bound/n","target":%q}`, a.id)
+	}},
+	"ephemeral tag": {route: "POST " + v1 + "/tags", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/tags", `{"name":"bound/n","ephemeral":true,"target":%q}`, a.id)
+	}},
+	"delete tag": {route: "DELETE " + v1 + "/tags", once: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/tags", `{"name":"bound/t"}`)
+	}},
+
+	"merge, forward":        {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_only", "")},
+	"merge, rather forward": {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", "")},
+	"merge":                 {route: "POST " + v1 + "/merge", branch: true, do: merged("merge", "")},
+	"merge, squash":         {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"squash":true,`)},
+	"merge, unrelated":      {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"allow_unrelated_histories":true,`)},
+	"merge, ephemerals":     {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"target_is_ephemeral":true,`)},
+
+	"commit": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/t"`, "1"))
+	}},
+	"commit, large": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/t"`, strings.Repeat("0123456789abcdef", 1<<15)))
+	}},
+	"commit, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base"), "1"))
+	}},
+	"commit, new ephemeral branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/n","ephemeral":true,`+a.branch("base_branch", "ephemeral_base"), "1"))
+	}},
+	"commit of nothing, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/commit-pack", "%s", commitOf("f", `"target_branch":"bound/n","allow_empty":false,`+a.branch("base_branch", "ephemeral_base"), "2\n"))
+	}},
+	"commit of nothing": {route: "POST " + v1 + "/commit-pack", once: true, still: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/commit-pack", "%s", commitOf("f", `"target_branch":"bound/t","allow_empty":false`, "2\n"))
+	}},
+	"patch": {route: "POST " + v1 + "/diff-commit", once: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/diff-commit", "%s", diffCommit(`"target_branch":"bound/t"`))
+	}},
+	"patch, new branch": {route: "POST " + v1 + "/diff-commit", branch: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/diff-commit", "%s", diffCommit(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base")))
+	}},
+	"patch, ephemeral": {route: "POST " + v1 + "/diff-commit", once: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/diff-commit", "%s", diffCommit(`"target_branch":"bound/t","ephemeral":true`))
+	}},
+	"restore":             {route: "POST " + v1 + "/restore-commit", stored: true, do: restored("")},
+	"restore, ephemeral":  {route: "POST " + v1 + "/restore-commit", stored: true, do: restored(`"ephemeral":true,`)},
+	"restore of the same": {route: "POST " + v1 + "/restore-commit", stored: true, do: restored(`"allow_empty":false,`)},
+
+	"note": {route: "POST " + v1 + "/notes", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/notes", `{"sha":%q,"note":"n","ref":"bound/t"}`, a.id)
+	}},
+	"note, new ref": {route: "POST " + v1 + "/notes", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/notes", `{"sha":%q,"note":"n","ref":"bound/n"}`, a.id)
+	}},
+	"note, ephemeral": {route: "POST " + v1 + "/notes", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/notes", `{"sha":%q,"note":"n","ref":"bound/n","ephemeral":true}`, a.id)
+	}},
+	"note, more": {route: "POST " + v1 + "/notes", once: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/notes", `{"sha":%q,"note":"n","ref":"bound/t","action":"append"}`, a.ids["base"])
+	}},
+	"delete note": {route: "DELETE " + v1 + "/notes", once: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/notes", `{"sha":%q,"ref":"bound/t"}`, a.ids["base"])
+	}},
+
+	"create": {route: "POST " + v1, once: true, forks: true, still: true, do: func(a *act) reply { return a.json("POST "+v1, `{}`) }},
+	"fork":   {route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork"}}`)},
+	"fork of a commit": {
+		route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork","sha":"%s"},"default_branch":"bound/n"}`, "id"),
+	},
+	"fork of a commit as a free branch": {
+		route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork","sha":"%s"},"default_branch":"free/n"}`, "id"),
+	},
+	"fork of a tag": {
+		route: "POST " + v1, once: true, forks: true, do: fork(`"operation":"fork","ref":"refs/tags/bound/t"},"default_branch":"free/n"}`),
+	},
+	"snapshot": {
+		route: "POST " + v1, stored: true, forks: true,
+		do: fork(`"operation":"snapshot","ref":"%s"},"default_branch":"bound/n","initial_commit":{"message":"m",`+author+`}}`, "id"),
+	},
+	"import": {route: "POST " + v1, once: true, forks: true, syncs: true, still: true, do: func(a *act) reply {
+		return a.json("POST "+v1, `{"base_repo":{"provider":"gitlab","owner":"o","name":"n"}}`)
+	}},
+
+	"delete": {route: "DELETE " + v1 + "/delete", once: true, do: func(a *act) reply { return a.json("DELETE "+v1+"/delete", ``) }},
+	// Documented: the default branch is a setting, and no ref moves with it.
+	"default branch": {route: "PATCH /api/v1/repo", once: true, still: true, do: func(a *act) reply { return a.json("PATCH /api/v1/repo", `{"default_branch":"bound/t"}`) }},
+	"detach":         {route: "DELETE " + v1 + "/base", once: true, upstream: true, still: true, do: func(a *act) reply { return a.json("DELETE "+v1+"/base", ``) }},
+	"pull": {route: "POST " + v1 + "/pull-upstream", once: true, syncs: true, upstream: true, still: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/pull-upstream", `{}`)
+	}},
+	"pull of a ref": {route: "POST " + v1 + "/pull-upstream", once: true, syncs: true, upstream: true, still: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/pull-upstream", `{"ref":"free/n"}`)
+	}},
+	// A new credential has no sync made by a token that may not make it: engine's tests.
+	"new credential": {route: "POST " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/git-credentials", `{"repo_id":%q,"password":"p"}`, a.repo)
+	}},
+	"credential": {route: "PUT " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
+		return a.json("PUT "+v1+"/git-credentials", `{"id":%q,"password":"p"}`, a.credential)
+	}},
+	"delete credential": {route: "DELETE " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/git-credentials", `{"id":%q}`, a.credential)
+	}},
+}
+
+// holder is where a repository has what a change brings.
+type holder struct {
+	ref     string // that leads to it; "" if the repository does not have it
+	dropped bool   // the ref has been deleted
+	forked  bool   // the repository is a fork of the one that has the ref
+	odd     bool   // the ref may lead to what is no commit
+	// make lets the server itself make the commit that the ref leads to.
+	make func(a *act)
+}
+
+var holders = map[string]*holder{
+	"nothing":                 {odd: true},
+	"a deleted branch":        {ref: "refs/heads/free/h", dropped: true},
+	"a free branch":           {ref: "refs/heads/free/h"},
+	"a free tag":              {ref: "refs/tags/free/h", odd: true},
+	"free notes":              {ref: "refs/notes/free/h"},
+	"a free ephemeral branch": {ref: aside + "refs/heads/free/h"},
+	"a bound branch":          {ref: "refs/heads/bound/h"},
+	"a bound ephemeral":       {ref: aside + "refs/heads/bound/h"},
+	"a fork":                  {ref: "refs/heads/free/h", forked: true},
+	"a merge": {ref: "refs/heads/free/h", make: func(a *act) {
+		a.json("POST "+v1+"/merge", `{"source_branch":"free/h","target_branch":"free/m","strategy":"merge","commit_message":"m",%s}`, author)
+		a.json("POST "+v1+"/merge", `{"source_branch":"free/m","target_branch":"free/h","strategy":"ff_only"}`)
+	}},
+	"a restored commit": {ref: "refs/heads/free/h", make: func(a *act) {
+		a.json("POST "+v1+"/restore-commit", `{"metadata":{"target_branch":"free/h","target_commit_sha":%q,%s}}`, a.ids["root"], author)
+	}},
+}
+
+// prepare makes the repository that an act is about.
+func (s *policyServer) prepare(name string, w *way, what string, held *holder) *act {
+	s.t.Helper()
+	a := &act{policyServer: s, repo: name, id: s.ids[what], held: held, token: boundToken(name, nil)}
+	create := engine.CreateRequest{Name: name, DefaultBranch: "main"}
+	if w.upstream {
+		create.Upstream = &engine.UpstreamBase{Origin: upstream.Origin{Provider: "gitlab", Owner: "o", Name: "n"}}
+	}
+	if held.forked {
+		create.Name += "-base"
+	}
+	repo := s.create(create)
+	pairs := []string{
+		"refs/heads/main", s.ids["base"], here, s.ids["base"], aside + here, s.ids["base"],
+		hereTag, s.ids["base"], hereNotes, s.ids["notes"], hereOther, s.ids["base"], "refs/heads/free/m", s.ids["base"],
+	}
+	seeds := []string{s.ids["base"], s.ids["notes"]}
+	if held.ref != "" {
+		pairs, seeds = append(pairs, held.ref, a.id), append(seeds, a.id)
+	}
+	s.place(repo, s.pack(seeds...), pairs...)
+	if held.make != nil {
+		held.make(a)
+		made := s.standing(name).refs[held.ref]
+		if s.parents[made] != nil || made == "" {
+			s.t.Fatalf("the server has made no commit: %s", made)
+		}
+		a.id = made
+	}
+	if held.dropped {
+		s.place(repo, s.empty, held.ref, "")
+	}
+	if held.forked {
+		s.create(engine.CreateRequest{Name: name, Base: &engine.Base{Name: create.Name}})
+	}
+	if strings.HasSuffix(w.route, "/git-credentials") && !strings.HasPrefix(w.route, "POST") {
+		stored, err := repo.CreateCredential(context.Background(), engine.Actor{Org: "acme"}, engine.Credential{Password: "p"})
+		must(err)
+		a.credential = stored.ID.String()
+	}
+	return a
+}
+
+func (s *policyServer) create(request engine.CreateRequest) *engine.Repository {
+	s.t.Helper()
+	_, err := s.host.CreateRepository(context.Background(), engine.Actor{Org: "acme", Subject: "seed"}, request)
+	must(err)
+	repo, err := s.host.Repository(context.Background(), "acme", request.Name)
+	must(err)
+	return repo
+}
+
+// target is the repository whose refs a way changes.
+func (w *way) target(a *act) string {
+	if w.forks {
+		return a.repo + "-new"
+	}
+	return a.repo
+}
+
+// run acts with a token of some rules.
+func (w *way) run(a *act, rules []auth.RefRule, ops []string) reply {
+	a.token = boundToken(w.target(a), rules, ops...)
+	return w.do(a)
+}
+
+// refuses tells whether a change of a ref that an op binds is to be refused: what the documents say, and git of the history.
+func (w *way) refuses(s *policyServer, op string, binds func(string) bool, before *standing, ref, to string) bool {
+	switch {
+	case op == noPush, w.forks:
+		return true
+	case to == "":
+		return false
+	case before.refs[ref] != "" && !w.anew:
+		return s.brings(to, before.refs[ref])
+	}
+	var others []string // a ref that is created may begin with what the others hold that the policy binds
+	for name, id := range before.refs {
+		if binds(name) {
+			others = append(others, id)
+		}
+	}
+	return s.brings(to, others...)
+}
+
+// expect returns what becomes of a repository, and whether anything of what a free token has done to its twin is to be refused.
+func (w *way) expect(s *policyServer, op string, binds func(string) bool, before, twin *standing) (want standing, refused bool) {
+	refused = w.syncs
+	want = standing{twin.head, before.sequence, map[string]string{}}
+	maps.Copy(want.refs, before.refs)
+	moves := false
+	for _, ref := range changed(before, twin) {
+		to := twin.refs[ref]
+		if binds(ref) && w.refuses(s, op, binds, before, ref, to) {
+			refused = true
+			continue
+		}
+		moves = true
+		if want.refs[ref] = to; to == "" {
+			delete(want.refs, ref)
+		}
+	}
+	switch {
+	case !refused:
+		return *twin, false
+	case !w.each || !moves:
+		return *before, true
+	}
+	want.sequence++
+	return want, true
+}
+
+// changed returns the names of refs that differ.
+func changed(before, after *standing) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(before.refs)) {
+		if before.refs[name] != after.refs[name] {
+			names = append(names, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after.refs)) {
+		if before.refs[name] == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestPolicies lets tokens whose policies have the ops verify-sig and no-push change refs in all ways that there are, with commits that are
+// signed or not, and that the repository has already or has not. What a token without a policy does to a twin of the repository says what
+// the change is; git says which commits it brings to a ref and who has signed them. A change that is refused leaves nothing behind.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	looked := map[string]bool{}
+	for _, w := range ways {
+		looked[w.route] = true
+	}
+	for _, route := range api.Routes(rest.New(rest.Config{})) {
+		name := route.Method + " " + route.Path
+		if writes := route.Scope&(auth.GitWrite|auth.RepoWrite) != 0; writes && !looked[name] {
+			t.Errorf("%s is not looked at", name)
+		}
+	}
+	h := newHistory(t)
+	count := oracle.CaseCount(t, 7, 4)
+	for name, w := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newPolicyServer(t, h)
+			cases := w.cases(h)
+			choose(name, cases)
+			done, moved := false, false
+			for i, c := range cases[:min(count, len(cases))] {
+				did, move := w.try(s, fmt.Sprint("c", i), c)
+				done, moved = done || did, moved || move
+			}
+			if !done || moved == w.still {
+				t.Errorf("nobody refuses it: %t; refs move: %t", done, moved)
+			}
+		})
+	}
+}
+
+// policyCase is what a change is about, and where the repository has it.
+type policyCase struct{ what, held string }
+
+// always are the cases that are tried however few there are to be: the others differ from one way to the next.
+var always = []policyCase{{"unsigned", "a free branch"}, {"unsigned", "a bound branch"}, {"signed", "a free branch"}}
+
+// choose puts some of the cases of a way first.
+func choose(name string, cases []policyCase) {
+	seed := fnv.New64a()
+	_, _ = seed.Write([]byte(name))
+	random := rand.New(rand.NewPCG(seed.Sum64(), 0)) //nolint:gosec // the same each time
+	random.Shuffle(len(cases), func(i, k int) { cases[i], cases[k] = cases[k], cases[i] })
+	slices.SortStableFunc(cases, func(a, b policyCase) int {
+		switch first := slices.Contains(always, a); {
+		case first == slices.Contains(always, b):
+			return 0
+		case first:
+			return -1
+		default:
+			return 1
+		}
+	})
+}
+
+// cases are those of a way: every holder with commits of three kinds, every kind of object with the two most common holders.
+func (w *way) cases(h *history) (cases []policyCase) {
+	if w.once {
+		return []policyCase{{"unsigned", "a free branch"}}
+	}
+	for _, held := range slices.Sorted(maps.Keys(holders)) {
+		for _, what := range slices.Sorted(maps.Keys(h.ids)) {
+			holder := holders[held]
+			_, branch := strings.CutPrefix(strings.TrimPrefix(holder.ref, aside), "refs/heads/")
+			switch {
+			case what == "root" || what == "base" || what == "notes" || what == "note":
+			case h.parents[h.ids[what]] == nil && !holder.odd:
+			case holder.ref == "" && (w.stored || w.branch), w.branch && (!branch || holder.dropped):
+			case holder.make != nil && what != "unsigned":
+			case what == "signed", what == "unsigned", what == "signed on unsigned", held == "nothing", held == "a free branch", held == "a free tag":
+				cases = append(cases, policyCase{what, held})
+			}
+		}
+	}
+	return cases
+}
+
+// try makes one change under all policies. It tells whether a token without one may make it, and whether refs move then.
+func (w *way) try(s *policyServer, name string, c policyCase) (done, moved bool) {
+	s.t.Helper()
+	free := s.prepare(name, w, c.what, holders[c.held])
+	before := s.standing(w.target(free))
+	did := w.run(free, nil, nil)
+	twin := s.standing(w.target(free))
+	var a *act // stays while everything is refused
+	var was standing
+	for kind, policy := range policies {
+		for _, op := range []string{verifySig, noPush} {
+			what := fmt.Sprintf("%s, held by %s, %s under %q", c.what, c.held, op, kind)
+			if a == nil {
+				name += "x"
+				a = s.prepare(name, w, c.what, holders[c.held])
+				if was = s.standing(w.target(a)); !was.equal(&before) {
+					s.t.Fatalf("%s: the twin is %v, not %v", what, before, was)
+				}
+			}
+			source, files := s.standing(a.repo), s.files()
+			had := map[string]bool{}
+			for _, ref := range changed(&before, &twin) {
+				if id := twin.refs[ref]; id != "" {
+					had[id] = s.has(w.target(a), id)
+				}
+			}
+			rules, ops := policy.claims(op)
+			got := w.run(a, rules, ops)
+			now := s.standing(w.target(a))
+			want, refused := w.expect(s, op, policy.binds, &before, &twin)
+			if !now.equal(&want) || refused && !got.denied() || !refused && got.done() != did.done() {
+				s.t.Errorf("%s: want it refused: %t\nit says %d: %s\na free token heard %d: %s\nrefs before: %v\nof the free: %v\nand now:     %v",
+					what, refused, got.status, got.text, did.status, did.text, before, twin, now)
+			}
+			if !refused || !now.equal(&was) {
+				a = nil
+				continue
+			}
+			for id, before := range had {
+				if !before && s.has(w.target(a), id) {
+					s.t.Errorf("%s: the refused object %s can be read", what, id)
+				}
+			}
+			if left := s.files(); !slices.Equal(left, files) {
+				s.t.Errorf("%s: files were %q and are %q", what, files, left)
+			}
+			if is := s.standing(a.repo); w.forks && !is.equal(&source) {
+				s.t.Errorf("%s: the base of the fork changed from %v to %v", what, source, is)
+			}
+		}
+	}
+	return did.done(), len(changed(&before, &twin)) > 0
+}

@@ -30,7 +30,7 @@ import (
 	"packhorse/api/problem"
 )
 
-// keys are the key pair of the organizations "acme" and "other", and a certificate of 127.0.0.1.
+// keys are the key pair of the organizations "acme", "other" and "third", and a certificate of 127.0.0.1.
 var keys = sync.OnceValue(func() (k struct {
 	private, public []byte
 	certificate     tls.Certificate
@@ -105,7 +105,7 @@ func refuseJSON(x exchange.Exchange, err error) problem.Problem {
 func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
 	tb.Helper()
 	dir := tb.TempDir()
-	for _, org := range []string{"acme", "other"} {
+	for _, org := range []string{"acme", "other", "third"} {
 		must(os.Mkdir(filepath.Join(dir, org), 0o755))
 		must(os.WriteFile(filepath.Join(dir, org, "k.pem"), keys().public, 0o644))
 	}

@@ -21,30 +21,31 @@ type WebhookConfig struct {
 	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of its clients; nil makes one.
 	Guard  *outbound.Guard
 	Client *http.Client
+	// Timeout is how long one delivery may take; 15 seconds when 0.
+	Timeout time.Duration
 	// GiveUp is how long an event is sent again before it is a dead letter; 24 hours when 0, and it is sent once when negative.
 	GiveUp time.Duration
 	// Clock is the system's when nil.
 	Clock webhook.Clock
 }
 
-// webhookTimeout is how long one delivery may take.
-const webhookTimeout = 15 * time.Second
-
 // openWebhooks makes the deliverer, and starts it if there may be receivers.
 func (h *Host) openWebhooks(c WebhookConfig, version string) {
+	setDefault(&c.Timeout, 15*time.Second)
 	if c.Client == nil {
 		guard := c.Guard
 		if guard == nil {
 			guard = &outbound.Guard{}
 		}
-		c.Client = guard.Client(outbound.Options{HeaderTimeout: webhookTimeout, RedirectsMax: -1, ConnsMax: 64})
+		// Organizations share the attempts. A bound for each host would let the receivers that hang there hold up those of others.
+		c.Client = guard.Client(outbound.Options{HeaderTimeout: c.Timeout, RedirectsMax: -1, ConnsMax: webhook.AttemptsMax})
 	}
 	deliver := c.Hooks != nil
 	if !deliver {
 		c.Hooks = func(string) []webhook.Hook { return nil }
 	}
 	h.hooks = webhook.New(webhook.Config{
-		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: webhookTimeout, GiveUp: c.GiveUp, Agent: "packhorse/" + version,
+		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp, Agent: "packhorse/" + version,
 		Logger: h.log, Clock: c.Clock,
 	})
 	if !deliver {

@@ -98,9 +98,11 @@ type Deliverer struct {
 	pending                 atomic.Int64
 }
 
+// AttemptsMax bounds the attempts under way, and with them the connections of the client.
+const AttemptsMax = 256
+
 // Bounds of memory and of connections.
 const (
-	attemptsMax    = 256
 	attemptsOrgMax = 32 // of one organization's hooks, all of which may hang
 	pagesMax       = 4
 	seenMax        = 100_000
@@ -130,7 +132,7 @@ func New(c Config) *Deliverer {
 	}
 	return &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
-		attempts: newTurns(attemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
+		attempts: newTurns(AttemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
 		told: make(map[refs.RepoID]bool), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
 }

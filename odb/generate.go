@@ -41,7 +41,7 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 	o.deflaters.start(ctx, p.inv)
 	defer o.deflaters.stop()
 	defer cancel()
-	defer o.stream.stop()
+	defer func() { _ = o.stream.stop() }() // what it says has been told, or the pack has failed before
 	err = fair.Do(ctx, func(ctx context.Context) error {
 		o.stream.ctx, o.progress.turn = ctx, ctx
 		return o.write(ctx)

@@ -22,7 +22,8 @@ type packStream struct {
 	// whose place nothing is summed.
 	sums   chan []byte
 	spare  chan []byte
-	summer rescue.Group
+	summer *rescue.Group
+	broken context.Context // ends when it has panicked
 	sum    hash.Hash
 	known  []byte
 }
@@ -47,6 +48,7 @@ func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream
 		s.spare <- nil // made when it is needed
 	}
 	sums := s.sums
+	s.summer, s.broken = rescue.WithContext(context.Background())
 	s.summer.Go(func() error {
 		for piece := range sums {
 			s.sum.Write(piece)
@@ -57,13 +59,14 @@ func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream
 	return s
 }
 
-// stop ends the summing goroutine.
-func (s *packStream) stop() {
-	if s.sums != nil {
-		close(s.sums)
-		s.sums = nil
-		_ = s.summer.Wait() // a hash does not fail
+// stop ends the summing goroutine. Its error is a panic: there is no sum then.
+func (s *packStream) stop() error {
+	if s.sums == nil {
+		return nil
 	}
+	close(s.sums)
+	s.sums = nil
+	return s.summer.Wait()
 }
 
 // space returns n bytes, at most streamBufferSize, to be filled in place; commit says how many of them were.
@@ -111,9 +114,18 @@ func (s *packStream) flush() error {
 		s.buffer = s.buffer[:0]
 		return err
 	}
-	s.sums <- s.buffer
+	select {
+	case s.sums <- s.buffer:
+	case <-s.broken.Done():
+		return context.Cause(s.broken)
+	}
 	_, err := s.send(s.buffer)
-	if s.buffer = <-s.spare; s.buffer == nil {
+	select {
+	case s.buffer = <-s.spare:
+	case <-s.broken.Done():
+		return context.Cause(s.broken)
+	}
+	if s.buffer == nil {
 		s.buffer = make([]byte, 0, streamBufferSize)
 	}
 	return err
@@ -133,7 +145,9 @@ func (s *packStream) end() error {
 	if err := s.flush(); err != nil {
 		return err
 	}
-	s.stop()
+	if err := s.stop(); err != nil {
+		return err
+	}
 	trailer := s.known
 	if trailer == nil {
 		trailer = s.sum.Sum(nil)

@@ -197,10 +197,12 @@ func (w *diffWork) waitFirst() error {
 func (w *diffWork) wait(job *diffJob) error {
 	select {
 	case <-job.done:
-		return job.err
+		if job.err == nil || w.ctx.Err() == nil {
+			return job.err
+		}
 	case <-w.ctx.Done():
-		return context.Cause(w.ctx)
 	}
+	return context.Cause(w.ctx) // what the job says is that it was cancelled
 }
 
 // failure is what ended the walk early, if anything did.
@@ -253,7 +255,7 @@ func (w *diffWork) next(idle func() error) (*diffJob, error) {
 	}
 	select {
 	case <-job.done:
-		return job, job.err
+		return job, w.wait(job)
 	default:
 	}
 	if err := idle(); err != nil {

@@ -93,10 +93,10 @@ func (a *act) json(route, format string, args ...any) reply {
 }
 
 // lines makes a call of the API that takes lines.
-func (a *act) lines(route, format string, args ...any) reply {
+func (a *act) lines(route, body string) reply {
 	a.t.Helper()
 	method, path, _ := strings.Cut(route, " ")
-	return a.send(method, path, "application/x-ndjson", "", fmt.Appendf(nil, format, args...))
+	return a.send(method, path, "application/x-ndjson", "", []byte(body))
 }
 
 func (a *act) send(method, path, kind, protocol string, body []byte) reply {
@@ -314,31 +314,31 @@ var ways = map[string]way{
 	"merge, ephemerals":     {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"target_is_ephemeral":true,`)},
 
 	"commit": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/t"`, "1"))
+		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/t"`, "1"))
 	}},
 	"commit, large": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/t"`, strings.Repeat("0123456789abcdef", 1<<15)))
+		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/t"`, strings.Repeat("0123456789abcdef", 1<<15)))
 	}},
 	"commit, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base"), "1"))
+		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base"), "1"))
 	}},
 	"commit, new ephemeral branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", "%s", commitPack(`"target_branch":"bound/n","ephemeral":true,`+a.branch("base_branch", "ephemeral_base"), "1"))
+		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/n","ephemeral":true,`+a.branch("base_branch", "ephemeral_base"), "1"))
 	}},
 	"commit of nothing, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", "%s", commitOf("f", `"target_branch":"bound/n","allow_empty":false,`+a.branch("base_branch", "ephemeral_base"), "2\n"))
+		return a.lines("POST "+v1+"/commit-pack", commitOf("f", `"target_branch":"bound/n","allow_empty":false,`+a.branch("base_branch", "ephemeral_base"), "2\n"))
 	}},
 	"commit of nothing": {route: "POST " + v1 + "/commit-pack", once: true, still: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", "%s", commitOf("f", `"target_branch":"bound/t","allow_empty":false`, "2\n"))
+		return a.lines("POST "+v1+"/commit-pack", commitOf("f", `"target_branch":"bound/t","allow_empty":false`, "2\n"))
 	}},
 	"patch": {route: "POST " + v1 + "/diff-commit", once: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/diff-commit", "%s", diffCommit(`"target_branch":"bound/t"`))
+		return a.lines("POST "+v1+"/diff-commit", diffCommit(`"target_branch":"bound/t"`))
 	}},
 	"patch, new branch": {route: "POST " + v1 + "/diff-commit", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/diff-commit", "%s", diffCommit(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base")))
+		return a.lines("POST "+v1+"/diff-commit", diffCommit(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base")))
 	}},
 	"patch, ephemeral": {route: "POST " + v1 + "/diff-commit", once: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/diff-commit", "%s", diffCommit(`"target_branch":"bound/t","ephemeral":true`))
+		return a.lines("POST "+v1+"/diff-commit", diffCommit(`"target_branch":"bound/t","ephemeral":true`))
 	}},
 	"restore":             {route: "POST " + v1 + "/restore-commit", stored: true, do: restored("")},
 	"restore, ephemeral":  {route: "POST " + v1 + "/restore-commit", stored: true, do: restored(`"ephemeral":true,`)},

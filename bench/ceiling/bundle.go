@@ -12,7 +12,6 @@ import (
 
 // bundle is a pack under way, and the refs that are pushed with it.
 type bundle struct {
-	body  bytes.Buffer
 	refs  []refChange
 	items []item
 	have  map[object.ID]bool

@@ -26,17 +26,15 @@ const (
 
 // figures are what was seen while a load lasted.
 type figures struct {
-	mu       sync.Mutex // guards the fields below
-	answers  map[int]int
-	cut      int
-	reasons  map[string]int
-	wrong    map[string]int // refusals that none should be
-	peak     int64          // anonymous memory
-	group    int64          // what the control group held
-	health   time.Duration  // the slowest
-	unwell   int            // answers about health that did not come, or were too late
-	asked    int
-	finished time.Duration
+	mu      sync.Mutex // guards the fields below
+	answers map[int]int
+	cut     int
+	reasons map[string]int
+	wrong   map[string]int // refusals that none should be
+	peak    int64          // anonymous memory
+	group   int64          // what the control group held
+	health  time.Duration  // the slowest
+	unwell  int            // answers about health that did not come, or were too late
 }
 
 // measure lets clients ask for as long as it lasts, and tells whether the server stood it.

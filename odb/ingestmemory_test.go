@@ -1,0 +1,92 @@
+package odb_test
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"packhorse/odb"
+	"packhorse/odb/fair"
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// TestIngestTakesWhatIsFree pushes a file of 9 MiB for a request that was admitted for 2: it takes of what is free, waits for nothing when
+// nothing is, and has spilled before the entry has come to its end.
+func TestIngestTakesWhatIsFree(t *testing.T) {
+	t.Parallel()
+	const size, admitted, capacity = 9 << 20, 2 << 20, 128 << 20
+	content := noise(rand.New(rand.NewPCG(1, 1)), size)
+	var packed bytes.Buffer
+	w := pack.NewWriter(&packed, 1, pack.WriterOptions{Level: 1})
+	if _, err := w.WriteWhole(object.TypeBlob, content); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want, err := object.Hash(object.TypeBlob, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ others, total int64 }{
+		"all is free":     {0, admitted + (capacity/2-admitted)/4*3},
+		"nothing is free": {capacity/2 - admitted, admitted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newIngestHost(t, odb.Options{})
+			q := fair.NewQueue(fair.Options{Capacity: capacity, Waiting: 10, Wait: time.Hour})
+			tenant := fair.Tenant{Org: "a"}
+			for _, amount := range []int64{admitted, test.others} {
+				release, err := q.Acquire(t.Context(), tenant, 0, amount)
+				h.must(err)
+				defer release()
+			}
+			var holding fair.Holding
+			holding.Begin(q, tenant, admitted)
+			defer holding.Close()
+			half := packed.Bytes()[:packed.Len()/2]
+			spilled := 0
+			source := io.MultiReader(bytes.NewReader(half), probe(func() {
+				names, err := h.fs.List("files/incoming/test")
+				h.must(err)
+				for _, name := range names {
+					if strings.HasSuffix(name, "~") {
+						spilled++
+					}
+				}
+			}), bytes.NewReader(packed.Bytes()[len(half):]))
+			v := h.view()
+			in, err := v.Ingest(fair.Hold(t.Context(), &holding), source, odb.IngestOptions{})
+			h.must(err)
+			defer in.Close()
+			if got := holding.Total(); got != test.total {
+				t.Errorf("it holds %d, want %d", got, test.total)
+			}
+			if used, _ := q.State(); used != test.others+test.total {
+				t.Errorf("%d are held in all, want %d", used, test.others+test.total)
+			}
+			if spilled != 1 {
+				t.Errorf("%d files in the midst of the pack, want 1", spilled)
+			}
+			quarantine, _, err := in.Resolve(t.Context(), nil)
+			h.must(err)
+			defer func() { h.must(quarantine.Close()) }()
+			if ok, err := quarantine.View().Has(t.Context(), want); !ok || err != nil {
+				t.Errorf("Has(%s): %v, %v", want, ok, err)
+			}
+		})
+	}
+}
+
+// probe is a reader of nothing that looks at something when it is read.
+type probe func()
+
+func (p probe) Read([]byte) (int, error) {
+	p()
+	return 0, io.EOF
+}

@@ -14,8 +14,9 @@ type grower struct {
 }
 
 // Grow takes more for a tenant who holds something already, beside what [Queue.Acquire] gave. He comes before all who hold nothing, in the
-// order of arrival. What does not fit is taken nevertheless when nobody else holds more than fits: so of those who hold something and wait
-// for each other one goes on, and at most the largest amount is held beyond the capacity. More than the capacity counts as that.
+// order of arrival. What does not fit is taken nevertheless, beside the capacity, when nobody else has done so: of those who hold something and
+// wait for each other one goes on, one organization after the other, and those of others who fit are not kept out. More than the capacity
+// counts as that, so that twice the capacity is held at most.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Grow(ctx context.Context, t Tenant, share, amount int64) (release func(), err error) {
@@ -48,19 +49,29 @@ func (q *Queue) shrink(g *grower, err error) (release func(), _ error) {
 	return q.giveBack(g.token, g.amount, <-g.done), nil
 }
 
-// growLocked gives to those who wait for more: whom it fits, and the first of the others if nobody is overdrawn.
+// growLocked gives to those who wait for more: whom it fits, and one of the others if nobody is overdrawn.
 func (q *Queue) growLocked() {
 	q.growers = slices.DeleteFunc(q.growers, func(g *grower) bool {
-		fits := g.token.fits(g.amount)
-		if !fits && q.overdrawn {
+		if !g.token.fits(g.amount) {
 			return false
 		}
-		q.overdrawn = q.overdrawn || !fits
 		q.takeLocked(g.token, g.amount)
-		g.done <- !fits
+		g.done <- false
 		return true
 	})
+	if q.overdrawn || len(q.growers) == 0 {
+		return
+	}
+	i := max(0, slices.IndexFunc(q.growers, func(g *grower) bool { return g.org() != q.overdrew }))
+	g := q.growers[i]
+	q.growers = slices.Delete(q.growers, i, i+1)
+	q.overdrawn, q.overdrew = true, g.org()
+	q.takeLocked(g.token, g.amount)
+	q.root.used -= g.amount // it is beside the capacity
+	g.done <- true
 }
+
+func (g *grower) org() string { return g.token.parent.parent.key }
 
 // Spare takes for a tenant, without waiting, up to most of what is free for him, and leaves a quarter of that to others.
 func (q *Queue) Spare(t Tenant, share, most int64) (taken int64, release func()) {

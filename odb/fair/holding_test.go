@@ -40,24 +40,38 @@ func TestNeedOfAll(t *testing.T) {
 		q := newQueue()
 		var wait sync.WaitGroup
 		var mu sync.Mutex
-		most := int64(0)
+		held, most := int64(100), int64(0)
+		var order []int
+		var contexts []context.Context
+		var holdings []*fair.Holding
 		for i := range 10 {
-			ctx, h := request(t, q, fmt.Sprint("org", i%2))
+			ctx, h := request(t, q, fmt.Sprint("org", i/5))
+			contexts, holdings = append(contexts, ctx), append(holdings, h)
+		}
+		for i := range 10 {
 			wait.Go(func() {
-				defer h.Close()
-				if err := fair.Need(ctx, 45); err != nil {
+				defer holdings[i].Close()
+				if err := fair.Need(contexts[i], 45); err != nil {
 					t.Error(err)
 				}
-				used, _ := q.State()
 				mu.Lock()
-				most = max(most, used)
+				held += 35
+				most = max(most, held)
+				order = append(order, i/5)
 				mu.Unlock()
 				time.Sleep(500 * time.Millisecond)
+				mu.Lock()
+				held -= 35
+				mu.Unlock()
 			})
+			synctest.Wait()
 		}
 		wait.Wait()
-		if most < 100 || most > 135 {
-			t.Errorf("%d of 100 were held at once, at most one may hold 35 beyond", most)
+		if most != 135 {
+			t.Errorf("%d of 100 were held at once, want 35 beyond", most)
+		}
+		if fmt.Sprint(order) != "[0 1 0 1 0 1 0 1 0 1]" {
+			t.Errorf("the organizations came in the order %v", order)
 		}
 		if used, waiting := q.State(); used != 100 || waiting != 0 {
 			t.Errorf("%d are held and %d wait, want what ten were admitted for", used, waiting)
@@ -70,7 +84,7 @@ func TestNeed(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
 	ctx, h := request(t, q, "a")
-	for _, test := range []struct{ need, total, used int64 }{{5, 10, 10}, {30, 30, 30}, {20, 30, 30}, {200, 100, 100}} {
+	for _, test := range []struct{ need, total, used int64 }{{5, 10, 10}, {30, 30, 30}, {20, 30, 30}, {200, 100, 30}} {
 		if err := fair.Need(ctx, test.need); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +138,7 @@ func TestGrowComesFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, _ := request(t, q, "a")
+		ctx, h := request(t, q, "a")
 		overdrawn, err := q.Grow(t.Context(), fair.Tenant{Org: "b"}, 0, 60)
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +147,7 @@ func TestGrowComesFirst(t *testing.T) {
 		var order []string
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			release, err := q.Acquire(t.Context(), fair.Tenant{Org: "a"}, 0, 20)
+			release, err := q.Acquire(t.Context(), fair.Tenant{Org: "a"}, 0, 40)
 			if err != nil {
 				t.Error(err)
 				return
@@ -149,8 +163,14 @@ func TestGrowComesFirst(t *testing.T) {
 			order = append(order, "holder")
 		})
 		synctest.Wait()
+		other, err := q.Acquire(t.Context(), fair.Tenant{Org: "c"}, 0, 50)
+		if err != nil {
+			t.Fatalf("one who has nothing to do with it: %v", err)
+		}
+		other()
 		give()
 		synctest.Wait()
+		h.Close()
 		overdrawn()
 		wait.Wait()
 		if fmt.Sprint(order) != "[holder newcomer]" {

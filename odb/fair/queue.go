@@ -53,6 +53,7 @@ type Queue struct {
 
 	growers   []*grower // guarded by mu; who hold something and wait for more, the first first
 	overdrawn bool      // guarded by mu; one of them holds what did not fit
+	overdrew  string    // guarded by mu; the organization of the last one that did
 }
 
 // waiter is a request in the queue.
@@ -188,6 +189,7 @@ func (q *Queue) giveBack(token *node, amount int64, overdrawn bool) func() {
 		given = true
 		if overdrawn {
 			q.overdrawn = false
+			q.root.used += amount
 		}
 		for n := token; n != nil; n = n.parent {
 			n.used -= amount
@@ -203,7 +205,7 @@ func (q *Queue) Waits(org string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range q.growers {
-		if g.token.parent.parent.key == org {
+		if g.org() == org {
 			return true
 		}
 	}

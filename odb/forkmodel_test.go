@@ -150,7 +150,11 @@ func (m *forkModel) check(p *modelPool) {
 func TestForksModel(t *testing.T) {
 	t.Parallel()
 	var walks, grown uint64
-	for seed := range uint64(6) {
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, odb.Options{CompanionCount: 30, Limits: odb.Limits{HotCount: 40}})
 			m := &forkModel{world: w, random: rand.New(rand.NewPCG(seed, 7)), all: make(map[object.ID]content), clock: 1000}

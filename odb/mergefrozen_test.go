@@ -24,7 +24,7 @@ func TestForksLeaveFewLayers(t *testing.T) {
 	t.Parallel()
 	count := 1000
 	if testing.Short() {
-		count = 150
+		count = 70
 	}
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 1))

@@ -189,7 +189,7 @@ func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (release func()
 		release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
 	} else {
 		sizeBytes = max(0, min(sizeBytes, x.server.limits.MemoryBytes-held))
-		release, err = x.server.memory.Grow(ctx, x.tenant(), 0, sizeBytes)
+		release, err = x.server.memory.Grow(ctx, &x.holding, x.tenant(), 0, sizeBytes)
 	}
 	if err != nil {
 		return nil, busy(err)

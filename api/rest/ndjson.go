@@ -25,6 +25,7 @@ type lineReader struct {
 	memory     exchange.Resources
 	ctx        context.Context // of the request, for reserving
 	release    func()          // gives back what is reserved
+	reserved   int64           // how many bytes that is
 	from       io.Reader
 	buffer     []byte
 	start, end int   // of what has been read and not handed out
@@ -97,16 +98,20 @@ func (l *lineReader) fill() error {
 	return nil
 }
 
-// grow doubles the buffer.
+// grow doubles the buffer. What is reserved for the one that is there is kept meanwhile: it is held.
 func (l *lineReader) grow() error {
 	size := 2 * len(l.buffer)
-	l.release()
-	l.release = func() {}
-	release, err := l.memory.Reserve(l.ctx, int64(size+size/2))
+	more := int64(size+size/2) - l.reserved
+	release, err := l.memory.Reserve(l.ctx, more)
 	if err != nil {
 		return err
 	}
-	l.release = release
+	before := l.release
+	l.reserved += more
+	l.release = func() {
+		release()
+		before()
+	}
 	l.buffer = append(make([]byte, 0, size), l.buffer[:l.end]...)
 	l.buffer = l.buffer[:cap(l.buffer)]
 	return nil

@@ -8,6 +8,7 @@ import (
 
 // grower is a request that holds something and waits for more.
 type grower struct {
+	by     any
 	token  *node
 	amount int64
 	done   chan bool // has room for the one answer: whether it is overdrawn
@@ -16,13 +17,13 @@ type grower struct {
 // Grow takes more for a tenant who holds something already, beside what [Queue.Acquire] gave. He comes before all who hold nothing, in the
 // order of arrival. What does not fit is taken nevertheless, beside the capacity, when nobody else has done so: of those who hold something and
 // wait for each other one goes on, one organization after the other, and those of others who fit are not kept out. More than the capacity
-// counts as that, so that twice the capacity is held at most.
+// counts as that. Who has gone on like this may do so again: by says who it is.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
-func (q *Queue) Grow(ctx context.Context, t Tenant, share, amount int64) (release func(), err error) {
+func (q *Queue) Grow(ctx context.Context, by any, t Tenant, share, amount int64) (release func(), err error) {
 	q.mu.Lock()
 	token, _ := q.enterLocked(t, share, amount)
-	g := &grower{token: token, amount: min(amount, q.options.Capacity), done: make(chan bool, 1)}
+	g := &grower{by: by, token: token, amount: min(amount, q.options.Capacity), done: make(chan bool, 1)}
 	q.growers = append(q.growers, g)
 	q.growLocked()
 	q.mu.Unlock()
@@ -59,16 +60,22 @@ func (q *Queue) growLocked() {
 		g.done <- false
 		return true
 	})
-	if q.overdrawn || len(q.growers) == 0 {
-		return
+	for {
+		i := slices.IndexFunc(q.growers, func(g *grower) bool { return q.overdrafts > 0 && g.by == q.overdrawer })
+		if q.overdrafts == 0 && len(q.growers) > 0 {
+			i = max(0, slices.IndexFunc(q.growers, func(g *grower) bool { return g.org() != q.overdrew }))
+		}
+		if i < 0 {
+			return
+		}
+		g := q.growers[i]
+		q.growers = slices.Delete(q.growers, i, i+1)
+		q.overdrafts++
+		q.overdrawer, q.overdrew = g.by, g.org()
+		q.takeLocked(g.token, g.amount)
+		q.root.used -= g.amount // it is beside the capacity
+		g.done <- true
 	}
-	i := max(0, slices.IndexFunc(q.growers, func(g *grower) bool { return g.org() != q.overdrew }))
-	g := q.growers[i]
-	q.growers = slices.Delete(q.growers, i, i+1)
-	q.overdrawn, q.overdrew = true, g.org()
-	q.takeLocked(g.token, g.amount)
-	q.root.used -= g.amount // it is beside the capacity
-	g.done <- true
 }
 
 func (g *grower) org() string { return g.token.parent.parent.key }

@@ -55,7 +55,7 @@ func (h *Holding) grow(ctx context.Context, sizeBytes int64) error {
 	if more <= 0 || h.closed {
 		return nil
 	}
-	release, err := h.queue.Grow(ctx, h.tenant, 0, more)
+	release, err := h.queue.Grow(ctx, h, h.tenant, 0, more)
 	if err == nil {
 		h.keepLocked(more, release)
 	}

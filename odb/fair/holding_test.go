@@ -111,8 +111,10 @@ func TestNeedEnds(t *testing.T) {
 		q := newQueue()
 		first, _ := request(t, q, "a")
 		second, h := request(t, q, "b")
-		if err := fair.Need(first, 200); err != nil {
-			t.Fatal(err)
+		for _, more := range []int64{80, 100} { // again, without waiting for itself
+			if err := fair.Need(first, more); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := fair.Need(second, 60); !errors.Is(err, fair.ErrBusy) {
 			t.Errorf("the queue's time is over: %v", err)
@@ -139,7 +141,7 @@ func TestGrowComesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, h := request(t, q, "a")
-		overdrawn, err := q.Grow(t.Context(), fair.Tenant{Org: "b"}, 0, 60)
+		overdrawn, err := q.Grow(t.Context(), "b", fair.Tenant{Org: "b"}, 0, 60)
 		if err != nil {
 			t.Fatal(err)
 		}

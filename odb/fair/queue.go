@@ -51,9 +51,10 @@ type Queue struct {
 	root node  // guarded by mu, with all below it
 	tick int64 // guarded by mu: counts what was served and who came
 
-	growers   []*grower // guarded by mu; who hold something and wait for more, the first first
-	overdrawn bool      // guarded by mu; one of them holds what did not fit
-	overdrew  string    // guarded by mu; the organization of the last one that did
+	growers    []*grower // guarded by mu; who hold something and wait for more, the first first
+	overdrafts int       // guarded by mu: how often overdrawer was given what did not fit, and holds it
+	overdrawer any       // guarded by mu
+	overdrew   string    // guarded by mu: the organization of the last one
 }
 
 // waiter is a request in the queue.
@@ -188,7 +189,7 @@ func (q *Queue) giveBack(token *node, amount int64, overdrawn bool) func() {
 		}
 		given = true
 		if overdrawn {
-			q.overdrawn = false
+			q.overdrafts--
 			q.root.used += amount
 		}
 		for n := token; n != nil; n = n.parent {

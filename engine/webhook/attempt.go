@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 )
@@ -49,7 +50,7 @@ func (l *lane) dispatch(hook Hook) {
 
 // try makes one attempt when there is room for it. Errors: that of the lane's context when it was not made.
 func (l *lane) try(hook Hook, it *item) error {
-	release, err := l.d.attempts.take(l.ctx, l.hook.Org)
+	release, err := l.d.attempts.Acquire(l.ctx, fair.Tenant{Org: l.hook.Org}, 0, 1)
 	if err != nil {
 		return err
 	}

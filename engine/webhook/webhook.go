@@ -18,11 +18,13 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/refs"
@@ -82,7 +84,7 @@ type Deliverer struct {
 	cancel   context.CancelFunc
 	ended    sync.WaitGroup
 	wake     chan struct{} // holds one when there is something in told
-	attempts *turns        // over all lanes
+	attempts *fair.Queue   // over all lanes
 	pages    chan struct{} // has room for pages of the journal that are being read
 
 	rows    sync.Mutex // guards changes of stream rows, which lanes and the outbox's reader both make
@@ -108,6 +110,12 @@ const (
 	seenMax        = 100_000
 )
 
+// newAttempts bounds how many attempts are under way, in all and of one organization. Where more are asked for, the organization with the
+// fewest comes next, so that one whose receivers hang holds up its own events and nobody else's. Events wait for as long as it takes.
+func newAttempts(most, orgMost int64) *fair.Queue {
+	return fair.NewQueue(fair.Options{Capacity: most, Share: orgMost, Waiting: math.MaxInt, Wait: math.MaxInt64})
+}
+
 // Stats are counts since the start, but for Pending.
 type Stats struct {
 	// Delivered events were taken, Failed attempts were not, and Dead events were given up.
@@ -132,7 +140,7 @@ func New(c Config) *Deliverer {
 	}
 	return &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
-		attempts: newTurns(AttemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
+		attempts: newAttempts(AttemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
 		told: make(map[refs.RepoID]bool), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
 }

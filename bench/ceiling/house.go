@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -56,9 +55,8 @@ func (h *house) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	add := exec.CommandContext(ctx, h.bin, "org", "add", orgs[1], "--key", filepath.Join(h.dir, "public.pem"), "--orgs", filepath.Dir(h.server.OrgDir()))
-	if out, err := add.CombinedOutput(); err != nil {
-		return fmt.Errorf("packhorse org add: %w\n%s", err, out)
+	if err := h.server.AddOrg(ctx, orgs[1]); err != nil {
+		return err
 	}
 	if h.key, err = os.ReadFile(h.server.KeyFile()); err != nil {
 		return err

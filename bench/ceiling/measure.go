@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"packhorse/bench/process"
 )
 
 // load is what some clients ask at once, each again and again.
@@ -124,7 +126,7 @@ func (h *house) watchMemory(ctx context.Context, f *figures) {
 	ticker := time.NewTicker(samplePause)
 	defer ticker.Stop()
 	for {
-		own, ownErr := anonymous(h.server.PID())
+		own, ownErr := process.Anonymous(h.server.PID())
 		used, usedErr := h.group.used()
 		f.mu.Lock()
 		if ownErr == nil {

@@ -12,10 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"packhorse/bench/process"
 )
 
 // sample is what came of some clients in a window.
@@ -56,7 +56,7 @@ func (t *tally) add(took time.Duration, ok bool) {
 
 // watch runs work for a time and returns what was gathered.
 func (w *world) watch(window time.Duration, t *tally, work func() error) (sample, error) {
-	before, err := cpuOf(w.server.PID())
+	before, err := process.CPU(w.server.PID())
 	if err != nil {
 		return sample{}, err
 	}
@@ -64,7 +64,7 @@ func (w *world) watch(window time.Duration, t *tally, work func() error) (sample
 	if err := work(); err != nil {
 		return sample{}, err
 	}
-	after, err := cpuOf(w.server.PID())
+	after, err := process.CPU(w.server.PID())
 	t.took, t.cpu = max(time.Since(began), window), after-before
 	slices.Sort(t.times)
 	return t.sample, err
@@ -249,17 +249,4 @@ func attack(ctx context.Context, in io.Reader, out io.Writer) error {
 		all.Wait()
 	}
 	return err
-}
-
-// cpuOf returns the user and system time of a process; Linux counts it in ticks of 10 ms.
-func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The command's name stands in parentheses and may hold anything.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, err1 := strconv.ParseInt(fields[11], 10, 64)
-	system, err2 := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
 }

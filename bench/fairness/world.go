@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"packhorse/bench/process"
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
@@ -67,8 +68,7 @@ func openWorld(ctx context.Context, s settings, dir string) (_ *world, err error
 	if !s.repos {
 		w.aggressor.Org, w.hooked.Org = attackingOrg, hookedOrg
 		for _, org := range []string{attackingOrg, hookedOrg} {
-			add := exec.CommandContext(ctx, s.packhorse, "org", "add", org, "--key", filepath.Join(dir, "public.pem"), "--orgs", orgs)
-			if _, err := output(add); err != nil {
+			if err := w.server.AddOrg(ctx, org); err != nil {
 				return nil, err
 			}
 		}
@@ -152,29 +152,29 @@ const (
 // generate makes a history, the same every time, and returns an order that knows it.
 func generate(ctx context.Context, dir string) (order, error) {
 	var o order
-	if _, err := output(exec.CommandContext(ctx, "git", "init", "-q", "--bare", "-b", "main", dir)); err != nil {
+	if _, err := process.Output(exec.CommandContext(ctx, "git", "init", "-q", "--bare", "-b", "main", dir)); err != nil {
 		return o, err
 	}
 	var stream bytes.Buffer
 	o.Files = writeHistory(&stream)
 	imports := exec.CommandContext(ctx, "git", "-C", dir, "fast-import", "--quiet")
 	imports.Stdin = &stream
-	if _, err := output(imports); err != nil {
+	if _, err := process.Output(imports); err != nil {
 		return o, err
 	}
-	list, err := output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "main"))
+	list, err := process.Output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "main"))
 	if err != nil {
 		return o, err
 	}
 	o.Commits = strings.Fields(list)
-	large, err := output(exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "large"))
+	large, err := process.Output(exec.CommandContext(ctx, "git", "-C", dir, "rev-parse", "large"))
 	if err != nil {
 		return o, err
 	}
 	o.Large = strings.TrimSpace(large)
 	objects := exec.CommandContext(ctx, "git", "-C", dir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
 	objects.Stdin = strings.NewReader("main\nlarge\n")
-	pack, err := output(objects)
+	pack, err := process.Output(objects)
 	o.Pack = []byte(pack)
 	return o, err
 }
@@ -230,15 +230,4 @@ func writeHistory(w io.Writer) (paths []string) {
 	fmt.Fprint(out, "done\n")
 	_ = out.Flush() // into memory
 	return paths
-}
-
-// output runs a command and returns what it prints.
-func output(cmd *exec.Cmd) (string, error) {
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return string(out), nil
 }

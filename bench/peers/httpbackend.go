@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"packhorse/bench/process"
 )
 
 // httpBackend is git's own server: git http-backend, run by lighttpd for every request.
@@ -43,7 +45,7 @@ func startHTTPBackend(ctx context.Context, dir string) (*httpBackend, error) {
 	if err != nil {
 		return nil, err
 	}
-	core, err := output(exec.CommandContext(ctx, "git", "--exec-path"))
+	core, err := process.Output(exec.CommandContext(ctx, "git", "--exec-path"))
 	if err != nil {
 		return nil, err
 	}

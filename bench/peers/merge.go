@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"packhorse/bench/process"
 )
 
 // mergeSamples is how many merges of the history are made again.
@@ -51,7 +53,7 @@ func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error
 
 // mergedPairs returns the parents of the newest merges of two, unrelated histories apart: no preview is made of these.
 func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
-	out, err := output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
+	out, err := process.Output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
 		fmt.Sprint("--max-count=", 2*mergeSamples)))
 	if err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
 		if len(ids) != 3 || len(pairs) == mergeSamples {
 			continue
 		}
-		switch _, err := output(exec.CommandContext(ctx, "git", "-C", dir, "merge-base", ids[1], ids[2])); {
+		switch _, err := process.Output(exec.CommandContext(ctx, "git", "-C", dir, "merge-base", ids[1], ids[2])); {
 		case err == nil:
 			pairs = append(pairs, [2]string{ids[1], ids[2]})
 		case ctx.Err() != nil:

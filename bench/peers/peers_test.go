@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"packhorse/bench/process"
 )
 
 // TestJobs runs every job that git http-backend can do, and looks at the answers.
@@ -92,7 +94,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if used.cpu < 2*tick || used.cpu > time.Minute || used.anonymous <= 0 {
+	if used.cpu < 2*process.Tick || used.cpu > time.Minute || used.anonymous <= 0 {
 		t.Errorf("used %+v", used)
 	}
 	if err := errors.Join(stdin.Close(), root.Wait()); err != nil && root.ProcessState.ExitCode() > 1 {

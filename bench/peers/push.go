@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"packhorse/bench/process"
 	"packhorse/pack/pktline"
 )
 
@@ -38,7 +39,7 @@ func deliveries(ctx context.Context, src source, dir, chain string, count int) (
 	if err := run(imports); err != nil {
 		return nil, err
 	}
-	list, err := output(exec.CommandContext(ctx, "git", "-C", work, "rev-list", "--reverse", src.tip+"..refs/heads/chain"))
+	list, err := process.Output(exec.CommandContext(ctx, "git", "-C", work, "rev-list", "--reverse", src.tip+"..refs/heads/chain"))
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func deliveries(ctx context.Context, src source, dir, chain string, count int) (
 	for after := range strings.FieldsSeq(list) {
 		objects := exec.CommandContext(ctx, "git", "-C", work, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
 		objects.Stdin = strings.NewReader(after + "\n^" + before + "\n")
-		pack, err := output(objects)
+		pack, err := process.Output(objects)
 		if err != nil {
 			return nil, err
 		}

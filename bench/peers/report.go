@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"packhorse/bench/process"
 )
 
 // report is everything that one run found.
@@ -156,7 +158,7 @@ func machine(ctx context.Context, packhorse string) string {
 	}
 	parts := []string{fmt.Sprintf("%d × %s", runtime.NumCPU(), model)}
 	for _, cmd := range [][]string{{packhorse, "version"}, {"git", "--version"}} {
-		out, err := output(exec.CommandContext(ctx, cmd[0], cmd[1:]...))
+		out, err := process.Output(exec.CommandContext(ctx, cmd[0], cmd[1:]...))
 		if err == nil {
 			parts = append(parts, strings.TrimSpace(out))
 		}

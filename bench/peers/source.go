@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"packhorse/bench/process"
 )
 
 // source is the local repository whose branches and tags the jobs push and read.
@@ -56,7 +58,7 @@ func openSource(ctx context.Context, repo, dir string) (source, error) {
 
 // git runs git on the source and returns what it prints, without the space around.
 func (s source) git(ctx context.Context, args ...string) (string, error) {
-	out, err := output(exec.CommandContext(ctx, "git", append([]string{"-C", s.dir}, args...)...))
+	out, err := process.Output(exec.CommandContext(ctx, "git", append([]string{"-C", s.dir}, args...)...))
 	return strings.TrimSpace(out), err
 }
 
@@ -120,17 +122,6 @@ func writeHistory(w io.Writer) error {
 
 // run runs a command, and returns what it complained about when it fails.
 func run(cmd *exec.Cmd) error {
-	_, err := output(cmd)
+	_, err := process.Output(cmd)
 	return err
-}
-
-// output runs a command and returns what it prints.
-func output(cmd *exec.Cmd) (string, error) {
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return string(out), nil
 }

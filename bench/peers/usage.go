@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -9,10 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-)
 
-// Linux's /proc counts CPU time in ticks of 10 ms, whatever the kernel's own.
-const tick = 10 * time.Millisecond
+	"packhorse/bench/process"
+)
 
 // samplePause is how often memory is looked at while a job runs.
 const samplePause = 5 * time.Millisecond
@@ -103,11 +101,11 @@ func rest(ctx context.Context, root int) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		if now.cpu-before.cpu > restTicks*tick && time.Since(began) < restMax {
+		if now.cpu-before.cpu > restTicks*process.Tick && time.Since(began) < restMax {
 			before = now
 			continue
 		}
-		if used := now.cpu - first.cpu; used >= 10*tick {
+		if used := now.cpu - first.cpu; used >= 10*process.Tick {
 			return used, nil
 		}
 		return 0, nil
@@ -126,56 +124,21 @@ func readTree(root int) (tree, error) {
 	var t tree
 	var visit func(pid int) error
 	visit = func(pid int) error {
-		cpu, err := processCPU(pid)
+		cpu, err := process.CPU(pid)
 		if err != nil {
 			return err
 		}
 		t.count++
 		t.cpu += cpu
-		t.anonymous += anonymousBytes(pid)
+		if held, err := process.Anonymous(pid); err == nil { // or it has ended
+			t.anonymous += held
+		}
 		for _, child := range childrenOf(pid) {
 			_ = visit(child) // it has ended
 		}
 		return nil
 	}
 	return t, visit(root)
-}
-
-// processCPU returns the user and system time of a process and of its children that it has waited for.
-func processCPU(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The command's name stands in parentheses and may hold anything.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:15] { // utime stime cutime cstime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * tick, nil
-}
-
-// anonymousBytes returns the process's resident anonymous memory, 0 when it has ended.
-func anonymousBytes(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
-	}
-	return 0
 }
 
 // childrenOf returns the children of every thread of a process.

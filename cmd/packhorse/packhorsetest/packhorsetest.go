@@ -66,7 +66,7 @@ type Server struct {
 func Start(ctx context.Context, o Options) (*Server, error) {
 	orgs := filepath.Join(o.Dir, "orgs")
 	s := &Server{bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{})}
-	if err := s.register(ctx, o.Dir, orgs); err != nil {
+	if err := s.register(ctx); err != nil {
 		return nil, err
 	}
 	args := []string{
@@ -109,7 +109,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 // register makes the organization's key unless an earlier Start has.
-func (s *Server) register(ctx context.Context, dir, orgs string) error {
+func (s *Server) register(ctx context.Context) error {
 	if _, err := os.Stat(s.key); err == nil {
 		return nil
 	}
@@ -127,11 +127,18 @@ func (s *Server) register(ctx context.Context, dir, orgs string) error {
 	if der, err = x509.MarshalPKIXPublicKey(private.Public()); err != nil {
 		return err
 	}
-	public := filepath.Join(dir, "public.pem")
-	if err := writePEM(public, "PUBLIC KEY", der); err != nil {
+	if err := writePEM(s.public(), "PUBLIC KEY", der); err != nil {
 		return err
 	}
-	add := exec.CommandContext(ctx, s.bin, "org", "add", Org, "--key", public, "--orgs", orgs)
+	return s.AddOrg(ctx, Org)
+}
+
+// public is the file of the key that tokens are verified with.
+func (s *Server) public() string { return filepath.Join(filepath.Dir(s.key), "public.pem") }
+
+// AddOrg registers another organization, whose tokens are signed with the same key: see [Server.KeyFile].
+func (s *Server) AddOrg(ctx context.Context, org string) error {
+	add := exec.CommandContext(ctx, s.bin, "org", "add", org, "--key", s.public(), "--orgs", filepath.Dir(s.orgDir))
 	if out, err := add.CombinedOutput(); err != nil {
 		return fmt.Errorf("packhorse org add: %w\n%s", err, out)
 	}

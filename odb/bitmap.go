@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -20,7 +21,6 @@ import (
 //
 // The file is valid as long as its list is what the segments of a manifest begin with.
 const (
-	bitmapRowSize = 8 + 4 + 4
 	// bitmapChainMax is how many bitmaps are combined at most to read one.
 	bitmapChainMax = 12
 )
@@ -142,7 +142,7 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 			return b, nil
 		}
 		b.close()
-		if err != nil && !ignored(err) {
+		if err != nil && !errors.Is(err, ErrCorrupt) {
 			return nil, err
 		}
 	}
@@ -210,7 +210,7 @@ func (b *reachBitmaps) add(ctx context.Context, commit object.ID, set *objectSet
 	}
 	if err != nil {
 		b.broken = true
-		if ignored(err) {
+		if errors.Is(err, ErrCorrupt) {
 			err = nil
 		}
 		return false, err
@@ -260,7 +260,7 @@ func (b *reachBitmaps) ofType(ctx context.Context, layer int, t object.Type) ([]
 		words, err = b.file.bitmap(ctx, sectionBitmapTypes, uint32(t-object.TypeCommit), b.wordCount)
 		if err != nil {
 			b.broken = true
-			if ignored(err) {
+			if errors.Is(err, ErrCorrupt) {
 				err = nil
 			}
 			return nil, err

@@ -39,7 +39,7 @@ func newBlockSource(ctx context.Context, l *segmentLayer, g *segment, at locatio
 	if err != nil || !r.Blocks {
 		return nil, err
 	}
-	e, err := g.region().entry(ctx, at, r)
+	e, err := packedEntry(ctx, g.region(), at, r)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (r *blockReader) fill() error {
 		r.buffer, err = pack.DecodeBlock(r.buffer[:0], packed, size, s.table.Rows[r.next].Adler)
 	}
 	if err != nil {
-		return s.layer.store.damagedIn(s.segment.fileName(), s.layer.id, s.at.id, err)
+		return s.layer.store.damage.read(s.segment.fileName(), s.layer.id, s.at.id, err)
 	}
 	r.rest = r.buffer
 	r.next++

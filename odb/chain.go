@@ -32,7 +32,7 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 func (v *View) cachedHot(id object.ID) (cached, bool) {
 	for _, l := range v.storedLayers() {
 		if hot, ok := l.(*hotLayer); ok && !v.isBorrowed(l) {
-			if hit, ok := v.store.cache.get(hotCacheKey(hot.id, id)); ok {
+			if hit, ok := v.store.env.cache.get(hotCacheKey(hot.id, id)); ok {
 				return hit, true
 			}
 		}
@@ -56,9 +56,6 @@ type bottom struct {
 
 // valuesKept is how many links of a chain keep the hot value that was found: longer chains read values again rather than hold them.
 const valuesKept = 64
-
-// errLargeChain says that something in a delta chain is too large to be held in memory.
-var errLargeChain = fmt.Errorf("delta chain holds an object over %d MiB: %w", wholeMax/mebibyte, ErrTooLarge)
 
 // readAt returns the object at a location, at most wholeMax bytes long.
 //
@@ -135,7 +132,7 @@ func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chain
 			return chain, bottom{at: at, Info: step.Info}, v.checkTypes(chain, step.Type)
 		}
 		if len(chain) == depthMax {
-			return nil, bottom{}, v.store.corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", depthMax)
+			return nil, bottom{}, v.store.damage.corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", depthMax)
 		}
 		base, err := v.baseOf(ctx, &at, &step)
 		if err != nil {
@@ -153,7 +150,7 @@ func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chain
 func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 	for i := range chain {
 		if link := &chain[i]; link.Type != t {
-			return v.store.corrupt(link.at.layer.layerID(), link.at.id, "a %s is a delta against a %s", link.Type, t)
+			return v.store.damage.corrupt(link.at.layer.layerID(), link.at.id, "a %s is a delta against a %s", link.Type, t)
 		}
 	}
 	return nil
@@ -172,7 +169,7 @@ func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, err
 		return location{}, err
 	}
 	if !ok {
-		return location{}, v.store.corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
+		return location{}, v.store.damage.corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
 	}
 	return base, nil
 }
@@ -225,7 +222,7 @@ func (v *View) recall(at *location) (cached, bool) {
 		return memory.recall(at.id)
 	}
 	if key, ok := at.key(); ok {
-		hit, ok := v.store.cache.get(key)
+		hit, ok := v.store.env.cache.get(key)
 		if !ok && v.own != nil {
 			hit, ok = v.own.get(key)
 		}
@@ -246,6 +243,6 @@ func (v *View) keep(at *location, built cached, isBase bool) {
 	case v.own != nil:
 		v.own.set(key, built)
 	default:
-		v.store.cache.set(key, built)
+		v.store.env.cache.set(key, built)
 	}
 }

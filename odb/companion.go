@@ -3,39 +3,10 @@ package odb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	"packhorse/odb/fair"
-	"packhorse/odb/file"
 	"packhorse/odb/kv"
 )
-
-// writeCompanion creates the file of a companion and makes it durable. write fills it and returns how many IDs it holds.
-func writeCompanion(
-	ctx context.Context, files file.Store, kind layerKind, write func(sections *sectionWriter) (int, error),
-) (LayerID, error) {
-	id := newLayerID()
-	f, err := files.Create(ctx, kind.fileName(id))
-	if err != nil {
-		return LayerID{}, fmt.Errorf("begin a companion: %w", err)
-	}
-	sections := newSectionWriter(f, id, 0)
-	count, err := write(sections)
-	if err == nil {
-		var footer []byte
-		if footer, err = sections.finish(count, kind.magic()); err == nil {
-			_, err = f.Write(footer)
-		}
-	}
-	if err == nil {
-		err = fair.Rest(ctx, func() error { return f.Seal(ctx) })
-	}
-	if err != nil {
-		return LayerID{}, fmt.Errorf("write companion: %w", errors.Join(err, f.Abort()))
-	}
-	return id, nil
-}
 
 // errLayersMoved says that what a companion was made for is not in the manifest any more.
 var errLayersMoved = errors.New("odb: the layers have changed meanwhile")
@@ -75,6 +46,3 @@ func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
 	}
 	return s.files.Delete(ctx, c.kind.fileName(c.id))
 }
-
-// ignored reports whether err is damage in what can be done without, such as a companion; it has been logged and counted then.
-func ignored(err error) bool { return errors.Is(err, ErrCorrupt) }

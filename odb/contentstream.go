@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -14,16 +15,14 @@ import (
 // openContent returns what an entry inflates to as a stream, whose last bytes come only after everything was verified: whoever has read as
 // many bytes as the entry has may use them.
 func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.ID) (io.ReadCloser, error) {
-	at := location{id: id, ordinal: noOrdinal}
-	e, err := d.entry(ctx, at, r)
+	header, headerSize, err := d.head(ctx, r, id)
 	if err != nil {
 		return nil, err
 	}
-	if r.Base == noOrdinal && e.ContentSize != r.Size {
-		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, e.ContentSize, r.Size))
+	if r.Base == noOrdinal && header.Size != r.Size {
+		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, header.Size, r.Size))
 	}
-	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: e.ContentSize}
-	headerSize := r.PackedSize - e.PayloadSize
+	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: header.Size}
 	s.packed = io.NewSectionReader(d.data, r.Offset, r.PackedSize)
 	if _, err := io.CopyN(&s.sum, s.packed, headerSize); err != nil {
 		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: %w", errFormat, err))
@@ -113,7 +112,7 @@ func (s *contentStream) Close() error {
 	inflater := s.inflater
 	s.inflater = nil
 	if s.done == nil {
-		s.done = ErrClosed
+		s.done = fs.ErrClosed
 	}
 	return inflater.Close()
 }

@@ -97,7 +97,7 @@ func (w *world) checkDamaged() (noticed bool) {
 		e, err := v.Entry(ctx, id)
 		right("Entry", err, e.ID == id)
 		if err == nil {
-			_, _, err = odb.Payload(ctx, v, &e)
+			_, err = odb.Payload(ctx, v, &e)
 			right("Payload", err, true)
 		}
 		o, err := v.Open(ctx, id)

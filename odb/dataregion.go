@@ -15,7 +15,7 @@ import (
 // dataRegion reads the entries of a packfile whose index says where they are: that of a segment, or of one that is still being written.
 // Whatever it returns has been verified.
 type dataRegion struct {
-	store   *Store
+	env     *fileEnv
 	layer   LayerID
 	data    io.ReaderAt
 	segment *segment // nil while it is being written
@@ -23,9 +23,15 @@ type dataRegion struct {
 
 const (
 	// verifiedCopySize is the size in bytes up to which an entry is verified before any of it is written.
-	verifiedCopySize = mebibyte
-	copyBufferSize   = 256 * kibibyte
+	verifiedCopySize = 1 << 20
+	copyBufferSize   = 256 << 10
 )
+
+// wholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (rules.md 13).
+const wholeMax = 32 << 20
+
+// errLargeChain says that something in a delta chain is too large to be held in memory.
+var errLargeChain = fmt.Errorf("delta chain holds an object over %d MiB: %w", wholeMax>>20, ErrTooLarge)
 
 var copyBuffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 
@@ -34,7 +40,7 @@ func (d dataRegion) readPacked(ctx context.Context, dst []byte, r segmentRecord,
 	if err := ctx.Err(); err != nil {
 		return dst, err
 	}
-	if r.PackedSize > wholeMax+mebibyte { // what does not shrink grows a little
+	if r.PackedSize > wholeMax+1<<20 { // what does not shrink grows a little
 		return dst, fmt.Errorf("entry of %d bytes: %w", r.PackedSize, ErrTooLarge)
 	}
 	start := len(dst)
@@ -61,42 +67,17 @@ func (d dataRegion) parse(ctx context.Context, packed []byte, r segmentRecord, i
 	return header, packed[n:], nil
 }
 
-// entry describes an entry, without the ID of its base. It reads the entry's header, which no checksum has covered yet: what is told from
-// it is verified when the entry itself is read.
-func (d dataRegion) entry(ctx context.Context, at location, r segmentRecord) (StoredEntry, error) {
+// head returns the header of an entry, which no checksum has covered yet: what is told from it is verified when the entry itself is read.
+func (d dataRegion) head(ctx context.Context, r segmentRecord, id object.ID) (header pack.EntryHeader, headerSize int64, err error) {
 	if err := ctx.Err(); err != nil {
-		return StoredEntry{}, err
+		return header, 0, err
 	}
 	head := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax))
 	if err := readFullAt(d.data, head, r.Offset); err != nil {
-		return StoredEntry{}, d.damaged(ctx, at.id, r.Offset, err)
+		return header, 0, d.damaged(ctx, id, r.Offset, err)
 	}
-	header, payload, err := d.parse(ctx, head, r, at.id)
-	if err != nil {
-		return StoredEntry{}, err
-	}
-	return StoredEntry{
-		ID:          at.id,
-		Type:        r.Type,
-		Size:        r.Size,
-		Encoding:    EncodingZlib,
-		ContentSize: header.Size,
-		PayloadSize: r.PackedSize - int64(len(head)-len(payload)),
-		Layer:       d.layer,
-		Ordinal:     at.ordinal,
-		at:          at,
-		record:      r,
-	}, nil
-}
-
-// step is what a delta chain needs to know of an entry. For a delta ContentSize is a bound: a delta is never read from an entry that is
-// larger than deflate can make it.
-func (d dataRegion) step(r segmentRecord) step {
-	s := step{Info: Info{Type: r.Type, Size: r.Size}, ContentSize: r.Size, BaseOrdinal: r.Base}
-	if r.Base != noOrdinal {
-		s.Delta, s.ContentSize = true, r.PackedSize
-	}
-	return s
+	header, payload, err := d.parse(ctx, head, r, id)
+	return header, int64(len(head) - len(payload)), err
 }
 
 // content returns what an entry inflates to. Errors: [ErrTooLarge] over wholeMax.
@@ -126,20 +107,6 @@ func (d dataRegion) content(ctx context.Context, r segmentRecord, id object.ID) 
 		return nil, d.damaged(ctx, id, r.Offset, err)
 	}
 	return content, nil
-}
-
-// payload appends the compressed bytes of an entry to dst.
-func (d dataRegion) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
-	start := len(dst)
-	dst, err := d.readPacked(ctx, dst, e.record, e.ID)
-	if err != nil {
-		return dst, err
-	}
-	return slices.Delete(dst, start, start+int(e.record.PackedSize-e.PayloadSize)), nil
-}
-
-func (d dataRegion) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
-	return d.copyPacked(ctx, w, e.record, e.ID, e.record.PackedSize-e.PayloadSize)
 }
 
 // copyPacked writes the bytes of an entry from skip on. Up to verifiedCopySize they are verified before; beyond, an error at the end says
@@ -200,10 +167,10 @@ func (d dataRegion) failed(ctx context.Context, id object.ID, r segmentRecord) e
 // damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero where nobody has looked which object that is.
 func (d dataRegion) damaged(ctx context.Context, id object.ID, offset int64, err error) error {
 	if d.segment == nil {
-		return d.store.damaged(d.layer, id, err)
+		return d.env.damage.read("", d.layer, id, err)
 	}
 	if id.IsZero() {
 		id = d.segment.objectAt(context.WithoutCancel(ctx), offset)
 	}
-	return d.store.damagedIn(d.segment.fileName(), d.layer, id, err)
+	return d.env.damage.read(d.segment.fileName(), d.layer, id, err)
 }

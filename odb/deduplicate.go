@@ -31,7 +31,7 @@ func (in *Ingest) deduplicate(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	old := in.intake.segment
-	fresh, err := newSegmentWriter(ctx, in.store)
+	fresh, err := newSegmentWriter(ctx, in.store.env)
 	if err != nil {
 		return false, err
 	}

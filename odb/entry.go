@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"packhorse/pack/object"
@@ -19,9 +18,6 @@ const (
 	// EncodingRaw is not compressed.
 	EncodingRaw Encoding = 2
 )
-
-// noOrdinal is the ordinal of an entry that is not in a sealed segment, and the base of an entry that is whole.
-const noOrdinal = ^uint32(0)
 
 // StoredEntry is an object as it is stored: what a pack generator copies instead of computing it. It stays valid while the view that
 // returned it is open.
@@ -55,15 +51,6 @@ func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
 		return StoredEntry{}, err
 	}
 	return at.layer.entry(ctx, at)
-}
-
-// readPayload appends the compressed bytes of e to dst, verified by their checksum. It is for entries of at most wholeMax bytes;
-// [View.copyPacked] takes any.
-func (v *View) readPayload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
-	if e.PayloadSize > wholeMax {
-		return dst, fmt.Errorf("entry %s has %d bytes: %w", e.ID, e.PayloadSize, ErrTooLarge)
-	}
-	return e.at.layer.payload(ctx, dst, e)
 }
 
 // copyPacked writes the compressed bytes of e to w, encoded as e says; the caller has written the header of the pack entry.

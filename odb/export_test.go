@@ -67,14 +67,14 @@ func ReadFilters(ctx context.Context, s *Store, rows, filters []byte) ([][]byte,
 		return nil, err
 	}
 	out.Write(footer)
-	g, err := openSections(ctx, s, id, memoryFile{bytes.NewReader(out.Bytes())}, filterMagic)
+	g, err := openSections(ctx, s.env, id, memoryFile{bytes.NewReader(out.Bytes())}, filterMagic)
 	if err != nil {
 		return nil, err
 	}
 	found := make([][]byte, count)
 	for i := range ids {
 		f, ok, err := g.pathFilter(ctx, ids[i])
-		if ignored(err) {
+		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
 		if err != nil || !ok || len(f) == 0 {
@@ -133,7 +133,7 @@ func EncodeBitmap(words []uint64) ([]byte, error) { return encodeBitmap(words, n
 //
 // Two lists, if given, are the tips of the segment's outline and what it names outside.
 func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]object.ID) error {
-	w, err := newSegmentWriter(ctx, q.store)
+	w, err := newSegmentWriter(ctx, q.store.env)
 	if err != nil {
 		return err
 	}
@@ -243,29 +243,22 @@ func resolvePlainly(packed []byte) (map[int64]*plainObject, error) {
 	return objects, nil
 }
 
-// DataRegions returns the data regions of the view's segments, as they lie and as copyRun copies them.
-func DataRegions(ctx context.Context, v *View) (stored, copied [][]byte, err error) {
+// DataRegions returns the data regions of the view's segments, as they lie.
+func DataRegions(ctx context.Context, v *View) (stored [][]byte, err error) {
 	for _, l := range v.segments() {
 		g, err := l.acquire(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		defer l.release(g)
 		data := make([]byte, g.dataSize)
-		if err := readFullAt(g.file, data, 0); err != nil {
-			return nil, nil, err
+		err = readFullAt(g.file, data, 0)
+		l.release(g)
+		if err != nil {
+			return nil, err
 		}
-		run := bytes.NewBuffer(bytes.Clone(data[:pack.HeaderSize]))
-		middle := uint32(g.count / 2)
-		for _, part := range [][2]uint32{{0, middle}, {middle, uint32(g.count)}} {
-			if _, err := g.copyRun(ctx, run, part[0], part[1]); err != nil {
-				return nil, nil, err
-			}
-		}
-		run.Write(data[len(data)-pack.TrailerSize:])
-		stored, copied = append(stored, data), append(copied, run.Bytes())
+		stored = append(stored, data)
 	}
-	return stored, copied, nil
+	return stored, nil
 }
 
 // LookupMany returns those of the sorted ids that the view's segments hold, as the batch lookup and as single lookups find them.
@@ -300,14 +293,11 @@ func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single
 	return together, single, nil
 }
 
-// Payload returns the compressed bytes of an entry, by both ways to get them.
-func Payload(ctx context.Context, v *View, e *StoredEntry) (read, copied []byte, err error) {
+// Payload returns the compressed bytes of an entry.
+func Payload(ctx context.Context, v *View, e *StoredEntry) ([]byte, error) {
 	var b bytes.Buffer
-	if read, err = v.readPayload(ctx, nil, e); err != nil {
-		return nil, nil, err
-	}
-	err = v.copyPacked(ctx, &b, e)
-	return read, b.Bytes(), err
+	err := v.copyPacked(ctx, &b, e)
+	return b.Bytes(), err
 }
 
 // Depth returns how many deltas lie between an object and its whole base.

@@ -125,7 +125,7 @@ func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
 			continue
 		}
 		g, err := l.filters.acquire(ctx)
-		if ignored(err) {
+		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
 		if err != nil {
@@ -152,7 +152,7 @@ func (p *pathFilters) find(ctx context.Context, commit object.ID) (pathFilter, e
 			continue
 		}
 		f, ok, err := g.pathFilter(ctx, commit)
-		if ignored(err) {
+		if errors.Is(err, ErrCorrupt) {
 			p.files[i] = nil
 			continue
 		}
@@ -162,7 +162,7 @@ func (p *pathFilters) find(ctx context.Context, commit object.ID) (pathFilter, e
 	}
 	for _, l := range p.hot {
 		f, ok, err := l.pathFilter(ctx, commit)
-		if ignored(err) {
+		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
 		if ok || err != nil {

@@ -2,22 +2,10 @@ package odb
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
-	"slices"
+	"errors"
 
 	"packhorse/pack/object"
 )
-
-// GraphRow is what a walk over history needs to know of a commit.
-type GraphRow struct {
-	Tree    object.ID
-	Parents []object.ID // in stored order; shared, read only
-	// Seconds is the committer's date since 1970, as the commit says.
-	Seconds int64
-	// Generation is one more than the highest generation of the parents; 0 is not known. It saturates.
-	Generation uint32
-}
 
 // Graph returns the row of a commit: from the graph, or else, also where that is damaged, from the commit itself, with Generation 0.
 //
@@ -31,7 +19,7 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
 			row, ok, err := l.graph(ctx, id)
-			if ignored(err) {
+			if errors.Is(err, ErrCorrupt) {
 				continue
 			}
 			if ok || err != nil {
@@ -47,67 +35,4 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 		return GraphRow{}, &NotFoundError{Object: id}
 	}
 	return parseGraphRow(data)
-}
-
-// parseGraphRow returns the row of a commit's content, without a generation.
-func parseGraphRow(data []byte) (GraphRow, error) {
-	tree, parents, seconds, err := object.CommitLinks(data)
-	if err != nil {
-		return GraphRow{}, fmt.Errorf("read commit: %w", err)
-	}
-	return GraphRow{Tree: tree, Parents: parents, Seconds: seconds}, nil
-}
-
-// generation returns the generation of a commit whose parents are at the given ones: 0 if one is not known.
-func generation(parents []uint32) uint32 {
-	highest := uint32(0)
-	for _, g := range parents {
-		if g == 0 {
-			return 0
-		}
-		highest = max(highest, g)
-	}
-	if highest == ^uint32(0) {
-		return highest
-	}
-	return highest + 1
-}
-
-// A row as bytes, under key g and in companions:
-//
-//	20       tree
-//	8        seconds, signed
-//	4        generation
-//	20 each  parents
-const graphRowSize = object.IDSize + 8 + 4
-
-func (row *GraphRow) append(dst []byte) []byte {
-	dst = append(dst, row.Tree[:]...)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(row.Seconds))
-	dst = binary.BigEndian.AppendUint32(dst, row.Generation)
-	for _, parent := range row.Parents {
-		dst = append(dst, parent[:]...)
-	}
-	return dst
-}
-
-func decodeGraphRow(data []byte) (GraphRow, error) {
-	if len(data) < graphRowSize || (len(data)-graphRowSize)%object.IDSize != 0 {
-		return GraphRow{}, fmt.Errorf("%w: graph row of %d bytes", errFormat, len(data))
-	}
-	row := GraphRow{
-		Tree:       object.ID(data[:object.IDSize]),
-		Seconds:    int64(binary.BigEndian.Uint64(data[object.IDSize:])),
-		Generation: binary.BigEndian.Uint32(data[object.IDSize+8:]),
-	}
-	row.Parents = make([]object.ID, 0, (len(data)-graphRowSize)/object.IDSize)
-	for rest := data[graphRowSize:]; len(rest) > 0; rest = rest[object.IDSize:] {
-		row.Parents = append(row.Parents, object.ID(rest))
-	}
-	return row, nil
-}
-
-func (row *GraphRow) equal(other *GraphRow) bool {
-	return row.Tree == other.Tree && row.Seconds == other.Seconds && row.Generation == other.Generation &&
-		slices.Equal(row.Parents, other.Parents)
 }

@@ -37,7 +37,7 @@ func (l *hotLayer) value(ctx context.Context, at location) (hotValue, error) {
 			return hotValue{}, err
 		}
 		if !ok {
-			return hotValue{}, l.store.corrupt(l.id, at.id, "it vanished while it was read")
+			return hotValue{}, l.store.damage.corrupt(l.id, at.id, "it vanished while it was read")
 		}
 		at = found
 	}
@@ -116,15 +116,11 @@ func (s *inflatedValue) Read(p []byte) (int, error) {
 	atEnd := errors.Is(err, io.EOF)
 	switch {
 	case s.left < 0 || (atEnd && s.left != 0):
-		err = s.layer.store.corrupt(s.layer.id, s.id, "hot value inflates to another size than it says")
+		err = s.layer.store.damage.corrupt(s.layer.id, s.id, "hot value inflates to another size than it says")
 	case err != nil && !atEnd:
 		err = s.layer.store.damaged(s.layer.id, s.id, err)
 	}
 	return n, err
-}
-
-func (l *hotLayer) payload(_ context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
-	return append(dst, e.value.Payload...), nil
 }
 
 func (l *hotLayer) copyPayload(_ context.Context, w io.Writer, e *StoredEntry) error {
@@ -155,7 +151,7 @@ func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(obj
 		}
 		id, ok := idOfKey(pair.Key)
 		if !ok {
-			return l.store.corrupt(l.id, object.ZeroID, "key %x is no object's", pair.Key)
+			return l.store.damage.corrupt(l.id, object.ZeroID, "key %x is no object's", pair.Key)
 		}
 		if !visit(id) {
 			return nil

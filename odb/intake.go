@@ -38,7 +38,7 @@ func (k *intake) Write(p []byte) (int, error) {
 
 // spill begins a segment with what is in memory.
 func (k *intake) spill() error {
-	segment, err := newSegmentWriter(k.ctx, k.store)
+	segment, err := newSegmentWriter(k.ctx, k.store.env)
 	if err != nil {
 		return fmt.Errorf("begin segment: %w", err)
 	}

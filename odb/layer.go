@@ -29,8 +29,6 @@ type layer interface {
 	// stream returns the same as a stream, for any size. At its end it has been verified; before, it may be wrong.
 	stream(ctx context.Context, at location) (io.ReadCloser, error)
 
-	// payload appends the compressed bytes of an entry to dst, verified.
-	payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error)
 	// copyPayload writes the compressed bytes of an entry to w, as [View.copyPacked] says.
 	copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error
 }

@@ -19,7 +19,7 @@ type layerSet struct {
 
 func newLayerSet(s *Store, openFileCountMax int) *layerSet {
 	l := &layerSet{store: s, segments: make(map[LayerID][]*segmentLayer), hot: make(map[LayerID]int)}
-	l.files = openFiles{store: s, max: openFileCountMax, idle: l.tidy}
+	l.files = openFiles{env: s.env, max: openFileCountMax, idle: l.tidy}
 	return l
 }
 

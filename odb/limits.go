@@ -8,9 +8,6 @@ const (
 	gibibyte = 1 << 30
 )
 
-// wholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (rules.md 13).
-const wholeMax = 32 * mebibyte
-
 // depthMax is the number of deltas between an object and the whole base below it that is read.
 const depthMax = 4095
 

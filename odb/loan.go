@@ -279,7 +279,7 @@ func (s *Store) readBorrowed(ctx context.Context, pool PoolID, companion LayerID
 	if now := newLending(&m); now == nil || now.companion != companion {
 		return s.replacedLoan(ctx, &m)
 	}
-	return nil, s.corrupt(companion, object.ZeroID, "the file that tells what a fork may read is missing")
+	return nil, s.damage.corrupt(companion, object.ZeroID, "the file that tells what a fork may read is missing")
 }
 
 // replacedLoan returns what a pool may read as its manifest says now.
@@ -299,10 +299,10 @@ func (s *Store) readBorrowedFile(ctx context.Context, companion LayerID) (set *b
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data := make([]byte, f.Size())
 	if err := readFullAt(f, data, 0); err != nil {
-		return nil, s.damagedIn(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
+		return nil, s.damage.read(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
 	}
 	if set, err = decodeBorrowed(companion, data); err != nil {
-		return nil, s.damagedIn(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
+		return nil, s.damage.read(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
 	}
 	return set, nil
 }

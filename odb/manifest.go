@@ -12,20 +12,6 @@ import (
 	"packhorse/pack/object"
 )
 
-// layerKind says what a layer or a companion is. The numbers are stored.
-type layerKind uint8
-
-const (
-	layerHot     layerKind = 1
-	layerSegment layerKind = 2
-
-	// Companions.
-	layerGraph    layerKind = 3 // of a segment: commit-graph rows
-	layerFilter   layerKind = 4 // of a segment: changed-path filters of its commits
-	layerBitmap   layerKind = 5 // of a segment: what commits reach in the layers up to this one
-	layerBorrowed layerKind = 6 // of a layer that a fork took: what of it may be read
-)
-
 // manifestLayer is a layer in a manifest.
 type manifestLayer struct {
 	kind       layerKind
@@ -52,8 +38,6 @@ const manifestFormat = 1
 
 // manifestBytesMax leaves the manifest room below the value limit of the key-value store.
 const manifestBytesMax = kv.ValueBytesMax - 4*kibibyte
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (m *manifest) encode(pool PoolID) []byte {
 	dst := make([]byte, 0, 32+64*len(m.layers))
@@ -124,52 +108,7 @@ func (s *Store) readManifest(ctx context.Context, r kv.Reader, pool PoolID) (man
 	}
 	m, err := decodeManifest(pool, data)
 	if err != nil {
-		return manifest{}, nil, s.corrupt(LayerID(pool), object.ZeroID, "%v", err)
+		return manifest{}, nil, s.damage.corrupt(LayerID(pool), object.ZeroID, "%v", err)
 	}
 	return m, data, nil
 }
-
-// decoder takes apart a short value. After a failure it returns zeros, so that its user checks once.
-type decoder struct {
-	data   []byte
-	failed bool
-}
-
-func (d *decoder) uvarint() uint64 {
-	value, n := binary.Uvarint(d.data)
-	if n <= 0 {
-		d.failed = true
-		d.data = nil
-		return 0
-	}
-	d.data = d.data[n:]
-	return value
-}
-
-// count returns a number of things that take at least a byte each, so that a lie cannot make anyone loop for long.
-func (d *decoder) count() int {
-	n := d.uvarint()
-	if n > uint64(len(d.data)) {
-		d.failed = true
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) take(n int) []byte {
-	if len(d.data) < n {
-		d.failed = true
-		d.data = nil
-		return make([]byte, n)
-	}
-	taken := d.data[:n]
-	d.data = d.data[n:]
-	return taken
-}
-
-func (d *decoder) layer() manifestLayer {
-	kind := layerKind(d.take(1)[0])
-	return manifestLayer{kind: kind, id: LayerID(d.take(len(LayerID{})))}
-}
-
-func (d *decoder) id() object.ID { return object.ID(d.take(object.IDSize)) }

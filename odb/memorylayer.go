@@ -140,10 +140,6 @@ func (l *memoryLayer) stream(ctx context.Context, at location) (io.ReadCloser, e
 	return l.hot().stream(ctx, at)
 }
 
-func (l *memoryLayer) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
-	return l.hot().payload(ctx, dst, e)
-}
-
 func (l *memoryLayer) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
 	return l.hot().copyPayload(ctx, w, e)
 }

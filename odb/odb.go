@@ -89,10 +89,10 @@ type Store struct {
 	options Options
 	limits  Limits
 	log     *slog.Logger
-	cache   *cache
+	env     *fileEnv // of the files of layers
 	layers  *layerSet
 	counts  counters
-	damage  damageSet
+	damage  *damageLog
 	traffic traffic
 
 	coverFrom int // Options.CoverCount
@@ -124,12 +124,13 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		options: options,
 		limits:  options.Limits,
 		log:     options.Logger,
-		cache:   cache,
+		damage:  newDamageLog(options.Logger),
 
 		coverFrom: options.CoverCount,
 		loans:     newLoans(int(options.CacheBytes / 8)),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
+	s.env = &fileEnv{files: files, cache: cache, damage: s.damage, log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
 	s.building = newCompanionQueue(ctx, s)
 	if err := s.clearLeftovers(ctx); err != nil {

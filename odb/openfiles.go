@@ -14,9 +14,9 @@ import (
 // openFiles is the bounded set of sectioned files that are open: descriptors and fan-outs, shared by all views. A file that nobody uses
 // stays open until its place is needed.
 type openFiles struct {
-	store *Store
-	max   int
-	idle  func(LayerID) // called when a file was closed to make room
+	env  *fileEnv
+	max  int
+	idle func(LayerID) // called when a file was closed to make room
 
 	mu   sync.Mutex // guards ring and hand
 	ring []*sharedFile
@@ -35,19 +35,6 @@ type sharedFile struct {
 	open     *sectionFile
 	users    int
 	recently bool
-}
-
-func (k layerKind) magic() string {
-	switch k {
-	case layerSegment:
-		return segmentMagic
-	case layerBitmap:
-		return bitmapMagic
-	case layerFilter:
-		return filterMagic
-	default:
-		return graphMagic
-	}
 }
 
 // acquire opens the file, unless it is open, and keeps it open until release. Errors: [ErrCorrupt], also when the file is not there.
@@ -69,10 +56,10 @@ func (f *sharedFile) acquire(ctx context.Context) (*sectionFile, error) {
 }
 
 func (f *sharedFile) openNow(ctx context.Context) (*sectionFile, error) {
-	s := f.set.store
+	s := f.set.env
 	handle, err := s.files.Open(ctx, f.kind.fileName(f.layer))
 	if errors.Is(err, file.ErrNotFound) {
-		return nil, s.met(&CorruptError{Layer: f.layer, File: f.kind.fileName(f.layer), Why: "it is missing"})
+		return nil, s.damage.met(&CorruptError{Layer: f.layer, File: f.kind.fileName(f.layer), Why: "it is missing"})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open layer %s: %w", f.layer, err)
@@ -148,7 +135,7 @@ func (f *sharedFile) giveUp() bool {
 		return false
 	}
 	if err := f.closeOpen(); err != nil {
-		f.set.store.log.Warn("close a layer's file", "layer", f.layer.String(), "error", err)
+		f.set.env.log.Warn("close a layer's file", "layer", f.layer.String(), "error", err)
 	}
 	return true
 }

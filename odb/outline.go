@@ -79,14 +79,14 @@ func (g *segment) outline(ctx context.Context) (outline, bool, error) {
 	return o, true, nil
 }
 
-// note takes in what the links of a pack say of an object: whether it is in the pack, and whether the pack names it.
-func (o *outline) note(item *linkItem) {
+// note takes in an object that a pack holds or names.
+func (o *outline) note(id object.ID, isHeld, isNamed bool) {
 	switch {
 	case o.isLong():
-	case item.is == 0:
-		o.outside = append(o.outside, item.id)
-	case item.wants == 0:
-		o.tips = append(o.tips, item.id)
+	case !isHeld:
+		o.outside = append(o.outside, id)
+	case !isNamed:
+		o.tips = append(o.tips, id)
 	}
 }
 

@@ -26,7 +26,7 @@ type pendingSegment struct {
 }
 
 func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
-	w, err := newSegmentWriter(ctx, s)
+	w, err := newSegmentWriter(ctx, s.env)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (l *pendingSegment) finish(ctx context.Context) (*sealedSegment, error) {
 func (l *pendingSegment) layerID() LayerID { return l.w.id }
 
 func (l *pendingSegment) region() dataRegion {
-	return dataRegion{store: l.store, layer: l.w.id, data: l.w}
+	return dataRegion{env: l.store.env, layer: l.w.id, data: l.w}
 }
 
 func (l *pendingSegment) record(at location) segmentRecord {
@@ -139,13 +139,13 @@ func (l *pendingSegment) stat(_ context.Context, at location) (Info, error) {
 
 // entry gives no ordinal: it would not be the one that the object gets.
 func (l *pendingSegment) entry(ctx context.Context, at location) (StoredEntry, error) {
-	e, err := l.region().entry(ctx, at, l.record(at))
+	e, err := packedEntry(ctx, l.region(), at, l.record(at))
 	e.Ordinal = noOrdinal
 	return e, err
 }
 
 func (l *pendingSegment) step(_ context.Context, at location) (step, error) {
-	return l.region().step(l.record(at)), nil
+	return packedStep(l.record(at)), nil
 }
 
 func (l *pendingSegment) content(ctx context.Context, at location) ([]byte, error) {
@@ -156,12 +156,8 @@ func (l *pendingSegment) stream(ctx context.Context, at location) (io.ReadCloser
 	return l.region().openContent(ctx, l.record(at), at.id)
 }
 
-func (l *pendingSegment) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
-	return l.region().payload(ctx, dst, e)
-}
-
 func (l *pendingSegment) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
-	return l.region().copyPayload(ctx, w, e)
+	return copyPackedPayload(ctx, w, l.region(), e)
 }
 
 // discard aborts a pending segment because of err.

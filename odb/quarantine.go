@@ -108,7 +108,7 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 // addSegment quarantines a complete segment, which is the quarantine's to register or to remove from here on.
 func (q *Quarantine) addSegment(segment *sealedSegment) {
 	q.sealed = append(q.sealed, segment)
-	l := q.store.layers.pin(segment.manifestLayer())
+	l := q.store.layers.pin(sealedLayer(segment))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.above = append([]layer{l}, q.above...)

@@ -50,7 +50,7 @@ func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEnt
 // writeLargeDelta writes a delta that does not fit in memory behind another header.
 func (o *packOutput) writeLargeDelta(ctx context.Context, region dataRegion, layer int, e *segmentEntry, header pack.EntryHeader) error {
 	at := location{layer: o.plan.inv.layers[layer], ordinal: e.ordinal}
-	stored, err := region.entry(ctx, at, e.segmentRecord)
+	stored, err := packedEntry(ctx, region, at, e.segmentRecord)
 	if err != nil {
 		return err
 	}

@@ -380,7 +380,7 @@ func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
 		return errMoved
 	}
 	if q != nil {
-		layers = slices.Insert(layers, first, q.sealed[0].manifestLayer())
+		layers = slices.Insert(layers, first, sealedLayer(q.sealed[0]))
 		q.sealed[0].register(b, r.view.pool)
 		q.staged, q.own = true, true
 	}

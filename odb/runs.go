@@ -39,7 +39,7 @@ type sortKey struct {
 }
 
 // sorterBytes is the memory that one sorter takes.
-const sorterBytes = 16 * mebibyte
+const sorterBytes = 16 << 20
 
 func newSorter(files file.Store, width int) *sorter {
 	const keySize = 16
@@ -98,7 +98,7 @@ func (s *sorter) spill(ctx context.Context) error {
 	}
 	s.order()
 	r := run{offset: s.scratch.Size(), size: int64(len(s.buffer))}
-	w := bufio.NewWriterSize(s.scratch, 256*kibibyte)
+	w := bufio.NewWriterSize(s.scratch, 256<<10)
 	for _, key := range s.sorted {
 		if _, err := w.Write(s.at(key.index)); err != nil {
 			return fmt.Errorf("write scratch file: %w", err)
@@ -156,7 +156,7 @@ func (s *sorter) all(ctx context.Context) iter.Seq2[[]byte, error] {
 func (s *sorter) merge() (runHeap, error) {
 	var merge runHeap
 	for _, r := range s.runs {
-		part := bufio.NewReaderSize(io.NewSectionReader(s.scratch, r.offset, r.size), 64*kibibyte)
+		part := bufio.NewReaderSize(io.NewSectionReader(s.scratch, r.offset, r.size), 64<<10)
 		head := make([]byte, s.width)
 		merge = append(merge, &runReader{head: head, read: func() (bool, error) {
 			_, err := io.ReadFull(part, head)

@@ -48,17 +48,20 @@ const (
 	sectionKindEnd      sectionKind = 19
 )
 
+// bitmapRowSize is the size in bytes of a row of a bitmap file: 8 offset, 4 size, 4 index of the bitmap that it is XORed with.
+const bitmapRowSize = 8 + 4 + 4
+
 const (
-	blockSizeMax  = 64 * kibibyte
+	blockSizeMax  = 64 << 10
 	footerHead    = 16 + 8 + 8 + 1
 	sectionHead   = 1 + 2 + 8 + 8
 	tailSize      = 4 + 4 + 4 + magicSize
 	magicSize     = 12
 	formatVersion = 1
 	// footerSizeMax keeps a damaged tail from asking for more memory than any footer needs: 4 bytes per 64 KiB of 256 GiB.
-	footerSizeMax = 16 * mebibyte
+	footerSizeMax = 16 << 20
 	// openReadSize is what is read from the end of a file to have tail and footer of all but the largest in one call.
-	openReadSize = 4 * kibibyte
+	openReadSize = 4 << 10
 )
 
 // The magics of sectioned files.
@@ -68,6 +71,9 @@ const (
 	bitmapMagic  = "packhorseBIT"
 	filterMagic  = "packhorseFIL"
 )
+
+// castagnoli is the polynomial of the checksums of everything but entries, whose checksum is that of pack indexes.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // section is where a section lies and how its blocks are verified.
 type section struct {
@@ -84,7 +90,7 @@ func (s *section) count() int { return int(s.size / int64(max(s.width, 1))) }
 
 // sectionFile reads a sectioned file that is open. Its blocks go through the store's cache.
 type sectionFile struct {
-	store    *Store
+	env      *fileEnv
 	layer    LayerID // that the cache and errors know it by
 	magic    string
 	file     file.File
@@ -95,8 +101,8 @@ type sectionFile struct {
 }
 
 // openSections reads the tail, footer and fan-out of a file. Errors: [ErrCorrupt] and those of f.
-func openSections(ctx context.Context, s *Store, layer LayerID, f file.File, magic string) (*sectionFile, error) {
-	g := &sectionFile{store: s, layer: layer, magic: magic, file: f}
+func openSections(ctx context.Context, env *fileEnv, layer LayerID, f file.File, magic string) (*sectionFile, error) {
+	g := &sectionFile{env: env, layer: layer, magic: magic, file: f}
 	if err := g.readFooter(); err != nil {
 		return nil, g.damaged(err)
 	}
@@ -108,7 +114,7 @@ func openSections(ctx context.Context, s *Store, layer LayerID, f file.File, mag
 
 // damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what they are.
 func (g *sectionFile) damaged(err error) error {
-	return g.store.damagedIn(g.fileName(), g.layer, object.ZeroID, err)
+	return g.env.damage.read(g.fileName(), g.layer, object.ZeroID, err)
 }
 
 // fileName is the name that the file store knows the file by.
@@ -158,7 +164,7 @@ func (g *sectionFile) readFooter() error {
 
 // decodeFooter fills g from a footer that begins at offset end and has passed its checksum.
 func (g *sectionFile) decodeFooter(footer []byte, end int64) error {
-	d := decoder{data: footer}
+	d := footerReader{data: footer}
 	if layer := LayerID(d.take(len(LayerID{}))); layer != g.layer {
 		return fmt.Errorf("%w: this is the file of layer %s", errFormat, layer)
 	}
@@ -265,7 +271,7 @@ func (g *sectionFile) checkWidths() error {
 // block returns a verified block of a section, shared and only to be read.
 func (g *sectionFile) block(ctx context.Context, kind sectionKind, n int) ([]byte, error) {
 	key := cacheKey{layer: g.layer, section: kind, block: uint32(n)}
-	if cached, ok := g.store.cache.get(key); ok {
+	if cached, ok := g.env.cache.get(key); ok {
 		return cached.data, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -275,7 +281,7 @@ func (g *sectionFile) block(ctx context.Context, kind sectionKind, n int) ([]byt
 	if err != nil {
 		return nil, g.damaged(err)
 	}
-	g.store.cache.set(key, cached{data: block})
+	g.env.cache.set(key, cached{data: block})
 	return block, nil
 }
 
@@ -347,6 +353,23 @@ func readFullAt(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-func (d *decoder) uint16() uint16 { return binary.BigEndian.Uint16(d.take(2)) }
-func (d *decoder) uint32() uint32 { return binary.BigEndian.Uint32(d.take(4)) }
-func (d *decoder) uint64() uint64 { return binary.BigEndian.Uint64(d.take(8)) }
+// footerReader takes apart a footer. After a failure it returns zeros, so that its user checks once.
+type footerReader struct {
+	data   []byte
+	failed bool
+}
+
+func (r *footerReader) take(n int) []byte {
+	if len(r.data) < n {
+		r.failed = true
+		r.data = nil
+		return make([]byte, n)
+	}
+	taken := r.data[:n]
+	r.data = r.data[n:]
+	return taken
+}
+
+func (r *footerReader) uint16() uint16 { return binary.BigEndian.Uint16(r.take(2)) }
+func (r *footerReader) uint32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
+func (r *footerReader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }

@@ -5,11 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"iter"
 	"sort"
-	"sync"
 
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -18,6 +15,9 @@ import (
 // segment is an open segment file; it is valid until released. The ordinal of an object is its index among the sorted IDs, its position
 // is its index among the entries of the data region.
 type segment struct{ *sectionFile }
+
+// noOrdinal is the ordinal of an entry that is not in a sealed segment, and the base of an entry that is whole.
+const noOrdinal = ^uint32(0)
 
 // segmentRecord is what the index says of an object.
 //
@@ -114,7 +114,7 @@ func (g *segment) inPackOrder(ctx context.Context, first, end uint32) iter.Seq2[
 
 // region returns the reader of the segment's entries.
 func (g *segment) region() dataRegion {
-	return dataRegion{store: g.store, layer: g.layer, data: g.file, segment: g}
+	return dataRegion{env: g.env, layer: g.layer, data: g.file, segment: g}
 }
 
 // objectAt returns the object whose entry holds an offset of the data region, the zero ID if that cannot be found out. It is for errors.
@@ -152,76 +152,6 @@ func (g *segment) objectAt(ctx context.Context, offset int64) object.ID {
 
 // isProvisional reports whether the deltas of the segment are to be searched again, among more objects.
 func (g *segment) isProvisional() bool { return g.sections[sectionProvisional].count() > 0 }
-
-// copyRunSize is how much of a data region a run reads at once.
-const copyRunSize = mebibyte
-
-// copyRun writes the entries at the positions from first on, below end, as they lie, headers included, and returns how many bytes that
-// were. Every entry is verified before it is written; see [View.copyPacked] for those above 1 MiB.
-func (g *segment) copyRun(ctx context.Context, w io.Writer, first, end uint32) (int64, error) {
-	buffer := runBuffers.Get().(*[]byte)
-	defer runBuffers.Put(buffer)
-	written := int64(0)
-	batch := make([]segmentRecord, 0, 256)
-	size := int64(0)
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		n, err := g.copyBatch(ctx, w, *buffer, batch, size)
-		written += n
-		batch, size = batch[:0], 0
-		return err
-	}
-	for ordinal, err := range g.inPackOrder(ctx, first, end) {
-		if err != nil {
-			return written, err
-		}
-		r, err := g.record(ctx, ordinal)
-		if err != nil {
-			return written, err
-		}
-		if size+r.PackedSize > copyRunSize {
-			if err := flush(); err != nil {
-				return written, err
-			}
-		}
-		if r.PackedSize <= copyRunSize {
-			batch = append(batch, r)
-			size += r.PackedSize
-			continue
-		}
-		if err := g.region().copyPacked(ctx, w, r, object.ZeroID, 0); err != nil {
-			return written, err
-		}
-		written += r.PackedSize
-	}
-	return written, flush()
-}
-
-var runBuffers = sync.Pool{New: func() any {
-	buffer := make([]byte, copyRunSize)
-	return &buffer
-}}
-
-// copyBatch writes entries that lie one behind the other and have size bytes in all.
-func (g *segment) copyBatch(ctx context.Context, w io.Writer, buffer []byte, batch []segmentRecord, size int64) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	start := batch[0].Offset
-	if err := readFullAt(g.file, buffer[:size], start); err != nil {
-		return 0, g.damaged(err)
-	}
-	for _, r := range batch {
-		at := r.Offset - start
-		if at < 0 || at+r.PackedSize > size || crc32.ChecksumIEEE(buffer[at:at+r.PackedSize]) != r.CRC32 {
-			return 0, g.region().failed(ctx, object.ZeroID, r)
-		}
-	}
-	n, err := w.Write(buffer[:size])
-	return int64(n), err
-}
 
 // blockTable returns where the blocks of a block stream of size bytes lie, with the checksums of their packed bytes.
 func (g *segment) blockTable(ctx context.Context, ordinal uint32, size int64) (pack.BlockTable, []uint32, error) {

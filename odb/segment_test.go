@@ -75,17 +75,14 @@ func TestSegmentOfGitPack(t *testing.T) {
 	}
 }
 
-// checkRegions asks git whether data regions are packs, and compares them with what is copied in runs.
+// checkRegions asks git whether data regions are packs.
 func checkRegions(t *testing.T, v *odb.View) {
 	t.Helper()
-	stored, copied, err := odb.DataRegions(t.Context(), v)
+	stored, err := odb.DataRegions(t.Context(), v)
 	if err != nil || len(stored) == 0 {
 		t.Fatalf("%d data regions, %v", len(stored), err)
 	}
 	for i := range stored {
-		if !bytes.Equal(stored[i], copied[i]) {
-			t.Fatalf("copied runs differ from the data region")
-		}
 		r := oracle.New(t)
 		r.Input(stored[i], "index-pack", "--strict", "--stdin")
 	}
@@ -99,9 +96,9 @@ func checkEntries(t *testing.T, w *world, v *odb.View) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, copied, err := odb.Payload(t.Context(), v, &e)
-		if err != nil || !bytes.Equal(read, copied) || int64(len(read)) != e.PayloadSize {
-			t.Fatalf("payload of %s: %d and %d bytes, %v, want %d", id, len(read), len(copied), err, e.PayloadSize)
+		read, err := odb.Payload(t.Context(), v, &e)
+		if err != nil || int64(len(read)) != e.PayloadSize {
+			t.Fatalf("payload of %s: %d bytes, %v, want %d", id, len(read), err, e.PayloadSize)
 		}
 		if e.Type != want.kind || e.Size != int64(len(want.data)) {
 			t.Fatalf("entry of %s is a %s of %d bytes", id, e.Type, e.Size)

@@ -126,7 +126,7 @@ func (l *segmentLayer) entry(ctx context.Context, at location) (StoredEntry, err
 	if err != nil {
 		return StoredEntry{}, err
 	}
-	e, err := g.region().entry(ctx, at, r)
+	e, err := packedEntry(ctx, g.region(), at, r)
 	if err == nil && r.Base != noOrdinal {
 		e.Base, err = g.id(ctx, r.Base)
 	}
@@ -140,7 +140,7 @@ func (l *segmentLayer) step(ctx context.Context, at location) (step, error) {
 	}
 	defer l.release(g)
 	r, err := g.record(ctx, at.ordinal)
-	return g.region().step(r), err
+	return packedStep(r), err
 }
 
 func (l *segmentLayer) content(ctx context.Context, at location) ([]byte, error) {
@@ -189,22 +189,13 @@ func (s *heldStream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-func (l *segmentLayer) payload(ctx context.Context, dst []byte, e *StoredEntry) ([]byte, error) {
-	g, err := l.acquire(ctx)
-	if err != nil {
-		return dst, err
-	}
-	defer l.release(g)
-	return g.region().payload(ctx, dst, e)
-}
-
 func (l *segmentLayer) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
 	g, err := l.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.release(g)
-	return g.region().copyPayload(ctx, w, e)
+	return copyPackedPayload(ctx, w, g.region(), e)
 }
 
 func (l *segmentLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {

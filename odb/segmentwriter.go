@@ -32,7 +32,7 @@ type segmentRow struct {
 //
 // ReadAt may be called concurrently with everything; the rest belongs to one goroutine.
 type segmentWriter struct {
-	store *Store
+	env   *fileEnv
 	id    LayerID
 	file  file.Writer
 	size  int64 // of the data region; the file may hold more, which a Rewind left
@@ -47,13 +47,13 @@ type segmentWriter struct {
 }
 
 // newSegmentWriter begins a segment. Nothing of it is visible before it is registered.
-func newSegmentWriter(ctx context.Context, s *Store) (*segmentWriter, error) {
+func newSegmentWriter(ctx context.Context, env *fileEnv) (*segmentWriter, error) {
 	id := newLayerID()
-	f, err := s.files.Create(ctx, segmentFile(id))
+	f, err := env.files.Create(ctx, segmentFile(id))
 	if err != nil {
 		return nil, fmt.Errorf("begin a segment: %w", err)
 	}
-	return &segmentWriter{store: s, id: id, file: f, index: newIndexTable(s.files)}, nil
+	return &segmentWriter{env: env, id: id, file: f, index: newIndexTable(env.files)}, nil
 }
 
 // Write appends bytes of the data region: a pack as it arrives, header and trailer included.
@@ -144,7 +144,7 @@ func (w *segmentWriter) AddBlocks(id object.ID, table pack.BlockTable, sums []ui
 // AddGraph adds a commit to the graph companion.
 func (w *segmentWriter) AddGraph(ctx context.Context, id object.ID, row *GraphRow) error {
 	if w.graph == nil {
-		w.graph = newGraphTable(w.store.files)
+		w.graph = newGraphTable(w.env.files)
 	}
 	return w.graph.add(ctx, id, row)
 }
@@ -166,7 +166,7 @@ func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err 
 	if w.graph != nil {
 		group.Go(func() error {
 			return fair.Do(fair.Apart(ctx), func(ctx context.Context) (err error) {
-				sealed.graph, err = w.graph.write(ctx, w.store.files)
+				sealed.graph, err = w.graph.write(ctx, w.env.files)
 				return err
 			})
 		})
@@ -183,10 +183,10 @@ func (w *segmentWriter) removeSealed(ctx context.Context, sealed *sealedSegment)
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if sealed.graph != (LayerID{}) {
-		err = w.store.files.Delete(ctx, graphFile(sealed.graph))
+		err = w.env.files.Delete(ctx, graphFile(sealed.graph))
 	}
 	if w.finished {
-		err = errors.Join(err, w.store.files.Delete(ctx, segmentFile(w.id)))
+		err = errors.Join(err, w.env.files.Delete(ctx, segmentFile(w.id)))
 	}
 	return err
 }
@@ -243,15 +243,6 @@ type sealedSegment struct {
 	graph     LayerID // zero when the segment holds no commit
 	dataBytes int64
 	count     int
-}
-
-// manifestLayer returns the segment as a manifest names it.
-func (s *sealedSegment) manifestLayer() manifestLayer {
-	l := manifestLayer{kind: layerSegment, id: s.id}
-	if s.graph != (LayerID{}) {
-		l.companions = []manifestLayer{{kind: layerGraph, id: s.graph}}
-	}
-	return l
 }
 
 var (

@@ -64,7 +64,7 @@ func (v *View) spoolBottom(ctx context.Context, base *bottom) (*spooled, error) 
 	return v.fillScratch(ctx, base.Info, func(w io.Writer) error {
 		n, err := io.Copy(w, content)
 		if err == nil && n != base.Size {
-			err = v.store.corrupt(base.at.layer.layerID(), base.at.id, "it has %d bytes instead of %d", n, base.Size)
+			err = v.store.damage.corrupt(base.at.layer.layerID(), base.at.id, "it has %d bytes instead of %d", n, base.Size)
 		}
 		return err
 	})

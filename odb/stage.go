@@ -46,7 +46,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 	}
 	target, ok := now.manifest.hot()
 	if !ok {
-		return q.store.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
+		return q.store.damage.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
 	}
 	for _, id := range q.hot.order {
 		if there, err := now.holds(ctx, id); err != nil {
@@ -75,7 +75,7 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	}
 	next := now.manifest.clone()
 	for _, segment := range q.sealed {
-		next.layers = append(next.layers, segment.manifestLayer())
+		next.layers = append(next.layers, sealedLayer(segment))
 		segment.register(b, now.pool)
 	}
 	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
@@ -119,7 +119,7 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))
 	for id, plain := range q.hot.plain {
-		q.store.cache.set(hotCacheKey(q.hotID, id), plain)
+		q.store.env.cache.set(hotCacheKey(q.hotID, id), plain)
 	}
 	var names []string
 	for _, segment := range q.sealed {
@@ -145,4 +145,13 @@ func (s *Store) settle(ctx context.Context, names []string) {
 		}
 		return err
 	}, func(err error) { s.log.WarnContext(ctx, "move a file to its place", "error", err) })
+}
+
+// sealedLayer returns a segment as a manifest names it.
+func sealedLayer(s *sealedSegment) manifestLayer {
+	l := manifestLayer{kind: layerSegment, id: s.id}
+	if s.graph != (LayerID{}) {
+		l.companions = []manifestLayer{{kind: layerGraph, id: s.graph}}
+	}
+	return l
 }

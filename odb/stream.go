@@ -78,7 +78,7 @@ func (v *View) openAt(ctx context.Context, at location) (*Object, error) {
 func openStream(ctx context.Context, at location) (objectSource, error) {
 	if l, ok := at.layer.(*segmentLayer); ok {
 		blocks, err := openBlocks(ctx, l, at)
-		if !ignored(err) && (blocks != nil || err != nil) {
+		if !errors.Is(err, ErrCorrupt) && (blocks != nil || err != nil) {
 			return blocks, err
 		}
 	}

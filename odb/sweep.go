@@ -67,7 +67,7 @@ func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swe
 	}
 	switch {
 	case err != nil:
-		return s.corrupt(d.id, object.ZeroID, "%v", err)
+		return s.damage.corrupt(d.id, object.ZeroID, "%v", err)
 	case pools:
 		err = s.removePool(ctx, PoolID(d.id), row, swept)
 	default:

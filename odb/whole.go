@@ -2,6 +2,7 @@ package odb
 
 import (
 	"context"
+	"errors"
 
 	"packhorse/pack/object"
 )
@@ -58,7 +59,7 @@ func (r *reaching) findWhole(ctx context.Context, request *PackRequest) (bool, e
 func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
 		o, ok, err := g.outline(ctx)
-		if ignored(err) {
+		if errors.Is(err, ErrCorrupt) {
 			return false, nil // a walk needs none
 		}
 		if !ok || err != nil {

@@ -1,0 +1,52 @@
+package odb
+
+import (
+	"encoding/binary"
+
+	"packhorse/pack/object"
+)
+
+// decoder takes apart a short value. After a failure it returns zeros, so that its user checks once.
+type decoder struct {
+	data   []byte
+	failed bool
+}
+
+func (d *decoder) uvarint() uint64 {
+	value, n := binary.Uvarint(d.data)
+	if n <= 0 {
+		d.failed = true
+		d.data = nil
+		return 0
+	}
+	d.data = d.data[n:]
+	return value
+}
+
+// count returns a number of things that take at least a byte each, so that a lie cannot make anyone loop for long.
+func (d *decoder) count() int {
+	n := d.uvarint()
+	if n > uint64(len(d.data)) {
+		d.failed = true
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) take(n int) []byte {
+	if len(d.data) < n {
+		d.failed = true
+		d.data = nil
+		return make([]byte, n)
+	}
+	taken := d.data[:n]
+	d.data = d.data[n:]
+	return taken
+}
+
+func (d *decoder) layer() manifestLayer {
+	kind := layerKind(d.take(1)[0])
+	return manifestLayer{kind: kind, id: LayerID(d.take(len(LayerID{})))}
+}
+
+func (d *decoder) id() object.ID { return object.ID(d.take(object.IDSize)) }

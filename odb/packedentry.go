@@ -1,0 +1,42 @@
+package odb
+
+import (
+	"context"
+	"io"
+)
+
+// packedEntry describes an entry of a data region, without the ID of its base. What it tells from the entry's header is verified when the
+// entry itself is read.
+func packedEntry(ctx context.Context, d dataRegion, at location, r segmentRecord) (StoredEntry, error) {
+	header, headerSize, err := d.head(ctx, r, at.id)
+	if err != nil {
+		return StoredEntry{}, err
+	}
+	return StoredEntry{
+		ID:          at.id,
+		Type:        r.Type,
+		Size:        r.Size,
+		Encoding:    EncodingZlib,
+		ContentSize: header.Size,
+		PayloadSize: r.PackedSize - headerSize,
+		Layer:       d.layer,
+		Ordinal:     at.ordinal,
+		at:          at,
+		record:      r,
+	}, nil
+}
+
+// packedStep is what a delta chain needs to know of an entry of a data region. For a delta ContentSize is a bound: a delta is never read
+// from an entry that is larger than deflate can make it.
+func packedStep(r segmentRecord) step {
+	s := step{Info: Info{Type: r.Type, Size: r.Size}, ContentSize: r.Size, BaseOrdinal: r.Base}
+	if r.Base != noOrdinal {
+		s.Delta, s.ContentSize = true, r.PackedSize
+	}
+	return s
+}
+
+// copyPackedPayload writes the compressed bytes of an entry of a data region, as [View.copyPacked] says.
+func copyPackedPayload(ctx context.Context, w io.Writer, d dataRegion, e *StoredEntry) error {
+	return d.copyPacked(ctx, w, e.record, e.ID, e.record.PackedSize-e.PayloadSize)
+}

@@ -6,7 +6,7 @@
 // written (answer.go). conn.go holds what each connection waits for and how long; watch.go ends what nobody waits for any more.
 //
 // fasthttp parses HTTP/1.1 and is seen by no other package. It leaves body limits, truncation, time limits, unread bodies and
-// panics to its user: rules 21 to 29 of the design are kept here, and each has a test on a raw connection.
+// panics to its user: docs/invariants.md 21 to 29 are kept here, and tested on raw connections.
 package api
 
 import (

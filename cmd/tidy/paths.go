@@ -14,7 +14,7 @@ import (
 var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.~/*%$}-])/(?:root|home|Users|work)/[A-Za-z0-9_.-]`)
 
 // topLevel lists the folders that may stand at the top. Files there are documents, dotfiles, go.mod, go.sum and the Makefile.
-var topLevel = []string{"api", "bench", "cmd", "engine", "fuzz", "odb", "pack", "refs"}
+var topLevel = []string{"api", "bench", "cmd", "docs", "engine", "fuzz", "odb", "pack", "refs"}
 
 // untold lists folders whose files nobody commits.
 var untold = []string{".git", ".cache", ".data", "bin", "data", "node_modules", "bench/results/tmp"}

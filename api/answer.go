@@ -84,7 +84,7 @@ func (x *transfer) send() bool {
 }
 
 // answerStream runs the write function of an answer inside fasthttp. It is a reader that writes itself, and not fasthttp's own
-// stream writer: that one lets a body end cleanly after an error (rules.md 24).
+// stream writer: that one lets a body end cleanly after an error (docs/invariants.md 24).
 type answerStream struct {
 	x   *transfer
 	ran bool

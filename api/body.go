@@ -11,7 +11,7 @@ import (
 )
 
 // body is the body of a request. It ends with io.EOF only where the client ended it: fasthttp takes the end of the connection for
-// the end of a body (rules.md 21).
+// the end of a body (docs/invariants.md 21).
 type body struct {
 	conn      *conn
 	stream    io.Reader // nil without a body

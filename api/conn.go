@@ -30,7 +30,7 @@ const (
 )
 
 // conn is a connection as fasthttp sees it. Deadlines roll with the phases of a request; fasthttp's own stay off, because they
-// would cover a whole body or answer (rules.md 26).
+// would cover a whole body or answer (docs/invariants.md 26).
 type conn struct {
 	net.Conn // TLS over sock, or sock itself
 	sock     *socket
@@ -256,7 +256,7 @@ func (c *conn) abort() {
 func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
 
 // Close is what fasthttp calls when it is done with the connection, and when Read has told it so because the connection idles:
-// fasthttp would keep 40 KiB of buffers for it (rules.md 24).
+// fasthttp would keep 40 KiB of buffers for it (docs/invariants.md 24).
 func (c *conn) Close() error {
 	if c.parking && phase(c.phase.Load()) == idle {
 		c.parking, c.served = false, false
@@ -289,7 +289,7 @@ func (c *conn) park() error {
 
 // end closes the connection so that the client gets to read its last answer: a client that still sends would see a reset instead of
 // it. So the sending half is closed first, and what comes is thrown away for a while; nothing of it is ever executed
-// (rules.md 22).
+// (docs/invariants.md 22).
 func (c *conn) end() error {
 	if c.closed.Swap(true) {
 		return nil

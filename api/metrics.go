@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what /metrics tells about the door. No label names an organization or a repository (rules.md 37).
+// metrics are what /metrics tells about the door. No label names an organization or a repository (docs/invariants.md 37).
 type metrics struct {
 	requests *prometheus.CounterVec   // route, method, status
 	seconds  *prometheus.HistogramVec // route

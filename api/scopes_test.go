@@ -11,7 +11,7 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// The calls of the specification, each with the status for a missing scope: contract.md, "Tokens". Without a token it is 401.
+// The calls of docs/api.md, each with the status for a missing scope. Without a token it is 401.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	denied := map[string]int{

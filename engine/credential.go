@@ -69,7 +69,7 @@ type sealedCredential struct {
 	Password string `json:"password"`
 }
 
-// credentialContext binds what is sealed to its organization, repository and credential: rules.md 36.
+// credentialContext binds what is sealed to its organization, repository and credential: docs/invariants.md 36.
 func (r *Repository) credentialContext(id CredentialID) []byte {
 	context := append([]byte(r.record.Org), 0)
 	context = append(context, r.record.ID[:]...)

@@ -14,7 +14,7 @@ import (
 	"packhorse/odb"
 )
 
-// FilterReason says why the diff of a file is not told unless the file is asked for by its path: spec.md, "Commit diff".
+// FilterReason says why the diff of a file is not told unless the file is asked for by its path: docs/api.md, "Diffs".
 type FilterReason string
 
 // Why diffs are not told.

@@ -8,7 +8,7 @@
 //
 // merge and mergepreview are two more use cases.
 //
-// Invariants of a repository hold by the preconditions of its batches (rules.md 2), not by locks: several hosts may work
+// Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not by locks: several hosts may work
 // over one pair of stores.
 package engine
 

@@ -74,7 +74,7 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		page.Items = append(page.Items, rec.item())
 		last = rec
 	}
-	// A listing that tells of a creation makes it certain first: rules.md 1.
+	// A listing that tells of a creation makes it certain first: docs/invariants.md 1.
 	if err := h.keys.WaitDurable(ctx, counterKey(org)); err != nil {
 		return Page[Item]{}, fmt.Errorf("wait for creations of %s: %w", org, err)
 	}

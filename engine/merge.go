@@ -99,7 +99,7 @@ func (m *MergeRequest) check() error {
 	return nil
 }
 
-// mergeTriesMax is how often a merge is made anew because its target moved meanwhile: rules.md 43.
+// mergeTriesMax is how often a merge is made anew because its target moved meanwhile: docs/invariants.md 43.
 const mergeTriesMax = 16
 
 // Merge merges one branch into another and returns when that is durable. Which commit is merged is decided once; when the target moves
@@ -301,7 +301,7 @@ func tipOf(ctx context.Context, names lookuper, b MergeBranch) (object.ID, error
 	return ref.ID, nil
 }
 
-// unreadable says of an error of the stored objects that a merge met them: rules.md 38.
+// unreadable says of an error of the stored objects that a merge met them: docs/invariants.md 38.
 func unreadable(err error) error {
 	for _, kind := range []error{odb.ErrCorrupt, odb.ErrNotFound, object.ErrMalformed} {
 		if errors.Is(err, kind) {

@@ -82,7 +82,7 @@ func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Me
 	return m, nil
 }
 
-// metadataRevision finds the commit whose files are listed, by the rules of spec.md, "List files with metadata".
+// metadataRevision finds the commit whose files are listed, by the rules of docs/api.md, "Files and trees".
 func (r *Repository) metadataRevision(ctx context.Context, ns refs.Namespace, ref string) (position, error) {
 	at, err := r.at(ctx, ns, ref)
 	if ref == "" && ns == refs.Main && isNotFound(err) && r.record.DefaultBranch != "main" {

@@ -282,7 +282,7 @@ func (t *NoteTarget) tip(ctx context.Context, names lookuper) (object.ID, error)
 	return ref.ID, nil
 }
 
-// author returns who writes a note: rules.md 43.
+// author returns who writes a note: docs/invariants.md 43.
 func (t *NoteTarget) author(actor *Actor) (commit.Person, error) {
 	if t.Author != (commit.Person{}) {
 		if reason := t.Author.Check(); reason != "" {

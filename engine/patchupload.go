@@ -49,7 +49,7 @@ type appliedPatch struct {
 	changes []patch.Change
 }
 
-// patchBytesMax is how large a patch may be: targets.md.
+// patchBytesMax is how large a patch may be.
 const patchBytesMax = 256 << 20
 
 // patchHeldMax is the size in bytes up to which a patch is kept in memory.

@@ -157,7 +157,7 @@ type Item struct {
 // ItemBase names an upstream.
 type ItemBase struct{ Provider, Owner, Name string }
 
-// Bounds of a repository's name: contract.md, "Repositories".
+// Bounds of a repository's name: docs/api.md, "Repositories".
 const (
 	nameBytesMax    = 200
 	nameSegmentsMax = 8

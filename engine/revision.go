@@ -21,11 +21,11 @@ type Revision struct {
 	Commit object.ID
 }
 
-// prefixDigitsMin is the length from which hexadecimal digits may stand for an object: contract.md, "Reading".
+// prefixDigitsMin is the length from which hexadecimal digits may stand for an object.
 const prefixDigitsMin = 7
 
 // resolve finds the commit that name stands for: an object id, a branch, a tag, a full ref, or the unique beginning of an
-// object id, in this order (rules.md 32). Without a name it is the default branch.
+// object id, in this order (docs/invariants.md 32). Without a name it is the default branch.
 //
 // Errors: [ErrNotFound]; [ErrInvalid] for an ambiguous prefix.
 func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, ns refs.Namespace, name string) (Revision, error) {

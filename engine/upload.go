@@ -35,7 +35,7 @@ type UploadRequest struct {
 // Upload is an API commit whose contents are arriving. It is used by one goroutine and closed in the end.
 //
 // A content that ends in its first chunk is stored at once. Any other is spooled while it arrives, since git hashes an
-// object's size first, and read back once when it has ended (rules.md 12). One of them at a time is compressed meanwhile.
+// object's size first, and read back once when it has ended (docs/invariants.md 12). One of them at a time is compressed meanwhile.
 type Upload struct {
 	repo     *Repository
 	actor    Actor

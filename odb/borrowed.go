@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending is what a view knows of the layers that its pool took over as a fork (rules.md 8).
+// lending is what a view knows of the layers that its pool took over as a fork (docs/invariants.md 8).
 type lending struct {
 	companion LayerID
 	layers    map[LayerID]struct{} // that the companion stands beside
@@ -66,7 +66,7 @@ func (v *View) isBorrowed(l layer) bool {
 	return ok
 }
 
-// readable is the one place that decides whether an object may be seen through this view (rules.md 8). Everything that takes an ID from
+// readable is the one place that decides whether an object may be seen through this view (docs/invariants.md 8). Everything that takes an ID from
 // outside asks it. at is where the object was found first, if it was found.
 //
 // What is own and stored may be read, and of what came with a fork that which the tips reach that it took. Until that is known, everybody who

@@ -27,7 +27,7 @@ const (
 	copyBufferSize   = 256 << 10
 )
 
-// wholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (rules.md 13).
+// wholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (docs/invariants.md 13).
 const wholeMax = 32 << 20
 
 // errLargeChain says that something in a delta chain is too large to be held in memory.

@@ -272,7 +272,7 @@ func (f *tablesFsck) first(ctx context.Context, start, end []byte) ([]byte, erro
 	return nil, nil
 }
 
-// unsettledAge is how long a file may lie without a registration that is not in its place: that of a push under way (rules.md 14).
+// unsettledAge is how long a file may lie without a registration that is not in its place: that of a push under way (docs/invariants.md 14).
 const unsettledAge = 24 * time.Hour
 
 // files looks for the registration of each file.

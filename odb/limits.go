@@ -11,7 +11,7 @@ const (
 // depthMax is the number of deltas between an object and the whole base below it that is read.
 const depthMax = 4095
 
-// Limits are what the store refuses. Zero fields take their defaults, which are those of targets.md.
+// Limits are what the store refuses. Zero fields take their defaults (docs/invariants.md 48).
 type Limits struct {
 	// ObjectBytes bounds one object; 4 GiB.
 	ObjectBytes int64

@@ -16,7 +16,7 @@ import (
 	"packhorse/odb/file"
 )
 
-// sorter sorts records of one width by their bytes: in memory up to a budget, and in sorted runs on a scratch file beyond (rules.md 13).
+// sorter sorts records of one width by their bytes: in memory up to a budget, and in sorted runs on a scratch file beyond (docs/invariants.md 13).
 type sorter struct {
 	files file.Store
 	width int

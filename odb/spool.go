@@ -28,7 +28,7 @@ func (s *spooled) Close() error {
 	return s.scratch.Close()
 }
 
-// spool builds the object at a location in a scratch file (rules.md 13): at most two scratch files exist at a time, and memory does not
+// spool builds the object at a location in a scratch file (docs/invariants.md 13): at most two scratch files exist at a time, and memory does not
 // depend on the sizes of objects.
 func (v *View) spool(ctx context.Context, at location) (*spooled, error) {
 	chain, base, err := v.descend(ctx, at, math.MaxInt64)

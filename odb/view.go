@@ -52,7 +52,7 @@ func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, er
 }
 
 // confirm makes sure that the layers of a view were pinned while the manifest still named them, since one that left it may be removed as soon
-// as nobody pins it (rules.md 14). It returns the view, or one of the manifest as it is now, and the stored bytes of that manifest.
+// as nobody pins it (docs/invariants.md 14). It returns the view, or one of the manifest as it is now, and the stored bytes of that manifest.
 func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 	for {
 		now, raw, err := s.readManifest(ctx, s.keys, v.pool)

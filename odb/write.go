@@ -84,7 +84,7 @@ func (q *Quarantine) putRow(ctx context.Context, id object.ID, t object.Type, da
 	return q.pending.append(id, t, data, row)
 }
 
-// fitsHot reports whether a value of size bytes may join the quarantine's hot objects (rules.md 4).
+// fitsHot reports whether a value of size bytes may join the quarantine's hot objects (docs/invariants.md 4).
 func (q *Quarantine) fitsHot(size int) bool {
 	limits := &q.store.limits
 	return size <= limits.HotValueBytes && q.hot.size+size <= limits.HotBytes && len(q.hot.order) < limits.HotCount
@@ -135,7 +135,7 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 	return &row, nil
 }
 
-// versionMax is the number of the last version in a chain of skip-deltas: all of its 8 bits are set, and each is a delta (rules.md 11).
+// versionMax is the number of the last version in a chain of skip-deltas: all of its 8 bits are set, and each is a delta (docs/invariants.md 11).
 const versionMax = 1<<8 - 1
 
 const (

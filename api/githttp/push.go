@@ -13,7 +13,7 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// Bounds of push options: rules.md 30.
+// Bounds of push options: docs/invariants.md 30.
 const (
 	optionCountMax = 64
 	optionBytesMax = 1024

@@ -89,7 +89,7 @@ var table = []row{
 	{typed: typed[*upstream.RefsError], status: http.StatusInternalServerError, message: internal}, // no request syncs
 	{typed: typed[*upstream.FarError], status: http.StatusInternalServerError, message: internal},
 	{kind: upstream.ErrNoState, status: http.StatusConflict},
-	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // spec.md: a diff that cannot be applied
+	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // a diff that cannot be applied
 	{kind: engine.ErrNotForward, status: http.StatusPreconditionFailed},
 	{kind: merge.ErrUnrelated, status: http.StatusPreconditionFailed},
 	{kind: merge.ErrManyPaths, status: http.StatusRequestEntityTooLarge},

@@ -14,7 +14,7 @@ import (
 	"packhorse/engine/pathspec"
 )
 
-// archiveJSON is the body of a request for an archive: contract.md, "Reading".
+// archiveJSON is the body of a request for an archive: docs/api.md, "Archives".
 type archiveJSON struct {
 	Ref          string   `json:"ref"`
 	IncludeGlobs []string `json:"include_globs"`

@@ -11,7 +11,7 @@ import (
 	"packhorse/engine/upstream"
 )
 
-// baseRepoJSON is what a new repository is made from: contract.md, "Repositories".
+// baseRepoJSON is what a new repository is made from: docs/api.md, "Repositories".
 type baseRepoJSON struct {
 	Provider  string `json:"provider"`
 	Operation string `json:"operation"`

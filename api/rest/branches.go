@@ -8,7 +8,7 @@ import (
 	"packhorse/engine"
 )
 
-// branchJSON is spec.md, "Branch (list item)".
+// branchJSON is a branch in a listing: docs/api.md, "Branches and tags".
 type branchJSON struct {
 	Cursor    string `json:"cursor"`
 	Name      string `json:"name"`

@@ -273,7 +273,7 @@ func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, er
 	return t, d, nil
 }
 
-// commitResultJSON is spec.md, "Commit result".
+// commitResultJSON is what became of a commit: docs/api.md, "Writing commits".
 type commitResultJSON struct {
 	Commit struct {
 		CommitSHA    string `json:"commit_sha"`
@@ -328,7 +328,7 @@ func withResult(branch string, err error) error {
 	return problem.With(err, map[string]any{"result": result})
 }
 
-// commitStatus is the word of contract.md, "Writing", for an HTTP status.
+// commitStatus is the word for an HTTP status: docs/api.md, "Writing commits".
 func commitStatus(status int) string {
 	switch status {
 	case http.StatusUnauthorized:

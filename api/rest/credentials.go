@@ -10,7 +10,7 @@ import (
 	"packhorse/refs"
 )
 
-// orgClaim is the repo claim of tokens for the whole organization: rules.md 36.
+// orgClaim is the repo claim of tokens for the whole organization: docs/invariants.md 36.
 const orgClaim = "org"
 
 // credentialRequest is the body of all calls to git-credentials.

@@ -82,7 +82,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCredentialsErrors provokes the rows of spec.md's table of errors, and the rules for the repo claim.
+// TestCredentialsErrors provokes the errors of docs/api.md, "Errors", and the rules for the repo claim.
 func TestCredentialsErrors(t *testing.T) {
 	t.Parallel()
 	c, _ := vault(t)

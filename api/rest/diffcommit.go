@@ -18,7 +18,7 @@ func (d *Door) DiffCommit(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return withResult(branch, err)
 	}
-	// The reference client demands a count that the specification leaves out: contract.md, "Writing".
+	// The reference client demands a count that the API does not need: docs/api.md, "Writing commits".
 	countBlobs := x.Header("Code-Storage-Agent") != ""
 	return answerCommit(x, result, countBlobs)
 }

@@ -136,7 +136,7 @@ func separated(dst []byte, count *int) []byte {
 	return dst
 }
 
-// appendDiffEntry appends what is told of every file: spec.md, "Diff file entry".
+// appendDiffEntry appends what is told of every file: docs/api.md, "Diffs".
 func appendDiffEntry(dst []byte, f *engine.DiffFile) []byte {
 	state, oldPath := string(f.Status), ""
 	if f.Status == diffs.Renamed {
@@ -148,7 +148,7 @@ func appendDiffEntry(dst []byte, f *engine.DiffFile) []byte {
 	return fmt.Appendf(dst, `,"is_eof":%t,"additions":%d,"deletions":%d`, f.EndsInNewline, f.Additions, f.Deletions)
 }
 
-// appendPair appends what differs within a pair of lines, which are counted from 1: rules.md 42.
+// appendPair appends what differs within a pair of lines, which are counted from 1: docs/invariants.md 42.
 func appendPair(dst []byte, p *lines.Pair) []byte {
 	dst = fmt.Appendf(dst, `{"old_line":%d,"new_line":%d,"old":`, p.OldIndex+1, p.NewIndex+1)
 	dst = appendRanges(dst, p.Old)

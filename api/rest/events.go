@@ -12,7 +12,7 @@ import (
 	"packhorse/refs"
 )
 
-// eventsWaitMax bounds how long a request waits for the next event: rules.md 42.
+// eventsWaitMax bounds how long a request waits for the next event: docs/invariants.md 42.
 const eventsWaitMax = time.Minute
 
 // eventJSON is one change of one ref. The name is the stored one, with its namespace; an ID of zeros stands for "absent".

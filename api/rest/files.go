@@ -11,7 +11,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Page sizes of file listings: contract.md, "Reading".
+// Page sizes of file listings: docs/api.md, "Files and trees".
 const (
 	filesLimitDefault = 1000
 	filesLimitMax     = 5000

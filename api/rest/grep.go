@@ -16,7 +16,7 @@ const (
 	grepLinesMax   = 10_000
 )
 
-// grepJSON is the body of a search: contract.md, "Reading".
+// grepJSON is the body of a search: docs/api.md, "Search and blame".
 type grepJSON struct {
 	Ref       string   `json:"ref"`
 	Ephemeral bool     `json:"ephemeral"`

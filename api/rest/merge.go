@@ -36,7 +36,7 @@ type mergedBranch struct {
 	NewSHA    string `json:"new_sha,omitempty"`
 }
 
-// mergeResultJSON is spec.md, "Merge".
+// mergeResultJSON is the answer to a merge: docs/api.md, "Merging".
 type mergeResultJSON struct {
 	Result          engine.MergeKind `json:"result"`
 	CommitSHA       string           `json:"commit_sha"`

@@ -9,7 +9,7 @@ import (
 	"packhorse/engine"
 )
 
-// previewJSON is contract.md, "GET /repos/merge/preview".
+// previewJSON is what a merge would do: docs/api.md, "Merging".
 type previewJSON struct {
 	Status            string             `json:"status"`
 	Result            engine.MergeKind   `json:"result"`

@@ -12,7 +12,7 @@ import (
 	"packhorse/engine"
 )
 
-// Page sizes of listings of files with their last commits: contract.md, "Reading".
+// Page sizes of listings of files with their last commits: docs/api.md, "Files and trees".
 const (
 	metadataLimitDefault = 200
 	metadataLimitMax     = 1000

@@ -10,7 +10,7 @@ import (
 	"packhorse/api/exchange"
 )
 
-// Bounds of NDJSON bodies: targets.md.
+// Bounds of NDJSON bodies.
 const (
 	metadataLineMax = 16 << 20
 	chunkBytesMax   = 4 << 20

@@ -26,7 +26,7 @@ type noteRequest struct {
 	Ephemeral      bool           `json:"ephemeral"`
 }
 
-// noteResultJSON is the answer to a change of notes: spec.md, "Add note".
+// noteResultJSON is the answer to a change of notes: docs/api.md, "Notes".
 type noteResultJSON struct {
 	SHA        string     `json:"sha"`
 	TargetRef  string     `json:"target_ref"`

@@ -79,7 +79,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestNotesErrors provokes the rows of spec.md's table of errors that are this door's.
+// TestNotesErrors provokes the errors of docs/api.md, "Errors", that are of notes.
 func TestNotesErrors(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)

@@ -59,7 +59,7 @@ func tellsResult(path string) bool {
 // timestamp is how times are told: RFC 3339 in UTC.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// repositoryJSON is spec.md, "Repository (list item)".
+// repositoryJSON is a repository in a listing: docs/api.md, "Repositories".
 type repositoryJSON struct {
 	RepoID        string `json:"repo_id"`
 	URL           string `json:"url"`

@@ -13,10 +13,10 @@ import (
 	"packhorse/refs"
 )
 
-// jsonBodyMax bounds a JSON body in bytes: targets.md.
+// jsonBodyMax bounds a JSON body in bytes.
 const jsonBodyMax = 1 << 20
 
-// Page sizes: contract.md, "Reading".
+// Page sizes: docs/api.md, "Conventions".
 const (
 	limitDefault = 20
 	limitMax     = 100

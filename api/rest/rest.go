@@ -1,4 +1,4 @@
-// Package rest is the JSON and NDJSON interface: spec.md, with the gaps closed in contract.md.
+// Package rest is the JSON and NDJSON interface: docs/api.md.
 //
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
 // outcome: repos.go, branches.go, tags.go, notes.go, commits.go, files.go, metadata.go, file.go, archive.go, grep.go, events.go, commitpack.go, diffcommit.go, restorecommit.go,
@@ -55,7 +55,7 @@ func New(c Config) *Door {
 	return d
 }
 
-// minSequenceWait bounds how long a read waits for the journal position that it asks for: rules.md 42.
+// minSequenceWait bounds how long a read waits for the journal position that it asks for: docs/invariants.md 42.
 const minSequenceWait = 5 * time.Second
 
 // openList opens the repository for a listing, and reads which namespace and how many items it is about.

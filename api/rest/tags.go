@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// tagJSON is contract.md, "Reading": a tag in a listing.
+// tagJSON is a tag in a listing: docs/api.md, "Branches and tags".
 type tagJSON struct {
 	Cursor string `json:"cursor"`
 	Name   string `json:"name"`

@@ -23,7 +23,7 @@ import (
 // ErrPrefix says that a prefix could lead out of the folder that an archive is extracted to.
 var ErrPrefix = errors.New("archive: the prefix must be a relative path without . and .., and of at most 255 bytes")
 
-// prefixBytesMax bounds a prefix: rules.md 44.
+// prefixBytesMax bounds a prefix: docs/invariants.md 44.
 const prefixBytesMax = 255
 
 // Options say what is archived and how. Commit and Filter are required.

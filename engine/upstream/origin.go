@@ -24,7 +24,7 @@ var providers = map[string]struct{ base, user string }{
 
 const sourcehut = "sr.ht"
 
-// Known tells whether a provider is one of those that contract.md names.
+// Known tells whether a provider is one of those in docs/api.md, "Upstreams".
 func Known(provider string) bool {
 	_, ok := providers[provider]
 	return ok

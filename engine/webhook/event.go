@@ -13,7 +13,7 @@ import (
 	"packhorse/refs"
 )
 
-// Event is the body of a push event, as contract.md has it, one for each ref that was changed.
+// Event is the body of a push event, one for each ref that was changed.
 type Event struct {
 	Repository struct {
 		ID  string `json:"id"`

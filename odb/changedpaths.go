@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
@@ -27,25 +28,25 @@ var errManyTrees = errors.New("odb: many trees changed")
 var errManyPaths = errors.New("odb: many paths changed")
 
 // filterOf returns the filter of the changes from one tree to another.
-func (v *View) filterOf(ctx context.Context, old, tree object.ID) (pathFilter, error) {
+func (v *View) filterOf(ctx context.Context, old, tree object.ID) (bloom.Filter, error) {
 	var read int64
 	return v.filterWithin(ctx, old, tree, math.MaxInt64, &read)
 }
 
 // filterWithin is filterOf, which counts in read how many bytes of trees it reads. It returns nil when they come to more than readMax.
-func (v *View) filterWithin(ctx context.Context, old, tree object.ID, readMax int64, read *int64) (pathFilter, error) {
+func (v *View) filterWithin(ctx context.Context, old, tree object.ID, readMax int64, read *int64) (bloom.Filter, error) {
 	c := changedPaths{view: v, depthMax: v.store.limits.TreeDepth, read: *read, readMax: readMax, paths: make(map[string]struct{})}
 	err := c.diff(ctx, "", old, tree)
 	*read = c.read
 	switch {
 	case errors.Is(err, errManyPaths):
-		return filterOfMany, nil
+		return bloom.Full, nil
 	case errors.Is(err, errManyTrees):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return newPathFilter(c.paths), nil
+	return bloom.New(c.paths), nil
 }
 
 // diff adds what differs in the folder that prefix ends in, empty or with a slash behind it. An old entry is taken out of a table by the new
@@ -133,7 +134,7 @@ func (c *changedPaths) add(ctx context.Context, path string, old, now pathEntry)
 	if !old.isFile() && !now.isFile() {
 		return nil
 	}
-	if c.files++; c.files > filterPathsMax {
+	if c.files++; c.files > bloom.PathsMax {
 		return errManyPaths
 	}
 	for at := len(path); at > 0; at-- {

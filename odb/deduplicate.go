@@ -54,7 +54,7 @@ type deduplication struct {
 func (d *deduplication) choose(ctx context.Context) error {
 	var same []uint32
 	var id object.ID
-	for record, err := range d.in.intake.segment.index.rows.all(ctx) {
+	for record, err := range d.in.intake.segment.index.rows.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (d *deduplication) copyEntries(ctx context.Context, dst *segmentWriter) err
 
 // copyRows adds the rows of what was kept.
 func (d *deduplication) copyRows(ctx context.Context, dst *segmentWriter) error {
-	for record, err := range d.in.intake.segment.index.rows.all(ctx) {
+	for record, err := range d.in.intake.segment.index.rows.All(ctx) {
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"packhorse/odb/bloom"
 	"packhorse/odb/kv"
 	"packhorse/pack"
 	"packhorse/pack/delta"
@@ -80,9 +81,9 @@ func ReadFilters(ctx context.Context, s *Store, rows, filters []byte) ([][]byte,
 		if err != nil || !ok || len(f) == 0 {
 			return nil, fmt.Errorf("filter %d: %d bytes, %v, %w", i, len(f), ok, err)
 		}
-		probe := f.probe()
+		probe := f.Probe()
 		for _, path := range []string{"", "a", "a/b", string(rows)} {
-			if key := newFilterKey(path); f.has(key) != probe.has(key) {
+			if key := bloom.NewKey(path); f.Has(key) != probe.Has(key) {
 				return nil, fmt.Errorf("filter %d has %q and has not", i, path)
 			}
 		}

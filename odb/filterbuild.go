@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
@@ -62,7 +63,7 @@ func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFil
 		order[i] = place{uint32(i), row.Generation}
 	}
 	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
-	filters := make([]pathFilter, rows.count)
+	filters := make([]bloom.Filter, rows.count)
 	for _, p := range order {
 		if err := pace.rest(ctx); err != nil {
 			return LayerID{}, err
@@ -84,7 +85,7 @@ func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFil
 }
 
 // filterOfRow returns the path filter of a commit of a graph companion.
-func (v *View) filterOfRow(ctx context.Context, rows *sectionFile, index uint32) (pathFilter, error) {
+func (v *View) filterOfRow(ctx context.Context, rows *sectionFile, index uint32) (bloom.Filter, error) {
 	row, err := rows.graphRowAt(ctx, index)
 	if err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (p *pathFilters) close() {
 
 // find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
 // answer quicker than keys.
-func (p *pathFilters) find(ctx context.Context, commit object.ID) (pathFilter, error) {
+func (p *pathFilters) find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
 	for i, g := range p.files {
 		if g == nil {
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
@@ -13,8 +14,8 @@ import (
 //	8 offset | 4 size in bytes
 const filterRowSize = 8 + 4
 
-// pathFilter returns the path filter of a commit, or false if the file holds none. It is shared and only to be read.
-func (g *sectionFile) pathFilter(ctx context.Context, commit object.ID) (pathFilter, bool, error) {
+// bloom.Filter returns the path filter of a commit, or false if the file holds none. It is shared and only to be read.
+func (g *sectionFile) pathFilter(ctx context.Context, commit object.ID) (bloom.Filter, bool, error) {
 	index, ok, err := g.lookup(ctx, commit)
 	if !ok || err != nil {
 		return nil, false, err
@@ -23,7 +24,7 @@ func (g *sectionFile) pathFilter(ctx context.Context, commit object.ID) (pathFil
 	return f, err == nil, err
 }
 
-func (g *sectionFile) pathFilterAt(ctx context.Context, index uint32) (pathFilter, error) {
+func (g *sectionFile) pathFilterAt(ctx context.Context, index uint32) (bloom.Filter, error) {
 	item, err := g.item(ctx, sectionFilterRows, int(index))
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (g *sectionFile) pathFilterAt(ctx context.Context, index uint32) (pathFilte
 }
 
 // writeFilters writes the sections of a filter companion over the commits of a graph companion, in whose order the filters are.
-func writeFilters(ctx context.Context, sections *sectionWriter, rows *sectionFile, filters []pathFilter) (int, error) {
+func writeFilters(ctx context.Context, sections *sectionWriter, rows *sectionFile, filters []bloom.Filter) (int, error) {
 	sections.begin(sectionIDs)
 	for i := range filters {
 		id, err := rows.id(ctx, uint32(i))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
@@ -63,7 +64,7 @@ func (f *fsck) hotFilter(ctx context.Context, l *hotLayer, id object.ID, value [
 }
 
 // isFilterOf compares the filter of a commit with one that is made again.
-func (f *fsck) isFilterOf(ctx context.Context, stored pathFilter, row *GraphRow) error {
+func (f *fsck) isFilterOf(ctx context.Context, stored bloom.Filter, row *GraphRow) error {
 	old, err := f.view.firstParentTree(ctx, row)
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (f *fsck) isFilterOf(ctx context.Context, stored pathFilter, row *GraphRow)
 	return err
 }
 
-// pathFilter compares the filter of a commit with one that is made again.
+// bloom.Filter compares the filter of a commit with one that is made again.
 func (f *fsck) pathFilter(ctx context.Context, g, rows *sectionFile, index uint32) error {
 	stored, err := g.pathFilterAt(ctx, index)
 	if err != nil {

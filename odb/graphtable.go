@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 
+	"packhorse/odb/extsort"
 	"packhorse/odb/file"
 	"packhorse/pack/object"
 )
@@ -17,7 +18,7 @@ type graphTable struct {
 	files file.Store
 	// rows: id 20, tree 20, seconds 8, generation 4, parent count 4, then two parents 20 each, or for more of them the offset 8 of all
 	// parents in the scratch file.
-	rows    *sorter
+	rows    *extsort.Sorter
 	octopus file.Scratch // nil until a commit has more than two parents
 	parents int64
 }
@@ -28,7 +29,7 @@ const (
 )
 
 func newGraphTable(files file.Store) *graphTable {
-	return &graphTable{files: files, rows: newSorter(files, graphRecordSize)}
+	return &graphTable{files: files, rows: extsort.New(files, graphRecordSize)}
 }
 
 func (t *graphTable) add(ctx context.Context, id object.ID, row *GraphRow) error {
@@ -53,7 +54,7 @@ func (t *graphTable) add(ctx context.Context, id object.ID, row *GraphRow) error
 	if t.parents > math.MaxUint32 {
 		return fmt.Errorf("graph of a segment: %w", ErrTooLarge)
 	}
-	return t.rows.add(ctx, record[:])
+	return t.rows.Add(ctx, record[:])
 }
 
 func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64, error) {
@@ -76,7 +77,7 @@ func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64
 // write creates the companion and makes it durable.
 func (t *graphTable) write(ctx context.Context, files file.Store) (LayerID, error) {
 	return writeCompanion(ctx, files, layerGraph, func(sections *sectionWriter) (int, error) {
-		return t.rows.count, t.writeSections(ctx, sections)
+		return t.rows.Count, t.writeSections(ctx, sections)
 	})
 }
 
@@ -84,7 +85,7 @@ func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter)
 	var fanout [256]uint32
 	var previous []byte
 	sections.begin(sectionIDs)
-	for record, err := range t.rows.all(ctx) {
+	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter)
 
 	sections.begin(sectionRows)
 	first := uint32(0)
-	for record, err := range t.rows.all(ctx) {
+	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -116,7 +117,7 @@ func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter)
 	}
 
 	sections.begin(sectionParents)
-	for record, err := range t.rows.all(ctx) {
+	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ func (t *graphTable) addParents(sections *sectionWriter, record []byte) error {
 }
 
 func (t *graphTable) close() error {
-	err := t.rows.close()
+	err := t.rows.Close()
 	if t.octopus != nil {
 		err = errors.Join(err, t.octopus.Close())
 		t.octopus = nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/bloom"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
@@ -27,7 +28,7 @@ func (q *Quarantine) filterHot(ctx context.Context) error {
 			return fmt.Errorf("path filter of commit %s: %w", id, err)
 		}
 		if q.filters == nil {
-			q.filters = make(map[object.ID]pathFilter)
+			q.filters = make(map[object.ID]bloom.Filter)
 		}
 		q.filters[id] = f
 	}
@@ -35,7 +36,7 @@ func (q *Quarantine) filterHot(ctx context.Context) error {
 }
 
 // hotFilter returns the path filter of a commit, or nil when the trees to be read have become too many.
-func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (pathFilter, error) {
+func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (bloom.Filter, error) {
 	if q.filterBytes > hotFilterBytes {
 		return nil, nil
 	}
@@ -47,20 +48,20 @@ func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (pat
 }
 
 // A hot path filter is the filter and, as in a hot value, the CRC-32C of the ID and of the filter.
-func encodeHotFilter(id object.ID, f pathFilter) []byte {
+func encodeHotFilter(id object.ID, f bloom.Filter) []byte {
 	value := append(make([]byte, 0, len(f)+4), f...)
 	return binary.BigEndian.AppendUint32(value, hotSum(id, value))
 }
 
-func decodeHotFilter(id object.ID, value []byte) (pathFilter, error) {
+func decodeHotFilter(id object.ID, value []byte) (bloom.Filter, error) {
 	if len(value) < 5 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
 		return nil, fmt.Errorf("%w: path filter fails its checksum", errFormat)
 	}
-	return pathFilter(value[:len(value)-4]), nil
+	return bloom.Filter(value[:len(value)-4]), nil
 }
 
-// pathFilter returns the path filter of a commit, or false if the layer holds none.
-func (l *hotLayer) pathFilter(ctx context.Context, id object.ID) (pathFilter, bool, error) {
+// bloom.Filter returns the path filter of a commit, or false if the layer holds none.
+func (l *hotLayer) pathFilter(ctx context.Context, id object.ID) (bloom.Filter, bool, error) {
 	value, err := l.store.keys.Get(ctx, filterKeyOf(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, false, nil

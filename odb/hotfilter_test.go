@@ -62,7 +62,7 @@ func TestHotFilters(t *testing.T) {
 	}
 }
 
-// filterKeys returns the path filters of the hot tier.
+// bloom.Keys returns the path filters of the hot tier.
 func (h *ingestHost) filterKeys() []kv.Pair {
 	h.tb.Helper()
 	var pairs []kv.Pair

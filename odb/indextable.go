@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"packhorse/odb/extsort"
 	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -21,12 +22,12 @@ import (
 //	(offset, ordinal) sorted  gives the pack order
 //	(base's offset, ordinal)  joined with the former gives (ordinal, base's ordinal)
 //
-// Every table is a [sorter], so that memory does not grow with the number of objects.
+// Every table is a [extsort.Sorter], so that memory does not grow with the number of objects.
 type indexTable struct {
-	rows    *sorter // id 20, offset 5, packed 5, size 5, type 1, base offset 5, CRC-32 4
-	offsets *sorter // offset 5, ordinal 4, packed 5
-	bases   *sorter // base offset 5, ordinal 4
-	joined  *sorter // ordinal 4, base ordinal 4
+	rows    *extsort.Sorter // id 20, offset 5, packed 5, size 5, type 1, base offset 5, CRC-32 4
+	offsets *extsort.Sorter // offset 5, ordinal 4, packed 5
+	bases   *extsort.Sorter // base offset 5, ordinal 4
+	joined  *extsort.Sorter // ordinal 4, base ordinal 4
 	streams []indexStream
 }
 
@@ -45,15 +46,15 @@ const (
 
 func newIndexTable(files file.Store) *indexTable {
 	return &indexTable{
-		rows:    newSorter(files, rowSize),
-		offsets: newSorter(files, offsetSize+4+5),
-		bases:   newSorter(files, offsetSize+4),
-		joined:  newSorter(files, 4+4),
+		rows:    extsort.New(files, rowSize),
+		offsets: extsort.New(files, offsetSize+4+5),
+		bases:   extsort.New(files, offsetSize+4),
+		joined:  extsort.New(files, 4+4),
 	}
 }
 
 func (t *indexTable) add(ctx context.Context, row *segmentRow) error {
-	if row.Offset+row.PackedSize >= offsetMax || row.Size >= offsetMax || t.rows.count >= int(noOrdinal) {
+	if row.Offset+row.PackedSize >= offsetMax || row.Size >= offsetMax || t.rows.Count >= int(noOrdinal) {
 		return fmt.Errorf("index of a segment: %w", ErrTooLarge)
 	}
 	base := row.Base
@@ -68,7 +69,7 @@ func (t *indexTable) add(ctx context.Context, row *segmentRow) error {
 	record = append(record, byte(row.Type))
 	record = appendUint40(record, base)
 	record = binary.BigEndian.AppendUint32(record, row.CRC32)
-	return t.rows.add(ctx, record)
+	return t.rows.Add(ctx, record)
 }
 
 func decodeRow(record []byte) segmentRow {
@@ -115,7 +116,7 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) erro
 	var previous object.ID
 	ordinal := uint32(0)
 	sections.begin(sectionIDs)
-	for record, err := range t.rows.all(ctx) {
+	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -127,9 +128,9 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) erro
 		fanout[row.ID[0]]++
 		sections.add(row.ID[:])
 		var buffer [offsetSize + 4 + 5]byte
-		err = t.offsets.add(ctx, appendUint40(binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Offset), ordinal), row.PackedSize))
+		err = t.offsets.Add(ctx, appendUint40(binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Offset), ordinal), row.PackedSize))
 		if err == nil && row.Base >= 0 {
-			err = t.bases.add(ctx, binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Base), ordinal))
+			err = t.bases.Add(ctx, binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Base), ordinal))
 		}
 		if err != nil {
 			return err
@@ -145,12 +146,12 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) erro
 
 // writeOrder writes the pack order, makes sure that the entries fill the data region, and finds the ordinals of the bases.
 func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) error {
-	nextBase, stop := iter.Pull2(t.bases.all(ctx))
+	nextBase, stop := iter.Pull2(t.bases.All(ctx))
 	defer stop()
 	base, err, more := nextBase()
 	expected := int64(pack.HeaderSize)
 	sections.begin(sectionOrder)
-	for record, walkErr := range t.offsets.all(ctx) {
+	for record, walkErr := range t.offsets.All(ctx) {
 		if err = errors.Join(walkErr, err); err != nil {
 			return err
 		}
@@ -163,7 +164,7 @@ func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) er
 		sections.add(ordinal)
 		for more && err == nil && bytes.Equal(base[:offsetSize], record[:offsetSize]) {
 			var pair [8]byte
-			if err = t.joined.add(ctx, append(append(pair[:0], base[offsetSize:]...), ordinal...)); err != nil {
+			if err = t.joined.Add(ctx, append(append(pair[:0], base[offsetSize:]...), ordinal...)); err != nil {
 				return err
 			}
 			base, err, more = nextBase()
@@ -184,12 +185,12 @@ func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) er
 func (t *indexTable) writeRecords(ctx context.Context, sections *sectionWriter) error {
 	slices.SortFunc(t.streams, func(a, b indexStream) int { return a.id.Compare(b.id) })
 	streams := t.streams
-	nextJoined, stop := iter.Pull2(t.joined.all(ctx))
+	nextJoined, stop := iter.Pull2(t.joined.All(ctx))
 	defer stop()
 	joined, err, more := nextJoined()
 	ordinal := uint32(0)
 	sections.begin(sectionRecords)
-	for record, walkErr := range t.rows.all(ctx) {
+	for record, walkErr := range t.rows.All(ctx) {
 		if err = errors.Join(walkErr, err); err != nil {
 			return err
 		}
@@ -220,7 +221,7 @@ func (t *indexTable) writeStreams(ctx context.Context, sections *sectionWriter) 
 	sections.begin(sectionStreams)
 	streams, first := t.streams, 0
 	ordinal := uint32(0)
-	for record, err := range t.rows.all(ctx) {
+	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -251,5 +252,5 @@ func (t *indexTable) writeStreams(ctx context.Context, sections *sectionWriter) 
 }
 
 func (t *indexTable) close() error {
-	return errors.Join(t.rows.close(), t.offsets.close(), t.bases.close(), t.joined.close())
+	return errors.Join(t.rows.Close(), t.offsets.Close(), t.bases.Close(), t.joined.Close())
 }

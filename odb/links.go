@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"packhorse/odb/extsort"
 	"packhorse/odb/file"
 	"packhorse/pack/object"
 )
@@ -18,7 +19,7 @@ import (
 type linkSet struct {
 	seed    maphash.Seed
 	files   file.Store
-	spilled *sorter // nil: all items are in memory
+	spilled *extsort.Sorter // nil: all items are in memory
 
 	mu       sync.Mutex // guards the fields below
 	countMax int
@@ -114,11 +115,11 @@ func (s *linkSet) grow() {
 // spill moves the items from memory into the sorter.
 func (s *linkSet) spill(ctx context.Context) error {
 	if s.spilled == nil {
-		s.spilled = newSorter(s.files, linkItemSize)
+		s.spilled = extsort.New(s.files, linkItemSize)
 	}
 	var record [linkItemSize]byte
 	for i := range s.items {
-		if err := s.spilled.add(ctx, s.items[i].append(record[:0])); err != nil {
+		if err := s.spilled.Add(ctx, s.items[i].append(record[:0])); err != nil {
 			return fmt.Errorf("spill links: %w", err)
 		}
 	}
@@ -185,7 +186,7 @@ func (s *linkSet) each(ctx context.Context) iter.Seq2[linkItem, error] {
 		if s.spilled == nil {
 			return
 		}
-		for record, err := range s.spilled.all(ctx) {
+		for record, err := range s.spilled.All(ctx) {
 			if err != nil {
 				yield(linkItem{}, err)
 				return
@@ -253,7 +254,7 @@ func (s *linkSet) close() error {
 	if s.spilled == nil {
 		return nil
 	}
-	return s.spilled.close()
+	return s.spilled.Close()
 }
 
 // linkNotes are the links that one examiner has met, on their way into the set.

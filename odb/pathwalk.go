@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
@@ -53,7 +54,7 @@ func (v *View) WalkPath(ctx context.Context, tips []object.ID, path string) iter
 type pathChanges struct {
 	view    *View
 	names   []string
-	keys    []filterKey
+	keys    []bloom.Key
 	filters *pathFilters
 	entries map[pathStep]pathEntry
 }
@@ -75,7 +76,7 @@ func newPathChanges(ctx context.Context, v *View, path string) (*pathChanges, er
 	if path == "" {
 		return p, nil
 	}
-	p.names, p.keys = strings.Split(path, "/"), filterKeys(path)
+	p.names, p.keys = strings.Split(path, "/"), bloom.Keys(path)
 	var err error
 	p.filters, err = v.openFilters(ctx)
 	return p, err
@@ -87,7 +88,7 @@ func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, er
 	if err != nil || f == nil {
 		return false, err
 	}
-	return slices.ContainsFunc(p.keys, func(key filterKey) bool { return !f.has(key) }), nil
+	return slices.ContainsFunc(p.keys, func(key bloom.Key) bool { return !f.Has(key) }), nil
 }
 
 // simplify marks commit n, which is loaded, with markSame if a parent has the same at the path, and makes the first such parent the only one

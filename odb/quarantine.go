@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"packhorse/odb/bloom"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
@@ -29,7 +30,7 @@ type Quarantine struct {
 	closed  bool
 	hotID   LayerID // where the last Stage put hot objects
 	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what was read of trees for them.
-	filters     map[object.ID]pathFilter
+	filters     map[object.ID]bloom.Filter
 	filterBytes int64
 	// named is what checkTree found in its tree.
 	named []namedDotfile

@@ -160,7 +160,7 @@ func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err 
 			err = errors.Join(fmt.Errorf("finish segment: %w", err), w.Abort())
 		}
 	}()
-	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.count}
+	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.Count}
 	var group rescue.Group // the two files become durable at the same time, in turns of their own
 	group.Go(func() error { return fair.Do(fair.Apart(ctx), w.finishFile) })
 	if w.graph != nil {
@@ -205,7 +205,7 @@ func (w *segmentWriter) finishFile(ctx context.Context) error {
 		sections.begin(sectionProvisional)
 		sections.add([]byte{1})
 	}
-	footer, err := sections.finish(w.index.rows.count, segmentMagic)
+	footer, err := sections.finish(w.index.rows.Count, segmentMagic)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (t *tracer) compare(ctx context.Context, n, i int32, set *traceSet) (same, 
 	if filter == nil {
 		return t.split(ctx, set, tree, nil)
 	}
-	changed := filter.probe()
+	changed := filter.Probe()
 	touched, err := t.touches(ctx, set, &changed)
 	if err != nil {
 		return nil, nil, err

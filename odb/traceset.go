@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
@@ -34,15 +35,15 @@ type tracedOut struct {
 	prefix string        // its path, empty or with a slash behind it
 	base   *TracedFolder // what was known before, or nil
 	out    *TracedFolder // nil before the folder is opened
-	keys   []filterKey   // of the entries; nil until a filter is asked
+	keys   []bloom.Key   // of the entries; nil until a filter is asked
 }
 
 // key returns the key of an entry of a folder that is open.
-func (f *tracedOut) key(index int32) filterKey {
+func (f *tracedOut) key(index int32) bloom.Key {
 	if f.keys == nil {
-		f.keys = make([]filterKey, len(f.out.Entries))
+		f.keys = make([]bloom.Key, len(f.out.Entries))
 		for i := range f.out.Entries {
-			f.keys[i] = newFilterKey(f.prefix + f.out.Entries[i].Name)
+			f.keys[i] = bloom.NewKey(f.prefix + f.out.Entries[i].Name)
 		}
 	}
 	return f.keys[index]
@@ -152,12 +153,12 @@ func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
 }
 
 // touches reports whether a filter has a file of the set.
-func (t *tracer) touches(ctx context.Context, s *traceSet, changed *filterProbe) (bool, error) {
+func (t *tracer) touches(ctx context.Context, s *traceSet, changed *bloom.Probe) (bool, error) {
 	if err := t.open(ctx, s); err != nil {
 		return false, err
 	}
 	for _, item := range s.items {
-		if !changed.has(s.folder.key(item.index)) {
+		if !changed.Has(s.folder.key(item.index)) {
 			continue
 		}
 		if item.set == nil {
@@ -172,7 +173,7 @@ func (t *tracer) touches(ctx context.Context, s *traceSet, changed *filterProbe)
 
 // split divides a set into what is the same in a parent's tree and the rest; either may be nil. changed, if not nil, has every path at which
 // the parent differs.
-func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed *filterProbe) (same, rest *traceSet, err error) {
+func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed *bloom.Probe) (same, rest *traceSet, err error) {
 	switch tree {
 	case s.seen, s.folder.tree:
 		return s, nil, nil
@@ -235,10 +236,10 @@ func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed
 
 // splitBelow splits the set of a folder within the set s, unless the filter says that there is no need.
 func (t *tracer) splitBelow(
-	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *filterProbe,
+	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *bloom.Probe,
 ) (same, rest *traceSet, err error) {
 	if changed != nil {
-		touched := changed.has(s.folder.key(item.index))
+		touched := changed.Has(s.folder.key(item.index))
 		if touched {
 			if touched, err = t.touches(ctx, item.set, changed); err != nil {
 				return nil, nil, err

@@ -1,4 +1,7 @@
-package odb
+// Package extsort sorts records of one width by their bytes, in bounded memory and a scratch file beyond it.
+//
+// Start at [New].
+package extsort
 
 import (
 	"bufio"
@@ -16,8 +19,9 @@ import (
 	"packhorse/odb/file"
 )
 
-// sorter sorts records of one width by their bytes: in memory up to a budget, and in sorted runs on a scratch file beyond (docs/invariants.md 13).
-type sorter struct {
+// Sorter sorts records of one width by their bytes: in memory up to 16 MiB, and in sorted runs on a
+// scratch file beyond (docs/invariants.md 13). For one goroutine.
+type Sorter struct {
 	files file.Store
 	width int
 	max   int // records in memory
@@ -26,7 +30,7 @@ type sorter struct {
 	sorted  []sortKey
 	scratch file.Scratch
 	runs    []run
-	count   int
+	Count   int // of the records that were added
 }
 
 // run is a sorted part of the scratch file.
@@ -38,16 +42,18 @@ type sortKey struct {
 	index  uint32
 }
 
-// sorterBytes is the memory that one sorter takes.
-const sorterBytes = 16 << 20
+// bufferBytes is the memory that one sorter takes.
+const bufferBytes = 16 << 20
 
-func newSorter(files file.Store, width int) *sorter {
+// New returns a sorter of records of width bytes, whose scratch file comes from files. The caller
+// closes it.
+func New(files file.Store, width int) *Sorter {
 	const keySize = 16
-	return &sorter{files: files, width: width, max: sorterBytes / (width + keySize)}
+	return &Sorter{files: files, width: width, max: bufferBytes / (width + keySize)}
 }
 
-// add copies a record of the sorter's width.
-func (s *sorter) add(ctx context.Context, record []byte) error {
+// Add copies a record of the sorter's width.
+func (s *Sorter) Add(ctx context.Context, record []byte) error {
 	if len(s.buffer) == s.max*s.width {
 		if err := s.spill(ctx); err != nil {
 			return err
@@ -55,16 +61,16 @@ func (s *sorter) add(ctx context.Context, record []byte) error {
 	}
 	s.buffer = append(s.buffer, record...)
 	s.sorted = nil
-	s.count++
+	s.Count++
 	return nil
 }
 
-func (s *sorter) at(index uint32) []byte {
+func (s *Sorter) at(index uint32) []byte {
 	return s.buffer[int(index)*s.width : (int(index)+1)*s.width]
 }
 
 // order sorts what is in memory.
-func (s *sorter) order() {
+func (s *Sorter) order() {
 	if s.sorted != nil || len(s.buffer) == 0 {
 		return
 	}
@@ -88,7 +94,7 @@ func (s *sorter) order() {
 }
 
 // spill writes what is in memory as a run.
-func (s *sorter) spill(ctx context.Context) error {
+func (s *Sorter) spill(ctx context.Context) error {
 	if s.scratch == nil {
 		scratch, err := s.files.Scratch(ctx)
 		if err != nil {
@@ -112,8 +118,9 @@ func (s *sorter) spill(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// all walks the records in order. It may be walked again, and not concurrently; a record is valid until the next step.
-func (s *sorter) all(ctx context.Context) iter.Seq2[[]byte, error] {
+// All walks the records in order. It may be walked again, and not concurrently. A record is valid
+// until the next step.
+func (s *Sorter) All(ctx context.Context) iter.Seq2[[]byte, error] {
 	s.order()
 	if len(s.runs) == 0 {
 		return func(yield func([]byte, error) bool) {
@@ -153,7 +160,7 @@ func (s *sorter) all(ctx context.Context) iter.Seq2[[]byte, error] {
 }
 
 // merge returns the heap of all runs and of what is in memory, each at its first record.
-func (s *sorter) merge() (runHeap, error) {
+func (s *Sorter) merge() (runHeap, error) {
 	var merge runHeap
 	for _, r := range s.runs {
 		part := bufio.NewReaderSize(io.NewSectionReader(s.scratch, r.offset, r.size), 64<<10)
@@ -190,8 +197,8 @@ func (s *sorter) merge() (runHeap, error) {
 	return started, nil
 }
 
-// close removes the scratch file.
-func (s *sorter) close() error {
+// Close gives the memory back and removes the scratch file.
+func (s *Sorter) Close() error {
 	s.buffer, s.sorted = nil, nil
 	if s.scratch == nil {
 		return nil

@@ -1,4 +1,4 @@
-package odb
+package extsort
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func TestSorterBeyondMemory(t *testing.T) {
 	for _, count := range []int{0, 1, 99, 100, 101, 1000, 1234} {
 		for _, width := range []int{3, 8, 45} {
 			t.Run(fmt.Sprintf("%d of %d bytes", count, width), func(t *testing.T) {
-				s := newSorter(files, width)
+				s := New(files, width)
 				s.max = 100
 				random := rand.New(rand.NewPCG(uint64(count), uint64(width)))
 				var want [][]byte
@@ -32,20 +32,20 @@ func TestSorterBeyondMemory(t *testing.T) {
 						record[i] = byte(random.IntN(3)) // many begin alike
 					}
 					want = append(want, record)
-					if err := s.add(t.Context(), record); err != nil {
+					if err := s.Add(t.Context(), record); err != nil {
 						t.Fatal(err)
 					}
 				}
 				slices.SortFunc(want, bytes.Compare)
 				for range 2 { // it can be walked again, also after a walk that was left
-					for _, err := range s.all(t.Context()) {
+					for _, err := range s.All(t.Context()) {
 						if err != nil {
 							t.Fatal(err)
 						}
 						break
 					}
 					var got [][]byte
-					for record, err := range s.all(t.Context()) {
+					for record, err := range s.All(t.Context()) {
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -58,7 +58,7 @@ func TestSorterBeyondMemory(t *testing.T) {
 				if s.scratch != nil && count <= 100 {
 					t.Error("a scratch file for what fits in memory")
 				}
-				if err := s.close(); err != nil {
+				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
 			})

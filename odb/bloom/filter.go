@@ -1,0 +1,126 @@
+// Package bloom has the changed-path Bloom filters of commits, as gitformat-commit-graph(5), "Bloom
+// Filter Data", defines them: 10 bits a path, 7 hashes, hash version 2. The package is pure.
+//
+// Start at [New] and [Filter.Has].
+package bloom
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"strings"
+)
+
+// Filter holds the paths that a commit changed against its first parent, or that a root commit has:
+// files, and the folders that they lie in. An empty one may hold every path.
+type Filter []byte
+
+const (
+	filterBitsPerPath = 10
+	filterHashCount   = 7
+	// PathsMax is how many paths a filter holds; a commit that changed more has Full.
+	PathsMax = 512
+)
+
+// Full has every path.
+var Full = Filter{0xff}
+
+// New returns the filter of some paths.
+func New(paths map[string]struct{}) Filter {
+	if len(paths) > PathsMax {
+		return Full
+	}
+	f := make(Filter, max((len(paths)*filterBitsPerPath+7)/8, 1))
+	for path := range paths {
+		key := NewKey(path)
+		for i := range uint32(filterHashCount) {
+			at := key.bit(i, len(f))
+			f[at/8] |= 1 << (at % 8)
+		}
+	}
+	return f
+}
+
+// Has reports whether a path may be in the filter; if not, it is not.
+func (f Filter) Has(key Key) bool {
+	if len(f) == 0 {
+		return true
+	}
+	for i := range uint32(filterHashCount) {
+		if at := key.bit(i, len(f)); f[at/8]&(1<<(at%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Probe asks one filter for many keys: it multiplies where [Filter.Has] divides (Lemire, "Faster
+// remainder by direct computation").
+type Probe struct {
+	filter  Filter
+	inverse uint64
+}
+
+// Probe returns what asks f.
+func (f Filter) Probe() Probe {
+	if len(f) == 0 {
+		return Probe{}
+	}
+	return Probe{f, ^uint64(0)/(8*uint64(len(f))) + 1}
+}
+
+// Has is [Filter.Has].
+func (p *Probe) Has(key Key) bool {
+	size := 8 * uint64(len(p.filter))
+	if size == 0 {
+		return true
+	}
+	for i := range uint32(filterHashCount) {
+		at, _ := bits.Mul64(p.inverse*uint64(key.first+i*key.second), size)
+		if p.filter[at/8]&(1<<(at%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Key is a path as filters are asked for it.
+type Key struct{ first, second uint32 }
+
+// NewKey returns the key of a path.
+func NewKey(path string) Key {
+	return Key{murmur3(0x293ae76f, path), murmur3(0x7e646e2c, path)}
+}
+
+// bit returns the place of the i-th hash in a filter of size bytes.
+func (k Key) bit(i uint32, size int) uint64 {
+	return uint64(k.first+i*k.second) % (8 * uint64(size))
+}
+
+// Keys returns the keys of a path and of the folders on the way.
+func Keys(path string) []Key {
+	keys := []Key{NewKey(path)}
+	for at := strings.LastIndexByte(path, '/'); at > 0; at = strings.LastIndexByte(path[:at], '/') {
+		keys = append(keys, NewKey(path[:at]))
+	}
+	return keys
+}
+
+// murmur3 is the 32-bit MurmurHash3.
+func murmur3(seed uint32, data string) uint32 {
+	const c1, c2 = 0xcc9e2d51, 0x1b873593
+	mix := func(k uint32) uint32 { return bits.RotateLeft32(k*c1, 15) * c2 }
+	hash, size := seed, uint32(len(data))
+	for len(data) >= 4 {
+		hash = bits.RotateLeft32(hash^mix(binary.LittleEndian.Uint32([]byte(data[:4]))), 13)*5 + 0xe6546b64
+		data = data[4:]
+	}
+	if len(data) > 0 {
+		var tail [4]byte
+		copy(tail[:], data)
+		hash ^= mix(binary.LittleEndian.Uint32(tail[:]))
+	}
+	hash ^= size
+	hash = (hash ^ hash>>16) * 0x85ebca6b
+	hash = (hash ^ hash>>13) * 0xc2b2ae35
+	return hash ^ hash>>16
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -25,10 +26,10 @@ const (
 	bitmapChainMax = 12
 )
 
-// bitmapRow is where a bitmap lies in sectionBitmapBytes.
+// bitmapRow is where a bitmap lies in segment.SectionBitmapBytes.
 type bitmapRow struct {
 	offset, size int64
-	base         uint32 // index of the bitmap that it is XORed with, or noOrdinal
+	base         uint32 // index of the bitmap that it is XORed with, or segment.NoOrdinal
 }
 
 func (r *bitmapRow) append(dst []byte) []byte {
@@ -45,36 +46,36 @@ func decodeBitmapRow(b []byte) bitmapRow {
 	}
 }
 
-// bitmap returns the bits of a bitmap as words of 64, wordCount of them.
-func (g *sectionFile) bitmap(ctx context.Context, kind sectionKind, index uint32, wordCount int) ([]uint64, error) {
+// readBitmap returns the bits of a bitmap as words of 64, wordCount of them.
+func readBitmap(ctx context.Context, g *segment.File, kind segment.SectionKind, index uint32, wordCount int) ([]uint64, error) {
 	var sum *roaring.Bitmap
 	for range bitmapChainMax {
-		item, err := g.item(ctx, kind, int(index))
+		item, err := g.Item(ctx, kind, int(index))
 		if err != nil {
 			return nil, err
 		}
 		row := decodeBitmapRow(item)
-		data, err := g.bytes(ctx, sectionBitmapBytes, row.offset, row.size)
+		data, err := g.Bytes(ctx, segment.SectionBitmapBytes, row.offset, row.size)
 		if err != nil {
 			return nil, err
 		}
 		bits, err := parseBitmap(data, wordCount)
 		if err != nil {
-			return nil, g.damaged(fmt.Errorf("bitmap %d: %w", index, err))
+			return nil, g.Damaged(fmt.Errorf("bitmap %d: %w", index, err))
 		}
 		if sum == nil {
 			sum = bits
 		} else {
 			sum.Xor(bits)
 		}
-		if row.base == noOrdinal {
+		if row.base == segment.NoOrdinal {
 			words := make([]uint64, wordCount)
 			sum.WriteDenseTo(words)
 			return words, nil
 		}
 		index = row.base
 	}
-	return nil, g.damaged(fmt.Errorf("%w: a bitmap that builds on more than %d", errFormat, bitmapChainMax))
+	return nil, g.Damaged(fmt.Errorf("%w: a bitmap that builds on more than %d", segment.ErrFormat, bitmapChainMax))
 }
 
 // parseBitmap decodes a bitmap of at most wordCount words.
@@ -86,11 +87,11 @@ func parseBitmap(data []byte, wordCount int) (*roaring.Bitmap, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errFormat, err)
+		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	case n != int64(len(data)):
-		return nil, fmt.Errorf("%w: bytes follow a bitmap", errFormat)
+		return nil, fmt.Errorf("%w: bytes follow a bitmap", segment.ErrFormat)
 	case !bits.IsEmpty() && int64(bits.Maximum()) >= 64*int64(wordCount):
-		return nil, fmt.Errorf("%w: bit %d of %d words", errFormat, bits.Maximum(), wordCount)
+		return nil, fmt.Errorf("%w: bit %d of %d words", segment.ErrFormat, bits.Maximum(), wordCount)
 	}
 	return bits, nil
 }
@@ -105,7 +106,7 @@ type bitmapSpan struct {
 func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) {
 	for _, layer := range layers {
 		first := wordCount
-		wordCount += ceilDiv(inv.segments[layer].count, 64)
+		wordCount += (inv.segments[layer].Count + 63) / 64
 		spans = append(spans, bitmapSpan{layer, first, wordCount})
 	}
 	return spans, wordCount
@@ -115,8 +116,8 @@ func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) 
 // then done without.
 type reachBitmaps struct {
 	inv       *inventory
-	companion *sharedFile
-	file      *sectionFile
+	companion *segment.SharedFile
+	file      *segment.File
 	spans     []bitmapSpan
 	wordCount int
 	twins     []twin
@@ -151,20 +152,20 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 
 // open reports whether the file lists what the segments of the inventory begin with.
 func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
-	g, err := b.companion.acquire(ctx)
+	g, err := b.companion.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	b.file = g
-	count := g.sections[sectionBitmapLayers].count()
+	count := g.ItemCount(segment.SectionBitmapLayers)
 	layers := make([]int, count)
 	for i := range layers {
-		item, err := g.item(ctx, sectionBitmapLayers, i)
+		item, err := g.Item(ctx, segment.SectionBitmapLayers, i)
 		if err != nil {
 			return false, err
 		}
 		at := len(b.inv.layers) - 1 - i // there the newest come first
-		if at < 0 || b.inv.layers[at].id != LayerID(item) || b.inv.segments[at].count != int(binary.BigEndian.Uint32(item[len(LayerID{}):])) {
+		if at < 0 || b.inv.layers[at].id != segment.LayerID(item) || b.inv.segments[at].Count != int(binary.BigEndian.Uint32(item[len(segment.LayerID{}):])) {
 			return false, nil
 		}
 		layers[i] = at
@@ -175,7 +176,7 @@ func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
 
 func (b *reachBitmaps) close() {
 	if b.file != nil {
-		b.companion.release()
+		b.companion.Release()
 		b.file = nil
 	}
 }
@@ -200,13 +201,13 @@ func (b *reachBitmaps) add(ctx context.Context, commit object.ID, set *objectSet
 	if b == nil || b.broken {
 		return false, nil
 	}
-	index, ok, err := b.file.lookup(ctx, commit)
+	index, ok, err := b.file.Lookup(ctx, commit)
 	if err == nil && !ok {
 		return false, nil
 	}
 	var words []uint64
 	if err == nil {
-		words, err = b.file.bitmap(ctx, sectionBitmapRows, index, b.wordCount)
+		words, err = readBitmap(ctx, b.file, segment.SectionBitmapRows, index, b.wordCount)
 	}
 	if err != nil {
 		b.broken = true
@@ -257,7 +258,7 @@ func (b *reachBitmaps) ofType(ctx context.Context, layer int, t object.Type) ([]
 	words, ok := b.types[t]
 	if !ok {
 		var err error
-		words, err = b.file.bitmap(ctx, sectionBitmapTypes, uint32(t-object.TypeCommit), b.wordCount)
+		words, err = readBitmap(ctx, b.file, segment.SectionBitmapTypes, uint32(t-object.TypeCommit), b.wordCount)
 		if err != nil {
 			b.broken = true
 			if errors.Is(err, ErrCorrupt) {

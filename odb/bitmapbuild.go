@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -33,12 +34,12 @@ func (s *Store) buildBitmaps(ctx context.Context, pool PoolID, tips []object.ID,
 		return nil
 	}
 	id, err := s.writeBitmaps(ctx, pool, segments, tips, pace)
-	if err != nil || id == (LayerID{}) {
+	if err != nil || id == (segment.LayerID{}) {
 		return err
 	}
 	last := segments[len(segments)-1].id
-	err = s.addCompanion(ctx, pool, last, manifestLayer{kind: layerBitmap, id: id},
-		func(LayerID) bool { return false },
+	err = s.addCompanion(ctx, pool, last, manifestLayer{kind: segment.KindBitmap, id: id},
+		func(segment.LayerID) bool { return false },
 		func(now *manifest) bool { return beginsWith(now.segments(), segments) })
 	if errors.Is(err, errLayersMoved) {
 		return nil
@@ -48,7 +49,7 @@ func (s *Store) buildBitmaps(ctx context.Context, pool PoolID, tips []object.ID,
 
 // segments returns the segments of a manifest, the oldest first.
 func (m *manifest) segments() []manifestLayer {
-	return slices.DeleteFunc(slices.Clone(m.layers), func(l manifestLayer) bool { return l.kind != layerSegment })
+	return slices.DeleteFunc(slices.Clone(m.layers), func(l manifestLayer) bool { return l.kind != segment.KindSegment })
 }
 
 func beginsWith(layers, prefix []manifestLayer) bool {
@@ -56,21 +57,21 @@ func beginsWith(layers, prefix []manifestLayer) bool {
 }
 
 // writeBitmaps writes the file; the zero ID says that there is none.
-func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manifestLayer, tips []object.ID, pace *pacer) (LayerID, error) {
+func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manifestLayer, tips []object.ID, pace *pacer) (segment.LayerID, error) {
 	b, err := s.newBitmapBuilder(ctx, pool, segments)
 	if err != nil {
-		return LayerID{}, err
+		return segment.LayerID{}, err
 	}
 	defer b.close()
 	b.inv.pace = pace
 	if len(tips) == 0 {
 		if tips, err = b.outlineTips(ctx); err != nil {
-			return LayerID{}, err
+			return segment.LayerID{}, err
 		}
 	}
 	commits, err := b.choose(ctx, tips)
 	if err != nil {
-		return LayerID{}, fmt.Errorf("choose commits for bitmaps: %w", err)
+		return segment.LayerID{}, fmt.Errorf("choose commits for bitmaps: %w", err)
 	}
 	w := &bitmapWriter{wordCount: b.wordCount}
 	for _, id := range commits {
@@ -79,16 +80,16 @@ func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manife
 			err = w.add(id, words)
 		}
 		if err != nil {
-			return LayerID{}, err
+			return segment.LayerID{}, err
 		}
 	}
 	if len(w.rows) == 0 {
-		return LayerID{}, nil
+		return segment.LayerID{}, nil
 	}
 	if err := w.addTypes(ctx, b.inv, b.spans); err != nil {
-		return LayerID{}, err
+		return segment.LayerID{}, err
 	}
-	return writeCompanion(ctx, s.files, layerBitmap, func(sections *sectionWriter) (int, error) {
+	return segment.WriteAuxiliary(ctx, s.files, segment.KindBitmap, func(sections *segment.SectionWriter) (int, error) {
 		return w.write(sections, segments, b.counts), nil
 	})
 }
@@ -115,7 +116,7 @@ func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []ma
 	layers := make([]int, len(segments))
 	for i := range segments {
 		layers[i] = len(segments) - 1 - i // in a view the newest come first
-		b.counts = append(b.counts, inv.segments[layers[i]].count)
+		b.counts = append(b.counts, inv.segments[layers[i]].Count)
 	}
 	b.spans, b.wordCount = inv.spansOf(layers)
 	return b, nil
@@ -130,11 +131,11 @@ func (b *bitmapBuilder) close() {
 func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
 	var tips []object.ID
 	for _, g := range b.inv.segments {
-		o, _, err := g.outline(ctx)
+		o, _, err := g.Summary(ctx)
 		if err != nil {
 			return nil, err
 		}
-		tips = append(tips, o.tips...)
+		tips = append(tips, o.Tips...)
 	}
 	return tips, nil
 }

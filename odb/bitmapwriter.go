@@ -10,6 +10,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -90,10 +91,10 @@ func encodeBitmap(words, against []uint64) ([]byte, error) {
 }
 
 // write writes the sections of the companion over the segments that layers name.
-func (w *bitmapWriter) write(sections *sectionWriter, layers []manifestLayer, counts []int) int {
-	sections.begin(sectionBitmapLayers)
+func (w *bitmapWriter) write(sections *segment.SectionWriter, layers []manifestLayer, counts []int) int {
+	sections.Begin(segment.SectionBitmapLayers)
 	for i, l := range layers {
-		sections.add(binary.BigEndian.AppendUint32(bytes.Clone(l.id[:]), uint32(counts[i])))
+		sections.Add(binary.BigEndian.AppendUint32(bytes.Clone(l.id[:]), uint32(counts[i])))
 	}
 	order := make([]int, len(w.rows)) // by ID
 	for i := range order {
@@ -102,51 +103,51 @@ func (w *bitmapWriter) write(sections *sectionWriter, layers []manifestLayer, co
 	slices.SortFunc(order, func(a, b int) int { return w.rows[a].commit.Compare(w.rows[b].commit) })
 	places := make([]uint32, len(w.rows))
 	var fanout [256]uint32
-	sections.begin(sectionIDs)
+	sections.Begin(segment.SectionIDs)
 	for place, i := range order {
 		places[i] = uint32(place)
 		id := w.rows[i].commit
 		fanout[id[0]]++
-		sections.add(id[:])
+		sections.Add(id[:])
 	}
 	for i := 1; i < len(fanout); i++ {
 		fanout[i] += fanout[i-1]
 	}
-	sections.addFanout(&fanout)
+	sections.AddFanout(&fanout)
 	w.writeRows(sections, order, places)
 	return len(w.rows)
 }
 
 // writeRows writes the bitmaps: those of the types first, then those of commits as they were added.
-func (w *bitmapWriter) writeRows(sections *sectionWriter, order []int, places []uint32) {
+func (w *bitmapWriter) writeRows(sections *segment.SectionWriter, order []int, places []uint32) {
 	offset := int64(0)
 	row := func(data []byte, base uint32) []byte {
 		r := bitmapRow{offset: offset, size: int64(len(data)), base: base}
 		offset += r.size
 		return r.append(nil)
 	}
-	sections.begin(sectionBitmapTypes)
+	sections.Begin(segment.SectionBitmapTypes)
 	for _, data := range w.types {
-		sections.add(row(data, noOrdinal))
+		sections.Add(row(data, segment.NoOrdinal))
 	}
 	rows := make([][]byte, len(w.rows))
 	for i, b := range w.rows {
-		base := noOrdinal
+		base := segment.NoOrdinal
 		if b.base >= 0 {
 			base = places[b.base]
 		}
 		rows[i] = row(b.data, base)
 	}
-	sections.begin(sectionBitmapRows)
+	sections.Begin(segment.SectionBitmapRows)
 	for _, i := range order {
-		sections.add(rows[i])
+		sections.Add(rows[i])
 	}
-	sections.begin(sectionBitmapBytes)
+	sections.Begin(segment.SectionBitmapBytes)
 	for _, data := range w.types {
-		sections.addBytes(data)
+		sections.AddBytes(data)
 	}
 	for _, b := range w.rows {
-		sections.addBytes(b.data)
+		sections.AddBytes(b.data)
 	}
 }
 
@@ -158,14 +159,14 @@ func (w *bitmapWriter) addTypes(ctx context.Context, inv *inventory, spans []bit
 	}
 	for _, span := range spans {
 		g := inv.segments[span.layer]
-		records := newRecordReader(g)
-		for ordinal := range uint32(g.count) {
-			t, _, _, err := records.info(ctx, ordinal)
+		records := segment.NewRecordReader(g)
+		for ordinal := range uint32(g.Count) {
+			t, _, _, err := records.Info(ctx, ordinal)
 			if err != nil {
 				return err
 			}
 			if !t.Valid() {
-				return g.damaged(fmt.Errorf("%w: impossible record %d", errFormat, ordinal))
+				return g.Damaged(fmt.Errorf("%w: impossible record %d", segment.ErrFormat, ordinal))
 			}
 			words[t-object.TypeCommit][span.first+int(ordinal/64)] |= 1 << (ordinal % 64)
 		}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -53,7 +54,7 @@ func unexpectedEnd(err error) error {
 func (q *Quarantine) writeStream(ctx context.Context, size int64, write func(s *streamWriter) error) (object.ID, error) {
 	w := q.pending.w
 	start := w.Size()
-	s := &streamWriter{w: w, row: segmentRow{Type: object.TypeBlob, Size: size, Offset: start, Base: -1}}
+	s := &streamWriter{w: w, row: segment.Row{Type: object.TypeBlob, Size: size, Offset: start, Base: -1}}
 	err := s.write(pack.EntryHeader{Kind: pack.KindBlob, Size: size}.Append(nil))
 	if err == nil {
 		err = write(s)
@@ -76,8 +77,8 @@ func (q *Quarantine) writeStream(ctx context.Context, size int64, write func(s *
 
 // streamWriter writes one blob as a pack entry whose zlib stream consists of independent blocks. One goroutine at a time uses it.
 type streamWriter struct {
-	w      *segmentWriter
-	row    segmentRow
+	w      *segment.Writer
+	row    segment.Row
 	blocks pack.Blocks
 	sums   []uint32
 	out    []byte

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 )
 
@@ -57,7 +58,7 @@ func newBlockPipe(ctx context.Context, out func(b *streamBlock) error) *blockPip
 	for range cores {
 		group.Go(func() error {
 			for b := range p.work {
-				b.block = pack.EncodeBlock(b.packed[:0], b.content, segmentLevel)
+				b.block = pack.EncodeBlock(b.packed[:0], b.content, segment.Level)
 				close(b.done)
 			}
 			return nil

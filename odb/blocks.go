@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 )
 
@@ -13,7 +14,7 @@ import (
 type blockSource struct {
 	ctx     context.Context // an Object is read within the call that opened it
 	layer   *segmentLayer
-	segment *segment // held until Close
+	segment *segment.Segment // held until Close
 	at      location
 	start   int64 // of the zlib stream in the data region
 	table   pack.BlockTable
@@ -34,26 +35,26 @@ func openBlocks(ctx context.Context, l *segmentLayer, at location) (objectSource
 	return source, nil
 }
 
-func newBlockSource(ctx context.Context, l *segmentLayer, g *segment, at location) (*blockSource, error) {
-	r, err := g.record(ctx, at.ordinal)
+func newBlockSource(ctx context.Context, l *segmentLayer, g *segment.Segment, at location) (*blockSource, error) {
+	r, err := g.Record(ctx, at.ordinal)
 	if err != nil || !r.Blocks {
 		return nil, err
 	}
-	e, err := packedEntry(ctx, g.region(), at, r)
+	e, err := packedEntry(ctx, g.Region(), at, r)
 	if err != nil {
 		return nil, err
 	}
-	table, sums, err := g.blockTable(ctx, at.ordinal, r.Size)
+	table, sums, err := g.BlockTable(ctx, at.ordinal, r.Size)
 	if err != nil {
 		return nil, err
 	}
 	start := r.Offset + r.PackedSize - e.PayloadSize
 	if table.End > e.PayloadSize {
-		return nil, g.damaged(fmt.Errorf("%w: block table of %d", errFormat, at.ordinal))
+		return nil, g.Damaged(fmt.Errorf("%w: block table of %d", segment.ErrFormat, at.ordinal))
 	}
 	for i := range table.Rows {
 		if offset, packedSize, _ := table.Locate(i); offset < 0 || packedSize <= 0 || packedSize > 2*pack.BlockSize {
-			return nil, g.damaged(fmt.Errorf("%w: block table of %d", errFormat, at.ordinal))
+			return nil, g.Damaged(fmt.Errorf("%w: block table of %d", segment.ErrFormat, at.ordinal))
 		}
 	}
 	return &blockSource{ctx: ctx, layer: l, segment: g, at: at, start: start, table: table, sums: sums}, nil
@@ -124,15 +125,15 @@ func (r *blockReader) fill() error {
 		r.packed = make([]byte, packedSize)
 	}
 	packed := r.packed[:packedSize]
-	err := readFullAt(s.segment.file, packed, s.start+offset)
+	err := segment.ReadFullAt(s.segment.Handle, packed, s.start+offset)
 	if err == nil && crc32.Checksum(packed, castagnoli) != s.sums[r.next] {
-		err = fmt.Errorf("%w: block %d fails its checksum", errFormat, r.next)
+		err = fmt.Errorf("%w: block %d fails its checksum", segment.ErrFormat, r.next)
 	}
 	if err == nil {
 		r.buffer, err = pack.DecodeBlock(r.buffer[:0], packed, size, s.table.Rows[r.next].Adler)
 	}
 	if err != nil {
-		return s.layer.store.damage.read(s.segment.fileName(), s.layer.id, s.at.id, err)
+		return s.layer.store.damage.Wrap(s.segment.FileName(), s.layer.id, s.at.id, err)
 	}
 	r.rest = r.buffer
 	r.next++

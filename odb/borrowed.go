@@ -5,13 +5,14 @@ import (
 	"slices"
 	"sync"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // lending is what a view knows of the layers that its pool took over as a fork (docs/invariants.md 8).
 type lending struct {
-	companion LayerID
-	layers    map[LayerID]struct{} // that the companion stands beside
+	companion segment.LayerID
+	layers    map[segment.LayerID]struct{} // that the companion stands beside
 
 	mu   sync.Mutex
 	loan *loan // guarded by mu; nil until it is needed
@@ -23,7 +24,7 @@ func newLending(m *manifest) *lending {
 	for i := range m.layers {
 		if companion, ok := m.layers[i].borrowed(); ok {
 			if l == nil {
-				l = &lending{companion: companion, layers: make(map[LayerID]struct{})}
+				l = &lending{companion: companion, layers: make(map[segment.LayerID]struct{})}
 			}
 			l.layers[m.layers[i].id] = struct{}{}
 		}
@@ -32,13 +33,13 @@ func newLending(m *manifest) *lending {
 }
 
 // borrowed returns the companion that says what of the layer may be read; without one all of it may.
-func (l *manifestLayer) borrowed() (LayerID, bool) {
+func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
 	for _, companion := range l.companions {
-		if companion.kind == layerBorrowed {
+		if companion.kind == segment.KindBorrowed {
 			return companion.id, true
 		}
 	}
-	return LayerID{}, false
+	return segment.LayerID{}, false
 }
 
 // lender returns what is known of borrowed layers, nil if there are none, or none that are to be asked about.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sort"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -28,16 +29,14 @@ type borrowedSet struct {
 	tips idList
 	// known says that what the tips reach is in the fields below.
 	known    bool
-	segments map[LayerID]lentSegment
+	segments map[segment.LayerID]lentSegment
 	loose    idList
 	all      bool // everything may be read
 }
 
 const (
-	borrowedMagic  = "packhorseBOR"
 	borrowedOfTips = 1
 	borrowedOfSets = 2
-	borrowedHead   = magicSize + 4 + 16 + 1
 )
 
 // has reports whether the object at a location in a borrowed layer may be read.
@@ -48,11 +47,14 @@ func (s *borrowedSet) has(at *location) bool {
 	return s.all || s.loose.has(at.id)
 }
 
+// lentSegmentOverhead is about what a lentSegment takes in memory beside its bits.
+const lentSegmentOverhead = 160
+
 // size is about what the set takes in memory.
 func (s *borrowedSet) size() int {
 	size := len(s.tips) + len(s.loose)
 	for _, ordinals := range s.segments {
-		size += len(ordinals.words) + cacheOverhead
+		size += len(ordinals.words) + lentSegmentOverhead
 	}
 	return size
 }
@@ -63,7 +65,7 @@ type idList []byte
 // newIDList returns ids, each once.
 func newIDList(ids []object.ID) idList {
 	list := make(idList, 0, len(ids)*object.IDSize)
-	for _, id := range sortIDs(slices.Clone(ids)) {
+	for _, id := range segment.SortIDs(slices.Clone(ids)) {
 		list = append(list, id[:]...)
 	}
 	return list
@@ -146,10 +148,10 @@ func (s lentSegment) size() int {
 }
 
 // encode returns the companion of that ID.
-func (s *borrowedSet) encode(id LayerID) []byte {
-	dst := make([]byte, 0, borrowedHead+s.size()+16)
-	dst = append(dst, borrowedMagic...)
-	dst = binary.BigEndian.AppendUint32(dst, formatVersion)
+func (s *borrowedSet) encode(id segment.LayerID) []byte {
+	dst := make([]byte, 0, segment.BorrowedHead+s.size()+16)
+	dst = append(dst, segment.BorrowedMagic...)
+	dst = binary.BigEndian.AppendUint32(dst, segment.FormatVersion)
 	dst = append(dst, id[:]...)
 	if !s.known {
 		dst = append(dst, borrowedOfTips)
@@ -157,7 +159,7 @@ func (s *borrowedSet) encode(id LayerID) []byte {
 	} else {
 		dst = append(dst, borrowedOfSets)
 		dst = binary.AppendUvarint(dst, uint64(len(s.segments)))
-		byID := func(a, b LayerID) int { return bytes.Compare(a[:], b[:]) }
+		byID := func(a, b segment.LayerID) int { return bytes.Compare(a[:], b[:]) }
 		for _, layer := range slices.SortedFunc(maps.Keys(s.segments), byID) {
 			ordinals := s.segments[layer]
 			dst = append(dst, layer[:]...)
@@ -176,24 +178,24 @@ func (l idList) append(dst []byte) []byte {
 var errBorrowed = errors.New("what a fork may read is malformed")
 
 // decodeBorrowed takes apart the companion of that ID, whose bytes the set goes on to use.
-func decodeBorrowed(id LayerID, data []byte) (*borrowedSet, error) {
+func decodeBorrowed(id segment.LayerID, data []byte) (*borrowedSet, error) {
 	body := len(data) - 4
-	if body < borrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {
-		return nil, fmt.Errorf("%w: %w: checksum", errFormat, errBorrowed)
+	if body < segment.BorrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {
+		return nil, fmt.Errorf("%w: %w: checksum", segment.ErrFormat, errBorrowed)
 	}
 	d := decoder{data: data[:body]}
-	magic, version := string(d.take(magicSize)), binary.BigEndian.Uint32(d.take(4))
-	if magic != borrowedMagic || version != formatVersion || LayerID(d.take(len(id))) != id {
-		return nil, fmt.Errorf("%w: %w: it is another file", errFormat, errBorrowed)
+	magic, version := string(d.take(segment.MagicSize)), binary.BigEndian.Uint32(d.take(4))
+	if magic != segment.BorrowedMagic || version != segment.FormatVersion || segment.LayerID(d.take(len(id))) != id {
+		return nil, fmt.Errorf("%w: %w: it is another file", segment.ErrFormat, errBorrowed)
 	}
 	s := &borrowedSet{}
 	switch d.take(1)[0] {
 	case borrowedOfTips:
 		s.tips = d.idList()
 	case borrowedOfSets:
-		s.known, s.segments = true, make(map[LayerID]lentSegment)
+		s.known, s.segments = true, make(map[segment.LayerID]lentSegment)
 		for range d.count() {
-			layer, count := LayerID(d.take(len(LayerID{}))), d.uvarint()
+			layer, count := segment.LayerID(d.take(len(segment.LayerID{}))), d.uvarint()
 			if count > uint64(len(d.data))*8 {
 				d.failed = true
 				break
@@ -205,7 +207,7 @@ func decodeBorrowed(id LayerID, data []byte) (*borrowedSet, error) {
 		d.failed = true
 	}
 	if d.failed || len(d.data) > 0 {
-		return nil, fmt.Errorf("%w: %w", errFormat, errBorrowed)
+		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, errBorrowed)
 	}
 	return s, nil
 }

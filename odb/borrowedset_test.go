@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // FuzzBorrowed holds that the file which tells what a fork may read is refused or says the same when it is encoded again, and that a file of
 // another companion and one that ends early or late are refused.
 func FuzzBorrowed(f *testing.F) {
-	id := odb.LayerID{1, 2, 3}
+	id := segment.LayerID{1, 2, 3}
 	for _, seed := range []struct {
 		ids   []object.ID
 		count int
@@ -36,7 +37,7 @@ func FuzzBorrowed(f *testing.F) {
 		if third, err := odb.DecodeBorrowed(id, again); err != nil || !bytes.Equal(third, again) {
 			t.Errorf("%x is encoded as %x and then as %x, %v", data, again, third, err)
 		}
-		if _, err := odb.DecodeBorrowed(odb.LayerID{9}, data); err == nil {
+		if _, err := odb.DecodeBorrowed(segment.LayerID{9}, data); err == nil {
 			t.Error("it is taken for that of another companion")
 		}
 		for _, cut := range [][]byte{body, odb.SealBorrowed(body[:len(body)-1]), odb.SealBorrowed(append(bytes.Clone(body), 0))} {

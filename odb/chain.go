@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
@@ -15,7 +16,7 @@ import (
 // [View.Open] is to be used; [ErrCorrupt].
 func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, error) {
 	if hit, ok := v.cachedHot(id); ok {
-		return hit.kind, hit.data, nil
+		return hit.Kind, hit.Data, nil
 	}
 	at, err := v.find(ctx, id)
 	if err != nil {
@@ -29,15 +30,15 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 }
 
 // cachedHot looks for id among the cached objects of the hot layers, before any index is asked: these are what every commit reads.
-func (v *View) cachedHot(id object.ID) (cached, bool) {
+func (v *View) cachedHot(id object.ID) (segment.CacheEntry, bool) {
 	for _, l := range v.storedLayers() {
 		if hot, ok := l.(*hotLayer); ok && !v.isBorrowed(l) {
-			if hit, ok := v.store.env.cache.get(hotCacheKey(hot.id, id)); ok {
+			if hit, ok := v.store.env.Cache.Get(hotCacheKey(hot.id, id)); ok {
 				return hit, true
 			}
 		}
 	}
-	return cached{}, false
+	return segment.CacheEntry{}, false
 }
 
 // chainLink is a delta on the way from an object down to the whole base that it is built on.
@@ -57,20 +58,20 @@ type bottom struct {
 // valuesKept is how many links of a chain keep the hot value that was found: longer chains read values again rather than hold them.
 const valuesKept = 64
 
-// readAt returns the object at a location, at most wholeMax bytes long.
+// readAt returns the object at a location, at most segment.WholeMax bytes long.
 //
 // The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and applied upwards one by one. Its length
 // is bounded, so a cycle ends as corruption. What is built on the way is cached: the next version of a file has the same base.
 func (v *View) readAt(ctx context.Context, at location) (object.Type, []byte, error) {
 	t, data, err := v.readChain(ctx, at)
-	if errors.Is(err, errLargeChain) {
+	if errors.Is(err, segment.ErrLargeChain) {
 		return v.readSpooled(ctx, at)
 	}
 	return t, data, err
 }
 
 func (v *View) readChain(ctx context.Context, at location) (object.Type, []byte, error) {
-	chain, base, err := v.descend(ctx, at, wholeMax)
+	chain, base, err := v.descend(ctx, at, segment.WholeMax)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -82,13 +83,13 @@ func (v *View) readChain(ctx context.Context, at location) (object.Type, []byte,
 		if data, err = base.at.layer.content(ctx, base.at); err != nil {
 			return 0, nil, err
 		}
-		v.keep(&base.at, cached{kind: base.Type, data: data}, len(chain) > 0)
+		v.keep(&base.at, segment.CacheEntry{Kind: base.Type, Data: data}, len(chain) > 0)
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		if data, err = v.applyLink(ctx, &chain[i], data); err != nil {
 			return 0, nil, err
 		}
-		v.keep(&chain[i].at, cached{kind: base.Type, data: data}, i > 0)
+		v.keep(&chain[i].at, segment.CacheEntry{Kind: base.Type, Data: data}, i > 0)
 	}
 	return base.Type, data, nil
 }
@@ -113,26 +114,26 @@ func needLarge(ctx context.Context, chain []chainLink, base *bottom) error {
 }
 
 // descend returns the deltas between the object at a location and the base at the bottom, nearest first, and that base. Errors:
-// errLargeChain when an object or a delta on the way has more than sizeMax bytes.
+// segment.ErrLargeChain when an object or a delta on the way has more than sizeMax bytes.
 func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chainLink, bottom, error) {
 	var chain []chainLink
 	for {
 		if hit, ok := v.recall(&at); ok {
-			info := Info{Type: hit.kind, Size: int64(len(hit.data))}
-			return chain, bottom{at: at, Info: info, inMemory: true, data: hit.data}, v.checkTypes(chain, hit.kind)
+			info := Info{Type: hit.Kind, Size: int64(len(hit.Data))}
+			return chain, bottom{at: at, Info: info, inMemory: true, data: hit.Data}, v.checkTypes(chain, hit.Kind)
 		}
 		step, err := at.layer.step(ctx, at)
 		if err != nil {
 			return nil, bottom{}, err
 		}
 		if max(step.Size, step.ContentSize) > sizeMax {
-			return nil, bottom{}, errLargeChain
+			return nil, bottom{}, segment.ErrLargeChain
 		}
 		if !step.Delta {
 			return chain, bottom{at: at, Info: step.Info}, v.checkTypes(chain, step.Type)
 		}
 		if len(chain) == depthMax {
-			return nil, bottom{}, v.store.damage.corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", depthMax)
+			return nil, bottom{}, v.store.damage.Corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", depthMax)
 		}
 		base, err := v.baseOf(ctx, &at, &step)
 		if err != nil {
@@ -150,7 +151,7 @@ func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chain
 func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 	for i := range chain {
 		if link := &chain[i]; link.Type != t {
-			return v.store.damage.corrupt(link.at.layer.layerID(), link.at.id, "a %s is a delta against a %s", link.Type, t)
+			return v.store.damage.Corrupt(link.at.layer.layerID(), link.at.id, "a %s is a delta against a %s", link.Type, t)
 		}
 	}
 	return nil
@@ -161,7 +162,7 @@ func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 // read is stored again when it is pushed, perhaps as a delta against what is a delta against the borrowed twin. The base of a delta is as old
 // as the delta or older, so chains that take the oldest twin come to an end.
 func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, error) {
-	if s.BaseOrdinal != noOrdinal {
+	if s.BaseOrdinal != segment.NoOrdinal {
 		return location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
 	}
 	base, ok, err := v.locateFrom(ctx, at.layer, s.Base)
@@ -169,7 +170,7 @@ func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, err
 		return location{}, err
 	}
 	if !ok {
-		return location{}, v.store.damage.corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
+		return location{}, v.store.damage.Corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
 	}
 	return base, nil
 }
@@ -208,7 +209,7 @@ func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]b
 	}
 	built, err := delta.Apply(nil, base, program, link.Size)
 	if err == nil && int64(len(built)) != link.Size {
-		err = fmt.Errorf("%w: delta builds %d bytes instead of %d", errFormat, len(built), link.Size)
+		err = fmt.Errorf("%w: delta builds %d bytes instead of %d", segment.ErrFormat, len(built), link.Size)
 	}
 	if err != nil {
 		return nil, v.store.damaged(link.at.layer.layerID(), link.at.id, err)
@@ -217,24 +218,24 @@ func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]b
 }
 
 // recall returns the object at a location if it is in memory.
-func (v *View) recall(at *location) (cached, bool) {
+func (v *View) recall(at *location) (segment.CacheEntry, bool) {
 	if memory, ok := at.layer.(*memoryLayer); ok {
 		return memory.recall(at.id)
 	}
 	if key, ok := at.key(); ok {
-		hit, ok := v.store.env.cache.get(key)
+		hit, ok := v.store.env.Cache.Get(key)
 		if !ok && v.own != nil {
 			hit, ok = v.own.get(key)
 		}
 		return hit, ok
 	}
-	return cached{}, false
+	return segment.CacheEntry{}, false
 }
 
 // keep caches what was built at a location: bases of deltas, trees, commits and tags, but not the blobs that were asked for, which are
 // read once.
-func (v *View) keep(at *location, built cached, isBase bool) {
-	if built.kind == object.TypeBlob && !isBase {
+func (v *View) keep(at *location, built segment.CacheEntry, isBase bool) {
+	if built.Kind == object.TypeBlob && !isBase {
 		return
 	}
 	key, ok := at.key()
@@ -243,6 +244,6 @@ func (v *View) keep(at *location, built cached, isBase bool) {
 	case v.own != nil:
 		v.own.set(key, built)
 	default:
-		v.store.env.cache.set(key, built)
+		v.store.env.Cache.Set(key, built)
 	}
 }

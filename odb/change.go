@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 )
 
 // changeTriesMax bounds how often a change of a manifest is tried against those of others.
@@ -77,7 +78,7 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 }
 
 // leave lets b end a pool's use of a layer or companion, which is removed when nobody uses it any more.
-func (s *Store) leave(b *kv.Batch, pool PoolID, kind layerKind, id LayerID) {
+func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segment.LayerID) {
 	b.Delete(userKey(id, pool))
 	b.Put(departureKey(departure{time: s.options.Now(), kind: kind, id: id}), pool[:])
 }
@@ -96,13 +97,13 @@ func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 				return errNoChange
 			}
 		}
-		m.layers = append(m.layers, manifestLayer{kind: layerHot, id: newLayerID()})
+		m.layers = append(m.layers, manifestLayer{kind: segment.KindHot, id: segment.NewLayerID()})
 		return nil
 	})
 }
 
 // isEmpty reports whether a hot layer holds no object.
-func (s *Store) isEmpty(ctx context.Context, hot LayerID) (bool, error) {
+func (s *Store) isEmpty(ctx context.Context, hot segment.LayerID) (bool, error) {
 	prefix := hotPrefix(tableObject, hot)
 	for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
 		return false, err
@@ -121,8 +122,8 @@ func (m *manifest) clone() manifest {
 }
 
 // parts returns the layers and companions of a manifest.
-func (m *manifest) parts() map[LayerID]layerKind {
-	parts := make(map[LayerID]layerKind)
+func (m *manifest) parts() map[segment.LayerID]segment.LayerKind {
+	parts := make(map[segment.LayerID]segment.LayerKind)
 	for _, l := range m.layers {
 		parts[l.id] = l.kind
 		for _, companion := range l.companions {

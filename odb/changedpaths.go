@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -164,7 +165,7 @@ func (c *changedPaths) tree(ctx context.Context, tree object.ID) ([]byte, error)
 	}
 	t, data, err := c.view.Read(ctx, tree)
 	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s where a tree belongs", errFormat, tree, t)
+		err = fmt.Errorf("%w: %s is a %s where a tree belongs", segment.ErrFormat, tree, t)
 	}
 	c.read += int64(len(data))
 	return data, err

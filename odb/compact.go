@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 )
 
 // CompactOptions say how far [Store.Compact] goes. The zero value does what is due.
@@ -146,11 +147,11 @@ func (s *Store) due(ctx context.Context, v *View, options *CompactOptions) (chos
 	var segments []sizedLayer
 	folded, provisional, refused, total := 0, 0, 0, 0
 	for _, l := range own {
-		if l.shared && l.kind != layerHot && (all || options.Settle) {
+		if l.shared && l.kind != segment.KindHot && (all || options.Settle) {
 			continue // what is rewritten as a whole is not stored twice as a whole
 		}
 		total += l.count
-		if l.kind == layerHot {
+		if l.kind == segment.KindHot {
 			chosen = append(chosen, l.manifestLayer)
 			folded += l.count
 			continue
@@ -211,7 +212,7 @@ func (s *Store) ownLayers(ctx context.Context, v *View, shared bool) ([]sizedLay
 	hot, _ := v.manifest.hot()
 	var own []sizedLayer
 	for _, l := range v.manifest.layers {
-		if l.id == hot || slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == layerBorrowed }) {
+		if l.id == hot || slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
 			continue
 		}
 		sized := sizedLayer{manifestLayer: l}
@@ -231,7 +232,7 @@ func (s *Store) ownLayers(ctx context.Context, v *View, shared bool) ([]sizedLay
 }
 
 // isShared reports whether another pool uses a layer.
-func (s *Store) isShared(ctx context.Context, pool PoolID, id LayerID) (bool, error) {
+func (s *Store) isShared(ctx context.Context, pool PoolID, id segment.LayerID) (bool, error) {
 	prefix := hotPrefix(tableUser, id)
 	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {
@@ -246,7 +247,7 @@ func (s *Store) isShared(ctx context.Context, pool PoolID, id LayerID) (bool, er
 
 // measure finds out about a layer what [sizedLayer] says.
 func (s *Store) measure(ctx context.Context, v *View, l *sizedLayer) error {
-	if l.kind == layerHot {
+	if l.kind == segment.KindHot {
 		prefix := hotPrefix(tableObject, l.id)
 		for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 			if err != nil {
@@ -265,8 +266,8 @@ func (s *Store) measure(ctx context.Context, v *View, l *sizedLayer) error {
 			return err
 		}
 		defer segment.release(g)
-		l.count, l.provisional = g.count, g.isProvisional()
-		l.refused, err = g.hasRefusedDelta(ctx)
+		l.count, l.provisional = g.Count, g.IsProvisional()
+		l.refused, err = g.HasRefusedDelta(ctx)
 		return err
 	}
 	return fmt.Errorf("odb: layer %s is not in its view", l.id)

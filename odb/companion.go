@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 )
 
 // errLayersMoved says that what a companion was made for is not in the manifest any more.
@@ -16,7 +17,7 @@ var errLayersMoved = errors.New("odb: the layers have changed meanwhile")
 //
 // Errors: errLayersMoved when fits says no; then, and after any error before the commit, the file is removed.
 func (s *Store) addCompanion(
-	ctx context.Context, pool PoolID, beside LayerID, added manifestLayer, keeps func(beside LayerID) bool, fits func(*manifest) bool,
+	ctx context.Context, pool PoolID, beside segment.LayerID, added manifestLayer, keeps func(beside segment.LayerID) bool, fits func(*manifest) bool,
 ) error {
 	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		at := slices.IndexFunc(m.layers, func(l manifestLayer) bool { return l.id == beside })
@@ -35,7 +36,7 @@ func (s *Store) addCompanion(
 	if err != nil {
 		return errors.Join(err, s.removeUnregistered(context.WithoutCancel(ctx), added))
 	}
-	s.settle(context.WithoutCancel(ctx), []string{added.kind.fileName(added.id)})
+	s.settle(context.WithoutCancel(ctx), []string{added.kind.FileName(added.id)})
 	return nil
 }
 
@@ -44,5 +45,5 @@ func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
 	if _, err := s.keys.Get(ctx, registrationKey(c.id)); !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	return s.files.Delete(ctx, c.kind.fileName(c.id))
+	return s.files.Delete(ctx, c.kind.FileName(c.id))
 }

@@ -21,7 +21,7 @@ func (in *Ingest) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		in.outline.note(item.id, item.is != 0, item.wants != 0)
+		in.outline.Note(item.id, item.is != 0, item.wants != 0)
 		if item.is != 0 {
 			in.distinct++
 			if err := item.judge(item.is); err != nil {

@@ -3,6 +3,7 @@ package odb
 import (
 	"encoding/binary"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -45,8 +46,8 @@ func (d *decoder) take(n int) []byte {
 }
 
 func (d *decoder) layer() manifestLayer {
-	kind := layerKind(d.take(1)[0])
-	return manifestLayer{kind: kind, id: LayerID(d.take(len(LayerID{})))}
+	kind := segment.LayerKind(d.take(1)[0])
+	return manifestLayer{kind: kind, id: segment.LayerID(d.take(len(segment.LayerID{})))}
 }
 
 func (d *decoder) id() object.ID { return object.ID(d.take(object.IDSize)) }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -31,7 +32,7 @@ func (in *Ingest) deduplicate(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	old := in.intake.segment
-	fresh, err := newSegmentWriter(ctx, in.store.env)
+	fresh, err := segment.NewWriter(ctx, in.store.env)
 	if err != nil {
 		return false, err
 	}
@@ -54,11 +55,10 @@ type deduplication struct {
 func (d *deduplication) choose(ctx context.Context) error {
 	var same []uint32
 	var id object.ID
-	for record, err := range d.in.intake.segment.index.rows.All(ctx) {
+	for row, err := range d.in.intake.segment.Rows(ctx) {
 		if err != nil {
 			return err
 		}
-		row := decodeRow(record)
 		if row.ID != id {
 			d.keepShortest(id, same)
 			same = same[:0]
@@ -88,8 +88,8 @@ func (d *deduplication) keepShortest(id object.ID, same []uint32) {
 
 // copyEntries writes the entries that are kept, in their order, as a pack. A delta whose base was dropped names the base by ID, since what is
 // kept instead may lie behind it.
-func (d *deduplication) copyEntries(ctx context.Context, dst *segmentWriter) error {
-	buffered := bufio.NewWriterSize(dst, copyBufferSize)
+func (d *deduplication) copyEntries(ctx context.Context, dst *segment.Writer) error {
+	buffered := bufio.NewWriterSize(dst, segment.CopyBufferSize)
 	w := pack.NewWriter(buffered, uint32(len(d.entries)-len(d.replaced)), pack.WriterOptions{})
 	for i := range d.entries {
 		if err := fair.Pause(ctx); err != nil {
@@ -124,12 +124,11 @@ func (d *deduplication) copyEntries(ctx context.Context, dst *segmentWriter) err
 }
 
 // copyRows adds the rows of what was kept.
-func (d *deduplication) copyRows(ctx context.Context, dst *segmentWriter) error {
-	for record, err := range d.in.intake.segment.index.rows.All(ctx) {
+func (d *deduplication) copyRows(ctx context.Context, dst *segment.Writer) error {
+	for row, err := range d.in.intake.segment.Rows(ctx) {
 		if err != nil {
 			return err
 		}
-		row := decodeRow(record)
 		ordinal := d.in.ordinalAt(row.Offset)
 		if _, dropped := d.replaced[ordinal]; dropped {
 			continue

@@ -4,17 +4,19 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"packhorse/odb/segment"
 )
 
 // departure is a row of table d: a layer or companion that a pool does not use any more, or a pool that no repository uses.
 type departure struct {
 	time time.Time
-	kind layerKind
-	id   LayerID // or the pool's
+	kind segment.LayerKind
+	id   segment.LayerID // or the pool's
 }
 
 // departedPool is the kind of a pool in table d.
-const departedPool layerKind = 0
+const departedPool segment.LayerKind = 0
 
 // departureKey is
 //
@@ -27,9 +29,9 @@ func departureKey(d departure) []byte {
 func decodeDeparture(key []byte) (departure, error) {
 	var d departure
 	if len(key) != 1+8+1+len(d.id) {
-		return d, fmt.Errorf("%w: key %x is no departure", errFormat, key)
+		return d, fmt.Errorf("%w: key %x is no departure", segment.ErrFormat, key)
 	}
 	d.time = time.UnixMilli(int64(binary.BigEndian.Uint64(key[1:])))
-	d.kind, d.id = layerKind(key[9]), LayerID(key[10:])
+	d.kind, d.id = segment.LayerKind(key[9]), segment.LayerID(key[10:])
 	return d, nil
 }

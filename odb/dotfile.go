@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -29,7 +30,7 @@ func (v *View) checkDotfile(ctx context.Context, found dotfile) error {
 		return found.file.Fault("Missing", "is a gitlink")
 	}
 	v = v.Linked()
-	sizeMax := int64(wholeMax)
+	sizeMax := int64(segment.WholeMax)
 	if found.file == object.Gitattributes {
 		sizeMax = object.GitattributesSizeMax
 	}
@@ -43,7 +44,7 @@ func (v *View) checkDotfile(ctx context.Context, found dotfile) error {
 		return found.file.Fault("Blob", "is a "+info.Type.String())
 	case info.Size > sizeMax:
 		return found.file.Fault("Large", "is too large")
-	case info.Size > wholeMax:
+	case info.Size > segment.WholeMax:
 		return v.checkLargeGitattributes(ctx, found.id)
 	}
 	_, data, err := v.Read(ctx, found.id)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -31,9 +32,9 @@ type Drop struct {
 	repack *repack
 	q      *Quarantine // nil: nothing is left of the layers
 
-	checked map[object.ID]struct{} // objects that are hot, whose links are held
-	layers  map[LayerID]struct{}   // whose links are held
-	held    map[object.ID]struct{} // what is named and has been found
+	checked map[object.ID]struct{}       // objects that are hot, whose links are held
+	layers  map[segment.LayerID]struct{} // whose links are held
+	held    map[object.ID]struct{}       // what is named and has been found
 	count   int
 	end     func() // of the rewriting; nil while it is planned
 }
@@ -70,7 +71,7 @@ func (s *Store) planDrop(ctx context.Context, pool PoolID, options DropOptions) 
 	if err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
-	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[LayerID]struct{}), held: make(map[object.ID]struct{})}
+	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[segment.LayerID]struct{}), held: make(map[object.ID]struct{})}
 	pays, err := d.plan(ctx, options.ShareMin, tips, old)
 	if err == nil && pays && r.plan.count > 0 {
 		d.q, err = r.write(ctx)
@@ -193,7 +194,7 @@ func (d *Drop) choose(ctx context.Context, own []sizedLayer, live *objectSet) (t
 	inv := r.plan.inv
 	kept := 0
 	for _, l := range own {
-		if l.kind == layerHot { // a delta that stays hot may have its base in any of them
+		if l.kind == segment.KindHot { // a delta that stays hot may have its base in any of them
 			r.chosen[l.id] = true
 			total += l.count
 		}

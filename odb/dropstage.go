@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -72,7 +73,7 @@ func (d *Drop) look(ctx context.Context, m *manifest, b *kv.Batch, moved []objec
 		if err := after.eachNamed(ctx, l, d.checked, held); err != nil {
 			return nil, err
 		}
-		if l.kind == layerSegment {
+		if l.kind == segment.KindSegment {
 			d.layers[l.id] = struct{}{}
 		}
 	}
@@ -95,7 +96,7 @@ func (d *Drop) holds(ctx context.Context, after *View, id object.ID) (bool, erro
 
 // isSettled reports whether what a layer names is known to be held: it is the new one, or did not change since the plan was made.
 func (d *Drop) isSettled(l manifestLayer) bool {
-	if d.q != nil && l.id == d.q.sealed[0].id {
+	if d.q != nil && l.id == d.q.sealed[0].ID {
 		return true
 	}
 	if _, ok := d.layers[l.id]; ok {

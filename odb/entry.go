@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -32,13 +33,13 @@ type StoredEntry struct {
 	ContentSize int64
 	// PayloadSize is the size of the compressed bytes, without the header of a pack entry.
 	PayloadSize int64
-	Layer       LayerID
-	// Ordinal is the index among the sorted IDs of a segment; noOrdinal elsewhere.
+	Layer       segment.LayerID
+	// Ordinal is the index among the sorted IDs of a segment; segment.NoOrdinal elsewhere.
 	Ordinal uint32
 
 	at     location
-	record segmentRecord // of an entry in a data region
-	value  hotValue      // of a hot entry
+	record segment.Record // of an entry in a data region
+	value  hotValue       // of a hot entry
 }
 
 // Delta reports whether the entry is a delta against Base.

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"sort"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -40,7 +41,7 @@ func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
 	if at := o.placedAt(h); at != 0 {
 		return max(at, 0), nil
 	}
-	r, err := o.records[layer].record(ctx, h.number())
+	r, err := o.records[layer].Record(ctx, h.number())
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +54,7 @@ func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
 
 // entryRun is neighbouring entries of a segment that are copied together.
 type entryRun struct {
-	region  dataRegion
+	region  segment.Region
 	start   int64
 	size    int64 // at most streamBufferSize
 	entries []runEntry
@@ -94,13 +95,13 @@ func (o *packOutput) copyRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := readFullAt(r.region.data, space, r.start); err != nil {
-		return r.region.damaged(ctx, object.ZeroID, r.start, err)
+	if err := segment.ReadFullAt(r.region.Data, space, r.start); err != nil {
+		return r.region.Damaged(ctx, object.ZeroID, r.start, err)
 	}
 	rest, offset := space, r.start
 	for _, e := range r.entries {
 		if crc32.ChecksumIEEE(rest[:e.size]) != e.crc32 {
-			return r.region.damaged(ctx, object.ZeroID, offset, fmt.Errorf("%w: entry at %d fails its CRC-32", errFormat, offset))
+			return r.region.Damaged(ctx, object.ZeroID, offset, fmt.Errorf("%w: entry at %d fails its CRC-32", segment.ErrFormat, offset))
 		}
 		rest = rest[e.size:]
 		offset += e.size

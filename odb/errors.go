@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -14,9 +15,9 @@ var (
 	// ErrNoPool says that there is no pool of that ID.
 	ErrNoPool = errors.New("odb: pool not found")
 	// ErrCorrupt says that stored bytes failed a check.
-	ErrCorrupt = errors.New("odb: stored bytes are corrupt")
+	ErrCorrupt = segment.ErrCorrupt
 	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
-	ErrTooLarge = errors.New("odb: too large")
+	ErrTooLarge = segment.ErrTooLarge
 	// ErrDropped says that objects were dropped from the pool since a quarantine's connectivity was checked; see [Quarantine.Refresh].
 	ErrDropped = errors.New("odb: objects were dropped from the pool meanwhile")
 	// ErrManyLayers says that a pool's manifest cannot take another layer before maintenance has merged some.
@@ -24,6 +25,9 @@ var (
 	// ErrClosed says that a view or a quarantine was used after it was closed.
 	ErrClosed = errors.New("odb: closed")
 )
+
+// CorruptError is [ErrCorrupt] with its evidence.
+type CorruptError = segment.CorruptError
 
 // NotFoundError is [ErrNotFound] with the object that is missing.
 type NotFoundError struct{ Object object.ID }
@@ -42,7 +46,7 @@ type counters struct {
 // Stats are counts since [Open].
 type Stats struct {
 	// CorruptCount is how many reads met bytes that failed a check, and DamageCount how many different things were found to be wrong, which
-	// is not more than damageMax. [Store.WholeCheck] makes it less again.
+	// is not more than 10,000. [Store.WholeCheck] makes it less again.
 	CorruptCount uint64
 	DamageCount  int
 	// HotObjectCount and SegmentCount are the objects and the segments that quarantines have staged.
@@ -67,15 +71,15 @@ type Growth struct {
 // Stats returns the counts since [Open].
 func (s *Store) Stats() Stats {
 	stats := Stats{
-		CorruptCount:   s.damage.count.Load(),
-		DamageCount:    s.damage.knownCount(),
+		CorruptCount:   s.damage.MetCount.Load(),
+		DamageCount:    s.damage.KnownCount(),
 		HotObjectCount: s.counts.hotWrites.Load(),
 		SegmentCount:   s.counts.segments.Load(),
 		OpenFileCount:  s.layers.openFileCount(),
 		LoanWalkCount:  s.loans.walks.Load(),
 		LoanGrownCount: s.loans.grown.Load(),
 	}
-	stats.CacheBytes, stats.CacheHits, stats.CacheMisses = s.env.cache.stats()
+	stats.CacheBytes, stats.CacheHits, stats.CacheMisses = s.env.Cache.Stats()
 	return stats
 }
 
@@ -83,10 +87,10 @@ func (s *Store) Stats() Stats {
 // and has found nothing: damage that was met before, and not since, is forgotten. It has been
 // healed, by a maintenance that made a file anew, or a repository that was deleted.
 func (s *Store) WholeCheck() (sound func()) {
-	return s.damage.beginCheck()
+	return s.damage.BeginCheck()
 }
 
 // damaged turns the failed check of stored bytes that lie in no file into a reported [CorruptError].
-func (s *Store) damaged(layer LayerID, id object.ID, err error) error {
-	return s.damage.read("", layer, id, err)
+func (s *Store) damaged(layer segment.LayerID, id object.ID, err error) error {
+	return s.damage.Wrap("", layer, id, err)
 }

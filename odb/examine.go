@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -55,7 +56,7 @@ func (x *examiner) object(ctx context.Context, facts entryFacts, t object.Type, 
 // known takes an object that has been hashed, and needs no further check.
 func (x *examiner) known(ctx context.Context, facts entryFacts, id object.ID, t object.Type, size int64) error {
 	x.found = append(x.found, finding{
-		row: segmentRow{
+		row: segment.Row{
 			ID: id, Type: t, Size: size, Offset: facts.offset, PackedSize: facts.packedSize, Base: facts.baseOffset, CRC32: facts.crc,
 		},
 		ordinal: facts.ordinal,

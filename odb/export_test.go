@@ -11,6 +11,7 @@ import (
 
 	"packhorse/odb/bloom"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -18,8 +19,8 @@ import (
 
 // Constants that tests lean on.
 const (
-	WholeMax  = wholeMax
-	BlockSize = blockSizeMax
+	WholeBytes = segment.WholeMax
+	BlockSize  = segment.BlockSizeMax
 )
 
 // CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
@@ -41,40 +42,40 @@ func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) 
 // ReadFilters makes a filter companion of the rows and bytes of its sections, with IDs of its own, and returns the filter of each row, nil for
 // one that is found damaged. Both ways of asking a filter must agree.
 func ReadFilters(ctx context.Context, s *Store, rows, filters []byte) ([][]byte, error) {
-	rows = rows[:len(rows)/filterRowSize*filterRowSize]
+	rows = rows[:len(rows)/segment.FilterRowSize*segment.FilterRowSize]
 	var out bytes.Buffer
-	id := newLayerID()
-	sections := newSectionWriter(&out, id, 0)
-	count := len(rows) / filterRowSize
+	id := segment.NewLayerID()
+	sections := segment.NewSectionWriter(&out, id, 0)
+	count := len(rows) / segment.FilterRowSize
 	var ids []object.ID
 	var fanout [256]uint32
-	sections.begin(sectionIDs)
+	sections.Begin(segment.SectionIDs)
 	for i := range count {
 		ids = append(ids, object.ID{18: byte(i >> 8), 19: byte(i)})
-		sections.add(ids[i][:])
+		sections.Add(ids[i][:])
 	}
 	for i := range fanout {
 		fanout[i] = uint32(count)
 	}
-	sections.addFanout(&fanout)
-	sections.begin(sectionFilterRows)
+	sections.AddFanout(&fanout)
+	sections.Begin(segment.SectionFilterRows)
 	for i := range count {
-		sections.add(rows[i*filterRowSize : (i+1)*filterRowSize])
+		sections.Add(rows[i*segment.FilterRowSize : (i+1)*segment.FilterRowSize])
 	}
-	sections.begin(sectionFilterBytes)
-	sections.addBytes(filters)
-	footer, err := sections.finish(count, filterMagic)
+	sections.Begin(segment.SectionFilterBytes)
+	sections.AddBytes(filters)
+	footer, err := sections.Finish(count, segment.FilterMagic)
 	if err != nil {
 		return nil, err
 	}
 	out.Write(footer)
-	g, err := openSections(ctx, s.env, id, memoryFile{bytes.NewReader(out.Bytes())}, filterMagic)
+	g, err := segment.OpenFile(ctx, s.env, id, memoryFile{bytes.NewReader(out.Bytes())}, segment.FilterMagic)
 	if err != nil {
 		return nil, err
 	}
 	found := make([][]byte, count)
 	for i := range ids {
-		f, ok, err := g.pathFilter(ctx, ids[i])
+		f, ok, err := g.PathFilter(ctx, ids[i])
 		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
@@ -113,7 +114,7 @@ func BitmapCount(ctx context.Context, v *View) (int, error) {
 	if err := inv.useBitmaps(ctx); err != nil || inv.bitmaps == nil {
 		return 0, err
 	}
-	return inv.bitmaps.file.count, nil
+	return inv.bitmaps.file.Count, nil
 }
 
 // ParseBitmap returns the bits of a stored bitmap.
@@ -134,7 +135,7 @@ func EncodeBitmap(words []uint64) ([]byte, error) { return encodeBitmap(words, n
 //
 // Two lists, if given, are the tips of the segment's outline and what it names outside.
 func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]object.ID) error {
-	w, err := newSegmentWriter(ctx, q.store.env)
+	w, err := segment.NewWriter(ctx, q.store.env)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]obje
 			return errors.Join(err, w.Abort())
 		}
 		if o.row.Type == object.TypeCommit {
-			row, err := parseGraphRow(o.data)
+			row, err := segment.ParseGraphRow(o.data)
 			if err == nil {
 				err = w.AddGraph(ctx, o.row.ID, &row)
 			}
@@ -160,7 +161,7 @@ func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]obje
 		}
 	}
 	if len(lists) == 2 {
-		w.SetOutline(&outline{tips: lists[0], outside: lists[1]})
+		w.SetSummary(&segment.Summary{Tips: lists[0], External: lists[1]})
 	}
 	segment, err := w.Finish(ctx)
 	if err != nil {
@@ -179,7 +180,7 @@ func (q *Quarantine) AddHot(ctx context.Context, id object.ID, t object.Type, si
 }
 
 type plainObject struct {
-	row  segmentRow
+	row  segment.Row
 	data []byte
 }
 
@@ -191,7 +192,7 @@ func resolvePlainly(packed []byte) (map[int64]*plainObject, error) {
 	programs := make(map[int64][]byte)
 	done := func(e pack.Entry, t object.Type, data []byte, base int64) error {
 		id, err := object.Hash(t, data)
-		objects[e.Offset] = &plainObject{data: data, row: segmentRow{
+		objects[e.Offset] = &plainObject{data: data, row: segment.Row{
 			ID: id, Type: t, Size: int64(len(data)), Offset: e.Offset, PackedSize: e.PackedSize, Base: base, CRC32: e.CRC32,
 		}}
 		ids[id] = e.Offset
@@ -251,8 +252,8 @@ func DataRegions(ctx context.Context, v *View) (stored [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		data := make([]byte, g.dataSize)
-		err = readFullAt(g.file, data, 0)
+		data := make([]byte, g.DataSize)
+		err = segment.ReadFullAt(g.Handle, data, 0)
 		l.release(g)
 		if err != nil {
 			return nil, err
@@ -270,8 +271,8 @@ func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single
 			return nil, nil, err
 		}
 		defer l.release(g)
-		err = g.lookupMany(ctx, ids, func(index int, ordinal uint32) error {
-			id, err := g.id(ctx, ordinal)
+		err = g.LookupMany(ctx, ids, func(index int, ordinal uint32) error {
+			id, err := g.ID(ctx, ordinal)
 			if id != ids[index] {
 				return fmt.Errorf("ordinal %d is %s, not %s", ordinal, id, ids[index])
 			}
@@ -282,7 +283,7 @@ func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single
 			return nil, nil, err
 		}
 		for _, id := range ids {
-			_, ok, err := g.lookup(ctx, id)
+			_, ok, err := g.Lookup(ctx, id)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -327,7 +328,7 @@ func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...ob
 	}
 	b.Require(manifestKey(pool), raw)
 	old, _ := m.hot()
-	next := newLayerID()
+	next := segment.NewLayerID()
 	for _, id := range ids {
 		value, err := s.keys.Get(ctx, objectKey(old, id))
 		if err != nil {
@@ -353,7 +354,7 @@ func (s *Store) AddCompanions(ctx context.Context, b *kv.Batch, pool PoolID, cou
 		return err
 	}
 	for range count {
-		m.layers[0].companions = append(m.layers[0].companions, manifestLayer{kind: layerGraph, id: newLayerID()})
+		m.layers[0].companions = append(m.layers[0].companions, manifestLayer{kind: segment.KindGraph, id: segment.NewLayerID()})
 	}
 	m.version++
 	b.Put(manifestKey(pool), m.encode(pool))
@@ -455,7 +456,7 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 }
 
 // DecodeBorrowed takes apart a companion that says what a fork may read, and puts it together again.
-func DecodeBorrowed(id LayerID, data []byte) ([]byte, error) {
+func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	set, err := decodeBorrowed(id, data)
 	if err != nil {
 		return nil, err
@@ -464,9 +465,9 @@ func DecodeBorrowed(id LayerID, data []byte) ([]byte, error) {
 }
 
 // EncodeBorrowed returns companions of both forms, by what is in them: tips, or the ordinals of a segment that words have and loose objects.
-func EncodeBorrowed(id LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
+func EncodeBorrowed(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
 	byTips := borrowedSet{tips: newIDList(ids)}
-	bySets := borrowedSet{known: true, loose: newIDList(ids), segments: map[LayerID]lentSegment{id: newLentSegment(count, words)}}
+	bySets := borrowedSet{known: true, loose: newIDList(ids), segments: map[segment.LayerID]lentSegment{id: newLentSegment(count, words)}}
 	return byTips.encode(id), bySets.encode(id)
 }
 
@@ -481,7 +482,7 @@ func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return layerBorrowed.fileName(newLending(&m).companion), nil
+	return segment.KindBorrowed.FileName(newLending(&m).companion), nil
 }
 
 // DeltaBytes is the size of the deltas that were made for a pack.
@@ -502,5 +503,5 @@ func ObjectIDs(ctx context.Context, v *View) (ids []object.ID, err error) {
 			return nil, err
 		}
 	}
-	return sortIDs(ids), nil
+	return segment.SortIDs(ids), nil
 }

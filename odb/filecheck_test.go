@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb"
+	"packhorse/odb/segment"
 )
 
 // memoryFile is a file of these bytes.
@@ -20,7 +21,7 @@ func (memoryFile) Close() error { return nil }
 
 // passesCheck lets content go by in pieces of that size.
 func passesCheck(name string, content []byte, piece int) error {
-	c, err := odb.CheckFile(name, memoryFile{bytes.NewReader(content)})
+	c, err := segment.CheckFile(name, memoryFile{bytes.NewReader(content)})
 	if err != nil {
 		return err
 	}

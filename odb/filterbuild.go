@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -34,8 +35,8 @@ func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilter
 		}
 		id, err := v.writeFilters(ctx, l, known, pace)
 		if err == nil {
-			err = s.addCompanion(ctx, pool, l.id, manifestLayer{kind: layerFilter, id: id},
-				func(beside LayerID) bool { return beside != l.id },
+			err = s.addCompanion(ctx, pool, l.id, manifestLayer{kind: segment.KindFilter, id: id},
+				func(beside segment.LayerID) bool { return beside != l.id },
 				func(*manifest) bool { return true })
 		}
 		if err != nil && !errors.Is(err, errLayersMoved) {
@@ -45,48 +46,48 @@ func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilter
 	return nil
 }
 
-// writeFilters writes the filter companion of a segment.
-func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFilters, pace *pacer) (LayerID, error) {
-	rows, err := l.rows.acquire(ctx)
+// segment.WriteFilters writes the filter companion of a segment.
+func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFilters, pace *pacer) (segment.LayerID, error) {
+	rows, err := l.rows.Acquire(ctx)
 	if err != nil {
-		return LayerID{}, err
+		return segment.LayerID{}, err
 	}
-	defer l.rows.release()
+	defer l.rows.Release()
 	// By generation the trees of one commit are near those of the next; by ID they lie anywhere.
 	type place struct{ index, generation uint32 }
-	order := make([]place, rows.count)
+	order := make([]place, rows.Count)
 	for i := range order {
-		row, err := rows.graphRowAt(ctx, uint32(i))
+		row, err := rows.GraphRowAt(ctx, uint32(i))
 		if err != nil {
-			return LayerID{}, err
+			return segment.LayerID{}, err
 		}
 		order[i] = place{uint32(i), row.Generation}
 	}
 	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
-	filters := make([]bloom.Filter, rows.count)
+	filters := make([]bloom.Filter, rows.Count)
 	for _, p := range order {
 		if err := pace.rest(ctx); err != nil {
-			return LayerID{}, err
+			return segment.LayerID{}, err
 		}
-		id, err := rows.id(ctx, p.index)
+		id, err := rows.ID(ctx, p.index)
 		if err != nil {
-			return LayerID{}, err
+			return segment.LayerID{}, err
 		}
 		if filters[p.index], err = known.find(ctx, id); err == nil && filters[p.index] == nil {
 			filters[p.index], err = v.filterOfRow(ctx, rows, p.index)
 		}
 		if err != nil {
-			return LayerID{}, err
+			return segment.LayerID{}, err
 		}
 	}
-	return writeCompanion(ctx, v.store.files, layerFilter, func(sections *sectionWriter) (int, error) {
-		return writeFilters(ctx, sections, rows, filters)
+	return segment.WriteAuxiliary(ctx, v.store.files, segment.KindFilter, func(sections *segment.SectionWriter) (int, error) {
+		return segment.WriteFilters(ctx, sections, rows, filters)
 	})
 }
 
 // filterOfRow returns the path filter of a commit of a graph companion.
-func (v *View) filterOfRow(ctx context.Context, rows *sectionFile, index uint32) (bloom.Filter, error) {
-	row, err := rows.graphRowAt(ctx, index)
+func (v *View) filterOfRow(ctx context.Context, rows *segment.File, index uint32) (bloom.Filter, error) {
+	row, err := rows.GraphRowAt(ctx, index)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +110,8 @@ func (v *View) firstParentTree(ctx context.Context, row *GraphRow) (object.ID, e
 // pathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
 type pathFilters struct {
 	hot    []*hotLayer // the newest first
-	shared []*sharedFile
-	files  []*sectionFile
+	shared []*segment.SharedFile
+	files  []*segment.File
 }
 
 // openFilters opens the filter companions of a view. One that is damaged is done without.
@@ -125,7 +126,7 @@ func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
 		if l.filters == nil {
 			continue
 		}
-		g, err := l.filters.acquire(ctx)
+		g, err := l.filters.Acquire(ctx)
 		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
@@ -140,7 +141,7 @@ func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
 
 func (p *pathFilters) close() {
 	for _, f := range p.shared {
-		f.release()
+		f.Release()
 	}
 	p.shared, p.files = nil, nil
 }
@@ -152,7 +153,7 @@ func (p *pathFilters) find(ctx context.Context, commit object.ID) (bloom.Filter,
 		if g == nil {
 			continue
 		}
-		f, ok, err := g.pathFilter(ctx, commit)
+		f, ok, err := g.PathFilter(ctx, commit)
 		if errors.Is(err, ErrCorrupt) {
 			p.files[i] = nil
 			continue

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -58,9 +59,9 @@ func (r *reaching) filterSegment(ctx context.Context, layer int) error {
 	if known && (!r.filter.blobLimited || !r.filter.keepsType(object.TypeBlob)) {
 		return nil
 	}
-	records := newRecordReader(r.inv.segments[layer])
+	records := segment.NewRecordReader(r.inv.segments[layer])
 	return r.send.each(layer, func(ordinal uint32) error {
-		t, size, _, err := records.info(ctx, ordinal)
+		t, size, _, err := records.Info(ctx, ordinal)
 		if err == nil && !r.filter.keeps(t, size) {
 			r.send.remove(newHandle(layer, ordinal))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -14,8 +15,8 @@ import (
 type Fork struct {
 	store     *Store
 	pool      PoolID
-	hot       LayerID
-	companion LayerID // zero when nothing was taken
+	hot       segment.LayerID
+	companion segment.LayerID // zero when nothing was taken
 	settled   bool
 }
 
@@ -36,7 +37,7 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 	if source.version != v.manifest.version {
 		return nil, fmt.Errorf("fork pool %s: its layers have changed: %w", v.pool, kv.ErrConflict)
 	}
-	f := &Fork{store: s, pool: NewPoolID(), hot: newLayerID()}
+	f := &Fork{store: s, pool: NewPoolID(), hot: segment.NewLayerID()}
 	next := manifest{version: 1}
 	if len(tips) > 0 {
 		if next.layers, err = v.share(ctx, b, &source, raw); err != nil {
@@ -46,7 +47,7 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 			return nil, err
 		}
 	}
-	next.layers = append(next.layers, manifestLayer{kind: layerHot, id: f.hot})
+	next.layers = append(next.layers, manifestLayer{kind: segment.KindHot, id: f.hot})
 	value := next.encode(f.pool)
 	if len(value) > manifestBytesMax {
 		return nil, errors.Join(fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers)), f.Close())
@@ -76,7 +77,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 			return nil, fmt.Errorf("merge frozen layers: %w", err)
 		}
 		frozen := next.clone()
-		frozen.layers = append(frozen.layers, manifestLayer{kind: layerHot, id: newLayerID()})
+		frozen.layers = append(frozen.layers, manifestLayer{kind: segment.KindHot, id: segment.NewLayerID()})
 		if err := v.store.stageManifest(b, v.pool, raw, source, &frozen); err != nil {
 			return nil, err
 		}
@@ -88,7 +89,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 		}
 		shared := manifestLayer{kind: l.kind, id: l.id}
 		for _, companion := range l.companions { // bitmaps too: they are over segments alone, and the fork takes all of them in their order
-			if companion.kind != layerBorrowed {
+			if companion.kind != segment.KindBorrowed {
 				shared.companions = append(shared.companions, companion)
 			}
 		}
@@ -105,9 +106,9 @@ func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, 
 	}
 	f.companion = companion
 	for i := range layers {
-		layers[i].companions = append(layers[i].companions, manifestLayer{kind: layerBorrowed, id: companion})
+		layers[i].companions = append(layers[i].companions, manifestLayer{kind: segment.KindBorrowed, id: companion})
 	}
-	b.Put(registrationKey(companion), (&registration{pool: f.pool, kind: layerBorrowed}).encode())
+	b.Put(registrationKey(companion), (&registration{pool: f.pool, kind: segment.KindBorrowed}).encode())
 	return nil
 }
 
@@ -139,11 +140,11 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 	if t != object.TypeCommit {
 		return nil
 	}
-	row, err := parseGraphRow(data)
+	row, err := segment.ParseGraphRow(data)
 	if err != nil || len(row.Parents) > 0 {
 		return err
 	}
-	row.Generation = generation(nil)
+	row.Generation = segment.NextGeneration(nil)
 	b.Put(graphKey(f.hot, id), encodeHotRow(id, &row))
 	return nil
 }
@@ -151,17 +152,17 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 // Settled tells the fork that its batch was committed. What the fork may read is found out when somebody asks; see [View.Linked] for who need
 // not.
 func (f *Fork) Settled(ctx context.Context) {
-	if f.settled || f.companion == (LayerID{}) {
+	if f.settled || f.companion == (segment.LayerID{}) {
 		return
 	}
 	f.settled = true
-	f.store.settle(context.WithoutCancel(ctx), []string{layerBorrowed.fileName(f.companion)})
+	f.store.settle(context.WithoutCancel(ctx), []string{segment.KindBorrowed.FileName(f.companion)})
 }
 
 // Close removes the file of a fork that was not committed. A batch may have been committed although its caller did not hear of it, so the
 // registration decides; what cannot be decided is left to the next start.
 func (f *Fork) Close() error {
-	if f.settled || f.companion == (LayerID{}) {
+	if f.settled || f.companion == (segment.LayerID{}) {
 		return nil
 	}
 	ctx := context.Background() // cleaning up does not end with the request
@@ -169,5 +170,5 @@ func (f *Fork) Close() error {
 	if !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	return f.store.files.Delete(ctx, layerBorrowed.fileName(f.companion))
+	return f.store.files.Delete(ctx, segment.KindBorrowed.FileName(f.companion))
 }

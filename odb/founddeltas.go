@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"packhorse/odb/file"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -96,7 +97,7 @@ func (d *foundDeltas) packed(dst []byte, found *foundDelta) ([]byte, error) {
 	}
 	start := len(dst)
 	dst = append(dst, make([]byte, size)...)
-	if err := readFullAt(d.scratch, dst[start:], found.at); err != nil {
+	if err := segment.ReadFullAt(d.scratch, dst[start:], found.at); err != nil {
 		return nil, fmt.Errorf("read scratch file: %w", err)
 	}
 	return dst, nil

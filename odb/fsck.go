@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -38,7 +39,7 @@ type FsckReport struct {
 
 // FsckProblem is something that is wrong in a pool.
 type FsckProblem struct {
-	Layer  LayerID
+	Layer  segment.LayerID
 	Object object.ID // zero when it is the layer that is damaged
 	Err    error
 	// More is how often the same damage was met again, in the check of other objects.
@@ -49,7 +50,7 @@ func (p FsckProblem) String() string {
 	line := fmt.Sprintf("object %s in layer %s: %v", p.Object, p.Layer, p.Err)
 	if damage, ok := errors.AsType[*CorruptError](p.Err); ok {
 		line = fmt.Sprintf("layer %s: %v", p.Layer, damage)
-	} else if p.Object.IsZero() && p.Layer == (LayerID{}) {
+	} else if p.Object.IsZero() && p.Layer == (segment.LayerID{}) {
 		line = p.Err.Error()
 	} else if p.Object.IsZero() {
 		line = fmt.Sprintf("layer %s: %v", p.Layer, p.Err)
@@ -66,8 +67,8 @@ func (p FsckProblem) IsAside() bool {
 	if !ok {
 		return false
 	}
-	for _, kind := range []layerKind{layerGraph, layerFilter, layerBitmap} {
-		if damage.File == kind.fileName(damage.Layer) {
+	for _, kind := range []segment.LayerKind{segment.KindGraph, segment.KindFilter, segment.KindBitmap} {
+		if damage.File == kind.FileName(damage.Layer) {
 			return true
 		}
 	}
@@ -93,7 +94,7 @@ var (
 func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*FsckReport, error) {
 	v, err := s.View(ctx, pool)
 	if errors.Is(err, ErrCorrupt) {
-		return &FsckReport{ProblemCount: 1, Problems: []FsckProblem{{Layer: LayerID(pool), Err: err}}}, nil
+		return &FsckReport{ProblemCount: 1, Problems: []FsckProblem{{Layer: segment.LayerID(pool), Err: err}}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -102,8 +103,8 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace}
 	for _, tip := range options.Tips {
 		if _, err := v.find(ctx, tip); errors.Is(err, ErrNotFound) {
-			f.problem(LayerID(pool), tip, fmt.Errorf("%w: it is a tip", ErrMissing))
-		} else if err := f.noted(LayerID(pool), tip, err); err != nil {
+			f.problem(segment.LayerID(pool), tip, fmt.Errorf("%w: it is a tip", ErrMissing))
+		} else if err := f.noted(segment.LayerID(pool), tip, err); err != nil {
 			return nil, err
 		}
 	}
@@ -134,7 +135,10 @@ type fsck struct {
 	judged map[dotfile]struct{}
 }
 
-func (f *fsck) problem(layer LayerID, id object.ID, err error) {
+// toldMax bounds the damage that one check remembers to have told of.
+const toldMax = 10_000
+
+func (f *fsck) problem(layer segment.LayerID, id object.ID, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.met++
@@ -148,7 +152,7 @@ func (f *fsck) problem(layer LayerID, id object.ID, err error) {
 		if f.told == nil {
 			f.told = make(map[CorruptError]int)
 		}
-		if len(f.told) < damageMax {
+		if len(f.told) < toldMax {
 			f.told[*damage] = len(f.report.Problems)
 		}
 		layer, id = damage.Layer, damage.Object
@@ -160,9 +164,9 @@ func (f *fsck) problem(layer LayerID, id object.ID, err error) {
 }
 
 // noted puts err into the report if it tells of damage, and returns it if it keeps the check from going on.
-func (f *fsck) noted(layer LayerID, id object.ID, err error) error {
+func (f *fsck) noted(layer segment.LayerID, id object.ID, err error) error {
 	for _, fact := range []error{
-		ErrCorrupt, ErrMissing, ErrDisagree, ErrNotFound, ErrTooLarge, errFormat,
+		ErrCorrupt, ErrMissing, ErrDisagree, ErrNotFound, ErrTooLarge, segment.ErrFormat,
 		object.ErrMalformed, object.ErrCollision, object.ErrSize,
 	} {
 		if errors.Is(err, fact) {

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // bitmapFile checks a bitmap companion: its blocks, the list of segments that it is over, and every bitmap against what its commit reaches.
 func (f *fsck) bitmapFile(ctx context.Context, l *segmentLayer) error {
 	c := l.bitmaps
-	g, err := c.acquire(ctx)
+	g, err := c.Acquire(ctx)
 	if err != nil {
-		return f.noted(c.layer, object.ZeroID, err)
+		return f.noted(c.Layer, object.ZeroID, err)
 	}
-	defer c.release()
+	defer c.Release()
 	if ok, err := f.sections(ctx, g); !ok || err != nil {
 		return err
 	}
@@ -28,26 +29,26 @@ func (f *fsck) bitmapFile(ctx context.Context, l *segmentLayer) error {
 	at := slices.IndexFunc(segments, func(other manifestLayer) bool { return other.id == l.id })
 	b, err := f.view.store.newBitmapBuilder(ctx, f.view.pool, segments[:at+1])
 	if err != nil {
-		return f.noted(c.layer, object.ZeroID, err)
+		return f.noted(c.Layer, object.ZeroID, err)
 	}
 	defer b.close()
 	if err := b.checkLayers(ctx, g, segments[:at+1]); err != nil {
-		return f.noted(c.layer, object.ZeroID, err)
+		return f.noted(c.Layer, object.ZeroID, err)
 	}
-	return f.noted(c.layer, object.ZeroID, b.check(ctx, g))
+	return f.noted(c.Layer, object.ZeroID, b.check(ctx, g))
 }
 
 // checkLayers returns an error unless the file is over the segments.
-func (b *bitmapBuilder) checkLayers(ctx context.Context, g *sectionFile, segments []manifestLayer) error {
-	if n := g.sections[sectionBitmapLayers].count(); n != len(segments) {
+func (b *bitmapBuilder) checkLayers(ctx context.Context, g *segment.File, segments []manifestLayer) error {
+	if n := g.ItemCount(segment.SectionBitmapLayers); n != len(segments) {
 		return fmt.Errorf("%w: bitmaps over %d segments beside the segment of number %d", ErrDisagree, n, len(segments))
 	}
 	for i, l := range segments {
-		item, err := g.item(ctx, sectionBitmapLayers, i)
+		item, err := g.Item(ctx, segment.SectionBitmapLayers, i)
 		if err != nil {
 			return err
 		}
-		if l.id != LayerID(item) || b.counts[i] != int(binary.BigEndian.Uint32(item[len(LayerID{}):])) {
+		if l.id != segment.LayerID(item) || b.counts[i] != int(binary.BigEndian.Uint32(item[len(segment.LayerID{}):])) {
 			return fmt.Errorf("%w: bitmaps are over another list of segments", ErrDisagree)
 		}
 	}
@@ -55,15 +56,15 @@ func (b *bitmapBuilder) checkLayers(ctx context.Context, g *sectionFile, segment
 }
 
 // check returns an error unless every bitmap is what is found by building it again.
-func (b *bitmapBuilder) check(ctx context.Context, g *sectionFile) error {
+func (b *bitmapBuilder) check(ctx context.Context, g *segment.File) error {
 	type commit struct {
 		id         object.ID
 		index      uint32
 		generation uint32
 	}
-	commits := make([]commit, g.count)
+	commits := make([]commit, g.Count)
 	for i := range commits {
-		id, err := g.id(ctx, uint32(i))
+		id, err := g.ID(ctx, uint32(i))
 		if err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ func (b *bitmapBuilder) check(ctx context.Context, g *sectionFile) error {
 		if err != nil {
 			return err
 		}
-		stored, err := g.bitmap(ctx, sectionBitmapRows, c.index, b.wordCount)
+		stored, err := readBitmap(ctx, g, segment.SectionBitmapRows, c.index, b.wordCount)
 		if err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func (b *bitmapBuilder) check(ctx context.Context, g *sectionFile) error {
 	return b.checkTypes(ctx, g)
 }
 
-func (b *bitmapBuilder) checkTypes(ctx context.Context, g *sectionFile) error {
+func (b *bitmapBuilder) checkTypes(ctx context.Context, g *segment.File) error {
 	w := &bitmapWriter{wordCount: b.wordCount}
 	if err := w.addTypes(ctx, b.inv, b.spans); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (b *bitmapBuilder) checkTypes(ctx context.Context, g *sectionFile) error {
 		}
 		words := make([]uint64, b.wordCount)
 		want.WriteDenseTo(words)
-		stored, err := g.bitmap(ctx, sectionBitmapTypes, uint32(i), b.wordCount)
+		stored, err := readBitmap(ctx, g, segment.SectionBitmapTypes, uint32(i), b.wordCount)
 		if err != nil {
 			return err
 		}

@@ -6,16 +6,17 @@ import (
 	"fmt"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // filterFile checks a filter companion: its blocks, and that its commits and their filters are those of the segment.
 func (f *fsck) filterFile(ctx context.Context, l *segmentLayer) error {
-	g, err := l.filters.acquire(ctx)
+	g, err := l.filters.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.filters.layer, object.ZeroID, err)
+		return f.noted(l.filters.Layer, object.ZeroID, err)
 	}
-	defer l.filters.release()
+	defer l.filters.Release()
 	if ok, err := f.sections(ctx, g); !ok || err != nil {
 		return err
 	}
@@ -23,24 +24,24 @@ func (f *fsck) filterFile(ctx context.Context, l *segmentLayer) error {
 		return err
 	}
 	if l.rows == nil {
-		f.problem(g.layer, object.ZeroID, fmt.Errorf("%w: path filters beside a segment without commits", ErrDisagree))
+		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: path filters beside a segment without commits", ErrDisagree))
 		return nil
 	}
-	rows, err := l.rows.acquire(ctx)
+	rows, err := l.rows.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.rows.layer, object.ZeroID, err)
+		return f.noted(l.rows.Layer, object.ZeroID, err)
 	}
-	defer l.rows.release()
-	if rows.count != g.count {
-		f.problem(g.layer, object.ZeroID, fmt.Errorf("%w: %d path filters of %d commits", ErrDisagree, g.count, rows.count))
+	defer l.rows.Release()
+	if rows.Count != g.Count {
+		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: %d path filters of %d commits", ErrDisagree, g.Count, rows.Count))
 		return nil
 	}
-	for i := range uint32(g.count) {
-		id, err := g.id(ctx, i)
+	for i := range uint32(g.Count) {
+		id, err := g.ID(ctx, i)
 		if err == nil {
 			err = f.pathFilter(ctx, g, rows, i)
 		}
-		if err := f.noted(g.layer, id, err); err != nil {
+		if err := f.noted(g.Layer, id, err); err != nil {
 			return err
 		}
 	}
@@ -77,12 +78,12 @@ func (f *fsck) isFilterOf(ctx context.Context, stored bloom.Filter, row *GraphRo
 }
 
 // bloom.Filter compares the filter of a commit with one that is made again.
-func (f *fsck) pathFilter(ctx context.Context, g, rows *sectionFile, index uint32) error {
-	stored, err := g.pathFilterAt(ctx, index)
+func (f *fsck) pathFilter(ctx context.Context, g, rows *segment.File, index uint32) error {
+	stored, err := g.PathFilterAt(ctx, index)
 	if err != nil {
 		return err
 	}
-	row, err := rows.graphRowAt(ctx, index)
+	row, err := rows.GraphRowAt(ctx, index)
 	if err != nil {
 		return err
 	}

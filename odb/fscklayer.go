@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -45,7 +46,7 @@ func (f *fsck) hotKeys(ctx context.Context, l *hotLayer, table byte, check func(
 		if ok {
 			err = check(id, pair.Value)
 		} else {
-			err = fmt.Errorf("%w: key %x is no object's", errFormat, pair.Key)
+			err = fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, pair.Key)
 		}
 		if err := f.noted(l.id, id, err); err != nil {
 			return err
@@ -63,10 +64,10 @@ func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]locat
 		}
 		id, ok := idOfKey(pair.Key)
 		if !ok {
-			f.problem(l.id, object.ZeroID, fmt.Errorf("%w: key %x is no object's", errFormat, pair.Key))
+			f.problem(l.id, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, pair.Key))
 			continue
 		}
-		chunk = append(chunk, location{layer: l, id: id, ordinal: noOrdinal, value: bytes.Clone(pair.Value)})
+		chunk = append(chunk, location{layer: l, id: id, ordinal: segment.NoOrdinal, value: bytes.Clone(pair.Value)})
 		if len(chunk) == fsckChunk {
 			if err := yield(chunk); err != nil {
 				return err
@@ -87,7 +88,7 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 		return f.noted(l.id, object.ZeroID, err)
 	}
 	defer l.release(g)
-	parts := append([]manifestLayer{{kind: layerSegment, id: l.id}}, l.companions...)
+	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.id}}, l.companions...)
 	for _, part := range parts {
 		if err := f.keys(ctx, part.id, userKey(part.id, f.view.pool), registrationKey(part.id)); err != nil {
 			return err
@@ -127,15 +128,15 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 
 // presence checks that the files of a segment can be opened: those that are open can be read although they are gone.
 func (f *fsck) presence(ctx context.Context, l *segmentLayer) error {
-	parts := append([]manifestLayer{{kind: layerSegment, id: l.id}}, l.companions...)
+	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.id}}, l.companions...)
 	for _, part := range parts {
-		if part.kind == layerBorrowed {
+		if part.kind == segment.KindBorrowed {
 			continue // it is opened each time that it is read
 		}
-		open, err := l.store.files.Open(ctx, part.kind.fileName(part.id))
+		open, err := l.store.files.Open(ctx, part.kind.FileName(part.id))
 		switch {
 		case errors.Is(err, file.ErrNotFound):
-			f.problem(part.id, object.ZeroID, fmt.Errorf("%w: file %s is missing", ErrDisagree, part.kind.fileName(part.id)))
+			f.problem(part.id, object.ZeroID, fmt.Errorf("%w: file %s is missing", ErrDisagree, part.kind.FileName(part.id)))
 		case err != nil:
 			return err
 		default:
@@ -156,7 +157,7 @@ func (f *fsck) problems() int64 {
 
 // keys checks that the keys are there which keep a layer or companion from being taken for a leftover. It may have left the pool since the
 // view was made, and its keys with it.
-func (f *fsck) keys(ctx context.Context, part LayerID, keys ...[]byte) error {
+func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) error {
 	for _, key := range keys {
 		_, err := f.view.store.keys.Get(ctx, key)
 		if errors.Is(err, kv.ErrNotFound) {
@@ -177,12 +178,12 @@ func (f *fsck) keys(ctx context.Context, part LayerID, keys ...[]byte) error {
 }
 
 // segmentLocations yields the objects in the order of their entries, in which bases tend to be near.
-func (f *fsck) segmentLocations(ctx context.Context, l *segmentLayer, g *segment, yield func([]location) error) error {
+func (f *fsck) segmentLocations(ctx context.Context, l *segmentLayer, g *segment.Segment, yield func([]location) error) error {
 	var chunk []location
-	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		var id object.ID
 		if err == nil {
-			id, err = g.id(ctx, ordinal)
+			id, err = g.ID(ctx, ordinal)
 		}
 		if err != nil {
 			return f.noted(l.id, object.ZeroID, err)
@@ -198,72 +199,60 @@ func (f *fsck) segmentLocations(ctx context.Context, l *segmentLayer, g *segment
 	return yield(chunk)
 }
 
-// segmentFile checks a segment's index, block by block as it lies on the disk, and its data region as a pack.
-func (f *fsck) segmentFile(ctx context.Context, g *segment) error {
-	if ok, err := f.sections(ctx, g.sectionFile); !ok || err != nil {
+// segment.SegmentFile checks a segment's index, block by block as it lies on the disk, and its data region as a pack.
+func (f *fsck) segmentFile(ctx context.Context, g *segment.Segment) error {
+	if ok, err := f.sections(ctx, g.File); !ok || err != nil {
 		return err
 	}
-	if err := f.sortedIDs(ctx, g.sectionFile); err != nil {
+	if err := f.sortedIDs(ctx, g.File); err != nil {
 		return err
 	}
-	return f.noted(g.layer, object.ZeroID, newPackChecker(f, g).check(ctx))
+	return f.noted(g.Layer, object.ZeroID, newPackChecker(f, g).check(ctx))
 }
 
 // sections reads every block of a file past the cache.
-func (f *fsck) sections(ctx context.Context, g *sectionFile) (ok bool, err error) {
+func (f *fsck) sections(ctx context.Context, g *segment.File) (ok bool, err error) {
 	ok = true
-	for kind := range g.sections {
-		for n := range g.sections[kind].sums {
-			if err := ctx.Err(); err != nil {
-				return false, err
-			}
-			if err := f.wait(ctx, blockSizeMax); err != nil {
-				return false, err
-			}
-			if _, err := g.readBlock(sectionKind(kind), n); err != nil {
-				ok = false
-				if err := f.noted(g.layer, object.ZeroID, g.damaged(err)); err != nil {
-					return false, err
-				}
-			}
-		}
-	}
-	return ok, nil
+	err = g.VerifyBlocks(ctx, f.wait, func(damage error) error {
+		ok = false
+		return f.noted(g.Layer, object.ZeroID, damage)
+	})
+	return ok && err == nil, err
 }
 
 // sortedIDs checks what lookups rely on.
-func (f *fsck) sortedIDs(ctx context.Context, g *sectionFile) error {
+func (f *fsck) sortedIDs(ctx context.Context, g *segment.File) error {
 	var previous object.ID
-	for i := range g.count {
-		id, err := g.id(ctx, uint32(i))
+	for i := range g.Count {
+		id, err := g.ID(ctx, uint32(i))
 		if err != nil {
-			return f.noted(g.layer, object.ZeroID, err)
+			return f.noted(g.Layer, object.ZeroID, err)
 		}
-		first, end := g.bucket(id)
+		first, end := g.Bucket(id)
 		if (i > 0 && previous.Compare(id) >= 0) || i < first || i >= end {
-			f.problem(g.layer, id, fmt.Errorf("%w: it is not where its order says", ErrDisagree))
+			f.problem(g.Layer, id, fmt.Errorf("%w: it is not where its order says", ErrDisagree))
 		}
 		previous = id
 	}
 	return nil
 }
 
-// graphFile checks the companion of a segment: its blocks, and that each of its commits is in the segment. The rows themselves are
+// segment.GraphFile checks the companion of a segment: its blocks, and that each of its commits is in the segment. The rows themselves are
 // compared when their commits are checked.
 func (f *fsck) graphFile(ctx context.Context, l *segmentLayer) error {
-	rows, err := l.rows.acquire(ctx)
+	rows, err := l.rows.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.rows.layer, object.ZeroID, err)
+		return f.noted(l.rows.Layer, object.ZeroID, err)
 	}
-	defer l.rows.release()
+	defer l.rows.Release()
 	if ok, err := f.sections(ctx, rows); !ok || err != nil {
 		return err
 	}
 	if err := f.sortedIDs(ctx, rows); err != nil {
 		return err
 	}
-	for i := range rows.count {
-		id, err := rows.id(ctx, uint32(i))
+	for i := range rows.Count {
+		id, err := rows.ID(ctx, uint32(i))
 		ok := false
 		if err == nil {
 			_, ok, err = l.find(ctx, id)
@@ -271,7 +260,7 @@ func (f *fsck) graphFile(ctx context.Context, l *segmentLayer) error {
 		if err == nil && !ok {
 			err = fmt.Errorf("%w: a graph row without its commit", ErrDisagree)
 		}
-		if err := f.noted(rows.layer, id, err); err != nil {
+		if err := f.noted(rows.Layer, id, err); err != nil {
 			return err
 		}
 	}

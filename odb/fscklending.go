@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -34,7 +35,7 @@ func (f *fsck) lending(ctx context.Context, l *lending) error {
 	return nil
 }
 
-func (f *fsck) lentTip(ctx context.Context, companion LayerID, tip object.ID) error {
+func (f *fsck) lentTip(ctx context.Context, companion segment.LayerID, tip object.ID) error {
 	_, ok, err := f.view.locate(ctx, tip)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: the fork took it", ErrMissing)
@@ -52,9 +53,9 @@ func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *segmentLaye
 		return f.noted(segment.id, object.ZeroID, err)
 	}
 	defer segment.release(g)
-	if said, ok := set.segments[segment.id]; !ok || said.count != g.count {
+	if said, ok := set.segments[segment.id]; !ok || said.count != g.Count {
 		f.problem(l.companion, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
-			ErrDisagree, said.count, segment.id, g.count))
+			ErrDisagree, said.count, segment.id, g.Count))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
@@ -32,7 +33,7 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 	if err != nil {
 		return err
 	}
-	if s.Size > wholeMax {
+	if s.Size > segment.WholeMax {
 		return c.checkStream(ctx, at, s.Info)
 	}
 	t, data, err := c.view.readAt(ctx, at)
@@ -52,7 +53,7 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 	if err := c.checkContent(ctx, at, t, data); err != nil {
 		return err
 	}
-	if isRefusedDelta(s.Delta, s.Size) {
+	if segment.IsRefusedDelta(s.Delta, s.Size) {
 		if entry, err := at.layer.entry(ctx, at); err != nil || entry.ContentSize < delta.SizeMin {
 			c.fsck.warn(at.layer.layerID(), at.id, errRefusedDelta)
 		}
@@ -128,7 +129,7 @@ func (c *objectChecker) checkGraphRow(ctx context.Context, at location, data []b
 	if !ok || err != nil {
 		return err
 	}
-	want, err := parseGraphRow(data)
+	want, err := segment.ParseGraphRow(data)
 	if err != nil {
 		return err
 	}
@@ -140,12 +141,16 @@ func (c *objectChecker) checkGraphRow(ctx context.Context, at location, data []b
 		}
 		generations[i] = known.Generation
 	}
-	want.Generation = generation(generations)
+	want.Generation = segment.NextGeneration(generations)
 	if row.Generation == 0 || want.Generation == 0 { // not known, which is allowed
 		row.Generation, want.Generation = 0, 0
 	}
-	if !row.equal(&want) {
+	if !row.Equal(&want) {
 		return fmt.Errorf("%w: its graph row says %v, the commit %v", ErrDisagree, row, want)
 	}
 	return nil
 }
+
+// errRefusedDelta is what fsck says of one.
+var errRefusedDelta = fmt.Errorf("it is stored as a delta that makes nothing, which git does not read below %d bytes; "+
+	"clients get it whole, and maintenance writes it so", delta.SizeMin)

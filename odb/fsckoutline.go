@@ -8,14 +8,15 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // outlineChecker finds out, while all objects of a segment are checked, what the segment's outline ought to be. A clone is made from the
 // outline alone, so that one which is wrong would lose objects.
 type outlineChecker struct {
-	segment *segment
-	stored  outline
+	segment *segment.Segment
+	stored  segment.Summary
 	named   []atomic.Uint64 // a bit per ordinal: an object of the segment names it
 
 	mu      sync.Mutex // guards outside
@@ -23,40 +24,40 @@ type outlineChecker struct {
 }
 
 // newOutlineChecker returns nil for a segment without an outline.
-func newOutlineChecker(ctx context.Context, g *segment) (*outlineChecker, error) {
-	stored, ok, err := g.outline(ctx)
+func newOutlineChecker(ctx context.Context, g *segment.Segment) (*outlineChecker, error) {
+	stored, ok, err := g.Summary(ctx)
 	if !ok || err != nil {
 		return nil, err
 	}
-	for _, kind := range outlineSections {
-		if list := *stored.list(kind); !slices.IsSortedFunc(list, object.ID.Compare) {
+	for _, kind := range segment.SummarySections {
+		if list := *stored.List(kind); !slices.IsSortedFunc(list, object.ID.Compare) {
 			return nil, fmt.Errorf("%w: a list of the outline is not sorted", ErrDisagree)
 		}
 	}
 	return &outlineChecker{
 		segment: g,
 		stored:  stored,
-		named:   make([]atomic.Uint64, ceilDiv(g.count, 64)),
+		named:   make([]atomic.Uint64, (g.Count+63)/64),
 		outside: make(map[object.ID]struct{}),
 	}, nil
 }
 
 // counts reports whether what an object names belongs into the outline.
-func (c *outlineChecker) counts(id object.ID) bool { return !c.stored.fills(id) }
+func (c *outlineChecker) counts(id object.ID) bool { return !c.stored.HasThinBase(id) }
 
 // note takes in what an object of the segment names. It may be called concurrently.
 func (c *outlineChecker) note(ctx context.Context, link object.ID) error {
-	ordinal, ok, err := c.segment.lookup(ctx, link)
+	ordinal, ok, err := c.segment.Lookup(ctx, link)
 	if err != nil {
 		return err
 	}
-	if ok && !c.stored.fills(link) {
+	if ok && !c.stored.HasThinBase(link) {
 		c.named[ordinal/64].Or(1 << (ordinal % 64))
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.outside) <= len(c.stored.outside) { // one too many is enough to know that it is wrong
+	if len(c.outside) <= len(c.stored.External) { // one too many is enough to know that it is wrong
 		c.outside[link] = struct{}{}
 	}
 	return nil
@@ -65,11 +66,11 @@ func (c *outlineChecker) note(ctx context.Context, link object.ID) error {
 // compare returns an error unless the outline is what was found.
 func (c *outlineChecker) compare(ctx context.Context) error {
 	var tips []object.ID
-	for ordinal := range uint32(c.segment.count) {
+	for ordinal := range uint32(c.segment.Count) {
 		if c.named[ordinal/64].Load()&(1<<(ordinal%64)) != 0 {
 			continue
 		}
-		id, err := c.segment.id(ctx, ordinal)
+		id, err := c.segment.ID(ctx, ordinal)
 		if err != nil {
 			return err
 		}
@@ -78,9 +79,9 @@ func (c *outlineChecker) compare(ctx context.Context) error {
 		}
 	}
 	outside := slices.SortedFunc(maps.Keys(c.outside), object.ID.Compare)
-	if !slices.Equal(tips, c.stored.tips) || !slices.Equal(outside, c.stored.outside) {
+	if !slices.Equal(tips, c.stored.Tips) || !slices.Equal(outside, c.stored.External) {
 		return fmt.Errorf("%w: its outline has %d tips and names %d objects outside, its objects make it %d and %d",
-			ErrDisagree, len(c.stored.tips), len(c.stored.outside), len(tips), len(outside))
+			ErrDisagree, len(c.stored.Tips), len(c.stored.External), len(tips), len(outside))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -14,37 +15,37 @@ import (
 // packChecker reads a data region from its first byte to its last and holds it against the index.
 type packChecker struct {
 	fsck    *fsck
-	segment *segment
+	segment *segment.Segment
 	sum     hash.Hash
 	offset  int64
 	damaged bool // an entry is, and so is the checksum over all
 }
 
-func newPackChecker(f *fsck, g *segment) *packChecker {
+func newPackChecker(f *fsck, g *segment.Segment) *packChecker {
 	return &packChecker{fsck: f, segment: g, sum: sha1.New()}
 }
 
 func (c *packChecker) check(ctx context.Context) error {
 	g := c.segment
 	head := make([]byte, pack.HeaderSize)
-	if err := readFullAt(g.file, head, 0); err != nil {
+	if err := segment.ReadFullAt(g.Handle, head, 0); err != nil {
 		return err
 	}
 	header, err := pack.ParseHeader(head)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errFormat, err)
+		return fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	}
-	if int(header.Count) != g.count {
-		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.count))
+	if int(header.Count) != g.Count {
+		c.fsck.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.Count))
 	}
 	c.sum.Write(head)
 	c.offset = pack.HeaderSize
-	seen := make([]bool, g.count)
-	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+	seen := make([]bool, g.Count)
+	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		if err != nil {
 			return err
 		}
-		if int(ordinal) >= g.count || seen[ordinal] {
+		if int(ordinal) >= g.Count || seen[ordinal] {
 			return fmt.Errorf("%w: the pack order names %d twice", ErrDisagree, ordinal)
 		}
 		seen[ordinal] = true
@@ -53,11 +54,11 @@ func (c *packChecker) check(ctx context.Context) error {
 		}
 	}
 	trailer := make([]byte, pack.TrailerSize)
-	if err := readFullAt(g.file, trailer, g.dataSize-pack.TrailerSize); err != nil {
+	if err := segment.ReadFullAt(g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
 		return err
 	}
-	if c.offset != g.dataSize-pack.TrailerSize || !c.damaged && !bytes.Equal(c.sum.Sum(nil), trailer) {
-		c.fsck.problem(g.layer, object.ZeroID, fmt.Errorf("%w: the pack fails its checksum", errFormat))
+	if c.offset != g.DataSize-pack.TrailerSize || !c.damaged && !bytes.Equal(c.sum.Sum(nil), trailer) {
+		c.fsck.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: the pack fails its checksum", segment.ErrFormat))
 	}
 	return nil
 }
@@ -65,7 +66,7 @@ func (c *packChecker) check(ctx context.Context) error {
 // entry reads one entry.
 func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 	g := c.segment
-	r, err := g.record(ctx, ordinal)
+	r, err := g.Record(ctx, ordinal)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 		return err
 	}
 	var head []byte
-	sum, err := g.region().stream(ctx, r, object.ZeroID, func(piece []byte) error {
+	sum, err := g.Region().Stream(ctx, r, object.ZeroID, func(piece []byte) error {
 		if missing := pack.EntryHeaderSizeMax - len(head); missing > 0 {
 			head = append(head, piece[:min(missing, len(piece))]...)
 		}
@@ -87,38 +88,38 @@ func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 	if err != nil {
 		return err
 	}
-	id, err := g.id(ctx, ordinal)
+	id, err := g.ID(ctx, ordinal)
 	if err != nil {
 		return err
 	}
 	if sum != r.CRC32 {
 		c.damaged = true
-		return c.fsck.noted(g.layer, id, g.region().failed(ctx, id, r))
+		return c.fsck.noted(g.Layer, id, g.Region().Failed(ctx, id, r))
 	}
-	return c.fsck.noted(g.layer, id, c.base(ctx, head, r))
+	return c.fsck.noted(g.Layer, id, c.base(ctx, head, r))
 }
 
 // base compares what an entry's header says of its base with what the index says.
-func (c *packChecker) base(ctx context.Context, head []byte, r segmentRecord) error {
+func (c *packChecker) base(ctx context.Context, head []byte, r segment.Record) error {
 	g := c.segment
 	header, _, err := pack.ParseEntryHeader(head)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errFormat, err)
+		return fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	}
 	if !header.Kind.IsDelta() {
-		if r.Base != noOrdinal || header.Kind.Type() != r.Type || header.Size != r.Size {
+		if r.Base != segment.NoOrdinal || header.Kind.Type() != r.Type || header.Size != r.Size {
 			return fmt.Errorf("%w: the entry is a %s of %d bytes", ErrDisagree, header.Kind, header.Size)
 		}
 		return nil
 	}
-	if r.Base == noOrdinal {
+	if r.Base == segment.NoOrdinal {
 		return fmt.Errorf("%w: the entry is a delta, the index knows no base", ErrDisagree)
 	}
-	base, err := g.record(ctx, r.Base)
+	base, err := g.Record(ctx, r.Base)
 	if err != nil {
 		return err
 	}
-	baseID, err := g.id(ctx, r.Base)
+	baseID, err := g.ID(ctx, r.Base)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -39,7 +40,7 @@ type tablesFsck struct {
 
 // suspect is something that nobody was found to use. It may be about to be removed, or about to be used.
 type suspect struct {
-	id      LayerID // or the pool's
+	id      segment.LayerID // or the pool's
 	problem error
 	// stands reports whether the suspicion does, at a later look.
 	stands func(ctx context.Context) (bool, error)
@@ -62,7 +63,7 @@ func (f *tablesFsck) settle(ctx context.Context) error {
 	if len(f.suspects) == 0 {
 		return nil
 	}
-	waiting := make(map[LayerID]bool, len(f.suspects))
+	waiting := make(map[segment.LayerID]bool, len(f.suspects))
 	for _, one := range f.suspects {
 		waiting[one.id] = false
 	}
@@ -106,7 +107,7 @@ func (f *tablesFsck) has(ctx context.Context, key []byte) (bool, error) {
 }
 
 // isUsed reports whether a pool uses a layer or companion.
-func (f *tablesFsck) isUsed(ctx context.Context, id LayerID) (bool, error) {
+func (f *tablesFsck) isUsed(ctx context.Context, id segment.LayerID) (bool, error) {
 	prefix := hotPrefix(tableUser, id)
 	for _, err := range f.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
 		return err == nil, err
@@ -122,7 +123,7 @@ func (f *tablesFsck) users(ctx context.Context) error {
 		}
 		id, pool, err := decodeUserKey(pair.Key)
 		if err != nil {
-			f.problem(LayerID{}, object.ZeroID, err)
+			f.problem(segment.LayerID{}, object.ZeroID, err)
 			continue
 		}
 		m, _, err := f.store.readManifest(ctx, f.store.keys, pool)
@@ -153,14 +154,14 @@ func (f *tablesFsck) manifests(ctx context.Context) error {
 			return err
 		}
 		if len(pair.Key) != 1+len(PoolID{}) {
-			f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no manifest's", errFormat, pair.Key))
+			f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no manifest's", segment.ErrFormat, pair.Key))
 			continue
 		}
 		pool := PoolID(pair.Key[1:])
 		isOwned, err := f.owned(ctx, pool)
 		if err == nil && !isOwned {
 			err = f.suspect(ctx, suspect{
-				id: LayerID(pool), problem: fmt.Errorf("%w: a pool that no repository has", ErrDisagree),
+				id: segment.LayerID(pool), problem: fmt.Errorf("%w: a pool that no repository has", ErrDisagree),
 				stands: func(ctx context.Context) (bool, error) { return f.has(ctx, manifestKey(pool)) },
 			})
 		}
@@ -178,8 +179,8 @@ func (f *tablesFsck) departures(ctx context.Context) error {
 			return err
 		}
 		d, err := decodeDeparture(pair.Key)
-		if err == nil && d.kind > layerBorrowed {
-			err = fmt.Errorf("%w: departure of kind %d", errFormat, d.kind)
+		if err == nil && d.kind > segment.KindBorrowed {
+			err = fmt.Errorf("%w: departure of kind %d", segment.ErrFormat, d.kind)
 		}
 		if err != nil {
 			f.problem(d.id, object.ZeroID, err)
@@ -194,11 +195,11 @@ func (f *tablesFsck) registrations(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(pair.Key) != 1+len(LayerID{}) {
-			f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no registration's", errFormat, pair.Key))
+		if len(pair.Key) != 1+len(segment.LayerID{}) {
+			f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no registration's", segment.ErrFormat, pair.Key))
 			continue
 		}
-		id := LayerID(pair.Key[1:])
+		id := segment.LayerID(pair.Key[1:])
 		if _, err := decodeRegistration(pair.Value); err != nil {
 			f.problem(id, object.ZeroID, err)
 			continue
@@ -218,7 +219,7 @@ func (f *tablesFsck) registrations(ctx context.Context) error {
 }
 
 // hasUnused reports whether a key of a layer is there, and no pool uses the layer.
-func (f *tablesFsck) hasUnused(ctx context.Context, id LayerID, key []byte) (bool, error) {
+func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []byte) (bool, error) {
 	there, err := f.has(ctx, key)
 	if !there || err != nil {
 		return false, err
@@ -240,11 +241,11 @@ func (f *tablesFsck) hotLayers(ctx context.Context) error {
 				break
 			}
 			if _, ok := idOfKey(key); !ok {
-				f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no object's", errFormat, key))
+				f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, key))
 				start = append(key, 0)
 				continue
 			}
-			id := LayerID(key[1:])
+			id := segment.LayerID(key[1:])
 			start = kv.PrefixEnd(hotPrefix(table, id))
 			used, err := f.isUsed(ctx, id)
 			if err == nil && !used {
@@ -281,9 +282,9 @@ func (f *tablesFsck) files(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		id, ok := layerOfFile(info.Name)
+		id, ok := segment.LayerOfFile(info.Name)
 		if !ok {
-			f.problem(LayerID{}, object.ZeroID, fmt.Errorf("%w: file %s has a name that nothing gave it", ErrDisagree, info.Name))
+			f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: file %s has a name that nothing gave it", ErrDisagree, info.Name))
 			continue
 		}
 		name, err := registeredName(ctx, f.store.keys, id)
@@ -304,7 +305,7 @@ func (f *tablesFsck) files(ctx context.Context) error {
 }
 
 // unregistered tells of a file, unless it has been removed meanwhile.
-func (f *tablesFsck) unregistered(ctx context.Context, id LayerID, info file.Info) error {
+func (f *tablesFsck) unregistered(ctx context.Context, id segment.LayerID, info file.Info) error {
 	open, err := f.store.files.Open(ctx, info.Name)
 	if errors.Is(err, file.ErrNotFound) {
 		return nil

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // warn puts something into the report that is no damage.
-func (f *fsck) warn(layer LayerID, id object.ID, err error) {
+func (f *fsck) warn(layer segment.LayerID, id object.ID, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.report.WarningCount++

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 )
 
@@ -27,7 +28,7 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 		plan:    p,
 		stream:  newPackStream(ctx, w, known),
 		shifts:  make([][]shift, len(p.inv.segments)),
-		records: make([]*recordReader, len(p.inv.segments)),
+		records: make([]*segment.RecordReader, len(p.inv.segments)),
 		loose:   make([]int64, p.inv.looseCount()),
 		passed:  make([]int64, len(p.inv.segments)),
 		placed:  make([][]int64, len(p.inv.segments)),
@@ -35,7 +36,7 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 		dependent: p.inv.newSet(),
 	}
 	for layer, g := range p.inv.segments {
-		o.records[layer] = newRecordReader(g)
+		o.records[layer] = segment.NewRecordReader(g)
 	}
 	o.progress.report = progress
 	o.deflaters.start(ctx, p.inv)
@@ -53,20 +54,20 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, progress Progress) 
 // bases of deltas may be named otherwise than in the segment, and a delta that git refuses goes out whole.
 func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 	for layer, g := range p.inv.segments {
-		if p.count != g.count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
+		if p.count != g.Count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
 			continue
 		}
 		header, trailer := make([]byte, pack.HeaderSize), make([]byte, pack.TrailerSize)
-		if refused, err := g.hasRefusedDelta(ctx); refused || err != nil {
+		if refused, err := g.HasRefusedDelta(ctx); refused || err != nil {
 			return nil, err
 		}
-		if err := readFullAt(g.file, header, 0); err != nil {
-			return nil, g.damaged(err)
+		if err := segment.ReadFullAt(g.Handle, header, 0); err != nil {
+			return nil, g.Damaged(err)
 		}
-		if err := readFullAt(g.file, trailer, g.dataSize-pack.TrailerSize); err != nil {
-			return nil, g.damaged(err)
+		if err := segment.ReadFullAt(g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
+			return nil, g.Damaged(err)
 		}
-		if h, err := pack.ParseHeader(header); err == nil && h.Version == 2 && int(h.Count) == g.count {
+		if h, err := pack.ParseHeader(header); err == nil && h.Version == 2 && int(h.Count) == g.Count {
 			return trailer, nil
 		}
 	}
@@ -75,7 +76,7 @@ func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 
 // isWhole reports whether a segment is sent with every entry as it is stored, given that the client takes the short form of deltas.
 func (p *PackPlan) isWhole(layer int) bool {
-	return p.send.count(layer) == p.inv.segments[layer].count && p.deltas.count() == 0 && p.order == nil
+	return p.send.count(layer) == p.inv.segments[layer].Count && p.deltas.count() == 0 && p.order == nil
 }
 
 // packOutput is the state of one [PackPlan.WriteTo].
@@ -83,8 +84,8 @@ type packOutput struct {
 	plan      *PackPlan
 	stream    *packStream
 	deflaters deflaters
-	records   []*recordReader // of each segment
-	shifts    [][]shift       // of each segment: where its entries went
+	records   []*segment.RecordReader // of each segment
+	shifts    [][]shift               // of each segment: where its entries went
 	run       entryRun
 	passed    []int64   // of each segment: up to where its entries were written
 	placed    [][]int64 // of each segment, by ordinal: where entries went that were not written in their turn; see loose

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -89,7 +90,7 @@ func (w *generationWalk) number(ctx context.Context, start uint32) error {
 			return err
 		}
 		if ready {
-			w.notes.commits[at].generation = generation(w.generations)
+			w.notes.commits[at].generation = segment.NextGeneration(w.generations)
 			w.known.set(at)
 			w.stack = w.stack[:len(w.stack)-1]
 		}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
+
+// GraphRow is what a walk over history needs to know of a commit.
+type GraphRow = segment.GraphRow
 
 // Graph returns the row of a commit: from the graph, or else, also where that is damaged, from the commit itself, with Generation 0.
 //
@@ -34,5 +38,5 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	if t != object.TypeCommit {
 		return GraphRow{}, &NotFoundError{Object: id}
 	}
-	return parseGraphRow(data)
+	return segment.ParseGraphRow(data)
 }

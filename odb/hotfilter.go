@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/bloom"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -55,7 +56,7 @@ func encodeHotFilter(id object.ID, f bloom.Filter) []byte {
 
 func decodeHotFilter(id object.ID, value []byte) (bloom.Filter, error) {
 	if len(value) < 5 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
-		return nil, fmt.Errorf("%w: path filter fails its checksum", errFormat)
+		return nil, fmt.Errorf("%w: path filter fails its checksum", segment.ErrFormat)
 	}
 	return bloom.Filter(value[:len(value)-4]), nil
 }

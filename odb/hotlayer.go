@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -16,17 +17,17 @@ import (
 // hotLayer is a key range of small objects.
 type hotLayer struct {
 	store *Store
-	id    LayerID
+	id    segment.LayerID
 }
 
-func (l *hotLayer) layerID() LayerID { return l.id }
+func (l *hotLayer) layerID() segment.LayerID { return l.id }
 
 func (l *hotLayer) find(ctx context.Context, id object.ID) (location, bool, error) {
 	value, err := l.store.keys.Get(ctx, objectKey(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {
 		return location{}, false, nil
 	}
-	return location{layer: l, id: id, ordinal: noOrdinal, value: value}, err == nil, err
+	return location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, err == nil, err
 }
 
 // value returns the value at a location, also if the location has let go of its bytes.
@@ -37,7 +38,7 @@ func (l *hotLayer) value(ctx context.Context, at location) (hotValue, error) {
 			return hotValue{}, err
 		}
 		if !ok {
-			return hotValue{}, l.store.damage.corrupt(l.id, at.id, "it vanished while it was read")
+			return hotValue{}, l.store.damage.Corrupt(l.id, at.id, "it vanished while it was read")
 		}
 		at = found
 	}
@@ -67,7 +68,7 @@ func (l *hotLayer) entry(ctx context.Context, at location) (StoredEntry, error) 
 		ContentSize: v.ContentSize,
 		PayloadSize: int64(len(v.Payload)),
 		Layer:       l.id,
-		Ordinal:     noOrdinal,
+		Ordinal:     segment.NoOrdinal,
 		at:          at,
 		value:       v,
 	}, nil
@@ -116,7 +117,7 @@ func (s *inflatedValue) Read(p []byte) (int, error) {
 	atEnd := errors.Is(err, io.EOF)
 	switch {
 	case s.left < 0 || (atEnd && s.left != 0):
-		err = s.layer.store.damage.corrupt(s.layer.id, s.id, "hot value inflates to another size than it says")
+		err = s.layer.store.damage.Corrupt(s.layer.id, s.id, "hot value inflates to another size than it says")
 	case err != nil && !atEnd:
 		err = s.layer.store.damaged(s.layer.id, s.id, err)
 	}
@@ -151,7 +152,7 @@ func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(obj
 		}
 		id, ok := idOfKey(pair.Key)
 		if !ok {
-			return l.store.damage.corrupt(l.id, object.ZeroID, "key %x is no object's", pair.Key)
+			return l.store.damage.Corrupt(l.id, object.ZeroID, "key %x is no object's", pair.Key)
 		}
 		if !visit(id) {
 			return nil
@@ -162,13 +163,13 @@ func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(obj
 
 // A hot graph row is a row and, as in a hot value, the CRC-32C of the ID and of the row.
 func encodeHotRow(id object.ID, row *GraphRow) []byte {
-	value := row.append(nil)
+	value := row.Append(nil)
 	return binary.BigEndian.AppendUint32(value, hotSum(id, value))
 }
 
 func decodeHotRow(id object.ID, value []byte) (GraphRow, error) {
 	if len(value) < 4 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
-		return GraphRow{}, fmt.Errorf("%w: graph row fails its checksum", errFormat)
+		return GraphRow{}, fmt.Errorf("%w: graph row fails its checksum", segment.ErrFormat)
 	}
-	return decodeGraphRow(value[:len(value)-4])
+	return segment.DecodeGraphRow(value[:len(value)-4])
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -64,7 +65,7 @@ func hotSum(id object.ID, value []byte) uint32 {
 // decodeHot takes apart the value stored for id; Payload points into data.
 func decodeHot(id object.ID, data []byte) (hotValue, error) {
 	if len(data) < 4 || hotSum(id, data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
-		return hotValue{}, fmt.Errorf("%w: hot value fails its checksum", errFormat)
+		return hotValue{}, fmt.Errorf("%w: hot value fails its checksum", segment.ErrFormat)
 	}
 	d := decoder{data: data[:len(data)-4]}
 	flags := d.take(1)[0]
@@ -81,7 +82,7 @@ func decodeHot(id object.ID, data []byte) (hotValue, error) {
 		v.Base = d.id()
 	}
 	if d.failed || !v.Type.Valid() || v.Encoding > EncodingRaw || max(size, contentSize) > math.MaxInt64 {
-		return hotValue{}, fmt.Errorf("%w: hot value", errFormat)
+		return hotValue{}, fmt.Errorf("%w: hot value", segment.ErrFormat)
 	}
 	v.Size, v.ContentSize, v.Payload = int64(size), int64(contentSize), d.data
 	return v, nil
@@ -92,7 +93,7 @@ func (v *hotValue) step() step {
 		Info:        Info{Type: v.Type, Size: v.Size},
 		ContentSize: v.ContentSize,
 		Delta:       !v.Base.IsZero(),
-		BaseOrdinal: noOrdinal,
+		BaseOrdinal: segment.NoOrdinal,
 		Base:        v.Base,
 	}
 }
@@ -103,21 +104,21 @@ func (v *hotValue) content() ([]byte, error) {
 	case EncodingZlib:
 		content, consumed, err := pack.Inflate(nil, v.Payload, v.ContentSize)
 		if err == nil && consumed != len(v.Payload) {
-			err = fmt.Errorf("%w: bytes behind a zlib stream", errFormat)
+			err = fmt.Errorf("%w: bytes behind a zlib stream", segment.ErrFormat)
 		}
 		return content, err
 	case EncodingZstd:
-		if v.ContentSize > wholeMax {
-			return nil, fmt.Errorf("%w: zstd frame of %d bytes", errFormat, v.ContentSize)
+		if v.ContentSize > segment.WholeMax {
+			return nil, fmt.Errorf("%w: zstd frame of %d bytes", segment.ErrFormat, v.ContentSize)
 		}
 		content, err := unzstd(make([]byte, 0, v.ContentSize), v.Payload)
 		if err == nil && int64(len(content)) != v.ContentSize {
-			err = fmt.Errorf("%w: zstd frame has %d bytes instead of %d", errFormat, len(content), v.ContentSize)
+			err = fmt.Errorf("%w: zstd frame has %d bytes instead of %d", segment.ErrFormat, len(content), v.ContentSize)
 		}
 		return content, err
 	default:
 		if int64(len(v.Payload)) != v.ContentSize {
-			return nil, fmt.Errorf("%w: raw value has %d bytes instead of %d", errFormat, len(v.Payload), v.ContentSize)
+			return nil, fmt.Errorf("%w: raw value has %d bytes instead of %d", segment.ErrFormat, len(v.Payload), v.ContentSize)
 		}
 		return v.Payload, nil
 	}
@@ -135,7 +136,7 @@ var (
 	}}
 	zstdDecoders = sync.Pool{New: func() any {
 		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(2*wholeMax))
+			zstd.WithDecoderMaxMemory(2*segment.WholeMax))
 		if err != nil {
 			panic(err) // the options are constants
 		}
@@ -154,7 +155,7 @@ func unzstd(dst, frame []byte) ([]byte, error) {
 	defer zstdDecoders.Put(decoder)
 	content, err := decoder.DecodeAll(frame, dst)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errFormat, err)
+		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	}
 	return content, nil
 }

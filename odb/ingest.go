@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -72,8 +73,8 @@ type Ingest struct {
 	inflated   atomic.Int64
 	stats      IngestStats
 
-	distinct int     // objects, added bases included, once connected
-	outline  outline // of the segment, once connected
+	distinct int             // objects, added bases included, once connected
+	outline  segment.Summary // of the segment, once connected
 
 	mu        sync.Mutex // guards the fields below
 	found     []finding  // of a pack that is in memory
@@ -87,9 +88,9 @@ type Ingest struct {
 
 // finding is an object of the pack, once it is known.
 type finding struct {
-	row     segmentRow // without Base
+	row     segment.Row // without Base
 	ordinal uint32
-	base    uint32 // ordinal, or noOrdinal
+	base    uint32 // ordinal, or segment.NoOrdinal
 }
 
 // Ingest reads a pack from r, to its end and not further than r goes, while storing it: pass one. Whole objects are hashed and checked,
@@ -110,8 +111,8 @@ func (v *View) Ingest(ctx context.Context, r io.Reader, options IngestOptions) (
 }
 
 func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
-	setDefault(&options.WholeBytes, wholeMax)
-	options.WholeBytes = min(options.WholeBytes, wholeMax)
+	setDefault(&options.WholeBytes, segment.WholeMax)
+	options.WholeBytes = min(options.WholeBytes, segment.WholeMax)
 	setDefault(&options.LinkCount, 1_000_000)
 	s := v.store
 	in := &Ingest{
@@ -134,7 +135,7 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 	}
 	in.links.bound(min(options.LinkCount, in.memory.links()))
 	// An entry that does not fit the hot tier need not come to its end for that. What is a little more may be the pack's trailer.
-	in.intake.full, in.intake.fullAt = in.spill, s.limits.HotBytes+copyBufferSize
+	in.intake.full, in.intake.fullAt = in.spill, s.limits.HotBytes+segment.CopyBufferSize
 	return in
 }
 
@@ -226,7 +227,7 @@ func (in *Ingest) readEntry(ctx context.Context, reader *pack.Reader, lanes *lan
 			return err
 		}
 	}
-	base, lane := noOrdinal, 0
+	base, lane := segment.NoOrdinal, 0
 	if entry.Kind.IsDelta() && entry.Size < delta.SizeMin {
 		return &BadEntryError{Offset: entry.Offset, Err: errShortDelta}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+
+	"packhorse/odb/segment"
 )
 
 // intake takes the bytes of a pack as they come: into memory, until spill, then into a segment.
@@ -14,7 +16,7 @@ type intake struct {
 	full    func(ctx context.Context) error // spills what the memory is not for
 	fullAt  int                             // how many bytes that is
 	memory  []byte
-	segment *segmentWriter // nil: the pack is in memory
+	segment *segment.Writer // nil: the pack is in memory
 	size    atomic.Int64
 }
 
@@ -38,12 +40,12 @@ func (k *intake) Write(p []byte) (int, error) {
 
 // spill begins a segment with what is in memory.
 func (k *intake) spill() error {
-	segment, err := newSegmentWriter(k.ctx, k.store.env)
+	seg, err := segment.NewWriter(k.ctx, k.store.env)
 	if err != nil {
 		return fmt.Errorf("begin segment: %w", err)
 	}
-	k.segment = segment
-	_, err = segment.Write(k.memory)
+	k.segment = seg
+	_, err = seg.Write(k.memory)
 	k.memory = nil
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"sync"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -23,9 +24,9 @@ func (h handle) number() uint32 { return uint32(h) }
 type inventory struct {
 	view     *View
 	layers   []*segmentLayer
-	segments []*segment    // of layers, acquired
-	bitmaps  *reachBitmaps // nil: none; used by one goroutine
-	pace     *pacer        // makes long work on it rest; nil: it does not
+	segments []*segment.Segment // of layers, acquired
+	bitmaps  *reachBitmaps      // nil: none; used by one goroutine
+	pace     *pacer             // makes long work on it rest; nil: it does not
 
 	mu         sync.Mutex // guards the fields below
 	loose      idTable    // objects outside segments
@@ -71,7 +72,7 @@ func (inv *inventory) looseLayer() int { return len(inv.segments) }
 func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) {
 	if inv.view.quarantine == nil { // else segments are not asked first
 		for i, g := range inv.segments {
-			if ordinal, ok, err := g.lookup(ctx, id); ok || err != nil {
+			if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
 				return newHandle(i, ordinal), err
 			}
 		}
@@ -110,7 +111,7 @@ func (inv *inventory) find(ctx context.Context, id object.ID) (handle, location,
 // id returns the ID of the object that h names.
 func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
 	if h.layer() < len(inv.segments) {
-		return inv.segments[h.layer()].id(ctx, h.number())
+		return inv.segments[h.layer()].ID(ctx, h.number())
 	}
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -158,7 +159,7 @@ func (inv *inventory) readBase(ctx context.Context, h handle) (object.Type, []by
 	at := location{ordinal: h.number()}
 	if h.layer() < len(inv.segments) {
 		at.layer = inv.layers[h.layer()]
-		inv.view.keep(&at, cached{kind: t, data: data}, true)
+		inv.view.keep(&at, segment.CacheEntry{Kind: t, Data: data}, true)
 	}
 	return t, data, nil
 }
@@ -166,7 +167,7 @@ func (inv *inventory) readBase(ctx context.Context, h handle) (object.Type, []by
 // stat returns the type and size of the object that h names.
 func (inv *inventory) stat(ctx context.Context, h handle) (Info, error) {
 	if h.layer() < len(inv.segments) {
-		r, err := inv.segments[h.layer()].record(ctx, h.number())
+		r, err := inv.segments[h.layer()].Record(ctx, h.number())
 		return Info{Type: r.Type, Size: r.Size}, err
 	}
 	id, err := inv.id(ctx, h)
@@ -203,7 +204,7 @@ func (s *objectSet) reach(h handle) *uint64 {
 	if int(h.number()>>6) >= len(words) {
 		count := int(h.number())/64 + 1
 		if h.layer() < len(s.inv.segments) {
-			count = (s.inv.segments[h.layer()].count + 63) / 64
+			count = (s.inv.segments[h.layer()].Count + 63) / 64
 		}
 		words = append(words, make([]uint64, count-len(words))...)
 		s.words[h.layer()] = words
@@ -213,7 +214,7 @@ func (s *objectSet) reach(h handle) *uint64 {
 
 // addAll puts all of a segment into the set.
 func (s *objectSet) addAll(segment int) {
-	count := s.inv.segments[segment].count
+	count := s.inv.segments[segment].Count
 	words := make([]uint64, (count+63)/64)
 	for i := range words {
 		words[i] = ^uint64(0)

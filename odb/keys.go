@@ -1,6 +1,9 @@
 package odb
 
-import "packhorse/pack/object"
+import (
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
 
 // The tables of this package: the first byte of every key. IDs follow as raw bytes.
 const (
@@ -17,45 +20,45 @@ func manifestKey(pool PoolID) []byte {
 	return append([]byte{tableManifest}, pool[:]...)
 }
 
-func objectKey(layer LayerID, id object.ID) []byte {
+func objectKey(layer segment.LayerID, id object.ID) []byte {
 	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableObject, layer, id)
 }
 
-func graphKey(layer LayerID, id object.ID) []byte {
+func graphKey(layer segment.LayerID, id object.ID) []byte {
 	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableGraph, layer, id)
 }
 
-func filterKeyOf(layer LayerID, id object.ID) []byte {
+func filterKeyOf(layer segment.LayerID, id object.ID) []byte {
 	return appendObjectKey(make([]byte, 0, 1+len(layer)+len(id)), tableFilter, layer, id)
 }
 
 // hotTables are the tables whose keys lie under a hot layer.
 var hotTables = []byte{tableObject, tableGraph, tableFilter}
 
-func appendObjectKey(dst []byte, table byte, layer LayerID, id object.ID) []byte {
+func appendObjectKey(dst []byte, table byte, layer segment.LayerID, id object.ID) []byte {
 	dst = append(dst, table)
 	dst = append(dst, layer[:]...)
 	return append(dst, id[:]...)
 }
 
 // hotPrefix is what the keys of a table under one layer begin with.
-func hotPrefix(table byte, layer LayerID) []byte {
+func hotPrefix(table byte, layer segment.LayerID) []byte {
 	return append([]byte{table}, layer[:]...)
 }
 
 // idOfKey returns the object ID that ends a key of one of hotTables.
 func idOfKey(key []byte) (object.ID, bool) {
-	if len(key) != 1+len(LayerID{})+object.IDSize {
+	if len(key) != 1+len(segment.LayerID{})+object.IDSize {
 		return object.ZeroID, false
 	}
-	return object.ID(key[1+len(LayerID{}):]), true
+	return object.ID(key[1+len(segment.LayerID{}):]), true
 }
 
-func userKey(layer LayerID, pool PoolID) []byte {
+func userKey(layer segment.LayerID, pool PoolID) []byte {
 	key := append([]byte{tableUser}, layer[:]...)
 	return append(key, pool[:]...)
 }
 
-func registrationKey(layer LayerID) []byte {
+func registrationKey(layer segment.LayerID) []byte {
 	return append([]byte{tableRegistration}, layer[:]...)
 }

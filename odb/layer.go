@@ -4,13 +4,14 @@ import (
 	"context"
 	"io"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // layer is a place where objects of a pool lie. Implementations: hotLayer, segmentLayer, and in a quarantine memoryLayer and
 // pendingSegment. Locations and entries go back to the layer that they came from.
 type layer interface {
-	layerID() LayerID
+	layerID() segment.LayerID
 	// find returns where the layer holds id, or false.
 	find(ctx context.Context, id object.ID) (location, bool, error)
 	// scan calls visit with the IDs from low to high, both included, in order, until visit returns false.
@@ -24,7 +25,7 @@ type layer interface {
 
 	// step tells what a read needs to know of an entry before it is inflated.
 	step(ctx context.Context, at location) (step, error)
-	// content returns what an entry of at most wholeMax bytes inflates to: the object, or a delta. It may be shared.
+	// content returns what an entry of at most segment.WholeMax bytes inflates to: the object, or a delta. It may be shared.
 	content(ctx context.Context, at location) ([]byte, error)
 	// stream returns the same as a stream, for any size. At its end it has been verified; before, it may be wrong.
 	stream(ctx context.Context, at location) (io.ReadCloser, error)
@@ -37,7 +38,7 @@ type layer interface {
 type location struct {
 	layer   layer
 	id      object.ID // zero for a base that is known by its ordinal alone
-	ordinal uint32    // noOrdinal outside sealed segments
+	ordinal uint32    // segment.NoOrdinal outside sealed segments
 	value   []byte    // of a hot layer
 }
 
@@ -52,17 +53,17 @@ type step struct {
 }
 
 // key names the location in the cache; false when what lies there is not to be cached.
-func (at *location) key() (cacheKey, bool) {
+func (at *location) key() (segment.CacheKey, bool) {
 	switch at.layer.(type) {
 	case *segmentLayer:
-		return cacheKey{layer: at.layer.layerID(), block: at.ordinal}, true
+		return segment.CacheKey{Layer: at.layer.layerID(), Block: at.ordinal}, true
 	case *hotLayer:
 		return hotCacheKey(at.layer.layerID(), at.id), true
 	default:
-		return cacheKey{}, false
+		return segment.CacheKey{}, false
 	}
 }
 
-func hotCacheKey(layer LayerID, id object.ID) cacheKey {
-	return cacheKey{layer: layer, id: id, block: noOrdinal}
+func hotCacheKey(layer segment.LayerID, id object.ID) segment.CacheKey {
+	return segment.CacheKey{Layer: layer, ID: id, Block: segment.NoOrdinal}
 }

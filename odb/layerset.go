@@ -4,22 +4,24 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"packhorse/odb/segment"
 )
 
 // layerSet pins the layers of all views: while a layer is pinned by anyone of this process its files and keys stay.
 type layerSet struct {
 	store *Store
-	files openFiles
+	files *segment.OpenFiles
 
 	mu sync.Mutex // guards the fields below and the pins of segments; nothing is locked below it
 	// segments are those that are pinned or open. A segment whose companions were replaced is there once for each set of them.
-	segments map[LayerID][]*segmentLayer
-	hot      map[LayerID]int // pins
+	segments map[segment.LayerID][]*segmentLayer
+	hot      map[segment.LayerID]int // pins
 }
 
 func newLayerSet(s *Store, openFileCountMax int) *layerSet {
-	l := &layerSet{store: s, segments: make(map[LayerID][]*segmentLayer), hot: make(map[LayerID]int)}
-	l.files = openFiles{env: s.env, max: openFileCountMax, idle: l.tidy}
+	l := &layerSet{store: s, segments: make(map[segment.LayerID][]*segmentLayer), hot: make(map[segment.LayerID]int)}
+	l.files = segment.NewOpenFiles(s.env, openFileCountMax, l.tidy)
 	return l
 }
 
@@ -27,14 +29,14 @@ func newLayerSet(s *Store, openFileCountMax int) *layerSet {
 func (s *layerSet) pin(m manifestLayer) layer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.kind == layerHot {
+	if m.kind == segment.KindHot {
 		s.hot[m.id]++
 		return &hotLayer{store: s.store, id: m.id}
 	}
 	at := slices.IndexFunc(s.segments[m.id], func(l *segmentLayer) bool { return slices.EqualFunc(l.companions, m.companions, sameCompanion) })
 	if at < 0 {
 		at = len(s.segments[m.id])
-		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, &s.files, m))
+		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, s.files, m))
 	}
 	l := s.segments[m.id][at]
 	l.pins++
@@ -59,7 +61,7 @@ func (s *layerSet) unpin(l layer) {
 }
 
 // isPinned reports whether a view may read a layer or companion.
-func (s *layerSet) isPinned(id LayerID) bool {
+func (s *layerSet) isPinned(id segment.LayerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hot[id] > 0 {
@@ -76,13 +78,13 @@ func (s *layerSet) isPinned(id LayerID) bool {
 }
 
 // tidy forgets a layer that is neither pinned nor open.
-func (s *layerSet) tidy(id LayerID) {
+func (s *layerSet) tidy(id segment.LayerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tidyLocked(id)
 }
 
-func (s *layerSet) tidyLocked(id LayerID) {
+func (s *layerSet) tidyLocked(id segment.LayerID) {
 	left := slices.DeleteFunc(s.segments[id], func(l *segmentLayer) bool { return l.pins == 0 && !l.isOpen() })
 	if len(left) == 0 {
 		delete(s.segments, id)
@@ -92,7 +94,7 @@ func (s *layerSet) tidyLocked(id LayerID) {
 }
 
 // forget closes the files of a layer or companion that is to be removed.
-func (s *layerSet) forget(id LayerID) error {
+func (s *layerSet) forget(id segment.LayerID) error {
 	var err error
 	for _, l := range s.all() {
 		if l.consistsOf(id) {
@@ -114,7 +116,7 @@ func (s *layerSet) all() []*segmentLayer {
 	return all
 }
 
-func (s *layerSet) openFileCount() int { return s.files.count() }
+func (s *layerSet) openFileCount() int { return s.files.Count() }
 
 // close closes every file.
 func (s *layerSet) close() error {

@@ -11,23 +11,24 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object
 // leads to.
 type loan struct {
-	layers map[LayerID]struct{} // that the fork took; with tips they decide what it may read
-	tips   idList               // what the fork took; empty if that was read of which they were made
+	layers map[segment.LayerID]struct{} // that the fork took; with tips they decide what it may read
+	tips   idList                       // what the fork took; empty if that was read of which they were made
 	set    atomic.Pointer[borrowedSet]
 
 	// The fields below are guarded by mu of loans.
-	companion LayerID
-	size      int           // what it counts for in bytes
-	found     uint64        // counts up with each set that is found out
-	leads     []LayerID     // layers that it is the latest of, or was
-	place     *list.Element // in used; nil: it has been forgotten
-	flight    *loanFlight   // that finds out the set; nil: none
+	companion segment.LayerID
+	size      int               // what it counts for in bytes
+	found     uint64            // counts up with each set that is found out
+	leads     []segment.LayerID // layers that it is the latest of, or was
+	place     *list.Element     // in used; nil: it has been forgotten
+	flight    *loanFlight       // that finds out the set; nil: none
 }
 
 // loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last of them.
@@ -53,9 +54,9 @@ type loans struct {
 	grown    atomic.Uint64 // how many of them from another set
 
 	mu     sync.Mutex // guards the fields below
-	known  map[LayerID]*loan
-	used   *list.List        // of *loan, the last used in front
-	latest map[LayerID]*loan // the one found out last of those that took a layer
+	known  map[segment.LayerID]*loan
+	used   *list.List                // of *loan, the last used in front
+	latest map[segment.LayerID]*loan // the one found out last of those that took a layer
 	bytes  int
 	found  uint64
 }
@@ -71,7 +72,7 @@ const (
 func newLoans(bytesMax int) *loans {
 	return &loans{
 		bytesMax: bytesMax, turns: newTurns(loanWalkMax, loanWalkOwnerMax),
-		known: make(map[LayerID]*loan), used: list.New(), latest: make(map[LayerID]*loan),
+		known: make(map[segment.LayerID]*loan), used: list.New(), latest: make(map[segment.LayerID]*loan),
 	}
 }
 
@@ -127,7 +128,7 @@ func (l *loans) settle(of *loan, set *borrowedSet) {
 }
 
 // lead makes a loan the latest of a layer. The caller holds mu.
-func (l *loans) lead(of *loan, layer LayerID) {
+func (l *loans) lead(of *loan, layer segment.LayerID) {
 	l.latest[layer] = of
 	of.leads = append(of.leads, layer)
 }
@@ -157,7 +158,7 @@ func (l *loans) forget(of *loan) {
 }
 
 // rename puts a loan under the companion that has taken the place of its first one.
-func (l *loans) rename(of *loan, companion LayerID) {
+func (l *loans) rename(of *loan, companion segment.LayerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if of.place != nil {
@@ -171,7 +172,7 @@ func (l *loans) rename(of *loan, companion LayerID) {
 }
 
 // merged tells that a layer holds what others held.
-func (l *loans) merged(layer LayerID, former map[LayerID]struct{}) {
+func (l *loans) merged(layer segment.LayerID, former map[segment.LayerID]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range former {
@@ -267,7 +268,7 @@ func (l *loans) land(of *loan, f *loanFlight, set *borrowedSet, err error) {
 }
 
 // readBorrowed reads a companion, or the one that has taken its place.
-func (s *Store) readBorrowed(ctx context.Context, pool PoolID, companion LayerID) (*borrowedSet, error) {
+func (s *Store) readBorrowed(ctx context.Context, pool PoolID, companion segment.LayerID) (*borrowedSet, error) {
 	set, err := s.readBorrowedFile(ctx, companion)
 	if !errors.Is(err, file.ErrNotFound) {
 		return set, err
@@ -279,7 +280,7 @@ func (s *Store) readBorrowed(ctx context.Context, pool PoolID, companion LayerID
 	if now := newLending(&m); now == nil || now.companion != companion {
 		return s.replacedLoan(ctx, &m)
 	}
-	return nil, s.damage.corrupt(companion, object.ZeroID, "the file that tells what a fork may read is missing")
+	return nil, s.damage.Corrupt(companion, object.ZeroID, "the file that tells what a fork may read is missing")
 }
 
 // replacedLoan returns what a pool may read as its manifest says now.
@@ -291,18 +292,18 @@ func (s *Store) replacedLoan(ctx context.Context, m *manifest) (*borrowedSet, er
 	return s.readBorrowedFile(ctx, now.companion)
 }
 
-func (s *Store) readBorrowedFile(ctx context.Context, companion LayerID) (set *borrowedSet, err error) {
-	f, err := s.files.Open(ctx, layerBorrowed.fileName(companion))
+func (s *Store) readBorrowedFile(ctx context.Context, companion segment.LayerID) (set *borrowedSet, err error) {
+	f, err := s.files.Open(ctx, segment.KindBorrowed.FileName(companion))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data := make([]byte, f.Size())
-	if err := readFullAt(f, data, 0); err != nil {
-		return nil, s.damage.read(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
+	if err := segment.ReadFullAt(f, data, 0); err != nil {
+		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(companion), companion, object.ZeroID, err)
 	}
 	if set, err = decodeBorrowed(companion, data); err != nil {
-		return nil, s.damage.read(layerBorrowed.fileName(companion), companion, object.ZeroID, err)
+		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(companion), companion, object.ZeroID, err)
 	}
 	return set, nil
 }

@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then writes it down in the place of the tips.
-func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, companion LayerID, tell func(*borrowedSet, error)) {
+func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error)) {
 	told := false
 	tellOnce := func(set *borrowedSet, err error) {
 		if !told {
@@ -29,8 +30,8 @@ func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, c
 
 // walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without layers there is nothing to write down.
 func (s *Store) walkLoan(
-	ctx context.Context, pool PoolID, owner string, of *loan, companion LayerID, tell func(*borrowedSet, error),
-) (map[LayerID]bool, error) {
+	ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error),
+) (map[segment.LayerID]bool, error) {
 	release, err := s.loans.turns.take(ctx, owner)
 	if err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
 }
 
 // lent returns the layers of a manifest that a companion stands beside.
-func (m *manifest) lent(companion LayerID) manifest {
+func (m *manifest) lent(companion segment.LayerID) manifest {
 	part := manifest{version: m.version, drops: m.drops}
 	for _, l := range m.layers {
 		if id, ok := l.borrowed(); ok && id == companion {
@@ -107,9 +108,9 @@ func (inv *inventory) reached(ctx context.Context, request *PackRequest) (*borro
 	if err := find(ctx, request); err != nil {
 		return nil, err
 	}
-	set := &borrowedSet{known: true, segments: make(map[LayerID]lentSegment)}
+	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment)}
 	for i, l := range inv.layers {
-		set.segments[l.id] = newLentSegment(inv.segments[i].count, r.send.words[i])
+		set.segments[l.id] = newLentSegment(inv.segments[i].Count, r.send.words[i])
 	}
 	loose := make([]object.ID, 0, r.send.count(inv.looseLayer()))
 	err := r.send.each(inv.looseLayer(), func(number uint32) error {
@@ -127,7 +128,7 @@ func (inv *inventory) grow(ctx context.Context, other *loan, tips idList) (*borr
 	if ok, err := inv.covers(ctx, before, tips, other.tips); !ok || err != nil {
 		return nil, err
 	}
-	set := &borrowedSet{known: true, segments: make(map[LayerID]lentSegment)}
+	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment)}
 	wants := slices.DeleteFunc(tips.ids(), other.tips.has)
 	if len(wants) > 0 {
 		var err error
@@ -143,10 +144,10 @@ func (inv *inventory) grow(ctx context.Context, other *loan, tips idList) (*borr
 		}
 		grown := set.segments[l.id]
 		if grown.words == nil {
-			grown = newLentSegment(inv.segments[i].count, nil)
+			grown = newLentSegment(inv.segments[i].Count, nil)
 			set.segments[l.id] = grown
 		}
-		err := inv.segments[i].lookupMany(ctx, loose.ids(), func(_ int, ordinal uint32) error { // what was hot may lie here now
+		err := inv.segments[i].LookupMany(ctx, loose.ids(), func(_ int, ordinal uint32) error { // what was hot may lie here now
 			grown.words[ordinal/8] |= 1 << (ordinal % 8)
 			return nil
 		})
@@ -192,8 +193,8 @@ func (inv *inventory) covers(ctx context.Context, before *borrowedSet, later, ea
 }
 
 // wholeLayers returns those of the borrowed layers of v all of whose objects are in set, or have a twin there.
-func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[LayerID]bool, error) {
-	whole := make(map[LayerID]bool)
+func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[segment.LayerID]bool, error) {
+	whole := make(map[segment.LayerID]bool)
 	lowest, highest := object.ZeroID, object.ID{}
 	for i := range highest {
 		highest[i] = 0xff
@@ -232,7 +233,7 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 }
 
 // settleLoan puts what was found out in the place of the tips, and makes those layers own that are whole.
-func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion LayerID, whole map[LayerID]bool) error {
+func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion segment.LayerID, whole map[segment.LayerID]bool) error {
 	next, err := s.writeBorrowed(ctx, of.ready())
 	if err != nil {
 		return err
@@ -244,7 +245,7 @@ func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion
 		for i := range m.layers {
 			l := &m.layers[i]
 			for at, c := range l.companions {
-				if c.kind != layerBorrowed || c.id != companion {
+				if c.kind != segment.KindBorrowed || c.id != companion {
 					continue
 				}
 				changed = true
@@ -261,11 +262,11 @@ func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion
 			return errNoChange
 		}
 		if used {
-			b.Put(registrationKey(next), (&registration{pool: pool, kind: layerBorrowed}).encode())
+			b.Put(registrationKey(next), (&registration{pool: pool, kind: segment.KindBorrowed}).encode())
 		}
 		return nil
 	})
-	name := layerBorrowed.fileName(next)
+	name := segment.KindBorrowed.FileName(next)
 	if err == nil && used {
 		s.loans.rename(of, next)
 		s.settle(ctx, []string{name})
@@ -301,9 +302,9 @@ func (s *Store) claimLent(ctx context.Context, v *View) {
 }
 
 // writeBorrowed writes a companion, which is not registered yet.
-func (s *Store) writeBorrowed(ctx context.Context, set *borrowedSet) (LayerID, error) {
-	id := newLayerID()
-	f, err := s.files.Create(ctx, layerBorrowed.fileName(id))
+func (s *Store) writeBorrowed(ctx context.Context, set *borrowedSet) (segment.LayerID, error) {
+	id := segment.NewLayerID()
+	f, err := s.files.Create(ctx, segment.KindBorrowed.FileName(id))
 	if err != nil {
 		return id, fmt.Errorf("begin to write what a fork may read: %w", err)
 	}

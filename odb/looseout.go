@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -111,7 +112,7 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	}
 	e := &job.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
-	if isRefusedDelta(e.Delta(), e.Size) || e.Delta() && o.plan.isUndone(h) {
+	if segment.IsRefusedDelta(e.Delta(), e.Size) || e.Delta() && o.plan.isUndone(h) {
 		o.loose[number] = o.stream.offset
 		return o.writeWhole(ctx, h)
 	}

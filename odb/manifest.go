@@ -9,13 +9,14 @@ import (
 	"slices"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // manifestLayer is a layer in a manifest.
 type manifestLayer struct {
-	kind       layerKind
-	id         LayerID
+	kind       segment.LayerKind
+	id         segment.LayerID
 	companions []manifestLayer // without companions of their own
 }
 
@@ -35,6 +36,9 @@ type manifest struct {
 }
 
 const manifestFormat = 1
+
+// castagnoli is the polynomial of the checksums of what lies in the key-value store.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // manifestBytesMax leaves the manifest room below the value limit of the key-value store.
 const manifestBytesMax = kv.ValueBytesMax - 4*kibibyte
@@ -88,13 +92,13 @@ func decodeManifest(pool PoolID, data []byte) (manifest, error) {
 }
 
 // hot returns the layer that takes writes: the last one, which is a hot layer.
-func (m *manifest) hot() (LayerID, bool) {
+func (m *manifest) hot() (segment.LayerID, bool) {
 	for _, l := range slices.Backward(m.layers) {
-		if l.kind == layerHot {
+		if l.kind == segment.KindHot {
 			return l.id, true
 		}
 	}
-	return LayerID{}, false
+	return segment.LayerID{}, false
 }
 
 // readManifest returns a pool's manifest with the bytes that a precondition compares. Errors: [ErrNoPool], [ErrCorrupt].
@@ -108,7 +112,7 @@ func (s *Store) readManifest(ctx context.Context, r kv.Reader, pool PoolID) (man
 	}
 	m, err := decodeManifest(pool, data)
 	if err != nil {
-		return manifest{}, nil, s.damage.corrupt(LayerID(pool), object.ZeroID, "%v", err)
+		return manifest{}, nil, s.damage.Corrupt(segment.LayerID(pool), object.ZeroID, "%v", err)
 	}
 	return m, data, nil
 }

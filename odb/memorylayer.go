@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -17,7 +18,7 @@ type memoryLayer struct {
 	rows   map[object.ID]GraphRow
 	order  []object.ID // in which objects came
 	size   int         // of all values
-	plain  map[object.ID]cached
+	plain  map[object.ID]segment.CacheEntry
 	plains int // bytes of plain
 }
 
@@ -30,11 +31,11 @@ func newMemoryLayer(s *Store) *memoryLayer {
 		store:  s,
 		values: make(map[object.ID][]byte),
 		rows:   make(map[object.ID]GraphRow),
-		plain:  make(map[object.ID]cached),
+		plain:  make(map[object.ID]segment.CacheEntry),
 	}
 }
 
-func (l *memoryLayer) layerID() LayerID { return LayerID{} }
+func (l *memoryLayer) layerID() segment.LayerID { return segment.LayerID{} }
 
 // add keeps value, which is encoded, and row if the object is a commit.
 func (l *memoryLayer) add(id object.ID, value []byte, row *GraphRow) {
@@ -64,12 +65,12 @@ func (l *memoryLayer) remember(id object.ID, t object.Type, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.plains+len(data) <= plainMax {
-		l.plain[id] = cached{kind: t, data: data}
+		l.plain[id] = segment.CacheEntry{Kind: t, Data: data}
 		l.plains += len(data)
 	}
 }
 
-func (l *memoryLayer) recall(id object.ID) (cached, bool) {
+func (l *memoryLayer) recall(id object.ID) (segment.CacheEntry, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	hit, ok := l.plain[id]
@@ -90,7 +91,7 @@ func (l *memoryLayer) find(_ context.Context, id object.ID) (location, bool, err
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	value, ok := l.values[id]
-	return location{layer: l, id: id, ordinal: noOrdinal, value: value}, ok, nil
+	return location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, ok, nil
 }
 
 func (l *memoryLayer) scan(_ context.Context, low, high object.ID, visit func(object.ID) bool) error {
@@ -102,7 +103,7 @@ func (l *memoryLayer) scan(_ context.Context, low, high object.ID, visit func(ob
 		}
 	}
 	l.mu.RUnlock()
-	for _, id := range sortIDs(ids) {
+	for _, id := range segment.SortIDs(ids) {
 		if !visit(id) {
 			break
 		}

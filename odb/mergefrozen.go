@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *ma
 func (m *manifest) hotLayers() []int {
 	var hot []int
 	for i := range m.layers {
-		if m.layers[i].kind == layerHot {
+		if m.layers[i].kind == segment.KindHot {
 			hot = append(hot, i)
 		}
 	}
@@ -124,7 +125,7 @@ func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]fro
 }
 
 // readFrozen returns the rows of a hot layer, false if there are too many.
-func (s *Store) readFrozen(ctx context.Context, id LayerID, countMax, sizeMax int) (frozenLayer, bool, error) {
+func (s *Store) readFrozen(ctx context.Context, id segment.LayerID, countMax, sizeMax int) (frozenLayer, bool, error) {
 	var l frozenLayer
 	for _, table := range hotTables {
 		prefix := hotPrefix(table, id)
@@ -152,9 +153,9 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 		table byte
 		id    object.ID
 	}
-	merged := newLayerID()
+	merged := segment.NewLayerID()
 	taken := make(map[row]struct{})
-	former := make(map[LayerID]struct{}, len(run))
+	former := make(map[segment.LayerID]struct{}, len(run))
 	oldest := run[len(run)-1].place
 	for _, l := range slices.Backward(run) {
 		former[m.layers[l.place].id] = struct{}{}
@@ -174,7 +175,7 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 	layers := make([]manifestLayer, 0, len(m.layers))
 	for i, l := range m.layers {
 		if i == oldest {
-			layers = append(layers, manifestLayer{kind: layerHot, id: merged, companions: l.companions})
+			layers = append(layers, manifestLayer{kind: segment.KindHot, id: merged, companions: l.companions})
 		} else if _, gone := former[l.id]; !gone {
 			layers = append(layers, l)
 		}

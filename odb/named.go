@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // eachNamed calls visit with what the objects of a layer name that may lie outside of it, delta bases included. Hot objects in known are left
 // out, and added to it if it is not nil.
 func (v *View) eachNamed(ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
-	if l.kind == layerHot {
+	if l.kind == segment.KindHot {
 		return v.eachNamedHot(ctx, &hotLayer{store: v.store, id: l.id}, known, visit)
 	}
 	for _, segment := range v.segments() {
@@ -35,12 +36,12 @@ func (v *View) eachNamedHot(ctx context.Context, l *hotLayer, known map[object.I
 		if _, ok := known[id]; ok {
 			continue
 		}
-		e, err := l.entry(ctx, location{layer: l, id: id, ordinal: noOrdinal})
+		e, err := l.entry(ctx, location{layer: l, id: id, ordinal: segment.NoOrdinal})
 		if err == nil && e.Delta() {
 			err = visit(e.Base)
 		}
 		if err == nil && e.Type != object.TypeBlob {
-			err = v.eachLink(ctx, location{layer: l, id: id, ordinal: noOrdinal}, visit)
+			err = v.eachLink(ctx, location{layer: l, id: id, ordinal: segment.NoOrdinal}, visit)
 		}
 		if err != nil {
 			return err
@@ -58,18 +59,18 @@ func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func
 		return err
 	}
 	defer l.release(g)
-	o, ok, err := g.outline(ctx)
+	o, ok, err := g.Summary(ctx)
 	if err != nil {
 		return err
 	}
 	if ok {
-		for _, id := range o.outside {
+		for _, id := range o.External {
 			if err := visit(id); err != nil {
 				return err
 			}
 		}
-		for _, id := range o.fill { // what they name does not count as outside
-			ordinal, there, err := g.lookup(ctx, id)
+		for _, id := range o.ThinBases { // what they name does not count as outside
+			ordinal, there, err := g.Lookup(ctx, id)
 			if err == nil && there {
 				err = v.eachLink(ctx, location{layer: l, id: id, ordinal: ordinal}, visit)
 			}
@@ -79,7 +80,7 @@ func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func
 		}
 		return nil
 	}
-	for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		if err == nil {
 			err = v.eachLink(ctx, location{layer: l, ordinal: ordinal}, visit)
 		}

@@ -57,6 +57,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 )
 
 // Options are the settings of [Open]. The zero value works.
@@ -89,10 +90,10 @@ type Store struct {
 	options Options
 	limits  Limits
 	log     *slog.Logger
-	env     *fileEnv // of the files of layers
+	env     *segment.Env // of the files of layers
 	layers  *layerSet
 	counts  counters
-	damage  *damageLog
+	damage  *segment.DamageLog
 	traffic traffic
 
 	coverFrom int // Options.CoverCount
@@ -114,7 +115,7 @@ type Store struct {
 // The stores stay the caller's to close, after [Store.Close].
 func Open(ctx context.Context, keys kv.Store, files file.Store, options Options) (*Store, error) {
 	options.setDefaults()
-	cache, err := newCache(options.CacheBytes)
+	cache, err := segment.NewCache(options.CacheBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -124,13 +125,13 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		options: options,
 		limits:  options.Limits,
 		log:     options.Logger,
-		damage:  newDamageLog(options.Logger),
+		damage:  segment.NewDamageLog(options.Logger),
 
 		coverFrom: options.CoverCount,
 		loans:     newLoans(int(options.CacheBytes / 8)),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
-	s.env = &fileEnv{files: files, cache: cache, damage: s.damage, log: options.Logger}
+	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
 	s.building = newCompanionQueue(ctx, s)
 	if err := s.clearLeftovers(ctx); err != nil {
@@ -180,7 +181,7 @@ func (s *Store) clearLeftovers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		layer, ok := layerOfFile(info.Name)
+		layer, ok := segment.LayerOfFile(info.Name)
 		if !ok {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -44,27 +45,27 @@ func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
 	e := &entries[0]
 	o.place(h, isBusy)
 	found, isFound := o.plan.deltas.get(h)
-	isUndone := e.Base != noOrdinal && o.plan.isUndone(h)
+	isUndone := e.Base != segment.NoOrdinal && o.plan.isUndone(h)
 	var err error
 	switch {
 	case isFound:
 		err = o.writeBase(ctx, found.base)
-	case e.Base != noOrdinal && !isUndone:
+	case e.Base != segment.NoOrdinal && !isUndone:
 		err = o.writeStoredBase(ctx, layer, e)
 	}
 	if err != nil {
 		return err
 	}
 	o.place(h, o.stream.offset)
-	region := o.plan.inv.segments[layer].region()
+	region := o.plan.inv.segments[layer].Region()
 	switch {
 	case isFound:
 		return o.writeFound(ctx, h, &found)
 	case isUndone:
 		return o.writeWhole(ctx, h)
-	case e.Base == noOrdinal:
+	case e.Base == segment.NoOrdinal:
 		o.wrote(1)
-		return region.copyPacked(ctx, o.stream, e.segmentRecord, object.ZeroID, 0)
+		return region.CopyPacked(ctx, o.stream, e.Record, object.ZeroID, 0)
 	default:
 		return o.writeRebased(ctx, region, layer, e)
 	}
@@ -75,7 +76,7 @@ func (o *packOutput) writeStoredBase(ctx context.Context, layer int, e *segmentE
 	if base := newHandle(layer, e.Base); o.plan.send.has(base) {
 		return o.writeEarly(ctx, base)
 	}
-	id, err := o.plan.inv.segments[layer].id(ctx, e.Base)
+	id, err := o.plan.inv.segments[layer].ID(ctx, e.Base)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (o *packOutput) placedAt(h handle) int64 {
 func (o *packOutput) place(h handle, offset int64) {
 	placed := &o.placed[h.layer()]
 	if *placed == nil {
-		*placed = make([]int64, o.plan.inv.segments[h.layer()].count)
+		*placed = make([]int64, o.plan.inv.segments[h.layer()].Count)
 	}
 	(*placed)[h.number()] = offset
 }

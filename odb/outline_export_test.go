@@ -9,7 +9,7 @@ func Outlines(ctx context.Context, v *View) (segments, outlines int, err error) 
 		if err != nil {
 			return 0, 0, err
 		}
-		_, ok, err := g.outline(ctx)
+		_, ok, err := g.Summary(ctx)
 		l.release(g)
 		if err != nil {
 			return 0, 0, err

@@ -3,12 +3,14 @@ package odb
 import (
 	"context"
 	"io"
+
+	"packhorse/odb/segment"
 )
 
 // packedEntry describes an entry of a data region, without the ID of its base. What it tells from the entry's header is verified when the
 // entry itself is read.
-func packedEntry(ctx context.Context, d dataRegion, at location, r segmentRecord) (StoredEntry, error) {
-	header, headerSize, err := d.head(ctx, r, at.id)
+func packedEntry(ctx context.Context, d segment.Region, at location, r segment.Record) (StoredEntry, error) {
+	header, headerSize, err := d.Head(ctx, r, at.id)
 	if err != nil {
 		return StoredEntry{}, err
 	}
@@ -19,7 +21,7 @@ func packedEntry(ctx context.Context, d dataRegion, at location, r segmentRecord
 		Encoding:    EncodingZlib,
 		ContentSize: header.Size,
 		PayloadSize: r.PackedSize - headerSize,
-		Layer:       d.layer,
+		Layer:       d.Layer,
 		Ordinal:     at.ordinal,
 		at:          at,
 		record:      r,
@@ -28,15 +30,15 @@ func packedEntry(ctx context.Context, d dataRegion, at location, r segmentRecord
 
 // packedStep is what a delta chain needs to know of an entry of a data region. For a delta ContentSize is a bound: a delta is never read
 // from an entry that is larger than deflate can make it.
-func packedStep(r segmentRecord) step {
+func packedStep(r segment.Record) step {
 	s := step{Info: Info{Type: r.Type, Size: r.Size}, ContentSize: r.Size, BaseOrdinal: r.Base}
-	if r.Base != noOrdinal {
+	if r.Base != segment.NoOrdinal {
 		s.Delta, s.ContentSize = true, r.PackedSize
 	}
 	return s
 }
 
 // copyPackedPayload writes the compressed bytes of an entry of a data region, as [View.copyPacked] says.
-func copyPackedPayload(ctx context.Context, w io.Writer, d dataRegion, e *StoredEntry) error {
-	return d.copyPacked(ctx, w, e.record, e.ID, e.record.PackedSize-e.PayloadSize)
+func copyPackedPayload(ctx context.Context, w io.Writer, d segment.Region, e *StoredEntry) error {
+	return d.CopyPacked(ctx, w, e.record, e.ID, e.record.PackedSize-e.PayloadSize)
 }

@@ -120,7 +120,7 @@ func TestPackOfLargeObjects(t *testing.T) {
 	}
 	g := newRepository(t)
 	random := rand.New(rand.NewPCG(1, 8))
-	newer := noise(random, odb.WholeMax+1<<20)
+	newer := noise(random, odb.WholeBytes+1<<20)
 	older := append(bytes.Clone(newer), "shorter end"...) // git makes the smaller a delta of the larger
 	var tips []object.ID
 	for i, data := range [][]byte{newer, older} {

@@ -11,7 +11,7 @@ import (
 type packTable struct {
 	offsets []int64  // of the entries; once the pack has been read, also where the last one ends
 	crcs    []uint32 // IEEE, of the entry as packed
-	bases   []uint32 // ordinal of the delta base; noOrdinal for a whole entry, or while a base that is named by ID is not known
+	bases   []uint32 // ordinal of the delta base; segment.NoOrdinal for a whole entry, or while a base that is named by ID is not known
 	states  []entryState
 	deltas  int
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -15,18 +16,18 @@ import (
 // read while it grows.
 type pendingSegment struct {
 	store *Store
-	w     *segmentWriter
+	w     *segment.Writer
 
 	mu      sync.RWMutex // guards the fields below
 	ordinal map[object.ID]uint32
 	ids     []object.ID
-	records []segmentRecord
+	records []segment.Record
 	rows    map[object.ID]GraphRow
-	named   namedIDs
+	named   segment.NamedIDs
 }
 
 func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
-	w, err := newSegmentWriter(ctx, s.env)
+	w, err := segment.NewWriter(ctx, s.env)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
 		w:       w,
 		ordinal: make(map[object.ID]uint32),
 		rows:    make(map[object.ID]GraphRow),
-		named:   make(namedIDs),
+		named:   make(segment.NamedIDs),
 	}, nil
 }
 
@@ -51,17 +52,17 @@ func (l *pendingSegment) append(id object.ID, t object.Type, data []byte, row *G
 		return err
 	}
 	l.add(written, row)
-	l.named.add(t, data)
+	l.named.Add(t, data)
 	return nil
 }
 
-func (l *pendingSegment) add(row segmentRow, graph *GraphRow) {
+func (l *pendingSegment) add(row segment.Row, graph *GraphRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ordinal[row.ID] = uint32(len(l.ids))
 	l.ids = append(l.ids, row.ID)
-	l.records = append(l.records, segmentRecord{
-		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: noOrdinal, CRC32: row.CRC32,
+	l.records = append(l.records, segment.Record{
+		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: segment.NoOrdinal, CRC32: row.CRC32,
 	})
 	if graph != nil {
 		l.rows[row.ID] = *graph
@@ -69,13 +70,13 @@ func (l *pendingSegment) add(row segmentRow, graph *GraphRow) {
 }
 
 // finish completes the segment and makes it durable.
-func (l *pendingSegment) finish(ctx context.Context) (*sealedSegment, error) {
+func (l *pendingSegment) finish(ctx context.Context) (*segment.Sealed, error) {
 	if err := l.w.Complete(ctx, len(l.ids)); err != nil {
 		return nil, errors.Join(err, l.w.Abort())
 	}
 	for i, id := range l.ids {
 		r := &l.records[i]
-		row := segmentRow{ID: id, Type: r.Type, Size: r.Size, Offset: r.Offset, PackedSize: r.PackedSize, Base: -1, CRC32: r.CRC32}
+		row := segment.Row{ID: id, Type: r.Type, Size: r.Size, Offset: r.Offset, PackedSize: r.PackedSize, Base: -1, CRC32: r.CRC32}
 		if err := l.w.AddRow(ctx, row); err != nil {
 			return nil, errors.Join(err, l.w.Abort())
 		}
@@ -85,17 +86,17 @@ func (l *pendingSegment) finish(ctx context.Context) (*sealedSegment, error) {
 			return nil, errors.Join(err, l.w.Abort())
 		}
 	}
-	l.w.SetOutline(l.named.outline(l.ids))
+	l.w.SetSummary(l.named.Summary(l.ids))
 	return l.w.Finish(ctx)
 }
 
-func (l *pendingSegment) layerID() LayerID { return l.w.id }
+func (l *pendingSegment) layerID() segment.LayerID { return l.w.ID }
 
-func (l *pendingSegment) region() dataRegion {
-	return dataRegion{env: l.store.env, layer: l.w.id, data: l.w}
+func (l *pendingSegment) region() segment.Region {
+	return l.w.Region()
 }
 
-func (l *pendingSegment) record(at location) segmentRecord {
+func (l *pendingSegment) record(at location) segment.Record {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.records[at.ordinal]
@@ -117,7 +118,7 @@ func (l *pendingSegment) scan(_ context.Context, low, high object.ID, visit func
 		}
 	}
 	l.mu.RUnlock()
-	for _, id := range sortIDs(ids) {
+	for _, id := range segment.SortIDs(ids) {
 		if !visit(id) {
 			break
 		}
@@ -140,7 +141,7 @@ func (l *pendingSegment) stat(_ context.Context, at location) (Info, error) {
 // entry gives no ordinal: it would not be the one that the object gets.
 func (l *pendingSegment) entry(ctx context.Context, at location) (StoredEntry, error) {
 	e, err := packedEntry(ctx, l.region(), at, l.record(at))
-	e.Ordinal = noOrdinal
+	e.Ordinal = segment.NoOrdinal
 	return e, err
 }
 
@@ -149,11 +150,11 @@ func (l *pendingSegment) step(_ context.Context, at location) (step, error) {
 }
 
 func (l *pendingSegment) content(ctx context.Context, at location) ([]byte, error) {
-	return l.region().content(ctx, l.record(at), at.id)
+	return l.region().Content(ctx, l.record(at), at.id)
 }
 
 func (l *pendingSegment) stream(ctx context.Context, at location) (io.ReadCloser, error) {
-	return l.region().openContent(ctx, l.record(at), at.id)
+	return l.region().Open(ctx, l.record(at), at.id)
 }
 
 func (l *pendingSegment) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {

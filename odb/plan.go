@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -153,13 +154,13 @@ func (p *PackPlan) measure(ctx context.Context) error {
 	for layer, g := range p.inv.segments {
 		count := p.send.count(layer)
 		p.count += count
-		if count == g.count {
-			p.whole += g.dataSize - pack.HeaderSize - pack.TrailerSize
+		if count == g.Count {
+			p.whole += g.DataSize - pack.HeaderSize - pack.TrailerSize
 			continue
 		}
-		records := newRecordReader(g)
+		records := segment.NewRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
-			_, _, packedSize, err := records.info(ctx, ordinal)
+			_, _, packedSize, err := records.Info(ctx, ordinal)
 			p.bytes += packedSize
 			return err
 		})

@@ -4,6 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 )
 
 // PoolID names a pool. IDs are UUIDs of version 7: they sort by creation and are never used again.
@@ -19,8 +20,8 @@ func (p PoolID) String() string { return uuid.UUID(p).String() }
 
 // CreatePool adds a new, empty pool to b: a manifest with one hot layer, and the layer's user key. The pool exists when b is committed.
 func (s *Store) CreatePool(b *kv.Batch) PoolID {
-	pool, hot := NewPoolID(), newLayerID()
-	m := manifest{version: 1, layers: []manifestLayer{{kind: layerHot, id: hot}}}
+	pool, hot := NewPoolID(), segment.NewLayerID()
+	m := manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: hot}}}
 	b.RequireAbsent(manifestKey(pool))
 	b.Put(manifestKey(pool), m.encode(pool))
 	m.use(b, pool)

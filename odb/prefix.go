@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -34,7 +35,7 @@ func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) 
 				return nil, fmt.Errorf("resolve %s: %w", prefix, err)
 			}
 			found = append(found, ids...)
-			found = sortIDs(found)
+			found = segment.SortIDs(found)
 			found = found[:min(len(found), resolveMax)]
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/bloom"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -22,13 +23,13 @@ type Quarantine struct {
 
 	// pending takes writes once the quarantine is too large for the hot tier; nil before and after Seal.
 	pending *pendingSegment
-	sealed  []*sealedSegment
+	sealed  []*segment.Sealed
 	broken  error // a segment that could not be finished: objects are lost
 	staged  bool
 	settled bool
 	own     bool // it rewrites what is stored
 	closed  bool
-	hotID   LayerID // where the last Stage put hot objects
+	hotID   segment.LayerID // where the last Stage put hot objects
 	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what was read of trees for them.
 	filters     map[object.ID]bloom.Filter
 	filterBytes int64
@@ -69,7 +70,7 @@ func (q *Quarantine) PackedBytes() int64 {
 		total += q.pending.w.Size()
 	}
 	for _, segment := range q.sealed {
-		total += segment.dataBytes
+		total += segment.DataBytes
 	}
 	return total
 }
@@ -81,7 +82,7 @@ func (q *Quarantine) Count() int {
 		total += len(q.pending.ids)
 	}
 	for _, segment := range q.sealed {
-		total += segment.count
+		total += segment.Count
 	}
 	return total
 }
@@ -107,9 +108,9 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 }
 
 // addSegment quarantines a complete segment, which is the quarantine's to register or to remove from here on.
-func (q *Quarantine) addSegment(segment *sealedSegment) {
-	q.sealed = append(q.sealed, segment)
-	l := q.store.layers.pin(sealedLayer(segment))
+func (q *Quarantine) addSegment(seg *segment.Sealed) {
+	q.sealed = append(q.sealed, seg)
+	l := q.store.layers.pin(sealedLayer(seg))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.above = append([]layer{l}, q.above...)
@@ -249,15 +250,15 @@ func (q *Quarantine) removeFiles() error {
 	}
 	ctx := context.Background() // cleaning up does not end with the request
 	var err error
-	for _, segment := range q.sealed {
+	for _, seg := range q.sealed {
 		if q.staged {
-			if _, getErr := q.store.keys.Get(ctx, registrationKey(segment.id)); !errors.Is(getErr, kv.ErrNotFound) {
+			if _, getErr := q.store.keys.Get(ctx, registrationKey(seg.ID)); !errors.Is(getErr, kv.ErrNotFound) {
 				continue
 			}
 		}
-		err = errors.Join(err, q.store.layers.forget(segment.id), q.store.files.Delete(ctx, segmentFile(segment.id)))
-		if segment.graph != (LayerID{}) {
-			err = errors.Join(err, q.store.files.Delete(ctx, graphFile(segment.graph)))
+		err = errors.Join(err, q.store.layers.forget(seg.ID), q.store.files.Delete(ctx, segment.FileName(seg.ID)))
+		if seg.Graph != (segment.LayerID{}) {
+			err = errors.Join(err, q.store.files.Delete(ctx, segment.GraphFile(seg.Graph)))
 		}
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 
 	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -139,7 +140,7 @@ func (b *treeBatch) read(ctx context.Context, inv *inventory) (err error) {
 func readTree(ctx context.Context, inv *inventory, tree handle) ([]byte, error) {
 	t, data, err := inv.read(ctx, tree)
 	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: a %s where a tree belongs", errFormat, t)
+		err = fmt.Errorf("%w: a %s where a tree belongs", segment.ErrFormat, t)
 	}
 	return data, err
 }

@@ -3,12 +3,13 @@ package odb
 import (
 	"context"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
 
 // writeRebased writes a delta of a segment whose base is elsewhere than it was, or its object whole when the client could not find the base.
-func (o *packOutput) writeRebased(ctx context.Context, region dataRegion, layer int, e *segmentEntry) error {
+func (o *packOutput) writeRebased(ctx context.Context, region segment.Region, layer int, e *segmentEntry) error {
 	header, ok, err := o.rebasedHeader(ctx, layer, e)
 	if err != nil {
 		return err
@@ -16,14 +17,14 @@ func (o *packOutput) writeRebased(ctx context.Context, region dataRegion, layer 
 	if !ok {
 		return o.writeWhole(ctx, newHandle(layer, e.ordinal))
 	}
-	if e.PackedSize > wholeMax {
+	if e.PackedSize > segment.WholeMax {
 		return o.writeLargeDelta(ctx, region, layer, e, header)
 	}
-	o.packed, err = region.readPacked(ctx, o.packed[:0], e.segmentRecord, object.ZeroID)
+	o.packed, err = region.ReadPacked(ctx, o.packed[:0], e.Record, object.ZeroID)
 	if err != nil {
 		return err
 	}
-	stored, payload, err := region.parse(ctx, o.packed, e.segmentRecord, object.ZeroID)
+	stored, payload, err := region.Parse(ctx, o.packed, e.Record, object.ZeroID)
 	if err != nil {
 		return err
 	}
@@ -33,14 +34,14 @@ func (o *packOutput) writeRebased(ctx context.Context, region dataRegion, layer 
 
 // rebasedHeader is deltaHeader for a delta of a segment.
 func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEntry) (pack.EntryHeader, bool, error) {
-	if isRefusedDelta(true, e.Size) {
+	if segment.IsRefusedDelta(true, e.Size) {
 		return pack.EntryHeader{}, false, nil
 	}
 	base := newHandle(layer, e.Base)
 	if o.plan.request.OFSDelta && o.plan.send.has(base) && e.baseOffset < e.Offset && o.placedAt(base) == 0 && e.baseOffset < o.passed[layer] {
 		return o.behind(e.baseOffset + o.shiftOf(layer, e.baseOffset)), true, nil
 	}
-	id, err := o.plan.inv.segments[layer].id(ctx, e.Base)
+	id, err := o.plan.inv.segments[layer].ID(ctx, e.Base)
 	if err != nil {
 		return pack.EntryHeader{}, false, err
 	}
@@ -48,9 +49,9 @@ func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEnt
 }
 
 // writeLargeDelta writes a delta that does not fit in memory behind another header.
-func (o *packOutput) writeLargeDelta(ctx context.Context, region dataRegion, layer int, e *segmentEntry, header pack.EntryHeader) error {
+func (o *packOutput) writeLargeDelta(ctx context.Context, region segment.Region, layer int, e *segmentEntry, header pack.EntryHeader) error {
 	at := location{layer: o.plan.inv.layers[layer], ordinal: e.ordinal}
-	stored, err := packedEntry(ctx, region, at, e.segmentRecord)
+	stored, err := packedEntry(ctx, region, at, e.Record)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -27,9 +28,9 @@ func (s *Store) HoldFiles() (release func()) {
 // among them. Errors: [ErrCorrupt].
 func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		var last LayerID
+		var last segment.LayerID
 		for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: []byte{tableUser}, End: kv.PrefixEnd([]byte{tableUser})}) {
-			var id LayerID
+			var id segment.LayerID
 			if err == nil {
 				id, _, err = decodeUserKey(pair.Key)
 			}
@@ -53,7 +54,7 @@ func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 }
 
 // registeredName returns the name of the file that is registered for a layer or companion, or "" for a hot layer.
-func registeredName(ctx context.Context, r kv.Reader, id LayerID) (string, error) {
+func registeredName(ctx context.Context, r kv.Reader, id segment.LayerID) (string, error) {
 	value, err := r.Get(ctx, registrationKey(id))
 	if errors.Is(err, kv.ErrNotFound) {
 		return "", nil
@@ -65,25 +66,46 @@ func registeredName(ctx context.Context, r kv.Reader, id LayerID) (string, error
 	if err != nil {
 		return "", &CorruptError{Layer: id, Object: object.ZeroID, Why: err.Error()}
 	}
-	return registered.kind.fileName(id), nil
+	return registered.kind.FileName(id), nil
 }
 
 // decodeUserKey takes a key of tableUser apart.
-func decodeUserKey(key []byte) (LayerID, PoolID, error) {
-	if len(key) != 1+len(LayerID{})+len(PoolID{}) {
-		return LayerID{}, PoolID{}, &CorruptError{Why: fmt.Sprintf("key %x is no user's", key)}
+func decodeUserKey(key []byte) (segment.LayerID, PoolID, error) {
+	if len(key) != 1+len(segment.LayerID{})+len(PoolID{}) {
+		return segment.LayerID{}, PoolID{}, &CorruptError{Why: fmt.Sprintf("key %x is no user's", key)}
 	}
-	return LayerID(key[1:][:len(LayerID{})]), PoolID(key[1+len(LayerID{}):]), nil
+	return segment.LayerID(key[1:][:len(segment.LayerID{})]), PoolID(key[1+len(segment.LayerID{}):]), nil
 }
 
 // decodeRegistration returns what encode wrote.
 func decodeRegistration(value []byte) (registration, error) {
 	d := decoder{data: value}
 	format := d.take(1)[0]
-	r := registration{kind: layerKind(d.take(1)[0]), pool: PoolID(d.take(len(PoolID{})))}
+	r := registration{kind: segment.LayerKind(d.take(1)[0]), pool: PoolID(d.take(len(PoolID{})))}
 	r.count, r.dataBytes = int64(d.uvarint()), int64(d.uvarint())
-	if d.failed || len(d.data) > 0 || format != 1 || r.kind < layerSegment || r.kind > layerBorrowed {
-		return registration{}, fmt.Errorf("%w: registration %x", errFormat, value)
+	if d.failed || len(d.data) > 0 || format != 1 || r.kind < segment.KindSegment || r.kind > segment.KindBorrowed {
+		return registration{}, fmt.Errorf("%w: registration %x", segment.ErrFormat, value)
 	}
 	return r, nil
+}
+
+// FilePools returns the pools that use the file of that name, according to the tables in r.
+func FilePools(ctx context.Context, r kv.Reader, name string) ([]PoolID, error) {
+	layer, ok := segment.LayerOfFile(name)
+	if !ok {
+		return nil, nil
+	}
+	prefix := hotPrefix(tableUser, layer)
+	var pools []PoolID
+	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return nil, fmt.Errorf("find the users of file %s: %w", name, err)
+		}
+		_, pool, err := decodeUserKey(pair.Key)
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -33,12 +34,12 @@ type RepackOptions struct {
 // checked, and index, graph rows and outline come from there.
 type repack struct {
 	view    *View
-	chosen  map[LayerID]bool
+	chosen  map[segment.LayerID]bool
 	fresh   []bool // segments none of whose deltas is reused
 	full    bool   // everything is searched that was found among few objects only
 	plan    *PackPlan
 	options RepackOptions
-	streams []indexStream // the tables of block streams that are copied
+	streams []segment.BlockStream // the tables of block streams that are copied
 }
 
 // newRepack plans for the layers of v that are chosen. The caller closes it before v.
@@ -50,7 +51,7 @@ func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options Rep
 		return nil, err
 	}
 	r := &repack{
-		view: v, chosen: make(map[LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options,
+		view: v, chosen: make(map[segment.LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options,
 	}
 	inv.pace = v.store.newPacer(options.Pause)
 	for _, l := range chosen {
@@ -121,7 +122,7 @@ func (r *repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error
 		if r.view.isBorrowed(r.plan.inv.layers[i]) {
 			continue
 		}
-		if _, ok, err := g.lookup(ctx, id); ok || err != nil {
+		if _, ok, err := g.Lookup(ctx, id); ok || err != nil {
 			return ok, err
 		}
 	}
@@ -142,7 +143,7 @@ func (r *repack) prepare(ctx context.Context) error {
 		return err
 	}
 	for i, g := range p.inv.segments {
-		r.fresh[i] = r.chosen[p.inv.layers[i].id] && (r.options.Anew || (r.full && g.isProvisional()))
+		r.fresh[i] = r.chosen[p.inv.layers[i].id] && (r.options.Anew || (r.full && g.IsProvisional()))
 	}
 	paths, err := r.paths(ctx)
 	if err != nil {
@@ -173,7 +174,7 @@ func (r *repack) isProvisional() bool {
 	}
 	provisional := r.plan.send.count(r.plan.inv.looseLayer()) > 0
 	for i, g := range r.plan.inv.segments {
-		provisional = provisional || (r.chosen[r.plan.inv.layers[i].id] && g.isProvisional())
+		provisional = provisional || (r.chosen[r.plan.inv.layers[i].id] && g.IsProvisional())
 	}
 	return provisional
 }
@@ -181,24 +182,22 @@ func (r *repack) isProvisional() bool {
 // findStreams gathers the tables of the block streams that are taken.
 func (r *repack) findStreams(ctx context.Context) error {
 	for layer, g := range r.plan.inv.segments {
-		for i := range g.sections[sectionStreams].count() {
-			item, err := g.item(ctx, sectionStreams, i)
+		for ordinal, err := range g.BlockStreams(ctx) {
 			if err != nil {
 				return err
 			}
-			ordinal := streamOrdinal(item)
 			if !r.plan.send.has(newHandle(layer, ordinal)) {
 				continue
 			}
-			record, err := g.record(ctx, ordinal)
+			record, err := g.Record(ctx, ordinal)
 			if err != nil {
 				return err
 			}
-			s := indexStream{}
-			if s.id, err = g.id(ctx, ordinal); err != nil {
+			s := segment.BlockStream{}
+			if s.ID, err = g.ID(ctx, ordinal); err != nil {
 				return err
 			}
-			if s.table, s.sums, err = g.blockTable(ctx, ordinal, record.Size); err != nil {
+			if s.Table, s.Sums, err = g.BlockTable(ctx, ordinal, record.Size); err != nil {
 				return err
 			}
 			r.streams = append(r.streams, s)
@@ -263,9 +262,9 @@ func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 		return err
 	}
 	for layer, g := range r.plan.inv.segments {
-		records := newRecordReader(g)
+		records := segment.NewRecordReader(g)
 		err := r.plan.send.each(layer, func(ordinal uint32) error {
-			t, _, _, err := records.info(ctx, ordinal)
+			t, _, _, err := records.Info(ctx, ordinal)
 			if err != nil || t != object.TypeCommit {
 				return err
 			}
@@ -381,7 +380,7 @@ func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
 	}
 	if q != nil {
 		layers = slices.Insert(layers, first, sealedLayer(q.sealed[0]))
-		q.sealed[0].register(b, r.view.pool)
+		registerSegment(q.sealed[0], b, r.view.pool)
 		q.staged, q.own = true, true
 	}
 	m.layers = layers
@@ -390,7 +389,7 @@ func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
 
 // ownPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and limits for packs from outside do not hold.
 type ownPack struct {
-	streams     []indexStream
+	streams     []segment.BlockStream
 	provisional bool // see sectionProvisional
 	workers     int
 	pace        *pacer

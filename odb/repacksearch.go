@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -77,12 +78,12 @@ func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 				}
 				size = info.Size
 			} else {
-				record, err := p.inv.segments[h.layer()].record(ctx, h.number())
+				record, err := p.inv.segments[h.layer()].Record(ctx, h.number())
 				if err != nil {
 					return nil, err
 				}
 				t.fresh = r.fresh[h.layer()]
-				if record.Blocks || (!t.fresh && record.Base != noOrdinal && p.send.has(newHandle(h.layer(), record.Base))) {
+				if record.Blocks || (!t.fresh && record.Base != segment.NoOrdinal && p.send.has(newHandle(h.layer(), record.Base))) {
 					continue // a block stream stays one, and what is a delta stays that
 				}
 				size, t.below = record.Size, below[h]
@@ -104,18 +105,18 @@ func (r *repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 		if r.fresh[layer] {
 			continue
 		}
-		records := newRecordReader(g)
+		records := segment.NewRecordReader(g)
 		err := p.send.each(layer, func(ordinal uint32) error {
 			if err := r.plan.inv.pace.rest(ctx); err != nil {
 				return err
 			}
 			length := int32(0)
 			for at := ordinal; ; length++ {
-				record, err := records.record(ctx, at)
+				record, err := records.Record(ctx, at)
 				if err != nil {
 					return err
 				}
-				if record.Base == noOrdinal || !p.send.has(newHandle(layer, record.Base)) {
+				if record.Base == segment.NoOrdinal || !p.send.has(newHandle(layer, record.Base)) {
 					if h := newHandle(layer, at); length > longest[h] {
 						longest[h] = length
 					}
@@ -216,7 +217,7 @@ func (s *windowSearch) load(ctx context.Context, t *target) (*windowEntry, error
 		return nil, err
 	}
 	if kind != t.kind {
-		return nil, fmt.Errorf("%w: a %s where a %s belongs", errFormat, kind, t.kind)
+		return nil, fmt.Errorf("%w: a %s where a %s belongs", segment.ErrFormat, kind, t.kind)
 	}
 	id, err := s.repack.plan.inv.id(ctx, t.h)
 	return &windowEntry{target: *t, id: id, data: data}, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -142,7 +143,7 @@ func (t *packTable) unresolved() int {
 func (in *Ingest) entryHeader(ordinal uint32) (pack.EntryHeader, int, error) {
 	offset, size := in.entrySpan(ordinal)
 	buf := make([]byte, min(size, pack.EntryHeaderSizeMax))
-	if err := readFullAt(&in.intake, buf, offset); err != nil {
+	if err := segment.ReadFullAt(&in.intake, buf, offset); err != nil {
 		return pack.EntryHeader{}, 0, err
 	}
 	return pack.ParseEntryHeader(buf)
@@ -181,7 +182,7 @@ func (in *Ingest) facts(ordinal uint32) entryFacts {
 	facts := entryFacts{
 		ordinal: ordinal, base: t.bases[ordinal], offset: t.offsets[ordinal], packedSize: t.packedSize(ordinal), crc: t.crcs[ordinal], baseOffset: -1,
 	}
-	if facts.base != noOrdinal {
+	if facts.base != segment.NoOrdinal {
 		facts.baseOffset = in.baseOffset(facts.base)
 	}
 	return facts

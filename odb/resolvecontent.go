@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -68,7 +69,7 @@ func (w *resolveWorker) restore(ctx context.Context, index int) error {
 
 // isRoot reports whether an entry is built upon no other.
 func (in *Ingest) isRoot(ordinal uint32) bool {
-	return in.external(ordinal) || in.table.bases[ordinal] == noOrdinal
+	return in.external(ordinal) || in.table.bases[ordinal] == segment.NoOrdinal
 }
 
 // root returns the content of a whole entry of a type, or of a stored base.
@@ -111,7 +112,7 @@ func (w *resolveWorker) gather(ctx context.Context, t object.Type, size int64, f
 	if err != nil {
 		return content{}, err
 	}
-	buffered := bufio.NewWriterSize(spool, copyBufferSize)
+	buffered := bufio.NewWriterSize(spool, segment.CopyBufferSize)
 	err = fill(buffered)
 	if err == nil {
 		err = buffered.Flush()
@@ -169,7 +170,7 @@ func (w *resolveWorker) apply(ctx context.Context, t object.Type, base *content,
 	}
 	z := pack.NewInflater(io.NewSectionReader(&w.in.intake, entry+int64(n), w.in.table.packedSize(child)-int64(n)))
 	defer z.Close()
-	c, err := w.applyStream(ctx, t, base, bufio.NewReaderSize(z, copyBufferSize), hashing)
+	c, err := w.applyStream(ctx, t, base, bufio.NewReaderSize(z, segment.CopyBufferSize), hashing)
 	return c, badEntry(entry, err)
 }
 
@@ -215,7 +216,7 @@ func (w *resolveWorker) program(child uint32) ([]byte, error) {
 func (w *resolveWorker) readEntry(ordinal uint32) (pack.EntryHeader, []byte, error) {
 	size := int(w.in.table.packedSize(ordinal))
 	w.packed = slices.Grow(w.packed[:0], size)[:size]
-	if err := readFullAt(&w.in.intake, w.packed, w.in.table.offsets[ordinal]); err != nil {
+	if err := segment.ReadFullAt(&w.in.intake, w.packed, w.in.table.offsets[ordinal]); err != nil {
 		return pack.EntryHeader{}, nil, err
 	}
 	header, n, err := pack.ParseEntryHeader(w.packed)

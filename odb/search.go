@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
@@ -132,9 +133,9 @@ func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, of
 		return e.Base, 0, e.PayloadSize, err
 	}
 	g := p.inv.segments[h.layer()]
-	r, err := g.record(ctx, h.number())
-	if err == nil && r.Base != noOrdinal {
-		base, err = g.id(ctx, r.Base)
+	r, err := g.Record(ctx, h.number())
+	if err == nil && r.Base != segment.NoOrdinal {
+		base, err = g.ID(ctx, r.Base)
 	}
 	return base, r.Offset, r.PackedSize, err
 }
@@ -269,7 +270,7 @@ func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (can
 		return candidate{}, err
 	}
 	if t != kind {
-		return candidate{}, fmt.Errorf("%w: a %s where a %s belongs", errFormat, t, kind)
+		return candidate{}, fmt.Errorf("%w: a %s where a %s belongs", segment.ErrFormat, t, kind)
 	}
 	id, err := s.plan.inv.id(ctx, h)
 	return candidate{id: id, data: data}, err

@@ -6,32 +6,35 @@ import (
 	"io"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // segmentLayer is a segment of a pool, with the companion that holds its graph rows if it has commits.
 type segmentLayer struct {
 	store   *Store
-	id      LayerID
-	data    sharedFile
-	rows    *sharedFile // nil: none; so the next two
-	filters *sharedFile
-	bitmaps *sharedFile
+	id      segment.LayerID
+	data    segment.SharedFile
+	rows    *segment.SharedFile // nil: none; so the next two
+	filters *segment.SharedFile
+	bitmaps *segment.SharedFile
 	pins    int // guarded by layerSet.mu
 
 	companions []manifestLayer
 }
 
-func newSegmentLayer(s *Store, files *openFiles, m manifestLayer) *segmentLayer {
-	l := &segmentLayer{store: s, id: m.id, companions: m.companions, data: sharedFile{set: files, owner: m.id, layer: m.id, kind: layerSegment}}
+func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *segmentLayer {
+	l := &segmentLayer{store: s, id: m.id, companions: m.companions}
+	l.data.Init(files, m.id, m.id, segment.KindSegment)
 	for _, companion := range m.companions {
-		f := &sharedFile{set: files, owner: m.id, layer: companion.id, kind: companion.kind}
+		f := &segment.SharedFile{}
+		f.Init(files, m.id, companion.id, companion.kind)
 		switch companion.kind {
-		case layerGraph:
+		case segment.KindGraph:
 			l.rows = f
-		case layerFilter:
+		case segment.KindFilter:
 			l.filters = f
-		case layerBitmap:
+		case segment.KindBitmap:
 			l.bitmaps = f
 		default: // has no file, or is none of a segment's
 		}
@@ -40,8 +43,8 @@ func newSegmentLayer(s *Store, files *openFiles, m manifestLayer) *segmentLayer 
 }
 
 // files are those of the segment and its companions.
-func (l *segmentLayer) files() []*sharedFile {
-	return slices.DeleteFunc([]*sharedFile{&l.data, l.rows, l.filters, l.bitmaps}, func(f *sharedFile) bool { return f == nil })
+func (l *segmentLayer) files() []*segment.SharedFile {
+	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.rows, l.filters, l.bitmaps}, func(f *segment.SharedFile) bool { return f == nil })
 }
 
 // segments returns the segments of a view, those of its quarantine first and then the newest first.
@@ -57,53 +60,53 @@ func (v *View) segments() []*segmentLayer {
 	return found
 }
 
-func (l *segmentLayer) layerID() LayerID { return l.id }
+func (l *segmentLayer) layerID() segment.LayerID { return l.id }
 
 // consistsOf reports whether id names the segment or one of its companions.
-func (l *segmentLayer) consistsOf(id LayerID) bool {
+func (l *segmentLayer) consistsOf(id segment.LayerID) bool {
 	return l.id == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool { return companion.id == id })
 }
 
 func (l *segmentLayer) isOpen() bool {
-	return slices.ContainsFunc(l.files(), func(f *sharedFile) bool { return f.isOpen.Load() })
+	return slices.ContainsFunc(l.files(), func(f *segment.SharedFile) bool { return f.Opened() })
 }
 
 func (l *segmentLayer) close() error {
 	var err error
 	for _, f := range l.files() {
-		err = errors.Join(err, f.close())
+		err = errors.Join(err, f.Close())
 	}
 	return err
 }
 
 // acquire opens the segment's file, unless it is open, and keeps it open until release.
-func (l *segmentLayer) acquire(ctx context.Context) (*segment, error) {
-	g, err := l.data.acquire(ctx)
+func (l *segmentLayer) acquire(ctx context.Context) (*segment.Segment, error) {
+	g, err := l.data.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &segment{g}, nil
+	return &segment.Segment{File: g}, nil
 }
 
-func (l *segmentLayer) release(*segment) { l.data.release() }
+func (l *segmentLayer) release(*segment.Segment) { l.data.Release() }
 
 func (l *segmentLayer) find(ctx context.Context, id object.ID) (location, bool, error) {
-	g, err := l.data.acquire(ctx)
+	g, err := l.data.Acquire(ctx)
 	if err != nil {
 		return location{}, false, err
 	}
-	defer l.data.release()
-	ordinal, ok, err := g.lookup(ctx, id)
+	defer l.data.Release()
+	ordinal, ok, err := g.Lookup(ctx, id)
 	return location{layer: l, id: id, ordinal: ordinal}, ok, err
 }
 
 func (l *segmentLayer) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
-	g, err := l.data.acquire(ctx)
+	g, err := l.data.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.data.release()
-	return g.scan(ctx, low, high, visit)
+	defer l.data.Release()
+	return g.Scan(ctx, low, high, visit)
 }
 
 func (l *segmentLayer) stat(ctx context.Context, at location) (Info, error) {
@@ -112,7 +115,7 @@ func (l *segmentLayer) stat(ctx context.Context, at location) (Info, error) {
 		return Info{}, err
 	}
 	defer l.release(g)
-	r, err := g.record(ctx, at.ordinal)
+	r, err := g.Record(ctx, at.ordinal)
 	return Info{Type: r.Type, Size: r.Size}, err
 }
 
@@ -122,13 +125,13 @@ func (l *segmentLayer) entry(ctx context.Context, at location) (StoredEntry, err
 		return StoredEntry{}, err
 	}
 	defer l.release(g)
-	r, err := g.record(ctx, at.ordinal)
+	r, err := g.Record(ctx, at.ordinal)
 	if err != nil {
 		return StoredEntry{}, err
 	}
-	e, err := packedEntry(ctx, g.region(), at, r)
-	if err == nil && r.Base != noOrdinal {
-		e.Base, err = g.id(ctx, r.Base)
+	e, err := packedEntry(ctx, g.Region(), at, r)
+	if err == nil && r.Base != segment.NoOrdinal {
+		e.Base, err = g.ID(ctx, r.Base)
 	}
 	return e, err
 }
@@ -139,7 +142,7 @@ func (l *segmentLayer) step(ctx context.Context, at location) (step, error) {
 		return step{}, err
 	}
 	defer l.release(g)
-	r, err := g.record(ctx, at.ordinal)
+	r, err := g.Record(ctx, at.ordinal)
 	return packedStep(r), err
 }
 
@@ -149,11 +152,11 @@ func (l *segmentLayer) content(ctx context.Context, at location) ([]byte, error)
 		return nil, err
 	}
 	defer l.release(g)
-	r, err := g.record(ctx, at.ordinal)
+	r, err := g.Record(ctx, at.ordinal)
 	if err != nil {
 		return nil, err
 	}
-	return g.region().content(ctx, r, at.id)
+	return g.Region().Content(ctx, r, at.id)
 }
 
 func (l *segmentLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
@@ -161,12 +164,12 @@ func (l *segmentLayer) stream(ctx context.Context, at location) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	r, err := g.record(ctx, at.ordinal)
+	r, err := g.Record(ctx, at.ordinal)
 	if err != nil {
 		l.release(g)
 		return nil, err
 	}
-	stream, err := g.region().openContent(ctx, r, at.id)
+	stream, err := g.Region().Open(ctx, r, at.id)
 	if err != nil {
 		l.release(g)
 		return nil, err
@@ -195,17 +198,17 @@ func (l *segmentLayer) copyPayload(ctx context.Context, w io.Writer, e *StoredEn
 		return err
 	}
 	defer l.release(g)
-	return copyPackedPayload(ctx, w, g.region(), e)
+	return copyPackedPayload(ctx, w, g.Region(), e)
 }
 
 func (l *segmentLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
 	if l.rows == nil {
 		return GraphRow{}, false, nil
 	}
-	g, err := l.rows.acquire(ctx)
+	g, err := l.rows.Acquire(ctx)
 	if err != nil {
 		return GraphRow{}, false, err
 	}
-	defer l.rows.release()
-	return g.graphRow(ctx, id)
+	defer l.rows.Release()
+	return g.GraphRow(ctx, id)
 }

@@ -7,12 +7,13 @@ import (
 	"iter"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // segmentEntry is an entry of a segment on its way out.
 type segmentEntry struct {
-	segmentRecord
+	segment.Record
 	ordinal    uint32
 	baseOffset int64 // of a delta
 	// whole is the object deflated ahead, when the entry is a delta that the client could not resolve.
@@ -22,11 +23,11 @@ type segmentEntry struct {
 // writeSegment writes what is sent of a segment, as it lies there.
 func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 	g := o.plan.inv.segments[layer]
-	o.run = entryRun{region: g.region()}
+	o.run = entryRun{region: g.Region()}
 	entries := o.pickSorted(ctx, layer)
 	if o.isDense(layer) {
 		entries = o.pickInOrder(ctx, layer)
-		o.run.region.data = &nearReader{src: o.run.region.data, size: g.dataSize}
+		o.run.region.Data = &nearReader{src: o.run.region.Data, size: g.DataSize}
 	}
 	if !o.plan.isWhole(layer) {
 		entries = o.deflateAhead(ctx, layer, entries)
@@ -39,7 +40,7 @@ func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 			return err
 		}
 	}
-	o.passed[layer] = g.dataSize
+	o.passed[layer] = g.DataSize
 	return o.copyRun(ctx)
 }
 
@@ -48,7 +49,7 @@ func (o *packOutput) isDense(layer int) bool {
 	// sortedMax is how many entries are sorted at most.
 	const sortedMax = 1 << 16
 	count := o.plan.send.count(layer)
-	return count > sortedMax || count > o.plan.inv.segments[layer].count/8
+	return count > sortedMax || count > o.plan.inv.segments[layer].Count/8
 }
 
 // pickSorted gives the entries of a segment that are sent in the order in which they are stored, sorted in memory.
@@ -93,7 +94,7 @@ func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segme
 			entries = gathered[:0]
 			return true
 		}
-		for ordinal, err := range g.inPackOrder(ctx, 0, uint32(g.count)) {
+		for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 			if err != nil {
 				yield(segmentEntry{}, err)
 				return
@@ -114,13 +115,13 @@ func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segme
 func (o *packOutput) fillIn(ctx context.Context, layer int, entries []segmentEntry) (err error) {
 	records := o.records[layer]
 	for i := range entries {
-		if entries[i].segmentRecord, err = records.record(ctx, entries[i].ordinal); err != nil {
+		if entries[i].Record, err = records.Record(ctx, entries[i].ordinal); err != nil {
 			return err
 		}
 	}
 	for i := range entries {
-		if e := &entries[i]; e.Base != noOrdinal {
-			if e.baseOffset, err = records.offset(ctx, e.Base); err != nil {
+		if e := &entries[i]; e.Base != segment.NoOrdinal {
+			if e.baseOffset, err = records.Offset(ctx, e.Base); err != nil {
 				return err
 			}
 		}
@@ -172,10 +173,10 @@ const (
 // deflateOne has an entry deflated if it is a delta that the client could not resolve.
 func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry) error {
 	h := newHandle(layer, e.ordinal)
-	if _, found := o.plan.deltas.get(h); found || e.Base == noOrdinal || e.Size > deflateBytesAhead || o.plan.send.has(newHandle(layer, e.Base)) {
+	if _, found := o.plan.deltas.get(h); found || e.Base == segment.NoOrdinal || e.Size > deflateBytesAhead || o.plan.send.has(newHandle(layer, e.Base)) {
 		return nil
 	}
-	base, err := o.plan.inv.segments[layer].id(ctx, e.Base)
+	base, err := o.plan.inv.segments[layer].ID(ctx, e.Base)
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 	switch {
 	case same:
 		o.wrote(1)
-		return o.run.region.copyPacked(ctx, o.stream, e.segmentRecord, object.ZeroID, 0)
+		return o.run.region.CopyPacked(ctx, o.stream, e.Record, object.ZeroID, 0)
 	case isFound:
 		return o.writeFound(ctx, h, &found)
 	case e.whole != nil:
@@ -221,9 +222,9 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 // isVerbatim reports whether an entry can be sent with every byte as it is, as the next one behind the run.
 func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 	switch {
-	case e.Base == noOrdinal:
+	case e.Base == segment.NoOrdinal:
 		return true
-	case isRefusedDelta(true, e.Size):
+	case segment.IsRefusedDelta(true, e.Size):
 		return false
 	case !o.plan.request.OFSDelta || o.plan.request.Thin || !o.plan.send.has(newHandle(layer, e.Base)):
 		return false // in a thin pack it matters how the base is named; see deltaHeader
@@ -256,7 +257,7 @@ func (r *nearReader) ReadAt(p []byte, off int64) (int, error) {
 			r.window = make([]byte, nearReaderSize)
 		}
 		r.window, r.start = r.window[:max(min(nearReaderSize, r.size-off), 0)], off
-		if err := readFullAt(r.src, r.window, off); err != nil {
+		if err := segment.ReadFullAt(r.src, r.window, off); err != nil {
 			r.window = r.window[:0]
 			return 0, err
 		}

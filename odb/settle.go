@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -34,14 +35,14 @@ func (in *Ingest) settle(ctx context.Context) error {
 	in.commits = commitNotes{}
 	for i := range in.thin {
 		if _, sent := in.sentBases[in.thin[i].id]; !sent {
-			in.outline.addFill(in.thin[i].id)
+			in.outline.AddThinBase(in.thin[i].id)
 		}
 	}
-	segment.SetOutline(&in.outline)
+	segment.SetSummary(&in.outline)
 	if in.options.own != nil {
-		segment.provisional = in.options.own.provisional
+		segment.Provisional = in.options.own.provisional
 		for _, stream := range in.options.own.streams {
-			segment.AddBlocks(stream.id, stream.table, stream.sums)
+			segment.AddBlocks(stream.ID, stream.Table, stream.Sums)
 		}
 	}
 	sealed, err := segment.Finish(ctx)
@@ -62,14 +63,14 @@ func (in *Ingest) appendWhole(ctx context.Context, base thinBase, data []byte) e
 }
 
 // rewind returns the segment, ready for objects behind those of the pack, in place of the trailer.
-func (in *Ingest) rewind() *segmentWriter {
+func (in *Ingest) rewind() *segment.Writer {
 	if len(in.thin) == 0 {
 		in.intake.segment.Rewind(in.table.offsets[in.table.count()])
 	}
 	return in.intake.segment
 }
 
-func (in *Ingest) addBaseRow(ctx context.Context, base thinBase, row *segmentRow) error {
+func (in *Ingest) addBaseRow(ctx context.Context, base thinBase, row *segment.Row) error {
 	base.offset = row.Offset
 	in.thin = append(in.thin, base)
 	in.stats.BaseCount = len(in.thin)
@@ -135,7 +136,7 @@ func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depth int) (*hot
 	value := &hotValue{
 		ID: f.row.ID, Type: f.row.Type, Size: f.row.Size, ContentSize: header.Size, Encoding: EncodingZlib, Payload: packed[n:],
 	}
-	if base := in.table.bases[ordinal]; base != noOrdinal {
+	if base := in.table.bases[ordinal]; base != segment.NoOrdinal {
 		value.Base = in.hotBase(base)
 	}
 	if depth > 0 && depth%(hotDepthMax+1) == 0 {

@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"packhorse/odb/file"
+	"packhorse/odb/segment"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
@@ -64,7 +65,7 @@ func (v *View) spoolBottom(ctx context.Context, base *bottom) (*spooled, error) 
 	return v.fillScratch(ctx, base.Info, func(w io.Writer) error {
 		n, err := io.Copy(w, content)
 		if err == nil && n != base.Size {
-			err = v.store.damage.corrupt(base.at.layer.layerID(), base.at.id, "it has %d bytes instead of %d", n, base.Size)
+			err = v.store.damage.Corrupt(base.at.layer.layerID(), base.at.id, "it has %d bytes instead of %d", n, base.Size)
 		}
 		return err
 	})
@@ -82,7 +83,7 @@ func (v *View) spoolLink(ctx context.Context, link *chainLink, base *spooled) (*
 		source := bufio.NewReaderSize(program, 64*kibibyte)
 		n, err := delta.ApplyAt(w, base, base.Size, source, link.Size)
 		if err == nil && n != link.Size {
-			err = fmt.Errorf("%w: delta builds %d bytes instead of %d", errFormat, n, link.Size)
+			err = fmt.Errorf("%w: delta builds %d bytes instead of %d", segment.ErrFormat, n, link.Size)
 		}
 		if err != nil && ctx.Err() == nil {
 			err = v.store.damaged(at.layer.layerID(), at.id, err)
@@ -109,7 +110,7 @@ func (v *View) readSpooled(ctx context.Context, at location) (object.Type, []byt
 	if err != nil {
 		return 0, nil, err
 	}
-	if s.Size > wholeMax {
+	if s.Size > segment.WholeMax {
 		return 0, nil, fmt.Errorf("it has %d bytes: %w", s.Size, ErrTooLarge)
 	}
 	built, err := v.spool(ctx, at)
@@ -117,10 +118,10 @@ func (v *View) readSpooled(ctx context.Context, at location) (object.Type, []byt
 		return 0, nil, err
 	}
 	data := make([]byte, built.Size)
-	err = readFullAt(built, data, 0)
+	err = segment.ReadFullAt(built, data, 0)
 	if err = errors.Join(err, built.Close()); err != nil {
 		return 0, nil, fmt.Errorf("read scratch file: %w", err)
 	}
-	v.keep(&at, cached{kind: built.Type, data: data}, false)
+	v.keep(&at, segment.CacheEntry{Kind: built.Type, Data: data}, false)
 	return built.Type, data, nil
 }

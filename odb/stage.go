@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -46,7 +47,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 	}
 	target, ok := now.manifest.hot()
 	if !ok {
-		return q.store.damage.corrupt(LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
+		return q.store.damage.Corrupt(segment.LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
 	}
 	for _, id := range q.hot.order {
 		if there, err := now.holds(ctx, id); err != nil {
@@ -76,18 +77,18 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	next := now.manifest.clone()
 	for _, segment := range q.sealed {
 		next.layers = append(next.layers, sealedLayer(segment))
-		segment.register(b, now.pool)
+		registerSegment(segment, b, now.pool)
 	}
 	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
 }
 
-// register lets b register the files of a segment.
-func (s *sealedSegment) register(b *kv.Batch, pool PoolID) {
-	r := registration{pool: pool, kind: layerSegment, count: int64(s.count), dataBytes: s.dataBytes}
-	b.Put(registrationKey(s.id), r.encode())
-	if s.graph != (LayerID{}) {
-		r := registration{pool: pool, kind: layerGraph}
-		b.Put(registrationKey(s.graph), r.encode())
+// registerSegment lets b register the files of a segment.
+func registerSegment(s *segment.Sealed, b *kv.Batch, pool PoolID) {
+	r := registration{pool: pool, kind: segment.KindSegment, count: int64(s.Count), dataBytes: s.DataBytes}
+	b.Put(registrationKey(s.ID), r.encode())
+	if s.Graph != (segment.LayerID{}) {
+		r := registration{pool: pool, kind: segment.KindGraph}
+		b.Put(registrationKey(s.Graph), r.encode())
 	}
 }
 
@@ -96,7 +97,7 @@ func (s *sealedSegment) register(b *kv.Batch, pool PoolID) {
 //	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size of the data region
 type registration struct {
 	pool             PoolID
-	kind             layerKind
+	kind             segment.LayerKind
 	count, dataBytes int64
 }
 
@@ -119,15 +120,15 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))
 	for id, plain := range q.hot.plain {
-		q.store.env.cache.set(hotCacheKey(q.hotID, id), plain)
+		q.store.env.Cache.Set(hotCacheKey(q.hotID, id), plain)
 	}
 	var names []string
-	for _, segment := range q.sealed {
-		names = append(names, segmentFile(segment.id))
-		if segment.graph != (LayerID{}) {
-			names = append(names, graphFile(segment.graph))
+	for _, seg := range q.sealed {
+		names = append(names, segment.FileName(seg.ID))
+		if seg.Graph != (segment.LayerID{}) {
+			names = append(names, segment.GraphFile(seg.Graph))
 		}
-		if segment.count >= q.store.options.CompanionCount {
+		if seg.Count >= q.store.options.CompanionCount {
 			q.store.building.add(q.view.pool)
 		}
 	}
@@ -148,10 +149,10 @@ func (s *Store) settle(ctx context.Context, names []string) {
 }
 
 // sealedLayer returns a segment as a manifest names it.
-func sealedLayer(s *sealedSegment) manifestLayer {
-	l := manifestLayer{kind: layerSegment, id: s.id}
-	if s.graph != (LayerID{}) {
-		l.companions = []manifestLayer{{kind: layerGraph, id: s.graph}}
+func sealedLayer(s *segment.Sealed) manifestLayer {
+	l := manifestLayer{kind: segment.KindSegment, id: s.ID}
+	if s.Graph != (segment.LayerID{}) {
+		l.companions = []manifestLayer{{kind: segment.KindGraph, id: s.Graph}}
 	}
 	return l
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -31,7 +32,7 @@ type objectSource interface {
 // Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Open(ctx context.Context, id object.ID) (*Object, error) {
 	if hit, ok := v.cachedHot(id); ok {
-		return &Object{ID: id, Type: hit.kind, Size: int64(len(hit.data)), source: inMemory(hit.data)}, nil
+		return &Object{ID: id, Type: hit.Kind, Size: int64(len(hit.Data)), source: inMemory(hit.Data)}, nil
 	}
 	at, err := v.find(ctx, id)
 	if err != nil {
@@ -56,7 +57,7 @@ func (v *View) openAt(ctx context.Context, at location) (*Object, error) {
 	switch {
 	case s.Size > streamedMin && !s.Delta:
 		o.source, err = openStream(ctx, at)
-	case s.Size <= wholeMax:
+	case s.Size <= segment.WholeMax:
 		var data []byte
 		if _, data, err = v.readAt(ctx, at); err == nil {
 			o.source = inMemory(data)

@@ -17,7 +17,7 @@ import (
 func largePack(t *testing.T) (packed []byte, objects []content) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
-	base := bytes.Repeat(text(random, 1<<16), odb.WholeMax>>16+1)
+	base := bytes.Repeat(text(random, 1<<16), odb.WholeBytes>>16+1)
 	base = append(base, noise(random, 1000)...)
 	large := append(bytes.Clone(base[:40]), base...)
 	small := bytes.Clone(base[1000:5000])
@@ -72,7 +72,7 @@ func TestLargeObjects(t *testing.T) {
 	w.with(func(v *odb.View) {
 		for id, c := range w.objects {
 			_, _, err := v.Read(t.Context(), id)
-			if large := len(c.data) > odb.WholeMax; errors.Is(err, odb.ErrTooLarge) != large {
+			if large := len(c.data) > odb.WholeBytes; errors.Is(err, odb.ErrTooLarge) != large {
 				t.Errorf("Read of %d bytes: %v", len(c.data), err)
 			}
 			checkSections(t, v, id, c.data)
@@ -91,7 +91,7 @@ func TestLargeHotObjects(t *testing.T) {
 		t.Skip("dozens of MiB")
 	}
 	w := newWorld(t, odb.Options{})
-	large := bytes.Repeat([]byte{7}, odb.WholeMax+5)
+	large := bytes.Repeat([]byte{7}, odb.WholeBytes+5)
 	small := large[:5000]
 	d := w.draft()
 	var base object.ID
@@ -152,7 +152,7 @@ func checkSections(t *testing.T, v *odb.View, id object.ID, want []byte) {
 	random := rand.New(rand.NewPCG(9, 9))
 	size := int64(len(want))
 	ranges := [][2]int64{{0, size}, {0, 0}, {size, 10}, {size - 1, 10}, {1<<20 - 1, 2}, {1 << 20, 1}, {1<<20 + 1, 1 << 20}, {-5, 3}, {size + 7, 1}}
-	if size > odb.WholeMax { // inflated from the beginning each time
+	if size > odb.WholeBytes { // inflated from the beginning each time
 		ranges = ranges[4:6]
 	}
 	for range 3 {

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -21,7 +22,7 @@ type Swept struct {
 
 // DropPool lets b give up a pool, whose repository b deletes. Its layers are removed by a later [Store.Sweep].
 func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
-	b.Put(departureKey(departure{time: s.options.Now(), kind: departedPool, id: LayerID(pool)}), pool[:])
+	b.Put(departureKey(departure{time: s.options.Now(), kind: departedPool, id: segment.LayerID(pool)}), pool[:])
 }
 
 // Sweep removes what left its last manifest, and pools that were given up, at least grace ago: files with their registrations, and the key
@@ -67,7 +68,7 @@ func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swe
 	}
 	switch {
 	case err != nil:
-		return s.damage.corrupt(d.id, object.ZeroID, "%v", err)
+		return s.damage.Corrupt(d.id, object.ZeroID, "%v", err)
 	case pools:
 		err = s.removePool(ctx, PoolID(d.id), row, swept)
 	default:
@@ -114,7 +115,7 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 		return nil
 	}
 	defer s.removal.Unlock()
-	if d.kind == layerHot {
+	if d.kind == segment.KindHot {
 		for _, table := range hotTables {
 			start := hotPrefix(table, d.id)
 			b.DeleteRange(start, kv.PrefixEnd(start))
@@ -125,7 +126,7 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 		return err
 	}
 	// The registration goes last: it is what a file without a manifest is found by after a crash.
-	if err := s.files.Delete(ctx, d.kind.fileName(d.id)); err != nil && !errors.Is(err, file.ErrNotFound) {
+	if err := s.files.Delete(ctx, d.kind.FileName(d.id)); err != nil && !errors.Is(err, file.ErrNotFound) {
 		return err
 	}
 	b.Delete(registrationKey(d.id))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zlib"
 
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -44,7 +45,7 @@ func (in *Ingest) findBases(ctx context.Context) ([]branch, error) {
 		wanted = append(wanted, id)
 	}
 	var roots []branch
-	for _, id := range sortIDs(wanted) {
+	for _, id := range segment.SortIDs(wanted) {
 		root, err := in.findBase(ctx, id)
 		if errors.Is(err, ErrNotFound) {
 			continue
@@ -97,14 +98,14 @@ func (in *Ingest) appendLarge(ctx context.Context, base thinBase) error {
 	}
 	defer opened.Close()
 	w := in.rewind()
-	row := segmentRow{ID: base.id, Type: base.info.Type, Size: base.info.Size, Offset: w.Size(), Base: -1}
+	row := segment.Row{ID: base.id, Type: base.info.Type, Size: base.info.Size, Offset: w.Size(), Base: -1}
 	sum := crc32.NewIEEE()
-	buffered := bufio.NewWriterSize(io.MultiWriter(w, sum), copyBufferSize)
+	buffered := bufio.NewWriterSize(io.MultiWriter(w, sum), segment.CopyBufferSize)
 	header := pack.EntryHeader{Kind: pack.EntryKind(base.info.Type), Size: base.info.Size}
 	if _, err := buffered.Write(header.Append(nil)); err != nil {
 		return err
 	}
-	deflater, err := zlib.NewWriterLevel(buffered, segmentLevel)
+	deflater, err := zlib.NewWriterLevel(buffered, segment.Level)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (in *Ingest) stored(ctx context.Context, ordinal uint32) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	w := bufio.NewWriterSize(spool, copyBufferSize)
+	w := bufio.NewWriterSize(spool, segment.CopyBufferSize)
 	_, err = opened.WriteTo(w)
 	if err == nil {
 		err = w.Flush()

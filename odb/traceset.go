@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -128,7 +129,7 @@ func (t *tracer) admitEntries(count, namesBytes int) error {
 func (t *tracer) tree(ctx context.Context, id object.ID) ([]byte, error) {
 	kind, data, err := t.view.Read(ctx, id)
 	if err == nil && kind != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s where a tree belongs", errFormat, id, kind)
+		err = fmt.Errorf("%w: %s is a %s where a tree belongs", segment.ErrFormat, id, kind)
 	}
 	return data, err
 }

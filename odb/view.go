@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 func (s *Store) newView(pool PoolID, m manifest) *View {
 	s.traffic.begin()
 	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), lending: newLending(&m)}
-	for _, kind := range []layerKind{layerSegment, layerHot} {
+	for _, kind := range []segment.LayerKind{segment.KindSegment, segment.KindHot} {
 		for _, l := range slices.Backward(m.layers) {
 			if l.kind == kind {
 				v.layers = append(v.layers, s.layers.pin(l))

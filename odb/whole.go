@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -13,7 +14,7 @@ import (
 // all of them are reached the whole segment is, and with it what it names outside.
 type wholeSegments struct {
 	reaching *reaching
-	outlines []outline
+	outlines []segment.Summary
 	tips     map[object.ID][]int // the segments that have an object as a tip which is not reached yet
 	left     []int               // of each segment: how many there are
 	whole    []bool
@@ -58,7 +59,7 @@ func (r *reaching) findWhole(ctx context.Context, request *PackRequest) (bool, e
 // prepare reads the outlines; false when a segment has none.
 func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
-		o, ok, err := g.outline(ctx)
+		o, ok, err := g.Summary(ctx)
 		if errors.Is(err, ErrCorrupt) {
 			return false, nil // a walk needs none
 		}
@@ -66,8 +67,8 @@ func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		w.outlines = append(w.outlines, o)
-		w.left[i] = len(o.tips)
-		for _, tip := range o.tips {
+		w.left[i] = len(o.Tips)
+		for _, tip := range o.Tips {
 			w.tips[tip] = append(w.tips[tip], i)
 		}
 	}
@@ -91,7 +92,7 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	for _, segment := range w.tips[id] {
 		if w.left[segment]--; w.left[segment] == 0 {
 			w.whole[segment] = true
-			for _, outside := range w.outlines[segment].outside {
+			for _, outside := range w.outlines[segment].External {
 				w.meet(outside)
 			}
 		}
@@ -99,7 +100,7 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	delete(w.tips, id)
 	if layer := h.layer(); layer < len(r.inv.segments) {
 		w.touched[layer] = true
-		if w.outlines[layer].fills(id) {
+		if w.outlines[layer].HasThinBase(id) {
 			w.doubtful = append(w.doubtful, id)
 		}
 		return nil
@@ -140,10 +141,10 @@ func (w *wholeSegments) covered(ctx context.Context) (bool, error) {
 // holds reports whether a whole segment has an object as more than the base of a delta.
 func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
-		if !w.whole[i] || w.outlines[i].fills(id) {
+		if !w.whole[i] || w.outlines[i].HasThinBase(id) {
 			continue
 		}
-		if _, ok, err := g.lookup(ctx, id); ok || err != nil {
+		if _, ok, err := g.Lookup(ctx, id); ok || err != nil {
 			return ok, err
 		}
 	}
@@ -174,7 +175,7 @@ func (w *wholeSegments) take(ctx context.Context, request *PackRequest) error {
 
 // dropFill removes the bases that were added to a segment to complete its deltas, but for those that are reached by way of another one.
 func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
-	for _, id := range w.outlines[segment].fill {
+	for _, id := range w.outlines[segment].ThinBases {
 		held, err := w.holds(ctx, id)
 		if err != nil {
 			return err
@@ -182,7 +183,7 @@ func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 		if held {
 			continue
 		}
-		ordinal, ok, err := w.reaching.inv.segments[segment].lookup(ctx, id)
+		ordinal, ok, err := w.reaching.inv.segments[segment].Lookup(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -213,26 +214,26 @@ func (s *objectSet) addTwins(ctx context.Context, one, other int) error {
 
 // eachTwin calls visit with both handles of every object that two segments hold.
 func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
-	if inv.segments[a].count <= inv.segments[b].count {
+	if inv.segments[a].Count <= inv.segments[b].Count {
 		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
 	}
 	return eachTwin(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
 }
 
 // eachTwin calls visit with the ordinals of every object of a that b holds too.
-func eachTwin(ctx context.Context, a, b *segment, visit func(inA, inB uint32)) error {
+func eachTwin(ctx context.Context, a, b *segment.Segment, visit func(inA, inB uint32)) error {
 	const batch = 4096
-	ids := make([]object.ID, 0, min(batch, a.count))
-	for first := 0; first < a.count; first += batch {
+	ids := make([]object.ID, 0, min(batch, a.Count))
+	for first := 0; first < a.Count; first += batch {
 		ids = ids[:0]
-		for ordinal := first; ordinal < min(first+batch, a.count); ordinal++ {
-			id, err := a.id(ctx, uint32(ordinal))
+		for ordinal := first; ordinal < min(first+batch, a.Count); ordinal++ {
+			id, err := a.ID(ctx, uint32(ordinal))
 			if err != nil {
 				return err
 			}
 			ids = append(ids, id)
 		}
-		err := b.lookupMany(ctx, ids, func(index int, ordinal uint32) error {
+		err := b.LookupMany(ctx, ids, func(index int, ordinal uint32) error {
 			visit(uint32(first+index), ordinal)
 			return nil
 		})

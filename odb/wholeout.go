@@ -6,6 +6,7 @@ import (
 
 	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -116,7 +117,7 @@ func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
 		return err
 	}
 	header := pack.EntryHeader{Kind: pack.EntryKind(info.Type), Size: info.Size}
-	if info.Size > wholeMax {
+	if info.Size > segment.WholeMax {
 		return o.writeLarge(ctx, h, header)
 	}
 	_, data, err := o.plan.inv.read(ctx, h)

@@ -22,7 +22,7 @@ type world struct {
 	testing.TB
 	fs      *vfs.MemFS
 	options odb.Options
-	// openFiles replaces the plain file store.
+	// segment.OpenFiles replaces the plain file store.
 	openFiles func() file.Store
 
 	keys    kv.Store

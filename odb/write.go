@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
@@ -43,7 +44,7 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 
 // checkNew judges an object as one that comes in a pack is judged.
 func (q *Quarantine) checkNew(ctx context.Context, t object.Type, data []byte, predecessor object.ID) error {
-	if t != object.TypeBlob && len(data) > wholeMax {
+	if t != object.TypeBlob && len(data) > segment.WholeMax {
 		return fmt.Errorf("%d bytes: %w", len(data), ErrTooLarge) // nothing could read it whole
 	}
 	if t == object.TypeTree {
@@ -119,7 +120,7 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 	if t != object.TypeCommit {
 		return nil, nil
 	}
-	row, err := parseGraphRow(data)
+	row, err := segment.ParseGraphRow(data)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 		}
 		generations[i] = known.Generation
 	}
-	row.Generation = generation(generations)
+	row.Generation = segment.NextGeneration(generations)
 	return &row, nil
 }
 
@@ -164,7 +165,7 @@ func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type,
 	if err != nil {
 		return hotValue{}, fmt.Errorf("read delta base: %w", err)
 	}
-	q.view.keep(&base, cached{kind: t, data: baseData}, true) // of the next versions too
+	q.view.keep(&base, segment.CacheEntry{Kind: t, Data: baseData}, true) // of the next versions too
 	program, ok := createDelta(baseData, data, len(data)-object.IDSize)
 	if !ok {
 		return compress(value, data), nil

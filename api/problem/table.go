@@ -29,6 +29,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/odb/space"
 	"packhorse/pack"
 	"packhorse/pack/delta"
@@ -168,6 +169,8 @@ var table = []row{
 	{kind: odb.ErrNotFound, status: http.StatusNotFound},
 	{kind: odb.ErrNoPool, status: http.StatusNotFound, message: "repository not found"},
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
+	{kind: segment.ErrLargeChain, status: http.StatusRequestEntityTooLarge},
+	{kind: segment.ErrFormat, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrDropped, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrManyLayers, status: http.StatusServiceUnavailable, message: unavailable, retry: later},

@@ -11,6 +11,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/segment"
 )
 
 // copier puts files into the folder of a backup.
@@ -156,7 +157,7 @@ func (c *copier) write(ctx context.Context, is *entry, content file.File, out fi
 
 // sumFile copies a file of pools to w and returns its SHA-256. Errors: a sourceError when it cannot be read or fails its own checksums.
 func sumFile(ctx context.Context, name string, content file.File, w io.Writer) (sum, error) {
-	check, err := odb.CheckFile(name, content)
+	check, err := segment.CheckFile(name, content)
 	if err != nil {
 		return sum{}, &sourceError{err}
 	}

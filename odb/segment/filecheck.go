@@ -1,8 +1,7 @@
-package odb
+package segment
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha1" // the trailer of a packfile is a SHA-1
 	"encoding/binary"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"slices"
 
 	"packhorse/odb/file"
-	"packhorse/odb/kv"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -37,13 +35,13 @@ type checkedPart struct {
 // CheckFile reads what the file of that name says of itself, and returns a check for its content.
 // Errors: [ErrCorrupt], also when the name is not that of a pool's file.
 func CheckFile(name string, f file.File) (*FileCheck, error) {
-	layer, ok := layerOfFile(name)
+	layer, ok := LayerOfFile(name)
 	if !ok {
 		return nil, &CorruptError{Why: fmt.Sprintf("%q is not the name of a pool's file", name)}
 	}
 	c := &FileCheck{layer: layer}
 	var err error
-	if name == layerBorrowed.fileName(layer) {
+	if name == KindBorrowed.FileName(layer) {
 		err = c.planBorrowed(f)
 	} else {
 		err = c.planSections(name, f)
@@ -53,7 +51,7 @@ func CheckFile(name string, f file.File) (*FileCheck, error) {
 
 // damaged turns a failed check into a [CorruptError].
 func (c *FileCheck) damaged(err error) error {
-	if errors.Is(err, errFormat) {
+	if errors.Is(err, ErrFormat) {
 		return &CorruptError{Layer: c.layer, Why: err.Error()}
 	}
 	return err
@@ -61,16 +59,16 @@ func (c *FileCheck) damaged(err error) error {
 
 // planBorrowed covers a file that ends in a checksum of all before.
 func (c *FileCheck) planBorrowed(f file.File) error {
-	head, sum := make([]byte, borrowedHead), make([]byte, crc32.Size)
+	head, sum := make([]byte, BorrowedHead), make([]byte, crc32.Size)
 	body := f.Size() - crc32.Size
-	if body < borrowedHead {
-		return fmt.Errorf("%w: %d bytes", errFormat, f.Size())
+	if body < BorrowedHead {
+		return fmt.Errorf("%w: %d bytes", ErrFormat, f.Size())
 	}
-	if err := errors.Join(readFullAt(f, head, 0), readFullAt(f, sum, body)); err != nil {
+	if err := errors.Join(ReadFullAt(f, head, 0), ReadFullAt(f, sum, body)); err != nil {
 		return err
 	}
-	if string(head[:magicSize]) != borrowedMagic || !bytes.Equal(head[magicSize+4:][:len(c.layer)], c.layer[:]) {
-		return fmt.Errorf("%w: it is another file", errFormat)
+	if string(head[:MagicSize]) != BorrowedMagic || !bytes.Equal(head[MagicSize+4:][:len(c.layer)], c.layer[:]) {
+		return fmt.Errorf("%w: it is another file", ErrFormat)
 	}
 	c.add(checkedPart{what: "the file", end: body, want: sum})
 	return c.addRead(f, "the checksum", f.Size())
@@ -78,9 +76,9 @@ func (c *FileCheck) planBorrowed(f file.File) error {
 
 // planSections covers a sectioned file.
 func (c *FileCheck) planSections(name string, f file.File) error {
-	g := &sectionFile{layer: c.layer, file: f}
-	for _, kind := range []layerKind{layerSegment, layerGraph, layerFilter, layerBitmap} {
-		if name == kind.fileName(c.layer) {
+	g := &File{Layer: c.layer, Handle: f}
+	for _, kind := range []LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap} {
+		if name == kind.FileName(c.layer) {
 			g.magic = kind.magic()
 		}
 	}
@@ -90,16 +88,16 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 	if err := g.checkWidths(); err != nil {
 		return err
 	}
-	if g.dataSize > 0 {
-		if g.dataSize < pack.HeaderSize+pack.TrailerSize {
-			return fmt.Errorf("%w: a pack of %d bytes", errFormat, g.dataSize)
+	if g.DataSize > 0 {
+		if g.DataSize < pack.HeaderSize+pack.TrailerSize {
+			return fmt.Errorf("%w: a pack of %d bytes", ErrFormat, g.DataSize)
 		}
 		trailer := make([]byte, pack.TrailerSize)
-		if err := readFullAt(f, trailer, g.dataSize-pack.TrailerSize); err != nil {
+		if err := ReadFullAt(f, trailer, g.DataSize-pack.TrailerSize); err != nil {
 			return err
 		}
-		c.add(checkedPart{what: "the pack", end: g.dataSize - pack.TrailerSize, pack: true, want: trailer})
-		if err := c.addRead(f, "the pack's checksum", g.dataSize); err != nil {
+		c.add(checkedPart{what: "the pack", end: g.DataSize - pack.TrailerSize, pack: true, want: trailer})
+		if err := c.addRead(f, "the pack's checksum", g.DataSize); err != nil {
 			return err
 		}
 	}
@@ -110,7 +108,7 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 			continue
 		}
 		if s.offset != c.planned() {
-			return fmt.Errorf("%w: no checksum covers what is at %d", errFormat, c.planned())
+			return fmt.Errorf("%w: no checksum covers what is at %d", ErrFormat, c.planned())
 		}
 		for n, sum := range s.sums {
 			size := min(int64(n+1)*int64(s.perBlock()*s.width), s.size)
@@ -120,11 +118,11 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 	}
 	// The footer was held against its checksum, so that what is read now has to be the same.
 	tail := make([]byte, 4)
-	if err := readFullAt(f, tail, f.Size()-tailSize); err != nil {
+	if err := ReadFullAt(f, tail, f.Size()-tailSize); err != nil {
 		return err
 	}
 	if c.planned() != f.Size()-tailSize-int64(binary.BigEndian.Uint32(tail)) {
-		return fmt.Errorf("%w: no checksum covers what is at %d", errFormat, c.planned())
+		return fmt.Errorf("%w: no checksum covers what is at %d", ErrFormat, c.planned())
 	}
 	return c.addRead(f, "the footer", f.Size())
 }
@@ -142,7 +140,7 @@ func (c *FileCheck) add(p checkedPart) { c.parts = append(c.parts, p) }
 // addRead covers what follows, up to end, by what it is now.
 func (c *FileCheck) addRead(f file.File, what string, end int64) error {
 	data := make([]byte, end-c.planned())
-	if err := readFullAt(f, data, c.planned()); err != nil {
+	if err := ReadFullAt(f, data, c.planned()); err != nil {
 		return err
 	}
 	sum := crc32.New(castagnoli)
@@ -194,25 +192,4 @@ func (c *FileCheck) End() error {
 
 func (c *FileCheck) fail(why string) error {
 	return &CorruptError{Layer: c.layer, Object: object.ZeroID, Why: why}
-}
-
-// FilePools returns the pools that use the file of that name, according to the tables in r.
-func FilePools(ctx context.Context, r kv.Reader, name string) ([]PoolID, error) {
-	layer, ok := layerOfFile(name)
-	if !ok {
-		return nil, nil
-	}
-	prefix := hotPrefix(tableUser, layer)
-	var pools []PoolID
-	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
-		if err != nil {
-			return nil, fmt.Errorf("find the users of file %s: %w", name, err)
-		}
-		_, pool, err := decodeUserKey(pair.Key)
-		if err != nil {
-			return nil, err
-		}
-		pools = append(pools, pool)
-	}
-	return pools, nil
 }

@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"encoding/binary"
@@ -18,8 +18,8 @@ type GraphRow struct {
 	Generation uint32
 }
 
-// parseGraphRow returns the row of a commit's content, without a generation.
-func parseGraphRow(data []byte) (GraphRow, error) {
+// ParseGraphRow returns the row of a commit's content, without a generation.
+func ParseGraphRow(data []byte) (GraphRow, error) {
 	tree, parents, seconds, err := object.CommitLinks(data)
 	if err != nil {
 		return GraphRow{}, fmt.Errorf("read commit: %w", err)
@@ -27,8 +27,8 @@ func parseGraphRow(data []byte) (GraphRow, error) {
 	return GraphRow{Tree: tree, Parents: parents, Seconds: seconds}, nil
 }
 
-// generation returns the generation of a commit whose parents are at the given ones: 0 if one is not known.
-func generation(parents []uint32) uint32 {
+// NextGeneration returns the generation of a commit whose parents are at the given ones: 0 if one is not known.
+func NextGeneration(parents []uint32) uint32 {
 	highest := uint32(0)
 	for _, g := range parents {
 		if g == 0 {
@@ -42,7 +42,7 @@ func generation(parents []uint32) uint32 {
 	return highest + 1
 }
 
-// A row as bytes, under key g and in companions:
+// A row as bytes, under key g and in auxiliary files:
 //
 //	20       tree
 //	8        seconds, signed
@@ -50,7 +50,8 @@ func generation(parents []uint32) uint32 {
 //	20 each  parents
 const graphRowSize = object.IDSize + 8 + 4
 
-func (row *GraphRow) append(dst []byte) []byte {
+// Append appends the row as it is stored.
+func (row *GraphRow) Append(dst []byte) []byte {
 	dst = append(dst, row.Tree[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(row.Seconds))
 	dst = binary.BigEndian.AppendUint32(dst, row.Generation)
@@ -60,9 +61,10 @@ func (row *GraphRow) append(dst []byte) []byte {
 	return dst
 }
 
-func decodeGraphRow(data []byte) (GraphRow, error) {
+// DecodeGraphRow returns the row that [GraphRow.Append] has written.
+func DecodeGraphRow(data []byte) (GraphRow, error) {
 	if len(data) < graphRowSize || (len(data)-graphRowSize)%object.IDSize != 0 {
-		return GraphRow{}, fmt.Errorf("%w: graph row of %d bytes", errFormat, len(data))
+		return GraphRow{}, fmt.Errorf("%w: graph row of %d bytes", ErrFormat, len(data))
 	}
 	row := GraphRow{
 		Tree:       object.ID(data[:object.IDSize]),
@@ -76,7 +78,8 @@ func decodeGraphRow(data []byte) (GraphRow, error) {
 	return row, nil
 }
 
-func (row *GraphRow) equal(other *GraphRow) bool {
+// Equal reports whether two rows say the same.
+func (row *GraphRow) Equal(other *GraphRow) bool {
 	return row.Tree == other.Tree && row.Seconds == other.Seconds && row.Generation == other.Generation &&
 		slices.Equal(row.Parents, other.Parents)
 }

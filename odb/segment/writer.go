@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 
 	"packhorse/odb/fair"
 	"packhorse/odb/file"
@@ -15,8 +16,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// segmentRow is an object of a segment as its writer knows it.
-type segmentRow struct {
+// Row is an object of a segment as its writer knows it.
+type Row struct {
 	ID         object.ID
 	Type       object.Type // of the object, also when the entry is a delta
 	Size       int64       // of the object
@@ -26,14 +27,14 @@ type segmentRow struct {
 	CRC32      uint32      // IEEE, of the entry as packed, header included
 }
 
-// segmentWriter writes a segment file with the graph companion that belongs to it. The order of calls is: data by Write, WriteAt, Rewind
+// Writer writes a segment file with the graph file that belongs to it. The order of calls is: data by Write, WriteAt, Rewind
 // and AppendWhole; Complete unless the bytes written are a complete pack with its trailer; AddRow and AddGraph in any order; Finish.
 // Abort is safe at any time and removes the files.
 //
 // ReadAt may be called concurrently with everything; the rest belongs to one goroutine.
-type segmentWriter struct {
-	env   *fileEnv
-	id    LayerID
+type Writer struct {
+	env   *Env
+	ID    LayerID
 	file  file.Writer
 	size  int64 // of the data region; the file may hold more, which a Rewind left
 	index *indexTable
@@ -42,22 +43,22 @@ type segmentWriter struct {
 	finished bool // the file is sealed
 	done     bool
 
-	outline     *outline // nil: not known
-	provisional bool     // see sectionProvisional
+	summary     *Summary // nil: not known
+	Provisional bool     // see sectionProvisional
 }
 
-// newSegmentWriter begins a segment. Nothing of it is visible before it is registered.
-func newSegmentWriter(ctx context.Context, env *fileEnv) (*segmentWriter, error) {
-	id := newLayerID()
-	f, err := env.files.Create(ctx, segmentFile(id))
+// NewWriter begins a segment. Nothing of it is visible before it is registered.
+func NewWriter(ctx context.Context, env *Env) (*Writer, error) {
+	id := NewLayerID()
+	f, err := env.Files.Create(ctx, FileName(id))
 	if err != nil {
 		return nil, fmt.Errorf("begin a segment: %w", err)
 	}
-	return &segmentWriter{env: env, id: id, file: f, index: newIndexTable(env.files)}, nil
+	return &Writer{env: env, ID: id, file: f, index: newIndexTable(env.Files)}, nil
 }
 
 // Write appends bytes of the data region: a pack as it arrives, header and trailer included.
-func (w *segmentWriter) Write(p []byte) (int, error) {
+func (w *Writer) Write(p []byte) (int, error) {
 	over := min(int64(len(p)), w.file.Size()-w.size)
 	if over > 0 {
 		if _, err := w.file.WriteAt(p[:over], w.size); err != nil {
@@ -72,28 +73,33 @@ func (w *segmentWriter) Write(p []byte) (int, error) {
 }
 
 // ReadAt reads what was written.
-func (w *segmentWriter) ReadAt(p []byte, off int64) (int, error) { return w.file.ReadAt(p, off) }
+func (w *Writer) ReadAt(p []byte, off int64) (int, error) { return w.file.ReadAt(p, off) }
 
 // WriteAt replaces bytes that were written, such as the header of a pack.
-func (w *segmentWriter) WriteAt(p []byte, off int64) (int, error) { return w.file.WriteAt(p, off) }
+func (w *Writer) WriteAt(p []byte, off int64) (int, error) { return w.file.WriteAt(p, off) }
 
 // Size is the number of bytes in the data region so far.
-func (w *segmentWriter) Size() int64 { return w.size }
+func (w *Writer) Size() int64 { return w.size }
 
 // Rewind forgets the data region from off on, such as the trailer of a thin pack; Write goes on there.
-func (w *segmentWriter) Rewind(off int64) { w.size = off }
+func (w *Writer) Rewind(off int64) { w.size = off }
 
-// segmentLevel is the compression of what is written one object at a time: maintenance has more time than a request.
-const segmentLevel = pack.LevelFast
+// Region reads the entries that were written.
+func (w *Writer) Region() Region {
+	return Region{env: w.env, Layer: w.ID, Data: w}
+}
+
+// Level is the compression of what is written one object at a time: maintenance has more time than a request.
+const Level = pack.LevelFast
 
 // AppendWhole writes an object as a whole deflated entry and returns its row, which the caller adds: the base that completes a thin pack.
-func (w *segmentWriter) AppendWhole(id object.ID, t object.Type, data []byte) (segmentRow, error) {
+func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, error) {
 	buffer := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(buffer)
 	packed := pack.EntryHeader{Kind: pack.EntryKind(t), Size: int64(len(data))}.Append((*buffer)[:0])
-	packed = pack.Deflate(packed, data, segmentLevel)
+	packed = pack.Deflate(packed, data, Level)
 	*buffer = packed
-	row := segmentRow{
+	row := Row{
 		ID:         id,
 		Type:       t,
 		Size:       int64(len(data)),
@@ -108,20 +114,20 @@ func (w *segmentWriter) AppendWhole(id object.ID, t object.Type, data []byte) (s
 
 // Complete writes the pack header for count objects, reads the data region once more for its checksum and appends that trailer. The
 // checksum begins with the count, which is known last: hence the second reading, as git does it.
-func (w *segmentWriter) Complete(ctx context.Context, count int) error {
+func (w *Writer) Complete(ctx context.Context, count int) error {
 	header := pack.Header{Version: 2, Count: uint32(count)}.Append(nil)
 	if _, err := w.WriteAt(header, 0); err != nil {
 		return fmt.Errorf("write pack header: %w", err)
 	}
 	sum := sha1.New()
-	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
+	buffer := copyBuffers.Get().(*[CopyBufferSize]byte)
 	defer copyBuffers.Put(buffer)
 	for done := int64(0); done < w.size; {
 		if err := fair.Pause(ctx); err != nil {
 			return err
 		}
-		piece := buffer[:min(copyBufferSize, w.size-done)]
-		if err := readFullAt(w, piece, done); err != nil {
+		piece := buffer[:min(CopyBufferSize, w.size-done)]
+		if err := ReadFullAt(w, piece, done); err != nil {
 			return fmt.Errorf("read segment back: %w", err)
 		}
 		sum.Write(piece)
@@ -132,41 +138,56 @@ func (w *segmentWriter) Complete(ctx context.Context, count int) error {
 }
 
 // AddRow adds an object to the index. What does not fit in memory is sorted in runs on scratch files.
-func (w *segmentWriter) AddRow(ctx context.Context, row segmentRow) error {
+func (w *Writer) AddRow(ctx context.Context, row Row) error {
 	return w.index.add(ctx, &row)
 }
 
+// Rows walks the rows that were added, by ID. It may be walked again.
+func (w *Writer) Rows(ctx context.Context) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for record, err := range w.index.rows.All(ctx) {
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			if !yield(decodeRow(record), nil) {
+				return
+			}
+		}
+	}
+}
+
 // AddBlocks adds the table of a block stream to the index.
-func (w *segmentWriter) AddBlocks(id object.ID, table pack.BlockTable, sums []uint32) {
+func (w *Writer) AddBlocks(id object.ID, table pack.BlockTable, sums []uint32) {
 	w.index.addStream(id, table, sums)
 }
 
-// AddGraph adds a commit to the graph companion.
-func (w *segmentWriter) AddGraph(ctx context.Context, id object.ID, row *GraphRow) error {
+// AddGraph adds a commit to the graph file.
+func (w *Writer) AddGraph(ctx context.Context, id object.ID, row *GraphRow) error {
 	if w.graph == nil {
-		w.graph = newGraphTable(w.env.files)
+		w.graph = newGraphTable(w.env.Files)
 	}
 	return w.graph.add(ctx, id, row)
 }
 
-// SetOutline says what the segment is as a whole; nil says that it is not known.
-func (w *segmentWriter) SetOutline(o *outline) { w.outline = o }
+// SetSummary says what the segment is as a whole; nil says that it is not known.
+func (w *Writer) SetSummary(o *Summary) { w.summary = o }
 
-// Finish writes the index and the graph companion, and makes both files durable. The rows must describe the data region without gaps or
+// Finish writes the index and the graph file, and makes both files durable. The rows must describe the data region without gaps or
 // overlaps, and every base must be a row. The writer is done then, also after an error.
-func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err error) {
+func (w *Writer) Finish(ctx context.Context) (sealed *Sealed, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("finish segment: %w", err), w.Abort())
 		}
 	}()
-	sealed = &sealedSegment{id: w.id, dataBytes: w.size, count: w.index.rows.Count}
+	sealed = &Sealed{ID: w.ID, DataBytes: w.size, Count: w.index.rows.Count}
 	var group rescue.Group // the two files become durable at the same time, in turns of their own
 	group.Go(func() error { return fair.Do(fair.Apart(ctx), w.finishFile) })
 	if w.graph != nil {
 		group.Go(func() error {
 			return fair.Do(fair.Apart(ctx), func(ctx context.Context) (err error) {
-				sealed.graph, err = w.graph.write(ctx, w.env.files)
+				sealed.Graph, err = w.graph.write(ctx, w.env.Files)
 				return err
 			})
 		})
@@ -179,33 +200,33 @@ func (w *segmentWriter) Finish(ctx context.Context) (sealed *sealedSegment, err 
 }
 
 // removeSealed removes the file that was finished when the other was not.
-func (w *segmentWriter) removeSealed(ctx context.Context, sealed *sealedSegment) error {
+func (w *Writer) removeSealed(ctx context.Context, sealed *Sealed) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	if sealed.graph != (LayerID{}) {
-		err = w.env.files.Delete(ctx, graphFile(sealed.graph))
+	if sealed.Graph != (LayerID{}) {
+		err = w.env.Files.Delete(ctx, GraphFile(sealed.Graph))
 	}
 	if w.finished {
-		err = errors.Join(err, w.env.files.Delete(ctx, segmentFile(w.id)))
+		err = errors.Join(err, w.env.Files.Delete(ctx, FileName(w.ID)))
 	}
 	return err
 }
 
 // finishFile appends index and footer and seals the file.
-func (w *segmentWriter) finishFile(ctx context.Context) error {
+func (w *Writer) finishFile(ctx context.Context) error {
 	dataSize := w.size
-	sections := newSectionWriter(w, w.id, dataSize)
+	sections := NewSectionWriter(w, w.ID, dataSize)
 	if err := w.index.write(ctx, sections); err != nil {
 		return err
 	}
-	if w.outline != nil {
-		w.outline.write(sections)
+	if w.summary != nil {
+		w.summary.write(sections)
 	}
-	if w.provisional {
-		sections.begin(sectionProvisional)
-		sections.add([]byte{1})
+	if w.Provisional {
+		sections.Begin(sectionProvisional)
+		sections.Add([]byte{1})
 	}
-	footer, err := sections.finish(w.index.rows.Count, segmentMagic)
+	footer, err := sections.Finish(w.index.rows.Count, segmentMagic)
 	if err != nil {
 		return err
 	}
@@ -221,7 +242,7 @@ func (w *segmentWriter) finishFile(ctx context.Context) error {
 	return nil
 }
 
-func (w *segmentWriter) closeGraph() error {
+func (w *Writer) closeGraph() error {
 	if w.graph == nil {
 		return nil
 	}
@@ -229,7 +250,7 @@ func (w *segmentWriter) closeGraph() error {
 }
 
 // Abort removes the files, unless Finish has succeeded.
-func (w *segmentWriter) Abort() error {
+func (w *Writer) Abort() error {
 	if w.done {
 		return nil
 	}
@@ -237,15 +258,15 @@ func (w *segmentWriter) Abort() error {
 	return errors.Join(w.file.Abort(), w.index.close(), w.closeGraph())
 }
 
-// sealedSegment is a segment whose files are complete and durable, and not registered yet.
-type sealedSegment struct {
-	id        LayerID
-	graph     LayerID // zero when the segment holds no commit
-	dataBytes int64
-	count     int
+// Sealed is a segment whose files are complete and durable, and not registered yet.
+type Sealed struct {
+	ID        LayerID
+	Graph     LayerID // zero when the segment holds no commit
+	DataBytes int64
+	Count     int
 }
 
 var (
-	_ io.Writer   = (*segmentWriter)(nil)
-	_ io.ReaderAt = (*segmentWriter)(nil)
+	_ io.Writer   = (*Writer)(nil)
+	_ io.ReaderAt = (*Writer)(nil)
 )

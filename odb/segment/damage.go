@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"errors"
@@ -13,8 +13,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// errFormat says that stored bytes are not what their place promises.
-var errFormat = errors.New("malformed")
+// Facts that a caller decides on.
+var (
+	// ErrCorrupt says that stored bytes failed a check.
+	ErrCorrupt = errors.New("odb: stored bytes are corrupt")
+	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
+	ErrTooLarge = errors.New("odb: too large")
+)
+
+// ErrFormat says that stored bytes are not what their place promises.
+var ErrFormat = errors.New("malformed")
 
 // CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or a manifest, File is empty when it is not in
 // a file.
@@ -39,33 +47,34 @@ func (e *CorruptError) Error() string {
 // Is reports whether target is [ErrCorrupt].
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// damageMax bounds the damage that a damageLog remembers.
+// damageMax bounds the damage that a DamageLog remembers.
 const damageMax = 10_000
 
-// damageLog counts stored bytes that failed a check, logs each damage once, and remembers what was not found healed since. Its methods may
+// DamageLog counts stored bytes that failed a check, logs each damage once, and remembers what was not found healed since. Its methods may
 // be called concurrently.
-type damageLog struct {
-	log   *slog.Logger
-	count atomic.Uint64 // reads that met damage
+type DamageLog struct {
+	log      *slog.Logger
+	MetCount atomic.Uint64 // reads that met damage
 
 	mu     sync.Mutex // guards what follows
 	set    map[CorruptError]uint64
 	checks uint64 // have begun; set has how many there were when damage was met last
 }
 
-func newDamageLog(log *slog.Logger) *damageLog {
-	return &damageLog{log: log, set: make(map[CorruptError]uint64)}
+// NewDamageLog returns an empty one, which logs to log.
+func NewDamageLog(log *slog.Logger) *DamageLog {
+	return &DamageLog{log: log, set: make(map[CorruptError]uint64)}
 }
 
-// corrupt reports stored bytes of layer that failed a check, and returns the error that says so.
-func (d *damageLog) corrupt(layer LayerID, id object.ID, format string, args ...any) error {
+// Corrupt reports stored bytes of layer that failed a check, and returns the error that says so.
+func (d *DamageLog) Corrupt(layer LayerID, id object.ID, format string, args ...any) error {
 	return d.met(&CorruptError{Object: id, Layer: layer, Why: fmt.Sprintf(format, args...)})
 }
 
-// read turns the failed check of stored bytes into a reported [CorruptError]; file is empty when they lie in none. Other errors, such as
+// Wrap turns the failed check of stored bytes into a reported [CorruptError]; file is empty when they lie in none. Other errors, such as
 // those of a file system, stay what they are.
-func (d *damageLog) read(file string, layer LayerID, id object.ID, err error) error {
-	for _, check := range []error{errFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
+func (d *DamageLog) Wrap(file string, layer LayerID, id object.ID, err error) error {
+	for _, check := range []error{ErrFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
 		if errors.Is(err, check) {
 			return d.met(&CorruptError{Object: id, Layer: layer, File: file, Why: err.Error()})
 		}
@@ -74,8 +83,8 @@ func (d *damageLog) read(file string, layer LayerID, id object.ID, err error) er
 }
 
 // met counts damage that a read has met, and logs it the first time.
-func (d *damageLog) met(damage *CorruptError) error {
-	d.count.Add(1)
+func (d *DamageLog) met(damage *CorruptError) error {
+	d.MetCount.Add(1)
 	if d.isNew(damage) {
 		attrs := []any{"layer", damage.Layer.String(), "error", damage.Why}
 		if damage.File != "" {
@@ -90,7 +99,7 @@ func (d *damageLog) met(damage *CorruptError) error {
 }
 
 // isNew takes in damage, and reports whether it was not met before. What does not fit any more is never new.
-func (d *damageLog) isNew(damage *CorruptError) bool {
+func (d *DamageLog) isNew(damage *CorruptError) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, known := d.set[*damage]
@@ -101,9 +110,9 @@ func (d *damageLog) isNew(damage *CorruptError) bool {
 	return !known
 }
 
-// beginCheck begins a check of everything. Its caller calls sound when it has found nothing: damage that was met before, and not since, is
+// BeginCheck begins a check of everything. Its caller calls sound when it has found nothing: damage that was met before, and not since, is
 // forgotten.
-func (d *damageLog) beginCheck() (sound func()) {
+func (d *DamageLog) BeginCheck() (sound func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.checks++
@@ -115,8 +124,8 @@ func (d *damageLog) beginCheck() (sound func()) {
 	}
 }
 
-// knownCount is how many different things are known to be wrong.
-func (d *damageLog) knownCount() int {
+// KnownCount is how many different things are known to be wrong.
+func (d *DamageLog) KnownCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.set)

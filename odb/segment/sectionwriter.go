@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"bufio"
@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// sectionWriter appends sections and the footer to a file. For one goroutine; an error stays and comes from finish.
-type sectionWriter struct {
+// SectionWriter appends sections and the footer to a file. For one goroutine; an error stays and comes from finish.
+type SectionWriter struct {
 	w        *bufio.Writer
 	offset   int64 // in the file
 	layer    LayerID
@@ -18,23 +18,23 @@ type sectionWriter struct {
 }
 
 type writtenSection struct {
-	kind sectionKind
+	kind SectionKind
 	section
 }
 
-// newSectionWriter writes sections behind a data region of dataSize bytes.
-func newSectionWriter(w io.Writer, layer LayerID, dataSize int64) *sectionWriter {
-	return &sectionWriter{w: bufio.NewWriterSize(w, blockSizeMax), offset: dataSize, layer: layer, dataSize: dataSize}
+// NewSectionWriter writes sections behind a data region of dataSize bytes.
+func NewSectionWriter(w io.Writer, layer LayerID, dataSize int64) *SectionWriter {
+	return &SectionWriter{w: bufio.NewWriterSize(w, BlockSizeMax), offset: dataSize, layer: layer, dataSize: dataSize}
 }
 
-// begin ends the current section and begins another.
-func (s *sectionWriter) begin(kind sectionKind) {
+// Begin ends the current section and begins another.
+func (s *SectionWriter) Begin(kind SectionKind) {
 	s.flush()
 	s.sections = append(s.sections, writtenSection{kind: kind, section: section{width: sectionWidths[kind], offset: s.offset}})
 }
 
-// add appends an item to the current section.
-func (s *sectionWriter) add(item []byte) {
+// Add appends an item to the current section.
+func (s *SectionWriter) Add(item []byte) {
 	current := &s.sections[len(s.sections)-1]
 	s.block = append(s.block, item...)
 	if len(s.block) == current.perBlock()*current.width {
@@ -42,20 +42,20 @@ func (s *sectionWriter) add(item []byte) {
 	}
 }
 
-// addBytes appends to a section of single bytes.
-func (s *sectionWriter) addBytes(p []byte) {
+// AddBytes appends to a section of single bytes.
+func (s *SectionWriter) AddBytes(p []byte) {
 	for len(p) > 0 {
-		piece := p[:min(len(p), blockSizeMax-len(s.block))]
+		piece := p[:min(len(p), BlockSizeMax-len(s.block))]
 		s.block = append(s.block, piece...)
 		p = p[len(piece):]
-		if len(s.block) == blockSizeMax {
+		if len(s.block) == BlockSizeMax {
 			s.flush()
 		}
 	}
 }
 
 // flush writes the current block. An error of a bufio.Writer stays, and is found when the footer is flushed.
-func (s *sectionWriter) flush() {
+func (s *SectionWriter) flush() {
 	if len(s.block) == 0 {
 		return
 	}
@@ -67,16 +67,16 @@ func (s *sectionWriter) flush() {
 	s.block = s.block[:0]
 }
 
-// addFanout writes the section that counts IDs by their first byte.
-func (s *sectionWriter) addFanout(fanout *[256]uint32) {
-	s.begin(sectionFanout)
+// AddFanout writes the section that counts IDs by their first byte.
+func (s *SectionWriter) AddFanout(fanout *[256]uint32) {
+	s.Begin(sectionFanout)
 	for _, count := range fanout {
-		s.add(binary.BigEndian.AppendUint32(nil, count))
+		s.Add(binary.BigEndian.AppendUint32(nil, count))
 	}
 }
 
-// finish writes what is left of the sections, and returns the footer with its tail, which are to end the file.
-func (s *sectionWriter) finish(count int, magic string) ([]byte, error) {
+// Finish writes what is left of the sections, and returns the footer with its tail, which are to end the file.
+func (s *SectionWriter) Finish(count int, magic string) ([]byte, error) {
 	s.flush()
 	footer := append([]byte(nil), s.layer[:]...)
 	footer = binary.BigEndian.AppendUint64(footer, uint64(s.dataSize))
@@ -96,6 +96,6 @@ func (s *sectionWriter) finish(count int, magic string) ([]byte, error) {
 	sum := crc32.Checksum(footer, castagnoli)
 	footer = binary.BigEndian.AppendUint32(footer, uint32(size))
 	footer = binary.BigEndian.AppendUint32(footer, sum)
-	footer = binary.BigEndian.AppendUint32(footer, formatVersion)
+	footer = binary.BigEndian.AppendUint32(footer, FormatVersion)
 	return append(footer, magic...), s.w.Flush()
 }

@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"context"
@@ -8,23 +8,24 @@ import (
 	"packhorse/pack/object"
 )
 
-// A graph companion is a sectioned file whose IDs are the commits of a segment, with a row for each:
+// A graph file is a sectioned file whose IDs are the commits of a segment, with a row for each:
 //
 //	20 tree | 8 seconds | 4 generation | 4 index of the first parent among the parents | 4 parent count
 const graphItemSize = object.IDSize + 8 + 4 + 4 + 4
 
-// graphRow returns the row of a commit, or false if the file does not hold it.
-func (g *sectionFile) graphRow(ctx context.Context, id object.ID) (GraphRow, bool, error) {
-	ordinal, ok, err := g.lookup(ctx, id)
+// GraphRow returns the row of a commit, or false if the file does not hold it.
+func (g *File) GraphRow(ctx context.Context, id object.ID) (GraphRow, bool, error) {
+	ordinal, ok, err := g.Lookup(ctx, id)
 	if !ok || err != nil {
 		return GraphRow{}, false, err
 	}
-	row, err := g.graphRowAt(ctx, ordinal)
+	row, err := g.GraphRowAt(ctx, ordinal)
 	return row, err == nil, err
 }
 
-func (g *sectionFile) graphRowAt(ctx context.Context, ordinal uint32) (GraphRow, error) {
-	item, err := g.item(ctx, sectionRows, int(ordinal))
+// GraphRowAt returns the row at an ordinal.
+func (g *File) GraphRowAt(ctx context.Context, ordinal uint32) (GraphRow, error) {
+	item, err := g.Item(ctx, sectionRows, int(ordinal))
 	if err != nil {
 		return GraphRow{}, err
 	}
@@ -35,11 +36,11 @@ func (g *sectionFile) graphRowAt(ctx context.Context, ordinal uint32) (GraphRow,
 	}
 	first, count := int(binary.BigEndian.Uint32(item[32:])), int(binary.BigEndian.Uint32(item[36:]))
 	if total := g.sections[sectionParents].count(); first > total || count > total-first {
-		return GraphRow{}, g.damaged(fmt.Errorf("%w: impossible row %d", errFormat, ordinal))
+		return GraphRow{}, g.Damaged(fmt.Errorf("%w: impossible row %d", ErrFormat, ordinal))
 	}
 	row.Parents = make([]object.ID, count)
 	for i := range row.Parents {
-		parent, err := g.item(ctx, sectionParents, first+i)
+		parent, err := g.Item(ctx, sectionParents, first+i)
 		if err != nil {
 			return GraphRow{}, err
 		}

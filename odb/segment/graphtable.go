@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// graphTable collects graph rows and writes a graph companion. Memory does not grow with the number of rows or of parents.
+// graphTable collects graph rows and writes a graph file. Memory does not grow with the number of rows or of parents.
 type graphTable struct {
 	files file.Store
 	// rows: id 20, tree 20, seconds 8, generation 4, parent count 4, then two parents 20 each, or for more of them the offset 8 of all
@@ -74,17 +74,17 @@ func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64
 	return offset, nil
 }
 
-// write creates the companion and makes it durable.
+// write creates the auxiliary file and makes it durable.
 func (t *graphTable) write(ctx context.Context, files file.Store) (LayerID, error) {
-	return writeCompanion(ctx, files, layerGraph, func(sections *sectionWriter) (int, error) {
+	return WriteAuxiliary(ctx, files, KindGraph, func(sections *SectionWriter) (int, error) {
 		return t.rows.Count, t.writeSections(ctx, sections)
 	})
 }
 
-func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter) error {
+func (t *graphTable) writeSections(ctx context.Context, sections *SectionWriter) error {
 	var fanout [256]uint32
 	var previous []byte
-	sections.begin(sectionIDs)
+	sections.Begin(SectionIDs)
 	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
@@ -95,14 +95,14 @@ func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter)
 		}
 		previous = append(previous[:0], id...)
 		fanout[id[0]]++
-		sections.add(id)
+		sections.Add(id)
 	}
 	for i := 1; i < len(fanout); i++ {
 		fanout[i] += fanout[i-1]
 	}
-	sections.addFanout(&fanout)
+	sections.AddFanout(&fanout)
 
-	sections.begin(sectionRows)
+	sections.Begin(sectionRows)
 	first := uint32(0)
 	for record, err := range t.rows.All(ctx) {
 		if err != nil {
@@ -112,11 +112,11 @@ func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter)
 		var item [graphItemSize]byte
 		dst := append(item[:0], record[object.IDSize:graphRecordHead-4]...)
 		dst = binary.BigEndian.AppendUint32(dst, first)
-		sections.add(append(dst, count...))
+		sections.Add(append(dst, count...))
 		first += binary.BigEndian.Uint32(count)
 	}
 
-	sections.begin(sectionParents)
+	sections.Begin(sectionParents)
 	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
@@ -128,22 +128,22 @@ func (t *graphTable) writeSections(ctx context.Context, sections *sectionWriter)
 	return nil
 }
 
-func (t *graphTable) addParents(sections *sectionWriter, record []byte) error {
+func (t *graphTable) addParents(sections *SectionWriter, record []byte) error {
 	count := int64(binary.BigEndian.Uint32(record[graphRecordHead-4:]))
 	rest := record[graphRecordHead:]
 	if count <= 2 {
 		for i := range count {
-			sections.add(rest[i*object.IDSize : (i+1)*object.IDSize])
+			sections.Add(rest[i*object.IDSize : (i+1)*object.IDSize])
 		}
 		return nil
 	}
 	offset := int64(binary.BigEndian.Uint64(rest))
 	var parent [object.IDSize]byte
 	for i := range count {
-		if err := readFullAt(t.octopus, parent[:], offset+i*object.IDSize); err != nil {
+		if err := ReadFullAt(t.octopus, parent[:], offset+i*object.IDSize); err != nil {
 			return fmt.Errorf("read scratch file: %w", err)
 		}
-		sections.add(parent[:])
+		sections.Add(parent[:])
 	}
 	return nil
 }

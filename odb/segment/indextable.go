@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"bytes"
@@ -28,13 +28,14 @@ type indexTable struct {
 	offsets *extsort.Sorter // offset 5, ordinal 4, packed 5
 	bases   *extsort.Sorter // base offset 5, ordinal 4
 	joined  *extsort.Sorter // ordinal 4, base ordinal 4
-	streams []indexStream
+	streams []BlockStream
 }
 
-type indexStream struct {
-	id    object.ID
-	table pack.BlockTable
-	sums  []uint32
+// BlockStream is the block table of a blob.
+type BlockStream struct {
+	ID    object.ID
+	Table pack.BlockTable
+	Sums  []uint32
 }
 
 const (
@@ -53,8 +54,8 @@ func newIndexTable(files file.Store) *indexTable {
 	}
 }
 
-func (t *indexTable) add(ctx context.Context, row *segmentRow) error {
-	if row.Offset+row.PackedSize >= offsetMax || row.Size >= offsetMax || t.rows.Count >= int(noOrdinal) {
+func (t *indexTable) add(ctx context.Context, row *Row) error {
+	if row.Offset+row.PackedSize >= offsetMax || row.Size >= offsetMax || t.rows.Count >= int(NoOrdinal) {
 		return fmt.Errorf("index of a segment: %w", ErrTooLarge)
 	}
 	base := row.Base
@@ -72,9 +73,9 @@ func (t *indexTable) add(ctx context.Context, row *segmentRow) error {
 	return t.rows.Add(ctx, record)
 }
 
-func decodeRow(record []byte) segmentRow {
+func decodeRow(record []byte) Row {
 	rest := record[object.IDSize:]
-	row := segmentRow{
+	row := Row{
 		ID:         object.ID(record),
 		Offset:     uint40(rest),
 		PackedSize: uint40(rest[5:]),
@@ -90,14 +91,14 @@ func decodeRow(record []byte) segmentRow {
 }
 
 func (t *indexTable) addStream(id object.ID, table pack.BlockTable, sums []uint32) {
-	t.streams = append(t.streams, indexStream{id: id, table: table, sums: sums})
+	t.streams = append(t.streams, BlockStream{ID: id, Table: table, Sums: sums})
 }
 
 // errRows says that the rows do not describe a data region: the packfile or its reader is wrong.
 var errRows = errors.New("odb: rows do not fit the data region")
 
 // write writes the sections of the index of the data region that ends before sections.
-func (t *indexTable) write(ctx context.Context, sections *sectionWriter) error {
+func (t *indexTable) write(ctx context.Context, sections *SectionWriter) error {
 	if err := t.writeIDs(ctx, sections); err != nil {
 		return err
 	}
@@ -111,11 +112,11 @@ func (t *indexTable) write(ctx context.Context, sections *sectionWriter) error {
 }
 
 // writeIDs gives the ordinals.
-func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) error {
+func (t *indexTable) writeIDs(ctx context.Context, sections *SectionWriter) error {
 	var fanout [256]uint32
 	var previous object.ID
 	ordinal := uint32(0)
-	sections.begin(sectionIDs)
+	sections.Begin(SectionIDs)
 	for record, err := range t.rows.All(ctx) {
 		if err != nil {
 			return err
@@ -126,7 +127,7 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) erro
 		}
 		previous = row.ID
 		fanout[row.ID[0]]++
-		sections.add(row.ID[:])
+		sections.Add(row.ID[:])
 		var buffer [offsetSize + 4 + 5]byte
 		err = t.offsets.Add(ctx, appendUint40(binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Offset), ordinal), row.PackedSize))
 		if err == nil && row.Base >= 0 {
@@ -140,17 +141,17 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *sectionWriter) erro
 	for i := 1; i < len(fanout); i++ {
 		fanout[i] += fanout[i-1]
 	}
-	sections.addFanout(&fanout)
+	sections.AddFanout(&fanout)
 	return nil
 }
 
 // writeOrder writes the pack order, makes sure that the entries fill the data region, and finds the ordinals of the bases.
-func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) error {
+func (t *indexTable) writeOrder(ctx context.Context, sections *SectionWriter) error {
 	nextBase, stop := iter.Pull2(t.bases.All(ctx))
 	defer stop()
 	base, err, more := nextBase()
 	expected := int64(pack.HeaderSize)
-	sections.begin(sectionOrder)
+	sections.Begin(sectionOrder)
 	for record, walkErr := range t.offsets.All(ctx) {
 		if err = errors.Join(walkErr, err); err != nil {
 			return err
@@ -161,7 +162,7 @@ func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) er
 		}
 		ordinal := record[offsetSize : offsetSize+4]
 		expected += uint40(record[offsetSize+4:])
-		sections.add(ordinal)
+		sections.Add(ordinal)
 		for more && err == nil && bytes.Equal(base[:offsetSize], record[:offsetSize]) {
 			var pair [8]byte
 			if err = t.joined.Add(ctx, append(append(pair[:0], base[offsetSize:]...), ordinal...)); err != nil {
@@ -182,43 +183,43 @@ func (t *indexTable) writeOrder(ctx context.Context, sections *sectionWriter) er
 	return nil
 }
 
-func (t *indexTable) writeRecords(ctx context.Context, sections *sectionWriter) error {
-	slices.SortFunc(t.streams, func(a, b indexStream) int { return a.id.Compare(b.id) })
+func (t *indexTable) writeRecords(ctx context.Context, sections *SectionWriter) error {
+	slices.SortFunc(t.streams, func(a, b BlockStream) int { return a.ID.Compare(b.ID) })
 	streams := t.streams
 	nextJoined, stop := iter.Pull2(t.joined.All(ctx))
 	defer stop()
 	joined, err, more := nextJoined()
 	ordinal := uint32(0)
-	sections.begin(sectionRecords)
+	sections.Begin(sectionRecords)
 	for record, walkErr := range t.rows.All(ctx) {
 		if err = errors.Join(walkErr, err); err != nil {
 			return err
 		}
 		row := decodeRow(record)
-		r := segmentRecord{
-			Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: noOrdinal, CRC32: row.CRC32,
+		r := Record{
+			Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: NoOrdinal, CRC32: row.CRC32,
 		}
 		if more && binary.BigEndian.Uint32(joined) == ordinal {
 			r.Base = binary.BigEndian.Uint32(joined[4:])
 			joined, err, more = nextJoined()
 		}
-		if len(streams) > 0 && streams[0].id == row.ID {
+		if len(streams) > 0 && streams[0].ID == row.ID {
 			r.Blocks = true
 			streams = streams[1:]
 		}
 		var buffer [recordSize]byte
-		sections.add(r.append(buffer[:0]))
+		sections.Add(r.append(buffer[:0]))
 		ordinal++
 	}
 	return err
 }
 
 // writeStreams writes the tables of block streams, which are sorted as their objects are.
-func (t *indexTable) writeStreams(ctx context.Context, sections *sectionWriter) error {
+func (t *indexTable) writeStreams(ctx context.Context, sections *SectionWriter) error {
 	if len(t.streams) == 0 {
 		return nil
 	}
-	sections.begin(sectionStreams)
+	sections.Begin(sectionStreams)
 	streams, first := t.streams, 0
 	ordinal := uint32(0)
 	for record, err := range t.rows.All(ctx) {
@@ -228,24 +229,24 @@ func (t *indexTable) writeStreams(ctx context.Context, sections *sectionWriter) 
 		if len(streams) == 0 {
 			break
 		}
-		if stream := &streams[0]; stream.id == object.ID(record) {
+		if stream := &streams[0]; stream.ID == object.ID(record) {
 			item := binary.BigEndian.AppendUint32(nil, ordinal)
 			item = binary.BigEndian.AppendUint32(item, uint32(first))
-			item = binary.BigEndian.AppendUint32(item, uint32(len(stream.table.Rows)))
-			sections.add(appendUint40(item, stream.table.End))
-			first += len(stream.table.Rows)
+			item = binary.BigEndian.AppendUint32(item, uint32(len(stream.Table.Rows)))
+			sections.Add(appendUint40(item, stream.Table.End))
+			first += len(stream.Table.Rows)
 			streams = streams[1:]
 		}
 		ordinal++
 	}
 	if len(streams) > 0 {
-		return fmt.Errorf("%w: no row for the block stream %s", errRows, streams[0].id)
+		return fmt.Errorf("%w: no row for the block stream %s", errRows, streams[0].ID)
 	}
-	sections.begin(sectionStreamBlocks)
+	sections.Begin(sectionStreamBlocks)
 	for i := range t.streams {
-		for n, row := range t.streams[i].table.Rows {
+		for n, row := range t.streams[i].Table.Rows {
 			item := binary.BigEndian.AppendUint32(appendUint40(nil, row.Offset), row.Adler)
-			sections.add(binary.BigEndian.AppendUint32(item, t.streams[i].sums[n]))
+			sections.Add(binary.BigEndian.AppendUint32(item, t.streams[i].Sums[n]))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"bytes"
@@ -10,28 +10,28 @@ import (
 	"packhorse/pack/object"
 )
 
-// bucket returns the ordinals that IDs with the first byte of id take: first <= ordinal < end.
-func (g *sectionFile) bucket(id object.ID) (first, end int) {
+// Bucket returns the ordinals that IDs with the first byte of id take: first <= ordinal < end.
+func (g *File) Bucket(id object.ID) (first, end int) {
 	if id[0] > 0 {
 		first = int(g.fanout[id[0]-1])
 	}
 	return first, int(g.fanout[id[0]])
 }
 
-// lookup returns the ordinal of id.
+// Lookup returns the ordinal of id.
 //
 // IDs are spread evenly, so the block that holds id is guessed by interpolation within the bucket of its first byte and is right
 // most of the time; wrong guesses halve what is left, so that chosen IDs cannot make a lookup slow.
-func (g *sectionFile) lookup(ctx context.Context, id object.ID) (ordinal uint32, ok bool, err error) {
-	first, end := g.bucket(id)
+func (g *File) Lookup(ctx context.Context, id object.ID) (ordinal uint32, ok bool, err error) {
+	first, end := g.Bucket(id)
 	if first == end {
 		return 0, false, nil
 	}
-	perBlock := g.sections[sectionIDs].perBlock()
+	perBlock := g.sections[SectionIDs].perBlock()
 	low, high := first/perBlock, (end-1)/perBlock
 	n := (first + int(uint64(end-first)*uint64(binary.BigEndian.Uint16(id[1:]))>>16)) / perBlock
 	for {
-		block, err := g.block(ctx, sectionIDs, n)
+		block, err := g.block(ctx, SectionIDs, n)
 		if err != nil {
 			return 0, false, err
 		}
@@ -80,10 +80,10 @@ func searchIDs(block []byte, first, end int, id object.ID) (int, bool) {
 	return first, false
 }
 
-// lookupMany calls visit for those of the sorted ids that the file holds, in order, with their index in ids and their ordinal. A block is
+// LookupMany calls visit for those of the sorted ids that the file holds, in order, with their index in ids and their ordinal. A block is
 // asked for once, however many of the ids lie in it.
-func (g *sectionFile) lookupMany(ctx context.Context, ids []object.ID, visit func(index int, ordinal uint32) error) error {
-	perBlock := g.sections[sectionIDs].perBlock()
+func (g *File) LookupMany(ctx context.Context, ids []object.ID, visit func(index int, ordinal uint32) error) error {
+	perBlock := g.sections[SectionIDs].perBlock()
 	for i := 0; i < len(ids); {
 		n, ok, err := g.blockOf(ctx, ids[i])
 		if err != nil {
@@ -93,7 +93,7 @@ func (g *sectionFile) lookupMany(ctx context.Context, ids []object.ID, visit fun
 			i++
 			continue
 		}
-		block, err := g.block(ctx, sectionIDs, n)
+		block, err := g.block(ctx, SectionIDs, n)
 		if err != nil {
 			return err
 		}
@@ -112,55 +112,55 @@ func (g *sectionFile) lookupMany(ctx context.Context, ids []object.ID, visit fun
 }
 
 // blockOf returns the first block whose last ID is not below id, among those of the bucket of id; false if there is none.
-func (g *sectionFile) blockOf(ctx context.Context, id object.ID) (int, bool, error) {
-	first, end := g.bucket(id)
+func (g *File) blockOf(ctx context.Context, id object.ID) (int, bool, error) {
+	first, end := g.Bucket(id)
 	if first == end {
 		return 0, false, nil
 	}
-	perBlock := g.sections[sectionIDs].perBlock()
+	perBlock := g.sections[SectionIDs].perBlock()
 	var err error
 	low, high := first/perBlock, (end-1)/perBlock
 	n := low + sort.Search(high-low+1, func(i int) bool {
 		var block []byte
 		if err == nil {
-			block, err = g.block(ctx, sectionIDs, low+i)
+			block, err = g.block(ctx, SectionIDs, low+i)
 		}
 		return err != nil || bytes.Compare(id[:], block[len(block)-object.IDSize:]) <= 0
 	})
 	return n, n <= high, err
 }
 
-// id returns the ID at an ordinal.
-func (g *sectionFile) id(ctx context.Context, ordinal uint32) (object.ID, error) {
-	item, err := g.item(ctx, sectionIDs, int(ordinal))
+// ID returns the ID at an ordinal.
+func (g *File) ID(ctx context.Context, ordinal uint32) (object.ID, error) {
+	item, err := g.Item(ctx, SectionIDs, int(ordinal))
 	if err != nil {
 		return object.ZeroID, err
 	}
 	return object.ID(item), nil
 }
 
-// scan calls visit with the IDs from low to high, both included, in order, until visit returns false.
-func (g *sectionFile) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
-	first, end := g.bucket(low)
+// Scan calls visit with the IDs from low to high, both included, in order, until visit returns false.
+func (g *File) Scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
+	first, end := g.Bucket(low)
 	var err error
 	start := first + sort.Search(end-first, func(i int) bool {
 		var at object.ID
 		if err == nil {
-			at, err = g.id(ctx, uint32(first+i))
+			at, err = g.ID(ctx, uint32(first+i))
 		}
 		return err != nil || at.Compare(low) >= 0
 	})
-	for i := start; i < g.count && err == nil; i++ {
+	for i := start; i < g.Count && err == nil; i++ {
 		var at object.ID
-		if at, err = g.id(ctx, uint32(i)); err != nil || at.Compare(high) > 0 || !visit(at) {
+		if at, err = g.ID(ctx, uint32(i)); err != nil || at.Compare(high) > 0 || !visit(at) {
 			break
 		}
 	}
 	return err
 }
 
-// sortIDs sorts ids and drops repetitions, as lookupMany wants them.
-func sortIDs(ids []object.ID) []object.ID {
+// SortIDs sorts ids and drops repetitions, as lookupMany wants them.
+func SortIDs(ids []object.ID) []object.ID {
 	slices.SortFunc(ids, object.ID.Compare)
 	return slices.Compact(ids)
 }

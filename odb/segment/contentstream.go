@@ -1,4 +1,4 @@
-package odb
+package segment
 
 import (
 	"context"
@@ -12,20 +12,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// openContent returns what an entry inflates to as a stream, whose last bytes come only after everything was verified: whoever has read as
+// Open returns what an entry inflates to as a stream, whose last bytes come only after everything was verified: whoever has read as
 // many bytes as the entry has may use them.
-func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.ID) (io.ReadCloser, error) {
-	header, headerSize, err := d.head(ctx, r, id)
+func (d Region) Open(ctx context.Context, r Record, id object.ID) (io.ReadCloser, error) {
+	header, headerSize, err := d.Head(ctx, r, id)
 	if err != nil {
 		return nil, err
 	}
-	if r.Base == noOrdinal && header.Size != r.Size {
-		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", errFormat, r.Offset, header.Size, r.Size))
+	if r.Base == NoOrdinal && header.Size != r.Size {
+		return nil, d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size))
 	}
 	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: header.Size}
-	s.packed = io.NewSectionReader(d.data, r.Offset, r.PackedSize)
+	s.packed = io.NewSectionReader(d.Data, r.Offset, r.PackedSize)
 	if _, err := io.CopyN(&s.sum, s.packed, headerSize); err != nil {
-		return nil, d.damaged(ctx, id, r.Offset, fmt.Errorf("%w: %w", errFormat, err))
+		return nil, d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: %w", ErrFormat, err))
 	}
 	s.inflater = pack.NewInflater(io.TeeReader(s.packed, &s.sum))
 	return s, nil
@@ -34,7 +34,7 @@ func (d dataRegion) openContent(ctx context.Context, r segmentRecord, id object.
 // contentStream inflates an entry and verifies its checksums and its size.
 type contentStream struct {
 	ctx      context.Context // a stream lives within the call that opened it
-	region   dataRegion
+	region   Region
 	id       object.ID
 	offset   int64 // of the entry
 	packed   *io.SectionReader
@@ -67,7 +67,7 @@ func (s *contentStream) Read(p []byte) (int, error) {
 	}
 	switch {
 	case s.left < 0:
-		err = fmt.Errorf("%w: entry inflates to more than its size", errFormat)
+		err = fmt.Errorf("%w: entry inflates to more than its size", ErrFormat)
 	case errors.Is(err, io.EOF):
 		err = s.verify()
 	}
@@ -75,7 +75,7 @@ func (s *contentStream) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if !errors.Is(err, io.EOF) {
-		s.done = s.region.damaged(s.ctx, s.id, s.offset, err)
+		s.done = s.region.Damaged(s.ctx, s.id, s.offset, err)
 		return 0, s.done
 	}
 	s.done = io.EOF
@@ -87,7 +87,7 @@ func (s *contentStream) atEnd() error {
 	var more [1]byte
 	for {
 		if n, err := s.inflater.Read(more[:]); n > 0 {
-			return fmt.Errorf("%w: entry inflates to more than its size", errFormat)
+			return fmt.Errorf("%w: entry inflates to more than its size", ErrFormat)
 		} else if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (s *contentStream) verify() error {
 		return err
 	}
 	if uint32(s.sum) != s.want || s.left != 0 {
-		return fmt.Errorf("%w: entry fails its CRC-32 or its size", errFormat)
+		return fmt.Errorf("%w: entry fails its CRC-32 or its size", ErrFormat)
 	}
 	return io.EOF
 }

@@ -1,0 +1,36 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"packhorse/odb/fair"
+	"packhorse/odb/file"
+)
+
+// WriteAuxiliary creates the file of an auxiliary file and makes it durable. write fills it and returns how many IDs it holds.
+func WriteAuxiliary(
+	ctx context.Context, files file.Store, kind LayerKind, write func(sections *SectionWriter) (int, error),
+) (LayerID, error) {
+	id := NewLayerID()
+	f, err := files.Create(ctx, kind.FileName(id))
+	if err != nil {
+		return LayerID{}, fmt.Errorf("begin an auxiliary file: %w", err)
+	}
+	sections := NewSectionWriter(f, id, 0)
+	count, err := write(sections)
+	if err == nil {
+		var footer []byte
+		if footer, err = sections.Finish(count, kind.magic()); err == nil {
+			_, err = f.Write(footer)
+		}
+	}
+	if err == nil {
+		err = fair.Rest(ctx, func() error { return f.Seal(ctx) })
+	}
+	if err != nil {
+		return LayerID{}, fmt.Errorf("write auxiliary file: %w", errors.Join(err, f.Abort()))
+	}
+	return id, nil
+}

@@ -1,0 +1,74 @@
+package segment
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/maypok86/otter/v2/stats"
+
+	"packhorse/pack/object"
+)
+
+// Cache holds blocks of indexes and inflated objects under one budget in bytes.
+//
+// It is otter's W-TinyLFU: one pass over a repository (a clone, an fsck) does not push out the index blocks and the newest trees that
+// every request reads, as it would with LRU; reads take no lock; and entries weigh what they occupy. Evictions run on the goroutine
+// that sets an entry, so that no goroutine is without an owner.
+type Cache struct {
+	entries *otter.Cache[CacheKey, CacheEntry]
+	max     int64
+}
+
+// CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment (section 0), or, with the number
+// NoOrdinal, an object of a hot layer.
+type CacheKey struct {
+	Layer   LayerID
+	ID      object.ID
+	section SectionKind
+	Block   uint32
+}
+
+// CacheEntry is a block, or an object with its type. The bytes are shared and never written.
+type CacheEntry struct {
+	Data []byte
+	Kind object.Type
+}
+
+// Weight is about the memory that an entry takes.
+func (c *CacheEntry) Weight() int64 { return int64(cap(c.Data)) + cacheOverhead }
+
+// cacheOverhead is about what an entry costs beside its bytes.
+const cacheOverhead = 160
+
+// NewCache returns a cache that holds about that many bytes.
+func NewCache(bytes int64) (*Cache, error) {
+	entries, err := otter.New(&otter.Options[CacheKey, CacheEntry]{
+		MaximumWeight: uint64(bytes),
+		Weigher: func(_ CacheKey, value CacheEntry) uint32 {
+			return uint32(min(value.Weight(), math.MaxUint32))
+		},
+		StatsRecorder: stats.NewCounter(),
+		Executor:      func(task func()) { task() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache: %w", err)
+	}
+	return &Cache{entries: entries, max: bytes}, nil
+}
+
+// Get returns an entry, whose bytes are only to be read.
+func (c *Cache) Get(key CacheKey) (CacheEntry, bool) { return c.entries.GetIfPresent(key) }
+
+// Set offers an entry. One that would take more than an eighth of the budget is not taken.
+func (c *Cache) Set(key CacheKey, value CacheEntry) {
+	if int64(len(value.Data)) <= c.max/8 {
+		c.entries.Set(key, value)
+	}
+}
+
+// Stats returns the bytes that are held, and how many were asked for and there, or not.
+func (c *Cache) Stats() (bytes, hits, misses uint64) {
+	counted := c.entries.Stats()
+	return c.entries.WeightedSize(), counted.Hits, counted.Misses
+}

@@ -1,0 +1,63 @@
+package segment
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"packhorse/odb/bloom"
+	"packhorse/pack/object"
+)
+
+// FilterRowSize is the size in bytes of a row of a filter file: a sectioned file whose IDs are the
+// commits of a segment, with the place of a path filter for each.
+//
+//	8 offset | 4 size in bytes
+const FilterRowSize = 8 + 4
+
+// PathFilter returns the path filter of a commit, or false if the file holds none. It is shared and only to be read.
+func (g *File) PathFilter(ctx context.Context, commit object.ID) (bloom.Filter, bool, error) {
+	index, ok, err := g.Lookup(ctx, commit)
+	if !ok || err != nil {
+		return nil, false, err
+	}
+	f, err := g.PathFilterAt(ctx, index)
+	return f, err == nil, err
+}
+
+// PathFilterAt returns the path filter at an ordinal.
+func (g *File) PathFilterAt(ctx context.Context, index uint32) (bloom.Filter, error) {
+	item, err := g.Item(ctx, SectionFilterRows, int(index))
+	if err != nil {
+		return nil, err
+	}
+	size := int64(binary.BigEndian.Uint32(item[8:]))
+	if size == 0 {
+		return nil, g.Damaged(fmt.Errorf("%w: path filter %d is empty", ErrFormat, index))
+	}
+	return g.Bytes(ctx, SectionFilterBytes, int64(binary.BigEndian.Uint64(item)&(1<<62-1)), size)
+}
+
+// WriteFilters writes the sections of a filter file over the commits of a graph file, in whose order the filters are.
+func WriteFilters(ctx context.Context, sections *SectionWriter, rows *File, filters []bloom.Filter) (int, error) {
+	sections.Begin(SectionIDs)
+	for i := range filters {
+		id, err := rows.ID(ctx, uint32(i))
+		if err != nil {
+			return 0, err
+		}
+		sections.Add(id[:])
+	}
+	sections.AddFanout(&rows.fanout)
+	sections.Begin(SectionFilterRows)
+	offset := uint64(0)
+	for _, f := range filters {
+		sections.Add(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, offset), uint32(len(f))))
+		offset += uint64(len(f))
+	}
+	sections.Begin(SectionFilterBytes)
+	for _, f := range filters {
+		sections.AddBytes(f)
+	}
+	return len(filters), nil
+}

@@ -1,0 +1,97 @@
+package segment
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// LayerID names a layer, and the file of a segment or an auxiliary file. IDs are UUIDs of version 7 and are never used again.
+type LayerID [16]byte
+
+// String returns the 32 hexadecimal digits that begin the names of the layer's files.
+func (l LayerID) String() string { return hex.EncodeToString(l[:]) }
+
+// NewLayerID returns an ID that was never used. It panics only when the system has no random numbers, which crypto/rand does not
+// survive either.
+func NewLayerID() LayerID { return LayerID(uuid.Must(uuid.NewV7())) }
+
+// LayerKind says what a layer or an auxiliary file is. The numbers are stored.
+type LayerKind uint8
+
+// The kinds. Those from KindGraph on are auxiliary files: KindGraph to KindBitmap of a segment,
+// KindBorrowed of a layer that a fork took.
+const (
+	KindHot      LayerKind = 1 // a key range of small objects
+	KindSegment  LayerKind = 2
+	KindGraph    LayerKind = 3 // commit-graph rows
+	KindFilter   LayerKind = 4 // changed-path filters of the commits
+	KindBitmap   LayerKind = 5 // what commits reach in the layers up to this one
+	KindBorrowed LayerKind = 6 // what of the layer may be read
+)
+
+// Names of files: the layer's ID in hexadecimal and what the file is.
+const (
+	segmentSuffix  = ".segment"
+	graphSuffix    = ".graph"
+	filterSuffix   = ".filter"
+	bitmapSuffix   = ".bitmap"
+	borrowedSuffix = ".borrowed"
+)
+
+// FileName returns the name of the file of a segment.
+func FileName(layer LayerID) string { return layer.String() + segmentSuffix }
+
+// GraphFile returns the name of the file of graph rows.
+func GraphFile(id LayerID) string { return id.String() + graphSuffix }
+
+// LayerOfFile returns the ID in the name of a file of this package.
+func LayerOfFile(name string) (LayerID, bool) {
+	var id LayerID
+	if len(name) <= 2*len(id) {
+		return id, false
+	}
+	digits, suffix := name[:2*len(id)], name[2*len(id):]
+	switch suffix {
+	case segmentSuffix, graphSuffix, filterSuffix, bitmapSuffix, borrowedSuffix:
+	default:
+		return id, false
+	}
+	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
+		return LayerID{}, false
+	}
+	return id, true
+}
+
+// FileName returns the file of a layer or auxiliary file of that kind.
+func (k LayerKind) FileName(id LayerID) string {
+	switch k {
+	case KindSegment:
+		return FileName(id)
+	case KindGraph:
+		return GraphFile(id)
+	case KindFilter:
+		return id.String() + filterSuffix
+	case KindBitmap:
+		return id.String() + bitmapSuffix
+	case KindBorrowed:
+		return id.String() + borrowedSuffix
+	default:
+		panic(fmt.Sprintf("odb: layer kind %d has no file", k))
+	}
+}
+
+// magic ends the files of a kind.
+func (k LayerKind) magic() string {
+	switch k {
+	case KindSegment:
+		return segmentMagic
+	case KindBitmap:
+		return bitmapMagic
+	case KindFilter:
+		return FilterMagic
+	default:
+		return graphMagic
+	}
+}

@@ -1,0 +1,177 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"sync"
+
+	"packhorse/pack"
+	"packhorse/pack/object"
+)
+
+// Region reads the entries of a packfile whose index says where they are: that of a segment, or of one that is still being written.
+// Whatever it returns has been verified.
+type Region struct {
+	env     *Env
+	Layer   LayerID
+	Data    io.ReaderAt
+	segment *Segment // nil while it is being written
+}
+
+const (
+	// verifiedCopySize is the size in bytes up to which an entry is verified before any of it is written.
+	verifiedCopySize = 1 << 20
+	// CopyBufferSize is the size in bytes of the pieces in which entries are copied.
+	CopyBufferSize = 256 << 10
+)
+
+// WholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (docs/invariants.md 13).
+const WholeMax = 32 << 20
+
+// ErrLargeChain says that something in a delta chain is too large to be held in memory.
+var ErrLargeChain = fmt.Errorf("delta chain holds an object over %d MiB: %w", WholeMax>>20, ErrTooLarge)
+
+var copyBuffers = sync.Pool{New: func() any { return new([CopyBufferSize]byte) }}
+
+// ReadPacked appends an entry to dst, header included. id is for errors.
+func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.ID) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return dst, err
+	}
+	if r.PackedSize > WholeMax+1<<20 { // what does not shrink grows a little
+		return dst, fmt.Errorf("entry of %d bytes: %w", r.PackedSize, ErrTooLarge)
+	}
+	start := len(dst)
+	dst = slices.Grow(dst, int(r.PackedSize))[:start+int(r.PackedSize)]
+	packed := dst[start:]
+	if err := ReadFullAt(d.Data, packed, r.Offset); err != nil {
+		return dst[:start], d.Damaged(ctx, id, r.Offset, err)
+	}
+	if crc32.ChecksumIEEE(packed) != r.CRC32 {
+		return dst[:start], d.Failed(ctx, id, r)
+	}
+	return dst, nil
+}
+
+// Parse takes apart an entry that was verified.
+func (d Region) Parse(ctx context.Context, packed []byte, r Record, id object.ID) (header pack.EntryHeader, payload []byte, err error) {
+	header, n, err := pack.ParseEntryHeader(packed)
+	if err == nil && header.Kind.IsDelta() != (r.Base != NoOrdinal) {
+		err = fmt.Errorf("%w: entry at %d is not what the index says", ErrFormat, r.Offset)
+	}
+	if err != nil {
+		return header, nil, d.Damaged(ctx, id, r.Offset, err)
+	}
+	return header, packed[n:], nil
+}
+
+// Head returns the header of an entry, which no checksum has covered yet: what is told from it is verified when the entry itself is read.
+func (d Region) Head(ctx context.Context, r Record, id object.ID) (header pack.EntryHeader, headerSize int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return header, 0, err
+	}
+	head := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax))
+	if err := ReadFullAt(d.Data, head, r.Offset); err != nil {
+		return header, 0, d.Damaged(ctx, id, r.Offset, err)
+	}
+	header, payload, err := d.Parse(ctx, head, r, id)
+	return header, int64(len(head) - len(payload)), err
+}
+
+// Content returns what an entry inflates to. Errors: [ErrTooLarge] over WholeMax.
+func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, error) {
+	buffer := packedBuffers.Get().(*[]byte)
+	defer packedBuffers.Put(buffer)
+	packed, err := d.ReadPacked(ctx, (*buffer)[:0], r, id)
+	*buffer = packed[:0]
+	if err != nil {
+		return nil, err
+	}
+	header, payload, err := d.Parse(ctx, packed, r, id)
+	if err != nil {
+		return nil, err
+	}
+	if header.Size > WholeMax {
+		return nil, ErrLargeChain
+	}
+	content, consumed, err := pack.Inflate(nil, payload, header.Size)
+	if err == nil && consumed != len(payload) {
+		err = fmt.Errorf("%w: bytes behind the entry at %d", ErrFormat, r.Offset)
+	}
+	if err == nil && r.Base == NoOrdinal && header.Size != r.Size {
+		err = fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size)
+	}
+	if err != nil {
+		return nil, d.Damaged(ctx, id, r.Offset, err)
+	}
+	return content, nil
+}
+
+// CopyPacked writes the bytes of an entry from skip on. Up to verifiedCopySize they are verified before; beyond, an error at the end says
+// that they were wrong.
+func (d Region) CopyPacked(ctx context.Context, w io.Writer, r Record, id object.ID, skip int64) error {
+	if r.PackedSize <= verifiedCopySize {
+		buffer := packedBuffers.Get().(*[]byte)
+		defer packedBuffers.Put(buffer)
+		packed, err := d.ReadPacked(ctx, (*buffer)[:0], r, id)
+		*buffer = packed
+		if err == nil {
+			_, err = w.Write(packed[skip:])
+		}
+		return err
+	}
+	sum, err := d.Stream(ctx, r, id, func(piece []byte) error {
+		n := min(skip, int64(len(piece)))
+		skip -= n
+		_, err := w.Write(piece[n:])
+		return err
+	})
+	if err == nil && sum != r.CRC32 {
+		err = d.Failed(ctx, id, r)
+	}
+	return err
+}
+
+// packedBuffers holds buffers of entries on their way out.
+var packedBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Stream passes an entry to visit piece by piece and returns the checksum of what it passed.
+func (d Region) Stream(ctx context.Context, r Record, id object.ID, visit func(piece []byte) error) (uint32, error) {
+	buffer := copyBuffers.Get().(*[CopyBufferSize]byte)
+	defer copyBuffers.Put(buffer)
+	sum := uint32(0)
+	for done := int64(0); done < r.PackedSize; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		piece := buffer[:min(CopyBufferSize, r.PackedSize-done)]
+		if err := ReadFullAt(d.Data, piece, r.Offset+done); err != nil {
+			return 0, d.Damaged(ctx, id, r.Offset, err)
+		}
+		sum = crc32.Update(sum, crc32.IEEETable, piece)
+		done += int64(len(piece))
+		if err := visit(piece); err != nil {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+// Failed says that an entry is not what its checksum says.
+func (d Region) Failed(ctx context.Context, id object.ID, r Record) error {
+	return d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", ErrFormat, r.Offset))
+}
+
+// Damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero where nobody has looked which object that is.
+func (d Region) Damaged(ctx context.Context, id object.ID, offset int64, err error) error {
+	if d.segment == nil {
+		return d.env.Damage.Wrap("", d.Layer, id, err)
+	}
+	if id.IsZero() {
+		id = d.segment.objectAt(context.WithoutCancel(ctx), offset)
+	}
+	return d.env.Damage.Wrap(d.segment.FileName(), d.Layer, id, err)
+}

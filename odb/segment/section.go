@@ -1,0 +1,409 @@
+package segment
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"packhorse/odb/file"
+	"packhorse/pack/object"
+)
+
+// A sectioned file is a data region, sections of fixed-size items, and a footer:
+//
+//	data      a packfile, or nothing
+//	section   items, one after another; cut into blocks of whole items, at most 64 KiB each
+//	...
+//	footer    16 layer ID | 8 data size | 8 item count of the file | 1 section count, then per section:
+//	              1 kind | 2 item width | 8 offset | 8 size | 4 CRC-32C per block
+//	tail      4 footer size | 4 CRC-32C of the footer | 4 format version | 12 magic
+//
+// Numbers are big-endian. A file is opened by reading its tail and footer; every block is verified when it is read.
+
+// SectionKind names a section within a file. The numbers are stored.
+type SectionKind uint8
+
+// The kinds, each with the size in bytes of its items.
+const (
+	sectionFanout       SectionKind = 1 // 256 times 4: how many IDs have a first byte up to this one
+	SectionIDs          SectionKind = 2 // 20: object IDs, sorted
+	sectionRecords      SectionKind = 3 // 24: a Record per ID
+	sectionOrder        SectionKind = 4 // 4: ordinals in the order of their entries
+	sectionStreams      SectionKind = 5 // 17: a block stream: ordinal, index of its first block, block count, end of the last; sorted
+	sectionStreamBlocks SectionKind = 6 // 13: a block: offset in its zlib stream, Adler-32 of its content, CRC-32C as stored
+	sectionRows         SectionKind = 7 // 40: a graph row per ID: tree, seconds, generation, first parent, parent count
+	sectionParents      SectionKind = 8 // 20: parent IDs, commit after commit
+	sectionTips         SectionKind = 9 // 20: of the summary, sorted, and so the next two
+	SectionThinBases    SectionKind = 10
+	SectionExternal     SectionKind = 11
+	SectionBitmapLayers SectionKind = 12 // 20: a segment that bitmaps are over: layer, object count; oldest first
+	SectionBitmapTypes  SectionKind = 13 // 16: the bitmaps of all commits, trees, blobs and tags, as in the next
+	SectionBitmapRows   SectionKind = 14 // 16: a bitmap per ID: offset and size of its bytes, index of the one that it is XORed with
+	SectionBitmapBytes  SectionKind = 15 // 1: bitmaps
+	SectionFilterRows   SectionKind = 16 // 12: where the path filter of each ID lies: offset, size
+	SectionFilterBytes  SectionKind = 17 // 1: path filters
+	sectionProvisional  SectionKind = 18 // 1: one item where deltas were found among few objects, and a search among more finds better ones
+	sectionKindEnd      SectionKind = 19
+)
+
+// bitmapRowSize is the size in bytes of a row of a bitmap file: 8 offset, 4 size, 4 index of the bitmap that it is XORed with.
+const bitmapRowSize = 8 + 4 + 4
+
+const (
+	// MagicSize is the length of the magic that ends, or begins, every file.
+	MagicSize = 12
+	// FormatVersion is what every file says.
+	FormatVersion = 1
+)
+
+const (
+	// BlockSizeMax is the size in bytes up to which items share a block, and a checksum.
+	BlockSizeMax = 64 << 10
+	footerHead   = 16 + 8 + 8 + 1
+	sectionHead  = 1 + 2 + 8 + 8
+	tailSize     = 4 + 4 + 4 + MagicSize
+	// footerSizeMax keeps a damaged tail from asking for more memory than any footer needs: 4 bytes per 64 KiB of 256 GiB.
+	footerSizeMax = 16 << 20
+	// openReadSize is what is read from the end of a file to have tail and footer of all but the largest in one call.
+	openReadSize = 4 << 10
+)
+
+// The magics of sectioned files.
+const (
+	segmentMagic = "packhorseSEG"
+	graphMagic   = "packhorseGRA"
+	bitmapMagic  = "packhorseBIT"
+	FilterMagic  = "packhorseFIL"
+	// BorrowedMagic begins a file of the objects that a fork may read, which is no sectioned one.
+	BorrowedMagic = "packhorseBOR"
+	BorrowedHead  = MagicSize + 4 + 16 + 1 // magic, version, layer, form
+)
+
+// castagnoli is the polynomial of the checksums of everything but entries, whose checksum is that of pack indexes.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// section is where a section lies and how its blocks are verified.
+type section struct {
+	width  int
+	offset int64
+	size   int64
+	sums   []uint32
+}
+
+// perBlock is the number of items in a block, at least 1 also for a section that is not there.
+func (s *section) perBlock() int { return BlockSizeMax / max(s.width, 1) }
+
+func (s *section) count() int { return int(s.size / int64(max(s.width, 1))) }
+
+// File reads a sectioned file that is open. Its blocks go through the store's cache.
+type File struct {
+	env      *Env
+	Layer    LayerID // that the cache and errors know it by
+	magic    string
+	Handle   file.File
+	DataSize int64
+	Count    int
+	sections [sectionKindEnd]section
+	fanout   [256]uint32
+}
+
+// OpenFile reads the tail, footer and fan-out of a file. Errors: [ErrCorrupt] and those of f.
+func OpenFile(ctx context.Context, env *Env, layer LayerID, f file.File, magic string) (*File, error) {
+	g := &File{env: env, Layer: layer, magic: magic, Handle: f}
+	if err := g.readFooter(); err != nil {
+		return nil, g.Damaged(err)
+	}
+	if err := g.readFanout(ctx); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what they are.
+func (g *File) Damaged(err error) error {
+	return g.env.Damage.Wrap(g.FileName(), g.Layer, object.ZeroID, err)
+}
+
+// FileName is the name that the file store knows the file by.
+func (g *File) FileName() string {
+	for _, kind := range []LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap} {
+		if kind.magic() == g.magic {
+			return kind.FileName(g.Layer)
+		}
+	}
+	return ""
+}
+
+func (g *File) readFooter() error {
+	size := g.Handle.Size()
+	if size < tailSize+footerHead {
+		return fmt.Errorf("%w: %d bytes", ErrFormat, size)
+	}
+	end := make([]byte, min(size, openReadSize))
+	if err := ReadFullAt(g.Handle, end, size-int64(len(end))); err != nil {
+		return err
+	}
+	tail := end[len(end)-tailSize:]
+	if string(tail[12:]) != g.magic {
+		return fmt.Errorf("%w: no magic at the end", ErrFormat)
+	}
+	if version := binary.BigEndian.Uint32(tail[8:]); version != FormatVersion {
+		return fmt.Errorf("%w: format version %d", ErrFormat, version)
+	}
+	footerSize := int64(binary.BigEndian.Uint32(tail))
+	if footerSize < footerHead || footerSize > min(footerSizeMax, size-tailSize) {
+		return fmt.Errorf("%w: footer of %d bytes", ErrFormat, footerSize)
+	}
+	var footer []byte
+	if rest := end[:len(end)-tailSize]; footerSize <= int64(len(rest)) {
+		footer = rest[int64(len(rest))-footerSize:]
+	} else {
+		footer = make([]byte, footerSize)
+		if err := ReadFullAt(g.Handle, footer, size-tailSize-footerSize); err != nil {
+			return err
+		}
+	}
+	if crc32.Checksum(footer, castagnoli) != binary.BigEndian.Uint32(tail[4:]) {
+		return fmt.Errorf("%w: footer fails its checksum", ErrFormat)
+	}
+	return g.decodeFooter(footer, size-tailSize-footerSize)
+}
+
+// decodeFooter fills g from a footer that begins at offset end and has passed its checksum.
+func (g *File) decodeFooter(footer []byte, end int64) error {
+	d := footerReader{data: footer}
+	if layer := LayerID(d.take(len(LayerID{}))); layer != g.Layer {
+		return fmt.Errorf("%w: this is the file of layer %s", ErrFormat, layer)
+	}
+	dataSize, count := d.uint64(), d.uint64()
+	if dataSize > uint64(end) || count >= uint64(NoOrdinal) {
+		return fmt.Errorf("%w: impossible sizes", ErrFormat)
+	}
+	g.DataSize, g.Count = int64(dataSize), int(count)
+	for range d.take(1)[0] {
+		kind := SectionKind(d.take(1)[0])
+		width, offset, size := int(d.uint16()), d.uint64(), d.uint64()
+		if d.failed || kind >= sectionKindEnd || width == 0 || offset < dataSize || offset > uint64(end) || size > uint64(end)-offset ||
+			size%uint64(width) != 0 {
+			return fmt.Errorf("%w: impossible section", ErrFormat)
+		}
+		s := &g.sections[kind]
+		*s = section{width: width, offset: int64(offset), size: int64(size)}
+		s.sums = make([]uint32, ceilDiv(s.count(), s.perBlock()))
+		for i := range s.sums {
+			s.sums[i] = d.uint32()
+		}
+	}
+	if d.failed || len(d.data) > 0 {
+		return fmt.Errorf("%w: footer is cut off", ErrFormat)
+	}
+	return nil
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+func (g *File) readFanout(ctx context.Context) error {
+	if err := g.checkWidths(); err != nil {
+		return g.Damaged(err)
+	}
+	block, err := g.block(ctx, sectionFanout, 0)
+	if err != nil {
+		return err
+	}
+	previous := uint32(0)
+	for i := range g.fanout {
+		g.fanout[i] = binary.BigEndian.Uint32(block[4*i:])
+		if g.fanout[i] < previous {
+			return g.Damaged(fmt.Errorf("%w: fan-out goes down", ErrFormat))
+		}
+		previous = g.fanout[i]
+	}
+	if int(previous) != g.Count {
+		return g.Damaged(fmt.Errorf("%w: fan-out counts %d of %d", ErrFormat, previous, g.Count))
+	}
+	return nil
+}
+
+// sectionWidths are the sizes of items.
+var sectionWidths = [sectionKindEnd]int{
+	sectionFanout:       4,
+	SectionIDs:          object.IDSize,
+	sectionRecords:      recordSize,
+	sectionOrder:        4,
+	sectionStreams:      streamItemSize,
+	sectionStreamBlocks: streamBlockSize,
+	sectionRows:         graphItemSize,
+	sectionParents:      object.IDSize,
+	sectionTips:         object.IDSize,
+	SectionThinBases:    object.IDSize,
+	SectionExternal:     object.IDSize,
+	sectionProvisional:  1,
+	SectionBitmapLayers: len(LayerID{}) + 4,
+	SectionBitmapTypes:  bitmapRowSize,
+	SectionBitmapRows:   bitmapRowSize,
+	SectionBitmapBytes:  1,
+	SectionFilterRows:   FilterRowSize,
+	SectionFilterBytes:  1,
+}
+
+// checkWidths makes sure that every section is what this version writes and that those which have an item per ID have all of them.
+func (g *File) checkWidths() error {
+	perID := []SectionKind{SectionIDs}
+	switch g.magic {
+	case segmentMagic:
+		perID = append(perID, sectionRecords, sectionOrder)
+	case bitmapMagic:
+		perID = append(perID, SectionBitmapRows)
+	case FilterMagic:
+		perID = append(perID, SectionFilterRows)
+	default:
+		perID = append(perID, sectionRows)
+	}
+	for kind := range g.sections {
+		if s := &g.sections[kind]; s.width != 0 && s.width != sectionWidths[kind] {
+			return fmt.Errorf("%w: section %d has items of %d bytes", ErrFormat, kind, s.width)
+		}
+	}
+	for _, kind := range perID {
+		if g.sections[kind].count() != g.Count {
+			return fmt.Errorf("%w: section %d is not complete", ErrFormat, kind)
+		}
+	}
+	if g.sections[sectionFanout].count() != len(g.fanout) {
+		return fmt.Errorf("%w: no fan-out", ErrFormat)
+	}
+	return nil
+}
+
+// ItemCount is the number of items in a section.
+func (g *File) ItemCount(kind SectionKind) int { return g.sections[kind].count() }
+
+// VerifyBlocks reads every block of the file past the cache. wait is told the size in bytes of each before it is read, found the damage of
+// each that fails its checksum; an error of either ends the work.
+func (g *File) VerifyBlocks(ctx context.Context, wait func(ctx context.Context, size int64) error, found func(error) error) error {
+	for kind := range g.sections {
+		for n := range g.sections[kind].sums {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := wait(ctx, BlockSizeMax); err != nil {
+				return err
+			}
+			if _, err := g.readBlock(SectionKind(kind), n); err != nil {
+				if err := found(g.Damaged(err)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// block returns a verified block of a section, shared and only to be read.
+func (g *File) block(ctx context.Context, kind SectionKind, n int) ([]byte, error) {
+	key := CacheKey{Layer: g.Layer, section: kind, Block: uint32(n)}
+	if cached, ok := g.env.Cache.Get(key); ok {
+		return cached.Data, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	block, err := g.readBlock(kind, n)
+	if err != nil {
+		return nil, g.Damaged(err)
+	}
+	g.env.Cache.Set(key, CacheEntry{Data: block})
+	return block, nil
+}
+
+// readBlock reads a block from the file, past the cache.
+func (g *File) readBlock(kind SectionKind, n int) ([]byte, error) {
+	s := &g.sections[kind]
+	if n >= len(s.sums) {
+		return nil, fmt.Errorf("%w: block %d of section %d is not there", ErrFormat, n, kind)
+	}
+	blockSize := int64(s.perBlock() * s.width)
+	start := int64(n) * blockSize
+	block := make([]byte, min(blockSize, s.size-start))
+	if err := ReadFullAt(g.Handle, block, s.offset+start); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(block, castagnoli) != s.sums[n] {
+		return nil, fmt.Errorf("%w: block %d of section %d fails its checksum", ErrFormat, n, kind)
+	}
+	return block, nil
+}
+
+// Item returns an item of a section, shared and only to be read.
+func (g *File) Item(ctx context.Context, kind SectionKind, index int) ([]byte, error) {
+	s := &g.sections[kind]
+	if index < 0 || index >= s.count() {
+		return nil, g.Damaged(fmt.Errorf("%w: item %d of section %d is not there", ErrFormat, index, kind))
+	}
+	n := index / s.perBlock()
+	block, err := g.block(ctx, kind, n)
+	if err != nil {
+		return nil, err
+	}
+	at := (index - n*s.perBlock()) * s.width
+	return block[at : at+s.width : at+s.width], nil
+}
+
+// Bytes returns size bytes of a section of single bytes, from offset on, only to be read.
+func (g *File) Bytes(ctx context.Context, kind SectionKind, offset, size int64) ([]byte, error) {
+	if total := g.sections[kind].size; offset < 0 || size < 0 || offset > total || size > total-offset {
+		return nil, g.Damaged(fmt.Errorf("%w: bytes %d of section %d are not there", ErrFormat, offset, kind))
+	}
+	var joined []byte
+	for size > 0 {
+		block, err := g.block(ctx, kind, int(offset/BlockSizeMax))
+		if err != nil {
+			return nil, err
+		}
+		piece := block[offset%BlockSizeMax:]
+		piece = piece[:min(int64(len(piece)), size)]
+		offset += int64(len(piece))
+		size -= int64(len(piece))
+		if joined == nil && size == 0 {
+			return piece, nil
+		}
+		joined = append(joined, piece...)
+	}
+	return joined, nil
+}
+
+// ReadFullAt fills p; a file that ends before is a malformed one.
+func ReadFullAt(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: cut off at %d", ErrFormat, off+int64(n))
+	}
+	return err
+}
+
+// footerReader takes apart a footer. After a failure it returns zeros, so that its user checks once.
+type footerReader struct {
+	data   []byte
+	failed bool
+}
+
+func (r *footerReader) take(n int) []byte {
+	if len(r.data) < n {
+		r.failed = true
+		r.data = nil
+		return make([]byte, n)
+	}
+	taken := r.data[:n]
+	r.data = r.data[n:]
+	return taken
+}
+
+func (r *footerReader) uint16() uint16 { return binary.BigEndian.Uint16(r.take(2)) }
+func (r *footerReader) uint32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
+func (r *footerReader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }

@@ -173,6 +173,15 @@ func TestServeDrains(t *testing.T) {
 func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{TLS: true})
+	client := trusting(t, server)
+	if status, text := call(t, client, "GET", server.URL+"/healthz", ""); !strings.HasPrefix(server.URL, "https://") || status != http.StatusOK {
+		t.Errorf("GET %s/healthz: %d %s", server.URL, status, text)
+	}
+}
+
+// trusting returns a client that trusts the certificate of a server.
+func trusting(t *testing.T, server *packhorsetest.Server) *http.Client {
+	t.Helper()
 	pem, err := os.ReadFile(server.CACert)
 	if err != nil {
 		t.Fatal(err)
@@ -180,10 +189,8 @@ func TestServeTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
-	if status, text := call(t, client, "GET", server.URL+"/healthz", ""); !strings.HasPrefix(server.URL, "https://") || status != http.StatusOK {
-		t.Errorf("GET %s/healthz: %d %s", server.URL, status, text)
-	}
+	t.Cleanup(client.CloseIdleConnections)
+	return client
 }
 
 // TestServeReloads checks that SIGHUP ends nothing, and that the server takes a new certificate and log level.

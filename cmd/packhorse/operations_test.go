@@ -1,0 +1,95 @@
+package main_test
+
+import (
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+var (
+	metricRow  = regexp.MustCompile("(?m)^\\| `(packhorse_[a-z_]+)` \\| ([a-z]+) \\|")
+	metricType = regexp.MustCompile("(?m)^# TYPE (packhorse_[a-z_]+) ([a-z]+)$")
+	logRow     = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (?:warn|error) \\|")
+)
+
+// docs/operations.md has every metric of a server with its type, and no other.
+func TestOperationsMetrics(t *testing.T) {
+	t.Parallel()
+	told := pairs(metricRow, operations(t))
+	server := start(t, packhorsetest.Options{TLS: true})
+	client := trusting(t, server)
+	// A metric with labels is shown once something was counted: the request before, which may be
+	// counted a little after its answer.
+	var shown map[string]string
+	for shown["packhorse_http_requests_total"] == "" {
+		status, text := call(t, client, http.MethodGet, server.URL+"/metrics", "")
+		if status != http.StatusOK {
+			t.Fatalf("GET /metrics: %d", status)
+		}
+		shown = pairs(metricType, text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		if told[name] != shown[name] {
+			t.Errorf("%s is a %s, and the page says %q", name, shown[name], told[name])
+		}
+	}
+	for name := range told {
+		if shown[name] == "" {
+			t.Errorf("the page tells of %s, which the server does not show", name)
+		}
+	}
+}
+
+// Every message that the page explains is the beginning of one in the code.
+func TestOperationsLog(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, folder := range []string{"api", "cmd", "engine", "odb", "refs"} {
+		err := filepath.WalkDir(filepath.Join("../..", folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			code.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := logRow.FindAllStringSubmatch(operations(t), -1)
+	if len(rows) == 0 {
+		t.Error("the page explains no message")
+	}
+	for _, row := range rows {
+		if !strings.Contains(code.String(), `"`+row[1]) {
+			t.Errorf("nothing logs %q", row[1])
+		}
+	}
+}
+
+func operations(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// pairs returns what the two groups of an expression match.
+func pairs(of *regexp.Regexp, text string) map[string]string {
+	found := make(map[string]string)
+	for _, match := range of.FindAllStringSubmatch(text, -1) {
+		found[match[1]] = match[2]
+	}
+	return found
+}

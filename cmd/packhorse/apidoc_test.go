@@ -1,0 +1,236 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"packhorse/fuzz/oracle"
+)
+
+// TestAPIDocument runs the examples of docs/api.md in one shell beside packhorse dev, and holds their answers against the page. An id
+// of the page stands for the same object everywhere.
+func TestAPIDocument(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"bash", "curl", "tar"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("skipped: %s is not installed", program)
+		}
+	}
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := t.TempDir()
+	lines, _, _ := strings.Cut(dev(t, filepath.Join(work, "packhorse-data")), "\n\n")
+	sh := startShell(t, work)
+	sh.run(t, lines+"\npackhorse() { '"+bin+"' \"$@\"; }\n")
+	said := &sayings{ids: make(map[string]string)}
+	answers := 0
+	for _, example := range exampleForm.FindAllStringSubmatch(string(page), -1) {
+		command, kind, want := example[1], example[2], example[3]
+		got := sh.run(t, said.translated(command))
+		if kind == "" {
+			continue
+		}
+		answers++
+		same := said.text(want, got)
+		if kind == "json" {
+			same = said.stream(want, got)
+		}
+		if same != nil {
+			t.Errorf("the page has another answer to\n%s%v\nit is\n%s", command, same, got)
+		}
+	}
+	if answers < 30 {
+		t.Errorf("the page has only %d answers: the test looks at the wrong place", answers)
+	}
+}
+
+// exampleForm is a command and, right behind it, its answer if the page has one.
+var exampleForm = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:```(json|http|text)\n(.*?)```\n)?")
+
+// commandShell is a shell that runs one command after the other.
+type commandShell struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// startShell starts a shell that lasts as long as the test.
+func startShell(t *testing.T, dir string) *commandShell {
+	t.Helper()
+	cmd := exec.Command("bash") // ended below
+	cmd.Dir, cmd.Env = dir, oracle.EnvOutside(dir)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close() // a shell that has ended is told by Wait
+		if err := cmd.Wait(); err != nil || complaints.Len() > 0 {
+			t.Errorf("the shell: %v\n%s", err, complaints.String())
+		}
+	})
+	return &commandShell{in, bufio.NewReader(out)}
+}
+
+// run returns what a command prints.
+func (s *commandShell) run(t *testing.T, command string) string {
+	t.Helper()
+	const end = "=== the end of the answer ==="
+	if _, err := fmt.Fprintf(s.in, "%s\nprintf '\\n%%s\\n' '%s'\n", command, end); err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v after\n%s%s", err, command, printed.String())
+		}
+		if line == end+"\n" {
+			return strings.TrimSuffix(printed.String(), "\n")
+		}
+		printed.WriteString(line)
+	}
+}
+
+// sayings holds what is said on a page against what a server says. Ids differ from run to run, and so do times and sizes.
+type sayings struct {
+	ids map[string]string // of the page, to those of the server
+}
+
+var (
+	idForm = regexp.MustCompile(`\b[0-9a-f]{40,64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+	// changing is what differs from run to run: an id, a time, a request id; and what the page leaves out.
+	changing = regexp.MustCompile(idForm.String() + `|\d{4}-\d\d-\d\dT[0-9:.]+Z|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT|\b[0-9a-f]{12}-[0-9a-z]+\b|…`)
+)
+
+// translated is a command with the ids that the server has given.
+func (s *sayings) translated(command string) string {
+	return idForm.ReplaceAllStringFunc(command, func(id string) string {
+		if known, ok := s.ids[id]; ok {
+			return known
+		}
+		return id
+	})
+}
+
+// text returns how what the server says differs from the page.
+func (s *sayings) text(want, got string) error {
+	var form strings.Builder
+	var fresh []string
+	rest := strings.TrimSpace(want)
+	for {
+		at := changing.FindStringIndex(rest)
+		if at == nil {
+			break
+		}
+		form.WriteString(regexp.QuoteMeta(rest[:at[0]]))
+		word := rest[at[0]:at[1]]
+		rest = rest[at[1]:]
+		known, ok := s.ids[word]
+		switch isID := idForm.FindString(word) == word; {
+		case word == "…":
+			form.WriteString(`(?s:.*)`)
+		case ok || isID && strings.Trim(word, "0") == "":
+			if !ok {
+				known = word
+			}
+			form.WriteString(regexp.QuoteMeta(known))
+		case isID:
+			fresh = append(fresh, word)
+			form.WriteString("(" + idForm.String() + ")")
+		default:
+			form.WriteString("(?:" + changing.String() + ")")
+		}
+	}
+	form.WriteString(regexp.QuoteMeta(rest))
+	found := regexp.MustCompile("^" + form.String() + "$").FindStringSubmatch(strings.TrimSpace(strings.ReplaceAll(got, "\r\n", "\n")))
+	if found == nil {
+		return fmt.Errorf("%q is not %q", got, want)
+	}
+	for i, id := range fresh {
+		s.ids[id] = found[i+1]
+	}
+	return nil
+}
+
+// stream is text for some JSON values.
+func (s *sayings) stream(want, got string) error {
+	wanted, given := json.NewDecoder(strings.NewReader(want)), json.NewDecoder(strings.NewReader(got))
+	for {
+		var a, b any
+		err1, err2 := wanted.Decode(&a), given.Decode(&b)
+		if errors.Is(err1, io.EOF) && errors.Is(err2, io.EOF) {
+			return nil
+		}
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if err := s.value("", a, b); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *sayings) value(name string, want, got any) error {
+	differs := fmt.Errorf("%s is %v, not %v", name, got, want)
+	switch want := want.(type) {
+	case map[string]any:
+		object, ok := got.(map[string]any)
+		if !ok || len(object) != len(want) {
+			return differs
+		}
+		for key, member := range want {
+			given, ok := object[s.translated(key)]
+			if !ok {
+				return fmt.Errorf("%s has no %s", name, key)
+			}
+			if err := s.value(key, member, given); err != nil {
+				return err
+			}
+		}
+	case []any:
+		array, ok := got.([]any)
+		if !ok || len(array) != len(want) {
+			return differs
+		}
+		for i := range want {
+			if err := s.value(name, want[i], array[i]); err != nil {
+				return err
+			}
+		}
+	case string:
+		text, ok := got.(string)
+		if !ok {
+			return differs
+		}
+		if name == "cursor" || name == "next_cursor" {
+			return nil // it may hold an id
+		}
+		return s.text(want, text)
+	default:
+		if want != got && name != "pack_bytes" {
+			return differs
+		}
+	}
+	return nil
+}

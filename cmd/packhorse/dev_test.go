@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,4 +185,25 @@ func shell(t *testing.T, dir, lines string) string {
 		t.Fatalf("%v\n%s%s", err, out.String(), complaints.String())
 	}
 	return out.String()
+}
+
+// TestReadme holds the lines to paste in README.md against those that dev prints.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, _ := strings.Cut(string(page), "```sh\n")
+	lines, _, ok := strings.Cut(lines, "```\n")
+	if !ok {
+		t.Fatal("README.md has no lines to paste")
+	}
+	printed := dev(t, filepath.Join(t.TempDir(), "data"))
+	url, _, _ := strings.Cut(strings.TrimPrefix(printed, "export PACKHORSE=http://"), "\n")
+	token := regexp.MustCompile(`(?m)^export TOKEN=.*$`)
+	want := token.ReplaceAllString(strings.ReplaceAll(lines, "127.0.0.1:8080", url), "export TOKEN=")
+	if got := token.ReplaceAllString(printed, "export TOKEN="); !strings.HasPrefix(got, want) {
+		t.Errorf("README.md has\n%sand dev prints\n%s", want, got)
+	}
 }

@@ -17,7 +17,7 @@ TAGS    := -tags invariants
 LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v golangci-lint 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test race test-git test-clients golden fuzz bench bench-smoke bench-peers fmt fmt-check lint tidy ci
+.PHONY: help run build test race test-git test-clients fuzz bench bench-smoke bench-peers fmt fmt-check lint tidy ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,10 +45,6 @@ test-git: ## only the packages whose tests ask the installed git, nothing from t
 
 test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx
 	$(GO) test -tags clients,invariants -v -count=1 -timeout 15m ./api/clienttest
-
-golden: ## record git's answers again in testdata/*.golden
-	@pkgs="$(call packages-with,'flag.Bool."update"')"; \
-	if [ -z "$$pkgs" ]; then echo 'golden: no test records answers'; else $(GO) test $(TAGS) $$pkgs -update; fi
 
 fuzz: ## every fuzz target for FUZZTIME each (3s); stops at the first failure
 	@# A worker that is busy when the time is over makes go test fail with a deadline: that says nothing about the target.

@@ -15,6 +15,7 @@ const document = "# Architecture\n\n" +
 	"2  engine   engine/merge  engine/diff\n" +
 	"1  odb   # with its rooms\n" +
 	"0  odb/kv  pack\n" +
+	"below  pack/invariants\n" +
 	"beside  bench\n" +
 	"tests  odb/kv/kvtest\n" +
 	"```\n\n" +
@@ -33,9 +34,10 @@ var inOrder = map[string]string{
 	"engine/merge/merge.go":          "// Package merge merges.\npackage merge\n",
 	"engine/diff/diff.go":            "// Package diff diffs.\npackage diff\n",
 	"odb/odb.go":                     "// Package odb holds objects.\npackage odb\n\nimport (\n\t_ \"fake/odb/kv\"\n\t_ \"fake/pack\"\n)\n",
-	"odb/kv/kv.go":                   "// Package kv holds keys.\npackage kv\n\nimport _ \"example.com/store/v2/vfs\"\n",
+	"odb/kv/kv.go":                   "// Package kv holds keys.\npackage kv\n\nimport (\n\t_ \"example.com/store/v2/vfs\"\n\t_ \"fake/pack/invariants\"\n)\n",
 	"odb/kv/kv_test.go":              "package kv_test\n\nimport (\n\t_ \"example.com/rapid\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
 	"odb/kv/kvtest/kvtest.go":        "// Package kvtest tests stores.\npackage kvtest\n\nimport _ \"fake/odb/kv\"\n",
+	"pack/invariants/invariants.go":  "// Package invariants checks.\npackage invariants\n",
 	"pack/pack.go":                   "// Package pack reads packs.\npackage pack\n",
 	"bench/bench.go":                 "// Command bench measures.\npackage main\n\nimport (\n\t_ \"example.com/anything\"\n\t_ \"fake/engine\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
 	"bench/testdata/broken.go":       "package\n",
@@ -58,6 +60,10 @@ func TestCheck(t *testing.T) {
 		"a test upwards": {
 			files: map[string]string{"pack/up_test.go": "package pack_test\n\nimport _ \"fake/odb\"\n"},
 			want:  []string{"pack/up_test.go:3: upwards: pack on floor 0 imports odb on floor 1"},
+		},
+		"from below": {
+			files: map[string]string{"pack/invariants/up.go": "package invariants\n\nimport _ \"fake/pack\"\n"},
+			want:  []string{"pack/invariants/up.go:3: upwards: pack/invariants lies below the tower and imports pack"},
 		},
 		"sideways between rooms": {
 			files: map[string]string{"engine/merge/side.go": "package merge\n\nimport _ \"fake/engine/diff\"\n"},
@@ -90,8 +96,8 @@ func TestCheck(t *testing.T) {
 		"malformed drawing": {
 			files: map[string]string{"ARCHITECTURE.md": strings.Replace(document, "beside  bench", "roof  bench\n4  odb", 1)},
 			want: []string{
-				"ARCHITECTURE.md:8: \"roof\" is no floor",
-				"ARCHITECTURE.md:9: odb is drawn twice",
+				"ARCHITECTURE.md:9: \"roof\" is no floor",
+				"ARCHITECTURE.md:10: odb is drawn twice",
 				"bench: stands on no floor: draw it in ARCHITECTURE.md",
 				"bench/bench.go:5: example.com/anything is not in the modules block of ARCHITECTURE.md",
 			},
@@ -124,7 +130,7 @@ func TestCheck(t *testing.T) {
 		},
 		"a place that imports nothing": {
 			files: map[string]string{"odb/kv/kv.go": "// Package kv holds keys.\npackage kv\n"},
-			want:  []string{"ARCHITECTURE.md:13: odb/kv does not import example.com/store/v2"},
+			want:  []string{"ARCHITECTURE.md:14: odb/kv does not import example.com/store/v2"},
 		},
 		"no package comment": {
 			files: map[string]string{"pack/pack.go": "package pack\n"},

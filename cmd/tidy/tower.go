@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// tower is the floors block of ARCHITECTURE.md: a line is a floor's number and its folders, with a comment after "#". Two more
-// lines begin with a word: "beside" lists folders that may import anything and are imported by each other only, "tests" lists
-// rooms that only tests, folders beside, and other such rooms import.
+// tower is the floors block of ARCHITECTURE.md: a line is a floor's number and its folders, with a comment after "#".
+// Three more lines begin with a word: "below" lists folders that import none of the module and that all may import,
+// "beside" lists folders that may import anything and are imported by each other only, "tests" lists rooms that only
+// tests, folders beside, and other such rooms import.
 //
 // A folder may import folders of a lower floor, and on its own floor a folder that it contains or that contains it. Its tests
 // keep to the same, and to the rooms of "tests". A room of "tests" may import what the folder that contains it may, and that folder.
 type tower struct {
-	floors map[string]int // folder to floor; beside and tests are numbers too
+	floors map[string]int // folder to floor; beside, tests and below are numbers too
 	lines  map[string]int // folder to its line in the document
 }
 
@@ -22,6 +23,7 @@ type tower struct {
 const (
 	floorBeside = -1
 	floorTests  = -2
+	floorBelow  = -3
 )
 
 // parseTower reads the lines of the floors block. A malformed line is a finding.
@@ -39,6 +41,8 @@ func parseTower(lines []blockLine) (tower, []finding) {
 			floor = floorBeside
 		case words[0] == "tests":
 			floor = floorTests
+		case words[0] == "below":
+			floor = floorBelow
 		case err != nil || floor < 0:
 			findings = append(findings, finding{drawing, line.number, fmt.Sprintf("%q is no floor", words[0])})
 			continue
@@ -93,8 +97,10 @@ func (t tower) refuse(from, to string, test bool) string {
 	}
 	own := t.floors[from]
 	switch {
-	case own == floorBeside:
+	case own == floorBeside, floor == floorBelow:
 		return ""
+	case own == floorBelow:
+		return fmt.Sprintf("upwards: %s lies below the tower and imports %s", from, to)
 	case floor == floorTests:
 		if test || own == floorTests {
 			return ""

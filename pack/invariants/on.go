@@ -1,0 +1,6 @@
+//go:build invariants
+
+package invariants
+
+// Enabled tells whether checks are made.
+const Enabled = true

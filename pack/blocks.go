@@ -1,11 +1,14 @@
 package pack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 
 	"github.com/klauspost/compress/flate"
+
+	"packhorse/pack/invariants"
 )
 
 // BlockSize is the length of the pieces of content that a stream of [Blocks] is made of; the last may be shorter.
@@ -25,6 +28,16 @@ func EncodeBlock(dst, data []byte, level int) Block {
 	if len(data) > BlockSize {
 		panic("pack: block too large")
 	}
+	block := encodeBlock(dst, data, level)
+	if invariants.Enabled { // docs/invariants.md 10
+		content, err := DecodeBlock(nil, block.Packed, block.Size, block.Adler)
+		invariants.Check(err == nil && bytes.Equal(content, data),
+			"pack: a block of %d bytes does not inflate alone: %v", len(data), err)
+	}
+	return block
+}
+
+func encodeBlock(dst, data []byte, level int) Block {
 	start := len(dst)
 	dst = appendDeflated(dst, data, level)
 	adler := updateAdler(1, data)
@@ -134,6 +147,12 @@ func (b *Blocks) Finish(dst []byte) []byte {
 	dst = b.begin(dst)
 	if len(b.table.Rows) == 0 {
 		b.table.End = zlibHeaderSize
+	}
+	if invariants.Enabled {
+		rows, table := int64(len(b.table.Rows)), &b.table
+		invariants.Check(rows == (table.Size+BlockSize-1)/BlockSize, "pack: %d blocks of %d bytes", rows, table.Size)
+		invariants.Check(table.End == b.offset+int64(len(dst)-start),
+			"pack: blocks end at %d of %d bytes", table.End, b.offset)
 	}
 	dst = append(dst, "\x03\x00"...)
 	dst = binary.BigEndian.AppendUint32(dst, b.adler)

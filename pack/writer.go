@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -76,6 +77,10 @@ func (w *Writer) entry(h EntryHeader) Entry {
 	e := Entry{Offset: w.offset, HeaderSize: len(w.buf), Kind: h.Kind, Size: h.Size, BaseID: h.BaseID}
 	if h.Kind == KindOFSDelta {
 		e.BaseOffset = e.Offset - h.BaseDistance
+		if invariants.Enabled {
+			invariants.Check(w.err != nil || h.BaseDistance > 0 && e.BaseOffset >= HeaderSize,
+				"pack: the entry at %d is a delta of the one at %d", e.Offset, e.BaseOffset)
+		}
 	}
 	return e
 }

@@ -3,6 +3,8 @@ package refs
 import (
 	"container/list"
 	"sync"
+
+	"packhorse/pack/invariants"
 )
 
 // cache keeps the decoded refs of the repositories that were read last, under a budget of bytes.
@@ -60,4 +62,10 @@ func (c *cache) remove(element *list.Element) {
 	entry := c.order.Remove(element).(*cached)
 	c.bytes -= entry.set.bytes
 	delete(c.sets, entry.repo)
+	if invariants.Enabled {
+		invariants.Check(len(c.sets) == c.order.Len(),
+			"refs: %d cached sets in an order of %d", len(c.sets), c.order.Len())
+		invariants.Check(c.bytes >= 0 && (c.bytes == 0 || len(c.sets) > 0),
+			"refs: %d cached sets take %d bytes", len(c.sets), c.bytes)
+	}
 }

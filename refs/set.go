@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unsafe"
+
+	"packhorse/pack/invariants"
 )
 
 // set is all refs of a repository as of one sequence, decoded, in the order of their names. It is immutable; what changes is
@@ -66,8 +68,25 @@ func (s *set) add(refs []Ref) {
 }
 
 func (s *set) addChunk(c chunk) {
+	if invariants.Enabled {
+		s.check(&c)
+	}
 	s.chunks = append(s.chunks, c)
 	s.bytes += c.bytes
+}
+
+// check holds that a chunk may follow: its names stand in order behind all others, as seek relies on.
+func (s *set) check(c *chunk) {
+	last := ""
+	if n := len(s.chunks); n > 0 {
+		refs := s.chunks[n-1].refs
+		last = refs[len(refs)-1].Name
+	}
+	invariants.Check(len(c.refs) > 0, "refs: an empty chunk behind %q", last)
+	for i := range c.refs {
+		invariants.Check(last < c.refs[i].Name, "refs: %q stands behind %q", c.refs[i].Name, last)
+		last = c.refs[i].Name
+	}
 }
 
 // seek returns the place of the first ref whose name is not below name: its chunk and its index in that, or the count of chunks.

@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -148,6 +150,9 @@ func (s *Store) commit(
 			result, err = tx.seal()
 		}
 		if err == nil {
+			if invariants.Enabled {
+				tx.checkFenced(head)
+			}
 			commit, err := s.kv.Apply(ctx, tx.batch)
 			if err == nil {
 				s.watch.notify(repo)
@@ -200,6 +205,23 @@ func (tx *Tx) seal() (Result, error) {
 	return result, tx.batch.Err()
 }
 
+// checkFenced holds that the batch requires the head that the transaction was prepared under, and that nothing else
+// moves it: docs/invariants.md 2.
+func (tx *Tx) checkFenced(under head) {
+	key, fenced, moved := headKey(tx.repo), false, 0
+	for p := range tx.batch.Preconditions() {
+		fenced = fenced || bytes.Equal(p.Key, key) && bytes.Equal(p.Value, under.encode()) && !p.Absent
+	}
+	for op := range tx.batch.Operations() {
+		if op.Kind == kv.OperationPut && bytes.Equal(op.Key, key) {
+			moved++
+		}
+	}
+	invariants.Check(fenced, "refs: a batch of %s does not require its head", tx.repo)
+	invariants.Check(moved == 1 || tx.dropped && moved == 0,
+		"refs: a batch of %s moves its head %d times", tx.repo, moved)
+}
+
 // shared returns what the entries of the transaction share.
 func (tx *Tx) shared() *Entry {
 	entry := tx.change.entry(tx.head.sequence+1, tx.change.Time)
@@ -231,6 +253,12 @@ func (tx *Tx) putChanges(result *Result) head {
 	}
 	for i := range result.Updates {
 		tx.putEntry(&result.Updates[i])
+	}
+	if invariants.Enabled {
+		invariants.Check(next.count == uint64(tx.count),
+			"refs: %s has %d refs, its head says %d", tx.repo, tx.count, next.count)
+		invariants.Check(next.count > 0 || next.nameBytes == 0,
+			"refs: %s has no refs, and %d bytes of names", tx.repo, next.nameBytes)
 	}
 	return next
 }

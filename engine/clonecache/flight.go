@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb/rescue"
+	"packhorse/pack/invariants"
 )
 
 const (
@@ -51,6 +52,9 @@ func (c *Cache) launch(key Key, generate Generate) *flight {
 		cache: c, key: key, path: c.path(fmt.Sprintf("%s.%d%s", key, c.flown, flightMark)),
 		users: 2, changed: make(chan struct{}),
 	}
+	if invariants.Enabled {
+		invariants.Check(c.flights[key] == nil, "clonecache: %s is generated twice", key)
+	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	f.cancel = cancel
 	c.flights[key] = f
@@ -67,6 +71,9 @@ func (c *Cache) leave(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.users--
+	if invariants.Enabled {
+		invariants.Check(f.users >= 0, "clonecache: %s has %d users", f.key, f.users)
+	}
 	switch {
 	case f.users == 1 && c.flights[f.key] == f:
 		f.mu.Lock()
@@ -98,6 +105,9 @@ func (f *flight) run(ctx context.Context, generate Generate) {
 	kept := err == nil && took >= c.costMin && f.file != nil && t.size <= c.EntryBytesMax() && f.store(t)
 	c.mu.Lock()
 	c.growing -= f.size
+	if invariants.Enabled {
+		invariants.Check(c.growing >= 0, "clonecache: packs are %d bytes so far", c.growing)
+	}
 	if c.flights[f.key] == f {
 		delete(c.flights, f.key)
 		if kept && c.fs.Rename(f.path, c.path(f.key.String())) == nil {

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"slices"
 	"time"
+
+	"packhorse/pack/invariants"
 )
 
 // entry is a stored pack.
@@ -39,6 +41,9 @@ func (s *shelf) fill(found []foundEntry) {
 }
 
 func (s *shelf) add(e *entry) {
+	if invariants.Enabled {
+		invariants.Check(s.byKey[e.key] == nil, "clonecache: two packs of %s", e.key)
+	}
 	s.byKey[e.key] = s.order.PushBack(e)
 	s.bytes += e.fileSize
 }
@@ -70,6 +75,10 @@ func (s *shelf) remove(e *entry) bool {
 	s.order.Remove(at)
 	delete(s.byKey, e.key)
 	s.bytes -= e.fileSize
+	if invariants.Enabled {
+		invariants.Check(s.order.Len() == len(s.byKey) && s.bytes >= 0 && (s.bytes == 0 || s.order.Len() > 0),
+			"clonecache: %d packs of %d keys take %d bytes", s.order.Len(), len(s.byKey), s.bytes)
+	}
 	return true
 }
 

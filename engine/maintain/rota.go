@@ -1,6 +1,9 @@
 package maintain
 
-import "packhorse/odb"
+import (
+	"packhorse/odb"
+	"packhorse/pack/invariants"
+)
 
 // duePool is a pool that waits for its turn, and whose it is.
 type duePool struct {
@@ -24,6 +27,21 @@ func (r *rota) add(d duePool) {
 	}
 	r.pools[d.owner] = append(r.pools[d.owner], d.pool)
 	r.count++
+	r.check()
+}
+
+// check holds that each owner with pools has one place in the order.
+func (r *rota) check() {
+	if !invariants.Enabled {
+		return
+	}
+	count := 0
+	for _, owner := range r.owners {
+		count += len(r.pools[owner])
+		invariants.Check(len(r.pools[owner]) > 0, "maintain: %q waits without a pool", owner)
+	}
+	invariants.Check(len(r.owners) == len(r.pools) && count == r.count,
+		"maintain: %d owners in %d places, %d pools counted as %d", len(r.pools), len(r.owners), count, r.count)
 }
 
 // take returns the next pool. Its owner is the last one then.
@@ -41,5 +59,6 @@ func (r *rota) take() (duePool, bool) {
 		r.owners, r.pools[d.owner] = append(r.owners, d.owner), pools
 	}
 	r.count--
+	r.check()
 	return d, true
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"packhorse/engine/diff/lines"
+	"packhorse/pack/invariants"
 )
 
 // ContentOptions say how conflicts are shown. The zero value names no sides.
@@ -50,6 +51,9 @@ func Content(ctx context.Context, base, ours, theirs []byte, o ContentOptions) (
 		return nil, 0, err
 	}
 	m.join()
+	if invariants.Enabled {
+		m.check()
+	}
 	merged, conflicts = m.write()
 	return merged, conflicts, nil
 }
@@ -166,6 +170,18 @@ func (m *contentMerge) refine(ctx context.Context) error {
 	}
 	m.parts = refined
 	return nil
+}
+
+// check holds that the parts follow each other on both sides, within them.
+func (m *contentMerge) check() {
+	oursAt, theirsAt := 0, 0
+	for i, p := range m.parts {
+		invariants.Check(p.ours.start >= oursAt && p.ours.count >= 0 && p.theirs.start >= theirsAt && p.theirs.count >= 0,
+			"merge: part %d, %+v, stands behind %d and %d", i, p, oursAt, theirsAt)
+		oursAt, theirsAt = p.ours.end(), p.theirs.end()
+	}
+	invariants.Check(oursAt <= m.ours.Count() && theirsAt <= m.theirs.Count(),
+		"merge: parts reach to %d and %d", oursAt, theirsAt)
 }
 
 // betweenMax is how many common lines between two conflicts become part of one.

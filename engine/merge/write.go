@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -69,9 +70,24 @@ func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.
 	for ; next < len(f.entries); next++ {
 		data = object.AppendTreeEntry(data, &f.entries[next])
 	}
+	if invariants.Enabled {
+		checkOrder(path, data)
+	}
 	var predecessor object.ID
 	if n := m.nodes[path]; n != nil {
 		predecessor = n.stages[ours].ID
 	}
 	return m.objects.add(object.TypeTree, slices.Clip(data), predecessor)
+}
+
+// checkOrder holds that a folder has its entries in git's order, each once.
+func checkOrder(path string, data []byte) {
+	var last object.TreeIter
+	it := object.IterTree(data)
+	for first := true; it.Next(); first = false {
+		invariants.Check(first || object.CompareNames(last.Name, last.Mode.IsTree(), it.Name, it.Mode.IsTree()) < 0,
+			"merge: in folder %q, %q stands behind %q", path, it.Name, last.Name)
+		last = it
+	}
+	invariants.Check(it.Err() == nil, "merge: folder %q: %v", path, it.Err())
 }

@@ -8,6 +8,7 @@ import (
 	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
+	"packhorse/pack/invariants"
 )
 
 // Times of an attempt that failed.
@@ -80,6 +81,9 @@ func (l *lane) complete(a attempt) {
 	q, it := a.queue, a.queue.items[0]
 	q.busy = false
 	l.busy--
+	if invariants.Enabled {
+		invariants.Check(l.busy >= 0 && l.busy < laneSlots, "webhook: %d attempts are under way", l.busy)
+	}
 	now := l.d.Clock.Now()
 	b := kv.NewBatch()
 	switch {
@@ -121,6 +125,10 @@ func (l *lane) settle(b *kv.Batch, q *queue) {
 	if it.stored {
 		b.Delete(eventKey(kindParked, l.id, it.repo, it.at))
 		l.parked--
+	}
+	if invariants.Enabled {
+		invariants.Check(l.parked >= 0 && l.d.pending.Load() >= 0,
+			"webhook: %d events are parked, %d wait", l.parked, l.d.pending.Load())
 	}
 	if len(q.items) == 0 {
 		delete(l.queues, q.key)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
+	"packhorse/pack/invariants"
 	"packhorse/refs"
 )
 
@@ -160,6 +161,10 @@ func (l *lane) moveCursor(b *kv.Batch, id refs.RepoID, next position) (more bool
 	row, found, err := l.d.readStream(l.ctx, l.id, id)
 	if err != nil {
 		return false, err
+	}
+	if invariants.Enabled && found { // or events would be sent again for ever: docs/invariants.md 16
+		invariants.Check(next.compare(row.Next) >= 0,
+			"webhook: the cursor into %s moves back from %+v to %+v", id, row.Next, next)
 	}
 	more = found && next.Sequence <= row.Last
 	if more {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"packhorse/pack/invariants"
 )
 
 // grower is a request that holds something and waits for more.
@@ -57,6 +59,7 @@ func (q *Queue) growLocked() {
 			return false
 		}
 		q.takeLocked(g.token, g.amount)
+		q.checkLocked(g.token)
 		g.done <- false
 		return true
 	})
@@ -69,11 +72,15 @@ func (q *Queue) growLocked() {
 			return
 		}
 		g := q.growers[i]
+		if invariants.Enabled {
+			invariants.Check(q.overdrafts == 0 || g.by == q.overdrawer, "fair: two requests are overdrawn")
+		}
 		q.growers = slices.Delete(q.growers, i, i+1)
 		q.overdrafts++
 		q.overdrawer, q.overdrew = g.by, g.org()
 		q.takeLocked(g.token, g.amount)
 		q.root.used -= g.amount // it is beside the capacity
+		q.checkLocked(g.token)
 		g.done <- true
 	}
 }
@@ -95,5 +102,6 @@ func (q *Queue) Spare(t Tenant, share, most int64) (taken int64, release func())
 		return 0, func() {}
 	}
 	q.takeLocked(token, most)
+	q.checkLocked(token)
 	return most, q.giveBack(token, most, false)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"packhorse/pack/invariants"
 )
 
 // ErrWork says that a request has computed for as long as one may.
@@ -314,6 +316,12 @@ func (p *Processors) endLocked(token *node, now time.Time) {
 	p.running--
 	for n := token; n != nil; n = n.parent {
 		n.held--
+		if invariants.Enabled {
+			invariants.Check(n.held >= 0, "fair: %q has %d turns", n.key, n.held)
+		}
+	}
+	if invariants.Enabled {
+		invariants.Check(p.running == p.root.held, "fair: %d compute in %d turns", p.running, p.root.held)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"packhorse/pack/invariants"
 )
 
 // ErrBusy says that a request was sent away: it has waited for too long, or too many of its own tenant wait.
@@ -122,6 +124,7 @@ func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (rel
 	token, amount := q.enterLocked(t, share, amount)
 	if q.root.waiting == 0 && token.fits(amount) {
 		q.takeLocked(token, amount)
+		q.checkLocked(token)
 		q.mu.Unlock()
 		return q.giveBack(token, amount, false), nil
 	}
@@ -145,6 +148,7 @@ func (q *Queue) TryAcquire(t Tenant, share, amount int64) (release func(), ok bo
 		return nil, false
 	}
 	q.takeLocked(token, amount)
+	q.checkLocked(token)
 	return q.giveBack(token, amount, false), true
 }
 
@@ -196,6 +200,7 @@ func (q *Queue) giveBack(token *node, amount int64, overdrawn bool) func() {
 			n.used -= amount
 			n.unblock()
 		}
+		q.checkLocked(token)
 		q.growLocked()
 		q.dispatchLocked()
 	}
@@ -242,6 +247,19 @@ func (q *Queue) takeLocked(token *node, amount int64) {
 	}
 }
 
+// checkLocked holds that no more is given than there is, but for the overdraft, and taken back than was given.
+func (q *Queue) checkLocked(token *node) {
+	if !invariants.Enabled {
+		return
+	}
+	for n := token; n != nil; n = n.parent {
+		invariants.Check(n.used >= 0 && n.waiting >= 0,
+			"fair: %q holds %d, and %d wait in it", n.key, n.used, n.waiting)
+	}
+	invariants.Check(q.root.used <= q.options.Capacity, "fair: %d given of %d", q.root.used, q.options.Capacity)
+	invariants.Check(q.overdrafts >= 0, "fair: %d overdrafts", q.overdrafts)
+}
+
 // boundLocked sends those away who are too many, of the greatest crowd below each bound, and reports whether there were any.
 func (q *Queue) boundLocked(token *node) (sent bool) {
 	bound := q.options.Waiting / 4
@@ -277,6 +295,7 @@ func (q *Queue) dispatchLocked() {
 		default:
 			w.part()
 			q.takeLocked(n, w.amount)
+			q.checkLocked(n)
 			w.done <- nil
 		}
 	}

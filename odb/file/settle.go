@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+
+	"packhorse/pack/invariants"
 )
 
 // Settle implements Store.
@@ -64,6 +66,10 @@ func (d *Dir) syncIncoming(folder string) error {
 		d.order.RLock()
 	}
 	defer d.order.RUnlock()
+	if invariants.Enabled { // or a crash could lose files: docs/invariants.md 14
+		invariants.Check(len(d.moved) == 0,
+			"file: %s is synced before %d folders that its files went to", folder, len(d.moved))
+	}
 	return d.syncFolder(folder)
 }
 

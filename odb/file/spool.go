@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/pack/invariants"
 )
 
 const (
@@ -167,6 +169,11 @@ func (s *spool) flush() error {
 func (s *spool) writeOut(p []byte) error {
 	if s.err != nil {
 		return s.err
+	}
+	if invariants.Enabled {
+		invariants.Check(s.fill == 0 || s.fill == len(p) && &p[0] == &s.buffer[0],
+			"file: %d bytes in the buffer are overtaken", s.fill)
+		invariants.Check(s.ahead <= s.flushed, "file: %d bytes of %d are being written back", s.ahead, s.flushed)
 	}
 	n, err := s.file.WriteAt(p, s.flushed)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"packhorse/pack/invariants"
 )
 
 // writer is a file of a Dir that is being written.
@@ -58,6 +60,10 @@ func (d *Dir) claim(name string) error {
 func (d *Dir) unclaim(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if invariants.Enabled {
+		_, claimed := d.writing[name]
+		invariants.Check(claimed, "file: %s is given up by who does not write it", name)
+	}
 	delete(d.writing, name)
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"packhorse/pack/invariants"
 )
 
 // Apply implements Store.
@@ -67,6 +69,9 @@ func (p *Pebble) applyGuarded(batch *Batch, c *commit) error {
 		return ErrFailed
 	}
 	p.commits.Add(1)
+	if invariants.Enabled {
+		p.stripes.checkHeld(batch)
+	}
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"packhorse/pack/invariants"
 )
 
 // commit is a batch that is visible, or about to be, and its way to the disk.
@@ -55,7 +57,11 @@ func (s *stripes) settle(c *commit) {
 	c.written.each(func(i int) bool {
 		t := &s.list[i]
 		t.mu.Lock()
-		if at := slices.Index(t.unsynced, c); at >= 0 {
+		at := slices.Index(t.unsynced, c)
+		if invariants.Enabled { // or WaitDurable has not waited for it: docs/invariants.md 1
+			invariants.Check(at >= 0, "kv: a batch is durable that was not announced")
+		}
+		if at >= 0 {
 			t.unsynced = slices.Delete(t.unsynced, at, at+1)
 		}
 		t.mu.Unlock()

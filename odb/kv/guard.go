@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+
+	"packhorse/pack/invariants"
 )
 
 // stripeCount is the number of stripes over which keys are spread. Two keys of one stripe share its guard and its list of unsynced
@@ -113,6 +115,17 @@ func (s *stripes) unlock(f *footprint) {
 	})
 }
 
+// checkHeld holds that nobody can change what the preconditions of batch speak of: docs/invariants.md 2.
+func (s *stripes) checkHeld(batch *Batch) {
+	for p := range batch.Preconditions() {
+		t := &s.list[s.of(p.Key)]
+		t.mu.Lock()
+		invariants.Check(t.exclusive && t.shared == 0,
+			"kv: the precondition on %q is checked without its guard", p.Key)
+		t.mu.Unlock()
+	}
+}
+
 // touched is the union of the two sets.
 func (f *footprint) touched() stripeSet {
 	var union stripeSet
@@ -176,6 +189,10 @@ func (s *stripe) grant(exclusive bool) {
 }
 
 func (s *stripe) drop(exclusive bool) {
+	if invariants.Enabled {
+		invariants.Check(s.exclusive == exclusive && (s.shared > 0) != exclusive,
+			"kv: a guard is given back, exclusive %t, that %d share, exclusive %t", exclusive, s.shared, s.exclusive)
+	}
 	if exclusive {
 		s.exclusive = false
 	} else {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/pack/invariants"
 )
 
 // PebbleOptions adjusts a Pebble store. The zero value works.
@@ -228,6 +230,10 @@ func (p *Pebble) Close() error {
 	case <-p.synced:
 	case <-p.failed:
 		return ErrFailed // Pebble's own Close would wait for work that does not end
+	}
+	if invariants.Enabled {
+		invariants.Check(p.hasFailed() || p.unsynced.Load() == 0,
+			"kv: closed with %d batches that are not durable", p.unsynced.Load())
 	}
 	// A store without a log to replay opens faster.
 	err := errors.Join(p.db.Flush(), p.db.Close())

@@ -7,6 +7,8 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"packhorse/pack/invariants"
 )
 
 // A page of a scan begins small, for the many that end early, and grows to these bounds.
@@ -65,6 +67,9 @@ func scan(options ScanOptions, fill func(into *page, options ScanOptions) error)
 				yield(Pair{}, err)
 				return
 			}
+			if invariants.Enabled {
+				current.check(&rest)
+			}
 			for i := range current.pairs() {
 				if !yield(current.pair(i), nil) {
 					return
@@ -83,6 +88,21 @@ func scan(options ScanOptions, fill func(into *page, options ScanOptions) error)
 			}
 		}
 	}
+}
+
+// check holds that the page has pairs of the range, in order, each once: docs/invariants.md 4.
+func (p *page) check(options *ScanOptions) {
+	for i := range p.pairs() {
+		key := p.pair(i).Key
+		inside := bytes.Compare(options.Start, key) <= 0 && (len(options.End) == 0 || bytes.Compare(key, options.End) < 0)
+		invariants.Check(inside, "kv: %q is no key from %q to %q", key, options.Start, options.End)
+		if i > 0 {
+			last := p.pair(i - 1).Key
+			invariants.Check(bytes.Compare(last, key) < 0 != options.Reverse, "kv: %q comes behind %q", key, last)
+		}
+	}
+	invariants.Check(p.pairs() <= options.Limit,
+		"kv: a page of %d pairs, %d were asked for", p.pairs(), options.Limit)
 }
 
 // fill reads the first pairs of the range in options.

@@ -1,5 +1,11 @@
 package delta
 
+import (
+	"bytes"
+
+	"packhorse/pack/invariants"
+)
+
 // Create appends to dst a delta that builds target from the index's base, if it takes at most sizeMax bytes; else ok is false and dst is
 // returned as it was, perhaps in larger memory.
 //
@@ -8,6 +14,9 @@ func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) 
 	e := newEncoder(dst, len(x.base), target, sizeMax)
 	if !x.encode(&e, 0, len(target)) {
 		return e.dst[:len(dst)], false
+	}
+	if invariants.Enabled {
+		check(x.base, target, e.dst[len(dst):], sizeMax)
 	}
 	return e.dst, true
 }
@@ -33,7 +42,18 @@ func (x *Index) Between(dst, base, target []byte, sizeMax int) (delta []byte, ok
 	if len(e.dst) > e.limit {
 		return e.dst[:len(dst)], false
 	}
+	if invariants.Enabled {
+		check(base, target, e.dst[len(dst):], sizeMax)
+	}
 	return e.dst, true
+}
+
+// check holds that a delta makes target of base, and is no longer than it may be.
+func check(base, target, delta []byte, sizeMax int) {
+	made, err := Apply(nil, base, delta, int64(len(target)))
+	invariants.Check(err == nil && bytes.Equal(made, target),
+		"delta: %d bytes made of %d are not those that were meant: %v", len(target), len(base), err)
+	invariants.Check(len(delta) <= sizeMax, "delta: %d bytes, at most %d", len(delta), sizeMax)
 }
 
 // worthCopy is length, or 0 if a copy would take about as much as an insertion.

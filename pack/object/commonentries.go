@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+
+	"packhorse/pack/invariants"
 )
 
 // CommonEntries returns the length in bytes of the whole entries at the front that trees have in common: nearly all of two trees that
@@ -22,6 +24,12 @@ func CommonEntries(tree []byte, others ...[]byte) int {
 		next := whole + modeMin + name + 1 + IDSize
 		if name < 0 || next > same {
 			return whole
+		}
+		if invariants.Enabled {
+			for _, other := range others {
+				invariants.Check(bytes.Equal(tree[whole:next], other[whole:next]),
+					"object: an entry at %d is not the same", whole)
+			}
 		}
 		whole = next
 	}

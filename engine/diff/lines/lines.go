@@ -9,7 +9,13 @@
 // The package is pure: no files, no goroutines; its functions may be called concurrently. Memory follows the number of lines.
 package lines
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"packhorse/pack/invariants"
+)
 
 // Change is a run of lines that were replaced: OldCount lines from index OldStart on by NewCount lines from NewStart on. Indexes count
 // from 0; one count may be 0.
@@ -51,7 +57,24 @@ func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) 
 			return nil, err
 		}
 	}
-	return script(a, b), nil
+	changes := script(a, b)
+	if invariants.Enabled {
+		check(before, after, changes)
+	}
+	return changes, nil
+}
+
+// check holds that changes make after of before: what stands between them is the same on both sides.
+func check(before, after Text, changes []Change) {
+	i, j := 0, 0
+	for n, c := range append(slices.Clip(changes), Change{OldStart: before.Count(), NewStart: after.Count()}) {
+		common := c.OldStart - i
+		invariants.Check(common == c.NewStart-j && common >= 0 && (common > 0 || n == 0 || n == len(changes)),
+			"lines: change %d, %+v, stands behind %d and %d", n, c, i, j)
+		invariants.Check(bytes.Equal(before.Range(i, common), after.Range(j, common)),
+			"lines: what precedes change %d is not the same", n)
+		i, j = c.OldStart+c.OldCount, c.NewStart+c.NewCount
+	}
 }
 
 // compareByMyers marks the changed lines.

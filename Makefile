@@ -75,7 +75,7 @@ lint: ## static analysis
 	@test -n "$(LINT)" || { echo 'lint: golangci-lint is missing; .ci/run installs it into .cache/bin'; exit 1; }
 	$(LINT) run ./...
 
-tidy: ## the floors, package comments, names, error rows and paths
+tidy: ## the floors, package comments, names, citations and paths
 	$(GO) run ./cmd/tidy
 
 ci: fmt-check tidy lint race fuzz bench-smoke test-clients ## what .ci/run adds to `make test`

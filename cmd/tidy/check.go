@@ -56,6 +56,11 @@ func check(root fs.FS) ([]finding, error) {
 		return nil, err
 	}
 	findings = append(findings, paths...)
+	citations, err := checkCitations(root, mod)
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, citations...)
 
 	slices.SortStableFunc(findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.text, b.text))

@@ -45,6 +45,9 @@ var inOrder = map[string]string{
 	"engine/nested/util/anything.go": "package util\n",
 }
 
+// law is a page with numbered headings.
+const law = "# Law\n\n## The rest\n\n### 2. One thing, or none\n\n### 14. Another\n\n```\n## No heading\n```\n\n"
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	home := "/" + "home/someone/packhorse"
@@ -153,6 +156,64 @@ func TestCheck(t *testing.T) {
 		},
 		"a path in a file that is no text": {
 			files: map[string]string{"pack/testdata/pack.bin": "\x00 " + home},
+		},
+		"citations that hold": {
+			files: map[string]string{
+				"docs/law.md": law,
+				"pack/pack.go": "// Package pack reads packs: docs/law.md 2, as docs/law.md,\n// \"The\n// rest\" has it.\npackage pack\n\n" +
+					"// See https://example.com/gone.md, *.md and docs/law.md 2 and 14.\nvar _ = \"gone.md 3\"\n",
+				"odb/kv/README.md": "[law](../../docs/law.md#2-one-thing-or-none), [law](docs/law.md), in [the table](README.md)\n",
+				"README.md": "`odb/kv`, `odb/kv/`, `kv/kv.go`, `kv.go`, `refs/heads/main`, `go test ./x.go`, `TestKeys/sub` (in `odb/kv`\n" +
+					"and in `pack`), `org.yaml`, `odb.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
+				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n",
+				"pack/keys_test.go":   "package pack_test\n\nfunc TestKeys() {}\n",
+				"Makefile":            "# see docs/law.md\n",
+			},
+		},
+		"citations of pages that are gone": {
+			files: map[string]string{
+				"README.md":         "\nsee docs/law.md and\n[more](more.md)\n",
+				"Makefile":          "x: ## see law.md\n",
+				"pack/pack.go":      "// Package pack reads packs.\n//\n// It keeps law.md 2.\npackage pack\n",
+				"pack/pack_test.go": "package pack_test\n\n/* See\n   law.md. */\n",
+			},
+			want: []string{
+				"Makefile:1: cites law.md, which is not in the tree",
+				"README.md:2: cites docs/law.md, which is not in the tree",
+				"README.md:3: cites more.md, which is not in the tree",
+				"pack/pack.go:3: cites law.md, which is not in the tree",
+				"pack/pack_test.go:4: cites law.md, which is not in the tree",
+			},
+		},
+		"citations of what a page does not have": {
+			files: map[string]string{
+				"docs/law.md": law,
+				"pack/pack.go": "// Package pack reads packs: docs/law.md 3, and docs/law.md 2, 14 and 15.\npackage pack\n\n" +
+					"// a is docs/law.md, \"The next\", and docs/law.md, \"No heading\".\nvar a = 1\n",
+				"README.md": "[law](docs/law.md#14-another), [law](docs/law.md#14)\n",
+			},
+			want: []string{
+				"README.md:1: cites docs/law.md#14, which is no heading there",
+				"pack/pack.go:1: cites docs/law.md 15, which is no number there",
+				"pack/pack.go:1: cites docs/law.md 3, which is no number there",
+				"pack/pack.go:4: cites docs/law.md, \"No heading\", which is no heading there",
+				"pack/pack.go:4: cites docs/law.md, \"The next\", which is no heading there",
+			},
+		},
+		"citations of files and tests that are gone": {
+			files: map[string]string{
+				"docs/law.md":         law + "`TestKeys` (in `odb/kv` and in\n`pack`), `TestGone`, `odb/gone`, `refs/gone.go`, `gone.go`, `odb/kv.go`\n",
+				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n\nfunc (x) TestGone() {}\n",
+				"odb/kv/notes.md":     "`odb/gone` is of another page.\n",
+			},
+			want: []string{
+				"docs/law.md:13: cites TestKeys, which is no test in pack",
+				"docs/law.md:14: cites TestGone, which is no test",
+				"docs/law.md:14: cites gone.go, which is not in the tree",
+				"docs/law.md:14: cites odb/gone, which is not in the tree",
+				"docs/law.md:14: cites odb/kv.go, which is not in the tree",
+				"docs/law.md:14: cites refs/gone.go, which is not in the tree",
+			},
 		},
 		"the top level": {
 			files: map[string]string{"internal/README.md": "x\n"},

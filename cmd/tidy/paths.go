@@ -19,6 +19,11 @@ var topLevel = []string{"api", "bench", "cmd", "docs", "engine", "fuzz", "odb", 
 // untold lists folders whose files nobody commits.
 var untold = []string{".git", ".cache", ".data", "bin", "data", "node_modules", "bench/results/tmp"}
 
+// isUntold tells whether nobody commits the files of a folder.
+func isUntold(folder string) bool {
+	return slices.Contains(untold, folder) || path.Base(folder) == "node_modules"
+}
+
 // checkPaths finds text files that tell a path of somebody's machine, and what does not belong at the top level.
 func checkPaths(root fs.FS) ([]finding, error) {
 	var findings []finding
@@ -27,7 +32,7 @@ func checkPaths(root fs.FS) ([]finding, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if slices.Contains(untold, name) || path.Base(name) == "node_modules" {
+			if isUntold(name) {
 				return fs.SkipDir
 			}
 			if name != "." && !strings.Contains(name, "/") && !strings.HasPrefix(name, ".") && !slices.Contains(topLevel, name) {

@@ -164,7 +164,7 @@ func TestCheck(t *testing.T) {
 					"// See https://example.com/gone.md, *.md and docs/law.md 2 and 14.\nvar _ = \"gone.md 3\"\n",
 				"odb/kv/README.md": "[law](../../docs/law.md#2-one-thing-or-none), [law](docs/law.md), in [the table](README.md)\n",
 				"README.md": "`odb/kv`, `odb/kv/`, `kv/kv.go`, `kv.go`, `refs/heads/main`, `go test ./x.go`, `TestKeys/sub` (in `odb/kv`\n" +
-					"and in `pack`), `org.yaml`, `odb.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
+					"and in `pack`), `org.yaml`, `.go`, `odb.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
 				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n",
 				"pack/keys_test.go":   "package pack_test\n\nfunc TestKeys() {}\n",
 				"Makefile":            "# see docs/law.md\n",

@@ -229,7 +229,7 @@ func isPath(word string) bool {
 		return false
 	}
 	if path.Ext(word) == ".go" {
-		return true
+		return path.Base(word) != ".go"
 	}
 	first, _, below := strings.Cut(word, "/")
 	return below && first != "refs" && slices.Contains(topLevel, first)

@@ -1,4 +1,4 @@
-package fuzz
+package object_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package fuzz
+package delta_test
 
 import (
 	"bytes"

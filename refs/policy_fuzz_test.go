@@ -1,4 +1,4 @@
-package fuzz
+package refs_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package fuzz
+package backup_test
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package fuzz
+package lines_test
 
 import (
 	"bytes"

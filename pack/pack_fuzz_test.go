@@ -1,4 +1,4 @@
-package fuzz
+package pack_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package fuzz
+package auth_test
 
 import (
 	"crypto"

@@ -1,4 +1,4 @@
-package fuzz
+package signature_test
 
 import (
 	"bytes"

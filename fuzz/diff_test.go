@@ -32,11 +32,11 @@ func (a diffTally) String() string {
 }
 
 // ourDiff is the diff of a step by package diff, with the renames and texts of git diff-tree -p -M --full-index --binary.
-func ourDiff(tb testing.TB, w *patchWorld, s step, options treediff.TextOptions) []fileDiff {
+func ourDiff(tb testing.TB, w *patchWorld, s oracle.Step, options treediff.TextOptions) []fileDiff {
 	tb.Helper()
 	ctx := context.Background()
 	var list []fileDiff
-	for c, err := range treediff.Changes(ctx, w.view, treeID(tb, s.before), treeID(tb, s.after), nil) {
+	for c, err := range treediff.Changes(ctx, w.view, treeID(tb, s.Before), treeID(tb, s.After), nil) {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func isSecondPart(f *fileDiff, text string) bool {
 }
 
 // compareDiffs compares our diffs of steps with git's, and with patches of ours makes the trees.
-func compareDiffs(t *testing.T, w *patchWorld, steps []step, apply bool) diffTally {
+func compareDiffs(t *testing.T, w *patchWorld, steps []oracle.Step, apply bool) diffTally {
 	t.Helper()
 	var tally diffTally
 	for _, binary := range []bool{false, true} {
@@ -120,7 +120,7 @@ func compareDiffs(t *testing.T, w *patchWorld, steps []step, apply bool) diffTal
 		}
 		git := openDiffStream(t, w.dir, steps, options...)
 		for i, s := range steps {
-			var following *step
+			var following *oracle.Step
 			if i+1 < len(steps) {
 				following = &steps[i+1]
 			}
@@ -142,7 +142,7 @@ func compareDiffs(t *testing.T, w *patchWorld, steps []step, apply bool) diffTal
 
 const complaintsMax = 10
 
-func (a *diffTally) compare(t *testing.T, s step, got, want []fileDiff) {
+func (a *diffTally) compare(t *testing.T, s oracle.Step, got, want []fileDiff) {
 	t.Helper()
 	a.steps++
 	a.files += len(want)
@@ -166,14 +166,14 @@ func (a *diffTally) compare(t *testing.T, s step, got, want []fileDiff) {
 			a.counts++
 		}
 		if a.raws+a.texts+a.counts <= complaintsMax {
-			t.Errorf("%s %s\nours   %.3000s\n%+d %+d\n%.3000s\ntheirs %.3000s\n%+d %+d\n%.3000s", s.before, s.after,
+			t.Errorf("%s %s\nours   %.3000s\n%+d %+d\n%.3000s\ntheirs %.3000s\n%+d %+d\n%.3000s", s.Before, s.After,
 				ours.raw, ours.additions, -ours.deletions, ours.text, theirs.raw, theirs.additions, -theirs.deletions, theirs.text)
 		}
 	}
 }
 
 // apply makes the new tree of the old one by all our patches of the step.
-func (a *diffTally) apply(t *testing.T, w *patchWorld, s step, got []fileDiff, wanted bool) {
+func (a *diffTally) apply(t *testing.T, w *patchWorld, s oracle.Step, got []fileDiff, wanted bool) {
 	t.Helper()
 	if !wanted {
 		return
@@ -182,17 +182,17 @@ func (a *diffTally) apply(t *testing.T, w *patchWorld, s step, got []fileDiff, w
 	for i := range got {
 		all.WriteString(got[i].text)
 	}
-	v := w.ours(t, all.Bytes(), s.before)
-	if v.tree == s.after {
+	v := w.ours(t, all.Bytes(), s.Before)
+	if v.tree == s.After {
 		a.applied++
 		return
 	}
-	if theirs, _ := w.newIndex(t).theirs(t, all.Bytes(), s.before); theirs.tree == "" {
+	if theirs, _ := w.newIndex(t).theirs(t, all.Bytes(), s.Before); theirs.tree == "" {
 		a.refused++ // git apply cannot say it either
 		return
 	}
 	if a.bad++; a.bad <= complaintsMax {
-		t.Errorf("%s %s: our patch makes %s%s\n%.3000s", s.before, s.after, v.tree, v.refusal, all.Bytes())
+		t.Errorf("%s %s: our patch makes %s%s\n%.3000s", s.Before, s.After, v.tree, v.refusal, all.Bytes())
 	}
 }
 
@@ -207,13 +207,13 @@ func TestDiffsOfHistories(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			git := oracle.New(t)
-			git.Input(patchHistory(rand.New(rand.NewPCG(seed, 6)), 60), "fast-import", "--quiet", "--done", "--date-format=raw")
+			git.Evolve(rand.New(rand.NewPCG(seed, 6)), nil, 60)
 			w := newPatchWorld(t, git.Dir)
-			steps := stepsOf(t, w.dir, 1000)
+			steps := oracle.Open(t, w.dir).Steps(1000)
 			for i := range steps { // further apart, more happens at once
-				steps = append(steps, step{steps[min(i+10, len(steps)-1)].before, steps[i].after})
+				steps = append(steps, oracle.Step{Before: steps[min(i+10, len(steps)-1)].Before, After: steps[i].After})
 			}
-			steps = slices.DeleteFunc(steps, func(s step) bool { return s.before == s.after })
+			steps = slices.DeleteFunc(steps, func(s oracle.Step) bool { return s.Before == s.After })
 			tally := compareDiffs(t, w, steps, true)
 			t.Log(tally)
 			if tally.files < 300 || tally.applied < len(steps)/2 {
@@ -228,5 +228,5 @@ func TestDiffsOfHistories(t *testing.T) {
 func TestDiffsOfRepository(t *testing.T) {
 	dir, count := oracle.Real(t).Dir, oracle.RealCount(t, 1<<30)
 	w := newPatchWorld(t, dir)
-	t.Log(compareDiffs(t, w, stepsOf(t, dir, count), true))
+	t.Log(compareDiffs(t, w, oracle.Open(t, dir).Steps(count), true))
 }

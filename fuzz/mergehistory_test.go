@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"packhorse/fuzz/oracle"
 )
 
 // mergeHistories writes histories for git fast-import that end in branches ours/N and theirs/N each: plain forks, unrelated roots, and
@@ -63,7 +65,7 @@ type mergeWriter struct {
 }
 
 // commit writes a commit with exactly the given files and returns its mark.
-func (h *mergeWriter) commit(message string, files map[string]leaf, parents ...int) int {
+func (h *mergeWriter) commit(message string, files map[string]oracle.Leaf, parents ...int) int {
 	h.marks++
 	h.clock += 10
 	data := func(content string) { fmt.Fprintf(&h.out, "data %d\n%s\n", len(content), content) }
@@ -75,19 +77,19 @@ func (h *mergeWriter) commit(message string, files map[string]leaf, parents ...i
 	h.out.WriteString("deleteall\n")
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		f := files[path]
-		if f.mode == "160000" {
-			fmt.Fprintf(&h.out, "M 160000 %s %s\n", f.content, path)
+		if f.Mode == "160000" {
+			fmt.Fprintf(&h.out, "M 160000 %s %s\n", f.Content, path)
 			continue
 		}
-		fmt.Fprintf(&h.out, "M %s inline %s\n", f.mode, path)
-		data(f.content)
+		fmt.Fprintf(&h.out, "M %s inline %s\n", f.Mode, path)
+		data(f.Content)
 	}
 	return h.marks
 }
 
 // newFiles draws a tree in which many files resemble each other.
-func (h *mergeWriter) newFiles() map[string]leaf {
-	files := make(map[string]leaf)
+func (h *mergeWriter) newFiles() map[string]oracle.Leaf {
+	files := make(map[string]oracle.Leaf)
 	for range 4 + h.random.IntN(14) {
 		h.put(files, h.path(), h.leaf())
 	}
@@ -104,20 +106,20 @@ func (h *mergeWriter) path() string {
 	return path
 }
 
-func (h *mergeWriter) leaf() leaf {
+func (h *mergeWriter) leaf() oracle.Leaf {
 	switch h.random.IntN(16) {
 	case 0:
-		return leaf{"120000", fmt.Sprint("target", h.random.IntN(4))}
+		return oracle.Leaf{Mode: "120000", Content: fmt.Sprint("target", h.random.IntN(4))}
 	case 1:
-		return leaf{"160000", fmt.Sprintf("%040x", 1+h.random.Uint64N(8))}
+		return oracle.Leaf{Mode: "160000", Content: fmt.Sprintf("%040x", 1+h.random.Uint64N(8))}
 	case 2:
-		return leaf{"100644", "\x00binary" + strings.Repeat(fmt.Sprint(h.random.IntN(3)), 50)}
+		return oracle.Leaf{Mode: "100644", Content: "\x00binary" + strings.Repeat(fmt.Sprint(h.random.IntN(3)), 50)}
 	case 3:
-		return leaf{"100644", ""}
+		return oracle.Leaf{Mode: "100644", Content: ""}
 	case 4:
-		return leaf{"100755", h.text()}
+		return oracle.Leaf{Mode: "100755", Content: h.text()}
 	default:
-		return leaf{"100644", h.text()}
+		return oracle.Leaf{Mode: "100644", Content: h.text()}
 	}
 }
 
@@ -135,21 +137,21 @@ func (h *mergeWriter) text() string {
 }
 
 // put places a file where nothing else may be in its way.
-func (h *mergeWriter) put(files map[string]leaf, path string, f leaf) {
-	maps.DeleteFunc(files, func(other string, _ leaf) bool {
+func (h *mergeWriter) put(files map[string]oracle.Leaf, path string, f oracle.Leaf) {
+	maps.DeleteFunc(files, func(other string, _ oracle.Leaf) bool {
 		return strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/")
 	})
 	files[path] = f
 }
 
 // divert makes one side's changes.
-func (h *mergeWriter) divert(files map[string]leaf) {
+func (h *mergeWriter) divert(files map[string]oracle.Leaf) {
 	for range 1 + h.random.IntN(6) {
 		h.change(files)
 	}
 }
 
-func (h *mergeWriter) change(files map[string]leaf) {
+func (h *mergeWriter) change(files map[string]oracle.Leaf) {
 	paths := slices.Sorted(maps.Keys(files))
 	if len(paths) < 3 {
 		h.put(files, h.path(), h.leaf())
@@ -171,8 +173,8 @@ func (h *mergeWriter) change(files map[string]leaf) {
 	case 5, 6, 7:
 		h.moveFolder(files, paths, path)
 	case 8:
-		if f.mode == "100644" {
-			f.mode = "100755"
+		if f.Mode == "100644" {
+			f.Mode = "100755"
 		}
 		files[path] = f
 	case 9:
@@ -194,7 +196,7 @@ func (h *mergeWriter) change(files map[string]leaf) {
 }
 
 // moveFolder moves what is in the folder of a path to one or two others.
-func (h *mergeWriter) moveFolder(files map[string]leaf, paths []string, path string) {
+func (h *mergeWriter) moveFolder(files map[string]oracle.Leaf, paths []string, path string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {
 		return
@@ -218,27 +220,27 @@ func (h *mergeWriter) moveFolder(files map[string]leaf, paths []string, path str
 }
 
 // edit changes some lines, or all of what has none.
-func (h *mergeWriter) edit(f leaf) leaf {
+func (h *mergeWriter) edit(f oracle.Leaf) oracle.Leaf {
 	switch {
-	case f.mode == "160000" || f.mode == "120000" || strings.HasPrefix(f.content, "\x00"):
+	case f.Mode == "160000" || f.Mode == "120000" || strings.HasPrefix(f.Content, "\x00"):
 		other := h.leaf()
-		for other.mode != f.mode {
+		for other.Mode != f.Mode {
 			other = h.leaf()
 		}
 		return other
 	}
-	lines := strings.SplitAfter(f.content, "\n")
+	lines := strings.SplitAfter(f.Content, "\n")
 	for range 1 + h.random.IntN(3) {
 		at := h.random.IntN(len(lines))
 		fresh := fmt.Sprintf("change %d\n", h.random.IntN(20))
 		lines = slices.Replace(lines, at, min(len(lines), at+h.random.IntN(3)), fresh)
 	}
-	f.content = strings.Join(lines, "")
+	f.Content = strings.Join(lines, "")
 	return f
 }
 
 // blend takes over some of another side's files, as a merge would.
-func (h *mergeWriter) blend(files, other map[string]leaf) {
+func (h *mergeWriter) blend(files, other map[string]oracle.Leaf) {
 	for _, path := range slices.Sorted(maps.Keys(other)) {
 		if h.random.IntN(3) > 0 {
 			h.put(files, path, other[path])
@@ -250,10 +252,10 @@ func (h *mergeWriter) blend(files, other map[string]leaf) {
 }
 
 // gather lets one side move two folders into one while the other puts files of one name into both.
-func (h *mergeWriter) gather(root, a, b map[string]leaf) {
+func (h *mergeWriter) gather(root, a, b map[string]oracle.Leaf) {
 	for _, folder := range []string{"p/", "q/"} {
 		for i := range 3 {
-			f, name := leaf{"100644", h.text()}, fmt.Sprintf("%d%s", i, folder[:1])
+			f, name := oracle.Leaf{Mode: "100644", Content: h.text()}, fmt.Sprintf("%d%s", i, folder[:1])
 			h.put(root, folder+name, f)
 			h.put(a, folder+name, f)
 			h.put(b, "r/"+name, f)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,43 +16,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// step is a commit and the tree that it follows.
-type step struct{ before, after string }
-
-const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-// stepsOf lists the commits of the repository in dir that are no merges, newest first.
-func stepsOf(tb testing.TB, dir string, countMax int) []step {
-	tb.Helper()
-	git := oracle.Open(tb, dir)
-	trees := map[string]string{}
-	var commits [][]string
-	for line := range strings.Lines(git.Git("log", "--branches", "--format=%H %T %P")) {
-		fields := strings.Fields(line)
-		trees[fields[0]] = fields[1]
-		commits = append(commits, fields)
-	}
-	var steps []step
-	for _, c := range commits {
-		s := step{before: emptyTree, after: c[1]}
-		if len(c) == 3 {
-			s.before = trees[c[2]]
-		}
-		if len(c) <= 3 && s.before != s.after && len(steps) < countMax {
-			steps = append(steps, s)
-		}
-	}
-	return steps
-}
-
 // diffOptions are ways to make a patch that git apply takes back.
 var diffOptions = [][]string{{"-U3"}, {"-M"}, {"-C", "--find-copies-harder"}, {"-U1"}, {"-B", "-M"}, {"-U25", "--full-index"}, {"--no-renames", "-W"}}
-
-func diff(tb testing.TB, git *oracle.Repository, s step, options ...string) []byte {
-	tb.Helper()
-	args := slices.Concat([]string{"diff-tree", "-p", "--binary", "-r"}, options, []string{s.before, s.after})
-	return git.Input(nil, args...)
-}
 
 // TestPatchesOfHistories applies patches between neighbours of generated histories: the tree must be the one they lead to, or git must
 // refuse them too.
@@ -70,13 +34,13 @@ func TestPatchesOfHistories(t *testing.T) {
 			git := oracle.Open(t, w.dir)
 			x := w.newIndex(t)
 			applied := 0
-			for i, s := range stepsOf(t, w.dir, 1000) {
-				text := diff(t, git, s, diffOptions[i%len(diffOptions)]...)
-				if got := w.ours(t, text, s.before); got.tree == s.after {
+			for i, s := range oracle.Open(t, w.dir).Steps(1000) {
+				text := git.Diff(s, diffOptions[i%len(diffOptions)]...)
+				if got := w.ours(t, text, s.Before); got.tree == s.After {
 					applied++
 					continue
 				}
-				if difference, _, _ := x.compare(t, w.ours, text, s.before); difference != "" {
+				if difference, _, _ := x.compare(t, w.ours, text, s.Before); difference != "" {
 					t.Errorf("%s\n%s", difference, text)
 				}
 			}
@@ -90,7 +54,7 @@ func TestPatchesOfHistories(t *testing.T) {
 func generatedWorld(tb testing.TB, seed uint64) *patchWorld {
 	tb.Helper()
 	git := oracle.New(tb)
-	git.Input(patchHistory(rand.New(rand.NewPCG(seed, 4)), 60), "fast-import", "--quiet", "--done", "--date-format=raw")
+	git.Evolve(rand.New(rand.NewPCG(seed, 4)), nil, 60)
 	return newPatchWorld(tb, git.Dir)
 }
 
@@ -116,24 +80,24 @@ func mutations(t *testing.T, w *patchWorld, apply apply, seed uint64, count int)
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 5))
 	git := oracle.Open(t, w.dir)
-	steps := stepsOf(t, w.dir, 100_000)
+	steps := oracle.Open(t, w.dir).Steps(100_000)
 	x := w.newIndex(t)
 	accepted, expected := 0, map[string]int{}
 	for done := 0; done < count; {
 		at := random.IntN(len(steps))
 		s := steps[at]
-		text := diff(t, git, s, diffOptions[random.IntN(len(diffOptions))]...)
-		other := diff(t, git, steps[max(at-1, 0)])
+		text := git.Diff(s, diffOptions[random.IntN(len(diffOptions))]...)
+		other := git.Diff(steps[max(at-1, 0)])
 		if len(text)+len(other) > 1<<20 {
 			continue
 		}
-		base := s.before
+		base := s.Before
 		if random.IntN(4) == 0 { // hunks must be looked for
-			base = steps[min(max(at+random.IntN(40)-20, 0), len(steps)-1)].before
+			base = steps[min(max(at+random.IntN(40)-20, 0), len(steps)-1)].Before
 		}
 		for range 10 {
 			changed := text
-			if base == s.before || random.IntN(2) == 0 {
+			if base == s.Before || random.IntN(2) == 0 {
 				changed = mutate(random, text, other)
 			}
 			difference, reason, ok := x.compare(t, apply, changed, base)
@@ -173,15 +137,19 @@ func keep(t *testing.T, text []byte) {
 // FuzzPatch holds that any bytes are either refused for what they are or come to the same changes each time, which can be written.
 func FuzzPatch(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 6))
-	files := map[string]leaf{"a": {"100644", "1\n2\n3\n4\n"}, "dir/b": {"100755", "x"}, "link": {"120000", "a"}, "sub": {"160000", strings.Repeat("1", 40)}}
+	files := map[string]oracle.Leaf{
+		"a":     {Mode: "100644", Content: "1\n2\n3\n4\n"},
+		"dir/b": {Mode: "100755", Content: "x"},
+		"link":  {Mode: "120000", Content: "a"},
+		"sub":   {Mode: "160000", Content: strings.Repeat("1", 40)},
+	}
 	git := oracle.New(f)
-	stream := func(count int) []byte { return historyOf(files, count, func(int) { evolve(random, files) }) }
-	git.Input(stream(20), "fast-import", "--quiet", "--done", "--date-format=raw")
+	git.Evolve(random, files, 20)
 	w := newPatchWorld(f, git.Dir)
-	steps := stepsOf(f, git.Dir, 100)
-	base := steps[len(steps)-1].after
+	steps := git.Steps(100)
+	base := steps[len(steps)-1].After
 	for _, s := range steps {
-		f.Add(diff(f, git, step{before: base, after: s.after}))
+		f.Add(git.Diff(oracle.Step{Before: base, After: s.After}))
 	}
 	f.Add([]byte("--- a\t2001-02-03 04:05:06 +0100\n+++ a\n@@ -1,2 +1 @@\n-1\n 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -219,7 +187,7 @@ func TestPatchesOfRepository(t *testing.T) {
 func steps(t *testing.T, w *patchWorld, apply apply, count int) {
 	t.Helper()
 	git := oracle.Open(t, w.dir)
-	all := stepsOf(t, w.dir, count)
+	all := git.Steps(count)
 	const workers = 2
 	var group sync.WaitGroup
 	var refused atomic.Int64
@@ -228,13 +196,13 @@ func steps(t *testing.T, w *patchWorld, apply apply, count int) {
 		group.Go(func() {
 			for i := worker; i < len(all); i += workers {
 				s, options := all[i], diffOptions[i%len(diffOptions)]
-				text := diff(t, git, s, options...)
-				if apply(t, text, s.before).tree == s.after {
+				text := git.Diff(s, options...)
+				if apply(t, text, s.Before).tree == s.After {
 					continue
 				}
 				refused.Add(1)
-				if difference, _, _ := x.compare(t, apply, text, s.before); difference != "" {
-					t.Errorf("%s to %s with %v: %s", s.before, s.after, options, difference)
+				if difference, _, _ := x.compare(t, apply, text, s.Before); difference != "" {
+					t.Errorf("%s to %s with %v: %s", s.Before, s.After, options, difference)
 				}
 			}
 		})

@@ -116,7 +116,7 @@ func (s *patchServer) apply(tb testing.TB, text []byte, base string) verdict {
 	tb.Helper()
 	number := s.count.Add(1)
 	repo, branch := patchRepo, fmt.Sprintf("p%d", number)
-	if base == emptyTree {
+	if base == oracle.EmptyTree {
 		repo, branch = branch, "main"
 		if status, answer := s.post(tb, repo, "", "application/json", nil); status != http.StatusCreated {
 			tb.Errorf("create repository: %d %s", status, answer)

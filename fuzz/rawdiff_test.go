@@ -23,13 +23,13 @@ type diffStream struct {
 }
 
 // openDiffStream starts git diff-tree in the repository in dir, to be asked about steps, in order.
-func openDiffStream(tb testing.TB, dir string, steps []step, options ...string) *diffStream {
+func openDiffStream(tb testing.TB, dir string, steps []oracle.Step, options ...string) *diffStream {
 	tb.Helper()
 	command := exec.Command("git", append([]string{"diff-tree", "--stdin", "-r"}, options...)...)
 	command.Env = oracle.Env(dir)
 	var questions bytes.Buffer
 	for _, s := range steps {
-		fmt.Fprintf(&questions, "%s %s\n", s.before, s.after)
+		fmt.Fprintf(&questions, "%s %s\n", s.Before, s.After)
 	}
 	command.Stdin = &questions
 	answers, err := command.StdoutPipe()
@@ -59,13 +59,13 @@ func (d *diffStream) next() {
 }
 
 // answer returns what git says about a step.
-func (d *diffStream) answer(s step, following *step) []byte {
-	if head := s.before + " " + s.after + "\n"; string(d.line) != head {
+func (d *diffStream) answer(s oracle.Step, following *oracle.Step) []byte {
+	if head := s.Before + " " + s.After + "\n"; string(d.line) != head {
 		return nil // nothing differs
 	}
 	end := ""
 	if following != nil {
-		end = following.before + " " + following.after + "\n"
+		end = following.Before + " " + following.After + "\n"
 	}
 	var text []byte
 	for d.next(); len(d.line) > 0 && string(d.line) != end; d.next() {

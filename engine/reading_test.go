@@ -1,4 +1,4 @@
-package fuzz
+package engine_test
 
 import (
 	"fmt"
@@ -21,22 +21,13 @@ type readWorld struct {
 	r    *rand.Rand
 }
 
-func newReadWorld(tb testing.TB, git *oracle.Repository, seed uint64) *readWorld {
-	tb.Helper()
+func newReadWorld(t *testing.T, git *oracle.Repository, seed uint64) *readWorld {
+	t.Helper()
 	tip := git.Git("rev-parse", "HEAD^{commit}")
-	repo := enginetest.Create(tb, enginetest.Open(tb), "r")
+	repo := enginetest.Create(t, enginetest.Open(t), "r")
 	packed := git.Input([]byte(tip+"\n"), "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
-	enginetest.Push(tb, repo, packed, engine.Command{Name: "refs/heads/main", New: mustParseID(tb, tip)})
+	enginetest.Push(t, repo, packed, engine.Command{Name: "refs/heads/main", New: parseID(t, tip)})
 	return &readWorld{git: git, repo: repo, r: rand.New(rand.NewPCG(seed, 4))}
-}
-
-func mustParseID(tb testing.TB, text string) object.ID {
-	tb.Helper()
-	id, err := object.ParseID(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return id
 }
 
 // compareFiles holds the entries of a commit, at once and in pages, against git ls-tree. It returns the paths of what is no folder.
@@ -214,7 +205,7 @@ func TestReadingOfHistories(t *testing.T) {
 		t.Run(fmt.Sprint("names ", seed), func(t *testing.T) {
 			t.Parallel()
 			git := oracle.New(t)
-			git.Input(patchHistory(rand.New(rand.NewPCG(seed, 5)), 40), "fast-import", "--quiet", "--done")
+			git.Evolve(rand.New(rand.NewPCG(seed, 5)), nil, 40)
 			newReadWorld(t, git, seed).compare(t, 2, 10, 4)
 		})
 	}
@@ -223,7 +214,7 @@ func TestReadingOfHistories(t *testing.T) {
 // TestReadingOfRepository is TestReadingOfHistories on a real repository, whose default branch it reads. It asks about PACKHORSE_REAL_COUNT
 // commits, 5 by default, and 100 times as many files; all of one commit when the count is 0.
 //
-//	PACKHORSE_REAL_REPO=../redis.git go test ./fuzz -run TestReadingOfRepository -v
+//	PACKHORSE_REAL_REPO=../redis.git go test ./engine -run TestReadingOfRepository -v
 func TestReadingOfRepository(t *testing.T) {
 	git := oracle.Real(t)
 	commits, files := oracle.RealCount(t, 5), 100

@@ -1,4 +1,4 @@
-package fuzz
+package oracle
 
 import (
 	"bytes"
@@ -9,29 +9,26 @@ import (
 	"strings"
 )
 
-// leaf is a file of a generated history.
-type leaf struct {
-	mode    string
-	content string
+// Leaf is a file of a generated history.
+type Leaf struct {
+	Mode    string // as git writes it
+	Content string // of a submodule the ID of a commit
 }
 
-// patchHistory writes a history for git fast-import in which everything happens to files that a patch can tell.
-func patchHistory(random *rand.Rand, commits int) []byte {
-	files := map[string]leaf{}
-	return historyOf(files, commits, func(int) {
-		for range 1 + random.IntN(6) {
-			evolve(random, files)
-		}
-	})
-}
-
-// historyOf writes a history of the files, which change makes other ones before each commit but the first.
-func historyOf(files map[string]leaf, commits int, change func(commit int)) []byte {
+// Evolve builds a history on refs/heads/main in which everything happens to files that a patch can tell: it begins with files, which are
+// changed at random before each further commit. Equal arguments give equal objects.
+func (r *Repository) Evolve(random *rand.Rand, files map[string]Leaf, commits int) {
+	r.tb.Helper()
+	if files == nil {
+		files = map[string]Leaf{}
+	}
 	var out bytes.Buffer
 	data := func(content string) { fmt.Fprintf(&out, "data %d\n%s\n", len(content), content) }
 	for i := range commits {
 		if i > 0 || len(files) == 0 {
-			change(i)
+			for range 1 + random.IntN(6) {
+				evolve(random, files)
+			}
 		}
 		fmt.Fprintf(&out, "commit refs/heads/main\nmark :%d\ncommitter C <c@d> %d +0000\n", i+1, 1_700_000_000+i)
 		data("m")
@@ -42,23 +39,23 @@ func historyOf(files map[string]leaf, commits int, change func(commit int)) []by
 		for _, path := range slices.Sorted(maps.Keys(files)) {
 			f := files[path]
 			quoted := `"` + strings.NewReplacer("\\", `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
-			if f.mode == "160000" {
-				fmt.Fprintf(&out, "M 160000 %s %s\n", f.content, quoted)
+			if f.Mode == "160000" {
+				fmt.Fprintf(&out, "M 160000 %s %s\n", f.Content, quoted)
 				continue
 			}
-			fmt.Fprintf(&out, "M %s inline %s\n", f.mode, quoted)
-			data(f.content)
+			fmt.Fprintf(&out, "M %s inline %s\n", f.Mode, quoted)
+			data(f.Content)
 		}
 	}
 	out.WriteString("done\n")
-	return out.Bytes()
+	r.Input(out.Bytes(), "fast-import", "--quiet", "--done", "--date-format=raw")
 }
 
 // evolve changes one file, or adds, moves, copies, retypes or removes one.
-func evolve(random *rand.Rand, files map[string]leaf) {
+func evolve(random *rand.Rand, files map[string]Leaf) {
 	paths := slices.Sorted(maps.Keys(files))
-	put := func(path string, f leaf) {
-		maps.DeleteFunc(files, func(other string, _ leaf) bool {
+	put := func(path string, f Leaf) {
+		maps.DeleteFunc(files, func(other string, _ Leaf) bool {
 			return strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/")
 		})
 		files[path] = f
@@ -80,21 +77,21 @@ func evolve(random *rand.Rand, files map[string]leaf) {
 	case 3:
 		put(path, newLeaf(random))
 	case 4:
-		switch f.mode {
+		switch f.Mode {
 		case "100644":
-			f.mode = "100755"
+			f.Mode = "100755"
 		case "100755":
-			f.mode = "100644"
+			f.Mode = "100644"
 		}
 		put(path, f)
 	case 5: // swap two names
 		other := paths[random.IntN(len(paths))]
 		files[path], files[other] = files[other], files[path]
 	default:
-		if f.mode == "160000" {
-			f.content = fmt.Sprintf("%040x", 1+random.Uint64N(1<<60))
+		if f.Mode == "160000" {
+			f.Content = fmt.Sprintf("%040x", 1+random.Uint64N(1<<60))
 		} else {
-			f.content = editText(random, f.content)
+			f.Content = editText(random, f.Content)
 		}
 		put(path, f)
 	}
@@ -109,24 +106,24 @@ func leafPath(random *rand.Rand) string {
 	return path
 }
 
-func newLeaf(random *rand.Rand) leaf {
+func newLeaf(random *rand.Rand) Leaf {
 	switch random.IntN(12) {
 	case 0:
-		return leaf{"120000", "target" + fmt.Sprint(random.IntN(3))}
+		return Leaf{"120000", "target" + fmt.Sprint(random.IntN(3))}
 	case 1:
-		return leaf{"160000", fmt.Sprintf("%040x", 1+random.Uint64N(1<<60))}
+		return Leaf{"160000", fmt.Sprintf("%040x", 1+random.Uint64N(1<<60))}
 	case 2:
-		return leaf{"100644", ""}
+		return Leaf{"100644", ""}
 	case 3, 4:
 		blob := make([]byte, random.IntN(600))
 		for i := range blob {
 			blob[i] = byte(random.Uint32())
 		}
-		return leaf{"100644", "\x00" + string(blob)}
+		return Leaf{"100644", "\x00" + string(blob)}
 	case 5:
-		return leaf{"100755", editText(random, "#!/bin/sh\n")}
+		return Leaf{"100755", editText(random, "#!/bin/sh\n")}
 	}
-	return leaf{"100644", editText(random, editText(random, ""))}
+	return Leaf{"100644", editText(random, editText(random, ""))}
 }
 
 // editText changes some lines of a text, which are few in kind so that hunks fit in several places.

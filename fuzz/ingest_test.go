@@ -2,17 +2,13 @@ package fuzz
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha1"
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"packhorse/odb"
-	"packhorse/odb/file"
-	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -36,21 +32,21 @@ func FuzzIngest(f *testing.F) {
 	f.Add(entryScript("\x03\x00[submodule \"a\"]\n\turl = b\n", "\x02\x00100644 .gitmodules\x00<raw 0>", "\x02\x0040000 d\x00<raw 1>"))
 	f.Add(entryScript("\x03\x00one", "\x03\x00one", "\x06\x01\x03\x03\x90\x03", "\x05\x02\x03\x03\x90\x03"))
 	f.Add(entryScript("\x01\x00tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor " + person + "committer " + person + "\nm\n"))
-	tiers := []*ingestPools{
-		newIngestPools(f, odb.Limits{}),
-		newIngestPools(f, odb.Limits{HotValueBytes: 1}),
+	tiers := []*odbtest.Store{
+		odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}}),
+		odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20, HotValueBytes: 1}}),
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		packed := assemble(script)
 		var verdicts []error
-		for _, pools := range tiers {
-			pool := pools.create(t)
-			first := pools.push(t, pool, packed)
-			again := pools.push(t, pool, packed)
+		for _, store := range tiers {
+			pool := store.NewPool(t)
+			first := push(t, store, pool, packed)
+			again := push(t, store, pool, packed)
 			if (first == nil) != (again == nil) {
 				t.Errorf("first %v, then %v", first, again)
 			}
-			report, err := pools.store.Fsck(t.Context(), pool, odb.FsckOptions{})
+			report, err := store.Fsck(t.Context(), pool, odb.FsckOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,85 +113,11 @@ func assemble(script []byte) []byte {
 	return append(packed, sum[:]...)
 }
 
-// ingestPools makes pools in memory.
-type ingestPools struct {
-	keys  kv.Store
-	store *odb.Store
-}
-
-func newIngestPools(f *testing.F, limits odb.Limits) *ingestPools {
-	f.Helper()
-	limits.ObjectBytes, limits.InflatedBytes = 1<<20, 8<<20
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs})
-	if err != nil {
-		f.Fatal(err)
-	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs, ServerID: "fuzz"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	store, err := odb.Open(f.Context(), keys, files, odb.Options{Limits: limits})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() {
-		if err := errors.Join(store.Close(context.Background()), files.Close(), keys.Close()); err != nil {
-			f.Error(err)
-		}
-	})
-	return &ingestPools{keys: keys, store: store}
-}
-
-func (p *ingestPools) create(t *testing.T) odb.PoolID {
+// push makes a pack part of a pool, and returns why it was refused.
+func push(t *testing.T, store *odbtest.Store, pool odb.PoolID, packed []byte) error {
 	t.Helper()
-	batch := kv.NewBatch()
-	pool := p.store.CreatePool(batch)
-	p.apply(t, batch)
-	return pool
-}
-
-func (p *ingestPools) apply(t *testing.T, batch *kv.Batch) {
-	t.Helper()
-	if _, err := p.keys.Apply(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// push ingests and commits a pack, and returns why it was refused.
-func (p *ingestPools) push(t *testing.T, pool odb.PoolID, packed []byte) error {
-	t.Helper()
-	v, err := p.store.View(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
-	in, err := v.Ingest(t.Context(), bytes.NewReader(packed), odb.IngestOptions{})
-	if err != nil {
-		return refusal(t, err)
-	}
-	defer in.Close()
-	q, _, err := in.Resolve(t.Context(), nil)
-	if err != nil {
-		return refusal(t, err)
-	}
-	defer func() {
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	batch := kv.NewBatch()
-	if err := q.Stage(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
-	p.apply(t, batch)
-	q.Settled(t.Context())
-	return nil
-}
-
-func refusal(t *testing.T, err error) error {
-	t.Helper()
-	if !odb.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
+	err := store.Push(t, pool, packed)
+	if err != nil && !odb.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
 		t.Fatalf("an error of another kind: %v", err)
 	}
 	return err

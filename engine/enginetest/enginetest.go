@@ -7,14 +7,12 @@ package enginetest
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
-	"packhorse/odb/file"
-	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 )
 
 // Open opens a host over empty stores, until the test ends.
@@ -29,28 +27,18 @@ func Open(tb testing.TB) *engine.Host {
 // host and stores.
 func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, shut func()) {
 	tb.Helper()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	keys, files, shutStores := odbtest.OpenStores(tb, fs)
 	config.KV, config.Files = keys, files
-	host, err = engine.Open(context.Background(), config)
+	host, err := engine.Open(context.Background(), config)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return host, func() {
 		tb.Helper()
-		for _, closing := range []func() error{
-			func() error { return host.Close(context.Background()) }, files.Close, keys.Close,
-		} {
-			if err := closing(); err != nil {
-				tb.Error(err)
-			}
+		if err := host.Close(context.Background()); err != nil {
+			tb.Error(err)
 		}
+		shutStores()
 	}
 }
 

@@ -1,4 +1,4 @@
-package fuzz
+package notes_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"packhorse/engine/notes"
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -22,12 +23,9 @@ func FuzzNotes(f *testing.F) {
 		every = append(every, 's', byte(i))
 	}
 	f.Add(slices.Concat(every, []byte("w\x00r\x11w\x00r\x21r\x22w\x00")))
-	pools := newIngestPools(f, odb.Limits{})
+	store := odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		view, err := pools.store.View(t.Context(), pools.create(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := store.OpenView(t, store.NewPool(t))
 		objects := view.NewQuarantine(t.Context())
 		t.Cleanup(func() {
 			if err := objects.Close(); err != nil {

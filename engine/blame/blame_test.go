@@ -1,4 +1,4 @@
-package fuzz
+package blame_test
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 
 	"packhorse/engine/blame"
 	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -68,13 +70,13 @@ func theirBlame(tb testing.TB, git *oracle.Repository, commit, path string, o bl
 }
 
 // ourBlame asks package blame.
-func (w *patchWorld) ourBlame(tb testing.TB, commit, path string, o blame.Options) ([]blamed, bool) {
+func ourBlame(tb testing.TB, view *odb.View, commit, path string, o blame.Options) ([]blamed, bool) {
 	tb.Helper()
 	id, err := object.ParseID(commit)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	runs, err := blame.File(tb.Context(), w.view, id, path, o)
+	runs, err := blame.File(tb.Context(), view, id, path, o)
 	if errors.Is(err, blame.ErrRange) {
 		return nil, false
 	}
@@ -95,10 +97,10 @@ func (w *patchWorld) ourBlame(tb testing.TB, commit, path string, o blame.Option
 }
 
 // compareBlame holds our blame of a file against git's, and returns how many lines it has.
-func (w *patchWorld) compareBlame(tb testing.TB, git *oracle.Repository, commit, path string, o blame.Options) int {
+func compareBlame(tb testing.TB, git *oracle.Repository, view *odb.View, commit, path string, o blame.Options) int {
 	tb.Helper()
 	want, wantOK := theirBlame(tb, git, commit, path, o)
-	got, ok := w.ourBlame(tb, commit, path, o)
+	got, ok := ourBlame(tb, view, commit, path, o)
 	if ok != wantOK {
 		tb.Errorf("%s:%s with %+v: accepted %v, by git %v", commit, path, o, ok, wantOK)
 		return 0
@@ -131,14 +133,14 @@ func TestBlameOfHistories(t *testing.T) {
 			}
 			h.out.WriteString("done\n")
 			git.Input(h.out.Bytes(), "fast-import", "--quiet", "--done")
-			w := newPatchWorld(t, git.Dir)
+			view := odbtest.Clone(t, git)
 			tip := git.Git("rev-parse", "main")
 			lines := 0
 			for path := range strings.Lines(git.Git("ls-tree", "-r", "--name-only", "main")) {
 				path = strings.TrimSuffix(path, "\n")
 				for _, moves := range []bool{false, true} {
-					lines += w.compareBlame(t, git, tip, path, blame.Options{Moves: moves})
-					lines += w.compareBlame(t, git, tip, path, blame.Options{Moves: moves, Ranges: []string{"3,+4", "/word/,9"}})
+					lines += compareBlame(t, git, view, tip, path, blame.Options{Moves: moves})
+					lines += compareBlame(t, git, view, tip, path, blame.Options{Moves: moves, Ranges: []string{"3,+4", "/word/,9"}})
 				}
 			}
 			if lines == 0 {
@@ -264,7 +266,7 @@ func (h *blameHistory) lines(count int) []string {
 func TestBlameOfRepository(t *testing.T) {
 	t.Parallel()
 	git, count := oracle.Real(t), oracle.RealCount(t, 50)
-	w := newPatchWorld(t, git.Dir)
+	view := odbtest.Clone(t, git)
 	tip := git.Git("rev-list", "--max-count=1", "--branches")
 	paths := strings.Split(git.Git("ls-tree", "-r", "--name-only", "-z", tip), "\x00")
 	random := rand.New(rand.NewPCG(uint64(count), 3))
@@ -283,7 +285,7 @@ func TestBlameOfRepository(t *testing.T) {
 				continue // a submodule
 			}
 			begin = time.Now()
-			got, _ := w.ourBlame(t, tip, path, blame.Options{Moves: moves})
+			got, _ := ourBlame(t, view, tip, path, blame.Options{Moves: moves})
 			ours += time.Since(begin)
 			lines += len(want)
 			if !slices.Equal(got, want) {

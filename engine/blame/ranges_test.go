@@ -1,13 +1,14 @@
-package fuzz
+package blame_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"packhorse/engine/blame"
 	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/odb/odbtest"
 )
 
 // blameRanges are ranges of lines in forms of git blame -L, good and bad ones, for rangedFile.
@@ -127,7 +128,7 @@ last a:b .
 xxy`
 
 // newRanged stores rangedFile, most of whose lines are of the first of two commits, as "file", and "empty" beside it. It returns the tip too.
-func newRanged(tb testing.TB) (git *oracle.Repository, w *patchWorld, tip string) {
+func newRanged(tb testing.TB) (git *oracle.Repository, view *odb.View, tip string) {
 	tb.Helper()
 	git = oracle.New(tb)
 	var stream strings.Builder
@@ -137,18 +138,18 @@ func newRanged(tb testing.TB) (git *oracle.Repository, w *patchWorld, tip string
 	}
 	stream.WriteString("done\n")
 	git.Input([]byte(stream.String()), "fast-import", "--quiet", "--done")
-	return git, newPatchWorld(tb, git.Dir), git.Git("rev-parse", "main")
+	return git, odbtest.Clone(tb, git), git.Git("rev-parse", "main")
 }
 
 // TestBlameRangesAgainstGit holds that each range selects the lines that it selects to git, and is refused where git refuses it.
 func TestBlameRangesAgainstGit(t *testing.T) {
 	t.Parallel()
-	git, w, tip := newRanged(t)
+	git, view, tip := newRanged(t)
 	for _, ranges := range blameRanges {
-		w.compareBlame(t, git, tip, "file", blame.Options{Ranges: ranges})
-		w.compareBlame(t, git, tip, "empty", blame.Options{Ranges: ranges})
+		compareBlame(t, git, view, tip, "file", blame.Options{Ranges: ranges})
+		compareBlame(t, git, view, tip, "empty", blame.Options{Ranges: ranges})
 	}
-	w.compareBlame(t, git, tip, "empty", blame.Options{})
+	compareBlame(t, git, view, tip, "empty", blame.Options{})
 }
 
 // TestBlameRangesBeyondRE2 holds that patterns which git takes and RE2 cannot say are refused.
@@ -156,49 +157,15 @@ func TestBlameRangesBeyondRE2(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
 	git.Input([]byte("commit refs/heads/main\ncommitter C <c@d> 1700000000 +0000\ndata 0\nM 100644 inline file\ndata 5\na aa\n\ndone\n"), "fast-import", "--quiet", "--done")
-	w := newPatchWorld(t, git.Dir)
+	view := odbtest.Clone(t, git)
 	tip := git.Git("rev-parse", "main")
 	for _, pattern := range []string{`/\(a\)\1/`, `/[[=a=]]/`, `/[[.a.]]/`, `/\<\(a\)/`, `/\(a\)\>/`} {
 		o := blame.Options{Ranges: []string{pattern}}
 		if _, ok := theirBlame(t, git, tip, "file", o); !ok {
 			t.Errorf("git refuses %s", pattern)
 		}
-		if _, ok := w.ourBlame(t, tip, "file", o); ok {
+		if _, ok := ourBlame(t, view, tip, "file", o); ok {
 			t.Errorf("%s is accepted", pattern)
 		}
 	}
-}
-
-// FuzzBlameRange holds that a range is refused or selects lines of the file, each once and in order, and that a second range takes none of
-// them away.
-func FuzzBlameRange(f *testing.F) {
-	for _, ranges := range blameRanges {
-		f.Add(ranges[0], ranges[len(ranges)-1])
-	}
-	_, w, tip := newRanged(f)
-	count := len(strings.Split(rangedFile, "\n"))
-	f.Fuzz(func(t *testing.T, first, second string) {
-		one, ok := w.ourBlame(t, tip, "file", blame.Options{Ranges: []string{first}})
-		both, okBoth := w.ourBlame(t, tip, "file", blame.Options{Ranges: []string{first, second}})
-		if okBoth && !ok {
-			t.Fatalf("%q is refused alone, and not before %q", first, second)
-		}
-		for _, selected := range [][]blamed{one, both} {
-			last := 0
-			for _, line := range selected {
-				if line.final <= last || line.final > count {
-					t.Fatalf("%q, %q: line %d after line %d, of %d", first, second, line.final, last, count)
-				}
-				last = line.final
-			}
-		}
-		if !okBoth {
-			return
-		}
-		for _, line := range one {
-			if !slices.Contains(both, line) {
-				t.Errorf("%q selects line %d, and not with %q behind it", first, line.final, second)
-			}
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package fuzz
+package merge_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package fuzz
+package merge_test
 
 import (
 	"bytes"
@@ -14,14 +14,16 @@ import (
 
 	"packhorse/engine/merge"
 	"packhorse/fuzz/oracle"
+	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
-// mergePair is two commits to merge.
-type mergePair struct{ ours, theirs string }
+// pair is two commits to merge.
+type pair struct{ ours, theirs string }
 
-// mergeVerdict is what a merge comes to: the tree, and the sorted paths that conflict.
-type mergeVerdict struct {
+// verdict is what a merge comes to: the tree, and the sorted paths that conflict.
+type verdict struct {
 	clean     bool
 	tree      string
 	conflicts []string
@@ -30,7 +32,7 @@ type mergeVerdict struct {
 
 // theirMerges asks git to merge pairs of commits, which adds nothing to the repository. Of some merges git dies by an assertion of its own:
 // they have no tree.
-func theirMerges(tb testing.TB, dir, objects string, pairs []mergePair) []mergeVerdict {
+func theirMerges(tb testing.TB, dir, objects string, pairs []pair) []verdict {
 	tb.Helper()
 	if len(pairs) == 0 {
 		return nil
@@ -55,7 +57,7 @@ func theirMerges(tb testing.TB, dir, objects string, pairs []mergePair) []mergeV
 	case !strings.Contains(complaints.String(), "Assertion"):
 		tb.Fatalf("git merge-tree: %v: %s", err, complaints.String())
 	case len(pairs) == 1:
-		return make([]mergeVerdict, 1)
+		return make([]verdict, 1)
 	default:
 		half := len(pairs) / 2
 		return append(theirMerges(tb, dir, objects, pairs[:half]), theirMerges(tb, dir, objects, pairs[half:])...)
@@ -66,7 +68,7 @@ func theirMerges(tb testing.TB, dir, objects string, pairs []mergePair) []mergeV
 		tokens = tokens[1:]
 		return token
 	}
-	verdicts := make([]mergeVerdict, len(pairs))
+	verdicts := make([]verdict, len(pairs))
 	for i := range verdicts {
 		v := &verdicts[i]
 		v.clean, v.tree = next() == "1", next()
@@ -83,10 +85,10 @@ func mergeEnv(dir, objects string) []string {
 }
 
 // isBroken reports whether a tree of git's names a submodule without a commit.
-func (w *patchWorld) isBroken(tb testing.TB, objects, tree string) bool {
+func isBroken(tb testing.TB, dir, objects, tree string) bool {
 	tb.Helper()
 	cmd := exec.Command("git", "ls-tree", "-r", tree)
-	cmd.Env = mergeEnv(w.dir, objects)
+	cmd.Env = mergeEnv(dir, objects)
 	out, err := cmd.Output()
 	if err != nil {
 		tb.Fatal(err)
@@ -95,7 +97,7 @@ func (w *patchWorld) isBroken(tb testing.TB, objects, tree string) bool {
 }
 
 // ourMerge merges two commits with package merge.
-func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
+func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 	tb.Helper()
 	ours, err := object.ParseID(p.ours)
 	if err != nil {
@@ -105,20 +107,20 @@ func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bases, err := w.view.MergeBases(tb.Context(), ours, theirs)
+	bases, err := view.MergeBases(tb.Context(), ours, theirs)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	result, err := merge.Commits(tb.Context(), w.view, ours, theirs, bases, merge.Options{
+	result, err := merge.Commits(tb.Context(), view, ours, theirs, bases, merge.Options{
 		Ours: p.ours, Theirs: p.theirs, Unrelated: true,
 	})
 	if err != nil {
 		tb.Errorf("merge %s and %s: %v", p.ours, p.theirs, err)
-		return mergeVerdict{}
+		return verdict{}
 	}
-	v := mergeVerdict{clean: result.Clean(), tree: result.Tree.String()}
+	v := verdict{clean: result.Clean(), tree: result.Tree.String()}
 	if v.clean {
-		w.checkStored(tb, result)
+		checkStored(tb, view, result)
 	}
 	for i := range result.Conflicts {
 		c := &result.Conflicts[i]
@@ -131,10 +133,10 @@ func (w *patchWorld) ourMerge(tb testing.TB, p mergePair) mergeVerdict {
 }
 
 // checkStored stores what a clean merge made: all of its tree is there then, and nothing else of the merge.
-func (w *patchWorld) checkStored(tb testing.TB, result *merge.Result) {
+func checkStored(tb testing.TB, view *odb.View, result *merge.Result) {
 	tb.Helper()
 	ctx := tb.Context()
-	q := w.view.NewQuarantine(ctx)
+	q := view.NewQuarantine(ctx)
 	defer q.Close()
 	if err := result.Write(ctx, q); err != nil {
 		tb.Errorf("store tree %s: %v", result.Tree, err)
@@ -143,7 +145,7 @@ func (w *patchWorld) checkStored(tb testing.TB, result *merge.Result) {
 	fresh := make(map[object.ID]bool)
 	var walk func(id object.ID, mode object.Mode)
 	walk = func(id object.ID, mode object.Mode) {
-		stored, err := w.view.Has(ctx, id)
+		stored, err := view.Has(ctx, id)
 		if err != nil || stored || mode.IsGitlink() || fresh[id] || id == object.EmptyTreeID {
 			return
 		}
@@ -170,12 +172,12 @@ func (w *patchWorld) checkStored(tb testing.TB, result *merge.Result) {
 //
 // A difference is not counted where git's tree names a submodule without a commit: git 2.39 loses our file when it moves it after a
 // folder of theirs and the base has a folder in its place. The merge conflicts in any case.
-func (w *patchWorld) compareMerges(t *testing.T, pairs []mergePair, complain func(format string, args ...any)) (trees, paths int, kinds map[merge.Kind]int) {
+func compareMerges(t *testing.T, git *oracle.Repository, pairs []pair, complain func(format string, args ...any)) (trees, paths int, kinds map[merge.Kind]int) {
 	t.Helper()
 	kinds = make(map[merge.Kind]int)
-	objects := t.TempDir()
-	for i, theirs := range theirMerges(t, w.dir, objects, pairs) {
-		ours := w.ourMerge(t, pairs[i])
+	view, objects := odbtest.Clone(t, git), t.TempDir()
+	for i, theirs := range theirMerges(t, git.Dir, objects, pairs) {
+		ours := ourMerge(t, view, pairs[i])
 		if theirs.tree == "" {
 			continue
 		}
@@ -183,7 +185,7 @@ func (w *patchWorld) compareMerges(t *testing.T, pairs []mergePair, complain fun
 			kinds[kind]++
 		}
 		sameTree, samePaths := ours.tree == theirs.tree && ours.clean == theirs.clean, slices.Equal(ours.conflicts, theirs.conflicts)
-		if !sameTree && !theirs.clean && !ours.clean && samePaths && w.isBroken(t, objects, theirs.tree) {
+		if !sameTree && !theirs.clean && !ours.clean && samePaths && isBroken(t, git.Dir, objects, theirs.tree) {
 			continue
 		}
 		if !sameTree {
@@ -210,8 +212,7 @@ func TestMergesAreThoseOfGit(t *testing.T) {
 		seed = s
 	}
 	git.Input(mergeHistories(rand.New(rand.NewPCG(seed, 9)), count), "fast-import", "--quiet", "--done", "--date-format=raw")
-	w := newPatchWorld(t, git.Dir)
-	pairs := make([]mergePair, count)
+	pairs := make([]pair, count)
 	tips := strings.Fields(git.Git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/ours", "refs/heads/theirs"))
 	for i := 0; i < len(tips); i += 2 {
 		side, number, _ := strings.Cut(tips[i], "/")
@@ -226,7 +227,7 @@ func TestMergesAreThoseOfGit(t *testing.T) {
 		}
 	}
 	complaints := 0
-	trees, paths, kinds := w.compareMerges(t, pairs, func(format string, args ...any) {
+	trees, paths, kinds := compareMerges(t, git, pairs, func(format string, args ...any) {
 		if complaints++; complaints <= 5 {
 			t.Errorf(format, args...)
 		}
@@ -248,16 +249,15 @@ func TestMergesAreThoseOfGit(t *testing.T) {
 func TestMergesOfRepository(t *testing.T) {
 	t.Parallel()
 	git := oracle.Real(t)
-	w := newPatchWorld(t, git.Dir)
 	merges := git.Git("rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
 		fmt.Sprint("--max-count=", oracle.RealCount(t, 1<<30)))
-	var pairs []mergePair
+	var pairs []pair
 	for line := range strings.SplitSeq(merges, "\n") {
 		if ids := strings.Fields(line); len(ids) == 3 {
-			pairs = append(pairs, mergePair{ids[1], ids[2]})
+			pairs = append(pairs, pair{ids[1], ids[2]})
 		}
 	}
-	trees, paths, kinds := w.compareMerges(t, pairs, t.Errorf)
+	trees, paths, kinds := compareMerges(t, git, pairs, t.Errorf)
 	t.Logf("%d merges, %d other trees (%.3f %%), %d other paths (%.3f %%), conflicts: %v", len(pairs),
 		trees, 100*float64(trees)/float64(len(pairs)), paths, 100*float64(paths)/float64(len(pairs)), kinds)
 }

@@ -1,4 +1,4 @@
-package fuzz
+package diff_test
 
 import (
 	"bufio"
@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"testing"
 
-	treediff "packhorse/engine/diff"
+	"packhorse/engine/diff"
 	"packhorse/fuzz/oracle"
 	"packhorse/pack/object"
 )
@@ -81,12 +81,12 @@ func (d *diffStream) close() {
 }
 
 // rawLine tells a change in the format of git diff-tree --raw.
-func rawLine(c *treediff.Change) string {
+func rawLine(c *diff.Change) string {
 	line := fmt.Sprintf(":%s %s %s %s %c", c.Old.Mode, c.New.Mode, c.Old.ID, c.New.ID, c.Status)
-	if c.Status == treediff.Renamed {
-		line += fmt.Sprintf("%03d\t%s", treediff.Percent(c.Score), treediff.Quote(c.Old.Path))
+	if c.Status == diff.Renamed {
+		line += fmt.Sprintf("%03d\t%s", diff.Percent(c.Score), diff.Quote(c.Old.Path))
 	}
-	return line + "\t" + treediff.Quote(c.New.Path) + "\n"
+	return line + "\t" + diff.Quote(c.New.Path) + "\n"
 }
 
 func treeID(tb testing.TB, hex string) object.ID {

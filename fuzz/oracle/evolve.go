@@ -99,11 +99,12 @@ func evolve(random *rand.Rand, files map[string]Leaf) {
 
 func leafPath(random *rand.Rand) string {
 	names := []string{"a", "b", "dir", "lib.c", "with space", "tab\there", "ümlaut", `quo"te`, `back\slash`, "line\nfeed", "a.orig", "z b/z"}
-	path := names[random.IntN(len(names))]
+	var path strings.Builder
+	path.WriteString(names[random.IntN(len(names))])
 	for range random.IntN(3) {
-		path += "/" + names[random.IntN(len(names))]
+		path.WriteString("/" + names[random.IntN(len(names))])
 	}
-	return path
+	return path.String()
 }
 
 func newLeaf(random *rand.Rand) Leaf {

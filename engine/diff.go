@@ -13,14 +13,6 @@ import (
 	"packhorse/refs"
 )
 
-// Resources are what heavy requests share with each other.
-type Resources interface {
-	// Slot waits for a place among those who compute, and returns the function that gives it back.
-	Slot(ctx context.Context) (release func(), err error)
-	// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives them back.
-	Reserve(ctx context.Context, sizeBytes int64) (release func(), err error)
-}
-
 // DiffOptions say what is told of a diff.
 type DiffOptions struct {
 	// Paths restricts the diff to these files and folders, as the paths of git diff do: a rename is told as such if both names are
@@ -56,14 +48,13 @@ type Diff struct {
 	Commit, BaseCommit, MergeBase object.ID
 
 	view  *odb.View
-	work  *diffWork
-	paths []string
+	files *diff.Comparison
 }
 
 // CommitDiff opens the diff of a commit. It returns when the first file has been compared.
 //
 // Errors: [ErrInvalid] for what is no object id; [ErrNotFound].
-func (r *Repository) CommitDiff(ctx context.Context, request CommitDiffRequest, resources Resources) (*Diff, error) {
+func (r *Repository) CommitDiff(ctx context.Context, request CommitDiffRequest, resources diff.Resources) (*Diff, error) {
 	names, err := r.names(ctx) // what is read by id alone must be durable too
 	if err != nil {
 		return nil, err
@@ -130,7 +121,7 @@ func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, 
 
 // BranchDiff opens the diff of what a branch has done since it left another one. Without a common ancestor that is everything in it. It
 // returns when the first file has been compared. Errors: [ErrNotFound].
-func (r *Repository) BranchDiff(ctx context.Context, request BranchDiffRequest, resources Resources) (*Diff, error) {
+func (r *Repository) BranchDiff(ctx context.Context, request BranchDiffRequest, resources diff.Resources) (*Diff, error) {
 	names, err := r.names(ctx)
 	if err != nil {
 		return nil, err
@@ -167,36 +158,33 @@ func (d *Diff) resolveBranches(ctx context.Context, r *Repository, names lookupe
 }
 
 // startDiff begins to compare two trees, unless that cannot be because of err.
-func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after object.ID, o DiffOptions, resources Resources, err error) (*Diff, error) {
+func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after object.ID, o DiffOptions, resources diff.Resources, err error) (*Diff, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.view.Close())
 	}
+	var paths []string
 	for _, path := range o.Paths {
 		if path = strings.Trim(path, "/"); path == "" {
 			return nil, errors.Join(invalid("path: the name of a file is expected"), d.view.Close())
 		}
-		d.paths = append(d.paths, path)
+		paths = append(paths, path)
 	}
 	d.view = d.view.Linked()
-	d.work = startDiffWork(ctx, d.view, resources, diffSettings{
-		selected: len(d.paths) > 0,
-		inline:   o.Inline,
-		text:     diff.TextOptions{Binary: len(d.paths) > 0, SizeMax: r.host.limits.DiffFileBytes},
-	}, diff.Changes(ctx, d.view, before, after, d.paths))
-	if err := d.work.waitFirst(); err != nil {
-		return nil, errors.Join(err, d.Close())
+	d.files, err = diff.Compare(ctx, d.view, before, after, diff.CompareOptions{
+		Paths: paths, Inline: o.Inline, SizeMax: r.host.limits.DiffFileBytes,
+	}, resources)
+	if err != nil {
+		return nil, errors.Join(err, d.view.Close())
 	}
 	return d, nil
 }
 
 // Files yields the changed files in the order of git diff. idle is called before a file is waited for that is still being compared: what has
 // been said so far may go out then. It may be called once. Errors: those of ctx as it was given to the use case, and of the object database.
-func (d *Diff) Files(idle func() error) iter.Seq2[*DiffFile, error] { return d.work.files(idle) }
+func (d *Diff) Files(idle func() error) iter.Seq2[*diff.File, error] { return d.files.Files(idle) }
 
-// Close ends the work, waits for it and releases what it reads.
+// Close ends the comparison, waits for it and releases what it reads.
 func (d *Diff) Close() error {
-	if d.work != nil {
-		d.work.stop()
-	}
+	d.files.Close()
 	return d.view.Close()
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	works := map[string]func(ctx context.Context, host *engine.Host, repo *engine.Repository, tip object.ID) error{
 		"diff": func(ctx context.Context, _ *engine.Host, repo *engine.Repository, tip object.ID) error {
-			d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: tip.String()}, &countedSlots{})
+			d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: tip.String()}, unlimited{})
 			if err != nil {
 				return err
 			}
@@ -143,7 +144,7 @@ func TestPanics(t *testing.T) {
 			t.Parallel()
 			p := &trap{}
 			host, repo := openTrapped(t, p)
-			tip := twoTrees(t, repo, 300)
+			tip := rewritten(t, repo, 300)
 			told := 0
 			for n := int64(1); n < 4000; n += 1 + n/3 {
 				p.calls.Store(n)
@@ -162,6 +163,23 @@ func TestPanics(t *testing.T) {
 			t.Logf("%d panics were told", told)
 		})
 	}
+}
+
+// rewritten commits count files, then other contents of all of them, and returns the second commit.
+func rewritten(t *testing.T, repo *engine.Repository, count int) (tip object.ID) {
+	t.Helper()
+	for version := range 2 {
+		changes := make([]change, count)
+		for i := range changes {
+			changes[i] = change{path: fmt.Sprintf("d%d/f%02d", i/100, i%100), content: fmt.Sprintf("file %d\nin version %d\n", i, version)}
+		}
+		done, err := upload(repo, acme, main, changes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tip = done.New
+	}
+	return tip
 }
 
 // openTrapped opens a host over stores with a trap, and a repository.

@@ -53,11 +53,11 @@ func (s *diffStream) write(head []byte, diff *engine.Diff) error {
 }
 
 // file writes the entry of one file.
-func (s *diffStream) file(f *engine.DiffFile) error {
+func (s *diffStream) file(f *diffs.File) error {
 	s.files++
 	s.additions += int64(f.Additions)
 	s.deletions += int64(f.Deletions)
-	if f.Reason != engine.NotFiltered {
+	if f.Reason != diffs.NotFiltered {
 		s.entry = appendDiffEntry(separated(s.entry[:0], &s.kept), f)
 		s.entry = appendTextField(s.entry, "reason", string(f.Reason))
 		_, err := s.filtered.Write(appendBytes(s.entry, f.Bytes))
@@ -80,7 +80,7 @@ func (s *diffStream) file(f *engine.DiffFile) error {
 }
 
 // end writes what stands behind the diff of a file.
-func (s *diffStream) end(f *engine.DiffFile, size int64) error {
+func (s *diffStream) end(f *diffs.File, size int64) error {
 	s.entry = s.entry[:0]
 	if s.inline {
 		s.entry = append(s.entry, `,"inline":[`...)
@@ -105,7 +105,7 @@ func (s *diffStream) end(f *engine.DiffFile, size int64) error {
 }
 
 // large writes an entry whose diff is not held: it is written, and its size said behind it.
-func (s *diffStream) large(f *engine.DiffFile) error {
+func (s *diffStream) large(f *diffs.File) error {
 	fmt.Fprintf(s.out, `%s"`, appendField(s.entry, "raw"))
 	text := textWriter{out: s.out}
 	if err := f.WriteRaw(s.ctx, &text); err != nil {
@@ -137,7 +137,7 @@ func separated(dst []byte, count *int) []byte {
 }
 
 // appendDiffEntry appends what is told of every file: docs/api.md, "Diffs".
-func appendDiffEntry(dst []byte, f *engine.DiffFile) []byte {
+func appendDiffEntry(dst []byte, f *diffs.File) []byte {
 	state, oldPath := string(f.Status), ""
 	if f.Status == diffs.Renamed {
 		state, oldPath = fmt.Sprintf("R%03d", diffs.Percent(f.Score)), f.Old.Path

@@ -1,4 +1,4 @@
-package engine
+package diff
 
 import (
 	"bufio"
@@ -9,9 +9,7 @@ import (
 	"path"
 	"sync"
 
-	"packhorse/engine/diff"
 	"packhorse/engine/diff/lines"
-	"packhorse/odb"
 )
 
 // FilterReason says why the diff of a file is not told unless the file is asked for by its path: docs/api.md, "Diffs".
@@ -27,13 +25,13 @@ const (
 )
 
 const (
-	// diffFileBytesMax is the size of a file above which its diff is not told, nor found out.
-	diffFileBytesMax = 512_000
-	// diffFileLinesMax is how many changed lines are told.
-	diffFileLinesMax = 2_000
-	// diffLargeBytes is the size of both sides together from which a file is compared when its turn has come, alone, and its diff goes out
+	// fileBytesMax is the size of a file above which its diff is not told, nor found out.
+	fileBytesMax = 512_000
+	// fileLinesMax is how many changed lines are told.
+	fileLinesMax = 2_000
+	// largeBytes is the size of both sides together from which a file is compared when its turn has come, alone, and its diff goes out
 	// without being held.
-	diffLargeBytes = 2 << 20
+	largeBytes = 2 << 20
 )
 
 // lockFiles are the names of files that package managers write.
@@ -49,9 +47,9 @@ var lockFiles = func() map[string]bool {
 	return names
 }()
 
-// DiffFile is a changed file. It is valid until the next one is asked for.
-type DiffFile struct {
-	diff.Change
+// File is a changed file. It is valid until the next one is asked for.
+type File struct {
+	Change
 	// Reason says why there is no diff to be told.
 	Reason FilterReason
 	// Bytes is the size of the diff; 0 where it is not found out, and of a large file, whose diff is known when it has been written.
@@ -63,18 +61,18 @@ type DiffFile struct {
 	Raw []byte
 
 	pairs []lines.Pair // of a file that is not large
-	text  *diff.Text   // of a large file
+	text  *Text        // of a large file
 }
 
 // IsLarge reports whether the diff is to be had from WriteRaw instead of Raw.
-func (f *DiffFile) IsLarge() bool { return f.text != nil }
+func (f *File) IsLarge() bool { return f.text != nil }
 
 // WriteRaw writes the diff of a large file, the same bytes each time.
-func (f *DiffFile) WriteRaw(ctx context.Context, w io.Writer) error { return f.text.Write(ctx, w) }
+func (f *File) WriteRaw(ctx context.Context, w io.Writer) error { return f.text.Write(ctx, w) }
 
 // Inline walks the pairs of changed lines with what differs within them. There are none unless they were asked for, and none of what is not
 // told by lines.
-func (f *DiffFile) Inline(ctx context.Context) iter.Seq2[lines.Pair, error] {
+func (f *File) Inline(ctx context.Context) iter.Seq2[lines.Pair, error] {
 	if f.text != nil {
 		return pairsOf(ctx, f.text)
 	}
@@ -87,7 +85,7 @@ func (f *DiffFile) Inline(ctx context.Context) iter.Seq2[lines.Pair, error] {
 	}
 }
 
-func pairsOf(ctx context.Context, text *diff.Text) iter.Seq2[lines.Pair, error] {
+func pairsOf(ctx context.Context, text *Text) iter.Seq2[lines.Pair, error] {
 	before, after, changes, ok := text.Lines()
 	if !ok {
 		return func(func(lines.Pair, error) bool) {}
@@ -95,23 +93,23 @@ func pairsOf(ctx context.Context, text *diff.Text) iter.Seq2[lines.Pair, error] 
 	return lines.Pairs(ctx, before, after, changes)
 }
 
-// diffSettings are what holds for all files of a diff.
-type diffSettings struct {
+// settings are what holds for all files of a comparison.
+type settings struct {
 	selected bool // files are asked for by their paths, and told whatever they are
 	inline   bool // what differs within changed lines is told too
-	text     diff.TextOptions
+	text     TextOptions
 }
 
 // sizes returns the sizes of the two sides; what is not a blob has none.
-func diffSizes(ctx context.Context, view *odb.View, c *diff.Change) (before, after int64, err error) {
+func sizes(ctx context.Context, objects Objects, c *Change) (before, after int64, err error) {
 	for _, side := range []struct {
-		entry *diff.Entry
+		entry *Entry
 		size  *int64
 	}{{&c.Old, &before}, {&c.New, &after}} {
 		if !side.entry.Exists() || side.entry.Mode.IsGitlink() {
 			continue
 		}
-		info, err := view.Stat(ctx, side.entry.ID)
+		info, err := objects.Stat(ctx, side.entry.ID)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -121,21 +119,21 @@ func diffSizes(ctx context.Context, view *odb.View, c *diff.Change) (before, aft
 }
 
 // compare makes the diff of a file, into raw, and decides whether it is told.
-func (f *DiffFile) compare(ctx context.Context, view *odb.View, s *diffSettings, raw *bytes.Buffer) error {
-	before, after, err := diffSizes(ctx, view, &f.Change)
+func (f *File) compare(ctx context.Context, objects Objects, s *settings, raw *bytes.Buffer) error {
+	before, after, err := sizes(ctx, objects, &f.Change)
 	if err != nil {
 		return err
 	}
-	if !s.selected && max(before, after) > diffFileBytesMax {
+	if !s.selected && max(before, after) > fileBytesMax {
 		f.Reason = FilteredSize
 		side := &f.New
 		if !side.Exists() {
 			side = &f.Old
 		}
-		f.EndsInNewline, err = diff.EndsInNewline(ctx, view, side)
+		f.EndsInNewline, err = EndsInNewline(ctx, objects, side)
 		return err
 	}
-	text, err := diff.NewText(ctx, view, &f.Change, s.text)
+	text, err := NewText(ctx, objects, &f.Change, s.text)
 	if err != nil {
 		return err
 	}
@@ -154,7 +152,7 @@ func (f *DiffFile) compare(ctx context.Context, view *odb.View, s *diffSettings,
 	return err
 }
 
-func (f *DiffFile) compareLines(ctx context.Context, text *diff.Text) error {
+func (f *File) compareLines(ctx context.Context, text *Text) error {
 	for p, err := range pairsOf(ctx, text) {
 		if err != nil {
 			return err
@@ -165,7 +163,7 @@ func (f *DiffFile) compareLines(ctx context.Context, text *diff.Text) error {
 }
 
 // heldBytes is about what a compared file holds.
-func (f *DiffFile) heldBytes() int {
+func (f *File) heldBytes() int {
 	const pairBytes, rangeBytes = 64, 16
 	size := len(f.Raw)
 	for _, p := range f.pairs {
@@ -174,11 +172,11 @@ func (f *DiffFile) heldBytes() int {
 	return size
 }
 
-func (f *DiffFile) take(text *diff.Text) {
+func (f *File) take(text *Text) {
 	f.Additions, f.Deletions, f.EndsInNewline = text.Additions, text.Deletions, text.EndsInNewline
 }
 
-func (f *DiffFile) filter(text *diff.Text, s *diffSettings) FilterReason {
+func (f *File) filter(text *Text, s *settings) FilterReason {
 	switch {
 	case s.selected:
 		return NotFiltered
@@ -186,19 +184,19 @@ func (f *DiffFile) filter(text *diff.Text, s *diffSettings) FilterReason {
 		return FilteredLock
 	case text.Binary:
 		return FilteredBinary
-	case text.Additions+text.Deletions > diffFileLinesMax:
+	case text.Additions+text.Deletions > fileLinesMax:
 		return FilteredLines
 	default:
 		return NotFiltered
 	}
 }
 
-// diffBuffers holds the buffers that hunks are written through.
-var diffBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 32<<10) }}
+// hunkBuffers holds the buffers that hunks are written through.
+var hunkBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 32<<10) }}
 
-func writeText(ctx context.Context, w io.Writer, text *diff.Text) error {
-	buffer := diffBuffers.Get().(*bufio.Writer)
-	defer diffBuffers.Put(buffer)
+func writeText(ctx context.Context, w io.Writer, text *Text) error {
+	buffer := hunkBuffers.Get().(*bufio.Writer)
+	defer hunkBuffers.Put(buffer)
 	buffer.Reset(w)
 	err := text.Write(ctx, buffer)
 	if err == nil {

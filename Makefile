@@ -49,7 +49,8 @@ test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorph
 fuzz: ## every fuzz target for FUZZTIME each (3s); stops at the first failure
 	@# A worker that is busy when the time is over makes go test fail with a deadline: that says nothing about the target.
 	@for pkg in $(call packages-with,'^func Fuzz'); do \
-		for target in $$($(GO) test $(TAGS) -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+		targets=$$($(GO) test $(TAGS) -list '^Fuzz' $$pkg) || { printf '%s\n' "$$targets"; exit 1; }; \
+		for target in $$(printf '%s\n' "$$targets" | grep '^Fuzz'); do \
 			echo "fuzz $$pkg $$target $(FUZZTIME)"; \
 			said=$$($(GO) test $(TAGS) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$pkg 2>&1) && continue; \
 			printf '%s\n' "$$said"; \

@@ -80,7 +80,7 @@ func (f *flipped) open() {
 	clones, err := clonecache.Open("cache", clonecache.Options{FS: f.fs, CostMin: -1})
 	must(err)
 	f.host, err = engine.Open(context.Background(), engine.Config{
-		KV: f.keys, Files: f.files, Clones: clones, Objects: odb.Options{CompanionCount: 1, Logger: slog.New(slog.DiscardHandler)},
+		KV: f.keys, Files: f.files, Clones: clones, Objects: odb.Options{AuxiliaryCount: 1, Logger: slog.New(slog.DiscardHandler)},
 	})
 	must(err)
 	f.rest = make(map[string]api.Handler)

@@ -111,7 +111,7 @@ func gcUntil(ctx context.Context, t *testing.T, host *engine.Host) {
 // removes, and while it is deleted in the end: every fork has all that it took.
 func TestForksAmongWriters(t *testing.T) {
 	t.Parallel()
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}, CompanionCount: 50}})
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}, AuxiliaryCount: 50}})
 	t.Cleanup(shut)
 	source := enginetest.Create(t, host, "source")
 	seedHistory(t, source, 10)
@@ -168,7 +168,7 @@ func TestPowerLossWhileForking(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 8))
 			fs := vfs.NewCrashableMem()
-			config := engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}, CompanionCount: 20}}
+			config := engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}, AuxiliaryCount: 20}}
 			host, shut := enginetest.OpenOn(t, fs, config)
 			source := enginetest.Create(t, host, "source")
 			seedHistory(t, source, 5)

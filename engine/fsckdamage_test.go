@@ -81,7 +81,7 @@ func (d *damaged) open() {
 	if d.files, err = file.OpenDir("files", file.DirOptions{FS: d.fs}); err != nil {
 		d.t.Fatal(err)
 	}
-	d.host, err = engine.Open(context.Background(), engine.Config{KV: d.keys, Files: d.files, Objects: odb.Options{CompanionCount: 1}})
+	d.host, err = engine.Open(context.Background(), engine.Config{KV: d.keys, Files: d.files, Objects: odb.Options{AuxiliaryCount: 1}})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -129,6 +129,7 @@ type Host struct {
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
+	auxiliaries *maintain.Auxiliaries
 	maintaining chan struct{} // holds one when a maintenance runs
 
 	scrubbed scrubCounts
@@ -170,7 +171,15 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Background {
 		c.Objects.Grew = worker.Grew
 	}
-	objects, err := odb.Open(ctx, c.KV, c.Files, c.Objects)
+	var objects *odb.Store
+	auxiliaries := maintain.NewAuxiliaries(
+		func(ctx context.Context, pool odb.PoolID) error {
+			return objects.BuildAuxiliary(ctx, pool, c.Maintenance.Pause)
+		},
+		func() bool { return objects.Busy() }, c.Logger)
+	c.Objects.GrewLarge = auxiliaries.Add
+	c.Objects.Reach = odb.Reachability{}
+	objects, err = odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
 	}
@@ -194,6 +203,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 
 		maintenance: c.Maintenance,
 		worker:      worker,
+		auxiliaries: auxiliaries,
 		maintaining: make(chan struct{}, 1),
 	}
 	h.openWebhooks(c.Webhooks, c.Version)
@@ -212,6 +222,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.hooks.Stop()
 	h.upstreams.close()
 	h.worker.Stop()
+	h.auxiliaries.Close()
 	if h.clones != nil {
 		h.clones.Close()
 	}

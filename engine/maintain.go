@@ -76,7 +76,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 				return
 			}
 		}
-		if err := errors.Join(h.objects.AwaitCompanions(ctx), h.sweep(ctx, settings.ReaderGrace)); err != nil {
+		if err := errors.Join(h.auxiliaries.Await(ctx), h.sweep(ctx, settings.ReaderGrace)); err != nil {
 			yield(Maintained{}, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 )
 
 // FuzzBitmap holds that a bitmap that is read is written as one that reads the same, and that no other is out of bounds.
@@ -33,9 +34,8 @@ func TestLargePushGetsBitmaps(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 43, commitCount: 30})
 	for count, want := range map[int]bool{1: true, 1 << 20: false} {
-		h := newIngestHost(t, odb.Options{CompanionCount: count, Limits: odb.Limits{HotCount: 1}})
+		h := newIngestHost(t, odb.Options{AuxiliaryCount: count, Limits: odb.Limits{HotCount: 1}})
 		h.pushPack(g, lines("", g.tips()))
-		must(t, h.store.AwaitCompanions(t.Context()))
 		n, err := odb.BitmapCount(t.Context(), h.view())
 		must(t, err)
 		if n > 0 != want {
@@ -93,7 +93,7 @@ func TestBitmapsOfSegmentsThatLeave(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 44, commitCount: 40})
 	h := newIngestHost(t, odb.Options{})
 	keys := &meddledKeys{Store: h.keys}
-	store, err := odb.Open(t.Context(), keys, h.files, odb.Options{}) // which no view of a push has pinned anything in
+	store, err := odbtest.OpenOn(t.Context(), keys, h.files, odb.Options{}) // which no view of a push has pinned anything in
 	must(t, err)
 	defer func() { must(t, store.Close(t.Context())) }()
 	commits := g.ids("", "rev-list", "--all", "--topo-order", "--reverse")

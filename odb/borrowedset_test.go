@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
@@ -66,7 +67,7 @@ func TestForkDamaged(t *testing.T) {
 			damage(h, fork.loanFile())
 			again := *fork
 			var err error
-			again.store, err = odb.Open(t.Context(), h.keys, h.files, odb.Options{})
+			again.store, err = odbtest.OpenOn(t.Context(), h.keys, h.files, odb.Options{})
 			h.must(err)
 			defer func() { h.must(again.store.Close(t.Context())) }()
 			for _, id := range []object.ID{public, secret, {1}} {

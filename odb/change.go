@@ -139,3 +139,17 @@ func (m *manifest) use(b *kv.Batch, pool PoolID) {
 		b.Put(userKey(id, pool), nil)
 	}
 }
+
+// isShared reports whether another pool uses a layer.
+func (s *Store) isShared(ctx context.Context, pool PoolID, id segment.LayerID) (bool, error) {
+	prefix := hotPrefix(tableUser, id)
+	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		if err != nil {
+			return false, err
+		}
+		if PoolID(pair.Key[len(prefix):]) != pool {
+			return true, nil
+		}
+	}
+	return false, nil
+}

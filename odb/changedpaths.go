@@ -75,26 +75,32 @@ func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object
 	}
 	for i := range fresh {
 		name := fresh[i].name
-		if err := c.add(ctx, prefix+name, entries[name], fresh[i].pathEntry); err != nil {
+		if err := c.add(ctx, prefix+name, entries[name], fresh[i].changedEntry); err != nil {
 			return err
 		}
 		delete(entries, name)
 	}
 	for name, entry := range entries {
-		if err := c.add(ctx, prefix+name, entry, pathEntry{}); err != nil {
+		if err := c.add(ctx, prefix+name, entry, changedEntry{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// changedEntry is an entry of a tree without its name; zero where there is none.
+type changedEntry struct {
+	mode object.Mode
+	id   object.ID
+}
+
 type namedEntry struct {
 	name string
-	pathEntry
+	changedEntry
 }
 
 // differentEntries returns the entries of two trees that are not in both, and others where a tree is out of order; never those that both end with.
-func differentEntries(before, after []byte) (old map[string]pathEntry, fresh []namedEntry, err error) {
+func differentEntries(before, after []byte) (old map[string]changedEntry, fresh []namedEntry, err error) {
 	was, is := object.IterTree(before), object.IterTree(after)
 	tail := object.CommonSuffix(before, after)
 	haveOld, haveNew := false, false // an entry that is not told yet
@@ -111,19 +117,19 @@ func differentEntries(before, after []byte) (old map[string]pathEntry, fresh []n
 			haveOld, haveNew = false, false
 		case haveOld && (!haveNew || order <= 0):
 			if old == nil {
-				old = make(map[string]pathEntry)
+				old = make(map[string]changedEntry)
 			}
-			old[string(was.Name)] = pathEntry{was.Mode.Canonical(), was.ID}
+			old[string(was.Name)] = changedEntry{was.Mode.Canonical(), was.ID}
 			haveOld = false
 		default:
-			fresh = append(fresh, namedEntry{string(is.Name), pathEntry{is.Mode.Canonical(), is.ID}})
+			fresh = append(fresh, namedEntry{string(is.Name), changedEntry{is.Mode.Canonical(), is.ID}})
 			haveNew = false
 		}
 	}
 }
 
 // add takes in how a path changed.
-func (c *changedPaths) add(ctx context.Context, path string, old, now pathEntry) error {
+func (c *changedPaths) add(ctx context.Context, path string, old, now changedEntry) error {
 	if old == now {
 		return nil
 	}
@@ -147,14 +153,14 @@ func (c *changedPaths) add(ctx context.Context, path string, old, now pathEntry)
 }
 
 // folder returns the tree that an entry is, the empty one if it is none.
-func (e pathEntry) folder() object.ID {
+func (e changedEntry) folder() object.ID {
 	if e.mode.IsTree() {
 		return e.id
 	}
 	return object.EmptyTreeID
 }
 
-func (e pathEntry) isFile() bool { return e.mode != 0 && !e.mode.IsTree() }
+func (e changedEntry) isFile() bool { return e.mode != 0 && !e.mode.IsTree() }
 
 func (c *changedPaths) tree(ctx context.Context, tree object.ID) ([]byte, error) {
 	if tree == object.EmptyTreeID {

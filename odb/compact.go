@@ -231,20 +231,6 @@ func (s *Store) ownLayers(ctx context.Context, v *View, shared bool) ([]sizedLay
 	return own, nil
 }
 
-// isShared reports whether another pool uses a layer.
-func (s *Store) isShared(ctx context.Context, pool PoolID, id segment.LayerID) (bool, error) {
-	prefix := hotPrefix(tableUser, id)
-	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
-		if err != nil {
-			return false, err
-		}
-		if PoolID(pair.Key[len(prefix):]) != pool {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // measure finds out about a layer what [sizedLayer] says.
 func (s *Store) measure(ctx context.Context, v *View, l *sizedLayer) error {
 	if l.kind == segment.KindHot {

@@ -88,3 +88,13 @@ func (in *Ingest) missing(ctx context.Context, link *linkItem) error {
 	}
 	return &MissingError{Object: link.id, From: from, Shallow: slices.Contains(in.options.Shallow, from)}
 }
+
+// checkDotfiles checks what the trees of the pack name.
+func (in *Ingest) checkDotfiles(ctx context.Context) error {
+	for found := range in.dotfiles {
+		if err := in.judge(found.id, in.quarantine.View().checkDotfile(ctx, found)); err != nil {
+			return badObject(found.id, object.TypeBlob, err)
+		}
+	}
+	return nil
+}

@@ -63,16 +63,6 @@ func (v *View) checkLargeGitattributes(ctx context.Context, id object.ID) error 
 	return errors.Join(err, content.Close())
 }
 
-// checkDotfiles checks what the trees of the pack name.
-func (in *Ingest) checkDotfiles(ctx context.Context) error {
-	for found := range in.dotfiles {
-		if err := in.judge(found.id, in.quarantine.View().checkDotfile(ctx, found)); err != nil {
-			return badObject(found.id, object.TypeBlob, err)
-		}
-	}
-	return nil
-}
-
 // RefusedFileError is a file that git's checks refuse under the name that a tree gives it.
 type RefusedFileError struct {
 	Path string // from the tree that was written, or from one above it: see [InFolder]

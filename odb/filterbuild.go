@@ -9,8 +9,17 @@ import (
 
 	"packhorse/odb/bloom"
 	"packhorse/odb/segment"
-	"packhorse/pack/object"
 )
+
+// BuildAuxiliary makes the bitmaps and path filters of a pool, and rests while requests are served: pause is the rest as a share of the work.
+// It may run beside everything else. Errors: [ErrNoPool] and those of reading; what could be made is there.
+func (s *Store) BuildAuxiliary(ctx context.Context, pool PoolID, pause float64) error {
+	pace := s.newPacer(pause)
+	return errors.Join(s.buildBitmaps(ctx, pool, nil, pace), s.buildFilters(ctx, pool, &pathFilters{}, pace))
+}
+
+// Busy reports whether requests are served.
+func (s *Store) Busy() bool { return s.traffic.busy() }
 
 // BuildFilters makes changed-path filters of the commits of every segment of a pool that has none yet. Walks that are limited to a path are
 // quicker with them, and right without.
@@ -96,80 +105,4 @@ func (v *View) filterOfRow(ctx context.Context, rows *segment.File, index uint32
 		return nil, err
 	}
 	return v.filterOf(ctx, old, row.Tree)
-}
-
-// firstParentTree returns the tree that the path filter of a commit compares its own with.
-func (v *View) firstParentTree(ctx context.Context, row *GraphRow) (object.ID, error) {
-	if len(row.Parents) == 0 {
-		return object.EmptyTreeID, nil
-	}
-	parent, err := v.Graph(ctx, row.Parents[0])
-	return parent.Tree, err
-}
-
-// pathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
-type pathFilters struct {
-	hot    []*hotLayer // the newest first
-	shared []*segment.SharedFile
-	files  []*segment.File
-}
-
-// openFilters opens the filter companions of a view. One that is damaged is done without.
-func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
-	p := &pathFilters{}
-	for _, l := range v.storedLayers() {
-		if hot, ok := l.(*hotLayer); ok {
-			p.hot = append(p.hot, hot)
-		}
-	}
-	for _, l := range v.segments() {
-		if l.filters == nil {
-			continue
-		}
-		g, err := l.filters.Acquire(ctx)
-		if errors.Is(err, ErrCorrupt) {
-			continue
-		}
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		p.shared, p.files = append(p.shared, l.filters), append(p.files, g)
-	}
-	return p, nil
-}
-
-func (p *pathFilters) close() {
-	for _, f := range p.shared {
-		f.Release()
-	}
-	p.shared, p.files = nil, nil
-}
-
-// find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
-// answer quicker than keys.
-func (p *pathFilters) find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
-	for i, g := range p.files {
-		if g == nil {
-			continue
-		}
-		f, ok, err := g.PathFilter(ctx, commit)
-		if errors.Is(err, ErrCorrupt) {
-			p.files[i] = nil
-			continue
-		}
-		if ok || err != nil {
-			return f, err
-		}
-	}
-	for _, l := range p.hot {
-		f, ok, err := l.pathFilter(ctx, commit)
-		if errors.Is(err, ErrCorrupt) {
-			continue
-		}
-		if ok || err != nil {
-			return f, err
-		}
-	}
-	return nil, nil
 }

@@ -11,6 +11,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -102,7 +103,7 @@ func (h *ingestHost) pushSegment(packed []byte) {
 	h.tb.Helper()
 	bulk := *h
 	var err error
-	bulk.store, err = odb.Open(h.tb.Context(), h.keys, h.files, odb.Options{Limits: odb.Limits{HotCount: 1}})
+	bulk.store, err = odbtest.OpenOn(h.tb.Context(), h.keys, h.files, odb.Options{Limits: odb.Limits{HotCount: 1}})
 	h.must(err)
 	_, err = bulk.push(packed, odb.IngestOptions{})
 	h.must(err)

@@ -156,7 +156,7 @@ func TestForksModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := newWorld(t, odb.Options{CompanionCount: 30, Limits: odb.Limits{HotCount: 40}})
+			w := newWorld(t, odb.Options{AuxiliaryCount: 30, Limits: odb.Limits{HotCount: 40}})
 			m := &forkModel{world: w, random: rand.New(rand.NewPCG(seed, 7)), all: make(map[object.ID]content), clock: 1000}
 			base := &modelPool{id: w.pool, may: make(map[object.ID]bool)}
 			m.pools = []*modelPool{base}

@@ -16,9 +16,6 @@ import (
 	"packhorse/pack/object"
 )
 
-// Progress hears how many of total steps of a phase are done, now and then and at the end of the phase, never concurrently.
-type Progress func(phase string, done, total int64)
-
 // The phases of an incoming pack, named as git tells them.
 const (
 	phaseReceiving = "Receiving objects"

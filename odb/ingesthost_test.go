@@ -16,6 +16,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -47,7 +48,7 @@ func (h *ingestHost) open(fs vfs.FS, dir string, options odb.Options) {
 	files, err := file.OpenDir(fs.PathJoin(dir, "files"), file.DirOptions{FS: fs, ServerID: "test"})
 	h.must(err)
 	h.keys, h.files = keys, files
-	h.store, err = odb.Open(ctx, keys, files, options)
+	h.store, err = odbtest.OpenOn(ctx, keys, files, options)
 	h.must(err)
 	batch := kv.NewBatch()
 	h.pool = h.store.CreatePool(batch)

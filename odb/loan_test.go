@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -19,7 +20,7 @@ func (h *ingestHost) onKeys(keys kv.Store, options odb.Options) *ingestHost {
 	other := *h
 	var err error
 	other.keys = keys
-	other.store, err = odb.Open(h.tb.Context(), keys, h.files, options)
+	other.store, err = odbtest.OpenOn(h.tb.Context(), keys, h.files, options)
 	h.must(err)
 	return &other
 }

@@ -63,13 +63,8 @@ func (s *Store) walkLoan(
 // lent returns what the tips of a loan reach: what those of another reached and what has come since, if there is such a one, or by a walk from end to
 // end.
 func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
-	inv, err := newInventory(ctx, v)
-	if err != nil {
-		return nil, err
-	}
-	defer inv.close()
 	for _, other := range v.store.loans.relatives(of) {
-		set, err := inv.grow(ctx, other, of.tips)
+		set, err := v.grow(ctx, other, of.tips)
 		if set != nil {
 			v.store.loans.grown.Add(1)
 		}
@@ -77,7 +72,7 @@ func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
 			return set, err
 		}
 	}
-	return inv.reached(ctx, &PackRequest{Wants: of.tips.ids()})
+	return v.reached(ctx, of.tips.ids(), nil)
 }
 
 // warnOfLoan tells why what a fork may read is not written down, so that it will be found out again.
@@ -98,80 +93,83 @@ func (m *manifest) lent(companion segment.LayerID) manifest {
 	return part
 }
 
-// reached returns what the wants of a request reach and its haves do not.
-func (inv *inventory) reached(ctx context.Context, request *PackRequest) (*borrowedSet, error) {
-	r := newReaching(inv, request, &progressMeter{})
-	find := r.find
-	if len(request.Haves) > 0 {
-		find = r.run // by what has changed, whatever the size of the rest
+// reached returns what wants lead to and haves do not.
+func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowedSet, error) {
+	if v.store.options.Reach == nil {
+		return nil, errNoReach
 	}
-	if err := find(ctx, request); err != nil {
+	found, err := v.store.options.Reach.Reach(ctx, v, wants, haves)
+	if err != nil {
 		return nil, err
 	}
-	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment)}
-	for i, l := range inv.layers {
-		set.segments[l.id] = newLentSegment(inv.segments[i].Count, r.send.words[i])
+	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment), loose: newIDList(found.Loose)}
+	for i, l := range v.segments() {
+		set.segments[l.id] = newLentSegment(found.Counts[i], found.Words[i])
 	}
-	loose := make([]object.ID, 0, r.send.count(inv.looseLayer()))
-	err := r.send.each(inv.looseLayer(), func(number uint32) error {
-		loose = append(loose, inv.loose.ids[number])
-		return nil
-	})
-	set.loose = newIDList(loose)
-	return set, err
+	return set, nil
 }
 
 // grow returns what tips reach as what those of another loan reach and what has come since. It is nil where these do not reach all of those, as
 // after a branch was deleted or went back, or where the other knows of segments that are not here.
-func (inv *inventory) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet, error) {
+func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet, error) {
 	before := other.ready()
-	if ok, err := inv.covers(ctx, before, tips, other.tips); !ok || err != nil {
+	if ok, err := v.covers(ctx, before, tips, other.tips); !ok || err != nil {
 		return nil, err
 	}
 	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment)}
 	wants := slices.DeleteFunc(tips.ids(), other.tips.has)
 	if len(wants) > 0 {
 		var err error
-		if set, err = inv.reached(ctx, &PackRequest{Wants: wants, Haves: other.tips.ids()}); err != nil {
+		if set, err = v.reached(ctx, wants, other.tips.ids()); err != nil {
 			return nil, err
 		}
 	}
 	loose := before.loose
-	for i, l := range inv.layers {
+	for _, l := range v.segments() {
 		if known, ok := before.segments[l.id]; ok {
 			set.segments[l.id] = set.segments[l.id].with(known)
 			continue
 		}
-		grown := set.segments[l.id]
-		if grown.words == nil {
-			grown = newLentSegment(inv.segments[i].Count, nil)
-			set.segments[l.id] = grown
-		}
-		err := inv.segments[i].LookupMany(ctx, loose.ids(), func(_ int, ordinal uint32) error { // what was hot may lie here now
-			grown.words[ordinal/8] |= 1 << (ordinal % 8)
-			return nil
-		})
+		grown, err := l.lendMany(ctx, set.segments[l.id], loose.ids()) // what was hot may lie here now
 		if err != nil {
 			return nil, err
 		}
+		set.segments[l.id] = grown
 	}
 	set.loose = loose.with(set.loose)
 	return set, nil
 }
 
+// lendMany adds those of the sorted ids to lent that the segment holds.
+func (l *segmentLayer) lendMany(ctx context.Context, lent lentSegment, ids []object.ID) (lentSegment, error) {
+	g, err := l.acquire(ctx)
+	if err != nil {
+		return lent, err
+	}
+	defer l.release(g)
+	if lent.words == nil {
+		lent = newLentSegment(g.Count, nil)
+	}
+	err = g.LookupMany(ctx, ids, func(_ int, ordinal uint32) error {
+		lent.words[ordinal/8] |= 1 << (ordinal % 8)
+		return nil
+	})
+	return lent, err
+}
+
 // covers reports whether what the tips of an earlier set reach is all here and reached by later ones.
-func (inv *inventory) covers(ctx context.Context, before *borrowedSet, later, earlier idList) (bool, error) {
+func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier idList) (bool, error) {
 	if before.all {
 		return false, nil
 	}
 	for id, known := range before.segments {
-		if known.size() > 0 && !slices.ContainsFunc(inv.layers, func(l *segmentLayer) bool { return l.id == id }) {
+		if known.size() > 0 && !slices.ContainsFunc(v.segments(), func(l *segmentLayer) bool { return l.id == id }) {
 			return false, nil
 		}
 	}
 	gone := slices.DeleteFunc(earlier.ids(), later.has)
 	for _, id := range gone { // commits alone can be reached by what came later
-		info, err := inv.view.Stat(ctx, id)
+		info, err := v.Stat(ctx, id)
 		if errors.Is(err, ErrNotFound) || err == nil && info.Type != object.TypeCommit {
 			return false, nil
 		}
@@ -182,14 +180,10 @@ func (inv *inventory) covers(ctx context.Context, before *borrowedSet, later, ea
 	if len(gone) == 0 {
 		return true, nil
 	}
-	hide, err := newHistory(inv.view).commitsOf(ctx, later.ids())
-	if err != nil {
-		return false, err
+	if v.store.options.Reach == nil {
+		return false, errNoReach
 	}
-	for _, err := range inv.view.Walk(ctx, WalkOptions{Tips: gone, Hide: hide}) {
-		return false, err // at least one is not reached
-	}
-	return true, nil
+	return v.store.options.Reach.Leads(ctx, v, later.ids(), gone)
 }
 
 // wholeLayers returns those of the borrowed layers of v all of whose objects are in set, or have a twin there.

@@ -68,15 +68,19 @@ type Options struct {
 	IngestMemoryBytes int64
 	// OpenFileCountMax bounds the segment files that are open at once; 256 when 0.
 	OpenFileCountMax int
-	// CompanionCount is how many objects a new segment has to have for bitmaps and path filters to be made of the pool, once it is visible;
-	// 20,000 when 0.
-	CompanionCount int
+	// AuxiliaryCount is how many objects a new segment has to have for GrewLarge to hear of it; 20,000 when 0.
+	AuxiliaryCount int
 	// CoverCount is how many commits are found by walking for a client that has something; for more of them bitmaps are asked. 2,000 when 0.
 	CoverCount int
+	// Reach finds what forks may read. Without it a fork that is asked for an ID that nothing readable leads to fails.
+	Reach Reach
 	// Limits refuse what is too large.
 	Limits Limits
 	// Now is the clock by which layers wait to be removed; time.Now when nil.
 	Now func() time.Time
+	// GrewLarge hears of a pool that got a segment of AuxiliaryCount objects or more: bitmaps and path filters are worth making. It is
+	// called by the writer and must not wait; nil: nobody hears.
+	GrewLarge func(pool PoolID)
 	// Grew hears what was written to a pool, once for each write; nil: nobody does. It is called by the writer and must not wait.
 	Grew func(pool PoolID, by Growth)
 	// Logger hears of corruption and of leftovers; silent when nil.
@@ -102,7 +106,6 @@ type Store struct {
 	rewriting rewriting      // pools that maintenance works on
 	removal   sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
 	settlers  sync.WaitGroup // move registered files to their place
-	building  *companionQueue
 
 	background sync.WaitGroup  // finds out what forks may read
 	closing    context.Context // ends with the store
@@ -133,7 +136,6 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
-	s.building = newCompanionQueue(ctx, s)
 	if err := s.clearLeftovers(ctx); err != nil {
 		s.close()
 		return nil, fmt.Errorf("clear leftovers: %w", err)
@@ -143,7 +145,6 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 
 // Close ends or waits for work in the background and closes the files that are open. Views and quarantines must have been closed.
 func (s *Store) Close(context.Context) error {
-	s.building.close()
 	s.close()
 	s.background.Wait()
 	s.settlers.Wait()
@@ -157,8 +158,8 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CacheBytes, 256*mebibyte)
 	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
 	setDefault(&o.OpenFileCountMax, 256)
-	setDefault(&o.CompanionCount, 20_000)
-	setDefault(&o.CoverCount, coverFromCount)
+	setDefault(&o.AuxiliaryCount, 20_000)
+	setDefault(&o.CoverCount, 2000)
 	o.Limits.setDefaults()
 	if o.Now == nil {
 		o.Now = time.Now

@@ -8,6 +8,9 @@ import (
 	"packhorse/odb/fair"
 )
 
+// Progress hears how many of total steps of a phase are done, now and then and at the end of the phase, never concurrently.
+type Progress func(phase string, done, total int64)
+
 // progressMeter tells how far the work has come, at most ten times a second.
 type progressMeter struct {
 	report Progress

@@ -8,9 +8,6 @@ import (
 )
 
 const (
-	// coverFromCount is how many commits are sent by a walk when the client has something: with fewer of them the walk knows the paths,
-	// which the search of deltas wants to know, and with more it takes long.
-	coverFromCount = 2000
 	// nearCommitsMax is how far the client's history is followed to bitmaps that are only to make an answer smaller.
 	nearCommitsMax = 10_000
 )

@@ -123,17 +123,19 @@ func (q *Quarantine) Settled(ctx context.Context) {
 		q.store.env.Cache.Set(hotCacheKey(q.hotID, id), plain)
 	}
 	var names []string
+	isLarge := false
 	for _, seg := range q.sealed {
 		names = append(names, segment.FileName(seg.ID))
 		if seg.Graph != (segment.LayerID{}) {
 			names = append(names, segment.GraphFile(seg.Graph))
 		}
-		if seg.Count >= q.store.options.CompanionCount {
-			q.store.building.add(q.view.pool)
-		}
+		isLarge = isLarge || seg.Count >= q.store.options.AuxiliaryCount
 	}
 	if len(names) > 0 {
 		q.store.settle(context.WithoutCancel(ctx), names)
+	}
+	if isLarge && q.store.options.GrewLarge != nil {
+		q.store.options.GrewLarge(q.view.pool)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -123,7 +124,7 @@ func newMeddledWorld(t *testing.T, options odb.Options) (*world, *meddledKeys, *
 	w.must(w.store.Close(t.Context()))
 	keys, files := &meddledKeys{Store: w.keys}, &stuckFiles{Store: w.files}
 	var err error
-	w.store, err = odb.Open(t.Context(), keys, files, options)
+	w.store, err = odbtest.OpenOn(t.Context(), keys, files, options)
 	w.must(err)
 	return w, keys, files
 }

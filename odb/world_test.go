@@ -14,6 +14,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -60,7 +61,7 @@ func (w *world) open() {
 		w.files, err = file.OpenDir("files", file.DirOptions{FS: w.fs})
 		w.must(err)
 	}
-	w.store, err = odb.Open(w.Context(), w.keys, w.files, w.options)
+	w.store, err = odbtest.OpenOn(w.Context(), w.keys, w.files, w.options)
 	w.must(err)
 }
 

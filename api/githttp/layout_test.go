@@ -29,7 +29,7 @@ type layout struct {
 }
 
 // likeLarge has segments, and bitmaps over them, for a history of a few hundred objects.
-var likeLarge = odb.Options{Limits: odb.Limits{HotCount: 1}, CompanionCount: 100, CoverCount: 1}
+var likeLarge = odb.Options{Limits: odb.Limits{HotCount: 1}, AuxiliaryCount: 100, CoverCount: 1}
 
 // layouts leave objects in segments with bitmaps, above them, and in layers of another repository.
 var layouts = map[string]layout{
@@ -38,7 +38,7 @@ var layouts = map[string]layout{
 		tw.push(repoName, "refs/*:refs/*")
 		tw.maintain()
 	}},
-	"walked, beside bitmaps": {odb.Options{Limits: likeLarge.Limits, CompanionCount: 100}, true, func(tw *twins) {
+	"walked, beside bitmaps": {odb.Options{Limits: likeLarge.Limits, AuxiliaryCount: 100}, true, func(tw *twins) {
 		enginetest.Create(tw.t, tw.remote.host, repoName)
 		tw.push(repoName, "refs/*:refs/*")
 		tw.maintain()

@@ -44,12 +44,29 @@ type Store struct {
 	keys kv.Store
 }
 
+// OpenOn is [odb.Open] with what the packages above give a store: walks, and auxiliary files of large segments, which are built at once
+// when [odb.Options] say what is large.
+func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
+	options.Reach = odb.Reachability{}
+	var store *odb.Store
+	if options.AuxiliaryCount > 0 {
+		options.GrewLarge = func(pool odb.PoolID) {
+			if err := store.BuildAuxiliary(ctx, pool, 0); err != nil && !errors.Is(err, odb.ErrNoPool) {
+				panic(err) // what asked for it cannot hear of it
+			}
+		}
+	}
+	var err error
+	store, err = odb.Open(ctx, keys, files, options)
+	return store, err
+}
+
 // Open opens an empty object store, until the test ends.
 func Open(tb testing.TB, options odb.Options) *Store {
 	tb.Helper()
 	keys, files, shut := OpenStores(tb, vfs.NewMem())
 	tb.Cleanup(shut)
-	store, err := odb.Open(context.Background(), keys, files, options)
+	store, err := OpenOn(context.Background(), keys, files, options)
 	if err != nil {
 		tb.Fatal(err)
 	}

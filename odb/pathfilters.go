@@ -1,0 +1,86 @@
+package odb
+
+import (
+	"context"
+	"errors"
+
+	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// firstParentTree returns the tree that the path filter of a commit compares its own with.
+func (v *View) firstParentTree(ctx context.Context, row *GraphRow) (object.ID, error) {
+	if len(row.Parents) == 0 {
+		return object.EmptyTreeID, nil
+	}
+	parent, err := v.Graph(ctx, row.Parents[0])
+	return parent.Tree, err
+}
+
+// pathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
+type pathFilters struct {
+	hot    []*hotLayer // the newest first
+	shared []*segment.SharedFile
+	files  []*segment.File
+}
+
+// openFilters opens the filter companions of a view. One that is damaged is done without.
+func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
+	p := &pathFilters{}
+	for _, l := range v.storedLayers() {
+		if hot, ok := l.(*hotLayer); ok {
+			p.hot = append(p.hot, hot)
+		}
+	}
+	for _, l := range v.segments() {
+		if l.filters == nil {
+			continue
+		}
+		g, err := l.filters.Acquire(ctx)
+		if errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.shared, p.files = append(p.shared, l.filters), append(p.files, g)
+	}
+	return p, nil
+}
+
+func (p *pathFilters) close() {
+	for _, f := range p.shared {
+		f.Release()
+	}
+	p.shared, p.files = nil, nil
+}
+
+// find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
+// answer quicker than keys.
+func (p *pathFilters) find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
+	for i, g := range p.files {
+		if g == nil {
+			continue
+		}
+		f, ok, err := g.PathFilter(ctx, commit)
+		if errors.Is(err, ErrCorrupt) {
+			p.files[i] = nil
+			continue
+		}
+		if ok || err != nil {
+			return f, err
+		}
+	}
+	for _, l := range p.hot {
+		f, ok, err := l.pathFilter(ctx, commit)
+		if errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		if ok || err != nil {
+			return f, err
+		}
+	}
+	return nil, nil
+}

@@ -180,7 +180,7 @@ func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip 
 			return l, true, l.Resume(ctx, view)
 		}
 	}
-	walk, err := view.List(ctx, tip, request.Path)
+	walk, err := odb.List(ctx, view, tip, request.Path)
 	if err != nil {
 		return nil, false, err
 	}

@@ -109,7 +109,7 @@ func commitOf(ctx context.Context, view *odb.View, name, value string) (object.I
 
 // mergeBase returns the newest of the best common ancestors, or zero.
 func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, error) {
-	bases, err := view.MergeBases(ctx, a, b)
+	bases, err := odb.MergeBases(ctx, view, a, b)
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("find the merge base of %s and %s: %w", a, b, err)
 	}

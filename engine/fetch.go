@@ -258,7 +258,7 @@ func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int
 	}
 	ready := false
 	err := fair.Do(ctx, func(ctx context.Context) (err error) {
-		ready, err = f.view.Linked().AllReach(ctx, wants, f.common[:commonCount], cut)
+		ready, err = odb.AllReach(ctx, f.view.Linked(), wants, f.common[:commonCount], cut)
 		return err
 	})
 	if err != nil {
@@ -288,7 +288,7 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 		}
 		moved := &boundary{}
 		err := fair.Do(ctx, func(ctx context.Context) (err error) {
-			moved.shallow, moved.unshallow, err = f.view.Linked().Deepen(ctx, f.wants, options)
+			moved.shallow, moved.unshallow, err = odb.Deepen(ctx, f.view.Linked(), f.wants, options)
 			return err
 		})
 		if errors.Is(err, odb.ErrNoCommits) {

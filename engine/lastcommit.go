@@ -100,7 +100,7 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, r
 	}
 	var found *odb.TracedFolder
 	err = fair.Do(ctx, func(ctx context.Context) error {
-		found, err = at.view.Trace(ctx, at.revision.Commit, options)
+		found, err = odb.Trace(ctx, at.view, at.revision.Commit, options)
 		return err
 	})
 	if err != nil {

@@ -372,7 +372,7 @@ func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error
 		}
 		*id = commit
 	}
-	return view.IsAncestor(ctx, from, to)
+	return odb.IsAncestor(ctx, view, from, to)
 }
 
 // signed tells whether the commits that a move brings are signed.

@@ -76,7 +76,7 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 
 // newSigned looks at the commits that a walk gives.
 func (s *signatures) newSigned(ctx context.Context, view *odb.View, name string, walk odb.WalkOptions) (bool, error) {
-	for c, err := range view.Walk(ctx, walk) {
+	for c, err := range odb.Walk(ctx, view, walk) {
 		if err != nil {
 			return false, fmt.Errorf("walk new history of %s: %w", name, err)
 		}

@@ -166,7 +166,7 @@ func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.
 		gap := min(max(int(float64(i)*bitmapGapPerCommit), bitmapGapMin), bitmapGapMax)
 		window := list[i:min(i+gap, len(list))]
 		// As in git, a merge is the better choice: two lines of history lead to it.
-		at := slices.IndexFunc(window, func(n int32) bool { return h.nodes[n].parentCount > 1 })
+		at := slices.IndexFunc(window, func(n int32) bool { return h.parentCount(n) > 1 })
 		chosen[window[max(at, 0)]] = struct{}{}
 		i += len(window)
 	}
@@ -175,7 +175,7 @@ func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.
 		numbers = append(numbers, n)
 	}
 	slices.SortFunc(numbers, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(h.nodes[a].generation, h.nodes[b].generation), h.id(a).Compare(h.id(b)))
+		return cmp.Or(cmp.Compare(h.generation(a), h.generation(b)), h.id(a).Compare(h.id(b)))
 	})
 	commits := make([]object.ID, len(numbers))
 	for i, n := range numbers {
@@ -197,7 +197,7 @@ func (b *bitmapBuilder) history(ctx context.Context, tips []object.ID) (h *histo
 		if err := h.load(ctx, n); err != nil {
 			return outside(err)
 		}
-		queue.push(n, h.nodes[n].seconds)
+		queue.push(n, h.seconds(n))
 		return nil
 	}
 	for _, id := range tips {
@@ -219,7 +219,7 @@ func (b *bitmapBuilder) history(ctx context.Context, tips []object.ID) (h *histo
 		}
 		n := queue.pop()
 		list = append(list, n)
-		for i := range h.nodes[n].parentCount {
+		for i := range h.parentCount(n) {
 			if err := push(h.parentsOf(n)[i]); err != nil {
 				return nil, nil, nil, err
 			}

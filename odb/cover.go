@@ -38,7 +38,7 @@ func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet
 		if err := h.rank(ctx, n); err != nil {
 			return err
 		}
-		queue.push(n, int64(h.nodes[n].generation))
+		queue.push(n, int64(h.generation(n)))
 		return nil
 	}
 	for _, id := range tips {
@@ -69,14 +69,14 @@ func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet
 			return nil, errFar
 		}
 		set.add(commit)
-		tree, err := c.inv.linked(ctx, h.nodes[n].tree)
+		tree, err := c.inv.linked(ctx, h.tree(n))
 		if err != nil {
 			return nil, fmt.Errorf("tree of commit %s: %w", h.id(n), err)
 		}
 		if set.add(tree) {
 			trees = append(trees, tree)
 		}
-		for i := range h.nodes[n].parentCount {
+		for i := range h.parentCount(n) {
 			if err := push(h.parentsOf(n)[i]); err != nil {
 				return nil, err
 			}

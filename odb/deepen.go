@@ -37,7 +37,7 @@ type DeepenOptions struct {
 // it will get.
 //
 // Errors: [ErrNoCommits], [ErrNotFound] for a want.
-func (v *View) Deepen(ctx context.Context, wants []object.ID, options DeepenOptions) (shallow, unshallow []object.ID, err error) {
+func Deepen(ctx context.Context, v *View, wants []object.ID, options DeepenOptions) (shallow, unshallow []object.ID, err error) {
 	d := deepening{view: v, history: newHistory(v)}
 	if err := d.addClient(ctx, options.ClientShallow); err != nil {
 		return nil, nil, err
@@ -61,7 +61,7 @@ func (v *View) Deepen(ctx context.Context, wants []object.ID, options DeepenOpti
 	return d.answer()
 }
 
-// deepening is the state of one [View.Deepen]. A commit in inside has its parents at the client afterwards.
+// deepening is the state of one [Deepen]. A commit in inside has its parents at the client afterwards.
 type deepening struct {
 	view     *View
 	history  *history

@@ -118,7 +118,7 @@ func TestDeepenAgainstGit(t *testing.T) {
 func compareDeepen(t *testing.T, g *repository, v *odb.View, wants []object.ID, options odb.DeepenOptions, not []string) {
 	t.Helper()
 	want, gitErr := g.shallowInfo(deepenLines(wants, options, not))
-	shallow, unshallow, err := v.Deepen(t.Context(), wants, options)
+	shallow, unshallow, err := odb.Deepen(t.Context(), v, wants, options)
 	if errors.Is(err, odb.ErrNoCommits) && gitErr != nil && strings.HasSuffix(gitErr.Error(), odb.ErrNoCommits.Error()) {
 		return
 	}

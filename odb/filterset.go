@@ -22,7 +22,7 @@ func (r *reaching) applyFilter(ctx context.Context, wants []object.ID) error {
 		return err
 	}
 	for _, want := range wants {
-		target, _, tags, err := r.inv.view.peel(ctx, want)
+		target, _, tags, err := Peel(ctx, r.inv.view, want)
 		if err != nil {
 			return err
 		}

@@ -184,12 +184,12 @@ func checkReadable(t *testing.T, g *repository, h *ingestHost, tips ...object.ID
 		if info.Type == object.TypeCommit || !reached[id] {
 			_, err = v.Graph(ctx, id)
 			unknown("Graph", err)
-			for _, walkErr := range v.Walk(ctx, odb.WalkOptions{Tips: []object.ID{id}}) {
+			for _, walkErr := range odb.Walk(ctx, v, odb.WalkOptions{Tips: []object.ID{id}}) {
 				err = walkErr
 				break
 			}
 			unknown("Walk", err)
-			_, err = v.MergeBases(ctx, tips[0], id)
+			_, err = odb.MergeBases(ctx, v, tips[0], id)
 			unknown("MergeBases", err)
 		}
 	}

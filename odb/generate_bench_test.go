@@ -33,7 +33,7 @@ func BenchmarkPack(b *testing.B) {
 	must(b, err)
 	main := g.ids("", "rev-list", "--first-parent", "HEAD")
 	before := main[min(100, len(main)-1)]
-	shallow, _, err := v.Deepen(b.Context(), main[:1], odb.DeepenOptions{Depth: 1})
+	shallow, _, err := odb.Deepen(b.Context(), v, main[:1], odb.DeepenOptions{Depth: 1})
 	must(b, err)
 	for _, job := range []struct {
 		name    string

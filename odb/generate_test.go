@@ -336,7 +336,7 @@ func drawShallowRequest(t *testing.T, r *rand.Rand, g *repository, v *odb.View) 
 	var err error
 	if r.IntN(3) > 0 {
 		request.Haves = pick(r, tips, 1+r.IntN(2))
-		request.ClientShallow, _, err = v.Deepen(t.Context(), request.Haves, odb.DeepenOptions{Depth: 1 + r.IntN(5)})
+		request.ClientShallow, _, err = odb.Deepen(t.Context(), v, request.Haves, odb.DeepenOptions{Depth: 1 + r.IntN(5)})
 		must(t, err)
 	}
 	options := odb.DeepenOptions{ClientShallow: request.ClientShallow, Tips: g.tips()}
@@ -350,7 +350,7 @@ func drawShallowRequest(t *testing.T, r *rand.Rand, g *repository, v *odb.View) 
 	default:
 		options.Depth = 1 + r.IntN(6)
 	}
-	request.Shallow, request.Unshallow, err = v.Deepen(t.Context(), request.Wants, options)
+	request.Shallow, request.Unshallow, err = odb.Deepen(t.Context(), v, request.Wants, options)
 	must(t, err)
 	return request
 }

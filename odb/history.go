@@ -38,6 +38,9 @@ func (t *idTable) find(id object.ID) int32 {
 	return int32(t.slots[t.slot(&id)]) - 1
 }
 
+// id returns the ID of number n.
+func (t *idTable) id(n uint32) object.ID { return t.ids[n] }
+
 // slot returns the slot that holds id, or the one where it belongs.
 func (t *idTable) slot(id *object.ID) uint64 {
 	mask := uint64(len(t.slots) - 1)
@@ -189,6 +192,20 @@ func (h *history) has(n int32, all marks) bool { return h.nodes[n].marks&all == 
 
 func (h *history) set(n int32, m marks) { h.nodes[n].marks |= m }
 
+// find returns the number of a commit that was met, -1 when it was not.
+func (h *history) find(id object.ID) int32 { return h.table.find(id) }
+
+// tree returns the tree of n, which is loaded, and so do the next three its properties.
+func (h *history) tree(n int32) object.ID { return h.nodes[n].tree }
+
+// generation is 0 when it is not known; see rank.
+func (h *history) generation(n int32) uint32 { return h.nodes[n].generation }
+
+// seconds is the committer's date.
+func (h *history) seconds(n int32) int64 { return h.nodes[n].seconds }
+
+func (h *history) parentCount(n int32) int32 { return h.nodes[n].parentCount }
+
 // commit returns n as the walk's caller sees it.
 func (h *history) commit(n int32) Commit {
 	node := &h.nodes[n]
@@ -202,8 +219,8 @@ func (h *history) commit(n int32) Commit {
 	return c
 }
 
-// peel returns the object that id leads to through any number of tags, its type, and the tags on the way.
-func (v *View) peel(ctx context.Context, id object.ID) (target object.ID, t object.Type, tags []object.ID, err error) {
+// Peel returns the object that id leads to through any number of tags, its type, and the tags on the way.
+func Peel(ctx context.Context, v *View, id object.ID) (target object.ID, t object.Type, tags []object.ID, err error) {
 	for {
 		info, err := v.Stat(ctx, id)
 		if err != nil {
@@ -231,7 +248,7 @@ func (h *history) tip(ctx context.Context, id object.ID) (int32, error) {
 	if n := h.table.find(id); n >= 0 && h.has(n, markLoaded) {
 		return n, nil
 	}
-	target, t, _, err := h.view.peel(ctx, id)
+	target, t, _, err := Peel(ctx, h.view, id)
 	if err != nil {
 		return 0, err
 	}

@@ -115,7 +115,7 @@ func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
 	}
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return inv.loose.ids[h.number()], nil
+	return inv.loose.id(h.number()), nil
 }
 
 // looseCount is the number of objects outside segments that have been met.

@@ -7,7 +7,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Listing gives the commits reachable from a tip one by one, by date, as [View.Walk] does, or with a path as [View.WalkPath]. Between two of
+// Listing gives the commits reachable from a tip one by one, by date, as [Walk] does, or with a path as [WalkPath]. Between two of
 // them it may rest, for as long as somebody has use for the next page: then it holds memory and nothing else. It is for one goroutine at a time.
 type Listing struct {
 	walk  *walk
@@ -16,7 +16,7 @@ type Listing struct {
 }
 
 // List begins a listing, which belongs to v until it rests. Errors: [ErrNotFound] for the tip, and what reading gives.
-func (v *View) List(ctx context.Context, tip object.ID, path string) (*Listing, error) {
+func List(ctx context.Context, v *View, tip object.ID, path string) (*Listing, error) {
 	l := &Listing{walk: newWalk(v, WalkOptions{}), path: path}
 	if err := l.Resume(ctx, v); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func TestListingRests(t *testing.T) {
 func listRested(t *testing.T, r *rand.Rand, h *ingestHost, tip object.ID, path string) []object.ID {
 	t.Helper()
 	view := h.view()
-	l, err := view.List(t.Context(), tip, path)
+	l, err := odb.List(t.Context(), view, tip, path)
 	must(t, err)
 	var ids []object.ID
 	for {
@@ -81,7 +81,7 @@ func TestListingOfNothing(t *testing.T) {
 	t.Parallel()
 	h := newIngestHost(t, odb.Options{})
 	for _, path := range []string{"", "a"} {
-		if _, err := h.view().List(t.Context(), object.ID{1}, path); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := odb.List(t.Context(), h.view(), object.ID{1}, path); !errors.Is(err, odb.ErrNotFound) {
 			t.Errorf("a listing of %q from nowhere: %v", path, err)
 		}
 	}

@@ -87,7 +87,7 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 				_, _, err := linked.Read(ctx, id)
 				h.must(err)
 			}
-			for _, err := range linked.Walk(ctx, odb.WalkOptions{Tips: []object.ID{public}}) {
+			for _, err := range odb.Walk(ctx, linked, odb.WalkOptions{Tips: []object.ID{public}}) {
 				h.must(err)
 			}
 			checkPack(t, g, v, odb.PackRequest{Wants: []object.ID{public}, OFSDelta: true})

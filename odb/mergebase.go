@@ -86,7 +86,7 @@ func (p *painting) pass(ctx context.Context, n int32, m marks) error {
 
 // MergeBases returns the best common ancestors of two commits, newest first: those of git merge-base --all. There are none for unrelated
 // histories, and more than one after criss-cross merges. Errors: [ErrNotFound].
-func (v *View) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID, error) {
+func MergeBases(ctx context.Context, v *View, a, b object.ID) ([]object.ID, error) {
 	p, err := newPainting(ctx, v, a, b, markStale)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (v *View) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID, err
 }
 
 // Ahead returns how many commits a has that b has not. Errors: [ErrNotFound].
-func (v *View) Ahead(ctx context.Context, a, b object.ID) (count int, err error) {
+func Ahead(ctx context.Context, v *View, a, b object.ID) (count int, err error) {
 	p, err := newPainting(ctx, v, a, b, markTwo)
 	if err != nil {
 		return 0, err
@@ -133,7 +133,7 @@ func (v *View) Ahead(ctx context.Context, a, b object.ID) (count int, err error)
 
 // IsAncestor reports whether ancestor is reachable from descendant; a commit is its own ancestor. It visits only commits of a higher
 // generation number than ancestor's. Errors: [ErrNotFound].
-func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (bool, error) {
+func IsAncestor(ctx context.Context, v *View, ancestor, descendant object.ID) (bool, error) {
 	h := newHistory(v)
 	to, err := h.tip(ctx, ancestor)
 	if err != nil {
@@ -151,7 +151,7 @@ func (v *View) IsAncestor(ctx context.Context, ancestor, descendant object.ID) (
 // count as having none. Of from and targets, what leads to a tree or a blob is passed over. As git does, it looks behind no commit but those in
 // from that is older than every target: who has only something newer from beside the way may yet tell of something closer than its parents.
 // It visits only commits of a higher generation number than the lowest target, each once. Errors: [ErrNotFound].
-func (v *View) AllReach(ctx context.Context, from, targets, shallow []object.ID) (bool, error) {
+func AllReach(ctx context.Context, v *View, from, targets, shallow []object.ID) (bool, error) {
 	h := newHistory(v)
 	h.cutAt(shallow)
 	commits, err := h.commitsOf(ctx, targets)

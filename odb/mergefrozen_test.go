@@ -54,7 +54,7 @@ func TestForksLeaveFewLayers(t *testing.T) {
 		w.pool = forks[i].pool
 		w.with(func(v *odb.View) {
 			commits := 0
-			for _, err := range v.Linked().Walk(t.Context(), odb.WalkOptions{Tips: []object.ID{forks[i].tip}}) {
+			for _, err := range odb.Walk(t.Context(), v.Linked(), odb.WalkOptions{Tips: []object.ID{forks[i].tip}}) {
 				w.must(err)
 				commits++
 			}

@@ -11,7 +11,7 @@ import (
 type PathReader struct{ changes *pathChanges }
 
 // NewPathReader returns a reader for a path that is not empty. The caller closes it before v.
-func (v *View) NewPathReader(ctx context.Context, path string) (*PathReader, error) {
+func NewPathReader(ctx context.Context, v *View, path string) (*PathReader, error) {
 	p, err := newPathChanges(ctx, v, path)
 	if err != nil {
 		return nil, err

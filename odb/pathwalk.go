@@ -17,7 +17,7 @@ import (
 //
 // The empty path is the whole tree: commits that changed nothing at all are missing. Memory follows what was visited, with about 200
 // bytes a commit and folder on the way. Errors end the walk: [ErrNotFound] for a tip, and what reading gives.
-func (v *View) WalkPath(ctx context.Context, tips []object.ID, path string) iter.Seq2[Commit, error] {
+func WalkPath(ctx context.Context, v *View, tips []object.ID, path string) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := newWalk(v, WalkOptions{})
 		p, err := newPathChanges(ctx, v, path)

@@ -16,7 +16,7 @@ import (
 func collectPath(t *testing.T, v *odb.View, tips []object.ID, path string) []object.ID {
 	t.Helper()
 	var ids []object.ID
-	for commit, err := range v.WalkPath(t.Context(), tips, path) {
+	for commit, err := range odb.WalkPath(t.Context(), v, tips, path) {
 		must(t, err)
 		ids = append(ids, commit.ID)
 	}

@@ -16,7 +16,7 @@ type PackRequest struct {
 	Wants []object.ID
 	// Haves are objects that the client has with all that they reach; the pack does without it.
 	Haves []object.ID
-	// ClientShallow is the boundary of the client's history; Shallow and Unshallow are how it moves, as [View.Deepen] answered.
+	// ClientShallow is the boundary of the client's history; Shallow and Unshallow are how it moves, as [Deepen] answered.
 	ClientShallow, Shallow, Unshallow []object.ID
 	// Filter leaves out objects that were not asked for by their ID.
 	Filter Filter
@@ -130,7 +130,7 @@ func (p *PackPlan) addTags(ctx context.Context) error {
 		if !p.send.has(target) {
 			continue
 		}
-		_, _, chain, err := p.inv.view.peel(ctx, tag.Tag)
+		_, _, chain, err := Peel(ctx, p.inv.view, tag.Tag)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (p *PackPlan) measure(ctx context.Context) error {
 // clientHas reports whether the client is known to have the object of id, whose handle is h, and so whether a thin pack may build on it.
 func (p *PackPlan) clientHas(h handle, id object.ID, t object.Type) bool {
 	if t == object.TypeCommit {
-		n := p.history.table.find(id)
+		n := p.history.find(id)
 		return n >= 0 && p.history.has(n, markHidden) || p.hidden.has(h)
 	}
 	// With a filter the client may lack what its commits reach.

@@ -72,7 +72,7 @@ type sides struct {
 func (r *reaching) sort(ctx context.Context, ids []object.ID) (sides, error) {
 	var s sides
 	for _, id := range ids {
-		target, t, tags, err := r.inv.view.peel(ctx, id)
+		target, t, tags, err := Peel(ctx, r.inv.view, id)
 		if err != nil {
 			return s, err
 		}
@@ -294,7 +294,7 @@ func (r *reaching) addCommit(ctx context.Context, n int32, roots *treeGroup) err
 	if !r.filter.keepsType(object.TypeTree) && !r.filter.keepsType(object.TypeBlob) {
 		return nil
 	}
-	tree, err := r.inv.linked(ctx, r.history.nodes[n].tree)
+	tree, err := r.inv.linked(ctx, r.history.tree(n))
 	if err != nil {
 		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
 	}
@@ -320,7 +320,7 @@ func (r *reaching) addEdge(ctx context.Context, n int32, roots *treeGroup) error
 		return nil
 	}
 	r.history.set(n, markEdge)
-	tree, err := r.inv.linked(ctx, r.history.nodes[n].tree)
+	tree, err := r.inv.linked(ctx, r.history.tree(n))
 	if err != nil {
 		return fmt.Errorf("tree of commit %s: %w", r.history.id(n), err)
 	}

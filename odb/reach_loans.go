@@ -31,7 +31,7 @@ func (Reachability) Reach(ctx context.Context, v *View, wants, haves []object.ID
 	}
 	set.Loose = make([]object.ID, 0, r.send.count(inv.looseLayer()))
 	err = r.send.each(inv.looseLayer(), func(number uint32) error {
-		set.Loose = append(set.Loose, inv.loose.ids[number])
+		set.Loose = append(set.Loose, inv.loose.id(number))
 		return nil
 	})
 	return set, err
@@ -43,7 +43,7 @@ func (Reachability) Leads(ctx context.Context, v *View, tips, commits []object.I
 	if err != nil {
 		return false, err
 	}
-	for _, err := range v.Walk(ctx, WalkOptions{Tips: commits, Hide: hide}) {
+	for _, err := range Walk(ctx, v, WalkOptions{Tips: commits, Hide: hide}) {
 		return false, err // at least one is not reached
 	}
 	return true, nil

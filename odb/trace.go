@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// TracedFolder is a folder of a commit, with the commits that changed its files last. It is not changed any more once [View.Trace] has
+// TracedFolder is a folder of a commit, with the commits that changed its files last. It is not changed any more once [Trace] has
 // returned it, and several traces may share it.
 type TracedFolder struct {
 	Tree    object.ID
@@ -86,7 +86,7 @@ type TraceOptions struct {
 // visited once, by the files that lead there, and its trees are read only where a filter or a different tree says that one of them changed.
 //
 // Memory is about 100 bytes a file and 100 a commit that was visited. Errors: [ErrNotFound] for the commit or the path, and what reading gives.
-func (v *View) Trace(ctx context.Context, commit object.ID, options TraceOptions) (*TracedFolder, error) {
+func Trace(ctx context.Context, v *View, commit object.ID, options TraceOptions) (*TracedFolder, error) {
 	var base *TracedFolder
 	if options.Known != nil {
 		if base = options.Known(commit); base.Knows(options.Path) {

@@ -51,7 +51,7 @@ func traced(f *odb.TracedFolder, prefix string, into map[string]object.ID) map[s
 // compareTrace holds a trace against what git says.
 func compareTrace(t *testing.T, v *odb.View, want gitTrace, options odb.TraceOptions) *odb.TracedFolder {
 	t.Helper()
-	root, err := v.Trace(t.Context(), want.commit, options)
+	root, err := odb.Trace(t.Context(), v, want.commit, options)
 	must(t, err)
 	got := traced(root, "", map[string]object.ID{})
 	for file, last := range want.last {
@@ -112,11 +112,11 @@ func TestTraceOfNothing(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 74, commitCount: 10})
 	v := viewOf(t, g)
 	for _, missing := range []string{"not there", "not there/at all"} {
-		if _, err := v.Trace(t.Context(), g.commits()[0], odb.TraceOptions{Path: missing}); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := odb.Trace(t.Context(), v, g.commits()[0], odb.TraceOptions{Path: missing}); !errors.Is(err, odb.ErrNotFound) {
 			t.Errorf("a trace of %q: %v", missing, err)
 		}
 	}
-	if _, err := v.Trace(t.Context(), object.ID{1}, odb.TraceOptions{}); !errors.Is(err, odb.ErrNotFound) {
+	if _, err := odb.Trace(t.Context(), v, object.ID{1}, odb.TraceOptions{}); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("a trace of a commit that is not there: %v", err)
 	}
 }

@@ -45,7 +45,7 @@ type Commit struct {
 //
 // Without Hide and a topological order, commits are given as they are found; otherwise the walk runs to its end first. Memory follows
 // what was visited. Errors end the walk: [ErrNotFound] for a tip, and what reading the graph gives.
-func (v *View) Walk(ctx context.Context, options WalkOptions) iter.Seq2[Commit, error] {
+func Walk(ctx context.Context, v *View, options WalkOptions) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := newWalk(v, options)
 		if err := w.start(ctx, options.Tips, options.Hide); err != nil {

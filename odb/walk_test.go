@@ -13,7 +13,7 @@ import (
 func collect(t *testing.T, v *odb.View, options odb.WalkOptions) []object.ID {
 	t.Helper()
 	var ids []object.ID
-	for commit, err := range v.Walk(t.Context(), options) {
+	for commit, err := range odb.Walk(t.Context(), v, options) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 		for range 80 {
 			pair := pick(r, commits, 2)
 			a, b := pair[0], pair[1]
-			got, err := v.MergeBases(t.Context(), a, b)
+			got, err := odb.MergeBases(t.Context(), v, a, b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,16 +99,16 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 				several++
 			}
 			_, err = g.Try(nil, "merge-base", "--is-ancestor", a.String(), b.String())
-			ancestor, ancestorErr := v.IsAncestor(t.Context(), a, b)
+			ancestor, ancestorErr := odb.IsAncestor(t.Context(), v, a, b)
 			if ancestorErr != nil {
 				t.Fatal(ancestorErr)
 			}
 			if ancestor != (err == nil) {
 				t.Errorf("%s is an ancestor of %s: %v", a, b, ancestor)
 			}
-			ahead, err := v.Ahead(t.Context(), a, b)
+			ahead, err := odb.Ahead(t.Context(), v, a, b)
 			must(t, err)
-			behind, err := v.Ahead(t.Context(), b, a)
+			behind, err := odb.Ahead(t.Context(), v, b, a)
 			must(t, err)
 			count := g.Git("rev-list", "--left-right", "--count", a.String()+"..."+b.String())
 			if got := fmt.Sprintf("%d\t%d", ahead, behind); got != count {

@@ -76,7 +76,7 @@ func (b *blamer) reader(ctx context.Context, path string) (*odb.PathReader, erro
 	if r := b.readers[path]; r != nil {
 		return r, nil
 	}
-	r, err := b.view.NewPathReader(ctx, path)
+	r, err := odb.NewPathReader(ctx, b.view, path)
 	if err != nil {
 		return nil, fmt.Errorf("open path filters: %w", err)
 	}

@@ -107,7 +107,7 @@ func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bases, err := view.MergeBases(tb.Context(), ours, theirs)
+	bases, err := odb.MergeBases(tb.Context(), view, ours, theirs)
 	if err != nil {
 		tb.Fatal(err)
 	}

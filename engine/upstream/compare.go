@@ -112,7 +112,7 @@ func isAncestor(ctx context.Context, view *odb.View, ancestor, descendant object
 			return false, nil
 		}
 	}
-	return view.IsAncestor(ctx, ancestor, descendant)
+	return odb.IsAncestor(ctx, view, ancestor, descendant)
 }
 
 // Refs of these prefixes are synced, and no others.

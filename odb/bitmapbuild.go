@@ -29,36 +29,21 @@ func (s *Store) buildBitmaps(ctx context.Context, pool PoolID, tips []object.ID,
 	}
 	defer v.Close()
 	v.aside()
-	segments := v.manifest.segments()
-	if len(segments) == 0 {
+	view, segments := v.SegmentsAlone()
+	if view == nil {
 		return nil
 	}
-	id, err := s.writeBitmaps(ctx, pool, segments, tips, pace)
+	defer view.Close()
+	id, err := s.writeBitmaps(ctx, view, segments, tips, pace)
 	if err != nil || id == (segment.LayerID{}) {
 		return err
 	}
-	last := segments[len(segments)-1].id
-	err = s.addCompanion(ctx, pool, last, manifestLayer{kind: segment.KindBitmap, id: id},
-		func(segment.LayerID) bool { return false },
-		func(now *manifest) bool { return beginsWith(now.segments(), segments) })
-	if errors.Is(err, errLayersMoved) {
-		return nil
-	}
-	return err
-}
-
-// segments returns the segments of a manifest, the oldest first.
-func (m *manifest) segments() []manifestLayer {
-	return slices.DeleteFunc(slices.Clone(m.layers), func(l manifestLayer) bool { return l.kind != segment.KindSegment })
-}
-
-func beginsWith(layers, prefix []manifestLayer) bool {
-	return len(layers) >= len(prefix) && slices.EqualFunc(layers[:len(prefix)], prefix, func(a, b manifestLayer) bool { return a.id == b.id })
+	return s.AttachBitmaps(ctx, pool, segments, id)
 }
 
 // writeBitmaps writes the file; the zero ID says that there is none.
-func (s *Store) writeBitmaps(ctx context.Context, pool PoolID, segments []manifestLayer, tips []object.ID, pace *pacer) (segment.LayerID, error) {
-	b, err := s.newBitmapBuilder(ctx, pool, segments)
+func (s *Store) writeBitmaps(ctx context.Context, view *View, segments []segment.LayerID, tips []object.ID, pace *pacer) (segment.LayerID, error) {
+	b, err := newBitmapBuilder(ctx, view)
 	if err != nil {
 		return segment.LayerID{}, err
 	}
@@ -105,27 +90,25 @@ type bitmapBuilder struct {
 	open      map[object.ID]struct{} // commits that reach something outside
 }
 
-// newBitmapBuilder returns a builder for segments that a view has pinned. The caller closes it.
-func (s *Store) newBitmapBuilder(ctx context.Context, pool PoolID, segments []manifestLayer) (*bitmapBuilder, error) {
-	view := s.newView(pool, manifest{layers: segments}).aside().Linked() // which bits a commit has does not depend on who may read it
+// newBitmapBuilder returns a builder for the segments of a view that has nothing else, see [View.SegmentsAlone]. The caller closes it before the
+// view.
+func newBitmapBuilder(ctx context.Context, view *View) (*bitmapBuilder, error) {
 	inv, err := newInventory(ctx, view)
 	if err != nil {
-		return nil, errors.Join(err, view.Close())
+		return nil, err
 	}
 	b := &bitmapBuilder{view: view, inv: inv, built: make(map[object.ID][]uint64), open: make(map[object.ID]struct{})}
-	layers := make([]int, len(segments))
-	for i := range segments {
-		layers[i] = len(segments) - 1 - i // in a view the newest come first
+	count := len(inv.segments)
+	layers := make([]int, count)
+	for i := range layers {
+		layers[i] = count - 1 - i // in a view the newest come first
 		b.counts = append(b.counts, inv.segments[layers[i]].Count)
 	}
 	b.spans, b.wordCount = inv.spansOf(layers)
 	return b, nil
 }
 
-func (b *bitmapBuilder) close() {
-	b.inv.close()
-	_ = b.view.Close() // which never fails
-}
+func (b *bitmapBuilder) close() { b.inv.close() }
 
 // outlineTips returns the objects that no other of their segment names.
 func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {

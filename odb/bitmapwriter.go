@@ -91,10 +91,10 @@ func encodeBitmap(words, against []uint64) ([]byte, error) {
 }
 
 // write writes the sections of the companion over the segments that layers name.
-func (w *bitmapWriter) write(sections *segment.SectionWriter, layers []manifestLayer, counts []int) int {
+func (w *bitmapWriter) write(sections *segment.SectionWriter, layers []segment.LayerID, counts []int) int {
 	sections.Begin(segment.SectionBitmapLayers)
-	for i, l := range layers {
-		sections.Add(binary.BigEndian.AppendUint32(bytes.Clone(l.id[:]), uint32(counts[i])))
+	for i, id := range layers {
+		sections.Add(binary.BigEndian.AppendUint32(bytes.Clone(id[:]), uint32(counts[i])))
 	}
 	order := make([]int, len(w.rows)) // by ID
 	for i := range order {

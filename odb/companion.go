@@ -9,14 +9,62 @@ import (
 	"packhorse/odb/segment"
 )
 
-// errLayersMoved says that what a companion was made for is not in the manifest any more.
+// AttachFilters puts a filter file, which is durable, beside a segment that has none. It is removed when that segment is not in the pool any
+// more, and after any error before the commit.
+func (s *Store) AttachFilters(ctx context.Context, pool PoolID, beside, id segment.LayerID) error {
+	return s.attach(ctx, pool, beside, manifestLayer{kind: segment.KindFilter, id: id},
+		func(other segment.LayerID) bool { return other != beside },
+		func(*manifest) bool { return true })
+}
+
+// AttachBitmaps puts a bitmap file, which is durable, beside the newest of the segments that it is over, in the place of all other bitmaps of the
+// pool. It is removed when these are not the pool's oldest segments any more, and after any error before the commit.
+func (s *Store) AttachBitmaps(ctx context.Context, pool PoolID, over []segment.LayerID, id segment.LayerID) error {
+	return s.attach(ctx, pool, over[len(over)-1], manifestLayer{kind: segment.KindBitmap, id: id},
+		func(segment.LayerID) bool { return false },
+		func(m *manifest) bool {
+			segments := m.segments()
+			return len(segments) >= len(over) && slices.Equal(segments[:len(over)], over)
+		})
+}
+
+// segments returns the segments of a manifest, the oldest first.
+func (m *manifest) segments() []segment.LayerID {
+	var ids []segment.LayerID
+	for _, l := range m.layers {
+		if l.kind == segment.KindSegment {
+			ids = append(ids, l.id)
+		}
+	}
+	return ids
+}
+
+// SegmentsAlone returns a view of the pool's segments without hot layers, and their IDs, the oldest first; none: a nil view. What is borrowed may be
+// read there. The caller closes it.
+func (v *View) SegmentsAlone() (*View, []segment.LayerID) {
+	return v.oldestSegments(len(v.manifest.layers))
+}
+
+// oldestSegments is SegmentsAlone with count segments at most.
+func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
+	alone := manifest{version: v.manifest.version, drops: v.manifest.drops}
+	for _, l := range v.manifest.layers {
+		if l.kind == segment.KindSegment && len(alone.layers) < count {
+			alone.layers = append(alone.layers, l)
+		}
+	}
+	if len(alone.layers) == 0 {
+		return nil, nil
+	}
+	return v.store.newView(v.pool, alone).aside().Linked(), alone.segments()
+}
+
+// errLayersMoved says that what an auxiliary file was made for is not in the manifest any more.
 var errLayersMoved = errors.New("odb: the layers have changed meanwhile")
 
-// addCompanion puts a companion, whose file is durable, beside a segment. Others of its kind leave the manifest, unless
-// keeps says that they are to stay beside a layer.
-//
-// Errors: errLayersMoved when fits says no; then, and after any error before the commit, the file is removed.
-func (s *Store) addCompanion(
+// attach puts an auxiliary file, which is durable, beside a segment. Others of its kind leave the manifest, unless keeps says that they are to
+// stay beside a layer. When fits says no, and after any error before the commit, the file is removed.
+func (s *Store) attach(
 	ctx context.Context, pool PoolID, beside segment.LayerID, added manifestLayer, keeps func(beside segment.LayerID) bool, fits func(*manifest) bool,
 ) error {
 	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
@@ -34,7 +82,11 @@ func (s *Store) addCompanion(
 		return nil
 	})
 	if err != nil {
-		return errors.Join(err, s.removeUnregistered(context.WithoutCancel(ctx), added))
+		removed := s.removeUnregistered(context.WithoutCancel(ctx), added)
+		if errors.Is(err, errLayersMoved) {
+			return removed
+		}
+		return errors.Join(err, removed)
 	}
 	s.settle(context.WithoutCancel(ctx), []string{added.kind.FileName(added.id)})
 	return nil

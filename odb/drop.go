@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
-
-// ErrNeeded says that an object which was to be dropped has come into use meanwhile. The removal is planned anew.
-var ErrNeeded = errors.New("odb: an unreachable object has come into use")
 
 // DropOptions say what [Store.PlanDrop] keeps and when it pays.
 type DropOptions struct {
@@ -24,19 +20,12 @@ type DropOptions struct {
 
 // Drop is a removal of unreachable objects that is ready to be committed: layers that held some have been rewritten without them.
 //
-// It is committed by a batch that [Drop.Stage] fills, with the repository's head as a precondition, and closed in the end. A Drop belongs to
+// It is committed by a batch that [Rewrite.Stage] fills, with the repository's head as a precondition, and closed in the end. A Drop belongs to
 // one goroutine.
 type Drop struct {
-	store  *Store
-	view   *View
+	*Rewrite
 	repack *repack
-	q      *Quarantine // nil: nothing is left of the layers
-
-	checked map[object.ID]struct{}       // objects that are hot, whose links are held
-	layers  map[segment.LayerID]struct{} // whose links are held
-	held    map[object.ID]struct{}       // what is named and has been found
-	count   int
-	end     func() // of the rewriting; nil while it is planned
+	count  int
 }
 
 // PlanDrop finds what nothing reaches and rewrites the layers that the pool alone uses and that hold such objects; nil when there are none, or
@@ -44,37 +33,24 @@ type Drop struct {
 //
 // Errors: [ErrNotFound] for a tip that is not stored, [ErrCorrupt].
 func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) (*Drop, error) {
-	end := s.rewriting.begin(pool)
-	d, err := s.planDrop(ctx, pool, options)
-	if d == nil {
-		end()
-		return nil, err
-	}
-	d.end = end
-	return d, nil
-}
-
-func (s *Store) planDrop(ctx context.Context, pool PoolID, options DropOptions) (*Drop, error) {
-	if err := s.freeze(ctx, pool); err != nil {
-		return nil, err
-	}
-	tips, old, err := options.Roots(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("find roots: %w", err)
-	}
-	v, err := s.View(ctx, pool)
+	var tips, old []object.ID
+	rewrite, err := s.BeginRewrite(ctx, pool, func(ctx context.Context) (err error) {
+		if tips, old, err = options.Roots(ctx); err != nil {
+			err = fmt.Errorf("find roots: %w", err)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	v.aside()
-	r, err := newRepack(ctx, v, nil, options.RepackOptions)
+	r, err := newRepack(ctx, rewrite, options.RepackOptions)
 	if err != nil {
-		return nil, errors.Join(err, v.Close())
+		return nil, errors.Join(err, rewrite.Close())
 	}
-	d := &Drop{store: s, view: v, repack: r, checked: make(map[object.ID]struct{}), layers: make(map[segment.LayerID]struct{}), held: make(map[object.ID]struct{})}
+	d := &Drop{Rewrite: rewrite, repack: r}
 	pays, err := d.plan(ctx, options.ShareMin, tips, old)
 	if err == nil && pays && r.plan.count > 0 {
-		d.q, err = r.write(ctx)
+		err = r.write(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plan a drop in pool %s: %w", pool, err), d.Close())
@@ -89,31 +65,19 @@ func (s *Store) planDrop(ctx context.Context, pool PoolID, options DropOptions) 
 func (d *Drop) ObjectCount() int { return d.count }
 
 // LayerCount is the number of layers that are rewritten.
-func (d *Drop) LayerCount() int { return len(d.repack.chosen) }
+func (d *Drop) LayerCount() int { return len(d.Chosen()) }
+
+// Look is [Rewrite.Look] at the pace of the plan.
+func (d *Drop) Look(ctx context.Context) error {
+	return d.Rewrite.Look(ctx, d.repack.plan.inv.pace.rest)
+}
 
 // Close gives up what was not committed.
-func (d *Drop) Close() error {
-	if d.end != nil {
-		d.end()
-		d.end = nil
-	}
-	var err error
-	if d.q != nil {
-		err = d.q.Close()
-	}
-	return errors.Join(err, d.repack.close(), d.view.Close())
-}
-
-// Settled tells the drop that the batch of its last Stage was committed.
-func (d *Drop) Settled(ctx context.Context) {
-	if d.q != nil {
-		d.q.Settled(ctx)
-	}
-}
+func (d *Drop) Close() error { return errors.Join(d.repack.close(), d.Rewrite.Close()) }
 
 // plan decides what is taken into the new segment, and reports whether that pays.
 func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
-	own, err := d.store.ownLayers(ctx, d.view, false)
+	own, err := d.OwnLayers(ctx, false)
 	if err != nil {
 		return false, err
 	}
@@ -130,10 +94,10 @@ func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID
 
 // mark returns what has to stay: what the roots reach, and what is named by objects in layers that are not rewritten, so that the pool stays
 // closed.
-func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID) (*objectSet, error) {
+func (d *Drop) mark(ctx context.Context, own []OwnLayer, tips, old []object.ID) (*objectSet, error) {
 	request := PackRequest{Wants: tips}
 	for _, id := range old {
-		_, ok, err := d.view.locate(ctx, id)
+		ok, err := d.View().Stores(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -142,24 +106,15 @@ func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID
 		}
 	}
 	named := make(map[object.ID]struct{})
-	for _, l := range d.view.manifest.layers {
-		isOwn := false
-		for i := range own {
-			isOwn = isOwn || own[i].id == l.id
+	err := d.NamedElsewhere(ctx, own, func(id object.ID) error {
+		if _, again := named[id]; !again {
+			named[id] = struct{}{}
+			request.Wants = append(request.Wants, id)
 		}
-		if isOwn {
-			continue
-		}
-		err := d.view.eachNamed(ctx, l, nil, func(id object.ID) error {
-			if _, again := named[id]; !again {
-				named[id] = struct{}{}
-				request.Wants = append(request.Wants, id)
-			}
-			return d.repack.plan.inv.pace.rest(ctx)
-		})
-		if err != nil {
-			return nil, err
-		}
+		return d.repack.plan.inv.pace.rest(ctx)
+	})
+	if err != nil {
+		return nil, err
 	}
 	walk := newReaching(d.repack.plan.inv, &request, &d.repack.plan.progress)
 	if err := walk.run(ctx, &request); err != nil {
@@ -173,11 +128,11 @@ func (d *Drop) mark(ctx context.Context, own []sizedLayer, tips, old []object.ID
 func (d *Drop) keepOwn(ctx context.Context, live *objectSet) error {
 	layers := d.repack.plan.inv.layers
 	for i, borrowed := range layers {
-		if !d.view.isBorrowed(borrowed) {
+		if !d.View().isBorrowed(borrowed) {
 			continue
 		}
 		for j := i + 1; j < len(layers); j++ {
-			if d.view.isBorrowed(layers[j]) {
+			if d.View().isBorrowed(layers[j]) {
 				continue
 			}
 			if err := live.addTwins(ctx, i, j); err != nil {
@@ -189,14 +144,14 @@ func (d *Drop) keepOwn(ctx context.Context, live *objectSet) error {
 }
 
 // choose takes what is live of the layers that hold something else too, and returns how many objects these have.
-func (d *Drop) choose(ctx context.Context, own []sizedLayer, live *objectSet) (total int, err error) {
+func (d *Drop) choose(ctx context.Context, own []OwnLayer, live *objectSet) (total int, err error) {
 	r := d.repack
 	inv := r.plan.inv
 	kept := 0
 	for _, l := range own {
-		if l.kind == segment.KindHot { // a delta that stays hot may have its base in any of them
-			r.chosen[l.id] = true
-			total += l.count
+		if l.Hot { // a delta that stays hot may have its base in any of them
+			d.Choose(l.ID)
+			total += l.Count
 		}
 	}
 	err = r.eachHot(ctx, func(h handle) {
@@ -208,13 +163,13 @@ func (d *Drop) choose(ctx context.Context, own []sizedLayer, live *objectSet) (t
 		return 0, err
 	}
 	for _, l := range own {
-		for i, segment := range inv.layers {
-			if segment.id != l.id || live.count(i) == l.count {
+		for i, other := range inv.layers {
+			if other.id != l.ID || live.count(i) == l.Count {
 				continue
 			}
-			r.chosen[l.id] = true
+			d.Choose(l.ID)
 			r.plan.send.words[i] = live.words[i]
-			total += l.count
+			total += l.Count
 			kept += live.count(i)
 		}
 	}

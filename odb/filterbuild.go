@@ -44,11 +44,9 @@ func (s *Store) buildFilters(ctx context.Context, pool PoolID, known *pathFilter
 		}
 		id, err := v.writeFilters(ctx, l, known, pace)
 		if err == nil {
-			err = s.addCompanion(ctx, pool, l.id, manifestLayer{kind: segment.KindFilter, id: id},
-				func(beside segment.LayerID) bool { return beside != l.id },
-				func(*manifest) bool { return true })
+			err = s.AttachFilters(ctx, pool, l.id, id)
 		}
-		if err != nil && !errors.Is(err, errLayersMoved) {
+		if err != nil {
 			return fmt.Errorf("path filters of segment %s: %w", l.id, err)
 		}
 	}

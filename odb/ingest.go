@@ -34,7 +34,7 @@ type IngestOptions struct {
 	// LinkCount is how many object IDs are held in memory before they are sorted onto scratch files; 1,000,000.
 	LinkCount int
 
-	own *ownPack // of what rewrites layers
+	Own *OwnPack // of what rewrites layers
 }
 
 // IngestStats tells what a pack was.
@@ -126,8 +126,8 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 		dotfiles:   make(map[dotfile]struct{}),
 		sentBases:  make(map[object.ID]struct{}),
 	}
-	if options.own != nil {
-		in.limits.lift()
+	if options.Own != nil {
+		liftLimits(&in.limits)
 		in.clock.limit = in.limits.InflateTime
 	}
 	in.links.bound(min(options.LinkCount, in.memory.links()))
@@ -164,7 +164,7 @@ func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if int64(header.Count) > int64(in.limits.HotCount) || in.options.own != nil {
+	if int64(header.Count) > int64(in.limits.HotCount) || in.options.Own != nil {
 		if err := in.spill(ctx); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (in *Ingest) read(ctx context.Context, r io.Reader) error {
 
 func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *lanes, total int64) error {
 	for {
-		if err := in.options.own.rest(ctx); err != nil {
+		if err := in.options.Own.rest(ctx); err != nil {
 			return err
 		}
 		entry, err := reader.Next()

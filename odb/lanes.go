@@ -76,8 +76,8 @@ const (
 func (in *Ingest) laneCount(objects int) int {
 	const worthwhile = 64
 	count := min(runtime.GOMAXPROCS(0), laneMax, 1+objects/worthwhile)
-	if own := in.options.own; own != nil {
-		count = min(count, own.workers)
+	if own := in.options.Own; own != nil {
+		count = min(count, own.Workers)
 	}
 	return count
 }
@@ -309,7 +309,7 @@ func (l *lanes) run(ctx context.Context, one *lane) {
 func (one *lane) examine(ctx context.Context, p *parcel) error {
 	for i := range p.items {
 		it := &p.items[i]
-		err := one.x.in.options.own.rest(ctx)
+		err := one.x.in.options.Own.rest(ctx)
 		switch {
 		case err != nil:
 		case p.part:

@@ -4,41 +4,11 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"sync"
 
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
-
-// rewriting are the pools that maintenance rewrites now, whose frozen layers a fork leaves alone: maintenance would have worked in vain.
-type rewriting struct {
-	mu    sync.Mutex // guards pools
-	pools map[PoolID]int
-}
-
-// begin returns the function that ends the rewriting.
-func (r *rewriting) begin(pool PoolID) (end func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pools == nil {
-		r.pools = make(map[PoolID]int)
-	}
-	r.pools[pool]++
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.pools[pool]--; r.pools[pool] == 0 {
-			delete(r.pools, pool)
-		}
-	}
-}
-
-func (r *rewriting) has(pool PoolID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pools[pool] > 0
-}
 
 // mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies what they hold. It works as a binary counter does:
 // from the newest layer on it takes each that has no more objects than those after it together. Each layer that is left has more objects than

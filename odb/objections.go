@@ -25,10 +25,10 @@ func isObjection(err error) bool {
 
 // judge returns err, which checks of content have found, unless the pack is made of what is stored.
 func (in *Ingest) judge(id object.ID, err error) error {
-	if in.options.own == nil || !isObjection(err) {
+	if in.options.Own == nil || !isObjection(err) {
 		return err
 	}
-	o := &in.options.own.objections
+	o := &in.options.Own.objections
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count++; o.count == 1 {
@@ -38,11 +38,11 @@ func (in *Ingest) judge(id object.ID, err error) error {
 }
 
 // log tells of what was found while layers of a pool were rewritten.
-func (o *objections) log(ctx context.Context, v *View) {
+func (o *objections) log(ctx context.Context, in *Ingest) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count > 0 {
-		v.store.log.WarnContext(ctx, "git's fsck objects to stored objects, which stay as they are",
-			"pool", v.pool.String(), "objects", o.count, "first", o.id.String(), "why", o.err)
+		in.store.log.WarnContext(ctx, "git's fsck objects to stored objects, which stay as they are",
+			"pool", in.view.pool.String(), "objects", o.count, "first", o.id.String(), "why", o.err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -14,6 +15,9 @@ type Reach interface {
 	Reach(ctx context.Context, v *View, wants, haves []object.ID) (*Reached, error)
 	// Leads reports whether some of the tips, commits or others, lead to each of commits.
 	Leads(ctx context.Context, v *View, tips, commits []object.ID) (bool, error)
+	// CheckBitmaps compares each bitmap of a file, which is over segments, the oldest first, with what its commit leads to in v, a view of these
+	// segments alone. Errors: [ErrDisagree], and those of reading.
+	CheckBitmaps(ctx context.Context, v *View, segments []segment.LayerID, bitmaps *segment.File) error
 }
 
 // Reached is a set of objects of a view.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 
-	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -33,8 +32,7 @@ type RepackOptions struct {
 // deltas are searched for what would lie there whole, and the pack goes the way of every other that comes in: each object is hashed and
 // checked, and index, graph rows and outline come from there.
 type repack struct {
-	view    *View
-	chosen  map[segment.LayerID]bool
+	*Rewrite
 	fresh   []bool // segments none of whose deltas is reused
 	full    bool   // everything is searched that was found among few objects only
 	plan    *PackPlan
@@ -42,21 +40,16 @@ type repack struct {
 	streams []segment.BlockStream // the tables of block streams that are copied
 }
 
-// newRepack plans for the layers of v that are chosen. The caller closes it before v.
-func newRepack(ctx context.Context, v *View, chosen []manifestLayer, options RepackOptions) (*repack, error) {
+// newRepack plans for the layers that rewrite has chosen, or will choose. The caller closes it before rewrite.
+func newRepack(ctx context.Context, rewrite *Rewrite, options RepackOptions) (*repack, error) {
 	setDefault(&options.Workers, 1)
-	linked := v.Linked() // what a fork may not read is kept like all that is stored
+	linked := rewrite.View().Linked() // what a fork may not read is kept like all that is stored
 	inv, err := newInventory(ctx, linked)
 	if err != nil {
 		return nil, err
 	}
-	r := &repack{
-		view: v, chosen: make(map[segment.LayerID]bool), fresh: make([]bool, len(inv.segments)), options: options,
-	}
-	inv.pace = v.store.newPacer(options.Pause)
-	for _, l := range chosen {
-		r.chosen[l.id] = true
-	}
+	r := &repack{Rewrite: rewrite, fresh: make([]bool, len(inv.segments)), options: options}
+	inv.pace = linked.store.newPacer(options.Pause)
 	r.plan = &PackPlan{undone: inv.newSet(), inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(linked), hidden: inv.newSet(), send: inv.newSet()}
 	r.plan.progress.report = options.Progress
 	return r, nil
@@ -69,7 +62,7 @@ func (r *repack) takeAll(ctx context.Context) error {
 	inv, send := r.plan.inv, &r.plan.send
 	var picked []int
 	for i, l := range inv.layers {
-		if !r.chosen[l.id] {
+		if !r.IsChosen(l.id) {
 			continue
 		}
 		send.addAll(i)
@@ -87,25 +80,19 @@ func (r *repack) takeAll(ctx context.Context) error {
 // own in it, and not for certain what it took.
 func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 	inv := r.plan.inv
-	for id := range r.chosen {
-		for pair, err := range r.view.store.keys.Scan(ctx, kv.ScanOptions{
-			Start: hotPrefix(tableObject, id), End: kv.PrefixEnd(hotPrefix(tableObject, id)),
-		}) {
+	for layer := range r.Chosen() {
+		for id, err := range r.HotObjects(ctx, layer) {
 			if err != nil {
 				return err
 			}
-			object, ok := idOfKey(pair.Key)
-			if !ok {
-				continue // fsck tells of it
-			}
-			if err := r.plan.inv.pace.rest(ctx); err != nil {
+			if err := inv.pace.rest(ctx); err != nil {
 				return err
 			}
-			h, err := inv.locate(ctx, object)
+			h, err := inv.locate(ctx, id)
 			if err != nil {
 				return err
 			}
-			held, err := r.ownSegmentHolds(ctx, object)
+			held, err := r.ownSegmentHolds(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -119,7 +106,7 @@ func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 
 func (r *repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error) {
 	for i, g := range r.plan.inv.segments {
-		if r.view.isBorrowed(r.plan.inv.layers[i]) {
+		if r.View().isBorrowed(r.plan.inv.layers[i]) {
 			continue
 		}
 		if _, ok, err := g.Lookup(ctx, id); ok || err != nil {
@@ -143,7 +130,7 @@ func (r *repack) prepare(ctx context.Context) error {
 		return err
 	}
 	for i, g := range p.inv.segments {
-		r.fresh[i] = r.chosen[p.inv.layers[i].id] && (r.options.Anew || (r.full && g.IsProvisional()))
+		r.fresh[i] = r.IsChosen(p.inv.layers[i].id) && (r.options.Anew || (r.full && g.IsProvisional()))
 	}
 	paths, err := r.paths(ctx)
 	if err != nil {
@@ -174,7 +161,7 @@ func (r *repack) isProvisional() bool {
 	}
 	provisional := r.plan.send.count(r.plan.inv.looseLayer()) > 0
 	for i, g := range r.plan.inv.segments {
-		provisional = provisional || (r.chosen[r.plan.inv.layers[i].id] && g.IsProvisional())
+		provisional = provisional || (r.IsChosen(r.plan.inv.layers[i].id) && g.IsProvisional())
 	}
 	return provisional
 }
@@ -328,8 +315,8 @@ func (r *repack) arrange(paths []pathVersions) error {
 	return nil
 }
 
-// write makes the segment, which the returned quarantine holds alone.
-func (r *repack) write(ctx context.Context) (*Quarantine, error) {
+// write makes the segment, and hands it to the rewrite.
+func (r *repack) write(ctx context.Context) error {
 	group, groupCtx := rescue.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {
@@ -337,76 +324,23 @@ func (r *repack) write(ctx context.Context) (*Quarantine, error) {
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *Ingest
-	own := &ownPack{streams: r.streams, provisional: r.isProvisional(), workers: r.options.Workers, pace: r.plan.inv.pace}
+	own := &OwnPack{Streams: r.streams, Provisional: r.isProvisional(), Workers: r.options.Workers, Rest: r.plan.inv.pace.rest}
 	group.Go(func() (err error) {
-		in, err = r.view.Ingest(groupCtx, from, IngestOptions{own: own})
+		in, err = r.View().Ingest(groupCtx, from, IngestOptions{Own: own})
 		return errors.Join(err, from.CloseWithError(err))
 	})
 	if err := group.Wait(); err != nil {
 		if in != nil {
 			in.Close()
 		}
-		return nil, fmt.Errorf("write segment: %w", err)
+		return fmt.Errorf("write segment: %w", err)
 	}
 	q, _, err := in.Resolve(ctx, r.options.Progress)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own.objections.log(ctx, r.view)
-	if len(q.sealed) != 1 || q.Count() != r.plan.count {
-		return nil, errors.Join(fmt.Errorf("odb: %d objects where %d were to be rewritten", q.Count(), r.plan.count), q.Close())
+	if q.Count() != r.plan.count {
+		return errors.Join(fmt.Errorf("odb: %d objects where %d were to be rewritten", q.Count(), r.plan.count), q.Close())
 	}
-	return q, nil
-}
-
-// errMoved says that layers which were rewritten are not in the manifest any more: somebody else has rewritten them.
-var errMoved = errors.New("odb: the layers were rewritten by somebody else meanwhile")
-
-// replace puts the segment of q, if there is one, where the first of the chosen layers was, and takes those out. Errors: errMoved.
-func (r *repack) replace(m *manifest, b *kv.Batch, q *Quarantine) error {
-	first, found := -1, 0
-	layers := make([]manifestLayer, 0, len(m.layers))
-	for _, l := range m.layers {
-		if !r.chosen[l.id] {
-			layers = append(layers, l)
-			continue
-		}
-		if found++; first < 0 {
-			first = len(layers)
-		}
-	}
-	if found != len(r.chosen) {
-		return errMoved
-	}
-	if q != nil {
-		layers = slices.Insert(layers, first, sealedLayer(q.sealed[0]))
-		registerSegment(q.sealed[0], b, r.view.pool)
-		q.staged, q.own = true, true
-	}
-	m.layers = layers
-	return nil
-}
-
-// ownPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and limits for packs from outside do not hold.
-type ownPack struct {
-	streams     []segment.BlockStream
-	provisional bool // see sectionProvisional
-	workers     int
-	pace        *pacer
-	objections  objections
-}
-
-// rest is that of the pacer, if there is one.
-func (o *ownPack) rest(ctx context.Context) error {
-	if o == nil {
-		return ctx.Err()
-	}
-	return o.pace.rest(ctx)
-}
-
-func (l *Limits) lift() {
-	const unlimited = 1 << 50
-	l.ObjectBytes, l.PackBytes, l.PackCount = unlimited, unlimited, 1<<32-1
-	l.InflatedBytes, l.InflatedRatio, l.InflateTime = unlimited, unlimited/gibibyte, 1<<62
-	l.DeltaDepth = depthMax
+	return r.Put(q)
 }

@@ -54,7 +54,7 @@ func (in *Ingest) join(ctx context.Context) error {
 	if err := in.links.close(); err != nil {
 		return err
 	}
-	if in.options.own == nil {
+	if in.options.Own == nil {
 		if err := in.nested.check(in.limits.TreeDepth); err != nil {
 			return err
 		}
@@ -66,7 +66,13 @@ func (in *Ingest) join(ctx context.Context) error {
 	if err := in.settle(ctx); err != nil {
 		return err
 	}
-	return in.checkDotfiles(ctx)
+	if err := in.checkDotfiles(ctx); err != nil {
+		return err
+	}
+	if in.options.Own != nil {
+		in.options.Own.objections.log(ctx, in)
+	}
+	return nil
 }
 
 // resolveDeltas resolves all deltas that the lanes have left.

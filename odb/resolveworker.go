@@ -44,7 +44,7 @@ func (w *resolveWorker) run(ctx context.Context) (err error) {
 // descend resolves everything below the branch on the stack.
 func (w *resolveWorker) descend(ctx context.Context) error {
 	for len(w.stack) > 0 {
-		if err := w.in.options.own.rest(ctx); err != nil {
+		if err := w.in.options.Own.rest(ctx); err != nil {
 			return err
 		}
 		if w.r.idle.Load() > 0 {

@@ -39,9 +39,9 @@ func (in *Ingest) settle(ctx context.Context) error {
 		}
 	}
 	segment.SetSummary(&in.outline)
-	if in.options.own != nil {
-		segment.Provisional = in.options.own.provisional
-		for _, stream := range in.options.own.streams {
+	if in.options.Own != nil {
+		segment.Provisional = in.options.Own.Provisional
+		for _, stream := range in.options.Own.Streams {
 			segment.AddBlocks(stream.ID, stream.Table, stream.Sums)
 		}
 	}

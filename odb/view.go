@@ -117,6 +117,12 @@ func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
 	return v.readable(ctx, id, &at, ok)
 }
 
+// Stores reports whether the object of id is stored in a layer, readable or not.
+func (v *View) Stores(ctx context.Context, id object.ID) (bool, error) {
+	_, ok, err := v.locate(ctx, id)
+	return ok, err
+}
+
 // Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	at, err := v.find(ctx, id)

@@ -171,6 +171,7 @@ var table = []row{
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: segment.ErrLargeChain, status: http.StatusRequestEntityTooLarge},
 	{kind: segment.ErrFormat, status: http.StatusInternalServerError, message: internal},
+	{kind: odb.ErrMoved, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrDropped, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrManyLayers, status: http.StatusServiceUnavailable, message: unavailable, retry: later},

@@ -1,0 +1,270 @@
+package odb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"packhorse/odb/kv"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// ErrMoved says that layers which were rewritten are not in the manifest any more: another server has rewritten them.
+var ErrMoved = errors.New("odb: the layers were rewritten by somebody else meanwhile")
+
+// Rewrite replaces layers of a pool by one segment with their objects, or with some of them, while the pool is read and written. Maintenance
+// decides on the layers and makes the segment.
+//
+// The order of calls is: [Store.BeginRewrite]; [Rewrite.OwnLayers] and [Rewrite.Choose]; [Rewrite.Put] unless nothing is left; then
+// [Rewrite.Commit] when every object stays, or [Rewrite.Look] and [Rewrite.Stage] when some do not; Close. A Rewrite belongs to one goroutine.
+type Rewrite struct {
+	store  *Store
+	view   *View
+	end    func() // of the mark that keeps forks from merging the pool's layers
+	chosen map[segment.LayerID]bool
+	q      *Quarantine // the new segment; nil: nothing is left of the layers
+
+	checked map[object.ID]struct{}       // objects that are hot, whose links are held
+	layers  map[segment.LayerID]struct{} // whose links are held
+	held    map[object.ID]struct{}       // what is named and has been found
+}
+
+// OwnLayer is a layer that a rewrite may replace.
+type OwnLayer struct {
+	ID    segment.LayerID
+	Hot   bool
+	Count int // of objects
+	// Provisional says that deltas were found among few objects, Refused that an object is stored as a delta that git refuses, Shared that
+	// another pool uses the layer too.
+	Provisional, Refused, Shared bool
+}
+
+// BeginRewrite freezes a pool's hot layer and pins its layers. frozen, if not nil, is called in between: what is written from then on goes to no
+// layer that may be replaced. Errors: [ErrNoPool], [ErrCorrupt], and that of frozen.
+func (s *Store) BeginRewrite(ctx context.Context, pool PoolID, frozen func(ctx context.Context) error) (*Rewrite, error) {
+	r := &Rewrite{
+		store: s, end: s.rewriting.begin(pool), chosen: make(map[segment.LayerID]bool),
+		checked: make(map[object.ID]struct{}), layers: make(map[segment.LayerID]struct{}), held: make(map[object.ID]struct{}),
+	}
+	err := s.freeze(ctx, pool)
+	if err == nil && frozen != nil {
+		err = frozen(ctx)
+	}
+	if err == nil {
+		r.view, err = s.View(ctx, pool)
+	}
+	if err != nil {
+		r.end()
+		return nil, err
+	}
+	r.view.aside()
+	return r, nil
+}
+
+// Close gives up what was not committed.
+func (r *Rewrite) Close() error {
+	var err error
+	if r.q != nil {
+		err = r.q.Close()
+	}
+	r.end()
+	return errors.Join(err, r.view.Close())
+}
+
+// View reads the pool as it was when its hot layer had been frozen. It ends with the rewrite.
+func (r *Rewrite) View() *View { return r.view }
+
+// ClaimBorrowed finds what the pool may read of layers that it took, if it alone uses one of them by now: those that it may read all of become
+// its own. A failure is logged.
+func (r *Rewrite) ClaimBorrowed(ctx context.Context) { r.store.claimLent(ctx, r.view) }
+
+// OwnLayers returns the layers that may be replaced: those that do not take writes, that no other pool uses, and that are not borrowed. With
+// shared they are also those that others use and that were made for this pool: IDs sort by creation, and what a fork takes is older than it.
+func (r *Rewrite) OwnLayers(ctx context.Context, shared bool) ([]OwnLayer, error) {
+	m := &r.view.manifest
+	hot, _ := m.hot()
+	var own []OwnLayer
+	for _, l := range m.layers {
+		if l.id == hot || slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
+			continue
+		}
+		isShared, err := r.store.isShared(ctx, r.view.pool, l.id)
+		if err != nil {
+			return nil, err
+		}
+		if isShared && (!shared || bytes.Compare(l.id[:], r.view.pool[:]) < 0) {
+			continue
+		}
+		measured := OwnLayer{ID: l.id, Hot: l.kind == segment.KindHot, Shared: isShared}
+		if err := r.measure(ctx, &measured); err != nil {
+			return nil, err
+		}
+		own = append(own, measured)
+	}
+	return own, nil
+}
+
+func (r *Rewrite) measure(ctx context.Context, l *OwnLayer) error {
+	if l.Hot {
+		for _, err := range r.HotObjects(ctx, l.ID) {
+			if err != nil {
+				return err
+			}
+			l.Count++
+		}
+		return nil
+	}
+	for _, other := range r.view.segments() {
+		if other.id != l.ID {
+			continue
+		}
+		g, err := other.acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer other.release(g)
+		l.Count, l.Provisional = g.Count, g.IsProvisional()
+		l.Refused, err = g.HasRefusedDelta(ctx)
+		return err
+	}
+	return fmt.Errorf("odb: layer %s is not in its view", l.ID)
+}
+
+// HotObjects walks the objects of a hot layer, by ID.
+func (r *Rewrite) HotObjects(ctx context.Context, layer segment.LayerID) iter.Seq2[object.ID, error] {
+	return func(yield func(object.ID, error) bool) {
+		prefix := hotPrefix(tableObject, layer)
+		for pair, err := range r.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+			if err != nil {
+				yield(object.ZeroID, err)
+				return
+			}
+			id, ok := idOfKey(pair.Key)
+			if ok && !yield(id, nil) { // fsck tells of others
+				return
+			}
+		}
+	}
+}
+
+// NamedElsewhere calls visit with what the objects of all layers but own name, delta bases included. An ID may come more than once.
+func (r *Rewrite) NamedElsewhere(ctx context.Context, own []OwnLayer, visit func(id object.ID) error) error {
+	for _, l := range r.view.manifest.layers {
+		if slices.ContainsFunc(own, func(o OwnLayer) bool { return o.ID == l.id }) {
+			continue
+		}
+		if err := r.view.eachNamed(ctx, l, nil, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Choose adds a layer to those that are replaced.
+func (r *Rewrite) Choose(layer segment.LayerID) { r.chosen[layer] = true }
+
+// IsChosen reports whether a layer is replaced.
+func (r *Rewrite) IsChosen(layer segment.LayerID) bool { return r.chosen[layer] }
+
+// Chosen returns the layers that are replaced.
+func (r *Rewrite) Chosen() map[segment.LayerID]bool { return r.chosen }
+
+// Put hands over what takes the place of the chosen layers: a sealed segment in a quarantine of its own, which the rewrite closes.
+func (r *Rewrite) Put(q *Quarantine) error {
+	r.q = q
+	if len(q.sealed) != 1 {
+		return fmt.Errorf("odb: %d segments where one takes the place of layers", len(q.sealed))
+	}
+	return nil
+}
+
+// Commit puts the new segment in the place of the chosen layers, all of whose objects it or another own segment has, and returns when that is
+// durable. Errors: [ErrMoved].
+func (r *Rewrite) Commit(ctx context.Context) error {
+	drops := r.view.manifest.drops
+	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
+		if m.drops != drops { // what was left out because another segment holds it may be gone
+			return ErrMoved
+		}
+		return r.replace(m, b)
+	})
+	if err != nil {
+		return err
+	}
+	r.Settled(ctx)
+	return nil
+}
+
+// PackedBytes is the size in bytes of the pack of the new segment, 0 without one.
+func (r *Rewrite) PackedBytes() int64 {
+	if r.q == nil {
+		return 0
+	}
+	return r.q.PackedBytes()
+}
+
+// Settled tells the rewrite that the batch of its last [Rewrite.Stage] was committed.
+func (r *Rewrite) Settled(ctx context.Context) {
+	if r.q != nil {
+		r.q.Settled(ctx)
+	}
+}
+
+// replace puts the new segment, if there is one, where the first of the chosen layers was, and takes those out. Errors: [ErrMoved].
+func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
+	first, found := -1, 0
+	layers := make([]manifestLayer, 0, len(m.layers))
+	for _, l := range m.layers {
+		if !r.chosen[l.id] {
+			layers = append(layers, l)
+			continue
+		}
+		if found++; first < 0 {
+			first = len(layers)
+		}
+	}
+	if found != len(r.chosen) {
+		return ErrMoved
+	}
+	if r.q != nil {
+		layers = slices.Insert(layers, first, sealedLayer(r.q.sealed[0]))
+		registerSegment(r.q.sealed[0], b, r.view.pool)
+		r.q.staged, r.q.own = true, true
+	}
+	m.layers = layers
+	return nil
+}
+
+// rewriting are the pools that maintenance rewrites now, whose frozen layers a fork leaves alone: maintenance would have worked in vain.
+type rewriting struct {
+	mu    sync.Mutex // guards pools
+	pools map[PoolID]int
+}
+
+// begin returns the function that ends the rewriting.
+func (r *rewriting) begin(pool PoolID) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pools == nil {
+		r.pools = make(map[PoolID]int)
+	}
+	r.pools[pool]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.pools[pool]--; r.pools[pool] == 0 {
+			delete(r.pools, pool)
+		}
+	}
+}
+
+func (r *rewriting) has(pool PoolID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pools[pool] > 0
+}

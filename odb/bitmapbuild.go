@@ -126,7 +126,7 @@ func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
 // The choice of commits: the newest tips, and others spread over history, close together where it is new.
 const (
 	bitmapCountMax     = 256
-	bitmapMemory       = 64 * mebibyte
+	bitmapMemory       = 64 << 20
 	bitmapGapMin       = 16
 	bitmapGapMax       = 5000
 	bitmapGapPerCommit = 1.0 / 12 // the gap, as a part of how many commits are newer

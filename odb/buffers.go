@@ -14,7 +14,7 @@ const (
 	bufferSizeMin    = 1 << 10
 	bufferClassCount = 4*15 + 1
 	// buffersHeldMax bounds what lies unused.
-	buffersHeldMax = 8 * mebibyte
+	buffersHeldMax = 8 << 20
 )
 
 // bufferClass returns the smallest class that holds size bytes, and its size.

@@ -247,3 +247,25 @@ func (v *View) keep(at *location, built segment.CacheEntry, isBase bool) {
 		v.store.env.Cache.Set(key, built)
 	}
 }
+
+// KeepBase caches the object at a location, which is likely to be read again soon as the base of deltas.
+func (v *View) KeepBase(at location, t object.Type, data []byte) {
+	v.keep(&at, segment.CacheEntry{Kind: t, Data: data}, true)
+}
+
+// DeltaDepth counts the deltas between an object and the whole base below it, up to depthMax. Errors: [ErrNotFound], [ErrCorrupt].
+func (v *View) DeltaDepth(ctx context.Context, id object.ID, depthMax int) (int, error) {
+	at, err := v.find(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	for depth := 0; ; depth++ {
+		step, err := at.layer.step(ctx, at)
+		if err != nil || !step.Delta || depth == depthMax {
+			return depth, err
+		}
+		if at, err = v.baseOf(ctx, &at, &step); err != nil {
+			return 0, err
+		}
+	}
+}

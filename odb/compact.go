@@ -56,7 +56,7 @@ func (s *Store) Compact(ctx context.Context, pool PoolID, options CompactOptions
 		if ctx.Err() != nil {
 			return done, err
 		}
-		s.log.WarnContext(ctx, "path filters were not built", "pool", pool.String(), "error", err)
+		s.Env().Log.WarnContext(ctx, "path filters were not built", "pool", pool.String(), "error", err)
 	}
 	return done, nil
 }
@@ -73,32 +73,32 @@ func (s *Store) keepFilters(ctx context.Context, v *View, pace *pacer) error {
 		return err
 	}
 	defer known.close()
-	return s.buildFilters(ctx, v.pool, known, pace)
+	return s.buildFilters(ctx, v.Pool(), known, pace)
 }
 
 // merge makes one segment of the chosen layers, with a full search of deltas or not, and swaps.
 func merge(ctx context.Context, rewrite *Rewrite, full bool, options RepackOptions) (done Compacted, err error) {
-	r, err := newRepack(ctx, rewrite, options)
+	r, err := NewRepack(ctx, rewrite, options)
 	if err != nil {
 		return done, err
 	}
-	r.full = full
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.takeAll(ctx); err != nil {
+	r.Full = full
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if err := r.TakeAll(ctx); err != nil {
 		return done, err
 	}
-	if err := r.prepare(ctx); err != nil {
+	if err := r.Prepare(ctx); err != nil {
 		return done, err
 	}
-	if r.plan.count > 0 { // else other segments hold all of it
-		if err := r.write(ctx); err != nil {
+	if r.Count() > 0 { // else other segments hold all of it
+		if err := r.Write(ctx); err != nil {
 			return done, err
 		}
 	}
 	if err := rewrite.Commit(ctx); err != nil {
 		return done, err
 	}
-	return Compacted{LayerCount: len(rewrite.Chosen()), ObjectCount: r.plan.count, PackedBytes: rewrite.PackedBytes()}, nil
+	return Compacted{LayerCount: len(rewrite.Chosen()), ObjectCount: r.Count(), PackedBytes: rewrite.PackedBytes()}, nil
 }
 
 // settleShare is the part of a pool's objects that has to be provisional for [CompactOptions.Settle] to rewrite it: one in so many.
@@ -151,7 +151,7 @@ func (s *Store) due(ctx context.Context, rewrite *Rewrite, options *CompactOptio
 		}
 	}
 	if refused > 0 {
-		s.log.WarnContext(ctx, "segments with deltas that git refuses are rewritten", "pool", rewrite.View().pool.String(), "segments", refused)
+		s.Env().Log.WarnContext(ctx, "segments with deltas that git refuses are rewritten", "pool", rewrite.View().Pool().String(), "segments", refused)
 	}
 	return n == len(segments), nil
 }

@@ -99,7 +99,7 @@ func (c *coverage) all(ctx context.Context, commits []object.ID, trees []handle,
 	}
 	// The walk keeps what it meets in seen, which is the set itself.
 	r := &reaching{
-		inv: c.inv, filter: &Filter{}, progress: c.progress, depthMax: c.inv.view.store.limits.TreeDepth,
+		inv: c.inv, filter: &Filter{}, progress: c.progress, depthMax: c.inv.view.Limits().TreeDepth,
 		send: c.inv.newSet(), seen: *set, hidden: c.inv.newSet(),
 	}
 	w := newTreeWalk(r)

@@ -32,7 +32,7 @@ func (in *Ingest) deduplicate(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	old := in.intake.segment
-	fresh, err := segment.NewWriter(ctx, in.store.env)
+	fresh, err := segment.NewWriter(ctx, in.store.Env())
 	if err != nil {
 		return false, err
 	}

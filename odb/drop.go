@@ -24,7 +24,7 @@ type DropOptions struct {
 // one goroutine.
 type Drop struct {
 	*Rewrite
-	repack *repack
+	repack *Repack
 	count  int
 }
 
@@ -43,14 +43,14 @@ func (s *Store) PlanDrop(ctx context.Context, pool PoolID, options DropOptions) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := newRepack(ctx, rewrite, options.RepackOptions)
+	r, err := NewRepack(ctx, rewrite, options.RepackOptions)
 	if err != nil {
 		return nil, errors.Join(err, rewrite.Close())
 	}
 	d := &Drop{Rewrite: rewrite, repack: r}
 	pays, err := d.plan(ctx, options.ShareMin, tips, old)
-	if err == nil && pays && r.plan.count > 0 {
-		err = r.write(ctx)
+	if err == nil && pays && r.Count() > 0 {
+		err = r.Write(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plan a drop in pool %s: %w", pool, err), d.Close())
@@ -69,11 +69,11 @@ func (d *Drop) LayerCount() int { return len(d.Chosen()) }
 
 // Look is [Rewrite.Look] at the pace of the plan.
 func (d *Drop) Look(ctx context.Context) error {
-	return d.Rewrite.Look(ctx, d.repack.plan.inv.pace.rest)
+	return d.Rewrite.Look(ctx, d.repack.Rest)
 }
 
 // Close gives up what was not committed.
-func (d *Drop) Close() error { return errors.Join(d.repack.close(), d.Rewrite.Close()) }
+func (d *Drop) Close() error { return errors.Join(d.repack.Close(), d.Rewrite.Close()) }
 
 // plan decides what is taken into the new segment, and reports whether that pays.
 func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
@@ -81,98 +81,37 @@ func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID
 	if err != nil {
 		return false, err
 	}
-	live, err := d.mark(ctx, own, tips, old)
+	roots, err := d.roots(ctx, own, tips, old)
 	if err != nil {
-		return false, fmt.Errorf("mark: %w", err)
+		return false, fmt.Errorf("find roots: %w", err)
 	}
-	total, err := d.choose(ctx, own, live)
+	total, kept, err := d.repack.TakeReachable(ctx, own, roots)
+	d.count = total - kept
 	if err != nil || d.count == 0 || float64(d.count) < shareMin*float64(total) {
 		return false, err
 	}
-	return true, d.repack.prepare(ctx)
+	return true, d.repack.Prepare(ctx)
 }
 
-// mark returns what has to stay: what the roots reach, and what is named by objects in layers that are not rewritten, so that the pool stays
-// closed.
-func (d *Drop) mark(ctx context.Context, own []OwnLayer, tips, old []object.ID) (*objectSet, error) {
-	request := PackRequest{Wants: tips}
+// roots returns what has to stay with all that it leads to: the tips, those of old that are stored, and what is named by objects in layers
+// that are not rewritten, so that the pool stays closed.
+func (d *Drop) roots(ctx context.Context, own []OwnLayer, tips, old []object.ID) ([]object.ID, error) {
 	for _, id := range old {
 		ok, err := d.View().Stores(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			request.Wants = append(request.Wants, id)
+			tips = append(tips, id)
 		}
 	}
 	named := make(map[object.ID]struct{})
 	err := d.NamedElsewhere(ctx, own, func(id object.ID) error {
 		if _, again := named[id]; !again {
 			named[id] = struct{}{}
-			request.Wants = append(request.Wants, id)
+			tips = append(tips, id)
 		}
-		return d.repack.plan.inv.pace.rest(ctx)
+		return d.repack.Rest(ctx)
 	})
-	if err != nil {
-		return nil, err
-	}
-	walk := newReaching(d.repack.plan.inv, &request, &d.repack.plan.progress)
-	if err := walk.run(ctx, &request); err != nil {
-		return nil, err
-	}
-	return &walk.send, d.keepOwn(ctx, &walk.send)
-}
-
-// keepOwn adds to what is live the pool's own copies of what a borrowed segment holds too. The walk met the first of an object's places, and a
-// fork may read its own copy for certain, not what it took.
-func (d *Drop) keepOwn(ctx context.Context, live *objectSet) error {
-	layers := d.repack.plan.inv.layers
-	for i, borrowed := range layers {
-		if !d.View().isBorrowed(borrowed) {
-			continue
-		}
-		for j := i + 1; j < len(layers); j++ {
-			if d.View().isBorrowed(layers[j]) {
-				continue
-			}
-			if err := live.addTwins(ctx, i, j); err != nil {
-				return fmt.Errorf("look for own copies of what is borrowed: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
-// choose takes what is live of the layers that hold something else too, and returns how many objects these have.
-func (d *Drop) choose(ctx context.Context, own []OwnLayer, live *objectSet) (total int, err error) {
-	r := d.repack
-	inv := r.plan.inv
-	kept := 0
-	for _, l := range own {
-		if l.Hot { // a delta that stays hot may have its base in any of them
-			d.Choose(l.ID)
-			total += l.Count
-		}
-	}
-	err = r.eachHot(ctx, func(h handle) {
-		if live.has(h) && r.plan.send.add(h) {
-			kept++
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	for _, l := range own {
-		for i, other := range inv.layers {
-			if other.id != l.ID || live.count(i) == l.Count {
-				continue
-			}
-			d.Choose(l.ID)
-			r.plan.send.words[i] = live.words[i]
-			total += l.Count
-			kept += live.count(i)
-		}
-	}
-	d.count = total - kept
-	return total, nil
+	return tips, err
 }

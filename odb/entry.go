@@ -45,6 +45,12 @@ type StoredEntry struct {
 // Delta reports whether the entry is a delta against Base.
 func (e *StoredEntry) Delta() bool { return !e.Base.IsZero() }
 
+// Content returns what the stored bytes inflate to, at most segment.WholeMax bytes: the object, or a delta. It may be shared. Errors:
+// [ErrTooLarge], [ErrCorrupt].
+func (e *StoredEntry) Content(ctx context.Context) ([]byte, error) {
+	return e.at.layer.content(ctx, e.at)
+}
+
 // Entry returns how the object of id is stored. When several layers hold it, any of them may answer. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
 	at, err := v.find(ctx, id)

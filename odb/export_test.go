@@ -24,7 +24,7 @@ const (
 )
 
 // CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
-func (s *Store) CoverFrom(count int) { s.coverFrom = count }
+func (s *Store) CoverFrom(count int) { s.options.CoverCount = count }
 
 // OpenViews returns how many views of requests are not closed.
 func (s *Store) OpenViews() int64 { return s.traffic.views.Load() }

@@ -168,11 +168,11 @@ func parseUnit(s string) (value uint64, ok bool) {
 	switch strings.ToLower(digits[length:]) {
 	case "":
 	case "k":
-		factor = kibibyte
+		factor = 1 << 10
 	case "m":
-		factor = mebibyte
+		factor = 1 << 20
 	case "g":
-		factor = gibibyte
+		factor = 1 << 30
 	default:
 		return 0, false
 	}

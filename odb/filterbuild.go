@@ -18,9 +18,6 @@ func (s *Store) BuildAuxiliary(ctx context.Context, pool PoolID, pause float64) 
 	return errors.Join(s.buildBitmaps(ctx, pool, nil, pace), s.buildFilters(ctx, pool, &pathFilters{}, pace))
 }
 
-// Busy reports whether requests are served.
-func (s *Store) Busy() bool { return s.traffic.busy() }
-
 // BuildFilters makes changed-path filters of the commits of every segment of a pool that has none yet. Walks that are limited to a path are
 // quicker with them, and right without.
 //
@@ -87,7 +84,7 @@ func (v *View) writeFilters(ctx context.Context, l *segmentLayer, known *pathFil
 			return segment.LayerID{}, err
 		}
 	}
-	return segment.WriteAuxiliary(ctx, v.store.files, segment.KindFilter, func(sections *segment.SectionWriter) (int, error) {
+	return segment.WriteAuxiliary(ctx, v.Store().Env().Files, segment.KindFilter, func(sections *segment.SectionWriter) (int, error) {
 		return segment.WriteFilters(ctx, sections, rows, filters)
 	})
 }

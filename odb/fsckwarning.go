@@ -2,6 +2,7 @@ package odb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"packhorse/odb/segment"
@@ -59,4 +60,10 @@ func (c *objectChecker) checkContent(ctx context.Context, at location, t object.
 		}
 	}
 	return nil
+}
+
+// isObjection reports whether an error says that git's checks refuse an object that can be read.
+func isObjection(err error) bool {
+	_, ok := errors.AsType[*object.CheckError](err)
+	return ok || errors.Is(err, object.ErrNameTooLong)
 }

@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,21 +109,21 @@ func (v *View) Ingest(ctx context.Context, r io.Reader, options IngestOptions) (
 }
 
 func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
-	setDefault(&options.WholeBytes, segment.WholeMax)
+	options.WholeBytes = cmp.Or(options.WholeBytes, segment.WholeMax)
 	options.WholeBytes = min(options.WholeBytes, segment.WholeMax)
-	setDefault(&options.LinkCount, 1_000_000)
-	s := v.store
+	options.LinkCount = cmp.Or(options.LinkCount, 1_000_000)
+	s := v.Store()
 	in := &Ingest{
 		view:       v,
 		store:      s,
 		options:    options,
-		limits:     s.limits,
+		limits:     s.Limits(),
 		quarantine: v.NewQuarantine(ctx),
 		intake:     intake{ctx: ctx, store: s},
-		memory:     newIngestMemory(ctx, s.options.IngestMemoryBytes),
-		links:      newLinkSet(s.files, options.LinkCount),
+		memory:     newIngestMemory(ctx, s.Options().IngestMemoryBytes),
+		links:      newLinkSet(s.Env().Files, options.LinkCount),
 		progress:   progressMeter{report: options.Progress},
-		clock:      busyClock{limit: s.limits.InflateTime},
+		clock:      busyClock{limit: s.Limits().InflateTime},
 		dotfiles:   make(map[dotfile]struct{}),
 		sentBases:  make(map[object.ID]struct{}),
 	}
@@ -132,7 +133,7 @@ func newIngest(ctx context.Context, v *View, options IngestOptions) *Ingest {
 	}
 	in.links.bound(min(options.LinkCount, in.memory.links()))
 	// An entry that does not fit the hot tier need not come to its end for that. What is a little more may be the pack's trailer.
-	in.intake.full, in.intake.fullAt = in.spill, s.limits.HotBytes+segment.CopyBufferSize
+	in.intake.full, in.intake.fullAt = in.spill, s.Limits().HotBytes+segment.CopyBufferSize
 	return in
 }
 
@@ -150,7 +151,7 @@ func (in *Ingest) Close() {
 	}
 	in.quarantine = nil
 	if err := errors.Join(in.links.close(), in.intake.abort(), q.Close()); err != nil {
-		in.store.log.Warn("an incoming pack left something behind", "error", err)
+		in.store.Env().Log.Warn("an incoming pack left something behind", "error", err)
 	}
 }
 

@@ -17,7 +17,7 @@ type ingestMemory struct {
 }
 
 // ingestMemoryMin is what every pack may hold.
-const ingestMemoryMin = 2 * mebibyte
+const ingestMemoryMin = 2 << 20
 
 func newIngestMemory(ctx context.Context, most int64) *ingestMemory {
 	m := &ingestMemory{most: most}

@@ -40,7 +40,7 @@ func (k *intake) Write(p []byte) (int, error) {
 
 // spill begins a segment with what is in memory.
 func (k *intake) spill() error {
-	seg, err := segment.NewWriter(k.ctx, k.store.env)
+	seg, err := segment.NewWriter(k.ctx, k.store.Env())
 	if err != nil {
 		return fmt.Errorf("begin segment: %w", err)
 	}

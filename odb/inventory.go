@@ -70,7 +70,7 @@ func (inv *inventory) looseLayer() int { return len(inv.segments) }
 
 // linked returns the handle of an object that a readable one names, and that is readable therefore. Errors: [ErrNotFound].
 func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) {
-	if inv.view.quarantine == nil { // else segments are not asked first
+	if !inv.view.IsQuarantine() { // else segments are not asked first
 		for i, g := range inv.segments {
 			if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
 				return newHandle(i, ordinal), err
@@ -92,10 +92,10 @@ func (inv *inventory) find(ctx context.Context, id object.ID) (handle, location,
 	if err != nil {
 		return 0, at, err
 	}
-	if l, ok := at.layer.(*segmentLayer); ok {
+	if l, ordinal, ok := at.Segment(); ok {
 		for i := range inv.layers {
 			if inv.layers[i] == l {
-				return newHandle(i, at.ordinal), at, nil
+				return newHandle(i, ordinal), at, nil
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (inv *inventory) find(ctx context.Context, id object.ID) (handle, location,
 	defer inv.mu.Unlock()
 	n, fresh := inv.loose.number(id)
 	if fresh {
-		inv.looseSizes = append(inv.looseSizes, uint32(len(at.value)))
+		inv.looseSizes = append(inv.looseSizes, uint32(at.StoredSize()))
 	}
 	return newHandle(inv.looseLayer(), uint32(n)), at, nil
 }
@@ -143,7 +143,7 @@ func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, 
 		}
 		return inv.view.Read(ctx, id)
 	}
-	t, data, err := inv.view.readAt(ctx, location{layer: inv.layers[h.layer()], ordinal: h.number()})
+	t, data, err := inv.view.readAt(ctx, inv.layers[h.layer()].At(h.number()))
 	if err != nil {
 		return 0, nil, fmt.Errorf("read object %d of layer %s: %w", h.number(), inv.layers[h.layer()].layerID(), err)
 	}
@@ -156,10 +156,8 @@ func (inv *inventory) readBase(ctx context.Context, h handle) (object.Type, []by
 	if err != nil || t != object.TypeBlob {
 		return t, data, err
 	}
-	at := location{ordinal: h.number()}
 	if h.layer() < len(inv.segments) {
-		at.layer = inv.layers[h.layer()]
-		inv.view.keep(&at, segment.CacheEntry{Kind: t, Data: data}, true)
+		inv.view.KeepBase(inv.layers[h.layer()].At(h.number()), t, data)
 	}
 	return t, data, nil
 }

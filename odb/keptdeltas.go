@@ -13,7 +13,7 @@ type keptDeltas struct {
 }
 
 // keptDeltaSizeMax is the size in bytes of the largest delta that is kept.
-const keptDeltaSizeMax = kibibyte
+const keptDeltaSizeMax = 1 << 10
 
 // keep copies the delta at ordinal, which is above those before, unless more than bytesMax bytes would be held.
 func (k *keptDeltas) keep(ordinal uint32, delta []byte, bytesMax int64) {

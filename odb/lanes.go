@@ -63,11 +63,11 @@ type item struct {
 }
 
 const (
-	arenaSizeMin, arenaSizeMax = 16 * kibibyte, 256 * kibibyte
+	arenaSizeMin, arenaSizeMax = 16 << 10, 256 << 10
 	// arenaCountMax bounds the arenas that are being filled, queued and examined.
 	arenaCountMax = 24
 	// largeBytesMax bounds what is queued beside arenas: objects that do not fit one.
-	largeBytesMax  = 32 * mebibyte
+	largeBytesMax  = 32 << 20
 	parcelCountMax = 256
 	queueSize      = arenaCountMax
 )
@@ -84,7 +84,7 @@ func (in *Ingest) laneCount(objects int) int {
 
 func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelCauseFunc) *lanes {
 	l := &lanes{in: in, cancel: cancel, free: make(chan []byte, arenaCountMax)}
-	l.arenaSize = min(max(count*kibibyte, arenaSizeMin), arenaSizeMax)
+	l.arenaSize = min(max(count*1<<10, arenaSizeMin), arenaSizeMax)
 	lanes := in.laneCount(count)
 	l.load.max = func() int64 { return min(largeBytesMax, in.memory.queued()) }
 	l.load.wake = make(chan struct{}, 1)

@@ -67,3 +67,15 @@ func (at *location) key() (segment.CacheKey, bool) {
 func hotCacheKey(layer segment.LayerID, id object.ID) segment.CacheKey {
 	return segment.CacheKey{Layer: layer, ID: id, Block: segment.NoOrdinal}
 }
+
+// Segment returns the segment that holds the object, and its ordinal there; false when it lies elsewhere.
+func (at *location) Segment() (l *segmentLayer, ordinal uint32, ok bool) {
+	l, ok = at.layer.(*segmentLayer)
+	return l, at.ordinal, ok
+}
+
+// StoredSize is the size in bytes of what is stored of an object outside segments; 0 when it was not read.
+func (at *location) StoredSize() int { return len(at.value) }
+
+// Stat returns the object's type and size. Errors: [ErrCorrupt].
+func (at *location) Stat(ctx context.Context) (Info, error) { return at.layer.stat(ctx, *at) }

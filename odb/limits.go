@@ -8,6 +8,9 @@ const (
 	gibibyte = 1 << 30
 )
 
+// pathComponentBytesMax is the longest name in a tree, in bytes.
+const pathComponentBytesMax = 255
+
 // depthMax is the number of deltas between an object and the whole base below it that is read.
 const depthMax = 4095
 

@@ -27,7 +27,7 @@ func (j *looseEntry) run(ctx context.Context, inv *inventory) (err error) {
 	if j.entry, err = inv.looseEntry(ctx, j.number); err != nil || j.entry.Encoding == EncodingZlib {
 		return err
 	}
-	content, err := j.entry.at.layer.content(ctx, j.entry.at)
+	content, err := j.entry.Content(ctx)
 	if err == nil {
 		j.packed = pack.Deflate(nil, content, generateLevel)
 	}

@@ -31,9 +31,8 @@ type nestedTree struct {
 const (
 	// nestedMax bounds trees and links together, at 10 to 16 bytes each.
 	nestedMax = 1_000_000
-	// pathBytesMax and pathComponentBytesMax are the longest path, and the longest name in a tree.
-	pathBytesMax          = 4096
-	pathComponentBytesMax = 255
+	// pathBytesMax is the longest path.
+	pathBytesMax = 4096
 )
 
 func nestedID(id object.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }

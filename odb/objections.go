@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"packhorse/pack/object"
@@ -15,12 +14,6 @@ type objections struct {
 	count int
 	id    object.ID // of the first
 	err   error
-}
-
-// isObjection reports whether an error says that git's checks refuse an object that can be read.
-func isObjection(err error) bool {
-	_, ok := errors.AsType[*object.CheckError](err)
-	return ok || errors.Is(err, object.ErrNameTooLong)
 }
 
 // judge returns err, which checks of content have found, unless the pack is made of what is stored.
@@ -42,7 +35,7 @@ func (o *objections) log(ctx context.Context, in *Ingest) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count > 0 {
-		in.store.log.WarnContext(ctx, "git's fsck objects to stored objects, which stay as they are",
-			"pool", in.view.pool.String(), "objects", o.count, "first", o.id.String(), "why", o.err)
+		in.store.Env().Log.WarnContext(ctx, "git's fsck objects to stored objects, which stay as they are",
+			"pool", in.view.Pool().String(), "objects", o.count, "first", o.id.String(), "why", o.err)
 	}
 }

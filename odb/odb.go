@@ -100,8 +100,6 @@ type Store struct {
 	damage  *segment.DamageLog
 	traffic traffic
 
-	coverFrom int // Options.CoverCount
-
 	loans     *loans         // what forks may read
 	rewriting rewriting      // pools that maintenance works on
 	removal   sync.RWMutex   // shared by who needs every file to stay, taken by who removes one
@@ -130,8 +128,7 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		log:     options.Logger,
 		damage:  segment.NewDamageLog(options.Logger),
 
-		coverFrom: options.CoverCount,
-		loans:     newLoans(int(options.CacheBytes / 8)),
+		loans: newLoans(int(options.CacheBytes / 8)),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
@@ -150,6 +147,12 @@ func (s *Store) Close(context.Context) error {
 	s.settlers.Wait()
 	return s.layers.close()
 }
+
+// Options returns the settings in force, defaults filled in.
+func (s *Store) Options() Options { return s.options }
+
+// Env returns what the files of layers are read and written with.
+func (s *Store) Env() *segment.Env { return s.env }
 
 // Limits returns the limits in force, defaults filled in.
 func (s *Store) Limits() Limits { return s.limits }

@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,9 @@ func (t *traffic) leave() { t.views.Add(-1) }
 func (t *traffic) busy() bool {
 	return t.views.Load() > 0 || time.Now().UnixNano()-t.last.Load() < int64(trafficPause)
 }
+
+// Busy reports whether requests are served.
+func (s *Store) Busy() bool { return s.traffic.busy() }
 
 // pacer makes work in the background rest while there is traffic, so that requests find the processor free.
 type pacer struct {
@@ -77,31 +79,4 @@ func (p *pacer) rest(ctx context.Context) error {
 	}
 	p.begun = time.Now()
 	return nil
-}
-
-// pacedWriter rests between writes, and looks from time to time whether there is still room.
-type pacedWriter struct {
-	ctx  context.Context //nolint:containedctx // the one of the repack that this is the io.Writer of
-	dst  io.Writer
-	pace *pacer
-	room func(size int64) error // nil: always
-
-	since int // bytes since the last look
-}
-
-// roomStep is how much is written between two looks.
-const roomStep = 16 * mebibyte
-
-// Write implements [io.Writer].
-func (w *pacedWriter) Write(p []byte) (int, error) {
-	if err := w.pace.rest(w.ctx); err != nil {
-		return 0, err
-	}
-	if w.since += len(p); w.since >= roomStep && w.room != nil {
-		w.since = 0
-		if err := w.room(0); err != nil {
-			return 0, err
-		}
-	}
-	return w.dst.Write(p)
 }

@@ -29,7 +29,7 @@ type packStream struct {
 }
 
 const (
-	streamBufferSize  = 256 * kibibyte
+	streamBufferSize  = 256 << 10
 	streamBufferCount = 3
 )
 

@@ -49,7 +49,7 @@ func newReaching(inv *inventory, request *PackRequest, progress *progressMeter) 
 		filter:   &request.Filter,
 		history:  newHistory(inv.view),
 		progress: progress,
-		depthMax: inv.view.store.limits.TreeDepth,
+		depthMax: inv.view.Limits().TreeDepth,
 		send:     inv.newSet(),
 		seen:     inv.newSet(),
 		hidden:   inv.newSet(),
@@ -249,7 +249,7 @@ func (r *reaching) walkCommits(ctx context.Context, request *PackRequest, wants,
 	if err != nil {
 		return roots, err
 	}
-	if r.inv.bitmaps != nil && len(list) > r.inv.view.store.coverFrom {
+	if r.inv.bitmaps != nil && len(list) > r.inv.view.Store().Options().CoverCount {
 		return roots, errManyCommits
 	}
 	for _, id := range tips { // to git also the parents of unshallowed commits are asked for by their ID

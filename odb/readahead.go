@@ -33,7 +33,7 @@ type treeBatch struct {
 
 const (
 	batchCount    = 128
-	batchBytesMax = mebibyte
+	batchBytesMax = 1 << 20
 	batchesAhead  = 4
 )
 

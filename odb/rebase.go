@@ -50,8 +50,7 @@ func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEnt
 
 // writeLargeDelta writes a delta that does not fit in memory behind another header.
 func (o *packOutput) writeLargeDelta(ctx context.Context, region segment.Region, layer int, e *segmentEntry, header pack.EntryHeader) error {
-	at := location{layer: o.plan.inv.layers[layer], ordinal: e.ordinal}
-	stored, err := packedEntry(ctx, region, at, e.Record)
+	stored, err := o.plan.inv.layers[layer].EntryOf(ctx, region, e.ordinal, e.Record)
 	if err != nil {
 		return err
 	}

@@ -28,37 +28,44 @@ type RepackOptions struct {
 	Progress Progress
 }
 
-// repack makes one segment of exactly the objects of some layers, or of those of them that are kept. Entries are copied as they are stored,
+// Repack makes one segment of exactly the objects of some layers, or of those of them that are kept. Entries are copied as they are stored,
 // deltas are searched for what would lie there whole, and the pack goes the way of every other that comes in: each object is hashed and
 // checked, and index, graph rows and outline come from there.
-type repack struct {
+type Repack struct {
 	*Rewrite
 	fresh   []bool // segments none of whose deltas is reused
-	full    bool   // everything is searched that was found among few objects only
+	Full    bool   // redo the delta search of provisional segments
 	plan    *PackPlan
 	options RepackOptions
 	streams []segment.BlockStream // the tables of block streams that are copied
 }
 
-// newRepack plans for the layers that rewrite has chosen, or will choose. The caller closes it before rewrite.
-func newRepack(ctx context.Context, rewrite *Rewrite, options RepackOptions) (*repack, error) {
-	setDefault(&options.Workers, 1)
+// NewRepack plans for the layers that rewrite has chosen, or will choose. The caller closes it before rewrite.
+func NewRepack(ctx context.Context, rewrite *Rewrite, options RepackOptions) (*Repack, error) {
+	options.Workers = cmp.Or(options.Workers, 1)
 	linked := rewrite.View().Linked() // what a fork may not read is kept like all that is stored
 	inv, err := newInventory(ctx, linked)
 	if err != nil {
 		return nil, err
 	}
-	r := &repack{Rewrite: rewrite, fresh: make([]bool, len(inv.segments)), options: options}
-	inv.pace = linked.store.newPacer(options.Pause)
+	r := &Repack{Rewrite: rewrite, fresh: make([]bool, len(inv.segments)), options: options}
+	inv.pace = linked.Store().newPacer(options.Pause)
 	r.plan = &PackPlan{undone: inv.newSet(), inv: inv, request: PackRequest{OFSDelta: true}, history: newHistory(linked), hidden: inv.newSet(), send: inv.newSet()}
 	r.plan.progress.report = options.Progress
 	return r, nil
 }
 
-func (r *repack) close() error { return r.plan.Close() }
+// Count is how many objects are taken.
+func (r *Repack) Count() int { return r.plan.count }
 
-// takeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment of the pool's own holds too.
-func (r *repack) takeAll(ctx context.Context) error {
+// Rest returns at once, or after a rest when one is due. Errors: that of ctx.
+func (r *Repack) Rest(ctx context.Context) error { return r.plan.inv.pace.rest(ctx) }
+
+// Close forgets the plan, and comes before that of the rewrite.
+func (r *Repack) Close() error { return r.plan.Close() }
+
+// TakeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment of the pool's own holds too.
+func (r *Repack) TakeAll(ctx context.Context) error {
 	inv, send := r.plan.inv, &r.plan.send
 	var picked []int
 	for i, l := range inv.layers {
@@ -78,7 +85,7 @@ func (r *repack) takeAll(ctx context.Context) error {
 
 // eachHot calls visit with the objects of the chosen hot layers that no segment holds. Borrowed segments do not count: a fork may read what is
 // own in it, and not for certain what it took.
-func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
+func (r *Repack) eachHot(ctx context.Context, visit func(h handle)) error {
 	inv := r.plan.inv
 	for layer := range r.Chosen() {
 		for id, err := range r.HotObjects(ctx, layer) {
@@ -104,7 +111,7 @@ func (r *repack) eachHot(ctx context.Context, visit func(h handle)) error {
 	return nil
 }
 
-func (r *repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error) {
+func (r *Repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error) {
 	for i, g := range r.plan.inv.segments {
 		if r.View().isBorrowed(r.plan.inv.layers[i]) {
 			continue
@@ -116,8 +123,8 @@ func (r *repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error
 	return false, nil
 }
 
-// prepare finds deltas and the order of what comes from hot layers, once it is known what is taken.
-func (r *repack) prepare(ctx context.Context) error {
+// Prepare finds deltas and the order of what comes from hot layers, once it is known what is taken.
+func (r *Repack) Prepare(ctx context.Context) error {
 	p := r.plan
 	p.count, p.bytes = 0, 0
 	if err := p.measure(ctx); err != nil {
@@ -130,7 +137,7 @@ func (r *repack) prepare(ctx context.Context) error {
 		return err
 	}
 	for i, g := range p.inv.segments {
-		r.fresh[i] = r.IsChosen(p.inv.layers[i].id) && (r.options.Anew || (r.full && g.IsProvisional()))
+		r.fresh[i] = r.IsChosen(p.inv.layers[i].id) && (r.options.Anew || (r.Full && g.IsProvisional()))
 	}
 	paths, err := r.paths(ctx)
 	if err != nil {
@@ -143,7 +150,7 @@ func (r *repack) prepare(ctx context.Context) error {
 }
 
 // askForRoom makes sure that the segment fits on the disk, with its companions, and the deltas in their scratch file before.
-func (r *repack) askForRoom() error {
+func (r *Repack) askForRoom() error {
 	if r.options.Room == nil {
 		return nil
 	}
@@ -155,8 +162,8 @@ func (r *repack) askForRoom() error {
 }
 
 // isProvisional reports whether the segment will hold deltas that were found among few objects.
-func (r *repack) isProvisional() bool {
-	if r.full || r.options.Anew {
+func (r *Repack) isProvisional() bool {
+	if r.Full || r.options.Anew {
 		return false
 	}
 	provisional := r.plan.send.count(r.plan.inv.looseLayer()) > 0
@@ -167,7 +174,7 @@ func (r *repack) isProvisional() bool {
 }
 
 // findStreams gathers the tables of the block streams that are taken.
-func (r *repack) findStreams(ctx context.Context) error {
+func (r *Repack) findStreams(ctx context.Context) error {
 	for layer, g := range r.plan.inv.segments {
 		for ordinal, err := range g.BlockStreams(ctx) {
 			if err != nil {
@@ -194,7 +201,7 @@ func (r *repack) findStreams(ctx context.Context) error {
 }
 
 // paths returns the versions of each path among what is taken, the newest first, and the commits as one more.
-func (r *repack) paths(ctx context.Context) ([]pathVersions, error) {
+func (r *Repack) paths(ctx context.Context) ([]pathVersions, error) {
 	walk := newReaching(r.plan.inv, &r.plan.request, &r.plan.progress)
 	walk.keepPaths, walk.within = true, &r.plan.send
 	commits, err := r.commits(ctx)
@@ -234,7 +241,7 @@ type takenCommit struct {
 }
 
 // commits returns the commits that are taken, the newest first.
-func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
+func (r *Repack) commits(ctx context.Context) ([]takenCommit, error) {
 	var commits []takenCommit
 	add := func(h handle) error {
 		if err := r.plan.inv.pace.rest(ctx); err != nil {
@@ -277,7 +284,7 @@ func (r *repack) commits(ctx context.Context) ([]takenCommit, error) {
 
 // arrange lets what is packed anew lie as git packs have it: commits, then trees, then blobs. The newest version of each path comes first, which
 // is what a shallow clone takes, and then each path by itself.
-func (r *repack) arrange(paths []pathVersions) error {
+func (r *Repack) arrange(paths []pathVersions) error {
 	p := r.plan
 	p.order = []handle{}
 	seen := p.inv.newSet()
@@ -315,8 +322,8 @@ func (r *repack) arrange(paths []pathVersions) error {
 	return nil
 }
 
-// write makes the segment, and hands it to the rewrite.
-func (r *repack) write(ctx context.Context) error {
+// Write makes the segment, and hands it to the rewrite.
+func (r *Repack) Write(ctx context.Context) error {
 	group, groupCtx := rescue.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {

@@ -19,10 +19,10 @@ import (
 const (
 	windowCount     = 10
 	windowCountAnew = 50 // when every delta is searched anew, in between what git repack and git gc --aggressive look at
-	windowBytesMax  = 64 * mebibyte
+	windowBytesMax  = 64 << 20
 	windowDepthMax  = 50
 	// searchSpoolBytes is how much is kept in memory of the deltas that were found for one segment.
-	searchSpoolBytes = 4 * mebibyte
+	searchSpoolBytes = 4 << 20
 )
 
 // target is an object that a delta is searched for.
@@ -35,12 +35,12 @@ type target struct {
 }
 
 // search makes deltas for what would lie whole in the segment.
-func (r *repack) search(ctx context.Context, paths []pathVersions) error {
+func (r *Repack) search(ctx context.Context, paths []pathVersions) error {
 	targets, err := r.targets(ctx, paths)
 	if err != nil || len(targets) == 0 {
 		return err
 	}
-	r.plan.deltas = newFoundDeltas(r.view.store.files, searchSpoolBytes)
+	r.plan.deltas = newFoundDeltas(r.View().Store().Env().Files, searchSpoolBytes)
 	s := windowSearch{repack: r, total: len(targets)}
 	var workers sync.WaitGroup
 	share := (len(targets) + r.options.Workers - 1) / r.options.Workers
@@ -57,7 +57,7 @@ func (r *repack) search(ctx context.Context, paths []pathVersions) error {
 }
 
 // targets returns what may become a delta or the base of one, in the order in which the window passes.
-func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, error) {
+func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, error) {
 	p := r.plan
 	below, err := r.chainsBelow(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 }
 
 // chainsBelow returns the length of the longest chain of deltas on each whole entry that has any.
-func (r *repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
+func (r *Repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 	longest := make(map[handle]int32)
 	p := r.plan
 	for layer, g := range p.inv.segments {
@@ -134,7 +134,7 @@ func (r *repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 
 // windowSearch is one search on some goroutines, each with a window of its own.
 type windowSearch struct {
-	repack *repack
+	repack *Repack
 	total  int
 
 	mu   sync.Mutex // guards the fields below, and the deltas of the plan

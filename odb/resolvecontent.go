@@ -16,11 +16,11 @@ import (
 
 const (
 	// trustedBytes is how much is allocated on a pack's word alone.
-	trustedBytes = mebibyte
+	trustedBytes = 1 << 20
 	// packedHeldMax and deltaHeldMax bound the packed and the inflated delta that are held beside a base and a result; larger ones are read
 	// as streams.
-	packedHeldMax = mebibyte
-	deltaHeldMax  = 4 * mebibyte
+	packedHeldMax = 1 << 20
+	deltaHeldMax  = 4 << 20
 )
 
 // restore makes sure that the branch at an index of the stack has its content: it is built again from the nearest ancestor that is held.
@@ -108,7 +108,7 @@ func (w *resolveWorker) gather(ctx context.Context, t object.Type, size int64, f
 		err := fill(buf)
 		return content{data: buf.Bytes(), size: size}, err
 	}
-	spool, err := w.in.store.files.Scratch(ctx)
+	spool, err := w.in.store.Env().Files.Scratch(ctx)
 	if err != nil {
 		return content{}, err
 	}

@@ -18,17 +18,17 @@ import (
 const (
 	// searchCountMax and searchBytesMax bound the objects of one pack that deltas are searched for, and what is kept of the deltas.
 	searchCountMax = 20_000
-	searchBytesMax = 32 * mebibyte
+	searchBytesMax = 32 << 20
 	// searchSizeMin and searchSizeMax are the sizes of objects for which a delta is worth a search.
 	searchSizeMin = 64
-	searchSizeMax = 8 * mebibyte
+	searchSizeMax = 8 << 20
 	// searchDepthMax is the longest chain that is made of objects in the pack.
 	searchDepthMax = 10
 	// searchKnownMax and searchSentMax are how many versions of a path are tried as bases: of the client's, and of those written before.
 	searchKnownMax = 2
 	searchSentMax  = 4
 	// searchWindowMax is how many bytes of bases are held for a path, unless the client's and the latest have more.
-	searchWindowMax = 16 * mebibyte
+	searchWindowMax = 16 << 20
 	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be tried.
 	searchEnough = 64
 	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one, when its base is at the client.
@@ -40,7 +40,7 @@ const (
 //
 // A base is at the client, or another version of the path that was to go out whole and is written before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
-	p.deltas = newFoundDeltas(p.inv.view.store.files, 2*searchBytesMax) // closed with the plan, also after an error
+	p.deltas = newFoundDeltas(p.inv.view.Store().Env().Files, 2*searchBytesMax) // closed with the plan, also after an error
 	s := deltaSearch{plan: p, work: make(chan pathVersions), found: p.deltas}
 	var workers sync.WaitGroup
 	for range 2 {

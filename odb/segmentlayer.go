@@ -212,3 +212,11 @@ func (l *segmentLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool,
 	defer l.rows.Release()
 	return g.GraphRow(ctx, id)
 }
+
+// At returns the location of an ordinal, which ends with the view that has the segment.
+func (l *segmentLayer) At(ordinal uint32) location { return location{layer: l, ordinal: ordinal} }
+
+// EntryOf describes the entry of a record, without the ID of its base; see [View.CopyPacked].
+func (l *segmentLayer) EntryOf(ctx context.Context, region segment.Region, ordinal uint32, r segment.Record) (StoredEntry, error) {
+	return packedEntry(ctx, region, l.At(ordinal), r)
+}

@@ -166,7 +166,7 @@ func (o *packOutput) deflateAhead(ctx context.Context, layer int, entries iter.S
 }
 
 const (
-	deflateBytesAhead = 8 * mebibyte
+	deflateBytesAhead = 8 << 20
 	deflateCountAhead = 64
 )
 
@@ -245,7 +245,7 @@ type nearReader struct {
 	start  int64
 }
 
-const nearReaderSize = 64 * kibibyte
+const nearReaderSize = 64 << 10
 
 // ReadAt implements [io.ReaderAt], for one goroutine.
 func (r *nearReader) ReadAt(p []byte, off int64) (int, error) {

@@ -173,7 +173,7 @@ const hotDepthMax = 50
 func (in *Ingest) hotDepths(ctx context.Context) ([]int, error) {
 	stored := make([]int, len(in.thin))
 	for i := range in.thin {
-		depth, err := in.storedDepth(ctx, in.thin[i].id)
+		depth, err := in.view.DeltaDepth(ctx, in.thin[i].id, hotDepthMax)
 		if err != nil {
 			return nil, err
 		}
@@ -190,21 +190,4 @@ func (in *Ingest) hotDepths(ctx context.Context) ([]int, error) {
 		}
 	}
 	return depths, nil
-}
-
-// storedDepth counts the deltas below a stored object, up to hotDepthMax.
-func (in *Ingest) storedDepth(ctx context.Context, id object.ID) (int, error) {
-	at, err := in.view.find(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	for depth := 0; ; depth++ {
-		step, err := at.layer.step(ctx, at)
-		if err != nil || !step.Delta || depth == hotDepthMax {
-			return depth, err
-		}
-		if at, err = in.view.baseOf(ctx, &at, &step); err != nil {
-			return 0, err
-		}
-	}
 }

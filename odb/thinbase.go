@@ -134,7 +134,7 @@ func (in *Ingest) stored(ctx context.Context, ordinal uint32) (content, error) {
 		return content{}, err
 	}
 	defer opened.Close()
-	spool, err := in.store.files.Scratch(ctx)
+	spool, err := in.store.Env().Files.Scratch(ctx)
 	if err != nil {
 		return content{}, err
 	}

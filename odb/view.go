@@ -105,6 +105,15 @@ func (v *View) Close() error {
 // Pool returns the pool that v reads.
 func (v *View) Pool() PoolID { return v.pool }
 
+// Store returns the store that v reads.
+func (v *View) Store() *Store { return v.store }
+
+// Limits returns the limits in force.
+func (v *View) Limits() Limits { return v.store.limits }
+
+// IsQuarantine reports whether v reads what is quarantined too.
+func (v *View) IsQuarantine() bool { return v.quarantine != nil }
+
 // DropCount counts the changes of the pool that removed objects, as of v.
 func (v *View) DropCount() uint64 { return v.currentManifest().drops }
 

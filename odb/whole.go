@@ -109,7 +109,7 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 		return nil
 	}
 	r.put(h)
-	info, err := at.layer.stat(ctx, at)
+	info, err := at.Stat(ctx)
 	if err != nil || info.Type == object.TypeBlob {
 		return err
 	}

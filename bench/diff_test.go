@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"packhorse/engine"
-	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -22,7 +22,7 @@ func BenchmarkDiff(b *testing.B) {
 	}
 	defer closeStore(b, view.Close)
 	var commits []string
-	for c, err := range odb.Walk(ctx, view, odb.WalkOptions{Tips: []object.ID{h.tip}}) {
+	for c, err := range revwalk.Walk(ctx, view, revwalk.WalkOptions{Tips: []object.ID{h.tip}}) {
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
-	"packhorse/odb"
+	"packhorse/odb/packgen"
 )
 
 // BenchmarkMaintain maintains a repository of API commits: what one fold costs, one merge of folds with what is there, a full search of
@@ -53,7 +53,7 @@ func BenchmarkMaintain(b *testing.B) {
 		{name: "anew", prepare: func(b *testing.B, host *engine.Host, repo *engine.Repository, w *steadyWriter) {
 			b.Helper()
 			part(b, host, repo, w, commits)
-		}, options: engine.MaintainOptions{All: true, RepackOptions: odb.RepackOptions{Anew: true}}},
+		}, options: engine.MaintainOptions{All: true, RepackOptions: packgen.RepackOptions{Anew: true}}},
 	} {
 		b.Run(job.name, func(b *testing.B) {
 			var objects, size int64

@@ -19,7 +19,7 @@ import (
 	"packhorse/engine/commit"
 	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
-	"packhorse/odb"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 )
 
@@ -67,7 +67,7 @@ func steady(b *testing.B, commits, files int) {
 	maintain(b, host, engine.MaintainOptions{ReaderGrace: -1}) // what is left to do in the background
 	ours := sizeOf(b, filepath.Join(dir, "files"))
 	b.ReportMetric(float64(ours), "background-bytes")
-	maintain(b, host, engine.MaintainOptions{ReaderGrace: -1, All: true, RepackOptions: odb.RepackOptions{Workers: 2}})
+	maintain(b, host, engine.MaintainOptions{ReaderGrace: -1, All: true, RepackOptions: packgen.RepackOptions{Workers: 2}})
 	b.ReportMetric(float64(sizeOf(b, filepath.Join(dir, "files"))), "gc-bytes")
 	if to := os.Getenv("PACKHORSE_STEADY_GIT"); to != "" {
 		theirs := aggressive(b, repo, w.tip, to)

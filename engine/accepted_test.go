@@ -11,7 +11,7 @@ import (
 	"packhorse/engine/commit"
 	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
-	"packhorse/odb"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 )
 
@@ -161,7 +161,7 @@ func TestWhatTheAPIAcceptsGitTakes(t *testing.T) {
 		what := fmt.Sprintf("writes %d to %d", done, done+batch)
 		gitTakes(t, w, host, what)
 		for _, anew := range []bool{false, true} {
-			keep(t, host, engine.MaintainOptions{All: true, RepackOptions: odb.RepackOptions{Anew: anew}})
+			keep(t, host, engine.MaintainOptions{All: true, RepackOptions: packgen.RepackOptions{Anew: anew}})
 			gitTakes(t, w, host, fmt.Sprintf("%s, anew %v", what, anew))
 		}
 		if t.Failed() {
@@ -185,7 +185,7 @@ func gitTakes(t *testing.T, w *apiWriter, host *engine.Host, what string) {
 	if !w.notes.IsZero() {
 		wants = append(wants, w.notes)
 	}
-	plan, err := view.Plan(t.Context(), odb.PackRequest{Wants: wants, OFSDelta: true}, nil)
+	plan, err := packgen.Plan(t.Context(), view, packgen.Request{Wants: wants, OFSDelta: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

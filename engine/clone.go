@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"packhorse/engine/clonecache"
-	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 )
 
@@ -52,12 +52,12 @@ func (f *Fetch) Send(ctx context.Context, w io.Writer, o SendOptions) error {
 }
 
 // packRequest says what the pack is for.
-func (f *Fetch) packRequest(ctx context.Context) (odb.PackRequest, error) {
+func (f *Fetch) packRequest(ctx context.Context) (packgen.Request, error) {
 	shallow, unshallow, err := f.Boundary(ctx)
 	if err != nil {
-		return odb.PackRequest{}, err
+		return packgen.Request{}, err
 	}
-	request := odb.PackRequest{
+	request := packgen.Request{
 		Wants:         f.wants,
 		Haves:         f.common,
 		ClientShallow: f.shallow,
@@ -72,10 +72,10 @@ func (f *Fetch) packRequest(ctx context.Context) (odb.PackRequest, error) {
 	}
 	for ref, err := range f.names.All(ctx, f.request.Namespace.TagPrefix()) {
 		if err != nil {
-			return odb.PackRequest{}, fmt.Errorf("list tags: %w", err)
+			return packgen.Request{}, fmt.Errorf("list tags: %w", err)
 		}
 		if !ref.Peeled.IsZero() {
-			request.Tags = append(request.Tags, odb.TagTarget{Tag: ref.ID, Peeled: ref.Peeled})
+			request.Tags = append(request.Tags, packgen.TagTarget{Tag: ref.ID, Peeled: ref.Peeled})
 		}
 	}
 	return request, nil
@@ -86,7 +86,7 @@ const cloneKeyVersion = "packhorse clone 2\n"
 
 // cloneKey hashes the repository and everything of a request; lists count as sets. With include-tag it holds the tags themselves, and so
 // does not change when the head moves for another reason.
-func (f *Fetch) cloneKey(request *odb.PackRequest) clonecache.Key {
+func (f *Fetch) cloneKey(request *packgen.Request) clonecache.Key {
 	k := keyHash{sha256.New()}
 	_, _ = io.WriteString(k, cloneKeyVersion)
 	_, _ = k.Write(f.repo.record.ID[:])
@@ -126,12 +126,12 @@ func (k keyHash) set(ids []object.ID) {
 // generation is a pack on its way from a plan to whoever asked for it.
 type generation struct {
 	fetch   *Fetch
-	request odb.PackRequest
+	request packgen.Request
 	slot    func(context.Context) (release func(), err error)
 
-	mu     sync.Mutex    // guards what follows
-	left   *odb.PackPlan // that the cache did not want
-	closed bool          // nobody will take it
+	mu     sync.Mutex        // guards what follows
+	left   *packgen.PackPlan // that the cache did not want
+	closed bool              // nobody will take it
 }
 
 // begin makes the generation one of the cache, which may outlive the fetch. It is charged to who began it.
@@ -155,12 +155,12 @@ func (g *generation) begin(began context.Context) clonecache.Generate {
 
 // pays tells whether the pack is worth its place in the cache. What is copied from whole segments comes out of a file of the cache no
 // faster than out of them, and would be stored twice. A disk that is short has no place.
-func (g *generation) pays(plan *odb.PackPlan) bool {
+func (g *generation) pays(plan *packgen.PackPlan) bool {
 	return g.fetch.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 && plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
 }
 
 // plan decides what the pack holds.
-func (g *generation) plan(ctx context.Context, tell func(string)) (*odb.PackPlan, error) {
+func (g *generation) plan(ctx context.Context, tell func(string)) (*packgen.PackPlan, error) {
 	if g.slot != nil {
 		release, err := g.slot(ctx)
 		if err != nil {
@@ -168,7 +168,7 @@ func (g *generation) plan(ctx context.Context, tell func(string)) (*odb.PackPlan
 		}
 		defer release()
 	}
-	plan, err := g.fetch.view.Linked().Plan(ctx, g.request, narrate(tell))
+	plan, err := packgen.Plan(ctx, g.fetch.view.Linked(), g.request, narrate(tell))
 	if err != nil {
 		return nil, fmt.Errorf("plan pack: %w", err)
 	}
@@ -176,7 +176,7 @@ func (g *generation) plan(ctx context.Context, tell func(string)) (*odb.PackPlan
 }
 
 // leave gives a plan to the fetch that began it.
-func (g *generation) leave(plan *odb.PackPlan) {
+func (g *generation) leave(plan *packgen.PackPlan) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -187,7 +187,7 @@ func (g *generation) leave(plan *odb.PackPlan) {
 }
 
 // take returns the plan that was left, nil when there is none. The caller closes it.
-func (g *generation) take() *odb.PackPlan {
+func (g *generation) take() *packgen.PackPlan {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	plan := g.left
@@ -206,7 +206,7 @@ func (g *generation) close() {
 }
 
 // send writes a planned pack.
-func send(ctx context.Context, plan *odb.PackPlan, w io.Writer, tell func(string)) error {
+func send(ctx context.Context, plan *packgen.PackPlan, w io.Writer, tell func(string)) error {
 	if _, err := plan.WriteTo(ctx, w, narrate(tell)); err != nil {
 		return fmt.Errorf("send pack: %w", err)
 	}

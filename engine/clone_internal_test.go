@@ -6,6 +6,7 @@ import (
 
 	"packhorse/engine/clonecache"
 	"packhorse/odb"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -13,24 +14,24 @@ import (
 // TestCloneKey changes a request field by field: each is another key. What says the same in another order is not.
 func TestCloneKey(t *testing.T) {
 	t.Parallel()
-	filter := func(spec string) odb.Filter {
-		f, err := odb.ParseFilter(spec)
+	filter := func(spec string) packgen.Filter {
+		f, err := packgen.ParseFilter(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return f
 	}
 	a, b := object.ID{1}, object.ID{2}
-	key := func(repo refs.RepoID, pool odb.PoolID, q odb.PackRequest) clonecache.Key {
+	key := func(repo refs.RepoID, pool odb.PoolID, q packgen.Request) clonecache.Key {
 		f := &Fetch{repo: &Repository{record: record{ID: repo, Pool: pool}}}
 		return f.cloneKey(&q)
 	}
 	keys := map[string]clonecache.Key{
-		"nothing":            key(refs.RepoID{}, odb.PoolID{}, odb.PackRequest{}),
-		"another repository": key(refs.RepoID{1}, odb.PoolID{}, odb.PackRequest{}),
-		"another pool":       key(refs.RepoID{}, odb.PoolID{1}, odb.PackRequest{}),
+		"nothing":            key(refs.RepoID{}, odb.PoolID{}, packgen.Request{}),
+		"another repository": key(refs.RepoID{1}, odb.PoolID{}, packgen.Request{}),
+		"another pool":       key(refs.RepoID{}, odb.PoolID{1}, packgen.Request{}),
 	}
-	for name, q := range map[string]odb.PackRequest{
+	for name, q := range map[string]packgen.Request{
 		"want":          {Wants: []object.ID{a}},
 		"another want":  {Wants: []object.ID{b}},
 		"two wants":     {Wants: []object.ID{a, b}},
@@ -44,8 +45,8 @@ func TestCloneKey(t *testing.T) {
 		"other filter":  {Filter: filter("tree:0")},
 		"thin":          {Thin: true},
 		"offsets":       {OFSDelta: true},
-		"tag":           {Tags: []odb.TagTarget{{Tag: a, Peeled: b}}},
-		"other tag":     {Tags: []odb.TagTarget{{Tag: b, Peeled: b}}},
+		"tag":           {Tags: []packgen.TagTarget{{Tag: a, Peeled: b}}},
+		"other tag":     {Tags: []packgen.TagTarget{{Tag: b, Peeled: b}}},
 	} {
 		keys[name] = key(refs.RepoID{}, odb.PoolID{}, q)
 	}
@@ -57,7 +58,7 @@ func TestCloneKey(t *testing.T) {
 		seen[k] = name
 	}
 	wants := []object.ID{b, a, b}
-	if key(refs.RepoID{}, odb.PoolID{}, odb.PackRequest{Wants: wants}) != keys["two wants"] {
+	if key(refs.RepoID{}, odb.PoolID{}, packgen.Request{Wants: wants}) != keys["two wants"] {
 		t.Error("the order of wants changes the key")
 	}
 	if !slices.Equal(wants, []object.ID{b, a, b}) {

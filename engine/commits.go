@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -168,8 +169,8 @@ type listingKey struct {
 
 // commitListing is a listing and the commit that the next page begins with, which told that there is one.
 type commitListing struct {
-	*odb.Listing
-	ahead odb.Commit
+	*revwalk.Listing
+	ahead revwalk.Commit
 }
 
 // listing returns the listing that goes on at the cursor of a request, one that rests or a new one that passes over what was given, and
@@ -180,7 +181,7 @@ func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip 
 			return l, true, l.Resume(ctx, view)
 		}
 	}
-	walk, err := odb.List(ctx, view, tip, request.Path)
+	walk, err := revwalk.List(ctx, view, tip, request.Path)
 	if err != nil {
 		return nil, false, err
 	}

@@ -17,7 +17,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
-	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -199,7 +199,7 @@ func afterwards(t *testing.T, host *engine.Host, acknowledged map[string]object.
 	}
 	defer view.Close()
 	for branch, tip := range acknowledged {
-		kept, err := odb.IsAncestor(ctx, view, tip, tips[branch])
+		kept, err := revwalk.IsAncestor(ctx, view, tip, tips[branch])
 		if err != nil || !kept {
 			t.Errorf("%s was acknowledged at %s and is at %s: %v", branch, tip, tips[branch], err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/engine/diff"
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -109,7 +110,7 @@ func commitOf(ctx context.Context, view *odb.View, name, value string) (object.I
 
 // mergeBase returns the newest of the best common ancestors, or zero.
 func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, error) {
-	bases, err := odb.MergeBases(ctx, view, a, b)
+	bases, err := revwalk.MergeBases(ctx, view, a, b)
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("find the merge base of %s and %s: %w", a, b, err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/packgen"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -54,7 +56,7 @@ func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
 type Fetch struct {
 	repo     *Repository
 	request  FetchRequest
-	filter   odb.Filter
+	filter   packgen.Filter
 	view     *odb.View
 	names    *refs.Snapshot
 	wants    []object.ID
@@ -73,10 +75,10 @@ type boundary struct{ shallow, unshallow []object.ID }
 // Fetch begins a fetch: it finds out what is wanted and what both sides have. Errors: [ErrNotFound] for a want that may not
 // be read, [ErrInvalid] for a filter that cannot be served and for limits of history that make no sense.
 func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, error) {
-	var filter odb.Filter
+	var filter packgen.Filter
 	if request.Filter != "" {
 		var err error
-		if filter, err = odb.ParseFilter(request.Filter); err != nil {
+		if filter, err = packgen.ParseFilter(request.Filter); err != nil {
 			return nil, invalid("%v", err)
 		}
 	}
@@ -258,7 +260,7 @@ func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int
 	}
 	ready := false
 	err := fair.Do(ctx, func(ctx context.Context) (err error) {
-		ready, err = odb.AllReach(ctx, f.view.Linked(), wants, f.common[:commonCount], cut)
+		ready, err = revwalk.AllReach(ctx, f.view.Linked(), wants, f.common[:commonCount], cut)
 		return err
 	})
 	if err != nil {
@@ -274,8 +276,8 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 		return nil, nil, nil
 	}
 	if f.moved == nil {
-		options := odb.DeepenOptions{
-			Depth:         min(f.request.Depth, odb.DepthInfinite),
+		options := revwalk.DeepenOptions{
+			Depth:         min(f.request.Depth, revwalk.DepthInfinite),
 			Since:         f.request.Since,
 			Relative:      f.request.Relative,
 			Not:           f.excluded,
@@ -288,11 +290,11 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 		}
 		moved := &boundary{}
 		err := fair.Do(ctx, func(ctx context.Context) (err error) {
-			moved.shallow, moved.unshallow, err = odb.Deepen(ctx, f.view.Linked(), f.wants, options)
+			moved.shallow, moved.unshallow, err = revwalk.Deepen(ctx, f.view.Linked(), f.wants, options)
 			return err
 		})
-		if errors.Is(err, odb.ErrNoCommits) {
-			return nil, nil, invalid("%v", odb.ErrNoCommits)
+		if errors.Is(err, revwalk.ErrNoCommits) {
+			return nil, nil, invalid("%v", revwalk.ErrNoCommits)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("deepen: %w", err)

@@ -18,6 +18,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
 )
 
 // damaged is a host whose stores a test gets at from behind.
@@ -453,7 +454,7 @@ func TestDamageAsideIsHealed(t *testing.T) {
 	if checked.Objects.ProblemCount != int64(damaged) || !strings.Contains(checked.Heal(), "gc --anew") {
 		t.Errorf("%d files are damaged: %q, healed by %q", damaged, checked.Problems(), checked.Heal())
 	}
-	for done, err := range d.host.Maintain(t.Context(), engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: odb.RepackOptions{Anew: true}}) {
+	for done, err := range d.host.Maintain(t.Context(), engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: packgen.RepackOptions{Anew: true}}) {
 		if err != nil || done.Err != nil {
 			t.Fatal(err, done.Err)
 		}

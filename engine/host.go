@@ -25,6 +25,9 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/odb/space"
 	"packhorse/refs"
 )
@@ -174,11 +177,11 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	var objects *odb.Store
 	auxiliaries := maintain.NewAuxiliaries(
 		func(ctx context.Context, pool odb.PoolID) error {
-			return objects.BuildAuxiliary(ctx, pool, c.Maintenance.Pause)
+			return repack.BuildAuxiliary(ctx, objects, pool, c.Maintenance.Pause)
 		},
 		func() bool { return objects.Busy() }, c.Logger)
 	c.Objects.GrewLarge = auxiliaries.Add
-	c.Objects.Reach = odb.Reachability{}
+	c.Objects.Reach = packgen.Reachability{}
 	objects, err = odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
@@ -198,7 +201,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		log:         c.Logger,
 		now:         c.Now,
 
-		traces:   newShelf[commitKey, *odb.TracedFolder](c.HistoryBytes - c.HistoryBytes/4),
+		traces:   newShelf[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4),
 		listings: newShelf[listingKey, *commitListing](c.HistoryBytes / 4),
 
 		maintenance: c.Maintenance,

@@ -6,6 +6,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -73,11 +74,11 @@ type commitKey struct {
 
 // traces keeps what is known about the last changes of files. A commit never changes, so that nothing on the shelf is ever wrong; the trace of
 // a new tip ends at the commits that are there, and shares the folders that have not changed since.
-type traces = shelf[commitKey, *odb.TracedFolder]
+type traces = shelf[commitKey, *revwalk.TracedFolder]
 
 // trace returns the last changes of what lies at a path of a revision, from the shelf or by a walk, which holds a slot. What
 // the walk keeps is admitted by reserve until it has ended; then it is the shelf's.
-func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*odb.TracedFolder, error) {
+func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*revwalk.TracedFolder, error) {
 	key := commitKey{at.view.Pool(), at.revision.Commit}
 	if known, _ := h.traces.get(key); known.Knows(path) {
 		return known, nil
@@ -89,18 +90,18 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, r
 	defer release()
 	memory := newTraceMemory(h.limits.TraceBytesMax, reserve)
 	defer memory.release()
-	options := odb.TraceOptions{Path: path, Admit: func(sizeBytes int64) error {
+	options := revwalk.TraceOptions{Path: path, Admit: func(sizeBytes int64) error {
 		return memory.admit(ctx, sizeBytes)
 	}}
 	if !h.traces.empty() {
-		options.Known = func(commit object.ID) *odb.TracedFolder {
+		options.Known = func(commit object.ID) *revwalk.TracedFolder {
 			known, _ := h.traces.get(commitKey{key.pool, commit})
 			return known
 		}
 	}
-	var found *odb.TracedFolder
+	var found *revwalk.TracedFolder
 	err = fair.Do(ctx, func(ctx context.Context) error {
-		found, err = odb.Trace(ctx, at.view, at.revision.Commit, options)
+		found, err = revwalk.Trace(ctx, at.view, at.revision.Commit, options)
 		return err
 	})
 	if err != nil {

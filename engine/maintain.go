@@ -12,6 +12,8 @@ import (
 	"packhorse/engine/maintain"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/refs"
 )
 
@@ -27,7 +29,7 @@ type MaintainOptions struct {
 	DropShare float64
 	// Waiting, if not nil, is called when another maintenance is under way, whose end is waited for.
 	Waiting func()
-	odb.RepackOptions
+	packgen.RepackOptions
 }
 
 // Maintained is what [Host.Maintain] did for one repository.
@@ -90,7 +92,7 @@ func (h *Host) maintainOne(ctx context.Context, id refs.RepoID, options *Maintai
 	job := maintain.Job{
 		Objects: h.objects, Names: h.names, Repo: id, Pool: rec.Pool, Now: h.now,
 		Grace: settings.Grace, JournalAge: settings.JournalAge, DropShare: options.DropShare,
-		Compact: odb.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
+		Compact: repack.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
 	}
 	done := Maintained{Org: rec.Org, Name: rec.Name}
 	done.Report, err = job.Run(ctx)
@@ -138,15 +140,15 @@ func (h *Host) MaintenanceStats() maintain.Stats { return h.worker.Stats() }
 type background struct{ *Host }
 
 // Compact implements [maintain.Host].
-func (b background) Compact(ctx context.Context, pool odb.PoolID, options odb.CompactOptions) (odb.Compacted, error) {
+func (b background) Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error) {
 	if err := b.beginMaintenance(ctx, nil); err != nil {
-		return odb.Compacted{}, err
+		return repack.Compacted{}, err
 	}
 	defer b.endMaintenance()
 	options.Room = b.space.Room
-	done, err := b.objects.Compact(ctx, pool, options)
+	done, err := repack.Compact(ctx, b.objects, pool, options)
 	if errors.Is(err, odb.ErrNoPool) { // the repository has been deleted
-		return odb.Compacted{}, nil
+		return repack.Compacted{}, nil
 	}
 	return done, err
 }
@@ -180,7 +182,7 @@ func (b background) storeRound(ctx context.Context, begun time.Time) error {
 }
 
 // Round implements [maintain.Host]. One that is cancelled counts for nothing: the next start begins it again.
-func (b background) Round(ctx context.Context, options odb.RepackOptions) error {
+func (b background) Round(ctx context.Context, options packgen.RepackOptions) error {
 	begun := b.now()
 	err := b.round(ctx, options)
 	if ctx.Err() != nil {
@@ -189,7 +191,7 @@ func (b background) Round(ctx context.Context, options odb.RepackOptions) error 
 	return cmp.Or(err, b.storeRound(ctx, begun))
 }
 
-func (b background) round(ctx context.Context, options odb.RepackOptions) error {
+func (b background) round(ctx context.Context, options packgen.RepackOptions) error {
 	var failed, waits error
 	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"packhorse/engine/maintain"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -54,7 +55,7 @@ func packOf(ctx context.Context, repo *engine.Repository) ([]byte, []object.ID, 
 		return nil, nil, err
 	}
 	defer view.Close()
-	plan, err := view.Plan(ctx, odb.PackRequest{Wants: tips, OFSDelta: true}, nil)
+	plan, err := packgen.Plan(ctx, view, packgen.Request{Wants: tips, OFSDelta: true}, nil)
 	if err != nil {
 		return nil, tips, err
 	}

@@ -12,8 +12,8 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
-	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/packgen"
 )
 
 // TestMaintainedSize makes a history of API commits and holds what is left of it after maintenance against git gc --aggressive: at
@@ -60,7 +60,7 @@ func TestMaintainedSize(t *testing.T) {
 			keep(t, host, engine.MaintainOptions{ReaderGrace: -1})
 		}
 	}
-	keep(t, host, engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: odb.RepackOptions{Workers: 2}})
+	keep(t, host, engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: packgen.RepackOptions{Workers: 2}})
 	git := fsckWithGit(t, repo)
 	git.Git("symbolic-ref", "HEAD", "refs/heads/b0")
 	git.Git("gc", "--aggressive", "--prune=now", "-q")

@@ -11,6 +11,7 @@ import (
 	"packhorse/engine/merge"
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -199,7 +200,7 @@ func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, req
 	if err != nil || o.Kind == MergeNothing {
 		return plan, err
 	}
-	if o.Promoted, err = odb.Ahead(ctx, objects.View().Linked(), o.Source, o.Old); err != nil {
+	if o.Promoted, err = revwalk.Ahead(ctx, objects.View().Linked(), o.Source, o.Old); err != nil {
 		return plan, fmt.Errorf("compare branches: %w", err)
 	}
 	switch {
@@ -254,7 +255,7 @@ func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeR
 	if request.Expected != nil && *request.Expected != o.Old {
 		return plan, &StaleError{Branch: request.Target.Name, Expected: *request.Expected, Actual: o.Old}
 	}
-	if plan.bases, err = odb.MergeBases(ctx, view, o.Old, o.Source); err != nil {
+	if plan.bases, err = revwalk.MergeBases(ctx, view, o.Old, o.Source); err != nil {
 		return plan, fmt.Errorf("find merge bases: %w", err)
 	}
 	if len(plan.bases) > 0 {

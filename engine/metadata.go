@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -44,7 +45,7 @@ type Metadata struct {
 	Next string
 
 	view    *odb.View
-	root    *odb.TracedFolder
+	root    *revwalk.TracedFolder
 	path    string // what is listed
 	after   string // where the page begins: a path, or "" for the first one
 	limit   int
@@ -168,7 +169,7 @@ func (m *Metadata) walk() iter.Seq[FileMetadata] {
 }
 
 // walkTraced gives the files of a folder behind the path after, which is relative to it and may be empty. It tells whether to go on.
-func walkTraced(f *odb.TracedFolder, prefix, after string, yield func(FileMetadata) bool) bool {
+func walkTraced(f *revwalk.TracedFolder, prefix, after string, yield func(FileMetadata) bool) bool {
 	head, below, _ := strings.Cut(after, "/")
 	skipping := after != ""
 	for i := range f.Entries {

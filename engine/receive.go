@@ -10,7 +10,9 @@ import (
 
 	"packhorse/engine/upstream"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/revwalk"
 	"packhorse/pack"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -94,7 +96,7 @@ type Push struct {
 	actor   Actor
 	request PushRequest
 	view    *odb.View
-	ingest  *odb.Ingest
+	ingest  *ingest.Ingest
 	objects *odb.Quarantine
 	unpack  error // what is wrong with the pack
 	shallow bool  // the pack was refused because it goes on from where the client's history is cut
@@ -133,8 +135,8 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 		p.objects = view.NewQuarantine(ctx)
 		return p, nil
 	}
-	p.ingest, err = view.Ingest(ctx, r.host.space.Reader(request.Pack), odb.IngestOptions{Shallow: request.Shallow})
-	if odb.IsBadPack(err) && request.upstream == nil {
+	p.ingest, err = ingest.Read(ctx, view, r.host.space.Reader(request.Pack), ingest.Options{Shallow: request.Shallow})
+	if ingest.IsBadPack(err) && request.upstream == nil {
 		p.unpack = err
 		// A client that is still sending would not hear why.
 		_, err = io.Copy(io.Discard, request.Pack)
@@ -199,12 +201,12 @@ func (p *Push) resolve(ctx context.Context, progress func(string)) error {
 		return nil
 	}
 	objects, _, err := p.ingest.Resolve(ctx, narrate(progress))
-	var missing *odb.MissingError
+	var missing *ingest.MissingError
 	switch {
 	case errors.As(err, &missing) && missing.Shallow:
 		// As in git, refs that need nothing of the pack move nevertheless.
 		p.shallow, p.objects = true, p.view.NewQuarantine(ctx)
-	case odb.IsBadPack(err), errors.Is(err, pack.ErrLimit):
+	case ingest.IsBadPack(err), errors.Is(err, pack.ErrLimit):
 		p.unpack = err
 	case err != nil:
 		return fmt.Errorf("resolve pack: %w", err)
@@ -372,7 +374,7 @@ func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error
 		}
 		*id = commit
 	}
-	return odb.IsAncestor(ctx, view, from, to)
+	return revwalk.IsAncestor(ctx, view, from, to)
 }
 
 // signed tells whether the commits that a move brings are signed.

@@ -7,6 +7,7 @@ import (
 
 	"packhorse/engine/signature"
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -65,7 +66,7 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 		if err != nil {
 			return false, err
 		}
-		walk := odb.WalkOptions{Tips: []object.ID{tip}, Hide: hide}
+		walk := revwalk.WalkOptions{Tips: []object.ID{tip}, Hide: hide}
 		if signed, err = s.newSigned(ctx, view, move.Name, walk); err != nil {
 			return false, err
 		}
@@ -75,8 +76,8 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 }
 
 // newSigned looks at the commits that a walk gives.
-func (s *signatures) newSigned(ctx context.Context, view *odb.View, name string, walk odb.WalkOptions) (bool, error) {
-	for c, err := range odb.Walk(ctx, view, walk) {
+func (s *signatures) newSigned(ctx context.Context, view *odb.View, name string, walk revwalk.WalkOptions) (bool, error) {
+	for c, err := range revwalk.Walk(ctx, view, walk) {
 		if err != nil {
 			return false, fmt.Errorf("walk new history of %s: %w", name, err)
 		}

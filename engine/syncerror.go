@@ -11,6 +11,7 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/upstream"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/space"
 	"packhorse/pack"
 	"packhorse/refs"
@@ -38,7 +39,7 @@ func (s *syncing) told(err error) string {
 func isAboutUpstream(err error) bool {
 	var refused *upstream.RefsError
 	var far *upstream.FarError
-	return errors.As(err, &refused) || errors.As(err, &far) || odb.IsBadPack(err) ||
+	return errors.As(err, &refused) || errors.As(err, &far) || ingest.IsBadPack(err) ||
 		errors.Is(err, pack.ErrLimit) || errors.Is(err, odb.ErrTooLarge) || errors.Is(err, refs.ErrLimit) || errors.Is(err, ErrTooLarge) ||
 		errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrNoRoom) || errors.Is(err, ErrSecretKey) || errors.Is(err, ErrNoApp)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -117,7 +118,7 @@ func assemble(script []byte) []byte {
 func push(t *testing.T, store *odbtest.Store, pool odb.PoolID, packed []byte) error {
 	t.Helper()
 	err := store.Push(t, pool, packed)
-	if err != nil && !odb.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
+	if err != nil && !ingest.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
 		t.Fatalf("an error of another kind: %v", err)
 	}
 	return err

@@ -10,7 +10,10 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 )
 
 // TestWhatIngestAcceptsGitTakes pushes packs that may be wrong, and has git take, strictly, everything that came in: as it is stored at first,
@@ -31,21 +34,21 @@ func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 			limits.HotValueBytes = 1 // segments
 		}
 		h := newIngestHost(t, odb.Options{Limits: limits})
-		if _, err := h.push(older, odb.IngestOptions{}); err != nil {
+		if _, err := h.push(older, ingest.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		var cases []string
 		for i := range batch {
 			name := names[(done+i)%len(names)]
-			if _, err := h.push(mutations[name](&source), odb.IngestOptions{}); err == nil {
+			if _, err := h.push(mutations[name](&source), ingest.Options{}); err == nil {
 				cases = append(cases, name)
 			}
 		}
 		accepted += len(cases)
-		for _, options := range []*odb.CompactOptions{nil, {All: true}, {All: true, RepackOptions: odb.RepackOptions{Anew: true}}} {
+		for _, options := range []*repack.CompactOptions{nil, {All: true}, {All: true, RepackOptions: packgen.RepackOptions{Anew: true}}} {
 			what := fmt.Sprintf("packs %d to %d, %+v", done, done+batch, options)
 			if options != nil {
-				if _, err := h.store.Compact(t.Context(), h.pool, *options); err != nil {
+				if _, err := repack.Compact(t.Context(), h.store, h.pool, *options); err != nil {
 					t.Fatalf("%s: %v", what, err)
 				}
 			}
@@ -69,7 +72,7 @@ func (h *ingestHost) gitTakes(what string) {
 	defer v.Close()
 	ids, err := odb.ObjectIDs(h.tb.Context(), v)
 	h.must(err)
-	plan, err := v.Plan(h.tb.Context(), odb.PackRequest{Wants: ids, OFSDelta: true}, nil)
+	plan, err := packgen.Plan(h.tb.Context(), v, packgen.Request{Wants: ids, OFSDelta: true}, nil)
 	h.must(err)
 	defer plan.Close()
 	var sent bytes.Buffer
@@ -84,7 +87,7 @@ func (h *ingestHost) gitTakes(what string) {
 	other.pool = h.store.CreatePool(b)
 	_, err = h.keys.Apply(h.tb.Context(), b)
 	h.must(err)
-	if _, err := other.push(sent.Bytes(), odb.IngestOptions{}); err != nil {
+	if _, err := other.push(sent.Bytes(), ingest.Options{}); err != nil {
 		h.tb.Errorf("%s: pushed to another pool: %v", what, err)
 	}
 	for _, pool := range []odb.PoolID{h.pool, other.pool} {

@@ -61,7 +61,7 @@ func (a *Arrival) Grow(ctx context.Context, size int64) error {
 // push gives the next bytes of the content to the pipe.
 func (a *Arrival) push(ctx context.Context, size int64) error {
 	if a.packed == nil {
-		packed, err := a.quarantine.store.files.Scratch(ctx)
+		packed, err := a.quarantine.store.Files.Scratch(ctx)
 		if err != nil {
 			return fmt.Errorf("open scratch file: %w", err)
 		}

@@ -24,8 +24,8 @@ type asideEntry struct {
 // asideBytesMax holds the versions of a folder that a walk over paths opens together, and the bases that they are deltas against.
 const asideBytesMax = 16 * mebibyte
 
-// aside returns v with a cache of its own, which goes with it, and no longer counted as a request's. It must not be read through yet.
-func (v *View) aside() *View {
+// Aside returns v with a cache of its own, which goes with it, and no longer counted as a request's. It must not be read through yet.
+func (v *View) Aside() *View {
 	v.store.traffic.leave()
 	v.own = &asideCache{entries: make(map[segment.CacheKey]*list.Element), order: list.New()}
 	return v

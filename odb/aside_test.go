@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 )
 
 // What companions are made of does not push what requests read out of the cache.
@@ -12,8 +14,8 @@ func TestCompanionsLeaveTheCacheAlone(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 44, commitCount: 40})
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 	h.pushPack(g, lines("", g.tips()))
-	must(t, h.store.BuildBitmaps(t.Context(), h.pool, nil))
-	must(t, h.store.BuildFilters(t.Context(), h.pool))
+	must(t, packgen.BuildBitmaps(t.Context(), h.store, h.pool, nil, nil))
+	must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
 	v := h.view()
 	trees := g.ids("", "log", "--all", "--format=%T")
 	misses := func() int {

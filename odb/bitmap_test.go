@@ -1,34 +1,13 @@
 package odb_test
 
 import (
-	"slices"
 	"testing"
 
 	"packhorse/odb"
 	"packhorse/odb/odbtest"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 )
-
-// FuzzBitmap holds that a bitmap that is read is written as one that reads the same, and that no other is out of bounds.
-func FuzzBitmap(f *testing.F) {
-	for _, words := range [][]uint64{{}, {1, 1 << 63}, slices.Repeat([]uint64{^uint64(0)}, 2000), slices.Repeat([]uint64{0x5555}, 1200)} {
-		data, err := odb.EncodeBitmap(words)
-		must(f, err)
-		f.Add(data, uint16(len(words)))
-	}
-	f.Fuzz(func(t *testing.T, data []byte, wordCount uint16) {
-		words, err := odb.ParseBitmap(data, int(wordCount))
-		if err != nil {
-			return
-		}
-		again, err := odb.EncodeBitmap(words)
-		must(t, err)
-		read, err := odb.ParseBitmap(again, int(wordCount))
-		must(t, err)
-		if !slices.Equal(words, read) {
-			t.Errorf("%x reads as %x when it is written again", words, read)
-		}
-	})
-}
 
 func TestLargePushGetsBitmaps(t *testing.T) {
 	t.Parallel()
@@ -36,7 +15,7 @@ func TestLargePushGetsBitmaps(t *testing.T) {
 	for count, want := range map[int]bool{1: true, 1 << 20: false} {
 		h := newIngestHost(t, odb.Options{AuxiliaryCount: count, Limits: odb.Limits{HotCount: 1}})
 		h.pushPack(g, lines("", g.tips()))
-		n, err := odb.BitmapCount(t.Context(), h.view())
+		n, err := packgen.BitmapCount(t.Context(), h.view())
 		must(t, err)
 		if n > 0 != want {
 			t.Errorf("%d bitmaps after a push, with bitmaps from %d objects on", n, count)
@@ -53,11 +32,11 @@ func TestBitmapsStayValidBelowNewLayers(t *testing.T) {
 	middle := commits[len(commits)/2]
 	build := func() {
 		t.Helper()
-		must(t, h.store.BuildBitmaps(t.Context(), h.pool, nil))
+		must(t, packgen.BuildBitmaps(t.Context(), h.store, h.pool, nil, nil))
 	}
 	count := func() int {
 		t.Helper()
-		n, err := odb.BitmapCount(t.Context(), h.view())
+		n, err := packgen.BitmapCount(t.Context(), h.view())
 		must(t, err)
 		return n
 	}
@@ -82,8 +61,8 @@ func TestBitmapsStayValidBelowNewLayers(t *testing.T) {
 	}
 	h.fsck()
 	for _, view := range []*odb.View{v, h.view()} {
-		checkPack(t, g, view, odb.PackRequest{Wants: g.tips()[:1], OFSDelta: true})
-		checkPack(t, g, view, odb.PackRequest{Wants: g.tips(), Haves: commits[len(commits)/3 : len(commits)/3+1], Thin: true, OFSDelta: true})
+		checkPack(t, g, view, packgen.Request{Wants: g.tips()[:1], OFSDelta: true})
+		checkPack(t, g, view, packgen.Request{Wants: g.tips(), Haves: commits[len(commits)/3 : len(commits)/3+1], Thin: true, OFSDelta: true})
 	}
 }
 
@@ -102,7 +81,7 @@ func TestBitmapsOfSegmentsThatLeave(t *testing.T) {
 		h.pushSegment(g.Input([]byte(revisions), "pack-objects", "--revs", "--stdout", "-q"))
 	}
 	keys.meddle(isManifestOf(h.pool), func() {
-		done, err := store.Compact(t.Context(), h.pool, odb.CompactOptions{All: true})
+		done, err := repack.Compact(t.Context(), store, h.pool, repack.CompactOptions{All: true})
 		must(t, err)
 		swept, err := store.Sweep(t.Context(), 0)
 		must(t, err)
@@ -110,13 +89,13 @@ func TestBitmapsOfSegmentsThatLeave(t *testing.T) {
 			t.Errorf("nothing has left: %+v, %+v", done, swept)
 		}
 	})
-	if err := store.BuildBitmaps(t.Context(), h.pool, nil); err != nil {
+	if err := packgen.BuildBitmaps(t.Context(), store, h.pool, nil, nil); err != nil {
 		t.Errorf("BuildBitmaps: %v", err)
 	}
 	v, err := store.View(t.Context(), h.pool)
 	must(t, err)
 	defer v.Close()
-	if n, err := odb.BitmapCount(t.Context(), v); n == 0 || err != nil {
+	if n, err := packgen.BitmapCount(t.Context(), v); n == 0 || err != nil {
 		t.Errorf("%d bitmaps, %v", n, err)
 	}
 	if n := store.Stats().CorruptCount; n != 0 {

@@ -13,29 +13,29 @@ import (
 // blockSource reads a block stream by its table. Every block is verified before any of its content is returned.
 type blockSource struct {
 	ctx     context.Context // an Object is read within the call that opened it
-	layer   *segmentLayer
+	layer   *SegmentLayer
 	segment *segment.Segment // held until Close
-	at      location
+	at      Location
 	start   int64 // of the zlib stream in the data region
 	table   pack.BlockTable
 	sums    []uint32 // CRC-32C per block, as stored
 }
 
 // openBlocks returns the source of a block stream, or nil if the entry is none.
-func openBlocks(ctx context.Context, l *segmentLayer, at location) (objectSource, error) {
-	g, err := l.acquire(ctx)
+func openBlocks(ctx context.Context, l *SegmentLayer, at Location) (objectSource, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	source, err := newBlockSource(ctx, l, g, at)
 	if source == nil || err != nil {
-		l.release(g)
+		l.Release(g)
 		return nil, err
 	}
 	return source, nil
 }
 
-func newBlockSource(ctx context.Context, l *segmentLayer, g *segment.Segment, at location) (*blockSource, error) {
+func newBlockSource(ctx context.Context, l *SegmentLayer, g *segment.Segment, at Location) (*blockSource, error) {
 	r, err := g.Record(ctx, at.ordinal)
 	if err != nil || !r.Blocks {
 		return nil, err
@@ -61,7 +61,7 @@ func newBlockSource(ctx context.Context, l *segmentLayer, g *segment.Segment, at
 }
 
 func (s *blockSource) Close() error {
-	s.layer.release(s.segment)
+	s.layer.Release(s.segment)
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (r *blockReader) fill() error {
 		r.buffer, err = pack.DecodeBlock(r.buffer[:0], packed, size, s.table.Rows[r.next].Adler)
 	}
 	if err != nil {
-		return s.layer.store.damage.Wrap(s.segment.FileName(), s.layer.id, s.at.id, err)
+		return s.layer.store.damage.Wrap(s.segment.FileName(), s.layer.ID, s.at.id, err)
 	}
 	r.rest = r.buffer
 	r.next++

@@ -57,8 +57,8 @@ func (v *View) lender() *lending {
 // borrows reports whether there are objects in the layers of v that may not be read.
 func (v *View) borrows() bool { return v.lender() != nil }
 
-// isBorrowed reports whether that a layer holds an object does not say that it may be read.
-func (v *View) isBorrowed(l layer) bool {
+// IsBorrowed reports whether that a layer holds an object does not say that it may be read.
+func (v *View) IsBorrowed(l layer) bool {
 	lender := v.lender()
 	if lender == nil {
 		return false
@@ -73,9 +73,9 @@ func (v *View) isBorrowed(l layer) bool {
 // What is own and stored may be read, and of what came with a fork that which the tips reach that it took. Until that is known, everybody who
 // asks for something else than a tip or an own object waits for it, whether there is such an object or not: the time that an answer takes
 // tells nothing.
-func (v *View) readable(ctx context.Context, id object.ID, at *location, found bool) (bool, error) {
+func (v *View) readable(ctx context.Context, id object.ID, at *Location, found bool) (bool, error) {
 	lender := v.lender()
-	if lender == nil || found && !v.isBorrowed(at.layer) {
+	if lender == nil || found && !v.IsBorrowed(at.layer) {
 		return found, nil
 	}
 	loan, err := v.loan(ctx, lender)
@@ -106,7 +106,7 @@ func (v *View) readable(ctx context.Context, id object.ID, at *location, found b
 func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	at, found, err := v.locate(ctx, id)
 	lender := v.lender()
-	if err != nil || !found || lender == nil || !v.isBorrowed(at.layer) {
+	if err != nil || !found || lender == nil || !v.IsBorrowed(at.layer) {
 		return err == nil && found, err
 	}
 	loan, err := v.loan(ctx, lender)
@@ -118,15 +118,15 @@ func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 		return err == nil, err
 	}
 	set := loan.ready()
-	return set != nil && slices.ContainsFunc(borrowed, func(at location) bool { return set.has(&at) }), nil
+	return set != nil && slices.ContainsFunc(borrowed, func(at Location) bool { return set.has(&at) }), nil
 }
 
 // twins reports whether an object lies in a layer that is not borrowed, or else where it lies.
-func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []location, err error) {
+func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []Location, err error) {
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
 			at, ok, err := findIn(ctx, l, id)
-			if err != nil || ok && !v.isBorrowed(l) {
+			if err != nil || ok && !v.IsBorrowed(l) {
 				return ok, nil, err
 			}
 			if ok {

@@ -40,9 +40,9 @@ const (
 )
 
 // has reports whether the object at a location in a borrowed layer may be read.
-func (s *borrowedSet) has(at *location) bool {
-	if segment, ok := at.layer.(*segmentLayer); ok {
-		return s.all || s.segments[segment.id].has(at.ordinal)
+func (s *borrowedSet) has(at *Location) bool {
+	if segment, ok := at.layer.(*SegmentLayer); ok {
+		return s.all || s.segments[segment.ID].has(at.ordinal)
 	}
 	return s.all || s.loose.has(at.id)
 }

@@ -18,11 +18,11 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 	if hit, ok := v.cachedHot(id); ok {
 		return hit.Kind, hit.Data, nil
 	}
-	at, err := v.find(ctx, id)
+	at, err := v.Find(ctx, id)
 	if err != nil {
 		return 0, nil, err
 	}
-	t, data, err := v.readAt(ctx, at)
+	t, data, err := v.ReadAt(ctx, at)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read object %s: %w", id, err)
 	}
@@ -32,7 +32,7 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 // cachedHot looks for id among the cached objects of the hot layers, before any index is asked: these are what every commit reads.
 func (v *View) cachedHot(id object.ID) (segment.CacheEntry, bool) {
 	for _, l := range v.storedLayers() {
-		if hot, ok := l.(*hotLayer); ok && !v.isBorrowed(l) {
+		if hot, ok := l.(*hotLayer); ok && !v.IsBorrowed(l) {
 			if hit, ok := v.store.env.Cache.Get(hotCacheKey(hot.id, id)); ok {
 				return hit, true
 			}
@@ -43,13 +43,13 @@ func (v *View) cachedHot(id object.ID) (segment.CacheEntry, bool) {
 
 // chainLink is a delta on the way from an object down to the whole base that it is built on.
 type chainLink struct {
-	at location
+	at Location
 	Info
 }
 
 // bottom is what a chain of deltas stands on: an object in memory, or the location of a whole entry.
 type bottom struct {
-	at location
+	at Location
 	Info
 	inMemory bool
 	data     []byte
@@ -58,11 +58,11 @@ type bottom struct {
 // valuesKept is how many links of a chain keep the hot value that was found: longer chains read values again rather than hold them.
 const valuesKept = 64
 
-// readAt returns the object at a location, at most segment.WholeMax bytes long.
+// ReadAt returns the object at a location, at most segment.WholeMax bytes long.
 //
 // The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and applied upwards one by one. Its length
 // is bounded, so a cycle ends as corruption. What is built on the way is cached: the next version of a file has the same base.
-func (v *View) readAt(ctx context.Context, at location) (object.Type, []byte, error) {
+func (v *View) ReadAt(ctx context.Context, at Location) (object.Type, []byte, error) {
 	t, data, err := v.readChain(ctx, at)
 	if errors.Is(err, segment.ErrLargeChain) {
 		return v.readSpooled(ctx, at)
@@ -70,7 +70,7 @@ func (v *View) readAt(ctx context.Context, at location) (object.Type, []byte, er
 	return t, data, err
 }
 
-func (v *View) readChain(ctx context.Context, at location) (object.Type, []byte, error) {
+func (v *View) readChain(ctx context.Context, at Location) (object.Type, []byte, error) {
 	chain, base, err := v.descend(ctx, at, segment.WholeMax)
 	if err != nil {
 		return 0, nil, err
@@ -115,7 +115,7 @@ func needLarge(ctx context.Context, chain []chainLink, base *bottom) error {
 
 // descend returns the deltas between the object at a location and the base at the bottom, nearest first, and that base. Errors:
 // segment.ErrLargeChain when an object or a delta on the way has more than sizeMax bytes.
-func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chainLink, bottom, error) {
+func (v *View) descend(ctx context.Context, at Location, sizeMax int64) ([]chainLink, bottom, error) {
 	var chain []chainLink
 	for {
 		if hit, ok := v.recall(&at); ok {
@@ -132,8 +132,8 @@ func (v *View) descend(ctx context.Context, at location, sizeMax int64) ([]chain
 		if !step.Delta {
 			return chain, bottom{at: at, Info: step.Info}, v.checkTypes(chain, step.Type)
 		}
-		if len(chain) == depthMax {
-			return nil, bottom{}, v.store.damage.Corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", depthMax)
+		if len(chain) == DepthMax {
+			return nil, bottom{}, v.store.damage.Corrupt(at.layer.layerID(), at.id, "more than %d deltas, or a cycle", DepthMax)
 		}
 		base, err := v.baseOf(ctx, &at, &step)
 		if err != nil {
@@ -161,23 +161,23 @@ func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 // may be a delta against that very object, does not count. For the same reason older hot layers go before newer ones: what a fork may not
 // read is stored again when it is pushed, perhaps as a delta against what is a delta against the borrowed twin. The base of a delta is as old
 // as the delta or older, so chains that take the oldest twin come to an end.
-func (v *View) baseOf(ctx context.Context, at *location, s *step) (location, error) {
+func (v *View) baseOf(ctx context.Context, at *Location, s *step) (Location, error) {
 	if s.BaseOrdinal != segment.NoOrdinal {
-		return location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
+		return Location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
 	}
 	base, ok, err := v.locateFrom(ctx, at.layer, s.Base)
 	if err != nil {
-		return location{}, err
+		return Location{}, err
 	}
 	if !ok {
-		return location{}, v.store.damage.Corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
+		return Location{}, v.store.damage.Corrupt(at.layer.layerID(), at.id, "its delta base %s is missing", s.Base)
 	}
 	return base, nil
 }
 
-func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (location, bool, error) {
+func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (Location, bool, error) {
 	switch from.(type) {
-	case *hotLayer, *segmentLayer:
+	case *hotLayer, *SegmentLayer:
 		return searchBase(ctx, v.storedLayers(), id)
 	default:
 		return v.locate(ctx, id)
@@ -185,7 +185,7 @@ func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (locati
 }
 
 // searchBase is searchIn with the hot layers, which stand behind the segments, from the oldest to the newest.
-func searchBase(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
+func searchBase(ctx context.Context, layers []layer, id object.ID) (Location, bool, error) {
 	hot := slices.IndexFunc(layers, func(l layer) bool { _, ok := l.(*hotLayer); return ok })
 	if hot < 0 {
 		hot = len(layers)
@@ -198,7 +198,7 @@ func searchBase(ctx context.Context, layers []layer, id object.ID) (location, bo
 			return at, ok, err
 		}
 	}
-	return location{}, false, nil
+	return Location{}, false, nil
 }
 
 // applyLink returns the object that the delta at a link builds from base.
@@ -218,7 +218,7 @@ func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]b
 }
 
 // recall returns the object at a location if it is in memory.
-func (v *View) recall(at *location) (segment.CacheEntry, bool) {
+func (v *View) recall(at *Location) (segment.CacheEntry, bool) {
 	if memory, ok := at.layer.(*memoryLayer); ok {
 		return memory.recall(at.id)
 	}
@@ -234,7 +234,7 @@ func (v *View) recall(at *location) (segment.CacheEntry, bool) {
 
 // keep caches what was built at a location: bases of deltas, trees, commits and tags, but not the blobs that were asked for, which are
 // read once.
-func (v *View) keep(at *location, built segment.CacheEntry, isBase bool) {
+func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 	if built.Kind == object.TypeBlob && !isBase {
 		return
 	}
@@ -249,13 +249,13 @@ func (v *View) keep(at *location, built segment.CacheEntry, isBase bool) {
 }
 
 // KeepBase caches the object at a location, which is likely to be read again soon as the base of deltas.
-func (v *View) KeepBase(at location, t object.Type, data []byte) {
+func (v *View) KeepBase(at Location, t object.Type, data []byte) {
 	v.keep(&at, segment.CacheEntry{Kind: t, Data: data}, true)
 }
 
-// DeltaDepth counts the deltas between an object and the whole base below it, up to depthMax. Errors: [ErrNotFound], [ErrCorrupt].
+// DeltaDepth counts the deltas between an object and the whole base below it, up to DepthMax. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) DeltaDepth(ctx context.Context, id object.ID, depthMax int) (int, error) {
-	at, err := v.find(ctx, id)
+	at, err := v.Find(ctx, id)
 	if err != nil {
 		return 0, err
 	}

@@ -28,8 +28,8 @@ var errManyTrees = errors.New("odb: many trees changed")
 // errManyPaths says that more paths changed than a filter holds.
 var errManyPaths = errors.New("odb: many paths changed")
 
-// filterOf returns the filter of the changes from one tree to another.
-func (v *View) filterOf(ctx context.Context, old, tree object.ID) (bloom.Filter, error) {
+// FilterOf returns the filter of the changes from one tree to another.
+func (v *View) FilterOf(ctx context.Context, old, tree object.ID) (bloom.Filter, error) {
 	var read int64
 	return v.filterWithin(ctx, old, tree, math.MaxInt64, &read)
 }

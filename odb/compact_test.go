@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
@@ -63,9 +65,9 @@ func (g *growing) grow(versions int) {
 	}
 }
 
-func (w *world) compact(options odb.CompactOptions) odb.Compacted {
+func (w *world) compact(options repack.CompactOptions) repack.Compacted {
 	w.Helper()
-	done, err := w.store.Compact(w.Context(), w.pool, options)
+	done, err := repack.Compact(w.Context(), w.store, w.pool, options)
 	w.must(err)
 	_, err = w.store.Sweep(w.Context(), 0)
 	w.must(err)
@@ -90,13 +92,13 @@ func TestCompactFoldsAndMerges(t *testing.T) {
 	var tip object.ID
 	for round := range 6 {
 		tip = grow(w, random, tip, 20+round)
-		done := w.compact(odb.CompactOptions{})
+		done := w.compact(repack.CompactOptions{})
 		if done.ObjectCount == 0 {
 			t.Errorf("round %d: nothing was due", round)
 		}
 		w.sound(tip)
 	}
-	if done := w.compact(odb.CompactOptions{}); done != (odb.Compacted{}) {
+	if done := w.compact(repack.CompactOptions{}); done != (repack.Compacted{}) {
 		t.Errorf("nothing has changed, and yet %+v", done)
 	}
 	w.with(func(v *odb.View) {
@@ -105,7 +107,7 @@ func TestCompactFoldsAndMerges(t *testing.T) {
 			t.Errorf("%d segments, %d outlines, %v", segments, outlines, err)
 		}
 	})
-	w.compact(odb.CompactOptions{All: true, RepackOptions: odb.RepackOptions{Workers: 2}})
+	w.compact(repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Workers: 2}})
 	w.reopen()
 	w.sound(tip)
 	if n := fileCount(t, w); n != 3 { // a segment, its graph rows and its path filters
@@ -150,13 +152,13 @@ func TestCompactSearchesAgain(t *testing.T) {
 	}
 	for range 7 {
 		g.grow(25)
-		w.compact(odb.CompactOptions{})
+		w.compact(repack.CompactOptions{})
 		stored()
 	}
-	again := odb.CompactOptions{All: true, RepackOptions: odb.RepackOptions{Workers: 2}}
+	again := repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Workers: 2}}
 	w.compact(again)
 	settled := stored()
-	if done := w.compact(again); done != (odb.Compacted{}) {
+	if done := w.compact(again); done != (repack.Compacted{}) {
 		t.Errorf("everything has been searched, and yet %+v", done)
 	}
 	again.Anew = true
@@ -175,13 +177,13 @@ func TestCompactSettles(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	g := newGrowing(w, rand.New(rand.NewPCG(10, 11)), 3)
 	g.grow(40)
-	w.compact(odb.CompactOptions{})
-	settle := odb.CompactOptions{Settle: true}
-	if done := w.compact(settle); done != (odb.Compacted{}) {
+	w.compact(repack.CompactOptions{})
+	settle := repack.CompactOptions{Settle: true}
+	if done := w.compact(settle); done != (repack.Compacted{}) {
 		t.Errorf("all was searched in the only fold, and yet %+v", done)
 	}
 	g.grow(15)
-	if done := w.compact(odb.CompactOptions{}); done.ObjectCount >= len(w.objects) {
+	if done := w.compact(repack.CompactOptions{}); done.ObjectCount >= len(w.objects) {
 		t.Fatalf("%d of %d objects were rewritten", done.ObjectCount, len(w.objects))
 	}
 	if done := w.compact(settle); done.ObjectCount != len(w.objects) {
@@ -202,7 +204,7 @@ func TestCompactKeepsBlockStreams(t *testing.T) {
 		d.commit()
 	}
 	tip := grow(w, random, object.ZeroID, 5)
-	w.compact(odb.CompactOptions{All: true})
+	w.compact(repack.CompactOptions{All: true})
 	w.sound(tip)
 	w.with(func(v *odb.View) {
 		for _, id := range large {

@@ -56,7 +56,7 @@ func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
 	if len(alone.layers) == 0 {
 		return nil, nil
 	}
-	return v.store.newView(v.pool, alone).aside().Linked(), alone.segments()
+	return v.store.newView(v.pool, alone).Aside().Linked(), alone.segments()
 }
 
 // errLayersMoved says that what an auxiliary file was made for is not in the manifest any more.
@@ -97,5 +97,5 @@ func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
 	if _, err := s.keys.Get(ctx, registrationKey(c.id)); !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	return s.files.Delete(ctx, c.kind.FileName(c.id))
+	return s.Files.Delete(ctx, c.kind.FileName(c.id))
 }

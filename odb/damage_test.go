@@ -15,6 +15,8 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -42,14 +44,14 @@ func damagedWorld(t *testing.T) *world {
 		w.planned, err = w.planCount(v)
 		w.must(err)
 	})
-	w.must(w.store.BuildBitmaps(t.Context(), w.pool, w.commits()))
-	w.must(w.store.BuildFilters(t.Context(), w.pool))
+	w.must(packgen.BuildBitmaps(t.Context(), w.store, w.pool, w.commits(), nil))
+	w.must(repack.BuildFilters(t.Context(), w.store, w.pool))
 	return w
 }
 
 // planCount returns how many objects the commits reach.
 func (w *world) planCount(v *odb.View) (int, error) {
-	plan, err := v.Plan(w.Context(), odb.PackRequest{Wants: w.commits()}, nil)
+	plan, err := packgen.Plan(w.Context(), v, packgen.Request{Wants: w.commits()}, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
 )
@@ -54,7 +55,7 @@ func (g *repository) shallowInfo(arguments []string) ([]string, error) {
 }
 
 // deepenLines are the arguments of a fetch that ask for what options say; refs name options.Not.
-func deepenLines(wants []object.ID, options odb.DeepenOptions, refs []string) []string {
+func deepenLines(wants []object.ID, options revwalk.DeepenOptions, refs []string) []string {
 	lines := []string{"no-progress"}
 	for _, want := range wants {
 		lines = append(lines, "want "+want.String())
@@ -92,13 +93,13 @@ func TestDeepenAgainstGit(t *testing.T) {
 			names := strings.Fields(g.Git("for-each-ref", "--format=%(refname)", "refs/heads"))
 			for range 80 {
 				wants := pick(r, tips, 1+r.IntN(3))
-				deepen := odb.DeepenOptions{ClientShallow: pick(r, commits, r.IntN(4)), Tips: tips}
+				deepen := revwalk.DeepenOptions{ClientShallow: pick(r, commits, r.IntN(4)), Tips: tips}
 				slices.SortFunc(deepen.ClientShallow, object.ID.Compare)
 				deepen.ClientShallow = slices.Compact(deepen.ClientShallow)
 				var not []string
 				switch r.IntN(5) {
 				case 0:
-					deepen.Depth = odb.DepthInfinite
+					deepen.Depth = revwalk.DepthInfinite
 				case 1:
 					deepen.Depth, deepen.Relative = 1+r.IntN(6), true
 				case 2:
@@ -115,11 +116,11 @@ func TestDeepenAgainstGit(t *testing.T) {
 	}
 }
 
-func compareDeepen(t *testing.T, g *repository, v *odb.View, wants []object.ID, options odb.DeepenOptions, not []string) {
+func compareDeepen(t *testing.T, g *repository, v *odb.View, wants []object.ID, options revwalk.DeepenOptions, not []string) {
 	t.Helper()
 	want, gitErr := g.shallowInfo(deepenLines(wants, options, not))
-	shallow, unshallow, err := odb.Deepen(t.Context(), v, wants, options)
-	if errors.Is(err, odb.ErrNoCommits) && gitErr != nil && strings.HasSuffix(gitErr.Error(), odb.ErrNoCommits.Error()) {
+	shallow, unshallow, err := revwalk.Deepen(t.Context(), v, wants, options)
+	if errors.Is(err, revwalk.ErrNoCommits) && gitErr != nil && strings.HasSuffix(gitErr.Error(), revwalk.ErrNoCommits.Error()) {
 		return
 	}
 	if err != nil || gitErr != nil {

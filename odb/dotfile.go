@@ -13,19 +13,19 @@ import (
 // What git reads by its name, .gitmodules and its like, is checked wherever a tree comes in: of a pack once everything can be read, of a tree
 // that [Quarantine.Write] gets at once.
 
-// dotfile is a blob and a name of it that git reads it by.
-type dotfile struct {
-	id      object.ID
+// Dotfile is a blob and a name of it that git reads it by.
+type Dotfile struct {
+	ID      object.ID
 	file    object.Dotfile
 	gitlink bool // which names nothing that is here
 }
 
-func newDotfile(file object.Dotfile, mode object.Mode, id object.ID) dotfile {
-	return dotfile{id: id, file: file, gitlink: mode.Type() == object.TypeCommit}
+func NewDotfile(file object.Dotfile, mode object.Mode, id object.ID) Dotfile {
+	return Dotfile{ID: id, file: file, gitlink: mode.Type() == object.TypeCommit}
 }
 
-// checkDotfile judges what a readable tree names so, as git fsck --strict does. Errors: [*object.CheckError], and those of reading.
-func (v *View) checkDotfile(ctx context.Context, found dotfile) error {
+// CheckDotfile judges what a readable tree names so, as git fsck --strict does. Errors: [*object.CheckError], and those of reading.
+func (v *View) CheckDotfile(ctx context.Context, found Dotfile) error {
 	if found.gitlink { // also where there is such an object: nobody is to find that out
 		return found.file.Fault("Missing", "is a gitlink")
 	}
@@ -34,7 +34,7 @@ func (v *View) checkDotfile(ctx context.Context, found dotfile) error {
 	if found.file == object.Gitattributes {
 		sizeMax = object.GitattributesSizeMax
 	}
-	info, err := v.Stat(ctx, found.id)
+	info, err := v.Stat(ctx, found.ID)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return found.file.Fault("Missing", "cannot be read")
@@ -45,9 +45,9 @@ func (v *View) checkDotfile(ctx context.Context, found dotfile) error {
 	case info.Size > sizeMax:
 		return found.file.Fault("Large", "is too large")
 	case info.Size > segment.WholeMax:
-		return v.checkLargeGitattributes(ctx, found.id)
+		return v.checkLargeGitattributes(ctx, found.ID)
 	}
-	_, data, err := v.Read(ctx, found.id)
+	_, data, err := v.Read(ctx, found.ID)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func InFolder(name string, err error) error {
 
 // namedDotfile is a dotfile as a tree names it.
 type namedDotfile struct {
-	dotfile
+	Dotfile
 	name []byte
 }
 
@@ -94,7 +94,7 @@ type namedDotfile struct {
 // well has come in before, and may stay.
 func (q *Quarantine) checkTree(ctx context.Context, data []byte, predecessor object.ID) error {
 	q.named = q.named[:0]
-	if err := object.CheckTree(data, object.TreeCheck{NameMax: pathComponentBytesMax, Found: q.noteDotfile}); err != nil {
+	if err := object.CheckTree(data, object.TreeCheck{NameMax: PathComponentBytesMax, Found: q.noteDotfile}); err != nil {
 		return err
 	}
 	if len(q.named) == 0 {
@@ -112,7 +112,7 @@ func (q *Quarantine) checkTree(ctx context.Context, data []byte, predecessor obj
 		if names(former, &found) {
 			continue
 		}
-		err := q.view.checkDotfile(ctx, found.dotfile)
+		err := q.view.CheckDotfile(ctx, found.Dotfile)
 		if fault, ok := errors.AsType[*object.CheckError](err); ok {
 			return &RefusedFileError{Path: string(found.name), Err: fault}
 		}
@@ -124,13 +124,13 @@ func (q *Quarantine) checkTree(ctx context.Context, data []byte, predecessor obj
 }
 
 func (q *Quarantine) noteDotfile(name []byte, file object.Dotfile, mode object.Mode, id object.ID) {
-	q.named = append(q.named, namedDotfile{newDotfile(file, mode, id), name})
+	q.named = append(q.named, namedDotfile{NewDotfile(file, mode, id), name})
 }
 
 // names reports whether a tree has the same under the same name.
 func names(tree []byte, want *namedDotfile) bool {
 	for it := object.IterTree(tree); it.Next(); {
-		if it.ID == want.id && bytes.Equal(it.Name, want.name) {
+		if it.ID == want.ID && bytes.Equal(it.Name, want.name) {
 			return !it.Mode.IsSymlink() && (it.Mode.Type() == object.TypeCommit) == want.gitlink
 		}
 	}

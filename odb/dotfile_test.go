@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
@@ -79,8 +81,8 @@ func TestMaintenanceKeepsWhatGitObjectsTo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	tip, objections := objectionable(t, w)
-	anew := odb.CompactOptions{All: true, RepackOptions: odb.RepackOptions{Anew: true}}
-	for name, options := range map[string]odb.CompactOptions{"folded": {}, "all": {All: true}, "anew": anew} {
+	anew := repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Anew: true}}
+	for name, options := range map[string]repack.CompactOptions{"folded": {}, "all": {All: true}, "anew": anew} {
 		if done := w.compact(options); name == "anew" && done.ObjectCount != len(w.objects) {
 			t.Errorf("%s: %+v", name, done)
 		}

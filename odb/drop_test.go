@@ -9,13 +9,14 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
 // drop removes what the tips do not reach, and what they do not reach from what the world expects.
-func (w *world) drop(kept map[object.ID]content, options odb.DropOptions) {
+func (w *world) drop(kept map[object.ID]content, options repack.DropOptions) {
 	w.Helper()
-	d, err := w.store.PlanDrop(w.Context(), w.pool, options)
+	d, err := repack.PlanDrop(w.Context(), w.store, w.pool, options)
 	w.must(err)
 	if d == nil {
 		w.Fatal("nothing was dropped")
@@ -24,11 +25,11 @@ func (w *world) drop(kept map[object.ID]content, options odb.DropOptions) {
 	w.objects = kept
 }
 
-func dropOptions(shareMin float64, tips ...object.ID) odb.DropOptions {
-	return odb.DropOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) { return tips, nil, nil }}
+func dropOptions(shareMin float64, tips ...object.ID) repack.DropOptions {
+	return repack.DropOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) { return tips, nil, nil }}
 }
 
-func (w *world) commitDrop(d *odb.Drop) {
+func (w *world) commitDrop(d *repack.Drop) {
 	w.Helper()
 	w.must(d.Look(w.Context()))
 	b := kv.NewBatch()
@@ -52,9 +53,9 @@ func TestDrop(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(w *world){
 		"hot":       func(*world) {},
-		"a segment": func(w *world) { w.compact(odb.CompactOptions{}) },
+		"a segment": func(w *world) { w.compact(repack.CompactOptions{}) },
 		"both": func(w *world) {
-			w.compact(odb.CompactOptions{})
+			w.compact(repack.CompactOptions{})
 			grow(w, rand.New(rand.NewPCG(9, 9)), object.ZeroID, 3)
 		},
 		"a large blob": func(w *world) {
@@ -68,7 +69,7 @@ func TestDrop(t *testing.T) {
 			w := newWorld(t, odb.Options{})
 			tip, other, kept := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			before(w)
-			if d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(1, tip)); d != nil || err != nil {
+			if d, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(1, tip)); d != nil || err != nil {
 				t.Fatalf("a drop that does not pay: %v, %v", d, err)
 			}
 			w.drop(kept, dropOptions(0, tip))
@@ -78,7 +79,7 @@ func TestDrop(t *testing.T) {
 					t.Errorf("the other history is still there: %v", err)
 				}
 			})
-			if d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, tip)); d != nil || err != nil {
+			if d, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, tip)); d != nil || err != nil {
 				t.Errorf("there is still something to drop: %v, %v", d, err)
 			}
 			w.reopen()
@@ -92,14 +93,14 @@ func TestDropKeepsOldValues(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 	unknown := object.ID{1}
-	options := odb.DropOptions{Roots: func(context.Context) (tips, old []object.ID, err error) {
+	options := repack.DropOptions{Roots: func(context.Context) (tips, old []object.ID, err error) {
 		return []object.ID{tip}, []object.ID{other, unknown}, nil
 	}}
-	d, err := w.store.PlanDrop(t.Context(), w.pool, options)
+	d, err := repack.PlanDrop(t.Context(), w.store, w.pool, options)
 	if d != nil || err != nil {
 		t.Errorf("PlanDrop = %v, %v, want nothing to drop", d, err)
 	}
-	if _, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, unknown)); !errors.Is(err, odb.ErrNotFound) {
+	if _, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, unknown)); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("PlanDrop with a tip that is missing: %v", err)
 	}
 }
@@ -141,7 +142,7 @@ func TestDropIsNeeded(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, odb.Options{})
 			tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
-			d, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, tip))
+			d, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, tip))
 			w.must(err)
 			w.must(d.Look(t.Context())) // nothing has come yet
 			moved := use(w, other)

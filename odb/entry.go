@@ -37,9 +37,9 @@ type StoredEntry struct {
 	// Ordinal is the index among the sorted IDs of a segment; segment.NoOrdinal elsewhere.
 	Ordinal uint32
 
-	at     location
+	at     Location
 	record segment.Record // of an entry in a data region
-	value  hotValue       // of a hot entry
+	value  HotValue       // of a hot entry
 }
 
 // Delta reports whether the entry is a delta against Base.
@@ -53,17 +53,17 @@ func (e *StoredEntry) Content(ctx context.Context) ([]byte, error) {
 
 // Entry returns how the object of id is stored. When several layers hold it, any of them may answer. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
-	at, err := v.find(ctx, id)
+	at, err := v.Find(ctx, id)
 	if err != nil {
 		return StoredEntry{}, err
 	}
 	return at.layer.entry(ctx, at)
 }
 
-// copyPacked writes the compressed bytes of e to w, encoded as e says; the caller has written the header of the pack entry.
+// CopyPacked writes the compressed bytes of e to w, encoded as e says; the caller has written the header of the pack entry.
 //
 // Up to 1 MiB the checksum is verified before the first byte is written; beyond, the bytes pass through and an error at the end says
 // that they must not be used. Errors: [ErrCorrupt].
-func (v *View) copyPacked(ctx context.Context, w io.Writer, e *StoredEntry) error {
+func (v *View) CopyPacked(ctx context.Context, w io.Writer, e *StoredEntry) error {
 	return e.at.layer.copyPayload(ctx, w, e)
 }

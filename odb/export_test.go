@@ -31,12 +31,12 @@ func (s *Store) OpenViews() int64 { return s.traffic.views.Load() }
 
 // PathFilter returns the path filter of a commit, nil if it has none.
 func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) {
-	filters, err := v.openFilters(ctx)
+	filters, err := v.OpenFilters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer filters.close()
-	return filters.find(ctx, commit)
+	defer filters.Close()
+	return filters.Find(ctx, commit)
 }
 
 // ReadFilters makes a filter companion of the rows and bytes of its sections, with IDs of its own, and returns the filter of each row, nil for
@@ -104,33 +104,6 @@ func EncodeHotFilter(id object.ID, filter []byte) []byte { return encodeHotFilte
 // DecodeHotFilter is the other way of EncodeHotFilter.
 func DecodeHotFilter(id object.ID, value []byte) ([]byte, error) { return decodeHotFilter(id, value) }
 
-// BitmapCount returns how many bitmaps apply to a view.
-func BitmapCount(ctx context.Context, v *View) (int, error) {
-	inv, err := newInventory(ctx, v)
-	if err != nil {
-		return 0, err
-	}
-	defer inv.close()
-	if err := inv.useBitmaps(ctx); err != nil || inv.bitmaps == nil {
-		return 0, err
-	}
-	return inv.bitmaps.file.Count, nil
-}
-
-// ParseBitmap returns the bits of a stored bitmap.
-func ParseBitmap(data []byte, wordCount int) ([]uint64, error) {
-	b, err := parseBitmap(data, wordCount)
-	if err != nil {
-		return nil, err
-	}
-	words := make([]uint64, wordCount)
-	b.WriteDenseTo(words)
-	return words, nil
-}
-
-// EncodeBitmap returns a bitmap as it is stored.
-func EncodeBitmap(words []uint64) ([]byte, error) { return encodeBitmap(words, nil) }
-
 // AddPack quarantines a pack as a segment. It is the plainest way to do so, for packs that fit in memory several times.
 //
 // Two lists, if given, are the tips of the segment's outline and what it names outside.
@@ -167,13 +140,13 @@ func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]obje
 	if err != nil {
 		return err
 	}
-	q.addSegment(segment)
+	q.AddSegment(segment)
 	return nil
 }
 
 // AddHot quarantines an object as it comes in a small pack: deflated, whole or as a delta against base.
 func (q *Quarantine) AddHot(ctx context.Context, id object.ID, t object.Type, size int64, base object.ID, inflated []byte) error {
-	return q.addHot(ctx, &hotValue{
+	return q.AddPacked(ctx, &HotValue{
 		ID: id, Type: t, Size: size, Base: base, ContentSize: int64(len(inflated)),
 		Payload: pack.Deflate(nil, inflated, pack.LevelDefault),
 	}, nil)
@@ -247,14 +220,14 @@ func resolvePlainly(packed []byte) (map[int64]*plainObject, error) {
 
 // DataRegions returns the data regions of the view's segments, as they lie.
 func DataRegions(ctx context.Context, v *View) (stored [][]byte, err error) {
-	for _, l := range v.segments() {
-		g, err := l.acquire(ctx)
+	for _, l := range v.Segments() {
+		g, err := l.Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
 		data := make([]byte, g.DataSize)
 		err = segment.ReadFullAt(g.Handle, data, 0)
-		l.release(g)
+		l.Release(g)
 		if err != nil {
 			return nil, err
 		}
@@ -265,12 +238,12 @@ func DataRegions(ctx context.Context, v *View) (stored [][]byte, err error) {
 
 // LookupMany returns those of the sorted ids that the view's segments hold, as the batch lookup and as single lookups find them.
 func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single []object.ID, err error) {
-	for _, l := range v.segments() {
-		g, err := l.acquire(ctx)
+	for _, l := range v.Segments() {
+		g, err := l.Acquire(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer l.release(g)
+		defer l.Release(g)
 		err = g.LookupMany(ctx, ids, func(index int, ordinal uint32) error {
 			id, err := g.ID(ctx, ordinal)
 			if id != ids[index] {
@@ -298,13 +271,13 @@ func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single
 // Payload returns the compressed bytes of an entry.
 func Payload(ctx context.Context, v *View, e *StoredEntry) ([]byte, error) {
 	var b bytes.Buffer
-	err := v.copyPacked(ctx, &b, e)
+	err := v.CopyPacked(ctx, &b, e)
 	return b.Bytes(), err
 }
 
 // Depth returns how many deltas lie between an object and its whole base.
 func Depth(ctx context.Context, v *View, id object.ID) (int, error) {
-	at, err := v.find(ctx, id)
+	at, err := v.Find(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -484,12 +457,6 @@ func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
 	}
 	return segment.KindBorrowed.FileName(newLending(&m).companion), nil
 }
-
-// DeltaBytes is the size of the deltas that were made for a pack.
-func (p *PackPlan) DeltaBytes() int64 { return p.deltas.bytes() }
-
-// DeltaBytesMax is what that may come to, give or take what each of two workers makes last.
-const DeltaBytesMax = searchBytesMax
 
 // ObjectIDs returns the IDs of everything in a pool's layers.
 func ObjectIDs(ctx context.Context, v *View) (ids []object.ID, err error) {

@@ -12,6 +12,8 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/ingest"
+	"packhorse/odb/packgen"
 )
 
 // bystander shares the only processor with some work.
@@ -59,7 +61,7 @@ func (c *slowClient) Write(p []byte) (int, error) {
 // A pack is planned and written in turns, which do not last while the client takes it.
 func TestPackTakesTurns(t *testing.T) {
 	t.Parallel()
-	for name, request := range map[string]odb.PackRequest{"everything": {OFSDelta: true}, "shallow": {OFSDelta: true}} {
+	for name, request := range map[string]packgen.Request{"everything": {OFSDelta: true}, "shallow": {OFSDelta: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newRepository(t)
@@ -76,7 +78,7 @@ func TestPackTakesTurns(t *testing.T) {
 				told++
 				watch.waits()
 			}
-			plan, err := v.Plan(ctx, request, progress)
+			plan, err := packgen.Plan(ctx, v, request, progress)
 			must(t, err)
 			defer plan.Close()
 			planned := account.Spent()
@@ -122,7 +124,7 @@ func TestIngestTakesTurns(t *testing.T) {
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 10}}) // so that it becomes a segment
 	ctx, account, watch := newBystander(t)
 	sender := &slowSender{bystander: watch, parts: slices.Collect(slices.Chunk(packed, 16<<10))}
-	in, err := h.view().Ingest(ctx, sender, odb.IngestOptions{})
+	in, err := ingest.Read(ctx, h.view(), sender, ingest.Options{})
 	must(t, err)
 	defer in.Close()
 	read := account.Spent()

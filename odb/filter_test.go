@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"packhorse/fuzz/oracle"
-	"packhorse/odb"
+	"packhorse/odb/packgen"
 )
 
 func TestParseFilterAgainstGit(t *testing.T) {
@@ -26,13 +26,13 @@ func TestParseFilterAgainstGit(t *testing.T) {
 		"combine:tree:1+x;y", "combine:blob%3Anone%2", "combine:blob%00none", "combine:blob%zznone", "combine:%",
 		"sparse:path=x", "nonsense=1",
 	} {
-		_, err := odb.ParseFilter(spec)
+		_, err := packgen.ParseFilter(spec)
 		_, gitErr := git.Try(nil, "rev-list", "--objects", "--filter="+spec, tip)
 		var exit *oracle.ExitError
 		switch {
 		case errors.As(gitErr, &exit):
 			want := strings.TrimSuffix(strings.TrimPrefix(exit.Stderr, "fatal: "), "\n")
-			var refused *odb.FilterError
+			var refused *packgen.FilterError
 			if !errors.As(err, &refused) || err.Error() != want {
 				t.Errorf("filter %q: %v, git says %q", spec, err, want)
 			}
@@ -45,7 +45,7 @@ func TestParseFilterAgainstGit(t *testing.T) {
 func TestParseFilterRefusesSparse(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []string{"sparse:oid=main:filter", "combine:blob:none+sparse:oid=main:filter"} {
-		if _, err := odb.ParseFilter(spec); err == nil || err.Error() != "filter 'sparse:oid' not supported" {
+		if _, err := packgen.ParseFilter(spec); err == nil || err.Error() != "filter 'sparse:oid' not supported" {
 			t.Errorf("filter %q: %v", spec, err)
 		}
 	}
@@ -53,11 +53,11 @@ func TestParseFilterRefusesSparse(t *testing.T) {
 
 func TestFilterString(t *testing.T) {
 	t.Parallel()
-	var none odb.Filter
+	var none packgen.Filter
 	if !none.IsZero() || none.String() != "" {
 		t.Errorf("the zero filter is %q", none)
 	}
-	f, err := odb.ParseFilter("combine:blob:none+tree:1")
+	f, err := packgen.ParseFilter("combine:blob:none+tree:1")
 	if err != nil || f.IsZero() || f.String() != "combine:blob:none+tree:1" {
 		t.Errorf("filter %q, %v", f, err)
 	}

@@ -126,7 +126,7 @@ func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error)
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
 	}
-	value := compress(hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+	value := compress(HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
 	encoded := value.encode()
 	if len(encoded) > f.store.limits.HotValueBytes {
 		return object.ZeroID, fmt.Errorf("%s of %d bytes: %w", t, len(data), ErrTooLarge)
@@ -170,5 +170,5 @@ func (f *Fork) Close() error {
 	if !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	return f.store.files.Delete(ctx, segment.KindBorrowed.FileName(f.companion))
+	return f.store.Files.Delete(ctx, segment.KindBorrowed.FileName(f.companion))
 }

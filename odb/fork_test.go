@@ -10,8 +10,12 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -105,7 +109,7 @@ func (h *ingestHost) pushSegment(packed []byte) {
 	var err error
 	bulk.store, err = odbtest.OpenOn(h.tb.Context(), h.keys, h.files, odb.Options{Limits: odb.Limits{HotCount: 1}})
 	h.must(err)
-	_, err = bulk.push(packed, odb.IngestOptions{})
+	_, err = bulk.push(packed, ingest.Options{})
 	h.must(err)
 	bulk.store.AwaitLoans()
 	h.tb.Cleanup(func() { h.must(bulk.store.Close(context.Background())) }) //nolint:usetesting // the test's own has ended
@@ -176,24 +180,24 @@ func checkReadable(t *testing.T, g *repository, h *ingestHost, tips ...object.ID
 			t.Errorf("Resolve(%s) = %v, %v", id, found, err)
 		}
 		if i%7 == 0 {
-			_, err = v.Plan(ctx, odb.PackRequest{Wants: []object.ID{id}}, nil)
+			_, err = packgen.Plan(ctx, v, packgen.Request{Wants: []object.ID{id}}, nil)
 			unknown("Plan of a want", err)
-			_, err = v.Plan(ctx, odb.PackRequest{Wants: tips[:1], Haves: []object.ID{id}}, nil)
+			_, err = packgen.Plan(ctx, v, packgen.Request{Wants: tips[:1], Haves: []object.ID{id}}, nil)
 			unknown("Plan of a have", err)
 		}
 		if info.Type == object.TypeCommit || !reached[id] {
 			_, err = v.Graph(ctx, id)
 			unknown("Graph", err)
-			for _, walkErr := range odb.Walk(ctx, v, odb.WalkOptions{Tips: []object.ID{id}}) {
+			for _, walkErr := range revwalk.Walk(ctx, v, revwalk.WalkOptions{Tips: []object.ID{id}}) {
 				err = walkErr
 				break
 			}
 			unknown("Walk", err)
-			_, err = odb.MergeBases(ctx, v, tips[0], id)
+			_, err = revwalk.MergeBases(ctx, v, tips[0], id)
 			unknown("MergeBases", err)
 		}
 	}
-	for _, request := range []odb.PackRequest{{Wants: tips, OFSDelta: true}, {Wants: tips, OFSDelta: true, Thin: true}} {
+	for _, request := range []packgen.Request{{Wants: tips, OFSDelta: true}, {Wants: tips, OFSDelta: true, Thin: true}} {
 		checkPack(t, g, v, request)
 	}
 }
@@ -258,19 +262,19 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 				since := func(revisions string, args ...string) []byte {
 					return g.Input([]byte(revisions), append([]string{"pack-objects", "--revs", "--stdout", "-q"}, args...)...)
 				}
-				_, err := fork.push(since("refs/heads/secret\n^refs/heads/secret~2\n", "--thin"), odb.IngestOptions{})
-				if _, missing := errors.AsType[*odb.MissingError](err); !missing && !odb.IsBadPack(err) {
+				_, err := fork.push(since("refs/heads/secret\n^refs/heads/secret~2\n", "--thin"), ingest.Options{})
+				if _, missing := errors.AsType[*ingest.MissingError](err); !missing && !ingest.IsBadPack(err) {
 					t.Errorf("a pack on top of what may not be read is taken: %v", err)
 				}
 				if has, err := fork.view().Has(t.Context(), secret); err != nil || has {
 					t.Errorf("Has = %v, %v after a refused pack", has, err)
 				}
-				_, err = fork.push(since("refs/tags/hidden\n^refs/heads/main\n", "--thin"), odb.IngestOptions{})
+				_, err = fork.push(since("refs/tags/hidden\n^refs/heads/main\n", "--thin"), ingest.Options{})
 				h.must(err)
 				checkReadable(t, g, fork, public, secret)
 				fork.fsck()
 				fork.write(g, g.all())
-				_, err = fork.store.Compact(t.Context(), fork.pool, odb.CompactOptions{All: true})
+				_, err = repack.Compact(t.Context(), fork.store, fork.pool, repack.CompactOptions{All: true})
 				h.must(err)
 				fork.dropTo(public, secret)
 				checkReadable(t, g, fork, public, secret)
@@ -284,7 +288,7 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 func (h *ingestHost) dropTo(tips ...object.ID) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
-	drop, err := h.store.PlanDrop(ctx, h.pool, dropOptions(0, tips...))
+	drop, err := repack.PlanDrop(ctx, h.store, h.pool, dropOptions(0, tips...))
 	h.must(err)
 	if drop == nil {
 		return

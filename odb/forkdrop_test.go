@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 	t.Parallel()
 	for name, fold := range map[string]func(w *world){
-		"in a segment": func(w *world) { w.compact(odb.CompactOptions{All: true}) },
+		"in a segment": func(w *world) { w.compact(repack.CompactOptions{All: true}) },
 		"hot":          func(*world) {},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
@@ -182,7 +183,7 @@ func TestForksModel(t *testing.T) {
 					m.check(p)
 				case n < 93:
 					m.pool = p.id
-					m.compact(odb.CompactOptions{All: m.random.IntN(2) == 0})
+					m.compact(repack.CompactOptions{All: m.random.IntN(2) == 0})
 				case n < 95:
 					_, err := m.store.Sweep(t.Context(), 0)
 					m.must(err)

@@ -102,7 +102,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 	defer v.Close()
 	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace}
 	for _, tip := range options.Tips {
-		if _, err := v.find(ctx, tip); errors.Is(err, ErrNotFound) {
+		if _, err := v.Find(ctx, tip); errors.Is(err, ErrNotFound) {
 			f.problem(segment.LayerID(pool), tip, fmt.Errorf("%w: it is a tip", ErrMissing))
 		} else if err := f.noted(segment.LayerID(pool), tip, err); err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ type fsck struct {
 	report *FsckReport
 	met    int64
 	told   map[CorruptError]int // where in the report damage is told, which is found wherever something leads to it
-	judged map[dotfile]struct{}
+	judged map[Dotfile]struct{}
 }
 
 // toldMax bounds the damage that one check remembers to have told of.
@@ -181,7 +181,7 @@ func (f *fsck) layer(ctx context.Context, l layer) error {
 	switch l := l.(type) {
 	case *hotLayer:
 		return f.hotLayer(ctx, l)
-	case *segmentLayer:
+	case *SegmentLayer:
 		return f.segmentLayer(ctx, l)
 	default:
 		return fmt.Errorf("%T is not stored", l)
@@ -193,13 +193,13 @@ const fsckChunk = 256
 
 // objects checks the locations that come from produce, on all cores; outline, if not nil, hears of what they name.
 func (f *fsck) objects(
-	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]location) error) error,
+	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]Location) error) error,
 ) error {
 	group, ctx := rescue.WithContext(ctx)
-	chunks := make(chan []location)
+	chunks := make(chan []Location)
 	group.Go(func() error {
 		defer close(chunks)
-		return produce(ctx, func(chunk []location) error {
+		return produce(ctx, func(chunk []Location) error {
 			f.known.Add(int64(len(chunk)))
 			select {
 			case chunks <- chunk:
@@ -240,7 +240,7 @@ func (f *fsck) wait(ctx context.Context, bytes int64) error {
 }
 
 // waitFor keeps to the rate before an object is read again, as it is stored.
-func (f *fsck) waitFor(ctx context.Context, at location) error {
+func (f *fsck) waitFor(ctx context.Context, at Location) error {
 	if f.pace == nil {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (f *fsck) waitFor(ctx context.Context, at location) error {
 	return f.pace(ctx, entry.PayloadSize)
 }
 
-func (f *fsck) checkChunk(ctx context.Context, c *objectChecker, chunk []location) error {
+func (f *fsck) checkChunk(ctx context.Context, c *objectChecker, chunk []Location) error {
 	for _, at := range chunk {
 		if err := f.waitFor(ctx, at); err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 )
 
 // bitmapFile checks a bitmap companion: its blocks, the list of segments that it is over, and every bitmap against what its commit reaches.
-func (f *fsck) bitmapFile(ctx context.Context, l *segmentLayer) error {
-	c := l.bitmaps
+func (f *fsck) bitmapFile(ctx context.Context, l *SegmentLayer) error {
+	c := l.Bitmaps
 	g, err := c.Acquire(ctx)
 	if err != nil {
 		return f.noted(c.Layer, object.ZeroID, err)
@@ -24,7 +24,7 @@ func (f *fsck) bitmapFile(ctx context.Context, l *segmentLayer) error {
 	if f.view.store.options.Reach == nil {
 		return nil
 	}
-	at := slices.Index(f.view.manifest.segments(), l.id)
+	at := slices.Index(f.view.manifest.segments(), l.ID)
 	view, segments := f.view.oldestSegments(at + 1)
 	defer view.Close()
 	return f.noted(c.Layer, object.ZeroID, f.view.store.options.Reach.CheckBitmaps(ctx, view, segments, g))

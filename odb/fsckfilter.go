@@ -11,27 +11,27 @@ import (
 )
 
 // filterFile checks a filter companion: its blocks, and that its commits and their filters are those of the segment.
-func (f *fsck) filterFile(ctx context.Context, l *segmentLayer) error {
-	g, err := l.filters.Acquire(ctx)
+func (f *fsck) filterFile(ctx context.Context, l *SegmentLayer) error {
+	g, err := l.Filters.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.filters.Layer, object.ZeroID, err)
+		return f.noted(l.Filters.Layer, object.ZeroID, err)
 	}
-	defer l.filters.Release()
+	defer l.Filters.Release()
 	if ok, err := f.sections(ctx, g); !ok || err != nil {
 		return err
 	}
 	if err := f.sortedIDs(ctx, g); err != nil {
 		return err
 	}
-	if l.rows == nil {
+	if l.Rows == nil {
 		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: path filters beside a segment without commits", ErrDisagree))
 		return nil
 	}
-	rows, err := l.rows.Acquire(ctx)
+	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.rows.Layer, object.ZeroID, err)
+		return f.noted(l.Rows.Layer, object.ZeroID, err)
 	}
-	defer l.rows.Release()
+	defer l.Rows.Release()
 	if rows.Count != g.Count {
 		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: %d path filters of %d commits", ErrDisagree, g.Count, rows.Count))
 		return nil
@@ -66,11 +66,11 @@ func (f *fsck) hotFilter(ctx context.Context, l *hotLayer, id object.ID, value [
 
 // isFilterOf compares the filter of a commit with one that is made again.
 func (f *fsck) isFilterOf(ctx context.Context, stored bloom.Filter, row *GraphRow) error {
-	old, err := f.view.firstParentTree(ctx, row)
+	old, err := f.view.FirstParentTree(ctx, row)
 	if err != nil {
 		return err
 	}
-	want, err := f.view.filterOf(ctx, old, row.Tree)
+	want, err := f.view.FilterOf(ctx, old, row.Tree)
 	if err == nil && !bytes.Equal(stored, want) {
 		err = fmt.Errorf("%w: its path filter is not that of its changes", ErrDisagree)
 	}

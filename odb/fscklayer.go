@@ -17,7 +17,7 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err := f.keys(ctx, l.id, userKey(l.id, f.view.pool)); err != nil {
 		return err
 	}
-	err := f.objects(ctx, nil, func(ctx context.Context, yield func([]location) error) error {
+	err := f.objects(ctx, nil, func(ctx context.Context, yield func([]Location) error) error {
 		return f.hotLocations(ctx, l, yield)
 	})
 	if err != nil {
@@ -55,9 +55,9 @@ func (f *fsck) hotKeys(ctx context.Context, l *hotLayer, table byte, check func(
 	return nil
 }
 
-func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]location) error) error {
+func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]Location) error) error {
 	prefix := hotPrefix(tableObject, l.id)
-	var chunk []location
+	var chunk []Location
 	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]locat
 			f.problem(l.id, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, pair.Key))
 			continue
 		}
-		chunk = append(chunk, location{layer: l, id: id, ordinal: segment.NoOrdinal, value: bytes.Clone(pair.Value)})
+		chunk = append(chunk, Location{layer: l, id: id, ordinal: segment.NoOrdinal, value: bytes.Clone(pair.Value)})
 		if len(chunk) == fsckChunk {
 			if err := yield(chunk); err != nil {
 				return err
@@ -78,17 +78,17 @@ func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]locat
 	return yield(chunk)
 }
 
-// segmentLayer checks the files of a segment, and then every object in it.
-func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
+// SegmentLayer checks the files of a segment, and then every object in it.
+func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	if err := f.presence(ctx, l); err != nil {
 		return err
 	}
-	g, err := l.acquire(ctx)
+	g, err := l.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.id, object.ZeroID, err)
+		return f.noted(l.ID, object.ZeroID, err)
 	}
-	defer l.release(g)
-	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.id}}, l.companions...)
+	defer l.Release(g)
+	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.companions...)
 	for _, part := range parts {
 		if err := f.keys(ctx, part.id, userKey(part.id, f.view.pool), registrationKey(part.id)); err != nil {
 			return err
@@ -97,43 +97,43 @@ func (f *fsck) segmentLayer(ctx context.Context, l *segmentLayer) error {
 	if err := f.segmentFile(ctx, g); err != nil {
 		return err
 	}
-	if l.rows != nil {
+	if l.Rows != nil {
 		if err := f.graphFile(ctx, l); err != nil {
 			return err
 		}
 	}
-	if l.bitmaps != nil {
+	if l.Bitmaps != nil {
 		if err := f.bitmapFile(ctx, l); err != nil {
 			return err
 		}
 	}
-	if l.filters != nil {
+	if l.Filters != nil {
 		if err := f.filterFile(ctx, l); err != nil {
 			return err
 		}
 	}
 	before := f.problems()
 	outline, err := newOutlineChecker(ctx, g)
-	if err := f.noted(l.id, object.ZeroID, err); err != nil {
+	if err := f.noted(l.ID, object.ZeroID, err); err != nil {
 		return err
 	}
-	err = f.objects(ctx, outline, func(ctx context.Context, yield func([]location) error) error {
+	err = f.objects(ctx, outline, func(ctx context.Context, yield func([]Location) error) error {
 		return f.segmentLocations(ctx, l, g, yield)
 	})
 	if err != nil || outline == nil || f.problems() > before { // an object that is damaged names nothing
 		return err
 	}
-	return f.noted(l.id, object.ZeroID, outline.compare(ctx))
+	return f.noted(l.ID, object.ZeroID, outline.compare(ctx))
 }
 
 // presence checks that the files of a segment can be opened: those that are open can be read although they are gone.
-func (f *fsck) presence(ctx context.Context, l *segmentLayer) error {
-	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.id}}, l.companions...)
+func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
+	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.companions...)
 	for _, part := range parts {
 		if part.kind == segment.KindBorrowed {
 			continue // it is opened each time that it is read
 		}
-		open, err := l.store.files.Open(ctx, part.kind.FileName(part.id))
+		open, err := l.store.Files.Open(ctx, part.kind.FileName(part.id))
 		switch {
 		case errors.Is(err, file.ErrNotFound):
 			f.problem(part.id, object.ZeroID, fmt.Errorf("%w: file %s is missing", ErrDisagree, part.kind.FileName(part.id)))
@@ -178,17 +178,17 @@ func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) e
 }
 
 // segmentLocations yields the objects in the order of their entries, in which bases tend to be near.
-func (f *fsck) segmentLocations(ctx context.Context, l *segmentLayer, g *segment.Segment, yield func([]location) error) error {
-	var chunk []location
+func (f *fsck) segmentLocations(ctx context.Context, l *SegmentLayer, g *segment.Segment, yield func([]Location) error) error {
+	var chunk []Location
 	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		var id object.ID
 		if err == nil {
 			id, err = g.ID(ctx, ordinal)
 		}
 		if err != nil {
-			return f.noted(l.id, object.ZeroID, err)
+			return f.noted(l.ID, object.ZeroID, err)
 		}
-		chunk = append(chunk, location{layer: l, id: id, ordinal: ordinal})
+		chunk = append(chunk, Location{layer: l, id: id, ordinal: ordinal})
 		if len(chunk) == fsckChunk {
 			if err := yield(chunk); err != nil {
 				return err
@@ -239,12 +239,12 @@ func (f *fsck) sortedIDs(ctx context.Context, g *segment.File) error {
 
 // segment.GraphFile checks the companion of a segment: its blocks, and that each of its commits is in the segment. The rows themselves are
 // compared when their commits are checked.
-func (f *fsck) graphFile(ctx context.Context, l *segmentLayer) error {
-	rows, err := l.rows.Acquire(ctx)
+func (f *fsck) graphFile(ctx context.Context, l *SegmentLayer) error {
+	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {
-		return f.noted(l.rows.Layer, object.ZeroID, err)
+		return f.noted(l.Rows.Layer, object.ZeroID, err)
 	}
-	defer l.rows.Release()
+	defer l.Rows.Release()
 	if ok, err := f.sections(ctx, rows); !ok || err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (f *fsck) lending(ctx context.Context, l *lending) error {
 			return err
 		}
 	}
-	for _, segment := range f.view.segments() {
+	for _, segment := range f.view.Segments() {
 		if err := f.lentSegment(ctx, l, segment, set); err != nil {
 			return err
 		}
@@ -44,18 +44,18 @@ func (f *fsck) lentTip(ctx context.Context, companion segment.LayerID, tip objec
 }
 
 // lentSegment checks that what is said of a segment is about as many objects as it has.
-func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *segmentLayer, set *borrowedSet) error {
-	if _, borrowed := l.layers[segment.id]; !borrowed || !set.known || set.all {
+func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *SegmentLayer, set *borrowedSet) error {
+	if _, borrowed := l.layers[segment.ID]; !borrowed || !set.known || set.all {
 		return nil
 	}
-	g, err := segment.acquire(ctx)
+	g, err := segment.Acquire(ctx)
 	if err != nil {
-		return f.noted(segment.id, object.ZeroID, err)
+		return f.noted(segment.ID, object.ZeroID, err)
 	}
-	defer segment.release(g)
-	if said, ok := set.segments[segment.id]; !ok || said.count != g.Count {
+	defer segment.Release(g)
+	if said, ok := set.segments[segment.ID]; !ok || said.count != g.Count {
 		f.problem(l.companion, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
-			ErrDisagree, said.count, segment.id, g.Count))
+			ErrDisagree, said.count, segment.ID, g.Count))
 	}
 	return nil
 }

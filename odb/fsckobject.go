@@ -28,7 +28,7 @@ type knownLink struct {
 const linksMax = 1 << 16
 
 // check reads an object from the layer that at names, and checks its ID, its format, its links and its graph row.
-func (c *objectChecker) check(ctx context.Context, at location) error {
+func (c *objectChecker) check(ctx context.Context, at Location) error {
 	s, err := at.layer.step(ctx, at)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 	if s.Size > segment.WholeMax {
 		return c.checkStream(ctx, at, s.Info)
 	}
-	t, data, err := c.view.readAt(ctx, at)
+	t, data, err := c.view.ReadAt(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *objectChecker) check(ctx context.Context, at location) error {
 }
 
 // checkStream checks the ID of a large object.
-func (c *objectChecker) checkStream(ctx context.Context, at location, info Info) error {
+func (c *objectChecker) checkStream(ctx context.Context, at Location, info Info) error {
 	if info.Type != object.TypeBlob {
 		return fmt.Errorf("%s of %d bytes: %w", info.Type, info.Size, ErrTooLarge)
 	}
@@ -124,7 +124,7 @@ func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want obje
 }
 
 // checkGraphRow compares the row of a commit in the same layer, if there is one, with the commit.
-func (c *objectChecker) checkGraphRow(ctx context.Context, at location, data []byte) error {
+func (c *objectChecker) checkGraphRow(ctx context.Context, at Location, data []byte) error {
 	row, ok, err := at.layer.graph(ctx, at.id)
 	if !ok || err != nil {
 		return err

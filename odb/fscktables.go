@@ -278,7 +278,7 @@ const unsettledAge = 24 * time.Hour
 
 // files looks for the registration of each file.
 func (f *tablesFsck) files(ctx context.Context) error {
-	for info, err := range f.store.files.List(ctx) {
+	for info, err := range f.store.Files.List(ctx) {
 		if err != nil {
 			return err
 		}
@@ -306,7 +306,7 @@ func (f *tablesFsck) files(ctx context.Context) error {
 
 // unregistered tells of a file, unless it has been removed meanwhile.
 func (f *tablesFsck) unregistered(ctx context.Context, id segment.LayerID, info file.Info) error {
-	open, err := f.store.files.Open(ctx, info.Name)
+	open, err := f.store.Files.Open(ctx, info.Name)
 	if errors.Is(err, file.ErrNotFound) {
 		return nil
 	}

@@ -23,38 +23,38 @@ func (f *fsck) warn(layer segment.LayerID, id object.ID, err error) {
 const judgedMax = 1 << 16
 
 // isJudged reports whether a file has been judged, and remembers it.
-func (f *fsck) isJudged(found dotfile) bool {
+func (f *fsck) isJudged(found Dotfile) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.judged[found]; ok {
 		return true
 	}
 	if f.judged == nil || len(f.judged) >= judgedMax {
-		f.judged = make(map[dotfile]struct{})
+		f.judged = make(map[Dotfile]struct{})
 	}
 	f.judged[found] = struct{}{}
 	return false
 }
 
 // checkContent holds an object to git's rules. Its bytes are those that came in, so that whatever they break is told as a warning.
-func (c *objectChecker) checkContent(ctx context.Context, at location, t object.Type, data []byte) error {
+func (c *objectChecker) checkContent(ctx context.Context, at Location, t object.Type, data []byte) error {
 	var found []namedDotfile
 	err := object.Check(t, data)
 	if t == object.TypeTree {
 		err = object.CheckTree(data, object.TreeCheck{Found: func(name []byte, file object.Dotfile, mode object.Mode, id object.ID) {
-			found = append(found, namedDotfile{newDotfile(file, mode, id), name})
+			found = append(found, namedDotfile{NewDotfile(file, mode, id), name})
 		}})
 	}
 	if err != nil {
 		c.fsck.warn(at.layer.layerID(), at.id, fmt.Errorf("git's fsck objects to it: %w", err))
 	}
 	for i := range found {
-		if c.fsck.isJudged(found[i].dotfile) {
+		if c.fsck.isJudged(found[i].Dotfile) {
 			continue
 		}
-		err := c.view.checkDotfile(ctx, found[i].dotfile)
-		if isObjection(err) {
-			c.fsck.warn(at.layer.layerID(), found[i].id, fmt.Errorf("git's fsck objects to it as the %q of tree %s: %w", found[i].name, at.id, err))
+		err := c.view.CheckDotfile(ctx, found[i].Dotfile)
+		if IsObjection(err) {
+			c.fsck.warn(at.layer.layerID(), found[i].ID, fmt.Errorf("git's fsck objects to it as the %q of tree %s: %w", found[i].name, at.id, err))
 		} else if err != nil {
 			return err
 		}
@@ -62,8 +62,8 @@ func (c *objectChecker) checkContent(ctx context.Context, at location, t object.
 	return nil
 }
 
-// isObjection reports whether an error says that git's checks refuse an object that can be read.
-func isObjection(err error) bool {
+// IsObjection reports whether an error says that git's checks refuse an object that can be read.
+func IsObjection(err error) bool {
 	_, ok := errors.AsType[*object.CheckError](err)
 	return ok || errors.Is(err, object.ErrNameTooLong)
 }

@@ -14,6 +14,9 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
+	"packhorse/odb/packgen"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -25,25 +28,25 @@ func BenchmarkPack(b *testing.B) {
 	g := benchRepository(b)
 	h := &ingestHost{tb: b}
 	h.open(vfs.Default, b.TempDir(), odb.Options{})
-	_, err := h.push(g.Input([]byte(lines("", g.tips("refs/heads", "refs/tags"))), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"), odb.IngestOptions{})
+	_, err := h.push(g.Input([]byte(lines("", g.tips("refs/heads", "refs/tags"))), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"), ingest.Options{})
 	must(b, err)
 	v := h.view()
 	tips := g.tips("refs/heads", "refs/tags")
-	blobNone, err := odb.ParseFilter("blob:none")
+	blobNone, err := packgen.ParseFilter("blob:none")
 	must(b, err)
 	main := g.ids("", "rev-list", "--first-parent", "HEAD")
 	before := main[min(100, len(main)-1)]
-	shallow, _, err := odb.Deepen(b.Context(), v, main[:1], odb.DeepenOptions{Depth: 1})
+	shallow, _, err := revwalk.Deepen(b.Context(), v, main[:1], revwalk.DeepenOptions{Depth: 1})
 	must(b, err)
 	for _, job := range []struct {
 		name    string
-		request odb.PackRequest
+		request packgen.Request
 	}{
-		{"clone", odb.PackRequest{Wants: tips}},
-		{"one branch", odb.PackRequest{Wants: main[:1]}},
-		{"blob none", odb.PackRequest{Wants: tips, Filter: blobNone}},
-		{"depth 1", odb.PackRequest{Wants: main[:1], Shallow: shallow}},
-		{"last 100", odb.PackRequest{Wants: main[:1], Haves: []object.ID{before}, Thin: true}},
+		{"clone", packgen.Request{Wants: tips}},
+		{"one branch", packgen.Request{Wants: main[:1]}},
+		{"blob none", packgen.Request{Wants: tips, Filter: blobNone}},
+		{"depth 1", packgen.Request{Wants: main[:1], Shallow: shallow}},
+		{"last 100", packgen.Request{Wants: main[:1], Haves: []object.ID{before}, Thin: true}},
 	} {
 		job.request.OFSDelta = true
 		b.Run(strings.ReplaceAll(job.name, " ", "-"), func(b *testing.B) { benchPlan(b, g, v, job.request) })
@@ -58,7 +61,7 @@ func benchRepository(b *testing.B) *repository {
 	return newHistory(b, historyOptions{seed: 1, commitCount: 2000})
 }
 
-func benchPlan(b *testing.B, g *repository, v *odb.View, request odb.PackRequest) {
+func benchPlan(b *testing.B, g *repository, v *odb.View, request packgen.Request) {
 	b.Helper()
 	peer := g.timePackObjects(b, request)
 	var bytes int64
@@ -67,7 +70,7 @@ func benchPlan(b *testing.B, g *repository, v *odb.View, request odb.PackRequest
 	used := processorTime(b)
 	for b.Loop() {
 		start := time.Now()
-		plan, err := v.Plan(b.Context(), request, nil)
+		plan, err := packgen.Plan(b.Context(), v, request, nil)
 		must(b, err)
 		planned += time.Since(start)
 		bytes, err = plan.WriteTo(b.Context(), io.Discard, nil)
@@ -97,7 +100,7 @@ type cost struct {
 }
 
 // timePackObjects returns what git takes for a request: the best of three.
-func (g *repository) timePackObjects(b *testing.B, request odb.PackRequest) cost {
+func (g *repository) timePackObjects(b *testing.B, request packgen.Request) cost {
 	b.Helper()
 	args, input := g.packObjectsCommand(request)
 	var best cost
@@ -128,5 +131,5 @@ func BenchmarkPackHot(b *testing.B) {
 		h.write(g, part)
 	}
 	v := h.view()
-	benchPlan(b, g, v, odb.PackRequest{Wants: g.tips("refs/heads", "refs/tags"), OFSDelta: true})
+	benchPlan(b, g, v, packgen.Request{Wants: g.tips("refs/heads", "refs/tags"), OFSDelta: true})
 }

@@ -15,13 +15,16 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
+	"packhorse/odb/packgen"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
 // packed has a pool write a pack.
-func packed(t *testing.T, v *odb.View, request odb.PackRequest) []byte {
+func packed(t *testing.T, v *odb.View, request packgen.Request) []byte {
 	t.Helper()
-	plan, err := v.Plan(t.Context(), request, nil)
+	plan, err := packgen.Plan(t.Context(), v, request, nil)
 	must(t, err)
 	defer plan.Close()
 	var out bytes.Buffer
@@ -34,14 +37,14 @@ func packed(t *testing.T, v *odb.View, request odb.PackRequest) []byte {
 }
 
 // packObjects has git pack-objects write a pack for the same request, without a search for deltas.
-func (g *repository) packObjects(request odb.PackRequest) []byte {
+func (g *repository) packObjects(request packgen.Request) []byte {
 	g.tb.Helper()
 	args, input := g.packObjectsCommand(request)
 	return g.Input([]byte(input), append(args, "--window=0")...)
 }
 
 // packObjectsCommand returns the arguments and the input that upload-pack gives to pack-objects.
-func (g *repository) packObjectsCommand(request odb.PackRequest) (args []string, input string) {
+func (g *repository) packObjectsCommand(request packgen.Request) (args []string, input string) {
 	args = []string{"pack-objects", "--revs", "--stdout", "-q"}
 	if request.Thin {
 		args = append(args, "--thin")
@@ -104,7 +107,7 @@ func (g *repository) client(haves, shallow []object.ID) *repository {
 	g.tb.Helper()
 	c := newRepository(g.tb)
 	if len(haves) > 0 {
-		c.Input(g.packObjects(odb.PackRequest{Wants: haves, ClientShallow: shallow}), "index-pack", "--stdin")
+		c.Input(g.packObjects(packgen.Request{Wants: haves, ClientShallow: shallow}), "index-pack", "--stdin")
 	}
 	c.setShallow(shallow)
 	return c
@@ -134,7 +137,7 @@ func sortedDifference(a, b []object.ID) []object.ID {
 // Some differences are right. Git may leave out an object that was asked for by its ID if it met it inside a tree before. It leaves out a
 // little more of what the client has when files have moved, since it marks what is uninteresting before it looks for the rest; and less
 // for a shallow client that takes no thin pack.
-func checkPack(t *testing.T, g *repository, v *odb.View, request odb.PackRequest) {
+func checkPack(t *testing.T, g *repository, v *odb.View, request packgen.Request) {
 	t.Helper()
 	wants := request.Wants
 	request.Wants = nil
@@ -205,7 +208,7 @@ var layouts = map[string]struct {
 func (h *ingestHost) pushPack(g *repository, revisions string) {
 	h.tb.Helper()
 	packed := g.Input([]byte(revisions), "pack-objects", "--revs", "--thin", "--stdout", "--delta-base-offset", "-q")
-	_, err := h.push(packed, odb.IngestOptions{})
+	_, err := h.push(packed, ingest.Options{})
 	h.must(err)
 }
 
@@ -248,7 +251,7 @@ func (h *ingestHost) useBitmaps(g *repository, what string) {
 	if what == "no" {
 		return
 	}
-	h.must(h.store.BuildBitmaps(h.tb.Context(), h.pool, g.tips()))
+	h.must(packgen.BuildBitmaps(h.tb.Context(), h.store, h.pool, g.tips(), nil))
 	h.fsck()
 	if what == "all" {
 		h.store.CoverFrom(0)
@@ -260,7 +263,7 @@ func TestPackOfLongDeltas(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 33, commitCount: 40})
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-	_, err := h.push(g.Input([]byte(lines("", g.tips())), "pack-objects", "--revs", "--stdout", "-q"), odb.IngestOptions{})
+	_, err := h.push(g.Input([]byte(lines("", g.tips())), "pack-objects", "--revs", "--stdout", "-q"), ingest.Options{})
 	h.must(err)
 	wants := g.tips()
 	tree := bytes.TrimSpace(g.Input([]byte("100644 blob "+g.Write("blob", []byte("elsewhere"))+"\tfile\n"), "mktree"))
@@ -268,7 +271,7 @@ func TestPackOfLongDeltas(t *testing.T) {
 	h.pushPack(g, lines("", unrelated))
 	v := h.view()
 	for _, haves := range [][]object.ID{nil, unrelated} {
-		checkPack(t, g, v, odb.PackRequest{Wants: wants, Haves: haves, Thin: true, OFSDelta: true})
+		checkPack(t, g, v, packgen.Request{Wants: wants, Haves: haves, Thin: true, OFSDelta: true})
 	}
 }
 
@@ -288,21 +291,21 @@ func TestPackOfRealRepository(t *testing.T) {
 }
 
 // tags returns the tag objects that refs name, and what they lead to.
-func (g *repository) tags() []odb.TagTarget {
-	var tags []odb.TagTarget
+func (g *repository) tags() []packgen.TagTarget {
+	var tags []packgen.TagTarget
 	for _, id := range g.tips("refs/tags") {
 		if g.Git("cat-file", "-t", id.String()) == "tag" {
-			tags = append(tags, odb.TagTarget{Tag: id, Peeled: g.ids("", "rev-parse", id.String()+"^{}")[0]})
+			tags = append(tags, packgen.TagTarget{Tag: id, Peeled: g.ids("", "rev-parse", id.String()+"^{}")[0]})
 		}
 	}
 	return tags
 }
 
 // drawRequest draws a request.
-func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
+func drawRequest(t *testing.T, r *rand.Rand, g *repository) packgen.Request {
 	t.Helper()
 	tips, commits := g.tips(), g.commits()
-	request := odb.PackRequest{
+	request := packgen.Request{
 		Wants:    pick(r, tips, 1+r.IntN(4)),
 		OFSDelta: r.IntN(4) > 0,
 	}
@@ -321,7 +324,7 @@ func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
 			"blob:none", "blob:limit=200", "tree:0", "tree:1", "tree:2", "tree:3", "object:type=tree", "object:type=blob",
 			"object:type=commit", "object:type=tag", "combine:blob:limit=300+tree:3",
 		}
-		filter, err := odb.ParseFilter(specs[r.IntN(len(specs))])
+		filter, err := packgen.ParseFilter(specs[r.IntN(len(specs))])
 		must(t, err)
 		request.Filter = filter
 	}
@@ -329,28 +332,28 @@ func drawRequest(t *testing.T, r *rand.Rand, g *repository) odb.PackRequest {
 }
 
 // drawShallowRequest draws a request of a client whose history is cut, or is to be.
-func drawShallowRequest(t *testing.T, r *rand.Rand, g *repository, v *odb.View) odb.PackRequest {
+func drawShallowRequest(t *testing.T, r *rand.Rand, g *repository, v *odb.View) packgen.Request {
 	t.Helper()
 	tips := g.tips("refs/heads")
-	request := odb.PackRequest{Wants: pick(r, tips, 1+r.IntN(3)), OFSDelta: true, Thin: r.IntN(3) > 0}
+	request := packgen.Request{Wants: pick(r, tips, 1+r.IntN(3)), OFSDelta: true, Thin: r.IntN(3) > 0}
 	var err error
 	if r.IntN(3) > 0 {
 		request.Haves = pick(r, tips, 1+r.IntN(2))
-		request.ClientShallow, _, err = odb.Deepen(t.Context(), v, request.Haves, odb.DeepenOptions{Depth: 1 + r.IntN(5)})
+		request.ClientShallow, _, err = revwalk.Deepen(t.Context(), v, request.Haves, revwalk.DeepenOptions{Depth: 1 + r.IntN(5)})
 		must(t, err)
 	}
-	options := odb.DeepenOptions{ClientShallow: request.ClientShallow, Tips: g.tips()}
+	options := revwalk.DeepenOptions{ClientShallow: request.ClientShallow, Tips: g.tips()}
 	switch r.IntN(5) {
 	case 0:
 		return request // what is new, below the boundary that is there
 	case 1:
-		options.Depth = odb.DepthInfinite
+		options.Depth = revwalk.DepthInfinite
 	case 2:
 		options.Depth, options.Relative = 1+r.IntN(4), true
 	default:
 		options.Depth = 1 + r.IntN(6)
 	}
-	request.Shallow, request.Unshallow, err = odb.Deepen(t.Context(), v, request.Wants, options)
+	request.Shallow, request.Unshallow, err = revwalk.Deepen(t.Context(), v, request.Wants, options)
 	must(t, err)
 	return request
 }

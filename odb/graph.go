@@ -16,7 +16,7 @@ type GraphRow = segment.GraphRow
 // Errors: [ErrNotFound], also for an object that is no commit; [ErrCorrupt].
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	if v.borrows() {
-		if _, err := v.find(ctx, id); err != nil {
+		if _, err := v.Find(ctx, id); err != nil {
 			return GraphRow{}, err
 		}
 	}

@@ -41,7 +41,7 @@ func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (blo
 	if q.filterBytes > hotFilterBytes {
 		return nil, nil
 	}
-	old, err := v.firstParentTree(ctx, row)
+	old, err := v.FirstParentTree(ctx, row)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -91,7 +92,7 @@ func compareHotWalks(t *testing.T, g *repository, h *ingestHost) {
 	if given == 0 {
 		t.Error("no path was ever changed")
 	}
-	compareTrace(t, v, g.traceOf(r, commits[0], 8), odb.TraceOptions{})
+	compareTrace(t, v, g.traceOf(r, commits[0], 8), revwalk.TraceOptions{})
 }
 
 // TestHotFiltersSaveReads walks a long history of the hot tier along a file that one commit of it changed, and opens next to no trees.

@@ -22,39 +22,39 @@ type hotLayer struct {
 
 func (l *hotLayer) layerID() segment.LayerID { return l.id }
 
-func (l *hotLayer) find(ctx context.Context, id object.ID) (location, bool, error) {
+func (l *hotLayer) find(ctx context.Context, id object.ID) (Location, bool, error) {
 	value, err := l.store.keys.Get(ctx, objectKey(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {
-		return location{}, false, nil
+		return Location{}, false, nil
 	}
-	return location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, err == nil, err
+	return Location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, err == nil, err
 }
 
 // value returns the value at a location, also if the location has let go of its bytes.
-func (l *hotLayer) value(ctx context.Context, at location) (hotValue, error) {
+func (l *hotLayer) value(ctx context.Context, at Location) (HotValue, error) {
 	if at.value == nil {
 		found, ok, err := l.find(ctx, at.id)
 		if err != nil {
-			return hotValue{}, err
+			return HotValue{}, err
 		}
 		if !ok {
-			return hotValue{}, l.store.damage.Corrupt(l.id, at.id, "it vanished while it was read")
+			return HotValue{}, l.store.damage.Corrupt(l.id, at.id, "it vanished while it was read")
 		}
 		at = found
 	}
 	v, err := decodeHot(at.id, at.value)
 	if err != nil {
-		return hotValue{}, l.store.damaged(l.id, at.id, err)
+		return HotValue{}, l.store.damaged(l.id, at.id, err)
 	}
 	return v, nil
 }
 
-func (l *hotLayer) stat(ctx context.Context, at location) (Info, error) {
+func (l *hotLayer) stat(ctx context.Context, at Location) (Info, error) {
 	v, err := l.value(ctx, at)
 	return Info{Type: v.Type, Size: v.Size}, err
 }
 
-func (l *hotLayer) entry(ctx context.Context, at location) (StoredEntry, error) {
+func (l *hotLayer) entry(ctx context.Context, at Location) (StoredEntry, error) {
 	v, err := l.value(ctx, at)
 	if err != nil {
 		return StoredEntry{}, err
@@ -74,12 +74,12 @@ func (l *hotLayer) entry(ctx context.Context, at location) (StoredEntry, error) 
 	}, nil
 }
 
-func (l *hotLayer) step(ctx context.Context, at location) (step, error) {
+func (l *hotLayer) step(ctx context.Context, at Location) (step, error) {
 	v, err := l.value(ctx, at)
 	return v.step(), err
 }
 
-func (l *hotLayer) content(ctx context.Context, at location) ([]byte, error) {
+func (l *hotLayer) content(ctx context.Context, at Location) ([]byte, error) {
 	v, err := l.value(ctx, at)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (l *hotLayer) content(ctx context.Context, at location) ([]byte, error) {
 	return content, nil
 }
 
-func (l *hotLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+func (l *hotLayer) stream(ctx context.Context, at Location) (io.ReadCloser, error) {
 	v, err := l.value(ctx, at)
 	if err != nil {
 		return nil, err

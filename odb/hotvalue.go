@@ -14,7 +14,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// hotValue is an object as the hot tier stores it:
+// HotValue is an object as the hot tier stores it:
 //
 //	1        type (bits 0-2) | encoding (3-4) | delta (5)
 //	1        number in a chain of skip-deltas, 0 for whole objects and for what arrived in a pack
@@ -24,7 +24,7 @@ import (
 //	4        CRC-32C of the object's ID and of all before
 //
 // The checksum is the value's own, and covers the ID, so that what a key-value store guarantees of its bytes is not relied on.
-type hotValue struct {
+type HotValue struct {
 	ID          object.ID
 	Type        object.Type
 	Encoding    Encoding
@@ -42,7 +42,7 @@ const (
 	hotDelta         = 0x20
 )
 
-func (v *hotValue) encode() []byte {
+func (v *HotValue) encode() []byte {
 	dst := make([]byte, 0, 2+2*binary.MaxVarintLen64+object.IDSize+len(v.Payload)+4)
 	flags := byte(v.Type) | byte(v.Encoding)<<hotEncodingShift
 	if !v.Base.IsZero() {
@@ -63,13 +63,13 @@ func hotSum(id object.ID, value []byte) uint32 {
 }
 
 // decodeHot takes apart the value stored for id; Payload points into data.
-func decodeHot(id object.ID, data []byte) (hotValue, error) {
+func decodeHot(id object.ID, data []byte) (HotValue, error) {
 	if len(data) < 4 || hotSum(id, data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
-		return hotValue{}, fmt.Errorf("%w: hot value fails its checksum", segment.ErrFormat)
+		return HotValue{}, fmt.Errorf("%w: hot value fails its checksum", segment.ErrFormat)
 	}
 	d := decoder{data: data[:len(data)-4]}
 	flags := d.take(1)[0]
-	v := hotValue{
+	v := HotValue{
 		ID:       id,
 		Type:     object.Type(flags & hotTypeMask),
 		Encoding: Encoding(flags >> hotEncodingShift & hotEncodingMask),
@@ -82,13 +82,13 @@ func decodeHot(id object.ID, data []byte) (hotValue, error) {
 		v.Base = d.id()
 	}
 	if d.failed || !v.Type.Valid() || v.Encoding > EncodingRaw || max(size, contentSize) > math.MaxInt64 {
-		return hotValue{}, fmt.Errorf("%w: hot value", segment.ErrFormat)
+		return HotValue{}, fmt.Errorf("%w: hot value", segment.ErrFormat)
 	}
 	v.Size, v.ContentSize, v.Payload = int64(size), int64(contentSize), d.data
 	return v, nil
 }
 
-func (v *hotValue) step() step {
+func (v *HotValue) step() step {
 	return step{
 		Info:        Info{Type: v.Type, Size: v.Size},
 		ContentSize: v.ContentSize,
@@ -99,7 +99,7 @@ func (v *hotValue) step() step {
 }
 
 // content returns the object or the delta that the payload holds. It may be the payload itself.
-func (v *hotValue) content() ([]byte, error) {
+func (v *HotValue) content() ([]byte, error) {
 	switch v.Encoding {
 	case EncodingZlib:
 		content, consumed, err := pack.Inflate(nil, v.Payload, v.ContentSize)

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 )
 
 // BenchmarkIngest ingests a pack into an empty pool on disk: a seeded history or, if PACKHORSE_BENCH_PACK names one, a real pack.
@@ -16,14 +17,14 @@ func BenchmarkIngest(b *testing.B) {
 	packed := benchPack(b)
 	b.SetBytes(int64(len(packed)))
 	b.ReportAllocs()
-	var stats odb.IngestStats
+	var stats ingest.IngestStats
 	for b.Loop() {
 		b.StopTimer()
 		h := &ingestHost{tb: b}
 		h.open(vfs.Default, b.TempDir(), odb.Options{})
 		v := h.view()
 		b.StartTimer()
-		in, err := v.Ingest(b.Context(), bytes.NewReader(packed), odb.IngestOptions{})
+		in, err := ingest.Read(b.Context(), v, bytes.NewReader(packed), ingest.Options{})
 		h.must(err)
 		q, resolved, err := in.Resolve(b.Context(), nil)
 		h.must(err)
@@ -56,14 +57,14 @@ func BenchmarkIngestSmall(b *testing.B) {
 	git.Seed(oracle.History{Seed: 1, Commits: 300, Files: 200})
 	h := newIngestHost(b, odb.Options{})
 	before := git.Input([]byte("main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
-	if _, err := h.push(before, odb.IngestOptions{}); err != nil {
+	if _, err := h.push(before, ingest.Options{}); err != nil {
 		b.Fatal(err)
 	}
 	packed := git.Input([]byte("main\n^main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--thin", "--delta-base-offset")
 	v := h.view()
 	b.ReportAllocs()
 	for b.Loop() {
-		in, err := v.Ingest(b.Context(), bytes.NewReader(packed), odb.IngestOptions{})
+		in, err := ingest.Read(b.Context(), v, bytes.NewReader(packed), ingest.Options{})
 		h.must(err)
 		q, _, err := in.Resolve(b.Context(), nil)
 		h.must(err)

@@ -15,6 +15,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -399,16 +400,16 @@ func TestIngestJudgesAsGit(t *testing.T) {
 func compareVerdict(t *testing.T, what string, older, packed []byte, limits odb.Limits, objects []string, verdict error) {
 	t.Helper()
 	h := newIngestHost(t, odb.Options{Limits: limits})
-	if _, err := h.push(older, odb.IngestOptions{}); err != nil {
+	if _, err := h.push(older, ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	files := len(h.leftovers())
-	_, err := h.push(packed, odb.IngestOptions{})
+	_, err := h.push(packed, ingest.Options{})
 	if (err == nil) != (verdict == nil) {
 		t.Fatalf("%s: packhorse says %v, git says %v", what, err, verdict)
 	}
 	if err != nil {
-		if !odb.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
+		if !ingest.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
 			t.Errorf("%s: a bad pack is reported as %v", what, err)
 		}
 		if left := len(h.leftovers()); left != files {

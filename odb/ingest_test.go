@@ -10,6 +10,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -25,7 +26,7 @@ func TestIngestReadsBackWhatGitHas(t *testing.T) {
 	settings := map[string]struct {
 		pack    []string
 		options odb.Options
-		ingest  odb.IngestOptions
+		ingest  ingest.Options
 	}{
 		"ofs-deltas":  {pack: []string{"--delta-base-offset"}},
 		"ref-deltas":  {},
@@ -37,16 +38,16 @@ func TestIngestReadsBackWhatGitHas(t *testing.T) {
 		"little memory": {
 			pack:    []string{"--delta-base-offset"},
 			options: odb.Options{IngestMemoryBytes: 16 << 10, Limits: odb.Limits{HotCount: 1}},
-			ingest:  odb.IngestOptions{LinkCount: 100},
+			ingest:  ingest.Options{LinkCount: 100},
 		},
 		"little memory and ref-deltas": {
 			options: odb.Options{IngestMemoryBytes: 16 << 10, Limits: odb.Limits{HotCount: 1}},
-			ingest:  odb.IngestOptions{LinkCount: 100},
+			ingest:  ingest.Options{LinkCount: 100},
 		},
 		"scratch files": {
 			pack:    []string{"--delta-base-offset"},
 			options: odb.Options{IngestMemoryBytes: 64 << 10, Limits: odb.Limits{HotCount: 1}},
-			ingest:  odb.IngestOptions{WholeBytes: 3000},
+			ingest:  ingest.Options{WholeBytes: 3000},
 		},
 	}
 	for historyName, history := range histories {
@@ -120,15 +121,15 @@ func TestIngestPushAfterPush(t *testing.T) {
 	segments := odb.Options{Limits: odb.Limits{HotCount: 1}}
 	tests := map[string]struct {
 		options odb.Options
-		ingest  odb.IngestOptions
+		ingest  ingest.Options
 		bases   bool // are added to segments
 	}{
 		"hot":                     {},
 		"hot, little memory":      {options: odb.Options{IngestMemoryBytes: 30_000}},
-		"hot, scratch files":      {ingest: odb.IngestOptions{WholeBytes: 1000}},
+		"hot, scratch files":      {ingest: ingest.Options{WholeBytes: 1000}},
 		"segments":                {options: segments, bases: true},
 		"segments, little memory": {options: odb.Options{IngestMemoryBytes: 30_000, Limits: odb.Limits{HotCount: 1}}, bases: true},
-		"segments, scratch files": {options: segments, ingest: odb.IngestOptions{WholeBytes: 1000}, bases: true},
+		"segments, scratch files": {options: segments, ingest: ingest.Options{WholeBytes: 1000}, bases: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -167,14 +168,14 @@ func TestIngestChainOverPushes(t *testing.T) {
 	t.Parallel()
 	h := newIngestHost(t, odb.Options{})
 	content := oracleNoise(2000)
-	if _, err := h.push(encodePack(whole(object.TypeBlob, content)), odb.IngestOptions{}); err != nil {
+	if _, err := h.push(encodePack(whole(object.TypeBlob, content)), ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	const versions = 200
 	for i := range versions {
 		next := append(slices.Clone(content), byte(i))
 		base := mustHash(t, object.TypeBlob, content)
-		if _, err := h.push(encodePack(testEntry{kind: pack.KindRefDelta, id: base, data: deltaOf(t, content, next)}), odb.IngestOptions{}); err != nil {
+		if _, err := h.push(encodePack(testEntry{kind: pack.KindRefDelta, id: base, data: deltaOf(t, content, next)}), ingest.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		content = next
@@ -212,7 +213,7 @@ func TestIngestLongChains(t *testing.T) {
 		content, last = next, len(entries)-1
 	}
 	h := newIngestHost(t, odb.Options{IngestMemoryBytes: 40 << 10})
-	if _, err := h.push(encodePack(entries...), odb.IngestOptions{}); err != nil {
+	if _, err := h.push(encodePack(entries...), ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	v := h.view()
@@ -231,7 +232,7 @@ func TestIngestTakesTooLong(t *testing.T) {
 		entries = append(entries, testEntry{kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, blob), data: deltaOf(t, blob, append(slices.Clone(blob), byte(i), byte(i>>8)))})
 	}
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{InflateTime: 1}})
-	_, err := h.push(encodePack(entries...), odb.IngestOptions{})
+	_, err := h.push(encodePack(entries...), ingest.Options{})
 	var limit *pack.LimitError
 	if !errors.As(err, &limit) || limit.Limit != "processing time in seconds" {
 		t.Errorf("unexpected error: %v", err)
@@ -282,7 +283,7 @@ func TestIngestRepeatedObjects(t *testing.T) {
 				h := newIngestHost(t, odb.Options{Limits: limits})
 				for _, entries := range [][]testEntry{test.stored, test.pushed, test.pushed} {
 					packed := encodePack(entries...)
-					if _, err := h.push(packed, odb.IngestOptions{}); err != nil {
+					if _, err := h.push(packed, ingest.Options{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -307,7 +308,7 @@ func TestIngestEmptyPack(t *testing.T) {
 	t.Parallel()
 	h := newIngestHost(t, odb.Options{})
 	packed := encodePack()
-	stats, err := h.push(packed, odb.IngestOptions{})
+	stats, err := h.push(packed, ingest.Options{})
 	if err != nil || stats.ObjectCount != 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
@@ -324,7 +325,7 @@ func TestIngestEmptyTreeNeedsNotBeSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newIngestHost(t, options)
-			if _, err := h.push(packed, odb.IngestOptions{}); err != nil {
+			if _, err := h.push(packed, ingest.Options{}); err != nil {
 				t.Fatal(err)
 			}
 			kind, data, err := h.view().Read(t.Context(), object.EmptyTreeID)
@@ -347,9 +348,9 @@ func TestIngestShallowUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newIngestHost(t, odb.Options{})
-	_, err = h.push(packed, odb.IngestOptions{Shallow: []object.ID{id}})
-	var missing *odb.MissingError
-	if !errors.As(err, &missing) || missing.From != id || !missing.Shallow || !odb.IsMissing(err) {
+	_, err = h.push(packed, ingest.Options{Shallow: []object.ID{id}})
+	var missing *ingest.MissingError
+	if !errors.As(err, &missing) || missing.From != id || !missing.Shallow || !ingest.IsMissing(err) {
 		t.Errorf("shallow push: %v", err)
 	}
 }
@@ -362,7 +363,7 @@ func TestIngestProgress(t *testing.T) {
 	h := newIngestHost(t, odb.Options{})
 	heard := map[string][2]int64{}
 	hear := func(phase string, done, total int64) { heard[phase] = [2]int64{done, total} }
-	in, err := h.view().Ingest(t.Context(), bytes.NewReader(packed), odb.IngestOptions{Progress: hear})
+	in, err := ingest.Read(t.Context(), h.view(), bytes.NewReader(packed), ingest.Options{Progress: hear})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
 	"packhorse/pack"
@@ -78,13 +79,13 @@ func (h *ingestHost) view() *odb.View {
 }
 
 // push ingests a pack and commits what it holds.
-func (h *ingestHost) push(packed []byte, options odb.IngestOptions) (odb.IngestStats, error) {
+func (h *ingestHost) push(packed []byte, options ingest.Options) (ingest.IngestStats, error) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
 	v := h.view()
-	in, err := v.Ingest(ctx, bytes.NewReader(packed), options)
+	in, err := ingest.Read(ctx, v, bytes.NewReader(packed), options)
 	if err != nil {
-		return odb.IngestStats{}, err
+		return ingest.IngestStats{}, err
 	}
 	defer in.Close()
 	q, stats, err := in.Resolve(ctx, nil)

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/ingest"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -61,7 +62,7 @@ func TestIngestTakesWhatIsFree(t *testing.T) {
 				}
 			}), bytes.NewReader(packed.Bytes()[len(half):]))
 			v := h.view()
-			in, err := v.Ingest(fair.Hold(t.Context(), &holding), source, odb.IngestOptions{})
+			in, err := ingest.Read(fair.Hold(t.Context(), &holding), v, source, ingest.Options{})
 			h.must(err)
 			defer in.Close()
 			if got := holding.Total(); got != test.total {

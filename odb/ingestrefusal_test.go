@@ -13,6 +13,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -51,7 +52,7 @@ func TestIngestRefusals(t *testing.T) {
 		"missing blob": {
 			entries: []testEntry{whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing}))},
 			check: func(err error) bool {
-				var e *odb.MissingError
+				var e *ingest.MissingError
 				tree := treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})
 				return errors.As(err, &e) && e.Object == missing && e.From == mustHash(t, object.TypeTree, tree)
 			},
@@ -59,14 +60,14 @@ func TestIngestRefusals(t *testing.T) {
 		"tree is a blob": {
 			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeCommit, commitOf(blobID))},
 			check: func(err error) bool {
-				var e *odb.WrongTypeError
-				return errors.As(err, &e) && *e == odb.WrongTypeError{Object: blobID, Type: object.TypeBlob, Want: object.TypeTree}
+				var e *ingest.WrongTypeError
+				return errors.As(err, &e) && *e == ingest.WrongTypeError{Object: blobID, Type: object.TypeBlob, Want: object.TypeTree}
 			},
 		},
 		"bad tree": {
 			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "..", ID: blobID}))},
 			check: func(err error) bool {
-				var e *odb.BadObjectError
+				var e *ingest.BadObjectError
 				var check *object.CheckError
 				return errors.As(err, &e) && e.Type == object.TypeTree && errors.As(err, &check) && check.Name == "hasDotdot"
 			},
@@ -76,7 +77,7 @@ func TestIngestRefusals(t *testing.T) {
 				{kind: pack.KindRefDelta, id: missing, data: deltaTo("a")}, {kind: pack.KindRefDelta, id: missing, data: deltaTo("b")},
 			},
 			check: func(err error) bool {
-				var e *odb.UnresolvedError
+				var e *ingest.UnresolvedError
 				return errors.As(err, &e) && e.Count == 2 && e.Base == missing
 			},
 		},
@@ -88,24 +89,24 @@ func TestIngestRefusals(t *testing.T) {
 				body[i-1]--
 				return sealPack(body)
 			},
-			check: odb.IsBadPack,
+			check: ingest.IsBadPack,
 		},
 		"delta for another base": {
 			entries: []testEntry{whole(object.TypeBlob, []byte("shorter")), {kind: pack.KindOFSDelta, data: deltaTo("a")}},
 			check: func(err error) bool {
-				var e *odb.BadEntryError
+				var e *ingest.BadEntryError
 				return errors.As(err, &e) && errors.Is(err, delta.ErrCorrupt)
 			},
 		},
 		"bytes behind the pack": {
 			entries: []testEntry{whole(object.TypeBlob, blob)},
 			raw:     func(packed []byte) []byte { return append(packed, 0) },
-			check:   odb.IsBadPack,
+			check:   ingest.IsBadPack,
 		},
 		"cut off": {
 			entries: []testEntry{whole(object.TypeBlob, blob)},
 			raw:     func(packed []byte) []byte { return packed[:len(packed)-1] },
-			check:   func(err error) bool { return odb.IsBadPack(err) && errors.Is(err, io.ErrUnexpectedEOF) },
+			check:   func(err error) bool { return ingest.IsBadPack(err) && errors.Is(err, io.ErrUnexpectedEOF) },
 		},
 		"object too large": {
 			entries: []testEntry{whole(object.TypeBlob, make([]byte, 1001))}, limits: small, check: limitOf("object size"),
@@ -145,7 +146,7 @@ func TestIngestRefusals(t *testing.T) {
 					Mode: object.ModeBlob, Name: ".gitmodules", ID: mustHash(t, object.TypeBlob, []byte("[submodule \"../x\"]\n\turl = a\n")),
 				})),
 			},
-			check: odb.IsBadPack,
+			check: ingest.IsBadPack,
 		},
 		"gitlink called .gitmodules": {
 			entries: []testEntry{whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: missing}))},
@@ -160,15 +161,15 @@ func TestIngestRefusals(t *testing.T) {
 		"delta that makes nothing": {
 			entries: []testEntry{whole(object.TypeBlob, blob), {kind: pack.KindOFSDelta, data: []byte{5, 0}}},
 			check: func(err error) bool {
-				var e *odb.BadEntryError
-				return errors.As(err, &e) && errors.Is(err, delta.ErrCorrupt) && odb.IsBadPack(err)
+				var e *ingest.BadEntryError
+				return errors.As(err, &e) && errors.Is(err, delta.ErrCorrupt) && ingest.IsBadPack(err)
 			},
 		},
 		"delta of three bytes against an ID": {
 			entries: []testEntry{whole(object.TypeBlob, make([]byte, 300)), {
 				kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, make([]byte, 300)), data: []byte{0xac, 2, 0},
 			}},
-			check: func(err error) bool { return errors.Is(err, delta.ErrCorrupt) && odb.IsBadPack(err) },
+			check: func(err error) bool { return errors.Is(err, delta.ErrCorrupt) && ingest.IsBadPack(err) },
 		},
 	}
 	for name, test := range tests {
@@ -184,7 +185,7 @@ func TestIngestRefusals(t *testing.T) {
 				if test.raw != nil {
 					packed = test.raw(packed)
 				}
-				_, err := h.push(packed, odb.IngestOptions{})
+				_, err := h.push(packed, ingest.Options{})
 				if !test.check(err) {
 					t.Errorf("unexpected error: %v", err)
 				}
@@ -199,14 +200,14 @@ func TestIngestRefusals(t *testing.T) {
 func checkOf(name string) func(error) bool {
 	return func(err error) bool {
 		var check *object.CheckError
-		return errors.As(err, &check) && check.Name == name && odb.IsBadPack(err)
+		return errors.As(err, &check) && check.Name == name && ingest.IsBadPack(err)
 	}
 }
 
 func limitOf(limit string) func(error) bool {
 	return func(err error) bool {
 		var e *pack.LimitError
-		return errors.As(err, &e) && e.Limit == limit && e.Value > e.Max && !odb.IsBadPack(err)
+		return errors.As(err, &e) && e.Limit == limit && e.Value > e.Max && !ingest.IsBadPack(err)
 	}
 }
 
@@ -242,8 +243,8 @@ func TestIngestReadErrorLeavesNothing(t *testing.T) {
 	gone := errors.New("the client is gone")
 	for _, size := range []int{0, 5, 12, 500, len(packed) / 2, len(packed) - 1} {
 		h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-		_, err := h.view().Ingest(t.Context(), &brokenReader{Reader: bytes.NewReader(packed[:size]), err: gone}, odb.IngestOptions{})
-		if !errors.Is(err, gone) || odb.IsBadPack(err) {
+		_, err := ingest.Read(t.Context(), h.view(), &brokenReader{Reader: bytes.NewReader(packed[:size]), err: gone}, ingest.Options{})
+		if !errors.Is(err, gone) || ingest.IsBadPack(err) {
 			t.Errorf("cut at %d: %v", size, err)
 		}
 		if left := h.leftovers(); len(left) > 0 {
@@ -261,10 +262,10 @@ func TestIngestCancelled(t *testing.T) {
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if _, err := h.view().Ingest(ctx, bytes.NewReader(packed), odb.IngestOptions{}); !errors.Is(err, why) {
+	if _, err := ingest.Read(ctx, h.view(), bytes.NewReader(packed), ingest.Options{}); !errors.Is(err, why) {
 		t.Errorf("ingest: %v", err)
 	}
-	in, err := h.view().Ingest(t.Context(), bytes.NewReader(packed), odb.IngestOptions{})
+	in, err := ingest.Read(t.Context(), h.view(), bytes.NewReader(packed), ingest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,12 @@ type layerSet struct {
 
 	mu sync.Mutex // guards the fields below and the pins of segments; nothing is locked below it
 	// segments are those that are pinned or open. A segment whose companions were replaced is there once for each set of them.
-	segments map[segment.LayerID][]*segmentLayer
+	segments map[segment.LayerID][]*SegmentLayer
 	hot      map[segment.LayerID]int // pins
 }
 
 func newLayerSet(s *Store, openFileCountMax int) *layerSet {
-	l := &layerSet{store: s, segments: make(map[segment.LayerID][]*segmentLayer), hot: make(map[segment.LayerID]int)}
+	l := &layerSet{store: s, segments: make(map[segment.LayerID][]*SegmentLayer), hot: make(map[segment.LayerID]int)}
 	l.files = segment.NewOpenFiles(s.env, openFileCountMax, l.tidy)
 	return l
 }
@@ -33,7 +33,7 @@ func (s *layerSet) pin(m manifestLayer) layer {
 		s.hot[m.id]++
 		return &hotLayer{store: s.store, id: m.id}
 	}
-	at := slices.IndexFunc(s.segments[m.id], func(l *segmentLayer) bool { return slices.EqualFunc(l.companions, m.companions, sameCompanion) })
+	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool { return slices.EqualFunc(l.companions, m.companions, sameCompanion) })
 	if at < 0 {
 		at = len(s.segments[m.id])
 		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, s.files, m))
@@ -54,9 +54,9 @@ func (s *layerSet) unpin(l layer) {
 		if s.hot[l.id]--; s.hot[l.id] == 0 {
 			delete(s.hot, l.id)
 		}
-	case *segmentLayer:
+	case *SegmentLayer:
 		l.pins--
-		s.tidyLocked(l.id)
+		s.tidyLocked(l.ID)
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *layerSet) tidy(id segment.LayerID) {
 }
 
 func (s *layerSet) tidyLocked(id segment.LayerID) {
-	left := slices.DeleteFunc(s.segments[id], func(l *segmentLayer) bool { return l.pins == 0 && !l.isOpen() })
+	left := slices.DeleteFunc(s.segments[id], func(l *SegmentLayer) bool { return l.pins == 0 && !l.isOpen() })
 	if len(left) == 0 {
 		delete(s.segments, id)
 	} else {
@@ -99,17 +99,17 @@ func (s *layerSet) forget(id segment.LayerID) error {
 	for _, l := range s.all() {
 		if l.consistsOf(id) {
 			err = errors.Join(err, l.close())
-			s.tidy(l.id)
+			s.tidy(l.ID)
 		}
 	}
 	return err
 }
 
 // all returns the segments that are pinned or open.
-func (s *layerSet) all() []*segmentLayer {
+func (s *layerSet) all() []*SegmentLayer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*segmentLayer
+	var all []*SegmentLayer
 	for _, layers := range s.segments {
 		all = append(all, layers...)
 	}

@@ -8,11 +8,11 @@ const (
 	gibibyte = 1 << 30
 )
 
-// pathComponentBytesMax is the longest name in a tree, in bytes.
-const pathComponentBytesMax = 255
+// PathComponentBytesMax is the longest name in a tree, in bytes.
+const PathComponentBytesMax = 255
 
-// depthMax is the number of deltas between an object and the whole base below it that is read.
-const depthMax = 4095
+// DepthMax is the number of deltas between an object and the whole base below it that is read.
+const DepthMax = 4095
 
 // Limits are what the store refuses. Zero fields take their defaults (docs/invariants.md 48).
 type Limits struct {
@@ -42,8 +42,8 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.InflatedBytes, 20*gibibyte)
 	setDefault(&l.InflatedRatio, 200)
 	setDefault(&l.InflateTime, 10*time.Minute)
-	setDefault(&l.DeltaDepth, depthMax)
-	l.DeltaDepth = min(l.DeltaDepth, depthMax)
+	setDefault(&l.DeltaDepth, DepthMax)
+	l.DeltaDepth = min(l.DeltaDepth, DepthMax)
 	setDefault(&l.TreeDepth, 2048)
 	setDefault(&l.HotBytes, mebibyte)
 	setDefault(&l.HotCount, 1000)

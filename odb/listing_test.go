@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -23,13 +25,13 @@ func TestListingRests(t *testing.T) {
 			g := newHistory(t, options)
 			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 			h.pushPack(g, lines("", g.tips()))
-			must(t, h.store.BuildFilters(t.Context(), h.pool))
+			must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
 			r := rand.New(rand.NewPCG(options.seed, 3))
 			tip := g.commits()[0]
 			for _, path := range append(pickStrings(r, g.paths(tip), 4), "", "not there") {
 				var want []object.ID
 				if path == "" {
-					want = collect(t, h.view(), odb.WalkOptions{Tips: []object.ID{tip}})
+					want = collect(t, h.view(), revwalk.WalkOptions{Tips: []object.ID{tip}})
 				} else {
 					want = collectPath(t, h.view(), []object.ID{tip}, path)
 				}
@@ -45,7 +47,7 @@ func TestListingRests(t *testing.T) {
 func listRested(t *testing.T, r *rand.Rand, h *ingestHost, tip object.ID, path string) []object.ID {
 	t.Helper()
 	view := h.view()
-	l, err := odb.List(t.Context(), view, tip, path)
+	l, err := revwalk.List(t.Context(), view, tip, path)
 	must(t, err)
 	var ids []object.ID
 	for {
@@ -81,7 +83,7 @@ func TestListingOfNothing(t *testing.T) {
 	t.Parallel()
 	h := newIngestHost(t, odb.Options{})
 	for _, path := range []string{"", "a"} {
-		if _, err := odb.List(t.Context(), h.view(), object.ID{1}, path); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := revwalk.List(t.Context(), h.view(), object.ID{1}, path); !errors.Is(err, odb.ErrNotFound) {
 			t.Errorf("a listing of %q from nowhere: %v", path, err)
 		}
 	}

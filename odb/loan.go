@@ -293,7 +293,7 @@ func (s *Store) replacedLoan(ctx context.Context, m *manifest) (*borrowedSet, er
 }
 
 func (s *Store) readBorrowedFile(ctx context.Context, companion segment.LayerID) (set *borrowedSet, err error) {
-	f, err := s.files.Open(ctx, segment.KindBorrowed.FileName(companion))
+	f, err := s.Files.Open(ctx, segment.KindBorrowed.FileName(companion))
 	if err != nil {
 		return nil, err
 	}

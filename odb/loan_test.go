@@ -11,6 +11,9 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -87,10 +90,10 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 				_, _, err := linked.Read(ctx, id)
 				h.must(err)
 			}
-			for _, err := range odb.Walk(ctx, linked, odb.WalkOptions{Tips: []object.ID{public}}) {
+			for _, err := range revwalk.Walk(ctx, linked, revwalk.WalkOptions{Tips: []object.ID{public}}) {
 				h.must(err)
 			}
-			checkPack(t, g, v, odb.PackRequest{Wants: []object.ID{public}, OFSDelta: true})
+			checkPack(t, g, v, packgen.Request{Wants: []object.ID{public}, OFSDelta: true})
 			tip := g.tips("refs/heads/main")[0]
 			row, err := linked.Graph(ctx, tip)
 			h.must(err)
@@ -254,7 +257,7 @@ func TestLoansKeepToTheirBudget(t *testing.T) {
 		tips = append(tips, d.write(object.TypeBlob, binary.BigEndian.AppendUint64(nil, i), object.ZeroID))
 	}
 	d.commit()
-	_, err := w.store.Compact(t.Context(), w.pool, odb.CompactOptions{All: true}) // what is reached takes a bit each
+	_, err := repack.Compact(t.Context(), w.store, w.pool, repack.CompactOptions{All: true}) // what is reached takes a bit each
 	w.must(err)
 	base, first := w.pool, odb.PoolID{}
 	for i := range forks {

@@ -42,14 +42,14 @@ func (s *Store) walkLoan(
 		return nil, err
 	}
 	defer all.Close()
-	all.aside()
+	all.Aside()
 	part := all.manifest.lent(companion)
 	if len(part.layers) == 0 { // another server has found it out
 		set, err := s.replacedLoan(ctx, &all.manifest)
 		tell(set, err)
 		return nil, err
 	}
-	v := s.newView(pool, part).aside()
+	v := s.newView(pool, part).Aside()
 	defer v.Close()
 	s.loans.walks.Add(1)
 	set, err := v.Linked().lent(ctx, of)
@@ -103,8 +103,8 @@ func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowed
 		return nil, err
 	}
 	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment), loose: newIDList(found.Loose)}
-	for i, l := range v.segments() {
-		set.segments[l.id] = newLentSegment(found.Counts[i], found.Words[i])
+	for i, l := range v.Segments() {
+		set.segments[l.ID] = newLentSegment(found.Counts[i], found.Words[i])
 	}
 	return set, nil
 }
@@ -125,28 +125,28 @@ func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet
 		}
 	}
 	loose := before.loose
-	for _, l := range v.segments() {
-		if known, ok := before.segments[l.id]; ok {
-			set.segments[l.id] = set.segments[l.id].with(known)
+	for _, l := range v.Segments() {
+		if known, ok := before.segments[l.ID]; ok {
+			set.segments[l.ID] = set.segments[l.ID].with(known)
 			continue
 		}
-		grown, err := l.lendMany(ctx, set.segments[l.id], loose.ids()) // what was hot may lie here now
+		grown, err := l.lendMany(ctx, set.segments[l.ID], loose.ids()) // what was hot may lie here now
 		if err != nil {
 			return nil, err
 		}
-		set.segments[l.id] = grown
+		set.segments[l.ID] = grown
 	}
 	set.loose = loose.with(set.loose)
 	return set, nil
 }
 
 // lendMany adds those of the sorted ids to lent that the segment holds.
-func (l *segmentLayer) lendMany(ctx context.Context, lent lentSegment, ids []object.ID) (lentSegment, error) {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) lendMany(ctx context.Context, lent lentSegment, ids []object.ID) (lentSegment, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return lent, err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	if lent.words == nil {
 		lent = newLentSegment(g.Count, nil)
 	}
@@ -163,7 +163,7 @@ func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier i
 		return false, nil
 	}
 	for id, known := range before.segments {
-		if known.size() > 0 && !slices.ContainsFunc(v.segments(), func(l *segmentLayer) bool { return l.id == id }) {
+		if known.size() > 0 && !slices.ContainsFunc(v.Segments(), func(l *SegmentLayer) bool { return l.ID == id }) {
 			return false, nil
 		}
 	}
@@ -194,8 +194,8 @@ func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[segment.L
 		highest[i] = 0xff
 	}
 	for _, l := range v.layers {
-		if segment, ok := l.(*segmentLayer); ok && set.segments[segment.id].size() == set.segments[segment.id].count {
-			whole[segment.id] = true
+		if segment, ok := l.(*SegmentLayer); ok && set.segments[segment.ID].size() == set.segments[segment.ID].count {
+			whole[segment.ID] = true
 			continue
 		}
 		ok := true
@@ -268,7 +268,7 @@ func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion
 	}
 	_, getErr := s.keys.Get(context.WithoutCancel(ctx), registrationKey(next))
 	if errors.Is(getErr, kv.ErrNotFound) { // else the batch may have been committed all the same
-		err = errors.Join(err, s.files.Delete(context.WithoutCancel(ctx), name))
+		err = errors.Join(err, s.Files.Delete(context.WithoutCancel(ctx), name))
 	}
 	return err
 }
@@ -298,7 +298,7 @@ func (s *Store) claimLent(ctx context.Context, v *View) {
 // writeBorrowed writes a companion, which is not registered yet.
 func (s *Store) writeBorrowed(ctx context.Context, set *borrowedSet) (segment.LayerID, error) {
 	id := segment.NewLayerID()
-	f, err := s.files.Create(ctx, segment.KindBorrowed.FileName(id))
+	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
 	if err != nil {
 		return id, fmt.Errorf("begin to write what a fork may read: %w", err)
 	}

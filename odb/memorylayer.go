@@ -87,11 +87,11 @@ func (l *memoryLayer) clear() {
 	l.order, l.size, l.plains = nil, 0, 0
 }
 
-func (l *memoryLayer) find(_ context.Context, id object.ID) (location, bool, error) {
+func (l *memoryLayer) find(_ context.Context, id object.ID) (Location, bool, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	value, ok := l.values[id]
-	return location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, ok, nil
+	return Location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, ok, nil
 }
 
 func (l *memoryLayer) scan(_ context.Context, low, high object.ID, visit func(object.ID) bool) error {
@@ -121,23 +121,23 @@ func (l *memoryLayer) graph(_ context.Context, id object.ID) (GraphRow, bool, er
 // hot reads values of this layer, whose locations never let go of them.
 func (l *memoryLayer) hot() *hotLayer { return &hotLayer{store: l.store} }
 
-func (l *memoryLayer) stat(ctx context.Context, at location) (Info, error) {
+func (l *memoryLayer) stat(ctx context.Context, at Location) (Info, error) {
 	return l.hot().stat(ctx, at)
 }
 
-func (l *memoryLayer) entry(ctx context.Context, at location) (StoredEntry, error) {
+func (l *memoryLayer) entry(ctx context.Context, at Location) (StoredEntry, error) {
 	return l.hot().entry(ctx, at)
 }
 
-func (l *memoryLayer) step(ctx context.Context, at location) (step, error) {
+func (l *memoryLayer) step(ctx context.Context, at Location) (step, error) {
 	return l.hot().step(ctx, at)
 }
 
-func (l *memoryLayer) content(ctx context.Context, at location) ([]byte, error) {
+func (l *memoryLayer) content(ctx context.Context, at Location) ([]byte, error) {
 	return l.hot().content(ctx, at)
 }
 
-func (l *memoryLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+func (l *memoryLayer) stream(ctx context.Context, at Location) (io.ReadCloser, error) {
 	return l.hot().stream(ctx, at)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -50,7 +51,7 @@ func TestAllReachAgainstGit(t *testing.T) {
 			if anyhow := !slices.ContainsFunc(from, func(id object.ID) bool { return !reached(id, 0) }); anyhow != want {
 				aged++
 			}
-			got, err := odb.AllReach(t.Context(), v, from, targets, shallow)
+			got, err := revwalk.AllReach(t.Context(), v, from, targets, shallow)
 			if err != nil || got != want {
 				t.Errorf("all of %v reach one of %v: %v, %v, want %v", from, targets, got, err, want)
 			}
@@ -92,11 +93,11 @@ func TestAllReachPeels(t *testing.T) {
 		{tip, nil, false},
 		{append(slices.Clone(blob), tag...), tag, true},
 	} {
-		if got, err := odb.AllReach(t.Context(), v, test.from, test.targets, nil); err != nil || got != test.want {
+		if got, err := revwalk.AllReach(t.Context(), v, test.from, test.targets, nil); err != nil || got != test.want {
 			t.Errorf("%v reach %v: %v, %v", test.from, test.targets, got, err)
 		}
 	}
-	if _, err := odb.AllReach(t.Context(), v, []object.ID{{1}}, tip, nil); !errors.Is(err, odb.ErrNotFound) {
+	if _, err := revwalk.AllReach(t.Context(), v, []object.ID{{1}}, tip, nil); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("an unknown start: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -54,7 +56,7 @@ func TestForksLeaveFewLayers(t *testing.T) {
 		w.pool = forks[i].pool
 		w.with(func(v *odb.View) {
 			commits := 0
-			for _, err := range odb.Walk(t.Context(), v.Linked(), odb.WalkOptions{Tips: []object.ID{forks[i].tip}}) {
+			for _, err := range revwalk.Walk(t.Context(), v.Linked(), revwalk.WalkOptions{Tips: []object.ID{forks[i].tip}}) {
 				w.must(err)
 				commits++
 			}
@@ -68,7 +70,7 @@ func TestForksLeaveFewLayers(t *testing.T) {
 		}
 	}
 	w.pool = base
-	w.compact(odb.CompactOptions{})
+	w.compact(repack.CompactOptions{})
 	if n := w.layerCount(); n > 2 {
 		t.Errorf("%d layers after maintenance", n)
 	}
@@ -103,7 +105,7 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 	for i := range 12 {
 		tip = grow(w, random, tip, 5)
 		w.forkOf(tip)
-		w.compact(odb.CompactOptions{})
+		w.compact(repack.CompactOptions{})
 		if n := w.layerCount(); n > 2+bits.Len(uint(i)) {
 			t.Fatalf("%d layers after %d rounds", n, i+1)
 		}
@@ -112,7 +114,7 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 	w.pool = w.forkOf(tip)
 	w.store.AwaitLoans() // its layers are its own, and shared
 	before := w.layerCount()
-	w.compact(odb.CompactOptions{All: true})
+	w.compact(repack.CompactOptions{All: true})
 	if n := w.layerCount(); n != before {
 		t.Errorf("a fork has rewritten layers that it shares: %d layers, %d before", n, before)
 	}
@@ -139,7 +141,7 @@ func TestForksDuringADrop(t *testing.T) {
 	d := w.draft()
 	d.write(object.TypeBlob, []byte("garbage"), object.ZeroID)
 	d.commit()
-	drop, err := w.store.PlanDrop(t.Context(), w.pool, dropOptions(0, tip))
+	drop, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, tip))
 	w.must(err)
 	if drop == nil {
 		t.Fatal("nothing is dropped")

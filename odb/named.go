@@ -15,8 +15,8 @@ func (v *View) eachNamed(ctx context.Context, l manifestLayer, known map[object.
 	if l.kind == segment.KindHot {
 		return v.eachNamedHot(ctx, &hotLayer{store: v.store, id: l.id}, known, visit)
 	}
-	for _, segment := range v.segments() {
-		if segment.id == l.id {
+	for _, segment := range v.Segments() {
+		if segment.ID == l.id {
 			return v.eachNamedSegment(ctx, segment, visit)
 		}
 	}
@@ -36,12 +36,12 @@ func (v *View) eachNamedHot(ctx context.Context, l *hotLayer, known map[object.I
 		if _, ok := known[id]; ok {
 			continue
 		}
-		e, err := l.entry(ctx, location{layer: l, id: id, ordinal: segment.NoOrdinal})
+		e, err := l.entry(ctx, Location{layer: l, id: id, ordinal: segment.NoOrdinal})
 		if err == nil && e.Delta() {
 			err = visit(e.Base)
 		}
 		if err == nil && e.Type != object.TypeBlob {
-			err = v.eachLink(ctx, location{layer: l, id: id, ordinal: segment.NoOrdinal}, visit)
+			err = v.eachLink(ctx, Location{layer: l, id: id, ordinal: segment.NoOrdinal}, visit)
 		}
 		if err != nil {
 			return err
@@ -53,12 +53,12 @@ func (v *View) eachNamedHot(ctx context.Context, l *hotLayer, known map[object.I
 	return nil
 }
 
-func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func(id object.ID) error) error {
-	g, err := l.acquire(ctx)
+func (v *View) eachNamedSegment(ctx context.Context, l *SegmentLayer, visit func(id object.ID) error) error {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	o, ok, err := g.Summary(ctx)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func
 		for _, id := range o.ThinBases { // what they name does not count as outside
 			ordinal, there, err := g.Lookup(ctx, id)
 			if err == nil && there {
-				err = v.eachLink(ctx, location{layer: l, id: id, ordinal: ordinal}, visit)
+				err = v.eachLink(ctx, Location{layer: l, id: id, ordinal: ordinal}, visit)
 			}
 			if err != nil {
 				return err
@@ -82,7 +82,7 @@ func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func
 	}
 	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		if err == nil {
-			err = v.eachLink(ctx, location{layer: l, ordinal: ordinal}, visit)
+			err = v.eachLink(ctx, Location{layer: l, ordinal: ordinal}, visit)
 		}
 		if err != nil {
 			return err
@@ -92,12 +92,12 @@ func (v *View) eachNamedSegment(ctx context.Context, l *segmentLayer, visit func
 }
 
 // eachLink calls visit with what the object at a location names.
-func (v *View) eachLink(ctx context.Context, at location, visit func(id object.ID) error) error {
+func (v *View) eachLink(ctx context.Context, at Location, visit func(id object.ID) error) error {
 	info, err := at.layer.stat(ctx, at)
 	if err != nil || info.Type == object.TypeBlob {
 		return err
 	}
-	t, data, err := v.readAt(ctx, at)
+	t, data, err := v.ReadAt(ctx, at)
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ type Options struct {
 // Store is every pool of a key-value store and a file store.
 type Store struct {
 	keys    kv.Store
-	files   file.Store
+	Files   file.Store
 	options Options
 	limits  Limits
 	log     *slog.Logger
@@ -122,7 +122,7 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 	}
 	s := &Store{
 		keys:    keys,
-		files:   files,
+		Files:   files,
 		options: options,
 		limits:  options.Limits,
 		log:     options.Logger,
@@ -181,7 +181,7 @@ func setDefault[T comparable](field *T, value T) {
 
 // clearLeftovers looks at what a former run of this server left in its incoming folder.
 func (s *Store) clearLeftovers(ctx context.Context) error {
-	for info, err := range s.files.Leftovers(ctx) {
+	for info, err := range s.Files.Leftovers(ctx) {
 		if err != nil {
 			return err
 		}
@@ -192,10 +192,10 @@ func (s *Store) clearLeftovers(ctx context.Context) error {
 		_, err := s.keys.Get(ctx, registrationKey(layer))
 		switch {
 		case err == nil:
-			err = s.files.Settle(ctx, info.Name)
+			err = s.Files.Settle(ctx, info.Name)
 		case errors.Is(err, kv.ErrNotFound):
 			s.log.InfoContext(ctx, "removing a file that nothing was registered for", "file", info.Name)
-			err = s.files.Delete(ctx, info.Name)
+			err = s.Files.Delete(ctx, info.Name)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", info.Name, err)

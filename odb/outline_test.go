@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 )
 
@@ -43,9 +44,9 @@ func TestWholeSegments(t *testing.T) {
 				t.Errorf("%d of %d segments have an outline (see Ingest.connect and Ingest.settle), %v", outlines, segments, err)
 			}
 			for _, filter := range []string{"", "blob:none", "blob:limit=100", "tree:0", "object:type=tag"} {
-				request := odb.PackRequest{Wants: g.tips(), OFSDelta: true}
+				request := packgen.Request{Wants: g.tips(), OFSDelta: true}
 				if filter != "" {
-					request.Filter, err = odb.ParseFilter(filter)
+					request.Filter, err = packgen.ParseFilter(filter)
 					must(t, err)
 				}
 				checkPack(t, g, v, request)

@@ -13,13 +13,13 @@ func TestPacer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		requests := &traffic{}
-		pace := &pacer{traffic: requests, pause: 2}
+		pace := &Pacer{traffic: requests, pause: 2}
 		ctx, cancel := context.WithCancel(t.Context())
 		rests := func(work, want time.Duration) {
 			t.Helper()
 			time.Sleep(work)
 			begun := time.Now()
-			if err := pace.rest(ctx); err != nil {
+			if err := pace.Rest(ctx); err != nil {
 				t.Fatal(err)
 			}
 			if got := time.Since(begun); got != want {
@@ -41,11 +41,11 @@ func TestPacer(t *testing.T) {
 		requests.begin()
 		cancel()
 		time.Sleep(time.Millisecond)
-		if err := pace.rest(ctx); !errors.Is(err, context.Canceled) {
+		if err := pace.Rest(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("a canceled rest returns %v", err)
 		}
-		var none *pacer
-		if err := none.rest(t.Context()); err != nil {
+		var none *Pacer
+		if err := none.Rest(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 
 // packedEntry describes an entry of a data region, without the ID of its base. What it tells from the entry's header is verified when the
 // entry itself is read.
-func packedEntry(ctx context.Context, d segment.Region, at location, r segment.Record) (StoredEntry, error) {
+func packedEntry(ctx context.Context, d segment.Region, at Location, r segment.Record) (StoredEntry, error) {
 	header, headerSize, err := d.Head(ctx, r, at.id)
 	if err != nil {
 		return StoredEntry{}, err
@@ -38,7 +38,7 @@ func packedStep(r segment.Record) step {
 	return s
 }
 
-// copyPackedPayload writes the compressed bytes of an entry of a data region, as [View.copyPacked] says.
+// copyPackedPayload writes the compressed bytes of an entry of a data region, as [View.CopyPacked] says.
 func copyPackedPayload(ctx context.Context, w io.Writer, d segment.Region, e *StoredEntry) error {
 	return d.CopyPacked(ctx, w, e.record, e.ID, e.record.PackedSize-e.PayloadSize)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 )
 
@@ -50,7 +51,7 @@ func TestWriteToStops(t *testing.T) {
 	for name, size := range map[string]int{"at once": 0, "in the middle": 1_000_000, "at the trailer": 3_200_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan, err := viewOf(t, g).Plan(t.Context(), odb.PackRequest{Wants: g.tips(), OFSDelta: true}, nil)
+			plan, err := packgen.Plan(t.Context(), viewOf(t, g), packgen.Request{Wants: g.tips(), OFSDelta: true}, nil)
 			must(t, err)
 			defer plan.Close()
 			n, err := plan.WriteTo(t.Context(), &failingWriter{left: size, fail: func() error { return broken }}, nil)
@@ -76,15 +77,15 @@ func TestPlanStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	commits := g.commits()
-	_, err := v.Plan(ctx, odb.PackRequest{Wants: commits[:1], Haves: commits[20:21]}, nil)
+	_, err := packgen.Plan(ctx, v, packgen.Request{Wants: commits[:1], Haves: commits[20:21]}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("plan with a context that has ended: %v", err)
 	}
-	for name, request := range map[string]odb.PackRequest{
+	for name, request := range map[string]packgen.Request{
 		"want": {Wants: []object.ID{{1}}},
 		"have": {Wants: commits[:1], Haves: []object.ID{{1}}},
 	} {
-		if _, err := v.Plan(t.Context(), request, nil); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := packgen.Plan(t.Context(), v, request, nil); !errors.Is(err, odb.ErrNotFound) {
 			t.Errorf("an unknown %s: %v", name, err)
 		}
 	}
@@ -101,7 +102,7 @@ func TestPlanProgress(t *testing.T) {
 		}
 	}
 	commits := g.commits()
-	plan, err := v.Plan(t.Context(), odb.PackRequest{Wants: commits[:1], Haves: commits[30:31], Thin: true}, listen)
+	plan, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: commits[:1], Haves: commits[30:31], Thin: true}, listen)
 	must(t, err)
 	defer plan.Close()
 	_, err = plan.WriteTo(t.Context(), io.Discard, listen)
@@ -135,7 +136,7 @@ func TestPackOfLargeObjects(t *testing.T) {
 	g.Git("update-ref", "refs/heads/main", tips[1].String())
 	v := viewOf(t, g)
 	for i, tip := range tips {
-		request := odb.PackRequest{Wants: []object.ID{tip}, OFSDelta: true}
+		request := packgen.Request{Wants: []object.ID{tip}, OFSDelta: true}
 		if i == 1 {
 			request.Shallow = tips[1:]
 		}

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
@@ -39,7 +40,7 @@ func TestPathFiltersAreGits(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 61, commitCount: 150})
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 	h.pushPack(g, lines("", g.tips()))
-	must(t, h.store.BuildFilters(t.Context(), h.pool))
+	must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
 	v := h.view()
 	checked := 0
 	for id, want := range g.gitFilters() {
@@ -62,7 +63,7 @@ func TestCompactMakesFilters(t *testing.T) {
 	g.Seed(oracle.History{Seed: 7, Commits: 30})
 	h := newIngestHost(t, odb.Options{})
 	h.pushSegment(packAll(g.Repository))
-	done, err := h.store.Compact(t.Context(), h.pool, odb.CompactOptions{})
+	done, err := repack.Compact(t.Context(), h.store, h.pool, repack.CompactOptions{})
 	if err != nil || done.LayerCount != 0 {
 		t.Fatalf("Compact = %+v, %v, want nothing to merge", done, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// firstParentTree returns the tree that the path filter of a commit compares its own with.
-func (v *View) firstParentTree(ctx context.Context, row *GraphRow) (object.ID, error) {
+// FirstParentTree returns the tree that the path filter of a commit compares its own with.
+func (v *View) FirstParentTree(ctx context.Context, row *GraphRow) (object.ID, error) {
 	if len(row.Parents) == 0 {
 		return object.EmptyTreeID, nil
 	}
@@ -18,48 +18,48 @@ func (v *View) firstParentTree(ctx context.Context, row *GraphRow) (object.ID, e
 	return parent.Tree, err
 }
 
-// pathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
-type pathFilters struct {
+// PathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
+type PathFilters struct {
 	hot    []*hotLayer // the newest first
 	shared []*segment.SharedFile
 	files  []*segment.File
 }
 
-// openFilters opens the filter companions of a view. One that is damaged is done without.
-func (v *View) openFilters(ctx context.Context) (*pathFilters, error) {
-	p := &pathFilters{}
+// OpenFilters opens the filter companions of a view. One that is damaged is done without.
+func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
+	p := &PathFilters{}
 	for _, l := range v.storedLayers() {
 		if hot, ok := l.(*hotLayer); ok {
 			p.hot = append(p.hot, hot)
 		}
 	}
-	for _, l := range v.segments() {
-		if l.filters == nil {
+	for _, l := range v.Segments() {
+		if l.Filters == nil {
 			continue
 		}
-		g, err := l.filters.Acquire(ctx)
+		g, err := l.Filters.Acquire(ctx)
 		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
 		if err != nil {
-			p.close()
+			p.Close()
 			return nil, err
 		}
-		p.shared, p.files = append(p.shared, l.filters), append(p.files, g)
+		p.shared, p.files = append(p.shared, l.Filters), append(p.files, g)
 	}
 	return p, nil
 }
 
-func (p *pathFilters) close() {
+func (p *PathFilters) Close() {
 	for _, f := range p.shared {
 		f.Release()
 	}
 	p.shared, p.files = nil, nil
 }
 
-// find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
+// Find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
 // answer quicker than keys.
-func (p *pathFilters) find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
+func (p *PathFilters) Find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
 	for i, g := range p.files {
 		if g == nil {
 			continue

@@ -10,13 +10,15 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
 func collectPath(t *testing.T, v *odb.View, tips []object.ID, path string) []object.ID {
 	t.Helper()
 	var ids []object.ID
-	for commit, err := range odb.WalkPath(t.Context(), v, tips, path) {
+	for commit, err := range revwalk.WalkPath(t.Context(), v, tips, path) {
 		must(t, err)
 		ids = append(ids, commit.ID)
 	}
@@ -56,7 +58,7 @@ func TestWalkPathAgainstGit(t *testing.T) {
 			plain := viewOf(t, g)
 			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 			h.pushPack(g, lines("", g.tips()))
-			must(t, h.store.BuildFilters(t.Context(), h.pool))
+			must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
 			h.fsck()
 			filtered := h.view()
 			commits := g.commits()
@@ -99,7 +101,7 @@ func realWithFilters(t *testing.T) (*repository, *ingestHost) {
 	h := newIngestHost(t, odb.Options{})
 	h.pushPack(g, lines("", g.tips("refs/heads", "refs/tags")))
 	if os.Getenv("PACKHORSE_FILTERS") != "" {
-		must(t, h.store.BuildFilters(t.Context(), h.pool))
+		must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
 	}
 	return g, h
 }

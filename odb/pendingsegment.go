@@ -96,17 +96,17 @@ func (l *pendingSegment) region() segment.Region {
 	return l.w.Region()
 }
 
-func (l *pendingSegment) record(at location) segment.Record {
+func (l *pendingSegment) record(at Location) segment.Record {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.records[at.ordinal]
 }
 
-func (l *pendingSegment) find(_ context.Context, id object.ID) (location, bool, error) {
+func (l *pendingSegment) find(_ context.Context, id object.ID) (Location, bool, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	ordinal, ok := l.ordinal[id]
-	return location{layer: l, id: id, ordinal: ordinal}, ok, nil
+	return Location{layer: l, id: id, ordinal: ordinal}, ok, nil
 }
 
 func (l *pendingSegment) scan(_ context.Context, low, high object.ID, visit func(object.ID) bool) error {
@@ -133,27 +133,27 @@ func (l *pendingSegment) graph(_ context.Context, id object.ID) (GraphRow, bool,
 	return row, ok, nil
 }
 
-func (l *pendingSegment) stat(_ context.Context, at location) (Info, error) {
+func (l *pendingSegment) stat(_ context.Context, at Location) (Info, error) {
 	r := l.record(at)
 	return Info{Type: r.Type, Size: r.Size}, nil
 }
 
 // entry gives no ordinal: it would not be the one that the object gets.
-func (l *pendingSegment) entry(ctx context.Context, at location) (StoredEntry, error) {
+func (l *pendingSegment) entry(ctx context.Context, at Location) (StoredEntry, error) {
 	e, err := packedEntry(ctx, l.region(), at, l.record(at))
 	e.Ordinal = segment.NoOrdinal
 	return e, err
 }
 
-func (l *pendingSegment) step(_ context.Context, at location) (step, error) {
+func (l *pendingSegment) step(_ context.Context, at Location) (step, error) {
 	return packedStep(l.record(at)), nil
 }
 
-func (l *pendingSegment) content(ctx context.Context, at location) ([]byte, error) {
+func (l *pendingSegment) content(ctx context.Context, at Location) ([]byte, error) {
 	return l.region().Content(ctx, l.record(at), at.id)
 }
 
-func (l *pendingSegment) stream(ctx context.Context, at location) (io.ReadCloser, error) {
+func (l *pendingSegment) stream(ctx context.Context, at Location) (io.ReadCloser, error) {
 	return l.region().Open(ctx, l.record(at), at.id)
 }
 

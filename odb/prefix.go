@@ -46,7 +46,7 @@ func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) 
 func (v *View) resolveIn(ctx context.Context, l layer, low, high object.ID) (found []object.ID, err error) {
 	scanErr := l.scan(ctx, low, high, func(id object.ID) bool {
 		ok := true
-		if v.isBorrowed(l) {
+		if v.IsBorrowed(l) {
 			if ok, err = v.Has(ctx, id); err != nil {
 				return false
 			}

@@ -87,9 +87,9 @@ func (q *Quarantine) Count() int {
 	return total
 }
 
-// addHot quarantines an object of a small pack as it came, with its graph row if it is a commit. What is there already is skipped. The
+// AddPacked quarantines an object of a small pack as it came, with its graph row if it is a commit. What is there already is skipped. The
 // sum of a quarantine must stay within the hot limits; see [Limits.HotBytes].
-func (q *Quarantine) addHot(ctx context.Context, value *hotValue, row *GraphRow) error {
+func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphRow) error {
 	if there, err := q.has(ctx, value.ID); there || err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	return ok, err
 }
 
-// addSegment quarantines a complete segment, which is the quarantine's to register or to remove from here on.
-func (q *Quarantine) addSegment(seg *segment.Sealed) {
+// AddSegment quarantines a complete segment, which is the quarantine's to register or to remove from here on.
+func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.sealed = append(q.sealed, seg)
 	l := q.store.layers.pin(sealedLayer(seg))
 	q.mu.Lock()
@@ -135,7 +135,7 @@ func (q *Quarantine) Seal(ctx context.Context) error {
 		q.broken = fmt.Errorf("seal quarantine: %w", err)
 		return q.broken
 	}
-	q.addSegment(segment)
+	q.AddSegment(segment)
 	return nil
 }
 
@@ -198,18 +198,18 @@ func (q *Quarantine) rebase(ctx context.Context, next *View) error {
 		} else if stays {
 			continue
 		}
-		t, data, err := q.view.readAt(ctx, at)
+		t, data, err := q.view.ReadAt(ctx, at)
 		if err != nil {
 			return err
 		}
-		whole := compress(hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+		whole := compress(HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
 		q.hot.replace(id, whole.encode())
 	}
 	return nil
 }
 
 // baseStays reports whether a hot object of the quarantine can be stored as it is on top of next.
-func (q *Quarantine) baseStays(ctx context.Context, at location, next *View) (bool, error) {
+func (q *Quarantine) baseStays(ctx context.Context, at Location, next *View) (bool, error) {
 	s, err := q.hot.step(ctx, at)
 	if err != nil || !s.Delta {
 		return true, err
@@ -256,9 +256,9 @@ func (q *Quarantine) removeFiles() error {
 				continue
 			}
 		}
-		err = errors.Join(err, q.store.layers.forget(seg.ID), q.store.files.Delete(ctx, segment.FileName(seg.ID)))
+		err = errors.Join(err, q.store.layers.forget(seg.ID), q.store.Files.Delete(ctx, segment.FileName(seg.ID)))
 		if seg.Graph != (segment.LayerID{}) {
-			err = errors.Join(err, q.store.files.Delete(ctx, segment.GraphFile(seg.Graph)))
+			err = errors.Join(err, q.store.Files.Delete(ctx, segment.GraphFile(seg.Graph)))
 		}
 	}
 	return err

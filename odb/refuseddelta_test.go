@@ -7,6 +7,8 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -50,7 +52,7 @@ func poisoned(t *testing.T, hot bool) (*world, object.ID) {
 // clonable has git take the pack of each kind of request, strictly.
 func clonable(t *testing.T, w *world, tip object.ID) {
 	t.Helper()
-	requests := map[string]odb.PackRequest{
+	requests := map[string]packgen.Request{
 		"whole":      {Wants: []object.ID{tip}, OFSDelta: true},
 		"ref deltas": {Wants: []object.ID{tip}},
 		"thin":       {Wants: []object.ID{tip}, OFSDelta: true, Thin: true},
@@ -68,8 +70,8 @@ func clonable(t *testing.T, w *world, tip object.ID) {
 func TestRefusedDeltaIsServedWholeAndHealed(t *testing.T) {
 	t.Parallel()
 	for name, hot := range map[string]bool{"hot": true, "segment": false} {
-		for name, options := range map[string]odb.CompactOptions{
-			name + ", folded": {}, name + ", all": {All: true}, name + ", anew": {All: true, RepackOptions: odb.RepackOptions{Anew: true}},
+		for name, options := range map[string]repack.CompactOptions{
+			name + ", folded": {}, name + ", all": {All: true}, name + ", anew": {All: true, RepackOptions: packgen.RepackOptions{Anew: true}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -92,7 +94,7 @@ func TestRefusedDeltaIsServedWholeAndHealed(t *testing.T) {
 						t.Errorf("the empty blob is a delta: %v, %v", e.Delta(), err)
 					}
 				})
-				if done := w.compact(odb.CompactOptions{}); done != (odb.Compacted{}) {
+				if done := w.compact(repack.CompactOptions{}); done != (repack.Compacted{}) {
 					t.Errorf("maintenance finds work again: %+v", done)
 				}
 			})

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
@@ -101,7 +102,7 @@ func (h *ingestHost) write(g *repository, ids []object.ID) {
 func viewOf(tb testing.TB, g *repository) *odb.View {
 	tb.Helper()
 	h := newIngestHost(tb, odb.Options{})
-	_, err := h.push(packAll(g.Repository), odb.IngestOptions{})
+	_, err := h.push(packAll(g.Repository), ingest.Options{})
 	h.must(err)
 	return h.view()
 }

@@ -48,7 +48,7 @@ func (q *Quarantine) eachNamed(ctx context.Context, visit func(id object.ID) err
 	for _, l := range q.currentLayers() {
 		var err error
 		switch l := l.(type) {
-		case *segmentLayer:
+		case *SegmentLayer:
 			err = q.view.eachNamedSegment(ctx, l, visit)
 		case *memoryLayer:
 			err = q.view.eachNamedAt(ctx, l, q.hot.order, visit)

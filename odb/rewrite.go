@@ -62,7 +62,7 @@ func (s *Store) BeginRewrite(ctx context.Context, pool PoolID, frozen func(ctx c
 		r.end()
 		return nil, err
 	}
-	r.view.aside()
+	r.view.Aside()
 	return r, nil
 }
 
@@ -119,15 +119,15 @@ func (r *Rewrite) measure(ctx context.Context, l *OwnLayer) error {
 		}
 		return nil
 	}
-	for _, other := range r.view.segments() {
-		if other.id != l.ID {
+	for _, other := range r.view.Segments() {
+		if other.ID != l.ID {
 			continue
 		}
-		g, err := other.acquire(ctx)
+		g, err := other.Acquire(ctx)
 		if err != nil {
 			return err
 		}
-		defer other.release(g)
+		defer other.Release(g)
 		l.Count, l.Provisional = g.Count, g.IsProvisional()
 		l.Refused, err = g.HasRefusedDelta(ctx)
 		return err

@@ -10,32 +10,32 @@ import (
 	"packhorse/pack/object"
 )
 
-// segmentLayer is a segment of a pool, with the companion that holds its graph rows if it has commits.
-type segmentLayer struct {
+// SegmentLayer is a segment of a pool, with the companion that holds its graph rows if it has commits.
+type SegmentLayer struct {
 	store   *Store
-	id      segment.LayerID
+	ID      segment.LayerID
 	data    segment.SharedFile
-	rows    *segment.SharedFile // nil: none; so the next two
-	filters *segment.SharedFile
-	bitmaps *segment.SharedFile
+	Rows    *segment.SharedFile // nil: none; so the next two
+	Filters *segment.SharedFile
+	Bitmaps *segment.SharedFile
 	pins    int // guarded by layerSet.mu
 
 	companions []manifestLayer
 }
 
-func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *segmentLayer {
-	l := &segmentLayer{store: s, id: m.id, companions: m.companions}
+func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *SegmentLayer {
+	l := &SegmentLayer{store: s, ID: m.id, companions: m.companions}
 	l.data.Init(files, m.id, m.id, segment.KindSegment)
 	for _, companion := range m.companions {
 		f := &segment.SharedFile{}
 		f.Init(files, m.id, companion.id, companion.kind)
 		switch companion.kind {
 		case segment.KindGraph:
-			l.rows = f
+			l.Rows = f
 		case segment.KindFilter:
-			l.filters = f
+			l.Filters = f
 		case segment.KindBitmap:
-			l.bitmaps = f
+			l.Bitmaps = f
 		default: // has no file, or is none of a segment's
 		}
 	}
@@ -43,16 +43,16 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *segme
 }
 
 // files are those of the segment and its companions.
-func (l *segmentLayer) files() []*segment.SharedFile {
-	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.rows, l.filters, l.bitmaps}, func(f *segment.SharedFile) bool { return f == nil })
+func (l *SegmentLayer) files() []*segment.SharedFile {
+	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Bitmaps}, func(f *segment.SharedFile) bool { return f == nil })
 }
 
-// segments returns the segments of a view, those of its quarantine first and then the newest first.
-func (v *View) segments() []*segmentLayer {
-	var found []*segmentLayer
+// Segments returns the segments of a view, those of its quarantine first and then the newest first.
+func (v *View) Segments() []*SegmentLayer {
+	var found []*SegmentLayer
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
-			if segment, ok := l.(*segmentLayer); ok {
+			if segment, ok := l.(*SegmentLayer); ok {
 				found = append(found, segment)
 			}
 		}
@@ -60,18 +60,18 @@ func (v *View) segments() []*segmentLayer {
 	return found
 }
 
-func (l *segmentLayer) layerID() segment.LayerID { return l.id }
+func (l *SegmentLayer) layerID() segment.LayerID { return l.ID }
 
 // consistsOf reports whether id names the segment or one of its companions.
-func (l *segmentLayer) consistsOf(id segment.LayerID) bool {
-	return l.id == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool { return companion.id == id })
+func (l *SegmentLayer) consistsOf(id segment.LayerID) bool {
+	return l.ID == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool { return companion.id == id })
 }
 
-func (l *segmentLayer) isOpen() bool {
+func (l *SegmentLayer) isOpen() bool {
 	return slices.ContainsFunc(l.files(), func(f *segment.SharedFile) bool { return f.Opened() })
 }
 
-func (l *segmentLayer) close() error {
+func (l *SegmentLayer) close() error {
 	var err error
 	for _, f := range l.files() {
 		err = errors.Join(err, f.Close())
@@ -79,8 +79,8 @@ func (l *segmentLayer) close() error {
 	return err
 }
 
-// acquire opens the segment's file, unless it is open, and keeps it open until release.
-func (l *segmentLayer) acquire(ctx context.Context) (*segment.Segment, error) {
+// Acquire opens the segment's file, unless it is open, and keeps it open until release.
+func (l *SegmentLayer) Acquire(ctx context.Context) (*segment.Segment, error) {
 	g, err := l.data.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -88,19 +88,19 @@ func (l *segmentLayer) acquire(ctx context.Context) (*segment.Segment, error) {
 	return &segment.Segment{File: g}, nil
 }
 
-func (l *segmentLayer) release(*segment.Segment) { l.data.Release() }
+func (l *SegmentLayer) Release(*segment.Segment) { l.data.Release() }
 
-func (l *segmentLayer) find(ctx context.Context, id object.ID) (location, bool, error) {
+func (l *SegmentLayer) find(ctx context.Context, id object.ID) (Location, bool, error) {
 	g, err := l.data.Acquire(ctx)
 	if err != nil {
-		return location{}, false, err
+		return Location{}, false, err
 	}
 	defer l.data.Release()
 	ordinal, ok, err := g.Lookup(ctx, id)
-	return location{layer: l, id: id, ordinal: ordinal}, ok, err
+	return Location{layer: l, id: id, ordinal: ordinal}, ok, err
 }
 
-func (l *segmentLayer) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
+func (l *SegmentLayer) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
 	g, err := l.data.Acquire(ctx)
 	if err != nil {
 		return err
@@ -109,22 +109,22 @@ func (l *segmentLayer) scan(ctx context.Context, low, high object.ID, visit func
 	return g.Scan(ctx, low, high, visit)
 }
 
-func (l *segmentLayer) stat(ctx context.Context, at location) (Info, error) {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) stat(ctx context.Context, at Location) (Info, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return Info{}, err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	r, err := g.Record(ctx, at.ordinal)
 	return Info{Type: r.Type, Size: r.Size}, err
 }
 
-func (l *segmentLayer) entry(ctx context.Context, at location) (StoredEntry, error) {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) entry(ctx context.Context, at Location) (StoredEntry, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return StoredEntry{}, err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	r, err := g.Record(ctx, at.ordinal)
 	if err != nil {
 		return StoredEntry{}, err
@@ -136,22 +136,22 @@ func (l *segmentLayer) entry(ctx context.Context, at location) (StoredEntry, err
 	return e, err
 }
 
-func (l *segmentLayer) step(ctx context.Context, at location) (step, error) {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) step(ctx context.Context, at Location) (step, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return step{}, err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	r, err := g.Record(ctx, at.ordinal)
 	return packedStep(r), err
 }
 
-func (l *segmentLayer) content(ctx context.Context, at location) ([]byte, error) {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) content(ctx context.Context, at Location) ([]byte, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	r, err := g.Record(ctx, at.ordinal)
 	if err != nil {
 		return nil, err
@@ -159,22 +159,22 @@ func (l *segmentLayer) content(ctx context.Context, at location) ([]byte, error)
 	return g.Region().Content(ctx, r, at.id)
 }
 
-func (l *segmentLayer) stream(ctx context.Context, at location) (io.ReadCloser, error) {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) stream(ctx context.Context, at Location) (io.ReadCloser, error) {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r, err := g.Record(ctx, at.ordinal)
 	if err != nil {
-		l.release(g)
+		l.Release(g)
 		return nil, err
 	}
 	stream, err := g.Region().Open(ctx, r, at.id)
 	if err != nil {
-		l.release(g)
+		l.Release(g)
 		return nil, err
 	}
-	return &heldStream{ReadCloser: stream, release: func() { l.release(g) }}, nil
+	return &heldStream{ReadCloser: stream, release: func() { l.Release(g) }}, nil
 }
 
 // heldStream keeps a segment open while it is read.
@@ -192,31 +192,31 @@ func (s *heldStream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-func (l *segmentLayer) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
-	g, err := l.acquire(ctx)
+func (l *SegmentLayer) copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error {
+	g, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.release(g)
+	defer l.Release(g)
 	return copyPackedPayload(ctx, w, g.Region(), e)
 }
 
-func (l *segmentLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
-	if l.rows == nil {
+func (l *SegmentLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
+	if l.Rows == nil {
 		return GraphRow{}, false, nil
 	}
-	g, err := l.rows.Acquire(ctx)
+	g, err := l.Rows.Acquire(ctx)
 	if err != nil {
 		return GraphRow{}, false, err
 	}
-	defer l.rows.Release()
+	defer l.Rows.Release()
 	return g.GraphRow(ctx, id)
 }
 
 // At returns the location of an ordinal, which ends with the view that has the segment.
-func (l *segmentLayer) At(ordinal uint32) location { return location{layer: l, ordinal: ordinal} }
+func (l *SegmentLayer) At(ordinal uint32) Location { return Location{layer: l, ordinal: ordinal} }
 
 // EntryOf describes the entry of a record, without the ID of its base; see [View.CopyPacked].
-func (l *segmentLayer) EntryOf(ctx context.Context, region segment.Region, ordinal uint32, r segment.Record) (StoredEntry, error) {
+func (l *SegmentLayer) EntryOf(ctx context.Context, region segment.Region, ordinal uint32, r segment.Record) (StoredEntry, error) {
 	return packedEntry(ctx, region, l.At(ordinal), r)
 }

@@ -31,7 +31,7 @@ func (s *spooled) Close() error {
 
 // spool builds the object at a location in a scratch file (docs/invariants.md 13): at most two scratch files exist at a time, and memory does not
 // depend on the sizes of objects.
-func (v *View) spool(ctx context.Context, at location) (*spooled, error) {
+func (v *View) spool(ctx context.Context, at Location) (*spooled, error) {
 	chain, base, err := v.descend(ctx, at, math.MaxInt64)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (v *View) spoolLink(ctx context.Context, link *chainLink, base *spooled) (*
 
 // fillScratch returns a scratch file with what write writes.
 func (v *View) fillScratch(ctx context.Context, info Info, write func(io.Writer) error) (*spooled, error) {
-	scratch, err := v.store.files.Scratch(ctx)
+	scratch, err := v.store.Files.Scratch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make a scratch file: %w", err)
 	}
@@ -105,7 +105,7 @@ func (v *View) fillScratch(ctx context.Context, info Info, write func(io.Writer)
 }
 
 // readSpooled is readAt for an object that fits into memory while something in its chain does not.
-func (v *View) readSpooled(ctx context.Context, at location) (object.Type, []byte, error) {
+func (v *View) readSpooled(ctx context.Context, at Location) (object.Type, []byte, error) {
 	s, err := at.layer.step(ctx, at)
 	if err != nil {
 		return 0, nil, err

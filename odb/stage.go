@@ -144,7 +144,7 @@ func (s *Store) settle(ctx context.Context, names []string) {
 	rescue.Go(&s.settlers, func() error {
 		var err error
 		for _, name := range names {
-			err = errors.Join(err, s.files.Settle(ctx, name))
+			err = errors.Join(err, s.Files.Settle(ctx, name))
 		}
 		return err
 	}, func(err error) { s.log.WarnContext(ctx, "move a file to its place", "error", err) })

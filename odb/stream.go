@@ -34,7 +34,7 @@ func (v *View) Open(ctx context.Context, id object.ID) (*Object, error) {
 	if hit, ok := v.cachedHot(id); ok {
 		return &Object{ID: id, Type: hit.Kind, Size: int64(len(hit.Data)), source: inMemory(hit.Data)}, nil
 	}
-	at, err := v.find(ctx, id)
+	at, err := v.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (v *View) Open(ctx context.Context, id object.ID) (*Object, error) {
 // streamedMin is the size in bytes from which a whole entry is inflated as it is read, instead of at once.
 const streamedMin = mebibyte
 
-func (v *View) openAt(ctx context.Context, at location) (*Object, error) {
+func (v *View) openAt(ctx context.Context, at Location) (*Object, error) {
 	s, err := at.layer.step(ctx, at)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (v *View) openAt(ctx context.Context, at location) (*Object, error) {
 		o.source, err = openStream(ctx, at)
 	case s.Size <= segment.WholeMax:
 		var data []byte
-		if _, data, err = v.readAt(ctx, at); err == nil {
+		if _, data, err = v.ReadAt(ctx, at); err == nil {
 			o.source = inMemory(data)
 		}
 	default:
@@ -76,8 +76,8 @@ func (v *View) openAt(ctx context.Context, at location) (*Object, error) {
 
 // openStream returns the source of a whole entry: by blocks if it has a table of them that is not damaged, and else as the one zlib stream
 // that they make.
-func openStream(ctx context.Context, at location) (objectSource, error) {
-	if l, ok := at.layer.(*segmentLayer); ok {
+func openStream(ctx context.Context, at Location) (objectSource, error) {
+	if l, ok := at.layer.(*SegmentLayer); ok {
 		blocks, err := openBlocks(ctx, l, at)
 		if !errors.Is(err, ErrCorrupt) && (blocks != nil || err != nil) {
 			return blocks, err
@@ -145,7 +145,7 @@ func (s scratchSource) open(off, _ int64) (io.ReadCloser, error) {
 // zlibSource inflates a whole entry.
 type zlibSource struct {
 	ctx context.Context // an Object is read within the call that opened it
-	at  location
+	at  Location
 }
 
 func (z *zlibSource) open(off, _ int64) (io.ReadCloser, error) {

@@ -126,7 +126,7 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 		return err
 	}
 	// The registration goes last: it is what a file without a manifest is found by after a crash.
-	if err := s.files.Delete(ctx, d.kind.FileName(d.id)); err != nil && !errors.Is(err, file.ErrNotFound) {
+	if err := s.Files.Delete(ctx, d.kind.FileName(d.id)); err != nil && !errors.Is(err, file.ErrNotFound) {
 		return err
 	}
 	b.Delete(registrationKey(d.id))

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -36,7 +38,7 @@ func (g *repository) traceOf(r *rand.Rand, commit object.ID, most int) gitTrace 
 }
 
 // traced returns what a trace knows of the files in a folder and below: commits by path.
-func traced(f *odb.TracedFolder, prefix string, into map[string]object.ID) map[string]object.ID {
+func traced(f *revwalk.TracedFolder, prefix string, into map[string]object.ID) map[string]object.ID {
 	for _, e := range f.Entries {
 		if e.Folder != nil {
 			traced(e.Folder, prefix+e.Name+"/", into)
@@ -49,9 +51,9 @@ func traced(f *odb.TracedFolder, prefix string, into map[string]object.ID) map[s
 }
 
 // compareTrace holds a trace against what git says.
-func compareTrace(t *testing.T, v *odb.View, want gitTrace, options odb.TraceOptions) *odb.TracedFolder {
+func compareTrace(t *testing.T, v *odb.View, want gitTrace, options revwalk.TraceOptions) *revwalk.TracedFolder {
 	t.Helper()
-	root, err := odb.Trace(t.Context(), v, want.commit, options)
+	root, err := revwalk.Trace(t.Context(), v, want.commit, options)
 	must(t, err)
 	got := traced(root, "", map[string]object.ID{})
 	for file, last := range want.last {
@@ -81,15 +83,15 @@ func TestTraceAgainstGit(t *testing.T) {
 			plain := viewOf(t, g)
 			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 			h.pushPack(g, lines("", g.tips()))
-			must(t, h.store.BuildFilters(t.Context(), h.pool))
+			must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
 			filtered := h.view()
 			r := rand.New(rand.NewPCG(options.seed, 3))
-			known := map[object.ID]*odb.TracedFolder{} // grows, so that traces end at what earlier ones found
+			known := map[object.ID]*revwalk.TracedFolder{} // grows, so that traces end at what earlier ones found
 			for _, commit := range pick(r, g.commits(), 8) {
 				want := g.traceOf(r, commit, 1000)
-				compareTrace(t, plain, want, odb.TraceOptions{})
-				compareTrace(t, filtered, want, odb.TraceOptions{})
-				remembered := odb.TraceOptions{Known: func(id object.ID) *odb.TracedFolder { return known[id] }}
+				compareTrace(t, plain, want, revwalk.TraceOptions{})
+				compareTrace(t, filtered, want, revwalk.TraceOptions{})
+				remembered := revwalk.TraceOptions{Known: func(id object.ID) *revwalk.TracedFolder { return known[id] }}
 				if files := slices.Sorted(maps.Keys(want.last)); len(files) > 0 {
 					file := files[r.IntN(len(files))]
 					remembered.Path = file
@@ -112,11 +114,11 @@ func TestTraceOfNothing(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 74, commitCount: 10})
 	v := viewOf(t, g)
 	for _, missing := range []string{"not there", "not there/at all"} {
-		if _, err := odb.Trace(t.Context(), v, g.commits()[0], odb.TraceOptions{Path: missing}); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := revwalk.Trace(t.Context(), v, g.commits()[0], revwalk.TraceOptions{Path: missing}); !errors.Is(err, odb.ErrNotFound) {
 			t.Errorf("a trace of %q: %v", missing, err)
 		}
 	}
-	if _, err := odb.Trace(t.Context(), v, object.ID{1}, odb.TraceOptions{}); !errors.Is(err, odb.ErrNotFound) {
+	if _, err := revwalk.Trace(t.Context(), v, object.ID{1}, revwalk.TraceOptions{}); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("a trace of a commit that is not there: %v", err)
 	}
 }
@@ -126,5 +128,5 @@ func TestTraceOfNothing(t *testing.T) {
 func TestTraceOfRealRepository(t *testing.T) {
 	g, h := realWithFilters(t)
 	r := rand.New(rand.NewPCG(2, 6))
-	compareTrace(t, h.view(), g.traceOf(r, g.ids("", "rev-parse", "HEAD")[0], 40), odb.TraceOptions{})
+	compareTrace(t, h.view(), g.traceOf(r, g.ids("", "rev-parse", "HEAD")[0], 40), revwalk.TraceOptions{})
 }

@@ -134,7 +134,7 @@ func (v *View) Stores(ctx context.Context, id object.ID) (bool, error) {
 
 // Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
-	at, err := v.find(ctx, id)
+	at, err := v.Find(ctx, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -159,9 +159,9 @@ func (v *View) For(owner string) *View {
 // Asking returns the view that [View.Linked] was called on: it asks of every ID whether it may be read.
 func (v *View) Asking() *View { return cmp.Or(v.asking, v) }
 
-// find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one that is asked first, also if the object is
+// Find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one that is asked first, also if the object is
 // readable because of another.
-func (v *View) find(ctx context.Context, id object.ID) (location, error) {
+func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 	at, ok, err := v.locate(ctx, id)
 	if err == nil {
 		ok, err = v.readable(ctx, id, &at, ok)
@@ -173,25 +173,25 @@ func (v *View) find(ctx context.Context, id object.ID) (location, error) {
 }
 
 // locate returns where an object lies, readable or not.
-func (v *View) locate(ctx context.Context, id object.ID) (location, bool, error) {
+func (v *View) locate(ctx context.Context, id object.ID) (Location, bool, error) {
 	for _, layers := range v.layerLists() {
 		if at, ok, err := searchIn(ctx, layers, id); ok || err != nil {
 			return at, ok, err
 		}
 	}
-	return location{}, false, nil
+	return Location{}, false, nil
 }
 
-func searchIn(ctx context.Context, layers []layer, id object.ID) (location, bool, error) {
+func searchIn(ctx context.Context, layers []layer, id object.ID) (Location, bool, error) {
 	for _, l := range layers {
 		if at, ok, err := findIn(ctx, l, id); ok || err != nil {
 			return at, ok, err
 		}
 	}
-	return location{}, false, nil
+	return Location{}, false, nil
 }
 
-func findIn(ctx context.Context, l layer, id object.ID) (location, bool, error) {
+func findIn(ctx context.Context, l layer, id object.ID) (Location, bool, error) {
 	at, ok, err := l.find(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("look up %s: %w", id, err)

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
-func collect(t *testing.T, v *odb.View, options odb.WalkOptions) []object.ID {
+func collect(t *testing.T, v *odb.View, options revwalk.WalkOptions) []object.ID {
 	t.Helper()
 	var ids []object.ID
-	for commit, err := range odb.Walk(t.Context(), v, options) {
+	for commit, err := range revwalk.Walk(t.Context(), v, options) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,10 +37,10 @@ func TestWalkAgainstGit(t *testing.T) {
 			commits := g.commits()
 			r := rand.New(rand.NewPCG(options.seed, 2))
 			for range 60 {
-				compareWalk(t, g, v, odb.WalkOptions{
+				compareWalk(t, g, v, revwalk.WalkOptions{
 					Tips:        pick(r, commits, 1+r.IntN(4)),
 					Hide:        pick(r, commits, r.IntN(5)),
-					Order:       odb.Order(r.IntN(3)),
+					Order:       revwalk.Order(r.IntN(3)),
 					FirstParent: r.IntN(4) == 0,
 					Since:       []int64{0, 0, 1_500_000_000 + r.Int64N(20_000)}[r.IntN(3)],
 				})
@@ -48,14 +49,14 @@ func TestWalkAgainstGit(t *testing.T) {
 	}
 }
 
-func compareWalk(t *testing.T, g *repository, v *odb.View, options odb.WalkOptions) {
+func compareWalk(t *testing.T, g *repository, v *odb.View, options revwalk.WalkOptions) {
 	t.Helper()
 	args := []string{"-c", "core.commitGraph=false", "rev-list", "--stdin"}
 	switch options.Order {
-	case odb.OrderDate:
-	case odb.OrderDateTopo:
+	case revwalk.OrderDate:
+	case revwalk.OrderDateTopo:
 		args = append(args, "--date-order")
-	case odb.OrderTopo:
+	case revwalk.OrderTopo:
 		args = append(args, "--topo-order")
 	}
 	if options.FirstParent {
@@ -87,7 +88,7 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 		for range 80 {
 			pair := pick(r, commits, 2)
 			a, b := pair[0], pair[1]
-			got, err := odb.MergeBases(t.Context(), v, a, b)
+			got, err := revwalk.MergeBases(t.Context(), v, a, b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,16 +100,16 @@ func TestMergeBasesAgainstGit(t *testing.T) {
 				several++
 			}
 			_, err = g.Try(nil, "merge-base", "--is-ancestor", a.String(), b.String())
-			ancestor, ancestorErr := odb.IsAncestor(t.Context(), v, a, b)
+			ancestor, ancestorErr := revwalk.IsAncestor(t.Context(), v, a, b)
 			if ancestorErr != nil {
 				t.Fatal(ancestorErr)
 			}
 			if ancestor != (err == nil) {
 				t.Errorf("%s is an ancestor of %s: %v", a, b, ancestor)
 			}
-			ahead, err := odb.Ahead(t.Context(), v, a, b)
+			ahead, err := revwalk.Ahead(t.Context(), v, a, b)
 			must(t, err)
-			behind, err := odb.Ahead(t.Context(), v, b, a)
+			behind, err := revwalk.Ahead(t.Context(), v, b, a)
 			must(t, err)
 			count := g.Git("rev-list", "--left-right", "--count", a.String()+"..."+b.String())
 			if got := fmt.Sprintf("%d\t%d", ahead, behind); got != count {

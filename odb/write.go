@@ -149,21 +149,21 @@ const (
 )
 
 // encodeHot returns an object as the hot tier is to store it: whole, or as a skip-delta.
-func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID) (hotValue, error) {
-	value := hotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
+func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID) (HotValue, error) {
+	value := HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
 	if predecessor.IsZero() || len(data) < deltaMin {
 		return compress(value, data), nil
 	}
 	base, version, err := q.skipBase(ctx, t, predecessor)
 	if err != nil {
-		return hotValue{}, err
+		return HotValue{}, err
 	}
 	if version == 0 {
 		return compress(value, data), nil
 	}
-	_, baseData, err := q.view.readAt(ctx, base)
+	_, baseData, err := q.view.ReadAt(ctx, base)
 	if err != nil {
-		return hotValue{}, fmt.Errorf("read delta base: %w", err)
+		return HotValue{}, fmt.Errorf("read delta base: %w", err)
 	}
 	q.view.keep(&base, segment.CacheEntry{Kind: t, Data: baseData}, true) // of the next versions too
 	program, ok := createDelta(baseData, data, len(data)-object.IDSize)
@@ -186,26 +186,26 @@ func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type,
 //
 // The base of version n is n with its lowest set bit cleared. Counting down from n-1 by clearing one lowest bit after another, which is
 // what the chain of bases does, passes that number.
-func (q *Quarantine) skipBase(ctx context.Context, t object.Type, predecessor object.ID) (base location, version uint8, err error) {
+func (q *Quarantine) skipBase(ctx context.Context, t object.Type, predecessor object.ID) (base Location, version uint8, err error) {
 	at, ok, err := q.view.locate(ctx, predecessor)
 	if err != nil || !ok {
-		return location{}, 0, err
+		return Location{}, 0, err
 	}
 	current, err := at.layer.entry(ctx, at)
 	if err != nil || current.value.Version == versionMax {
-		return location{}, 0, err
+		return Location{}, 0, err
 	}
 	version = current.value.Version + 1
 	for current.value.Version > version&(version-1) {
 		if at, ok, err = q.view.locateFrom(ctx, at.layer, current.Base); err != nil || !ok {
-			return location{}, 0, err
+			return Location{}, 0, err
 		}
 		if current, err = at.layer.entry(ctx, at); err != nil {
-			return location{}, 0, err
+			return Location{}, 0, err
 		}
 	}
 	if current.Type != t || current.Size > hotContentMax {
-		return location{}, 0, nil
+		return Location{}, 0, nil
 	}
 	return at, version, nil
 }
@@ -224,7 +224,7 @@ func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
 const compressMin = 128
 
 // compress fills in content, which is the object or a delta, as zstd or, when that is not smaller, as it is.
-func compress(v hotValue, content []byte) hotValue {
+func compress(v HotValue, content []byte) HotValue {
 	if len(content) < compressMin {
 		v.Encoding, v.Payload = EncodingRaw, content
 		return v

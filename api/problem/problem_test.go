@@ -16,6 +16,7 @@ import (
 	"packhorse/engine"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
 	"packhorse/pack"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -62,7 +63,7 @@ func TestFrom(t *testing.T) {
 			problem.Problem{Status: 400, Message: "tree: treeNotSorted: not properly sorted"},
 		},
 		"words with a colon": {
-			fmt.Errorf("fetch: %w", &odb.FilterError{Text: "must escape char in sub-filter-spec: '~'"}),
+			fmt.Errorf("fetch: %w", &packgen.FilterError{Text: "must escape char in sub-filter-spec: '~'"}),
 			problem.Problem{Status: 400, Message: "must escape char in sub-filter-spec: '~'"},
 		},
 		"with more fields": {

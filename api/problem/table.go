@@ -27,8 +27,11 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/file"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
 	"packhorse/odb/rescue"
+	"packhorse/odb/revwalk"
 	"packhorse/odb/segment"
 	"packhorse/odb/space"
 	"packhorse/pack"
@@ -159,17 +162,18 @@ var table = []row{
 	{kind: refs.ErrTrimmed, status: http.StatusGone, fields: oldest},
 	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
 
-	{kind: odb.ErrBadPack, status: http.StatusBadRequest},
+	{kind: ingest.ErrBadPack, status: http.StatusBadRequest},
 	{typed: typed[*odb.RefusedFileError], status: http.StatusBadRequest},
-	{typed: typed[*odb.FilterError], status: http.StatusBadRequest},
+	{typed: typed[*packgen.FilterError], status: http.StatusBadRequest},
 	{kind: odb.ErrInvalidPrefix, status: http.StatusBadRequest},
-	{kind: odb.ErrNoCommits, status: http.StatusBadRequest},
+	{kind: revwalk.ErrNoCommits, status: http.StatusBadRequest},
 	{kind: odb.ErrMissing, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrDisagree, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrNotFound, status: http.StatusNotFound},
 	{kind: odb.ErrNoPool, status: http.StatusNotFound, message: "repository not found"},
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: segment.ErrLargeChain, status: http.StatusRequestEntityTooLarge},
+	{kind: revwalk.ErrNotCommit, status: http.StatusInternalServerError, message: internal},
 	{kind: segment.ErrFormat, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrMoved, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"packhorse/engine"
-	"packhorse/odb"
+	"packhorse/odb/packgen"
 )
 
 // gcCommand maintains a data folder now.
@@ -46,7 +46,7 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 			// Who cannot be told of this will not be told of the result either, and there it counts.
 			_, _ = fmt.Fprintln(out, "waiting for the end of the maintenance that is under way in the server")
 		},
-		RepackOptions: odb.RepackOptions{
+		RepackOptions: packgen.RepackOptions{
 			Workers: args.Cores, Anew: args.Anew,
 			Progress: func(phase string, done, total int64) {
 				if total > 0 {

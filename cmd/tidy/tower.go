@@ -106,11 +106,13 @@ func (t tower) refuse(from, to string, test bool) string {
 			return ""
 		}
 		return to + " is for tests"
+	case test && within(to, from):
+		return "" // a folder is tested together with its own subfolders
 	case floor == floorBeside:
 		return to + " stands beside the tower, nothing in the tower imports it"
 	case own == floorTests:
 		host := t.host(from)
-		if to == host {
+		if to == host || within(to, host) && floor >= 0 {
 			return ""
 		}
 		return t.refuse(host, to, test)

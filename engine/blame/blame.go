@@ -18,6 +18,7 @@ import (
 
 	"packhorse/engine/diff/lines"
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -55,7 +56,7 @@ type Run struct {
 //
 // Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and what reading gives.
 func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
-	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*odb.PathReader)}
+	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader)}
 	defer b.close()
 	first, err := b.begin(ctx, commit, path)
 	if err != nil {
@@ -101,7 +102,7 @@ type blamer struct {
 	final   lines.Text // the file that is blamed
 	moves   bool
 	nodes   map[object.ID]*node
-	readers map[string]*odb.PathReader
+	readers map[string]*revwalk.PathReader
 	queue   queue
 	pushed  int
 	runs    []Run

@@ -10,6 +10,7 @@ import (
 	"packhorse/engine/diff/lines"
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -72,11 +73,11 @@ func (n *node) origin(path string, mode object.Mode, blob object.ID) *origin {
 }
 
 // reader returns the reader of a path.
-func (b *blamer) reader(ctx context.Context, path string) (*odb.PathReader, error) {
+func (b *blamer) reader(ctx context.Context, path string) (*revwalk.PathReader, error) {
 	if r := b.readers[path]; r != nil {
 		return r, nil
 	}
-	r, err := odb.NewPathReader(ctx, b.view, path)
+	r, err := revwalk.NewPathReader(ctx, b.view, path)
 	if err != nil {
 		return nil, fmt.Errorf("open path filters: %w", err)
 	}

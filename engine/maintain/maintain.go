@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"packhorse/odb"
+	"packhorse/odb/repack"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -75,14 +76,14 @@ type Job struct {
 	// DropShare is the least share of unreachable objects for which layers are rewritten.
 	DropShare float64
 	// Compact says how far layers are merged.
-	Compact odb.CompactOptions
+	Compact repack.CompactOptions
 }
 
 // Report is what a job did.
 type Report struct {
 	// DroppedCount objects were unreachable, or there twice.
 	DroppedCount int
-	Compacted    odb.Compacted
+	Compacted    repack.Compacted
 }
 
 // dropTriesMax bounds how often a drop is planned anew because something that was to go has come into use.
@@ -107,14 +108,14 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		break
 	}
 	var err error
-	report.Compacted, err = j.Objects.Compact(ctx, j.Pool, j.Compact)
+	report.Compacted, err = repack.Compact(ctx, j.Objects, j.Pool, j.Compact)
 	return report, err
 }
 
 // drop removes what nothing has reached since a time.
 func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) {
 	var sequence uint64
-	d, err := j.Objects.PlanDrop(ctx, j.Pool, odb.DropOptions{
+	d, err := repack.PlanDrop(ctx, j.Objects, j.Pool, repack.DropOptions{
 		RepackOptions: j.Compact.RepackOptions,
 		ShareMin:      j.DropShare,
 		Roots: func(ctx context.Context) (tips, old []object.ID, err error) {

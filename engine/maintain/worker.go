@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/odb/rescue"
 	"packhorse/odb/space"
 )
@@ -16,9 +18,9 @@ import (
 // Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.
 type Host interface {
 	// Compact folds and merges what is due in one pool.
-	Compact(ctx context.Context, pool odb.PoolID, options odb.CompactOptions) (odb.Compacted, error)
+	Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error)
 	// Round maintains every repository.
-	Round(ctx context.Context, options odb.RepackOptions) error
+	Round(ctx context.Context, options packgen.RepackOptions) error
 	// UntilRound returns how long it is until a round is due, that many after the last one began, also if a former process did it.
 	UntilRound(ctx context.Context, interval time.Duration) (time.Duration, error)
 	// Sweep removes what has left, and what has expired.
@@ -161,8 +163,8 @@ func (w *Worker) untilRound(ctx context.Context) time.Duration {
 	return min(max(left, 0), w.settings.RoundInterval)
 }
 
-func (w *Worker) pace() odb.RepackOptions {
-	return odb.RepackOptions{Workers: 1, Pause: w.settings.Pause}
+func (w *Worker) pace() packgen.RepackOptions {
+	return packgen.RepackOptions{Workers: 1, Pause: w.settings.Pause}
 }
 
 // compactNext takes one pool only: a sweep has its turn among them however quickly others come, or what they replaced would fill the disk.
@@ -173,9 +175,9 @@ func (w *Worker) compactNext(ctx context.Context) {
 	}
 	pool := next.pool
 	begun := time.Now()
-	var done odb.Compacted
+	var done repack.Compacted
 	err := rescue.Do(func() (err error) {
-		done, err = w.host.Compact(ctx, pool, odb.CompactOptions{RepackOptions: w.pace()})
+		done, err = w.host.Compact(ctx, pool, repack.CompactOptions{RepackOptions: w.pace()})
 		return err
 	})
 	if _, ok := errors.AsType[*rescue.PanicError](err); ok {

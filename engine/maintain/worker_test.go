@@ -13,6 +13,8 @@ import (
 
 	"packhorse/engine/maintain"
 	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 	"packhorse/odb/space"
 )
 
@@ -26,15 +28,15 @@ type host struct {
 	last time.Time // when the last round began
 }
 
-func (h *host) Compact(_ context.Context, pool odb.PoolID, _ odb.CompactOptions) (odb.Compacted, error) {
+func (h *host) Compact(_ context.Context, pool odb.PoolID, _ repack.CompactOptions) (repack.Compacted, error) {
 	h.add(rune(pool[0]))
 	if h.compact == nil {
-		return odb.Compacted{}, nil
+		return repack.Compacted{}, nil
 	}
-	return odb.Compacted{}, h.compact(pool)
+	return repack.Compacted{}, h.compact(pool)
 }
 
-func (h *host) Round(context.Context, odb.RepackOptions) error {
+func (h *host) Round(context.Context, packgen.RepackOptions) error {
 	h.mu.Lock()
 	h.last = time.Now()
 	h.mu.Unlock()

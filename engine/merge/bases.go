@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -97,11 +98,11 @@ func (r *recursion) treeOf(ctx context.Context, v virtual) (object.ID, error) {
 // has with it, those that no other one reaches.
 func (r *recursion) basesOf(ctx context.Context, commits []object.ID, other object.ID) ([]object.ID, error) {
 	if len(commits) == 1 {
-		return odb.MergeBases(ctx, r.objects.view, commits[0], other)
+		return revwalk.MergeBases(ctx, r.objects.view, commits[0], other)
 	}
 	var all []object.ID
 	for _, id := range commits {
-		bases, err := odb.MergeBases(ctx, r.objects.view, id, other)
+		bases, err := revwalk.MergeBases(ctx, r.objects.view, id, other)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +123,7 @@ func (r *recursion) basesOf(ctx context.Context, commits []object.ID, other obje
 			if id == descendant {
 				continue
 			}
-			is, err := odb.IsAncestor(ctx, r.objects.view, id, descendant)
+			is, err := revwalk.IsAncestor(ctx, r.objects.view, id, descendant)
 			if err != nil {
 				return nil, err
 			}

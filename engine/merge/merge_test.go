@@ -16,6 +16,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/odbtest"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -107,7 +108,7 @@ func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bases, err := odb.MergeBases(tb.Context(), view, ours, theirs)
+	bases, err := revwalk.MergeBases(tb.Context(), view, ours, theirs)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
@@ -112,7 +113,7 @@ func isAncestor(ctx context.Context, view *odb.View, ancestor, descendant object
 			return false, nil
 		}
 	}
-	return odb.IsAncestor(ctx, view, ancestor, descendant)
+	return revwalk.IsAncestor(ctx, view, ancestor, descendant)
 }
 
 // Refs of these prefixes are synced, and no others.

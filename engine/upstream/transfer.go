@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"packhorse/engine/upstream/remote"
-	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -161,7 +161,7 @@ func (s *Sync) push(ctx context.Context) error {
 }
 
 func (s *Sync) send(ctx context.Context, updates []Update) error {
-	request := odb.PackRequest{OFSDelta: true}
+	request := packgen.Request{OFSDelta: true}
 	commands := make([]remote.Command, len(updates))
 	for i, u := range updates {
 		commands[i] = remote.Command{Name: u.Name, Old: u.Old, New: u.New}
@@ -175,7 +175,7 @@ func (s *Sync) send(ctx context.Context, updates []Update) error {
 		if request.Haves, err = s.common(ctx); err != nil {
 			return err
 		}
-		plan, err := s.view.Plan(ctx, request, nil)
+		plan, err := packgen.Plan(ctx, s.view, request, nil)
 		if err != nil {
 			return fmt.Errorf("plan pack: %w", err)
 		}

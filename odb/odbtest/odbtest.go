@@ -16,7 +16,10 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
+	"packhorse/odb/repack"
 )
 
 // OpenStores opens the stores of keys and of files in fs. The returned function closes them.
@@ -47,11 +50,11 @@ type Store struct {
 // OpenOn is [odb.Open] with what the packages above give a store: walks, and auxiliary files of large segments, which are built at once
 // when [odb.Options] say what is large.
 func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
-	options.Reach = odb.Reachability{}
+	options.Reach = packgen.Reachability{}
 	var store *odb.Store
 	if options.AuxiliaryCount > 0 {
 		options.GrewLarge = func(pool odb.PoolID) {
-			if err := store.BuildAuxiliary(ctx, pool, 0); err != nil && !errors.Is(err, odb.ErrNoPool) {
+			if err := repack.BuildAuxiliary(ctx, store, pool, 0); err != nil && !errors.Is(err, odb.ErrNoPool) {
 				panic(err) // what asked for it cannot hear of it
 			}
 		}
@@ -100,7 +103,7 @@ func (s *Store) Push(tb testing.TB, pool odb.PoolID, packed []byte) error {
 	ctx := context.Background()
 	view := s.OpenView(tb, pool)
 	defer view.Close()
-	in, err := view.Ingest(ctx, bytes.NewReader(packed), odb.IngestOptions{})
+	in, err := ingest.Read(ctx, view, bytes.NewReader(packed), ingest.Options{})
 	if err != nil {
 		return err
 	}

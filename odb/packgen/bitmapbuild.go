@@ -1,0 +1,249 @@
+package packgen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/odb"
+	"packhorse/odb/progress"
+	"packhorse/odb/revwalk"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// BuildBitmaps makes bitmaps of what commits reach in the segments of a pool, and puts them in place of those that are there. tips, of any
+// type, are what the history is walked from: the refs of the repository; without any they are the tips of the segments. There is nothing to do in
+// a pool without segments, or whose segments hold no commit without naming objects outside them.
+//
+// It rests when pace, which may be nil, says so.
+//
+// Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside everything else; one that is overtaken by a change of the
+// segments leaves the pool as it is.
+func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []object.ID, pace *odb.Pacer) error {
+	v, err := s.View(ctx, pool) // pins the segments that are worked on
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	v.Aside()
+	view, segments := v.SegmentsAlone()
+	if view == nil {
+		return nil
+	}
+	defer view.Close()
+	id, err := writeBitmaps(ctx, s, view, segments, tips, pace)
+	if err != nil || id == (segment.LayerID{}) {
+		return err
+	}
+	return s.AttachBitmaps(ctx, pool, segments, id)
+}
+
+// writeBitmaps writes the file; the zero ID says that there is none.
+func writeBitmaps(ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *odb.Pacer) (segment.LayerID, error) {
+	b, err := newBitmapBuilder(ctx, view)
+	if err != nil {
+		return segment.LayerID{}, err
+	}
+	defer b.close()
+	b.inv.pace = pace
+	if len(tips) == 0 {
+		if tips, err = b.outlineTips(ctx); err != nil {
+			return segment.LayerID{}, err
+		}
+	}
+	commits, err := b.choose(ctx, tips)
+	if err != nil {
+		return segment.LayerID{}, fmt.Errorf("choose commits for bitmaps: %w", err)
+	}
+	w := &bitmapWriter{wordCount: b.wordCount}
+	for _, id := range commits {
+		words, err := b.build(ctx, id)
+		if err == nil && words != nil {
+			err = w.add(id, words)
+		}
+		if err != nil {
+			return segment.LayerID{}, err
+		}
+	}
+	if len(w.rows) == 0 {
+		return segment.LayerID{}, nil
+	}
+	if err := w.addTypes(ctx, b.inv, b.spans); err != nil {
+		return segment.LayerID{}, err
+	}
+	return segment.WriteAuxiliary(ctx, s.Files, segment.KindBitmap, func(sections *segment.SectionWriter) (int, error) {
+		return w.write(sections, segments, b.counts), nil
+	})
+}
+
+// bitmapBuilder finds out what commits reach in a list of segments.
+type bitmapBuilder struct {
+	view      *odb.View // of the segments alone
+	inv       *inventory
+	spans     []bitmapSpan
+	wordCount int
+	counts    []int // of objects, by segment
+	built     map[object.ID][]uint64
+	open      map[object.ID]struct{} // commits that reach something outside
+}
+
+// newBitmapBuilder returns a builder for the segments of a view that has nothing else, see [odb.View.SegmentsAlone]. The caller closes it before the
+// view.
+func newBitmapBuilder(ctx context.Context, view *odb.View) (*bitmapBuilder, error) {
+	inv, err := newInventory(ctx, view)
+	if err != nil {
+		return nil, err
+	}
+	b := &bitmapBuilder{view: view, inv: inv, built: make(map[object.ID][]uint64), open: make(map[object.ID]struct{})}
+	count := len(inv.segments)
+	layers := make([]int, count)
+	for i := range layers {
+		layers[i] = count - 1 - i // in a view the newest come first
+		b.counts = append(b.counts, inv.segments[layers[i]].Count)
+	}
+	b.spans, b.wordCount = inv.spansOf(layers)
+	return b, nil
+}
+
+func (b *bitmapBuilder) close() { b.inv.close() }
+
+// outlineTips returns the objects that no other of their segment names.
+func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
+	var tips []object.ID
+	for _, g := range b.inv.segments {
+		o, _, err := g.Summary(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tips = append(tips, o.Tips...)
+	}
+	return tips, nil
+}
+
+// The choice of commits: the newest tips, and others spread over history, close together where it is new.
+const (
+	bitmapCountMax     = 256
+	bitmapMemory       = 64 << 20
+	bitmapGapMin       = 16
+	bitmapGapMax       = 5000
+	bitmapGapPerCommit = 1.0 / 12 // the gap, as a part of how many commits are newer
+)
+
+// choose returns the commits that get a bitmap, in an order in which none comes before what it reaches.
+func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.ID, error) {
+	h, list, isTip, err := b.history(ctx, tips)
+	if err != nil {
+		return nil, err
+	}
+	countMax := min(bitmapCountMax, max(bitmapMemory/(8*b.wordCount+1), 16))
+	chosen := make(map[int32]struct{})
+	for _, n := range list { // the newest first
+		if isTip[n] && len(chosen) < countMax/2 {
+			chosen[n] = struct{}{}
+		}
+	}
+	for i := 0; i < len(list) && len(chosen) < countMax; {
+		gap := min(max(int(float64(i)*bitmapGapPerCommit), bitmapGapMin), bitmapGapMax)
+		window := list[i:min(i+gap, len(list))]
+		// As in git, a merge is the better choice: two lines of history lead to it.
+		at := slices.IndexFunc(window, func(n int32) bool { return h.ParentCount(n) > 1 })
+		chosen[window[max(at, 0)]] = struct{}{}
+		i += len(window)
+	}
+	numbers := make([]int32, 0, len(chosen))
+	for n := range chosen {
+		numbers = append(numbers, n)
+	}
+	slices.SortFunc(numbers, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(h.Generation(a), h.Generation(b)), h.ID(a).Compare(h.ID(b)))
+	})
+	commits := make([]object.ID, len(numbers))
+	for i, n := range numbers {
+		commits[i] = h.ID(n)
+	}
+	return commits, nil
+}
+
+// history returns the commits that tips reach within the segments, the newest first.
+func (b *bitmapBuilder) history(ctx context.Context, tips []object.ID) (h *revwalk.Graph, list []int32, isTip map[int32]bool, err error) {
+	h = revwalk.NewGraph(b.view)
+	isTip = make(map[int32]bool)
+	var queue revwalk.Queue
+	push := func(n int32) error {
+		if h.Has(n, revwalk.MarkSeen) {
+			return nil
+		}
+		h.Set(n, revwalk.MarkSeen)
+		if err := h.Load(ctx, n); err != nil {
+			return outside(err)
+		}
+		queue.Push(n, h.Seconds(n))
+		return nil
+	}
+	for _, id := range tips {
+		n, err := h.Tip(ctx, id)
+		if errors.Is(err, revwalk.ErrNotCommit) || errors.Is(err, odb.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			isTip[n] = true
+			err = push(n)
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	for queue.Len() > 0 {
+		if err := b.inv.pace.Rest(ctx); err != nil {
+			return nil, nil, nil, err
+		}
+		n := queue.Pop()
+		list = append(list, n)
+		for i := range h.ParentCount(n) {
+			if err := push(h.ParentsOf(n)[i]); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+	}
+	return h, list, isTip, nil
+}
+
+// outside turns the error for what is not in the segments into none.
+func outside(err error) error {
+	if errors.Is(err, odb.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// build returns the bitmap of a commit, nil if it reaches something outside the segments. What it reaches comes before it.
+func (b *bitmapBuilder) build(ctx context.Context, commit object.ID) ([]uint64, error) {
+	set := b.inv.newSet()
+	c := coverage{inv: b.inv, bitmaps: b.recall, progress: &progress.Meter{}}
+	err := c.all(ctx, []object.ID{commit}, nil, &set)
+	if errors.Is(err, odb.ErrNotFound) {
+		b.open[commit] = struct{}{}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bitmap of commit %s: %w", commit, err)
+	}
+	words := set.toWords(b.spans, b.wordCount)
+	b.built[commit] = words
+	return words, nil
+}
+
+// recall is a coverage's source of bitmaps.
+func (b *bitmapBuilder) recall(_ context.Context, commit object.ID, set *objectSet) (bool, error) {
+	if _, ok := b.open[commit]; ok {
+		return false, &odb.NotFoundError{Object: commit}
+	}
+	words, ok := b.built[commit]
+	if ok {
+		set.addWords(b.spans, words)
+	}
+	return ok, nil
+}

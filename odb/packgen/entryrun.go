@@ -1,0 +1,113 @@
+package packgen
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"sort"
+
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// shift says by how much the entries of a segment moved, from a stored offset on up to that of the next shift.
+type shift struct{ from, by int64 }
+
+// moved notes where the next entry of a segment goes.
+func (o *packOutput) moved(layer int, from int64) {
+	by := o.stream.offset + o.run.size - from
+	shifts := o.shifts[layer]
+	if len(shifts) == 0 || shifts[len(shifts)-1].by != by {
+		o.shifts[layer] = append(shifts, shift{from, by})
+	}
+}
+
+// shiftOf returns by how much an entry moved that was sent before.
+func (o *packOutput) shiftOf(layer int, offset int64) int64 {
+	shifts := o.shifts[layer]
+	if last := len(shifts) - 1; last >= 0 && shifts[last].from <= offset {
+		return shifts[last].by
+	}
+	i := sort.Search(len(shifts), func(i int) bool { return shifts[i].from > offset })
+	return shifts[max(i-1, 0)].by
+}
+
+// offsetOf returns where an object that is sent went, 0 when it has not been written yet.
+func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
+	layer := h.layer()
+	if layer == o.plan.inv.looseLayer() {
+		return max(o.loose[h.number()], 0), nil
+	}
+	if at := o.placedAt(h); at != 0 {
+		return max(at, 0), nil
+	}
+	r, err := o.records[layer].Record(ctx, h.number())
+	if err != nil {
+		return 0, err
+	}
+	shifts := o.shifts[layer]
+	if len(shifts) == 0 || r.Offset < shifts[0].from || r.Offset >= o.passed[layer] {
+		return 0, nil
+	}
+	return r.Offset + o.shiftOf(layer, r.Offset), nil
+}
+
+// entryRun is neighbouring entries of a segment that are copied together.
+type entryRun struct {
+	region  segment.Region
+	start   int64
+	size    int64 // at most streamBufferSize
+	entries []runEntry
+}
+
+type runEntry struct {
+	size  int64
+	crc32 uint32
+}
+
+// addToRun adds an entry to the run, or begins a new one with it.
+func (o *packOutput) addToRun(ctx context.Context, layer int, e *segmentEntry) error {
+	r := &o.run
+	if r.size+e.PackedSize > streamBufferSize || r.start+r.size != e.Offset {
+		if err := o.copyRun(ctx); err != nil {
+			return err
+		}
+	}
+	o.moved(layer, e.Offset)
+	if len(r.entries) == 0 {
+		r.start = e.Offset
+	}
+	r.entries = append(r.entries, runEntry{e.PackedSize, e.CRC32})
+	r.size += e.PackedSize
+	return nil
+}
+
+// copyRun writes the run, each entry of it verified.
+func (o *packOutput) copyRun(ctx context.Context) error {
+	r := &o.run
+	if len(r.entries) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	space, err := o.stream.space(int(r.size))
+	if err != nil {
+		return err
+	}
+	if err := segment.ReadFullAt(r.region.Data, space, r.start); err != nil {
+		return r.region.Damaged(ctx, object.ZeroID, r.start, err)
+	}
+	rest, offset := space, r.start
+	for _, e := range r.entries {
+		if crc32.ChecksumIEEE(rest[:e.size]) != e.crc32 {
+			return r.region.Damaged(ctx, object.ZeroID, offset, fmt.Errorf("%w: entry at %d fails its CRC-32", segment.ErrFormat, offset))
+		}
+		rest = rest[e.size:]
+		offset += e.size
+	}
+	o.stream.commit(len(space))
+	o.wrote(int64(len(r.entries)))
+	r.size, r.entries = 0, r.entries[:0]
+	return nil
+}

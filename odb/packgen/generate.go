@@ -1,0 +1,156 @@
+package packgen
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"packhorse/odb/fair"
+	"packhorse/odb/progress"
+	"packhorse/odb/segment"
+	"packhorse/pack"
+)
+
+// WriteTo writes the pack to w and returns its size. It may be called more than once. It holds a few buffers, the deltas that were found
+// for this pack, where runs of entries went (16 bytes each), and up to 16 MiB of objects that are deflated ahead on two goroutines.
+//
+// Entries go out as they are stored, runs of neighbours in one copy, each verified before it is written (those over 1 MiB while they
+// are). A stored delta stays one where its base is in the pack or, in a thin pack, known to be at the client; else its object goes out whole.
+// A delta is written behind its base, or its base lies in the same segment, so chains have an end.
+//
+// After an error, [odb.ErrCorrupt] among them, what was written must not be used: it has no valid trailer.
+func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Func) (int64, error) {
+	known, err := p.storedTrailer(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	o := &packOutput{
+		plan:    p,
+		stream:  newPackStream(ctx, w, known),
+		shifts:  make([][]shift, len(p.inv.segments)),
+		records: make([]*segment.RecordReader, len(p.inv.segments)),
+		loose:   make([]int64, p.inv.looseCount()),
+		passed:  make([]int64, len(p.inv.segments)),
+		placed:  make([][]int64, len(p.inv.segments)),
+
+		dependent: p.inv.newSet(),
+	}
+	for layer, g := range p.inv.segments {
+		o.records[layer] = segment.NewRecordReader(g)
+	}
+	o.progress.Report = report
+	o.deflaters.start(ctx, p.inv)
+	defer o.deflaters.stop()
+	defer cancel()
+	defer func() { _ = o.stream.stop() }() // what it says has been told, or the pack has failed before
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		o.stream.ctx, o.progress.Turn = ctx, ctx
+		return o.write(ctx)
+	})
+	return o.stream.offset, err
+}
+
+// storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to end: then it is the pack. In a thin pack the
+// bases of deltas may be named otherwise than in the segment, and a delta that git refuses goes out whole.
+func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
+	for layer, g := range p.inv.segments {
+		if p.count != g.Count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
+			continue
+		}
+		header, trailer := make([]byte, pack.HeaderSize), make([]byte, pack.TrailerSize)
+		if refused, err := g.HasRefusedDelta(ctx); refused || err != nil {
+			return nil, err
+		}
+		if err := segment.ReadFullAt(g.Handle, header, 0); err != nil {
+			return nil, g.Damaged(err)
+		}
+		if err := segment.ReadFullAt(g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
+			return nil, g.Damaged(err)
+		}
+		if h, err := pack.ParseHeader(header); err == nil && h.Version == 2 && int(h.Count) == g.Count {
+			return trailer, nil
+		}
+	}
+	return nil, nil
+}
+
+// isWhole reports whether a segment is sent with every entry as it is stored, given that the client takes the short form of deltas.
+func (p *PackPlan) isWhole(layer int) bool {
+	return p.send.count(layer) == p.inv.segments[layer].Count && p.deltas.count() == 0 && p.order == nil
+}
+
+// packOutput is the state of one [PackPlan.WriteTo].
+type packOutput struct {
+	plan      *PackPlan
+	stream    *packStream
+	deflaters deflaters
+	records   []*segment.RecordReader // of each segment
+	shifts    [][]shift               // of each segment: where its entries went
+	run       entryRun
+	passed    []int64   // of each segment: up to where its entries were written
+	placed    [][]int64 // of each segment, by ordinal: where entries went that were not written in their turn; see loose
+	loose     []int64   // where loose objects went; 0: not written, isBusy: being written
+	ready     map[uint32]*looseEntry
+	dependent objectSet // deltas whose chain ends at an object that only the client has
+	packed    []byte    // scratch
+	header    []byte    // scratch
+	written   int64
+
+	progress progress.Meter
+}
+
+func (o *packOutput) write(ctx context.Context) error {
+	p := o.plan
+	header := pack.Header{Version: 2, Count: uint32(p.count)}.Append(nil)
+	if _, err := o.stream.Write(header); err != nil {
+		return err
+	}
+	if err := o.writeOrdered(ctx); err != nil {
+		return err
+	}
+	for layer := range p.inv.segments {
+		if err := o.writeSegment(ctx, layer); err != nil {
+			return err
+		}
+	}
+	if p.order == nil {
+		if err := o.writeAllLoose(ctx); err != nil {
+			return err
+		}
+	}
+	if o.written != int64(p.count) {
+		return fmt.Errorf("odb: %d objects in a pack of %d", o.written, p.count)
+	}
+	if err := o.stream.end(); err != nil {
+		return err
+	}
+	o.progress.End(phaseWriting, o.written, o.written)
+	return nil
+}
+
+// wrote counts entries.
+func (o *packOutput) wrote(count int64) {
+	before := o.written / progress.Steps
+	o.written += count
+	if o.written/progress.Steps > before {
+		o.progress.Step(phaseWriting, o.written/progress.Steps*progress.Steps, int64(o.plan.count))
+	}
+}
+
+// writeEntry writes an entry from its header and its zlib stream.
+func (o *packOutput) writeEntry(header pack.EntryHeader, payload []byte) error {
+	if err := o.writeHeader(header); err != nil {
+		return err
+	}
+	_, err := o.stream.Write(payload)
+	return err
+}
+
+// writeHeader begins an entry.
+func (o *packOutput) writeHeader(header pack.EntryHeader) error {
+	o.wrote(1)
+	o.header = header.Append(o.header[:0])
+	_, err := o.stream.Write(o.header)
+	return err
+}

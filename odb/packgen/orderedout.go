@@ -1,0 +1,100 @@
+package packgen
+
+import (
+	"context"
+
+	"packhorse/odb/fair"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// writeOrdered writes what the plan has an order for.
+func (o *packOutput) writeOrdered(ctx context.Context) error {
+	loose := o.plan.inv.looseLayer()
+	ahead := 0
+	for i, h := range o.plan.order {
+		for ; ahead < len(o.plan.order) && ahead < i+deflateCountAhead; ahead++ {
+			if next := o.plan.order[ahead]; next.layer() == loose {
+				o.prepareLoose(ctx, next.number())
+			}
+		}
+		if err := o.writeEarly(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeEarly writes an object before the turn that it would have as the segment lies, and its base before it. In a segment chains are as long
+// as the limit for deltas at most, and so is the recursion.
+func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
+	layer := h.layer()
+	if layer == o.plan.inv.looseLayer() {
+		return o.writeLoose(ctx, h.number())
+	}
+	if at, err := o.offsetOf(ctx, h); at != 0 || err != nil || o.placedAt(h) == isBusy {
+		return err
+	}
+	if err := fair.Pause(ctx); err != nil {
+		return err
+	}
+	entries := [1]segmentEntry{{ordinal: h.number()}}
+	if err := o.fillIn(ctx, layer, entries[:]); err != nil {
+		return err
+	}
+	e := &entries[0]
+	o.place(h, isBusy)
+	found, isFound := o.plan.deltas.get(h)
+	isUndone := e.Base != segment.NoOrdinal && o.plan.isUndone(h)
+	var err error
+	switch {
+	case isFound:
+		err = o.writeBase(ctx, found.base)
+	case e.Base != segment.NoOrdinal && !isUndone:
+		err = o.writeStoredBase(ctx, layer, e)
+	}
+	if err != nil {
+		return err
+	}
+	o.place(h, o.stream.offset)
+	region := o.plan.inv.segments[layer].Region()
+	switch {
+	case isFound:
+		return o.writeFound(ctx, h, &found)
+	case isUndone:
+		return o.writeWhole(ctx, h)
+	case e.Base == segment.NoOrdinal:
+		o.wrote(1)
+		return region.CopyPacked(ctx, o.stream, e.Record, object.ZeroID, 0)
+	default:
+		return o.writeRebased(ctx, region, layer, e)
+	}
+}
+
+// writeStoredBase writes the base of a delta as it is stored.
+func (o *packOutput) writeStoredBase(ctx context.Context, layer int, e *segmentEntry) error {
+	if base := newHandle(layer, e.Base); o.plan.send.has(base) {
+		return o.writeEarly(ctx, base)
+	}
+	id, err := o.plan.inv.segments[layer].ID(ctx, e.Base)
+	if err != nil {
+		return err
+	}
+	return o.writeBase(ctx, id)
+}
+
+// placedAt returns where an entry of a segment went that was not written in its turn: 0 if there is no such, or isBusy.
+func (o *packOutput) placedAt(h handle) int64 {
+	if placed := o.placed[h.layer()]; placed != nil {
+		return placed[h.number()]
+	}
+	return 0
+}
+
+func (o *packOutput) place(h handle, offset int64) {
+	placed := &o.placed[h.layer()]
+	if *placed == nil {
+		*placed = make([]int64, o.plan.inv.segments[h.layer()].Count)
+	}
+	(*placed)[h.number()] = offset
+}

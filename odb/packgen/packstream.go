@@ -1,0 +1,158 @@
+package packgen
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
+	"hash"
+	"io"
+
+	"packhorse/odb/fair"
+	"packhorse/odb/rescue"
+)
+
+// packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine computes the checksum of what was written.
+// It is for one goroutine, which calls stop in the end.
+type packStream struct {
+	ctx    context.Context //nolint:containedctx // the one of the turn in which the pack is written, which ends while dst is waited for
+	dst    io.Writer
+	offset int64  // bytes of the pack so far, buffered ones included
+	buffer []byte // what is not written yet
+
+	// The summing goroutine takes written pieces from sums and puts them back into spare. known is a checksum that was there before, in
+	// whose place nothing is summed.
+	sums   chan []byte
+	spare  chan []byte
+	summer *rescue.Group
+	broken context.Context // ends when it has panicked
+	sum    hash.Hash
+	known  []byte
+}
+
+const (
+	streamBufferSize  = 256 << 10
+	streamBufferCount = 3
+)
+
+// newPackStream returns a stream whose checksum is computed, or known.
+func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream {
+	s := &packStream{
+		ctx:    ctx,
+		dst:    dst,
+		buffer: make([]byte, 0, streamBufferSize),
+		sums:   make(chan []byte, streamBufferCount),
+		spare:  make(chan []byte, streamBufferCount),
+		sum:    sha1.New(), //nolint:gosec // as above
+		known:  known,
+	}
+	for range streamBufferCount - 1 {
+		s.spare <- nil // made when it is needed
+	}
+	sums := s.sums
+	s.summer, s.broken = rescue.WithContext(context.Background())
+	s.summer.Go(func() error {
+		for piece := range sums {
+			s.sum.Write(piece)
+			s.spare <- piece[:0]
+		}
+		return nil
+	})
+	return s
+}
+
+// stop ends the summing goroutine. Its error is a panic: there is no sum then.
+func (s *packStream) stop() error {
+	if s.sums == nil {
+		return nil
+	}
+	close(s.sums)
+	s.sums = nil
+	return s.summer.Wait()
+}
+
+// space returns n bytes, at most streamBufferSize, to be filled in place; commit says how many of them were.
+func (s *packStream) space(n int) ([]byte, error) {
+	if n > cap(s.buffer)-len(s.buffer) {
+		if err := s.flush(); err != nil {
+			return nil, err
+		}
+	}
+	return s.buffer[len(s.buffer) : len(s.buffer)+n], nil
+}
+
+func (s *packStream) commit(n int) {
+	s.buffer = s.buffer[:len(s.buffer)+n]
+	s.offset += int64(n)
+}
+
+// Write implements [io.Writer].
+func (s *packStream) Write(p []byte) (int, error) {
+	written := 0
+	for written < len(p) {
+		room := cap(s.buffer) - len(s.buffer)
+		if room == 0 {
+			room = streamBufferSize
+		}
+		n := min(len(p)-written, room)
+		space, err := s.space(n)
+		if err != nil {
+			return written, err
+		}
+		copy(space, p[written:])
+		s.commit(n)
+		written += n
+	}
+	return written, nil
+}
+
+// flush writes what is buffered.
+func (s *packStream) flush() error {
+	if len(s.buffer) == 0 {
+		return nil
+	}
+	if s.known != nil {
+		_, err := s.send(s.buffer)
+		s.buffer = s.buffer[:0]
+		return err
+	}
+	select {
+	case s.sums <- s.buffer:
+	case <-s.broken.Done():
+		return context.Cause(s.broken)
+	}
+	_, err := s.send(s.buffer)
+	select {
+	case s.buffer = <-s.spare:
+	case <-s.broken.Done():
+		return context.Cause(s.broken)
+	}
+	if s.buffer == nil {
+		s.buffer = make([]byte, 0, streamBufferSize)
+	}
+	return err
+}
+
+// send writes p to the destination, which may have to wait for its client.
+func (s *packStream) send(p []byte) (n int, err error) {
+	err = fair.Rest(s.ctx, func() (err error) {
+		n, err = s.dst.Write(p)
+		return err
+	})
+	return n, err
+}
+
+// end writes the trailer.
+func (s *packStream) end() error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if err := s.stop(); err != nil {
+		return err
+	}
+	trailer := s.known
+	if trailer == nil {
+		trailer = s.sum.Sum(nil)
+	}
+	n, err := s.send(trailer)
+	s.offset += int64(n)
+	return err
+}

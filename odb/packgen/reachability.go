@@ -1,0 +1,53 @@
+package packgen
+
+import (
+	"context"
+
+	"packhorse/odb"
+	"packhorse/odb/progress"
+	"packhorse/odb/revwalk"
+	"packhorse/pack/object"
+)
+
+// Reachability is the [odb.Reach] of stores.
+type Reachability struct{}
+
+// Reach implements [odb.Reach].
+func (Reachability) Reach(ctx context.Context, v *odb.View, wants, haves []object.ID) (*odb.Reached, error) {
+	inv, err := newInventory(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	defer inv.close()
+	request := &Request{Wants: wants, Haves: haves}
+	r := newReaching(inv, request, &progress.Meter{})
+	find := r.find
+	if len(haves) > 0 {
+		find = r.run // by what has changed, whatever the size of the rest
+	}
+	if err := find(ctx, request); err != nil {
+		return nil, err
+	}
+	set := &odb.Reached{Words: r.send.words[:len(inv.layers)]}
+	for _, g := range inv.segments {
+		set.Counts = append(set.Counts, g.Count)
+	}
+	set.Loose = make([]object.ID, 0, r.send.count(inv.looseLayer()))
+	err = r.send.each(inv.looseLayer(), func(number uint32) error {
+		set.Loose = append(set.Loose, inv.loose.ID(number))
+		return nil
+	})
+	return set, err
+}
+
+// Leads implements [odb.Reach].
+func (Reachability) Leads(ctx context.Context, v *odb.View, tips, commits []object.ID) (bool, error) {
+	hide, err := revwalk.NewGraph(v).CommitsOf(ctx, tips)
+	if err != nil {
+		return false, err
+	}
+	for _, err := range revwalk.Walk(ctx, v, revwalk.WalkOptions{Tips: commits, Hide: hide}) {
+		return false, err // at least one is not reached
+	}
+	return true, nil
+}

@@ -1,0 +1,247 @@
+package packgen
+
+import (
+	"context"
+	"errors"
+
+	"packhorse/odb"
+	"packhorse/odb/revwalk"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// wholeSegments finds what is reached without opening an object of a segment, from outlines alone.
+//
+// Objects name only older ones, so whatever lies in a segment is reached from its tips, the objects that no other of the segment names. Once
+// all of them are reached the whole segment is, and with it what it names outside.
+type wholeSegments struct {
+	reaching *reaching
+	outlines []segment.Summary
+	tips     map[object.ID][]int // the segments that have an object as a tip which is not reached yet
+	left     []int               // of each segment: how many there are
+	whole    []bool
+	touched  []bool          // something of the segment is reached
+	doubtful []object.ID     // reached, but only known to be there as the base of a delta
+	met      revwalk.IDTable // reached by name: most of what a tree names its predecessor named too
+	stack    []object.ID     // of met, not looked at
+}
+
+// findWhole does the work of run where the wants cover every segment that they touch, and reports whether they do.
+func (r *reaching) findWhole(ctx context.Context, request *Request) (bool, error) {
+	if len(request.Haves)+len(request.ClientShallow)+len(request.Shallow) > 0 || r.filter.byPlace() {
+		return false, nil
+	}
+	w := &wholeSegments{
+		reaching: r,
+		tips:     make(map[object.ID][]int),
+		left:     make([]int, len(r.inv.segments)),
+		whole:    make([]bool, len(r.inv.segments)),
+		touched:  make([]bool, len(r.inv.segments)),
+	}
+	for _, want := range request.Wants {
+		w.meet(want)
+	}
+	if ok, err := w.prepare(ctx); !ok || err != nil {
+		return false, err
+	}
+	for len(w.stack) > 0 {
+		id := w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+		if err := w.reach(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	if ok, err := w.covered(ctx); !ok || err != nil {
+		r.send, r.seen = r.inv.newSet(), r.inv.newSet()
+		return false, err
+	}
+	return true, w.take(ctx, request)
+}
+
+// prepare reads the outlines; false when a segment has none.
+func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
+	for i, g := range w.reaching.inv.segments {
+		o, ok, err := g.Summary(ctx)
+		if errors.Is(err, odb.ErrCorrupt) {
+			return false, nil // a walk needs none
+		}
+		if !ok || err != nil {
+			return false, err
+		}
+		w.outlines = append(w.outlines, o)
+		w.left[i] = len(o.Tips)
+		for _, tip := range o.Tips {
+			w.tips[tip] = append(w.tips[tip], i)
+		}
+	}
+	return true, nil
+}
+
+// meet puts an object that is reached on the stack, once.
+func (w *wholeSegments) meet(id object.ID) {
+	if _, fresh := w.met.Number(id); fresh {
+		w.stack = append(w.stack, id)
+	}
+}
+
+// reach takes in an object that is reached.
+func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
+	r := w.reaching
+	h, at, err := r.inv.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, segment := range w.tips[id] {
+		if w.left[segment]--; w.left[segment] == 0 {
+			w.whole[segment] = true
+			for _, outside := range w.outlines[segment].External {
+				w.meet(outside)
+			}
+		}
+	}
+	delete(w.tips, id)
+	if layer := h.layer(); layer < len(r.inv.segments) {
+		w.touched[layer] = true
+		if w.outlines[layer].HasThinBase(id) {
+			w.doubtful = append(w.doubtful, id)
+		}
+		return nil
+	}
+	if !r.seen.add(h) {
+		return nil
+	}
+	r.put(h)
+	info, err := at.Stat(ctx)
+	if err != nil || info.Type == object.TypeBlob {
+		return err
+	}
+	t, data, err := r.inv.view.ReadAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	return object.Links(t, data, func(id object.ID, _ object.Type) error {
+		w.meet(id)
+		return nil
+	})
+}
+
+// covered reports whether every segment of which something is reached is reached as a whole.
+func (w *wholeSegments) covered(ctx context.Context) (bool, error) {
+	for i, touched := range w.touched {
+		if touched && !w.whole[i] {
+			return false, nil
+		}
+	}
+	for _, id := range w.doubtful {
+		if ok, err := w.holds(ctx, id); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// holds reports whether a whole segment has an object as more than the base of a delta.
+func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
+	for i, g := range w.reaching.inv.segments {
+		if !w.whole[i] || w.outlines[i].HasThinBase(id) {
+			continue
+		}
+		if _, ok, err := g.Lookup(ctx, id); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// take puts the whole segments, each object once, as far as the filter lets it.
+func (w *wholeSegments) take(ctx context.Context, request *Request) error {
+	r := w.reaching
+	for i := range r.inv.segments {
+		if !w.whole[i] {
+			continue
+		}
+		r.send.addAll(i)
+		if err := w.dropFill(ctx, i); err != nil {
+			return err
+		}
+		for newer := range i {
+			if w.whole[newer] {
+				if err := r.send.dropTwins(ctx, newer, i); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return r.applyFilter(ctx, request.Wants)
+}
+
+// dropFill removes the bases that were added to a segment to complete its deltas, but for those that are reached by way of another one.
+func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
+	for _, id := range w.outlines[segment].ThinBases {
+		held, err := w.holds(ctx, id)
+		if err != nil {
+			return err
+		}
+		if held {
+			continue
+		}
+		ordinal, ok, err := w.reaching.inv.segments[segment].Lookup(ctx, id)
+		if err != nil {
+			return err
+		}
+		if ok {
+			w.reaching.send.remove(newHandle(segment, ordinal))
+		}
+	}
+	return nil
+}
+
+// dropTwins removes from the set what it has of a segment and of a newer one too.
+func (s *objectSet) dropTwins(ctx context.Context, newer, older int) error {
+	return s.inv.eachTwin(ctx, newer, older, func(inNewer, inOlder handle) {
+		if s.has(inNewer) {
+			s.remove(inOlder)
+		}
+	})
+}
+
+// addTwins adds what it has of one segment as the objects of another that holds them too.
+func (s *objectSet) addTwins(ctx context.Context, one, other int) error {
+	return s.inv.eachTwin(ctx, one, other, func(inOne, inOther handle) {
+		if s.has(inOne) {
+			s.add(inOther)
+		}
+	})
+}
+
+// eachTwin calls visit with both handles of every object that two segments hold.
+func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
+	if inv.segments[a].Count <= inv.segments[b].Count {
+		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
+	}
+	return eachTwin(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
+}
+
+// eachTwin calls visit with the ordinals of every object of a that b holds too.
+func eachTwin(ctx context.Context, a, b *segment.Segment, visit func(inA, inB uint32)) error {
+	const batch = 4096
+	ids := make([]object.ID, 0, min(batch, a.Count))
+	for first := 0; first < a.Count; first += batch {
+		ids = ids[:0]
+		for ordinal := first; ordinal < min(first+batch, a.Count); ordinal++ {
+			id, err := a.ID(ctx, uint32(ordinal))
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		err := b.LookupMany(ctx, ids, func(index int, ordinal uint32) error {
+			visit(uint32(first+index), ordinal)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+// Package repack is the maintenance of one pool: it merges layers into one segment, removes what nothing
+// reaches, and builds auxiliary files. Everything here may run beside reads and writes.
+//
+// Start at [Compact], [PlanDrop] and [BuildAuxiliary].
+package repack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"packhorse/odb"
+	"packhorse/odb/packgen"
+	"slices"
+)
+
+// CompactOptions say how far [Compact] goes. The zero value does what is due.
+type CompactOptions struct {
+	packgen.RepackOptions
+	// All makes one segment of everything that the pool alone uses, if that is not one segment already whose deltas were found among all of it.
+	All bool
+	// Settle does so when more than a quarter of the objects are in segments whose deltas were found among few of them.
+	Settle bool
+}
+
+// Compacted is what [Compact] did.
+type Compacted struct {
+	// LayerCount layers with ObjectCount objects became one segment of PackedBytes; 0 when nothing was due.
+	LayerCount, ObjectCount int
+	PackedBytes             int64
+}
+
+// Compact ends the writing to the pool's hot layer, folds what was hot into a segment, and merges segments so that each has at least twice
+// as many objects as all smaller ones, as git repack --geometric=2 does. Reads and writes go on meanwhile. Every object stays. Layers that
+// other pools use too are rewritten by the pool that they were made for alone, and stay with the others as they are; what is borrowed stays.
+//
+// Segments that have no path filters get them. The former layers are removed by [odb.Store.Sweep]. Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
+func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options CompactOptions) (done Compacted, err error) {
+	rewrite, err := s.BeginRewrite(ctx, pool, nil)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, rewrite.Close()) }()
+	rewrite.ClaimBorrowed(ctx)
+	v := rewrite.View()
+	full, err := due(ctx, s, rewrite, &options)
+	chosen := len(rewrite.Chosen()) > 0
+	if err == nil && chosen {
+		done, err = merge(ctx, rewrite, full, options.RepackOptions)
+	}
+	if errors.Is(err, odb.ErrMoved) {
+		return Compacted{}, nil // another server was here
+	}
+	if err != nil {
+		return done, fmt.Errorf("compact pool %s: %w", pool, err)
+	}
+	if !chosen && !lacksFilters(v) {
+		return done, nil
+	}
+	// The filters of what was merged have left the manifest with their layers, which v pins.
+	if err := keepFilters(ctx, s, v, s.NewPacer(options.Pause)); err != nil {
+		if ctx.Err() != nil {
+			return done, err
+		}
+		s.Env().Log.WarnContext(ctx, "path filters were not built", "pool", pool.String(), "error", err)
+	}
+	return done, nil
+}
+
+// lacksFilters reports whether a segment has commits and no path filters of them.
+func lacksFilters(v *odb.View) bool {
+	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool { return l.Rows != nil && l.Filters == nil })
+}
+
+// keepFilters gives the segments of a pool the path filters that v has of their commits, and makes those that it lacks.
+func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *odb.Pacer) error {
+	known, err := v.OpenFilters(ctx)
+	if err != nil {
+		return err
+	}
+	defer known.Close()
+	return buildFilters(ctx, s, v.Pool(), known, pace)
+}
+
+// merge makes one segment of the chosen layers, with a full search of deltas or not, and swaps.
+func merge(ctx context.Context, rewrite *odb.Rewrite, full bool, options packgen.RepackOptions) (done Compacted, err error) {
+	r, err := packgen.NewRepack(ctx, rewrite, options)
+	if err != nil {
+		return done, err
+	}
+	r.Full = full
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if err := r.TakeAll(ctx); err != nil {
+		return done, err
+	}
+	if err := r.Prepare(ctx); err != nil {
+		return done, err
+	}
+	if r.Count() > 0 { // else other segments hold all of it
+		if err := r.Write(ctx); err != nil {
+			return done, err
+		}
+	}
+	if err := rewrite.Commit(ctx); err != nil {
+		return done, err
+	}
+	return Compacted{LayerCount: len(rewrite.Chosen()), ObjectCount: r.Count(), PackedBytes: rewrite.PackedBytes()}, nil
+}
+
+// settleShare is the part of a pool's objects that has to be provisional for [CompactOptions.Settle] to rewrite it: one in so many.
+const settleShare = 4
+
+// due chooses the layers that are to become one, none if that would change nothing, and reports whether deltas are to be searched again that
+// were found among few objects. That is so when everything becomes one, which geometry brings about when the pool has grown by half or more: so
+// each object is searched once or twice while the pool doubles.
+func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *CompactOptions) (full bool, err error) {
+	all := options.All
+	own, err := rewrite.OwnLayers(ctx, true)
+	if err != nil {
+		return false, err
+	}
+	var hot, segments []odb.OwnLayer
+	folded, provisional, refused, total := 0, 0, 0, 0
+	for _, l := range own {
+		if l.Shared && !l.Hot && (all || options.Settle) {
+			continue // what is rewritten as a whole is not stored twice as a whole
+		}
+		total += l.Count
+		if l.Hot {
+			hot = append(hot, l)
+			folded += l.Count
+			continue
+		}
+		segments = append(segments, l)
+		if l.Provisional {
+			provisional += l.Count
+		}
+		if l.Refused {
+			refused++
+		}
+	}
+	all = all || (options.Settle && settleShare*provisional > total)
+	slices.SortStableFunc(segments, func(a, b odb.OwnLayer) int { return cmp.Compare(a.Count, b.Count) })
+	n := len(segments)
+	if !all {
+		n = geometricSplit(segments, folded)
+	}
+	if n < 2 && len(hot) == 0 && refused == 0 && (!all || provisional == 0 && !options.Anew) {
+		return false, nil
+	}
+	for _, l := range hot {
+		rewrite.Choose(l.ID)
+	}
+	for i, l := range segments {
+		if i < n || l.Refused {
+			rewrite.Choose(l.ID)
+		}
+	}
+	if refused > 0 {
+		s.Env().Log.WarnContext(ctx, "segments with deltas that git refuses are rewritten", "pool", rewrite.View().Pool().String(), "segments", refused)
+	}
+	return n == len(segments), nil
+}
+
+// geometricSplit returns how many of the segments, which are sorted by size, are to be merged with folded hot objects so that each that is
+// left has at least twice the objects of all before it.
+func geometricSplit(segments []odb.OwnLayer, folded int) int {
+	const factor = 2
+	n := len(segments)
+	for n > 1 && segments[n-1].Count >= factor*segments[n-2].Count {
+		n--
+	}
+	if n == 1 {
+		n = 0 // in order already, down to the smallest
+	}
+	total := folded
+	for _, l := range segments[:n] {
+		total += l.Count
+	}
+	for n < len(segments) && total > 0 && segments[n].Count < factor*total {
+		total += segments[n].Count
+		n++
+	}
+	return n
+}

@@ -1,0 +1,105 @@
+package repack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/odb"
+	"packhorse/odb/bloom"
+	"packhorse/odb/packgen"
+	"packhorse/odb/segment"
+)
+
+// BuildAuxiliary makes the bitmaps and path filters of a pool, and rests while requests are served: pause is the rest as a share of the work.
+// It may run beside everything else. Errors: [odb.ErrNoPool] and those of reading; what could be made is there.
+func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause float64) error {
+	pace := s.NewPacer(pause)
+	return errors.Join(packgen.BuildBitmaps(ctx, s, pool, nil, pace), buildFilters(ctx, s, pool, &odb.PathFilters{}, pace))
+}
+
+// BuildFilters makes changed-path filters of the commits of every segment of a pool that has none yet. Walks that are limited to a path are
+// quicker with them, and right without.
+//
+// Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
+// meanwhile is passed over.
+func BuildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID) error {
+	return buildFilters(ctx, s, pool, &odb.PathFilters{}, nil)
+}
+
+// buildFilters is [BuildFilters], which takes what is known already as it is, and rests when pace says so.
+func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb.PathFilters, pace *odb.Pacer) error {
+	v, err := s.View(ctx, pool)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	v.Aside()
+	for _, l := range v.Segments() {
+		if l.Rows == nil || l.Filters != nil {
+			continue
+		}
+		id, err := writeFilterFile(ctx, v, l, known, pace)
+		if err == nil {
+			err = s.AttachFilters(ctx, pool, l.ID, id)
+		}
+		if err != nil {
+			return fmt.Errorf("path filters of segment %s: %w", l.ID, err)
+		}
+	}
+	return nil
+}
+
+// segment.WriteFilters writes the filter companion of a segment.
+func writeFilterFile(ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *odb.Pacer) (segment.LayerID, error) {
+	rows, err := l.Rows.Acquire(ctx)
+	if err != nil {
+		return segment.LayerID{}, err
+	}
+	defer l.Rows.Release()
+	// By generation the trees of one commit are near those of the next; by ID they lie anywhere.
+	type place struct{ index, generation uint32 }
+	order := make([]place, rows.Count)
+	for i := range order {
+		row, err := rows.GraphRowAt(ctx, uint32(i))
+		if err != nil {
+			return segment.LayerID{}, err
+		}
+		order[i] = place{uint32(i), row.Generation}
+	}
+	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
+	filters := make([]bloom.Filter, rows.Count)
+	for _, p := range order {
+		if err := pace.Rest(ctx); err != nil {
+			return segment.LayerID{}, err
+		}
+		id, err := rows.ID(ctx, p.index)
+		if err != nil {
+			return segment.LayerID{}, err
+		}
+		if filters[p.index], err = known.Find(ctx, id); err == nil && filters[p.index] == nil {
+			filters[p.index], err = filterOfRow(ctx, v, rows, p.index)
+		}
+		if err != nil {
+			return segment.LayerID{}, err
+		}
+	}
+	return segment.WriteAuxiliary(ctx, v.Store().Env().Files, segment.KindFilter, func(sections *segment.SectionWriter) (int, error) {
+		return segment.WriteFilters(ctx, sections, rows, filters)
+	})
+}
+
+// filterOfRow returns the path filter of a commit of a graph companion.
+func filterOfRow(ctx context.Context, v *odb.View, rows *segment.File, index uint32) (bloom.Filter, error) {
+	row, err := rows.GraphRowAt(ctx, index)
+	if err != nil {
+		return nil, err
+	}
+	old, err := v.FirstParentTree(ctx, &row)
+	if err != nil {
+		return nil, err
+	}
+	return v.FilterOf(ctx, old, row.Tree)
+}

@@ -1,0 +1,293 @@
+// Package revwalk walks the commits of a view: in the orders of git rev-list, limited to a path, to
+// merge bases, to the boundary of a shallow clone, and to the last change of every file.
+//
+// Start at [Walk]; [Graph] is the part of history that a walk has met. The map, by file:
+//
+//	graph, queue           commits by number, read once; the queue by date
+//	walk                   git rev-list
+//	mergebase              merge bases, ancestry
+//	deepen                 shallow boundaries
+//	listing                walks that rest between two pages
+//	pathwalk, pathreader,  walks limited to a path, with changed-path filters; trees side by side
+//	treediff
+//	trace, tracer,         the last change of every file in one walk
+//	traceset
+//
+// A walk belongs to one goroutine. Memory follows what was visited.
+package revwalk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"packhorse/odb"
+	"packhorse/odb/fair"
+	"packhorse/pack/object"
+)
+
+// IDTable numbers object IDs in the order in which they come: 0, 1, 2 and so on. It takes 28 to 36 bytes an ID.
+type IDTable struct {
+	ids   []object.ID
+	slots []uint32 // number + 1, open addressing; the length is a power of two
+}
+
+// Number returns the number of id, which is new when fresh.
+func (t *IDTable) Number(id object.ID) (n int32, fresh bool) {
+	if 2*len(t.ids) >= len(t.slots) {
+		t.grow()
+	}
+	slot := t.slot(&id)
+	if found := t.slots[slot]; found != 0 {
+		return int32(found - 1), false
+	}
+	t.ids = append(t.ids, id)
+	t.slots[slot] = uint32(len(t.ids))
+	return int32(len(t.ids) - 1), true
+}
+
+// find returns the number of id, -1 when it has none.
+func (t *IDTable) find(id object.ID) int32 {
+	if len(t.slots) == 0 {
+		return -1
+	}
+	return int32(t.slots[t.slot(&id)]) - 1
+}
+
+// ID returns the ID of number n.
+func (t *IDTable) ID(n uint32) object.ID { return t.ids[n] }
+
+// slot returns the slot that holds id, or the one where it belongs.
+func (t *IDTable) slot(id *object.ID) uint64 {
+	mask := uint64(len(t.slots) - 1)
+	slot := binary.LittleEndian.Uint64(id[:]) & mask
+	for t.slots[slot] != 0 && t.ids[t.slots[slot]-1] != *id {
+		slot = (slot + 1) & mask
+	}
+	return slot
+}
+
+func (t *IDTable) grow() {
+	const slotCountMin = 64
+	t.slots = make([]uint32, max(slotCountMin, 2*len(t.slots)))
+	for n := range t.ids {
+		t.slots[t.slot(&t.ids[n])] = uint32(n) + 1
+	}
+}
+
+// marks are what a walk knows about a commit.
+type marks uint32
+
+const (
+	markLoaded marks = 1 << iota // the graph row has been read
+	MarkSeen                     // was in the queue at some time
+	markQueued                   // is in the queue now
+	markAdded                    // its parents have been looked at
+	MarkHidden                   // reachable from what is to be left out; git's UNINTERESTING
+	markOne                      // reachable from the first side of a question
+	markTwo                      // reachable from the second side
+	markStale                    // reachable from a merge base
+	MarkEdge                     // a hidden parent of a commit that is sent
+	MarkAsked                    // asked for by its ID, or by a tag that leads to it
+	markSame                     // has the same as a parent at the path that the walk is about; git's TREESAME
+)
+
+// commitNode is one commit of a [Graph]. Its number is its index, its ID that of the table.
+type commitNode struct {
+	tree        object.ID
+	seconds     int64
+	generation  uint32
+	marks       marks
+	parentStart int32 // in history.parents
+	parentCount int32
+}
+
+// Graph is the part of a view's commit graph that one walk has met: commits are numbered as they are met and read when they are
+// needed, so that memory follows what was visited (about 100 bytes a commit). Only one goroutine uses it.
+type Graph struct {
+	view    *odb.View              // of which tips are asked
+	linked  *odb.View              // and this of what they lead to
+	cut     map[object.ID]struct{} // commits that count as having no parents: a shallow boundary
+	table   IDTable
+	nodes   []commitNode
+	parents []int32
+}
+
+func NewGraph(v *odb.View) *Graph { return &Graph{view: v, linked: v.Linked()} }
+
+// CutAt makes the commits in ids count as having no parents. It must be called before they are loaded.
+func (h *Graph) CutAt(ids []object.ID) {
+	if h.cut == nil && len(ids) > 0 {
+		h.cut = make(map[object.ID]struct{}, len(ids))
+	}
+	for _, id := range ids {
+		h.cut[id] = struct{}{}
+	}
+}
+
+// Number returns the number of a commit, loaded or not.
+func (h *Graph) Number(id object.ID) int32 {
+	n, fresh := h.table.Number(id)
+	if fresh {
+		h.nodes = append(h.nodes, commitNode{})
+	}
+	return n
+}
+
+func (h *Graph) ID(n int32) object.ID { return h.table.ids[n] }
+
+// Load reads the graph row of commit n, once.
+func (h *Graph) Load(ctx context.Context, n int32) error {
+	if h.nodes[n].marks&markLoaded != 0 {
+		return nil
+	}
+	if err := fair.Pause(ctx); err != nil {
+		return err
+	}
+	row, err := h.linked.Graph(ctx, h.ID(n))
+	if err != nil {
+		return fmt.Errorf("graph row of commit %s: %w", h.ID(n), err)
+	}
+	start := len(h.parents)
+	if _, cut := h.cut[h.ID(n)]; !cut {
+		for _, parent := range row.Parents {
+			h.parents = append(h.parents, h.Number(parent))
+		}
+	}
+	node := &h.nodes[n] // numbering the parents may have moved the nodes
+	node.tree, node.seconds, node.generation = row.Tree, row.Seconds, row.Generation
+	node.parentStart, node.parentCount = int32(start), int32(len(h.parents)-start)
+	node.marks |= markLoaded
+	return nil
+}
+
+// Rank makes the generation number of n known. Rows that came without one, which is rare, are ranked from their roots up.
+func (h *Graph) Rank(ctx context.Context, n int32) error {
+	stack := []int32{n}
+	for len(stack) > 0 {
+		top := stack[len(stack)-1]
+		if err := h.Load(ctx, top); err != nil {
+			return err
+		}
+		if h.nodes[top].generation != 0 {
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		highest, depth := uint32(0), len(stack)
+		for _, p := range h.ParentsOf(top) {
+			if err := h.Load(ctx, p); err != nil {
+				return err
+			}
+			if g := h.nodes[p].generation; g == 0 {
+				stack = append(stack, p)
+			} else {
+				highest = max(highest, g)
+			}
+		}
+		if len(stack) == depth {
+			h.nodes[top].generation = max(highest, highest+1) // saturates
+		}
+	}
+	return nil
+}
+
+// ranksAtMost reports whether the generation number of n, which is loaded, is known and at most limit: then n reaches nothing above limit.
+func (h *Graph) ranksAtMost(n int32, limit uint32) bool {
+	g := h.nodes[n].generation
+	return g != 0 && g <= limit
+}
+
+// ParentsOf returns the parents of n: none before n is loaded.
+func (h *Graph) ParentsOf(n int32) []int32 {
+	node := &h.nodes[n]
+	return h.parents[node.parentStart : node.parentStart+node.parentCount]
+}
+
+// Has reports whether n has all of the given marks.
+func (h *Graph) Has(n int32, all marks) bool { return h.nodes[n].marks&all == all }
+
+func (h *Graph) Set(n int32, m marks) { h.nodes[n].marks |= m }
+
+// Find returns the number of a commit that was met, -1 when it was not.
+func (h *Graph) Find(id object.ID) int32 { return h.table.find(id) }
+
+// Tree returns the tree of n, which is loaded, and so do the next three its properties.
+func (h *Graph) Tree(n int32) object.ID { return h.nodes[n].tree }
+
+// Generation is 0 when it is not known; see rank.
+func (h *Graph) Generation(n int32) uint32 { return h.nodes[n].generation }
+
+// Seconds is the committer's date.
+func (h *Graph) Seconds(n int32) int64 { return h.nodes[n].seconds }
+
+func (h *Graph) ParentCount(n int32) int32 { return h.nodes[n].parentCount }
+
+// commit returns n as the walk's caller sees it.
+func (h *Graph) commit(n int32) Commit {
+	node := &h.nodes[n]
+	c := Commit{ID: h.ID(n), GraphRow: odb.GraphRow{Tree: node.tree, Seconds: node.seconds, Generation: node.generation}}
+	if parents := h.ParentsOf(n); len(parents) > 0 {
+		c.Parents = make([]object.ID, len(parents))
+		for i, parent := range parents {
+			c.Parents[i] = h.ID(parent)
+		}
+	}
+	return c
+}
+
+// Peel returns the object that id leads to through any number of tags, its type, and the tags on the way.
+func Peel(ctx context.Context, v *odb.View, id object.ID) (target object.ID, t object.Type, tags []object.ID, err error) {
+	for {
+		info, err := v.Stat(ctx, id)
+		if err != nil {
+			return object.ZeroID, 0, nil, err
+		}
+		if info.Type != object.TypeTag {
+			return id, info.Type, tags, nil
+		}
+		_, data, err := v.Read(ctx, id)
+		if err != nil {
+			return object.ZeroID, 0, nil, err
+		}
+		tags = append(tags, id)
+		if id, _, err = object.TagLink(data); err != nil {
+			return object.ZeroID, 0, nil, fmt.Errorf("read tag %s: %w", tags[len(tags)-1], err)
+		}
+	}
+}
+
+// ErrNotCommit says that an ID of a walk leads to a tree or a blob.
+var ErrNotCommit = errors.New("odb: not a commit")
+
+// Tip returns the number of the commit that id leads to, loaded. Errors: [odb.ErrNotFound], ErrNotCommit.
+func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
+	if n := h.table.find(id); n >= 0 && h.Has(n, markLoaded) {
+		return n, nil
+	}
+	target, t, _, err := Peel(ctx, h.view, id)
+	if err != nil {
+		return 0, err
+	}
+	if t != object.TypeCommit {
+		return 0, fmt.Errorf("%s is a %s: %w", target, t, ErrNotCommit)
+	}
+	n := h.Number(target)
+	return n, h.Load(ctx, n)
+}
+
+// CommitsOf returns the commits that ids lead to, loaded, in order. What leads to a tree or a blob is passed over.
+func (h *Graph) CommitsOf(ctx context.Context, ids []object.ID) ([]object.ID, error) {
+	commits := make([]object.ID, 0, len(ids))
+	for _, id := range ids {
+		n, err := h.Tip(ctx, id)
+		if errors.Is(err, ErrNotCommit) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		commits = append(commits, h.ID(n))
+	}
+	return commits, nil
+}

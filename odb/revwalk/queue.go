@@ -1,0 +1,61 @@
+package revwalk
+
+// queued is a commit in a Queue with what decides its place.
+type queued struct {
+	key   int64 // the larger comes out first
+	order uint32
+	n     int32
+}
+
+// Queue gives back commits by descending key, and those of equal keys in the order in which they were put in, as git's lists do.
+type Queue struct {
+	heap  []queued
+	order uint32
+}
+
+func (q *Queue) Len() int { return len(q.heap) }
+
+// peek returns the first commit and its key; the queue must not be empty.
+func (q *Queue) peek() (n int32, key int64) { return q.heap[0].n, q.heap[0].key }
+
+func (q *Queue) Push(n int32, key int64) {
+	q.heap = append(q.heap, queued{key: key, order: q.order, n: n})
+	q.order++
+	child := len(q.heap) - 1
+	for child > 0 {
+		parent := (child - 1) / 2
+		if !q.heap[child].before(&q.heap[parent]) {
+			break
+		}
+		q.heap[child], q.heap[parent] = q.heap[parent], q.heap[child]
+		child = parent
+	}
+}
+
+func (q *Queue) Pop() int32 {
+	first, last := q.heap[0].n, len(q.heap)-1
+	q.heap[0] = q.heap[last]
+	q.heap = q.heap[:last]
+	parent := 0
+	for {
+		child := 2*parent + 1
+		if child >= last {
+			return first
+		}
+		if child+1 < last && q.heap[child+1].before(&q.heap[child]) {
+			child++
+		}
+		if !q.heap[child].before(&q.heap[parent]) {
+			return first
+		}
+		q.heap[child], q.heap[parent] = q.heap[parent], q.heap[child]
+		parent = child
+	}
+}
+
+func (a *queued) before(b *queued) bool {
+	if a.key != b.key {
+		return a.key > b.key
+	}
+	return a.order < b.order
+}

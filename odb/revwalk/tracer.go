@@ -1,0 +1,211 @@
+package revwalk
+
+import (
+	"context"
+
+	"packhorse/odb"
+	"packhorse/odb/fair"
+	"packhorse/pack/object"
+)
+
+// tracer is the state of one trace.
+type tracer struct {
+	history *Graph
+	view    *odb.View
+	filters *odb.PathFilters
+	known   func(commit object.ID) *TracedFolder // or nil
+	admit   func(sizeBytes int64) error          // or nil
+	queue   Queue                                // by generation: no commit before its children
+	waiting []*traceSet                          // by number of the commit
+}
+
+// run follows a set from the tip until all of its files have a commit.
+func (t *tracer) run(ctx context.Context, tip int32, set *traceSet) error {
+	if len(set.items) == 0 {
+		return nil
+	}
+	if err := t.arrive(ctx, tip, set); err != nil {
+		return err
+	}
+	for t.queue.Len() > 0 {
+		if err := fair.Pause(ctx); err != nil {
+			return err
+		}
+		n := t.queue.Pop()
+		set := t.waiting[n]
+		t.waiting[n] = nil
+		if t.known != nil && n != tip {
+			if known := t.known(t.history.ID(n)); known != nil {
+				var err error
+				if set, err = t.recall(ctx, set, known); err != nil {
+					return err
+				}
+			}
+		}
+		if set == nil {
+			continue
+		}
+		if err := t.pass(ctx, n, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive lets a set wait at commit n.
+func (t *tracer) arrive(ctx context.Context, n int32, set *traceSet) error {
+	if err := t.history.Rank(ctx, n); err != nil {
+		return err
+	}
+	if len(t.waiting) <= int(n) {
+		t.waiting = append(t.waiting, make([]*traceSet, len(t.history.nodes)-len(t.waiting))...)
+	}
+	if waiting := t.waiting[n]; waiting != nil {
+		t.waiting[n] = join(waiting, set)
+		return nil
+	}
+	t.waiting[n] = set
+	t.queue.Push(n, int64(t.history.nodes[n].generation))
+	return nil
+}
+
+// pass hands the files of a set on to the first parent that has them as commit n has them. It was n that changed what is left.
+func (t *tracer) pass(ctx context.Context, n int32, set *traceSet) error {
+	h := t.history
+	for i := range h.nodes[n].parentCount {
+		parent := h.ParentsOf(n)[i]
+		if err := h.Load(ctx, parent); err != nil {
+			return err
+		}
+		same, rest, err := t.compare(ctx, n, i, set)
+		if err != nil {
+			return err
+		}
+		if same != nil {
+			if err := t.arrive(ctx, parent, same); err != nil {
+				return err
+			}
+		}
+		if set = rest; set == nil {
+			return nil
+		}
+	}
+	return t.resolve(ctx, set, h.ID(n))
+}
+
+// compare splits the set of commit n into what its i-th parent has too and the rest.
+func (t *tracer) compare(ctx context.Context, n, i int32, set *traceSet) (same, rest *traceSet, err error) {
+	h := t.history
+	tree := h.nodes[h.ParentsOf(n)[i]].tree
+	if tree == h.nodes[n].tree {
+		return set, nil, nil
+	}
+	if i > 0 {
+		return t.split(ctx, set, tree, nil)
+	}
+	filter, err := t.filters.Find(ctx, h.ID(n))
+	if err != nil {
+		return nil, nil, err
+	}
+	if filter == nil {
+		return t.split(ctx, set, tree, nil)
+	}
+	changed := filter.Probe()
+	touched, err := t.touches(ctx, set, &changed)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !touched {
+		return set, nil, nil
+	}
+	return t.split(ctx, set, tree, &changed)
+}
+
+// resolve gives every file of a set its commit.
+func (t *tracer) resolve(ctx context.Context, s *traceSet, commit object.ID) error {
+	if err := t.open(ctx, s); err != nil {
+		return err
+	}
+	for _, item := range s.items {
+		e := s.entry(item)
+		if item.set != nil {
+			if err := t.resolve(ctx, item.set, commit); err != nil {
+				return err
+			}
+			e.Folder = item.set.folder.out
+			continue
+		}
+		if err := t.settle(ctx, e, commit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle gives a file its commit.
+func (t *tracer) settle(ctx context.Context, e *TracedEntry, commit object.ID) error {
+	e.Last = commit
+	if e.Mode.IsGitlink() {
+		return nil
+	}
+	info, err := t.view.Stat(ctx, e.ID)
+	e.Size = info.Size
+	return err
+}
+
+// recall gives the files of a set that are known of the commit where they wait their commits, and returns the rest, or nil.
+func (t *tracer) recall(ctx context.Context, s *traceSet, known *TracedFolder) (*traceSet, error) {
+	if err := t.open(ctx, s); err != nil {
+		return nil, err
+	}
+	rest := s.items[:0]
+	at := 0
+	for _, item := range s.items {
+		e := s.entry(item)
+		for at < len(known.Entries) && object.CompareEntries(known.Entries[at].Name, known.Entries[at].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
+			at++
+		}
+		if at == len(known.Entries) || known.Entries[at].Name != e.Name {
+			rest = append(rest, item)
+			continue
+		}
+		left, err := t.recallEntry(ctx, e, item, &known.Entries[at])
+		if err != nil {
+			return nil, err
+		}
+		if left {
+			rest = append(rest, item)
+		}
+		if item.set != nil && !item.set.whole {
+			s.whole = false
+		}
+	}
+	if len(rest) < len(s.items) {
+		s.items, s.whole = rest, false
+	}
+	if len(rest) == 0 {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// recallEntry does it for one entry, and reports whether something of it is left to be found. A folder that is known as a whole is shared.
+func (t *tracer) recallEntry(ctx context.Context, e *TracedEntry, item traceItem, known *TracedEntry) (left bool, err error) {
+	switch {
+	case item.set == nil:
+		if known.Last.IsZero() {
+			return true, nil
+		}
+		e.Last, e.Size = known.Last, known.Size
+		return false, nil
+	case known.Folder == nil:
+		return true, nil
+	case item.set.whole && known.ID == e.ID && known.Folder.Complete:
+		e.Folder = known.Folder
+		return false, nil
+	default:
+		set, err := t.recall(ctx, item.set, known.Folder)
+		e.Folder = item.set.folder.out
+		return set != nil, err
+	}
+}

@@ -1,0 +1,281 @@
+package revwalk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"packhorse/odb"
+	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// traceSet are files of one folder, and of the folders below, that a trace has led to the same commit. All of them are there as they are in
+// the folder that the trace began with.
+type traceSet struct {
+	folder *tracedOut
+	// seen is a tree that has all of the set as it is in folder: where it comes up again, nobody need look into it.
+	seen object.ID
+	// items are what is in the set, in the order of the tree. A set that has not been opened holds everything.
+	items  []traceItem
+	opened bool
+	whole  bool // nothing has left the set
+}
+
+// traceItem is a file, or with a set a folder, by its index in the entries.
+type traceItem struct {
+	index int32
+	set   *traceSet
+}
+
+// tracedOut is a folder that is being traced. The sets that the files of one folder are in share it.
+type tracedOut struct {
+	tree   object.ID
+	prefix string        // its path, empty or with a slash behind it
+	base   *TracedFolder // what was known before, or nil
+	out    *TracedFolder // nil before the folder is opened
+	keys   []bloom.Key   // of the entries; nil until a filter is asked
+}
+
+// key returns the key of an entry of a folder that is open.
+func (f *tracedOut) key(index int32) bloom.Key {
+	if f.keys == nil {
+		f.keys = make([]bloom.Key, len(f.out.Entries))
+		for i := range f.out.Entries {
+			f.keys[i] = bloom.NewKey(f.prefix + f.out.Entries[i].Name)
+		}
+	}
+	return f.keys[index]
+}
+
+func newTraceSet(tree object.ID, prefix string, base *TracedFolder) *traceSet {
+	return &traceSet{folder: &tracedOut{tree: tree, prefix: prefix, base: base}, seen: tree, whole: base == nil}
+}
+
+func (s *traceSet) entry(item traceItem) *TracedEntry { return &s.folder.out.Entries[item.index] }
+
+// open reads what is in the folder of a set.
+func (t *tracer) open(ctx context.Context, s *traceSet) error {
+	if s.opened {
+		return nil
+	}
+	s.opened = true
+	f := s.folder
+	if err := t.readFolder(ctx, f); err != nil {
+		return err
+	}
+	for i := range f.out.Entries {
+		e := &f.out.Entries[i]
+		if e.known() {
+			continue
+		}
+		item := traceItem{index: int32(i)}
+		if e.Mode.IsTree() {
+			if e.ID == object.EmptyTreeID {
+				e.Folder = &TracedFolder{Tree: e.ID} // without history, to git too
+				continue
+			}
+			item.set = newTraceSet(e.ID, f.prefix+e.Name+"/", e.Folder)
+		}
+		s.items = append(s.items, item)
+	}
+	return nil
+}
+
+// readFolder makes the result for a folder: with what was known before, which is shared and stays as it is, or from its tree.
+func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
+	f.out = &TracedFolder{Tree: f.tree}
+	if f.base != nil {
+		if err := t.admitEntries(len(f.base.Entries), 0); err != nil {
+			return err
+		}
+		f.out.Entries = append(f.out.Entries, f.base.Entries...)
+	} else {
+		data, err := t.tree(ctx, f.tree)
+		if err != nil {
+			return err
+		}
+		if err := t.admitEntries(len(data)/treeEntryMean+1, len(data)); err != nil {
+			return err
+		}
+		names := string(data) // one copy, which the names are parts of
+		it := object.IterTree(data)
+		for it.Next() {
+			end := len(names) - len(it.Rest()) - object.IDSize - 1
+			f.out.Entries = append(f.out.Entries, TracedEntry{Name: names[end-len(it.Name) : end], Mode: it.Mode.Canonical(), ID: it.ID})
+		}
+		if err := it.Err(); err != nil {
+			return fmt.Errorf("read tree %s: %w", f.tree, err)
+		}
+	}
+	return nil
+}
+
+// treeEntryMean is about the size of an entry in a tree: a mode, a name and an ID.
+const treeEntryMean = 36
+
+// admitEntries lets the trace keep the entries of one more folder: themselves, their items in sets, and their names.
+func (t *tracer) admitEntries(count, namesBytes int) error {
+	if t.admit == nil {
+		return nil
+	}
+	const perFolder = int64(unsafe.Sizeof(TracedFolder{}) + unsafe.Sizeof(tracedOut{}) + unsafe.Sizeof(traceSet{}))
+	const perEntry = int64(unsafe.Sizeof(TracedEntry{}) + unsafe.Sizeof(traceItem{}))
+	return t.admit(perFolder + int64(count)*perEntry + int64(namesBytes))
+}
+
+func (t *tracer) tree(ctx context.Context, id object.ID) ([]byte, error) {
+	kind, data, err := t.view.Read(ctx, id)
+	if err == nil && kind != object.TypeTree {
+		err = fmt.Errorf("%w: %s is a %s where a tree belongs", segment.ErrFormat, id, kind)
+	}
+	return data, err
+}
+
+// limit leaves in a set only what lies at a path below its folder. Errors: [odb.NotFoundError] when nothing does.
+func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
+	if err := t.open(ctx, s); err != nil || path == "" {
+		return err
+	}
+	s.whole = false
+	name, rest, more := strings.Cut(path, "/")
+	entries := s.folder.out.Entries
+	at := slices.IndexFunc(entries, func(e TracedEntry) bool { return e.Name == name && (!more || e.Mode.IsTree()) })
+	if at < 0 {
+		return &odb.NotFoundError{Object: s.folder.tree}
+	}
+	s.items = slices.DeleteFunc(s.items, func(item traceItem) bool { return item.index != int32(at) })
+	if len(s.items) > 0 && s.items[0].set != nil {
+		return t.limit(ctx, s.items[0].set, rest)
+	}
+	return nil
+}
+
+// touches reports whether a filter has a file of the set.
+func (t *tracer) touches(ctx context.Context, s *traceSet, changed *bloom.Probe) (bool, error) {
+	if err := t.open(ctx, s); err != nil {
+		return false, err
+	}
+	for _, item := range s.items {
+		if !changed.Has(s.folder.key(item.index)) {
+			continue
+		}
+		if item.set == nil {
+			return true, nil
+		}
+		if found, err := t.touches(ctx, item.set, changed); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// split divides a set into what is the same in a parent's tree and the rest; either may be nil. changed, if not nil, has every path at which
+// the parent differs.
+func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed *bloom.Probe) (same, rest *traceSet, err error) {
+	switch tree {
+	case s.seen, s.folder.tree:
+		return s, nil, nil
+	case object.EmptyTreeID:
+		return nil, s, nil
+	}
+	if err := t.open(ctx, s); err != nil {
+		return nil, nil, err
+	}
+	data, err := t.tree(ctx, tree)
+	if err != nil {
+		return nil, nil, err
+	}
+	it := object.IterTree(data)
+	more := it.Next()
+	kept, moved := s.items[:0], []traceItem(nil)
+	for _, item := range s.items {
+		e := s.entry(item)
+		for more && object.CompareEntries(it.Name, it.Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
+			more = it.Next()
+		}
+		found := more && string(it.Name) == e.Name && it.Mode.IsTree() == e.Mode.IsTree()
+		if item.set == nil {
+			if found && it.ID == e.ID && it.Mode.Canonical() == e.Mode {
+				kept = append(kept, item)
+			} else {
+				moved = append(moved, item)
+			}
+			continue
+		}
+		below := object.EmptyTreeID
+		if found {
+			below = it.ID
+		}
+		sameBelow, restBelow, err := t.splitBelow(ctx, s, item, below, changed)
+		if err != nil {
+			return nil, nil, err
+		}
+		if sameBelow != nil {
+			kept = append(kept, traceItem{item.index, sameBelow})
+		}
+		if restBelow != nil {
+			moved = append(moved, traceItem{item.index, restBelow})
+		}
+	}
+	if err := it.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read tree %s: %w", tree, err)
+	}
+	if len(moved) == 0 {
+		s.seen = tree
+		return s, nil, nil
+	}
+	rest = &traceSet{folder: s.folder, seen: s.seen, items: moved, opened: true, whole: s.whole && len(kept) == 0}
+	if len(kept) == 0 {
+		return nil, rest, nil
+	}
+	s.items, s.seen, s.whole = kept, tree, false
+	return s, rest, nil
+}
+
+// splitBelow splits the set of a folder within the set s, unless the filter says that there is no need.
+func (t *tracer) splitBelow(
+	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *bloom.Probe,
+) (same, rest *traceSet, err error) {
+	if changed != nil {
+		touched := changed.Has(s.folder.key(item.index))
+		if touched {
+			if touched, err = t.touches(ctx, item.set, changed); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !touched {
+			return item.set, nil, nil
+		}
+	}
+	return t.split(ctx, item.set, tree, changed)
+}
+
+// join puts two sets of one folder that have come to the same commit together.
+func join(a, b *traceSet) *traceSet {
+	if a.seen != b.seen {
+		a.seen = a.folder.tree
+	}
+	items := make([]traceItem, 0, len(a.items)+len(b.items))
+	i, j := 0, 0
+	for i < len(a.items) && j < len(b.items) {
+		switch x, y := a.items[i], b.items[j]; {
+		case x.index < y.index:
+			items = append(items, x)
+			i++
+		case y.index < x.index:
+			items = append(items, y)
+			j++
+		default:
+			items = append(items, traceItem{x.index, join(x.set, y.set)})
+			i, j = i+1, j+1
+		}
+	}
+	items = append(items, a.items[i:]...)
+	a.items = append(items, b.items[j:]...)
+	a.opened, a.whole = true, false
+	return a
+}

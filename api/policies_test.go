@@ -18,6 +18,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/rest"
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/upstream"
 	"packhorse/fuzz/oracle"
 )
@@ -466,7 +467,7 @@ func (s *policyServer) prepare(name string, w *way, what string, held *holder) *
 		s.create(engine.CreateRequest{Name: name, Base: &engine.Base{Name: create.Name}})
 	}
 	if strings.HasSuffix(w.route, "/git-credentials") && !strings.HasPrefix(w.route, "POST") {
-		stored, err := repo.CreateCredential(context.Background(), engine.Actor{Org: "acme"}, engine.Credential{Password: "p"})
+		stored, err := repo.CreateCredential(context.Background(), engine.Actor{Org: "acme"}, credential.Login{Password: "p"})
 		must(err)
 		a.credential = stored.ID.String()
 	}

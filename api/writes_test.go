@@ -19,6 +19,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/rest"
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/enginetest"
 )
 
@@ -38,7 +39,7 @@ func newWritable(t *testing.T) *writable {
 	return newWritableOn(t, host)
 }
 
-var secretKey = bytes.Repeat([]byte{1}, engine.SecretKeySize)
+var secretKey = bytes.Repeat([]byte{1}, credential.KeySize)
 
 // newWritableOn is newWritable over a host, with a server that edits change.
 func newWritableOn(t *testing.T, host *engine.Host, edits ...func(*api.Config)) *writable {

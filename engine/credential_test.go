@@ -12,14 +12,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
 var (
-	secretKey = bytes.Repeat([]byte{7}, engine.SecretKeySize)
-	login     = engine.Credential{Username: "user-name", Password: "pass-word"}
+	secretKey = bytes.Repeat([]byte{7}, credential.KeySize)
+	login     = credential.Login{Username: "user-name", Password: "pass-word"}
 )
 
 func TestCredential(t *testing.T) {
@@ -49,7 +50,7 @@ func TestCredential(t *testing.T) {
 	if got, err := repo.Credential(ctx); err != nil || got != login {
 		t.Errorf("opened %q, %v", string(got.Password), err)
 	}
-	other := engine.Credential{Password: "token"}
+	other := credential.Login{Password: "token"}
 	updated, err := repo.UpdateCredential(ctx, acme, made.ID, other)
 	if err != nil || updated.ID != made.ID || !updated.Created.Equal(made.Created) || updated.Sequence <= made.Sequence {
 		t.Errorf("updated %+v, %v", updated, err)
@@ -64,11 +65,11 @@ func TestCredential(t *testing.T) {
 	}
 	shut()
 
-	host, shut = enginetest.OpenOn(t, fs, engine.Config{SecretKey: bytes.Repeat([]byte{8}, engine.SecretKeySize)})
+	host, shut = enginetest.OpenOn(t, fs, engine.Config{SecretKey: bytes.Repeat([]byte{8}, credential.KeySize)})
 	if repo, err = host.Repository(ctx, enginetest.Org, "r"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := repo.Credential(ctx); !errors.Is(err, engine.ErrSecretKey) {
+	if _, err := repo.Credential(ctx); !errors.Is(err, credential.ErrKey) {
 		t.Errorf("with another key: %v", err)
 	}
 	shut()
@@ -96,9 +97,9 @@ func TestCredentialWithoutKey(t *testing.T) {
 	repo := enginetest.Create(t, host, "r")
 	_, readErr := repo.Credential(ctx)
 	_, createErr := repo.CreateCredential(ctx, acme, login)
-	_, deleteErr := repo.DeleteCredential(ctx, acme, engine.CredentialID{})
+	_, deleteErr := repo.DeleteCredential(ctx, acme, credential.ID{})
 	for _, err := range []error{host.CheckSecrets(), readErr, createErr, deleteErr} {
-		if !errors.Is(err, engine.ErrSecretKey) {
+		if !errors.Is(err, credential.ErrKey) {
 			t.Errorf("got %v", err)
 		}
 	}

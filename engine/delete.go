@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/credential"
 	"packhorse/engine/upstream"
 	"packhorse/refs"
 )
@@ -59,7 +60,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		tx.Drop()
 		b := tx.Batch()
 		b.Delete(recordKey(repo.record.ID))
-		b.Delete(credentialKey(repo.record.ID))
+		b.Delete(credential.Key(repo.record.ID))
 		upstream.Drop(b, repo.record.ID)
 		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
 		b.Delete(numberKey(actor.Org, repo.record.Number))

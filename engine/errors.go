@@ -37,8 +37,6 @@ var (
 	ErrTooLarge = errors.New("engine: over a limit")
 	// ErrManyCommits says that the files of a listing were changed last by more commits than one answer tells of.
 	ErrManyCommits = errors.New("engine: too many distinct last commits")
-	// ErrSecretKey says that the host has no key for stored secrets, or another one than they were sealed with.
-	ErrSecretKey = errors.New("engine: no key for stored secrets")
 	// ErrNoApp says that a repository of GitHub needs an app, and the organization has none for it.
 	ErrNoApp = errors.New("engine: no GitHub app")
 	// ErrNoUpstream says that a repository has no upstream to sync with.

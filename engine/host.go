@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"packhorse/engine/clonecache"
+	"packhorse/engine/credential"
 	"packhorse/engine/maintain"
 	"packhorse/engine/webhook"
 	"packhorse/odb"
@@ -52,7 +53,7 @@ type Config struct {
 	Logger      *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
-	// SecretKey seals stored secrets: SecretKeySize bytes, which must not change, or none, and then there can be no secrets.
+	// SecretKey seals stored secrets: credential.KeySize bytes, which must not change, or none, and then there can be no secrets.
 	SecretKey []byte
 	// SigningKeys returns what the files of an organization's signing keys hold at the time of the call; nil means that none has any.
 	SigningKeys func(org string) [][]byte
@@ -120,7 +121,7 @@ type Host struct {
 
 	clones  *clonecache.Cache // nil: none
 	space   *space.Watch      // nil: there is room always
-	secrets *seal             // nil: no key
+	secrets *credential.Seal  // nil: no key
 	// signingKeys is Config.SigningKeys; nil: no keys.
 	signingKeys func(org string) [][]byte
 	limits      Limits
@@ -161,7 +162,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Clones != nil {
 		c.Space.Relieve(c.Clones.Clear)
 	}
-	secrets, err := newSeal(c.SecretKey)
+	secrets, err := credential.NewSeal(c.SecretKey)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/outbound"
 	"packhorse/engine/upstream"
 	"packhorse/engine/webhook"
@@ -112,7 +113,7 @@ func TestHostileUpstreamsAndWebhooks(t *testing.T) {
 	}
 	client := guard.Client(outbound.Options{Resolve: w.resolve, Dial: w.dial})
 	n := openNear(t, vfs.NewMem(), engine.Config{
-		SecretKey: []byte(strings.Repeat("k", engine.SecretKeySize)),
+		SecretKey: []byte(strings.Repeat("k", credential.KeySize)),
 		Upstreams: engine.UpstreamConfig{
 			Enabled: true, Client: client, Guard: guard,
 			Bases:    func(org string) map[string]string { return map[string]string{"gitea": urls[org]} },

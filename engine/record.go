@@ -22,16 +22,13 @@ const (
 	tableNumber  = 'n' // organization, number -> repository id; the order of creation
 	tableCounter = 'q' // organization -> the number of its last creation
 
-	tableScrub      = 'x' // the repository that the scrubber is at
-	tableStoreID    = 'I' // the id of the store
-	tableRound      = 'y' // when the last round of maintenance began
-	tableCredential = 'k' // repository id -> credentialRow
-	tableOutbox     = 'O' // listener, repository id, sequence -> nothing; see outbox
+	tableScrub   = 'x' // the repository that the scrubber is at
+	tableStoreID = 'I' // the id of the store
+	tableRound   = 'y' // when the last round of maintenance began
+	tableOutbox  = 'O' // listener, repository id, sequence -> nothing; see outbox
 )
 
 func recordKey(id refs.RepoID) []byte { return append([]byte{tableRecord}, id[:]...) }
-
-func credentialKey(id refs.RepoID) []byte { return append([]byte{tableCredential}, id[:]...) }
 
 func nameKey(org, name string) []byte { return append(orgKey(tableName, org), name...) }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"packhorse/engine/credential"
 	"packhorse/engine/outbound"
 	"packhorse/engine/upstream"
 	"packhorse/odb"
@@ -41,7 +42,7 @@ func isAboutUpstream(err error) bool {
 	var far *upstream.FarError
 	return errors.As(err, &refused) || errors.As(err, &far) || ingest.IsBadPack(err) ||
 		errors.Is(err, pack.ErrLimit) || errors.Is(err, odb.ErrTooLarge) || errors.Is(err, refs.ErrLimit) || errors.Is(err, ErrTooLarge) ||
-		errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrNoRoom) || errors.Is(err, ErrSecretKey) || errors.Is(err, ErrNoApp)
+		errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrNoRoom) || errors.Is(err, credential.ErrKey) || errors.Is(err, ErrNoApp)
 }
 
 // hide returns text without control characters and without the secrets that were shown to the upstream, which may send them back.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"packhorse/engine/credential"
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
@@ -207,12 +208,12 @@ func (s *syncing) authorize(ctx context.Context) (user, password string, err err
 		}
 		user, password, err = app.Credentials(ctx, origin.Owner, origin.Name)
 	default:
-		var c Credential
-		c, err = s.Credential(ctx)
+		var l credential.Login
+		l, err = s.Credential(ctx)
 		if isNotFound(err) {
 			return "", "", nil
 		}
-		user, password = string(c.Username), string(c.Password)
+		user, password = string(l.Username), string(l.Password)
 		if user == "" {
 			user = origin.User()
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/enginetest"
 	"packhorse/engine/outbound"
 	"packhorse/engine/upstream"
@@ -110,7 +111,7 @@ func (f *far) config() engine.Config {
 		panic(err)
 	}
 	return engine.Config{
-		SecretKey: []byte(strings.Repeat("k", engine.SecretKeySize)),
+		SecretKey: []byte(strings.Repeat("k", credential.KeySize)),
 		Upstreams: engine.UpstreamConfig{
 			Enabled: true, Guard: guard,
 			Bases:    func(string) map[string]string { return map[string]string{"gitea": f.url, "github": f.url} },

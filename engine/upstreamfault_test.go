@@ -21,6 +21,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/upstream"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb/kv"
@@ -90,12 +91,12 @@ func TestSyncCredentials(t *testing.T) {
 	n := openNear(t, vfs.NewMem(), config)
 	repo := n.create(engine.UpstreamBase{})
 	first := n.failed("not authorized")
-	stored, err := repo.CreateCredential(t.Context(), ada, engine.Credential{Password: wrong})
+	stored, err := repo.CreateCredential(t.Context(), ada, credential.Login{Password: wrong})
 	if err != nil {
 		t.Fatal(err)
 	}
 	second := n.settled()
-	if _, err := repo.UpdateCredential(t.Context(), ada, stored.ID, engine.Credential{Password: right}); err != nil {
+	if _, err := repo.UpdateCredential(t.Context(), ada, stored.ID, credential.Login{Password: right}); err != nil {
 		t.Fatal(err)
 	}
 	third := n.synced()
@@ -140,13 +141,13 @@ func TestSyncCredentialsUnderPolicy(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var id engine.CredentialID
+			var id credential.ID
 			for step, change := range []func() (engine.StoredCredential, error){
 				func() (engine.StoredCredential, error) {
-					return repo.CreateCredential(t.Context(), by, engine.Credential{Password: "p"})
+					return repo.CreateCredential(t.Context(), by, credential.Login{Password: "p"})
 				},
 				func() (engine.StoredCredential, error) {
-					return repo.UpdateCredential(t.Context(), by, id, engine.Credential{Password: "q"})
+					return repo.UpdateCredential(t.Context(), by, id, credential.Login{Password: "q"})
 				},
 				func() (engine.StoredCredential, error) { return repo.DeleteCredential(t.Context(), by, id) },
 			} {

@@ -13,6 +13,7 @@ import (
 	"packhorse/engine/blame"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/commit"
+	"packhorse/engine/credential"
 	"packhorse/engine/diff"
 	"packhorse/engine/grep"
 	"packhorse/engine/merge"
@@ -82,7 +83,8 @@ var table = []row{
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: engine.ErrStale, status: http.StatusConflict},
-	{kind: engine.ErrSecretKey, status: http.StatusServiceUnavailable},
+	{kind: credential.ErrKey, status: http.StatusServiceUnavailable},
+	{kind: credential.ErrNone, status: http.StatusNotFound},
 	{kind: engine.ErrNoApp, status: http.StatusPreconditionFailed},
 	{kind: engine.ErrNoUpstream, status: http.StatusConflict},
 	{kind: engine.ErrDetaching, status: http.StatusConflict},

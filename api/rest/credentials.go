@@ -7,6 +7,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/refs"
 )
 
@@ -21,8 +22,8 @@ type credentialRequest struct {
 	Password string `json:"password"`
 }
 
-func (r *credentialRequest) credential() engine.Credential {
-	return engine.Credential{Username: engine.Secret(r.Username), Password: engine.Secret(r.Password)}
+func (r *credentialRequest) login() credential.Login {
+	return credential.Login{Username: credential.Secret(r.Username), Password: credential.Secret(r.Password)}
 }
 
 // CreateCredential answers POST /repos/git-credentials.
@@ -46,7 +47,7 @@ func (d *Door) CreateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	stored, err := repo.CreateCredential(x.Context(), by, request.credential())
+	stored, err := repo.CreateCredential(x.Context(), by, request.login())
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (d *Door) UpdateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	stored, err := repo.UpdateCredential(x.Context(), by, id, request.credential())
+	stored, err := repo.UpdateCredential(x.Context(), by, id, request.login())
 	if err != nil {
 		return err
 	}
@@ -95,8 +96,8 @@ func (d *Door) readCredential(x exchange.Exchange, request *credentialRequest) (
 // changeCredential reads which credential is to be changed, and by whom.
 func (d *Door) changeCredential(
 	x exchange.Exchange, grant *auth.Grant, endpoint string, request *credentialRequest, withPassword bool,
-) (*engine.Repository, engine.CredentialID, engine.Actor, error) {
-	var none engine.CredentialID
+) (*engine.Repository, credential.ID, engine.Actor, error) {
+	var none credential.ID
 	body, err := d.readCredential(x, request)
 	if err != nil {
 		return nil, none, engine.Actor{}, err

@@ -13,6 +13,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/rest"
 	"packhorse/engine"
+	"packhorse/engine/credential"
 	"packhorse/engine/enginetest"
 )
 
@@ -25,7 +26,7 @@ type stored struct {
 // vault is a client with the repositories "r" and "other", of a server with a secret key.
 func vault(t *testing.T) (*client, *engine.Host) {
 	t.Helper()
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: bytes.Repeat([]byte{1}, engine.SecretKeySize)})
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: bytes.Repeat([]byte{1}, credential.KeySize)})
 	t.Cleanup(shut)
 	c := &client{
 		t: t, door: rest.New(rest.Config{Host: host}),
@@ -51,7 +52,7 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	holds := func(want engine.Credential) {
+	holds := func(want credential.Login) {
 		t.Helper()
 		if got, err := repo.Credential(context.Background()); err != nil || got != want {
 			t.Errorf("the credential is %q %q, %v", string(got.Username), string(got.Password), err)
@@ -69,12 +70,12 @@ func TestCredentials(t *testing.T) {
 		if made.ID == "" || made.CreatedAt == "" || a.Header.Get("X-Repo-Sequence") == "" || strings.Contains(string(a.Body), "p1") {
 			t.Errorf("created %s", a.Body)
 		}
-		holds(engine.Credential{Username: "u", Password: "p1"})
+		holds(credential.Login{Username: "u", Password: "p1"})
 		who.credential(http.MethodPut, fmt.Sprintf(`"id":%q,"password":"p2"`, made.ID)).want(http.StatusOK).decode(&updated)
 		if updated != made {
 			t.Errorf("updated %+v, want %+v", updated, made)
 		}
-		holds(engine.Credential{Password: "p2"})
+		holds(credential.Login{Password: "p2"})
 		a = who.credential(http.MethodDelete, fmt.Sprintf(`"id":%q`, made.ID)).want(http.StatusNoContent)
 		if len(a.Body) != 0 || a.Header.Get("X-Repo-Sequence") == "" {
 			t.Errorf("deleted %s, %v", a.Body, a.Header)

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"packhorse/engine"
+	"packhorse/engine/credential"
 )
 
 // makeSecret makes the key that seals stored secrets, unless it is there. It should lie outside of the data folder, so that a copy
@@ -17,7 +17,7 @@ func makeSecret(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	secret := make([]byte, engine.SecretKeySize)
+	secret := make([]byte, credential.KeySize)
 	if _, err := rand.Read(secret); err != nil {
 		return err
 	}
@@ -34,12 +34,12 @@ func readSecret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read secret key: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	secret, err := io.ReadAll(io.LimitReader(file, engine.SecretKeySize+1))
+	secret, err := io.ReadAll(io.LimitReader(file, credential.KeySize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read secret key: %w", err)
 	}
-	if len(secret) != engine.SecretKeySize {
-		return nil, fmt.Errorf("secret key %s must hold %d random bytes, and nothing else", path, engine.SecretKeySize)
+	if len(secret) != credential.KeySize {
+		return nil, fmt.Errorf("secret key %s must hold %d random bytes, and nothing else", path, credential.KeySize)
 	}
 	return secret, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"packhorse/engine"
+	"packhorse/engine/credential"
 )
 
 func TestSecretKeyFile(t *testing.T) {
@@ -18,7 +18,7 @@ func TestSecretKeyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := readSecret(path)
-	if err != nil || len(first) != engine.SecretKeySize {
+	if err != nil || len(first) != credential.KeySize {
 		t.Fatalf("%d bytes, %v", len(first), err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

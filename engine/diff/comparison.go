@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"runtime"
 	"sync"
 
+	"packhorse/engine/inorder"
 	"packhorse/odb/fair"
-	"packhorse/odb/rescue"
 	"packhorse/pack/object"
 )
 
@@ -38,36 +37,33 @@ type CompareOptions struct {
 // client, the comparison gives up its slot.
 type Comparison struct {
 	ctx       context.Context // of the request; a comparison lasts as long
-	cancel    context.CancelCauseFunc
+	cancel    context.CancelFunc
 	objects   Objects
 	resources Resources
 	settings  settings
 	slot      sharedSlot
-	running   rescue.Group
-	workers   int // that the walk has started
 
-	toCompare chan *job
-	inOrder   chan *job // closed when the walk has ended
-	first     *job      // taken from inOrder and not handed out yet
+	next  func() (*comparing, error, bool) // goes on to the next file
+	stop  func()
+	first *comparing   // taken from next and not handed out yet
+	idle  func() error // of the reader; nil before there is one
 
 	mu      sync.Mutex
 	room    *sync.Cond // told that some was taken, or that ctx has ended
-	waiting int        // guarded by mu: jobs in inOrder
+	waiting int        // guarded by mu: files that the walk has found and the reader has not had
 	bytes   int        // guarded by mu: of their diffs
 }
 
 const (
-	jobsMax         = 64
+	waitingMax      = 64
 	waitingBytesMax = 4 << 20
 )
 
-// job is a file on its way. What it holds belongs to the worker until done is closed, and to the reader then.
-type job struct {
+// comparing is a file on its way. What it holds belongs to the worker until it has been compared, and to the reader then.
+type comparing struct {
 	file       File
 	raw        *bytes.Buffer
 	largeBytes int64 // of both sides when it is to be compared by the reader, else 0
-	err        error
-	done       chan struct{}
 }
 
 // Compare begins to compare two trees. It returns when the first file has been compared, or there is none. The caller closes the comparison.
@@ -77,10 +73,9 @@ func Compare(ctx context.Context, objects Objects, oldTree, newTree object.ID, o
 	selected := len(o.Paths) > 0
 	c := &Comparison{
 		objects: objects, resources: resources,
-		settings:  settings{selected: selected, inline: o.Inline, text: TextOptions{Binary: selected, SizeMax: o.SizeMax}},
-		toCompare: make(chan *job, 4), inOrder: make(chan *job, jobsMax),
+		settings: settings{selected: selected, inline: o.Inline, text: TextOptions{Binary: selected, SizeMax: o.SizeMax}},
 	}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.slot.acquire = resources.Slot
 	c.room = sync.NewCond(&c.mu)
 	context.AfterFunc(c.ctx, func() {
@@ -88,89 +83,76 @@ func Compare(ctx context.Context, objects Objects, oldTree, newTree object.ID, o
 		defer c.mu.Unlock()
 		c.room.Broadcast()
 	})
-	c.running.Go(func() error { return c.walk(Changes(c.ctx, objects, oldTree, newTree, o.Paths)) })
-	if err := c.waitFirst(); err != nil {
+	c.next, c.stop = iter.Pull2(inorder.Map(c.ctx, c.walk(oldTree, newTree, o.Paths), inorder.Options{
+		Ahead: waitingMax,
+		Idle: func() error {
+			if c.idle == nil {
+				return nil
+			}
+			return c.idle()
+		},
+	}, c.compare))
+	first, err := c.take()
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
+	c.first = first
 	return c, nil
 }
 
 // Close ends the comparison and waits for it.
 func (c *Comparison) Close() {
-	c.cancel(context.Canceled)
-	_ = c.running.Wait() // its error has ended ctx
+	c.cancel()
+	c.stop()
+	c.slot.end()
 }
 
-// stopOn ends the work with the error of do, or its panic.
-func (c *Comparison) stopOn(do func() error) error {
-	err := rescue.Do(do)
-	if err != nil {
-		c.cancel(err)
-	}
-	return err
-}
-
-// walk makes jobs of the changes.
-func (c *Comparison) walk(changes iter.Seq2[Change, error]) error {
-	defer close(c.inOrder)
-	defer close(c.toCompare)
-	return c.stopOn(func() error { // before the queues are closed, which would look like the end of the diff
+// walk finds the files that differ. There is a slot for each until it has been compared.
+func (c *Comparison) walk(oldTree, newTree object.ID, paths []string) iter.Seq2[*comparing, error] {
+	return func(yield func(*comparing, error) bool) {
 		defer c.slot.leave()
 		if err := c.slot.enter(c.ctx); err != nil {
-			return err
+			yield(nil, err)
+			return
 		}
-		for change, err := range changes {
+		for change, err := range Changes(c.ctx, c.objects, oldTree, newTree, paths) {
+			f := &comparing{file: File{Change: change}}
 			if err == nil {
-				err = c.add(change)
+				f.largeBytes, err = c.largeBytes(&change)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				err = c.awaitRoom()
+			}
+			if err == nil {
+				c.slot.share()
+			}
+			if !yield(f, err) || err != nil {
+				return
 			}
 		}
-		return nil
-	})
+	}
 }
 
-// add puts a file into the queues when there is room.
-func (c *Comparison) add(change Change) error {
-	j := &job{file: File{Change: change}, done: make(chan struct{})}
-	if c.settings.selected {
-		before, after, err := sizes(c.ctx, c.objects, &change)
-		if err != nil {
-			return err
-		}
-		if before+after > largeBytes {
-			j.largeBytes = before + after
-		}
+// largeBytes returns the size of both sides of a file that is to be compared by the reader, else 0.
+func (c *Comparison) largeBytes(change *Change) (int64, error) {
+	if !c.settings.selected {
+		return 0, nil
 	}
-	if err := c.awaitRoom(); err != nil {
-		return err
+	before, after, err := sizes(c.ctx, c.objects, change)
+	if err != nil || before+after <= largeBytes {
+		return 0, err
 	}
-	if j.largeBytes > 0 {
-		close(j.done)
-	} else {
-		if c.workers < runtime.GOMAXPROCS(0) { // most diffs are of one or two files
-			c.workers++
-			c.running.Go(func() error { return c.stopOn(c.compareAll) })
-		}
-		select {
-		case c.toCompare <- j:
-		case <-c.ctx.Done():
-			return context.Cause(c.ctx)
-		}
-	}
-	c.inOrder <- j // has room for all that are counted as waiting
-	return nil
+	return before + after, nil
 }
 
-// awaitRoom counts one more job, after a pause without a slot if too much is waiting already.
+// awaitRoom counts one more file, after a pause without a slot if too much is waiting already.
 func (c *Comparison) awaitRoom() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting >= jobsMax || c.bytes > waitingBytesMax {
+	if c.waiting >= waitingMax || c.bytes > waitingBytesMax {
 		c.slot.leave()
-		for c.ctx.Err() == nil && (c.waiting > jobsMax/2 || c.bytes > waitingBytesMax/2) {
+		for c.ctx.Err() == nil && (c.waiting > waitingMax/2 || c.bytes > waitingBytesMax/2) {
 			c.room.Wait()
 		}
 		c.mu.Unlock()
@@ -190,134 +172,74 @@ func (c *Comparison) awaitRoom() error {
 // raws holds the buffers that diffs are kept in until they are told.
 var raws = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// compareAll is one worker.
-func (c *Comparison) compareAll() error {
-	for j := range c.toCompare {
-		if j.err = c.slot.enter(c.ctx); j.err == nil {
-			j.raw = raws.Get().(*bytes.Buffer)
-			j.raw.Reset()
-			j.err = rescue.Do(func() error {
-				return fair.Do(c.ctx, func(ctx context.Context) error {
-					return j.file.compare(ctx, c.objects, &c.settings, j.raw)
-				})
-			})
-			c.mu.Lock()
-			c.bytes += j.file.heldBytes()
-			c.mu.Unlock()
-		}
-		c.slot.leave()
-		close(j.done)
+// compare compares a file unless it is large.
+func (c *Comparison) compare(ctx context.Context, f *comparing) (*comparing, error) {
+	defer c.slot.leave()
+	if f.largeBytes > 0 {
+		return f, nil
 	}
-	return nil
+	f.raw = raws.Get().(*bytes.Buffer)
+	f.raw.Reset()
+	err := f.file.compare(ctx, c.objects, &c.settings, f.raw)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += f.file.heldBytes()
+	return f, err
 }
 
-// waitFirst returns when the first file has been compared, or there is none, or with what has gone wrong before.
-func (c *Comparison) waitFirst() error {
-	j, ok := <-c.inOrder
-	if !ok {
-		return c.failure()
+// take returns the next file, compared unless it is large, or nil.
+func (c *Comparison) take() (*comparing, error) {
+	f, err, _ := c.next()
+	if err != nil && c.ctx.Err() != nil {
+		err = context.Cause(c.ctx) // what the file says is that it was cancelled
 	}
-	c.first = j
-	return c.wait(j)
-}
-
-func (c *Comparison) wait(j *job) error {
-	select {
-	case <-j.done:
-		if j.err == nil || c.ctx.Err() == nil {
-			return j.err
-		}
-	case <-c.ctx.Done():
-	}
-	return context.Cause(c.ctx) // what the job says is that it was cancelled
-}
-
-// failure is what ended the walk early, if anything did.
-func (c *Comparison) failure() error {
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx)
-	}
-	return nil
+	return f, err
 }
 
 // Files hands out the changed files in the order of git diff. idle is called before the next one has to be waited for.
 func (c *Comparison) Files(idle func() error) iter.Seq2[*File, error] {
+	c.idle = idle
 	return func(yield func(*File, error) bool) {
-		for {
-			j, err := c.next(idle)
-			if j == nil || err != nil {
-				if err != nil {
-					yield(nil, err)
-				}
-				return
-			}
-			more, err := c.handOut(j, yield)
-			if err != nil {
-				yield(nil, err)
-			}
-			if !more || err != nil {
-				return
+		f, err := c.first, error(nil)
+		for c.first = nil; f != nil && err == nil; f, err = c.take() {
+			var more bool
+			if more, err = c.handOut(f, yield); err != nil || !more {
+				break
 			}
 		}
-	}
-}
-
-// next returns the next job, compared unless it is large, or nil.
-func (c *Comparison) next(idle func() error) (*job, error) {
-	j := c.first
-	c.first = nil
-	if j == nil {
-		var ok bool
-		select {
-		case j, ok = <-c.inOrder:
-		default:
-			if err := idle(); err != nil {
-				return nil, err
-			}
-			j, ok = <-c.inOrder
-		}
-		if !ok {
-			return nil, c.failure()
+		if err != nil {
+			yield(nil, err)
 		}
 	}
-	select {
-	case <-j.done:
-		return j, c.wait(j)
-	default:
-	}
-	if err := idle(); err != nil {
-		return nil, err
-	}
-	return j, c.wait(j)
 }
 
 // handOut passes a file to the reader and takes it back.
-func (c *Comparison) handOut(j *job, yield func(*File, error) bool) (more bool, err error) {
-	defer c.taken(j)
-	if j.largeBytes == 0 {
-		return yield(&j.file, nil), nil
+func (c *Comparison) handOut(f *comparing, yield func(*File, error) bool) (more bool, err error) {
+	defer c.taken(f)
+	if f.largeBytes == 0 {
+		return yield(&f.file, nil), nil
 	}
-	release, err := c.compareLarge(j)
+	release, err := c.compareLarge(f)
 	if err != nil {
 		return false, err
 	}
 	defer release()
-	more = yield(&j.file, nil)
-	j.file.text = nil
+	more = yield(&f.file, nil)
+	f.file.text = nil
 	return more, nil
 }
 
 // compareLarge compares a file that is held in memory until release is called.
-func (c *Comparison) compareLarge(j *job) (release func(), err error) {
+func (c *Comparison) compareLarge(f *comparing) (release func(), err error) {
 	// The contents, and about as much again for their lines.
-	release, err = insist(c.ctx, func(ctx context.Context) (func(), error) { return c.resources.Reserve(ctx, 2*j.largeBytes) })
+	release, err = insist(c.ctx, func(ctx context.Context) (func(), error) { return c.resources.Reserve(ctx, 2*f.largeBytes) })
 	if err != nil {
 		return nil, err
 	}
 	defer c.slot.leave()
 	if err = c.slot.enter(c.ctx); err == nil {
 		err = fair.Do(c.ctx, func(ctx context.Context) error {
-			j.file.text, err = NewText(ctx, c.objects, &j.file.Change, c.settings.text)
+			f.file.text, err = NewText(ctx, c.objects, &f.file.Change, c.settings.text)
 			return err
 		})
 	}
@@ -325,16 +247,16 @@ func (c *Comparison) compareLarge(j *job) (release func(), err error) {
 		release()
 		return nil, err
 	}
-	j.file.take(j.file.text)
+	f.file.take(f.file.text)
 	return release, nil
 }
 
 // taken makes room.
-func (c *Comparison) taken(j *job) {
-	size := j.file.heldBytes()
-	if j.raw != nil {
-		raws.Put(j.raw)
-		j.raw = nil
+func (c *Comparison) taken(f *comparing) {
+	size := f.file.heldBytes()
+	if f.raw != nil {
+		raws.Put(f.raw)
+		f.raw = nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,6 +37,24 @@ func (s *sharedSlot) enter(ctx context.Context) error {
 	return nil
 }
 
+// share enters for another goroutine, which leaves, while the caller has entered.
+func (s *sharedSlot) share() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy++
+}
+
+// end gives the slot back for those who have not left when nobody computes any more.
+func (s *sharedSlot) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.release != nil {
+		s.release()
+		s.release = nil
+	}
+}
+
+// leave ends what enter or share began.
 func (s *sharedSlot) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,6 +19,8 @@ type Options struct {
 	Workers int
 	// Ahead is how many items may be under way or wait for their turn; by default four for each worker. It bounds the memory.
 	Ahead int
+	// Idle is called before the caller waits for a result that is not there yet. Its error is yielded and ends the walk.
+	Idle func() error
 }
 
 // task is one item and what becomes of it.
@@ -60,28 +62,56 @@ func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, wo
 		turns := make(chan *task[T, R], o.Ahead) // in order, for the caller
 		todo := make(chan *task[T, R], o.Ahead)  // the same, for the workers
 		running.Go(func() error {
-			feed(ctx, safely(items), turns, todo)
+			workers := 0
+			feed(ctx, safely(items), turns, todo, func() {
+				if workers == o.Workers { // many sequences are of one or two items
+					return
+				}
+				workers++
+				running.Go(func() error {
+					for t := range todo {
+						t.do(ctx, work)
+					}
+					return nil
+				})
+			})
 			return nil
 		})
-		for range o.Workers {
-			running.Go(func() error {
-				for t := range todo {
-					t.do(ctx, work)
+		var none R
+		for {
+			t, err := receive(turns, o.Idle)
+			if t != nil && err == nil {
+				_, err = receive(t.done, o.Idle)
+			}
+			switch {
+			case err != nil:
+				yield(none, err)
+				return
+			case t == nil:
+				if err := ctx.Err(); err != nil {
+					yield(none, err)
 				}
-				return nil
-			})
-		}
-		for t := range turns {
-			<-t.done
-			if !yield(t.result, t.err) || t.err != nil {
+				return
+			case !yield(t.result, t.err) || t.err != nil:
 				return
 			}
 		}
-		if err := ctx.Err(); err != nil {
-			var none R
-			yield(none, err)
+	}
+}
+
+// receive returns what comes through a channel, or the zero value when that is closed. idle, if there is one, is called before a wait.
+func receive[T any](from <-chan T, idle func() error) (got T, err error) {
+	if idle != nil {
+		select {
+		case got = <-from:
+			return got, nil
+		default:
+		}
+		if err := idle(); err != nil {
+			return got, err
 		}
 	}
+	return <-from, nil
 }
 
 // safely yields a panic of items as its last error.
@@ -102,8 +132,8 @@ func safely[T any](items iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// feed hands out the items until they or the context end.
-func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo chan<- *task[T, R]) {
+// feed hands out the items until they or the context end. Before each there is a call of start, which may start a worker.
+func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo chan<- *task[T, R], start func()) {
 	defer close(todo)
 	defer close(turns)
 	for item, err := range items {
@@ -117,6 +147,7 @@ func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo 
 			close(t.done)
 			return
 		}
+		start()
 		todo <- t // the workers never stop taking
 	}
 }

@@ -154,3 +154,40 @@ func TestMapStops(t *testing.T) {
 		})
 	}
 }
+
+// Idle is called while a result is not there yet, and only then; its error ends the walk.
+func TestMapIdle(t *testing.T) {
+	t.Parallel()
+	ready := make(chan struct{})
+	calls := 0
+	options := inorder.Options{Idle: func() error {
+		if calls++; calls == 1 {
+			close(ready)
+		}
+		return nil
+	}}
+	wait := func(_ context.Context, i int) (int, error) {
+		<-ready
+		return i, nil
+	}
+	count := 0
+	for _, err := range inorder.Map(t.Context(), numbers(10, false), options, wait) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		count++
+	}
+	if count != 10 || calls == 0 {
+		t.Errorf("%d results, %d calls", count, calls)
+	}
+	options.Idle = func() error { return errBroken }
+	never := func(ctx context.Context, _ int) (int, error) {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	for _, err := range inorder.Map(t.Context(), numbers(10, false), options, never) {
+		if !errors.Is(err, errBroken) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}

@@ -18,7 +18,7 @@ type Detached struct {
 // Detach makes the repository independent of its upstream, after a sync that runs has ended; it is cancelled. One that has no upstream is
 // left as it is; that is no error, and has no entry in the journal.
 //
-// A crash in the middle leaves a detachment that the next start finishes. Errors: [ErrDetaching] while another one runs, or when the sync state
+// A crash in the middle leaves a detachment that the next start finishes. Errors: upstream.ErrDetaching while another one runs, or when the sync state
 // is missing; [ErrDetachTimeout] when the sync does not end, and nothing has changed then; refs.ErrReceiptMismatch.
 func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) {
 	if r.record.Upstream == nil {
@@ -28,19 +28,18 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 		return Detached{}, err
 	}
 	var before upstream.State
-	err := r.changeState(ctx, func(s *upstream.State) error {
-		if s.Phase == upstream.Detached {
-			return errSame
+	err := upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State) (changed bool, err error) {
+		begun := *s
+		if changed, err = s.BeginDetach(); err != nil {
+			return false, &failure{kind: upstream.ErrDetaching, text: "the repository is being detached already"}
 		}
-		if s.Phase == upstream.Detaching {
-			return &failure{kind: ErrDetaching, text: "the repository is being detached already"}
+		if changed {
+			before = begun
 		}
-		before = *s
-		s.Phase = upstream.Detaching
-		return nil
+		return changed, nil
 	})
 	if errors.Is(err, upstream.ErrNoState) {
-		return Detached{}, &failure{kind: ErrDetaching, text: "the sync state of the repository is missing"}
+		return Detached{}, &failure{kind: upstream.ErrDetaching, text: "the sync state of the repository is missing"}
 	}
 	if err != nil {
 		return Detached{}, err
@@ -69,12 +68,12 @@ func (r *Repository) endUpstream(ctx context.Context, actor *Actor) (Detached, e
 
 // undoDetach lets the repository be synced again.
 func (r *Repository) undoDetach(ctx context.Context, before upstream.State) error {
-	err := r.changeState(ctx, func(s *upstream.State) error {
+	err := upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State) (changed bool, err error) {
 		if s.Phase != upstream.Detaching {
-			return errSame
+			return false, nil
 		}
 		*s = before
-		return nil
+		return true, nil
 	})
 	r.host.upstreams.worker.WakeNow(r.record.ID)
 	return err
@@ -91,16 +90,11 @@ func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error)
 			return err
 		}
 		state = upstream.State{Phase: upstream.Detached, DefaultBranch: state.DefaultBranch}
-		data, err := state.Encode()
-		if err != nil {
-			return err
-		}
 		b := tx.Batch()
-		b.Require(upstream.StateKey(r.record.ID), before)
 		upstream.Forget(b, r.record.ID)
 		r.forgetAnnounced(b)
-		b.Put(upstream.StateKey(r.record.ID), data)
-		return nil
+		_, err = state.Replace(b, r.record.ID, before)
+		return err
 	})
 	if err != nil {
 		return Detached{}, err

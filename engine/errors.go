@@ -41,8 +41,6 @@ var (
 	ErrNoApp = errors.New("engine: no GitHub app")
 	// ErrNoUpstream says that a repository has no upstream to sync with.
 	ErrNoUpstream = errors.New("engine: no upstream")
-	// ErrDetaching says that a repository is being detached from its upstream, or cannot be.
-	ErrDetaching = errors.New("engine: being detached")
 	// ErrDetachTimeout says that a repository could not be detached since a sync went on for too long.
 	ErrDetachTimeout = errors.New("engine: a sync did not end")
 	// ErrImporting says that the first import of a repository has not ended.

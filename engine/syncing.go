@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -27,21 +26,11 @@ func (h syncHost) Org(ctx context.Context, id refs.RepoID) (string, error) {
 
 // Pending implements [upstream.Host].
 func (h syncHost) Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error {
-	start, end := upstream.StateRange()
-	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: end}) {
-		if err != nil {
-			return h.logPending(ctx, fmt.Errorf("scan sync states: %w", err))
-		}
-		state, err := upstream.DecodeState(pair.Value)
-		if err != nil || len(pair.Key) != 1+len(refs.RepoID{}) {
-			h.log.ErrorContext(ctx, "a stored sync state is damaged", "key", fmt.Sprintf("%x", pair.Key), "error", err)
-			continue
-		}
-		switch state.Phase {
-		case upstream.Syncing, upstream.Detaching, upstream.Failed:
-			wake(refs.RepoID(pair.Key[1:]), state.Next)
-		case upstream.Synced, upstream.Detached:
-		}
+	err := upstream.Pending(ctx, h.keys, wake, func(key []byte, err error) {
+		h.log.ErrorContext(ctx, "a stored sync state is damaged", "key", fmt.Sprintf("%x", key), "error", err)
+	})
+	if err != nil {
+		return h.logPending(ctx, err)
 	}
 	for id, err := range h.outbox.repositories(ctx, upstreamListener) {
 		if err != nil {
@@ -67,22 +56,12 @@ func (h syncHost) Sync(ctx context.Context, id refs.RepoID) time.Time {
 	case errors.Is(err, upstream.ErrNoState): // GET /repo tells of it
 		return time.Time{}
 	case errors.Is(err, kv.ErrConflict): // a detachment, a deletion or another host got in between
-		return h.now().Add(h.pause(0))
+		return h.now().Add(h.upstreams.Settings.Pause(0))
 	default:
 		h.log.ErrorContext(ctx, "a sync could not keep its state", "repository", id.String(), "error", err)
-		return h.now().Add(h.pause(1))
+		return h.now().Add(h.upstreams.Settings.Pause(1))
 	}
 	return again
-}
-
-// pause is how long to wait after so many failures: twice as long each time, give or take a half.
-func (h syncHost) pause(attempts int) time.Duration {
-	s := &h.upstreams.Settings
-	pause := s.RetryMax
-	if attempts < 30 {
-		pause = min(pause, s.RetryMin<<attempts)
-	}
-	return pause/2 + rand.N(pause) //nolint:gosec // it spreads load
 }
 
 // sync syncs one repository, and returns when it is to be tried again. An error says that the stores failed, or that somebody else
@@ -122,7 +101,7 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	}
 	if s.state.Phase != upstream.Syncing {
 		s.state.Phase = upstream.Syncing
-		if s.row, err = s.putState(ctx, kv.NewBatch(), s.row, &s.state); err != nil {
+		if err := s.putState(ctx, kv.NewBatch()); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -135,43 +114,39 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	if ctx.Err() != nil {
 		return time.Time{}, ctx.Err() // the state stays: whoever comes next begins anew
 	}
-	s.state.LastError, s.state.Next = "", time.Time{}
 	if failed == nil {
-		s.state.Imported, s.state.LastSuccess = true, h.now().UTC()
-		if len(report.Problems) > 0 {
-			failed = &upstream.RefsError{Problems: report.Problems}
-		}
+		failed = s.state.Succeed(h.now(), report)
 	}
-	if failed == nil {
-		s.state.Phase, s.state.Attempts = upstream.Synced, 0
-		if report.Moved {
-			again = h.now()
-		}
-	} else {
+	switch {
+	case failed != nil:
 		h.upstreams.worker.Failed()
-		pause := h.pause(s.state.Attempts)
-		if far, ok := errors.AsType[*remote.Error](failed); ok {
-			pause = max(pause, far.RetryAfter)
-		}
-		again = h.now().Add(pause).UTC()
-		s.state.Phase, s.state.LastError, s.state.Next = upstream.Failed, s.told(failed), again
-		s.state.Attempts++
+		again = s.state.Fail(h.now(), &h.upstreams.Settings, failed, s.secrets.Explain(failed, ErrTooLarge, ErrNoApp, credential.ErrKey))
 		h.log.WarnContext(ctx, "a sync with an upstream has failed", "repository", s.record.ID.String(), "attempts", s.state.Attempts,
-			"duration", h.now().Sub(begun), "error", s.hide(failed.Error()))
+			"duration", h.now().Sub(begun), "error", s.secrets.Hide(failed.Error()))
+	case report.Moved:
+		again = h.now()
 	}
 	b := kv.NewBatch()
 	if announced {
 		h.outbox.remove(b, upstreamListener, s.record.ID, told)
 	}
-	_, err = s.putState(ctx, b, s.row, &s.state)
-	return again, err
+	return again, s.putState(ctx, b)
+}
+
+// putState lets b replace the stored state by that of s, and returns when it is durable. Errors: kv.ErrConflict when another one is stored, or
+// the repository is gone.
+func (s *syncing) putState(ctx context.Context, b *kv.Batch) (err error) {
+	if s.row, err = s.state.Replace(b, s.record.ID, s.row); err != nil {
+		return err
+	}
+	return upstream.Apply(ctx, s.host.keys, b, s.record.ID)
 }
 
 // syncing is a repository while it is synced. Its state belongs to one goroutine.
 type syncing struct {
 	*Repository
 	row     []byte // the state as it is stored
-	secrets []string
+	secrets upstream.Secrets
 	adopted string // the ref that the default branch is to be, "" for the one of the record
 }
 
@@ -290,7 +265,10 @@ func (s *syncing) Pull(ctx context.Context, p *upstream.Pull) ([]error, error) {
 }
 
 // Apply implements [upstream.Repository].
-func (s *syncing) Apply(ctx context.Context, b *kv.Batch) error { return s.applyFenced(ctx, b, s.row) }
+func (s *syncing) Apply(ctx context.Context, b *kv.Batch) error {
+	b.Require(upstream.StateKey(s.record.ID), s.row)
+	return upstream.Apply(ctx, s.host.keys, b, s.record.ID)
+}
 
 // forwardOnly lets branches of ours go forward, and no ref be replaced.
 var forwardOnly = func() refs.Policy {

@@ -219,7 +219,7 @@ func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 // PullUpstream makes a sync with the upstream due and returns when that is durable. It happens in the background, for all refs; ref,
 // unless it is empty, only has to be the name of a branch, or a full name.
 //
-// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; [ErrDetaching]; refs.ErrDenied.
+// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; upstream.ErrDetaching; refs.ErrDenied.
 func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) (uint64, error) {
 	if ref != "" {
 		if err := checkSyncedRef(ref); err != nil {
@@ -243,7 +243,7 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 // askForSync makes the sync state say that one is due. Only under an idempotency key is that an entry in the journal.
 func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, error) {
 	if actor.Receipt == nil {
-		if err := r.changeState(ctx, due); err != nil {
+		if err := upstream.Change(ctx, r.host.keys, r.record.ID, makeDue); err != nil {
 			return 0, err
 		}
 		return r.Sequence(ctx)
@@ -253,33 +253,23 @@ func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, erro
 		if err != nil {
 			return 0, err
 		}
-		switch err := due(&state); {
-		case errors.Is(err, errSame):
-			return tx.Sequence() + 1, nil
-		case err != nil:
-			return 0, err
+		changed, err := makeDue(&state)
+		if err == nil && changed {
+			_, err = state.Replace(tx.Batch(), r.record.ID, before)
 		}
-		data, err := state.Encode()
 		if err != nil {
 			return 0, err
 		}
-		tx.Batch().Require(upstream.StateKey(r.record.ID), before)
-		tx.Batch().Put(upstream.StateKey(r.record.ID), data)
 		return tx.Sequence() + 1, nil
 	})
 }
 
-// due makes a sync state one in which a sync is due.
-func due(s *upstream.State) error {
-	switch s.Phase {
-	case upstream.Detaching, upstream.Detached:
-		return &failure{kind: ErrDetaching, text: "the repository is being detached from its upstream"}
-	case upstream.Syncing:
-		return errSame
-	case upstream.Synced, upstream.Failed:
+// makeDue makes a sync state one in which a sync is due.
+func makeDue(s *upstream.State) (changed bool, err error) {
+	if changed, err = s.MakeDue(); err != nil {
+		err = &failure{kind: upstream.ErrDetaching, text: "the repository is being detached from its upstream"}
 	}
-	s.Phase, s.Next = upstream.Syncing, time.Time{}
-	return nil
+	return changed, err
 }
 
 // checkSyncedRef refuses what cannot be the name of a ref that is synced.
@@ -292,54 +282,4 @@ func checkSyncedRef(ref string) error {
 		return badName("ref", err)
 	}
 	return nil
-}
-
-// errSame ends a change of a sync state that is none.
-var errSame = errors.New("engine: nothing to change about the sync state")
-
-// stateTriesMax bounds how often a change of a sync state is tried against others.
-const stateTriesMax = 16
-
-// changeState changes the stored sync state and returns when that is durable. Errors: those of change, where [errSame] is none;
-// upstream.ErrNoState; refs.ErrBusy.
-func (r *Repository) changeState(ctx context.Context, change func(s *upstream.State) error) error {
-	for range stateTriesMax {
-		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
-		if err != nil {
-			return err
-		}
-		switch err := change(&state); {
-		case errors.Is(err, errSame):
-			return r.host.keys.WaitDurable(ctx, upstream.StateKey(r.record.ID))
-		case err != nil:
-			return err
-		}
-		_, err = r.putState(ctx, kv.NewBatch(), before, &state)
-		if !errors.Is(err, kv.ErrConflict) {
-			return err
-		}
-	}
-	return fmt.Errorf("change sync state of repository %s: %w", r.record.ID, refs.ErrBusy)
-}
-
-// putState lets b replace the sync state that is stored as before, and returns what is stored then, when it is durable. Errors:
-// kv.ErrConflict when another one is stored, or the repository is gone.
-func (r *Repository) putState(ctx context.Context, b *kv.Batch, before []byte, state *upstream.State) ([]byte, error) {
-	data, err := state.Encode()
-	if err != nil {
-		return nil, err
-	}
-	b.Put(upstream.StateKey(r.record.ID), data)
-	return data, r.applyFenced(ctx, b, before)
-}
-
-// applyFenced commits a batch if the repository's sync state is stored as before, which it is not after a deletion, and
-// returns when it is durable.
-func (r *Repository) applyFenced(ctx context.Context, b *kv.Batch, before []byte) error {
-	b.Require(upstream.StateKey(r.record.ID), before)
-	commit, err := r.host.keys.Apply(ctx, b)
-	if err != nil {
-		return fmt.Errorf("store sync state of repository %s: %w", r.record.ID, err)
-	}
-	return commit.Wait(ctx)
 }

@@ -87,7 +87,7 @@ var table = []row{
 	{kind: credential.ErrNone, status: http.StatusNotFound},
 	{kind: engine.ErrNoApp, status: http.StatusPreconditionFailed},
 	{kind: engine.ErrNoUpstream, status: http.StatusConflict},
-	{kind: engine.ErrDetaching, status: http.StatusConflict},
+	{kind: upstream.ErrDetaching, status: http.StatusConflict},
 	{kind: engine.ErrDetachTimeout, status: http.StatusGatewayTimeout},
 	{kind: engine.ErrImporting, status: http.StatusServiceUnavailable, retry: later},
 	{kind: engine.ErrImportWait, status: http.StatusRequestTimeout},

@@ -26,9 +26,6 @@ const hashSize = 16
 // StateKey is the key of a repository's state.
 func StateKey(repo refs.RepoID) []byte { return append([]byte{tableState}, repo[:]...) }
 
-// StateRange is the stretch of keys in which all states lie.
-func StateRange() (start, end []byte) { return []byte{tableState}, []byte{tableState + 1} }
-
 func refsPrefix(repo refs.RepoID) []byte { return append([]byte{tableRef}, repo[:]...) }
 
 func refKey(repo refs.RepoID, k kind, name string) []byte {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -53,15 +54,15 @@ func ReadState(ctx context.Context, r kv.Reader, repo refs.RepoID) (State, []byt
 	if err != nil {
 		return State{}, nil, fmt.Errorf("read sync state of repository %s: %w", repo, err)
 	}
-	s, err := DecodeState(data)
+	s, err := decodeState(data)
 	if err != nil {
 		return State{}, nil, fmt.Errorf("repository %s: %w", repo, err)
 	}
 	return s, data, nil
 }
 
-// DecodeState reads what Encode wrote.
-func DecodeState(data []byte) (s State, err error) {
+// decodeState reads what Encode wrote.
+func decodeState(data []byte) (s State, err error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return State{}, fmt.Errorf("%w: sync state: %w", errCorrupt, err)
 	}
@@ -75,6 +76,131 @@ func (s *State) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode sync state: %w", err)
 	}
 	return data, nil
+}
+
+// Replace lets b replace the state that is stored as before, and returns what is stored then.
+func (s *State) Replace(b *kv.Batch, repo refs.RepoID, before []byte) ([]byte, error) {
+	data, err := s.Encode()
+	if err != nil {
+		return nil, err
+	}
+	b.Require(StateKey(repo), before)
+	b.Put(StateKey(repo), data)
+	return data, nil
+}
+
+// ErrDetaching says that a repository is being detached from its upstream, or cannot be.
+var ErrDetaching = errors.New("upstream: being detached")
+
+// MakeDue makes the state one in which a sync is due, and tells whether it was none. Errors: [ErrDetaching].
+func (s *State) MakeDue() (changed bool, err error) {
+	switch s.Phase {
+	case Detaching, Detached:
+		return false, ErrDetaching
+	case Syncing:
+		return false, nil
+	case Synced, Failed:
+	}
+	s.Phase, s.Next = Syncing, time.Time{}
+	return true, nil
+}
+
+// BeginDetach makes the state one that is being detached, and tells whether it was not detached yet. Errors: [ErrDetaching].
+func (s *State) BeginDetach() (changed bool, err error) {
+	switch s.Phase {
+	case Detached:
+		return false, nil
+	case Detaching:
+		return false, ErrDetaching
+	case Syncing, Synced, Failed:
+	}
+	s.Phase = Detaching
+	return true, nil
+}
+
+// Succeed records a sync that came to its end. What its report says of single refs is a failure all the same, which is returned.
+func (s *State) Succeed(now time.Time, report *Report) error {
+	s.LastError, s.Next = "", time.Time{}
+	s.Imported, s.LastSuccess = true, now.UTC()
+	if len(report.Problems) > 0 {
+		return &RefsError{Problems: report.Problems}
+	}
+	s.Phase, s.Attempts = Synced, 0
+	return nil
+}
+
+// Fail records a sync that failed, and why in words for clients. It returns when the next one is due.
+func (s *State) Fail(now time.Time, o *Settings, failed error, why string) (again time.Time) {
+	pause := o.Pause(s.Attempts)
+	if far, ok := errors.AsType[*remote.Error](failed); ok {
+		pause = max(pause, far.RetryAfter)
+	}
+	again = now.Add(pause).UTC()
+	s.Phase, s.LastError, s.Next = Failed, why, again
+	s.Attempts++
+	return again
+}
+
+// changeTriesMax bounds how often a change of a state is tried against others.
+const changeTriesMax = 16
+
+// Change changes a stored state, unless change returns false, and returns when what is stored is durable.
+//
+// Errors: those of change; [ErrNoState]; refs.ErrBusy.
+func Change(ctx context.Context, keys kv.Store, repo refs.RepoID, change func(s *State) (changed bool, err error)) error {
+	for range changeTriesMax {
+		state, before, err := ReadState(ctx, keys, repo)
+		if err != nil {
+			return err
+		}
+		changed, err := change(&state)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			return keys.WaitDurable(ctx, StateKey(repo))
+		}
+		b := kv.NewBatch()
+		if _, err := state.Replace(b, repo, before); err != nil {
+			return err
+		}
+		if err = Apply(ctx, keys, b, repo); !errors.Is(err, kv.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("change sync state of repository %s: %w", repo, refs.ErrBusy)
+}
+
+// Apply commits a batch that requires the state of a repository, and returns when it is durable. Errors: kv.ErrConflict when another one is
+// stored, or none, as after a deletion.
+func Apply(ctx context.Context, keys kv.Store, b *kv.Batch, repo refs.RepoID) error {
+	commit, err := keys.Apply(ctx, b)
+	if err != nil {
+		return fmt.Errorf("store sync state of repository %s: %w", repo, err)
+	}
+	return commit.Wait(ctx)
+}
+
+// Pending calls wake for each repository whose sync is due, or will be at a time, by its stored state. damaged hears of states that cannot be
+// read.
+func Pending(ctx context.Context, keys kv.Reader, wake func(repo refs.RepoID, at time.Time), damaged func(key []byte, err error)) error {
+	start, end := []byte{tableState}, []byte{tableState + 1}
+	for pair, err := range keys.Scan(ctx, kv.ScanOptions{Start: start, End: end}) {
+		if err != nil {
+			return fmt.Errorf("scan sync states: %w", err)
+		}
+		state, err := decodeState(pair.Value)
+		if err != nil || len(pair.Key) != 1+len(refs.RepoID{}) {
+			damaged(pair.Key, err)
+			continue
+		}
+		switch state.Phase {
+		case Syncing, Detaching, Failed:
+			wake(refs.RepoID(pair.Key[1:]), state.Next)
+		case Synced, Detached:
+		}
+	}
+	return nil
 }
 
 // Drop lets b remove everything about a repository's upstream.

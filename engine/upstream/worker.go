@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,15 @@ func (s *Settings) SetDefaults() {
 	s.RetryMin = cmp.Or(s.RetryMin, 5*time.Second)
 	s.RetryMax = cmp.Or(s.RetryMax, time.Hour)
 	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
+}
+
+// Pause is how long to wait after so many failures: twice as long each time, give or take a half.
+func (s *Settings) Pause(attempts int) time.Duration {
+	pause := s.RetryMax
+	if attempts < 30 {
+		pause = min(pause, s.RetryMin<<attempts)
+	}
+	return pause/2 + rand.N(pause) //nolint:gosec // it spreads load
 }
 
 // Host is what a [Worker] asks for; package engine implements it. Its methods are called concurrently, for different repositories.

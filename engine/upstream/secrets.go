@@ -1,16 +1,15 @@
-package engine
+package upstream
 
 import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 
-	"packhorse/engine/credential"
 	"packhorse/engine/outbound"
-	"packhorse/engine/upstream"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
 	"packhorse/odb/space"
@@ -21,39 +20,42 @@ import (
 // lastErrorMax bounds what is kept of an error, in bytes.
 const lastErrorMax = 1000
 
-// told is how clients hear of why a sync failed: in the words of the error when it is about the upstream, or what came from there, and in
-// none when it is about the stores.
-func (s *syncing) told(err error) string {
+// Secrets are what an upstream was shown. It may send them back, in whatever it says.
+type Secrets []string
+
+// Explain is how clients hear of why a sync failed: in the words of the error when it is about the upstream, or what came from there, and in
+// none when it is about the stores. kinds are errors of the caller that are told in their words too.
+func (s Secrets) Explain(err error, kinds ...error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
 		text = refused.Told()
-	} else if !isAboutUpstream(err) {
+	} else if !isAboutUpstream(err, kinds) {
 		return "internal error"
 	}
-	text = s.hide(text)
+	text = s.Hide(text)
 	if len(text) > lastErrorMax {
 		text = strings.ToValidUTF8(text[:lastErrorMax], "") + "..."
 	}
 	return text
 }
 
-func isAboutUpstream(err error) bool {
-	var refused *upstream.RefsError
-	var far *upstream.FarError
+func isAboutUpstream(err error, kinds []error) bool {
+	var refused *RefsError
+	var far *FarError
+	kinds = append(kinds, pack.ErrLimit, odb.ErrTooLarge, refs.ErrLimit, space.ErrShort, space.ErrNoRoom)
 	return errors.As(err, &refused) || errors.As(err, &far) || ingest.IsBadPack(err) ||
-		errors.Is(err, pack.ErrLimit) || errors.Is(err, odb.ErrTooLarge) || errors.Is(err, refs.ErrLimit) || errors.Is(err, ErrTooLarge) ||
-		errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrNoRoom) || errors.Is(err, credential.ErrKey) || errors.Is(err, ErrNoApp)
+		slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
-// hide returns text without control characters and without the secrets that were shown to the upstream, which may send them back.
-func (s *syncing) hide(text string) string {
+// Hide returns text without control characters and without the secrets.
+func (s Secrets) Hide(text string) string {
 	text = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return ' '
 		}
 		return c
 	}, strings.ToValidUTF8(text, "?"))
-	for _, secret := range s.secrets {
+	for _, secret := range s {
 		for _, form := range formsOf(secret) {
 			text = strings.ReplaceAll(text, form, "***")
 		}

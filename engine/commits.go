@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/odb"
+	"packhorse/odb/lru"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -160,7 +161,7 @@ func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64,
 
 // listings keeps listings that have given some pages and rest, by the cursor of the next one, so that a page costs the same wherever it is. A
 // cursor that comes again, or after its listing has gone, is answered by a walk from the tip.
-type listings = shelf[listingKey, *commitListing]
+type listings = lru.Cache[listingKey, *commitListing]
 
 type listingKey struct {
 	pool   odb.PoolID
@@ -177,7 +178,7 @@ type commitListing struct {
 // whether there is a commit ahead.
 func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (*commitListing, bool, error) {
 	if request.Cursor != "" {
-		if l, ok := h.listings.take(listingKey{view.Pool(), request.Cursor}); ok {
+		if l, ok := h.listings.Take(listingKey{view.Pool(), request.Cursor}); ok {
 			return l, true, l.Resume(ctx, view)
 		}
 	}
@@ -220,7 +221,7 @@ func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uin
 	if !l.ahead.ID.IsZero() {
 		position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(request.Limit))
 		page.Next = encodeCursor(cursorCommits, append(position, request.Path...))
-		h.listings.put(listingKey{view.Pool(), page.Next}, l, l.Bytes())
+		h.listings.Put(listingKey{view.Pool(), page.Next}, l, l.Bytes())
 	}
 	return page, nil
 }

@@ -202,8 +202,8 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		log:         c.Logger,
 		now:         c.Now,
 
-		traces:   newShelf[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4),
-		listings: newShelf[listingKey, *commitListing](c.HistoryBytes / 4),
+		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4),
+		listings: newHistoryCache[listingKey, *commitListing](c.HistoryBytes / 4),
 
 		maintenance: c.Maintenance,
 		worker:      worker,

@@ -6,6 +6,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/lru"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
@@ -72,15 +73,20 @@ type commitKey struct {
 	commit object.ID
 }
 
-// traces keeps what is known about the last changes of files. A commit never changes, so that nothing on the shelf is ever wrong; the trace of
+// traces keeps what is known about the last changes of files. A commit never changes, so that nothing in it is ever wrong; the trace of
 // a new tip ends at the commits that are there, and shares the folders that have not changed since.
-type traces = shelf[commitKey, *revwalk.TracedFolder]
+type traces = lru.Cache[commitKey, *revwalk.TracedFolder]
 
-// trace returns the last changes of what lies at a path of a revision, from the shelf or by a walk, which holds a slot. What
-// the walk keeps is admitted by reserve until it has ended; then it is the shelf's.
+// newHistoryCache makes a cache of what walks through histories have found, of which nothing may take more than half.
+func newHistoryCache[K comparable, V any](bytesMax int64) *lru.Cache[K, V] {
+	return lru.New[K, V](bytesMax, bytesMax/2)
+}
+
+// trace returns the last changes of what lies at a path of a revision, from the cache or by a walk, which holds a slot. What
+// the walk keeps is admitted by reserve until it has ended; then it is the cache's.
 func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*revwalk.TracedFolder, error) {
 	key := commitKey{at.view.Pool(), at.revision.Commit}
-	if known, _ := h.traces.get(key); known.Knows(path) {
+	if known, _ := h.traces.Get(key); known.Knows(path) {
 		return known, nil
 	}
 	release, err := slot.hold(ctx)
@@ -93,9 +99,9 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, r
 	options := revwalk.TraceOptions{Path: path, Admit: func(sizeBytes int64) error {
 		return memory.admit(ctx, sizeBytes)
 	}}
-	if !h.traces.empty() {
+	if h.traces.Len() > 0 {
 		options.Known = func(commit object.ID) *revwalk.TracedFolder {
-			known, _ := h.traces.get(commitKey{key.pool, commit})
+			known, _ := h.traces.Get(commitKey{key.pool, commit})
 			return known
 		}
 	}
@@ -107,6 +113,6 @@ func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, r
 	if err != nil {
 		return nil, fmt.Errorf("find the last changes of %q: %w", path, err)
 	}
-	h.traces.put(key, found, found.Bytes)
+	h.traces.Put(key, found, found.Bytes)
 	return found, nil
 }

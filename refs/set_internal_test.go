@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"packhorse/odb/lru"
 	"packhorse/pack/object"
 )
 
@@ -79,39 +80,17 @@ func TestSetWith(t *testing.T) {
 	})
 }
 
-// The cache keeps what was read last, within its budget, and never an older set in place of a newer one.
-func TestCache(t *testing.T) {
+// The cache never keeps an older set in place of a newer one, and drops an older one that has become too large.
+func TestCacheKeepsLaterSets(t *testing.T) {
 	t.Parallel()
-	c := cache{bytesMax: 100}
-	sized := func(sequence uint64, bytes int64) *set { return &set{sequence: sequence, bytes: bytes} }
-	kept := func() (repos []byte) {
-		for repo := range byte(9) {
-			if _, ok := c.sets[RepoID{repo}]; ok {
-				repos = append(repos, repo)
-			}
+	s := &Store{cache: lru.New[RepoID, *set](100, 100)}
+	for _, step := range []struct{ sequence, bytes, want uint64 }{
+		{5, 30, 5}, {4, 1, 5}, {5, 1, 5}, {6, 100, 6}, {7, 101, 0}, {3, 10, 3},
+	} {
+		s.keep(RepoID{1}, &set{sequence: step.sequence, bytes: int64(step.bytes)})
+		got, ok := s.cache.Get(RepoID{1})
+		if ok != (step.want > 0) || ok && got.sequence != step.want {
+			t.Errorf("after sequence %d of %d bytes: %+v, want sequence %d", step.sequence, step.bytes, got, step.want)
 		}
-		return repos
-	}
-	steps := []struct {
-		name string
-		do   func()
-		want []byte
-		size int64
-	}{
-		{"room for all", func() { c.put(RepoID{1}, sized(1, 40)); c.put(RepoID{2}, sized(1, 40)) }, []byte{1, 2}, 80},
-		{"the one read last stays", func() { c.get(RepoID{1}); c.put(RepoID{3}, sized(1, 40)) }, []byte{1, 3}, 80},
-		{"an older set", func() { c.put(RepoID{1}, sized(5, 30)); c.put(RepoID{1}, sized(4, 1)) }, []byte{1, 3}, 70},
-		{"too large", func() { c.put(RepoID{4}, sized(1, 101)) }, []byte{1, 3}, 70},
-		{"one grows too large", func() { c.put(RepoID{3}, sized(2, 101)) }, []byte{1}, 30},
-		{"one takes all", func() { c.put(RepoID{5}, sized(1, 100)) }, []byte{5}, 100},
-	}
-	for _, step := range steps {
-		step.do()
-		if got := kept(); !slices.Equal(got, step.want) || c.bytes != step.size || c.order.Len() != len(got) {
-			t.Errorf("%s: %v of %d bytes, want %v of %d", step.name, got, c.bytes, step.want, step.size)
-		}
-	}
-	if got := c.get(RepoID{9}); got != nil {
-		t.Errorf("got %+v", got)
 	}
 }

@@ -40,7 +40,7 @@ func (s *Store) Snapshot(ctx context.Context, repo RepoID) (*Snapshot, error) {
 		return nil, err
 	}
 	snapshot := &Snapshot{store: s, repo: repo, head: head}
-	if set := s.cache.get(repo); set != nil && set.sequence == head.sequence {
+	if set, ok := s.cache.Get(repo); ok && set.sequence == head.sequence {
 		snapshot.set = set
 	}
 	return snapshot, nil
@@ -254,16 +254,21 @@ func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
 	if err != nil {
 		return nil, err
 	}
-	sn.store.cache.put(sn.repo, set)
+	sn.store.keep(sn.repo, set)
 	sn.mu.Lock()
 	sn.set = set
 	sn.mu.Unlock()
 	return set, nil
 }
 
+// keep keeps a set in the cache unless a later one of the repository is there, or there is no room for it.
+func (s *Store) keep(repo RepoID, fresh *set) {
+	s.cache.PutUnless(repo, fresh, fresh.bytes, func(old *set) bool { return old.sequence >= fresh.sequence })
+}
+
 // decode makes the set from one that is cached, if they are not far apart, or from the stored rows.
 func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
-	if near := sn.store.cache.get(sn.repo); near != nil {
+	if near, ok := sn.store.cache.Get(sn.repo); ok {
 		apart := max(near.sequence, sn.head.sequence) - min(near.sequence, sn.head.sequence)
 		if apart == 0 {
 			return near, nil

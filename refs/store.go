@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/lru"
 	"packhorse/pack/object"
 )
 
@@ -27,9 +28,9 @@ type Options struct {
 type Store struct {
 	kv      kv.Store
 	options Options
-	writers guards // in whose order the transactions of a repository run
-	loaders guards // lets one reader decode the refs of a repository for all
-	cache   cache
+	writers guards                   // in whose order the transactions of a repository run
+	loaders guards                   // lets one reader decode the refs of a repository for all
+	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
 	watch   watchers
 }
 
@@ -47,7 +48,7 @@ func Open(store kv.Store, options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Store{kv: store, options: options, cache: cache{bytesMax: options.CacheBytes}}
+	return &Store{kv: store, options: options, cache: lru.New[RepoID, *set](options.CacheBytes, options.CacheBytes)}
 }
 
 // Head returns the sequence of the repository's last transaction. It may not be durable yet.

@@ -53,6 +53,7 @@ type Door struct {
 func New(c Config) *Door {
 	d := &Door{
 		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive,
+		listings: newListings(),
 	}
 	if d.packBytesMax == 0 {
 		d.packBytesMax = 16 << 30

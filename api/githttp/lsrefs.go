@@ -69,7 +69,7 @@ func (s *session) lsRefs(in *pktline.Reader, arguments bool) error {
 		}
 		answer = text.Bytes()
 		if len(answer) <= listingBytesMax {
-			s.listings.put(&listing{key: key, sequence: shown.Sequence(), answer: answer})
+			s.listings.put(key, shown.Sequence(), answer)
 		}
 	}
 	s.x.Respond(http.StatusOK, fetchResult, answer)

@@ -1,9 +1,7 @@
 package githttp
 
 import (
-	"container/list"
-	"sync"
-
+	"packhorse/odb/lru"
 	"packhorse/refs"
 )
 
@@ -26,59 +24,30 @@ type listingKey struct {
 
 // listing is the answer to a listing of refs, as of a sequence of the repository.
 type listing struct {
-	key      listingKey
 	sequence uint64
 	answer   []byte // never changed
 }
 
-func (l *listing) cost() int64 {
-	return int64(len(l.answer)+len(l.key.head)+len(l.key.prefixes)) + listingCost
+// listings keeps the answers that were given last, the newest of each question. Its methods may be called concurrently.
+type listings struct {
+	cache *lru.Cache[listingKey, listing]
 }
 
-// listings keeps the answers that were given last, the newest of each question. The zero value is empty. Its methods may be called
-// concurrently.
-type listings struct {
-	mu    sync.Mutex // guards what follows
-	byKey map[listingKey]*list.Element
-	order list.List // of *listing, the one used last in front
-	bytes int64
+func newListings() listings {
+	return listings{lru.New[listingKey, listing](listingsBytesMax, listingsBytesMax)}
 }
 
 // get returns the answer of a sequence, nil when it is not there.
-func (c *listings) get(key listingKey, sequence uint64) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := c.byKey[key]
-	if at == nil || at.Value.(*listing).sequence != sequence {
+func (c listings) get(key listingKey, sequence uint64) []byte {
+	l, ok := c.cache.Get(key)
+	if !ok || l.sequence != sequence {
 		return nil
 	}
-	c.order.MoveToFront(at)
-	return at.Value.(*listing).answer
+	return l.answer
 }
 
 // put keeps an answer, unless a later one is there.
-func (c *listings) put(l *listing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.byKey[l.key]; at != nil {
-		if at.Value.(*listing).sequence >= l.sequence {
-			return
-		}
-		c.remove(at)
-	}
-	if c.byKey == nil {
-		c.byKey = make(map[listingKey]*list.Element)
-	}
-	c.byKey[l.key] = c.order.PushFront(l)
-	c.bytes += l.cost()
-	for c.bytes > listingsBytesMax {
-		c.remove(c.order.Back())
-	}
-}
-
-// remove forgets an answer. The caller holds mu.
-func (c *listings) remove(at *list.Element) {
-	l := c.order.Remove(at).(*listing)
-	delete(c.byKey, l.key)
-	c.bytes -= l.cost()
+func (c listings) put(key listingKey, sequence uint64, answer []byte) {
+	cost := int64(len(answer)+len(key.head)+len(key.prefixes)) + listingCost
+	c.cache.PutUnless(key, listing{sequence, answer}, cost, func(old listing) bool { return old.sequence >= sequence })
 }

@@ -2,7 +2,7 @@
 //
 // Start at [Open], which gives a [Cache], and at [Cache.Send]. A pack is found by its [Key], which holds everything that decides on its
 // bytes; nothing else invalidates it. While a pack is generated it is a flight: whoever asks for the same key reads behind the writer, from
-// the file, so that no client waits for another. When it has ended it lies on the shelf until the least recently used packs have to make
+// the file, so that no client waits for another. When it has ended it is kept until the least recently used packs have to make
 // room.
 //
 // Everything lies in one folder, which may be deleted at any time, also while it is in use: what is missing or damaged is generated again.
@@ -17,11 +17,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/odb/lru"
 )
 
 // ErrBypass says that a pack is not the cache's business, and that nothing of it was written: whoever asked generates it for himself. A
@@ -51,7 +54,7 @@ type Options struct {
 const (
 	defaultBudget = 10 << 30
 	defaultCost   = 5 * time.Millisecond
-	// entryCountMax bounds the files of the folder, and so the time of a start and the memory of the shelf (200 bytes each).
+	// entryCountMax bounds the files of the folder, and so the time of a start and the memory of the list (200 bytes each).
 	entryCountMax = 16 << 10
 )
 
@@ -67,8 +70,8 @@ type Cache struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // flights
 
-	mu      sync.Mutex // guards what follows, and the users of each flight
-	shelf   shelf
+	mu      sync.Mutex            // guards what follows, and the users of each flight
+	stored  lru.List[Key, *entry] // packs by the order of their last use
 	flights map[Key]*flight
 	growing int64  // bytes of flights
 	flown   uint64 // flights so far, which makes the names of their files different
@@ -78,13 +81,13 @@ type Cache struct {
 
 // Stats counts what a cache has done.
 type Stats struct {
-	Hits      uint64 // packs sent from the shelf
+	Hits      uint64 // packs sent from files
 	Joined    uint64 // requests that joined a flight
 	Generated uint64 // flights
 	Bypassed  uint64 // requests that were sent away with [ErrBypass]
 	Damaged   uint64 // files that failed a check or were missing
 	Evicted   uint64 // files that made room
-	Count     int    // files on the shelf
+	Count     int    // files that are kept
 	Bytes     int64  // of them and of flights
 }
 
@@ -104,7 +107,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	}
 	c := &Cache{
 		fs: o.FS, dir: dir, budgetBytes: o.BudgetBytes, costMin: o.CostMin, log: o.Logger,
-		shelf: newShelf(), flights: make(map[Key]*flight),
+		flights: make(map[Key]*flight),
 	}
 	if err := c.load(); err != nil {
 		return nil, fmt.Errorf("open clone cache %s: %w", dir, err)
@@ -113,7 +116,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	return c, nil
 }
 
-// load puts the files that are there onto the shelf, the oldest first in line for eviction, and removes those of unfinished flights.
+// load lists the files that are there, the oldest first in line for eviction, and removes those of unfinished flights.
 func (c *Cache) load() error {
 	if err := c.fs.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -142,9 +145,12 @@ func (c *Cache) load() error {
 		e.fileSize = info.Size()
 		found = append(found, foundEntry{e, info.ModTime()})
 	}
-	c.shelf.fill(found)
+	slices.SortFunc(found, func(a, b foundEntry) int { return a.time.Compare(b.time) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, f := range found {
+		c.keep(f.entry)
+	}
 	c.makeRoom()
 	return nil
 }
@@ -162,7 +168,7 @@ func (c *Cache) Close() {
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for e := c.shelf.oldest(); e != nil; e = c.shelf.oldest() {
+	for _, e, ok := c.stored.Oldest(); ok; _, e, ok = c.stored.Oldest() {
 		c.remove(e)
 	}
 }
@@ -175,11 +181,11 @@ func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Count, s.Bytes = c.shelf.count(), c.shelf.bytes+c.growing
+	s.Count, s.Bytes = c.stored.Len(), c.stored.Bytes()+c.growing
 	return s
 }
 
-// Send writes the pack of a key to w: from the shelf, from the flight that generates it, or else from a new flight, whose generation begin
+// Send writes the pack of a key to w: from its file, from the flight that generates it, or else from a new flight, whose generation begin
 // returns; begin is called at most once and must not block. tell hears the lines of the generation, and may be nil.
 //
 // A flight goes on without whoever began it, and is given up when nobody reads it any more. Its error is everyone's; what they were sent
@@ -217,7 +223,7 @@ func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string
 	}
 }
 
-// enter finds what a key is answered from: an entry of the shelf, or a flight, which is then used once more. Neither when the cache is
+// enter finds what a key is answered from: a stored pack, or a flight, which is then used once more. Neither when the cache is
 // closed.
 func (c *Cache) enter(key Key, begin func() Generate) (*entry, *flight) {
 	c.mu.Lock()
@@ -230,7 +236,7 @@ func (c *Cache) enter(key Key, begin func() Generate) (*entry, *flight) {
 		c.stats.Joined++
 		return nil, f
 	}
-	if e := c.shelf.use(key); e != nil {
+	if e, ok := c.stored.Get(key); ok {
 		return e, nil
 	}
 	c.stats.Generated++
@@ -243,7 +249,7 @@ func (c *Cache) count(n *uint64) {
 	*n++
 }
 
-// discard takes a damaged entry off the shelf.
+// discard gives up a damaged entry.
 func (c *Cache) discard(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,11 +257,14 @@ func (c *Cache) discard(e *entry) {
 	c.remove(e)
 }
 
+// keep lists an entry. The caller holds mu.
+func (c *Cache) keep(e *entry) { c.stored.Put(e.key, e, e.fileSize) }
+
 // makeRoom evicts until the budget holds. The caller holds mu.
 func (c *Cache) makeRoom() {
-	for c.shelf.bytes+c.growing > c.budgetBytes || c.shelf.count() > entryCountMax {
-		e := c.shelf.oldest()
-		if e == nil {
+	for c.stored.Bytes()+c.growing > c.budgetBytes || c.stored.Len() > entryCountMax {
+		_, e, ok := c.stored.Oldest()
+		if !ok {
 			return
 		}
 		c.stats.Evicted++
@@ -263,12 +272,13 @@ func (c *Cache) makeRoom() {
 	}
 }
 
-// remove takes an entry off the shelf and removes its file, which can be read on where it is open. The caller holds mu, so that the file is
+// remove forgets an entry and removes its file, which can be read on where it is open. The caller holds mu, so that the file is
 // not that of the key's next flight.
 func (c *Cache) remove(e *entry) {
-	if !c.shelf.remove(e) {
-		return
+	if now, ok := c.stored.Peek(e.key); !ok || now != e {
+		return // another one of its key is
 	}
+	c.stored.Remove(e.key)
 	if err := c.fs.Remove(c.path(e.key.String())); err != nil {
 		c.log.Debug("remove a cached pack", "error", err)
 	}

@@ -90,7 +90,7 @@ func (c *Cache) leave(f *flight) {
 	}
 }
 
-// run generates the pack, and puts it onto the shelf if it pays.
+// run generates the pack, and keeps it if that pays.
 func (f *flight) run(ctx context.Context, generate Generate) {
 	c := f.cache
 	began := time.Now()
@@ -111,7 +111,7 @@ func (f *flight) run(ctx context.Context, generate Generate) {
 	if c.flights[f.key] == f {
 		delete(c.flights, f.key)
 		if kept && c.fs.Rename(f.path, c.path(f.key.String())) == nil {
-			c.shelf.add(&entry{key: f.key, fileSize: t.size + int64(len(t.sums)*sumSize+footerSize), tail: t})
+			c.keep(&entry{key: f.key, fileSize: t.size + int64(len(t.sums)*sumSize+footerSize), tail: t})
 			c.makeRoom()
 		} else {
 			kept = false

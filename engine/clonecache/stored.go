@@ -5,9 +5,25 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
+
+// entry is a stored pack.
+type entry struct {
+	key      Key
+	fileSize int64
+	// tail is what the end of the file tells, nil until it was read and the whole file held against it. It is guarded by Cache.mu and
+	// never changes once it is there.
+	tail *tail
+}
+
+// foundEntry is a file that was there at the start.
+type foundEntry struct {
+	*entry
+	time time.Time // of its last write
+}
 
 var blockBuffers = sync.Pool{New: func() any { return new([blockSize]byte) }}
 

@@ -19,6 +19,7 @@ import (
 	"packhorse/odb/repack"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // damagedWorld holds objects in every form: hot, deltas of a pack, a block stream, and graph rows of both kinds.
@@ -169,7 +170,7 @@ func TestDamagedEntriesAreNeverWhole(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	blobs := [][]byte{text(random, 1<<20+70000), noise(random, 1<<20+1)}
 	var packed bytes.Buffer
-	out := pack.NewWriter(&packed, uint32(len(blobs)), pack.WriterOptions{Level: pack.LevelFast})
+	out := packtest.NewWriter(&packed, uint32(len(blobs)), pack.LevelFast)
 	ids := make([]object.ID, len(blobs))
 	w := newWorld(t, odb.Options{})
 	for i, data := range blobs {

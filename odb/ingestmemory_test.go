@@ -13,6 +13,7 @@ import (
 	"packhorse/odb/ingest"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // TestIngestTakesWhatIsFree pushes a file of 9 MiB for a request that was admitted for 2: it takes of what is free, waits for nothing when
@@ -22,7 +23,7 @@ func TestIngestTakesWhatIsFree(t *testing.T) {
 	const size, admitted, capacity = 9 << 20, 2 << 20, 128 << 20
 	content := noise(rand.New(rand.NewPCG(1, 1)), size)
 	var packed bytes.Buffer
-	w := pack.NewWriter(&packed, 1, pack.WriterOptions{Level: 1})
+	w := packtest.NewWriter(&packed, 1, pack.LevelFast)
 	if _, err := w.WriteWhole(object.TypeBlob, content); err != nil {
 		t.Fatal(err)
 	}

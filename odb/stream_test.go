@@ -11,6 +11,7 @@ import (
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // largePack returns a pack with an object over 32 MiB, deltas against it that build a large and a small object, and what it holds.
@@ -22,7 +23,7 @@ func largePack(t *testing.T) (packed []byte, objects []content) {
 	large := append(bytes.Clone(base[:40]), base...)
 	small := bytes.Clone(base[1000:5000])
 	var out bytes.Buffer
-	w := pack.NewWriter(&out, 4, pack.WriterOptions{Level: pack.LevelFast})
+	w := packtest.NewWriter(&out, 4, pack.LevelFast)
 	must := func(e pack.Entry, err error) pack.Entry {
 		t.Helper()
 		if err != nil {

@@ -92,11 +92,12 @@ func TestBlocksInsideAPackAreGits(t *testing.T) {
 	t.Parallel()
 	contents := blockContents()
 	var out bytes.Buffer
-	w := pack.NewWriter(&out, uint32(len(contents)), pack.WriterOptions{})
+	w := pack.NewWriter(&out, uint32(len(contents)))
 	ids := map[string]object.ID{}
 	for name, data := range contents {
 		stream, _ := blockStream(data)
-		if _, err := w.WriteDeflated(pack.EntryHeader{Kind: pack.KindBlob, Size: int64(len(data))}, stream); err != nil {
+		h := pack.EntryHeader{Kind: pack.KindBlob, Size: int64(len(data))}
+		if _, err := w.WriteDeflatedFrom(h, bytes.NewReader(stream), int64(len(stream))); err != nil {
 			t.Fatal(err)
 		}
 		id, err := object.Hash(object.TypeBlob, data)

@@ -11,13 +11,14 @@ import (
 
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // FuzzPackReader holds that a pack reads the same in every way, that the raw copy and the entries' places and checksums are right, that
 // sizes are true and that limits hold.
 func FuzzPackReader(f *testing.F) {
 	var out bytes.Buffer
-	w := pack.NewWriter(&out, 4, pack.WriterOptions{})
+	w := packtest.NewWriter(&out, 4, 0)
 	first, err := w.WriteWhole(object.TypeBlob, []byte("content content content"))
 	if err != nil {
 		f.Fatal(err)

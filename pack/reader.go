@@ -11,10 +11,8 @@ import (
 type ReaderOptions struct {
 	// Raw gets every byte of the pack in order, trailer included, in pieces of up to 256 KiB: an entry's bytes at the latest when the pack
 	// has been read to its end. Bytes behind the pack do not get there.
-	Raw io.Writer
-	// SkipChecksum leaves the trailer unverified, for bytes that carry checksums of their own.
-	SkipChecksum bool
-	Limits       Limits
+	Raw    io.Writer
+	Limits Limits
 }
 
 // Reader reads a packfile as a stream, once, entry by entry:
@@ -38,7 +36,6 @@ type Reader struct {
 	entry    Entry
 	state    readerState
 	inflated int64 // stated sizes of all entries so far
-	trailer  [TrailerSize]byte
 	err      error // what every call returns from now on
 
 	memory     *memoryInflater
@@ -61,7 +58,7 @@ const (
 func NewReader(src io.Reader, options ReaderOptions) *Reader {
 	limits := options.Limits.withDefaults()
 	return &Reader{
-		window: newWindow(src, options.Raw, !options.SkipChecksum, limits.PackSizeMax),
+		window: newWindow(src, options.Raw, limits.PackSizeMax),
 		limits: limits,
 		memory: memoryInflaters.Get().(*memoryInflater),
 	}
@@ -152,9 +149,6 @@ func (r *Reader) next() error {
 // Entry returns the current entry; PackedSize and CRC32 are set once its content has been read to the end.
 func (r *Reader) Entry() Entry { return r.entry }
 
-// Trailer returns the checksum behind the last entry, known once [Reader.Next] has returned [io.EOF].
-func (r *Reader) Trailer() [TrailerSize]byte { return r.trailer }
-
 // Offset returns how many bytes of the pack have been read.
 func (r *Reader) Offset() int64 { return r.window.position() }
 
@@ -166,17 +160,7 @@ func (r *Reader) Rest() io.Reader {
 	return io.MultiReader(bytes.NewReader(r.window.ahead()), r.window.src)
 }
 
-// Skip consumes what is unread of the current entry, as Next does, so that [Reader.Entry] is complete. Errors: as Next.
-func (r *Reader) Skip() error {
-	if r.err != nil {
-		return r.err
-	}
-	if err := r.skip(); err != nil {
-		return r.fail(r.entryError(err))
-	}
-	return nil
-}
-
+// skip consumes what is unread of the current entry.
 func (r *Reader) skip() error {
 	switch r.state {
 	case stateFresh:
@@ -212,11 +196,10 @@ func (r *Reader) readTrailer() error {
 	if err := w.need(TrailerSize); err != nil {
 		return err
 	}
-	copy(r.trailer[:], w.ahead())
-	if w.sum != nil && string(w.sum.Sum(nil)) != string(r.trailer[:]) {
+	if !bytes.Equal(w.sum.Sum(nil), w.ahead()[:TrailerSize]) {
 		return ErrChecksum
 	}
-	w.sum = nil
+	w.sum = nil // the trailer is no part of it
 	w.pos += TrailerSize
 	if err := w.settle(); err != nil {
 		return err

@@ -253,7 +253,7 @@ type stuckReader struct{}
 
 func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
-func TestReaderHeaderTrailerRest(t *testing.T) {
+func TestReaderHeaderRest(t *testing.T) {
 	t.Parallel()
 	data := seededPack(t, 5)
 	for name, wrap := range map[string]func(io.Reader) io.Reader{
@@ -277,8 +277,8 @@ func TestReaderHeaderTrailerRest(t *testing.T) {
 		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: Read behind the end: %v", name, err)
 		}
-		if trailer := r.Trailer(); !bytes.HasSuffix(data, trailer[:]) || r.Offset() != int64(len(data)) {
-			t.Errorf("%s: trailer %x at %d", name, trailer, r.Offset())
+		if r.Offset() != int64(len(data)) {
+			t.Errorf("%s: the pack ends at %d, want %d", name, r.Offset(), len(data))
 		}
 		if rest, err := io.ReadAll(r.Rest()); err != nil || string(rest) != "behind" {
 			t.Errorf("%s: rest %q, %v", name, rest, err)

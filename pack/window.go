@@ -19,7 +19,7 @@ const windowSize = 256 << 10
 type window struct {
 	src      io.Reader
 	raw      io.Writer // nil: nobody wants them
-	sum      hash.Hash // nil: not wanted
+	sum      hash.Hash // nil behind the last entry
 	buf      []byte
 	offset   int64 // of buf[0] in the stream
 	pos, end int   // buf[pos:end] is read and not consumed
@@ -35,12 +35,8 @@ type window struct {
 // windowBuffers keeps the memory of readers that have come to their end: most pushes are far smaller than a window.
 var windowBuffers = sync.Pool{New: func() any { return new([windowSize]byte) }}
 
-func newWindow(src io.Reader, raw io.Writer, checksum bool, sizeMax int64) *window {
-	w := &window{src: src, raw: raw, buf: windowBuffers.Get().(*[windowSize]byte)[:], sizeMax: sizeMax}
-	if checksum {
-		w.sum = sha1.New()
-	}
-	return w
+func newWindow(src io.Reader, raw io.Writer, sizeMax int64) *window {
+	return &window{src: src, raw: raw, sum: sha1.New(), buf: windowBuffers.Get().(*[windowSize]byte)[:], sizeMax: sizeMax}
 }
 
 // release gives the window's memory back, when nothing more will be read through it. What lies ahead is kept.

@@ -9,25 +9,17 @@ import (
 	"io"
 
 	"packhorse/pack/invariants"
-	"packhorse/pack/object"
 )
 
 // ErrCount says that a [Writer] was closed before or written to after the number of entries that its header promises.
 var ErrCount = errors.New("pack: number of entries differs from the header")
 
-// WriterOptions says how a [Writer] writes.
-type WriterOptions struct {
-	// Level is the compression of what comes inflated, [LevelDefault] when 0.
-	Level int
-}
-
 // Writer writes a packfile as a stream. For one goroutine; an error stays.
 //
-// Each method that writes an entry returns how it was written. Small writes go to the destination as they come: give it a buffered one.
+// Small writes go to the destination as they come: give it a buffered one.
 type Writer struct {
 	dst    io.Writer
 	sum    hash.Hash
-	level  int
 	offset int64
 	left   uint32 // entries that the header still promises
 	buf    []byte
@@ -35,42 +27,12 @@ type Writer struct {
 }
 
 // NewWriter returns a Writer of a pack with count entries, whose header it writes with the first entry or on Close.
-func NewWriter(dst io.Writer, count uint32, options WriterOptions) *Writer {
-	level := options.Level
-	if level == 0 {
-		level = LevelDefault
-	}
-	return &Writer{dst: dst, sum: sha1.New(), level: level, left: count}
+func NewWriter(dst io.Writer, count uint32) *Writer {
+	return &Writer{dst: dst, sum: sha1.New(), left: count}
 }
 
 // Offset returns where the next entry begins, in bytes from the start of the pack.
 func (w *Writer) Offset() int64 { return max(w.offset, HeaderSize) }
-
-// WriteWhole writes an object of type t as it is.
-func (w *Writer) WriteWhole(t object.Type, data []byte) (Entry, error) {
-	return w.writeInflated(EntryHeader{Kind: EntryKind(t), Size: int64(len(data))}, data)
-}
-
-// WriteOFSDelta writes a delta whose base is the entry at baseOffset, which has been written before.
-func (w *Writer) WriteOFSDelta(baseOffset int64, delta []byte) (Entry, error) {
-	return w.writeInflated(EntryHeader{Kind: KindOFSDelta, Size: int64(len(delta)), BaseDistance: w.Offset() - baseOffset}, delta)
-}
-
-// WriteRefDelta writes a delta whose base is the object base, in this pack or outside.
-func (w *Writer) WriteRefDelta(base object.ID, delta []byte) (Entry, error) {
-	return w.writeInflated(EntryHeader{Kind: KindRefDelta, Size: int64(len(delta)), BaseID: base}, delta)
-}
-
-func (w *Writer) writeInflated(h EntryHeader, content []byte) (Entry, error) {
-	w.begin(1)
-	w.buf = h.Append(w.buf[:0])
-	entry := w.entry(h)
-	w.buf = Deflate(w.buf, content, w.level)
-	entry.CRC32 = crc32.ChecksumIEEE(w.buf)
-	w.write(w.buf)
-	entry.PackedSize = w.offset - entry.Offset
-	return entry, w.err
-}
 
 // entry describes the entry that begins at the current offset and whose header lies in buf.
 func (w *Writer) entry(h EntryHeader) Entry {
@@ -85,41 +47,23 @@ func (w *Writer) entry(h EntryHeader) Entry {
 	return e
 }
 
-// WriteDeflated writes an entry whose content is the zlib stream packed, verbatim.
-func (w *Writer) WriteDeflated(h EntryHeader, packed []byte) (Entry, error) {
-	w.begin(1)
-	w.buf = h.Append(w.buf[:0])
-	entry := w.entry(h)
-	entry.CRC32 = crc32.Update(crc32.ChecksumIEEE(w.buf), crc32.IEEETable, packed)
-	w.write(w.buf)
-	w.write(packed)
-	entry.PackedSize = w.offset - entry.Offset
-	return entry, w.err
-}
-
-// WriteDeflatedFrom writes an entry whose content is the zlib stream of packedSize bytes in src, verbatim, in pieces of 64 KiB.
+// WriteDeflatedFrom writes an entry whose content is the zlib stream of packedSize bytes in src, verbatim, in pieces of 64 KiB. It returns
+// how the entry was written.
 func (w *Writer) WriteDeflatedFrom(h EntryHeader, src io.Reader, packedSize int64) (Entry, error) {
-	w.begin(1)
+	w.begin()
 	w.buf = h.Append(w.buf[:0])
 	entry := w.entry(h)
 	entry.CRC32 = crc32.ChecksumIEEE(w.buf)
 	w.write(w.buf)
-	w.copy(src, packedSize, func(piece []byte) { entry.CRC32 = crc32.Update(entry.CRC32, crc32.IEEETable, piece) })
+	w.copy(src, packedSize, &entry.CRC32)
 	entry.PackedSize = w.offset - entry.Offset
 	return entry, w.err
 }
 
-// CopyRun writes size bytes of src verbatim, which are count whole entries one behind the other, in pieces of 64 KiB. Distances of
-// ofs-deltas among them hold as long as their bases lie in the same run.
-func (w *Writer) CopyRun(src io.Reader, size int64, count uint32) error {
-	w.begin(count)
-	w.copy(src, size, func([]byte) {})
-	return w.err
-}
-
 const copyBufferSize = 64 << 10
 
-func (w *Writer) copy(src io.Reader, size int64, visit func(piece []byte)) {
+// copy updates the CRC with what it copies.
+func (w *Writer) copy(src io.Reader, size int64, crc *uint32) {
 	if cap(w.buf) < copyBufferSize {
 		w.buf = make([]byte, copyBufferSize)
 	}
@@ -129,7 +73,7 @@ func (w *Writer) copy(src io.Reader, size int64, visit func(piece []byte)) {
 			w.fail(fmt.Errorf("copy into pack: %w", err))
 			return
 		}
-		visit(piece)
+		*crc = crc32.Update(*crc, crc32.IEEETable, piece)
 		w.write(piece)
 		size -= int64(len(piece))
 	}
@@ -140,7 +84,7 @@ func (w *Writer) Close() (trailer [TrailerSize]byte, err error) {
 	if w.left != 0 {
 		w.fail(fmt.Errorf("%w: %d missing", ErrCount, w.left))
 	}
-	w.begin(0)
+	w.beginPack()
 	if w.err != nil {
 		return trailer, w.err
 	}
@@ -149,16 +93,21 @@ func (w *Writer) Close() (trailer [TrailerSize]byte, err error) {
 	return trailer, w.err
 }
 
-// begin makes sure that the header is written and that count more entries were promised.
-func (w *Writer) begin(count uint32) {
+// beginPack makes sure that the header is written.
+func (w *Writer) beginPack() {
 	if w.offset == 0 {
 		w.write(Header{Version: 2, Count: w.left}.Append(nil))
 	}
-	if count > w.left {
+}
+
+// begin makes sure that one more entry was promised.
+func (w *Writer) begin() {
+	w.beginPack()
+	if w.left == 0 {
 		w.fail(fmt.Errorf("%w: too many", ErrCount))
 		return
 	}
-	w.left -= count
+	w.left--
 }
 
 func (w *Writer) write(p []byte) {

@@ -12,6 +12,7 @@ import (
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // versions returns count contents, each an edited copy of the one before.
@@ -46,7 +47,7 @@ func TestWriterPacksAreGits(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	w := pack.NewWriter(&out, uint32(len(contents)), pack.WriterOptions{})
+	w := packtest.NewWriter(&out, uint32(len(contents)), 0)
 	var entries []pack.Entry
 	add := func(entry pack.Entry, err error) {
 		t.Helper()
@@ -67,18 +68,10 @@ func TestWriterPacksAreGits(t *testing.T) {
 	}
 	add(w.WriteRefDelta(ids[0], deltaTo(4, 0)))
 	add(w.WriteRefDelta(ids[6], deltaTo(5, 6))) // the base comes later
-	add(w.WriteDeflated(pack.EntryHeader{Kind: pack.KindBlob, Size: int64(len(contents[6]))}, pack.Deflate(nil, contents[6], 9)))
-	program := deltaTo(7, 6)
-	packed := pack.Deflate(nil, program, 1)
-	h := pack.EntryHeader{Kind: pack.KindOFSDelta, Size: int64(len(program)), BaseDistance: w.Offset() - entries[6].Offset}
-	add(w.WriteDeflatedFrom(h, bytes.NewReader(packed), int64(len(packed))))
-	var run []byte
-	for _, content := range contents[8:] {
-		run = pack.EntryHeader{Kind: pack.KindBlob, Size: int64(len(content))}.Append(run)
-		run = pack.Deflate(run, content, 6)
-	}
-	if err := w.CopyRun(bytes.NewReader(run), int64(len(run)), uint32(len(contents)-8)); err != nil {
-		t.Fatal(err)
+	for _, content := range contents[6:] {
+		packed := pack.Deflate(nil, content, 9)
+		h := pack.EntryHeader{Kind: pack.KindBlob, Size: int64(len(content))}
+		add(w.WriteDeflatedFrom(h, bytes.NewReader(packed), int64(len(packed))))
 	}
 	trailer, err := w.Close()
 	if err != nil || !bytes.HasSuffix(out.Bytes(), trailer[:]) {
@@ -122,7 +115,7 @@ func TestCreatedDeltasAreGits(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	w := pack.NewWriter(&out, uint32(len(blobs)), pack.WriterOptions{Level: pack.LevelFast})
+	w := packtest.NewWriter(&out, uint32(len(blobs)), pack.LevelFast)
 	var before int64
 	index := &delta.Index{}
 	for i, blob := range blobs {
@@ -161,11 +154,11 @@ func TestCreatedDeltasAreGits(t *testing.T) {
 
 func TestWriterCount(t *testing.T) {
 	t.Parallel()
-	w := pack.NewWriter(io.Discard, 1, pack.WriterOptions{})
+	w := packtest.NewWriter(io.Discard, 1, 0)
 	if _, err := w.Close(); !errors.Is(err, pack.ErrCount) {
 		t.Errorf("too few: error %v", err)
 	}
-	w = pack.NewWriter(io.Discard, 1, pack.WriterOptions{})
+	w = packtest.NewWriter(io.Discard, 1, 0)
 	for i, want := range []error{nil, pack.ErrCount} {
 		if _, err := w.WriteWhole(object.TypeBlob, nil); !errors.Is(err, want) {
 			t.Errorf("entry %d: error %v", i, err)
@@ -179,7 +172,7 @@ func TestWriterCount(t *testing.T) {
 func TestWriterEmptyPack(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if _, err := pack.NewWriter(&out, 0, pack.WriterOptions{}).Close(); err != nil {
+	if _, err := pack.NewWriter(&out, 0).Close(); err != nil {
 		t.Fatal(err)
 	}
 	if want := oracle.New(t).Input(nil, "pack-objects", "--stdout", "--quiet"); !bytes.Equal(out.Bytes(), want) {
@@ -190,7 +183,7 @@ func TestWriterEmptyPack(t *testing.T) {
 func TestWriterErrorsStay(t *testing.T) {
 	t.Parallel()
 	full := errors.New("full")
-	w := pack.NewWriter(failingWriter{full}, 2, pack.WriterOptions{})
+	w := packtest.NewWriter(failingWriter{full}, 2, 0)
 	for range 2 {
 		if _, err := w.WriteWhole(object.TypeBlob, []byte("x")); !errors.Is(err, full) {
 			t.Errorf("error %v", err)
@@ -199,11 +192,11 @@ func TestWriterErrorsStay(t *testing.T) {
 	if _, err := w.Close(); !errors.Is(err, full) {
 		t.Errorf("Close: error %v", err)
 	}
-	w = pack.NewWriter(io.Discard, 2, pack.WriterOptions{})
-	if err := w.CopyRun(strings.NewReader("short"), 6, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a short run: error %v", err)
+	w = packtest.NewWriter(io.Discard, 2, 0)
+	if _, err := w.WriteDeflatedFrom(pack.EntryHeader{Kind: pack.KindBlob}, strings.NewReader("short"), 6); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a short stream: error %v", err)
 	}
-	if _, err := w.WriteDeflated(pack.EntryHeader{Kind: pack.KindBlob}, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("after a short run: error %v", err)
+	if _, err := w.WriteWhole(object.TypeBlob, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("after a short stream: error %v", err)
 	}
 }

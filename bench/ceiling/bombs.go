@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // zeros is a push of a file of zeros, a thousandth of its size.
@@ -24,7 +24,7 @@ func deltas(steps int) ([]byte, error) {
 	}
 	var body bytes.Buffer
 	writeCommands(&body, []refChange{{"refs/heads/deltas", id}})
-	w := pack.NewWriter(&body, uint32(steps+1), pack.WriterOptions{Level: 1})
+	w := packtest.NewWriter(&body, uint32(steps+1), 1)
 	entry, err := w.WriteWhole(object.TypeBlob, base)
 	for size := len(base); err == nil && steps > 0; steps-- {
 		program := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(size)), uint64(4*size))

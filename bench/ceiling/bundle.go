@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 	"packhorse/pack/pktline"
 )
 
@@ -71,7 +71,7 @@ func (b *bundle) push() ([]byte, error) {
 
 func (b *bundle) pack() ([]byte, error) {
 	var body bytes.Buffer
-	w := pack.NewWriter(&body, uint32(len(b.items)), pack.WriterOptions{Level: 1})
+	w := packtest.NewWriter(&body, uint32(len(b.items)), 1)
 	for _, i := range b.items {
 		if _, err := w.WriteWhole(i.kind, i.data); err != nil {
 			return nil, err

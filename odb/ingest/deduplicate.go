@@ -90,7 +90,7 @@ func (d *deduplication) keepShortest(id object.ID, same []uint32) {
 // kept instead may lie behind it.
 func (d *deduplication) copyEntries(ctx context.Context, dst *segment.Writer) error {
 	buffered := bufio.NewWriterSize(dst, segment.CopyBufferSize)
-	w := pack.NewWriter(buffered, uint32(len(d.entries)-len(d.replaced)), pack.WriterOptions{})
+	w := pack.NewWriter(buffered, uint32(len(d.entries)-len(d.replaced)))
 	for i := range d.entries {
 		if err := fair.Pause(ctx); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // checkCase is an object and the fault that git finds in it; tolerated marks the faults that Packhorse lets in.
@@ -228,7 +229,7 @@ func TestCheckAgreesWithGit(t *testing.T) {
 		}
 		objects[id.String()] = test
 	}
-	w := pack.NewWriter(&packed, uint32(len(objects)), pack.WriterOptions{Level: pack.LevelFast})
+	w := packtest.NewWriter(&packed, uint32(len(objects)), pack.LevelFast)
 	for _, id := range sortedKeys(objects) {
 		if _, err := w.WriteWhole(objects[id].kind, []byte(objects[id].data)); err != nil {
 			t.Fatal(err)

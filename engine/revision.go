@@ -132,11 +132,11 @@ func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.T
 		if err != nil {
 			return id, 0, fmt.Errorf("read tag %s: %w", id, err)
 		}
-		tag, err := object.ParseTag(data)
+		target, _, err := object.TagLink(data)
 		if err != nil {
 			return id, 0, fmt.Errorf("read tag %s: %w", id, err)
 		}
-		id = tag.Object
+		id = target
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,10 +70,11 @@ func (m *memory) write(kind object.Type, data []byte) object.ID {
 func (m *memory) leaf(text string) (object.Mode, object.ID) {
 	m.tb.Helper()
 	if head, rest, ok := strings.Cut(text, ":"); ok && len(head) == len("100755") {
-		mode, err := object.ParseMode(head)
+		bits, err := strconv.ParseUint(head, 8, 32)
 		if err != nil {
 			m.tb.Fatal(err)
 		}
+		mode := object.Mode(bits)
 		if mode.IsGitlink() {
 			id, err := object.ParseID(rest)
 			if err != nil {

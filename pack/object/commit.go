@@ -114,18 +114,6 @@ func (c *Commit) equal(other *Commit) bool {
 		c.Encoding == other.Encoding && slices.Equal(c.Extra, other.Extra) && c.Message == other.Message
 }
 
-// Header returns the value of the first extra header called name, such as "gpgsig".
-func (c *Commit) Header(name string) (value string, ok bool) { return findHeader(c.Extra, name) }
-
-func findHeader(headers []Header, name string) (string, bool) {
-	for _, h := range headers {
-		if h.Name == name {
-			return h.Value, true
-		}
-	}
-	return "", false
-}
-
 // CommitLinks reads from a commit what a walk of history needs, without building a [Commit]: the tree, the parents in order and the
 // committer's date, 0 where it cannot be read (as git has it). parents is nil for a root. Errors: [ErrMalformed].
 func CommitLinks(data []byte) (tree ID, parents []ID, committerSeconds int64, err error) {

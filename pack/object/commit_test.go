@@ -89,12 +89,6 @@ func TestParseCommit(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if value, ok := got.Header("gpgsig"); !ok || value != "a\n\nc" {
-		t.Errorf("gpgsig %q", value)
-	}
-	if _, ok := got.Header("mergetag"); ok {
-		t.Error("a mergetag that is not there")
-	}
 }
 
 func TestParseCommitMalformed(t *testing.T) {

@@ -5,7 +5,7 @@ import "strings"
 // Header is a named line of a commit or tag. A value of several lines holds plain newlines; the stored continuation lines begin with a space.
 type Header struct{ Name, Value string }
 
-// headerReader takes the lines of a commit or tag from the front.
+// headerReader takes the lines of a commit from the front.
 type headerReader struct{ rest string }
 
 // take returns the value of the next line if its keyword is name.

@@ -130,14 +130,6 @@ func TestMode(t *testing.T) {
 			if m.Canonical() != test.canonical || m.Type() != test.kind || m.String() != test.text {
 				t.Errorf("canonical %s, type %s, text %s", m.Canonical(), m.Type(), m)
 			}
-			if got, err := object.ParseMode(test.text); err != nil || got != m {
-				t.Errorf("parsed %s, %v", got, err)
-			}
 		})
-	}
-	for _, text := range []string{"", "8", "100644 ", "-1", "0x10", "777777777"} {
-		if _, err := object.ParseMode(text); !errors.Is(err, object.ErrMalformed) {
-			t.Errorf("%q: error %v", text, err)
-		}
 	}
 }

@@ -52,7 +52,7 @@ func treeLinks(data []byte, visit func(id ID, want Type) error) error {
 	return it.Err()
 }
 
-// TagLink returns what a tag object names, and its type, without building a [Tag]. Errors: [ErrMalformed].
+// TagLink returns what a tag object names, and its type. Errors: [ErrMalformed].
 func TagLink(data []byte) (ID, Type, error) {
 	id, rest, ok := cutIDLine(data, "object ")
 	if !ok {

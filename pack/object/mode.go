@@ -1,9 +1,6 @@
 package object
 
-import (
-	"fmt"
-	"strconv"
-)
+import "fmt"
 
 // Mode says what a tree entry is: a file type in the bits of [ModeMask], permissions below.
 type Mode uint32
@@ -19,15 +16,6 @@ const (
 
 // ModeMask selects the file type of a mode.
 const ModeMask Mode = 0o170000
-
-// ParseMode returns the mode written in octal, with or without leading zeros. Errors: [ErrMalformed].
-func ParseMode(s string) (Mode, error) {
-	value, err := strconv.ParseUint(s, 8, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%w: mode %q", ErrMalformed, clip(s))
-	}
-	return Mode(value), nil
-}
 
 // IsTree reports whether the entry is a tree.
 func (m Mode) IsTree() bool { return m&ModeMask == ModeTree }

@@ -33,17 +33,6 @@ func BenchmarkTreeIter(b *testing.B) {
 	}
 }
 
-func BenchmarkParseTree(b *testing.B) {
-	data := benchTree()
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := object.ParseTree(data); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func BenchmarkCheck(b *testing.B) {
 	for kind, data := range map[object.Type][]byte{
 		object.TypeTree:   benchTree(),

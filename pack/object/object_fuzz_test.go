@@ -73,7 +73,7 @@ func commitIsExact(t *testing.T, data []byte) {
 
 func treeIsExact(t *testing.T, data []byte) {
 	t.Helper()
-	entries, err := object.ParseTree(data)
+	entries, err := parseTree(data)
 	if err != nil {
 		if !errors.Is(err, object.ErrMalformed) {
 			t.Errorf("an error of another kind: %v", err)
@@ -91,20 +91,18 @@ func treeIsExact(t *testing.T, data []byte) {
 	}
 }
 
+// tagIsExact holds that a tag's link stands in its first two lines, word for word.
 func tagIsExact(t *testing.T, data []byte) {
 	t.Helper()
-	tag, err := object.ParseTag(data)
+	id, kind, err := object.TagLink(data)
 	if err != nil {
 		if !errors.Is(err, object.ErrMalformed) {
 			t.Errorf("an error of another kind: %v", err)
 		}
 		return
 	}
-	if got := tag.Append(nil); !bytes.Equal(got, data) {
-		t.Errorf("read back %q", got)
-	}
-	if id, kind, err := object.TagLink(data); err != nil || id != tag.Object || kind != tag.Type {
-		t.Errorf("the fast reader has %s %s, %v", kind, id, err)
+	if head := "object " + id.String() + "\ntype " + kind.String(); string(data) != head && !bytes.HasPrefix(data, []byte(head+"\n")) {
+		t.Errorf("read %s %s from %q", kind, id, data)
 	}
 }
 

@@ -45,19 +45,4 @@ func TestSignatureTime(t *testing.T) {
 			t.Errorf("zone %q: %s, want %s", zone, got, want)
 		}
 	}
-	at := time.Date(2024, 2, 29, 12, 0, 0, 0, time.FixedZone("", -(3*60+30)*60))
-	if got := object.NewSignature("A", "a@b", at).String(); got != "A <a@b> 1709220600 -0330" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestCleanName(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"Ada": "Ada", " Ada ": "Ada", "Ada <a@b>": "Ada a@b", "A\nB": "AB", "\"Ada\".": "Ada", "St. John Jr.": "St. John Jr", "\x00": "", "ü,": "ü",
-	} {
-		if got := object.CleanName(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
 }

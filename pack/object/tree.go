@@ -105,18 +105,7 @@ func (it *TreeIter) Err() error { return it.err }
 // Rest returns the bytes behind the current entry.
 func (it *TreeIter) Rest() []byte { return it.rest }
 
-// ParseTree returns the entries of the tree in data in stored order, sorted or not. Errors: [ErrMalformed].
-func ParseTree(data []byte) ([]TreeEntry, error) {
-	const entrySizeTypical = 36
-	entries := make([]TreeEntry, 0, len(data)/entrySizeTypical+1)
-	it := IterTree(data)
-	for it.Next() {
-		entries = append(entries, TreeEntry{Mode: it.Mode, Padding: it.Padding, Name: string(it.Name), ID: it.ID})
-	}
-	return entries, it.Err()
-}
-
-// AppendTree appends the tree of entries, in the order given, to dst. Of what [ParseTree] returned it makes the same bytes again.
+// AppendTree appends the tree of entries, in the order given, to dst. Of what [TreeIter] walked over it makes the same bytes again.
 func AppendTree(dst []byte, entries []TreeEntry) []byte {
 	for i := range entries {
 		dst = AppendTreeEntry(dst, &entries[i])

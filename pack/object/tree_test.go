@@ -20,7 +20,16 @@ func entry(mode, name, hex string) string {
 	return mode + " " + name + "\x00" + string(id[:])
 }
 
-func TestParseTreeRoundTrip(t *testing.T) {
+// parseTree returns the entries of a tree in stored order, sorted or not.
+func parseTree(data []byte) (entries []object.TreeEntry, err error) {
+	it := object.IterTree(data)
+	for it.Next() {
+		entries = append(entries, object.TreeEntry{Mode: it.Mode, Padding: it.Padding, Name: string(it.Name), ID: it.ID})
+	}
+	return entries, it.Err()
+}
+
+func TestTreeRoundTrip(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"empty":             "",
@@ -33,25 +42,18 @@ func TestParseTreeRoundTrip(t *testing.T) {
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			entries, err := object.ParseTree([]byte(data))
+			entries, err := parseTree([]byte(data))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := string(object.AppendTree([]byte("x"), entries)); got != "x"+data {
 				t.Errorf("got %q, want %q", got, "x"+data)
 			}
-			it := object.IterTree([]byte(data))
-			for i := 0; it.Next(); i++ {
-				got := object.TreeEntry{Mode: it.Mode, Padding: it.Padding, Name: string(it.Name), ID: it.ID}
-				if got != entries[i] {
-					t.Errorf("entry %d: iterated %v, parsed %v", i, got, entries[i])
-				}
-			}
 		})
 	}
 }
 
-func TestParseTreeMalformed(t *testing.T) {
+func TestTreeIterMalformed(t *testing.T) {
 	t.Parallel()
 	good := entry("100644", "a", hexA)
 	tests := map[string]string{
@@ -68,7 +70,7 @@ func TestParseTreeMalformed(t *testing.T) {
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := object.ParseTree([]byte(data)); !errors.Is(err, object.ErrMalformed) {
+			if _, err := parseTree([]byte(data)); !errors.Is(err, object.ErrMalformed) {
 				t.Errorf("error %v", err)
 			}
 		})

@@ -6,16 +6,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// CheckFormat applies the rules of git-check-ref-format(1) to name, with its option --allow-onelevel when oneLevel is set.
-//
-// Errors: a [NameError].
-func CheckFormat(name string, oneLevel bool) error {
-	if reason := formatFault(name, oneLevel); reason != "" {
-		return &NameError{Name: name, Reason: reason}
-	}
-	return nil
-}
-
+// formatFault applies the rules of git-check-ref-format(1) to name, with its option --allow-onelevel when oneLevel is set. It returns which one
+// name breaks, "" for none.
 func formatFault(name string, oneLevel bool) string {
 	switch {
 	case name == "":

@@ -52,12 +52,6 @@ func (c *cache) removeKeys() {
 	}
 }
 
-func (c *cache) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.grants.len()
-}
-
 // refusals remembers tokens that were refused, so that the same one costs no second verification.
 type refusals struct {
 	mu   sync.Mutex

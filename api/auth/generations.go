@@ -30,5 +30,3 @@ func (g *generations[K, V]) remove(key K) {
 	delete(g.current, key)
 	delete(g.previous, key)
 }
-
-func (g *generations[K, V]) len() int { return len(g.current) + len(g.previous) }

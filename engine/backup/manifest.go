@@ -222,19 +222,8 @@ const lineBytesMax = 1 << 10
 // errManifest says that a text is no manifest, or no whole one.
 var errManifest = errors.New("is no whole manifest")
 
-// ParseManifest walks the lines of a manifest that name files. Its form and its checksum are verified as it goes: what it yields may be
-// wrong until the walk has ended without an error. It holds one line at a time.
-func ParseManifest(r io.Reader) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for e, err := range parseManifest(r, new(head)) {
-			if !yield(strings.TrimSuffix(e.line(), "\n"), err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// parseManifest fills in h before it yields anything.
+// parseManifest walks the lines of a manifest that name files, and fills in h before it yields anything. Its form and its checksum are
+// verified as it goes: what it yields may be wrong until the walk has ended without an error. It holds one line at a time.
 func parseManifest(r io.Reader, h *head) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		hash := sha256.New()

@@ -38,15 +38,6 @@ func Restore(ctx context.Context, from file.Store, target Target, options Option
 	return report, nil
 }
 
-// Verify holds every file of a backup against its checksum. Errors: [ErrNone], [ErrDamaged].
-func Verify(ctx context.Context, from file.Store, options Options) (Report, error) {
-	report, err := each(ctx, from, options, func(e entry) error { return checkCopy(ctx, from, e) })
-	if err != nil {
-		return report, fmt.Errorf("verify backup: %w", err)
-	}
-	return report, nil
-}
-
 // each calls do with every file of a backup, whose manifest has been verified.
 func each(ctx context.Context, from file.Store, options Options, do func(entry) error) (Report, error) {
 	report := Report{Number: options.Number}

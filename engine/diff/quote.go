@@ -1,10 +1,7 @@
 package diff
 
-// Quote returns a path as git shows it (core.quotePath being on): in double quotes, with backslashes, if it holds a double quote, a
-// backslash, a control byte, or a byte from 0x80 on; as it is otherwise.
-func Quote(path string) string { return string(appendQuoted(nil, "", path)) }
-
-// appendQuoted appends the prefix and the path, which are quoted together if the path must be.
+// appendQuoted appends the prefix and the path as git shows them (core.quotePath being on): together in double quotes, with backslashes, if
+// the path holds a double quote, a backslash, a control byte, or a byte from 0x80 on; as they are otherwise.
 func appendQuoted(dst []byte, prefix, path string) []byte {
 	if !mustQuote(path) {
 		return append(append(dst, prefix...), path...)

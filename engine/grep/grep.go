@@ -129,17 +129,6 @@ func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Pag
 	return page, nil
 }
 
-// Text searches one text as [Search] does a file, and reports whether there is more than may be told at once.
-func Text(ctx context.Context, text []byte, o Options) (lines []Line, more bool, err error) {
-	o.setDefaults()
-	var scan scanner
-	scan.reset(&o, o.From.Line)
-	if !isBinary(text) {
-		err = searchText(ctx, &scan, text)
-	}
-	return scan.lines, scan.full, err
-}
-
 // filesAhead is how many files may be under way for each core. Each holds its content, of up to 32 MiB, while it is searched, and its lines
 // until their turn comes.
 const filesAhead = 4

@@ -103,15 +103,8 @@ func (r *Result) Find(ctx context.Context, path string) (Version, error) {
 	return r.objects.find(ctx, r.Tree, path)
 }
 
-// Trees merges theirs into ours, two trees that both come from base; the empty tree will do for any of them.
-//
-// Errors: [ErrTooLarge]; those of reading objects from view, which must stay open while the result is used.
-func Trees(ctx context.Context, view *odb.View, base, ours, theirs object.ID, o Options) (*Result, error) {
-	o.fill()
-	return mergeTrees(ctx, newObjects(view, o.BytesMax), [3]object.ID{base, ours, theirs}, o, 0)
-}
-
-// mergeTrees is Trees in a virtual merge base if depth is not zero: as many are merged inside each other.
+// mergeTrees merges the third tree into the second, both of which come from the first; the empty tree will do for any of them. depth says how
+// many virtual merge bases are being merged inside each other: 0 for what was asked for.
 func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Options, depth int) (*Result, error) {
 	m := newMerger(objects, o, depth)
 	if err := m.collect(ctx, trees); err != nil {

@@ -1,12 +1,10 @@
-package backup_test
+package backup
 
 import (
 	"crypto/sha256"
 	"fmt"
 	"strings"
 	"testing"
-
-	"packhorse/engine/backup"
 )
 
 // FuzzBackupManifest holds that a manifest which is taken is, line for line, what its writer wrote: nothing else has its checksum.
@@ -17,7 +15,7 @@ func FuzzBackupManifest(f *testing.F) {
 	f.Add(body, true)
 	f.Add(body+"file ../a 1 "+strings.Repeat("ab", sha256.Size)+"\n", true)
 	f.Add("packhorse backup 1\n", true)
-	f.Add("packhorse backup 2\ntime 2026-01-02T15:04:05Z\nstore "+strings.Repeat("0f", backup.StoreIDSize)+"\n"+
+	f.Add("packhorse backup 2\ntime 2026-01-02T15:04:05Z\nstore "+strings.Repeat("0f", StoreIDSize)+"\n"+
 		"lost 0123456789abcdef0123456789abcdef.segment\nkeys CURRENT 0 "+strings.Repeat("cd", sha256.Size)+"\n", true)
 	f.Add("packhorse backup 2\ntime 2026-01-02T15:04:05Z\nstore ../x\n", true)
 	f.Add("", false)
@@ -27,11 +25,11 @@ func FuzzBackupManifest(f *testing.F) {
 			text += fmt.Sprintf("end %x\n", sha256.Sum256([]byte(body)))
 		}
 		var lines []string
-		for line, err := range backup.ParseManifest(strings.NewReader(text)) {
+		for e, err := range parseManifest(strings.NewReader(text), new(head)) {
 			if err != nil {
 				return
 			}
-			lines = append(lines, line)
+			lines = append(lines, strings.TrimSuffix(e.line(), "\n"))
 		}
 		version, rest, _ := strings.Cut(text, "\n")
 		_, rest, _ = strings.Cut(rest, "\n")

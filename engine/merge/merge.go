@@ -1,7 +1,7 @@
-// Package merge merges trees and commits as git's default strategy does, without a work tree.
+// Package merge merges commits as git's default strategy does, without a work tree.
 //
-// The rules are those of merge-ort in git 2.39, and [Trees] comes to the same tree, the same verdict and the same conflicts as
-// git merge-tree --write-tree does in a bare repository. Start at [Commits], which finds the merge bases; [Trees] has three phases:
+// The rules are those of merge-ort in git 2.39, and [Commits], where to start, comes to the same tree, the same verdict and the same
+// conflicts as git merge-tree --write-tree does in a bare repository. It finds the merge bases; the merge of three trees has three phases:
 // collect.go walks the three trees and notes what differs, rename.go and its neighbours find out what was renamed and move what
 // belongs together to one path, and resolve.go settles each path and writes the folders. A subtree that only one side changed is taken
 // whole without being opened, unless something may have been renamed into it.

@@ -1,0 +1,65 @@
+package pack_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+
+	"packhorse/pack"
+	"packhorse/pack/delta"
+	"packhorse/pack/object"
+)
+
+// A pack of a blob and of a second version of it, which is stored as a delta against the first.
+func Example() {
+	first := []byte("What is written here stays the same.\n")
+	second := []byte("What is written here stays the same.\nThis is new.\n")
+	var packed bytes.Buffer
+	w := pack.NewWriter(&packed, 2, pack.WriterOptions{})
+	base, err := w.WriteWhole(object.TypeBlob, first)
+	if err != nil {
+		log.Fatal(err)
+	}
+	program, ok := delta.NewIndex(first).Create(nil, second, len(second))
+	if !ok {
+		log.Fatal("the delta would be larger than the blob")
+	}
+	if _, err := w.WriteOFSDelta(base.Offset, program); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+
+	// The reader gives entries as they are stored. Whoever wants the objects applies the deltas.
+	contents := map[int64][]byte{}
+	r := pack.NewReader(&packed, pack.ReaderOptions{})
+	for {
+		_, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		content, err := r.ReadContent(nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		entry := r.Entry()
+		fmt.Print(entry.Kind)
+		if entry.Kind == pack.KindOFSDelta {
+			fmt.Printf(" against the entry at %d", entry.BaseOffset)
+			if content, err = delta.Apply(nil, contents[entry.BaseOffset], content, 1<<20); err != nil {
+				log.Fatal(err)
+			}
+		}
+		contents[entry.Offset] = content
+		fmt.Printf(": %q\n", content)
+	}
+	// Output:
+	// blob: "What is written here stays the same.\n"
+	// ofs-delta against the entry at 12: "What is written here stays the same.\nThis is new.\n"
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -47,7 +46,7 @@ func Example() {
 		{Mode: object.ModeBlob, Name: "greeting", ID: blob},
 	}), object.ZeroID)
 	check(err)
-	ada := object.NewSignature("Ada", "ada@example.com", time.Unix(1_700_000_000, 0).UTC())
+	ada := object.Signature{Name: "Ada", Email: "ada@example.com", Seconds: 1_700_000_000, Zone: "+0000"}
 	c := object.Commit{Tree: tree, Author: ada, Committer: ada, Message: "greet\n"}
 	commit, err := q.Write(ctx, object.TypeCommit, c.Append(nil), object.ZeroID)
 	check(err)

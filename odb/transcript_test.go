@@ -22,11 +22,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/repack"
+	"packhorse/odb/revwalk"
 	"packhorse/odb/segment"
-	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // TestTranscripts plays the stories in testdata/transcripts, on stores in memory with one pool that
@@ -75,7 +78,7 @@ type scene struct {
 	forks  map[string]bool
 	grown  odb.Growth // by the last write
 	draft  *draft
-	plan   *odb.Drop
+	plan   *repack.Drop
 	views  map[string]*odb.View
 	objs   map[string]object.ID // C, C:, C:path
 	names  map[string]string    // hexadecimal ID of an object or layer to its name
@@ -108,12 +111,12 @@ func newScene(t *testing.T) *scene {
 // world_test.go does.
 
 // ingest takes a pack as a push does.
-func (s *scene) ingest(packed []byte) (odb.IngestStats, error) {
+func (s *scene) ingest(packed []byte) (ingest.IngestStats, error) {
 	v := s.view()
 	defer v.Close()
-	in, err := v.Ingest(s.Context(), bytes.NewReader(packed), odb.IngestOptions{})
+	in, err := ingest.Read(s.Context(), v, bytes.NewReader(packed), ingest.Options{})
 	if err != nil {
-		return odb.IngestStats{}, err
+		return ingest.IngestStats{}, err
 	}
 	defer in.Close()
 	q, stats, err := in.Resolve(s.Context(), nil)
@@ -125,12 +128,12 @@ func (s *scene) ingest(packed []byte) (odb.IngestStats, error) {
 	return stats, nil
 }
 
-func (s *scene) fold(all bool) (odb.Compacted, error) {
-	return s.store.Compact(s.Context(), s.pool, odb.CompactOptions{All: all})
+func (s *scene) fold(all bool) (repack.Compacted, error) {
+	return repack.Compact(s.Context(), s.store, s.pool, repack.CompactOptions{All: all})
 }
 
 func (s *scene) planDrop(tips, old []object.ID, shareMin float64) (err error) {
-	s.plan, err = s.store.PlanDrop(s.Context(), s.pool, odb.DropOptions{
+	s.plan, err = repack.PlanDrop(s.Context(), s.store, s.pool, repack.DropOptions{
 		ShareMin: shareMin, Roots: func(context.Context) (_, _ []object.ID, err error) { return tips, old, nil },
 	})
 	return err
@@ -167,7 +170,7 @@ func (s *scene) sweep(grace time.Duration) (odb.Swept, error) {
 }
 
 func (s *scene) walk(v *odb.View, tip object.ID) (commits []object.ID, err error) {
-	for c, err := range v.Walk(s.Context(), odb.WalkOptions{Tips: []object.ID{tip}}) {
+	for c, err := range revwalk.Walk(s.Context(), v, revwalk.WalkOptions{Tips: []object.ID{tip}}) {
 		if err != nil {
 			return commits, err
 		}
@@ -365,7 +368,7 @@ func (s *scene) push(t *testing.T, d *datadriven.TestData) (string, error) {
 		return known[s.objs[o.name]] || o.name == argument(d, "without")
 	})
 	var packed bytes.Buffer
-	w := pack.NewWriter(&packed, uint32(len(objects)), pack.WriterOptions{})
+	w := packtest.NewWriter(&packed, uint32(len(objects)), 0)
 	for _, o := range objects {
 		var err error
 		if thin := d.HasArg("thin") && known[o.follows] && o.kind == object.TypeBlob; thin {

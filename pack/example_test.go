@@ -17,18 +17,22 @@ func Example() {
 	first := []byte("What is written here stays the same.\n")
 	second := []byte("What is written here stays the same.\nThis is new.\n")
 	var packed bytes.Buffer
-	w := pack.NewWriter(&packed, 2, pack.WriterOptions{})
-	base, err := w.WriteWhole(object.TypeBlob, first)
-	if err != nil {
-		log.Fatal(err)
+	w := pack.NewWriter(&packed, 2)
+	write := func(header pack.EntryHeader, content []byte) pack.Entry {
+		header.Size = int64(len(content))
+		deflated := pack.Deflate(nil, content, pack.LevelDefault)
+		entry, err := w.WriteDeflatedFrom(header, bytes.NewReader(deflated), int64(len(deflated)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return entry
 	}
+	base := write(pack.EntryHeader{Kind: pack.EntryKind(object.TypeBlob)}, first)
 	program, ok := delta.NewIndex(first).Create(nil, second, len(second))
 	if !ok {
 		log.Fatal("the delta would be larger than the blob")
 	}
-	if _, err := w.WriteOFSDelta(base.Offset, program); err != nil {
-		log.Fatal(err)
-	}
+	write(pack.EntryHeader{Kind: pack.KindOFSDelta, BaseDistance: w.Offset() - base.Offset}, program)
 	if _, err := w.Close(); err != nil {
 		log.Fatal(err)
 	}

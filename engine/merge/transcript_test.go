@@ -23,8 +23,9 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
-	"packhorse/pack"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // TestTranscripts merges the trees in testdata/transcripts. Where git is installed, git merge-tree
@@ -201,7 +202,7 @@ func (s *scene) merge(t *testing.T) string {
 	t.Helper()
 	view := s.view(t)
 	ours, theirs := s.commits["ours"], s.commits["theirs"]
-	bases, err := view.MergeBases(t.Context(), ours, theirs)
+	bases, err := revwalk.MergeBases(t.Context(), view, ours, theirs)
 	must(t, err)
 	result, err := merge.Commits(t.Context(), view, ours, theirs, bases, merge.Options{Unrelated: true})
 	must(t, err)
@@ -257,7 +258,7 @@ func (s *scene) list(t *testing.T, out *strings.Builder, result *merge.Result, t
 func (s *scene) compare(t *testing.T, result *merge.Result) {
 	t.Helper()
 	var packed bytes.Buffer
-	w := pack.NewWriter(&packed, uint32(len(s.fresh)), pack.WriterOptions{})
+	w := packtest.NewWriter(&packed, uint32(len(s.fresh)), 0)
 	for _, o := range s.fresh {
 		_, err := w.WriteWhole(o.kind, o.data)
 		must(t, err)

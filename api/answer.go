@@ -54,7 +54,9 @@ func (x *transfer) Refused(err error) {
 }
 
 // StreamSized implements [exchange.Response].
-func (x *transfer) StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error) {
+func (x *transfer) StreamSized(
+	status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error,
+) {
 	x.say(answer{status: status, size: size, write: write}, contentType)
 }
 
@@ -63,8 +65,8 @@ func (x *transfer) say(a answer, contentType string) {
 	x.fast.Response.Header.SetContentType(contentType)
 }
 
-// send hands the answer to fasthttp, which writes it when the server's handler has returned. It reports whether the request goes on
-// until then.
+// send hands the answer to fasthttp, which writes it when the server's handler has returned. It
+// reports whether the request goes on until then.
 func (x *transfer) send() bool {
 	response := &x.fast.Response
 	response.SetStatusCode(x.answer.status)
@@ -83,8 +85,9 @@ func (x *transfer) send() bool {
 	return false
 }
 
-// answerStream runs the write function of an answer inside fasthttp. It is a reader that writes itself, and not fasthttp's own
-// stream writer: that one lets a body end cleanly after an error (docs/invariants.md 24).
+// answerStream runs the write function of an answer inside fasthttp. It is a reader that writes
+// itself, and not fasthttp's own stream writer: that one lets a body end cleanly after an error
+// (docs/invariants.md 24).
 type answerStream struct {
 	x   *transfer
 	ran bool
@@ -129,7 +132,8 @@ func (s *answerStream) Close() error {
 	return nil
 }
 
-// giveUp runs the write function of an answer that is not sent after all: it may hold something that it gives back.
+// giveUp runs the write function of an answer that is not sent after all: it may hold something
+// that it gives back.
 func (x *transfer) giveUp(cause error) {
 	x.cancel(cause)
 	_ = x.answer.write(x.ctx, &answerWriter{x: x})

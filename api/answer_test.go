@@ -102,11 +102,27 @@ func TestAnswers(t *testing.T) {
 			x.Stream(200, "text/plain", panicking)
 			return &exchange.Error{Status: 409, Message: "no"}
 		}, 409, `{"error":"no"}` + "\n", 15, false},
-		"no answer":       {"GET", func(exchange.Exchange, *auth.Grant) error { return nil }, 500, `{"error":"internal error"}` + "\n", 27, false},
-		"panic":           {"GET", func(exchange.Exchange, *auth.Grant) error { panic("on purpose") }, 500, `{"error":"internal error"}` + "\n", 27, false},
-		"panic with nil":  {"GET", func(exchange.Exchange, *auth.Grant) error { panic(nil) }, 500, `{"error":"internal error"}` + "\n", 27, false}, // on purpose
-		"unknown error":   {"GET", func(exchange.Exchange, *auth.Grant) error { return errors.New("secret") }, 500, `{"error":"internal error"}` + "\n", 27, false},
-		"retriable error": {"GET", func(exchange.Exchange, *auth.Grant) error { return exchange.ErrBusy }, 503, `{"error":"the server is busy, try again"}` + "\n", 42, false},
+		"no answer": {
+			"GET", func(exchange.Exchange, *auth.Grant) error { return nil }, 500, `{"error":"internal error"}` + "\n",
+			27, false,
+		},
+		"panic": {
+			"GET", func(exchange.Exchange, *auth.Grant) error { panic("on purpose") }, 500,
+			`{"error":"internal error"}` + "\n", 27, false,
+		},
+		// On purpose.
+		"panic with nil": {
+			"GET", func(exchange.Exchange, *auth.Grant) error { panic(nil) }, 500, `{"error":"internal error"}` + "\n",
+			27, false,
+		},
+		"unknown error": {
+			"GET", func(exchange.Exchange, *auth.Grant) error { return errors.New("secret") }, 500,
+			`{"error":"internal error"}` + "\n", 27, false,
+		},
+		"retriable error": {
+			"GET", func(exchange.Exchange, *auth.Grant) error { return exchange.ErrBusy }, 503,
+			`{"error":"the server is busy, try again"}` + "\n", 42, false,
+		},
 	}
 	for _, secure := range []bool{false, true} {
 		for name, test := range tests {
@@ -121,7 +137,8 @@ func TestAnswers(t *testing.T) {
 				request := test.method + " /x HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:read") + "\n\n"
 				c.send(request)
 				a := c.receive(test.method)
-				if a.StatusCode != test.status || a.body != test.body || a.ContentLength != test.length || (a.cut != nil) != test.cut {
+				if a.StatusCode != test.status || a.body != test.body || a.ContentLength != test.length ||
+					(a.cut != nil) != test.cut {
 					t.Fatalf("status %d, length %d, cut %v, body %.100q", a.StatusCode, a.ContentLength, a.cut, a.body)
 				}
 				if a.Header.Get("X-Request-Id") == "" || a.Header.Get("Server") != "packhorse" {
@@ -154,7 +171,8 @@ func TestPanicInTheDoor(t *testing.T) {
 	})
 	c := f.dial(t)
 	c.send(get("/none"))
-	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusInternalServerError || a.body != `{"error":"internal error"}`+"\n" {
+	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusInternalServerError ||
+		a.body != `{"error":"internal error"}`+"\n" {
 		t.Errorf("status %d, %q", a.StatusCode, a.body)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"packhorse/api/exchange"
 )
 
-// body is the body of a request. It ends with io.EOF only where the client ended it: fasthttp takes the end of the connection for
-// the end of a body (docs/invariants.md 21).
+// body is the body of a request. It ends with io.EOF only where the client ended it: fasthttp takes
+// the end of the connection for the end of a body (docs/invariants.md 21).
 type body struct {
 	conn      *conn
 	stream    io.Reader // nil without a body
@@ -94,8 +94,9 @@ func isConnError(err error) bool {
 	return errors.As(err, &syscallError) || errors.Is(err, net.ErrClosed)
 }
 
-// drain reads on to the end of the body when that is near, and reports whether it is reached: the chunk trailer, or what little a
-// handler left unread. The connection can serve another request only then.
+// drain reads on to the end of the body when that is near, and reports whether it is reached: the
+// chunk trailer, or what little a handler left unread. The connection can serve another request
+// only then.
 func (b *body) drain() bool {
 	b.cost = nil // what is thrown away costs nothing
 	if b.end == nil && b.stream != nil && b.announced-b.read <= b.conn.server.limits.DrainBytes {

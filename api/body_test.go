@@ -14,33 +14,42 @@ import (
 	"packhorse/api/exchange"
 )
 
-// A body that ends before its end reads as exchange.ErrEndedEarly; fasthttp takes every one of these for complete.
+// A body that ends before its end reads as exchange.ErrEndedEarly; fasthttp takes every one of
+// these for complete.
 func TestShortBodies(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ framing, body, want string }{
-		"length, nothing came":        {"Content-Length: 10", "", ""}, // fasthttp waits for the first byte: there is no request
-		"length, part came":           {"Content-Length: 100000", strings.Repeat("x", 9000), "9000 the request ended early"},
-		"length, all but one":         {"Content-Length: 10", "123456789", "9 the request ended early"},
-		"length, complete":            {"Content-Length: 10", "1234567890", "10 <nil>"},
-		"chunks, cut in a size":       {"Transfer-Encoding: chunked", "3\r\nabc\r\n1", "3 the request ended early"},
-		"chunks, cut after a size":    {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\n", "3 the request ended early"},
-		"chunks, cut in a chunk":      {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\nab", "5 the request ended early"},
-		"chunks, cut after a chunk":   {"Transfer-Encoding: chunked", "3\r\nabc", "3 the request ended early"},
-		"chunks, cut between chunks":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n", "3 the request ended early"},
-		"chunks, cut before the end":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n", "3 the request ended early"},
-		"chunks, cut in the trailer":  {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\nX-A: b\r\n", "3 the request ended early"},
+		// fasthttp waits for the first byte: there is no request.
+		"length, nothing came":       {"Content-Length: 10", "", ""},
+		"length, part came":          {"Content-Length: 100000", strings.Repeat("x", 9000), "9000 the request ended early"},
+		"length, all but one":        {"Content-Length: 10", "123456789", "9 the request ended early"},
+		"length, complete":           {"Content-Length: 10", "1234567890", "10 <nil>"},
+		"chunks, cut in a size":      {"Transfer-Encoding: chunked", "3\r\nabc\r\n1", "3 the request ended early"},
+		"chunks, cut after a size":   {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\n", "3 the request ended early"},
+		"chunks, cut in a chunk":     {"Transfer-Encoding: chunked", "3\r\nabc\r\n5\r\nab", "5 the request ended early"},
+		"chunks, cut after a chunk":  {"Transfer-Encoding: chunked", "3\r\nabc", "3 the request ended early"},
+		"chunks, cut between chunks": {"Transfer-Encoding: chunked", "3\r\nabc\r\n", "3 the request ended early"},
+		"chunks, cut before the end": {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n", "3 the request ended early"},
+		"chunks, cut in the trailer": {
+			"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\nX-A: b\r\n", "3 the request ended early",
+		},
 		"chunks, nothing came":        {"Transfer-Encoding: chunked", "", "0 the request ended early"},
 		"chunks, complete":            {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n", "3 <nil>"},
 		"chunks, complete, extension": {"Transfer-Encoding: chunked", "3;a=b\r\nabc\r\n0\r\n\r\n", "3 <nil>"},
 		"chunks, complete, trailer":   {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\nX-A: b\r\n\r\n", "3 <nil>"},
 		"chunks, empty":               {"Transfer-Encoding: chunked", "0\r\n\r\n", "0 <nil>"},
 		"chunks, no size":             {"Transfer-Encoding: chunked", "xyz\r\n", "0 malformed request body"},
-		"chunks, huge size":           {"Transfer-Encoding: chunked", "ffffffffffffffffff\r\nabc", "0 malformed request body"},
-		"chunks, negative size":       {"Transfer-Encoding: chunked", "-1\r\nabc", "0 malformed request body"},
-		"chunks, no end of a chunk":   {"Transfer-Encoding: chunked", "3\r\nabcdef", "3 malformed request body"},
-		"chunks, bare line feed":      {"Transfer-Encoding: chunked", "3\nabc\n0\n\n", "0 malformed request body"},
-		"chunks, over the limit":      {"Transfer-Encoding: chunked", chunks(2<<20, 1<<16), fmt.Sprintf("%d request body exceeds the limit of 1048576 bytes", 1<<20)},
-		"chunks, framing only":        {"Transfer-Encoding: chunked", "1;" + strings.Repeat("x", 8<<20), "0 malformed request body"},
+		"chunks, huge size": {
+			"Transfer-Encoding: chunked", "ffffffffffffffffff\r\nabc", "0 malformed request body",
+		},
+		"chunks, negative size":     {"Transfer-Encoding: chunked", "-1\r\nabc", "0 malformed request body"},
+		"chunks, no end of a chunk": {"Transfer-Encoding: chunked", "3\r\nabcdef", "3 malformed request body"},
+		"chunks, bare line feed":    {"Transfer-Encoding: chunked", "3\nabc\n0\n\n", "0 malformed request body"},
+		"chunks, over the limit": {
+			"Transfer-Encoding: chunked", chunks(2<<20, 1<<16),
+			fmt.Sprintf("%d request body exceeds the limit of 1048576 bytes", 1<<20),
+		},
+		"chunks, framing only": {"Transfer-Encoding: chunked", "1;" + strings.Repeat("x", 8<<20), "0 malformed request body"},
 	}
 	for _, secure := range []bool{false, true} {
 		f := serve(t, map[string]api.Handler{"POST /read": reader}, func(c *api.Config) {
@@ -78,7 +87,8 @@ func chunks(size, each int) string {
 // hidden is a request that an attacker hides in the body of another one.
 const hidden = "POST /hidden HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: %s\r\n\r\n"
 
-// A request in the unread part of a body is never executed, and the answer to the first one always arrives.
+// A request in the unread part of a body is never executed, and the answer to the first one always
+// arrives.
 func TestHiddenRequests(t *testing.T) {
 	t.Parallel()
 	good := token("r", "git:write")
@@ -110,13 +120,15 @@ func TestHiddenRequests(t *testing.T) {
 		"handler panics":            {"/panic", good, frame(long + inner), 500},
 		"handler streams":           {"/stream", good, frame(long + inner), 200},
 		"malformed chunk":           {"/read", good, "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + inner, 200},
-		"two framings":              {"/read", good, "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 400},
-		"two lengths":               {"/read", good, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nxxxxx" + inner, 400},
-		"two tokens":                {"/read", good, "Authorization: x\r\n" + frame(long+inner), 400},
-		"unknown framing":           {"/read", good, "Transfer-Encoding: gzip, chunked\r\n\r\n" + inner, 400},
-		"HTTP/1.0":                  {"/read", good, frame(long + inner), 505},
-		"expecting, no token":       {"/read", "", "Expect: 100-continue\r\n" + frame(inner), 401},
-		"expecting, too large":      {"/read", good, "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n" + inner, 413},
+		"two framings": {
+			"/read", good, "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 400,
+		},
+		"two lengths":          {"/read", good, "Content-Length: 5\r\nContent-Length: 6\r\n\r\nxxxxx" + inner, 400},
+		"two tokens":           {"/read", good, "Authorization: x\r\n" + frame(long+inner), 400},
+		"unknown framing":      {"/read", good, "Transfer-Encoding: gzip, chunked\r\n\r\n" + inner, 400},
+		"HTTP/1.0":             {"/read", good, frame(long + inner), 505},
+		"expecting, no token":  {"/read", "", "Expect: 100-continue\r\n" + frame(inner), 401},
+		"expecting, too large": {"/read", good, "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n" + inner, 413},
 	}
 	var executed atomic.Int64
 	f := serve(t, map[string]api.Handler{
@@ -159,7 +171,8 @@ func TestHiddenRequests(t *testing.T) {
 			if a.Header.Get("X-Request-Id") == "" {
 				t.Error("the answer has no request id")
 			}
-			// What follows: nothing, or the answer of a connection that goes on because the whole body was read.
+			// What follows: nothing, or the answer of a connection that goes on because the whole body was
+			// read.
 			c.closeWrite()
 			c.closes()
 		})
@@ -210,8 +223,10 @@ func TestMultipartIsNotParsed(t *testing.T) {
 	f := serve(t, map[string]api.Handler{"POST /read": reader}, nil)
 	c := f.dial(t)
 	body := "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\ndata\r\n--b--\r\n"
-	c.raw(fmt.Sprintf("POST /read HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n%s",
-		token("r", "git:write"), len(body), body))
+	c.raw(fmt.Sprintf(
+		"POST /read HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n%s",
+		token("r", "git:write"), len(body), body,
+	))
 	if a := c.receive(http.MethodPost); a.body != fmt.Sprintf("%d <nil>", len(body)) {
 		t.Errorf("the handler read %q", a.body)
 	}

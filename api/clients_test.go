@@ -32,7 +32,8 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(output)
 }
 
-// An early refusal of a large upload reaches the clients that people use. A server that just closes loses it for most of them.
+// An early refusal of a large upload reaches the clients that people use. A server that just closes
+// loses it for most of them.
 func TestEarlyRefusalReachesClients(t *testing.T) {
 	t.Parallel()
 	const size = 8 << 20
@@ -57,9 +58,15 @@ func TestEarlyRefusalReachesClients(t *testing.T) {
 	})
 	t.Run("curl", func(t *testing.T) {
 		t.Parallel()
-		for _, how := range [][]string{{"--data-binary", "@" + large}, {"-T", large, "-X", "POST"}, {"-T", large, "-X", "POST", "-H", "Transfer-Encoding: chunked"}, {"-T", large, "-X", "POST", "-H", "Expect:"}} {
+		for _, how := range [][]string{
+			{"--data-binary", "@" + large},
+			{"-T", large, "-X", "POST"},
+			{"-T", large, "-X", "POST", "-H", "Transfer-Encoding: chunked"},
+			{"-T", large, "-X", "POST", "-H", "Expect:"},
+		} {
 			args := append([]string{"-s", "-S", "-i", "http://" + f.address + "/read"}, how...)
-			if got := run(t, t.TempDir(), "curl", args...); !strings.Contains(got, "HTTP/1.1 401") || !strings.Contains(got, "missing authorization") {
+			if got := run(t, t.TempDir(), "curl", args...); !strings.Contains(got, "HTTP/1.1 401") ||
+				!strings.Contains(got, "missing authorization") {
 				t.Errorf("curl %v got %.300q", how, got)
 			}
 		}

@@ -29,8 +29,8 @@ const (
 	ending                  // nothing: it is to be closed
 )
 
-// conn is a connection as fasthttp sees it. Deadlines roll with the phases of a request; fasthttp's own stay off, because they
-// would cover a whole body or answer (docs/invariants.md 26).
+// conn is a connection as fasthttp sees it. Deadlines roll with the phases of a request; fasthttp's
+// own stay off, because they would cover a whole body or answer (docs/invariants.md 26).
 type conn struct {
 	net.Conn // TLS over sock, or sock itself
 	sock     *socket
@@ -228,15 +228,16 @@ func (c *conn) idleWait() time.Duration {
 
 // stopIdle closes a connection that serves no request, and reports whether it did.
 func (c *conn) stopIdle() bool {
-	if !c.phase.CompareAndSwap(uint32(idle), uint32(ending)) && !c.phase.CompareAndSwap(uint32(handshake), uint32(ending)) {
+	if !c.phase.CompareAndSwap(uint32(idle), uint32(ending)) &&
+		!c.phase.CompareAndSwap(uint32(handshake), uint32(ending)) {
 		return false
 	}
 	c.abort()
 	return true
 }
 
-// stopWaiting is stopIdle for a connection that may also be in the midst of a header, or be read to its end: no request of it is being
-// served. It leaves the closing to the caller.
+// stopWaiting is stopIdle for a connection that may also be in the midst of a header, or be read to
+// its end: no request of it is being served. It leaves the closing to the caller.
 func (c *conn) stopWaiting() bool {
 	for _, waiting := range []phase{idle, handshake, header} {
 		if c.phase.CompareAndSwap(uint32(waiting), uint32(ending)) {
@@ -255,8 +256,9 @@ func (c *conn) abort() {
 // gone reports whether the client has left.
 func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
 
-// Close is what fasthttp calls when it is done with the connection, and when Read has told it so because the connection idles:
-// fasthttp would keep 40 KiB of buffers for it (docs/invariants.md 24).
+// Close is what fasthttp calls when it is done with the connection, and when Read has told it so
+// because the connection idles: fasthttp would keep 40 KiB of buffers for it (docs/invariants.md
+// 24).
 func (c *conn) Close() error {
 	if c.parking && phase(c.phase.Load()) == idle {
 		c.parking, c.served = false, false
@@ -287,9 +289,9 @@ func (c *conn) park() error {
 	return nil
 }
 
-// end closes the connection so that the client gets to read its last answer: a client that still sends would see a reset instead of
-// it. So the sending half is closed first, and what comes is thrown away for a while; nothing of it is ever executed
-// (docs/invariants.md 22).
+// end closes the connection so that the client gets to read its last answer: a client that still
+// sends would see a reset instead of it. So the sending half is closed first, and what comes is
+// thrown away for a while; nothing of it is ever executed (docs/invariants.md 22).
 func (c *conn) end() error {
 	if c.closed.Swap(true) {
 		return nil

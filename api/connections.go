@@ -11,8 +11,8 @@ import (
 	"packhorse/api/problem"
 )
 
-// connections are those that are open. Beyond the limit a stranger, a connection that has not shown a good token, makes room for a new
-// one; those that have keep theirs. Its user guards it.
+// connections are those that are open. Beyond the limit a stranger, a connection that has not shown
+// a good token, makes room for a new one; those that have keep theirs. Its user guards it.
 type connections struct {
 	all       map[*conn]struct{}
 	strangers list.List            // of *conn, the oldest first
@@ -29,14 +29,15 @@ var (
 	errPlaceMax = &exchange.Error{Status: 503, Message: "too many connections from this address"}
 )
 
-// victimsTried bounds how many strangers are looked at for one that may be closed: those whose request is being answered may not.
+// victimsTried bounds how many strangers are looked at for one that may be closed: those whose
+// request is being answered may not.
 const victimsTried = 64
 
 // toldEvery is how often the log is told that connections are refused.
 const toldEvery = time.Minute
 
-// place is what counts as one address: of IPv6 the network that a customer gets. Neither the loopback nor a trusted proxy is counted,
-// which speak for many.
+// place is what counts as one address: of IPv6 the network that a customer gets. Neither the
+// loopback nor a trusted proxy is counted, which speak for many.
 func (s *Server) place(address netip.Addr) (netip.Prefix, bool) {
 	if !address.IsValid() || address.IsLoopback() || s.proxies.trusted(address) {
 		return netip.Prefix{}, false
@@ -49,7 +50,8 @@ func (s *Server) place(address netip.Addr) (netip.Prefix, bool) {
 	return place, err == nil
 }
 
-// remember adds a connection. It fails when the server is stopping or has too many; a stranger that made room is to be closed.
+// remember adds a connection. It fails when the server is stopping or has too many; a stranger that
+// made room is to be closed.
 func (s *Server) remember(c *conn) (victim *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +79,8 @@ func (s *Server) remember(c *conn) (victim *conn, err error) {
 	return victim, nil
 }
 
-// evictLocked takes the oldest stranger that waits for its client out of the connections, and returns it; nil when there is none.
+// evictLocked takes the oldest stranger that waits for its client out of the connections, and
+// returns it; nil when there is none.
 func (s *Server) evictLocked() *conn {
 	tried := 0
 	for e := s.conns.strangers.Front(); e != nil && tried < victimsTried; e = e.Next() {
@@ -141,13 +144,15 @@ func (s *Server) forgetLocked(c *conn) {
 	}
 }
 
-// refuse closes a connection that has not been served. Without TLS it is told why; what it has sent already may lose it the answer.
+// refuse closes a connection that has not been served. Without TLS it is told why; what it has sent
+// already may lose it the answer.
 func (c *conn) refuse(why error) {
 	if c.server.tls == nil {
 		body := problem.From(why).JSON()
 		_ = c.sock.Conn.SetWriteDeadline(time.Now().Add(refusalWait))
-		_, _ = io.WriteString(c.sock.Conn, fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
-			"Retry-After: 1\r\nConnection: close\r\n\r\n%s", problem.ContentType, len(body), body))
+		_, _ = io.WriteString(c.sock.Conn,
+			fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
+				"Retry-After: 1\r\nConnection: close\r\n\r\n%s", problem.ContentType, len(body), body))
 	}
 	c.abort()
 }

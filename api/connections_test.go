@@ -60,7 +60,8 @@ func (f *fixture) metric(t *testing.T, name string) string {
 	return ""
 }
 
-// Strangers, however many, take no connection from those who have shown a token, and keep no new one out.
+// Strangers, however many, take no connection from those who have shown a token, and keep no new
+// one out.
 func TestStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	for _, secure := range []bool{false, true} {
@@ -117,7 +118,8 @@ func TestConnectionsBeyondTheLimit(t *testing.T) {
 		known = append(known, c)
 	}
 	late := f.dial(t)
-	if a := late.receive(http.MethodGet); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || !strings.Contains(a.body, "too many connections") {
+	if a := late.receive(http.MethodGet); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" ||
+		!strings.Contains(a.body, "too many connections") {
 		t.Errorf("the fifth: %d %s", a.StatusCode, a.body)
 	}
 	for _, c := range known {
@@ -163,7 +165,8 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		c.get()
 		mine = append(mine, c)
 	}
-	if a := dialFrom(t, address, 1).receive(http.MethodGet); a.StatusCode != 503 || !strings.Contains(a.body, "from this address") {
+	if a := dialFrom(t, address, 1).receive(http.MethodGet); a.StatusCode != 503 ||
+		!strings.Contains(a.body, "from this address") {
 		t.Errorf("the fourth: %d %s", a.StatusCode, a.body)
 	}
 	dialFrom(t, address, 2).get()

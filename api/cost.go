@@ -15,7 +15,8 @@ import (
 const (
 	silentBytes = 64 << 10 // before its body flows: the buffers of its connection
 
-	// waitsShare is how much of Limits.MemoryBytes, beside it, is for those who wait: a quarter. They take nothing from those who work.
+	// waitsShare is how much of Limits.MemoryBytes, beside it, is for those who wait: a quarter. They
+	// take nothing from those who work.
 	waitsShare = 4
 
 	// repoQuarters is how much of an organization's memory, in quarters, one repository may hold.
@@ -25,8 +26,8 @@ const (
 	waitedLong = 500 * time.Millisecond
 )
 
-// cost is what a request holds for its route: all that the route costs while it works, and little while it waits for its client. So
-// clients who send or take nothing keep nobody out.
+// cost is what a request holds for its route: all that the route costs while it works, and little
+// while it waits for its client. So clients who send or take nothing keep nobody out.
 type cost struct {
 	x      *transfer
 	waits  atomic.Bool  // holds what a waiting request does; changed under mu
@@ -56,7 +57,8 @@ func (c *cost) begin() error {
 	return c.work()
 }
 
-// work takes what the route costs. It is called by the goroutine that serves the request, which held nothing or waited.
+// work takes what the route costs. It is called by the goroutine that serves the request, which
+// held nothing or waited.
 func (c *cost) work() error {
 	x := c.x
 	release, err := x.server.memory.Acquire(x.ctx, x.tenant(), 0, x.endpoint.CostsBytes)
@@ -89,7 +91,8 @@ func (c *cost) await() {
 	}
 }
 
-// goOn is called when the client has done something. flowed tells whether that was more than a beginning.
+// goOn is called when the client has done something. flowed tells whether that was more than a
+// beginning.
 func (c *cost) goOn(flowed bool) error {
 	if c == nil || c.silent && !flowed {
 		return nil
@@ -102,9 +105,10 @@ func (c *cost) goOn(flowed bool) error {
 	return c.work()
 }
 
-// yield lets a request that has waited for its client give back what it only needs to work. One that has turned out to need more holds that
-// indeed, and keeps it. It is called by the goroutine that watches, which may look at the endpoint and the grant since these are there before
-// the first wait begins.
+// yield lets a request that has waited for its client give back what it only needs to work. One
+// that has turned out to need more holds that indeed, and keeps it. It is called by the goroutine
+// that watches, which may look at the endpoint and the grant since these are there before the first
+// wait begins.
 func (c *cost) yield(now time.Time) {
 	x := c.x
 	if c.waited(now) < waitedLong || c.waits.Load() || x.endpoint.WaitsBytes == 0 || x.holding.Grown() {
@@ -132,7 +136,8 @@ func (c *cost) waited(now time.Time) time.Duration {
 	return 0
 }
 
-// sendAway ends the request for the sake of others of its organization: it has waited for its client for too long.
+// sendAway ends the request for the sake of others of its organization: it has waited for its
+// client for too long.
 func (c *cost) sendAway() {
 	x := c.x
 	x.cancel(exchange.ErrBusy)
@@ -182,8 +187,8 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 	return x.hold(held{release: release}), nil
 }
 
-// Reserve implements [exchange.Resources]. Who holds something already does not wait behind those who hold nothing, and it counts towards the
-// largest amount: he would wait for himself.
+// Reserve implements [exchange.Resources]. Who holds something already does not wait behind those
+// who hold nothing, and it counts towards the largest amount: he would wait for himself.
 func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (release func(), err error) {
 	if held := x.reserved(); held == 0 {
 		release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)

@@ -21,7 +21,10 @@ func crowded(t *testing.T, edit func(*api.Config)) *fixture {
 	return serve(t, nil, func(c *api.Config) {
 		patient(func(l *api.Limits) { l.MemoryBytes, l.QueueCount, l.QueueWait, l.ClientWait = 8<<20, 16, never, never })(c)
 		c.Routes = []api.Route{
-			{Method: "POST", Path: "/push", Scope: auth.GitWrite, Denied: 403, Patient: true, CostsBytes: 1 << 20, Handler: takeAll},
+			{
+				Method: "POST", Path: "/push", Scope: auth.GitWrite, Denied: 403, Patient: true, CostsBytes: 1 << 20,
+				Handler: takeAll,
+			},
 			{Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 403, CostsBytes: 1 << 20, Handler: respond(200, "got")},
 		}
 		if edit != nil {
@@ -48,12 +51,13 @@ func takeAll(x exchange.Exchange, _ *auth.Grant) error {
 func (f *fixture) push(t *testing.T, org, repo string) *client {
 	t.Helper()
 	c := f.dial(t)
-	c.send("POST /push HTTP/1.1\nHost: x\nAuthorization: " + tokenOf(org, repo, "git:write") + "\nContent-Length: 10\n\n12")
+	c.send("POST /push HTTP/1.1\nHost: x\nAuthorization: " + tokenOf(org, repo, "git:write") +
+		"\nContent-Length: 10\n\n12")
 	return c
 }
 
-// Pushes that send nothing fill the queue of their organization, and keep nobody else out: neither other organizations nor, inside it, other
-// repositories.
+// Pushes that send nothing fill the queue of their organization, and keep nobody else out: neither
+// other organizations nor, inside it, other repositories.
 func TestSilentPushes(t *testing.T) {
 	t.Parallel()
 	f := crowded(t, nil)
@@ -85,7 +89,8 @@ func TestSilentPushes(t *testing.T) {
 	}
 }
 
-// Of an organization whose requests wait, the one is sent away that has waited for its client longest.
+// Of an organization whose requests wait, the one is sent away that has waited for its client
+// longest.
 func TestSilentPushesMakeRoom(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 100)

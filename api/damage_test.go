@@ -16,8 +16,9 @@ import (
 	"packhorse/odb"
 )
 
-// TestDamageIsCountedAndNamed meets damaged bytes before an answer, in the midst of one, and where the answer tells it in its own way: each is
-// counted, logged with the repository, and seen by the client as no success. A store that is cut off is never the client's mistake.
+// TestDamageIsCountedAndNamed meets damaged bytes before an answer, in the midst of one, and where
+// the answer tells it in its own way: each is counted, logged with the repository, and seen by the
+// client as no success. A store that is cut off is never the client's mistake.
 func TestDamageIsCountedAndNamed(t *testing.T) {
 	t.Parallel()
 	damage := fmt.Errorf("read: %w", &odb.CorruptError{File: "1234.segment", Why: "checksum"})
@@ -44,9 +45,13 @@ func TestDamageIsCountedAndNamed(t *testing.T) {
 			x.Respond(200, "text/plain", []byte("unpack internal error"))
 			return nil
 		}, 200, false, true, true},
-		"a file that ends early":          {func(exchange.Exchange, *auth.Grant) error { return io.ErrUnexpectedEOF }, 500, false, false, true},
-		"a file that ends in the answer":  {stream(io.ErrUnexpectedEOF), 200, true, false, true},
-		"a body that ends early":          {func(exchange.Exchange, *auth.Grant) error { return exchange.ErrEndedEarly }, 400, false, false, false},
+		"a file that ends early": {
+			func(exchange.Exchange, *auth.Grant) error { return io.ErrUnexpectedEOF }, 500, false, false, true,
+		},
+		"a file that ends in the answer": {stream(io.ErrUnexpectedEOF), 200, true, false, true},
+		"a body that ends early": {
+			func(exchange.Exchange, *auth.Grant) error { return exchange.ErrEndedEarly }, 400, false, false, false,
+		},
 		"an answer that nobody takes now": {stream(exchange.ErrGone), 200, true, false, false},
 	}
 	for name, test := range tests {
@@ -93,7 +98,8 @@ func TestReadyWithDamage(t *testing.T) {
 		c.Writable = func() error { return errors.New("the disk is full") }
 	})
 	status, text := readiness(f)
-	if status != http.StatusOK || !strings.HasPrefix(text, "ready, but nothing can be written: ") || !strings.Contains(text, "; 3 stored things were found damaged") ||
+	if status != http.StatusOK || !strings.HasPrefix(text, "ready, but nothing can be written: ") ||
+		!strings.Contains(text, "; 3 stored things were found damaged") ||
 		!bytes.HasSuffix([]byte(text), []byte("\n")) {
 		t.Errorf("%d %q", status, text)
 	}

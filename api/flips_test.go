@@ -80,7 +80,9 @@ func (f *flipped) open() {
 	clones, err := clonecache.Open("cache", clonecache.Options{FS: f.fs, CostMin: -1})
 	must(err)
 	f.host, err = engine.Open(context.Background(), engine.Config{
-		KV: f.keys, Files: f.files, Clones: clones, Objects: odb.Options{AuxiliaryCount: 1, Logger: slog.New(slog.DiscardHandler)},
+		KV: f.keys, Files: f.files, Clones: clones, Objects: odb.Options{
+			AuxiliaryCount: 1, Logger: slog.New(slog.DiscardHandler),
+		},
 	})
 	must(err)
 	f.rest = make(map[string]api.Handler)
@@ -95,13 +97,14 @@ func (f *flipped) shut() {
 	must(f.host.Close(context.Background()))
 }
 
-// newFlipped fills a store by pushes, through the API, and with a fork: segments with all that stands beside them, hot objects, a large
-// file of each kind, and packs in the clone cache.
+// newFlipped fills a store by pushes, through the API, and with a fork: segments with all that
+// stands beside them, hot objects, a large file of each kind, and packs in the clone cache.
 func newFlipped(t *testing.T) *flipped {
 	t.Helper()
 	f := &flipped{t: t, fs: vfs.NewMem()}
 	var err error
-	f.keys, err = kv.OpenPebble("keys", kv.PebbleOptions{FS: f.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
+	f.keys, err = kv.OpenPebble("keys",
+		kv.PebbleOptions{FS: f.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
 	must(err)
 	f.files, err = file.OpenDir("files", file.DirOptions{FS: f.fs})
 	must(err)
@@ -125,7 +128,8 @@ func newFlipped(t *testing.T) *flipped {
 	id, err := object.ParseID(tip)
 	must(err)
 	pushed := enginetest.Create(t, f.host, "pushed")
-	enginetest.Push(t, pushed, git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset"),
+	enginetest.Push(t, pushed, git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout", "-q",
+		"--delta-base-offset"),
 		engine.Command{Name: "refs/heads/main", New: id})
 	actor := engine.Actor{Org: enginetest.Org, Subject: "test"}
 	enginetest.Create(t, f.host, "written")
@@ -140,7 +144,8 @@ func newFlipped(t *testing.T) *flipped {
 	}
 	f.commit("written", "side", "main", "small", "another\n"+strings.Repeat(fmt.Sprintln("version", 5), 40))
 	f.commit("pushed", "side", "main", "on/side", "two\n")
-	_, err = f.host.CreateRepository(t.Context(), actor, engine.CreateRequest{Name: "fork", Base: &engine.Base{Name: "pushed", Commit: tip}})
+	_, err = f.host.CreateRepository(t.Context(), actor,
+		engine.CreateRequest{Name: "fork", Base: &engine.Base{Name: "pushed", Commit: tip}})
 	must(err)
 	f.commit("fork", "main", "", "own", "of the fork\n")
 	f.note("pushed", tip)
@@ -171,11 +176,15 @@ func (f *flipped) commit(repo, branch, base, path, content string) {
 	if base != "" {
 		base = `"base_branch":"` + base + `",`
 	}
-	metadata := fmt.Sprintf(`{"metadata":{"target_branch":%q,%s"commit_message":"m","author":{"name":"n","email":"e@example.com"},`+
-		`"files":[{"path":%q,"content_id":"1"}]}}`, branch, base, path)
+	metadata := fmt.Sprintf(
+		`{"metadata":{"target_branch":%q,%s"commit_message":"m","author":{"name":"n","email":"e@example.com"},`+
+			`"files":[{"path":%q,"content_id":"1"}]}}`, branch, base, path,
+	)
 	data := base64.StdEncoding.EncodeToString([]byte(content))
 	got := f.do(&ask{
-		repo: repo, method: "POST", target: v1 + "/commit-pack", header: map[string]string{"Content-Type": "application/x-ndjson"},
+		repo: repo, method: "POST", target: v1 + "/commit-pack", header: map[string]string{
+			"Content-Type": "application/x-ndjson",
+		},
 		body: metadata + "\n" + `{"blob_chunk":{"content_id":"1","data":"` + data + `","eof":true}}` + "\n",
 	})
 	if got.err != nil || got.status != http.StatusCreated {
@@ -209,7 +218,10 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 		asks = append(asks, ask{name: repo + " " + target, repo: repo, method: "POST", target: v1 + target, body: body})
 	}
 	clone := func(name, repo string, version int, lines ...string) {
-		one := ask{name: name + " of " + repo, repo: repo, method: "POST", target: "/" + repo + ".git/git-upload-pack", git: true, body: requestText(lines...)}
+		one := ask{
+			name: name + " of " + repo, repo: repo, method: "POST", target: "/" + repo + ".git/git-upload-pack",
+			git: true, body: requestText(lines...),
+		}
 		one.header = map[string]string{"Content-Type": "application/x-git-upload-pack-request"}
 		if version > 0 {
 			one.header["Git-Protocol"] = fmt.Sprint("version=", version)
@@ -229,8 +241,10 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 		get(repo, "/commit?sha="+head)
 		get(repo, "/diff?sha="+head)
 		clone("clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "want "+head, "done", "0000")
-		clone("shallow clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "deepen 1", "want "+head, "done", "0000")
-		clone("clone without blobs", repo, 2, "command=fetch", "object-format=sha1", "0001", "filter blob:none", "want "+head, "done", "0000")
+		clone("shallow clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "deepen 1", "want "+head,
+			"done", "0000")
+		clone("clone without blobs", repo, 2, "command=fetch", "object-format=sha1", "0001", "filter blob:none", "want "+head,
+			"done", "0000")
 		clone("old clone", repo, 0, "want "+head+" side-band-64k ofs-delta", "0000", "done")
 		clone("oldest clone", repo, 0, "want "+head, "0000", "done")
 	}
@@ -245,8 +259,10 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 	get("pushed", "/diff?path=large&sha="+tip+"&baseSha="+parent)
 	get("pushed", "/blame?path=large&ref="+tip)
 	get("pushed", "/merge/preview?source_branch=side&target_branch=main")
-	clone("later fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "want "+f.large.String(), "done", "0000")
-	clone("fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "thin-pack", "want "+tip, "have "+parent, "done", "0000")
+	clone("later fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "want "+f.large.String(), "done",
+		"0000")
+	clone("fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "thin-pack", "want "+tip,
+		"have "+parent, "done", "0000")
 	return asks
 }
 
@@ -332,7 +348,8 @@ func (f *flipped) do(one *ask) told {
 	return got
 }
 
-// fetched takes a git client's answer apart, as git does: bands, pack, checksums, deltas. It returns the objects that came.
+// fetched takes a git client's answer apart, as git does: bands, pack, checksums, deltas. It
+// returns the objects that came.
 func (f *flipped) fetched(body []byte, one *ask) (string, error) {
 	in := pktline.NewReader(bytes.NewReader(body))
 	banded := strings.Contains(one.body, "side-band") || one.header["Git-Protocol"] != ""
@@ -440,7 +457,8 @@ type place struct {
 	data []byte // its value
 }
 
-// places returns every file of the stores and of the clone cache, and the values of hot objects, graph rows, filters and manifests.
+// places returns every file of the stores and of the clone cache, and the values of hot objects,
+// graph rows, filters and manifests.
 func (f *flipped) places() map[string][]place {
 	f.t.Helper()
 	all := map[string][]place{}
@@ -468,17 +486,20 @@ func (f *flipped) places() map[string][]place {
 	visit("files")
 	visit("cache")
 	for _, table := range "ogfm" {
-		for pair, err := range f.keys.Scan(f.t.Context(), kv.ScanOptions{Start: []byte{byte(table)}, End: []byte{byte(table) + 1}}) {
+		for pair, err := range f.keys.Scan(f.t.Context(),
+			kv.ScanOptions{Start: []byte{byte(table)}, End: []byte{byte(table) + 1}}) {
 			must(err)
 			all["key "+string(table)] = append(all["key "+string(table)], place{
-				name: fmt.Sprintf("key %x", pair.Key), size: int64(len(pair.Value)), key: bytes.Clone(pair.Key), data: bytes.Clone(pair.Value),
+				name: fmt.Sprintf("key %x", pair.Key), size: int64(len(pair.Value)), key: bytes.Clone(pair.Key),
+				data: bytes.Clone(pair.Value),
 			})
 		}
 	}
 	return all
 }
 
-// damage changes a bit, a byte or a page of a place, and returns how to change it back and whether anything is different.
+// damage changes a bit, a byte or a page of a place, and returns how to change it back and whether
+// anything is different.
 func (f *flipped) damage(at *place, random *rand.Rand) (how string, restore func(), changed bool) {
 	f.t.Helper()
 	offset, size := random.Int64N(at.size), int64(1)
@@ -535,8 +556,9 @@ func (f *flipped) writeAt(at *place, p []byte, offset int64) {
 	must(open.Close())
 }
 
-// TestFlips damages a store in one place at a time and asks for everything: each answer is right, or an error that the client cannot miss. What
-// was damaged is found by the check of everything. PACKHORSE_CASE_COUNT says in how many places.
+// TestFlips damages a store in one place at a time and asks for everything: each answer is right,
+// or an error that the client cannot miss. What was damaged is found by the check of everything.
+// PACKHORSE_CASE_COUNT says in how many places.
 func TestFlips(t *testing.T) {
 	t.Parallel()
 	f := newFlipped(t)
@@ -546,7 +568,9 @@ func TestFlips(t *testing.T) {
 		kinds = append(kinds, kind)
 	}
 	slices.Sort(kinds)
-	for _, kind := range []string{".segment", ".graph", ".filter", ".bitmap", ".borrowed", "clone", "key o", "key g", "key f", "key m"} {
+	for _, kind := range []string{
+		".segment", ".graph", ".filter", ".bitmap", ".borrowed", "clone", "key o", "key g", "key f", "key m",
+	} {
 		if len(places[kind]) == 0 {
 			t.Fatalf("there is no %s among %q", kind, kinds)
 		}
@@ -568,7 +592,8 @@ func TestFlips(t *testing.T) {
 			case got.err != nil && (got.status >= 500 || got.status < 300):
 				refused++
 			default:
-				t.Errorf("%s: %s: %d %.100q, %v; want what was told before, or an error", how, one.name, got.status, got.body, got.err)
+				t.Errorf("%s: %s: %d %.100q, %v; want what was told before, or an error", how, one.name, got.status, got.body,
+					got.err)
 			}
 		}
 		if refused > 0 && kind != "clone" && f.host.DamageCount() == 0 {
@@ -591,7 +616,8 @@ func TestFlips(t *testing.T) {
 	f.baseline()
 	f.shut()
 	for _, kind := range kinds {
-		t.Logf("%s: %d cases, %d of %d answers refused", kind, counts[kind+" cases"], counts[kind+" refused"], counts[kind+" asked"])
+		t.Logf("%s: %d cases, %d of %d answers refused", kind, counts[kind+" cases"], counts[kind+" refused"],
+			counts[kind+" asked"])
 	}
 }
 

@@ -14,9 +14,10 @@ func (p proxies) trusted(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns who sent a request: the peer, or, when that is a trusted proxy, the last of the hops which X-Forwarded-For names that
-// is none. Whatever stands left of it was written by that client and counts for nothing, and so does what stands left of a hop
-// that is no address. Lines are the values of the header, in order.
+// client returns who sent a request: the peer, or, when that is a trusted proxy, the last of the
+// hops which X-Forwarded-For names that is none. Whatever stands left of it was written by that
+// client and counts for nothing, and so does what stands left of a hop that is no address. Lines
+// are the values of the header, in order.
 func (p proxies) client(peer netip.Addr, lines [][]byte) netip.Addr {
 	for _, line := range slices.Backward(lines) {
 		for more := true; more; {

@@ -13,7 +13,8 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// gitRemotes is a server with the repository "web/site", and a function that gives the URL of a path there.
+// gitRemotes is a server with the repository "web/site", and a function that gives the URL of a
+// path there.
 func gitRemotes(t *testing.T, repo string) (f *fixture, url func(path string) string) {
 	t.Helper()
 	host := enginetest.Open(t)
@@ -52,7 +53,8 @@ func TestURLWithoutSuffix(t *testing.T) {
 			t.Errorf("version %d: fetch: %s", version, got)
 		}
 	}
-	if got := run(t, dir, "git", "ls-remote", url("web/site+ephemeral"), "draft"); !strings.HasPrefix(got, strings.TrimSpace(tip)) {
+	if got := run(t, dir, "git", "ls-remote", url("web/site+ephemeral"), "draft"); !strings.HasPrefix(got,
+		strings.TrimSpace(tip)) {
 		t.Errorf("the ephemeral remote has %q", got)
 	}
 }
@@ -67,7 +69,8 @@ func TestPushToNothing(t *testing.T) {
 	if got := run(t, dir, "git", "push", url("new.git"), "main"); !strings.Contains(got, create) {
 		t.Errorf("push: %s", got)
 	}
-	if got := run(t, dir, "git", "ls-remote", url("new.git")); !strings.Contains(got, `repository "new" not found`) || strings.Contains(got, "create") {
+	if got := run(t, dir, "git", "ls-remote", url("new.git")); !strings.Contains(got, `repository "new" not found`) ||
+		strings.Contains(got, "create") {
 		t.Errorf("ls-remote: %s", got)
 	}
 }
@@ -77,7 +80,8 @@ func TestLFS(t *testing.T) {
 	t.Parallel()
 	f, _ := gitRemotes(t, "web/site")
 	for _, call := range []string{
-		"POST /web/site.git/info/lfs/objects/batch", "POST /web/site/info/lfs/objects/batch", "POST /web/site.git/info/lfs/locks/verify",
+		"POST /web/site.git/info/lfs/objects/batch", "POST /web/site/info/lfs/objects/batch",
+		"POST /web/site.git/info/lfs/locks/verify",
 		"GET /web/site.git/info/lfs/locks", "POST /none.git/info/lfs/objects/batch",
 	} {
 		c := f.dial(t)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerGone reports whether the peer of a connection has closed it or its sending half. It consumes nothing and does not wait;
-// unread data hides the end.
+// peerGone reports whether the peer of a connection has closed it or its sending half. It consumes
+// nothing and does not wait; unread data hides the end.
 func peerGone(c net.Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {

@@ -18,8 +18,8 @@ import (
 	"packhorse/api/rest"
 )
 
-// TestGuards puts guards that are not known into every call that takes a body, at every level, and into every query. Nothing may
-// be written then, and the refusal names the guard.
+// TestGuards puts guards that are not known into every call that takes a body, at every level, and
+// into every query. Nothing may be written then, and the refusal names the guard.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{ // what a call understands
@@ -35,7 +35,8 @@ func TestGuards(t *testing.T) {
 			refused := func(what, guard string, c call) {
 				t.Helper()
 				got := w.do(c, nil)
-				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), guard) || !strings.Contains(string(got.body), "a guard is not ignored") {
+				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), guard) ||
+					!strings.Contains(string(got.body), "a guard is not ignored") {
 					t.Errorf("%s: status %d: %s", what, got.status, got.body)
 				}
 				if understood := known[name]; what == "in the body, 0" && !strings.Contains(string(got.body), understood) {
@@ -115,9 +116,12 @@ func unenforced(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	payload := fmt.Sprintf(`{"iss":"acme","repo":"r","scopes":["git:write","repo:write"],"exp":%d,"paths":[["src/*",["no-write"]]]}`,
-		time.Now().Add(time.Hour).Unix())
-	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256"}`)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	payload := fmt.Sprintf(
+		`{"iss":"acme","repo":"r","scopes":["git:write","repo:write"],"exp":%d,"paths":[["src/*",["no-write"]]]}`,
+		time.Now().Add(time.Hour).Unix(),
+	)
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString([]byte(payload))
 	hash := sha256.Sum256([]byte(text))
 	r, s, err := ecdsa.Sign(rand.Reader, parsed.(*ecdsa.PrivateKey), hash[:]) // made so in server_test.go
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"packhorse/engine/webhook"
 )
 
-// TestHangingReceivers commits to repositories of organizations each of which has 300 receivers that never answer. The event of another
-// organization's commit arrives while they hang, also where all receivers are behind one address; and when they answer at last, each has
-// its event.
+// TestHangingReceivers commits to repositories of organizations each of which has 300 receivers
+// that never answer. The event of another organization's commit arrives while they hang, also where
+// all receivers are behind one address; and when they answer at last, each has its event.
 func TestHangingReceivers(t *testing.T) {
 	t.Parallel()
 	const hooksCount, underWay = 300, 32 // of an organization: hooks, and what they may have under way
@@ -59,7 +59,8 @@ func TestHangingReceivers(t *testing.T) {
 			w := newWritableOn(t, host)
 			<-heard // of the first commit
 			for _, org := range crowd {
-				w.tokens.Store(fmt.Sprint("of "+org, []string(nil)), strings.TrimPrefix(tokenOf(org, "r", "git:write", "repo:write"), "Bearer "))
+				w.tokens.Store(fmt.Sprint("of "+org, []string(nil)),
+					strings.TrimPrefix(tokenOf(org, "r", "git:write", "repo:write"), "Bearer "))
 				w.do(call{"POST " + v1, "of " + org, ``}, nil).done(t)
 				w.do(call{"POST " + v1 + "/commit-pack", "of " + org, commitLines("", "f", "1")}, nil).done(t)
 			}

@@ -10,7 +10,8 @@ import (
 	"packhorse/api"
 )
 
-// 8,192 idle connections may cost 320 MiB, 40 KiB each; those that have been idle for a while cost a fraction of that.
+// 8,192 idle connections may cost 320 MiB, 40 KiB each; those that have been idle for a while cost
+// a fraction of that.
 func TestIdleConnectionsAreCheap(t *testing.T) { // not parallel: it measures
 	const count = 200
 	f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got")}, func(c *api.Config) {
@@ -76,7 +77,8 @@ func TestParkedConnections(t *testing.T) {
 	}
 }
 
-// A connection on which a request has been answered ends when the next one does not come, whether it has given up its buffers or not.
+// A connection on which a request has been answered ends when the next one does not come, whether
+// it has given up its buffers or not.
 func TestIdleConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for name, park := range map[string]time.Duration{"parked": 20 * time.Millisecond, "not parked": never} {
@@ -95,8 +97,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 }
 
-// answered returns a connection on which a request has been answered. On a slow machine the server may well end a few others before,
-// because their request has not come in time.
+// answered returns a connection on which a request has been answered. On a slow machine the server
+// may well end a few others before, because their request has not come in time.
 func (f *fixture) answered(t *testing.T) *client {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -34,15 +34,18 @@ type Limits struct {
 	LingerWait  time.Duration // for them
 	CancelWait  time.Duration // that requests which are cancelled when a shutdown's time is over get to answer
 
-	HeavySlots int           // heavy computations at once; an organization gets half of them
-	QueueCount int           // requests that wait for a slot or for memory; an organization gets half of it, a repository a quarter
+	HeavySlots int // heavy computations at once; an organization gets half of them
+	// Requests that wait for a slot or for memory; an organization gets half of it, a repository a
+	// quarter.
+	QueueCount int
 	QueueWait  time.Duration // until a waiting request is sent away
 	ClientWait time.Duration // of a request for its client, until it is sent away for others of its organization
 
 	WorkMax time.Duration // that one request may compute; it is not bounded when negative
 
-	// MemoryBytes is what requests may be expected to hold while they work; an organization gets half of it, and a repository three quarters
-	// of that. Those who wait for their clients hold a quarter as much beside it.
+	// MemoryBytes is what requests may be expected to hold while they work; an organization gets half
+	// of it, and a repository three quarters of that. Those who wait for their clients hold a quarter
+	// as much beside it.
 	MemoryBytes int64
 }
 
@@ -86,7 +89,8 @@ const (
 	connsMost          = 32768 // an idle one costs memory, too
 )
 
-// defaultConnsMax shares the descriptors out: half of them are for files, or 4,096 where there are more.
+// defaultConnsMax shares the descriptors out: half of them are for files, or 4,096 where there are
+// more.
 func defaultConnsMax(descriptors uint64) int {
 	return int(min(connsMost, max(descriptors/2, descriptors-min(descriptors, descriptorsKept))))
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// listener hands out conns. It outlives a shortage of descriptors or memory, at which fasthttp would stop serving.
+// listener hands out conns. It outlives a shortage of descriptors or memory, at which fasthttp
+// would stop serving.
 type listener struct {
 	net.Listener
 	server *Server
@@ -53,7 +54,9 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // passes reports whether a failed accept may be tried again.
 func passes(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO} {
+	for _, errno := range []syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO,
+	} {
 		if errors.Is(err, errno) {
 			return true
 		}

@@ -24,12 +24,23 @@ func (f *fixture) logLine(t *testing.T, path string) string {
 // A request that is refused is logged with the reason, and with what the client calls itself.
 func TestRefusalsAreLogged(t *testing.T) {
 	t.Parallel()
-	f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got"), "GET /refused": respond(200, "got"), "POST /post": reader}, nil)
+	f := serve(t, map[string]api.Handler{
+		"GET /get": respond(200, "got"), "GET /refused": respond(200, "got"), "POST /post": reader,
+	}, nil)
 	tests := map[string]struct{ request, want string }{
-		"/refused": {"GET /refused HTTP/1.1\nHost: x\nUser-Agent: git/2.39.5\n\n", `user_agent=git/2.39.5 error="missing authorization header"`},
-		"/absent":  {get("/absent"), `error="no such path"`},
-		"/post":    {"POST /post HTTP/1.1\nHost: x\nContent-Length: 0\nAuthorization: " + token("r", "git:read") + "\n\n", `error="the token lacks the scope`},
-		"/healthz": {"DELETE /healthz HTTP/1.1\nHost: x\nUser-Agent: " + strings.Repeat("u", 1000) + "\n\n", `user_agent=` + strings.Repeat("u", 300) + ` error="method not allowed"`},
+		"/refused": {
+			"GET /refused HTTP/1.1\nHost: x\nUser-Agent: git/2.39.5\n\n",
+			`user_agent=git/2.39.5 error="missing authorization header"`,
+		},
+		"/absent": {get("/absent"), `error="no such path"`},
+		"/post": {
+			"POST /post HTTP/1.1\nHost: x\nContent-Length: 0\nAuthorization: " + token("r", "git:read") + "\n\n",
+			`error="the token lacks the scope`,
+		},
+		"/healthz": {
+			"DELETE /healthz HTTP/1.1\nHost: x\nUser-Agent: " + strings.Repeat("u", 1000) + "\n\n",
+			`user_agent=` + strings.Repeat("u", 300) + ` error="method not allowed"`,
+		},
 	}
 	for path, test := range tests {
 		c := f.dial(t)

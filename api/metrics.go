@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what /metrics tells about the door. No label names an organization or a repository (docs/invariants.md 37).
+// metrics are what /metrics tells about the door. No label names an organization or a repository
+// (docs/invariants.md 37).
 type metrics struct {
 	requests *prometheus.CounterVec   // route, method, status
 	seconds  *prometheus.HistogramVec // route
@@ -69,15 +70,19 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 			defer s.mu.Unlock()
 			return float64(len(s.conns.all))
 		}),
-		connectionCounter(s, "http_connections_refused_total", prometheus.Labels{"limit": "all"}, "Connections refused, by the limit.",
+		connectionCounter(s, "http_connections_refused_total", prometheus.Labels{"limit": "all"},
+			"Connections refused, by the limit.",
 			func(c *connections) uint64 { return c.refusedAll }),
-		connectionCounter(s, "http_connections_refused_total", prometheus.Labels{"limit": "address"}, "Connections refused, by the limit.",
+		connectionCounter(s, "http_connections_refused_total", prometheus.Labels{"limit": "address"},
+			"Connections refused, by the limit.",
 			func(c *connections) uint64 { return c.refusedPlace }),
-		connectionCounter(s, "http_connections_evicted_total", nil, "Connections without a good token that made room for new ones.",
+		connectionCounter(s, "http_connections_evicted_total", nil,
+			"Connections without a good token that made room for new ones.",
 			func(c *connections) uint64 { return c.evicted }),
-		gauge("organizations_unread", "Paths in the folder of organizations that cannot be read; what was known of them is in force.", func() float64 {
-			return float64(s.tokens.Unread())
-		}),
+		gauge("organizations_unread",
+			"Paths in the folder of organizations that cannot be read; what was known of them is in force.", func() float64 {
+				return float64(s.tokens.Unread())
+			}),
 		gauge("heavy_slots_used", "Heavy computations running.", func() float64 {
 			used, _ := s.slots.State()
 			return float64(used)
@@ -94,10 +99,11 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 			_, waiting := s.memory.State()
 			return float64(waiting)
 		}),
-		gauge("request_waiting_bytes", "Memory that requests are expected to hold which wait for their clients.", func() float64 {
-			used, _ := s.waiting.State()
-			return float64(used)
-		}),
+		gauge("request_waiting_bytes", "Memory that requests are expected to hold which wait for their clients.",
+			func() float64 {
+				used, _ := s.waiting.State()
+				return float64(used)
+			}),
 	}
 	for i := range figures {
 		collectors = append(collectors, figures[i].collector())
@@ -110,21 +116,26 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 	return m, nil
 }
 
-func connectionCounter(s *Server, name string, labels prometheus.Labels, help string, value func(*connections) uint64) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels}, func() float64 {
+func connectionCounter(
+	s *Server, name string, labels prometheus.Labels, help string, value func(*connections) uint64,
+) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: name, Help: help, ConstLabels: labels,
+	}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return float64(value(&s.conns))
 	})
 }
 
-// textBytesMax bounds what a client can write into a log line by one header, or by what it was refused for.
+// textBytesMax bounds what a client can write into a log line by one header, or by what it was
+// refused for.
 const textBytesMax = 300
 
 func bounded(text string) string { return text[:min(len(text), textBytesMax)] }
 
-// account counts and logs a request that has ended. Neither its query nor any header but the user agent is logged, so that no secret
-// can be.
+// account counts and logs a request that has ended. Neither its query nor any header but the user
+// agent is logged, so that no secret can be.
 func (s *Server) account(x *transfer) {
 	took := time.Since(x.started)
 	label, method := "none", x.method
@@ -160,7 +171,8 @@ func (s *Server) account(x *transfer) {
 		attrs = append(attrs, slog.String("proxy", x.conn.RemoteAddr().String()))
 	}
 	if g := x.grant; g != nil {
-		attrs = append(attrs, slog.String("org", g.Org), slog.String("repo", g.Repo), slog.String("sub", g.Subject), slog.String("kid", g.KeyID))
+		attrs = append(attrs, slog.String("org", g.Org), slog.String("repo", g.Repo), slog.String("sub", g.Subject),
+			slog.String("kid", g.KeyID))
 	}
 	if x.reason != "" {
 		attrs = append(attrs, slog.String("error", bounded(x.reason)))
@@ -173,7 +185,8 @@ func (s *Server) account(x *transfer) {
 
 func knownMethod(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return true
 	}
 	return false

@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// pace holds a peer to a rate. It counts only the time that was spent waiting for the peer, so that a slow server never makes a
-// client look slow.
+// pace holds a peer to a rate. It counts only the time that was spent waiting for the peer, so that
+// a slow server never makes a client look slow.
 type pace struct {
 	window time.Duration
 	rate   int64 // bytes per second

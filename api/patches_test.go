@@ -20,7 +20,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestPatchesThroughServer posts patches of a generated history, and mutated ones, to a server on the loopback.
+// TestPatchesThroughServer posts patches of a generated history, and mutated ones, to a server on
+// the loopback.
 func TestPatchesThroughServer(t *testing.T) {
 	t.Parallel()
 	count := 150
@@ -34,7 +35,8 @@ func TestPatchesThroughServer(t *testing.T) {
 	patchtest.Mutations(t, git, s.apply, 2, count)
 }
 
-// TestPatchesOfRepository does the same with patches of a real repository; PACKHORSE_REAL_COUNT is how many of each kind are tried.
+// TestPatchesOfRepository does the same with patches of a real repository; PACKHORSE_REAL_COUNT is
+// how many of each kind are tried.
 func TestPatchesOfRepository(t *testing.T) {
 	t.Parallel()
 	git, count := oracle.Real(t), oracle.RealCount(t, 1000)
@@ -66,12 +68,14 @@ func newPatchServer(t *testing.T, git *oracle.Repository) *patchServer {
 	return s
 }
 
-// apply makes a branch of a commit that holds the tree base, or a repository when base is the empty tree, and posts the patch to it.
+// apply makes a branch of a commit that holds the tree base, or a repository when base is the empty
+// tree, and posts the patch to it.
 func (s *patchServer) apply(tb testing.TB, text []byte, base string) patchtest.Verdict {
 	tb.Helper()
 	number := s.count.Add(1)
 	repo, branch := "patches", fmt.Sprintf("p%d", number)
-	create := call{"POST " + v1 + "/branches/create", repo, fmt.Sprintf(`{"target_branch":%q,"base_ref":%q}`, branch, s.commits[base])}
+	create := call{"POST " + v1 + "/branches/create", repo, fmt.Sprintf(`{"target_branch":%q,"base_ref":%q}`, branch,
+		s.commits[base])}
 	if base == oracle.EmptyTree {
 		repo, branch = branch, "main"
 		create = call{"POST " + v1, repo, ""}
@@ -81,7 +85,9 @@ func (s *patchServer) apply(tb testing.TB, text []byte, base string) patchtest.V
 	}
 	var body bytes.Buffer
 	lines := json.NewEncoder(&body)
-	metadata := map[string]any{"target_branch": branch, "commit_message": "m", "author": map[string]string{"name": "A", "email": "a@example.com"}}
+	metadata := map[string]any{
+		"target_branch": branch, "commit_message": "m", "author": map[string]string{"name": "A", "email": "a@example.com"},
+	}
 	if err := lines.Encode(map[string]any{"metadata": metadata}); err != nil {
 		tb.Error(err)
 	}

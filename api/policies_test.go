@@ -23,7 +23,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// Names of refs. What has "free/" in it is what no policy here binds, "bound/" what each of them binds.
+// Names of refs. What has "free/" in it is what no policy here binds, "bound/" what each of them
+// binds.
 const (
 	here, there       = "refs/heads/bound/t", "refs/heads/bound/n" // a branch, and one that is not there yet
 	hereTag, thereTag = "refs/tags/bound/t", "refs/tags/bound/n"
@@ -43,14 +44,19 @@ var policies = map[string]struct {
 	"all but some": {
 		func(op string) ([]auth.RefRule, []string) {
 			return []auth.RefRule{
-				{Pattern: "free/*"}, {Pattern: "refs/tags/free/*"}, {Pattern: "refs/notes/free/*"}, {Pattern: aside + "refs/heads/free/*"},
+				{Pattern: "free/*"},
+				{Pattern: "refs/tags/free/*"},
+				{Pattern: "refs/notes/free/*"},
+				{Pattern: aside + "refs/heads/free/*"},
 			}, []string{op}
 		},
 		func(ref string) bool { return !strings.Contains(ref, "/free/") },
 	},
 	"some": {
 		func(op string) (rules []auth.RefRule, _ []string) {
-			for _, pattern := range []string{"bound/*", "refs/tags/bound/*", "refs/notes/bound/*", "refs/bound/*", aside + "refs/*"} {
+			for _, pattern := range []string{
+				"bound/*", "refs/tags/bound/*", "refs/notes/bound/*", "refs/bound/*", aside + "refs/*",
+			} {
 				rules = append(rules, auth.RefRule{Pattern: pattern, Ops: []string{op}})
 			}
 			return append([]auth.RefRule{{Pattern: aside + "refs/heads/free/*"}}, rules...), nil
@@ -61,7 +67,8 @@ var policies = map[string]struct {
 	},
 }
 
-// act is one request of a client, to a repository that holds refs and maybe what the request is about.
+// act is one request of a client, to a repository that holds refs and maybe what the request is
+// about.
 type act struct {
 	*policyServer
 	repo, token string
@@ -83,7 +90,8 @@ func (r reply) done() bool {
 
 // denied tells whether a policy refused something.
 func (r reply) denied() bool {
-	return (r.status == http.StatusForbidden || r.status == http.StatusOK && strings.Contains(r.text, "ng refs/")) && strings.Contains(r.text, "denied by policy")
+	return (r.status == http.StatusForbidden || r.status == http.StatusOK && strings.Contains(r.text, "ng refs/")) &&
+		strings.Contains(r.text, "denied by policy")
 }
 
 // json makes a call of the API.
@@ -117,7 +125,8 @@ func (a *act) send(method, path, kind, protocol string, body []byte) reply {
 	return reply{response.StatusCode, string(text)}
 }
 
-// push sends ref updates as a git client of a version of the protocol does: pairs are names of stored refs, each with what it shall be.
+// push sends ref updates as a git client of a version of the protocol does: pairs are names of
+// stored refs, each with what it shall be.
 func (a *act) push(variant, capabilities, protocol string, pairs ...string) reply {
 	a.t.Helper()
 	now := a.standing(a.repo)
@@ -150,7 +159,8 @@ func (a *act) push(variant, capabilities, protocol string, pairs ...string) repl
 	if discovered.status != http.StatusOK {
 		a.t.Errorf("info/refs: status %d: %s", discovered.status, discovered.text)
 	}
-	return a.send(http.MethodPost, "/"+a.repo+variant+".git/"+receivePack, "application/x-"+receivePack+"-request", protocol, []byte(body.String()))
+	return a.send(http.MethodPost, "/"+a.repo+variant+".git/"+receivePack, "application/x-"+receivePack+"-request",
+		protocol, []byte(body.String()))
 }
 
 // branch is the JSON that names the branch that holds id, and whether it is ephemeral.
@@ -163,21 +173,24 @@ func (a *act) branch(member, ephemeral string) string {
 type way struct {
 	route string // of the API; "" for a push
 	do    func(a *act) reply
-	// branch says that it starts from a branch that holds what it is about, stored that this only has to be in the repository.
+	// branch says that it starts from a branch that holds what it is about, stored that this only has
+	// to be in the repository.
 	branch, stored bool
 	// once says that what it is about is of no importance to it.
 	once bool
-	// each says that refs move or not each by itself, anew that the ref has been deleted before, in the same request: documented as two steps, of
-	// which the second one creates it.
+	// each says that refs move or not each by itself, anew that the ref has been deleted before, in
+	// the same request: documented as two steps, of which the second one creates it.
 	each, anew bool
 	// upstream says that the repository has one.
 	upstream bool
 	// still says that no ref moves.
 	still bool
-	// forks says that the refs of another repository appear, all of whose commits are new to it. Documented: a token under verify-sig creates no
-	// forks, that is no ref of one that it binds, whoever has signed what.
+	// forks says that the refs of another repository appear, all of whose commits are new to it.
+	// Documented: a token under verify-sig creates no forks, that is no ref of one that it binds,
+	// whoever has signed what.
 	forks bool
-	// syncs says that it has a sync move all refs, later: documented as refused under both ops if any branch or tag is bound.
+	// syncs says that it has a sync move all refs, later: documented as refused under both ops if any
+	// branch or tag is bound.
 	syncs bool
 }
 
@@ -204,7 +217,8 @@ func commitPack(metadata, content string) string { return commitOf("new", metada
 
 func commitOf(path, metadata, content string) string {
 	return fmt.Sprintf("{\"metadata\":{%s,\"commit_message\":\"m\",%s,\"files\":[{\"path\":%q,\"content_id\":\"1\"}]}}\n"+
-		"{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", metadata, author, path, base64.StdEncoding.EncodeToString([]byte(content)))
+		"{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", metadata, author, path,
+		base64.StdEncoding.EncodeToString([]byte(content)))
 }
 
 // diffCommit is a diff-commit of one file.
@@ -243,11 +257,13 @@ func merged(strategy, more string) func(a *act) reply {
 func restored(more string) func(a *act) reply {
 	return func(a *act) reply {
 		a.t.Helper()
-		return a.json("POST "+v1+"/restore-commit", `{"metadata":{"target_branch":"bound/t","target_commit_sha":%q,%s%s}}`, a.id, more, author)
+		return a.json("POST "+v1+"/restore-commit", `{"metadata":{"target_branch":"bound/t","target_commit_sha":%q,%s%s}}`,
+			a.id, more, author)
 	}
 }
 
-// ways are all in which a ref of a repository changes. TestPolicies fails for a route that may write and is not among them.
+// ways are all in which a ref of a repository changes. TestPolicies fails for a route that may
+// write and is not among them.
 var ways = map[string]way{
 	"push, new branch":            {do: pushed("", "", 0, there, "id")},
 	"push, new branch, version 1": {do: pushed("", "", 1, there, "id")},
@@ -268,25 +284,30 @@ var ways = map[string]way{
 	"push, twice":                 {do: pushed("", "atomic", 0, here, "signed", here, "id")},
 	"push, anew":                  {do: pushed("", "atomic", 0, here, zero, here, "id"), anew: true},
 	"push, renamed":               {do: pushed("", "atomic", 0, here, zero, there, "id")},
-	"push, several":               {do: pushed("", "", 0, free, "id", here, "id", there, "signed", thereTag, "id"), each: true},
-	"push, atomic":                {do: pushed("", "atomic", 0, free, "id", there, "signed", here, "id")},
-	"push, delete branch":         {do: pushed("", "", 0, here, zero), once: true},
-	"push, delete tag":            {do: pushed("", "", 0, hereTag, zero), once: true},
-	"push, delete notes":          {do: pushed("", "", 0, hereNotes, zero), once: true},
-	"push, delete ephemeral":      {do: pushed("+ephemeral", "", 0, aside+here, zero), once: true},
-	"push, delete and create":     {do: pushed("", "", 0, here, zero, there, "id", hereTag, zero), each: true},
+	"push, several": {
+		do: pushed("", "", 0, free, "id", here, "id", there, "signed", thereTag, "id"), each: true,
+	},
+	"push, atomic":            {do: pushed("", "atomic", 0, free, "id", there, "signed", here, "id")},
+	"push, delete branch":     {do: pushed("", "", 0, here, zero), once: true},
+	"push, delete tag":        {do: pushed("", "", 0, hereTag, zero), once: true},
+	"push, delete notes":      {do: pushed("", "", 0, hereNotes, zero), once: true},
+	"push, delete ephemeral":  {do: pushed("+ephemeral", "", 0, aside+here, zero), once: true},
+	"push, delete and create": {do: pushed("", "", 0, here, zero, there, "id", hereTag, zero), each: true},
 
 	"branch of a commit": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
 		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","base_ref":%q}`, a.id)
 	}},
 	"branch of a branch": {route: "POST " + v1 + "/branches/create", branch: true, do: func(a *act) reply {
-		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n",%s}`, a.branch("base_branch", "base_is_ephemeral"))
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n",%s}`,
+			a.branch("base_branch", "base_is_ephemeral"))
 	}},
 	"ephemeral branch of a branch": {route: "POST " + v1 + "/branches/create", branch: true, do: func(a *act) reply {
-		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,%s}`, a.branch("base_branch", "base_is_ephemeral"))
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,%s}`,
+			a.branch("base_branch", "base_is_ephemeral"))
 	}},
 	"ephemeral branch of a commit": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
-		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,"base_ref":%q}`, a.id)
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,"base_ref":%q}`,
+			a.id)
 	}},
 	"free branch": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
 		return a.json("POST "+v1+"/branches/create", `{"target_branch":"free/n","base_ref":%q}`, a.id)
@@ -311,23 +332,31 @@ var ways = map[string]way{
 	"merge, rather forward": {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", "")},
 	"merge":                 {route: "POST " + v1 + "/merge", branch: true, do: merged("merge", "")},
 	"merge, squash":         {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"squash":true,`)},
-	"merge, unrelated":      {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"allow_unrelated_histories":true,`)},
-	"merge, ephemerals":     {route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"target_is_ephemeral":true,`)},
+	"merge, unrelated": {
+		route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"allow_unrelated_histories":true,`),
+	},
+	"merge, ephemerals": {
+		route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"target_is_ephemeral":true,`),
+	},
 
 	"commit": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
 		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/t"`, "1"))
 	}},
 	"commit, large": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/t"`, strings.Repeat("0123456789abcdef", 1<<15)))
+		return a.lines("POST "+v1+"/commit-pack",
+			commitPack(`"target_branch":"bound/t"`, strings.Repeat("0123456789abcdef", 1<<15)))
 	}},
 	"commit, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base"), "1"))
+		return a.lines("POST "+v1+"/commit-pack",
+			commitPack(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base"), "1"))
 	}},
 	"commit, new ephemeral branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/n","ephemeral":true,`+a.branch("base_branch", "ephemeral_base"), "1"))
+		return a.lines("POST "+v1+"/commit-pack",
+			commitPack(`"target_branch":"bound/n","ephemeral":true,`+a.branch("base_branch", "ephemeral_base"), "1"))
 	}},
 	"commit of nothing, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/commit-pack", commitOf("f", `"target_branch":"bound/n","allow_empty":false,`+a.branch("base_branch", "ephemeral_base"), "2\n"))
+		return a.lines("POST "+v1+"/commit-pack",
+			commitOf("f", `"target_branch":"bound/n","allow_empty":false,`+a.branch("base_branch", "ephemeral_base"), "2\n"))
 	}},
 	"commit of nothing": {route: "POST " + v1 + "/commit-pack", once: true, still: true, do: func(a *act) reply {
 		return a.lines("POST "+v1+"/commit-pack", commitOf("f", `"target_branch":"bound/t","allow_empty":false`, "2\n"))
@@ -336,7 +365,8 @@ var ways = map[string]way{
 		return a.lines("POST "+v1+"/diff-commit", diffCommit(`"target_branch":"bound/t"`))
 	}},
 	"patch, new branch": {route: "POST " + v1 + "/diff-commit", branch: true, do: func(a *act) reply {
-		return a.lines("POST "+v1+"/diff-commit", diffCommit(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base")))
+		return a.lines("POST "+v1+"/diff-commit",
+			diffCommit(`"target_branch":"bound/n",`+a.branch("base_branch", "ephemeral_base")))
 	}},
 	"patch, ephemeral": {route: "POST " + v1 + "/diff-commit", once: true, do: func(a *act) reply {
 		return a.lines("POST "+v1+"/diff-commit", diffCommit(`"target_branch":"bound/t","ephemeral":true`))
@@ -361,45 +391,67 @@ var ways = map[string]way{
 		return a.json("DELETE "+v1+"/notes", `{"sha":%q,"ref":"bound/t"}`, a.ids["base"])
 	}},
 
-	"create": {route: "POST " + v1, once: true, forks: true, still: true, do: func(a *act) reply { return a.json("POST "+v1, `{}`) }},
-	"fork":   {route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork"}}`)},
+	"create": {route: "POST " + v1, once: true, forks: true, still: true, do: func(a *act) reply {
+		return a.json("POST "+v1, `{}`)
+	}},
+	"fork": {route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork"}}`)},
 	"fork of a commit": {
-		route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork","sha":"%s"},"default_branch":"bound/n"}`, "id"),
+		route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork","sha":"%s"},"default_branch":"bound/n"}`,
+			"id"),
 	},
 	"fork of a commit as a free branch": {
-		route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork","sha":"%s"},"default_branch":"free/n"}`, "id"),
+		route: "POST " + v1, stored: true, forks: true, do: fork(`"operation":"fork","sha":"%s"},"default_branch":"free/n"}`,
+			"id"),
 	},
 	"fork of a tag": {
-		route: "POST " + v1, once: true, forks: true, do: fork(`"operation":"fork","ref":"refs/tags/bound/t"},"default_branch":"free/n"}`),
+		route: "POST " + v1, once: true, forks: true,
+		do: fork(`"operation":"fork","ref":"refs/tags/bound/t"},"default_branch":"free/n"}`),
 	},
 	"snapshot": {
 		route: "POST " + v1, stored: true, forks: true,
-		do: fork(`"operation":"snapshot","ref":"%s"},"default_branch":"bound/n","initial_commit":{"message":"m",`+author+`}}`, "id"),
+		do: fork(`"operation":"snapshot","ref":"%s"},"default_branch":"bound/n","initial_commit":{"message":"m",`+author+`}}`,
+			"id"),
 	},
 	"import": {route: "POST " + v1, once: true, forks: true, syncs: true, still: true, do: func(a *act) reply {
 		return a.json("POST "+v1, `{"base_repo":{"provider":"gitlab","owner":"o","name":"n"}}`)
 	}},
 
-	"delete": {route: "DELETE " + v1 + "/delete", once: true, do: func(a *act) reply { return a.json("DELETE "+v1+"/delete", ``) }},
+	"delete": {route: "DELETE " + v1 + "/delete", once: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/delete", ``)
+	}},
 	// Documented: the default branch is a setting, and no ref moves with it.
-	"default branch": {route: "PATCH /api/v1/repo", once: true, still: true, do: func(a *act) reply { return a.json("PATCH /api/v1/repo", `{"default_branch":"bound/t"}`) }},
-	"detach":         {route: "DELETE " + v1 + "/base", once: true, upstream: true, still: true, do: func(a *act) reply { return a.json("DELETE "+v1+"/base", ``) }},
-	"pull": {route: "POST " + v1 + "/pull-upstream", once: true, syncs: true, upstream: true, still: true, do: func(a *act) reply {
-		return a.json("POST "+v1+"/pull-upstream", `{}`)
+	"default branch": {route: "PATCH /api/v1/repo", once: true, still: true, do: func(a *act) reply {
+		return a.json("PATCH /api/v1/repo", `{"default_branch":"bound/t"}`)
 	}},
-	"pull of a ref": {route: "POST " + v1 + "/pull-upstream", once: true, syncs: true, upstream: true, still: true, do: func(a *act) reply {
-		return a.json("POST "+v1+"/pull-upstream", `{"ref":"free/n"}`)
+	"detach": {route: "DELETE " + v1 + "/base", once: true, upstream: true, still: true, do: func(a *act) reply {
+		return a.json("DELETE "+v1+"/base", ``)
 	}},
+	"pull": {
+		route: "POST " + v1 + "/pull-upstream", once: true, syncs: true, upstream: true, still: true, do: func(a *act) reply {
+			return a.json("POST "+v1+"/pull-upstream", `{}`)
+		},
+	},
+	"pull of a ref": {
+		route: "POST " + v1 + "/pull-upstream", once: true, syncs: true, upstream: true, still: true, do: func(a *act) reply {
+			return a.json("POST "+v1+"/pull-upstream", `{"ref":"free/n"}`)
+		},
+	},
 	// A new credential has no sync made by a token that may not make it: engine's tests.
-	"new credential": {route: "POST " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
-		return a.json("POST "+v1+"/git-credentials", `{"repo_id":%q,"password":"p"}`, a.repo)
-	}},
-	"credential": {route: "PUT " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
-		return a.json("PUT "+v1+"/git-credentials", `{"id":%q,"password":"p"}`, a.credential)
-	}},
-	"delete credential": {route: "DELETE " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
-		return a.json("DELETE "+v1+"/git-credentials", `{"id":%q}`, a.credential)
-	}},
+	"new credential": {
+		route: "POST " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
+			return a.json("POST "+v1+"/git-credentials", `{"repo_id":%q,"password":"p"}`, a.repo)
+		},
+	},
+	"credential": {
+		route: "PUT " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
+			return a.json("PUT "+v1+"/git-credentials", `{"id":%q,"password":"p"}`, a.credential)
+		},
+	},
+	"delete credential": {
+		route: "DELETE " + v1 + "/git-credentials", once: true, upstream: true, still: true, do: func(a *act) reply {
+			return a.json("DELETE "+v1+"/git-credentials", `{"id":%q}`, a.credential)
+		},
+	},
 }
 
 // holder is where a repository has what a change brings.
@@ -423,11 +475,13 @@ var holders = map[string]*holder{
 	"a bound ephemeral":       {ref: aside + "refs/heads/bound/h"},
 	"a fork":                  {ref: "refs/heads/free/h", forked: true},
 	"a merge": {ref: "refs/heads/free/h", make: func(a *act) {
-		a.json("POST "+v1+"/merge", `{"source_branch":"free/h","target_branch":"free/m","strategy":"merge","commit_message":"m",%s}`, author)
+		a.json("POST "+v1+"/merge",
+			`{"source_branch":"free/h","target_branch":"free/m","strategy":"merge","commit_message":"m",%s}`, author)
 		a.json("POST "+v1+"/merge", `{"source_branch":"free/m","target_branch":"free/h","strategy":"ff_only"}`)
 	}},
 	"a restored commit": {ref: "refs/heads/free/h", make: func(a *act) {
-		a.json("POST "+v1+"/restore-commit", `{"metadata":{"target_branch":"free/h","target_commit_sha":%q,%s}}`, a.ids["root"], author)
+		a.json("POST "+v1+"/restore-commit", `{"metadata":{"target_branch":"free/h","target_commit_sha":%q,%s}}`,
+			a.ids["root"], author)
 	}},
 }
 
@@ -497,7 +551,8 @@ func (w *way) run(a *act, rules []auth.RefRule, ops []string) reply {
 	return w.do(a)
 }
 
-// refuses tells whether a change of a ref that an op binds is to be refused: what the documents say, and git of the history.
+// refuses tells whether a change of a ref that an op binds is to be refused: what the documents
+// say, and git of the history.
 func (w *way) refuses(s *policyServer, op string, binds func(string) bool, before *standing, ref, to string) bool {
 	switch {
 	case op == noPush, w.forks:
@@ -516,8 +571,11 @@ func (w *way) refuses(s *policyServer, op string, binds func(string) bool, befor
 	return s.brings(to, others...)
 }
 
-// expect returns what becomes of a repository, and whether anything of what a free token has done to its twin is to be refused.
-func (w *way) expect(s *policyServer, op string, binds func(string) bool, before, twin *standing) (want standing, refused bool) {
+// expect returns what becomes of a repository, and whether anything of what a free token has done
+// to its twin is to be refused.
+func (w *way) expect(
+	s *policyServer, op string, binds func(string) bool, before, twin *standing,
+) (want standing, refused bool) {
 	refused = w.syncs
 	want = standing{twin.head, before.sequence, map[string]string{}}
 	maps.Copy(want.refs, before.refs)
@@ -558,9 +616,11 @@ func changed(before, after *standing) (names []string) {
 	return names
 }
 
-// TestPolicies lets tokens whose policies have the ops verify-sig and no-push change refs in all ways that there are, with commits that are
-// signed or not, and that the repository has already or has not. What a token without a policy does to a twin of the repository says what
-// the change is; git says which commits it brings to a ref and who has signed them. A change that is refused leaves nothing behind.
+// TestPolicies lets tokens whose policies have the ops verify-sig and no-push change refs in all
+// ways that there are, with commits that are signed or not, and that the repository has already or
+// has not. What a token without a policy does to a twin of the repository says what the change is;
+// git says which commits it brings to a ref and who has signed them. A change that is refused
+// leaves nothing behind.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	looked := map[string]bool{}
@@ -596,7 +656,8 @@ func TestPolicies(t *testing.T) {
 // policyCase is what a change is about, and where the repository has it.
 type policyCase struct{ what, held string }
 
-// always are the cases that are tried however few there are to be: the others differ from one way to the next.
+// always are the cases that are tried however few there are to be: the others differ from one way
+// to the next.
 var always = []policyCase{{"unsigned", "a free branch"}, {"unsigned", "a bound branch"}, {"signed", "a free branch"}}
 
 // choose puts some of the cases of a way first.
@@ -617,7 +678,8 @@ func choose(name string, cases []policyCase) {
 	})
 }
 
-// cases are those of a way: every holder with commits of three kinds, every kind of object with the two most common holders.
+// cases are those of a way: every holder with commits of three kinds, every kind of object with the
+// two most common holders.
 func (w *way) cases(h *history) (cases []policyCase) {
 	if w.once {
 		return []policyCase{{"unsigned", "a free branch"}}
@@ -631,7 +693,8 @@ func (w *way) cases(h *history) (cases []policyCase) {
 			case h.parents[h.ids[what]] == nil && !holder.odd:
 			case holder.ref == "" && (w.stored || w.branch), w.branch && (!branch || holder.dropped):
 			case holder.make != nil && what != "unsigned":
-			case what == "signed", what == "unsigned", what == "signed on unsigned", held == "nothing", held == "a free branch", held == "a free tag":
+			case what == "signed", what == "unsigned", what == "signed on unsigned", held == "nothing", held == "a free branch",
+				held == "a free tag":
 				cases = append(cases, policyCase{what, held})
 			}
 		}
@@ -639,7 +702,8 @@ func (w *way) cases(h *history) (cases []policyCase) {
 	return cases
 }
 
-// try makes one change under all policies. It tells whether a token without one may make it, and whether refs move then.
+// try makes one change under all policies. It tells whether a token without one may make it, and
+// whether refs move then.
 func (w *way) try(s *policyServer, name string, c policyCase) (done, moved bool) {
 	s.t.Helper()
 	free := s.prepare(name, w, c.what, holders[c.held])
@@ -670,8 +734,10 @@ func (w *way) try(s *policyServer, name string, c policyCase) (done, moved bool)
 			now := s.standing(w.target(a))
 			want, refused := w.expect(s, op, policy.binds, &before, &twin)
 			if !now.equal(&want) || refused && !got.denied() || !refused && got.done() != did.done() {
-				s.t.Errorf("%s: want it refused: %t\nit says %d: %s\na free token heard %d: %s\nrefs before: %v\nof the free: %v\nand now:     %v",
-					what, refused, got.status, got.text, did.status, did.text, before, twin, now)
+				s.t.Errorf(
+					"%s: want it refused: %t\nit says %d: %s\na free token heard %d: %s\nrefs before: %v\nof the free: %v\nand now:     %v",
+					what, refused, got.status, got.text, did.status, did.text, before, twin, now,
+				)
 			}
 			if !refused || !now.equal(&was) {
 				a = nil

@@ -27,7 +27,8 @@ import (
 	"packhorse/refs"
 )
 
-// history is what the tests of policies move refs to: the installed git has made it, and knows who signed what.
+// history is what the tests of policies move refs to: the installed git has made it, and knows who
+// signed what.
 type history struct {
 	git    *oracle.Repository
 	public []byte            // the key that the organization has registered
@@ -42,7 +43,8 @@ type history struct {
 	peeled  map[string]string
 }
 
-// policyTime is the only time that there is for the hosts of these tests: what they commit has the same ID each time.
+// policyTime is the only time that there is for the hosts of these tests: what they commit has the
+// same ID each time.
 var policyTime = time.Unix(1_700_000_000, 0)
 
 func newHistory(t *testing.T) *history {
@@ -70,7 +72,8 @@ func newHistory(t *testing.T) *history {
 	commit("unsigned aside", nil, "f=1 s=2", "root")
 	h.ids["blob"] = h.blob("blob")
 	h.ids["note"] = h.blob("a note\n")
-	tree := strings.TrimSpace(string(h.git.Input(fmt.Appendf(nil, "100644 blob %s\t%s\n", h.ids["note"], h.ids["base"]), "mktree")))
+	tree := strings.TrimSpace(string(h.git.Input(fmt.Appendf(nil, "100644 blob %s\t%s\n", h.ids["note"], h.ids["base"]),
+		"mktree")))
 	h.ids["notes"] = h.git.Git(append(append([]string{}, ours.Args...), "commit-tree", "-S", "-m", "notes", tree)...)
 	for _, name := range []string{"signed", "unsigned"} {
 		tag := fmt.Sprintf("object %s\ntype commit\ntag t\ntagger A <a@example.com> 1700000000 +0000\n\nt\n", h.ids[name])
@@ -119,7 +122,8 @@ func (h *history) learn(t *testing.T) {
 	}
 }
 
-// reach returns the commits that ids lead to. An object that git does not know is one that a server has just made.
+// reach returns the commits that ids lead to. An object that git does not know is one that a server
+// has just made.
 func (h *history) reach(ids ...string) map[string]bool {
 	all := map[string]bool{}
 	for len(ids) > 0 {
@@ -133,7 +137,8 @@ func (h *history) reach(ids ...string) map[string]bool {
 	return all
 }
 
-// commit peels an object, which may be one that a server has just made; it is "" for what leads to no commit.
+// commit peels an object, which may be one that a server has just made; it is "" for what leads to
+// no commit.
 func (h *history) commit(id string) string {
 	if commit, ok := h.peeled[id]; ok {
 		return commit
@@ -144,7 +149,8 @@ func (h *history) commit(id string) string {
 	return id
 }
 
-// brings tells whether a ref that goes to id gets a commit that is not signed, and that none of the ids of not leads to.
+// brings tells whether a ref that goes to id gets a commit that is not signed, and that none of the
+// ids of not leads to.
 func (h *history) brings(id string, not ...string) bool {
 	commit := h.commit(id)
 	if commit == "" {
@@ -202,13 +208,15 @@ func newPolicyServer(t *testing.T, h *history) *policyServer {
 // boundToken is a token for a repository under a policy.
 func boundToken(repo string, rules []auth.RefRule, ops ...string) string {
 	text, err := auth.Mint(keys().private, auth.Claims{
-		Org: "acme", Subject: "ci", Repo: repo, Scopes: []string{"git:write", "repo:write"}, Expires: time.Now().Add(time.Hour), Refs: rules, Ops: ops,
+		Org: "acme", Subject: "ci", Repo: repo, Scopes: []string{"git:write", "repo:write"},
+		Expires: time.Now().Add(time.Hour), Refs: rules, Ops: ops,
 	})
 	must(err)
 	return text
 }
 
-// standing is all that a client sees of the refs of a repository. The zero value is that of one that is not there.
+// standing is all that a client sees of the refs of a repository. The zero value is that of one
+// that is not there.
 type standing struct {
 	head     string
 	sequence uint64
@@ -262,7 +270,8 @@ func (s *policyServer) has(repo, id string) bool {
 	return err == nil
 }
 
-// files lists what lies in the store of files, except for what reads of forks find out in the background.
+// files lists what lies in the store of files, except for what reads of forks find out in the
+// background.
 func (s *policyServer) files() (all []string) {
 	s.t.Helper()
 	var list func(dir string)
@@ -286,8 +295,8 @@ func (s *policyServer) files() (all []string) {
 	return all
 }
 
-// place pushes to a repository in nobody's name: names of stored refs in the order of the arguments, each with an ID behind it, "" to
-// delete the ref.
+// place pushes to a repository in nobody's name: names of stored refs in the order of the
+// arguments, each with an ID behind it, "" to delete the ref.
 func (s *policyServer) place(repo *engine.Repository, pack []byte, pairs ...string) {
 	s.t.Helper()
 	now := s.standing(repo.Item().Name)
@@ -311,7 +320,8 @@ func (s *policyServer) place(repo *engine.Repository, pack []byte, pairs ...stri
 			continue
 		}
 		ctx := context.Background()
-		p, err := repo.Receive(ctx, engine.Actor{Org: "acme", Subject: "seed"}, engine.PushRequest{Namespace: space, Commands: commands, Pack: bytes.NewReader(pack)})
+		p, err := repo.Receive(ctx, engine.Actor{Org: "acme", Subject: "seed"},
+			engine.PushRequest{Namespace: space, Commands: commands, Pack: bytes.NewReader(pack)})
 		must(err)
 		result, err := p.Finish(ctx, nil)
 		p.Close()

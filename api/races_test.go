@@ -47,7 +47,9 @@ func newLosing(t *testing.T) (*writable, *losing) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, closing := range []func() error{func() error { return host.Close(context.Background()) }, files.Close, keys.Close} {
+		for _, closing := range []func() error{
+			func() error { return host.Close(context.Background()) }, files.Close, keys.Close,
+		} {
 			if err := closing(); err != nil {
 				t.Error(err)
 			}
@@ -56,8 +58,8 @@ func newLosing(t *testing.T) (*writable, *losing) {
 	return newWritableOn(t, host), store
 }
 
-// TestLostRaces lets every write lose races for its repository: it tries again inside, up to 16 times in all, and then says when to
-// come back.
+// TestLostRaces lets every write lose races for its repository: it tries again inside, up to 16
+// times in all, and then says when to come back.
 func TestLostRaces(t *testing.T) {
 	t.Parallel()
 	const triesMax = 16

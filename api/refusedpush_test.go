@@ -18,8 +18,8 @@ import (
 	"packhorse/odb"
 )
 
-// TestRefusedPushTellsWhy pushes more than a server takes, and more than fits into the buffers on the way: git shows the
-// reason, and no branch has moved.
+// TestRefusedPushTellsWhy pushes more than a server takes, and more than fits into the buffers on
+// the way: git shows the reason, and no branch has moved.
 func TestRefusedPushTellsWhy(t *testing.T) {
 	t.Parallel()
 	const size = 24 << 20
@@ -45,7 +45,12 @@ func TestRefusedPushTellsWhy(t *testing.T) {
 		says   string
 		hint   string
 	}{
-		"object": {"random", odb.Limits{ObjectBytes: 1 << 20}, 0, nil, "an object is 24 MiB, the limit is 1 MiB (--object-max)", "remote: hint: find it with: git rev-list"},
+		"object": {
+			"random",
+			odb.Limits{ObjectBytes: 1 << 20},
+			0, nil, "an object is 24 MiB, the limit is 1 MiB (--object-max)",
+			"remote: hint: find it with: git rev-list",
+		},
 		"object, announced": {
 			"random",
 			odb.Limits{ObjectBytes: 1 << 20},
@@ -53,8 +58,12 @@ func TestRefusedPushTellsWhy(t *testing.T) {
 			[]string{"-c", "http.postBuffer=50000000"},
 			"an object is 24 MiB, the limit is 1 MiB (--object-max)", "remote: hint: find it with: git rev-list",
 		},
-		"pack":     {"random", odb.Limits{PackBytes: 1 << 20}, 1 << 20, nil, "the pack is larger than 1 MiB, the limit (--pack-max)", ""},
-		"inflated": {"main", odb.Limits{InflatedBytes: 1 << 20, InflatedRatio: 1}, 0, nil, "the pack inflates to more than 1 MiB, the limit (--inflated-max)", ""},
+		"pack": {
+			"random", odb.Limits{PackBytes: 1 << 20}, 1 << 20, nil, "the pack is larger than 1 MiB, the limit (--pack-max)", "",
+		},
+		"inflated": {"main", odb.Limits{
+			InflatedBytes: 1 << 20, InflatedRatio: 1,
+		}, 0, nil, "the pack inflates to more than 1 MiB, the limit (--inflated-max)", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,10 +86,12 @@ func TestRefusedPushTellsWhy(t *testing.T) {
 			}
 			c := f.dial(t)
 			c.send(get("/metrics"))
-			if metrics := c.receive(http.MethodGet).body; !strings.Contains(metrics, `{method="POST",route="git/git-receive-pack",status="413"} 1`) {
+			if metrics := c.receive(http.MethodGet).body; !strings.Contains(metrics,
+				`{method="POST",route="git/git-receive-pack",status="413"} 1`) {
 				t.Error("the metrics do not count a 413")
 			}
-			if log := f.log.String(); !strings.Contains(log, "path=/r.git/git-receive-pack status=413 ") || !strings.Contains(log, "limit of 1048576") {
+			if log := f.log.String(); !strings.Contains(log, "path=/r.git/git-receive-pack status=413 ") ||
+				!strings.Contains(log, "limit of 1048576") {
 				t.Errorf("the log does not tell of a 413:\n%s", log)
 			}
 			sequence, err := repo.Sequence(t.Context())

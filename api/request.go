@@ -16,7 +16,8 @@ func refuse(status int, message string) error {
 	return &exchange.Error{Status: status, Message: message}
 }
 
-// once are the headers that two readers could understand differently if they came twice. Names are in lower case.
+// once are the headers that two readers could understand differently if they came twice. Names are
+// in lower case.
 var once = map[string]struct {
 	bit     uint8
 	refusal error
@@ -50,7 +51,8 @@ var (
 	errURL      = refuse(http.StatusRequestURITooLong, "the URL is too long")
 )
 
-// checkHeader refuses what fasthttp lets pass and a proxy before us, or a reader behind, could understand differently.
+// checkHeader refuses what fasthttp lets pass and a proxy before us, or a reader behind, could
+// understand differently.
 func checkHeader(h *fasthttp.RequestHeader) error {
 	if !h.IsHTTP11() {
 		return errVersion
@@ -109,8 +111,9 @@ func splitTarget(target string, sizeMax int) (path, query string, err error) {
 	return path, query, err
 }
 
-// decodePath undoes percent-escapes once. It refuses what could be taken for another path by somebody who splits, cleans or decodes in
-// another order: escaped slashes and backslashes, dot segments, control bytes, and escapes of escapes.
+// decodePath undoes percent-escapes once. It refuses what could be taken for another path by
+// somebody who splits, cleans or decodes in another order: escaped slashes and backslashes, dot
+// segments, control bytes, and escapes of escapes.
 func decodePath(raw string) (string, error) {
 	decoded := raw
 	if strings.IndexByte(raw, '%') >= 0 {

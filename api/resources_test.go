@@ -10,13 +10,16 @@ import (
 	"packhorse/api/exchange"
 )
 
-// What a request holds is bounded for its organization, waited for, and given back at its end even when the handler forgets.
+// What a request holds is bounded for its organization, waited for, and given back at its end even
+// when the handler forgets.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(c *api.Config, started chan<- struct{}, finish <-chan struct{}){
 		"slots": func(c *api.Config, started chan<- struct{}, finish <-chan struct{}) {
 			c.Limits.HeavySlots = 2 // one of an organization
-			c.Routes = []api.Route{{Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, Handler: func(x exchange.Exchange, _ *auth.Grant) error {
+			c.Routes = []api.Route{{Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, Handler: func(
+				x exchange.Exchange, _ *auth.Grant,
+			) error {
 				if _, err := x.Slot(x.Context()); err != nil {
 					return err
 				}
@@ -25,7 +28,9 @@ func TestResources(t *testing.T) {
 		},
 		"memory": func(c *api.Config, started chan<- struct{}, finish <-chan struct{}) {
 			c.Limits.MemoryBytes = 1 << 20
-			c.Routes = []api.Route{{Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, Handler: func(x exchange.Exchange, _ *auth.Grant) error {
+			c.Routes = []api.Route{{Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, Handler: func(
+				x exchange.Exchange, _ *auth.Grant,
+			) error {
 				if _, err := x.Reserve(x.Context(), 1<<19); err != nil {
 					return err
 				}
@@ -73,7 +78,8 @@ func holding(x exchange.Exchange, started chan<- struct{}, finish <-chan struct{
 	return respond(200, "held")(x, nil)
 }
 
-// A request that holds memory already, for its route, may ask for more than there is: it gets what is left of its share.
+// A request that holds memory already, for its route, may ask for more than there is: it gets what
+// is left of its share.
 func TestReserveMore(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, func(c *api.Config) {

@@ -13,7 +13,8 @@ import (
 	"packhorse/engine"
 )
 
-// Handler answers one request whose token is in order. An error is rendered by the door that the route belongs to.
+// Handler answers one request whose token is in order. An error is rendered by the door that the
+// route belongs to.
 type Handler func(x exchange.Exchange, grant *auth.Grant) error
 
 // Refuse renders an error as the answer, and returns what it told.
@@ -27,8 +28,10 @@ type Route struct {
 	Denied  int        // the status when it has not: 401 or 403, as the specification says for each endpoint
 	Handler Handler
 
-	Org        bool  // the token need not name a repository
-	Creates    bool  // the token names a repository that is to be made, so that it is worth telling what is wrong with the name
+	Org bool // the token need not name a repository
+	// The token names a repository that is to be made, so that it is worth telling what is wrong with
+	// the name.
+	Creates    bool
 	BodyMax    int64 // in bytes; 0 for Limits.JSONBytes
 	Patient    bool  // the body may be silent until the handler calls BodyFlows
 	Computes   bool  // the first byte of the answer must come within Limits.AnswerWait
@@ -61,7 +64,8 @@ type endpoint struct {
 
 // writes tells whether the endpoint is there to write: a push also when it looks at the refs first.
 func (e *endpoint) writes() bool {
-	return e.Scope&(auth.GitWrite|auth.RepoWrite) != 0 && (e.git || e.Method != http.MethodGet && e.Method != http.MethodHead)
+	return e.Scope&(auth.GitWrite|auth.RepoWrite) != 0 &&
+		(e.git || e.Method != http.MethodGet && e.Method != http.MethodHead)
 }
 
 // methods is what a path answers to.
@@ -96,7 +100,8 @@ type table struct {
 func newTable(config *Config) (*table, error) {
 	t := &table{paths: make(map[string]*methods), git: config.Git.Serve}
 	for _, row := range config.Routes {
-		if row.Denied != http.StatusUnauthorized && row.Denied != http.StatusForbidden || row.Scope == 0 || row.Handler == nil {
+		if row.Denied != http.StatusUnauthorized && row.Denied != http.StatusForbidden || row.Scope == 0 ||
+			row.Handler == nil {
 			return nil, fmt.Errorf("route %s %s: it must state a scope, 401 or 403, and a handler", row.Method, row.Path)
 		}
 		if row.BodyMax == 0 {
@@ -116,11 +121,15 @@ func newTable(config *Config) (*table, error) {
 	}
 	t.advertise = git("git/info/refs", Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
 	t.advertisePush = git("git/info/refs", Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
-	t.fetch = git("git/git-upload-pack", Route{Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts, WaitsBytes: transferWaits}, http.MethodPost)
-	t.push = git("git/git-receive-pack", Route{
-		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true, CostsBytes: pushCosts, WaitsBytes: transferWaits,
+	t.fetch = git("git/git-upload-pack", Route{
+		Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
-	t.lfs = git("git/info/lfs", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete)
+	t.push = git("git/git-receive-pack", Route{
+		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true,
+		CostsBytes: pushCosts, WaitsBytes: transferWaits,
+	}, http.MethodPost)
+	t.lfs = git("git/info/lfs", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost, http.MethodPut,
+		http.MethodDelete)
 	for _, e := range t.lfs.endpoints {
 		e.git, e.open, e.Handler = false, true, githttp.RefuseLFS // without a token, since none would help
 	}

@@ -20,7 +20,8 @@ const (
 	blameCosts    = 16 << 20 // memory of some versions of a file, and of the commits on the way
 )
 
-// Routes is the table of the calls that programs make: docs/api.md, with the status for a missing scope.
+// Routes is the table of the calls that programs make: docs/api.md, with the status for a missing
+// scope.
 func Routes(d *rest.Door) []Route {
 	const (
 		unauthorized = http.StatusUnauthorized
@@ -28,20 +29,35 @@ func Routes(d *rest.Door) []Route {
 	)
 	return []Route{
 		{Method: "GET", Path: v1 + "/repos", Scope: auth.OrgRead, Denied: unauthorized, Handler: d.Repositories, Org: true},
-		{Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository, Creates: true},
+		{
+			Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository,
+			Creates: true,
+		},
 		{Method: "GET", Path: v1 + "/repo", Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository},
 		{Method: "PATCH", Path: v1 + "/repo", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.ChangeRepository},
 		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},
 		{Method: "DELETE", Path: v1 + "/repos/base", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach},
 		{Method: "POST", Path: v1 + "/repos/pull-upstream", Scope: auth.GitWrite, Denied: forbidden, Handler: d.PullUpstream},
 
-		{Method: "POST", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateCredential, Org: true},
-		{Method: "PUT", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.UpdateCredential, Org: true},
-		{Method: "DELETE", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteCredential, Org: true},
+		{
+			Method: "POST", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden,
+			Handler: d.CreateCredential, Org: true,
+		},
+		{
+			Method: "PUT", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden,
+			Handler: d.UpdateCredential, Org: true,
+		},
+		{
+			Method: "DELETE", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden,
+			Handler: d.DeleteCredential, Org: true,
+		},
 
 		{Method: "GET", Path: v1 + "/repos/branches", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Branches},
 		{Method: "DELETE", Path: v1 + "/repos/branches", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteBranch},
-		{Method: "POST", Path: v1 + "/repos/branches/create", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CreateBranch},
+		{
+			Method: "POST", Path: v1 + "/repos/branches/create", Scope: auth.GitWrite, Denied: unauthorized,
+			Handler: d.CreateBranch,
+		},
 		{Method: "GET", Path: v1 + "/repos/tags", Scope: auth.GitRead, Denied: forbidden, Handler: d.Tags},
 		{Method: "POST", Path: v1 + "/repos/tags", Scope: auth.GitWrite, Denied: forbidden, Handler: d.CreateTag},
 		{Method: "DELETE", Path: v1 + "/repos/tags", Scope: auth.GitWrite, Denied: forbidden, Handler: d.DeleteTag},
@@ -50,7 +66,10 @@ func Routes(d *rest.Door) []Route {
 		{Method: "DELETE", Path: v1 + "/repos/notes", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteNote},
 		{Method: "GET", Path: v1 + "/repos/notes/refs", Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs},
 		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
-		{Method: "POST", Path: v1 + "/repos/archive", Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive, CostsBytes: archiveCosts},
+		{
+			Method: "POST", Path: v1 + "/repos/archive", Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive,
+			CostsBytes: archiveCosts,
+		},
 		{
 			Method: "POST", Path: v1 + "/repos/grep", Scope: auth.GitRead, Denied: forbidden, Handler: d.Grep,
 			Computes: true, CostsBytes: grepCosts,
@@ -93,7 +112,10 @@ func Routes(d *rest.Door) []Route {
 			Method: "GET", Path: v1 + "/repos/merge/preview", Scope: auth.GitRead, Denied: forbidden, Handler: d.PreviewMerge,
 			Computes: true, CostsBytes: mergeCosts,
 		},
-		{Method: "POST", Path: v1 + "/repos/restore-commit", Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit},
+		{
+			Method: "POST", Path: v1 + "/repos/restore-commit", Scope: auth.GitWrite, Denied: forbidden,
+			Handler: d.RestoreCommit,
+		},
 	}
 }
 

@@ -30,7 +30,8 @@ func document(t *testing.T) (whole, top string) {
 	return string(page), top
 }
 
-// TestRoutesDocument holds the table of endpoints in docs/api.md against the table of routes, and each route has a section.
+// TestRoutesDocument holds the table of endpoints in docs/api.md against the table of routes, and
+// each route has a section.
 func TestRoutesDocument(t *testing.T) {
 	t.Parallel()
 	const base = "/api/v1"
@@ -68,7 +69,8 @@ func TestRoutesDocument(t *testing.T) {
 	}
 }
 
-// TestDocumentSections checks the headings of docs/api.md, which other documents and comments cite, and that its lines are short.
+// TestDocumentSections checks the headings of docs/api.md, which other documents and comments cite,
+// and that its lines are short.
 func TestDocumentSections(t *testing.T) {
 	t.Parallel()
 	whole, _ := document(t)
@@ -82,7 +84,8 @@ func TestDocumentSections(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Conventions", "Authentication", "Repositories", "Branches and tags", "Files and trees", "Commits", "Diffs", "Writing commits",
+		"Conventions", "Authentication", "Repositories", "Branches and tags", "Files and trees", "Commits", "Diffs",
+		"Writing commits",
 		"Merging", "Notes", "Search and blame", "Archives", "Webhooks", "Upstreams", "Git over HTTP", "Errors",
 	}
 	if !slices.Equal(sections, want) {
@@ -90,20 +93,22 @@ func TestDocumentSections(t *testing.T) {
 	}
 }
 
-// TestRefusalsDocument holds the refusals of tokens and of the door in the table of errors against the statuses that they have. Package
-// problem does the same for its own table.
+// TestRefusalsDocument holds the refusals of tokens and of the door in the table of errors against
+// the statuses that they have. Package problem does the same for its own table.
 func TestRefusalsDocument(t *testing.T) {
 	t.Parallel()
 	whole, _ := document(t)
 	want := map[string]int{
-		"auth.ErrMissing": auth.ErrMissing.Status, "auth.ErrDuplicate": auth.ErrDuplicate.Status, "auth.ErrRevoked": auth.ErrRevoked.Status,
+		"auth.ErrMissing": auth.ErrMissing.Status, "auth.ErrDuplicate": auth.ErrDuplicate.Status,
+		"auth.ErrRevoked":  auth.ErrRevoked.Status,
 		"exchange.ErrBusy": exchange.ErrBusy.Status, "exchange.ErrDraining": exchange.ErrDraining.Status,
 		"exchange.ErrSlowBody": exchange.ErrSlowBody.Status, "exchange.ErrLateAnswer": exchange.ErrLateAnswer.Status,
 		"exchange.ErrGone": exchange.ErrGone.Status, "exchange.ErrBadBody": exchange.ErrBadBody.Status,
 		"exchange.ErrEndedEarly": exchange.ErrEndedEarly.Status, "exchange.LimitError": (&exchange.LimitError{}).StatusCode(),
 	}
 	got := make(map[string]int)
-	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `((?:auth|exchange)\\.[^`]*)` \\|").FindAllStringSubmatch(whole, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `((?:auth|exchange)\\.[^`]*)` \\|").
+		FindAllStringSubmatch(whole, -1) {
 		got[row[2]] = want[row[2]]
 		if row[1] != fmt.Sprint(want[row[2]]) {
 			t.Errorf("%s is %s on the page, and %d", row[2], row[1], want[row[2]])

@@ -47,10 +47,14 @@ func TestHeaderForms(t *testing.T) {
 		status int
 		says   string
 	}{
-		"chunks":           {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, ""},
-		"Chunks":           {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200, ""},
-		"identity":         {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: identity\r\n\r\n", 400, "transfer-encoding"},
-		"gzip":             {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400, ""},
+		"chunks": {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, ""},
+		"Chunks": {"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200, ""},
+		"identity": {
+			"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: identity\r\n\r\n", 400, "transfer-encoding",
+		},
+		"gzip": {
+			"Host: x\r\n" + authorization + "\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400, "",
+		},
 		"one bare line":    {"Host: x\n" + authorization + "\r\nContent-Length: 0\r\n\r\n", 400, "carriage return"},
 		"bare lines":       {"Host: x\n" + authorization + "\nContent-Length: 0\n\n", 400, ""},
 		"a bare last line": {"Host: x\r\n" + authorization + "\r\nContent-Length: 0\r\n\n", 400, ""},
@@ -117,24 +121,32 @@ func TestAuthorization(t *testing.T) {
 		"CONNECT":                  {"CONNECT", "x:443", "", 400, ""},
 		"asterisk":                 {"OPTIONS", "*", "", 400, ""},
 
-		"clone":                          {"GET", "/a/b.git/info/refs?service=git-upload-pack", token("a/b", "git:read"), 200, ""},
-		"clone, no token":                {"GET", "/a/b.git/info/refs?service=git-upload-pack", "", 401, "Www-Authenticate: Basic"},
-		"clone, other repository":        {"GET", "/a/c.git/info/refs?service=git-upload-pack", token("a/b", "git:read"), 403, ""},
+		"clone": {
+			"GET", "/a/b.git/info/refs?service=git-upload-pack", token("a/b", "git:read"), 200, "",
+		},
+		"clone, no token": {
+			"GET", "/a/b.git/info/refs?service=git-upload-pack", "", 401, "Www-Authenticate: Basic",
+		},
+		"clone, other repository": {
+			"GET", "/a/c.git/info/refs?service=git-upload-pack", token("a/b", "git:read"), 403, "",
+		},
 		"clone, other repository, scope": {"GET", "/a/c.git/info/refs?service=git-upload-pack", token("a/b"), 403, ""},
 		"clone, no scope":                {"GET", "/a/b.git/info/refs?service=git-upload-pack", token("a/b"), 403, ""},
-		"push, reader":                   {"GET", "/a/b.git/info/refs?service=git-receive-pack", token("a/b", "git:read"), 403, ""},
-		"push":                           {"POST", "/a/b.git/git-receive-pack", token("a/b", "git:write"), 200, ""},
-		"push itself, reader":            {"POST", "/a/b.git/git-receive-pack", token("a/b", "git:read"), 403, ""},
-		"fetch":                          {"POST", "/a/b+ephemeral.git/git-upload-pack", token("a/b", "git:read"), 200, ""},
-		"fetch with GET":                 {"GET", "/a/b.git/git-upload-pack", token("a/b", "git:read"), 405, "Allow: POST"},
-		"advertise with POST":            {"POST", "/a/b.git/info/refs", token("a/b", "git:read"), 405, "Allow: GET, HEAD"},
-		"dumb":                           {"GET", "/a/b.git/HEAD", token("a/b", "git:read"), 404, ""},
-		"objects":                        {"GET", "/a/b.git/objects/info/packs", token("a/b", "git:read"), 404, ""},
-		"import":                         {"POST", "/a/b+import.git/git-receive-pack", token("a/b", "git:write"), 200, ""},
-		"health":                         {"GET", "/healthz", "", 200, ""},
-		"ready":                          {"HEAD", "/readyz", "", 200, ""},
-		"metrics":                        {"GET", "/metrics", "", 200, ""},
-		"health with POST":               {"POST", "/healthz", "", 405, "Allow: GET, HEAD"},
+		"push, reader": {
+			"GET", "/a/b.git/info/refs?service=git-receive-pack", token("a/b", "git:read"), 403, "",
+		},
+		"push":                {"POST", "/a/b.git/git-receive-pack", token("a/b", "git:write"), 200, ""},
+		"push itself, reader": {"POST", "/a/b.git/git-receive-pack", token("a/b", "git:read"), 403, ""},
+		"fetch":               {"POST", "/a/b+ephemeral.git/git-upload-pack", token("a/b", "git:read"), 200, ""},
+		"fetch with GET":      {"GET", "/a/b.git/git-upload-pack", token("a/b", "git:read"), 405, "Allow: POST"},
+		"advertise with POST": {"POST", "/a/b.git/info/refs", token("a/b", "git:read"), 405, "Allow: GET, HEAD"},
+		"dumb":                {"GET", "/a/b.git/HEAD", token("a/b", "git:read"), 404, ""},
+		"objects":             {"GET", "/a/b.git/objects/info/packs", token("a/b", "git:read"), 404, ""},
+		"import":              {"POST", "/a/b+import.git/git-receive-pack", token("a/b", "git:write"), 200, ""},
+		"health":              {"GET", "/healthz", "", 200, ""},
+		"ready":               {"HEAD", "/readyz", "", 200, ""},
+		"metrics":             {"GET", "/metrics", "", 200, ""},
+		"health with POST":    {"POST", "/healthz", "", 405, "Allow: GET, HEAD"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +287,9 @@ func TestProtocols(t *testing.T) {
 		c.TLS.NextProtos = []string{"h2"}
 	})
 	for offered, want := range map[string]string{"h2,http/1.1": "http/1.1", "": ""} {
-		c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: strings.FieldsFunc(offered, func(r rune) bool { return r == ',' })}) // the certificate was made above
+		// The certificate was made above.
+		c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: strings.FieldsFunc(offered,
+			func(r rune) bool { return r == ',' })})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +298,10 @@ func TestProtocols(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	if c, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}); err == nil { // the certificate was made above
+	// The certificate was made above.
+	if c, err := tls.Dial(
+		"tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}},
+	); err == nil {
 		t.Error("a client that speaks h2 only is served")
 		_ = c.Close()
 	}
@@ -310,10 +327,14 @@ func TestProtocols(t *testing.T) {
 // Neither the log nor the metrics tell a secret, and the metrics name nobody.
 func TestLogAndMetrics(t *testing.T) {
 	t.Parallel()
-	f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got"), "GET /panic": func(exchange.Exchange, *auth.Grant) error { panic("on purpose") }}, nil)
+	f := serve(t, map[string]api.Handler{
+		"GET /get": respond(200, "got"), "GET /panic": func(exchange.Exchange, *auth.Grant) error { panic("on purpose") },
+	}, nil)
 	header := token("team/secretrepo", "git:read")
 	secret := strings.TrimPrefix(header, "Bearer ")
-	for _, target := range []string{"/get?token=" + secret, "/panic", "/team/secretrepo.git/info/refs?service=git-upload-pack", "/none/" + secret[:20]} {
+	for _, target := range []string{
+		"/get?token=" + secret, "/panic", "/team/secretrepo.git/info/refs?service=git-upload-pack", "/none/" + secret[:20],
+	} {
 		c := f.dial(t)
 		c.send("GET " + target + " HTTP/1.1\nHost: x\nAuthorization: " + header + "\nCookie: " + secret + "\n\n")
 		c.receive(http.MethodGet)
@@ -363,7 +384,9 @@ func TestAdmin(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", target, a.StatusCode, status)
 		}
 	}
-	for target, status := range map[string]int{"/metrics": 200, "/debug/pprof/": 200, "/healthz": 200, "/readyz": 503, "/api/v1/repos": 404} {
+	for target, status := range map[string]int{
+		"/metrics": 200, "/debug/pprof/": 200, "/healthz": 200, "/readyz": 503, "/api/v1/repos": 404,
+	} {
 		w := httptest.NewRecorder()
 		unhealthy.Admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
 		if w.Code != status {

@@ -68,7 +68,8 @@ func TestScopes(t *testing.T) {
 			method, path, _ := strings.Cut(call, " ")
 			scopes := []string{"git:read", "org:read"}
 			switch {
-			case method == http.MethodGet, method == http.MethodHead, path == "/api/v1/repos/archive", path == "/api/v1/repos/grep":
+			case method == http.MethodGet, method == http.MethodHead, path == "/api/v1/repos/archive",
+				path == "/api/v1/repos/grep":
 				scopes = []string{"repo:write"}
 			}
 			for authorization, want := range map[string]int{
@@ -87,7 +88,8 @@ func TestScopes(t *testing.T) {
 				if a.StatusCode != want {
 					t.Errorf("with %.12q: status %d, want %d: %s", authorization, a.StatusCode, want, a.body)
 				}
-				if result := strings.Contains(a.body, `"result"`); result != strings.HasSuffix(path, "-commit") && result != strings.HasSuffix(path, "-pack") {
+				if result := strings.Contains(a.body, `"result"`); result != strings.HasSuffix(path, "-commit") &&
+					result != strings.HasSuffix(path, "-pack") {
 					t.Errorf("with %.12q: the refusal is %s", authorization, a.body)
 				}
 			}

@@ -45,7 +45,8 @@ func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	}
 }
 
-// asksToClose reports whether a Connection header says close; fasthttp knows it in small letters and alone.
+// asksToClose reports whether a Connection header says close; fasthttp knows it in small letters
+// and alone.
 func asksToClose(header string) bool {
 	for option := range strings.SplitSeq(header, ",") {
 		if strings.EqualFold(strings.TrimSpace(option), "close") {
@@ -57,8 +58,8 @@ func asksToClose(header string) bool {
 
 var errNoAnswer = errors.New("api: the handler did not answer")
 
-// expect decides before "100 Continue" goes out, so that nobody uploads what will be refused. fasthttp closes the connection after a
-// refusal.
+// expect decides before "100 Continue" goes out, so that nobody uploads what will be refused.
+// fasthttp closes the connection after a refusal.
 func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 	x, err := s.newTransfer(fast)
 	if err == nil {
@@ -94,7 +95,8 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 	x.finish()
 }
 
-// admit finds what a request is for, and holds its token and its announced body against that. It reads nothing from the client.
+// admit finds what a request is for, and holds its token and its announced body against that. It
+// reads nothing from the client.
 func (s *Server) admit(x *transfer) error {
 	m, err := s.table.find(x)
 	if err != nil {
@@ -157,7 +159,8 @@ func (s *Server) authorize(x *transfer) error {
 	case err == nil:
 		return nil
 	case e.Creates && grant.Repo != "" && grant.Repo != "org":
-		return refuse(http.StatusBadRequest, fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, engine.RepositoryNames))
+		return refuse(http.StatusBadRequest,
+			fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, engine.RepositoryNames))
 	default:
 		return refuse(e.Denied, errNoRepo)
 	}
@@ -216,8 +219,8 @@ func (s *Server) tell(x *transfer, err error) {
 	s.note(x, &p, err)
 }
 
-// note counts and logs what a request failed with, if it is no fault of the client's. It names what an operator looks for, and no more of the
-// request: see account.
+// note counts and logs what a request failed with, if it is no fault of the client's. It names what
+// an operator looks for, and no more of the request: see account.
 func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	if p.Corrupt {
 		s.metrics.corrupt.Inc()

@@ -1,12 +1,14 @@
-// Package api is the server: it accepts connections, holds requests against the routes, their tokens and the limits, and joins the
-// front doors to the host.
+// Package api is the server: it accepts connections, holds requests against the routes, their
+// tokens and the limits, and joins the front doors to the host.
 //
-// Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go: its header is checked
-// (request.go), its endpoint found (route.go), its token verified, its body wrapped (body.go), its handler run, and its answer
-// written (answer.go). conn.go holds what each connection waits for and how long; watch.go ends what nobody waits for any more.
+// Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
+// its header is checked (request.go), its endpoint found (route.go), its token verified, its body
+// wrapped (body.go), its handler run, and its answer written (answer.go). conn.go holds what each
+// connection waits for and how long; watch.go ends what nobody waits for any more.
 //
-// fasthttp parses HTTP/1.1 and is seen by no other package. It leaves body limits, truncation, time limits, unread bodies and
-// panics to its user: docs/invariants.md 21 to 29 are kept here, and tested on raw connections.
+// fasthttp parses HTTP/1.1 and is seen by no other package. It leaves body limits, truncation, time
+// limits, unread bodies and panics to its user: docs/invariants.md 21 to 29 are kept here, and
+// tested on raw connections.
 package api
 
 import (
@@ -40,17 +42,18 @@ type Config struct {
 
 	// Ready tells whether the stores can serve; nil means that they always can. It must not block.
 	Ready func() error
-	// Writable tells whether anything may be written; nil means that it always may. What it returns answers requests that write, before
-	// their bodies are read. It must not block.
+	// Writable tells whether anything may be written; nil means that it always may. What it returns
+	// answers requests that write, before their bodies are read. It must not block.
 	Writable func() error
 	// Damage tells how many stored things were found to be damaged; nil means none. It must not block.
 	Damage func() int
 	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
 	TLS *tls.Config
-	// TrustedProxies are the networks of proxies that add to X-Forwarded-For whom they got a request from.
+	// TrustedProxies are the networks of proxies that add to X-Forwarded-For whom they got a request
+	// from.
 	TrustedProxies []netip.Prefix
-	// Metrics is where the server registers its metrics, and what /metrics shows; by default a registry of its own, with those of the
-	// runtime and of the process.
+	// Metrics is where the server registers its metrics, and what /metrics shows; by default a
+	// registry of its own, with those of the runtime and of the process.
 	Metrics *prometheus.Registry
 	// Figures are shown beside the server's metrics.
 	Figures []Figure
@@ -122,10 +125,13 @@ func NewServer(config Config) (*Server, error) {
 	}
 	if config.Metrics == nil {
 		config.Metrics = prometheus.NewRegistry()
-		config.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		config.Metrics.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	queue := func(capacity, repoShare int64) fair.Options {
-		return fair.Options{Capacity: capacity, RepoShare: repoShare, Waiting: config.Limits.QueueCount, Wait: config.Limits.QueueWait}
+		return fair.Options{
+			Capacity: capacity, RepoShare: repoShare, Waiting: config.Limits.QueueCount, Wait: config.Limits.QueueWait,
+		}
 	}
 	t, err := newTable(&config)
 	if err != nil {
@@ -171,7 +177,8 @@ func NewServer(config Config) (*Server, error) {
 		ExpectHandler: s.expect,
 		ErrorHandler:  s.malformed,
 		ConnState:     connState,
-		// One byte of a body is read before the handler sees the request, and no more (HeaderReceived cannot say none).
+		// One byte of a body is read before the handler sees the request, and no more (HeaderReceived
+		// cannot say none).
 		MaxRequestBodySize:           1,
 		StreamRequestBody:            true,
 		DisablePreParseMultipartForm: true,
@@ -200,7 +207,8 @@ func (q quiet) Printf(format string, args ...any) {
 	q.logger.Debug("connection", "message", fmt.Sprintf(format, args...))
 }
 
-// Serve accepts connections until Shutdown, when it returns nil, or until the listener fails for good. It closes the listener.
+// Serve accepts connections until Shutdown, when it returns nil, or until the listener fails for
+// good. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.stopping {
@@ -226,13 +234,15 @@ func isLoopback(address net.Addr) bool {
 	return !ok || tcp.IP.IsLoopback()
 }
 
-// Leave makes /readyz say that the server is draining, and ends each connection with its next answer. Everything is still served, also on
-// new connections, until Shutdown: balancers get to know in time.
+// Leave makes /readyz say that the server is draining, and ends each connection with its next
+// answer. Everything is still served, also on new connections, until Shutdown: balancers get to
+// know in time.
 func (s *Server) Leave() { s.leaving.Store(true) }
 
-// Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends. Then it cancels what still runs,
-// gives it [Limits].CancelWait to say so, and cuts the rest. It returns nil when no request was cut, else ctx's error. Nobody hijacks
-// connections here, so that all of them are counted.
+// Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends.
+// Then it cancels what still runs, gives it [Limits].CancelWait to say so, and cuts the rest. It
+// returns nil when no request was cut, else ctx's error. Nobody hijacks connections here, so that
+// all of them are counted.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopping {

@@ -21,10 +21,12 @@ func benchServer(b *testing.B, routes map[string]api.Handler) *fixture {
 	return serve(b, routes, func(c *api.Config) { c.Logger = slog.New(slog.DiscardHandler) })
 }
 
-// BenchmarkSmallRequests is the cost of a request whose handler does nothing: client and server share the processors.
+// BenchmarkSmallRequests is the cost of a request whose handler does nothing: client and server
+// share the processors.
 func BenchmarkSmallRequests(b *testing.B) {
 	f := benchServer(b, map[string]api.Handler{"GET /get": respond(200, "got")})
-	request := []byte("GET /get?limit=20 HTTP/1.1\r\nHost: x\r\nUser-Agent: bench\r\nAuthorization: " + token("team/project", "git:read") + "\r\n\r\n")
+	request := []byte("GET /get?limit=20 HTTP/1.1\r\nHost: x\r\nUser-Agent: bench\r\nAuthorization: " +
+		token("team/project", "git:read") + "\r\n\r\n")
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		c, err := net.Dial("tcp", f.address)
@@ -78,11 +80,14 @@ func BenchmarkUpload(b *testing.B) {
 		b.Run(fmt.Sprintf("chunked=%t", chunked), func(b *testing.B) {
 			f := serve(b, nil, func(c *api.Config) {
 				c.Logger = slog.New(slog.DiscardHandler)
-				c.Routes = []api.Route{{Method: "POST", Path: "/read", Scope: auth.GitWrite, Denied: 401, BodyMax: 1 << 50, Handler: func(x exchange.Exchange, _ *auth.Grant) error {
-					_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{x.Body()}, make([]byte, 256<<10))
-					x.Respond(200, "text/plain", nil)
-					return err
-				}}}
+				c.Routes = []api.Route{{
+					Method: "POST", Path: "/read", Scope: auth.GitWrite, Denied: 401, BodyMax: 1 << 50,
+					Handler: func(x exchange.Exchange, _ *auth.Grant) error {
+						_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{x.Body()}, make([]byte, 256<<10))
+						x.Respond(200, "text/plain", nil)
+						return err
+					},
+				}}
 			})
 			b.SetBytes(piece)
 			c, err := net.Dial("tcp", f.address)
@@ -94,7 +99,8 @@ func BenchmarkUpload(b *testing.B) {
 				body = fmt.Appendf(nil, "%x\r\n%s\r\n", piece, body)
 			}
 			b.ResetTimer()
-			_, err = io.WriteString(c, "POST /read HTTP/1.1\r\nHost: x\r\nAuthorization: "+token("r", "git:write")+"\r\n"+framing+"\r\n\r\n")
+			_, err = io.WriteString(c,
+				"POST /read HTTP/1.1\r\nHost: x\r\nAuthorization: "+token("r", "git:write")+"\r\n"+framing+"\r\n\r\n")
 			must(err)
 			for range b.N {
 				_, err := c.Write(body)

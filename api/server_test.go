@@ -30,7 +30,8 @@ import (
 	"packhorse/api/problem"
 )
 
-// keys are the key pair of the organizations "acme", "other" and "third", and a certificate of 127.0.0.1.
+// keys are the key pair of the organizations "acme", "other" and "third", and a certificate of
+// 127.0.0.1.
 var keys = sync.OnceValue(func() (k struct {
 	private, public []byte
 	certificate     tls.Certificate
@@ -44,7 +45,9 @@ var keys = sync.OnceValue(func() (k struct {
 	der, err = x509.MarshalPKIXPublicKey(key.Public())
 	must(err)
 	k.public = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	der, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	must(err)
 	k.certificate = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
@@ -101,7 +104,8 @@ func refuseJSON(x exchange.Exchange, err error) problem.Problem {
 	return p
 }
 
-// serve starts a server. The routes may be read with git:read and written with git:write; edit may change anything.
+// serve starts a server. The routes may be read with git:read and written with git:write; edit may
+// change anything.
 func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config)) *fixture {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -137,7 +141,8 @@ func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config))
 		if method == http.MethodPost {
 			scope = auth.GitWrite
 		}
-		config.Routes = append(config.Routes, api.Route{Method: method, Path: path, Scope: scope, Denied: http.StatusUnauthorized, Handler: handler})
+		config.Routes = append(config.Routes,
+			api.Route{Method: method, Path: path, Scope: scope, Denied: http.StatusUnauthorized, Handler: handler})
 	}
 	if edit != nil {
 		edit(&config)
@@ -233,7 +238,8 @@ func (c *client) closes() {
 }
 
 func isReset(err error) bool {
-	return strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "close_notify") || errors.Is(err, io.EOF)
+	return strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "close_notify") ||
+		errors.Is(err, io.EOF)
 }
 
 // closeWrite ends the sending half.

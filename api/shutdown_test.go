@@ -102,7 +102,8 @@ func TestShutdownEndsWaits(t *testing.T) {
 	defer cancel()
 	down := make(chan error, 1)
 	go func() { down <- f.Shutdown(ctx) }()
-	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusOK || !strings.Contains(a.body, `"next_after":1`) || a.cut != nil {
+	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusOK || !strings.Contains(a.body, `"next_after":1`) ||
+		a.cut != nil {
 		t.Errorf("status %d, %q, cut %v", a.StatusCode, a.body, a.cut)
 	}
 	_ = c.Close()
@@ -125,7 +126,8 @@ func TestClientAsksToClose(t *testing.T) {
 	}
 }
 
-// Past its limit the drain cancels requests, which may still say so; one that begun an answer is cut, and does not look complete.
+// Past its limit the drain cancels requests, which may still say so; one that begun an answer is
+// cut, and does not look complete.
 func TestShutdownHasALimit(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{}, 2)
@@ -154,7 +156,8 @@ func TestShutdownHasALimit(t *testing.T) {
 	defer cancel()
 	down := make(chan error, 1)
 	go func() { down <- f.Shutdown(ctx) }()
-	if a := working.receive(http.MethodGet); a.StatusCode != 503 || !strings.Contains(a.body, "shutting down") || a.Header.Get("Retry-After") == "" {
+	if a := working.receive(http.MethodGet); a.StatusCode != 503 || !strings.Contains(a.body, "shutting down") ||
+		a.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, %q", a.StatusCode, a.body)
 	}
 	_ = working.Close()

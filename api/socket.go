@@ -11,8 +11,9 @@ import (
 // errSlowReader says that a client does not take its answer.
 var errSlowReader = errors.New("api: the client reads too slowly")
 
-// socket is a connection below TLS. A write may take as long as the peer keeps taking bytes at the floor's rate: a deadline over
-// the whole of it would limit the answer's length. It lies below TLS because a TLS record cannot be continued after a deadline.
+// socket is a connection below TLS. A write may take as long as the peer keeps taking bytes at the
+// floor's rate: a deadline over the whole of it would limit the answer's length. It lies below TLS
+// because a TLS record cannot be continued after a deadline.
 type socket struct {
 	net.Conn
 	limits  *Limits
@@ -75,8 +76,8 @@ func (s *socket) Write(p []byte) (int, error) {
 	}
 }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline are the business of conn and socket alone: what lies above them, TLS and
-// fasthttp, would set deadlines over whole messages.
+// SetDeadline, SetReadDeadline and SetWriteDeadline are the business of conn and socket alone: what
+// lies above them, TLS and fasthttp, would set deadlines over whole messages.
 func (s *socket) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing.

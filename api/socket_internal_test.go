@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A reader above the floor gets an answer of any length; one that falls below it is cut when the window is over in which it did.
+// A reader above the floor gets an answer of any length; one that falls below it is cut when the
+// window is over in which it did.
 func TestFloor(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 10

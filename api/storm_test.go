@@ -55,8 +55,9 @@ func (w *writable) listed() []string {
 	return ids
 }
 
-// TestStormOfGuards lets writers race for one branch over HTTP, each with the tip that it knows for an expectation: the winners form
-// one chain, which the listing tells, and everyone else is answered 409 with the tip that was there.
+// TestStormOfGuards lets writers race for one branch over HTTP, each with the tip that it knows for
+// an expectation: the winners form one chain, which the listing tells, and everyone else is
+// answered 409 with the tip that was there.
 func TestStormOfGuards(t *testing.T) {
 	t.Parallel()
 	writers, commits := 64, 200
@@ -99,7 +100,8 @@ func TestStormOfGuards(t *testing.T) {
 	}
 }
 
-// TestStormWithoutGuards lets writers of files of their own share a branch over HTTP without an expectation: nobody is refused.
+// TestStormWithoutGuards lets writers of files of their own share a branch over HTTP without an
+// expectation: nobody is refused.
 func TestStormWithoutGuards(t *testing.T) {
 	t.Parallel()
 	writers, commits := 50, 20

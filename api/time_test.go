@@ -41,32 +41,71 @@ func TestWaitsEnd(t *testing.T) {
 		status int    // 0 when the connection ends without an answer
 		body   string // that the answer contains
 	}{
-		"nothing sent":      {func(l *api.Limits) { l.IdleWait = short }, func(*client) {}, 0, ""},
-		"half a header":     {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("GET / HT") }, 408, "in time"},
-		"one byte":          {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("G") }, 408, "in time"},
-		"no end of header":  {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send(post) }, 408, "in time"},
-		"second header":     {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.get(); c.send("GET / HT") }, 408, "in time"},
-		"header, trickling": {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.trickle("GET / HTTP/1.1\r\nHost: " + strings.Repeat("x", 100)) }, 408, "in time"},
+		"nothing sent": {func(l *api.Limits) { l.IdleWait = short }, func(*client) {}, 0, ""},
+		"half a header": {
+			func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("GET / HT") }, 408, "in time",
+		},
+		"one byte":         {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send("G") }, 408, "in time"},
+		"no end of header": {func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.send(post) }, 408, "in time"},
+		"second header": {
+			func(l *api.Limits) { l.HeaderWait = short }, func(c *client) { c.get(); c.send("GET / HT") }, 408, "in time",
+		},
+		"header, trickling": {func(l *api.Limits) {
+			l.HeaderWait = short
+		}, func(c *client) { c.trickle("GET / HTTP/1.1\r\nHost: " + strings.Repeat("x", 100)) }, 408, "in time"},
 
 		"no first byte of a body": {
 			func(l *api.Limits) { l.BodySilence = short },
 			func(c *client) { c.send(post + "Content-Length: 10\n\n") }, 408, "in time",
 		},
-		"body, silent":        {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.send(post + "Content-Length: 10\n\nabc") }, 200, "3 the request body stalled"},
-		"chunks, none":        {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.send(post + "Transfer-Encoding: chunked\n\n") }, 200, "0 the request body stalled"},
-		"chunks, silent":      {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.send(post + "Transfer-Encoding: chunked\n\n3\nabc\n") }, 200, "3 the request body stalled"},
-		"chunks, no trailer":  {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.send(post + "Transfer-Encoding: chunked\n\n3\nabc\n0\n") }, 200, "3 the request body stalled"},
-		"body, trickling":     {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) { c.send(post + "Content-Length: 1000\n\n"); c.trickle(strings.Repeat("x", 999)) }, 200, "the request body stalled"},
-		"body, fast and long": {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) { c.send(post + "Content-Length: 1000000\n\n" + strings.Repeat("x", 1000000)) }, 200, "1000000 <nil>"},
+		"body, silent": {
+			func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.send(post + "Content-Length: 10\n\nabc") },
+			200, "3 the request body stalled",
+		},
+		"chunks, none": {func(l *api.Limits) {
+			l.BodySilence = short
+		}, func(c *client) { c.send(post + "Transfer-Encoding: chunked\n\n") }, 200, "0 the request body stalled"},
+		"chunks, silent": {func(l *api.Limits) {
+			l.BodySilence = short
+		}, func(c *client) { c.send(post + "Transfer-Encoding: chunked\n\n3\nabc\n") }, 200, "3 the request body stalled"},
+		"chunks, no trailer": {func(l *api.Limits) {
+			l.BodySilence = short
+		}, func(c *client) { c.send(post + "Transfer-Encoding: chunked\n\n3\nabc\n0\n") }, 200, "3 the request body stalled"},
+		"body, trickling": {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) {
+			c.send(post + "Content-Length: 1000\n\n")
+			c.trickle(strings.Repeat("x", 999))
+		}, 200, "the request body stalled"},
+		"body, fast and long": {func(l *api.Limits) { l.FloorWindow = short }, func(c *client) {
+			c.send(post + "Content-Length: 1000000\n\n" + strings.Repeat("x", 1000000))
+		}, 200, "1000000 <nil>"},
 
-		"after the pause, silent":  {func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.patient("abc", "d") }, 200, "4 the request body stalled"},
-		"pause before what flows":  {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("abc") }, 200, "3 the request body stalled"},
-		"pause, silent":            {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("ab") }, 200, "2 the request body stalled"},
-		"pause, trickling":         {func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("a"); c.trickle("bb") }, 200, "the request body stalled"},
-		"answer does not begin":    {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute")) }, 504, "took too long"},
-		"stream does not begin":    {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute?stream")) }, 0, ""},
-		"long answer has begun":    {func(l *api.Limits) { l.AnswerWait = long }, func(c *client) { c.send(get("/compute?begun")) }, 200, "begun and done"},
-		"answer that does not ask": {func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/slow")) }, 200, "slow"},
+		"after the pause, silent": {
+			func(l *api.Limits) { l.BodySilence = short }, func(c *client) { c.patient("abc", "d") }, 200,
+			"4 the request body stalled",
+		},
+		"pause before what flows": {
+			func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("abc") }, 200, "3 the request body stalled",
+		},
+		"pause, silent": {
+			func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("ab") }, 200, "2 the request body stalled",
+		},
+		"pause, trickling": {
+			func(l *api.Limits) { l.BodyPause = short }, func(c *client) { c.patient("a"); c.trickle("bb") }, 200,
+			"the request body stalled",
+		},
+		"answer does not begin": {
+			func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute")) }, 504, "took too long",
+		},
+		"stream does not begin": {
+			func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/compute?stream")) }, 0, "",
+		},
+		"long answer has begun": {
+			func(l *api.Limits) { l.AnswerWait = long }, func(c *client) { c.send(get("/compute?begun")) }, 200,
+			"begun and done",
+		},
+		"answer that does not ask": {
+			func(l *api.Limits) { l.AnswerWait = short }, func(c *client) { c.send(get("/slow")) }, 200, "slow",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +121,10 @@ func TestWaitsEnd(t *testing.T) {
 				patient(test.edit)(c)
 				c.Routes = append(c.Routes,
 					api.Route{Method: "POST", Path: "/patient", Scope: auth.GitWrite, Denied: 401, Patient: true, Handler: flowing},
-					api.Route{Method: "GET", Path: "/compute", Scope: auth.GitRead, Denied: 401, Computes: true, Handler: computing(long + short)},
+					api.Route{
+						Method: "GET", Path: "/compute", Scope: auth.GitRead, Denied: 401, Computes: true,
+						Handler: computing(long + short),
+					},
 				)
 			})
 			c := f.dial(t)
@@ -122,10 +164,11 @@ func (c *client) trickle(text string) {
 	}()
 }
 
-// patient begins a body on a route that allows a pause until three bytes have come. All of it is one write, between whose parts no time
-// can pass.
+// patient begins a body on a route that allows a pause until three bytes have come. All of it is
+// one write, between whose parts no time can pass.
 func (c *client) patient(chunks ...string) {
-	text := "POST /patient HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") + "\nTransfer-Encoding: chunked\n\n"
+	text := "POST /patient HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") +
+		"\nTransfer-Encoding: chunked\n\n"
 	for _, chunk := range chunks {
 		text += fmt.Sprintf("%x\n%s\n", len(chunk), chunk)
 	}
@@ -144,7 +187,8 @@ func flowing(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// computing never answers before its context ends, unless asked to begin: then it is done after a while.
+// computing never answers before its context ends, unless asked to begin: then it is done after a
+// while.
 func computing(while time.Duration) api.Handler {
 	wait := func(ctx context.Context, while time.Duration) error {
 		select {
@@ -213,7 +257,8 @@ func TestNoReader(t *testing.T) {
 	}
 }
 
-// A client that reads more slowly than the server writes gets all of its answer. How slowly it may is for TestFloor.
+// A client that reads more slowly than the server writes gets all of its answer. How slowly it may
+// is for TestFloor.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
@@ -252,7 +297,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// The context of a request ends after its client has left, also when unread bytes hide that, and under TLS.
+// The context of a request ends after its client has left, also when unread bytes hide that, and
+// under TLS.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	closed := func(c *client) { _ = c.Close() }

@@ -15,8 +15,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// transfer is the [exchange.Exchange] of one request over fasthttp. What it hands out is copied: fasthttp uses its buffers again for
-// the next request.
+// transfer is the [exchange.Exchange] of one request over fasthttp. What it hands out is copied:
+// fasthttp uses its buffers again for the next request.
 type transfer struct {
 	server  *Server
 	fast    *fasthttp.RequestCtx
@@ -42,7 +42,8 @@ type transfer struct {
 	holding   fair.Holding // and what it turns out to need
 	answering atomic.Bool  // the answer is being written
 	reason    string       // why it is a refusal or a failure, for the log
-	// refusedAs is the status of a refusal that the answer tells in a form of its own, 0 when there is none.
+	// refusedAs is the status of a refusal that the answer tells in a form of its own, 0 when there is
+	// none.
 	refusedAs int
 	free      map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
 	freeing   sync.Mutex         // guards free
@@ -51,7 +52,8 @@ type transfer struct {
 
 var _ exchange.Exchange = (*transfer)(nil)
 
-// newTransfer begins a request. It fails on what cannot be a request for anybody; the transfer can be answered even then.
+// newTransfer begins a request. It fails on what cannot be a request for anybody; the transfer can
+// be answered even then.
 func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 	x := &transfer{
 		server:  s,
@@ -67,7 +69,9 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 		x.client = s.proxies.client(x.client, fast.Request.Header.PeekAll("X-Forwarded-For"))
 	}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
-	x.body = body{conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes, cost: &x.cost}
+	x.body = body{
+		conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes, cost: &x.cost,
+	}
 	x.cost.x = x
 	if stream := fast.RequestBodyStream(); stream != nil {
 		x.body.stream = stream
@@ -125,7 +129,8 @@ func (x *transfer) BodyLength() int64 { return x.body.announced }
 // BodyFlows implements [exchange.Request].
 func (x *transfer) BodyFlows() { x.body.flows = true }
 
-// finish ends the request: nothing of it may be used afterwards. It is called once, by the goroutine that served it.
+// finish ends the request: nothing of it may be used afterwards. It is called once, by the
+// goroutine that served it.
 func (x *transfer) finish() {
 	x.stopPatience()
 	x.conn.current.Store(nil)

@@ -53,7 +53,12 @@ func TestWritable(t *testing.T) {
 		err    error
 		status int
 		ready  string
-	}{{nil, 200, ""}, {space.ErrShort, 507, "writes are paused"}, {space.ErrRecovering, 503, "full at the start"}, {nil, 200, ""}} {
+	}{
+		{nil, 200, ""},
+		{space.ErrShort, 507, "writes are paused"},
+		{space.ErrRecovering, 503, "full at the start"},
+		{nil, 200, ""},
+	} {
 		refuse(state.err)
 		for _, r := range requests {
 			method, target, _ := strings.Cut(r.target, " ")
@@ -76,11 +81,13 @@ func TestWritable(t *testing.T) {
 			if target == "/metrics" && !strings.Contains(a.body, "packhorse_answer 42\n") {
 				t.Error("the gauge is not shown")
 			}
-			if target == "/metrics" && !strings.Contains(a.body, "# TYPE packhorse_asked_total counter\npackhorse_asked_total 7\n") {
+			if target == "/metrics" &&
+				!strings.Contains(a.body, "# TYPE packhorse_asked_total counter\npackhorse_asked_total 7\n") {
 				t.Error("the counter is not shown")
 			}
 		}
-		if status, text := readiness(f); status != 200 || !strings.HasPrefix(text, "ready") || !strings.Contains(text, state.ready) {
+		if status, text := readiness(f); status != 200 || !strings.HasPrefix(text, "ready") ||
+			!strings.Contains(text, state.ready) {
 			t.Errorf("%v: readyz: %d %q", state.err, status, text)
 		}
 	}

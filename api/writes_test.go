@@ -48,7 +48,9 @@ func newWritableOn(t *testing.T, host *engine.Host, edits ...func(*api.Config)) 
 	t.Cleanup(transport.CloseIdleConnections)
 	w := &writable{t: t, client: http.Client{Transport: transport}}
 	w.fixture = serve(t, nil, func(c *api.Config) {
-		c.Routes = api.Routes(rest.New(rest.Config{Host: host, Verify: func(token string) (*auth.Grant, error) { return c.Tokens.Verify("Bearer " + token) }}))
+		c.Routes = api.Routes(rest.New(rest.Config{Host: host, Verify: func(token string) (*auth.Grant, error) {
+			return c.Tokens.Verify("Bearer " + token)
+		}}))
 		c.Refuse = rest.Refuse
 		for _, edit := range edits {
 			edit(c)
@@ -95,7 +97,8 @@ func (w *writable) token(repo string, ops []string) string {
 		return token.(string) // nothing else is stored
 	}
 	token, err := auth.Mint(keys().private, auth.Claims{
-		Org: "acme", Subject: "ci", Repo: repo, Scopes: []string{"git:write", "repo:write"}, Expires: time.Now().Add(time.Hour), Ops: ops,
+		Org: "acme", Subject: "ci", Repo: repo, Scopes: []string{"git:write", "repo:write"},
+		Expires: time.Now().Add(time.Hour), Ops: ops,
 	})
 	if err != nil {
 		w.t.Error(err)
@@ -133,16 +136,21 @@ func (w *writable) do(c call, ops []string, headers ...string) written {
 
 const person = `"author":{"name":"A","email":"a@example.com"}`
 
-// commitLines is a commit-pack body that writes one file; extra is more metadata, with a comma behind it.
+// commitLines is a commit-pack body that writes one file; extra is more metadata, with a comma
+// behind it.
 func commitLines(extra, path, content string) string {
-	return fmt.Sprintf("{\"metadata\":{%s\"target_branch\":\"main\",\"commit_message\":\"m\",%s,\"files\":[{\"path\":%q,\"content_id\":\"1\"}]}}\n"+
-		"{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", extra, person, path, base64.StdEncoding.EncodeToString([]byte(content)))
+	return fmt.Sprintf(
+		"{\"metadata\":{%s\"target_branch\":\"main\",\"commit_message\":\"m\",%s,\"files\":[{\"path\":%q,\"content_id\":\"1\"}]}}\n"+
+			"{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", extra, person, path,
+		base64.StdEncoding.EncodeToString([]byte(content)),
+	)
 }
 
 // writing is a route that writes, as a client can use it again and again.
 type writing struct {
-	// call is a request that succeeds once; name makes it different from all others, and before is what has to be there first. space is
-	// the JSON member that asks for the ephemeral namespace, "" for the main one.
+	// call is a request that succeeds once; name makes it different from all others, and before is
+	// what has to be there first. space is the JSON member that asks for the ephemeral namespace, ""
+	// for the main one.
 	call      func(w *writable, name, space string) (before []call, c call)
 	denied    []string // the ops that refuse it
 	ephemeral string   // the member that asks for the ephemeral namespace; "" if there is no such thing
@@ -159,7 +167,8 @@ func createBranch(name, space string) call {
 	if space != "" {
 		space = `,"target_is_ephemeral":true`
 	}
-	return call{"POST " + v1 + "/branches/create", "r", fmt.Sprintf(`{"target_branch":%q,"base_branch":"main"%s}`, name, space)}
+	return call{"POST " + v1 + "/branches/create", "r", fmt.Sprintf(`{"target_branch":%q,"base_branch":"main"%s}`, name,
+		space)}
 }
 
 // member is a field behind others.
@@ -174,8 +183,10 @@ func member(text string) string {
 var writings = map[string]writing{
 	"POST " + v1: {
 		call: func(_ *writable, name, _ string) ([]call, call) {
-			base := fmt.Sprintf(`{"base_repo":{"provider":"code","operation":"fork","owner":"acme","name":"r","auth":{"token":%q}}}`,
-				strings.TrimPrefix(token("r", "git:read"), "Bearer "))
+			base := fmt.Sprintf(
+				`{"base_repo":{"provider":"code","operation":"fork","owner":"acme","name":"r","auth":{"token":%q}}}`,
+				strings.TrimPrefix(token("r", "git:read"), "Bearer "),
+			)
 			return nil, call{"POST " + v1, name, base}
 		},
 		denied: []string{noPush, verifySig}, // every commit is new to a fork
@@ -204,14 +215,17 @@ var writings = map[string]writing{
 	},
 	"POST " + v1 + "/git-credentials": {
 		call: func(_ *writable, name, _ string) ([]call, call) {
-			return []call{{"POST " + v1, name, ``}}, call{"POST " + v1 + "/git-credentials", name, fmt.Sprintf(`{"repo_id":%q,"password":"p"}`, name)}
+			return []call{
+				{"POST " + v1, name, ``},
+			}, call{"POST " + v1 + "/git-credentials", name, fmt.Sprintf(`{"repo_id":%q,"password":"p"}`, name)}
 		},
 	},
 	"PUT " + v1 + "/git-credentials":    {call: withCredential("PUT")},
 	"DELETE " + v1 + "/git-credentials": {call: withCredential("DELETE")},
 	"DELETE " + v1 + "/branches": {
 		call: func(_ *writable, name, space string) ([]call, call) {
-			return []call{createBranch(name, space)}, call{"DELETE " + v1 + "/branches", "r", fmt.Sprintf(`{"name":%q%s}`, name, member(space))}
+			return []call{createBranch(name, space)}, call{"DELETE " + v1 + "/branches", "r", fmt.Sprintf(`{"name":%q%s}`, name,
+				member(space))}
 		},
 		denied: []string{noPush, noForcePush}, ephemeral: `"ephemeral":true`,
 	},
@@ -234,7 +248,8 @@ var writings = map[string]writing{
 	},
 	"POST " + v1 + "/notes": {
 		call: func(w *writable, name, space string) ([]call, call) {
-			return nil, call{"POST " + v1 + "/notes", "r", fmt.Sprintf(`{"sha":%q,"note":%q,"ref":%q%s}`, w.head, name, name, member(space))}
+			return nil, call{"POST " + v1 + "/notes", "r", fmt.Sprintf(`{"sha":%q,"note":%q,"ref":%q%s}`, w.head, name, name,
+				member(space))}
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"ephemeral":true`,
 	},
@@ -258,8 +273,12 @@ var writings = map[string]writing{
 	"POST " + v1 + "/diff-commit": {
 		call: func(_ *writable, name, space string) ([]call, call) {
 			patch := fmt.Sprintf("--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+1\n", name)
-			return nil, call{"POST " + v1 + "/diff-commit", "r", fmt.Sprintf("{\"metadata\":{\"target_branch\":\"main\",\"base_branch\":\"main\",\"commit_message\":\"m\",%s%s}}\n"+
-				"{\"diff_chunk\":{\"data\":%q,\"eof\":true}}\n", person, member(space), base64.StdEncoding.EncodeToString([]byte(patch)))}
+			return nil,
+				call{"POST " + v1 + "/diff-commit", "r", fmt.Sprintf(
+					"{\"metadata\":{\"target_branch\":\"main\",\"base_branch\":\"main\",\"commit_message\":\"m\",%s%s}}\n"+
+						"{\"diff_chunk\":{\"data\":%q,\"eof\":true}}\n", person, member(space),
+					base64.StdEncoding.EncodeToString([]byte(patch)),
+				)}
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"ephemeral":true`,
 	},
@@ -267,14 +286,16 @@ var writings = map[string]writing{
 		call: func(_ *writable, name, space string) ([]call, call) {
 			ahead := call{"POST " + v1 + "/commit-pack", "r", commitLines("", name, name)}
 			return []call{createBranch(name, space), ahead}, call{"POST " + v1 + "/merge", "r", fmt.Sprintf(
-				`{"source_branch":"main","target_branch":%q,"strategy":"merge","commit_message":"m",%s%s}`, name, person, member(space))}
+				`{"source_branch":"main","target_branch":%q,"strategy":"merge","commit_message":"m",%s%s}`, name, person,
+				member(space))}
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`,
 	},
 	"POST " + v1 + "/restore-commit": {
 		call: func(w *writable, name, space string) ([]call, call) {
 			return []call{createBranch(name, space)}, call{"POST " + v1 + "/restore-commit", "r", fmt.Sprintf(
-				`{"metadata":{"target_branch":%q,"target_commit_sha":%q,"commit_message":%q,%s%s}}`, name, w.head, name, person, member(space))}
+				`{"metadata":{"target_branch":%q,"target_commit_sha":%q,"commit_message":%q,%s%s}}`, name, w.head, name, person,
+				member(space))}
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"ephemeral":true`,
 	},
@@ -304,8 +325,9 @@ func (w *writable) prepared(test writing, name, space string) call {
 	return c
 }
 
-// TestWrites holds every route that writes to what is true of all writes: the policies of its token bind it, its answer tells the
-// journal's position, its key makes it happen once, and X-Min-Sequence is read. One that moves refs does so in both namespaces.
+// TestWrites holds every route that writes to what is true of all writes: the policies of its token
+// bind it, its answer tells the journal's position, its key makes it happen once, and
+// X-Min-Sequence is read. One that moves refs does so in both namespaces.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	for _, route := range api.Routes(rest.New(rest.Config{})) {
@@ -377,12 +399,14 @@ func (w *writable) once(c call, alone bool) {
 	}
 	other := c
 	other.body = " " + c.body
-	if got := w.do(other, nil, key...); got.status != http.StatusConflict || !strings.Contains(string(got.body), "idempotency key") {
+	if got := w.do(other, nil, key...); got.status != http.StatusConflict ||
+		!strings.Contains(string(got.body), "idempotency key") {
 		w.t.Errorf("another request under the key: status %d: %s", got.status, got.body)
 	}
 }
 
-// TestWritesTooLarge announces bodies beyond the limit of each route, which are refused when they begin.
+// TestWritesTooLarge announces bodies beyond the limit of each route, which are refused when they
+// begin.
 func TestWritesTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWritable(t)
@@ -392,8 +416,10 @@ func TestWritesTooLarge(t *testing.T) {
 		}
 		limit := max(route.BodyMax, 1<<20)
 		c := w.dial(t)
-		c.send(fmt.Sprintf("%s %s HTTP/1.1\nHost: x\nAuthorization: %s\nContent-Type: application/x-ndjson\nContent-Length: %d\n\n{",
-			route.Method, route.Path, token("r", "git:write", "repo:write"), limit+1))
+		c.send(fmt.Sprintf(
+			"%s %s HTTP/1.1\nHost: x\nAuthorization: %s\nContent-Type: application/x-ndjson\nContent-Length: %d\n\n{",
+			route.Method, route.Path, token("r", "git:write", "repo:write"), limit+1,
+		))
 		got := c.receive(route.Method)
 		if got.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, strconv.FormatInt(limit, 10)) {
 			t.Errorf("%s %s: status %d: %s", route.Method, route.Path, got.StatusCode, got.body)

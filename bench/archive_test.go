@@ -8,7 +8,8 @@ import (
 	"packhorse/engine"
 )
 
-// BenchmarkArchive archives the newest tree: "tar" as it is, "tar.gz" compressed. The bytes are those of the tar stream.
+// BenchmarkArchive archives the newest tree: "tar" as it is, "tar.gz" compressed. The bytes are
+// those of the tar stream.
 func BenchmarkArchive(b *testing.B) {
 	ctx := context.Background()
 	repo := openHistory(b).push(b, openHost(b, false), "r")

@@ -9,8 +9,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkClone fetches from a repository as the push left it, once its bitmaps are made, and drops the pack. "fresh" generates every pack, "cached" has the clone
-// cache, which decides for itself what it keeps.
+// BenchmarkClone fetches from a repository as the push left it, once its bitmaps are made, and
+// drops the pack. "fresh" generates every pack, "cached" has the clone cache, which decides for
+// itself what it keeps.
 func BenchmarkClone(b *testing.B) {
 	h := openHistory(b)
 	wants := []object.ID{h.tip}

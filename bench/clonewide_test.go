@@ -10,8 +10,9 @@ import (
 	"packhorse/refs"
 )
 
-// BenchmarkCloneWide clones 4,000 commits of the API that nobody has maintained, each of which adds a file to the same folder: what a clone costs
-// follows the objects, and not the entries of all trees.
+// BenchmarkCloneWide clones 4,000 commits of the API that nobody has maintained, each of which adds
+// a file to the same folder: what a clone costs follows the objects, and not the entries of all
+// trees.
 func BenchmarkCloneWide(b *testing.B) {
 	commits := 4000
 	if testing.Short() {

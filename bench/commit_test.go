@@ -19,8 +19,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkCommit makes one-file commits to one branch of one repository, every one synced to disk before the next of its writer
-// begins: on the disk as it is, with every sync made 5 ms slower, and with maintenance in the background, which comes every 1,700 commits or so.
+// BenchmarkCommit makes one-file commits to one branch of one repository, every one synced to disk
+// before the next of its writer begins: on the disk as it is, with every sync made 5 ms slower, and
+// with maintenance in the background, which comes every 1,700 commits or so.
 func BenchmarkCommit(b *testing.B) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
 		for _, writers := range []int{1, 16} {
@@ -80,9 +81,11 @@ func writeOne(b *testing.B, repo *engine.Repository, n int64) {
 	b.Helper()
 	ctx := context.Background()
 	u, err := repo.NewUpload(ctx, engine.Actor{Org: enginetest.Org, Subject: "bench"}, engine.UploadRequest{
-		Target:     engine.CommitTarget{Branch: "main"},
-		Details:    engine.CommitDetails{Message: "one file", Author: commit.Person{Name: "B", Email: "b@example.com"}},
-		Operations: []engine.FileOperation{{Path: fmt.Sprintf("d%d/f%d", n%100, n/100%100), ContentID: "1", Mode: object.ModeBlob}},
+		Target:  engine.CommitTarget{Branch: "main"},
+		Details: engine.CommitDetails{Message: "one file", Author: commit.Person{Name: "B", Email: "b@example.com"}},
+		Operations: []engine.FileOperation{
+			{Path: fmt.Sprintf("d%d/f%d", n%100, n/100%100), ContentID: "1", Mode: object.ModeBlob},
+		},
 	})
 	if err != nil {
 		b.Error(err)

@@ -17,7 +17,8 @@ import (
 // folderSize is how many files a folder of a [wideRepository] has.
 const folderSize = 1000
 
-// BenchmarkCommitWide changes one file of small and of large repositories, each in turn: the cost of a commit must not depend on how much else there is.
+// BenchmarkCommitWide changes one file of small and of large repositories, each in turn: the cost
+// of a commit must not depend on how much else there is.
 func BenchmarkCommitWide(b *testing.B) {
 	sizes := []int{10, 1000, 100_000, 1_000_000}
 	if testing.Short() {

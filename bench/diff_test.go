@@ -11,7 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkDiff compares the newest commits with their first parents, one an operation, as the API does but for JSON and HTTP.
+// BenchmarkDiff compares the newest commits with their first parents, one an operation, as the API
+// does but for JSON and HTTP.
 func BenchmarkDiff(b *testing.B) {
 	ctx := context.Background()
 	h := openHistory(b)
@@ -49,7 +50,8 @@ func BenchmarkDiff(b *testing.B) {
 	b.ReportMetric(float64(usedCPU(b)-before)/float64(i), "cpu-ns/op")
 }
 
-// usedCPU is the CPU time of the process, which tells more than the clock where several processors compute.
+// usedCPU is the CPU time of the process, which tells more than the clock where several processors
+// compute.
 func usedCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

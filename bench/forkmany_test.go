@@ -15,12 +15,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkForkMany commits to a base and forks it in turn, with maintenance in the background, and asks how long the forks, and the first listing,
-// clone and commit of each, take: the median of the last hundred against that of the first, and of all what 99 % keep to. Every tenth fork is also asked for
-// the first commit by its ID, which takes the set of what it may read.
+// BenchmarkForkMany commits to a base and forks it in turn, with maintenance in the background, and
+// asks how long the forks, and the first listing, clone and commit of each, take: the median of the
+// last hundred against that of the first, and of all what 99 % keep to. Every tenth fork is also
+// asked for the first commit by its ID, which takes the set of what it may read.
 //
-// PACKHORSE_FORKS says how many there are instead of 300, PACKHORSE_FORK_FILES how many files the base has instead of 1,000. A clone is of the tip
-// alone (depth 1) when there are more than 1,000 files.
+// PACKHORSE_FORKS says how many there are instead of 300, PACKHORSE_FORK_FILES how many files the
+// base has instead of 1,000. A clone is of the tip alone (depth 1) when there are more than 1,000
+// files.
 func BenchmarkForkMany(b *testing.B) {
 	forks, files := 300, 1000
 	if testing.Short() {

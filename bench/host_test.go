@@ -18,14 +18,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// openHost opens a host over empty stores on the disk, without a clone cache or with one of 1 GiB, until the benchmark ends.
+// openHost opens a host over empty stores on the disk, without a clone cache or with one of 1 GiB,
+// until the benchmark ends.
 func openHost(b *testing.B, cached bool) *engine.Host {
 	b.Helper()
 	dir := b.TempDir()
 	var config engine.Config
 	if cached {
 		var err error
-		if config.Clones, err = clonecache.Open(filepath.Join(dir, "cache"), clonecache.Options{BudgetBytes: 1 << 30}); err != nil {
+		if config.Clones, err = clonecache.Open(
+			filepath.Join(dir, "cache"), clonecache.Options{BudgetBytes: 1 << 30},
+		); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -72,8 +75,8 @@ func (s stores) close(b *testing.B) {
 	closeStore(b, s.keys.Close)
 }
 
-// history is what the benchmarks push: that of the default branch of the bare repository that PACKHORSE_REAL_REPO names, or else a made-up
-// one.
+// history is what the benchmarks push: that of the default branch of the bare repository that
+// PACKHORSE_REAL_REPO names, or else a made-up one.
 type history struct {
 	tip, older object.ID // older is up to 100 commits behind the tip
 	pack       []byte

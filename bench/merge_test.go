@@ -16,8 +16,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkMerge merges two branches of a repository whose sides changed ten files in ten folders, five each: of 1,000 files and of
-// 100,000. Each merge is synced to disk.
+// BenchmarkMerge merges two branches of a repository whose sides changed ten files in ten folders,
+// five each: of 1,000 files and of 100,000. Each merge is synced to disk.
 func BenchmarkMerge(b *testing.B) {
 	for _, files := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) { benchmarkMerge(b, files) })
@@ -62,7 +62,9 @@ func benchmarkMerge(b *testing.B, count int) {
 		b.StartTimer()
 		outcome, err := repo.Merge(ctx, actor, engine.MergeRequest{
 			Source: engine.MergeBranch{Name: "dev"}, Target: engine.MergeBranch{Name: target}, Strategy: engine.AlwaysMerge,
-			Details: engine.CommitDetails{Message: fmt.Sprint("merge ", n), Author: commit.Person{Name: "B", Email: "b@example.com"}},
+			Details: engine.CommitDetails{
+				Message: fmt.Sprint("merge ", n), Author: commit.Person{Name: "B", Email: "b@example.com"},
+			},
 		})
 		if err != nil || outcome.Kind != engine.MergeCommitted {
 			b.Fatal(outcome.Kind, err)

@@ -14,8 +14,9 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// BenchmarkMergeOverHTTP does what BenchmarkMerge does with 100,000 files through POST /repos/merge of a server on the loopback. The metric
-// p50-ms is the median of the calls: run it with -benchtime 200x.
+// BenchmarkMergeOverHTTP does what BenchmarkMerge does with 100,000 files through POST /repos/merge
+// of a server on the loopback. The metric p50-ms is the median of the calls: run it with -benchtime
+// 200x.
 func BenchmarkMergeOverHTTP(b *testing.B) {
 	count := 100_000
 	if testing.Short() {
@@ -107,7 +108,8 @@ func (p *poster) commit(branch, base string, paths []string) {
 	}
 	for _, path := range paths {
 		content := fmt.Appendf(nil, "%s of %d files on %s\n", path, len(paths), branch)
-		fmt.Fprintf(&body, `{"blob_chunk":{"content_id":%q,"data":%q,"eof":true}}`+"\n", path, base64.StdEncoding.EncodeToString(content))
+		fmt.Fprintf(&body, `{"blob_chunk":{"content_id":%q,"data":%q,"eof":true}}`+"\n", path,
+			base64.StdEncoding.EncodeToString(content))
 	}
 	p.post("/commit-pack", "application/x-ndjson", body.String())
 }

@@ -7,8 +7,8 @@ import (
 	"packhorse/engine"
 )
 
-// BenchmarkMetadata lists the whole tree with the last commit of every file: "cold" knows nothing of an earlier listing, "warm" has one of the
-// same commit, "list" is the tree alone.
+// BenchmarkMetadata lists the whole tree with the last commit of every file: "cold" knows nothing
+// of an earlier listing, "warm" has one of the same commit, "list" is the tree alone.
 func BenchmarkMetadata(b *testing.B) {
 	h := openHistory(b)
 	for _, run := range []struct {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkPush pushes a whole history into an empty repository: the pack is read, resolved, checked, indexed, and synced.
+// BenchmarkPush pushes a whole history into an empty repository: the pack is read, resolved,
+// checked, indexed, and synced.
 func BenchmarkPush(b *testing.B) {
 	h := openHistory(b)
 	host := openHost(b, false)

@@ -8,8 +8,9 @@ import (
 	"packhorse/engine"
 )
 
-// BenchmarkRead reads every object of the newest tree once around, one object an operation: "objects" through a view, "files" as the API
-// reads a file, which also finds the commit that changed it last.
+// BenchmarkRead reads every object of the newest tree once around, one object an operation:
+// "objects" through a view, "files" as the API reads a file, which also finds the commit that
+// changed it last.
 func BenchmarkRead(b *testing.B) {
 	ctx := context.Background()
 	repo := openHistory(b).push(b, openHost(b, false), "r")

@@ -23,11 +23,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkSteady commits three files at a time to one repository of 10,000 files while maintenance runs in the background, and asks whether the
-// last commits are as quick as the first, and how much is stored in the end, before and after `packhorse gc`.
+// BenchmarkSteady commits three files at a time to one repository of 10,000 files while maintenance
+// runs in the background, and asks whether the last commits are as quick as the first, and how much
+// is stored in the end, before and after `packhorse gc`.
 //
-// PACKHORSE_STEADY_COMMITS and PACKHORSE_STEADY_FILES say how many there are instead, PACKHORSE_STEADY_GIT a folder for a clone that is held against ours after git gc
-// --aggressive.
+// PACKHORSE_STEADY_COMMITS and PACKHORSE_STEADY_FILES say how many there are instead,
+// PACKHORSE_STEADY_GIT a folder for a clone that is held against ours after git gc --aggressive.
 func BenchmarkSteady(b *testing.B) {
 	commits, files := 5000, 10_000
 	if testing.Short() {
@@ -95,7 +96,8 @@ func newSteadyWriter(files int) *steadyWriter {
 func (w *steadyWriter) lines(count int) string {
 	var text strings.Builder
 	for range count {
-		fmt.Fprintf(&text, "func name%d(argument%d int) error { return fail(\"%d\") }\n", w.random.IntN(500), w.random.IntN(9), w.random.Uint32())
+		fmt.Fprintf(&text, "func name%d(argument%d int) error { return fail(\"%d\") }\n", w.random.IntN(500),
+			w.random.IntN(9), w.random.Uint32())
 	}
 	return text.String()
 }
@@ -129,7 +131,8 @@ func (w *steadyWriter) change(b *testing.B, repo *engine.Repository) time.Durati
 	return time.Since(begun)
 }
 
-// commit commits some of the files as they are. There are as many folders as there are files in each.
+// commit commits some of the files as they are. There are as many folders as there are files in
+// each.
 func (w *steadyWriter) commit(b *testing.B, repo *engine.Repository, touched []int) {
 	b.Helper()
 	ctx := context.Background()
@@ -196,7 +199,8 @@ func sizeOf(b *testing.B, dir string) (size int64) {
 	return size
 }
 
-// aggressive clones a repository into a folder and returns the size of packs and indexes that git gc --aggressive leaves there.
+// aggressive clones a repository into a folder and returns the size of packs and indexes that git
+// gc --aggressive leaves there.
 func aggressive(b *testing.B, repo *engine.Repository, tip object.ID, dir string) int64 {
 	b.Helper()
 	var pack bytes.Buffer

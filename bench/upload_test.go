@@ -11,7 +11,8 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// BenchmarkUpload commits one large file through the API, in chunks of 1 MiB: 100 MiB, or 8 MiB when short.
+// BenchmarkUpload commits one large file through the API, in chunks of 1 MiB: 100 MiB, or 8 MiB
+// when short.
 func BenchmarkUpload(b *testing.B) {
 	chunks := 100
 	if testing.Short() {

@@ -7,7 +7,8 @@ import (
 	"packhorse/engine"
 )
 
-// BenchmarkWalk lists: the newest 20 commits, the whole history in pages of 1,000, and the whole tree.
+// BenchmarkWalk lists: the newest 20 commits, the whole history in pages of 1,000, and the whole
+// tree.
 func BenchmarkWalk(b *testing.B) {
 	repo := openHistory(b).push(b, openHost(b, false), "r")
 	b.Run("newest", func(b *testing.B) {

@@ -28,7 +28,10 @@ type apiWriter struct {
 func pick[T any](w *apiWriter, from []T) T { return from[w.random.IntN(len(from))] }
 
 func (w *apiWriter) person() commit.Person {
-	names := []string{"A", "A U Thor", "", " ", "<", "A <a>", "a\nb", "a\rb", "a\x00b", "\u00e4", "\xff", ".", ",;", "\u00a0", "\u2028", "a\tb", "\x01", "1 +0000"}
+	names := []string{
+		"A", "A U Thor", "", " ", "<", "A <a>", "a\nb", "a\rb", "a\x00b", "\u00e4", "\xff", ".", ",;", "\u00a0",
+		"\u2028", "a\tb", "\x01", "1 +0000",
+	}
 	mails := []string{"a@b", "", " ", "a", "<a@b>", "a b", "a>", "\n", "a@b\x00", "\u00e4@b", "> 1 +0000", "."}
 	if w.random.IntN(8) > 0 {
 		return thor
@@ -39,7 +42,10 @@ func (w *apiWriter) person() commit.Person {
 func (w *apiWriter) details() engine.CommitDetails {
 	d := engine.CommitDetails{Message: "m", Author: w.person()}
 	if w.random.IntN(6) == 0 {
-		d.Message = pick(w, []string{"", " ", "\n\nm", "m\x00", "m\n\n\n", "gpgsig x\n y\n\nm", "\xff\xfe", "tree " + object.EmptyTreeID.String() + "\n", "\r\n"})
+		d.Message = pick(w, []string{
+			"", " ", "\n\nm", "m\x00", "m\n\n\n", "gpgsig x\n y\n\nm", "\xff\xfe",
+			"tree " + object.EmptyTreeID.String() + "\n", "\r\n",
+		})
 	}
 	if w.random.IntN(4) == 0 {
 		d.Committer = w.person()
@@ -61,7 +67,9 @@ func (w *apiWriter) file() change {
 	for range w.random.IntN(3) {
 		c.path = pick(w, append([]string{pick(w, disguises)}, "d", "e", "d", "e", "f")) + "/" + c.path
 	}
-	c.mode = pick(w, []object.Mode{object.ModeBlob, object.ModeBlob, object.ModeBlob, object.ModeExec, object.ModeSymlink, object.ModeGitlink})
+	c.mode = pick(w, []object.Mode{
+		object.ModeBlob, object.ModeBlob, object.ModeBlob, object.ModeExec, object.ModeSymlink, object.ModeGitlink,
+	})
 	switch {
 	case c.mode.IsGitlink():
 		c.content = fmt.Sprintf("%040x", 1+w.random.IntN(5))
@@ -94,12 +102,15 @@ func (w *apiWriter) write() bool {
 		return err == nil
 	case 1:
 		outcome, err := w.repo.Merge(w.ctx, actor, engine.MergeRequest{
-			Source: engine.MergeBranch{Name: pick(w, []string{"one", "two"})}, Target: engine.MergeBranch{Name: pick(w, []string{"main", "one"})},
+			Source: engine.MergeBranch{
+				Name: pick(w, []string{"one", "two"}),
+			}, Target: engine.MergeBranch{Name: pick(w, []string{"main", "one"})},
 			Strategy: engine.AlwaysMerge, Squash: w.random.IntN(3) == 0, Details: w.details(),
 		})
 		return done(outcome.Commit, err)
 	case 2:
-		result, err := w.repo.RestoreCommit(w.ctx, actor, engine.RestoreRequest{Target: w.target(), Details: w.details(), Commit: pick(w, w.commits)})
+		result, err := w.repo.RestoreCommit(w.ctx, actor,
+			engine.RestoreRequest{Target: w.target(), Details: w.details(), Commit: pick(w, w.commits)})
 		return done(result.New, err)
 	case 3, 4, 5:
 		patch := ""
@@ -123,7 +134,8 @@ func (w *apiWriter) write() bool {
 	for i := range 1 + w.random.IntN(3) {
 		c := w.file()
 		contents = append(contents, c.content)
-		request.Operations = append(request.Operations, engine.FileOperation{Path: c.path, Mode: c.mode, ContentID: fmt.Sprint(i)})
+		request.Operations = append(request.Operations,
+			engine.FileOperation{Path: c.path, Mode: c.mode, ContentID: fmt.Sprint(i)})
 	}
 	u, err := w.repo.NewUpload(w.ctx, actor, request)
 	if err != nil {
@@ -139,8 +151,9 @@ func (w *apiWriter) write() bool {
 	return done(result.New, err)
 }
 
-// TestWhatTheAPIAcceptsGitTakes makes writes of every kind that may be refused. Git takes what comes of those that are not, strictly, and so does
-// another repository; maintenance goes through, and fsck has nothing to say.
+// TestWhatTheAPIAcceptsGitTakes makes writes of every kind that may be refused. Git takes what
+// comes of those that are not, strictly, and so does another repository; maintenance goes through,
+// and fsck has nothing to say.
 func TestWhatTheAPIAcceptsGitTakes(t *testing.T) {
 	t.Parallel()
 	const batch = 100 // writes to one repository, so that git is asked once for all of them
@@ -152,7 +165,9 @@ func TestWhatTheAPIAcceptsGitTakes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &apiWriter{ctx: t.Context(), repo: repo, random: rand.New(rand.NewPCG(uint64(done), 17)), commits: []object.ID{seed.New}}
+		w := &apiWriter{
+			ctx: t.Context(), repo: repo, random: rand.New(rand.NewPCG(uint64(done), 17)), commits: []object.ID{seed.New},
+		}
 		for range batch {
 			if w.write() {
 				accepted++

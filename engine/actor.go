@@ -18,8 +18,8 @@ type Actor struct {
 	Policy refs.Policy
 	// RequestID leads from the log to the request.
 	RequestID string
-	// Receipt makes the change happen at most once; nil without an idempotency key. Its request hash may be filled in until
-	// the change is finished.
+	// Receipt makes the change happen at most once; nil without an idempotency key. Its request hash
+	// may be filled in until the change is finished.
 	Receipt *refs.Receipt
 	// Recheck says just before a batch whether the token is still good; nil means that it is.
 	Recheck func() error
@@ -33,15 +33,16 @@ func (a *Actor) recheck() error {
 	return a.Recheck()
 }
 
-// checkSync refuses a sync that the policy would not let the actor make: whatever it is asked for it may move every branch and tag, and it
-// verifies no signatures.
+// checkSync refuses a sync that the policy would not let the actor make: whatever it is asked for
+// it may move every branch and tag, and it verifies no signatures.
 func (a *Actor) checkSync() error {
 	refused := refs.Ops{refs.NoPush, refs.VerifySig}
-	return a.Policy.CheckWhole("a sync with an upstream may move every branch and tag", refused, "refs/heads/", "refs/tags/")
+	return a.Policy.CheckWhole("a sync with an upstream may move every branch and tag", refused, "refs/heads/",
+		"refs/tags/")
 }
 
-// person is the actor as the author of a commit: the token's subject, in which what would end a name is left out. It is the
-// address too when it looks like one, and there is no other.
+// person is the actor as the author of a commit: the token's subject, in which what would end a
+// name is left out. It is the address too when it looks like one, and there is no other.
 func (a *Actor) person() commit.Person {
 	subject := strings.TrimSpace(strings.Map(func(c rune) rune {
 		if c < ' ' || c == '<' || c == '>' || c == 0x7f {

@@ -12,7 +12,8 @@ import (
 	"packhorse/refs"
 )
 
-// Advertisement is the refs of a namespace at one instant, as git clients are told of them. The caller closes it.
+// Advertisement is the refs of a namespace at one instant, as git clients are told of them. The
+// caller closes it.
 type Advertisement struct {
 	names    *refs.Snapshot
 	space    refs.Namespace
@@ -36,8 +37,8 @@ func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Adverti
 // Close releases what the advertisement reads.
 func (a *Advertisement) Close() error { return a.names.Close() }
 
-// Sequence returns the repository's journal position at which the refs were read: all that the advertisement tells, apart from
-// [Advertisement.HeadName], follows from it.
+// Sequence returns the repository's journal position at which the refs were read: all that the
+// advertisement tells, apart from [Advertisement.HeadName], follows from it.
 func (a *Advertisement) Sequence() uint64 { return a.names.Sequence() }
 
 // Count returns the number of refs of the repository, those of other namespaces included.
@@ -49,8 +50,8 @@ func (a *Advertisement) HeadName() string { return a.headName }
 // HeadID returns what HEAD leads to, the zero id while that branch is unborn.
 func (a *Advertisement) HeadID() object.ID { return a.headID }
 
-// All walks the refs whose names, as clients of the namespace see them, begin with prefix, in byte order. The names of the
-// refs are those that clients see.
+// All walks the refs whose names, as clients of the namespace see them, begin with prefix, in byte
+// order. The names of the refs are those that clients see.
 func (a *Advertisement) All(ctx context.Context, prefix string) iter.Seq2[refs.Ref, error] {
 	return func(yield func(refs.Ref, error) bool) {
 		for ref, err := range a.names.In(ctx, a.space, prefix) {
@@ -64,7 +65,8 @@ func (a *Advertisement) All(ctx context.Context, prefix string) iter.Seq2[refs.R
 	}
 }
 
-// Matching walks the refs whose names begin with any of the prefixes, or all refs without prefixes, in byte order.
+// Matching walks the refs whose names begin with any of the prefixes, or all refs without prefixes,
+// in byte order.
 func (a *Advertisement) Matching(ctx context.Context, prefixes []string) iter.Seq2[refs.Ref, error] {
 	if len(prefixes) == 0 {
 		prefixes = []string{""}

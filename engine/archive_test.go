@@ -19,7 +19,9 @@ func TestArchive(t *testing.T) {
 	git.Seed(oracle.History{Seed: 7, Tags: true})
 	repo := enginetest.Create(t, enginetest.Open(t), "r")
 	pushAll(t, repo, git)
-	for ref, revision := range map[string]string{"": "main", "main": "main", "v9": "v9", git.Git("rev-parse", "main~7"): "main~7"} {
+	for ref, revision := range map[string]string{
+		"": "main", "main": "main", "v9": "v9", git.Git("rev-parse", "main~7"): "main~7",
+	} {
 		a, err := repo.Archive(t.Context(), engine.ArchiveRequest{Ref: ref, Prefix: "p/"})
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 // ErrNoCheckpoints says that the host's key-value store cannot be copied while it is used.
 var ErrNoCheckpoints = errors.New("engine: the key-value store makes no checkpoints")
 
-// Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] tells how, and its errors. The host may serve
-// meanwhile. Errors: [ErrNoCheckpoints].
+// Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] tells how,
+// and its errors. The host may serve meanwhile. Errors: [ErrNoCheckpoints].
 func (h *Host) Backup(ctx context.Context, dest file.Store, options backup.Options) (backup.Report, error) {
 	keys, ok := h.keys.(kv.Checkpointer)
 	if !ok {
@@ -33,7 +33,8 @@ func (h *Host) Backup(ctx context.Context, dest file.Store, options backup.Optio
 // storeIDKey holds the id of the store.
 var storeIDKey = []byte{tableStoreID}
 
-// openStoreID returns the id of a store, and gives it one if it has none. A restored store has that of the one that was backed up.
+// openStoreID returns the id of a store, and gives it one if it has none. A restored store has that
+// of the one that was backed up.
 func openStoreID(ctx context.Context, keys kv.Store) (string, error) {
 	for {
 		id, err := keys.Get(ctx, storeIDKey)

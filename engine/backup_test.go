@@ -68,8 +68,8 @@ func whole(t *testing.T, from file.Store) (all []backup.Checked) {
 // smallHot makes segments of what is not tiny, so that backups have files to copy.
 var smallHot = engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}}}
 
-// TestBackupInAStorm takes backups while API commits and pushes run. What had been acknowledged before is in the backup, and everything that is
-// in it is whole.
+// TestBackupInAStorm takes backups while API commits and pushes run. What had been acknowledged
+// before is in the backup, and everything that is in it is whole.
 func TestBackupInAStorm(t *testing.T) {
 	t.Parallel()
 	packs := pushes(t)
@@ -274,8 +274,8 @@ func cut(t *testing.T, fs vfs.FS, name string) {
 	must(t, errors.Join(err, out.Close()))
 }
 
-// TestBackupInterrupted lets the disk of the backup fail at every operation in turn. The backup before can be restored all the same, and the
-// next one is whole.
+// TestBackupInterrupted lets the disk of the backup fail at every operation in turn. The backup
+// before can be restored all the same, and the next one is whole.
 func TestBackupInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -40,7 +40,8 @@ func filesIn(t *testing.T, fs vfs.FS, dir, suffix string) []string {
 	return found
 }
 
-// backedUp is a host with two repositories, each with a segment, and a folder with one backup of it.
+// backedUp is a host with two repositories, each with a segment, and a folder with one backup of
+// it.
 type backedUp struct {
 	fs, to vfs.FS
 	config engine.Config
@@ -118,7 +119,8 @@ var damages = map[string]func(t *testing.T, fs vfs.FS, name string){
 	"cut off": cut,
 }
 
-// TestBackupOfADamagedStore damages a file that the backup before has. Neither that one nor the next takes harm, and the next tells.
+// TestBackupOfADamagedStore damages a file that the backup before has. Neither that one nor the
+// next takes harm, and the next tells.
 func TestBackupOfADamagedStore(t *testing.T) {
 	t.Parallel()
 	for kind, damage := range damages {
@@ -152,7 +154,8 @@ func TestBackupOfADamagedStore(t *testing.T) {
 	}
 }
 
-// TestBackupOfNewDamage damages a file that no backup has: it is not recorded, the others are, and the older backup stays.
+// TestBackupOfNewDamage damages a file that no backup has: it is not recorded, the others are, and
+// the older backup stays.
 func TestBackupOfNewDamage(t *testing.T) {
 	t.Parallel()
 	for kind, damage := range damages {
@@ -186,7 +189,8 @@ func TestBackupOfNewDamage(t *testing.T) {
 	}
 }
 
-// TestBackupOfADamagedTable damages the tables of the key-value store, one after the other: there is no new backup, and the old one stays.
+// TestBackupOfADamagedTable damages the tables of the key-value store, one after the other: there
+// is no new backup, and the old one stays.
 func TestBackupOfADamagedTable(t *testing.T) {
 	t.Parallel()
 	b := newBackedUp(t, engine.Config{})
@@ -209,7 +213,8 @@ func TestBackupOfADamagedTable(t *testing.T) {
 	}
 }
 
-// TestBackupRepairs damages a copy in the folder: the next backup writes it anew, for the older ones, too.
+// TestBackupRepairs damages a copy in the folder: the next backup writes it anew, for the older
+// ones, too.
 func TestBackupRepairs(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"missing", "cut off"} {
@@ -226,7 +231,8 @@ func TestBackupRepairs(t *testing.T) {
 	}
 }
 
-// TestBackupOfAStranger takes a backup of another store into the folder: it is refused, by both names, and changes nothing.
+// TestBackupOfAStranger takes a backup of another store into the folder: it is refused, by both
+// names, and changes nothing.
 func TestBackupOfAStranger(t *testing.T) {
 	t.Parallel()
 	b := newBackedUp(t, engine.Config{})
@@ -272,7 +278,8 @@ func TestBackupForget(t *testing.T) {
 			t.Fatalf("%+v, %v", report, err)
 		}
 	}
-	// March: 1 on the 2nd, 2 to 6 on the 3rd, 7 on the 6th, 8 on the 10th, 9 on the 13th. Weeks begin on the 2nd and the 9th.
+	// March: 1 on the 2nd, 2 to 6 on the 3rd, 7 on the 6th, 8 on the 10th, 9 on the 13th. Weeks begin
+	// on the 2nd and the 9th.
 	steps := []struct {
 		policy backup.Policy
 		kept   []uint64
@@ -347,7 +354,8 @@ func TestBackupCheck(t *testing.T) {
 	b.restores(t, 2, b.tips)
 }
 
-// TestBackupAdopts takes a backup into a folder with one of before stores had an id: it is adopted, and that one is never pruned.
+// TestBackupAdopts takes a backup into a folder with one of before stores had an id: it is adopted,
+// and that one is never pruned.
 func TestBackupAdopts(t *testing.T) {
 	t.Parallel()
 	b := newBackedUp(t, engine.Config{})

@@ -46,10 +46,11 @@ type BlameLine struct {
 	Previous       object.ID // zero if the commit had nothing to change
 }
 
-// Blame finds out where the lines of a file or of a symbolic link's target come from, as git blame does.
+// Blame finds out where the lines of a file or of a symbolic link's target come from, as git blame
+// does.
 //
-// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a folder or a submodule, or for too many
-// ranges; [blame.ErrRange]; [blame.ErrTooLarge].
+// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a
+// folder or a submodule, or for too many ranges; [blame.ErrRange]; [blame.ErrTooLarge].
 func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, error) {
 	if len(request.Ranges) > blameRangesMax {
 		return nil, invalid("%d ranges, at most %d", len(request.Ranges), blameRangesMax)
@@ -77,7 +78,8 @@ func blameFile(ctx context.Context, at position, request *BlameRequest) (*Blame,
 	defer release()
 	var runs []blame.Run
 	err = fair.Do(ctx, func(ctx context.Context) error {
-		runs, err = blame.File(ctx, at.view, at.revision.Commit, path, blame.Options{Ranges: request.Ranges, Moves: request.Moves})
+		runs, err = blame.File(ctx, at.view, at.revision.Commit, path,
+			blame.Options{Ranges: request.Ranges, Moves: request.Moves})
 		return err
 	})
 	if err != nil {
@@ -117,7 +119,8 @@ func (b *Blame) Lines(ctx context.Context) iter.Seq2[BlameLine, error] {
 // Close releases the objects.
 func (b *Blame) Close() error { return b.view.Close() }
 
-// Summary is the first line of the message, or, as git blame has it, the id in parentheses where there is none.
+// Summary is the first line of the message, or, as git blame has it, the id in parentheses where
+// there is none.
 func (c *Commit) Summary() string {
 	for line := range strings.Lines(c.Message) {
 		if text := strings.TrimSuffix(line, "\n"); strings.TrimSpace(text) != "" {

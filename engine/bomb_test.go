@@ -15,8 +15,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// treeBomb makes a commit whose tree has ten entries, each of them the same tree of ten, and so on: 10^depth files of some
-// hundred bytes.
+// treeBomb makes a commit whose tree has ten entries, each of them the same tree of ten, and so on:
+// 10^depth files of some hundred bytes.
 func treeBomb(git *oracle.Repository, depth int, content, parents string) string {
 	entry, id := "100644", git.Write("blob", []byte(content))
 	for range depth {
@@ -28,17 +28,21 @@ func treeBomb(git *oracle.Repository, depth int, content, parents string) string
 		}
 		entry, id = "40000", git.Write("tree", tree)
 	}
-	return git.Write("commit", []byte("tree "+id+"\n"+parents+"author A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\n"+content+"\n"))
+	return git.Write("commit",
+		[]byte("tree "+id+"\n"+parents+"author A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\n"+content+"\n"))
 }
 
-// TestTreeBombs asks for what a tree of a billion files comes to: it ends at the limit of memory, whatever the page.
+// TestTreeBombs asks for what a tree of a billion files comes to: it ends at the limit of memory,
+// whatever the page.
 func TestTreeBombs(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
-	root := git.Write("commit", []byte("tree "+git.Write("tree", nil)+"\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n"))
+	root := git.Write("commit",
+		[]byte("tree "+git.Write("tree", nil)+"\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nm\n"))
 	ours, theirs := treeBomb(git, 9, "ours", "parent "+root+"\n"), treeBomb(git, 9, "theirs", "parent "+root+"\n")
 	pack := git.Input([]byte(ours+"\n"+theirs+"\n"), "pack-objects", "--revs", "--stdout", "-q")
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Limits: engine.Limits{TraceBytesMax: 8 << 20, MergePathBytesMax: 4 << 20}})
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(),
+		engine.Config{Limits: engine.Limits{TraceBytesMax: 8 << 20, MergePathBytesMax: 4 << 20}})
 	defer shut()
 	repo := enginetest.Create(t, host, "r")
 	id := func(hex string) object.ID {
@@ -48,7 +52,8 @@ func TestTreeBombs(t *testing.T) {
 		}
 		return parsed
 	}
-	enginetest.Push(t, repo, pack, engine.Command{Name: "refs/heads/main", New: id(ours)}, engine.Command{Name: "refs/heads/theirs", New: id(theirs)})
+	enginetest.Push(t, repo, pack, engine.Command{Name: "refs/heads/main", New: id(ours)},
+		engine.Command{Name: "refs/heads/theirs", New: id(theirs)})
 	reserved, most := int64(0), int64(0)
 	reserve := func(_ context.Context, sizeBytes int64) (func(), error) {
 		reserved += sizeBytes

@@ -20,8 +20,9 @@ type Branch struct {
 
 const cursorBranches = 'b'
 
-// Branches lists a namespace's branches in the order of their creation. [Page.Next] is empty at the end of the listing; each
-// branch carries the cursor that continues after it. Errors: [ErrInvalid] for a cursor of another listing.
+// Branches lists a namespace's branches in the order of their creation. [Page.Next] is empty at the
+// end of the listing; each branch carries the cursor that continues after it. Errors: [ErrInvalid]
+// for a cursor of another listing.
 func (r *Repository) Branches(ctx context.Context, ns refs.Namespace, cursor string, limit int) (Page[Branch], error) {
 	var after refs.Creation
 	if cursor != "" {

@@ -8,19 +8,23 @@ import (
 	"packhorse/refs"
 )
 
-// changeRefs runs a transaction that moves refs and stores no objects. It returns what prepare told in the try that was committed,
-// or what an earlier equal request under the same idempotency key was told.
+// changeRefs runs a transaction that moves refs and stores no objects. It returns what prepare told
+// in the try that was committed, or what an earlier equal request under the same idempotency key
+// was told.
 func changeRefs[T any](
-	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(ctx context.Context, tx *refs.Tx, now *Repository) (T, error),
+	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(
+		ctx context.Context, tx *refs.Tx, now *Repository,
+	) (T, error),
 ) (T, error) {
 	var outcome, none T
-	done, err := r.transact(ctx, actor, r.change(actor, cause), func(ctx context.Context, tx *refs.Tx, now *Repository) error {
-		var err error
-		if outcome, err = prepare(ctx, tx, now); err != nil {
-			return err
-		}
-		return setReceipt(tx, outcome)
-	})
+	done, err := r.transact(ctx, actor, r.change(actor, cause),
+		func(ctx context.Context, tx *refs.Tx, now *Repository) error {
+			var err error
+			if outcome, err = prepare(ctx, tx, now); err != nil {
+				return err
+			}
+			return setReceipt(tx, outcome)
+		})
 	if err != nil {
 		return none, err
 	}
@@ -30,8 +34,8 @@ func changeRefs[T any](
 	return outcome, nil
 }
 
-// withStored shows do the objects that are stored now, and makes the transaction depend on none of them being dropped before it
-// commits: what do finds there may be pointed to.
+// withStored shows do the objects that are stored now, and makes the transaction depend on none of
+// them being dropped before it commits: what do finds there may be pointed to.
 func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb.View) error) error {
 	view, err := r.Objects(ctx)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 
 // SendOptions are what [Fetch.Send] needs of its caller. The zero value works.
 type SendOptions struct {
-	// Slot waits for a slot for heavy work, which is held while the pack is planned. It may be called by another goroutine, and after
-	// Send has returned, since others may wait for the same pack.
+	// Slot waits for a slot for heavy work, which is held while the pack is planned. It may be called
+	// by another goroutine, and after Send has returned, since others may wait for the same pack.
 	Slot func(context.Context) (release func(), err error)
 	// Progress hears lines for the client.
 	Progress func(string)
 }
 
-// Send writes the pack to w: a stored one when an equal request was answered before, the one that is being generated for an equal request,
-// or one of its own.
+// Send writes the pack to w: a stored one when an equal request was answered before, the one that
+// is being generated for an equal request, or one of its own.
 func (f *Fetch) Send(ctx context.Context, w io.Writer, o SendOptions) error {
 	request, err := f.packRequest(ctx)
 	if err != nil {
@@ -84,14 +84,16 @@ func (f *Fetch) packRequest(ctx context.Context) (packgen.Request, error) {
 // cloneKeyVersion is counted up when the same request begins to mean another pack.
 const cloneKeyVersion = "packhorse clone 2\n"
 
-// cloneKey hashes the repository and everything of a request; lists count as sets. With include-tag it holds the tags themselves, and so
-// does not change when the head moves for another reason.
+// cloneKey hashes the repository and everything of a request; lists count as sets. With include-tag
+// it holds the tags themselves, and so does not change when the head moves for another reason.
 func (f *Fetch) cloneKey(request *packgen.Request) clonecache.Key {
 	k := keyHash{sha256.New()}
 	_, _ = io.WriteString(k, cloneKeyVersion)
 	_, _ = k.Write(f.repo.record.ID[:])
 	_, _ = k.Write(f.repo.record.Pool[:])
-	for _, ids := range [][]object.ID{request.Wants, request.Haves, request.ClientShallow, request.Shallow, request.Unshallow} {
+	for _, ids := range [][]object.ID{
+		request.Wants, request.Haves, request.ClientShallow, request.Shallow, request.Unshallow,
+	} {
 		k.set(ids)
 	}
 	tags := make([]object.ID, len(request.Tags))
@@ -134,7 +136,8 @@ type generation struct {
 	closed bool              // nobody will take it
 }
 
-// begin makes the generation one of the cache, which may outlive the fetch. It is charged to who began it.
+// begin makes the generation one of the cache, which may outlive the fetch. It is charged to who
+// began it.
 func (g *generation) begin(began context.Context) clonecache.Generate {
 	g.fetch.readers.Add(1)
 	return func(ctx context.Context, w io.Writer, tell func(string)) error {
@@ -153,10 +156,12 @@ func (g *generation) begin(began context.Context) clonecache.Generate {
 	}
 }
 
-// pays tells whether the pack is worth its place in the cache. What is copied from whole segments comes out of a file of the cache no
-// faster than out of them, and would be stored twice. A disk that is short has no place.
+// pays tells whether the pack is worth its place in the cache. What is copied from whole segments
+// comes out of a file of the cache no faster than out of them, and would be stored twice. A disk
+// that is short has no place.
 func (g *generation) pays(plan *packgen.PackPlan) bool {
-	return g.fetch.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 && plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
+	return g.fetch.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 &&
+		plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
 }
 
 // plan decides what the pack holds.

@@ -11,7 +11,8 @@ import (
 	"packhorse/refs"
 )
 
-// TestCloneKey changes a request field by field: each is another key. What says the same in another order is not.
+// TestCloneKey changes a request field by field: each is another key. What says the same in another
+// order is not.
 func TestCloneKey(t *testing.T) {
 	t.Parallel()
 	filter := func(spec string) packgen.Filter {

@@ -64,7 +64,8 @@ func seedHistory(t *testing.T, repo *engine.Repository, count int) []object.ID {
 	t.Helper()
 	var commits []object.ID
 	for i := range count {
-		result, err := upload(repo, acme, main, change{path: fmt.Sprint("dir/f", i%5), content: strings.Repeat(fmt.Sprintln(i), 200)})
+		result, err := upload(repo, acme, main,
+			change{path: fmt.Sprint("dir/f", i%5), content: strings.Repeat(fmt.Sprintln(i), 200)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,8 @@ func seedHistory(t *testing.T, repo *engine.Repository, count int) []object.ID {
 	return commits
 }
 
-// TestClonesAreShared asks for several packs again and again: each is generated once, and is what a host without a cache sends.
+// TestClonesAreShared asks for several packs again and again: each is generated once, and is what a
+// host without a cache sends.
 func TestClonesAreShared(t *testing.T) {
 	t.Parallel()
 	host, clones := openCloning(t)
@@ -147,23 +149,28 @@ func TestClonesFollowRefs(t *testing.T) {
 		t.Errorf("a deleted repository's clone: %v", err)
 	}
 	other := enginetest.Create(t, host, "r")
-	if _, err := clone(other, engine.FetchRequest{Wants: []object.ID{old}}, engine.SendOptions{}); !errors.Is(err, engine.ErrNotFound) {
+	if _, err := clone(other, engine.FetchRequest{Wants: []object.ID{old}}, engine.SendOptions{}); !errors.Is(err,
+		engine.ErrNotFound) {
 		t.Errorf("the next repository of the name gives it away: %v", err)
 	}
 }
 
-// TestCloneWaitsForSlot fails a clone for want of a slot, and holds one while the pack is planned only.
+// TestCloneWaitsForSlot fails a clone for want of a slot, and holds one while the pack is planned
+// only.
 func TestCloneWaitsForSlot(t *testing.T) {
 	t.Parallel()
 	host, _ := openCloning(t)
 	repo := enginetest.Create(t, host, "r")
 	tip := seedHistory(t, repo, 3)[2:]
 	busy := errors.New("busy")
-	_, err := clone(repo, engine.FetchRequest{Wants: tip}, engine.SendOptions{Slot: func(context.Context) (func(), error) { return nil, busy }})
+	_, err := clone(repo, engine.FetchRequest{Wants: tip}, engine.SendOptions{Slot: func(context.Context) (func(), error) {
+		return nil, busy
+	}})
 	if !errors.Is(err, busy) {
 		t.Errorf("got %v, want %v", err, busy)
 	}
-	request := engine.FetchRequest{Wants: tip, OFSDelta: true} // another pack: what has just failed may be joined for an instant more
+	// Another pack: what has just failed may be joined for an instant more.
+	request := engine.FetchRequest{Wants: tip, OFSDelta: true}
 	taken, given := 0, 0
 	slot := func(context.Context) (func(), error) {
 		taken++

@@ -16,9 +16,11 @@ import (
 type CommitTarget struct {
 	Branch    string
 	Namespace refs.Namespace
-	// Expected is the tip that the branch must have, or that of the base when the branch is new; nil expects nothing.
+	// Expected is the tip that the branch must have, or that of the base when the branch is new; nil
+	// expects nothing.
 	Expected *object.ID
-	// Base is the branch that a new branch starts from, "" for none; it is ignored when the branch exists.
+	// Base is the branch that a new branch starts from, "" for none; it is ignored when the branch
+	// exists.
 	Base          string
 	BaseNamespace refs.Namespace
 }
@@ -28,7 +30,8 @@ type CommitDetails struct {
 	Message   string
 	Author    commit.Person
 	Committer commit.Person // the author when empty
-	// SkipEmpty makes no commit that would have the tree of its parent. A branch that is new is created all the same.
+	// SkipEmpty makes no commit that would have the tree of its parent. A branch that is new is
+	// created all the same.
 	SkipEmpty bool
 }
 
@@ -86,10 +89,11 @@ type lookuper interface {
 	Count() int
 }
 
-// parent finds what a commit to the target builds on: the tip that it follows, zero for the first commit of a repository,
-// and the value that the branch has now, zero when it does not exist.
+// parent finds what a commit to the target builds on: the tip that it follows, zero for the first
+// commit of a repository, and the value that the branch has now, zero when it does not exist.
 //
-// Errors: [ErrNotFound] for a branch that is not there and cannot be begun; [ErrStale] when the expectation fails.
+// Errors: [ErrNotFound] for a branch that is not there and cannot be begun; [ErrStale] when the
+// expectation fails.
 func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget) (parent, now object.ID, err error) {
 	ref, err := names.Lookup(ctx, t.Namespace.Full("refs/heads/"+t.Branch))
 	switch {
@@ -106,15 +110,17 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 			return object.ZeroID, object.ZeroID, fmt.Errorf("look up branch %s: %w", t.Base, err)
 		}
 		return base.ID, object.ZeroID, t.expect(t.Base, base.ID)
-	case names.Count() == 0 && t.Namespace == refs.Main && (t.Branch == r.record.DefaultBranch || r.record.Chosen == chosenByNobody):
+	case names.Count() == 0 && t.Namespace == refs.Main &&
+		(t.Branch == r.record.DefaultBranch || r.record.Chosen == chosenByNobody):
 		return object.ZeroID, object.ZeroID, t.expect(t.Branch, object.ZeroID)
 	default:
 		return object.ZeroID, object.ZeroID, missingBranch(ctx, names, t.Namespace, "branch", t.Branch)
 	}
 }
 
-// expected finds the commit that a commit to the target would build on now. That there is none, or not the expected one, is left
-// for the transaction to find out where an idempotency key may replay an earlier success.
+// expected finds the commit that a commit to the target would build on now. That there is none, or
+// not the expected one, is left for the transaction to find out where an idempotency key may replay
+// an earlier success.
 func (r *Repository) expected(ctx context.Context, actor *Actor, target *CommitTarget) (object.ID, error) {
 	names, err := r.visibleNames(ctx)
 	if err != nil {
@@ -154,11 +160,12 @@ func treeOf(ctx context.Context, view *odb.View, id object.ID) (object.ID, error
 // onTop is how a commit moves a branch: it stands on the tip that it takes the place of.
 func onTop(context.Context, object.ID, object.ID) (bool, error) { return true, nil }
 
-// commitTo puts a commit onto the target. build is given the tree to build on and returns the new root tree, which it has
-// written into objects; it is called again on a new parent when the branch has moved and nothing else was expected. blobCount
-// is asked after it.
+// commitTo puts a commit onto the target. build is given the tree to build on and returns the new
+// root tree, which it has written into objects; it is called again on a new parent when the branch
+// has moved and nothing else was expected. blobCount is asked after it.
 func (r *Repository) commitTo(
-	ctx context.Context, actor *Actor, cause string, t *CommitTarget, d *CommitDetails, objects *odb.Quarantine, blobCount func() int,
+	ctx context.Context, actor *Actor, cause string, t *CommitTarget, d *CommitDetails, objects *odb.Quarantine,
+	blobCount func() int,
 	build func(ctx context.Context, base object.ID) (object.ID, error),
 ) (CommitResult, error) {
 	var result CommitResult
@@ -182,7 +189,9 @@ func (r *Repository) commitTo(
 		}
 		empty := d.SkipEmpty && !parent.IsZero() && tree == base
 		if empty && now == parent {
-			result = CommitResult{Branch: t.Branch, Old: now, New: now, Tree: tree, BlobCount: blobCount(), Sequence: tx.Sequence(), Unchanged: true}
+			result = CommitResult{
+				Branch: t.Branch, Old: now, New: now, Tree: tree, BlobCount: blobCount(), Sequence: tx.Sequence(), Unchanged: true,
+			}
 			return refs.ErrUnchanged
 		}
 		header := commit.Header{Author: d.Author, Committer: d.Committer, Message: d.Message, When: r.host.now()}

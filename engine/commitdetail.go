@@ -14,14 +14,15 @@ import (
 // SignedCommit is a commit with its signature, if it has one.
 type SignedCommit struct {
 	Commit
-	// Signature is the armored signature of the header gpgsig, without a line end behind it; nil without one, or with several.
+	// Signature is the armored signature of the header gpgsig, without a line end behind it; nil
+	// without one, or with several.
 	Signature []byte
 	// Payload is what was signed: the stored commit without that header. It is nil where Signature is.
 	Payload []byte
 }
 
-// Commit reads the commit of an object id, or of the unique beginning of one. Errors: [ErrNotFound]; [ErrInvalid] for what is no id, or too
-// short, or ambiguous.
+// Commit reads the commit of an object id, or of the unique beginning of one. Errors:
+// [ErrNotFound]; [ErrInvalid] for what is no id, or too short, or ambiguous.
 func (r *Repository) Commit(ctx context.Context, sha string) (SignedCommit, error) {
 	view, err := r.Objects(ctx)
 	if err != nil {
@@ -51,7 +52,8 @@ func (r *Repository) Commit(ctx context.Context, sha string) (SignedCommit, erro
 func (r *Repository) commitOf(ctx context.Context, view *odb.View, sha string) (object.ID, error) {
 	digits := strings.ToLower(sha)
 	if len(digits) < prefixDigitsMin || len(digits) > object.HexSize || strings.Trim(digits, "0123456789abcdef") != "" {
-		return object.ZeroID, invalid("sha: expected %d to %d hexadecimal digits, got %.60q", prefixDigitsMin, object.HexSize, sha)
+		return object.ZeroID, invalid("sha: expected %d to %d hexadecimal digits, got %.60q", prefixDigitsMin, object.HexSize,
+			sha)
 	}
 	missing := notFound("commit %s not found", digits)
 	if len(digits) < object.HexSize {

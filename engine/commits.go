@@ -25,7 +25,8 @@ type Commit struct {
 	Committer object.Signature
 }
 
-// CommitTime returns the time that a commit or a tag tells in seconds. What lies beyond the year 9999 is the beginning of 1970, as git shows it.
+// CommitTime returns the time that a commit or a tag tells in seconds. What lies beyond the year
+// 9999 is the beginning of 1970, as git shows it.
 func CommitTime(seconds int64) time.Time {
 	const beyond = 253402300800 // 10000-01-01
 	if seconds < 0 || seconds >= beyond {
@@ -51,8 +52,8 @@ const cursorCommits = 'c'
 
 // CommitPage is a page of a branch's history. The caller closes it.
 type CommitPage struct {
-	// Page holds the commits up to the first that would make them larger than a page in memory may be; most pages are
-	// whole.
+	// Page holds the commits up to the first that would make them larger than a page in memory may be;
+	// most pages are whole.
 	Page[Commit]
 
 	view *odb.View
@@ -82,7 +83,8 @@ func (p *CommitPage) All(ctx context.Context) iter.Seq2[Commit, error] {
 	}
 }
 
-// Close releases what the page reads. A page that is whole reads nothing any more, and need not be closed.
+// Close releases what the page reads. A page that is whole reads nothing any more, and need not be
+// closed.
 func (p *CommitPage) Close() error {
 	if p.view == nil {
 		return nil
@@ -90,10 +92,12 @@ func (p *CommitPage) Close() error {
 	return p.view.Close()
 }
 
-// Commits lists the history of a branch by commit date, newest first, as git log does. A cursor keeps the tip that its first
-// page began with, so that pages fit together whatever is pushed meanwhile. With a path, history is simplified as git log does by default.
+// Commits lists the history of a branch by commit date, newest first, as git log does. A cursor
+// keeps the tip that its first page began with, so that pages fit together whatever is pushed
+// meanwhile. With a path, history is simplified as git log does by default.
 //
-// Errors: [ErrNotFound] for a branch that is not there; [ErrInvalid] for a cursor of another listing.
+// Errors: [ErrNotFound] for a branch that is not there; [ErrInvalid] for a cursor of another
+// listing.
 func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*CommitPage, error) {
 	names, err := r.names(ctx)
 	if err != nil {
@@ -115,7 +119,9 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*Comm
 	return page, nil
 }
 
-func (r *Repository) commits(ctx context.Context, names lookuper, view *odb.View, request CommitsRequest) (*CommitPage, error) {
+func (r *Repository) commits(
+	ctx context.Context, names lookuper, view *odb.View, request CommitsRequest,
+) (*CommitPage, error) {
 	branch := request.Branch
 	var ref refs.Ref
 	var err error
@@ -159,8 +165,9 @@ func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64,
 	return object.ID(position[:object.IDSize]), binary.BigEndian.Uint64(position[object.IDSize:]), nil
 }
 
-// listings keeps listings that have given some pages and rest, by the cursor of the next one, so that a page costs the same wherever it is. A
-// cursor that comes again, or after its listing has gone, is answered by a walk from the tip.
+// listings keeps listings that have given some pages and rest, by the cursor of the next one, so
+// that a page costs the same wherever it is. A cursor that comes again, or after its listing has
+// gone, is answered by a walk from the tip.
 type listings = lru.Cache[listingKey, *commitListing]
 
 type listingKey struct {
@@ -168,15 +175,18 @@ type listingKey struct {
 	cursor string
 }
 
-// commitListing is a listing and the commit that the next page begins with, which told that there is one.
+// commitListing is a listing and the commit that the next page begins with, which told that there
+// is one.
 type commitListing struct {
 	*revwalk.Listing
 	ahead revwalk.Commit
 }
 
-// listing returns the listing that goes on at the cursor of a request, one that rests or a new one that passes over what was given, and
-// whether there is a commit ahead.
-func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (*commitListing, bool, error) {
+// listing returns the listing that goes on at the cursor of a request, one that rests or a new one
+// that passes over what was given, and whether there is a commit ahead.
+func (h *Host) listing(
+	ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest,
+) (*commitListing, bool, error) {
 	if request.Cursor != "" {
 		if l, ok := h.listings.Take(listingKey{view.Pool(), request.Cursor}); ok {
 			return l, true, l.Resume(ctx, view)
@@ -201,7 +211,9 @@ func (h *Host) listing(ctx context.Context, view *odb.View, tip object.ID, skip 
 }
 
 // page reads a page of commits. The slot is for what may have to walk far.
-func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest) (*CommitPage, error) {
+func (h *Host) page(
+	ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest,
+) (*CommitPage, error) {
 	if request.Cursor != "" || request.Path != "" {
 		release, err := request.Slot.hold(ctx)
 		if err != nil {
@@ -226,7 +238,8 @@ func (h *Host) page(ctx context.Context, view *odb.View, tip object.ID, skip uin
 	return page, nil
 }
 
-// read takes up to limit commits from a listing and leaves the one behind them ahead, zero for none.
+// read takes up to limit commits from a listing and leaves the one behind them ahead, zero for
+// none.
 func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, more bool) (*CommitPage, error) {
 	page := &CommitPage{}
 	left := int64(pageBytesMax)
@@ -242,8 +255,8 @@ func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, mor
 	return page, nil
 }
 
-// take adds a commit to the page: as it is told, while all of them fit what is left in bytes, or else by its ID. The first
-// that does not fit has been read for nothing.
+// take adds a commit to the page: as it is told, while all of them fit what is left in bytes, or
+// else by its ID. The first that does not fit has been read for nothing.
 func (p *CommitPage) take(ctx context.Context, view *odb.View, id object.ID, left *int64) error {
 	if *left >= 0 {
 		commit, err := readCommit(ctx, view, id)
@@ -299,7 +312,8 @@ func parseCommit(id object.ID, data []byte) (Commit, error) {
 	}, nil
 }
 
-// isLatin1 tells whether a commit says that it is written in ISO 8859-1, the one encoding but UTF-8 that histories hold in any number.
+// isLatin1 tells whether a commit says that it is written in ISO 8859-1, the one encoding but UTF-8
+// that histories hold in any number.
 func isLatin1(encoding string) bool {
 	switch strings.ToLower(encoding) {
 	case "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1":

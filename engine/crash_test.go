@@ -22,7 +22,8 @@ import (
 	"packhorse/refs"
 )
 
-// ledger is what clients were told: the tip of each branch after the last write that was acknowledged.
+// ledger is what clients were told: the tip of each branch after the last write that was
+// acknowledged.
 type ledger struct {
 	mu    sync.Mutex           // guards the fields below
 	tips  map[string]object.ID // by branch
@@ -49,8 +50,8 @@ func (l *ledger) copy() map[string]object.ID {
 	return maps.Clone(l.tips)
 }
 
-// TestPowerLoss cuts the power while API commits and pushes run: what was acknowledged is there afterwards, and everything that is
-// there is whole.
+// TestPowerLoss cuts the power while API commits and pushes run: what was acknowledged is there
+// afterwards, and everything that is there is whole.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	rounds := 12
@@ -102,7 +103,8 @@ func commitUntil(ctx context.Context, t *testing.T, repo *engine.Repository, tol
 	t.Helper()
 	for i := 0; ctx.Err() == nil; i++ {
 		target := engine.CommitTarget{Branch: branch, Base: "main"}
-		result, err := upload(repo, acme, target, change{path: fmt.Sprintf("%s/%d", branch, i%7), content: strings.Repeat(fmt.Sprintln(i), i%50)})
+		result, err := upload(repo, acme, target,
+			change{path: fmt.Sprintf("%s/%d", branch, i%7), content: strings.Repeat(fmt.Sprintln(i), i%50)})
 		if err != nil {
 			t.Error(err)
 			return

@@ -16,14 +16,15 @@ import (
 // CreateRequest describes a repository to create.
 type CreateRequest struct {
 	Name string
-	// DefaultBranch is, when empty, "main" until the first branch comes; with a base, the branch that is taken, or the base's
-	// default branch.
+	// DefaultBranch is, when empty, "main" until the first branch comes; with a base, the branch that
+	// is taken, or the base's default branch.
 	DefaultBranch string
 	// Base is nil for a repository that begins empty.
 	Base *Base
 	// Upstream is what it is synced with; nil for nothing. It excludes Base.
 	Upstream *UpstreamBase
-	// CountMax is how many repositories the organization may have at once, this one included; 0 for any number.
+	// CountMax is how many repositories the organization may have at once, this one included; 0 for
+	// any number.
 	CountMax int
 }
 
@@ -40,8 +41,9 @@ var creatorSeed = maphash.MakeSeed()
 
 // CreateRepository creates a repository, empty or from a base, and returns when it is durable.
 //
-// The caller has made sure that the actor may read the base. Errors: [ErrInvalid] for a name that cannot be one, [ErrExists], [ErrNotFound]
-// for a base or what is asked of it, [ErrTooLarge] for a fork of too many refs, [ErrQuota].
+// The caller has made sure that the actor may read the base. Errors: [ErrInvalid] for a name that
+// cannot be one, [ErrExists], [ErrNotFound] for a base or what is asked of it, [ErrTooLarge] for a
+// fork of too many refs, [ErrQuota].
 func (h *Host) CreateRepository(ctx context.Context, actor Actor, request CreateRequest) (Created, error) {
 	if err := CheckRepositoryName(request.Name); err != nil {
 		return Created{}, err
@@ -95,7 +97,8 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 	return Created{}, fmt.Errorf("create repository %q: %w", request.Name, refs.ErrBusy)
 }
 
-// create tries once. Creations of one organization take turns here, since each draws the next number.
+// create tries once. Creations of one organization take turns here, since each draws the next
+// number.
 func (h *Host) create(
 	ctx context.Context, actor *Actor, request CreateRequest, from *upstream.Origin,
 ) (created Created, begun *origin, done kv.Commit, err error) {
@@ -170,7 +173,8 @@ func (h *Host) create(
 	return created, begin, commit, nil
 }
 
-// takeName makes b depend on the name being free. Errors: [ErrExists], which is durable when it is returned.
+// takeName makes b depend on the name being free. Errors: [ErrExists], which is durable when it is
+// returned.
 func (h *Host) takeName(ctx context.Context, b *kv.Batch, org, name string) error {
 	row, err := lookupName(ctx, h.keys, org, name)
 	switch {
@@ -189,8 +193,8 @@ func (h *Host) takeName(ctx context.Context, b *kv.Batch, org, name string) erro
 	return &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already exists", name)}
 }
 
-// checkCount makes sure that the organization may have another repository. A number has been drawn: a creation in between
-// fails that precondition, and is counted by the next try.
+// checkCount makes sure that the organization may have another repository. A number has been drawn:
+// a creation in between fails that precondition, and is counted by the next try.
 func (h *Host) checkCount(ctx context.Context, org string, most int) error {
 	if most <= 0 {
 		return nil
@@ -210,7 +214,8 @@ func (h *Host) checkCount(ctx context.Context, org string, most int) error {
 		return fmt.Errorf("wait for creations of %s: %w", org, err)
 	}
 	return &failure{kind: ErrQuota, text: fmt.Sprintf(
-		"organization %q may have %d repositories, and has as many (limits.repositories of its org.yaml): delete one first", org, most)}
+		"organization %q may have %d repositories, and has as many (limits.repositories of its org.yaml): delete one first",
+		org, most)}
 }
 
 // drawNumber takes the organization's next number inside b.

@@ -10,13 +10,13 @@ import (
 	"packhorse/refs"
 )
 
-// CreateBranchRequest describes a branch to create. Base and Branch may lie in different namespaces: a branch of [refs.Main] that
-// starts from an ephemeral one is its promotion.
+// CreateBranchRequest describes a branch to create. Base and Branch may lie in different
+// namespaces: a branch of [refs.Main] that starts from an ephemeral one is its promotion.
 type CreateBranchRequest struct {
 	Branch    string
 	Namespace refs.Namespace
-	// Base is the branch that the new one starts from; or, when AnyRef is set, whatever a ref may be: an object id, a branch, a tag,
-	// a full ref, or the unique beginning of an object id.
+	// Base is the branch that the new one starts from; or, when AnyRef is set, whatever a ref may be:
+	// an object id, a branch, a tag, a full ref, or the unique beginning of an object id.
 	Base          string
 	AnyRef        bool
 	BaseNamespace refs.Namespace
@@ -41,34 +41,40 @@ func (c *CreateBranchRequest) check() error {
 	return nil
 }
 
-// CreateBranch creates a branch at the commit that another name stands for now, and returns when that is durable.
+// CreateBranch creates a branch at the commit that another name stands for now, and returns when
+// that is durable.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a base that is not there; [ErrExists]; refs.ErrNameConflict, refs.ErrDenied, refs.ErrLimit,
-// refs.ErrBusy, refs.ErrReceiptMismatch.
-func (r *Repository) CreateBranch(ctx context.Context, actor Actor, request CreateBranchRequest) (CreatedBranch, error) {
+// Errors: [ErrInvalid]; [ErrNotFound] for a base that is not there; [ErrExists];
+// refs.ErrNameConflict, refs.ErrDenied, refs.ErrLimit, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (r *Repository) CreateBranch(
+	ctx context.Context, actor Actor, request CreateBranchRequest,
+) (CreatedBranch, error) {
 	if err := request.check(); err != nil {
 		return CreatedBranch{}, err
 	}
-	return changeRefs(ctx, r, &actor, "branch", func(ctx context.Context, tx *refs.Tx, now *Repository) (CreatedBranch, error) {
-		created := CreatedBranch{Sequence: tx.Sequence() + 1}
-		err := r.withStored(ctx, tx, func(v *odb.View) (err error) {
-			created.Tip, err = now.base(ctx, tx, v, &request)
-			return err
-		})
-		if err != nil {
+	return changeRefs(ctx, r, &actor, "branch",
+		func(ctx context.Context, tx *refs.Tx, now *Repository) (CreatedBranch, error) {
+			created := CreatedBranch{Sequence: tx.Sequence() + 1}
+			err := r.withStored(ctx, tx, func(v *odb.View) (err error) {
+				created.Tip, err = now.base(ctx, tx, v, &request)
+				return err
+			})
+			if err != nil {
+				return created, err
+			}
+			absent := object.ZeroID
+			err = tx.Set(ctx, request.Namespace.Full("refs/heads/"+request.Branch), &absent, created.Tip, object.ZeroID)
+			if errors.Is(err, refs.ErrStale) {
+				err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
+			}
 			return created, err
-		}
-		absent := object.ZeroID
-		err = tx.Set(ctx, request.Namespace.Full("refs/heads/"+request.Branch), &absent, created.Tip, object.ZeroID)
-		if errors.Is(err, refs.ErrStale) {
-			err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
-		}
-		return created, err
-	})
+		})
 }
 
 // base finds the commit that a new branch starts from.
-func (r *Repository) base(ctx context.Context, names lookuper, v *odb.View, request *CreateBranchRequest) (object.ID, error) {
+func (r *Repository) base(
+	ctx context.Context, names lookuper, v *odb.View, request *CreateBranchRequest,
+) (object.ID, error) {
 	if request.AnyRef {
 		revision, err := r.resolve(ctx, names, v, request.BaseNamespace, request.Base)
 		return revision.Commit, err

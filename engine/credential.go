@@ -10,7 +10,8 @@ import (
 	"packhorse/refs"
 )
 
-// ParseCredentialID returns the id that String wrote. Errors: [ErrNotFound], since ids are opaque to clients.
+// ParseCredentialID returns the id that String wrote. Errors: [ErrNotFound], since ids are opaque
+// to clients.
 func ParseCredentialID(text string) (credential.ID, error) {
 	id, ok := credential.ParseID(text)
 	if !ok {
@@ -56,7 +57,8 @@ func (r *Repository) Credential(ctx context.Context) (credential.Login, error) {
 // CheckSecrets is credential.ErrKey when the host has no key to seal secrets with.
 func (h *Host) CheckSecrets() error { return h.secrets.Check() }
 
-// SecretDigest identifies a request that holds a secret, for the receipt of an idempotency key. The host must have a secret key.
+// SecretDigest identifies a request that holds a secret, for the receipt of an idempotency key. The
+// host must have a secret key.
 func (h *Host) SecretDigest(request []byte) [32]byte { return h.secrets.Digest(request) }
 
 // RepositoryByID opens the organization's repository of an id. Errors: [ErrNotFound].
@@ -71,7 +73,8 @@ func (h *Host) RepositoryByID(ctx context.Context, org string, id refs.RepoID) (
 	return h.opened(ctx, &rec, stored)
 }
 
-// CredentialRepository opens the repository that a credential belongs to, or did. Errors: [ErrNotFound].
+// CredentialRepository opens the repository that a credential belongs to, or did. Errors:
+// [ErrNotFound].
 func (h *Host) CredentialRepository(ctx context.Context, org string, id credential.ID) (*Repository, error) {
 	repo, err := h.RepositoryByID(ctx, org, id.Repo())
 	if isNotFound(err) {
@@ -84,61 +87,69 @@ func (h *Host) CredentialRepository(ctx context.Context, org string, id credenti
 //
 // Errors: [ErrExists]; credential.ErrKey; refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) CreateCredential(ctx context.Context, actor Actor, l credential.Login) (StoredCredential, error) {
-	return r.changeCredential(ctx, &actor, "create-credential", func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
-		_, _, err := credential.Read(ctx, r.host.keys, r.record.ID)
-		if err == nil {
-			return StoredCredential{}, &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already has a credential", r.record.Name)}
-		}
-		if !errors.Is(err, credential.ErrNone) {
-			return StoredCredential{}, err
-		}
-		stored := StoredCredential{Created: r.host.now().UTC()}
-		if stored.ID, err = credential.NewID(r.record.ID); err != nil {
-			return stored, err
-		}
-		row, err := r.sealCredential(stored.ID, stored.Created, l)
-		if err != nil {
-			return stored, err
-		}
-		tx.Batch().RequireAbsent(credential.Key(r.record.ID))
-		tx.Batch().Put(credential.Key(r.record.ID), row)
-		return stored, nil
-	})
+	return r.changeCredential(ctx, &actor, "create-credential",
+		func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
+			_, _, err := credential.Read(ctx, r.host.keys, r.record.ID)
+			if err == nil {
+				return StoredCredential{}, &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already has a credential",
+					r.record.Name)}
+			}
+			if !errors.Is(err, credential.ErrNone) {
+				return StoredCredential{}, err
+			}
+			stored := StoredCredential{Created: r.host.now().UTC()}
+			if stored.ID, err = credential.NewID(r.record.ID); err != nil {
+				return stored, err
+			}
+			row, err := r.sealCredential(stored.ID, stored.Created, l)
+			if err != nil {
+				return stored, err
+			}
+			tx.Batch().RequireAbsent(credential.Key(r.record.ID))
+			tx.Batch().Put(credential.Key(r.record.ID), row)
+			return stored, nil
+		})
 }
 
-// UpdateCredential replaces what a credential holds, its user name too, and returns when that is durable.
+// UpdateCredential replaces what a credential holds, its user name too, and returns when that is
+// durable.
 //
 // Errors: [ErrNotFound]; credential.ErrKey; refs.ErrBusy, refs.ErrReceiptMismatch.
-func (r *Repository) UpdateCredential(ctx context.Context, actor Actor, id credential.ID, l credential.Login) (StoredCredential, error) {
-	return r.changeCredential(ctx, &actor, "update-credential", func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
-		before, err := r.requireCredential(ctx, tx, id)
-		if err != nil {
-			return StoredCredential{}, err
-		}
-		row, err := r.sealCredential(id, before.Created, l)
-		if err != nil {
-			return StoredCredential{}, err
-		}
-		tx.Batch().Put(credential.Key(r.record.ID), row)
-		return StoredCredential{ID: id, Created: before.Created}, nil
-	})
+func (r *Repository) UpdateCredential(
+	ctx context.Context, actor Actor, id credential.ID, l credential.Login,
+) (StoredCredential, error) {
+	return r.changeCredential(ctx, &actor, "update-credential",
+		func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
+			before, err := r.requireCredential(ctx, tx, id)
+			if err != nil {
+				return StoredCredential{}, err
+			}
+			row, err := r.sealCredential(id, before.Created, l)
+			if err != nil {
+				return StoredCredential{}, err
+			}
+			tx.Batch().Put(credential.Key(r.record.ID), row)
+			return StoredCredential{ID: id, Created: before.Created}, nil
+		})
 }
 
 // DeleteCredential forgets a credential and returns when that is durable.
 //
 // Errors: [ErrNotFound]; credential.ErrKey; refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) DeleteCredential(ctx context.Context, actor Actor, id credential.ID) (StoredCredential, error) {
-	return r.changeCredential(ctx, &actor, "delete-credential", func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
-		before, err := r.requireCredential(ctx, tx, id)
-		if err != nil {
-			return StoredCredential{}, err
-		}
-		tx.Batch().Delete(credential.Key(r.record.ID))
-		return StoredCredential{ID: id, Created: before.Created}, nil
-	})
+	return r.changeCredential(ctx, &actor, "delete-credential",
+		func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
+			before, err := r.requireCredential(ctx, tx, id)
+			if err != nil {
+				return StoredCredential{}, err
+			}
+			tx.Batch().Delete(credential.Key(r.record.ID))
+			return StoredCredential{ID: id, Created: before.Created}, nil
+		})
 }
 
-// requireCredential returns the row of a credential and makes the transaction depend on it. Errors: [ErrNotFound].
+// requireCredential returns the row of a credential and makes the transaction depend on it. Errors:
+// [ErrNotFound].
 func (r *Repository) requireCredential(ctx context.Context, tx *refs.Tx, id credential.ID) (credential.Row, error) {
 	row, stored, err := credential.Read(ctx, r.host.keys, r.record.ID)
 	if errors.Is(err, credential.ErrNone) || err == nil && row.ID != id {
@@ -151,19 +162,22 @@ func (r *Repository) requireCredential(ctx context.Context, tx *refs.Tx, id cred
 	return row, nil
 }
 
-// changeCredential runs a transaction that changes the credential and no ref. A sync that waits is tried at once, unless the actor may ask for
-// none: it has its own time then.
+// changeCredential runs a transaction that changes the credential and no ref. A sync that waits is
+// tried at once, unless the actor may ask for none: it has its own time then.
 func (r *Repository) changeCredential(
-	ctx context.Context, actor *Actor, cause string, prepare func(ctx context.Context, tx *refs.Tx) (StoredCredential, error),
+	ctx context.Context, actor *Actor, cause string, prepare func(
+		ctx context.Context, tx *refs.Tx,
+	) (StoredCredential, error),
 ) (StoredCredential, error) {
 	if err := r.host.secrets.Check(); err != nil {
 		return StoredCredential{}, err
 	}
-	stored, err := changeRefs(ctx, r, actor, cause, func(ctx context.Context, tx *refs.Tx, _ *Repository) (StoredCredential, error) {
-		stored, err := prepare(ctx, tx)
-		stored.Sequence = tx.Sequence() + 1
-		return stored, err
-	})
+	stored, err := changeRefs(ctx, r, actor, cause,
+		func(ctx context.Context, tx *refs.Tx, _ *Repository) (StoredCredential, error) {
+			stored, err := prepare(ctx, tx)
+			stored.Sequence = tx.Sequence() + 1
+			return stored, err
+		})
 	if err == nil && r.record.Upstream != nil && actor.checkSync() == nil {
 		r.host.upstreams.worker.WakeNow(r.record.ID) // it may have failed for want of this one
 	}

@@ -41,7 +41,8 @@ func TestCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := repo.CreateCredential(ctx, actor, login); err != nil || again.ID != made.ID || again.Sequence != made.Sequence || !again.Created.Equal(made.Created) {
+	if again, err := repo.CreateCredential(ctx, actor, login); err != nil || again.ID != made.ID ||
+		again.Sequence != made.Sequence || !again.Created.Equal(made.Created) {
 		t.Errorf("replayed %+v, %v; want %+v", again, err, made)
 	}
 	if _, err := repo.CreateCredential(ctx, acme, login); !errors.Is(err, engine.ErrExists) {
@@ -109,8 +110,8 @@ func TestCredentialWithoutKey(t *testing.T) {
 	}
 }
 
-// TestCredentialIsSealed looks at every stored value: none holds what a credential holds, nor a hash that it could be tried on, and
-// what is sealed for one repository opens for no other.
+// TestCredentialIsSealed looks at every stored value: none holds what a credential holds, nor a
+// hash that it could be tried on, and what is sealed for one repository opens for no other.
 func TestCredentialIsSealed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -121,7 +122,9 @@ func TestCredentialIsSealed(t *testing.T) {
 	for _, name := range []string{"one", "two", "gone"} {
 		repo := enginetest.Create(t, host, name)
 		actor := acme
-		actor.Receipt = &refs.Receipt{Key: refs.ReceiptKey{Org: enginetest.Org, Repo: name, Endpoint: "e", Key: "k"}, Request: host.SecretDigest(body)}
+		actor.Receipt = &refs.Receipt{
+			Key: refs.ReceiptKey{Org: enginetest.Org, Repo: name, Endpoint: "e", Key: "k"}, Request: host.SecretDigest(body),
+		}
 		if _, err := repo.CreateCredential(ctx, actor, login); err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,9 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestFsckOfADamagedTable changes bits all over the tables of the key-value store. Fsck goes on to its end and tells of every repository that
-// cannot be read, and the store says that a table is damaged.
+// TestFsckOfADamagedTable changes bits all over the tables of the key-value store. Fsck goes on to
+// its end and tells of every repository that cannot be read, and the store says that a table is
+// damaged.
 func TestFsckOfADamagedTable(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -24,7 +25,9 @@ func TestFsckOfADamagedTable(t *testing.T) {
 	for r := range repositories {
 		repo := enginetest.Create(t, host, fmt.Sprint("r", r))
 		for n := range 4 { // hot, and not to be compressed
-			if _, err := upload(repo, acme, main, change{path: fmt.Sprint("f", n), content: string(noise(byte(16*r+n), 8<<10))}); err != nil {
+			if _, err := upload(
+				repo, acme, main, change{path: fmt.Sprint("f", n), content: string(noise(byte(16*r+n), 8<<10))},
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -57,10 +60,12 @@ func TestFsckOfADamagedTable(t *testing.T) {
 	}
 }
 
-// fsckDamaged reads all repositories and checks them. It reports whether one could not be read, and whether each of those was told of.
+// fsckDamaged reads all repositories and checks them. It reports whether one could not be read, and
+// whether each of those was told of.
 func fsckDamaged(t *testing.T, fs vfs.FS, repositories int) (hit, told bool) {
 	t.Helper()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
+	keys, err := kv.OpenPebble("keys",
+		kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if errors.Is(err, kv.ErrCorrupt) {
 		return false, true
 	}

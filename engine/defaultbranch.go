@@ -19,10 +19,11 @@ type MovedDefault struct {
 	Sequence uint64
 }
 
-// MoveDefaultBranch makes a branch the default branch and returns when that is durable. It moves no ref, so that no policy
-// of refs bears on it. A repository without branches takes any name.
+// MoveDefaultBranch makes a branch the default branch and returns when that is durable. It moves no
+// ref, so that no policy of refs bears on it. A repository without branches takes any name.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; refs.ErrBusy, refs.ErrReceiptMismatch.
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; refs.ErrBusy,
+// refs.ErrReceiptMismatch.
 func (r *Repository) MoveDefaultBranch(ctx context.Context, actor Actor, name string) (MovedDefault, error) {
 	full, err := refs.Main.Branch(name)
 	if err != nil {
@@ -72,8 +73,9 @@ func hasBranches(ctx context.Context, tx *refs.Tx) (bool, error) {
 	return false, nil
 }
 
-// adopt makes the first branch the default branch where nobody has chosen one: of several that the transaction creates
-// main, master, or the only one. It is called last, since it looks at what the transaction does.
+// adopt makes the first branch the default branch where nobody has chosen one: of several that the
+// transaction creates main, master, or the only one. It is called last, since it looks at what the
+// transaction does.
 func (r *Repository) adopt(ctx context.Context, tx *refs.Tx) error {
 	if r.record.Chosen != chosenByNobody {
 		return nil
@@ -107,7 +109,8 @@ func (r *Repository) adopt(ctx context.Context, tx *refs.Tx) error {
 	return r.putDefault(tx.Batch(), first)
 }
 
-// dangles tells whether the default branch is not there, after what the transaction changes, and other branches are.
+// dangles tells whether the default branch is not there, after what the transaction changes, and
+// other branches are.
 func (r *Repository) dangles(ctx context.Context, tx *refs.Tx) (bool, error) {
 	_, err := tx.Lookup(ctx, r.defaultRef(refs.Main))
 	if !errors.Is(err, refs.ErrNotFound) {
@@ -116,7 +119,8 @@ func (r *Repository) dangles(ctx context.Context, tx *refs.Tx) (bool, error) {
 	return hasBranches(ctx, tx)
 }
 
-// putDefault lets b store another default branch. The batch depends on the record being stored as r has it.
+// putDefault lets b store another default branch. The batch depends on the record being stored as r
+// has it.
 func (r *Repository) putDefault(b *kv.Batch, name string) error {
 	rec, err := decodeRecord(r.record.ID, r.stored)
 	if err != nil {
@@ -141,11 +145,14 @@ func (r *record) follow(stored *record) {
 	r.Chosen = stored.Chosen
 }
 
-// head finds the default branch of a namespace among names, which were read after the repository: a move or a deletion
-// in between does not leave it without one.
+// head finds the default branch of a namespace among names, which were read after the repository: a
+// move or a deletion in between does not leave it without one.
 //
-// Errors: [ErrNotFound] from refs.ErrNotFound when there is no such branch; the name is returned even then.
-func (r *Repository) head(ctx context.Context, names lookuper, ns refs.Namespace) (branch string, ref refs.Ref, err error) {
+// Errors: [ErrNotFound] from refs.ErrNotFound when there is no such branch; the name is returned
+// even then.
+func (r *Repository) head(
+	ctx context.Context, names lookuper, ns refs.Namespace,
+) (branch string, ref refs.Ref, err error) {
 	ref, err = names.Lookup(ctx, r.defaultRef(ns))
 	if ns != refs.Main || names.Count() == 0 || !errors.Is(err, refs.ErrNotFound) {
 		return r.record.DefaultBranch, ref, err

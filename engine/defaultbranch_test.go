@@ -48,7 +48,9 @@ func oneCommit(t *testing.T) (pack []byte, id object.ID) {
 }
 
 // pushRefs creates refs at a commit and returns the default branch that is missing then.
-func pushRefs(t *testing.T, repo *engine.Repository, ns refs.Namespace, pack []byte, id object.ID, names ...string) string {
+func pushRefs(
+	t *testing.T, repo *engine.Repository, ns refs.Namespace, pack []byte, id object.ID, names ...string,
+) string {
 	t.Helper()
 	request := engine.PushRequest{Namespace: ns, Pack: bytes.NewReader(pack)}
 	for _, name := range names {
@@ -89,13 +91,15 @@ func TestFirstBranch(t *testing.T) {
 		pushes []push
 		want   string
 	}{
-		"main":                 {[]push{{refs: heads("a", "main", "master")}}, "main"},
-		"master":               {[]push{{refs: heads("a", "master")}}, "master"},
-		"the only one":         {[]push{{refs: heads("unstable")}}, "unstable"},
-		"beside tags":          {[]push{{refs: append(heads("unstable"), "refs/tags/v1")}}, "unstable"},
-		"after tags":           {[]push{{refs: []string{"refs/tags/v1"}}, {refs: heads("x")}}, "x"},
-		"several":              {[]push{{refs: heads("a", "b"), dangling: "main"}}, "main"},
-		"several, then more":   {[]push{{refs: heads("a", "b"), dangling: "main"}, {refs: heads("c"), dangling: "main"}}, "main"},
+		"main":         {[]push{{refs: heads("a", "main", "master")}}, "main"},
+		"master":       {[]push{{refs: heads("a", "master")}}, "master"},
+		"the only one": {[]push{{refs: heads("unstable")}}, "unstable"},
+		"beside tags":  {[]push{{refs: append(heads("unstable"), "refs/tags/v1")}}, "unstable"},
+		"after tags":   {[]push{{refs: []string{"refs/tags/v1"}}, {refs: heads("x")}}, "x"},
+		"several":      {[]push{{refs: heads("a", "b"), dangling: "main"}}, "main"},
+		"several, then more": {
+			[]push{{refs: heads("a", "b"), dangling: "main"}, {refs: heads("c"), dangling: "main"}}, "main",
+		},
 		"several, then main":   {[]push{{refs: heads("a", "b"), dangling: "main"}, {refs: heads("main")}}, "main"},
 		"several, then master": {[]push{{refs: heads("a", "b"), dangling: "main"}, {refs: heads("master")}}, "master"},
 		"the second stays":     {[]push{{refs: heads("dev")}, {refs: heads("main")}}, "dev"},
@@ -147,7 +151,8 @@ func TestFirstBranchByCalls(t *testing.T) {
 		"a commit on an ephemeral branch": func(t *testing.T, repo *engine.Repository, pack []byte, id object.ID) error {
 			t.Helper()
 			pushRefs(t, repo, refs.Ephemeral, pack, id, "refs/heads/draft")
-			_, err := upload(repo, acme, engine.CommitTarget{Branch: "dev", Base: draft.Branch, BaseNamespace: draft.Namespace}, file)
+			_, err := upload(repo, acme, engine.CommitTarget{Branch: "dev", Base: draft.Branch, BaseNamespace: draft.Namespace},
+				file)
 			return err
 		},
 		"a promotion": func(t *testing.T, repo *engine.Repository, pack []byte, id object.ID) error {
@@ -185,7 +190,8 @@ func TestFirstBranchByCalls(t *testing.T) {
 	}
 }
 
-// TestFirstBranchRace has many pushes be the first one, while others look: whenever there is a branch, HEAD leads to one.
+// TestFirstBranchRace has many pushes be the first one, while others look: whenever there is a
+// branch, HEAD leads to one.
 func TestFirstBranchRace(t *testing.T) {
 	t.Parallel()
 	pack, id := oneCommit(t)
@@ -229,7 +235,8 @@ func checkHead(t *testing.T, repo *engine.Repository) {
 	}
 }
 
-// TestDefaultBranchMoveRace moves the default branch back and forth while branches are deleted: one that it names stays.
+// TestDefaultBranchMoveRace moves the default branch back and forth while branches are deleted: one
+// that it names stays.
 func TestDefaultBranchMoveRace(t *testing.T) {
 	t.Parallel()
 	pack, id := oneCommit(t)

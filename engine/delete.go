@@ -18,7 +18,8 @@ type Deleted struct {
 
 // DeleteRepository deletes a repository and returns when that is durable. Its name is free again.
 //
-// Errors: [ErrNotFound], [ErrDeleted] when the name's last repository has been deleted already; refs.ErrDenied.
+// Errors: [ErrNotFound], [ErrDeleted] when the name's last repository has been deleted already;
+// refs.ErrDenied.
 func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (Deleted, error) {
 	deleted, err := h.deleteRepository(ctx, &actor, name)
 	if err == nil || actor.Receipt == nil || !isNotFound(err) && !errors.Is(err, ErrDeleted) {
@@ -37,7 +38,9 @@ func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (
 
 func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) (Deleted, error) {
 	// With the repository its refs are gone, and could be made anew in any way.
-	if err := actor.Policy.CheckWhole("the repository would be deleted", refs.Ops{refs.NoPush, refs.NoForcePush}); err != nil {
+	if err := actor.Policy.CheckWhole(
+		"the repository would be deleted", refs.Ops{refs.NoPush, refs.NoForcePush},
+	); err != nil {
 		return Deleted{}, err
 	}
 	row, err := lookupName(ctx, h.keys, actor.Org, name)

@@ -15,8 +15,11 @@ type DeletedRef struct {
 
 // DeleteBranch deletes a branch of a namespace and returns when that is durable.
 //
-// Errors: [ErrInvalid]; [ErrNotFound]; [ErrDefaultBranch]; refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
-func (r *Repository) DeleteBranch(ctx context.Context, actor Actor, ns refs.Namespace, name string) (DeletedRef, error) {
+// Errors: [ErrInvalid]; [ErrNotFound]; [ErrDefaultBranch]; refs.ErrDenied, refs.ErrBusy,
+// refs.ErrReceiptMismatch.
+func (r *Repository) DeleteBranch(
+	ctx context.Context, actor Actor, ns refs.Namespace, name string,
+) (DeletedRef, error) {
 	full, err := ns.Branch(name)
 	if err != nil {
 		return DeletedRef{}, badName("name", err)
@@ -37,10 +40,13 @@ func (r *Repository) DeleteTag(ctx context.Context, actor Actor, ns refs.Namespa
 
 // deleteRef deletes the ref of a stored name. missing says that there is none.
 func (r *Repository) deleteRef(ctx context.Context, actor *Actor, full string, missing error) (DeletedRef, error) {
-	return changeRefs(ctx, r, actor, "delete", func(ctx context.Context, tx *refs.Tx, now *Repository) (DeletedRef, error) {
+	return changeRefs(ctx, r, actor, "delete", func(
+		ctx context.Context, tx *refs.Tx, now *Repository,
+	) (DeletedRef, error) {
 		if full == now.defaultRef(refs.Main) {
 			return DeletedRef{}, &failure{
-				kind: ErrDefaultBranch, text: fmt.Sprintf("branch %q is the default branch and cannot be deleted", now.record.DefaultBranch),
+				kind: ErrDefaultBranch, text: fmt.Sprintf("branch %q is the default branch and cannot be deleted",
+					now.record.DefaultBranch),
 			}
 		}
 		err := tx.Delete(ctx, full, nil)

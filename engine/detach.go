@@ -15,11 +15,14 @@ type Detached struct {
 	Sequence uint64
 }
 
-// Detach makes the repository independent of its upstream, after a sync that runs has ended; it is cancelled. One that has no upstream is
-// left as it is; that is no error, and has no entry in the journal.
+// Detach makes the repository independent of its upstream, after a sync that runs has ended; it is
+// cancelled. One that has no upstream is left as it is; that is no error, and has no entry in the
+// journal.
 //
-// A crash in the middle leaves a detachment that the next start finishes. Errors: upstream.ErrDetaching while another one runs, or when the sync state
-// is missing; [ErrDetachTimeout] when the sync does not end, and nothing has changed then; refs.ErrReceiptMismatch.
+// A crash in the middle leaves a detachment that the next start finishes. Errors:
+// upstream.ErrDetaching while another one runs, or when the sync state is missing;
+// [ErrDetachTimeout] when the sync does not end, and nothing has changed then;
+// refs.ErrReceiptMismatch.
 func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) {
 	if r.record.Upstream == nil {
 		return r.detach(ctx, &actor)
@@ -57,7 +60,9 @@ func (r *Repository) endUpstream(ctx context.Context, actor *Actor) (Detached, e
 	defer cancel()
 	release, err := r.host.upstreams.worker.Hold(wait, r.record.ID)
 	if err != nil && ctx.Err() == nil {
-		return Detached{}, &failure{kind: ErrDetachTimeout, text: fmt.Sprintf("a sync did not end within %s", r.host.upstreams.DetachWait)}
+		return Detached{}, &failure{
+			kind: ErrDetachTimeout, text: fmt.Sprintf("a sync did not end within %s", r.host.upstreams.DetachWait),
+		}
 	}
 	if err != nil {
 		return Detached{}, err
@@ -81,21 +86,22 @@ func (r *Repository) undoDetach(ctx context.Context, before upstream.State) erro
 
 // detach ends a detachment, if one has begun, in a transaction.
 func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error) {
-	done, err := r.transact(ctx, actor, r.change(actor, "detach"), func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
-		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
-		if errors.Is(err, upstream.ErrNoState) || err == nil && state.Phase != upstream.Detaching {
-			return refs.ErrUnchanged
-		}
-		if err != nil {
+	done, err := r.transact(ctx, actor, r.change(actor, "detach"),
+		func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
+			state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+			if errors.Is(err, upstream.ErrNoState) || err == nil && state.Phase != upstream.Detaching {
+				return refs.ErrUnchanged
+			}
+			if err != nil {
+				return err
+			}
+			state = upstream.State{Phase: upstream.Detached, DefaultBranch: state.DefaultBranch}
+			b := tx.Batch()
+			upstream.Forget(b, r.record.ID)
+			r.forgetAnnounced(b)
+			_, err = state.Replace(b, r.record.ID, before)
 			return err
-		}
-		state = upstream.State{Phase: upstream.Detached, DefaultBranch: state.DefaultBranch}
-		b := tx.Batch()
-		upstream.Forget(b, r.record.ID)
-		r.forgetAnnounced(b)
-		_, err = state.Replace(b, r.record.ID, before)
-		return err
-	})
+		})
 	if err != nil {
 		return Detached{}, err
 	}

@@ -16,8 +16,9 @@ import (
 
 // DiffOptions say what is told of a diff.
 type DiffOptions struct {
-	// Paths restricts the diff to these files and folders, as the paths of git diff do: a rename is told as such if both names are
-	// among them. What is asked for like this is told whole, whatever it is.
+	// Paths restricts the diff to these files and folders, as the paths of git diff do: a rename is
+	// told as such if both names are among them. What is asked for like this is told whole, whatever
+	// it is.
 	Paths []string
 	// Inline also tells what changed within changed lines.
 	Inline bool
@@ -44,8 +45,8 @@ type BranchDiffRequest struct {
 type Diff struct {
 	// Branch and Base are the names that were asked for; "" for commits.
 	Branch, Base string
-	// Commit is the new side. BaseCommit is what was asked for as the other one, zero for nothing; MergeBase the newest common ancestor of
-	// the two, zero without one.
+	// Commit is the new side. BaseCommit is what was asked for as the other one, zero for nothing;
+	// MergeBase the newest common ancestor of the two, zero without one.
 	Commit, BaseCommit, MergeBase object.ID
 
 	view  *odb.View
@@ -55,7 +56,9 @@ type Diff struct {
 // CommitDiff opens the diff of a commit. It returns when the first file has been compared.
 //
 // Errors: [ErrInvalid] for what is no object id; [ErrNotFound].
-func (r *Repository) CommitDiff(ctx context.Context, request CommitDiffRequest, resources diff.Resources) (*Diff, error) {
+func (r *Repository) CommitDiff(
+	ctx context.Context, request CommitDiffRequest, resources diff.Resources,
+) (*Diff, error) {
 	names, err := r.names(ctx) // what is read by id alone must be durable too
 	if err != nil {
 		return nil, err
@@ -120,9 +123,12 @@ func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, 
 	return bases[0], nil
 }
 
-// BranchDiff opens the diff of what a branch has done since it left another one. Without a common ancestor that is everything in it. It
-// returns when the first file has been compared. Errors: [ErrNotFound].
-func (r *Repository) BranchDiff(ctx context.Context, request BranchDiffRequest, resources diff.Resources) (*Diff, error) {
+// BranchDiff opens the diff of what a branch has done since it left another one. Without a common
+// ancestor that is everything in it. It returns when the first file has been compared. Errors:
+// [ErrNotFound].
+func (r *Repository) BranchDiff(
+	ctx context.Context, request BranchDiffRequest, resources diff.Resources,
+) (*Diff, error) {
 	names, err := r.names(ctx)
 	if err != nil {
 		return nil, err
@@ -137,7 +143,9 @@ func (r *Repository) BranchDiff(ctx context.Context, request BranchDiffRequest, 
 	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
 }
 
-func (d *Diff) resolveBranches(ctx context.Context, r *Repository, names lookuper, request *BranchDiffRequest) (before, after object.ID, err error) {
+func (d *Diff) resolveBranches(
+	ctx context.Context, r *Repository, names lookuper, request *BranchDiffRequest,
+) (before, after object.ID, err error) {
 	branch, err := r.resolve(ctx, names, d.view, request.Namespace, request.Branch)
 	if err != nil {
 		return before, after, err
@@ -159,7 +167,9 @@ func (d *Diff) resolveBranches(ctx context.Context, r *Repository, names lookupe
 }
 
 // startDiff begins to compare two trees, unless that cannot be because of err.
-func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after object.ID, o DiffOptions, resources diff.Resources, err error) (*Diff, error) {
+func (r *Repository) startDiff(
+	ctx context.Context, d *Diff, before, after object.ID, o DiffOptions, resources diff.Resources, err error,
+) (*Diff, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.view.Close())
 	}
@@ -180,8 +190,9 @@ func (r *Repository) startDiff(ctx context.Context, d *Diff, before, after objec
 	return d, nil
 }
 
-// Files yields the changed files in the order of git diff. idle is called before a file is waited for that is still being compared: what has
-// been said so far may go out then. It may be called once. Errors: those of ctx as it was given to the use case, and of the object database.
+// Files yields the changed files in the order of git diff. idle is called before a file is waited
+// for that is still being compared: what has been said so far may go out then. It may be called
+// once. Errors: those of ctx as it was given to the use case, and of the object database.
 func (d *Diff) Files(idle func() error) iter.Seq2[*diff.File, error] { return d.files.Files(idle) }
 
 // Close ends the comparison, waits for it and releases what it reads.

@@ -16,13 +16,19 @@ import (
 	"packhorse/pack/object"
 )
 
-// disguises are names that some file system takes for those of git's own files, and some that only look so.
+// disguises are names that some file system takes for those of git's own files, and some that only
+// look so.
 var disguises = []string{
-	".gitmodules", ".GITMODULES", ".GitModules", ".gitmodules .", ".gitmodules...", ".gitmodules ", ".gitmodules:x", ".gitmodules::$DATA",
-	"gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "GI7EBA~1", "GI7EBA~9", "gi7eb~10", "gi7e~123", "~1000000", "gi7eba~0", "gi7d29~1",
-	".git\u200cmodules", ".\u200egitmodules", "\ufeff.gitmodules", ".gitmodules\u206f", ".gitmodules\u00a0", ".gitm\u00f6dules", "gitmodules",
-	`a\.gitmodules`, `a\b\gitmod~1`, ".gitmodules.txt", ".gitattributes", ".GITATTRIBUTES", "gitatt~1", "GI7D29~1", ".git\u200dattributes",
-	".gitattributes. .", "gitatt~9", ".gitignore", ".mailmap", ".git", ".GIT", "git~1", ".git ", ".g\u200bit", ".g\u200cit", `x\.git`, "git~2", "...",
+	".gitmodules", ".GITMODULES", ".GitModules", ".gitmodules .", ".gitmodules...", ".gitmodules ", ".gitmodules:x",
+	".gitmodules::$DATA",
+	"gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "GI7EBA~1", "GI7EBA~9", "gi7eb~10", "gi7e~123", "~1000000", "gi7eba~0",
+	"gi7d29~1",
+	".git\u200cmodules", ".\u200egitmodules", "\ufeff.gitmodules", ".gitmodules\u206f", ".gitmodules\u00a0",
+	".gitm\u00f6dules", "gitmodules",
+	`a\.gitmodules`, `a\b\gitmod~1`, ".gitmodules.txt", ".gitattributes", ".GITATTRIBUTES", "gitatt~1", "GI7D29~1",
+	".git\u200dattributes",
+	".gitattributes. .", "gitatt~9", ".gitignore", ".mailmap", ".git", ".GIT", "git~1", ".git ", ".g\u200bit",
+	".g\u200cit", `x\.git`, "git~2", "...",
 }
 
 // contents of files of these names, of which some are dangerous.
@@ -97,8 +103,11 @@ func (c *change) asPatch() string {
 }
 
 // applyPatch commits a patch to a branch.
-func applyPatch(ctx context.Context, repo *engine.Repository, target engine.CommitTarget, patch string) (engine.CommitResult, error) {
-	u, err := repo.NewPatchUpload(ctx, acme, engine.PatchRequest{Target: target, Details: engine.CommitDetails{Message: "m", Author: thor}})
+func applyPatch(
+	ctx context.Context, repo *engine.Repository, target engine.CommitTarget, patch string,
+) (engine.CommitResult, error) {
+	u, err := repo.NewPatchUpload(ctx, acme,
+		engine.PatchRequest{Target: target, Details: engine.CommitDetails{Message: "m", Author: thor}})
 	if err != nil {
 		return engine.CommitResult{}, err
 	}
@@ -109,8 +118,8 @@ func applyPatch(ctx context.Context, repo *engine.Repository, target engine.Comm
 	return u.Finish(ctx)
 }
 
-// TestDisguisesAreJudgedAsByGit has commits of files and patches refused whenever git fsck --strict objects to what they make, for a reason that
-// names the path, and git take all others.
+// TestDisguisesAreJudgedAsByGit has commits of files and patches refused whenever git fsck --strict
+// objects to what they make, for a reason that names the path, and git take all others.
 func TestDisguisesAreJudgedAsByGit(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)

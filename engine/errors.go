@@ -17,7 +17,8 @@ var (
 	ErrExists = errors.New("engine: exists already")
 	// ErrDeleted says that a repository has been deleted already.
 	ErrDeleted = errors.New("engine: deleted already")
-	// ErrDefaultBranch says that the default branch was to be deleted, which would leave a clone without a branch to check out.
+	// ErrDefaultBranch says that the default branch was to be deleted, which would leave a clone
+	// without a branch to check out.
 	ErrDefaultBranch = errors.New("engine: the default branch cannot be deleted")
 	// ErrInvalid says that the request cannot be right, whatever the repository holds.
 	ErrInvalid = errors.New("engine: invalid request")
@@ -35,7 +36,8 @@ var (
 	ErrQuota = errors.New("engine: no more repositories")
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
-	// ErrManyCommits says that the files of a listing were changed last by more commits than one answer tells of.
+	// ErrManyCommits says that the files of a listing were changed last by more commits than one
+	// answer tells of.
 	ErrManyCommits = errors.New("engine: too many distinct last commits")
 	// ErrNoApp says that a repository of GitHub needs an app, and the organization has none for it.
 	ErrNoApp = errors.New("engine: no GitHub app")

@@ -16,8 +16,8 @@ import (
 	"packhorse/refs"
 )
 
-// FetchRequest is what a git client asks for, whatever version of the protocol it speaks. Ref names are as clients of the
-// namespace see them.
+// FetchRequest is what a git client asks for, whatever version of the protocol it speaks. Ref names
+// are as clients of the namespace see them.
 type FetchRequest struct {
 	Namespace refs.Namespace
 	Wants     []object.ID
@@ -25,7 +25,8 @@ type FetchRequest struct {
 	Haves     []object.ID
 	// Shallow is the client's shallow boundary.
 	Shallow []object.ID
-	// Depth, Since (seconds since 1970) and Not ask for a new boundary; with Relative, Depth counts from the old one.
+	// Depth, Since (seconds since 1970) and Not ask for a new boundary; with Relative, Depth counts
+	// from the old one.
 	Depth    int
 	Since    int64
 	Not      []string
@@ -51,8 +52,8 @@ func (e *LimitError) Error() string {
 // Is reports whether target is [ErrTooLarge].
 func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
 
-// Fetch is a negotiated fetch: what it sends is what was readable when it began. It is used by one goroutine at a time and
-// closed when its answer has ended.
+// Fetch is a negotiated fetch: what it sends is what was readable when it began. It is used by one
+// goroutine at a time and closed when its answer has ended.
 type Fetch struct {
 	repo     *Repository
 	request  FetchRequest
@@ -72,8 +73,9 @@ type Fetch struct {
 // boundary is how the client's shallow boundary moves.
 type boundary struct{ shallow, unshallow []object.ID }
 
-// Fetch begins a fetch: it finds out what is wanted and what both sides have. Errors: [ErrNotFound] for a want that may not
-// be read, [ErrInvalid] for a filter that cannot be served and for limits of history that make no sense.
+// Fetch begins a fetch: it finds out what is wanted and what both sides have. Errors: [ErrNotFound]
+// for a want that may not be read, [ErrInvalid] for a filter that cannot be served and for limits
+// of history that make no sense.
 func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, error) {
 	var filter packgen.Filter
 	if request.Filter != "" {
@@ -95,7 +97,9 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 	}
 	f := &Fetch{repo: r, request: request, filter: filter, view: view, names: names}
 	f.readers.Store(1)
-	for _, find := range []func(context.Context) error{f.findWants, f.findWantedRefs, f.findCommon, f.findShallow, f.findExcluded} {
+	for _, find := range []func(context.Context) error{
+		f.findWants, f.findWantedRefs, f.findCommon, f.findShallow, f.findExcluded,
+	} {
 		if err := find(ctx); err != nil {
 			f.Close()
 			return nil, err
@@ -146,8 +150,8 @@ func (f *Fetch) findWantedRefs(ctx context.Context) error {
 	return nil
 }
 
-// lookup finds a ref that the client names in full; HEAD is the default branch. What clients of the namespace do not see is not
-// found.
+// lookup finds a ref that the client names in full; HEAD is the default branch. What clients of the
+// namespace do not see is not found.
 func (f *Fetch) lookup(ctx context.Context, name string) (refs.Ref, error) {
 	full := f.request.Namespace.Full(name)
 	if name == "HEAD" {
@@ -188,11 +192,14 @@ func (f *Fetch) findShallow(ctx context.Context) error {
 	return nil
 }
 
-// findExcluded finds the refs that deepen-not names, as git expands a short name: each must be one ref and no other.
+// findExcluded finds the refs that deepen-not names, as git expands a short name: each must be one
+// ref and no other.
 func (f *Fetch) findExcluded(ctx context.Context) error {
 	for _, name := range f.request.Not {
 		var found []object.ID
-		for _, pattern := range []string{"%s", "refs/%s", "refs/tags/%s", "refs/heads/%s", "refs/remotes/%s", "refs/remotes/%s/HEAD"} {
+		for _, pattern := range []string{
+			"%s", "refs/%s", "refs/tags/%s", "refs/heads/%s", "refs/remotes/%s", "refs/remotes/%s/HEAD",
+		} {
 			ref, err := f.lookup(ctx, fmt.Sprintf(pattern, name))
 			if errors.Is(err, refs.ErrNotFound) {
 				continue
@@ -223,13 +230,15 @@ func (f *Fetch) Common() []object.ID { return f.common }
 // WantedRefs returns the refs of want-ref requests with the values that are sent.
 func (f *Fetch) WantedRefs() []refs.Ref { return f.wanted }
 
-// Ready tells whether enough is in common to send a good pack: every want has an ancestor among the haves.
+// Ready tells whether enough is in common to send a good pack: every want has an ancestor among the
+// haves.
 func (f *Fetch) Ready(ctx context.Context) (bool, error) {
 	return f.areReady(ctx, f.wants, len(f.common), nil)
 }
 
-// ReadyAfter returns how many of [Fetch.Common] it took to be ready, false if all of them are not enough. It looks at the history that
-// will be sent, as far as the boundary, which versions 0 and 1 of the protocol tell first.
+// ReadyAfter returns how many of [Fetch.Common] it took to be ready, false if all of them are not
+// enough. It looks at the history that will be sent, as far as the boundary, which versions 0 and 1
+// of the protocol tell first.
 func (f *Fetch) ReadyAfter(ctx context.Context) (count int, ok bool, err error) {
 	shallow, unshallow, err := f.Boundary(ctx)
 	if err != nil {
@@ -269,8 +278,8 @@ func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int
 	return ready, nil
 }
 
-// Boundary returns how the client's shallow boundary moves: commits that become shallow and commits that are so no longer.
-// Errors: [ErrInvalid] when the limits of history leave nothing to send.
+// Boundary returns how the client's shallow boundary moves: commits that become shallow and commits
+// that are so no longer. Errors: [ErrInvalid] when the limits of history leave nothing to send.
 func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, err error) {
 	if !f.request.Deepens() {
 		return nil, nil, nil

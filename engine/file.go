@@ -17,7 +17,8 @@ type OpenFile struct {
 	File
 	Revision Revision
 	Size     int64
-	// Last is the commit that changed the file last, as git log -1 -- PATH finds it; Modified is its committer's time.
+	// Last is the commit that changed the file last, as git log -1 -- PATH finds it; Modified is its
+	// committer's time.
 	Last     object.ID
 	Modified time.Time
 	view     *odb.View
@@ -33,9 +34,11 @@ type FileRequest struct {
 	Reserve Reserve
 }
 
-// File opens a file or a symbolic link, whose content is its target. Nothing of the content is read yet.
+// File opens a file or a symbolic link, whose content is its target. Nothing of the content is read
+// yet.
 //
-// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a folder or a submodule.
+// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a
+// folder or a submodule.
 func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, error) {
 	at, err := r.at(ctx, request.Namespace, request.Ref)
 	if err != nil {
@@ -48,7 +51,9 @@ func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, 
 	return f, nil
 }
 
-func (r *Repository) openFile(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*OpenFile, error) {
+func (r *Repository) openFile(
+	ctx context.Context, at position, path string, slot Slot, reserve Reserve,
+) (*OpenFile, error) {
 	found, err := lookupFile(ctx, at, path)
 	if err != nil {
 		return nil, err
@@ -72,7 +77,8 @@ func (r *Repository) openFile(ctx context.Context, at position, path string, slo
 	}, nil
 }
 
-// lookupFile finds the file or symbolic link at a path. Errors: [ErrNotFound]; [ErrInvalid] for a folder or a submodule.
+// lookupFile finds the file or symbolic link at a path. Errors: [ErrNotFound]; [ErrInvalid] for a
+// folder or a submodule.
 func lookupFile(ctx context.Context, at position, path string) (File, error) {
 	found, err := lookupPath(ctx, at.view, at.tree, path)
 	switch {

@@ -44,8 +44,8 @@ type Files struct {
 
 const cursorFiles = 'f'
 
-// Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref or a path that is not
-// there, [ErrInvalid] for a cursor of another listing.
+// Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref or
+// a path that is not there, [ErrInvalid] for a cursor of another listing.
 func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, error) {
 	at, err := r.at(ctx, request.Namespace, request.Ref)
 	if err != nil {
@@ -77,8 +77,11 @@ func (f *Files) resume(ctx context.Context) error {
 	return nil
 }
 
-// pathPosition is where a cursor of a listing of paths was taken: in which commit, of which tree, and behind which path.
-func pathPosition(ctx context.Context, view *odb.View, listing byte, cursor string) (commit, tree object.ID, after string, err error) {
+// pathPosition is where a cursor of a listing of paths was taken: in which commit, of which tree,
+// and behind which path.
+func pathPosition(
+	ctx context.Context, view *odb.View, listing byte, cursor string,
+) (commit, tree object.ID, after string, err error) {
 	position, err := decodeCursor(listing, cursor, 0)
 	if err != nil {
 		return commit, tree, "", err
@@ -129,8 +132,11 @@ func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
 // treeDepthMax bounds the nesting of folders.
 const treeDepthMax = 2048
 
-// walk yields what is in the folder, behind the path after, which is relative to it and may be empty. It tells whether to go on.
-func (f *Files) walk(ctx context.Context, folder File, after string, depth int, yield func(File, error) bool) (bool, error) {
+// walk yields what is in the folder, behind the path after, which is relative to it and may be
+// empty. It tells whether to go on.
+func (f *Files) walk(
+	ctx context.Context, folder File, after string, depth int, yield func(File, error) bool,
+) (bool, error) {
 	if depth == 0 {
 		return false, fmt.Errorf("%w: folders nested deeper than %d", ErrTooLarge, treeDepthMax)
 	}

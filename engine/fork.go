@@ -15,14 +15,17 @@ import (
 	"packhorse/refs"
 )
 
-// Base is the repository that a new one is made from. The two share what they have in common; nothing is copied.
+// Base is the repository that a new one is made from. The two share what they have in common;
+// nothing is copied.
 type Base struct {
 	// Name is that of a repository of the same organization.
 	Name string
-	// Ref is a branch, a tag, a full ref or an object id, and Commit an object id, which wins. Without either a fork takes every ref
-	// outside of the ephemeral namespace, and a snapshot is of the default branch.
+	// Ref is a branch, a tag, a full ref or an object id, and Commit an object id, which wins. Without
+	// either a fork takes every ref outside of the ephemeral namespace, and a snapshot is of the
+	// default branch.
 	Ref, Commit string
-	// Snapshot makes one new commit without parents of the base's tree, in place of its history; nil makes a fork.
+	// Snapshot makes one new commit without parents of the base's tree, in place of its history; nil
+	// makes a fork.
 	Snapshot *CommitDetails
 }
 
@@ -40,7 +43,8 @@ func (b *Base) check() error {
 
 // isObjectName reports whether text is an object id or as much of one as may stand for it.
 func isObjectName(text string) bool {
-	return len(text) >= prefixDigitsMin && len(text) <= object.HexSize && strings.Trim(strings.ToLower(text), "0123456789abcdef") == ""
+	return len(text) >= prefixDigitsMin && len(text) <= object.HexSize &&
+		strings.Trim(strings.ToLower(text), "0123456789abcdef") == ""
 }
 
 // cause is what the journal calls the creation.
@@ -105,15 +109,18 @@ func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *C
 	return o, nil
 }
 
-// fork adds to b a pool that shares the repository's layers. Errors: [kv.ErrConflict] when the repository changed while it was looked at.
-func (r *Repository) fork(ctx context.Context, b *kv.Batch, names *refs.Snapshot, request *CreateRequest) (o *origin, err error) {
+// fork adds to b a pool that shares the repository's layers. Errors: [kv.ErrConflict] when the
+// repository changed while it was looked at.
+func (r *Repository) fork(
+	ctx context.Context, b *kv.Batch, names *refs.Snapshot, request *CreateRequest,
+) (o *origin, err error) {
 	view, err := r.Objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
-	// With the refs as they were before and after the view was made, what they name is in it. Objects that are dropped from now on change the
-	// layers, which b depends on.
+	// With the refs as they were before and after the view was made, what they name is in it. Objects
+	// that are dropped from now on change the layers, which b depends on.
 	if now, err := r.Sequence(ctx); err != nil {
 		return nil, err
 	} else if now != names.Sequence() {
@@ -144,7 +151,9 @@ func (o *origin) share(ctx context.Context, b *kv.Batch, view *odb.View, tips []
 }
 
 // take finds the refs that the new repository begins with, in the order of their creation.
-func (r *Repository) take(ctx context.Context, names *refs.Snapshot, view *odb.View, request *CreateRequest) (*origin, error) {
+func (r *Repository) take(
+	ctx context.Context, names *refs.Snapshot, view *odb.View, request *CreateRequest,
+) (*origin, error) {
 	base := request.Base
 	wanted := cmp.Or(base.Commit, base.Ref)
 	if wanted == "" && base.Snapshot == nil {
@@ -202,8 +211,11 @@ func (r *Repository) takeAll(ctx context.Context, names *refs.Snapshot, defaultB
 	return o, nil
 }
 
-// snapshot replaces the commit that was taken by a new one without parents. Of the layers that are shared only its tree may be read.
-func (r *Repository) snapshot(ctx context.Context, b *kv.Batch, view *odb.View, o *origin, details *CommitDetails) error {
+// snapshot replaces the commit that was taken by a new one without parents. Of the layers that are
+// shared only its tree may be read.
+func (r *Repository) snapshot(
+	ctx context.Context, b *kv.Batch, view *odb.View, o *origin, details *CommitDetails,
+) error {
 	tree, err := treeOf(ctx, view.Linked(), o.refs[0].ID)
 	if err != nil {
 		return err
@@ -211,7 +223,9 @@ func (r *Repository) snapshot(ctx context.Context, b *kv.Batch, view *odb.View, 
 	if err := o.share(ctx, b, view, []object.ID{tree}); err != nil {
 		return err
 	}
-	header := commit.Header{Author: details.Author, Committer: details.Committer, Message: details.Message, When: r.host.now()}
+	header := commit.Header{
+		Author: details.Author, Committer: details.Committer, Message: details.Message, When: r.host.now(),
+	}
 	if o.refs[0].ID, err = o.fork.Write(b, object.TypeCommit, header.Encode(tree)); err != nil {
 		return errors.Join(fmt.Errorf("write initial commit: %w", err), o.close())
 	}

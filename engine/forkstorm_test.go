@@ -25,12 +25,14 @@ type forks struct {
 	tips map[string]object.ID // guarded by mu
 }
 
-// forkUntil forks a repository until ctx ends, deletes every third fork again, and commits to the others.
+// forkUntil forks a repository until ctx ends, deletes every third fork again, and commits to the
+// others.
 func (f *forks) forkUntil(ctx context.Context, t *testing.T, host *engine.Host, source string, worker int) {
 	t.Helper()
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprintf("%s-%d-%d", source, worker, i)
-		_, err := host.CreateRepository(context.Background(), acme, engine.CreateRequest{Name: name, Base: &engine.Base{Name: source}})
+		_, err := host.CreateRepository(context.Background(), acme,
+			engine.CreateRequest{Name: name, Base: &engine.Base{Name: source}})
 		if errors.Is(err, engine.ErrNotFound) {
 			return // the source has been deleted
 		}
@@ -63,7 +65,8 @@ func (f *forks) forkUntil(ctx context.Context, t *testing.T, host *engine.Host, 
 	}
 }
 
-// check wants every fork to be there with all that its main reaches, and nothing in the store to be wrong.
+// check wants every fork to be there with all that its main reaches, and nothing in the store to be
+// wrong.
 func (f *forks) check(t *testing.T, host *engine.Host, tips map[string]object.ID) {
 	t.Helper()
 	if len(tips) == 0 {
@@ -107,11 +110,13 @@ func gcUntil(ctx context.Context, t *testing.T, host *engine.Host) {
 	}
 }
 
-// TestForksAmongWriters forks a repository while it is written to, while its branches are deleted, while maintenance with no grace rewrites and
-// removes, and while it is deleted in the end: every fork has all that it took.
+// TestForksAmongWriters forks a repository while it is written to, while its branches are deleted,
+// while maintenance with no grace rewrites and removes, and while it is deleted in the end: every
+// fork has all that it took.
 func TestForksAmongWriters(t *testing.T) {
 	t.Parallel()
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}, AuxiliaryCount: 50}})
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(),
+		engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}, AuxiliaryCount: 50}})
 	t.Cleanup(shut)
 	source := enginetest.Create(t, host, "source")
 	seedHistory(t, source, 10)
@@ -128,7 +133,9 @@ func TestForksAmongWriters(t *testing.T) {
 	writers.Go(func() {
 		for i := 0; writing.Err() == nil; i++ {
 			branch := fmt.Sprint("short", i%3)
-			if _, err := upload(source, acme, engine.CommitTarget{Branch: branch, Base: "main"}, change{path: "x", content: fmt.Sprint(i)}); err != nil {
+			if _, err := upload(
+				source, acme, engine.CommitTarget{Branch: branch, Base: "main"}, change{path: "x", content: fmt.Sprint(i)},
+			); err != nil {
 				t.Error("commit to a short branch:", err)
 			}
 			if _, err := source.DeleteBranch(context.Background(), acme, refs.Main, branch); err != nil {
@@ -203,7 +210,8 @@ func TestPowerLossWhileForking(t *testing.T) {
 // forkOnce makes sure that the store goes on.
 func (f *forks) forkOnce(t *testing.T, host *engine.Host) {
 	t.Helper()
-	_, err := host.CreateRepository(t.Context(), acme, engine.CreateRequest{Name: "after", Base: &engine.Base{Name: "source"}})
+	_, err := host.CreateRepository(t.Context(), acme,
+		engine.CreateRequest{Name: "after", Base: &engine.Base{Name: "source"}})
 	if err != nil {
 		t.Error(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"packhorse/refs"
 )
 
-// Whatever is asked of a fork by way of its refs is answered without finding out what its tips reach, also after commits to it. What is asked by
-// an ID that is no tip is found out once.
+// Whatever is asked of a fork by way of its refs is answered without finding out what its tips
+// reach, also after commits to it. What is asked by an ID that is no tip is found out once.
 func TestForkAnswersByRefAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -25,7 +25,8 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 	side := engine.CommitTarget{Branch: "side", Base: "main"}
 	sideTip, err := upload(base, acme, side, change{path: "dir/side", content: "side\n"})
 	must(t, err)
-	hidden, err := upload(base, acme, engine.CommitTarget{Branch: "hidden", Base: "main"}, change{path: "secret", content: "secret\n"})
+	hidden, err := upload(base, acme, engine.CommitTarget{Branch: "hidden", Base: "main"},
+		change{path: "secret", content: "secret\n"})
 	must(t, err)
 	_, err = base.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Commit: tip}, "a note", false)
 	must(t, err)

@@ -20,7 +20,8 @@ type Checked struct {
 	Org, Name  string // "" when the repository's record is damaged
 	Objects    odb.FsckReport
 	Refs       refs.FsckReport
-	// Problem is damage to the rows of the repository itself, which kept its objects from being looked at, or nil.
+	// Problem is damage to the rows of the repository itself, which kept its objects from being looked
+	// at, or nil.
 	Problem error
 }
 
@@ -86,15 +87,16 @@ func (c *Checked) Warnings() []string {
 
 // FsckOptions are the settings of [Host.Fsck].
 type FsckOptions struct {
-	// Progress, if not nil, hears from time to time how many objects of a repository have been checked and how many are known of. It is
-	// not called concurrently.
+	// Progress, if not nil, hears from time to time how many objects of a repository have been checked
+	// and how many are known of. It is not called concurrently.
 	Progress func(repository string, done, known int64)
 
 	pace func(ctx context.Context, bytes int64) error // see [odb.FsckOptions]
 }
 
-// Fsck verifies every repository in turn: its record, its refs and their journal, that what they point at is there, and every stored object. If
-// something is wrong with what belongs to no repository, a last [Checked] without one tells of it. Fsck may run while the host serves.
+// Fsck verifies every repository in turn: its record, its refs and their journal, that what they
+// point at is there, and every stored object. If something is wrong with what belongs to no
+// repository, a last [Checked] without one tells of it. Fsck may run while the host serves.
 //
 // An error ends the walk; it says that checking was not possible, not that something is damaged. A
 // damaged table of the key-value store is a problem of each repository that has rows there. A walk
@@ -142,13 +144,15 @@ func isDamage(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, refs.ErrCorrupt) || errors.Is(err, kv.ErrCorrupt)
 }
 
-// repositories walks all repositories by their records. When a table of the records is damaged it yields that as an error, and goes on with
-// the repositories that the organizations' lists name beyond.
+// repositories walks all repositories by their records. When a table of the records is damaged it
+// yields that as an error, and goes on with the repositories that the organizations' lists name
+// beyond.
 func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
 	return func(yield func(refs.RepoID, error) bool) {
 		var last refs.RepoID
 		var damage error
-		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
+		for pair, err := range h.keys.Scan(ctx,
+			kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
 			if err != nil {
 				damage = fmt.Errorf("scan repositories: %w", err)
 				break
@@ -168,7 +172,8 @@ func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
 		if damage == nil || !yield(refs.RepoID{}, damage) || !isDamage(damage) {
 			return
 		}
-		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableNumber}, End: kv.PrefixEnd([]byte{tableNumber})}) {
+		for pair, err := range h.keys.Scan(ctx,
+			kv.ScanOptions{Start: []byte{tableNumber}, End: kv.PrefixEnd([]byte{tableNumber})}) {
 			if err != nil {
 				yield(refs.RepoID{}, fmt.Errorf("scan the organizations' lists: %w", err))
 				return
@@ -189,7 +194,8 @@ type poolOwners struct {
 	pools map[odb.PoolID]struct{}
 }
 
-// owned reports whether a repository has a pool. For one that is not known the records are read once more: it may be new.
+// owned reports whether a repository has a pool. For one that is not known the records are read
+// once more: it may be new.
 func (o *poolOwners) owned(ctx context.Context, pool odb.PoolID) (bool, error) {
 	if _, ok := o.pools[pool]; ok {
 		return true, nil
@@ -247,7 +253,8 @@ func (h *Host) checkName(ctx context.Context, rec *record) error {
 	if _, _, err := readRecord(ctx, h.keys, rec.ID); err != nil {
 		return err // deleted meanwhile
 	}
-	return fmt.Errorf("%w: repository %s is not listed as %q, number %d of %q", ErrCorrupt, rec.ID, rec.Name, rec.Number, rec.Org)
+	return fmt.Errorf("%w: repository %s is not listed as %q, number %d of %q", ErrCorrupt, rec.ID, rec.Name, rec.Number,
+		rec.Org)
 }
 
 func (h *Host) checkRefs(ctx context.Context, checked *Checked) error {
@@ -259,7 +266,9 @@ func (h *Host) checkRefs(ctx context.Context, checked *Checked) error {
 	return nil
 }
 
-func (h *Host) checkObjects(ctx context.Context, checked Checked, pool odb.PoolID, tips []object.ID, options FsckOptions) (Checked, error) {
+func (h *Host) checkObjects(
+	ctx context.Context, checked Checked, pool odb.PoolID, tips []object.ID, options FsckOptions,
+) (Checked, error) {
 	objects := odb.FsckOptions{Tips: tips, Pace: options.pace}
 	if options.Progress != nil {
 		objects.Progress = func(done, known int64) { options.Progress(checked.Org+"/"+checked.Name, done, known) }

@@ -61,7 +61,8 @@ func newDamaged(t *testing.T) *damaged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := fork.File(t.Context(), engine.FileRequest{Path: "a/b"}) // no tip, so that it waits for what the fork has to find out
+	// No tip, so that it waits for what the fork has to find out.
+	content, err := fork.File(t.Context(), engine.FileRequest{Path: "a/b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +77,16 @@ func newDamaged(t *testing.T) *damaged {
 func (d *damaged) open() {
 	d.t.Helper()
 	var err error
-	if d.keys, err = kv.OpenPebble("keys", kv.PebbleOptions{FS: d.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if d.keys, err = kv.OpenPebble(
+		"keys", kv.PebbleOptions{FS: d.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)},
+	); err != nil {
 		d.t.Fatal(err)
 	}
 	if d.files, err = file.OpenDir("files", file.DirOptions{FS: d.fs}); err != nil {
 		d.t.Fatal(err)
 	}
-	d.host, err = engine.Open(context.Background(), engine.Config{KV: d.keys, Files: d.files, Objects: odb.Options{AuxiliaryCount: 1}})
+	d.host, err = engine.Open(context.Background(),
+		engine.Config{KV: d.keys, Files: d.files, Objects: odb.Options{AuxiliaryCount: 1}})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -93,7 +97,9 @@ func (d *damaged) shut() {
 	if d.host == nil {
 		return
 	}
-	for _, closing := range []func() error{func() error { return d.host.Close(context.Background()) }, d.files.Close, d.keys.Close} {
+	for _, closing := range []func() error{
+		func() error { return d.host.Close(context.Background()) }, d.files.Close, d.keys.Close,
+	} {
 		if err := closing(); err != nil {
 			d.t.Error(err)
 		}
@@ -123,7 +129,8 @@ func (d *damaged) problems() []string {
 	return found
 }
 
-// expect wants a problem that says something, from the host as it runs and after it was opened anew.
+// expect wants a problem that says something, from the host as it runs and after it was opened
+// anew.
 func (d *damaged) expect(want string) {
 	d.t.Helper()
 	for _, when := range []string{"online", "offline"} {
@@ -248,42 +255,50 @@ func TestFsckFindsDamagedRows(t *testing.T) {
 		damage func(d *damaged)
 		want   string
 	}{
-		"record gone":                 {drop('R', 0), "a pool that no repository has"},
-		"record unreadable":           {edit('R', 0, short), "record of repository"},
-		"name gone":                   {drop('N', 0), "is not listed as"},
-		"name of another repository":  {edit('N', 0, turned(-1)), "is not listed as"},
-		"number gone":                 {drop('n', 0), "is not listed as"},
-		"head behind the journal":     {edit('h', 0, func(v []byte) []byte { v[7]--; return v }), "the head is at"},
-		"journal entry gone":          {drop('j', 3), "has a gap"},
-		"last journal entry gone":     {drop('j', 33), "the journal ends with"},
-		"ref moved":                   {edit('r', 0, turned(5)), "the journal left it elsewhere"},
-		"ref to what is missing":      {func(d *damaged) { edit('r', 0, turned(5))(d); d.shut(); d.open() }, "it is a tip"}, // decoded refs are kept
-		"ref gone":                    {drop('r', 0), "the journal left it at"},
-		"creation gone":               {drop('c', 0), "is not listed by its creation"},
-		"manifest gone":               {drop('m', 0), "does not name it"},
-		"manifest damaged":            {edit('m', 0, turned(9)), "manifest fails its checksum"},
-		"manifest of another pool":    {func(d *damaged) { d.apply(func(b *kv.Batch) { b.Put(d.row('m', 0).Key, d.row('m', 1).Value) }) }, "manifest fails its checksum"},
-		"pool without a repository":   {put('m', turned(-1)), "a pool that no repository has"},
-		"manifest under no pool":      {put('m', short), "is no manifest's"},
-		"user key gone":               {drop('u', 0), "is missing"},
-		"user key of no pool":         {put('u', turned(-1)), "does not name it"},
-		"user key of no layer":        {put('u', turned(16)), "does not name it"},
-		"user key malformed":          {put('u', short), "is no user's"},
-		"registration gone":           {drop('s', 0), "is not registered"},
-		"registration damaged":        {edit('s', 0, short), "registration"},
-		"registration of no file":     {put('s', turned(-1)), "a file is registered that no pool uses"},
-		"registration malformed":      {put('s', short), "is no registration's"},
-		"departure malformed":         {func(d *damaged) { d.apply(func(b *kv.Batch) { b.Put([]byte("dxyz"), nil) }) }, "is no departure"},
-		"hot object gone":             {drop('o', 0), "missing"},
-		"hot object damaged":          {edit('o', 0, turned(-3)), "object"},
-		"hot object of another":       {put('o', turned(-1)), "object"},
-		"hot object of no layer":      {put('o', turned(16)), "a hot layer that no pool uses"},
-		"hot object malformed":        {put('o', short), "is no object's"},
-		"graph row damaged":           {edit('g', 0, turned(-1)), "object"},
-		"graph row without a commit":  {put('g', turned(-1)), "a graph row"},
-		"graph row of no layer":       {put('g', turned(16)), "a hot layer that no pool uses"},
-		"file that nobody registered": {func(d *damaged) { d.stray(strings.Repeat("0", 32) + ".segment") }, "is not registered"},
-		"file of an unknown kind":     {func(d *damaged) { d.stray("stray") }, "has a name that nothing gave it"},
+		"record gone":                {drop('R', 0), "a pool that no repository has"},
+		"record unreadable":          {edit('R', 0, short), "record of repository"},
+		"name gone":                  {drop('N', 0), "is not listed as"},
+		"name of another repository": {edit('N', 0, turned(-1)), "is not listed as"},
+		"number gone":                {drop('n', 0), "is not listed as"},
+		"head behind the journal":    {edit('h', 0, func(v []byte) []byte { v[7]--; return v }), "the head is at"},
+		"journal entry gone":         {drop('j', 3), "has a gap"},
+		"last journal entry gone":    {drop('j', 33), "the journal ends with"},
+		"ref moved":                  {edit('r', 0, turned(5)), "the journal left it elsewhere"},
+		// Decoded refs are kept.
+		"ref to what is missing": {func(d *damaged) { edit('r', 0, turned(5))(d); d.shut(); d.open() }, "it is a tip"},
+		"ref gone":               {drop('r', 0), "the journal left it at"},
+		"creation gone":          {drop('c', 0), "is not listed by its creation"},
+		"manifest gone":          {drop('m', 0), "does not name it"},
+		"manifest damaged":       {edit('m', 0, turned(9)), "manifest fails its checksum"},
+		"manifest of another pool": {
+			func(d *damaged) { d.apply(func(b *kv.Batch) { b.Put(d.row('m', 0).Key, d.row('m', 1).Value) }) },
+			"manifest fails its checksum",
+		},
+		"pool without a repository": {put('m', turned(-1)), "a pool that no repository has"},
+		"manifest under no pool":    {put('m', short), "is no manifest's"},
+		"user key gone":             {drop('u', 0), "is missing"},
+		"user key of no pool":       {put('u', turned(-1)), "does not name it"},
+		"user key of no layer":      {put('u', turned(16)), "does not name it"},
+		"user key malformed":        {put('u', short), "is no user's"},
+		"registration gone":         {drop('s', 0), "is not registered"},
+		"registration damaged":      {edit('s', 0, short), "registration"},
+		"registration of no file":   {put('s', turned(-1)), "a file is registered that no pool uses"},
+		"registration malformed":    {put('s', short), "is no registration's"},
+		"departure malformed": {
+			func(d *damaged) { d.apply(func(b *kv.Batch) { b.Put([]byte("dxyz"), nil) }) }, "is no departure",
+		},
+		"hot object gone":            {drop('o', 0), "missing"},
+		"hot object damaged":         {edit('o', 0, turned(-3)), "object"},
+		"hot object of another":      {put('o', turned(-1)), "object"},
+		"hot object of no layer":     {put('o', turned(16)), "a hot layer that no pool uses"},
+		"hot object malformed":       {put('o', short), "is no object's"},
+		"graph row damaged":          {edit('g', 0, turned(-1)), "object"},
+		"graph row without a commit": {put('g', turned(-1)), "a graph row"},
+		"graph row of no layer":      {put('g', turned(16)), "a hot layer that no pool uses"},
+		"file that nobody registered": {
+			func(d *damaged) { d.stray(strings.Repeat("0", 32) + ".segment") }, "is not registered",
+		},
+		"file of an unknown kind": {func(d *damaged) { d.stray("stray") }, "has a name that nothing gave it"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +331,8 @@ func (d *damaged) stray(name string) {
 	}
 }
 
-// TestFsckFindsDamagedFiles removes each kind of file, and flips bits from its begin to its end: fsck names the file.
+// TestFsckFindsDamagedFiles removes each kind of file, and flips bits from its begin to its end:
+// fsck names the file.
 func TestFsckFindsDamagedFiles(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)
@@ -365,8 +381,9 @@ func TestFsckFindsDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestFsckTellsDamageOnce damages the end of a segment, so that it cannot be opened, and one of its entries, on which others build: fsck goes on
-// with the rest, and one damage is one problem of each repository, however much leads to it.
+// TestFsckTellsDamageOnce damages the end of a segment, so that it cannot be opened, and one of its
+// entries, on which others build: fsck goes on with the rest, and one damage is one problem of each
+// repository, however much leads to it.
 func TestFsckTellsDamageOnce(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)
@@ -394,7 +411,8 @@ func TestFsckTellsDamageOnce(t *testing.T) {
 					t.Errorf("%s of %s: %s has %q, want one problem that names the file", name, path.Base(file), repo, lines)
 				}
 				found = found || checked.Damaged()
-				if repo == "source" && (checked.Objects.ObjectCount == 0 || checked.Objects.ObjectCount > whole[repo].Objects.ObjectCount) {
+				if repo == "source" &&
+					(checked.Objects.ObjectCount == 0 || checked.Objects.ObjectCount > whole[repo].Objects.ObjectCount) {
 					t.Errorf("%s of %s: %d objects of %s were looked at", name, path.Base(file), checked.Objects.ObjectCount, repo)
 				}
 				if checked.Damaged() && !strings.Contains(checked.Heal(), "backup") {
@@ -422,7 +440,8 @@ func (d *damaged) checked() map[string]engine.Checked {
 	return all
 }
 
-// TestDamageAsideIsHealed damages what is made of a segment: fsck says that maintenance makes it again, and it does.
+// TestDamageAsideIsHealed damages what is made of a segment: fsck says that maintenance makes it
+// again, and it does.
 func TestDamageAsideIsHealed(t *testing.T) {
 	t.Parallel()
 	d := &damaged{t: t, fs: vfs.NewMem()}
@@ -430,7 +449,9 @@ func TestDamageAsideIsHealed(t *testing.T) {
 	t.Cleanup(d.shut)
 	repo := enginetest.Create(t, d.host, "alone")
 	for i := range 20 {
-		if _, err := upload(repo, engine.Actor{Org: enginetest.Org}, engine.CommitTarget{Branch: "main"}, change{path: "a/b", content: fmt.Sprint(i)}); err != nil {
+		if _, err := upload(repo, engine.Actor{
+			Org: enginetest.Org,
+		}, engine.CommitTarget{Branch: "main"}, change{path: "a/b", content: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -454,7 +475,8 @@ func TestDamageAsideIsHealed(t *testing.T) {
 	if checked.Objects.ProblemCount != int64(damaged) || !strings.Contains(checked.Heal(), "gc --anew") {
 		t.Errorf("%d files are damaged: %q, healed by %q", damaged, checked.Problems(), checked.Heal())
 	}
-	for done, err := range d.host.Maintain(t.Context(), engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: packgen.RepackOptions{Anew: true}}) {
+	for done, err := range d.host.Maintain(t.Context(),
+		engine.MaintainOptions{All: true, ReaderGrace: -1, RepackOptions: packgen.RepackOptions{Anew: true}}) {
 		if err != nil || done.Err != nil {
 			t.Fatal(err, done.Err)
 		}

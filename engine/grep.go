@@ -37,13 +37,15 @@ type Grep struct {
 
 const cursorGrep = 'g'
 
-// grepPatience is when a page ends with what has been found so far, so that its answer begins in time.
+// grepPatience is when a page ends with what has been found so far, so that its answer begins in
+// time.
 const grepPatience = 10 * time.Second
 
-// Grep searches the files of a revision. A page may hold less than was asked for, or nothing, and yet have a next one: when the search takes
-// long.
+// Grep searches the files of a revision. A page may hold less than was asked for, or nothing, and
+// yet have a next one: when the search takes long.
 //
-// Errors: [ErrNotFound] for the ref; [grep.ErrPattern]; [pathspec.ErrInvalid]; [ErrInvalid] for a cursor of another search.
+// Errors: [ErrNotFound] for the ref; [grep.ErrPattern]; [pathspec.ErrInvalid]; [ErrInvalid] for a
+// cursor of another search.
 func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error) {
 	options := grep.Options{
 		Before: request.Before, After: request.After,

@@ -17,7 +17,9 @@ import (
 func TestGrepCursor(t *testing.T) {
 	t.Parallel()
 	repo := enginetest.Create(t, enginetest.Open(t), "r")
-	if _, err := upload(repo, acme, main, change{path: "a", content: "x\n"}, change{path: "b", content: "x\n"}); err != nil {
+	if _, err := upload(
+		repo, acme, main, change{path: "a", content: "x\n"}, change{path: "b", content: "x\n"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	request := engine.GrepRequest{Pattern: "x", FilesMax: 1}
@@ -25,12 +27,15 @@ func TestGrepCursor(t *testing.T) {
 	if err != nil || first.Next == "" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if _, err := upload(repo, acme, main, change{path: "b", content: "gone\n"}, change{path: "c", content: "x\n"}); err != nil {
+	if _, err := upload(
+		repo, acme, main, change{path: "b", content: "gone\n"}, change{path: "c", content: "x\n"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	request.Cursor = first.Next
 	second, err := repo.Grep(t.Context(), request)
-	if err != nil || second.Next != "" || len(second.Files) != 1 || second.Files[0].Path != "b" || second.Revision.Commit != first.Revision.Commit {
+	if err != nil || second.Next != "" || len(second.Files) != 1 || second.Files[0].Path != "b" ||
+		second.Revision.Commit != first.Revision.Commit {
 		t.Errorf("%+v, %v", second, err)
 	}
 	for name, other := range map[string]engine.GrepRequest{
@@ -50,18 +55,22 @@ func TestGrepCursor(t *testing.T) {
 func TestGrepRefuses(t *testing.T) {
 	t.Parallel()
 	repo := enginetest.Create(t, enginetest.Open(t), "r")
-	if _, err := upload(repo, acme, main, change{path: "a", content: strings.Repeat("ab", 1<<20)}, change{path: "l", content: "a", mode: object.ModeSymlink}); err != nil {
+	if _, err := upload(repo, acme, main, change{
+		path: "a", content: strings.Repeat("ab", 1<<20),
+	}, change{path: "l", content: "a", mode: object.ModeSymlink}); err != nil {
 		t.Fatal(err)
 	}
 	for pattern, kind := range map[string]error{
-		"(": grep.ErrPattern, `\1`: grep.ErrPattern, "(?<=a)b": grep.ErrPattern, "a{1001}": grep.ErrPattern, "((a{100}){10}b?){9}": grep.ErrPattern,
+		"(": grep.ErrPattern, `\1`: grep.ErrPattern, "(?<=a)b": grep.ErrPattern, "a{1001}": grep.ErrPattern,
+		"((a{100}){10}b?){9}":     grep.ErrPattern,
 		strings.Repeat("a", 5000): grep.ErrPattern, "[a-z]{1000}|[0-9]{1000}": nil,
 	} {
 		if _, err := repo.Grep(t.Context(), engine.GrepRequest{Pattern: pattern}); !errors.Is(err, kind) {
 			t.Errorf("%.40q: %v", pattern, err)
 		}
 	}
-	if _, err := repo.Grep(t.Context(), engine.GrepRequest{Pattern: "a", Ref: "nope"}); !errors.Is(err, engine.ErrNotFound) {
+	if _, err := repo.Grep(t.Context(), engine.GrepRequest{Pattern: "a", Ref: "nope"}); !errors.Is(err,
+		engine.ErrNotFound) {
 		t.Errorf("no such ref: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())

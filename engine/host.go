@@ -1,15 +1,17 @@
-// Package engine is what a host does with repositories: it composes the object database, the refs and the operations on
-// them into use cases.
+// Package engine is what a host does with repositories: it composes the object database, the refs
+// and the operations on them into use cases.
 //
-// Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of the two is a use case and
-// has a file of its own: create, fork, delete, list, detach; advertise, fetch, receive for git clients; commit, upload, restorecommit,
-// createbranch, deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, grep, events for programs. Only this
-// package turns names into ids and moves refs; the operations of the rooms below take an object store and object ids.
+// Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of
+// the two is a use case and has a file of its own: create, fork, delete, list, detach; advertise,
+// fetch, receive for git clients; commit, upload, restorecommit, createbranch, deleteref, tags,
+// notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, grep, events
+// for programs. Only this package turns names into ids and moves refs; the operations of the rooms
+// below take an object store and object ids.
 //
 // merge and mergepreview are two more use cases.
 //
-// Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not by locks: several hosts may work
-// over one pair of stores.
+// Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not
+// by locks: several hosts may work over one pair of stores.
 package engine
 
 import (
@@ -33,7 +35,8 @@ import (
 	"packhorse/refs"
 )
 
-// Config is what a host works with. KV and Files are required and stay the caller's to close, after [Host.Close].
+// Config is what a host works with. KV and Files are required and stay the caller's to close, after
+// [Host.Close].
 type Config struct {
 	KV      kv.Store
 	Files   file.Store
@@ -44,18 +47,21 @@ type Config struct {
 	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
 	Space  *space.Watch
 	Limits Limits
-	// HistoryBytes is the budget for what was found out about histories: last changes of files, and listings of commits that may go on;
-	// 64 MiB when 0.
+	// HistoryBytes is the budget for what was found out about histories: last changes of files, and
+	// listings of commits that may go on; 64 MiB when 0.
 	HistoryBytes int64
-	// Maintenance says when maintenance is due; Background lets the host do it by itself until it is closed.
+	// Maintenance says when maintenance is due; Background lets the host do it by itself until it is
+	// closed.
 	Maintenance maintain.Settings
 	Background  bool
 	Logger      *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
-	// SecretKey seals stored secrets: credential.KeySize bytes, which must not change, or none, and then there can be no secrets.
+	// SecretKey seals stored secrets: credential.KeySize bytes, which must not change, or none, and
+	// then there can be no secrets.
 	SecretKey []byte
-	// SigningKeys returns what the files of an organization's signing keys hold at the time of the call; nil means that none has any.
+	// SigningKeys returns what the files of an organization's signing keys hold at the time of the
+	// call; nil means that none has any.
 	SigningKeys func(org string) [][]byte
 	// Webhooks says who hears of changes.
 	Webhooks WebhookConfig
@@ -73,17 +79,22 @@ type Limits struct {
 	OperationCountMax int
 	// OpenContentCountMax bounds the contents of one API commit that have begun and not ended.
 	OpenContentCountMax int
-	// LastCommitCountMax bounds the commits that one listing of files with their last commits tells of.
+	// LastCommitCountMax bounds the commits that one listing of files with their last commits tells
+	// of.
 	LastCommitCountMax int
-	// TraceBytesMax bounds what a listing of files with their last commits keeps in memory while it is made; 0 means 256 MiB.
+	// TraceBytesMax bounds what a listing of files with their last commits keeps in memory while it is
+	// made; 0 means 256 MiB.
 	TraceBytesMax int64
-	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were binary.
+	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were
+	// binary.
 	DiffFileBytes int64
 	// MergeBytesMax bounds the new objects of a merge in bytes; 0 means 256 MiB.
 	MergeBytesMax int64
-	// MergePathBytesMax bounds what a merge keeps of paths that differ, in bytes of memory; 0 means 256 MiB.
+	// MergePathBytesMax bounds what a merge keeps of paths that differ, in bytes of memory; 0 means
+	// 256 MiB.
 	MergePathBytesMax int64
-	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means 100,000.
+	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means
+	// 100,000.
 	VerifyCountMax int
 	// ReceiptLife is how long an idempotency key is remembered.
 	ReceiptLife time.Duration
@@ -138,8 +149,8 @@ type Host struct {
 
 	scrubbed scrubCounts
 
-	// creators keeps creations of one organization, by a hash of its name, from failing each other's preconditions. It
-	// guards nothing.
+	// creators keeps creations of one organization, by a hash of its name, from failing each other's
+	// preconditions. It guards nothing.
 	creators [64]sync.Mutex
 }
 

@@ -22,23 +22,34 @@ import (
 	"packhorse/engine/webhook"
 )
 
-// hostileURLs are base URLs of upstreams and URLs of webhooks by which somebody wants the host to talk to itself or to its neighbours. PORT is
-// that of a listener on the loopback interface; names under .test are known to a resolver of the test.
+// hostileURLs are base URLs of upstreams and URLs of webhooks by which somebody wants the host to
+// talk to itself or to its neighbours. PORT is that of a listener on the loopback interface; names
+// under .test are known to a resolver of the test.
 var hostileURLs = []string{
-	"http://127.0.0.1:PORT", "http://127.1:PORT", "http://127.0.1:PORT", "http://2130706433:PORT", "http://0177.0.0.1:PORT", "http://017700000001:PORT",
-	"http://0x7f000001:PORT", "http://0x7f.0.0.1:PORT", "http://0:PORT", "http://0.0.0.0:PORT", "http://127.8.9.10:PORT", "http://127.0.0.1.:PORT",
-	"http://[::1]:PORT", "http://[::]:PORT", "http://[0:0:0:0:0:0:0:1]:PORT", "http://[::ffff:127.0.0.1]:PORT", "http://[::ffff:7f00:1]:PORT",
-	"http://[::127.0.0.1]:PORT", "http://[64:ff9b::7f00:1]:PORT", "http://[64:ff9b:1::7f00:1]:PORT", "http://[2002:7f00:1::]:PORT",
-	"http://[2001:0:7f00:1::1]:PORT", "http://[fe80::1%25lo]:PORT", "http://[fd00:ec2::254]:PORT", "http://10.0.0.1:PORT", "http://172.16.0.1:PORT",
-	"http://192.168.0.1:PORT", "http://100.64.0.1:PORT", "http://169.254.169.254", "http://168.63.129.16", "http://224.0.0.1:PORT",
-	"http://localhost:PORT", "http://LOCALHOST:PORT", "http://a.localhost:PORT", "http://localhost.:PORT", "http://private.test:PORT",
-	"http://mapped.test:PORT", "http://both.test:PORT", "http://rebinding.test:PORT", "http://user:secret@127.0.0.1:PORT", "http://public.test@127.0.0.1:PORT",
-	`http://public.test\@127.0.0.1:PORT`, "http://127.0.0.1:PORT#public.test", "http://１２７.0.0.1:PORT", "http://%6cocalhost:PORT", "http://127.0.0.1:+PORT",
+	"http://127.0.0.1:PORT", "http://127.1:PORT", "http://127.0.1:PORT", "http://2130706433:PORT",
+	"http://0177.0.0.1:PORT", "http://017700000001:PORT",
+	"http://0x7f000001:PORT", "http://0x7f.0.0.1:PORT", "http://0:PORT", "http://0.0.0.0:PORT", "http://127.8.9.10:PORT",
+	"http://127.0.0.1.:PORT",
+	"http://[::1]:PORT", "http://[::]:PORT", "http://[0:0:0:0:0:0:0:1]:PORT", "http://[::ffff:127.0.0.1]:PORT",
+	"http://[::ffff:7f00:1]:PORT",
+	"http://[::127.0.0.1]:PORT", "http://[64:ff9b::7f00:1]:PORT", "http://[64:ff9b:1::7f00:1]:PORT",
+	"http://[2002:7f00:1::]:PORT",
+	"http://[2001:0:7f00:1::1]:PORT", "http://[fe80::1%25lo]:PORT", "http://[fd00:ec2::254]:PORT", "http://10.0.0.1:PORT",
+	"http://172.16.0.1:PORT",
+	"http://192.168.0.1:PORT", "http://100.64.0.1:PORT", "http://169.254.169.254", "http://168.63.129.16",
+	"http://224.0.0.1:PORT",
+	"http://localhost:PORT", "http://LOCALHOST:PORT", "http://a.localhost:PORT", "http://localhost.:PORT",
+	"http://private.test:PORT",
+	"http://mapped.test:PORT", "http://both.test:PORT", "http://rebinding.test:PORT", "http://user:secret@127.0.0.1:PORT",
+	"http://public.test@127.0.0.1:PORT",
+	`http://public.test\@127.0.0.1:PORT`, "http://127.0.0.1:PORT#public.test", "http://１２７.0.0.1:PORT",
+	"http://%6cocalhost:PORT", "http://127.0.0.1:+PORT",
 	"file:///etc", "gopher://127.0.0.1:PORT", "http://redirecting.test:PORT", "http://sideways.test:PORT",
 }
 
-// world is a network of its own: a resolver, and a dialler that lets connections through to one listener, asked for as redirecting.test or
-// sideways.test, whose answers lead to where nobody may go.
+// world is a network of its own: a resolver, and a dialler that lets connections through to one
+// listener, asked for as redirecting.test or sideways.test, whose answers lead to where nobody may
+// go.
 type world struct {
 	port     string
 	allowed  string // the listener's address, by which these two names go
@@ -69,10 +80,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// resolve knows that the two names of the listener are on a network that is documented to be nobody's, so that dial can tell them apart.
+// resolve knows that the two names of the listener are on a network that is documented to be
+// nobody's, so that dial can tell them apart.
 func (w *world) resolve(_ context.Context, host string) ([]netip.Addr, error) {
 	addrs := map[string][]string{
-		"private.test": {"10.0.0.1"}, "mapped.test": {"::ffff:127.0.0.1"}, "both.test": {"93.184.216.34", "127.0.0.1"}, "rebinding.test": {"127.0.0.1"},
+		"private.test": {"10.0.0.1"}, "mapped.test": {"::ffff:127.0.0.1"}, "both.test": {"93.184.216.34", "127.0.0.1"},
+		"rebinding.test":   {"127.0.0.1"},
 		"redirecting.test": {"192.0.2.1"}, "sideways.test": {"192.0.2.1"},
 	}[host]
 	if host == "rebinding.test" && w.rebound.Add(1) == 1 {
@@ -99,7 +112,8 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	return nil, errors.New("this must not be dialled: " + address)
 }
 
-// TestHostileUpstreamsAndWebhooks gives each URL to an organization as the base of its upstreams and as its webhook: no connection is made.
+// TestHostileUpstreamsAndWebhooks gives each URL to an organization as the base of its upstreams
+// and as its webhook: no connection is made.
 func TestHostileUpstreamsAndWebhooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,7 +159,9 @@ func TestHostileUpstreamsAndWebhooks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := upload(repo, actor, engine.CommitTarget{Branch: "main"}, change{path: "file", content: "text"}); err != nil {
+		if _, err := upload(
+			repo, actor, engine.CommitTarget{Branch: "main"}, change{path: "file", content: "text"},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +207,8 @@ func (n *near) unsynced(org, url string) {
 		}
 		if state, ok := repo.Sync(); ok && state.Phase == upstream.Failed {
 			isPrivate := strings.Contains(url, "private.test")
-			if state.LastError == "" || strings.Contains(state.LastError, "10.0.0.1") || strings.Contains(state.LastError, "resolves to") ||
+			if state.LastError == "" || strings.Contains(state.LastError, "10.0.0.1") ||
+				strings.Contains(state.LastError, "resolves to") ||
 				isPrivate && !strings.Contains(state.LastError, "no address that may be connected to") {
 				n.t.Errorf("%s: the sync says %q", url, state.LastError)
 			}

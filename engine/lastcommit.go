@@ -22,8 +22,8 @@ func (s Slot) hold(ctx context.Context) (release func(), err error) {
 	return s(ctx)
 }
 
-// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives them back; nil needs not
-// wait.
+// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives
+// them back; nil needs not wait.
 type Reserve func(ctx context.Context, sizeBytes int64) (release func(), err error)
 
 // traceMemory admits what a trace keeps, step by step. It belongs to one goroutine.
@@ -45,7 +45,9 @@ func newTraceMemory(limit int64, reserve Reserve) *traceMemory {
 // admit lets a trace keep sizeBytes more. Errors: [LimitError]; those of reserving.
 func (m *traceMemory) admit(ctx context.Context, sizeBytes int64) error {
 	if m.left -= sizeBytes; m.left < 0 {
-		return &LimitError{Limit: "bytes of memory for a listing with last commits (ask for one folder, by path)", Max: m.limit}
+		return &LimitError{
+			Limit: "bytes of memory for a listing with last commits (ask for one folder, by path)", Max: m.limit,
+		}
 	}
 	for m.admitted -= sizeBytes; m.admitted < 0 && m.reserve != nil; {
 		step := max(traceStep, -m.admitted)
@@ -73,18 +75,23 @@ type commitKey struct {
 	commit object.ID
 }
 
-// traces keeps what is known about the last changes of files. A commit never changes, so that nothing in it is ever wrong; the trace of
-// a new tip ends at the commits that are there, and shares the folders that have not changed since.
+// traces keeps what is known about the last changes of files. A commit never changes, so that
+// nothing in it is ever wrong; the trace of a new tip ends at the commits that are there, and
+// shares the folders that have not changed since.
 type traces = lru.Cache[commitKey, *revwalk.TracedFolder]
 
-// newHistoryCache makes a cache of what walks through histories have found, of which nothing may take more than half.
+// newHistoryCache makes a cache of what walks through histories have found, of which nothing may
+// take more than half.
 func newHistoryCache[K comparable, V any](bytesMax int64) *lru.Cache[K, V] {
 	return lru.New[K, V](bytesMax, bytesMax/2)
 }
 
-// trace returns the last changes of what lies at a path of a revision, from the cache or by a walk, which holds a slot. What
-// the walk keeps is admitted by reserve until it has ended; then it is the cache's.
-func (h *Host) trace(ctx context.Context, at position, path string, slot Slot, reserve Reserve) (*revwalk.TracedFolder, error) {
+// trace returns the last changes of what lies at a path of a revision, from the cache or by a walk,
+// which holds a slot. What the walk keeps is admitted by reserve until it has ended; then it is the
+// cache's.
+func (h *Host) trace(
+	ctx context.Context, at position, path string, slot Slot, reserve Reserve,
+) (*revwalk.TracedFolder, error) {
 	key := commitKey{at.view.Pool(), at.revision.Commit}
 	if known, _ := h.traces.Get(key); known.Knows(path) {
 		return known, nil

@@ -60,7 +60,9 @@ const (
 )
 
 // kinds is how often each is called.
-var kinds = []writeKind{writeCommit, writeCommit, writeCommit, writeRestore, writeCreate, writeCreate, writeCreate, writeDelete, readBranches}
+var kinds = []writeKind{
+	writeCommit, writeCommit, writeCommit, writeRestore, writeCreate, writeCreate, writeCreate, writeDelete, readBranches,
+}
 
 // write is one call.
 type write struct {
@@ -135,8 +137,9 @@ func refusalFits(now [slots]object.ID, asked write, got outcome) bool {
 	return false
 }
 
-// TestLinearizable lets clients of two hosts commit with and without an expectation, restore, create, promote, delete and list, and
-// searches for an order of the calls that explains what each was told. The journal must tell the same story.
+// TestLinearizable lets clients of two hosts commit with and without an expectation, restore,
+// create, promote, delete and list, and searches for an order of the calls that explains what each
+// was told. The journal must tell the same story.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	rounds, clients, calls := 6, 8, 60
@@ -153,7 +156,9 @@ func TestLinearizable(t *testing.T) {
 			begin := time.Now()
 			for number := range clients {
 				group.Go(func() {
-					client := &stormClient{repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number)))}
+					client := &stormClient{
+						repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
+					}
 					for range calls {
 						asked := client.next()
 						start := time.Since(begin)
@@ -171,7 +176,8 @@ func TestLinearizable(t *testing.T) {
 				})
 			}
 			group.Wait()
-			// Without a limit of time: few calls overlap, and a machine that stops for minutes says nothing about the host.
+			// Without a limit of time: few calls overlap, and a machine that stops for minutes says nothing
+			// about the host.
 			if !porcupine.CheckOperations(repositoryModel(s.seed.New), history) {
 				t.Error("no order of the calls explains what the clients were told")
 			}
@@ -180,7 +186,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// checkJournal holds every acknowledged change against its entry, and their order against the clock.
+// checkJournal holds every acknowledged change against its entry, and their order against the
+// clock.
 func checkJournal(t *testing.T, entries []refs.Entry, history []porcupine.Operation) {
 	t.Helper()
 	changes := slices.DeleteFunc(history, func(o porcupine.Operation) bool { return o.Output.(outcome).sequence == 0 })
@@ -262,7 +269,8 @@ func (c *stormClient) do(ctx context.Context, w write) (outcome, error) {
 		c.seen[w.slot] = stale.Actual
 	case got.err == nil && w.kind != readBranches:
 		c.seen[w.slot] = got.new
-	case got.err != nil && !errors.Is(got.err, engine.ErrExists) && !errors.Is(got.err, engine.ErrNotFound) && !errors.Is(got.err, refs.ErrBusy):
+	case got.err != nil && !errors.Is(got.err, engine.ErrExists) && !errors.Is(got.err, engine.ErrNotFound) &&
+		!errors.Is(got.err, refs.ErrBusy):
 		return got, got.err
 	}
 	return got, nil
@@ -313,7 +321,8 @@ func (c *stormClient) create(ctx context.Context, w write) outcome {
 		return got
 	}
 	created, err := c.repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{
-		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot), Base: slotNames[w.base], BaseNamespace: namespaceOf(w.base),
+		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot), Base: slotNames[w.base],
+		BaseNamespace: namespaceOf(w.base),
 	})
 	return outcome{err: err, new: created.Tip, sequence: created.Sequence}
 }

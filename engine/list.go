@@ -28,8 +28,8 @@ type ListOptions struct {
 // cursorRepositories keeps the cursors of this listing from being used in another.
 const cursorRepositories = 'r'
 
-// Repositories lists an organization's repositories in the order of their creation. Errors: [ErrInvalid] for a cursor that
-// is not one of this listing.
+// Repositories lists an organization's repositories in the order of their creation. Errors:
+// [ErrInvalid] for a cursor that is not one of this listing.
 func (h *Host) Repositories(ctx context.Context, org string, options ListOptions) (Page[Item], error) {
 	start := numberKey(org, 0)
 	if options.Cursor != "" {

@@ -17,13 +17,17 @@ import (
 	"packhorse/refs"
 )
 
-// MaintainOptions are the settings of [Host.Maintain]. Zero times take those of the host's settings; a negative time is none.
+// MaintainOptions are the settings of [Host.Maintain]. Zero times take those of the host's
+// settings; a negative time is none.
 type MaintainOptions struct {
-	// Grace is how long objects stay that nothing reaches, ReaderGrace how long a file stays that nothing uses.
+	// Grace is how long objects stay that nothing reaches, ReaderGrace how long a file stays that
+	// nothing uses.
 	Grace, ReaderGrace time.Duration
-	// All makes one segment of each repository's own objects, instead of a few that grow geometrically.
+	// All makes one segment of each repository's own objects, instead of a few that grow
+	// geometrically.
 	All bool
-	// Settle does so for repositories much of which was packed a little at a time; see [odb.CompactOptions].
+	// Settle does so for repositories much of which was packed a little at a time; see
+	// [odb.CompactOptions].
 	Settle bool
 	// DropShare is the least share of unreachable objects for which layers are rewritten.
 	DropShare float64
@@ -40,8 +44,9 @@ type Maintained struct {
 	Err error
 }
 
-// Maintain maintains every repository in turn, waits for bitmaps and path filters, and then removes what no repository uses any more. It may
-// run while the host serves; only one maintenance runs at a time.
+// Maintain maintains every repository in turn, waits for bitmaps and path filters, and then removes
+// what no repository uses any more. It may run while the host serves; only one maintenance runs at
+// a time.
 //
 // An error ends the walk; what fails for one repository alone is in its [Maintained].
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
@@ -57,7 +62,8 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 			return
 		}
 		defer h.endMaintenance()
-		for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
+		for pair, err := range h.keys.Scan(ctx,
+			kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
 			if err != nil {
 				yield(Maintained{}, fmt.Errorf("scan repositories: %w", err))
 				return
@@ -84,7 +90,9 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 	}
 }
 
-func (h *Host) maintainOne(ctx context.Context, id refs.RepoID, options *MaintainOptions, settings *maintain.Settings) (Maintained, error) {
+func (h *Host) maintainOne(
+	ctx context.Context, id refs.RepoID, options *MaintainOptions, settings *maintain.Settings,
+) (Maintained, error) {
 	rec, _, err := readRecord(ctx, h.keys, id)
 	if err != nil {
 		return Maintained{}, err
@@ -111,7 +119,8 @@ func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
 	return swept
 }
 
-// beginMaintenance waits until no other maintenance runs in this process. That guards no invariant: it keeps work from being done twice.
+// beginMaintenance waits until no other maintenance runs in this process. That guards no invariant:
+// it keeps work from being done twice.
 //
 // waiting, if not nil, is called when it has to.
 func (h *Host) beginMaintenance(ctx context.Context, waiting func()) error {
@@ -140,7 +149,9 @@ func (h *Host) MaintenanceStats() maintain.Stats { return h.worker.Stats() }
 type background struct{ *Host }
 
 // Compact implements [maintain.Host].
-func (b background) Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error) {
+func (b background) Compact(
+	ctx context.Context, pool odb.PoolID, options repack.CompactOptions,
+) (repack.Compacted, error) {
 	if err := b.beginMaintenance(ctx, nil); err != nil {
 		return repack.Compacted{}, err
 	}
@@ -181,7 +192,8 @@ func (b background) storeRound(ctx context.Context, begun time.Time) error {
 	return err
 }
 
-// Round implements [maintain.Host]. One that is cancelled counts for nothing: the next start begins it again.
+// Round implements [maintain.Host]. One that is cancelled counts for nothing: the next start begins
+// it again.
 func (b background) Round(ctx context.Context, options packgen.RepackOptions) error {
 	begun := b.now()
 	err := b.round(ctx, options)
@@ -193,7 +205,8 @@ func (b background) Round(ctx context.Context, options packgen.RepackOptions) er
 
 func (b background) round(ctx context.Context, options packgen.RepackOptions) error {
 	var failed, waits error
-	for done, err := range b.Maintain(ctx, MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
+	for done, err := range b.Maintain(ctx,
+		MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,8 @@ import (
 // none is a maintenance that leaves nothing for later.
 var none = engine.MaintainOptions{Grace: -1, ReaderGrace: -1}
 
-// keep maintains everything, and fails the test if that fails. It returns what was done for the last repository.
+// keep maintains everything, and fails the test if that fails. It returns what was done for the
+// last repository.
 func keep(t *testing.T, host *engine.Host, options engine.MaintainOptions) (last engine.Maintained) {
 	t.Helper()
 	for done, err := range host.Maintain(t.Context(), options) {
@@ -93,7 +94,8 @@ func fsckClean(t *testing.T, host *engine.Host) {
 	}
 }
 
-// TestMaintainStories runs histories of writes through maintenance, and holds every object against what it was before.
+// TestMaintainStories runs histories of writes through maintenance, and holds every object against
+// what it was before.
 func TestMaintainStories(t *testing.T) {
 	t.Parallel()
 	packs := pushes(t)
@@ -135,7 +137,8 @@ func TestMaintainDropsWhatIsDeleted(t *testing.T) {
 	if _, err := upload(repo, acme, main, change{path: "stays", content: "stays"}); err != nil {
 		t.Fatal(err)
 	}
-	gone, err := upload(repo, acme, engine.CommitTarget{Branch: "topic", Base: "main"}, change{path: "goes", content: "goes"})
+	gone, err := upload(repo, acme, engine.CommitTarget{Branch: "topic", Base: "main"},
+		change{path: "goes", content: "goes"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +165,8 @@ func TestMaintainDropsWhatIsDeleted(t *testing.T) {
 	}
 	fsckClean(t, host)
 	fsckWithGit(t, repo)
-	again, err := upload(repo, acme, engine.CommitTarget{Branch: "topic", Base: "main"}, change{path: "goes", content: "goes"})
+	again, err := upload(repo, acme, engine.CommitTarget{Branch: "topic", Base: "main"},
+		change{path: "goes", content: "goes"})
 	if err != nil {
 		t.Fatalf("the same commit again: %v, %v", again, err)
 	}
@@ -171,7 +175,8 @@ func TestMaintainDropsWhatIsDeleted(t *testing.T) {
 
 func deleteBranch(t *testing.T, repo *engine.Repository, branch string, at object.ID) {
 	t.Helper()
-	pushed, err := repo.Receive(t.Context(), acme, engine.PushRequest{Commands: []engine.Command{{Name: "refs/heads/" + branch, Old: at}}})
+	pushed, err := repo.Receive(t.Context(), acme,
+		engine.PushRequest{Commands: []engine.Command{{Name: "refs/heads/" + branch, Old: at}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +190,8 @@ func deleteBranch(t *testing.T, repo *engine.Repository, branch string, at objec
 	}
 }
 
-// TestMaintainAmongWriters has writers and readers in loops beside maintenance in a loop that waits for nothing.
+// TestMaintainAmongWriters has writers and readers in loops beside maintenance in a loop that waits
+// for nothing.
 func TestMaintainAmongWriters(t *testing.T) {
 	t.Parallel()
 	packs := pushes(t)
@@ -225,7 +231,8 @@ func commitTimes(t *testing.T, repo *engine.Repository, told *ledger, branch str
 	t.Helper()
 	for i := range rounds {
 		target := engine.CommitTarget{Branch: branch, Base: "main"}
-		result, err := upload(repo, acme, target, change{path: fmt.Sprintf("%s/%d", branch, i%7), content: strings.Repeat(fmt.Sprintln(i), i%50)})
+		result, err := upload(repo, acme, target,
+			change{path: fmt.Sprintf("%s/%d", branch, i%7), content: strings.Repeat(fmt.Sprintln(i), i%50)})
 		if err != nil {
 			t.Error(err)
 			return
@@ -234,7 +241,8 @@ func commitTimes(t *testing.T, repo *engine.Repository, told *ledger, branch str
 	}
 }
 
-// pushAndDelete pushes the same history again and again: its objects are new, or there and reached by nothing, or about to go.
+// pushAndDelete pushes the same history again and again: its objects are new, or there and reached
+// by nothing, or about to go.
 func pushAndDelete(t *testing.T, repo *engine.Repository, packs []push, rounds int) {
 	t.Helper()
 	for range rounds {
@@ -294,7 +302,9 @@ func cloneUntil(ctx context.Context, t *testing.T, repo *engine.Repository) {
 func TestMaintainInTheBackground(t *testing.T) {
 	t.Parallel()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{
-		Background: true, Maintenance: maintain.Settings{HotCount: 20, Pause: 0.01, SweepInterval: time.Millisecond, ReaderGrace: -1},
+		Background: true, Maintenance: maintain.Settings{
+			HotCount: 20, Pause: 0.01, SweepInterval: time.Millisecond, ReaderGrace: -1,
+		},
 	})
 	t.Cleanup(shut)
 	repo := enginetest.Create(t, host, "r")

@@ -14,7 +14,8 @@ import (
 	"packhorse/odb/space"
 )
 
-// roomFor opens a watch over a disk in memory, and returns what sets its free space to so many bytes above the least.
+// roomFor opens a watch over a disk in memory, and returns what sets its free space to so many
+// bytes above the least.
 func roomFor(t *testing.T, fs *vfs.MemFS) (*space.Watch, func(size uint64)) {
 	t.Helper()
 	const least = 1 << 30
@@ -30,7 +31,8 @@ func roomFor(t *testing.T, fs *vfs.MemFS) (*space.Watch, func(size uint64)) {
 	return watch, free
 }
 
-// TestMaintainNeedsRoom has maintenance give up before it writes when what it would write does not fit.
+// TestMaintainNeedsRoom has maintenance give up before it writes when what it would write does not
+// fit.
 func TestMaintainNeedsRoom(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -63,7 +65,8 @@ func TestMaintainNeedsRoom(t *testing.T) {
 	fsckClean(t, host)
 }
 
-// TestMaintainWaitsForRoom has what is due in the background put off, and taken up by itself when there is room.
+// TestMaintainWaitsForRoom has what is due in the background put off, and taken up by itself when
+// there is room.
 func TestMaintainWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

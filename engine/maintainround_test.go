@@ -11,7 +11,8 @@ import (
 	"packhorse/engine/maintain"
 )
 
-// TestRoundOverRestarts opens a store again and again, by a clock of the test: a round comes a day after the last one, whenever that was.
+// TestRoundOverRestarts opens a store again and again, by a clock of the test: a round comes a day
+// after the last one, whenever that was.
 func TestRoundOverRestarts(t *testing.T) {
 	t.Parallel()
 	fs, now := vfs.NewMem(), time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)

@@ -16,8 +16,8 @@ import (
 	"packhorse/odb/packgen"
 )
 
-// TestMaintainedSize makes a history of API commits and holds what is left of it after maintenance against git gc --aggressive: at
-// most half as much again, files beside the pack included.
+// TestMaintainedSize makes a history of API commits and holds what is left of it after maintenance
+// against git gc --aggressive: at most half as much again, files beside the pack included.
 func TestMaintainedSize(t *testing.T) {
 	t.Parallel()
 	commits, files := 1500, 500
@@ -103,7 +103,8 @@ func TestMaintainedSize(t *testing.T) {
 func source(random *rand.Rand, lines int) string {
 	var b bytes.Buffer
 	for range lines {
-		fmt.Fprintf(&b, "func name%d(argument%d int) error { return fail(%q) }\n", random.IntN(500), random.IntN(9), fmt.Sprint(random.Uint32()))
+		fmt.Fprintf(&b, "func name%d(argument%d int) error { return fail(%q) }\n", random.IntN(500), random.IntN(9),
+			fmt.Sprint(random.Uint32()))
 	}
 	return b.String()
 }

@@ -25,7 +25,8 @@ const (
 	AlwaysMerge MergeStrategy = "merge"
 	// OnlyForward moves the target forward, or fails.
 	OnlyForward MergeStrategy = "ff_only"
-	// PreferForward moves the target forward where that is possible, and makes a merge commit elsewhere.
+	// PreferForward moves the target forward where that is possible, and makes a merge commit
+	// elsewhere.
 	PreferForward MergeStrategy = "ff_prefer"
 )
 
@@ -100,15 +101,17 @@ func (m *MergeRequest) check() error {
 	return nil
 }
 
-// mergeTriesMax is how often a merge is made anew because its target moved meanwhile: docs/invariants.md 43.
+// mergeTriesMax is how often a merge is made anew because its target moved meanwhile:
+// docs/invariants.md 43.
 const mergeTriesMax = 16
 
-// Merge merges one branch into another and returns when that is durable. Which commit is merged is decided once; when the target moves
-// meanwhile and nothing was expected of it, that commit is merged into what it moved to. Branches that cannot be merged are an outcome,
-// with the conflicts.
+// Merge merges one branch into another and returns when that is durable. Which commit is merged is
+// decided once; when the target moves meanwhile and nothing was expected of it, that commit is
+// merged into what it moved to. Branches that cannot be merged are an outcome, with the conflicts.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; [ErrStale]; [ErrNotForward], merge.ErrUnrelated;
-// merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; [ErrStale]; [ErrNotForward],
+// merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied, refs.ErrBusy,
+// refs.ErrReceiptMismatch.
 func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeRequest) (MergeOutcome, error) {
 	if err := request.check(); err != nil {
 		return MergeOutcome{}, err
@@ -127,10 +130,12 @@ func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeReques
 // errTargetMoved says that a target is not any more what a merge was made for.
 var errTargetMoved = errors.New("engine: the target of a merge moved")
 
-// mergeOnce merges the source, or the tip that it is pinned to, into the target as it is now, and returns that tip. The merge is made
-// before the repository's turn begins. What stands against it is told by the transaction, where an idempotency key may replay an
-// earlier success instead.
-func (r *Repository) mergeOnce(ctx context.Context, actor *Actor, request *MergeRequest, pinned object.ID) (_ MergeOutcome, source object.ID, err error) {
+// mergeOnce merges the source, or the tip that it is pinned to, into the target as it is now, and
+// returns that tip. The merge is made before the repository's turn begins. What stands against it
+// is told by the transaction, where an idempotency key may replay an earlier success instead.
+func (r *Repository) mergeOnce(
+	ctx context.Context, actor *Actor, request *MergeRequest, pinned object.ID,
+) (_ MergeOutcome, source object.ID, err error) {
 	view, err := r.Objects(ctx)
 	if err != nil {
 		return MergeOutcome{}, pinned, err
@@ -194,7 +199,9 @@ type mergePlan struct {
 }
 
 // planMerge decides what a merge comes to and writes what it needs into objects.
-func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, request *MergeRequest, pinned object.ID) (mergePlan, error) {
+func (r *Repository) planMerge(
+	ctx context.Context, objects *odb.Quarantine, request *MergeRequest, pinned object.ID,
+) (mergePlan, error) {
 	plan, err := r.relate(ctx, objects.View().Linked(), request, pinned)
 	o := &plan.outcome
 	if err != nil || o.Kind == MergeNothing {
@@ -210,7 +217,8 @@ func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, req
 		o.Tree, err = treeOf(ctx, objects.View().Linked(), o.Commit)
 		return plan, err
 	case request.Strategy == OnlyForward:
-		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name, request.Source.Name)}
+		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name,
+			request.Source.Name)}
 	}
 	if err := request.Details.check(); err != nil {
 		return plan, err
@@ -224,7 +232,8 @@ func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, req
 	o.Tree = plan.result.Tree
 	header := commit.Header{
 		Parents: []object.ID{o.Old, o.Source},
-		Author:  request.Details.Author, Committer: request.Details.Committer, Message: request.Details.Message, When: r.host.now(),
+		Author:  request.Details.Author, Committer: request.Details.Committer, Message: request.Details.Message,
+		When: r.host.now(),
 	}
 	o.Kind = MergeCommitted
 	if request.Squash {
@@ -235,8 +244,11 @@ func (r *Repository) planMerge(ctx context.Context, objects *odb.Quarantine, req
 	return plan, err
 }
 
-// relate finds the two tips and how they are related: the kind is [MergeNothing] or [MergeForwarded] where one holds the other.
-func (r *Repository) relate(ctx context.Context, view *odb.View, request *MergeRequest, pinned object.ID) (plan mergePlan, err error) {
+// relate finds the two tips and how they are related: the kind is [MergeNothing] or
+// [MergeForwarded] where one holds the other.
+func (r *Repository) relate(
+	ctx context.Context, view *odb.View, request *MergeRequest, pinned object.ID,
+) (plan mergePlan, err error) {
 	o := &plan.outcome
 	names, err := r.names(ctx)
 	if err != nil {
@@ -277,7 +289,8 @@ func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *Me
 	var result *merge.Result
 	err := fair.Do(ctx, func(ctx context.Context) (err error) {
 		result, err = merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
-			Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax, PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
+			Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax,
+			PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
 		})
 		return err
 	})

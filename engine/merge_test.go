@@ -17,7 +17,8 @@ import (
 	"packhorse/refs"
 )
 
-// twoHosts opens one repository through two hosts over the same stores, which take no turns with each other.
+// twoHosts opens one repository through two hosts over the same stores, which take no turns with
+// each other.
 func twoHosts(t *testing.T) (ours, theirs *engine.Repository) {
 	t.Helper()
 	ctx := context.Background()
@@ -96,7 +97,8 @@ func TestMergeLosesRaces(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if outcome.Kind != engine.MergeCommitted || outcome.Old != last || outcome.Source != source.New || outcome.Promoted != 1 {
+			if outcome.Kind != engine.MergeCommitted || outcome.Old != last || outcome.Source != source.New ||
+				outcome.Promoted != 1 {
 				t.Errorf("outcome is %+v; want %s merged into %s", outcome, source.New, last)
 			}
 			view, err := repo.Objects(context.Background())

@@ -17,7 +17,8 @@ type MergePreview struct {
 	Hidden []HiddenConflict
 }
 
-// ShownConflict is a path that the sides disagree on, with the versions of it. Result is what git would put into the work tree.
+// ShownConflict is a path that the sides disagree on, with the versions of it. Result is what git
+// would put into the work tree.
 type ShownConflict struct {
 	Path                       string
 	Result, Base, Ours, Theirs ShownVersion
@@ -51,11 +52,13 @@ const (
 	hiddenFolder    = "folder"
 )
 
-// PreviewMerge tells what a merge of one branch into another would come to, and changes nothing. contents asks for the versions of
-// conflicting files, within bounds.
+// PreviewMerge tells what a merge of one branch into another would come to, and changes nothing.
+// contents asks for the versions of conflicting files, within bounds.
 //
 // Errors: [ErrInvalid]; [ErrNotFound]; merge.ErrUnrelated, merge.ErrTooLarge; [ErrUnreadable].
-func (r *Repository) PreviewMerge(ctx context.Context, source, target MergeBranch, contents bool) (preview MergePreview, err error) {
+func (r *Repository) PreviewMerge(
+	ctx context.Context, source, target MergeBranch, contents bool,
+) (preview MergePreview, err error) {
 	request := MergeRequest{Source: source, Target: target, Strategy: PreferForward}
 	if err := request.check(); err != nil {
 		return preview, err

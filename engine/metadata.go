@@ -14,10 +14,12 @@ import (
 	"packhorse/refs"
 )
 
-// MetadataRequest selects files of a tree that are to be listed with the commits that changed them last.
+// MetadataRequest selects files of a tree that are to be listed with the commits that changed them
+// last.
 type MetadataRequest struct {
 	Namespace refs.Namespace
-	// Ref is a branch, tag, full ref or object id; "" is the default branch, or else main. In the ephemeral namespace it leads to a ref.
+	// Ref is a branch, tag, full ref or object id; "" is the default branch, or else main. In the
+	// ephemeral namespace it leads to a ref.
 	Ref string
 	// Path restricts the listing to a folder or to one file; "" is the whole tree.
 	Path string
@@ -54,10 +56,12 @@ type Metadata struct {
 
 const cursorMetadata = 'm'
 
-// Metadata lists the files of a revision in tree order, each with the commit that changed it last, as git log -1 -- PATH finds it.
+// Metadata lists the files of a revision in tree order, each with the commit that changed it last,
+// as git log -1 -- PATH finds it.
 //
-// Errors: [ErrNotFound] for a ref or a path that is not there; [ErrInvalid] for a cursor of another listing, and for a ref that does not lead
-// to a ref of the ephemeral namespace when that is asked; [ErrManyCommits].
+// Errors: [ErrNotFound] for a ref or a path that is not there; [ErrInvalid] for a cursor of another
+// listing, and for a ref that does not lead to a ref of the ephemeral namespace when that is asked;
+// [ErrManyCommits].
 func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Metadata, error) {
 	at, err := r.metadataRevision(ctx, request.Namespace, request.Ref)
 	if err != nil {
@@ -83,7 +87,8 @@ func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Me
 	return m, nil
 }
 
-// metadataRevision finds the commit whose files are listed, by the rules of docs/api.md, "Files and trees".
+// metadataRevision finds the commit whose files are listed, by the rules of docs/api.md, "Files and
+// trees".
 func (r *Repository) metadataRevision(ctx context.Context, ns refs.Namespace, ref string) (position, error) {
 	at, err := r.at(ctx, ns, ref)
 	if ref == "" && ns == refs.Main && isNotFound(err) && r.record.DefaultBranch != "main" {
@@ -168,7 +173,8 @@ func (m *Metadata) walk() iter.Seq[FileMetadata] {
 	}
 }
 
-// walkTraced gives the files of a folder behind the path after, which is relative to it and may be empty. It tells whether to go on.
+// walkTraced gives the files of a folder behind the path after, which is relative to it and may be
+// empty. It tells whether to go on.
 func walkTraced(f *revwalk.TracedFolder, prefix, after string, yield func(FileMetadata) bool) bool {
 	head, below, _ := strings.Cut(after, "/")
 	skipping := after != ""

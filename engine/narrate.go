@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// narrate turns counts into the lines that git prints on a terminal: a carriage return overwrites the line until it is done. Nobody hears
-// of them when tell is nil.
+// narrate turns counts into the lines that git prints on a terminal: a carriage return overwrites
+// the line until it is done. Nobody hears of them when tell is nil.
 func narrate(tell func(string)) func(phase string, done, total int64) {
 	if tell == nil {
 		return nil

@@ -20,8 +20,9 @@ const (
 	DefaultNotesRef = notesPrefix + "commits"
 )
 
-// NotesRef returns the full name of the notes ref that a request calls name: "reviews", "notes/reviews" and "refs/notes/reviews"
-// are the same, as for git, and "" is [DefaultNotesRef]. Errors: [ErrInvalid].
+// NotesRef returns the full name of the notes ref that a request calls name: "reviews",
+// "notes/reviews" and "refs/notes/reviews" are the same, as for git, and "" is [DefaultNotesRef].
+// Errors: [ErrInvalid].
 func NotesRef(name string) (string, error) {
 	if name == "" {
 		return DefaultNotesRef, nil
@@ -36,7 +37,8 @@ func NotesRef(name string) (string, error) {
 	return full, nil
 }
 
-// NotesPrefix returns the full beginning of the notes refs that a request calls prefix, which may be empty. Errors: [ErrInvalid].
+// NotesPrefix returns the full beginning of the notes refs that a request calls prefix, which may
+// be empty. Errors: [ErrInvalid].
 func NotesPrefix(prefix string) (string, error) { return notesName(prefix) }
 
 func notesName(name string) (string, error) {
@@ -140,12 +142,15 @@ func openNotes(ctx context.Context, view *odb.View, tip object.ID) (*notes.Tree,
 	return tree, nil
 }
 
-// AddNote gives a commit a note, or with toExisting appends to the one that it has, and returns when that is durable. When the
-// notes ref has moved and nothing else was expected, the note goes onto the new tip.
+// AddNote gives a commit a note, or with toExisting appends to the one that it has, and returns
+// when that is durable. When the notes ref has moved and nothing else was expected, the note goes
+// onto the new tip.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a commit that cannot be read; [ErrExists]; refs.ErrStale, refs.ErrDenied, refs.ErrBusy,
-// refs.ErrReceiptMismatch; notes.ErrTooLarge, notes.ErrMalformed.
-func (r *Repository) AddNote(ctx context.Context, actor Actor, target NoteTarget, text string, toExisting bool) (NoteResult, error) {
+// Errors: [ErrInvalid]; [ErrNotFound] for a commit that cannot be read; [ErrExists]; refs.ErrStale,
+// refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch; notes.ErrTooLarge, notes.ErrMalformed.
+func (r *Repository) AddNote(
+	ctx context.Context, actor Actor, target NoteTarget, text string, toExisting bool,
+) (NoteResult, error) {
 	clean := notes.Clean([]byte(text))
 	if len(clean) == 0 {
 		return NoteResult{}, invalid("note is required")
@@ -154,23 +159,26 @@ func (r *Repository) AddNote(ctx context.Context, actor Actor, target NoteTarget
 	if toExisting {
 		message = "Notes added by 'git notes append'"
 	}
-	return r.changeNotes(ctx, &actor, &target, message, func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error {
-		if err := requireCommit(ctx, objects.View(), target.Commit); err != nil {
-			return err
-		}
-		blobs, err := tree.Find(ctx, target.Commit)
-		if err != nil {
-			return err
-		}
-		if len(blobs) > 0 && !toExisting {
-			return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", target.Commit, target.Ref)}
-		}
-		return setNote(ctx, tree, objects, target.Commit, blobs, clean)
-	})
+	return r.changeNotes(ctx, &actor, &target, message,
+		func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error {
+			if err := requireCommit(ctx, objects.View(), target.Commit); err != nil {
+				return err
+			}
+			blobs, err := tree.Find(ctx, target.Commit)
+			if err != nil {
+				return err
+			}
+			if len(blobs) > 0 && !toExisting {
+				return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", target.Commit, target.Ref)}
+			}
+			return setNote(ctx, tree, objects, target.Commit, blobs, clean)
+		})
 }
 
 // setNote makes what the blobs hold, followed by text, the note of a commit.
-func setNote(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, id object.ID, blobs []object.ID, text []byte) error {
+func setNote(
+	ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, id object.ID, blobs []object.ID, text []byte,
+) error {
 	before, err := notes.Text(ctx, objects.View().Linked(), blobs)
 	if err != nil {
 		return err
@@ -190,22 +198,25 @@ func setNote(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, id 
 	return tree.Set(ctx, id, blob)
 }
 
-// DeleteNote removes the note of a commit, which need not be there any more, and returns when that is durable.
+// DeleteNote removes the note of a commit, which need not be there any more, and returns when that
+// is durable.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] without a note; refs.ErrStale, refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch;
-// notes.ErrTooLarge, notes.ErrMalformed.
+// Errors: [ErrInvalid]; [ErrNotFound] without a note; refs.ErrStale, refs.ErrDenied, refs.ErrBusy,
+// refs.ErrReceiptMismatch; notes.ErrTooLarge, notes.ErrMalformed.
 func (r *Repository) DeleteNote(ctx context.Context, actor Actor, target NoteTarget) (NoteResult, error) {
 	const message = "Notes removed by 'git notes remove'"
-	return r.changeNotes(ctx, &actor, &target, message, func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine) error {
-		found, err := tree.Remove(ctx, target.Commit)
-		if err == nil && !found {
-			err = notFound("no note for commit %s in %s", target.Commit, target.Ref)
-		}
-		return err
-	})
+	return r.changeNotes(ctx, &actor, &target, message,
+		func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine) error {
+			found, err := tree.Remove(ctx, target.Commit)
+			if err == nil && !found {
+				err = notFound("no note for commit %s in %s", target.Commit, target.Ref)
+			}
+			return err
+		})
 }
 
-// changeNotes commits what edit does to a notes tree. edit is called again on a new tip when the notes ref has moved.
+// changeNotes commits what edit does to a notes tree. edit is called again on a new tip when the
+// notes ref has moved.
 func (r *Repository) changeNotes(
 	ctx context.Context, actor *Actor, target *NoteTarget, message string,
 	edit func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error,

@@ -82,7 +82,8 @@ func noted(t *testing.T, count int) (*oracle.Repository, []string) {
 	return git, strings.Fields(git.Git("rev-list", "refs/heads/main"))
 }
 
-// seedNotes gives commits notes as fast-import does, whose fanout is not always that of git notes. extra are lines of its stream.
+// seedNotes gives commits notes as fast-import does, whose fanout is not always that of git notes.
+// extra are lines of its stream.
 func seedNotes(git *oracle.Repository, ids []string, extra string) {
 	var stream strings.Builder
 	stream.WriteString("commit refs/notes/commits\ncommitter C <c@example.com> 1600000000 +0000\ndata 1\nm\n" + extra)
@@ -94,7 +95,8 @@ func seedNotes(git *oracle.Repository, ids []string, extra string) {
 	git.Input([]byte(stream.String()), "fast-import", "--quiet", "--done")
 }
 
-// TestNotesTreesAreGits changes notes here and with git, from the same start, and holds every tree against git's.
+// TestNotesTreesAreGits changes notes here and with git, from the same start, and holds every tree
+// against git's.
 func TestNotesTreesAreGits(t *testing.T) {
 	t.Parallel()
 	const others = "M 644 inline README\ndata 1\nx\nM 644 inline ab/other\ndata 1\ny\nM 755 inline cd\ndata 1\nz\nM 644 inline zz/deep/er\ndata 1\nw\n"
@@ -203,9 +205,20 @@ func TestNotesCommits(t *testing.T) {
 		message, root string
 	}{
 		{subject: "tester", note: "one", name: "tester", message: "Notes added by 'git notes add'\n"},
-		{subject: "tester", note: "two", author: thor, append: true, name: thor.Name, email: thor.Email, message: "Notes added by 'git notes append'\n"},
-		{subject: "<ci>\n<x>", name: "cix", message: "Notes removed by 'git notes remove'\n", root: object.EmptyTreeID.String()},
-		{subject: "ci@example.com", note: "three", name: "ci@example.com", email: "ci@example.com", message: "Notes added by 'git notes add'\n"},
+		{
+			subject: "tester", note: "two", author: thor, append: true, name: thor.Name, email: thor.Email,
+			message: "Notes added by 'git notes append'\n",
+		},
+		{
+			subject: "<ci>\n<x>",
+			name:    "cix",
+			message: "Notes removed by 'git notes remove'\n",
+			root:    object.EmptyTreeID.String(),
+		},
+		{
+			subject: "ci@example.com", note: "three", name: "ci@example.com", email: "ci@example.com",
+			message: "Notes added by 'git notes add'\n",
+		},
 		{subject: " ", note: "four", append: true, name: enginetest.Org, message: "Notes added by 'git notes append'\n"},
 	}
 	var tip object.ID
@@ -312,7 +325,8 @@ func TestNotesRefused(t *testing.T) {
 	}
 }
 
-// TestNotesDoNotRace lets many append to one note, and to notes of their own, without an expectation: nothing is lost.
+// TestNotesDoNotRace lets many append to one note, and to notes of their own, without an
+// expectation: nothing is lost.
 func TestNotesDoNotRace(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

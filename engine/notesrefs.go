@@ -19,9 +19,12 @@ type NotesRefItem struct {
 // cursorNotesRefs keeps the cursors of this listing from being used in another.
 const cursorNotesRefs = 'o'
 
-// NotesRefs lists the notes refs of a namespace whose full names begin with prefix, as [NotesPrefix] gives it, in the byte order of
-// their names. Errors: [ErrInvalid] for a cursor of another listing.
-func (r *Repository) NotesRefs(ctx context.Context, ns refs.Namespace, prefix, cursor string, limit int) (Page[NotesRefItem], error) {
+// NotesRefs lists the notes refs of a namespace whose full names begin with prefix, as
+// [NotesPrefix] gives it, in the byte order of their names. Errors: [ErrInvalid] for a cursor of
+// another listing.
+func (r *Repository) NotesRefs(
+	ctx context.Context, ns refs.Namespace, prefix, cursor string, limit int,
+) (Page[NotesRefItem], error) {
 	after := ""
 	if cursor != "" {
 		name, err := decodeCursor(cursorNotesRefs, cursor, 0)
@@ -45,7 +48,8 @@ func (r *Repository) NotesRefs(ctx context.Context, ns refs.Namespace, prefix, c
 			break
 		}
 		name := ns.Short(ref.Name)
-		page.Items = append(page.Items, NotesRefItem{Cursor: encodeCursor(cursorNotesRefs, []byte(name)), Name: name, Tip: ref.ID})
+		page.Items = append(page.Items,
+			NotesRefItem{Cursor: encodeCursor(cursorNotesRefs, []byte(name)), Name: name, Tip: ref.ID})
 	}
 	return page, nil
 }

@@ -14,7 +14,8 @@ import (
 // causeImport is the cause of what comes through `+import`: history, of which nobody else is told.
 const causeImport = "import"
 
-// listener is a part of the host that hears of changes of refs after they have been committed. It stands in the keys of the outbox.
+// listener is a part of the host that hears of changes of refs after they have been committed. It
+// stands in the keys of the outbox.
 type listener byte
 
 // The listeners.
@@ -26,24 +27,29 @@ const (
 // listeners are all that a key of the outbox may name.
 var listeners = []listener{upstreamListener, webhookListener}
 
-// subscription says what a listener hears of. Its functions are called at any time, concurrently, and do not wait for anything.
+// subscription says what a listener hears of. Its functions are called at any time, concurrently,
+// and do not wait for anything.
 type subscription struct {
 	listener listener
-	// wants tells whether a transaction of that cause on a repository may matter. It is asked for every transaction.
+	// wants tells whether a transaction of that cause on a repository may matter. It is asked for
+	// every transaction.
 	wants func(rec *record, cause string) bool
 	// matters tells whether the change of a ref does, by its stored name.
 	matters func(ref string) bool
-	// told hears that the outbox has had something more of a repository, which is durable. What a crash kept it from hearing is in
-	// [outbox.repositories].
+	// told hears that the outbox has had something more of a repository, which is durable. What a
+	// crash kept it from hearing is in [outbox.repositories].
 	told func(id refs.RepoID)
 }
 
-// outbox remembers which transactions the listeners have yet to hear of, so that no crash makes them forget one.
+// outbox remembers which transactions the listeners have yet to hear of, so that no crash makes
+// them forget one.
 //
-// A transaction that matters to a listener leaves it a row, in the batch that moves the refs, and tells it when that is durable. Rows are
-// only added, each under its own sequence; a listener removes those that it has seen, in the batch that remembers what it makes of them,
-// without a precondition. No row is written where nobody listens, nor for an import, nor for the refs that a repository is created with. A
-// repository that is deleted takes its rows along: its journal goes too.
+// A transaction that matters to a listener leaves it a row, in the batch that moves the refs, and
+// tells it when that is durable. Rows are only added, each under its own sequence; a listener
+// removes those that it has seen, in the batch that remembers what it makes of them, without a
+// precondition. No row is written where nobody listens, nor for an import, nor for the refs that a
+// repository is created with. A repository that is deleted takes its rows along: its journal goes
+// too.
 type outbox struct {
 	keys          kv.Store
 	subscriptions []subscription
@@ -95,8 +101,8 @@ func (s *subscription) anyOf(updates []refs.Entry) bool {
 // span is a stretch of a repository's journal.
 type span struct{ first, last uint64 }
 
-// span returns the first and the last transaction after a sequence that a listener has yet to hear of, and false if there is none. Not all in
-// between need matter to it.
+// span returns the first and the last transaction after a sequence that a listener has yet to hear
+// of, and false if there is none. Not all in between need matter to it.
 func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uint64) (s span, found bool, err error) {
 	scan := kv.ScanOptions{Start: outboxKey(l, id, after+1), End: kv.PrefixEnd(outboxPrefix(l, id)), Limit: 1}
 	for _, end := range []*uint64{&s.first, &s.last} {

@@ -27,7 +27,8 @@ type outboxed struct {
 
 func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut func()) {
 	t.Helper()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	keys, err := kv.OpenPebble("keys",
+		kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,8 @@ func TestOutbox(t *testing.T) {
 	step("nothing", 103)
 }
 
-// What was acknowledged is in the outbox after a loss of power, until what the listener made of it is durable.
+// What was acknowledged is in the outbox after a loss of power, until what the listener made of it
+// is durable.
 func TestOutboxAfterCrash(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()

@@ -81,8 +81,9 @@ func (w trappedWriter) ReadAt(p []byte, at int64) (int, error) {
 	return w.Writer.ReadAt(p, at)
 }
 
-// TestPanics lets the stores panic at one call after the other, below every kind of work. The request hears of it, or does without what
-// panicked; the process lives, nobody waits for ever, and the same work done again ends well.
+// TestPanics lets the stores panic at one call after the other, below every kind of work. The
+// request hears of it, or does without what panicked; the process lives, nobody waits for ever, and
+// the same work done again ends well.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	works := map[string]func(ctx context.Context, host *engine.Host, repo *engine.Repository, tip object.ID) error{
@@ -171,7 +172,8 @@ func rewritten(t *testing.T, repo *engine.Repository, count int) (tip object.ID)
 	for version := range 2 {
 		changes := make([]change, count)
 		for i := range changes {
-			changes[i] = change{path: fmt.Sprintf("d%d/f%02d", i/100, i%100), content: fmt.Sprintf("file %d\nin version %d\n", i, version)}
+			changes[i] = change{path: fmt.Sprintf("d%d/f%02d", i/100, i%100), content: fmt.Sprintf("file %d\nin version %d\n", i,
+				version)}
 		}
 		done, err := upload(repo, acme, main, changes...)
 		if err != nil {
@@ -186,7 +188,8 @@ func rewritten(t *testing.T, repo *engine.Repository, count int) (tip object.ID)
 func openTrapped(t *testing.T, p *trap) (*engine.Host, *engine.Repository) {
 	t.Helper()
 	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
+	keys, err := kv.OpenPebble("keys",
+		kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

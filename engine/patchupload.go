@@ -21,10 +21,11 @@ type PatchRequest struct {
 	Details CommitDetails
 }
 
-// PatchUpload is a commit whose patch is arriving. It is used by one goroutine and closed in the end.
+// PatchUpload is a commit whose patch is arriving. It is used by one goroutine and closed in the
+// end.
 //
-// The patch is kept until it has been applied, in memory while it is small and in a spool file otherwise: it is read once for its
-// form, and again for each tip that it is applied to.
+// The patch is kept until it has been applied, in memory while it is small and in a spool file
+// otherwise: it is read once for its form, and again for each tip that it is applied to.
 type PatchUpload struct {
 	repo    *Repository
 	actor   Actor
@@ -55,8 +56,8 @@ const patchBytesMax = 256 << 20
 // patchHeldMax is the size in bytes up to which a patch is kept in memory.
 const patchHeldMax = 1 << 20
 
-// NewPatchUpload begins a commit from a patch. It refuses at once what could only fail in the end, unless an idempotency key may have
-// to replay an earlier success.
+// NewPatchUpload begins a commit from a patch. It refuses at once what could only fail in the end,
+// unless an idempotency key may have to replay an earlier success.
 //
 // Errors: [ErrInvalid], [ErrNotFound], [ErrStale], space.ErrShort.
 func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request PatchRequest) (*PatchUpload, error) {
@@ -88,8 +89,8 @@ func (u *PatchUpload) Close() error {
 	return err
 }
 
-// Chunk takes the next bytes of the patch; with eof they are its last. data is only read. Errors: [ErrInvalid], [ErrTooLarge],
-// space.ErrShort.
+// Chunk takes the next bytes of the patch; with eof they are its last. data is only read. Errors:
+// [ErrInvalid], [ErrTooLarge], space.ErrShort.
 func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
 	if u.ended {
 		return invalid("diff_chunk: the patch has already ended")
@@ -120,13 +121,16 @@ func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
 	return nil
 }
 
-// IsLarge reports whether applying the patch will hold more memory than the patch of a day's work does.
+// IsLarge reports whether applying the patch will hold more memory than the patch of a day's work
+// does.
 func (u *PatchUpload) IsLarge() bool { return u.spool != nil }
 
-// Finish applies the patch, makes the commit and returns when it is durable. The request's receipt, if it has one, is complete by now.
+// Finish applies the patch, makes the commit and returns when it is durable. The request's receipt,
+// if it has one, is complete by now.
 //
-// Errors: [ErrInvalid], [ErrNoChange] for an empty patch, [ErrConflict] for one that does not apply, patch.ErrMalformed,
-// patch.ErrTooLarge, commit.ErrInvalid, [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+// Errors: [ErrInvalid], [ErrNoChange] for an empty patch, [ErrConflict] for one that does not
+// apply, patch.ErrMalformed, patch.ErrTooLarge, commit.ErrInvalid, [ErrNotFound], [ErrStale],
+// refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (u *PatchUpload) Finish(ctx context.Context) (CommitResult, error) {
 	if !u.ended {
 		return CommitResult{}, invalid("diff_chunk: the patch has not ended")
@@ -179,7 +183,8 @@ func (u *PatchUpload) isBlank() bool {
 	return u.spool == nil && len(bytes.TrimSpace(u.small.Bytes())) == 0
 }
 
-// rehearse applies the patch to the tip as it is now, outside of the repository's turn. If that fails, the transaction will find out why.
+// rehearse applies the patch to the tip as it is now, outside of the repository's turn. If that
+// fails, the transaction will find out why.
 func (u *PatchUpload) rehearse(ctx context.Context) {
 	parent, err := u.repo.expected(ctx, &u.actor, &u.request.Target)
 	if err != nil {

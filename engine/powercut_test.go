@@ -8,7 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// powerCut copies a disk as a loss of power would leave it, when a number of operations have passed since it was armed.
+// powerCut copies a disk as a loss of power would leave it, when a number of operations have passed
+// since it was armed.
 type powerCut struct {
 	disk   *vfs.MemFS
 	random *rand.Rand

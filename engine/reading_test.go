@@ -30,7 +30,8 @@ func newReadWorld(t *testing.T, git *oracle.Repository, seed uint64) *readWorld 
 	return &readWorld{git: git, repo: repo, r: rand.New(rand.NewPCG(seed, 4))}
 }
 
-// compareFiles holds the entries of a commit, at once and in pages, against git ls-tree. It returns the paths of what is no folder.
+// compareFiles holds the entries of a commit, at once and in pages, against git ls-tree. It returns
+// the paths of what is no folder.
 func (w *readWorld) compareFiles(t *testing.T, commit string) (files []string) {
 	t.Helper()
 	var want []string
@@ -71,13 +72,15 @@ func (w *readWorld) compareFiles(t *testing.T, commit string) (files []string) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("files of %s in pages of %d:\n got %d: %.2000q\nwant %d: %.2000q", commit, limit, len(got), got, len(want), want)
+			t.Errorf("files of %s in pages of %d:\n got %d: %.2000q\nwant %d: %.2000q", commit, limit, len(got), got, len(want),
+				want)
 		}
 	}
 	return files
 }
 
-// compareLast holds the last commits of up to most files against git log -1, and the list of files against all of them.
+// compareLast holds the last commits of up to most files against git log -1, and the list of files
+// against all of them.
 func (w *readWorld) compareLast(t *testing.T, commit string, files []string, most int) {
 	t.Helper()
 	list, err := w.repo.Metadata(t.Context(), engine.MetadataRequest{Ref: commit})
@@ -136,7 +139,8 @@ func (w *readWorld) compareCommits(t *testing.T, path string, limit int) int {
 		}
 		if w.r.IntN(20) == 0 { // what is asked again is answered again
 			again, err := w.repo.Commits(t.Context(), request)
-			if err != nil || len(again.Items) != len(page.Items) || again.Next != page.Next || again.Items[0].ID != page.Items[0].ID {
+			if err != nil || len(again.Items) != len(page.Items) || again.Next != page.Next ||
+				again.Items[0].ID != page.Items[0].ID {
 				t.Errorf("asked again, cursor %q gives another page: %v", request.Cursor, err)
 			}
 		}
@@ -188,10 +192,12 @@ func (w *readWorld) compare(t *testing.T, commits, files, paths int) {
 		}
 		counts = append(counts, fmt.Sprint(path, " ", w.compareCommits(t, path, 1+w.r.IntN(20))))
 	}
-	t.Logf("%d commits: lists of %d of them, %d entries, %d last commits each; commits of %q", len(all), len(asked), len(listed), files, counts)
+	t.Logf("%d commits: lists of %d of them, %d entries, %d last commits each; commits of %q", len(all), len(asked),
+		len(listed), files, counts)
 }
 
-// TestReadingOfHistories compares lists of files, last commits and listings of commits with git's, on generated histories.
+// TestReadingOfHistories compares lists of files, last commits and listings of commits with git's,
+// on generated histories.
 func TestReadingOfHistories(t *testing.T) {
 	t.Parallel()
 	const seeds = 2
@@ -211,8 +217,9 @@ func TestReadingOfHistories(t *testing.T) {
 	}
 }
 
-// TestReadingOfRepository is TestReadingOfHistories on a real repository, whose default branch it reads. It asks about PACKHORSE_REAL_COUNT
-// commits, 5 by default, and 100 times as many files; all of one commit when the count is 0.
+// TestReadingOfRepository is TestReadingOfHistories on a real repository, whose default branch it
+// reads. It asks about PACKHORSE_REAL_COUNT commits, 5 by default, and 100 times as many files; all
+// of one commit when the count is 0.
 //
 //	PACKHORSE_REAL_REPO=../redis.git go test ./engine -run TestReadingOfRepository -v
 func TestReadingOfRepository(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 
 // The outcome of a keyed change is kept as JSON, so that an equal request is answered from it.
 
-// setReceipt makes outcome the result that the transaction leaves under its idempotency key, if it has one.
+// setReceipt makes outcome the result that the transaction leaves under its idempotency key, if it
+// has one.
 func setReceipt(tx *refs.Tx, outcome any) error {
 	result, err := json.Marshal(outcome)
 	if err != nil {

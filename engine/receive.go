@@ -18,7 +18,8 @@ import (
 	"packhorse/refs"
 )
 
-// Command is one ref update of a push: gitprotocol-pack(5), "Reference Update Request". The zero id is no value.
+// Command is one ref update of a push: gitprotocol-pack(5), "Reference Update Request". The zero id
+// is no value.
 type Command struct {
 	Name     string // as clients of the namespace see it
 	Old, New object.ID
@@ -49,13 +50,14 @@ type upstreamPull struct {
 	head string
 }
 
-// PushResult is what becomes of a push: of its pack, and of each command in the order in which they came.
+// PushResult is what becomes of a push: of its pack, and of each command in the order in which they
+// came.
 type PushResult struct {
 	Unpack   error
 	Commands []CommandResult
 	Sequence uint64
-	// Dangling is the default branch when it is missing after the push and other branches are there: a clone would check
-	// nothing out. Else it is "".
+	// Dangling is the default branch when it is missing after the push and other branches are there: a
+	// clone would check nothing out. Else it is "".
 	Dangling string
 }
 
@@ -67,7 +69,8 @@ type CommandResult struct {
 	Absent bool
 }
 
-// RefusalError is why a command of a push was not carried out, in the words in which git reports it.
+// RefusalError is why a command of a push was not carried out, in the words in which git reports
+// it.
 type RefusalError string
 
 func (r RefusalError) Error() string { return string(r) }
@@ -82,7 +85,8 @@ const (
 	RefusedAtomic = RefusalError("atomic push failure")
 	// RefusedMissing says that the new object is neither in the pack nor in the repository.
 	RefusedMissing = RefusalError("missing necessary objects")
-	// RefusedShallow says that the history behind the new object ends at commits whose parents the repository does not have.
+	// RefusedShallow says that the history behind the new object ends at commits whose parents the
+	// repository does not have.
 	RefusedShallow = RefusalError("shallow update not allowed")
 	// RefusedTagChain says that the new object is a tag object behind which too many others stand.
 	RefusedTagChain = RefusalError("too many tag objects lead from one to the next")
@@ -107,7 +111,8 @@ type Push struct {
 // CommandCountMax returns how many ref updates one push may have.
 func (h *Host) CommandCountMax() int { return h.limits.CommandCountMax }
 
-// CheckCommands is a [LimitError] for more ref updates than one push may have. Whoever gathers them asks before it keeps one.
+// CheckCommands is a [LimitError] for more ref updates than one push may have. Whoever gathers them
+// asks before it keeps one.
 func (h *Host) CheckCommands(count int) error {
 	if limit := h.limits.CommandCountMax; count > limit {
 		return &LimitError{Limit: "ref updates in one push", Max: int64(limit)}
@@ -115,8 +120,8 @@ func (h *Host) CheckCommands(count int) error {
 	return nil
 }
 
-// Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for [Push.Finish] to report;
-// errors are those of reading, of limits, and of the stores.
+// Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for
+// [Push.Finish] to report; errors are those of reading, of limits, and of the stores.
 func (r *Repository) Receive(ctx context.Context, actor Actor, request PushRequest) (*Push, error) {
 	if request.upstream == nil {
 		if err := r.host.CheckCommands(len(request.Commands)); err != nil {
@@ -159,8 +164,9 @@ func (p *Push) Close() {
 	p.view.Close()
 }
 
-// Finish resolves and checks the pack and moves the refs; it returns when the result is durable. progress hears lines for
-// the client. What the client did wrong is in the result; an error is ours.
+// Finish resolves and checks the pack and moves the refs; it returns when the result is durable.
+// progress hears lines for the client. What the client did wrong is in the result; an error is
+// ours.
 func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, error) {
 	if err := p.resolve(ctx, progress); err != nil {
 		return nil, err
@@ -236,8 +242,8 @@ func (p *Push) refuseAll(reason error) *PushResult {
 	return result
 }
 
-// settleDefault chooses the default branch if this push is to do that. It returns the default branch that is missing
-// while other branches are there, "" for none.
+// settleDefault chooses the default branch if this push is to do that. It returns the default
+// branch that is missing while other branches are there, "" for none.
 func (p *Push) settleDefault(ctx context.Context, tx *refs.Tx, now *Repository) (dangling string, err error) {
 	up := p.request.upstream
 	if up != nil && now.record.Chosen != chosenLater && slices.Contains(tx.Created(branchPrefix), up.head) {
@@ -254,8 +260,8 @@ func (p *Push) settleDefault(ctx context.Context, tx *refs.Tx, now *Repository) 
 	return now.record.DefaultBranch, nil
 }
 
-// apply puts the commands that can be carried out, and the objects, into the transaction. now is the repository as the
-// transaction finds it.
+// apply puts the commands that can be carried out, and the objects, into the transaction. now is
+// the repository as the transaction finds it.
 func (p *Push) apply(ctx context.Context, tx *refs.Tx, now *Repository) ([]CommandResult, error) {
 	if err := p.objects.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("refresh objects: %w", err)
@@ -276,7 +282,8 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx, now *Repository) ([]Comma
 		results[i] = CommandResult{Name: command.Name, Err: err, Absent: absent}
 		failed = failed || err != nil
 		if err == nil && command.Old != command.New {
-			made = append(made, upstream.Update{Name: p.request.Namespace.Full(command.Name), Old: command.Old, New: command.New})
+			made = append(made,
+				upstream.Update{Name: p.request.Namespace.Full(command.Name), Old: command.Old, New: command.New})
 		}
 	}
 	if failed && p.request.Atomic {
@@ -311,7 +318,8 @@ func (p *Push) remember(b *kv.Batch, made []upstream.Update) {
 	}
 }
 
-// deletionsFirst returns the indexes of commands in an order in which a deleted name makes room for a new one.
+// deletionsFirst returns the indexes of commands in an order in which a deleted name makes room for
+// a new one.
 func deletionsFirst(commands []Command) []int {
 	var deletions, others []int
 	for i, command := range commands {
@@ -324,8 +332,8 @@ func deletionsFirst(commands []Command) []int {
 	return append(deletions, others...)
 }
 
-// command puts one ref update into the transaction. An error that [isRefusal] knows concerns this command alone; refs.ErrNotFound says
-// that there is nothing to delete.
+// command puts one ref update into the transaction. An error that [isRefusal] knows concerns this
+// command alone; refs.ErrNotFound says that there is nothing to delete.
 func (p *Push) command(ctx context.Context, tx *refs.Tx, now *Repository, command Command) error {
 	if err := refs.CheckName(command.Name); err != nil {
 		return err
@@ -400,7 +408,8 @@ func (p *Push) verify(ctx context.Context, change *refs.Change) error {
 	return nil
 }
 
-// targetOf returns what the ref of a stored name leads to now, the zero id for one that is not there.
+// targetOf returns what the ref of a stored name leads to now, the zero id for one that is not
+// there.
 func (r *Repository) targetOf(ctx context.Context, name string) (object.ID, error) {
 	names, err := r.visibleNames(ctx)
 	if err != nil {

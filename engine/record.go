@@ -15,7 +15,8 @@ import (
 	"packhorse/refs"
 )
 
-// The tables of this package: the first byte of every key. Ids follow as raw bytes, an organization ends in a NUL.
+// The tables of this package: the first byte of every key. Ids follow as raw bytes, an organization
+// ends in a NUL.
 const (
 	tableRecord  = 'R' // repository id -> record
 	tableName    = 'N' // organization, name -> nameRow
@@ -45,8 +46,9 @@ func orgKey(table byte, org string) []byte {
 	return append(key, 0)
 }
 
-// record is a repository as it is stored, under table R. Nothing but the default branch changes until the repository is
-// deleted, when it disappears; every transaction on the repository requires it as it read it.
+// record is a repository as it is stored, under table R. Nothing but the default branch changes
+// until the repository is deleted, when it disappears; every transaction on the repository requires
+// it as it read it.
 type record struct {
 	ID            refs.RepoID `json:"-"`
 	Org           string      `json:"org"`
@@ -56,7 +58,8 @@ type record struct {
 	Chosen        chosenBy    `json:"chosen,omitempty"`
 	Created       time.Time   `json:"created"`
 	Pool          odb.PoolID  `json:"pool"`
-	// Upstream is what the repository was created to be synced with. Of a repository that is open, it is nil after a detachment.
+	// Upstream is what the repository was created to be synced with. Of a repository that is open, it
+	// is nil after a detachment.
 	Upstream *upstream.Origin `json:"upstream,omitempty"`
 }
 
@@ -69,7 +72,8 @@ const (
 	chosenLater      chosenBy = "later"  // the first branch that came, or a call that moved it
 )
 
-// nameRow is what a name stands for, under table N: a repository, or the last one of that name after its deletion.
+// nameRow is what a name stands for, under table N: a repository, or the last one of that name
+// after its deletion.
 type nameRow struct {
 	id      refs.RepoID
 	deleted bool
@@ -102,7 +106,8 @@ func lookupName(ctx context.Context, r kv.Reader, org, name string) (nameRow, er
 	return decodeNameRow(data)
 }
 
-// readRecord returns the record of a repository and its stored bytes, which a precondition compares.
+// readRecord returns the record of a repository and its stored bytes, which a precondition
+// compares.
 func readRecord(ctx context.Context, r kv.Reader, id refs.RepoID) (record, []byte, error) {
 	data, err := r.Get(ctx, recordKey(id))
 	if errors.Is(err, kv.ErrNotFound) {

@@ -12,14 +12,16 @@ import (
 	"packhorse/refs"
 )
 
-// Repository is one repository as it was when it was opened; it holds nothing open. Its methods may be called concurrently
-// and fail with [ErrNotFound] when the repository has been deleted meanwhile.
+// Repository is one repository as it was when it was opened; it holds nothing open. Its methods may
+// be called concurrently and fail with [ErrNotFound] when the repository has been deleted
+// meanwhile.
 type Repository struct {
 	host   *Host
 	record record
 	// stored is the record as it is stored, the precondition of what is decided upon it.
 	stored []byte
-	// state is how it stood to its upstream, if it has one, and busy whether a sync ran or was about to just before that was read.
+	// state is how it stood to its upstream, if it has one, and busy whether a sync ran or was about
+	// to just before that was read.
 	state upstream.State
 	busy  bool
 }
@@ -52,13 +54,15 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 	return v.For(r.record.Org), nil
 }
 
-// visibleNames opens a snapshot of the repository's refs, which the caller closes. What it holds may not be durable yet.
+// visibleNames opens a snapshot of the repository's refs, which the caller closes. What it holds
+// may not be durable yet.
 func (r *Repository) visibleNames(ctx context.Context) (*refs.Snapshot, error) {
 	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID)
 	return snapshot, r.gone(err)
 }
 
-// names opens a snapshot of the repository's refs, which the caller closes; what it holds is durable.
+// names opens a snapshot of the repository's refs, which the caller closes; what it holds is
+// durable.
 func (r *Repository) names(ctx context.Context) (*refs.Snapshot, error) {
 	snapshot, err := r.visibleNames(ctx)
 	if err != nil {
@@ -103,10 +107,13 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 	return change
 }
 
-// transact runs a transaction of the actor on the repository, as [refs.Store.Update] does, which lists the errors. prepare
-// is given the repository as this try finds it. The first branch becomes the default branch in the same batch.
+// transact runs a transaction of the actor on the repository, as [refs.Store.Update] does, which
+// lists the errors. prepare is given the repository as this try finds it. The first branch becomes
+// the default branch in the same batch.
 func (r *Repository) transact(
-	ctx context.Context, actor *Actor, change refs.Change, prepare func(ctx context.Context, tx *refs.Tx, now *Repository) error,
+	ctx context.Context, actor *Actor, change refs.Change, prepare func(
+		ctx context.Context, tx *refs.Tx, now *Repository,
+	) error,
 ) (refs.Result, error) {
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
 		now, err := r.guard(ctx, tx, actor)
@@ -121,8 +128,8 @@ func (r *Repository) transact(
 	return done, r.gone(err)
 }
 
-// guard makes a transaction depend on the repository being there as it is now, which it returns, and on room on the disk
-// and the token being good to the last moment.
+// guard makes a transaction depend on the repository being there as it is now, which it returns,
+// and on room on the disk and the token being good to the last moment.
 func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Repository, error) {
 	stored, err := r.host.keys.Get(ctx, recordKey(r.record.ID))
 	if errors.Is(err, kv.ErrNotFound) {

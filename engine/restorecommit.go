@@ -15,12 +15,15 @@ type RestoreRequest struct {
 	Commit  object.ID     // whose tree is to come back
 }
 
-// RestoreCommit puts a commit with the tree of an earlier one on top of a branch, also when the tree there is the same, and returns
-// when that is durable. When the branch has moved and nothing else was expected, the commit goes onto the new tip.
+// RestoreCommit puts a commit with the tree of an earlier one on top of a branch, also when the
+// tree there is the same, and returns when that is durable. When the branch has moved and nothing
+// else was expected, the commit goes onto the new tip.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch, or a commit, that is not there; [ErrStale]; refs.ErrDenied, refs.ErrBusy,
-// refs.ErrReceiptMismatch.
-func (r *Repository) RestoreCommit(ctx context.Context, actor Actor, request RestoreRequest) (result CommitResult, err error) {
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch, or a commit, that is not there; [ErrStale];
+// refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (r *Repository) RestoreCommit(
+	ctx context.Context, actor Actor, request RestoreRequest,
+) (result CommitResult, err error) {
 	if strings.TrimSpace(request.Details.Message) == "" {
 		request.Details.Message = "Restore " + request.Commit.String()
 	}
@@ -40,5 +43,6 @@ func (r *Repository) RestoreCommit(ctx context.Context, actor Actor, request Res
 		}
 		return treeOf(ctx, objects.View().Linked(), request.Commit)
 	}
-	return r.commitTo(ctx, &actor, "restore-commit", &request.Target, &request.Details, objects, func() int { return 0 }, build)
+	return r.commitTo(ctx, &actor, "restore-commit", &request.Target, &request.Details, objects, func() int { return 0 },
+		build)
 }

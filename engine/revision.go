@@ -24,11 +24,14 @@ type Revision struct {
 // prefixDigitsMin is the length from which hexadecimal digits may stand for an object.
 const prefixDigitsMin = 7
 
-// resolve finds the commit that name stands for: an object id, a branch, a tag, a full ref, or the unique beginning of an
-// object id, in this order (docs/invariants.md 32). Without a name it is the default branch.
+// resolve finds the commit that name stands for: an object id, a branch, a tag, a full ref, or the
+// unique beginning of an object id, in this order (docs/invariants.md 32). Without a name it is the
+// default branch.
 //
 // Errors: [ErrNotFound]; [ErrInvalid] for an ambiguous prefix.
-func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, ns refs.Namespace, name string) (Revision, error) {
+func (r *Repository) resolve(
+	ctx context.Context, names lookuper, v *odb.View, ns refs.Namespace, name string,
+) (Revision, error) {
 	if name == "" {
 		var err error
 		if name, _, err = r.head(ctx, names, ns); err != nil && !errors.Is(err, refs.ErrNotFound) {
@@ -109,13 +112,15 @@ func peel(ctx context.Context, v *odb.View, id object.ID) (object.ID, error) {
 	return id, err
 }
 
-// tagChainMax bounds how many tag objects may lead to an object, one to the next. Histories have one, seldom two.
+// tagChainMax bounds how many tag objects may lead to an object, one to the next. Histories have
+// one, seldom two.
 const tagChainMax = 100
 
 // errTagChain says that an object is behind more tag objects than are followed.
 var errTagChain = &LimitError{Limit: "tag objects that lead from one to the next", Max: tagChainMax}
 
-// follow follows tag objects to the first object that is none. Errors: [odb.ErrNotFound], errTagChain.
+// follow follows tag objects to the first object that is none. Errors: [odb.ErrNotFound],
+// errTagChain.
 func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.Type, error) {
 	for tags := 0; ; tags, v = tags+1, v.Linked() { // what a tag names may be read if the tag may
 		info, err := v.Stat(ctx, id)

@@ -14,7 +14,8 @@ import (
 
 // ScrubStats are counts since the host was opened.
 type ScrubStats struct {
-	// Bytes were read, PassCount passes over all repositories ended, and ProblemCount problems were found.
+	// Bytes were read, PassCount passes over all repositories ended, and ProblemCount problems were
+	// found.
 	Bytes, PassCount, ProblemCount uint64
 }
 
@@ -23,7 +24,9 @@ type scrubCounts struct{ bytes, passes, problems atomic.Uint64 }
 
 // ScrubStats returns the counts of [Host.Scrub].
 func (h *Host) ScrubStats() ScrubStats {
-	return ScrubStats{Bytes: h.scrubbed.bytes.Load(), PassCount: h.scrubbed.passes.Load(), ProblemCount: h.scrubbed.problems.Load()}
+	return ScrubStats{
+		Bytes: h.scrubbed.bytes.Load(), PassCount: h.scrubbed.passes.Load(), ProblemCount: h.scrubbed.problems.Load(),
+	}
 }
 
 // DamageCount returns how many stored things were found to be damaged since the host was opened, by
@@ -41,8 +44,9 @@ type ScrubOptions struct {
 	Passes int
 }
 
-// Scrub checks one repository after the other, as [Host.Fsck] does, on one core and at a bounded rate, and begins again after the last one. What
-// it finds is logged and counted. It goes on where it was ended before, with the repository that it was at.
+// Scrub checks one repository after the other, as [Host.Fsck] does, on one core and at a bounded
+// rate, and begins again after the last one. What it finds is logged and counted. It goes on where
+// it was ended before, with the repository that it was at.
 func (h *Host) Scrub(ctx context.Context, options ScrubOptions) error {
 	for pass := 0; options.Passes == 0 || pass < options.Passes; pass++ {
 		if pass > 0 {
@@ -89,7 +93,8 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		}
 		checked, err := h.check(ctx, id, FsckOptions{pace: pace})
 		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, refs.ErrRepositoryNotFound), errors.Is(err, odb.ErrNoPool): // deleted meanwhile
+		case errors.Is(err, ErrNotFound), errors.Is(err, refs.ErrRepositoryNotFound), errors.Is(err, odb.ErrNoPool):
+			// Deleted meanwhile.
 		case err != nil:
 			return err
 		default:
@@ -140,7 +145,8 @@ func (h *Host) storeScrubPosition(ctx context.Context, id *refs.RepoID) error {
 func (h *Host) logScrubbed(ctx context.Context, checked *Checked) {
 	h.scrubbed.problems.Add(uint64(checked.ProblemCount()))
 	for _, problem := range checked.Problems() {
-		h.log.ErrorContext(ctx, "scrubbing found damage", "org", checked.Org, "repo", checked.Name, "repository", checked.Repository.String(),
+		h.log.ErrorContext(ctx, "scrubbing found damage", "org", checked.Org, "repo", checked.Name,
+			"repository", checked.Repository.String(),
 			"error", problem)
 	}
 }

@@ -12,17 +12,19 @@ import (
 	"packhorse/refs"
 )
 
-// signatures tells for one change whether the commits that it brings to its refs are signed. It belongs to one goroutine.
+// signatures tells for one change whether the commits that it brings to its refs are signed. It
+// belongs to one goroutine.
 //
-// What is new to a ref that is there is what its old value does not reach, whatever other refs hold it: a ref that the policy
-// leaves alone must not be a way around it. For a ref that is created it is what no other ref reaches which the same policy
-// puts under verify-sig, so that a branch of a protected branch needs no second look at the whole history.
+// What is new to a ref that is there is what its old value does not reach, whatever other refs hold
+// it: a ref that the policy leaves alone must not be a way around it. For a ref that is created it
+// is what no other ref reaches which the same policy puts under verify-sig, so that a branch of a
+// protected branch needs no second look at the whole history.
 type signatures struct {
 	repo   *Repository
 	policy refs.Policy
 	keys   *signature.Keys
-	// known holds the moves that were looked at, and verified the commits that are signed: the repository may have moved on
-	// between two looks at one move.
+	// known holds the moves that were looked at, and verified the commits that are signed: the
+	// repository may have moved on between two looks at one move.
 	known    map[knownMove]bool
 	verified map[object.ID]struct{}
 	count    int // commits that walks have given
@@ -38,8 +40,9 @@ func (r *Repository) newSignatures(policy refs.Policy) *signatures {
 	return &signatures{repo: r, policy: policy}
 }
 
-// signed tells whether every commit in view that move brings has a signature of a registered key that is in force. What is no
-// commit and leads to none brings none. Errors: [refs.ErrDenied] when there are too many of them to look at.
+// signed tells whether every commit in view that move brings has a signature of a registered key
+// that is in force. What is no commit and leads to none brings none. Errors: [refs.ErrDenied] when
+// there are too many of them to look at.
 func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move) (bool, error) {
 	names, err := s.repo.visibleNames(ctx)
 	if err != nil {
@@ -76,13 +79,16 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 }
 
 // newSigned looks at the commits that a walk gives.
-func (s *signatures) newSigned(ctx context.Context, view *odb.View, name string, walk revwalk.WalkOptions) (bool, error) {
+func (s *signatures) newSigned(
+	ctx context.Context, view *odb.View, name string, walk revwalk.WalkOptions,
+) (bool, error) {
 	for c, err := range revwalk.Walk(ctx, view, walk) {
 		if err != nil {
 			return false, fmt.Errorf("walk new history of %s: %w", name, err)
 		}
 		if s.count++; s.count > s.repo.host.limits.VerifyCountMax {
-			detail := fmt.Sprintf("more than %d commits to verify: move the ref in smaller steps", s.repo.host.limits.VerifyCountMax)
+			detail := fmt.Sprintf("more than %d commits to verify: move the ref in smaller steps",
+				s.repo.host.limits.VerifyCountMax)
 			return false, &refs.DeniedError{Name: name, Op: refs.VerifySig, Detail: detail}
 		}
 		if _, ok := s.verified[c.ID]; ok {
@@ -101,7 +107,9 @@ func (s *signatures) newSigned(ctx context.Context, view *odb.View, name string,
 }
 
 // hidden returns the commits whose history is not new to the ref of move.
-func (s *signatures) hidden(ctx context.Context, view *odb.View, names *refs.Snapshot, move refs.Move) ([]object.ID, error) {
+func (s *signatures) hidden(
+	ctx context.Context, view *odb.View, names *refs.Snapshot, move refs.Move,
+) ([]object.ID, error) {
 	if !move.Before.IsZero() {
 		return onlyCommits(ctx, view, move.Before)
 	}
@@ -137,8 +145,8 @@ func onlyCommits(ctx context.Context, view *odb.View, id object.ID) ([]object.ID
 	return []object.ID{id}, nil
 }
 
-// verifyAhead looks at the signatures of a move before the change waits for its turn, so that others need not wait meanwhile. What
-// stands against the move is for the transaction to say.
+// verifyAhead looks at the signatures of a move before the change waits for its turn, so that
+// others need not wait meanwhile. What stands against the move is for the transaction to say.
 func verifyAhead(ctx context.Context, change *refs.Change, move refs.Move) error {
 	if !change.Policy.Ops(move.Name).Has(refs.VerifySig) {
 		return nil
@@ -168,8 +176,8 @@ func (s *signatures) registered() *signature.Keys {
 	return keys
 }
 
-// storedSigned is signed for a change that points refs to what is stored. A commit that is not there yet is one that this server
-// writes, and it signs none.
+// storedSigned is signed for a change that points refs to what is stored. A commit that is not
+// there yet is one that this server writes, and it signs none.
 func (r *Repository) storedSigned(policy refs.Policy) func(ctx context.Context, move refs.Move) (bool, error) {
 	signatures := r.newSignatures(policy)
 	return func(ctx context.Context, move refs.Move) (bool, error) {

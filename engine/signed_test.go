@@ -46,7 +46,8 @@ func newSignedHostOf(t *testing.T, limits engine.Limits, keys ...[]byte) *signed
 	return h
 }
 
-// commit makes a commit on top of the parents and returns its id. Without a signer it is not signed.
+// commit makes a commit on top of the parents and returns its id. Without a signer it is not
+// signed.
 func (h *signedHost) commit(by *oracle.Signer, message string, parents ...string) string {
 	h.t.Helper()
 	args := []string{"commit-tree", "-m", message, object.EmptyTreeID.String()}
@@ -116,7 +117,8 @@ const verifySig = string(refs.VerifySig)
 func (h *signedHost) want(name, id string, allowed bool, what string) {
 	h.t.Helper()
 	err := h.push(name, id, verifySig)
-	if allowed && err != nil || !allowed && (!errors.Is(err, refs.ErrDenied) || !strings.Contains(err.Error(), "denied by policy")) {
+	if allowed && err != nil ||
+		!allowed && (!errors.Is(err, refs.ErrDenied) || !strings.Contains(err.Error(), "denied by policy")) {
 		h.t.Errorf("%s: got %v, want it allowed: %v", what, err, allowed)
 	}
 }
@@ -155,7 +157,8 @@ func TestVerifySig(t *testing.T) {
 			h.want("refs/heads/forged", h.git.Write("commit", stripped(signed)), false, "a stripped signature")
 
 			h.git.Git("tag", "-a", "-m", "t", "on-plain", plain)
-			h.want("refs/tags/on-plain", strings.TrimSpace(h.git.Git("rev-parse", "on-plain")), false, "a tag on an unsigned commit")
+			h.want("refs/tags/on-plain", strings.TrimSpace(h.git.Git("rev-parse", "on-plain")), false,
+				"a tag on an unsigned commit")
 			h.git.Git("tag", "-a", "-m", "t", "on-first", first)
 			h.want("refs/tags/on-first", strings.TrimSpace(h.git.Git("rev-parse", "on-first")), true, "a tag on what is there")
 			h.want("refs/tags/light", plain, false, "a light tag on an unsigned commit")
@@ -204,7 +207,8 @@ func stripped(commit []byte) []byte {
 	return append(append(head, '\n'), rest...)
 }
 
-// TestVerifySigOfWrites holds the API to the policy: it signs nothing, so what it makes is refused, and what is there may be pointed to.
+// TestVerifySigOfWrites holds the API to the policy: it signs nothing, so what it makes is refused,
+// and what is there may be pointed to.
 func TestVerifySigOfWrites(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -248,7 +252,8 @@ func TestVerifySigOfWrites(t *testing.T) {
 			return err
 		}, map[refs.Op]bool{refs.NoForcePush: true, refs.VerifySig: true}},
 		{"delete tag", func(actor engine.Actor) error {
-			if _, err := repo.CreateTag(ctx, acme, refs.Main, "gone", made.New); err != nil && !errors.Is(err, engine.ErrExists) {
+			if _, err := repo.CreateTag(ctx, acme, refs.Main, "gone", made.New); err != nil &&
+				!errors.Is(err, engine.ErrExists) {
 				return err
 			}
 			_, err := repo.DeleteTag(ctx, actor, refs.Main, "gone")
@@ -267,7 +272,8 @@ func TestVerifySigOfWrites(t *testing.T) {
 	for _, w := range writes {
 		for _, op := range []refs.Op{refs.NoPush, refs.NoForcePush, refs.VerifySig} {
 			err := w.do(under(op))
-			if allowed := w.allowed[op]; allowed && err != nil || !allowed && (!errors.Is(err, refs.ErrDenied) || !strings.Contains(err.Error(), "denied by policy")) {
+			if allowed := w.allowed[op]; allowed && err != nil ||
+				!allowed && (!errors.Is(err, refs.ErrDenied) || !strings.Contains(err.Error(), "denied by policy")) {
 				t.Errorf("%s under %s: got %v, want it allowed: %v", w.name, op, err, allowed)
 			}
 		}

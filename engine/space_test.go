@@ -24,7 +24,8 @@ import (
 
 const diskBytes = 1 << 40
 
-// TestShort fills the disk: every write is refused, before its body is read, and every read goes on, until there is room again.
+// TestShort fills the disk: every write is refused, before its body is read, and every read goes
+// on, until there is room again.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -76,7 +77,8 @@ func TestShort(t *testing.T) {
 			return err
 		},
 		"push of a deletion": func() error {
-			_, err := repo.Receive(t.Context(), acme, engine.PushRequest{Commands: []engine.Command{{Name: "refs/heads/main", Old: commits[2]}}})
+			_, err := repo.Receive(t.Context(), acme,
+				engine.PushRequest{Commands: []engine.Command{{Name: "refs/heads/main", Old: commits[2]}}})
 			return err
 		},
 	}
@@ -168,8 +170,8 @@ func newUpload(repo *engine.Repository, path string) (*engine.Upload, error) {
 	})
 }
 
-// TestFullFiles makes writes to large files fail, from each one on: an upload and a push fail with the system's error, nothing of them is
-// visible, and nothing is left.
+// TestFullFiles makes writes to large files fail, from each one on: an upload and a push fail with
+// the system's error, nothing of them is visible, and nothing is left.
 func TestFullFiles(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, 3<<20)
@@ -225,7 +227,8 @@ func TestFullFiles(t *testing.T) {
 	}
 }
 
-// tryFull runs a write with the file system failing from its at-th operation on large files, and reports whether it came to that.
+// tryFull runs a write with the file system failing from its at-th operation on large files, and
+// reports whether it came to that.
 func tryFull(t *testing.T, write func(*engine.Repository) error, fault syscall.Errno, at int64) bool {
 	t.Helper()
 	fs := vfs.NewMem()

@@ -9,8 +9,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// Spool keeps what is written to it until it is wanted: up to 1 MiB in memory, more in a scratch file. It belongs to one goroutine, which
-// closes it.
+// Spool keeps what is written to it until it is wanted: up to 1 MiB in memory, more in a scratch
+// file. It belongs to one goroutine, which closes it.
 type Spool struct {
 	ctx     context.Context // of the request that it belongs to
 	files   file.Store

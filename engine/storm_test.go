@@ -81,7 +81,8 @@ func (s *storm) entries(t *testing.T) []refs.Entry {
 		}
 		for _, entry := range page.Entries {
 			if now[entry.Ref] != entry.Before {
-				t.Errorf("%d: %s was at %s, and the journal says %s: an update is lost", entry.Sequence, entry.Ref, now[entry.Ref], entry.Before)
+				t.Errorf("%d: %s was at %s, and the journal says %s: an update is lost", entry.Sequence, entry.Ref, now[entry.Ref],
+					entry.Before)
 			}
 			now[entry.Ref] = entry.After
 		}
@@ -91,8 +92,8 @@ func (s *storm) entries(t *testing.T) []refs.Entry {
 	return all
 }
 
-// TestStormOfGuards lets writers race for one branch, each with the tip that it knows for an expectation: the winners form one
-// chain and everyone else hears of it.
+// TestStormOfGuards lets writers race for one branch, each with the tip that it knows for an
+// expectation: the winners form one chain and everyone else hears of it.
 func TestStormOfGuards(t *testing.T) {
 	t.Parallel()
 	writers, commits := 64, 200
@@ -143,13 +144,15 @@ func TestStormOfGuards(t *testing.T) {
 		t.Fatalf("the journal holds %d commits, %d writers won", len(entries), len(won))
 	}
 	for _, entry := range entries {
-		if winner := won[entry.Before]; winner.New != entry.After || winner.Sequence != entry.Sequence || winner.Old != entry.Before {
+		if winner := won[entry.Before]; winner.New != entry.After || winner.Sequence != entry.Sequence ||
+			winner.Old != entry.Before {
 			t.Errorf("%d: the journal has %s on %s, the writer was told %+v", entry.Sequence, entry.After, entry.Before, winner)
 		}
 	}
 }
 
-// TestStormWithoutGuards lets writers of disjoint files share one branch without an expectation: none fails, nothing is lost.
+// TestStormWithoutGuards lets writers of disjoint files share one branch without an expectation:
+// none fails, nothing is lost.
 func TestStormWithoutGuards(t *testing.T) {
 	t.Parallel()
 	writers, commits := 50, 20
@@ -181,7 +184,8 @@ func TestStormWithoutGuards(t *testing.T) {
 	}
 	for _, entry := range entries {
 		if told[entry.Sequence].New != entry.After || told[entry.Sequence].Old != entry.Before {
-			t.Errorf("%d: the journal has %s on %s, the writer was told %+v", entry.Sequence, entry.After, entry.Before, told[entry.Sequence])
+			t.Errorf("%d: the journal has %s on %s, the writer was told %+v", entry.Sequence, entry.After, entry.Before,
+				told[entry.Sequence])
 		}
 	}
 	if got := readTexts(t, s.repos[0]); len(got) != writers*commits+1 {

@@ -64,8 +64,8 @@ func (h syncHost) Sync(ctx context.Context, id refs.RepoID) time.Time {
 	return again
 }
 
-// sync syncs one repository, and returns when it is to be tried again. An error says that the stores failed, or that somebody else
-// has changed the state.
+// sync syncs one repository, and returns when it is to be tried again. An error says that the
+// stores failed, or that somebody else has changed the state.
 func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, err error) {
 	rec, stored, err := readRecord(ctx, h.keys, id)
 	if err != nil {
@@ -120,8 +120,10 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	switch {
 	case failed != nil:
 		h.upstreams.worker.Failed()
-		again = s.state.Fail(h.now(), &h.upstreams.Settings, failed, s.secrets.Explain(failed, ErrTooLarge, ErrNoApp, credential.ErrKey))
-		h.log.WarnContext(ctx, "a sync with an upstream has failed", "repository", s.record.ID.String(), "attempts", s.state.Attempts,
+		again = s.state.Fail(h.now(), &h.upstreams.Settings, failed,
+			s.secrets.Explain(failed, ErrTooLarge, ErrNoApp, credential.ErrKey))
+		h.log.WarnContext(ctx, "a sync with an upstream has failed", "repository", s.record.ID.String(),
+			"attempts", s.state.Attempts,
 			"duration", h.now().Sub(begun), "error", s.secrets.Hide(failed.Error()))
 	case report.Moved:
 		again = h.now()
@@ -133,8 +135,8 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	return again, s.putState(ctx, b)
 }
 
-// putState lets b replace the stored state by that of s, and returns when it is durable. Errors: kv.ErrConflict when another one is stored, or
-// the repository is gone.
+// putState lets b replace the stored state by that of s, and returns when it is durable. Errors:
+// kv.ErrConflict when another one is stored, or the repository is gone.
 func (s *syncing) putState(ctx context.Context, b *kv.Batch) (err error) {
 	if s.row, err = s.state.Replace(b, s.record.ID, s.row); err != nil {
 		return err
@@ -179,7 +181,8 @@ func (s *syncing) authorize(ctx context.Context) (user, password string, err err
 	case origin.Provider == upstream.GitHub:
 		app := s.host.upstreams.app(s.record.Org, origin.Owner)
 		if app == nil {
-			return "", "", &failure{kind: ErrNoApp, text: fmt.Sprintf("the organization has no GitHub app for the account %q", origin.Owner)}
+			return "", "", &failure{kind: ErrNoApp, text: fmt.Sprintf("the organization has no GitHub app for the account %q",
+				origin.Owner)}
 		}
 		user, password, err = app.Credentials(ctx, origin.Owner, origin.Name)
 	default:
@@ -197,8 +200,8 @@ func (s *syncing) authorize(ctx context.Context) (user, password string, err err
 	return user, password, err
 }
 
-// head decides upon the default branch when the first import has seen what there is: one that was asked for stays if it can.
-// Another one is stored by the transaction that creates it.
+// head decides upon the default branch when the first import has seen what there is: one that was
+// asked for stays if it can. Another one is stored by the transaction that creates it.
 func (s *syncing) head(head string, far, local func(ref string) bool) string {
 	origin := s.record.Upstream
 	own := s.defaultRef(refs.Main)
@@ -234,10 +237,12 @@ func (s *syncing) Refs(ctx context.Context) (all []refs.Ref, err error) {
 
 // Pull implements [upstream.Repository], with what receives a push.
 func (s *syncing) Pull(ctx context.Context, p *upstream.Pull) ([]error, error) {
-	request := PushRequest{Pack: p.Pack, Import: !s.state.Imported, upstream: &upstreamPull{head: s.adopted, stage: func(b *kv.Batch, moved []upstream.Update) {
-		b.Require(upstream.StateKey(s.record.ID), s.row)
-		p.Stage(b, moved)
-	}}}
+	request := PushRequest{Pack: p.Pack, Import: !s.state.Imported, upstream: &upstreamPull{
+		head: s.adopted, stage: func(b *kv.Batch, moved []upstream.Update) {
+			b.Require(upstream.StateKey(s.record.ID), s.row)
+			p.Stage(b, moved)
+		},
+	}}
 	actor := Actor{Org: s.record.Org, Subject: upstreamSubject}
 	for _, u := range p.Updates {
 		request.Commands = append(request.Commands, Command{Name: u.Name, Old: u.Old, New: u.New})

@@ -15,7 +15,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// afterGet is a store in which something happens, once, between the reading of a key and what its reader does next.
+// afterGet is a store in which something happens, once, between the reading of a key and what its
+// reader does next.
 type afterGet struct {
 	kv.Store
 	next atomic.Pointer[happening]
@@ -34,8 +35,9 @@ func (s *afterGet) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// TestSyncStateIsNotFromBefore opens a repository whose sync waits for its turn, and lets the whole of it, which fails, pass between two steps of
-// that: what the last sync came to is not told as the outcome.
+// TestSyncStateIsNotFromBefore opens a repository whose sync waits for its turn, and lets the whole
+// of it, which fails, pass between two steps of that: what the last sync came to is not told as the
+// outcome.
 func TestSyncStateIsNotFromBefore(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)

@@ -13,8 +13,8 @@ import (
 	"packhorse/refs"
 )
 
-// TestTagChains pushes tags of tags: a ref may not lead through more of them than are followed, and what is readable by its ID
-// alone is not followed any further either.
+// TestTagChains pushes tags of tags: a ref may not lead through more of them than are followed, and
+// what is readable by its ID alone is not followed any further either.
 func TestTagChains(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
@@ -25,7 +25,8 @@ func TestTagChains(t *testing.T) {
 		if i == 0 {
 			kind = "commit"
 		}
-		chain = append(chain, git.Write("tag", fmt.Appendf(nil, "object %s\ntype %s\ntag t%d\ntagger A <a@x> 1 +0000\n\nm\n", chain[i], kind, i)))
+		chain = append(chain,
+			git.Write("tag", fmt.Appendf(nil, "object %s\ntype %s\ntag t%d\ntagger A <a@x> 1 +0000\n\nm\n", chain[i], kind, i)))
 	}
 	id := func(depth int) object.ID {
 		parsed, err := object.ParseID(chain[depth])
@@ -40,7 +41,9 @@ func TestTagChains(t *testing.T) {
 	push, err := repo.Receive(t.Context(), engine.Actor{Org: enginetest.Org}, engine.PushRequest{
 		Pack: strings.NewReader(string(pack)),
 		Commands: []engine.Command{
-			{Name: "refs/heads/main", New: id(0)}, {Name: "refs/tags/deep", New: id(100)}, {Name: "refs/tags/deeper", New: id(101)},
+			{Name: "refs/heads/main", New: id(0)},
+			{Name: "refs/tags/deep", New: id(100)},
+			{Name: "refs/tags/deeper", New: id(101)},
 		},
 	})
 	if err != nil {
@@ -67,7 +70,8 @@ func TestTagChains(t *testing.T) {
 	if err := read("deep"); err != nil {
 		t.Errorf("a tag behind 99 others: %v", err)
 	}
-	if err := read(chain[101]); err == nil || !strings.Contains(err.Error(), "tag objects that lead from one to the next: more than the limit of 100") {
+	if err := read(chain[101]); err == nil ||
+		!strings.Contains(err.Error(), "tag objects that lead from one to the next: more than the limit of 100") {
 		t.Errorf("101 tags by their ID: %v", err)
 	}
 }

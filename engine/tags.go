@@ -26,7 +26,8 @@ type CreatedTag struct {
 
 const cursorTags = 't'
 
-// Tags lists a namespace's tags in the byte order of their names. Errors: [ErrInvalid] for a cursor of another listing.
+// Tags lists a namespace's tags in the byte order of their names. Errors: [ErrInvalid] for a cursor
+// of another listing.
 func (r *Repository) Tags(ctx context.Context, ns refs.Namespace, cursor string, limit int) (Page[Tag], error) {
 	after := ns.TagPrefix()
 	if cursor != "" {
@@ -62,9 +63,11 @@ func (r *Repository) Tags(ctx context.Context, ns refs.Namespace, cursor string,
 
 // CreateTag creates a lightweight tag of a commit and returns when that is durable.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a target that is no commit that can be read; [ErrExists]; refs.ErrNameConflict,
-// refs.ErrDenied, refs.ErrLimit, refs.ErrBusy, refs.ErrReceiptMismatch.
-func (r *Repository) CreateTag(ctx context.Context, actor Actor, ns refs.Namespace, name string, target object.ID) (CreatedTag, error) {
+// Errors: [ErrInvalid]; [ErrNotFound] for a target that is no commit that can be read; [ErrExists];
+// refs.ErrNameConflict, refs.ErrDenied, refs.ErrLimit, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (r *Repository) CreateTag(
+	ctx context.Context, actor Actor, ns refs.Namespace, name string, target object.ID,
+) (CreatedTag, error) {
 	full, err := ns.Tag(name)
 	if err != nil {
 		return CreatedTag{}, badName("name", err)

@@ -32,10 +32,12 @@ type UploadRequest struct {
 	Operations []FileOperation
 }
 
-// Upload is an API commit whose contents are arriving. It is used by one goroutine and closed in the end.
+// Upload is an API commit whose contents are arriving. It is used by one goroutine and closed in
+// the end.
 //
-// A content that ends in its first chunk is stored at once. Any other is spooled while it arrives, since git hashes an
-// object's size first, and read back once when it has ended (docs/invariants.md 12). One of them at a time is compressed meanwhile.
+// A content that ends in its first chunk is stored at once. Any other is spooled while it arrives,
+// since git hashes an object's size first, and read back once when it has ended (docs/invariants.md
+// 12). One of them at a time is compressed meanwhile.
 type Upload struct {
 	repo     *Repository
 	actor    Actor
@@ -66,8 +68,8 @@ type content struct {
 // extent is a run of bytes in the spool file.
 type extent struct{ offset, size int64 }
 
-// NewUpload begins an API commit. It refuses at once what could only fail in the end, unless an idempotency key may have to
-// replay an earlier success.
+// NewUpload begins an API commit. It refuses at once what could only fail in the end, unless an
+// idempotency key may have to replay an earlier success.
 //
 // Errors: [ErrInvalid], commit.ErrInvalid, [ErrNotFound], [ErrStale], [ErrTooLarge].
 func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadRequest) (*Upload, error) {
@@ -110,7 +112,8 @@ func (u *Upload) arrange() error {
 		return invalid("files must not be empty")
 	}
 	if limit := u.repo.host.OperationCountMax(); len(u.request.Operations) > limit {
-		return &failure{kind: ErrTooLarge, text: fmt.Sprintf("files: %d, the limit is %d (--operations-max)", len(u.request.Operations), limit)}
+		return &failure{kind: ErrTooLarge, text: fmt.Sprintf("files: %d, the limit is %d (--operations-max)",
+			len(u.request.Operations), limit)}
 	}
 	operations := make([]commit.Operation, len(u.request.Operations))
 	for i, op := range u.request.Operations {
@@ -164,8 +167,10 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 		return invalid("blob_chunk: content_id %q has already ended", contentID)
 	}
 	if limit := u.repo.host.objects.Limits().ObjectBytes; c.size+int64(len(data)) > limit {
-		return &failure{kind: ErrTooLarge, text: fmt.Sprintf("path %q: its content (content_id %q) is larger than %s, the limit (--object-max)",
-			u.request.Operations[c.operations[0]].Path, contentID, space.Size(uint64(limit)))}
+		return &failure{kind: ErrTooLarge, text: fmt.Sprintf(
+			"path %q: its content (content_id %q) is larger than %s, the limit (--object-max)",
+			u.request.Operations[c.operations[0]].Path, contentID, space.Size(uint64(limit)),
+		)}
 	}
 	if err := u.meter.Add(len(data)); err != nil {
 		return err
@@ -245,7 +250,8 @@ func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
 	return u.arrival.Grow(ctx, c.size)
 }
 
-// wholeContentMax is the size in bytes up to which a spooled content is stored as if it had come in one chunk.
+// wholeContentMax is the size in bytes up to which a spooled content is stored as if it had come in
+// one chunk.
 const wholeContentMax = 1 << 20
 
 // unspool stores a content that has been spooled whole.
@@ -327,18 +333,22 @@ func (u *Upload) finish(c *content, id object.ID) {
 	}
 }
 
-// Finish makes the commit and returns when it is durable. The request's receipt, if it has one, is complete by now.
+// Finish makes the commit and returns when it is durable. The request's receipt, if it has one, is
+// complete by now.
 //
-// Errors: [ErrInvalid] when a content is missing or an operation does not fit what it meets, commit.ErrInvalid,
-// [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+// Errors: [ErrInvalid] when a content is missing or an operation does not fit what it meets,
+// commit.ErrInvalid, [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy,
+// refs.ErrReceiptMismatch.
 func (u *Upload) Finish(ctx context.Context) (CommitResult, error) {
 	for i, op := range u.request.Operations {
 		if !op.Delete && !u.contents[op.ContentID].done {
-			return CommitResult{}, invalid("files[%d]: the content of %q, content_id %q, has not ended", i, op.Path, op.ContentID)
+			return CommitResult{}, invalid("files[%d]: the content of %q, content_id %q, has not ended", i, op.Path,
+				op.ContentID)
 		}
 	}
 	build := func(ctx context.Context, base object.ID) (object.ID, error) {
 		return u.plan.Apply(ctx, u.objects, base)
 	}
-	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects, func() int { return u.blobs }, build)
+	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects,
+		func() int { return u.blobs }, build)
 }

@@ -31,7 +31,9 @@ type change struct {
 }
 
 // upload commits the changes to a branch, each content in one chunk.
-func upload(repo *engine.Repository, actor engine.Actor, target engine.CommitTarget, changes ...change) (engine.CommitResult, error) {
+func upload(
+	repo *engine.Repository, actor engine.Actor, target engine.CommitTarget, changes ...change,
+) (engine.CommitResult, error) {
 	ctx := context.Background()
 	request := engine.UploadRequest{
 		Target:  target,
@@ -108,7 +110,8 @@ func (m model) tree(git *oracle.Repository) string {
 	return strings.TrimSpace(git.Git("write-tree"))
 }
 
-// TestUploadTreesAreGits commits random operations and holds every tree against the one that git writes.
+// TestUploadTreesAreGits commits random operations and holds every tree against the one that git
+// writes.
 func TestUploadTreesAreGits(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -167,7 +170,8 @@ func randomChanges(rng *rand.Rand, files model) []change {
 			continue
 		}
 		modes := []object.Mode{0, 0, 0, object.ModeBlob, object.ModeExec, object.ModeSymlink, object.ModeGitlink}
-		c := change{path: path, mode: modes[rng.IntN(len(modes))], content: strings.Repeat(fmt.Sprintln(rng.IntN(1000)), rng.IntN(50))}
+		c := change{path: path, mode: modes[rng.IntN(len(modes))], content: strings.Repeat(fmt.Sprintln(rng.IntN(1000)),
+			rng.IntN(50))}
 		if c.mode == 0 && files[path].mode.IsGitlink() {
 			c.mode = object.ModeBlob
 		}
@@ -186,7 +190,8 @@ func TestUploadRefuses(t *testing.T) {
 	t.Parallel()
 	host := enginetest.Open(t)
 	repo := enginetest.Create(t, host, "r")
-	first, err := upload(repo, acme, main, change{path: "dir/file", content: "1"}, change{path: "sub", mode: object.ModeGitlink, content: strings.Repeat("1", 40)})
+	first, err := upload(repo, acme, main, change{path: "dir/file", content: "1"},
+		change{path: "sub", mode: object.ModeGitlink, content: strings.Repeat("1", 40)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,18 +201,30 @@ func TestUploadRefuses(t *testing.T) {
 		changes []change
 		err     error
 	}{
-		"no such branch":         {engine.CommitTarget{Branch: "dev"}, []change{{path: "a"}}, engine.ErrNotFound},
-		"no such base":           {engine.CommitTarget{Branch: "dev", Base: "nope"}, []change{{path: "a"}}, engine.ErrNotFound},
-		"no such ephemeral base": {engine.CommitTarget{Branch: "dev", Base: "main", BaseNamespace: refs.Ephemeral}, []change{{path: "a"}}, engine.ErrNotFound},
-		"another tip":            {engine.CommitTarget{Branch: "main", Expected: &other}, []change{{path: "a"}}, engine.ErrStale},
-		"another base tip":       {engine.CommitTarget{Branch: "dev", Base: "main", Expected: &other}, []change{{path: "a"}}, engine.ErrStale},
-		"bad branch name":        {engine.CommitTarget{Branch: "a..b"}, []change{{path: "a"}}, engine.ErrInvalid},
-		"bad base name":          {engine.CommitTarget{Branch: "dev", Base: "a b"}, []change{{path: "a"}}, engine.ErrInvalid},
-		"no files":               {main, nil, engine.ErrInvalid},
-		"deletes nothing":        {main, []change{{path: "nope", remove: true}}, commit.ErrInvalid},
-		"deletes below a file":   {main, []change{{path: "dir/file/x", remove: true}}, commit.ErrInvalid},
-		"file for a submodule":   {main, []change{{path: "sub", content: "text"}}, commit.ErrInvalid},
-		"submodule without id":   {main, []change{{path: "sub2", mode: object.ModeGitlink, content: "text"}}, engine.ErrInvalid},
+		"no such branch": {engine.CommitTarget{Branch: "dev"}, []change{{path: "a"}}, engine.ErrNotFound},
+		"no such base": {
+			engine.CommitTarget{Branch: "dev", Base: "nope"}, []change{{path: "a"}}, engine.ErrNotFound,
+		},
+		"no such ephemeral base": {
+			engine.CommitTarget{Branch: "dev", Base: "main", BaseNamespace: refs.Ephemeral},
+			[]change{{path: "a"}},
+			engine.ErrNotFound,
+		},
+		"another tip": {
+			engine.CommitTarget{Branch: "main", Expected: &other}, []change{{path: "a"}}, engine.ErrStale,
+		},
+		"another base tip": {
+			engine.CommitTarget{Branch: "dev", Base: "main", Expected: &other}, []change{{path: "a"}}, engine.ErrStale,
+		},
+		"bad branch name":      {engine.CommitTarget{Branch: "a..b"}, []change{{path: "a"}}, engine.ErrInvalid},
+		"bad base name":        {engine.CommitTarget{Branch: "dev", Base: "a b"}, []change{{path: "a"}}, engine.ErrInvalid},
+		"no files":             {main, nil, engine.ErrInvalid},
+		"deletes nothing":      {main, []change{{path: "nope", remove: true}}, commit.ErrInvalid},
+		"deletes below a file": {main, []change{{path: "dir/file/x", remove: true}}, commit.ErrInvalid},
+		"file for a submodule": {main, []change{{path: "sub", content: "text"}}, commit.ErrInvalid},
+		"submodule without id": {
+			main, []change{{path: "sub2", mode: object.ModeGitlink, content: "text"}}, engine.ErrInvalid,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -228,10 +245,13 @@ func TestUploadRefuses(t *testing.T) {
 func TestUploadTargets(t *testing.T) {
 	t.Parallel()
 	repo := enginetest.Create(t, enginetest.Open(t), "r")
-	if _, err := upload(repo, acme, engine.CommitTarget{Branch: "main", Expected: &object.ID{1}}, change{path: "a"}); !errors.Is(err, engine.ErrStale) {
+	if _, err := upload(
+		repo, acme, engine.CommitTarget{Branch: "main", Expected: &object.ID{1}}, change{path: "a"},
+	); !errors.Is(err, engine.ErrStale) {
 		t.Errorf("an expectation on an empty repository gave %v, want ErrStale", err)
 	}
-	if _, err := upload(repo, acme, engine.CommitTarget{Branch: "dev"}, change{path: "a"}); !errors.Is(err, engine.ErrNotFound) {
+	if _, err := upload(repo, acme, engine.CommitTarget{Branch: "dev"}, change{path: "a"}); !errors.Is(err,
+		engine.ErrNotFound) {
 		t.Errorf("seeding another branch than the default one gave %v, want ErrNotFound", err)
 	}
 	seed, err := upload(repo, acme, main, change{path: "a", content: "1"})
@@ -241,14 +261,16 @@ func TestUploadTargets(t *testing.T) {
 	if !seed.Old.IsZero() {
 		t.Errorf("the seed's old id is %s, want zeros", seed.Old)
 	}
-	dev, err := upload(repo, acme, engine.CommitTarget{Branch: "dev", Base: "main", Expected: &seed.New}, change{path: "b", content: "2"})
+	dev, err := upload(repo, acme, engine.CommitTarget{Branch: "dev", Base: "main", Expected: &seed.New},
+		change{path: "b", content: "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !dev.Old.IsZero() {
 		t.Errorf("a new branch's old id is %s, want zeros", dev.Old)
 	}
-	again, err := upload(repo, acme, engine.CommitTarget{Branch: "dev", Base: "main", Expected: &dev.New}, change{path: "c", content: "3"})
+	again, err := upload(repo, acme, engine.CommitTarget{Branch: "dev", Base: "main", Expected: &dev.New},
+		change{path: "c", content: "3"})
 	if err != nil {
 		t.Fatalf("the guard of an existing branch must be its own: %v", err)
 	}
@@ -273,7 +295,8 @@ func TestUploadTargets(t *testing.T) {
 	}
 }
 
-// TestUploadSpools sends two contents in interleaved chunks, one of them beyond what is held in memory.
+// TestUploadSpools sends two contents in interleaved chunks, one of them beyond what is held in
+// memory.
 func TestUploadSpools(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -394,11 +417,13 @@ func TestUploadOnce(t *testing.T) {
 	if results[0].Old != first.New {
 		t.Errorf("the twins built on %s, want %s", results[0].Old, first.New)
 	}
-	again, err := upload(repo, keyed("k", "1"), engine.CommitTarget{Branch: "main", Expected: &object.ID{9}}, change{path: "a", content: "1"})
+	again, err := upload(repo, keyed("k", "1"), engine.CommitTarget{Branch: "main", Expected: &object.ID{9}},
+		change{path: "a", content: "1"})
 	if err != nil || again != first {
 		t.Errorf("the replay gave %v, %v, want %v", again, err, first)
 	}
-	if _, err := upload(repo, keyed("k", "another"), main, change{path: "a", content: "3"}); !errors.Is(err, refs.ErrReceiptMismatch) {
+	if _, err := upload(repo, keyed("k", "another"), main, change{path: "a", content: "3"}); !errors.Is(err,
+		refs.ErrReceiptMismatch) {
 		t.Errorf("another request under the key gave %v, want ErrReceiptMismatch", err)
 	}
 }

@@ -76,7 +76,8 @@ func (f *far) intercept(handle func(w http.ResponseWriter, r *http.Request, next
 // refs returns the branches and tags.
 func (f *far) refs() map[string]string {
 	all := map[string]string{}
-	for line := range strings.Lines(f.Git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")) {
+	for line := range strings.Lines(f.Git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads",
+		"refs/tags")) {
 		id, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		all[name] = id
 	}
@@ -137,7 +138,9 @@ func (n *near) create(base engine.UpstreamBase) *engine.Repository {
 		base.Provider = "gitea"
 	}
 	base.Owner, base.Name = "ada", "r"
-	if _, err := n.host.CreateRepository(n.t.Context(), ada, engine.CreateRequest{Name: "r", Upstream: &base}); err != nil {
+	if _, err := n.host.CreateRepository(
+		n.t.Context(), ada, engine.CreateRequest{Name: "r", Upstream: &base},
+	); err != nil {
 		n.t.Fatal(err)
 	}
 	return n.open()
@@ -248,7 +251,9 @@ func (n *near) move(history bool, commands ...engine.Command) {
 // settled waits until no sync is due, and returns the state.
 func (n *near) settled() engine.SyncState {
 	n.t.Helper()
-	return n.await("settled", func(s engine.SyncState) bool { return s.Phase == upstream.Synced || s.Phase == upstream.Failed })
+	return n.await("settled", func(s engine.SyncState) bool {
+		return s.Phase == upstream.Synced || s.Phase == upstream.Failed
+	})
 }
 
 // commit commits a file to a branch, which is made from base if need be.
@@ -274,7 +279,8 @@ func TestSyncBothWays(t *testing.T) {
 	n.synced()
 	n.equal(f)
 	item := n.open().Item()
-	if item.DefaultBranch != "aside" || item.Base == nil || *item.Base != (engine.ItemBase{Provider: "gitea", Owner: "ada", Name: "r"}) {
+	if item.DefaultBranch != "aside" || item.Base == nil ||
+		*item.Base != (engine.ItemBase{Provider: "gitea", Owner: "ada", Name: "r"}) {
 		t.Errorf("item is %+v with base %+v", item, item.Base)
 	}
 
@@ -304,7 +310,9 @@ func TestSyncBothWays(t *testing.T) {
 	if _, err := repo.DeleteBranch(t.Context(), ada, refs.Main, "new"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := repo.AddNote(t.Context(), ada, engine.NoteTarget{Ref: "refs/notes/commits", Commit: head}, "private", false); err != nil {
+	if _, err := repo.AddNote(
+		t.Context(), ada, engine.NoteTarget{Ref: "refs/notes/commits", Commit: head}, "private", false,
+	); err != nil {
 		t.Fatal(err)
 	}
 	n.equal(f)

@@ -39,7 +39,8 @@ func (a *app) Forget(owner, name, password string) {
 	a.number++
 }
 
-// TestSyncAsApp is a repository that is reached as a GitHub App, by the organization that may and by no other.
+// TestSyncAsApp is a repository that is reached as a GitHub App, by the organization that may and
+// by no other.
 func TestSyncAsApp(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -70,7 +71,8 @@ func TestSyncAsApp(t *testing.T) {
 	for _, other := range []struct{ org, owner string }{{"others", "ada"}, {ada.Org, "others"}} {
 		asked := base
 		asked.Owner = other.owner
-		_, err := n.host.CreateRepository(t.Context(), engine.Actor{Org: other.org}, engine.CreateRequest{Name: "x", Upstream: &asked})
+		_, err := n.host.CreateRepository(t.Context(), engine.Actor{Org: other.org},
+			engine.CreateRequest{Name: "x", Upstream: &asked})
 		if !errors.Is(err, engine.ErrNoApp) {
 			t.Errorf("organization %s, account %s: %v", other.org, other.owner, err)
 		}

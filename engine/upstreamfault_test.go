@@ -77,8 +77,8 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestSyncCredentials rotates a credential: none, a wrong one, the right one. A sync that has failed is tried at once, and nothing of
-// a secret is in what is told or logged.
+// TestSyncCredentials rotates a credential: none, a wrong one, the right one. A sync that has
+// failed is tried at once, and nothing of a secret is in what is told or logged.
 func TestSyncCredentials(t *testing.T) {
 	t.Parallel()
 	const wrong, right = "a-wrong-s3cret", "the-right-s3cret"
@@ -114,8 +114,8 @@ func TestSyncCredentials(t *testing.T) {
 	}
 }
 
-// TestSyncCredentialsUnderPolicy stores, changes and deletes a credential under policies. Who may not ask for a sync gets none that way: it
-// would bring what is new at the upstream.
+// TestSyncCredentialsUnderPolicy stores, changes and deletes a credential under policies. Who may
+// not ask for a sync gets none that way: it would bring what is new at the upstream.
 func TestSyncCredentialsUnderPolicy(t *testing.T) {
 	t.Parallel()
 	for _, op := range []refs.Op{"", refs.NoForcePush, refs.NoPush, refs.VerifySig} {
@@ -168,7 +168,8 @@ func TestSyncCredentialsUnderPolicy(t *testing.T) {
 	}
 }
 
-// TestSyncUpstreamGone creates a repository whose upstream refuses connections and breaks off, and lets it come back.
+// TestSyncUpstreamGone creates a repository whose upstream refuses connections and breaks off, and
+// lets it come back.
 func TestSyncUpstreamGone(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -185,7 +186,8 @@ func TestSyncUpstreamGone(t *testing.T) {
 	n.equal(f)
 }
 
-// refusing returns the URL of a port that is bound, so that nobody else listens on it, and not listened on.
+// refusing returns the URL of a port that is bound, so that nobody else listens on it, and not
+// listened on.
 func refusing(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -218,8 +220,8 @@ func TestSyncNoConnection(t *testing.T) {
 	}
 }
 
-// hang blocks every request whose path ends in suffix until let is called, when it breaks them off: whoever sent them may have gone. It tells
-// when the first one is there.
+// hang blocks every request whose path ends in suffix until let is called, when it breaks them off:
+// whoever sent them may have gone. It tells when the first one is there.
 func (f *far) hang(suffix string) (reached chan struct{}, let func()) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -252,7 +254,8 @@ func arrive(t *testing.T, at <-chan struct{}) {
 	}
 }
 
-// TestImportIsWaitedFor holds readers that need the whole against an import that hangs; others are answered.
+// TestImportIsWaitedFor holds readers that need the whole against an import that hangs; others are
+// answered.
 func TestImportIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -340,7 +343,8 @@ func TestSyncAfterRestart(t *testing.T) {
 	n.synced()
 }
 
-// TestDetachDuringSync detaches while an upstream hangs: the sync is cancelled, and nothing is sent from then on.
+// TestDetachDuringSync detaches while an upstream hangs: the sync is cancelled, and nothing is sent
+// from then on.
 func TestDetachDuringSync(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -416,7 +420,8 @@ func TestDetachTimesOut(t *testing.T) {
 	n.failed("deaf")
 }
 
-// TestDetachAfterCrash opens a store in which a detachment has begun, and one in which the state is missing.
+// TestDetachAfterCrash opens a store in which a detachment has begun, and one in which the state is
+// missing.
 func TestDetachAfterCrash(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(repo *engine.Repository, b *kv.Batch){
@@ -462,7 +467,8 @@ func TestDetachAfterCrash(t *testing.T) {
 	}
 }
 
-// TestSyncHostile answers fetches with what no honest upstream sends: nothing of it is taken, and the reason is told.
+// TestSyncHostile answers fetches with what no honest upstream sends: nothing of it is taken, and
+// the reason is told.
 func TestSyncHostile(t *testing.T) {
 	t.Parallel()
 	pack := func(w io.Writer, data []byte) {
@@ -473,14 +479,18 @@ func TestSyncHostile(t *testing.T) {
 			_, _ = fmt.Fprintf(w, "%04x\x01%s", len(part)+5, part)
 		}
 	}
-	empty := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e")
+	empty := []byte(
+		"PACK\x00\x00\x00\x02\x00\x00\x00\x00\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e",
+	)
 	tests := map[string]struct {
 		answer func(w io.Writer)
 		want   string
 	}{
-		"nothing":       {func(io.Writer) {}, ""},
-		"no pack":       {func(w io.Writer) { pack(w, []byte("<html>")); _, _ = io.WriteString(w, "0000") }, ""},
-		"missing":       {func(w io.Writer) { pack(w, empty); _, _ = io.WriteString(w, "0000") }, "missing necessary objects"},
+		"nothing": {func(io.Writer) {}, ""},
+		"no pack": {func(w io.Writer) { pack(w, []byte("<html>")); _, _ = io.WriteString(w, "0000") }, ""},
+		"missing": {
+			func(w io.Writer) { pack(w, empty); _, _ = io.WriteString(w, "0000") }, "missing necessary objects",
+		},
 		"cut off":       {func(w io.Writer) { pack(w, empty[:20]) }, ""},
 		"an error":      {func(w io.Writer) { _, _ = io.WriteString(w, "001cERR no \x1b[31msuch luck ab") }, "such luck"},
 		"endless zeros": {func(w io.Writer) { endless(w, pack) }, ""},
@@ -541,7 +551,8 @@ func TestSyncBadObjects(t *testing.T) {
 	f.Git("update-ref", "refs/heads/bad", bad)
 	n := openNear(t, vfs.NewMem(), slow(f.config()))
 	n.create(engine.UpstreamBase{})
-	if state := n.settled(); state.Phase != upstream.Failed || !strings.Contains(state.LastError, ".git") && !strings.Contains(state.LastError, "DotGit") || len(n.refs()) != 0 {
+	if state := n.settled(); state.Phase != upstream.Failed ||
+		!strings.Contains(state.LastError, ".git") && !strings.Contains(state.LastError, "DotGit") || len(n.refs()) != 0 {
 		t.Errorf("state is %+v with refs %v", state, n.refs())
 	}
 	f.Git("update-ref", "-d", "refs/heads/bad")
@@ -565,7 +576,9 @@ func TestSyncRaces(t *testing.T) {
 	for _, branch := range []string{"a", "b"} {
 		writers.Go(func() {
 			for i := range rounds {
-				if _, err := upload(repo, ada, engine.CommitTarget{Branch: branch, Base: "main"}, change{path: fmt.Sprint(i), content: branch}); err != nil {
+				if _, err := upload(
+					repo, ada, engine.CommitTarget{Branch: branch, Base: "main"}, change{path: fmt.Sprint(i), content: branch},
+				); err != nil {
 					t.Error(err)
 				}
 			}

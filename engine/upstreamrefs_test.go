@@ -16,7 +16,8 @@ import (
 	"packhorse/refs"
 )
 
-// TestSyncNeverForces moves refs on both sides so that neither contains the other: both stay, and the reason is told.
+// TestSyncNeverForces moves refs on both sides so that neither contains the other: both stay, and
+// the reason is told.
 func TestSyncNeverForces(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -76,8 +77,8 @@ func TestSyncNeverForces(t *testing.T) {
 	}
 }
 
-// TestSyncSendsWhatBelongsThere looks at what is sent, and what is not: ephemeral branches stay until they are promoted, with their history
-// then, and so does what has been imported.
+// TestSyncSendsWhatBelongsThere looks at what is sent, and what is not: ephemeral branches stay
+// until they are promoted, with their history then, and so does what has been imported.
 func TestSyncSendsWhatBelongsThere(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -135,11 +136,18 @@ func TestSyncDefaultBranch(t *testing.T) {
 		head    string
 		want    string
 	}{
-		"nothing asked for":              {base: engine.UpstreamBase{Origin: upstream.Origin{FollowHead: true}}, head: "trunk", want: "trunk"},
-		"HEAD without a branch":          {base: engine.UpstreamBase{Origin: upstream.Origin{FollowHead: true}}, head: "unborn", want: "main"},
-		"one that is there":              {request: "main", head: "trunk", want: "main"},
-		"one that is not there":          {request: "other", head: "trunk", want: "trunk"},
-		"the base's, which is not there": {request: "main", base: engine.UpstreamBase{Origin: upstream.Origin{DefaultBranch: "mine"}}, head: "trunk", want: "mine"},
+		"nothing asked for": {
+			base: engine.UpstreamBase{Origin: upstream.Origin{FollowHead: true}}, head: "trunk", want: "trunk",
+		},
+		"HEAD without a branch": {
+			base: engine.UpstreamBase{Origin: upstream.Origin{FollowHead: true}}, head: "unborn", want: "main",
+		},
+		"one that is there":     {request: "main", head: "trunk", want: "main"},
+		"one that is not there": {request: "other", head: "trunk", want: "trunk"},
+		"the base's, which is not there": {
+			request: "main", base: engine.UpstreamBase{Origin: upstream.Origin{DefaultBranch: "mine"}}, head: "trunk",
+			want: "mine",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +208,8 @@ func (c counter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// TestPullIsSmall fetches one commit more: the upstream hears what is here, and sends no more than that.
+// TestPullIsSmall fetches one commit more: the upstream hears what is here, and sends no more than
+// that.
 func TestPullIsSmall(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)

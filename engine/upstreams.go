@@ -17,17 +17,21 @@ import (
 // UpstreamConfig says how upstreams are reached. Nothing is synced unless Enabled.
 type UpstreamConfig struct {
 	Enabled bool
-	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of its clients; nil makes one.
+	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of
+	// its clients; nil makes one.
 	Guard  *outbound.Guard
 	Client *http.Client
-	// Bases returns the base URLs that an organization has for providers, at the time of the call; nil means that none has any.
+	// Bases returns the base URLs that an organization has for providers, at the time of the call; nil
+	// means that none has any.
 	Bases func(org string) map[string]string
-	// App returns what gets access to an organization's repositories of an account on GitHub, at the time of the call. It is nil, as is what it
-	// returns, where there is no app, or where the app is not for this organization to use: the app may see what others have let it see.
+	// App returns what gets access to an organization's repositories of an account on GitHub, at the
+	// time of the call. It is nil, as is what it returns, where there is no app, or where the app is
+	// not for this organization to use: the app may see what others have let it see.
 	App func(org, owner string) GitHubApp
 
 	Settings upstream.Settings
-	// DetachWait is how long a detachment waits for a sync to end, ImportWait how long a request waits for the first one; 30 s, 5 s.
+	// DetachWait is how long a detachment waits for a sync to end, ImportWait how long a request waits
+	// for the first one; 30 s, 5 s.
 	DetachWait, ImportWait time.Duration
 }
 
@@ -44,7 +48,8 @@ func (c *UpstreamConfig) setDefaults() {
 		c.Guard = &outbound.Guard{}
 	}
 	if c.Client == nil {
-		// The far side of a push is silent until it has indexed the pack; how long it may be is up to package remote.
+		// The far side of a push is silent until it has indexed the pack; how long it may be is up to
+		// package remote.
 		c.Client = c.Guard.Client(outbound.Options{HeaderTimeout: -1, ConnsMax: max(8, c.Settings.Workers)})
 	}
 	if c.Bases == nil {
@@ -72,7 +77,9 @@ func (h *Host) openUpstreams(c UpstreamConfig, version string) {
 	c.setDefaults()
 	c.Settings.Logger = cmp.Or(c.Settings.Logger, h.log)
 	c.Settings.SetDefaults()
-	h.upstreams = upstreams{UpstreamConfig: c, worker: upstream.NewWorker(c.Settings), agent: "packhorse/" + cmp.Or(version, "unknown")}
+	h.upstreams = upstreams{
+		UpstreamConfig: c, worker: upstream.NewWorker(c.Settings), agent: "packhorse/" + cmp.Or(version, "unknown"),
+	}
 	if !c.Enabled {
 		return
 	}
@@ -155,7 +162,8 @@ func (r *Repository) Sync() (SyncState, bool) {
 	return state, true
 }
 
-// withUpstream completes a record that was read with what has become of its upstream: one that is detached is none any more.
+// withUpstream completes a record that was read with what has become of its upstream: one that is
+// detached is none any more.
 func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (upstream.State, error) {
 	if rec.Upstream == nil {
 		return upstream.State{}, nil
@@ -178,7 +186,8 @@ func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (ups
 
 // opened returns the repository of a record that was read.
 func (h *Host) opened(ctx context.Context, rec *record, stored []byte) (*Repository, error) {
-	// Asked before the state is read: the other way round a whole sync fits in between, and the state from before it would count as settled.
+	// Asked before the state is read: the other way round a whole sync fits in between, and the state
+	// from before it would count as settled.
 	busy := rec.Upstream != nil && h.upstreams.worker.Busy(rec.ID)
 	state, err := h.withUpstream(ctx, h.keys, rec)
 	if err != nil {
@@ -187,7 +196,8 @@ func (h *Host) opened(ctx context.Context, rec *record, stored []byte) (*Reposit
 	return &Repository{host: h, record: *rec, stored: stored, state: state, busy: busy}, nil
 }
 
-// isImporting tells whether the first import is under way: what the repository holds is not yet what its upstream does.
+// isImporting tells whether the first import is under way: what the repository holds is not yet
+// what its upstream does.
 func (r *Repository) isImporting() bool {
 	state, attached := r.Sync()
 	return attached && !r.state.Imported && state.Phase == upstream.Syncing
@@ -196,14 +206,18 @@ func (r *Repository) isImporting() bool {
 // importPoll is how often a request that waits for the first import looks.
 const importPoll = 20 * time.Millisecond
 
-// Imported returns the repository when its first import has ended, well or not, at once when it has no upstream.
+// Imported returns the repository when its first import has ended, well or not, at once when it has
+// no upstream.
 //
-// Errors: [ErrImporting] when that takes too long, [ErrImportWait] when ctx ends before, [ErrNotFound].
+// Errors: [ErrImporting] when that takes too long, [ErrImportWait] when ctx ends before,
+// [ErrNotFound].
 func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 	deadline := time.Now().Add(r.host.upstreams.ImportWait)
 	for r.isImporting() {
 		if time.Now().After(deadline) {
-			return nil, &failure{kind: ErrImporting, text: "the repository is syncing with its upstream for the first time, try again"}
+			return nil, &failure{
+				kind: ErrImporting, text: "the repository is syncing with its upstream for the first time, try again",
+			}
 		}
 		if sleep(ctx, importPoll) != nil {
 			return nil, &failure{kind: ErrImportWait, text: "the request was cancelled while the repository was being prepared"}
@@ -216,10 +230,12 @@ func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 	return r, nil
 }
 
-// PullUpstream makes a sync with the upstream due and returns when that is durable. It happens in the background, for all refs; ref,
-// unless it is empty, only has to be the name of a branch, or a full name.
+// PullUpstream makes a sync with the upstream due and returns when that is durable. It happens in
+// the background, for all refs; ref, unless it is empty, only has to be the name of a branch, or a
+// full name.
 //
-// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; upstream.ErrDetaching; refs.ErrDenied.
+// Errors: [ErrInvalid]; [ErrNoUpstream] when there is none to sync with; upstream.ErrDetaching;
+// refs.ErrDenied.
 func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) (uint64, error) {
 	if ref != "" {
 		if err := checkSyncedRef(ref); err != nil {
@@ -240,7 +256,8 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 	return sequence, nil
 }
 
-// askForSync makes the sync state say that one is due. Only under an idempotency key is that an entry in the journal.
+// askForSync makes the sync state say that one is due. Only under an idempotency key is that an
+// entry in the journal.
 func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, error) {
 	if actor.Receipt == nil {
 		if err := upstream.Change(ctx, r.host.keys, r.record.ID, makeDue); err != nil {
@@ -248,20 +265,21 @@ func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, erro
 		}
 		return r.Sequence(ctx)
 	}
-	return changeRefs(ctx, r, actor, "ask-for-sync", func(ctx context.Context, tx *refs.Tx, _ *Repository) (uint64, error) {
-		state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
-		if err != nil {
-			return 0, err
-		}
-		changed, err := makeDue(&state)
-		if err == nil && changed {
-			_, err = state.Replace(tx.Batch(), r.record.ID, before)
-		}
-		if err != nil {
-			return 0, err
-		}
-		return tx.Sequence() + 1, nil
-	})
+	return changeRefs(ctx, r, actor, "ask-for-sync",
+		func(ctx context.Context, tx *refs.Tx, _ *Repository) (uint64, error) {
+			state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+			if err != nil {
+				return 0, err
+			}
+			changed, err := makeDue(&state)
+			if err == nil && changed {
+				_, err = state.Replace(tx.Batch(), r.record.ID, before)
+			}
+			if err != nil {
+				return 0, err
+			}
+			return tx.Sequence() + 1, nil
+		})
 }
 
 // makeDue makes a sync state one in which a sync is due.

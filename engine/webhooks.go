@@ -16,14 +16,17 @@ import (
 
 // WebhookConfig says who hears of changes, and how receivers are reached.
 type WebhookConfig struct {
-	// Hooks returns the receivers of an organization at the time of the call; nil means that nothing is delivered by this host.
+	// Hooks returns the receivers of an organization at the time of the call; nil means that nothing
+	// is delivered by this host.
 	Hooks func(org string) []webhook.Hook
-	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of its clients; nil makes one.
+	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of
+	// its clients; nil makes one.
 	Guard  *outbound.Guard
 	Client *http.Client
 	// Timeout is how long one delivery may take; 15 seconds when 0.
 	Timeout time.Duration
-	// GiveUp is how long an event is sent again before it is a dead letter; 24 hours when 0, and it is sent once when negative.
+	// GiveUp is how long an event is sent again before it is a dead letter; 24 hours when 0, and it is
+	// sent once when negative.
 	GiveUp time.Duration
 	// Clock is the system's when nil.
 	Clock webhook.Clock
@@ -37,7 +40,8 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 		if guard == nil {
 			guard = &outbound.Guard{}
 		}
-		// Organizations share the attempts. A bound for each host would let the receivers that hang there hold up those of others.
+		// Organizations share the attempts. A bound for each host would let the receivers that hang there
+		// hold up those of others.
 		c.Client = guard.Client(outbound.Options{HeaderTimeout: c.Timeout, RedirectsMax: -1, ConnsMax: webhook.AttemptsMax})
 	}
 	deliver := c.Hooks != nil
@@ -45,7 +49,8 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 		c.Hooks = func(string) []webhook.Hook { return nil }
 	}
 	h.hooks = webhook.New(webhook.Config{
-		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp, Agent: "packhorse/" + version,
+		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
+		Agent:  "packhorse/" + version,
 		Logger: h.log, Clock: c.Clock,
 	})
 	if !deliver {
@@ -60,10 +65,12 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 	h.hooks.Start()
 }
 
-// Webhooks returns what delivers events; its List, Letters and Retry work whether or not it does so now.
+// Webhooks returns what delivers events; its List, Letters and Retry work whether or not it does so
+// now.
 func (h *Host) Webhooks() *webhook.Deliverer { return h.hooks }
 
-// isEvent tells whether receivers hear of changes of a ref: of branches and tags, in all namespaces.
+// isEvent tells whether receivers hear of changes of a ref: of branches and tags, in all
+// namespaces.
 func isEvent(ref string) bool {
 	_, name := refs.SplitNamespace(ref)
 	return strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")
@@ -102,7 +109,9 @@ func (s webhookSource) Waiting(ctx context.Context) iter.Seq2[refs.RepoID, error
 }
 
 // Span implements [webhook.Source].
-func (s webhookSource) Span(ctx context.Context, id refs.RepoID, after uint64) (first, last uint64, found bool, err error) {
+func (s webhookSource) Span(
+	ctx context.Context, id refs.RepoID, after uint64,
+) (first, last uint64, found bool, err error) {
 	stretch, found, err := s.host.outbox.span(ctx, webhookListener, id, after)
 	return stretch.first, stretch.last, found, err
 }

@@ -91,7 +91,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Branches and tags of all namespaces are told, whichever way they were changed, and nothing else is.
+// Branches and tags of all namespaces are told, whichever way they were changed, and nothing else
+// is.
 func TestWebhookEvents(t *testing.T) {
 	t.Parallel()
 	receiver := newHearing(t, nil)
@@ -119,7 +120,8 @@ func TestWebhookEvents(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "e", Namespace: refs.Ephemeral, Base: "main"})
+			_, err := repo.CreateBranch(ctx, acme,
+				engine.CreateBranchRequest{Branch: "e", Namespace: refs.Ephemeral, Base: "main"})
 			return err
 		},
 		func() error { _, err := repo.CreateTag(ctx, acme, refs.Main, "t", second.New); return err },
@@ -137,7 +139,8 @@ func TestWebhookEvents(t *testing.T) {
 		},
 		func() error {
 			_, err := repo.Merge(ctx, acme, engine.MergeRequest{
-				Source: engine.MergeBranch{Name: "b"}, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.PreferForward, Details: details,
+				Source: engine.MergeBranch{Name: "b"}, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.PreferForward,
+				Details: details,
 			})
 			return err
 		},
@@ -210,9 +213,12 @@ func pushRef(ctx context.Context, repo *engine.Repository, name string, id objec
 }
 
 // emptyPack holds no objects.
-var emptyPack = []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e")
+var emptyPack = []byte(
+	"PACK\x00\x00\x00\x02\x00\x00\x00\x00\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e",
+)
 
-// A hook is not sent where the operator has not allowed it, in whatever way its URL says so, and no redirect is followed.
+// A hook is not sent where the operator has not allowed it, in whatever way its URL says so, and no
+// redirect is followed.
 func TestWebhookRefused(t *testing.T) {
 	t.Parallel()
 	receiver := newHearing(t, nil)
@@ -293,7 +299,8 @@ func TestWebhookKeptConnection(t *testing.T) {
 	}
 }
 
-// Receivers are not read to their end, nor waited for for ever: what they answer with counts by its status alone.
+// Receivers are not read to their end, nor waited for for ever: what they answer with counts by its
+// status alone.
 func TestWebhookEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	receiver := newHearing(t, func(w http.ResponseWriter, r *http.Request) {

@@ -14,11 +14,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzIngest holds that a pack is either refused for what it is or leaves a pool that is sound, also when it is pushed twice, in the hot
-// tier and as a segment.
+// FuzzIngest holds that a pack is either refused for what it is or leaves a pool that is sound,
+// also when it is pushed twice, in the hot tier and as a segment.
 //
-// The input is a list of entries: kind, base, size, content. The harness deflates and seals them, and puts the IDs of whole entries where
-// contents say <raw n> or <hex n>, so that the fuzzer gets to what packs mean.
+// The input is a list of entries: kind, base, size, content. The harness deflates and seals them,
+// and puts the IDs of whole entries where contents say <raw n> or <hex n>, so that the fuzzer gets
+// to what packs mean.
 func FuzzIngest(f *testing.F) {
 	const person = "A <a@b> 1 +0000\n"
 	f.Add(entryScript(
@@ -30,9 +31,11 @@ func FuzzIngest(f *testing.F) {
 		"\x05\x00\x05\x05\x90\x05",
 		"\x06\x00\x05\x06\x90\x05\x01!",
 	))
-	f.Add(entryScript("\x03\x00[submodule \"a\"]\n\turl = b\n", "\x02\x00100644 .gitmodules\x00<raw 0>", "\x02\x0040000 d\x00<raw 1>"))
+	f.Add(entryScript("\x03\x00[submodule \"a\"]\n\turl = b\n", "\x02\x00100644 .gitmodules\x00<raw 0>",
+		"\x02\x0040000 d\x00<raw 1>"))
 	f.Add(entryScript("\x03\x00one", "\x03\x00one", "\x06\x01\x03\x03\x90\x03", "\x05\x02\x03\x03\x90\x03"))
-	f.Add(entryScript("\x01\x00tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor " + person + "committer " + person + "\nm\n"))
+	f.Add(entryScript("\x01\x00tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor " + person + "committer " + person +
+		"\nm\n"))
 	tiers := []*odbtest.Store{
 		odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}}),
 		odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20, HotValueBytes: 1}}),
@@ -62,7 +65,8 @@ func FuzzIngest(f *testing.F) {
 	})
 }
 
-// entryScript encodes entries, of which the first byte is the kind and the second the base, for assemble.
+// entryScript encodes entries, of which the first byte is the kind and the second the base, for
+// assemble.
 func entryScript(entries ...string) []byte {
 	var script []byte
 	for _, e := range entries {

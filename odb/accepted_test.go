@@ -16,15 +16,19 @@ import (
 	"packhorse/odb/repack"
 )
 
-// TestWhatIngestAcceptsGitTakes pushes packs that may be wrong, and has git take, strictly, everything that came in: as it is stored at first,
-// after maintenance, and when every delta has been searched anew.
+// TestWhatIngestAcceptsGitTakes pushes packs that may be wrong, and has git take, strictly,
+// everything that came in: as it is stored at first, after maintenance, and when every delta has
+// been searched anew.
 func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 	t.Parallel()
 	seeds := oracle.New(t)
 	seeds.Seed(oracle.History{Seed: 12, Commits: 20, Files: 8, Tags: true})
 	old, tip := seeds.Git("rev-parse", "main~8"), seeds.Git("rev-parse", "main")
 	older := seeds.Input([]byte(old+"\n"), "pack-objects", "--revs", "--stdout", "-q")
-	source := packSource{tb: t, random: rand.New(rand.NewPCG(3, 9)), objects: readObjects(t, seeds, tip, "^"+old), older: readObjects(t, seeds, old)}
+	source := packSource{
+		tb: t, random: rand.New(rand.NewPCG(3, 9)), objects: readObjects(t, seeds, tip, "^"+old),
+		older: readObjects(t, seeds, old),
+	}
 	names := slices.Sorted(maps.Keys(mutations))
 	const batch = 50 // packs in one pool, so that git is asked once for all of them
 	accepted, count := 0, oracle.CaseCount(t, 200, 100)
@@ -45,7 +49,9 @@ func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 			}
 		}
 		accepted += len(cases)
-		for _, options := range []*repack.CompactOptions{nil, {All: true}, {All: true, RepackOptions: packgen.RepackOptions{Anew: true}}} {
+		for _, options := range []*repack.CompactOptions{
+			nil, {All: true}, {All: true, RepackOptions: packgen.RepackOptions{Anew: true}},
+		} {
 			what := fmt.Sprintf("packs %d to %d, %+v", done, done+batch, options)
 			if options != nil {
 				if _, err := repack.Compact(t.Context(), h.store, h.pool, *options); err != nil {

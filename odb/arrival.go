@@ -12,8 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Arrival is a blob that is still growing. What there is of it is compressed meanwhile on all cores, a block of 1 MiB after the other, into a
-// scratch file; only the hash, which begins with the size, has to wait for the end. It is used by one goroutine and closed in the end.
+// Arrival is a blob that is still growing. What there is of it is compressed meanwhile on all
+// cores, a block of 1 MiB after the other, into a scratch file; only the hash, which begins with
+// the size, has to wait for the end. It is used by one goroutine and closed in the end.
 type Arrival struct {
 	quarantine *Quarantine
 	content    io.ReaderAt
@@ -23,7 +24,8 @@ type Arrival struct {
 	kept       []keptBlock  // by the pipe, until it has finished
 }
 
-// keptBlock is a block in the scratch file of an arrival. One that is stored as it is lies in the content only.
+// keptBlock is a block in the scratch file of an arrival. One that is stored as it is lies in the
+// content only.
 type keptBlock struct {
 	block  pack.Block // without Packed
 	offset int64
@@ -47,8 +49,9 @@ func (a *Arrival) Close() error {
 	return a.packed.Close()
 }
 
-// Grow says that the content has size bytes now. It waits while there is more to compress than cores. ctx bounds the compression, also
-// after Grow has returned. An arrival that failed can only be closed.
+// Grow says that the content has size bytes now. It waits while there is more to compress than
+// cores. ctx bounds the compression, also after Grow has returned. An arrival that failed can only
+// be closed.
 func (a *Arrival) Grow(ctx context.Context, size int64) error {
 	for size-a.size >= pack.BlockSize {
 		if err := a.push(ctx, pack.BlockSize); err != nil {
@@ -106,8 +109,8 @@ func (a *Arrival) keep(b *streamBlock) error {
 	return nil
 }
 
-// Finish quarantines the blob, whose content has come to its end at size, and returns its ID. The content is read once more. Errors:
-// those of [Quarantine.WriteBlobFrom].
+// Finish quarantines the blob, whose content has come to its end at size, and returns its ID. The
+// content is read once more. Errors: those of [Quarantine.WriteBlobFrom].
 func (a *Arrival) Finish(ctx context.Context, size int64) (object.ID, error) {
 	q := a.quarantine
 	if a.packed == nil {

@@ -7,8 +7,9 @@ import (
 	"packhorse/odb/segment"
 )
 
-// asideCache keeps the inflated objects that one piece of work read last. Work that reads a repository from end to end once, such as making
-// bitmaps, has one of its own: in the common cache what it read would stand in for what requests read, and stay there for good.
+// asideCache keeps the inflated objects that one piece of work read last. Work that reads a
+// repository from end to end once, such as making bitmaps, has one of its own: in the common cache
+// what it read would stand in for what requests read, and stay there for good.
 type asideCache struct {
 	mu      sync.Mutex // guards the fields below
 	bytes   int64
@@ -21,10 +22,12 @@ type asideEntry struct {
 	value segment.CacheEntry
 }
 
-// asideBytesMax holds the versions of a folder that a walk over paths opens together, and the bases that they are deltas against.
+// asideBytesMax holds the versions of a folder that a walk over paths opens together, and the bases
+// that they are deltas against.
 const asideBytesMax = 16 * mebibyte
 
-// Aside returns v with a cache of its own, which goes with it, and no longer counted as a request's. It must not be read through yet.
+// Aside returns v with a cache of its own, which goes with it, and no longer counted as a
+// request's. It must not be read through yet.
 func (v *View) Aside() *View {
 	v.store.traffic.leave()
 	v.own = &asideCache{entries: make(map[segment.CacheKey]*list.Element), order: list.New()}

@@ -62,7 +62,8 @@ func TestBitmapsStayValidBelowNewLayers(t *testing.T) {
 	h.fsck()
 	for _, view := range []*odb.View{v, h.view()} {
 		checkPack(t, g, view, packgen.Request{Wants: g.tips()[:1], OFSDelta: true})
-		checkPack(t, g, view, packgen.Request{Wants: g.tips(), Haves: commits[len(commits)/3 : len(commits)/3+1], Thin: true, OFSDelta: true})
+		checkPack(t, g, view,
+			packgen.Request{Wants: g.tips(), Haves: commits[len(commits)/3 : len(commits)/3+1], Thin: true, OFSDelta: true})
 	}
 }
 
@@ -72,7 +73,8 @@ func TestBitmapsOfSegmentsThatLeave(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 44, commitCount: 40})
 	h := newIngestHost(t, odb.Options{})
 	keys := &meddledKeys{Store: h.keys}
-	store, err := odbtest.OpenOn(t.Context(), keys, h.files, odb.Options{}) // which no view of a push has pinned anything in
+	// Which no view of a push has pinned anything in.
+	store, err := odbtest.OpenOn(t.Context(), keys, h.files, odb.Options{})
 	must(t, err)
 	defer func() { must(t, store.Close(t.Context())) }()
 	commits := g.ids("", "rev-list", "--all", "--topo-order", "--reverse")

@@ -12,10 +12,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// WriteBlobFrom quarantines a blob of size bytes read from r and returns its ID. Above 1 MiB the quarantine becomes a segment, which the
-// blob joins as a stream of blocks: hashed and compressed on all cores as it is read, in a few MiB of memory whatever its size.
+// WriteBlobFrom quarantines a blob of size bytes read from r and returns its ID. Above 1 MiB the
+// quarantine becomes a segment, which the blob joins as a stream of blocks: hashed and compressed
+// on all cores as it is read, in a few MiB of memory whatever its size.
 //
-// Errors: [ErrTooLarge], [object.ErrCollision], [io.ErrUnexpectedEOF] when r ends before size, and those of r.
+// Errors: [ErrTooLarge], [object.ErrCollision], [io.ErrUnexpectedEOF] when r ends before size, and
+// those of r.
 func (q *Quarantine) WriteBlobFrom(ctx context.Context, r io.Reader, size int64) (object.ID, error) {
 	if size > q.store.limits.ObjectBytes {
 		return object.ZeroID, fmt.Errorf("blob of %d bytes: %w", size, ErrTooLarge)
@@ -50,8 +52,11 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-// writeStream appends a block stream that write makes to the pending segment, or nothing at all if it fails or the blob is there already.
-func (q *Quarantine) writeStream(ctx context.Context, size int64, write func(s *streamWriter) error) (object.ID, error) {
+// writeStream appends a block stream that write makes to the pending segment, or nothing at all if
+// it fails or the blob is there already.
+func (q *Quarantine) writeStream(
+	ctx context.Context, size int64, write func(s *streamWriter) error,
+) (object.ID, error) {
 	w := q.pending.w
 	start := w.Size()
 	s := &streamWriter{w: w, row: segment.Row{Type: object.TypeBlob, Size: size, Offset: start, Base: -1}}
@@ -75,7 +80,8 @@ func (q *Quarantine) writeStream(ctx context.Context, size int64, write func(s *
 	return s.row.ID, nil
 }
 
-// streamWriter writes one blob as a pack entry whose zlib stream consists of independent blocks. One goroutine at a time uses it.
+// streamWriter writes one blob as a pack entry whose zlib stream consists of independent blocks.
+// One goroutine at a time uses it.
 type streamWriter struct {
 	w      *segment.Writer
 	row    segment.Row

@@ -10,8 +10,9 @@ import (
 	"packhorse/pack"
 )
 
-// blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a goroutine of its own. It ends with finish or
-// abort. What bounds the memory is that 2*cores+2 blocks at most are between push and the end.
+// blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a
+// goroutine of its own. It ends with finish or abort. What bounds the memory is that 2*cores+2
+// blocks at most are between push and the end.
 type blockPipe struct {
 	group   *rescue.Group
 	cancel  context.CancelFunc
@@ -54,7 +55,10 @@ func newBlockPipe(ctx context.Context, out func(b *streamBlock) error) *blockPip
 	cores := runtime.GOMAXPROCS(0)
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := rescue.WithContext(ctx)
-	p := &blockPipe{group: group, cancel: cancel, stopped: ctx.Done(), work: make(chan *streamBlock), ordered: make(chan *streamBlock, cores)}
+	p := &blockPipe{
+		group: group, cancel: cancel, stopped: ctx.Done(), work: make(chan *streamBlock),
+		ordered: make(chan *streamBlock, cores),
+	}
 	for range cores {
 		group.Go(func() error {
 			for b := range p.work {

@@ -10,7 +10,8 @@ import (
 	"packhorse/pack"
 )
 
-// blockSource reads a block stream by its table. Every block is verified before any of its content is returned.
+// blockSource reads a block stream by its table. Every block is verified before any of its content
+// is returned.
 type blockSource struct {
 	ctx     context.Context // an Object is read within the call that opened it
 	layer   *SegmentLayer

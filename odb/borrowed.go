@@ -9,7 +9,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending is what a view knows of the layers that its pool took over as a fork (docs/invariants.md 8).
+// lending is what a view knows of the layers that its pool took over as a fork (docs/invariants.md
+// 8).
 type lending struct {
 	companion segment.LayerID
 	layers    map[segment.LayerID]struct{} // that the companion stands beside
@@ -32,7 +33,8 @@ func newLending(m *manifest) *lending {
 	return l
 }
 
-// borrowed returns the companion that says what of the layer may be read; without one all of it may.
+// borrowed returns the companion that says what of the layer may be read; without one all of it
+// may.
 func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
 	for _, companion := range l.companions {
 		if companion.kind == segment.KindBorrowed {
@@ -42,7 +44,8 @@ func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
 	return segment.LayerID{}, false
 }
 
-// lender returns what is known of borrowed layers, nil if there are none, or none that are to be asked about.
+// lender returns what is known of borrowed layers, nil if there are none, or none that are to be
+// asked about.
 func (v *View) lender() *lending {
 	switch {
 	case v.asking != nil:
@@ -67,12 +70,14 @@ func (v *View) IsBorrowed(l layer) bool {
 	return ok
 }
 
-// readable is the one place that decides whether an object may be seen through this view (docs/invariants.md 8). Everything that takes an ID from
-// outside asks it. at is where the object was found first, if it was found.
+// readable is the one place that decides whether an object may be seen through this view
+// (docs/invariants.md 8). Everything that takes an ID from outside asks it. at is where the object
+// was found first, if it was found.
 //
-// What is own and stored may be read, and of what came with a fork that which the tips reach that it took. Until that is known, everybody who
-// asks for something else than a tip or an own object waits for it, whether there is such an object or not: the time that an answer takes
-// tells nothing.
+// What is own and stored may be read, and of what came with a fork that which the tips reach that
+// it took. Until that is known, everybody who asks for something else than a tip or an own object
+// waits for it, whether there is such an object or not: the time that an answer takes tells
+// nothing.
 func (v *View) readable(ctx context.Context, id object.ID, at *Location, found bool) (bool, error) {
 	lender := v.lender()
 	if lender == nil || found && !v.IsBorrowed(at.layer) {
@@ -101,8 +106,8 @@ func (v *View) readable(ctx context.Context, id object.ID, at *Location, found b
 	return false, nil
 }
 
-// holds is [View.Has] for who would store the object otherwise, and does not wait: while it is being found out what a fork may read, what it took
-// may be stored once more.
+// holds is [View.Has] for who would store the object otherwise, and does not wait: while it is
+// being found out what a fork may read, what it took may be stored once more.
 func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	at, found, err := v.locate(ctx, id)
 	lender := v.lender()

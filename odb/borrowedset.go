@@ -15,10 +15,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// borrowedSet says which objects of the layers that a fork took it may read: those that the tips reach which it took. It is immutable.
+// borrowedSet says which objects of the layers that a fork took it may read: those that the tips
+// reach which it took. It is immutable.
 //
-// It is the companion of all those layers, one file for a fork, in one of two forms. The tips are all that a fork writes down, whatever the
-// size of the source; what they reach is found out later and takes their place.
+// It is the companion of all those layers, one file for a fork, in one of two forms. The tips are
+// all that a fork writes down, whatever the size of the source; what they reach is found out later
+// and takes their place.
 //
 //	12 magic | 4 format version | 16 companion ID | 1 form
 //	form 1   uvarint count, per tip: 20 ID; sorted
@@ -76,7 +78,9 @@ func (l idList) count() int { return len(l) / object.IDSize }
 func (l idList) at(i int) object.ID { return object.ID(l[i*object.IDSize:]) }
 
 func (l idList) has(id object.ID) bool {
-	i := sort.Search(l.count(), func(i int) bool { return bytes.Compare(l[i*object.IDSize:(i+1)*object.IDSize], id[:]) >= 0 })
+	i := sort.Search(l.count(), func(i int) bool {
+		return bytes.Compare(l[i*object.IDSize:(i+1)*object.IDSize], id[:]) >= 0
+	})
 	return i < l.count() && l.at(i) == id
 }
 

@@ -11,8 +11,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzBorrowed holds that the file which tells what a fork may read is refused or says the same when it is encoded again, and that a file of
-// another companion and one that ends early or late are refused.
+// FuzzBorrowed holds that the file which tells what a fork may read is refused or says the same
+// when it is encoded again, and that a file of another companion and one that ends early or late
+// are refused.
 func FuzzBorrowed(f *testing.F) {
 	id := segment.LayerID{1, 2, 3}
 	for _, seed := range []struct {
@@ -41,7 +42,9 @@ func FuzzBorrowed(f *testing.F) {
 		if _, err := odb.DecodeBorrowed(segment.LayerID{9}, data); err == nil {
 			t.Error("it is taken for that of another companion")
 		}
-		for _, cut := range [][]byte{body, odb.SealBorrowed(body[:len(body)-1]), odb.SealBorrowed(append(bytes.Clone(body), 0))} {
+		for _, cut := range [][]byte{
+			body, odb.SealBorrowed(body[:len(body)-1]), odb.SealBorrowed(append(bytes.Clone(body), 0)),
+		} {
 			if _, err := odb.DecodeBorrowed(id, cut); err == nil {
 				t.Errorf("%x is taken for whole", cut)
 			}

@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Read returns an object whole, as a slice that is shared and only to be read. Errors: [ErrNotFound]; [ErrTooLarge] above 32 MiB, where
-// [View.Open] is to be used; [ErrCorrupt].
+// Read returns an object whole, as a slice that is shared and only to be read. Errors:
+// [ErrNotFound]; [ErrTooLarge] above 32 MiB, where [View.Open] is to be used; [ErrCorrupt].
 func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, error) {
 	if hit, ok := v.cachedHot(id); ok {
 		return hit.Kind, hit.Data, nil
@@ -29,7 +29,8 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 	return t, data, nil
 }
 
-// cachedHot looks for id among the cached objects of the hot layers, before any index is asked: these are what every commit reads.
+// cachedHot looks for id among the cached objects of the hot layers, before any index is asked:
+// these are what every commit reads.
 func (v *View) cachedHot(id object.ID) (segment.CacheEntry, bool) {
 	for _, l := range v.storedLayers() {
 		if hot, ok := l.(*hotLayer); ok && !v.IsBorrowed(l) {
@@ -47,7 +48,8 @@ type chainLink struct {
 	Info
 }
 
-// bottom is what a chain of deltas stands on: an object in memory, or the location of a whole entry.
+// bottom is what a chain of deltas stands on: an object in memory, or the location of a whole
+// entry.
 type bottom struct {
 	at Location
 	Info
@@ -55,13 +57,15 @@ type bottom struct {
 	data     []byte
 }
 
-// valuesKept is how many links of a chain keep the hot value that was found: longer chains read values again rather than hold them.
+// valuesKept is how many links of a chain keep the hot value that was found: longer chains read
+// values again rather than hold them.
 const valuesKept = 64
 
 // ReadAt returns the object at a location, at most segment.WholeMax bytes long.
 //
-// The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and applied upwards one by one. Its length
-// is bounded, so a cycle ends as corruption. What is built on the way is cached: the next version of a file has the same base.
+// The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and
+// applied upwards one by one. Its length is bounded, so a cycle ends as corruption. What is built
+// on the way is cached: the next version of a file has the same base.
 func (v *View) ReadAt(ctx context.Context, at Location) (object.Type, []byte, error) {
 	t, data, err := v.readChain(ctx, at)
 	if errors.Is(err, segment.ErrLargeChain) {
@@ -94,8 +98,8 @@ func (v *View) readChain(ctx context.Context, at Location) (object.Type, []byte,
 	return base.Type, data, nil
 }
 
-// Objects of largeFrom bytes or more are asked for before they are read: with what they are read from and what is made of them they hold
-// largeCosts times their size.
+// Objects of largeFrom bytes or more are asked for before they are read: with what they are read
+// from and what is made of them they hold largeCosts times their size.
 const (
 	largeFrom  = mebibyte
 	largeCosts = 4
@@ -113,8 +117,9 @@ func needLarge(ctx context.Context, chain []chainLink, base *bottom) error {
 	return fair.Need(ctx, largeCosts*largest)
 }
 
-// descend returns the deltas between the object at a location and the base at the bottom, nearest first, and that base. Errors:
-// segment.ErrLargeChain when an object or a delta on the way has more than sizeMax bytes.
+// descend returns the deltas between the object at a location and the base at the bottom, nearest
+// first, and that base. Errors: segment.ErrLargeChain when an object or a delta on the way has more
+// than sizeMax bytes.
 func (v *View) descend(ctx context.Context, at Location, sizeMax int64) ([]chainLink, bottom, error) {
 	var chain []chainLink
 	for {
@@ -157,10 +162,12 @@ func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 	return nil
 }
 
-// baseOf returns where the base of the delta at a location lies. The base of a stored object is stored: a quarantined twin of it, which
-// may be a delta against that very object, does not count. For the same reason older hot layers go before newer ones: what a fork may not
-// read is stored again when it is pushed, perhaps as a delta against what is a delta against the borrowed twin. The base of a delta is as old
-// as the delta or older, so chains that take the oldest twin come to an end.
+// baseOf returns where the base of the delta at a location lies. The base of a stored object is
+// stored: a quarantined twin of it, which may be a delta against that very object, does not count.
+// For the same reason older hot layers go before newer ones: what a fork may not read is stored
+// again when it is pushed, perhaps as a delta against what is a delta against the borrowed twin.
+// The base of a delta is as old as the delta or older, so chains that take the oldest twin come to
+// an end.
 func (v *View) baseOf(ctx context.Context, at *Location, s *step) (Location, error) {
 	if s.BaseOrdinal != segment.NoOrdinal {
 		return Location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
@@ -184,7 +191,8 @@ func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (Locati
 	}
 }
 
-// searchBase is searchIn with the hot layers, which stand behind the segments, from the oldest to the newest.
+// searchBase is searchIn with the hot layers, which stand behind the segments, from the oldest to
+// the newest.
 func searchBase(ctx context.Context, layers []layer, id object.ID) (Location, bool, error) {
 	hot := slices.IndexFunc(layers, func(l layer) bool { _, ok := l.(*hotLayer); return ok })
 	if hot < 0 {
@@ -232,8 +240,8 @@ func (v *View) recall(at *Location) (segment.CacheEntry, bool) {
 	return segment.CacheEntry{}, false
 }
 
-// keep caches what was built at a location: bases of deltas, trees, commits and tags, but not the blobs that were asked for, which are
-// read once.
+// keep caches what was built at a location: bases of deltas, trees, commits and tags, but not the
+// blobs that were asked for, which are read once.
 func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 	if built.Kind == object.TypeBlob && !isBase {
 		return
@@ -248,12 +256,14 @@ func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 	}
 }
 
-// KeepBase caches the object at a location, which is likely to be read again soon as the base of deltas.
+// KeepBase caches the object at a location, which is likely to be read again soon as the base of
+// deltas.
 func (v *View) KeepBase(at Location, t object.Type, data []byte) {
 	v.keep(&at, segment.CacheEntry{Kind: t, Data: data}, true)
 }
 
-// DeltaDepth counts the deltas between an object and the whole base below it, up to DepthMax. Errors: [ErrNotFound], [ErrCorrupt].
+// DeltaDepth counts the deltas between an object and the whole base below it, up to DepthMax.
+// Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) DeltaDepth(ctx context.Context, id object.ID, depthMax int) (int, error) {
 	at, err := v.Find(ctx, id)
 	if err != nil {

@@ -16,13 +16,16 @@ const changeTriesMax = 64
 // errNoChange ends a change of a manifest that has turned out to be unnecessary.
 var errNoChange = errors.New("nothing to change")
 
-// changeManifest replaces a pool's manifest by what change makes of it, and returns when that is durable. Every change goes through here or
-// through [Store.stageManifest], so that user keys and table d agree with the manifests.
+// changeManifest replaces a pool's manifest by what change makes of it, and returns when that is
+// durable. Every change goes through here or through [Store.stageManifest], so that user keys and
+// table d agree with the manifests.
 //
-// change may be called again when somebody else's change came first; it may add operations and preconditions to the batch, such as the
-// registrations of new files. [errNoChange] ends the matter without an error.
+// change may be called again when somebody else's change came first; it may add operations and
+// preconditions to the batch, such as the registrations of new files. [errNoChange] ends the matter
+// without an error.
 //
-// Errors: [ErrNoPool], [ErrManyLayers], [kv.ErrConflict] when others were always faster, and those of change.
+// Errors: [ErrNoPool], [ErrManyLayers], [kv.ErrConflict] when others were always faster, and those
+// of change.
 func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *manifest, b *kv.Batch) error) error {
 	for range changeTriesMax {
 		m, raw, err := s.readManifest(ctx, s.keys, pool)
@@ -53,8 +56,9 @@ func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *
 	return fmt.Errorf("change manifest of pool %s: %w", pool, kv.ErrConflict)
 }
 
-// stageManifest puts next in the place of the manifest before, whose stored bytes are raw and a precondition. What joins gets its user key;
-// what leaves loses it and waits in table d to be removed. Errors: [ErrManyLayers].
+// stageManifest puts next in the place of the manifest before, whose stored bytes are raw and a
+// precondition. What joins gets its user key; what leaves loses it and waits in table d to be
+// removed. Errors: [ErrManyLayers].
 func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next *manifest) error {
 	next.version = before.version + 1
 	value := next.encode(pool)
@@ -77,14 +81,15 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 	return nil
 }
 
-// leave lets b end a pool's use of a layer or companion, which is removed when nobody uses it any more.
+// leave lets b end a pool's use of a layer or companion, which is removed when nobody uses it any
+// more.
 func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segment.LayerID) {
 	b.Delete(userKey(id, pool))
 	b.Put(departureKey(departure{time: s.options.Now(), kind: kind, id: id}), pool[:])
 }
 
-// freeze ends the writing to the last hot layer, if it holds anything, by a new one behind it. What is hot then stays as it is until it is
-// folded.
+// freeze ends the writing to the last hot layer, if it holds anything, by a new one behind it. What
+// is hot then stays as it is until it is folded.
 func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
 		hot, ok := m.hot()

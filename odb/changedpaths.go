@@ -12,7 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// changedPaths gathers the paths at which two trees differ: files, and the folders that they lie in.
+// changedPaths gathers the paths at which two trees differ: files, and the folders that they lie
+// in.
 type changedPaths struct {
 	view     *View
 	depthMax int
@@ -34,9 +35,14 @@ func (v *View) FilterOf(ctx context.Context, old, tree object.ID) (bloom.Filter,
 	return v.filterWithin(ctx, old, tree, math.MaxInt64, &read)
 }
 
-// filterWithin is filterOf, which counts in read how many bytes of trees it reads. It returns nil when they come to more than readMax.
-func (v *View) filterWithin(ctx context.Context, old, tree object.ID, readMax int64, read *int64) (bloom.Filter, error) {
-	c := changedPaths{view: v, depthMax: v.store.limits.TreeDepth, read: *read, readMax: readMax, paths: make(map[string]struct{})}
+// filterWithin is filterOf, which counts in read how many bytes of trees it reads. It returns nil
+// when they come to more than readMax.
+func (v *View) filterWithin(
+	ctx context.Context, old, tree object.ID, readMax int64, read *int64,
+) (bloom.Filter, error) {
+	c := changedPaths{
+		view: v, depthMax: v.store.limits.TreeDepth, read: *read, readMax: readMax, paths: make(map[string]struct{}),
+	}
 	err := c.diff(ctx, "", old, tree)
 	*read = c.read
 	switch {
@@ -50,8 +56,9 @@ func (v *View) filterWithin(ctx context.Context, old, tree object.ID, readMax in
 	return bloom.New(c.paths), nil
 }
 
-// diff adds what differs in the folder that prefix ends in, empty or with a slash behind it. An old entry is taken out of a table by the new
-// one of its name, so that the order of a tree, which old tools got wrong, does not matter.
+// diff adds what differs in the folder that prefix ends in, empty or with a slash behind it. An old
+// entry is taken out of a table by the new one of its name, so that the order of a tree, which old
+// tools got wrong, does not matter.
 func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object.ID) error {
 	if old == tree {
 		return nil
@@ -99,7 +106,8 @@ type namedEntry struct {
 	changedEntry
 }
 
-// differentEntries returns the entries of two trees that are not in both, and others where a tree is out of order; never those that both end with.
+// differentEntries returns the entries of two trees that are not in both, and others where a tree
+// is out of order; never those that both end with.
 func differentEntries(before, after []byte) (old map[string]changedEntry, fresh []namedEntry, err error) {
 	was, is := object.IterTree(before), object.IterTree(after)
 	tail := object.CommonSuffix(before, after)

@@ -32,7 +32,10 @@ type growing struct {
 }
 
 func newGrowing(w *world, random *rand.Rand, files int) *growing {
-	g := &growing{world: w, random: random, files: make([][]byte, files), blobs: make([]object.ID, files), folders: make([]object.ID, files)}
+	g := &growing{
+		world: w, random: random, files: make([][]byte, files), blobs: make([]object.ID, files),
+		folders: make([]object.ID, files),
+	}
 	for i := range g.files {
 		g.files[i] = text(random, 3000)
 	}
@@ -128,8 +131,9 @@ func TestCompactFoldsAndMerges(t *testing.T) {
 	})
 }
 
-// TestCompactSearchesAgain folds and merges many versions of few files, and holds what is stored against what a search among all of them finds:
-// the chains of deltas stay short, and merges leave little to be gained.
+// TestCompactSearchesAgain folds and merges many versions of few files, and holds what is stored
+// against what a search among all of them finds: the chains of deltas stay short, and merges leave
+// little to be gained.
 func TestCompactSearchesAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
@@ -171,7 +175,8 @@ func TestCompactSearchesAgain(t *testing.T) {
 	w.sound(g.tip)
 }
 
-// TestCompactSettles lets what was folded a little at a time be searched again without anything that is due.
+// TestCompactSettles lets what was folded a little at a time be searched again without anything
+// that is due.
 func TestCompactSettles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
@@ -192,7 +197,8 @@ func TestCompactSettles(t *testing.T) {
 	w.sound(g.tip)
 }
 
-// TestCompactKeepsBlockStreams has large blobs go through a fold, and reads the middle of them afterwards.
+// TestCompactKeepsBlockStreams has large blobs go through a fold, and reads the middle of them
+// afterwards.
 func TestCompactKeepsBlockStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})

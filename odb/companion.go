@@ -9,16 +9,17 @@ import (
 	"packhorse/odb/segment"
 )
 
-// AttachFilters puts a filter file, which is durable, beside a segment that has none. It is removed when that segment is not in the pool any
-// more, and after any error before the commit.
+// AttachFilters puts a filter file, which is durable, beside a segment that has none. It is removed
+// when that segment is not in the pool any more, and after any error before the commit.
 func (s *Store) AttachFilters(ctx context.Context, pool PoolID, beside, id segment.LayerID) error {
 	return s.attach(ctx, pool, beside, manifestLayer{kind: segment.KindFilter, id: id},
 		func(other segment.LayerID) bool { return other != beside },
 		func(*manifest) bool { return true })
 }
 
-// AttachBitmaps puts a bitmap file, which is durable, beside the newest of the segments that it is over, in the place of all other bitmaps of the
-// pool. It is removed when these are not the pool's oldest segments any more, and after any error before the commit.
+// AttachBitmaps puts a bitmap file, which is durable, beside the newest of the segments that it is
+// over, in the place of all other bitmaps of the pool. It is removed when these are not the pool's
+// oldest segments any more, and after any error before the commit.
 func (s *Store) AttachBitmaps(ctx context.Context, pool PoolID, over []segment.LayerID, id segment.LayerID) error {
 	return s.attach(ctx, pool, over[len(over)-1], manifestLayer{kind: segment.KindBitmap, id: id},
 		func(segment.LayerID) bool { return false },
@@ -39,8 +40,8 @@ func (m *manifest) segments() []segment.LayerID {
 	return ids
 }
 
-// SegmentsAlone returns a view of the pool's segments without hot layers, and their IDs, the oldest first; none: a nil view. What is borrowed may be
-// read there. The caller closes it.
+// SegmentsAlone returns a view of the pool's segments without hot layers, and their IDs, the oldest
+// first; none: a nil view. What is borrowed may be read there. The caller closes it.
 func (v *View) SegmentsAlone() (*View, []segment.LayerID) {
 	return v.oldestSegments(len(v.manifest.layers))
 }
@@ -62,10 +63,12 @@ func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
 // errLayersMoved says that what an auxiliary file was made for is not in the manifest any more.
 var errLayersMoved = errors.New("odb: the layers have changed meanwhile")
 
-// attach puts an auxiliary file, which is durable, beside a segment. Others of its kind leave the manifest, unless keeps says that they are to
-// stay beside a layer. When fits says no, and after any error before the commit, the file is removed.
+// attach puts an auxiliary file, which is durable, beside a segment. Others of its kind leave the
+// manifest, unless keeps says that they are to stay beside a layer. When fits says no, and after
+// any error before the commit, the file is removed.
 func (s *Store) attach(
-	ctx context.Context, pool PoolID, beside segment.LayerID, added manifestLayer, keeps func(beside segment.LayerID) bool, fits func(*manifest) bool,
+	ctx context.Context, pool PoolID, beside segment.LayerID, added manifestLayer, keeps func(beside segment.LayerID) bool,
+	fits func(*manifest) bool,
 ) error {
 	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		at := slices.IndexFunc(m.layers, func(l manifestLayer) bool { return l.id == beside })
@@ -74,7 +77,9 @@ func (s *Store) attach(
 		}
 		for i := range m.layers {
 			l := &m.layers[i]
-			l.companions = slices.DeleteFunc(l.companions, func(c manifestLayer) bool { return c.kind == added.kind && !keeps(l.id) })
+			l.companions = slices.DeleteFunc(l.companions, func(c manifestLayer) bool {
+				return c.kind == added.kind && !keeps(l.id)
+			})
 		}
 		m.layers[at].companions = append(m.layers[at].companions, added)
 		r := registration{pool: pool, kind: added.kind}

@@ -22,7 +22,8 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// damagedWorld holds objects in every form: hot, deltas of a pack, a block stream, and graph rows of both kinds.
+// damagedWorld holds objects in every form: hot, deltas of a pack, a block stream, and graph rows
+// of both kinds.
 func damagedWorld(t *testing.T) *world {
 	t.Helper()
 	r := oracle.New(t)
@@ -70,7 +71,8 @@ func (w *world) commits() []object.ID {
 	return commits
 }
 
-// checkDamaged reads everything: each answer is right or [odb.ErrCorrupt]. It returns whether any was wrong.
+// checkDamaged reads everything: each answer is right or [odb.ErrCorrupt]. It returns whether any
+// was wrong.
 func (w *world) checkDamaged() (noticed bool) {
 	w.Helper()
 	ctx := w.Context()
@@ -130,7 +132,8 @@ func (w *world) checkDamaged() (noticed bool) {
 	return noticed
 }
 
-// TestBitFlipsInFiles flips bits anywhere in the files of segments and companions: reads notice or are right all the same, and fsck does.
+// TestBitFlipsInFiles flips bits anywhere in the files of segments and companions: reads notice or
+// are right all the same, and fsck does.
 func TestBitFlipsInFiles(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
@@ -163,8 +166,8 @@ func TestBitFlipsInFiles(t *testing.T) {
 	w.checkAll()
 }
 
-// TestDamagedEntriesAreNeverWhole flips bits in the entries of blobs that are inflated as they are read: however such a blob is read, not all
-// of its bytes come unless they are right.
+// TestDamagedEntriesAreNeverWhole flips bits in the entries of blobs that are inflated as they are
+// read: however such a blob is read, not all of its bytes come unless they are right.
 func TestDamagedEntriesAreNeverWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -214,7 +217,8 @@ func TestDamagedEntriesAreNeverWhole(t *testing.T) {
 	}
 }
 
-// readWhole reads an object in every way in which all of its bytes come, and returns why one of them ended early.
+// readWhole reads an object in every way in which all of its bytes come, and returns why one of
+// them ended early.
 func (w *world) readWhole(id object.ID, want []byte) error {
 	w.Helper()
 	v := w.view()
@@ -321,7 +325,8 @@ func flip(t *testing.T, w *world, name string, random *rand.Rand) (restore func(
 	}
 }
 
-// TestBitFlipsInKeys flips bits in the values of the tables m, o, g and f, as a store might that does not guard its values.
+// TestBitFlipsInKeys flips bits in the values of the tables m, o, g and f, as a store might that
+// does not guard its values.
 func TestBitFlipsInKeys(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
@@ -371,7 +376,8 @@ func put(w *world, key, value []byte) {
 	w.apply(b)
 }
 
-// TestDamageIsToldOnce reads damaged bytes again and again: each read is counted, the damage is logged once, with the object and its file.
+// TestDamageIsToldOnce reads damaged bytes again and again: each read is counted, the damage is
+// logged once, with the object and its file.
 func TestDamageIsToldOnce(t *testing.T) {
 	t.Parallel()
 	var told bytes.Buffer
@@ -389,7 +395,8 @@ func TestDamageIsToldOnce(t *testing.T) {
 		w.with(func(v *odb.View) {
 			o, err := v.Open(t.Context(), id)
 			w.must(err)
-			if _, err := o.WriteTo(io.Discard); !errors.Is(err, odb.ErrCorrupt) || !strings.Contains(err.Error(), path.Base(name)) {
+			if _, err := o.WriteTo(io.Discard); !errors.Is(err, odb.ErrCorrupt) ||
+				!strings.Contains(err.Error(), path.Base(name)) {
 				t.Errorf("read: %v, want damage of %s", err, path.Base(name))
 			}
 			w.must(o.Close())
@@ -397,9 +404,11 @@ func TestDamageIsToldOnce(t *testing.T) {
 	}
 	after := w.store.Stats()
 	if after.CorruptCount != before.CorruptCount+3 || after.DamageCount != 1 {
-		t.Errorf("%d reads of %d damaged things were counted, want 3 of 1", after.CorruptCount-before.CorruptCount, after.DamageCount)
+		t.Errorf("%d reads of %d damaged things were counted, want 3 of 1", after.CorruptCount-before.CorruptCount,
+			after.DamageCount)
 	}
-	if n := strings.Count(told.String(), "corrupt bytes"); n != 1 || !strings.Contains(told.String(), "object="+id.String()) ||
+	if n := strings.Count(told.String(), "corrupt bytes"); n != 1 ||
+		!strings.Contains(told.String(), "object="+id.String()) ||
 		!strings.Contains(told.String(), "file="+path.Base(name)) {
 		t.Errorf("logged %d times: %s", n, told.String())
 	}

@@ -17,7 +17,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// shallowInfo asks git upload-pack, in protocol v2, and returns the lines of the shallow-info section.
+// shallowInfo asks git upload-pack, in protocol v2, and returns the lines of the shallow-info
+// section.
 func (g *repository) shallowInfo(arguments []string) ([]string, error) {
 	g.tb.Helper()
 	var request bytes.Buffer
@@ -116,11 +117,14 @@ func TestDeepenAgainstGit(t *testing.T) {
 	}
 }
 
-func compareDeepen(t *testing.T, g *repository, v *odb.View, wants []object.ID, options revwalk.DeepenOptions, not []string) {
+func compareDeepen(
+	t *testing.T, g *repository, v *odb.View, wants []object.ID, options revwalk.DeepenOptions, not []string,
+) {
 	t.Helper()
 	want, gitErr := g.shallowInfo(deepenLines(wants, options, not))
 	shallow, unshallow, err := revwalk.Deepen(t.Context(), v, wants, options)
-	if errors.Is(err, revwalk.ErrNoCommits) && gitErr != nil && strings.HasSuffix(gitErr.Error(), revwalk.ErrNoCommits.Error()) {
+	if errors.Is(err, revwalk.ErrNoCommits) && gitErr != nil &&
+		strings.HasSuffix(gitErr.Error(), revwalk.ErrNoCommits.Error()) {
 		return
 	}
 	if err != nil || gitErr != nil {

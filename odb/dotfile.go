@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// What git reads by its name, .gitmodules and its like, is checked wherever a tree comes in: of a pack once everything can be read, of a tree
-// that [Quarantine.Write] gets at once.
+// What git reads by its name, .gitmodules and its like, is checked wherever a tree comes in: of a
+// pack once everything can be read, of a tree that [Quarantine.Write] gets at once.
 
 // Dotfile is a blob and a name of it that git reads it by.
 type Dotfile struct {
@@ -24,7 +24,8 @@ func NewDotfile(file object.Dotfile, mode object.Mode, id object.ID) Dotfile {
 	return Dotfile{ID: id, file: file, gitlink: mode.Type() == object.TypeCommit}
 }
 
-// CheckDotfile judges what a readable tree names so, as git fsck --strict does. Errors: [*object.CheckError], and those of reading.
+// CheckDotfile judges what a readable tree names so, as git fsck --strict does. Errors:
+// [*object.CheckError], and those of reading.
 func (v *View) CheckDotfile(ctx context.Context, found Dotfile) error {
 	if found.gitlink { // also where there is such an object: nobody is to find that out
 		return found.file.Fault("Missing", "is a gitlink")
@@ -90,8 +91,8 @@ type namedDotfile struct {
 	name []byte
 }
 
-// checkTree judges a tree that follows predecessor (zero: none), and what it names that git reads by its name. What predecessor names as
-// well has come in before, and may stay.
+// checkTree judges a tree that follows predecessor (zero: none), and what it names that git reads
+// by its name. What predecessor names as well has come in before, and may stay.
 func (q *Quarantine) checkTree(ctx context.Context, data []byte, predecessor object.ID) error {
 	q.named = q.named[:0]
 	if err := object.CheckTree(data, object.TreeCheck{NameMax: PathComponentBytesMax, Found: q.noteDotfile}); err != nil {

@@ -21,34 +21,46 @@ func TestWriteHoldsDotfilesToGitsRules(t *testing.T) {
 	bad := d.write(object.TypeBlob, []byte("[submodule \"../x\"]\n\turl = y\n"), object.ZeroID)
 	good := d.write(object.TypeBlob, []byte("[submodule \"x\"]\n\turl = y\n"), object.ZeroID)
 	long := d.write(object.TypeBlob, bytes.Repeat([]byte("#"), 2048), object.ZeroID)
-	huge := d.writeFrom(append(bytes.Repeat([]byte("*.go text\n"), 3<<20+1<<19), bytes.Repeat([]byte("#"), 3000)...)) // 35 MiB, streamed
+	// 35 MiB, streamed.
+	huge := d.writeFrom(append(bytes.Repeat([]byte("*.go text\n"), 3<<20+1<<19), bytes.Repeat([]byte("#"), 3000)...))
 	larger := d.writeFrom(bytes.Repeat([]byte("*.go text\n"), 10<<20+1))
 	tests := map[string]struct {
 		entry object.TreeEntry
 		fault string
 	}{
-		"good":             {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitmodules", ID: good}, ""},
-		"name":             {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitmodules", ID: bad}, "gitmodulesName"},
-		"executable":       {object.TreeEntry{Mode: object.ModeExec, Name: "gitmod~1", ID: bad}, "gitmodulesName"},
-		"another name":     {object.TreeEntry{Mode: object.ModeBlob, Name: "gitmodules", ID: bad}, ""},
-		"long line":        {object.TreeEntry{Mode: object.ModeBlob, Name: ".GITATTRIBUTES", ID: long}, "gitattributesLineLength"},
-		"long line far in": {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitattributes", ID: huge}, "gitattributesLineLength"},
-		"larger":           {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitattributes", ID: larger}, "gitattributesLarge"},
-		"gitlink":          {object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: object.ID{1}}, "gitmodulesMissing"},
-		"symbolic link":    {object.TreeEntry{Mode: object.ModeSymlink, Name: ".gitattributes", ID: long}, ""},
-		"folder":           {object.TreeEntry{Mode: object.ModeTree, Name: ".gitattributes", ID: d.write(object.TypeTree, nil, object.ZeroID)}, "gitattributesBlob"},
+		"good":         {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitmodules", ID: good}, ""},
+		"name":         {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitmodules", ID: bad}, "gitmodulesName"},
+		"executable":   {object.TreeEntry{Mode: object.ModeExec, Name: "gitmod~1", ID: bad}, "gitmodulesName"},
+		"another name": {object.TreeEntry{Mode: object.ModeBlob, Name: "gitmodules", ID: bad}, ""},
+		"long line": {
+			object.TreeEntry{Mode: object.ModeBlob, Name: ".GITATTRIBUTES", ID: long}, "gitattributesLineLength",
+		},
+		"long line far in": {
+			object.TreeEntry{Mode: object.ModeBlob, Name: ".gitattributes", ID: huge}, "gitattributesLineLength",
+		},
+		"larger": {object.TreeEntry{Mode: object.ModeBlob, Name: ".gitattributes", ID: larger}, "gitattributesLarge"},
+		"gitlink": {
+			object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: object.ID{1}}, "gitmodulesMissing",
+		},
+		"symbolic link": {object.TreeEntry{Mode: object.ModeSymlink, Name: ".gitattributes", ID: long}, ""},
+		"folder": {
+			object.TreeEntry{Mode: object.ModeTree, Name: ".gitattributes", ID: d.write(object.TypeTree, nil, object.ZeroID)},
+			"gitattributesBlob",
+		},
 	}
 	for name, test := range tests {
 		_, err := d.q.Write(t.Context(), object.TypeTree, treeOf(test.entry), object.ZeroID)
 		var refused *odb.RefusedFileError
-		if test.fault == "" && err != nil || test.fault != "" && (!errors.As(err, &refused) || refused.Path != test.entry.Name || refused.Err.Name != test.fault) {
+		if test.fault == "" && err != nil || test.fault != "" &&
+			(!errors.As(err, &refused) || refused.Path != test.entry.Name || refused.Err.Name != test.fault) {
 			t.Errorf("%s: %v, want %q", name, err, test.fault)
 		}
 	}
 	d.discard()
 }
 
-// objectionable stores a history that git's fsck objects to, in ways that no door lets in, and returns its tip.
+// objectionable stores a history that git's fsck objects to, in ways that no door lets in, and
+// returns its tip.
 func objectionable(t *testing.T, w *world) (tip object.ID, objections int) {
 	t.Helper()
 	d := w.draft()
@@ -62,7 +74,8 @@ func objectionable(t *testing.T, w *world) (tip object.ID, objections int) {
 	module := add(object.TypeBlob, []byte("[submodule \"a\"]\n\turl = -u\n"))
 	folder := add(object.TypeTree, treeOf(fileEntry(".GITMODULES", module), fileEntry("file", long)))
 	dotgit := add(object.TypeTree, treeOf(fileEntry(".git", long)))
-	unsorted := add(object.TypeTree, slices.Concat(treeOf(fileEntry("b", long)), treeOf(fileEntry(strings.Repeat("a", 300), module))))
+	unsorted := add(object.TypeTree,
+		slices.Concat(treeOf(fileEntry("b", long)), treeOf(fileEntry(strings.Repeat("a", 300), module))))
 	root := add(object.TypeTree, treeOf(
 		fileEntry(".gitattributes", long),
 		object.TreeEntry{Mode: object.ModeTree, Name: "d", ID: folder},
@@ -76,7 +89,8 @@ func objectionable(t *testing.T, w *world) (tip object.ID, objections int) {
 	return tip, 5 // long, module, dotgit, unsorted, parent
 }
 
-// TestMaintenanceKeepsWhatGitObjectsTo: what has come in once is rewritten, served and told, and does not end maintenance.
+// TestMaintenanceKeepsWhatGitObjectsTo: what has come in once is rewritten, served and told, and
+// does not end maintenance.
 func TestMaintenanceKeepsWhatGitObjectsTo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
@@ -93,7 +107,8 @@ func TestMaintenanceKeepsWhatGitObjectsTo(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsWhatStandsThere: a tree that is written on top of one that holds what git objects to may go on holding it, and nothing else.
+// TestWriteKeepsWhatStandsThere: a tree that is written on top of one that holds what git objects
+// to may go on holding it, and nothing else.
 func TestWriteKeepsWhatStandsThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})

@@ -18,8 +18,9 @@ type historyOptions struct {
 	skew int64
 }
 
-// revwalk.NewGraph returns a repository with a history drawn from options.seed: branches, merges of two and more, criss-cross merges, unrelated
-// roots, moved files and folders, links to submodules, empty trees, trees that come back, and tags of commits, tags, trees and blobs.
+// revwalk.NewGraph returns a repository with a history drawn from options.seed: branches, merges of
+// two and more, criss-cross merges, unrelated roots, moved files and folders, links to submodules,
+// empty trees, trees that come back, and tags of commits, tags, trees and blobs.
 func newHistory(tb testing.TB, options historyOptions) *repository {
 	tb.Helper()
 	g := newRepository(tb)

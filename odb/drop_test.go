@@ -26,7 +26,9 @@ func (w *world) drop(kept map[object.ID]content, options repack.DropOptions) {
 }
 
 func dropOptions(shareMin float64, tips ...object.ID) repack.DropOptions {
-	return repack.DropOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) { return tips, nil, nil }}
+	return repack.DropOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) {
+		return tips, nil, nil
+	}}
 }
 
 func (w *world) commitDrop(d *repack.Drop) {
@@ -41,7 +43,8 @@ func (w *world) commitDrop(d *repack.Drop) {
 	w.must(err)
 }
 
-// twoHistories commits two histories, one of which can go, and returns their tips and what the first consists of.
+// twoHistories commits two histories, one of which can go, and returns their tips and what the
+// first consists of.
 func twoHistories(w *world, random *rand.Rand) (kept, other object.ID, objects map[object.ID]content) {
 	kept = grow(w, random, object.ZeroID, 15)
 	objects = maps.Clone(w.objects)
@@ -160,7 +163,8 @@ func TestDropIsNeeded(t *testing.T) {
 	}
 }
 
-// TestDropUnderAQuarantine drops what a quarantine builds on that was there before: by names, by not writing what was there, by deltas.
+// TestDropUnderAQuarantine drops what a quarantine builds on that was there before: by names, by
+// not writing what was there, by deltas.
 func TestDropUnderAQuarantine(t *testing.T) {
 	t.Parallel()
 	for name, large := range map[string]bool{"hot": false, "a segment": true} {

@@ -10,7 +10,8 @@ import (
 
 // Facts that a caller decides on.
 var (
-	// ErrNotFound says that an object is not in the pool, or may not be read through it; the two are not told apart.
+	// ErrNotFound says that an object is not in the pool, or may not be read through it; the two are
+	// not told apart.
 	ErrNotFound = errors.New("odb: object not found")
 	// ErrNoPool says that there is no pool of that ID.
 	ErrNoPool = errors.New("odb: pool not found")
@@ -18,9 +19,11 @@ var (
 	ErrCorrupt = segment.ErrCorrupt
 	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
 	ErrTooLarge = segment.ErrTooLarge
-	// ErrDropped says that objects were dropped from the pool since a quarantine's connectivity was checked; see [Quarantine.Refresh].
+	// ErrDropped says that objects were dropped from the pool since a quarantine's connectivity was
+	// checked; see [Quarantine.Refresh].
 	ErrDropped = errors.New("odb: objects were dropped from the pool meanwhile")
-	// ErrManyLayers says that a pool's manifest cannot take another layer before maintenance has merged some.
+	// ErrManyLayers says that a pool's manifest cannot take another layer before maintenance has
+	// merged some.
 	ErrManyLayers = errors.New("odb: the pool has too many layers")
 	// ErrClosed says that a view or a quarantine was used after it was closed.
 	ErrClosed = errors.New("odb: closed")
@@ -45,8 +48,9 @@ type counters struct {
 
 // Stats are counts since [Open].
 type Stats struct {
-	// CorruptCount is how many reads met bytes that failed a check, and DamageCount how many different things were found to be wrong, which
-	// is not more than 10,000. [Store.WholeCheck] makes it less again.
+	// CorruptCount is how many reads met bytes that failed a check, and DamageCount how many different
+	// things were found to be wrong, which is not more than 10,000. [Store.WholeCheck] makes it less
+	// again.
 	CorruptCount uint64
 	DamageCount  int
 	// HotObjectCount and SegmentCount are the objects and the segments that quarantines have staged.
@@ -55,7 +59,8 @@ type Stats struct {
 	CacheBytes, CacheHits, CacheMisses uint64
 	// OpenFileCount is how many segment files are open now.
 	OpenFileCount int
-	// LoanWalkCount is how often it was found out what a fork may read, LoanGrownCount how often from what was known of another one.
+	// LoanWalkCount is how often it was found out what a fork may read, LoanGrownCount how often from
+	// what was known of another one.
 	LoanWalkCount, LoanGrownCount uint64
 }
 
@@ -90,7 +95,8 @@ func (s *Store) WholeCheck() (sound func()) {
 	return s.damage.BeginCheck()
 }
 
-// damaged turns the failed check of stored bytes that lie in no file into a reported [CorruptError].
+// damaged turns the failed check of stored bytes that lie in no file into a reported
+// [CorruptError].
 func (s *Store) damaged(layer segment.LayerID, id object.ID, err error) error {
 	return s.damage.Wrap("", layer, id, err)
 }

@@ -39,8 +39,9 @@ func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) 
 	return filters.Find(ctx, commit)
 }
 
-// ReadFilters makes a filter companion of the rows and bytes of its sections, with IDs of its own, and returns the filter of each row, nil for
-// one that is found damaged. Both ways of asking a filter must agree.
+// ReadFilters makes a filter companion of the rows and bytes of its sections, with IDs of its own,
+// and returns the filter of each row, nil for one that is found damaged. Both ways of asking a
+// filter must agree.
 func ReadFilters(ctx context.Context, s *Store, rows, filters []byte) ([][]byte, error) {
 	rows = rows[:len(rows)/segment.FilterRowSize*segment.FilterRowSize]
 	var out bytes.Buffer
@@ -98,13 +99,15 @@ type memoryFile struct{ *bytes.Reader }
 
 func (memoryFile) Close() error { return nil }
 
-// EncodeHotFilter returns a path filter as the hot tier stores it, DecodeHotFilter one that is stored so.
+// EncodeHotFilter returns a path filter as the hot tier stores it, DecodeHotFilter one that is
+// stored so.
 func EncodeHotFilter(id object.ID, filter []byte) []byte { return encodeHotFilter(id, filter) }
 
 // DecodeHotFilter is the other way of EncodeHotFilter.
 func DecodeHotFilter(id object.ID, value []byte) ([]byte, error) { return decodeHotFilter(id, value) }
 
-// AddPack quarantines a pack as a segment. It is the plainest way to do so, for packs that fit in memory several times.
+// AddPack quarantines a pack as a segment. It is the plainest way to do so, for packs that fit in
+// memory several times.
 //
 // Two lists, if given, are the tips of the segment's outline and what it names outside.
 func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]object.ID) error {
@@ -144,8 +147,11 @@ func (q *Quarantine) AddPack(ctx context.Context, packed []byte, lists ...[]obje
 	return nil
 }
 
-// AddHot quarantines an object as it comes in a small pack: deflated, whole or as a delta against base.
-func (q *Quarantine) AddHot(ctx context.Context, id object.ID, t object.Type, size int64, base object.ID, inflated []byte) error {
+// AddHot quarantines an object as it comes in a small pack: deflated, whole or as a delta against
+// base.
+func (q *Quarantine) AddHot(
+	ctx context.Context, id object.ID, t object.Type, size int64, base object.ID, inflated []byte,
+) error {
 	return q.AddPacked(ctx, &HotValue{
 		ID: id, Type: t, Size: size, Base: base, ContentSize: int64(len(inflated)),
 		Payload: pack.Deflate(nil, inflated, pack.LevelDefault),
@@ -236,7 +242,8 @@ func DataRegions(ctx context.Context, v *View) (stored [][]byte, err error) {
 	return stored, nil
 }
 
-// LookupMany returns those of the sorted ids that the view's segments hold, as the batch lookup and as single lookups find them.
+// LookupMany returns those of the sorted ids that the view's segments hold, as the batch lookup and
+// as single lookups find them.
 func LookupMany(ctx context.Context, v *View, ids []object.ID) (together, single []object.ID, err error) {
 	for _, l := range v.Segments() {
 		g, err := l.Acquire(ctx)
@@ -292,8 +299,9 @@ func Depth(ctx context.Context, v *View, id object.ID) (int, error) {
 	}
 }
 
-// DropHot puts into b what maintenance does when it drops objects: a new hot layer with those of ids, a new manifest, a higher drop count.
-// The former hot layer keeps its keys for those who have it pinned.
+// DropHot puts into b what maintenance does when it drops objects: a new hot layer with those of
+// ids, a new manifest, a higher drop count. The former hot layer keeps its keys for those who have
+// it pinned.
 func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...object.ID) error {
 	m, raw, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
@@ -320,14 +328,16 @@ func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...ob
 	return nil
 }
 
-// AddCompanions puts a manifest into b whose hot layer has count companions, which nothing asks for.
+// AddCompanions puts a manifest into b whose hot layer has count companions, which nothing asks
+// for.
 func (s *Store) AddCompanions(ctx context.Context, b *kv.Batch, pool PoolID, count int) error {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
 		return err
 	}
 	for range count {
-		m.layers[0].companions = append(m.layers[0].companions, manifestLayer{kind: segment.KindGraph, id: segment.NewLayerID()})
+		m.layers[0].companions = append(m.layers[0].companions,
+			manifestLayer{kind: segment.KindGraph, id: segment.NewLayerID()})
 	}
 	m.version++
 	b.Put(manifestKey(pool), m.encode(pool))
@@ -352,12 +362,15 @@ func (v *View) IsBlockStream(ctx context.Context, id object.ID) (bool, error) {
 	return e.record.Blocks, err
 }
 
-// AwaitSettled returns when the files of quarantines that were told Settled are in their place. No other may be told meanwhile.
+// AwaitSettled returns when the files of quarantines that were told Settled are in their place. No
+// other may be told meanwhile.
 func (s *Store) AwaitSettled() { s.settlers.Wait() }
 
-// AwaitLoans asks what every fork may read, and returns when that has been found out and written down, where it can be.
+// AwaitLoans asks what every fork may read, and returns when that has been found out and written
+// down, where it can be.
 func (s *Store) AwaitLoans() {
-	for pair, err := range s.keys.Scan(s.closing, kv.ScanOptions{Start: []byte{tableManifest}, End: kv.PrefixEnd([]byte{tableManifest})}) {
+	for pair, err := range s.keys.Scan(s.closing,
+		kv.ScanOptions{Start: []byte{tableManifest}, End: kv.PrefixEnd([]byte{tableManifest})}) {
 		if err != nil {
 			break
 		}
@@ -403,7 +416,8 @@ func (s *Store) HoldLoanWalks() (release func()) {
 // LoanWaiterCount returns how many wait for what a fork may read.
 func (s *Store) LoanWaiterCount() int { return int(s.loans.awaited.Load()) }
 
-// KnownLoans returns how many forks are known that may read something, and what they count for in bytes.
+// KnownLoans returns how many forks are known that may read something, and what they count for in
+// bytes.
 func (s *Store) KnownLoans() (loanCount, size int) {
 	s.loans.mu.Lock()
 	defer s.loans.mu.Unlock()
@@ -428,7 +442,8 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 	return 0, nil
 }
 
-// DecodeBorrowed takes apart a companion that says what a fork may read, and puts it together again.
+// DecodeBorrowed takes apart a companion that says what a fork may read, and puts it together
+// again.
 func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	set, err := decodeBorrowed(id, data)
 	if err != nil {
@@ -437,10 +452,13 @@ func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	return set.encode(id), nil
 }
 
-// EncodeBorrowed returns companions of both forms, by what is in them: tips, or the ordinals of a segment that words have and loose objects.
+// EncodeBorrowed returns companions of both forms, by what is in them: tips, or the ordinals of a
+// segment that words have and loose objects.
 func EncodeBorrowed(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
 	byTips := borrowedSet{tips: newIDList(ids)}
-	bySets := borrowedSet{known: true, loose: newIDList(ids), segments: map[segment.LayerID]lentSegment{id: newLentSegment(count, words)}}
+	bySets := borrowedSet{
+		known: true, loose: newIDList(ids), segments: map[segment.LayerID]lentSegment{id: newLentSegment(count, words)},
+	}
 	return byTips.encode(id), bySets.encode(id)
 }
 

@@ -22,7 +22,8 @@ type bystander struct {
 	ctx context.Context // that has ended, so that nothing waits for a turn
 }
 
-// newBystander returns a context whose work is charged to an account at the processor, and who shares it.
+// newBystander returns a context whose work is charged to an account at the processor, and who
+// shares it.
 func newBystander(tb testing.TB) (context.Context, *fair.Account, bystander) {
 	tb.Helper()
 	p := fair.NewProcessors(1)
@@ -32,11 +33,13 @@ func newBystander(tb testing.TB) (context.Context, *fair.Account, bystander) {
 	return fair.With(tb.Context(), account), account, bystander{tb, ended}
 }
 
-// waits is what a client does: it returns when nobody has a turn. Others who work for the request may have one for a while.
+// waits is what a client does: it returns when nobody has a turn. Others who work for the request
+// may have one for a while.
 func (b bystander) waits() {
 	b.Helper()
 	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
-		err := fair.Do(b.ctx, func(context.Context) error { return nil }) // which gives up at once when the processor is taken
+		// Which gives up at once when the processor is taken.
+		err := fair.Do(b.ctx, func(context.Context) error { return nil })
 		switch {
 		case err == nil:
 			return

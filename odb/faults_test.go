@@ -14,8 +14,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestFaultsWhileWriting makes every operation of the file store fail once while a large commit is written: nothing of it is visible
-// then, nothing is left behind after a restart, and the next try works.
+// TestFaultsWhileWriting makes every operation of the file store fail once while a large commit is
+// written: nothing of it is visible then, nothing is left behind after a restart, and the next try
+// works.
 func TestFaultsWhileWriting(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -94,7 +95,9 @@ func (w *world) writeLarge(data []byte) (err error) {
 	d.expect(blob, object.TypeBlob, data)
 	tree := treeOf(fileEntry("a", blob))
 	treeID, _ := object.Hash(object.TypeTree, tree)
-	for _, c := range []content{{object.TypeBlob, data}, {object.TypeTree, tree}, {object.TypeCommit, commitOf(treeID, 1)}} {
+	for _, c := range []content{
+		{object.TypeBlob, data}, {object.TypeTree, tree}, {object.TypeCommit, commitOf(treeID, 1)},
+	} {
 		id, err := q.Write(w.Context(), c.kind, c.data, object.ZeroID)
 		if err != nil {
 			return err

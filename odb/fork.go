@@ -10,8 +10,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Fork is a new pool that shares the layers of another. It exists when the batch that it was put into is committed; [Fork.Settled] is told
-// so, and [Fork.Close] removes what it left behind otherwise.
+// Fork is a new pool that shares the layers of another. It exists when the batch that it was put
+// into is committed; [Fork.Settled] is told so, and [Fork.Close] removes what it left behind
+// otherwise.
 type Fork struct {
 	store     *Store
 	pool      PoolID
@@ -20,12 +21,14 @@ type Fork struct {
 	settled   bool
 }
 
-// Fork adds to b a pool that shares the layers of v's and may read what tips reach, and nothing else. The objects that tips name lie in the
-// pool now, and refs that name them were read after v was made: b does not become visible if objects were dropped since then. What
-// is hot in the source is frozen: it gets a new hot layer.
+// Fork adds to b a pool that shares the layers of v's and may read what tips reach, and nothing
+// else. The objects that tips name lie in the pool now, and refs that name them were read after v
+// was made: b does not become visible if objects were dropped since then. What is hot in the source
+// is frozen: it gets a new hot layer.
 //
-// It takes the same time and bytes whatever the pool holds, and a file of 20 bytes for each tip, which is durable when Fork returns. Small hot
-// layers that earlier forks froze become one now and then. The caller closes the fork.
+// It takes the same time and bytes whatever the pool holds, and a file of 20 bytes for each tip,
+// which is durable when Fork returns. Small hot layers that earlier forks froze become one now and
+// then. The caller closes the fork.
 //
 // Errors: [kv.ErrConflict] when the pool's layers are not those of v any more, [ErrManyLayers].
 func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, error) {
@@ -58,8 +61,9 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 	return f, nil
 }
 
-// share returns the layers that a fork takes, and freezes the hot one if it holds anything. One that is empty stays the source's alone.
-// What was frozen before takes no writes any more, so that it can be merged here; what is frozen now still may until b is committed.
+// share returns the layers that a fork takes, and freezes the hot one if it holds anything. One
+// that is empty stays the source's alone. What was frozen before takes no writes any more, so that
+// it can be merged here; what is frozen now still may until b is committed.
 func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []byte) ([]manifestLayer, error) {
 	open, ok := source.hot()
 	empty, next := true, *source
@@ -88,7 +92,8 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 			continue
 		}
 		shared := manifestLayer{kind: l.kind, id: l.id}
-		for _, companion := range l.companions { // bitmaps too: they are over segments alone, and the fork takes all of them in their order
+		// Bitmaps too: they are over segments alone, and the fork takes all of them in their order.
+		for _, companion := range l.companions {
 			if companion.kind != segment.KindBorrowed {
 				shared.companions = append(shared.companions, companion)
 			}
@@ -115,7 +120,8 @@ func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, 
 // Pool returns the ID of the new pool.
 func (f *Fork) Pool() PoolID { return f.pool }
 
-// Write lets b store an object of the new pool, whose links the caller answers for, and returns its ID.
+// Write lets b store an object of the new pool, whose links the caller answers for, and returns its
+// ID.
 //
 // Errors: [ErrTooLarge] for what does not fit the hot tier, and that of [object.Check].
 func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error) {
@@ -135,7 +141,8 @@ func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error)
 	return id, f.writeRow(b, id, t, data)
 }
 
-// writeRow lets b store the graph row of a commit without parents. Any other commit is read itself where its row is asked for.
+// writeRow lets b store the graph row of a commit without parents. Any other commit is read itself
+// where its row is asked for.
 func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) error {
 	if t != object.TypeCommit {
 		return nil
@@ -149,8 +156,8 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 	return nil
 }
 
-// Settled tells the fork that its batch was committed. What the fork may read is found out when somebody asks; see [View.Linked] for who need
-// not.
+// Settled tells the fork that its batch was committed. What the fork may read is found out when
+// somebody asks; see [View.Linked] for who need not.
 func (f *Fork) Settled(ctx context.Context) {
 	if f.settled || f.companion == (segment.LayerID{}) {
 		return
@@ -159,8 +166,9 @@ func (f *Fork) Settled(ctx context.Context) {
 	f.store.settle(context.WithoutCancel(ctx), []string{segment.KindBorrowed.FileName(f.companion)})
 }
 
-// Close removes the file of a fork that was not committed. A batch may have been committed although its caller did not hear of it, so the
-// registration decides; what cannot be decided is left to the next start.
+// Close removes the file of a fork that was not committed. A batch may have been committed although
+// its caller did not hear of it, so the registration decides; what cannot be decided is left to the
+// next start.
 func (f *Fork) Close() error {
 	if f.settled || f.companion == (segment.LayerID{}) {
 		return nil

@@ -64,7 +64,8 @@ func (w *world) forkOf(tips ...object.ID) odb.PoolID {
 	return fork.Pool()
 }
 
-// twoLines returns a repository with a branch main and a branch secret that share some history, and annotated tags on both.
+// twoLines returns a repository with a branch main and a branch secret that share some history, and
+// annotated tags on both.
 func twoLines(tb testing.TB) (g *repository, public, secret object.ID) {
 	tb.Helper()
 	g = newRepository(tb)
@@ -74,7 +75,8 @@ func twoLines(tb testing.TB) (g *repository, public, secret object.ID) {
 	for i := range 8 {
 		blob := g.Write("blob", bytes.Repeat(fmt.Appendf(nil, "secret %d\n", i), 40))
 		tree := g.Input(fmt.Appendf(nil, "100644 blob %s\tsecret\n", blob), "mktree")
-		commit := g.Git("commit-tree", "-p", "refs/heads/secret", "-m", fmt.Sprint("secret ", i), string(bytes.TrimSpace(tree)))
+		commit := g.Git("commit-tree", "-p", "refs/heads/secret", "-m", fmt.Sprint("secret ", i),
+			string(bytes.TrimSpace(tree)))
 		g.Git("update-ref", "refs/heads/secret", commit)
 	}
 	g.Git("tag", "-a", "-m", "hidden", "hidden", "refs/heads/secret")

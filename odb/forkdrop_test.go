@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestForkDropKeepsItsOwnCopies lets a fork write what it has borrowed and may not read, and then drop something else. Its copy stays, although
-// the borrowed layer is asked first.
+// TestForkDropKeepsItsOwnCopies lets a fork write what it has borrowed and may not read, and then
+// drop something else. Its copy stays, although the borrowed layer is asked first.
 func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 	t.Parallel()
 	for name, fold := range map[string]func(w *world){
@@ -25,9 +25,12 @@ func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			line := func(text string, large bool, parents ...object.ID) object.ID {
 				d := w.draft()
-				entries := []object.TreeEntry{{Mode: object.ModeBlob, Name: "a", ID: d.write(object.TypeBlob, []byte(text), object.ZeroID)}}
+				entries := []object.TreeEntry{
+					{Mode: object.ModeBlob, Name: "a", ID: d.write(object.TypeBlob, []byte(text), object.ZeroID)},
+				}
 				if large { // the objects of the same write go into its segment
-					entries = append(entries, object.TreeEntry{Mode: object.ModeBlob, Name: "b", ID: d.writeFrom(noise(random, 2<<20))})
+					entries = append(entries,
+						object.TreeEntry{Mode: object.ModeBlob, Name: "b", ID: d.writeFrom(noise(random, 2<<20))})
 				}
 				tree := d.write(object.TypeTree, treeOf(entries...), object.ZeroID)
 				commit := d.write(object.TypeCommit, commitOf(tree, 1, parents...), object.ZeroID)
@@ -36,7 +39,8 @@ func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 			}
 			secretly := func(d *draft, parent object.ID) object.ID {
 				blob := d.write(object.TypeBlob, []byte("secret"), object.ZeroID)
-				tree := d.write(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "s", ID: blob}), object.ZeroID)
+				tree := d.write(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "s", ID: blob}),
+					object.ZeroID)
 				return d.write(object.TypeCommit, commitOf(tree, 2, parent), object.ZeroID)
 			}
 			public := line("public", true)

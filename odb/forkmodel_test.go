@@ -56,13 +56,16 @@ func (m *forkModel) write(p *modelPool, build func(d *draft)) {
 	d.commit()
 }
 
-// commitTo puts a commit onto a branch, a merge or a root at times, with a text that another pool may have written too.
+// commitTo puts a commit onto a branch, a merge or a root at times, with a text that another pool
+// may have written too.
 func (m *forkModel) commitTo(p *modelPool) {
 	m.clock++
 	m.write(p, func(d *draft) {
 		text := bytes.Repeat(fmt.Appendf(nil, "text %d\n", m.random.IntN(40)), 20)
 		blob := d.write(object.TypeBlob, text, object.ZeroID)
-		tree := d.write(object.TypeTree, treeOf(fileEntry("a", blob), fileEntry("b", d.write(object.TypeBlob, fmt.Appendf(nil, "%d\n", m.clock), object.ZeroID))), object.ZeroID)
+		tree := d.write(object.TypeTree, treeOf(
+			fileEntry("a", blob), fileEntry("b", d.write(object.TypeBlob, fmt.Appendf(nil, "%d\n", m.clock), object.ZeroID)),
+		), object.ZeroID)
 		var parents []object.ID
 		at := m.random.IntN(len(p.branches) + 1)
 		if at < len(p.branches) {
@@ -71,7 +74,8 @@ func (m *forkModel) commitTo(p *modelPool) {
 				parents = append(parents, p.branches[m.random.IntN(len(p.branches))])
 			}
 		}
-		commit := d.write(object.TypeCommit, commitOf(tree, m.clock-m.random.IntN(5), slices.Compact(parents)...), object.ZeroID)
+		commit := d.write(object.TypeCommit, commitOf(tree, m.clock-m.random.IntN(5), slices.Compact(parents)...),
+			object.ZeroID)
 		if at == len(p.branches) {
 			p.branches = append(p.branches, commit)
 		} else {
@@ -146,8 +150,9 @@ func (m *forkModel) check(p *modelPool) {
 	})
 }
 
-// TestForksModel lets a family of pools live: commits, branches that go back and are deleted, forks and forks of forks, maintenance and new starts.
-// Whenever a fork is asked it has what its tips reach and what is its own, and nothing else.
+// TestForksModel lets a family of pools live: commits, branches that go back and are deleted, forks
+// and forks of forks, maintenance and new starts. Whenever a fork is asked it has what its tips
+// reach and what is its own, and nothing else.
 func TestForksModel(t *testing.T) {
 	t.Parallel()
 	var walks, grown uint64

@@ -15,13 +15,14 @@ import (
 
 // FsckOptions are the settings of [Store.Fsck].
 type FsckOptions struct {
-	// Tips are objects that must be there; a pool is closed, so whatever they reach is checked with everything else.
+	// Tips are objects that must be there; a pool is closed, so whatever they reach is checked with
+	// everything else.
 	Tips []object.ID
-	// Progress, if not nil, hears from time to time how many objects have been checked and how many are known of. It is not called
-	// concurrently.
+	// Progress, if not nil, hears from time to time how many objects have been checked and how many
+	// are known of. It is not called concurrently.
 	Progress func(done, known int64)
-	// Pace, if not nil, is called before so many stored bytes are read, and may wait. It is not called concurrently: the check then runs
-	// on one core.
+	// Pace, if not nil, is called before so many stored bytes are read, and may wait. It is not called
+	// concurrently: the check then runs on one core.
 	Pace func(ctx context.Context, bytes int64) error
 }
 
@@ -32,7 +33,8 @@ type FsckReport struct {
 	// ProblemCount is how many problems there are, and Problems the first of them.
 	ProblemCount int64
 	Problems     []FsckProblem
-	// WarningCount is how many stored objects git's fsck or reader objects to, and Warnings the first of them. They are no damage.
+	// WarningCount is how many stored objects git's fsck or reader objects to, and Warnings the first
+	// of them. They are no damage.
 	WarningCount int64
 	Warnings     []FsckProblem
 }
@@ -61,7 +63,8 @@ func (p FsckProblem) String() string {
 	return line
 }
 
-// IsAside reports whether the damage is in what is made of a segment, and made again by maintenance from it: graph rows, path filters, bitmaps.
+// IsAside reports whether the damage is in what is made of a segment, and made again by maintenance
+// from it: graph rows, path filters, bitmaps.
 func (p FsckProblem) IsAside() bool {
 	damage, ok := errors.AsType[*CorruptError](p.Err)
 	if !ok {
@@ -80,17 +83,19 @@ const fsckProblemsMax = 1000
 
 // Facts about a pool that are no damage of stored bytes.
 var (
-	// ErrMissing says that something names an object that is not in the pool, or is of another type than the name says.
+	// ErrMissing says that something names an object that is not in the pool, or is of another type
+	// than the name says.
 	ErrMissing = errors.New("odb: names an object that is missing")
 	// ErrDisagree says that two stored things that must agree do not.
 	ErrDisagree = errors.New("odb: stored things disagree")
 )
 
-// Fsck verifies everything in a pool, on all cores: the checksums of manifests, indexes, graph rows, packs and entries, the agreement of
-// indexes with data, and of every object its ID, its format and its links.
+// Fsck verifies everything in a pool, on all cores: the checksums of manifests, indexes, graph
+// rows, packs and entries, the agreement of indexes with data, and of every object its ID, its
+// format and its links.
 //
-// It reads what is visible when it begins and may run beside readers and writers. What is wrong comes in the report; an error says that
-// the check itself could not be finished.
+// It reads what is visible when it begins and may run beside readers and writers. What is wrong
+// comes in the report; an error says that the check itself could not be finished.
 func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*FsckReport, error) {
 	v, err := s.View(ctx, pool)
 	if errors.Is(err, ErrCorrupt) {
@@ -100,7 +105,9 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 		return nil, err
 	}
 	defer v.Close()
-	f := &fsck{view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace}
+	f := &fsck{
+		view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace,
+	}
 	for _, tip := range options.Tips {
 		if _, err := v.Find(ctx, tip); errors.Is(err, ErrNotFound) {
 			f.problem(segment.LayerID(pool), tip, fmt.Errorf("%w: it is a tip", ErrMissing))
@@ -163,7 +170,8 @@ func (f *fsck) problem(layer segment.LayerID, id object.ID, err error) {
 	}
 }
 
-// noted puts err into the report if it tells of damage, and returns it if it keeps the check from going on.
+// noted puts err into the report if it tells of damage, and returns it if it keeps the check from
+// going on.
 func (f *fsck) noted(layer segment.LayerID, id object.ID, err error) error {
 	for _, fact := range []error{
 		ErrCorrupt, ErrMissing, ErrDisagree, ErrNotFound, ErrTooLarge, segment.ErrFormat,
@@ -191,7 +199,8 @@ func (f *fsck) layer(ctx context.Context, l layer) error {
 // fsckChunk is how many objects a worker takes at a time.
 const fsckChunk = 256
 
-// objects checks the locations that come from produce, on all cores; outline, if not nil, hears of what they name.
+// objects checks the locations that come from produce, on all cores; outline, if not nil, hears of
+// what they name.
 func (f *fsck) objects(
 	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]Location) error) error,
 ) error {

@@ -7,7 +7,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// bitmapFile checks a bitmap companion: its blocks, the list of segments that it is over, and every bitmap against what its commit reaches.
+// bitmapFile checks a bitmap companion: its blocks, the list of segments that it is over, and every
+// bitmap against what its commit reaches.
 func (f *fsck) bitmapFile(ctx context.Context, l *SegmentLayer) error {
 	c := l.Bitmaps
 	g, err := c.Acquire(ctx)

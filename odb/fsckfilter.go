@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// filterFile checks a filter companion: its blocks, and that its commits and their filters are those of the segment.
+// filterFile checks a filter companion: its blocks, and that its commits and their filters are
+// those of the segment.
 func (f *fsck) filterFile(ctx context.Context, l *SegmentLayer) error {
 	g, err := l.Filters.Acquire(ctx)
 	if err != nil {

@@ -36,7 +36,9 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 }
 
 // hotKeys calls check with what a table holds under a hot layer, and notes what it returns.
-func (f *fsck) hotKeys(ctx context.Context, l *hotLayer, table byte, check func(id object.ID, value []byte) error) error {
+func (f *fsck) hotKeys(
+	ctx context.Context, l *hotLayer, table byte, check func(id object.ID, value []byte) error,
+) error {
 	prefix := hotPrefix(table, l.id)
 	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {
@@ -126,7 +128,8 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	return f.noted(l.ID, object.ZeroID, outline.compare(ctx))
 }
 
-// presence checks that the files of a segment can be opened: those that are open can be read although they are gone.
+// presence checks that the files of a segment can be opened: those that are open can be read
+// although they are gone.
 func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
 	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.companions...)
 	for _, part := range parts {
@@ -155,8 +158,8 @@ func (f *fsck) problems() int64 {
 	return f.met
 }
 
-// keys checks that the keys are there which keep a layer or companion from being taken for a leftover. It may have left the pool since the
-// view was made, and its keys with it.
+// keys checks that the keys are there which keep a layer or companion from being taken for a
+// leftover. It may have left the pool since the view was made, and its keys with it.
 func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) error {
 	for _, key := range keys {
 		_, err := f.view.store.keys.Get(ctx, key)
@@ -177,8 +180,11 @@ func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) e
 	return nil
 }
 
-// segmentLocations yields the objects in the order of their entries, in which bases tend to be near.
-func (f *fsck) segmentLocations(ctx context.Context, l *SegmentLayer, g *segment.Segment, yield func([]Location) error) error {
+// segmentLocations yields the objects in the order of their entries, in which bases tend to be
+// near.
+func (f *fsck) segmentLocations(
+	ctx context.Context, l *SegmentLayer, g *segment.Segment, yield func([]Location) error,
+) error {
 	var chunk []Location
 	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		var id object.ID
@@ -199,7 +205,8 @@ func (f *fsck) segmentLocations(ctx context.Context, l *SegmentLayer, g *segment
 	return yield(chunk)
 }
 
-// segment.SegmentFile checks a segment's index, block by block as it lies on the disk, and its data region as a pack.
+// segment.SegmentFile checks a segment's index, block by block as it lies on the disk, and its data
+// region as a pack.
 func (f *fsck) segmentFile(ctx context.Context, g *segment.Segment) error {
 	if ok, err := f.sections(ctx, g.File); !ok || err != nil {
 		return err
@@ -237,8 +244,8 @@ func (f *fsck) sortedIDs(ctx context.Context, g *segment.File) error {
 	return nil
 }
 
-// segment.GraphFile checks the companion of a segment: its blocks, and that each of its commits is in the segment. The rows themselves are
-// compared when their commits are checked.
+// segment.GraphFile checks the companion of a segment: its blocks, and that each of its commits is
+// in the segment. The rows themselves are compared when their commits are checked.
 func (f *fsck) graphFile(ctx context.Context, l *SegmentLayer) error {
 	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending checks the companion of layers that a fork took: that it is kept, that it can be read and fits the layers, and that what the fork
-// took is there.
+// lending checks the companion of layers that a fork took: that it is kept, that it can be read and
+// fits the layers, and that what the fork took is there.
 func (f *fsck) lending(ctx context.Context, l *lending) error {
 	if l == nil {
 		return nil

@@ -27,7 +27,8 @@ type knownLink struct {
 // linksMax bounds the links that a checker remembers.
 const linksMax = 1 << 16
 
-// check reads an object from the layer that at names, and checks its ID, its format, its links and its graph row.
+// check reads an object from the layer that at names, and checks its ID, its format, its links and
+// its graph row.
 func (c *objectChecker) check(ctx context.Context, at Location) error {
 	s, err := at.layer.step(ctx, at)
 	if err != nil {
@@ -59,7 +60,9 @@ func (c *objectChecker) check(ctx context.Context, at Location) error {
 		}
 	}
 	counts := c.outline != nil && c.outline.counts(id)
-	err = object.Links(t, data, func(link object.ID, want object.Type) error { return c.checkLink(ctx, link, want, counts) })
+	err = object.Links(t, data, func(link object.ID, want object.Type) error {
+		return c.checkLink(ctx, link, want, counts)
+	})
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// outlineChecker finds out, while all objects of a segment are checked, what the segment's outline ought to be. A clone is made from the
-// outline alone, so that one which is wrong would lose objects.
+// outlineChecker finds out, while all objects of a segment are checked, what the segment's outline
+// ought to be. A clone is made from the outline alone, so that one which is wrong would lose
+// objects.
 type outlineChecker struct {
 	segment *segment.Segment
 	stored  segment.Summary

@@ -36,7 +36,8 @@ func (c *packChecker) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	}
 	if int(header.Count) != g.Count {
-		c.fsck.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.Count))
+		c.fsck.problem(g.Layer, object.ZeroID,
+			fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.Count))
 	}
 	c.sum.Write(head)
 	c.offset = pack.HeaderSize

@@ -12,14 +12,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// FsckTables verifies what [Store.Fsck] does not see because no pool names it: that user keys and manifests agree, that everything which is
-// registered, hot or a file is used or waits to be removed, and that rows can be read. owned reports whether a repository has the pool.
+// FsckTables verifies what [Store.Fsck] does not see because no pool names it: that user keys and
+// manifests agree, that everything which is registered, hot or a file is used or waits to be
+// removed, and that rows can be read. owned reports whether a repository has the pool.
 //
-// It may run beside readers and writers: what is on its way, to be used or to be removed, is no problem. Memory does not depend on how much
-// is stored. What is wrong comes in the report; an error says that the check itself could not be finished.
-func (s *Store) FsckTables(ctx context.Context, owned func(ctx context.Context, pool PoolID) (bool, error)) (*FsckReport, error) {
+// It may run beside readers and writers: what is on its way, to be used or to be removed, is no
+// problem. Memory does not depend on how much is stored. What is wrong comes in the report; an
+// error says that the check itself could not be finished.
+func (s *Store) FsckTables(
+	ctx context.Context, owned func(ctx context.Context, pool PoolID) (bool, error),
+) (*FsckReport, error) {
 	f := &tablesFsck{fsck: fsck{report: &FsckReport{}}, store: s, owned: owned}
-	for _, check := range []func(context.Context) error{f.users, f.manifests, f.departures, f.registrations, f.hotLayers, f.files} {
+	for _, check := range []func(context.Context) error{
+		f.users, f.manifests, f.departures, f.registrations, f.hotLayers, f.files,
+	} {
 		if err := check(ctx); err != nil {
 			return nil, fmt.Errorf("check tables: %w", err)
 		}
@@ -38,7 +44,8 @@ type tablesFsck struct {
 	suspects []suspect
 }
 
-// suspect is something that nobody was found to use. It may be about to be removed, or about to be used.
+// suspect is something that nobody was found to use. It may be about to be removed, or about to be
+// used.
 type suspect struct {
 	id      segment.LayerID // or the pool's
 	problem error
@@ -46,7 +53,8 @@ type suspect struct {
 	stands func(ctx context.Context) (bool, error)
 }
 
-// suspectsMax is how many suspects are gathered before they are looked for among what waits to be removed, which is a walk over all of that.
+// suspectsMax is how many suspects are gathered before they are looked for among what waits to be
+// removed, which is a walk over all of that.
 const suspectsMax = 4096
 
 func (f *tablesFsck) suspect(ctx context.Context, found suspect) error {
@@ -57,8 +65,9 @@ func (f *tablesFsck) suspect(ctx context.Context, found suspect) error {
 	return f.settle(ctx)
 }
 
-// settle acquits the suspects that wait to be removed, and looks at the others once more. What leaves a manifest gets its row in table d by the
-// same batch, so that nothing slips through in between.
+// settle acquits the suspects that wait to be removed, and looks at the others once more. What
+// leaves a manifest gets its row in table d by the same batch, so that nothing slips through in
+// between.
 func (f *tablesFsck) settle(ctx context.Context) error {
 	if len(f.suspects) == 0 {
 		return nil
@@ -141,7 +150,8 @@ func (f *tablesFsck) users(ctx context.Context) error {
 			return err
 		}
 		if there {
-			f.problem(id, object.ZeroID, fmt.Errorf("%w: pool %s has a key as its user, and does not name it", ErrDisagree, pool))
+			f.problem(id, object.ZeroID, fmt.Errorf("%w: pool %s has a key as its user, and does not name it", ErrDisagree,
+				pool))
 		}
 	}
 	return nil
@@ -172,7 +182,8 @@ func (f *tablesFsck) manifests(ctx context.Context) error {
 	return nil
 }
 
-// departures reads what waits to be removed: a row that cannot be read would keep everything behind it waiting.
+// departures reads what waits to be removed: a row that cannot be read would keep everything behind
+// it waiting.
 func (f *tablesFsck) departures(ctx context.Context) error {
 	for pair, err := range f.scan(ctx, tableDeparture) {
 		if err != nil {
@@ -189,14 +200,16 @@ func (f *tablesFsck) departures(ctx context.Context) error {
 	return nil
 }
 
-// registrations looks for the user of each registered file. That the file is there is checked with the pool.
+// registrations looks for the user of each registered file. That the file is there is checked with
+// the pool.
 func (f *tablesFsck) registrations(ctx context.Context) error {
 	for pair, err := range f.scan(ctx, tableRegistration) {
 		if err != nil {
 			return err
 		}
 		if len(pair.Key) != 1+len(segment.LayerID{}) {
-			f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no registration's", segment.ErrFormat, pair.Key))
+			f.problem(segment.LayerID{}, object.ZeroID,
+				fmt.Errorf("%w: key %x is no registration's", segment.ErrFormat, pair.Key))
 			continue
 		}
 		id := segment.LayerID(pair.Key[1:])
@@ -228,7 +241,8 @@ func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []by
 	return !used, err
 }
 
-// hotLayers looks for the user of each layer that has hot objects, graph rows or path filters. It reads one key of each.
+// hotLayers looks for the user of each layer that has hot objects, graph rows or path filters. It
+// reads one key of each.
 func (f *tablesFsck) hotLayers(ctx context.Context) error {
 	for _, table := range hotTables {
 		start := []byte{table}
@@ -273,7 +287,8 @@ func (f *tablesFsck) first(ctx context.Context, start, end []byte) ([]byte, erro
 	return nil, nil
 }
 
-// unsettledAge is how long a file may lie without a registration that is not in its place: that of a push under way (docs/invariants.md 14).
+// unsettledAge is how long a file may lie without a registration that is not in its place: that of
+// a push under way (docs/invariants.md 14).
 const unsettledAge = 24 * time.Hour
 
 // files looks for the registration of each file.
@@ -284,7 +299,8 @@ func (f *tablesFsck) files(ctx context.Context) error {
 		}
 		id, ok := segment.LayerOfFile(info.Name)
 		if !ok {
-			f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: file %s has a name that nothing gave it", ErrDisagree, info.Name))
+			f.problem(segment.LayerID{}, object.ZeroID,
+				fmt.Errorf("%w: file %s has a name that nothing gave it", ErrDisagree, info.Name))
 			continue
 		}
 		name, err := registeredName(ctx, f.store.keys, id)
@@ -313,6 +329,7 @@ func (f *tablesFsck) unregistered(ctx context.Context, id segment.LayerID, info 
 	if err != nil {
 		return err
 	}
-	f.problem(id, object.ZeroID, fmt.Errorf("%w: file %s of %d bytes is not registered", ErrDisagree, info.Name, info.Size))
+	f.problem(id, object.ZeroID, fmt.Errorf("%w: file %s of %d bytes is not registered", ErrDisagree, info.Name,
+		info.Size))
 	return open.Close()
 }

@@ -36,14 +36,16 @@ func (f *fsck) isJudged(found Dotfile) bool {
 	return false
 }
 
-// checkContent holds an object to git's rules. Its bytes are those that came in, so that whatever they break is told as a warning.
+// checkContent holds an object to git's rules. Its bytes are those that came in, so that whatever
+// they break is told as a warning.
 func (c *objectChecker) checkContent(ctx context.Context, at Location, t object.Type, data []byte) error {
 	var found []namedDotfile
 	err := object.Check(t, data)
 	if t == object.TypeTree {
-		err = object.CheckTree(data, object.TreeCheck{Found: func(name []byte, file object.Dotfile, mode object.Mode, id object.ID) {
-			found = append(found, namedDotfile{NewDotfile(file, mode, id), name})
-		}})
+		err = object.CheckTree(data,
+			object.TreeCheck{Found: func(name []byte, file object.Dotfile, mode object.Mode, id object.ID) {
+				found = append(found, namedDotfile{NewDotfile(file, mode, id), name})
+			}})
 	}
 	if err != nil {
 		c.fsck.warn(at.layer.layerID(), at.id, fmt.Errorf("git's fsck objects to it: %w", err))
@@ -54,7 +56,8 @@ func (c *objectChecker) checkContent(ctx context.Context, at Location, t object.
 		}
 		err := c.view.CheckDotfile(ctx, found[i].Dotfile)
 		if IsObjection(err) {
-			c.fsck.warn(at.layer.layerID(), found[i].ID, fmt.Errorf("git's fsck objects to it as the %q of tree %s: %w", found[i].name, at.id, err))
+			c.fsck.warn(at.layer.layerID(), found[i].ID,
+				fmt.Errorf("git's fsck objects to it as the %q of tree %s: %w", found[i].name, at.id, err))
 		} else if err != nil {
 			return err
 		}

@@ -20,15 +20,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkPack plans and writes packs of a repository, as it lies after one push, beside git pack-objects on the same. PACKHORSE_REAL_REPO
-// names a bare repository to use instead of a made-up one; its heads and tags count.
+// BenchmarkPack plans and writes packs of a repository, as it lies after one push, beside git
+// pack-objects on the same. PACKHORSE_REAL_REPO names a bare repository to use instead of a made-up
+// one; its heads and tags count.
 //
-// cpu-ns/op is processor time; peer-ns, peer-cpu-ns and peer-bytes are what git took for the same request, and how long its pack was.
+// cpu-ns/op is processor time; peer-ns, peer-cpu-ns and peer-bytes are what git took for the same
+// request, and how long its pack was.
 func BenchmarkPack(b *testing.B) {
 	g := benchRepository(b)
 	h := &ingestHost{tb: b}
 	h.open(vfs.Default, b.TempDir(), odb.Options{})
-	_, err := h.push(g.Input([]byte(lines("", g.tips("refs/heads", "refs/tags"))), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"), ingest.Options{})
+	_, err := h.push(g.Input([]byte(lines("", g.tips("refs/heads", "refs/tags"))), "pack-objects", "--revs", "--stdout",
+		"--delta-base-offset", "-q"), ingest.Options{})
 	must(b, err)
 	v := h.view()
 	tips := g.tips("refs/heads", "refs/tags")
@@ -115,7 +118,9 @@ func (g *repository) timePackObjects(b *testing.B, request packgen.Request) cost
 		size, err := io.Copy(io.Discard, out)
 		must(b, err)
 		must(b, cmd.Wait())
-		took := cost{wall: time.Since(start), processor: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes: size}
+		took := cost{
+			wall: time.Since(start), processor: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes: size,
+		}
 		if i == 0 || took.processor < best.processor {
 			best = took
 		}

@@ -69,7 +69,8 @@ func (g *repository) packObjectsCommand(request packgen.Request) (args []string,
 	return args, input + "--not\n" + lines("", request.Haves) + lines("", request.Unshallow) + "\n"
 }
 
-// objectsOf returns what a pack holds, once git index-pack has completed and accepted it in the repository, which stays as it is.
+// objectsOf returns what a pack holds, once git index-pack has completed and accepted it in the
+// repository, which stays as it is.
 func (g *repository) objectsOf(packed []byte) ([]object.ID, error) {
 	g.tb.Helper()
 	base := filepath.Join(g.tb.TempDir(), "p")
@@ -81,7 +82,8 @@ func (g *repository) objectsOf(packed []byte) ([]object.ID, error) {
 	return idsInOrder(index)[:binary.BigEndian.Uint32(packed[8:])], nil // what completes a thin pack lies behind
 }
 
-// idsInOrder returns the IDs of an index of git's, version 2, in the order of their entries in the pack.
+// idsInOrder returns the IDs of an index of git's, version 2, in the order of their entries in the
+// pack.
 func idsInOrder(index []byte) []object.ID {
 	const fanoutEnd = 8 + 256*4
 	count := int(binary.BigEndian.Uint32(index[fanoutEnd-4:]))
@@ -132,11 +134,13 @@ func sortedDifference(a, b []object.ID) []object.ID {
 	return only
 }
 
-// checkPack compares a pack with git's for the same request, and has git accept it at a client and find it connected.
+// checkPack compares a pack with git's for the same request, and has git accept it at a client and
+// find it connected.
 //
-// Some differences are right. Git may leave out an object that was asked for by its ID if it met it inside a tree before. It leaves out a
-// little more of what the client has when files have moved, since it marks what is uninteresting before it looks for the rest; and less
-// for a shallow client that takes no thin pack.
+// Some differences are right. Git may leave out an object that was asked for by its ID if it met it
+// inside a tree before. It leaves out a little more of what the client has when files have moved,
+// since it marks what is uninteresting before it looks for the rest; and less for a shallow client
+// that takes no thin pack.
 func checkPack(t *testing.T, g *repository, v *odb.View, request packgen.Request) {
 	t.Helper()
 	wants := request.Wants
@@ -162,7 +166,8 @@ func checkPack(t *testing.T, g *repository, v *odb.View, request packgen.Request
 	missing := sortedDifference(sortedDifference(want, got), right)
 	extra := sortedDifference(sortedDifference(got, want), right)
 	if len(missing)+len(extra) > 0 {
-		t.Errorf("%s: %d objects, want %d\nmissing:\n%stoo many:\n%s", name, len(got), len(want), g.describe(missing), g.describe(extra))
+		t.Errorf("%s: %d objects, want %d\nmissing:\n%stoo many:\n%s", name, len(got), len(want), g.describe(missing),
+			g.describe(extra))
 	}
 	if request.Filter.IsZero() {
 		client.Input(data, "index-pack", "--stdin", "--fix-thin")
@@ -194,7 +199,8 @@ var layouts = map[string]struct {
 		n := len(commits)
 		h.pushPack(g, fmt.Sprintf("%s\n", commits[n/4]))
 		revisions := fmt.Sprintf("%s\n^%s\n", commits[n/3], commits[n/4])
-		for part := range slices.Chunk(g.ids(revisions, "rev-list", "--objects", "--stdin", "--topo-order", "--reverse"), 100) {
+		for part := range slices.Chunk(g.ids(revisions, "rev-list", "--objects", "--stdin", "--topo-order", "--reverse"),
+			100) {
 			h.write(g, part)
 		}
 		h.pushPack(g, fmt.Sprintf("%s\n%s\n--not\n%s\n", commits[n/2], commits[n/2-1], commits[n/3]))
@@ -258,7 +264,8 @@ func (h *ingestHost) useBitmaps(g *repository, what string) {
 	}
 }
 
-// A client that takes thin packs and short deltas gets a pack of long deltas from end to end, in either form.
+// A client that takes thin packs and short deltas gets a pack of long deltas from end to end, in
+// either form.
 func TestPackOfLongDeltas(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 33, commitCount: 40})
@@ -275,8 +282,8 @@ func TestPackOfLongDeltas(t *testing.T) {
 	}
 }
 
-// TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names; PACKHORSE_BITMAPS is what bitmaps are
-// used for, as in [ingestHost.useBitmaps].
+// TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names;
+// PACKHORSE_BITMAPS is what bitmaps are used for, as in [ingestHost.useBitmaps].
 func TestPackOfRealRepository(t *testing.T) {
 	g := &repository{Repository: oracle.Real(t), tb: t}
 	h := newIngestHost(t, odb.Options{})
@@ -339,7 +346,8 @@ func drawShallowRequest(t *testing.T, r *rand.Rand, g *repository, v *odb.View) 
 	var err error
 	if r.IntN(3) > 0 {
 		request.Haves = pick(r, tips, 1+r.IntN(2))
-		request.ClientShallow, _, err = revwalk.Deepen(t.Context(), v, request.Haves, revwalk.DeepenOptions{Depth: 1 + r.IntN(5)})
+		request.ClientShallow, _, err = revwalk.Deepen(t.Context(), v, request.Haves,
+			revwalk.DeepenOptions{Depth: 1 + r.IntN(5)})
 		must(t, err)
 	}
 	options := revwalk.DeepenOptions{ClientShallow: request.ClientShallow, Tips: g.tips()}

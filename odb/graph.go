@@ -11,7 +11,8 @@ import (
 // GraphRow is what a walk over history needs to know of a commit.
 type GraphRow = segment.GraphRow
 
-// Graph returns the row of a commit: from the graph, or else, also where that is damaged, from the commit itself, with Generation 0.
+// Graph returns the row of a commit: from the graph, or else, also where that is damaged, from the
+// commit itself, with Generation 0.
 //
 // Errors: [ErrNotFound], also for an object that is no commit; [ErrCorrupt].
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {

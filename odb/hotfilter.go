@@ -12,11 +12,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// hotFilterBytes bounds the trees that one quarantine reads for the path filters of its hot commits; those beyond get none.
+// hotFilterBytes bounds the trees that one quarantine reads for the path filters of its hot
+// commits; those beyond get none.
 const hotFilterBytes = 32 * mebibyte
 
-// filterHot makes the path filters of hot commits that were not looked at yet. One that cannot be made is done without: what is wrong with
-// the trees is told to whoever needs them.
+// filterHot makes the path filters of hot commits that were not looked at yet. One that cannot be
+// made is done without: what is wrong with the trees is told to whoever needs them.
 func (q *Quarantine) filterHot(ctx context.Context) error {
 	v := q.view.Linked() // what a commit names is readable
 	for _, id := range q.hot.order {
@@ -36,7 +37,8 @@ func (q *Quarantine) filterHot(ctx context.Context) error {
 	return nil
 }
 
-// hotFilter returns the path filter of a commit, or nil when the trees to be read have become too many.
+// hotFilter returns the path filter of a commit, or nil when the trees to be read have become too
+// many.
 func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (bloom.Filter, error) {
 	if q.filterBytes > hotFilterBytes {
 		return nil, nil

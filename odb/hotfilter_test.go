@@ -11,8 +11,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestHotFilters writes a history to the hot tier, by small pushes or object by object: every commit has the path filter that git makes, and
-// answers are the same with the filters, with damaged ones, and without.
+// TestHotFilters writes a history to the hot tier, by small pushes or object by object: every
+// commit has the path filter that git makes, and answers are the same with the filters, with
+// damaged ones, and without.
 func TestHotFilters(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(h *ingestHost, g *repository){
@@ -95,7 +96,8 @@ func compareHotWalks(t *testing.T, g *repository, h *ingestHost) {
 	compareTrace(t, v, g.traceOf(r, commits[0], 8), revwalk.TraceOptions{})
 }
 
-// TestHotFiltersSaveReads walks a long history of the hot tier along a file that one commit of it changed, and opens next to no trees.
+// TestHotFiltersSaveReads walks a long history of the hot tier along a file that one commit of it
+// changed, and opens next to no trees.
 func TestHotFiltersSaveReads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
@@ -107,7 +109,8 @@ func TestHotFiltersSaveReads(t *testing.T) {
 		rare := d.write(object.TypeBlob, []byte("rare"), object.ZeroID)
 		often := d.write(object.TypeBlob, commitOf(object.EmptyTreeID, i), object.ZeroID)
 		inner := d.write(object.TypeTree, treeOf(fileEntry("often", often)), object.ZeroID)
-		trees = d.write(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeTree, Name: "a", ID: inner}, fileEntry("rare", rare)), trees)
+		trees = d.write(object.TypeTree,
+			treeOf(object.TreeEntry{Mode: object.ModeTree, Name: "a", ID: inner}, fileEntry("rare", rare)), trees)
 		parents := []object.ID{tip}
 		if i == 0 {
 			parents = nil

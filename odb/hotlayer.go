@@ -97,7 +97,9 @@ func (l *hotLayer) stream(ctx context.Context, at Location) (io.ReadCloser, erro
 		return nil, err
 	}
 	if v.Encoding == EncodingZlib { // a small value that arrived in a pack may inflate to a large object
-		return &inflatedValue{Inflater: pack.NewInflater(bytes.NewReader(v.Payload)), layer: l, id: at.id, left: v.ContentSize}, nil
+		return &inflatedValue{
+			Inflater: pack.NewInflater(bytes.NewReader(v.Payload)), layer: l, id: at.id, left: v.ContentSize,
+		}, nil
 	}
 	content, err := l.content(ctx, at)
 	return io.NopCloser(bytes.NewReader(content)), err

@@ -23,7 +23,8 @@ import (
 //	payload  compressed as the encoding says
 //	4        CRC-32C of the object's ID and of all before
 //
-// The checksum is the value's own, and covers the ID, so that what a key-value store guarantees of its bytes is not relied on.
+// The checksum is the value's own, and covers the ID, so that what a key-value store guarantees of
+// its bytes is not relied on.
 type HotValue struct {
 	ID          object.ID
 	Type        object.Type
@@ -124,11 +125,13 @@ func (v *HotValue) content() ([]byte, error) {
 	}
 }
 
-// zstd coders are pooled, each for one goroutine at a time: they start no goroutines, and frames carry no checksum since the value does.
+// zstd coders are pooled, each for one goroutine at a time: they start no goroutines, and frames
+// carry no checksum since the value does.
 var (
 	zstdEncoders = sync.Pool{New: func() any {
 		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
-			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256*kibibyte), zstd.WithSingleSegment(true))
+			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256*kibibyte),
+			zstd.WithSingleSegment(true))
 		if err != nil {
 			panic(err) // the options are constants
 		}

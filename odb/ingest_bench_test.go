@@ -12,7 +12,8 @@ import (
 	"packhorse/odb/ingest"
 )
 
-// BenchmarkIngest ingests a pack into an empty pool on disk: a seeded history or, if PACKHORSE_BENCH_PACK names one, a real pack.
+// BenchmarkIngest ingests a pack into an empty pool on disk: a seeded history or, if
+// PACKHORSE_BENCH_PACK names one, a real pack.
 func BenchmarkIngest(b *testing.B) {
 	packed := benchPack(b)
 	b.SetBytes(int64(len(packed)))
@@ -51,7 +52,8 @@ func benchPack(b *testing.B) []byte {
 	return packAll(git, "--delta-base-offset")
 }
 
-// BenchmarkIngestSmall ingests the thin pack of one commit that changes one file, into a pool that has the history before it.
+// BenchmarkIngestSmall ingests the thin pack of one commit that changes one file, into a pool that
+// has the history before it.
 func BenchmarkIngestSmall(b *testing.B) {
 	git := oracle.New(b)
 	git.Seed(oracle.History{Seed: 1, Commits: 300, Files: 200})
@@ -60,7 +62,8 @@ func BenchmarkIngestSmall(b *testing.B) {
 	if _, err := h.push(before, ingest.Options{}); err != nil {
 		b.Fatal(err)
 	}
-	packed := git.Input([]byte("main\n^main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--thin", "--delta-base-offset")
+	packed := git.Input([]byte("main\n^main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--thin",
+		"--delta-base-offset")
 	v := h.view()
 	b.ReportAllocs()
 	for b.Loop() {

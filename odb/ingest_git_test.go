@@ -21,7 +21,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// The differences to git index-pack --strict that are meant, and that the cases below therefore leave out or allow:
+// The differences to git index-pack --strict that are meant, and that the cases below therefore
+// leave out or allow:
 //
 //   - faults that real histories are full of are tolerated: see [object.Check];
 //   - repeated objects are tolerated, as they are without --strict;
@@ -35,7 +36,8 @@ var repeated = regexp.MustCompile("appears twice in the pack|duplicate base")
 // missingGitmodules matches the ID of a .gitmodules that is not there.
 var missingGitmodules = regexp.MustCompile(`(?m)^[0-9a-f]{40}$`)
 
-// packSource makes packs of a history's newer half, for a pool and a git repository that have the older half.
+// packSource makes packs of a history's newer half, for a pool and a git repository that have the
+// older half.
 type packSource struct {
 	tb      testing.TB
 	random  *rand.Rand
@@ -75,7 +77,8 @@ func readObjects(tb testing.TB, git *oracle.Repository, revisions ...string) []s
 	return objects
 }
 
-// entries returns the newer half, plus extra objects, as entries: whole, or as deltas against others.
+// entries returns the newer half, plus extra objects, as entries: whole, or as deltas against
+// others.
 func (s *packSource) entries(extra ...sourceObject) []testEntry {
 	objects := slices.Concat(s.objects, extra)
 	s.random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
@@ -216,7 +219,8 @@ var mutations = map[string]func(s *packSource) []byte{
 	"a delta against something else": func(s *packSource) []byte {
 		entries := s.entries()
 		entries[s.random.IntN(len(entries))] = testEntry{
-			kind: pack.KindRefDelta, id: s.older[s.random.IntN(len(s.older))].id, data: deltaOf(s.tb, s.pick(object.TypeTree).data, []byte("x")),
+			kind: pack.KindRefDelta, id: s.older[s.random.IntN(len(s.older))].id, data: deltaOf(s.tb,
+				s.pick(object.TypeTree).data, []byte("x")),
 		}
 		return s.encode(entries)
 	},
@@ -226,9 +230,16 @@ var mutations = map[string]func(s *packSource) []byte{
 		for it := object.IterTree(o.data); it.Next(); {
 			entries = append(entries, object.TreeEntry{Mode: it.Mode, Padding: it.Padding, Name: string(it.Name), ID: it.ID})
 		}
-		names := []string{".git", "a/b", "", ".", "..", ".gitmodules", "git~1", "zz", "zz", "long" + strings.Repeat("g", 200), ".gitattributes"}
-		modes := []object.Mode{object.ModeBlob, object.ModeTree, object.ModeExec, object.ModeSymlink, object.ModeGitlink, 0o100664, 0, 0o10000}
-		ids := []object.ID{s.pick(object.TypeBlob).id, s.pick(object.TypeTree).id, s.pick(object.TypeCommit).id, s.older[0].id, {}, {1}}
+		names := []string{
+			".git", "a/b", "", ".", "..", ".gitmodules", "git~1", "zz", "zz", "long" + strings.Repeat("g", 200),
+			".gitattributes",
+		}
+		modes := []object.Mode{
+			object.ModeBlob, object.ModeTree, object.ModeExec, object.ModeSymlink, object.ModeGitlink, 0o100664, 0, 0o10000,
+		}
+		ids := []object.ID{
+			s.pick(object.TypeBlob).id, s.pick(object.TypeTree).id, s.pick(object.TypeCommit).id, s.older[0].id, {}, {1},
+		}
 		entries = append(entries, object.TreeEntry{
 			Mode: modes[s.random.IntN(len(modes))], Name: names[s.random.IntN(len(names))], ID: ids[s.random.IntN(len(ids))],
 		})
@@ -242,7 +253,8 @@ var mutations = map[string]func(s *packSource) []byte{
 		tree := string(o.data[len("tree ") : len("tree ")+object.HexSize])
 		others := []string{
 			s.pick(object.TypeTree).id.String(), s.pick(object.TypeBlob).id.String(), s.pick(object.TypeCommit).id.String(),
-			s.older[s.random.IntN(len(s.older))].id.String(), object.ZeroID.String(), object.EmptyTreeID.String(), strings.Repeat("1", 40),
+			s.older[s.random.IntN(len(s.older))].id.String(), object.ZeroID.String(), object.EmptyTreeID.String(),
+			strings.Repeat("1", 40),
 		}
 		other := others[s.random.IntN(len(others))]
 		data := strings.Replace(string(o.data), tree, other, 1)
@@ -258,10 +270,13 @@ var mutations = map[string]func(s *packSource) []byte{
 		return s.encode(s.entries(newObject(s.tb, object.TypeCommit, []byte(data))))
 	},
 	"an odd tag": func(s *packSource) []byte {
-		targets := []sourceObject{*s.pick(object.TypeTree), *s.pick(object.TypeBlob), *s.pick(object.TypeCommit), s.older[0], {id: object.ID{9}}}
+		targets := []sourceObject{
+			*s.pick(object.TypeTree), *s.pick(object.TypeBlob), *s.pick(object.TypeCommit), s.older[0], {id: object.ID{9}},
+		}
 		target := targets[s.random.IntN(len(targets))]
 		names := []string{"commit", "tree", "blob", "tag", "horse"}
-		data := fmt.Sprintf("object %s\ntype %s\ntag v1\ntagger A <a@b> 1 +0000\n\nm\n", target.id, names[s.random.IntN(len(names))])
+		data := fmt.Sprintf("object %s\ntype %s\ntag v1\ntagger A <a@b> 1 +0000\n\nm\n", target.id,
+			names[s.random.IntN(len(names))])
 		return s.encode(s.entries(newObject(s.tb, object.TypeTag, []byte(data))))
 	},
 	"an odd delta": func(s *packSource) []byte {
@@ -270,7 +285,8 @@ var mutations = map[string]func(s *packSource) []byte{
 		for entries[base].kind.IsDelta() {
 			base = s.random.IntN(len(entries))
 		}
-		return s.encode(append(entries, testEntry{kind: pack.KindOFSDelta, base: base, data: oddDelta(s.random, entries[base].data)}))
+		return s.encode(append(entries,
+			testEntry{kind: pack.KindOFSDelta, base: base, data: oddDelta(s.random, entries[base].data)}))
 	},
 	"repeated objects": func(s *packSource) []byte {
 		entries := s.entries()
@@ -282,7 +298,8 @@ var mutations = map[string]func(s *packSource) []byte{
 	},
 	"odd .gitmodules": func(s *packSource) []byte {
 		contents := []string{
-			"[submodule \"a\"]\n\tpath = a\n\turl = https://example.com/a\n", "[submodule \"..\"]\n", "[submodule \"a\"]\n\turl = -u\n", "nonsense",
+			"[submodule \"a\"]\n\tpath = a\n\turl = https://example.com/a\n", "[submodule \"..\"]\n",
+			"[submodule \"a\"]\n\turl = -u\n", "nonsense",
 		}
 		blob := newObject(s.tb, object.TypeBlob, []byte(contents[s.random.IntN(len(contents))]))
 		name := []string{".gitmodules", ".GITMODULES", "GITMOD~1", "modules"}[s.random.IntN(4)]
@@ -291,7 +308,8 @@ var mutations = map[string]func(s *packSource) []byte{
 	},
 }
 
-// oddDelta makes a delta by a program that may be short, cut off, too long, or made of instructions that there are not.
+// oddDelta makes a delta by a program that may be short, cut off, too long, or made of instructions
+// that there are not.
 func oddDelta(random *rand.Rand, base []byte) []byte {
 	appendSize := func(dst []byte, size int) []byte {
 		for ; size >= 0x80; size >>= 7 {
@@ -330,7 +348,8 @@ func (s *packSource) encode(entries []testEntry) []byte {
 	return encodePack(entries...)
 }
 
-// judge lets git read a pack, and returns what it thinks and the objects that it got. The repository is as before then.
+// judge lets git read a pack, and returns what it thinks and the objects that it got. The
+// repository is as before then.
 func judge(tb testing.TB, git *oracle.Repository, packed []byte) (objects []string, verdict error) {
 	tb.Helper()
 	dir := filepath.Join(git.Dir, "objects", "pack")
@@ -397,7 +416,9 @@ func TestIngestJudgesAsGit(t *testing.T) {
 	}
 }
 
-func compareVerdict(t *testing.T, what string, older, packed []byte, limits odb.Limits, objects []string, verdict error) {
+func compareVerdict(
+	t *testing.T, what string, older, packed []byte, limits odb.Limits, objects []string, verdict error,
+) {
 	t.Helper()
 	h := newIngestHost(t, odb.Options{Limits: limits})
 	if _, err := h.push(older, ingest.Options{}); err != nil {

@@ -80,7 +80,8 @@ func TestIngestReadsBackWhatGitHas(t *testing.T) {
 	}
 }
 
-// compareGraph checks the graph rows of all commits against git, and their generations against each other.
+// compareGraph checks the graph rows of all commits against git, and their generations against each
+// other.
 func compareGraph(tb testing.TB, v *odb.View, git *oracle.Repository) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -124,11 +125,13 @@ func TestIngestPushAfterPush(t *testing.T) {
 		ingest  ingest.Options
 		bases   bool // are added to segments
 	}{
-		"hot":                     {},
-		"hot, little memory":      {options: odb.Options{IngestMemoryBytes: 30_000}},
-		"hot, scratch files":      {ingest: ingest.Options{WholeBytes: 1000}},
-		"segments":                {options: segments, bases: true},
-		"segments, little memory": {options: odb.Options{IngestMemoryBytes: 30_000, Limits: odb.Limits{HotCount: 1}}, bases: true},
+		"hot":                {},
+		"hot, little memory": {options: odb.Options{IngestMemoryBytes: 30_000}},
+		"hot, scratch files": {ingest: ingest.Options{WholeBytes: 1000}},
+		"segments":           {options: segments, bases: true},
+		"segments, little memory": {
+			options: odb.Options{IngestMemoryBytes: 30_000, Limits: odb.Limits{HotCount: 1}}, bases: true,
+		},
 		"segments, scratch files": {options: segments, ingest: ingest.Options{WholeBytes: 1000}, bases: true},
 	}
 	for name, test := range tests {
@@ -163,7 +166,8 @@ func TestIngestPushAfterPush(t *testing.T) {
 	}
 }
 
-// TestIngestChainOverPushes pushes versions of a file one by one, each as a delta against the one before: no chain may grow without end.
+// TestIngestChainOverPushes pushes versions of a file one by one, each as a delta against the one
+// before: no chain may grow without end.
 func TestIngestChainOverPushes(t *testing.T) {
 	t.Parallel()
 	h := newIngestHost(t, odb.Options{})
@@ -175,7 +179,9 @@ func TestIngestChainOverPushes(t *testing.T) {
 	for i := range versions {
 		next := append(slices.Clone(content), byte(i))
 		base := mustHash(t, object.TypeBlob, content)
-		if _, err := h.push(encodePack(testEntry{kind: pack.KindRefDelta, id: base, data: deltaOf(t, content, next)}), ingest.Options{}); err != nil {
+		if _, err := h.push(
+			encodePack(testEntry{kind: pack.KindRefDelta, id: base, data: deltaOf(t, content, next)}), ingest.Options{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		content = next
@@ -195,8 +201,9 @@ func TestIngestChainOverPushes(t *testing.T) {
 	h.fsck()
 }
 
-// TestIngestLongChains resolves chains as long as they may be, in memory that holds a few of their objects, from their far ends: every
-// object has two children, so that it is needed again after all that is below it.
+// TestIngestLongChains resolves chains as long as they may be, in memory that holds a few of their
+// objects, from their far ends: every object has two children, so that it is needed again after all
+// that is below it.
 func TestIngestLongChains(t *testing.T) {
 	t.Parallel()
 	const length = 1500
@@ -229,7 +236,8 @@ func TestIngestTakesTooLong(t *testing.T) {
 	blob := oracleNoise(1000)
 	entries := []testEntry{whole(object.TypeBlob, blob)}
 	for i := range 400 {
-		entries = append(entries, testEntry{kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, blob), data: deltaOf(t, blob, append(slices.Clone(blob), byte(i), byte(i>>8)))})
+		entries = append(entries, testEntry{kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, blob), data: deltaOf(t,
+			blob, append(slices.Clone(blob), byte(i), byte(i>>8)))})
 	}
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{InflateTime: 1}})
 	_, err := h.push(encodePack(entries...), ingest.Options{})
@@ -243,11 +251,14 @@ func TestIngestRepeatedObjects(t *testing.T) {
 	t.Parallel()
 	a, b := []byte("blob a, of some lines\nand more\n"), []byte("blob b, of some lines\nand more\n")
 	aID, bID := mustHash(t, object.TypeBlob, a), mustHash(t, object.TypeBlob, b)
-	tree := object.AppendTree(nil, []object.TreeEntry{{Mode: object.ModeBlob, Name: "a", ID: aID}, {Mode: object.ModeBlob, Name: "b", ID: bID}})
+	tree := object.AppendTree(nil,
+		[]object.TreeEntry{{Mode: object.ModeBlob, Name: "a", ID: aID}, {Mode: object.ModeBlob, Name: "b", ID: bID}})
 	aToB, bToA := deltaOf(t, a, b), deltaOf(t, b, a)
 	tests := map[string]struct{ stored, pushed []testEntry }{
 		"whole, twice": {
-			pushed: []testEntry{whole(object.TypeBlob, a), whole(object.TypeTree, tree), whole(object.TypeBlob, a), whole(object.TypeBlob, b)},
+			pushed: []testEntry{
+				whole(object.TypeBlob, a), whole(object.TypeTree, tree), whole(object.TypeBlob, a), whole(object.TypeBlob, b),
+			},
 		},
 		"deltas of each other, and one whole behind them": {
 			pushed: []testEntry{
@@ -267,12 +278,15 @@ func TestIngestRepeatedObjects(t *testing.T) {
 		},
 		"stored, and sent again the other way round": {
 			stored: []testEntry{whole(object.TypeBlob, a), {kind: pack.KindOFSDelta, base: 0, data: aToB}},
-			pushed: []testEntry{whole(object.TypeBlob, b), {kind: pack.KindOFSDelta, base: 0, data: bToA}, whole(object.TypeTree, tree)},
+			pushed: []testEntry{whole(object.TypeBlob, b), {kind: pack.KindOFSDelta, base: 0, data: bToA}, whole(object.TypeTree,
+				tree)},
 		},
 		"deltas of each other, and one stored": {
 			stored: []testEntry{whole(object.TypeBlob, a)},
 			pushed: []testEntry{
-				{kind: pack.KindRefDelta, id: bID, data: bToA}, {kind: pack.KindRefDelta, id: aID, data: aToB}, whole(object.TypeTree, tree),
+				{kind: pack.KindRefDelta, id: bID, data: bToA},
+				{kind: pack.KindRefDelta, id: aID, data: aToB},
+				whole(object.TypeTree, tree),
 			},
 		},
 	}
@@ -341,7 +355,8 @@ func TestIngestShallowUpdate(t *testing.T) {
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 8, Commits: 3})
 	tip := git.Git("rev-parse", "main")
-	tree := git.Input([]byte(git.Git("rev-parse", "main^{tree}")+"\n"), "rev-list", "--objects", "--no-object-names", "--stdin")
+	tree := git.Input([]byte(git.Git("rev-parse", "main^{tree}")+"\n"), "rev-list", "--objects", "--no-object-names",
+		"--stdin")
 	packed := git.Input([]byte(tip+"\n"+string(tree)), "pack-objects", "--stdout", "-q")
 	id, err := object.ParseID(tip)
 	if err != nil {

@@ -126,7 +126,8 @@ func (h *ingestHost) leftovers() []string {
 			path := h.fs.PathJoin(dir, name)
 			if info, err := h.fs.Stat(path); err == nil && info.IsDir() {
 				walk(path)
-			} else if strings.Contains(name, ".segment") || strings.Contains(name, ".graph") || strings.Contains(path, "scratch") {
+			} else if strings.Contains(name, ".segment") || strings.Contains(name, ".graph") ||
+				strings.Contains(path, "scratch") {
 				names = append(names, name)
 			}
 		}

@@ -16,8 +16,9 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// TestIngestTakesWhatIsFree pushes a file of 9 MiB for a request that was admitted for 2: it takes of what is free, waits for nothing when
-// nothing is, and has spilled before the entry has come to its end.
+// TestIngestTakesWhatIsFree pushes a file of 9 MiB for a request that was admitted for 2: it takes
+// of what is free, waits for nothing when nothing is, and has spilled before the entry has come to
+// its end.
 func TestIngestTakesWhatIsFree(t *testing.T) {
 	t.Parallel()
 	const size, admitted, capacity = 9 << 20, 2 << 20, 128 << 20

@@ -42,7 +42,10 @@ func TestIngestRefusals(t *testing.T) {
 		}
 		return entries
 	}
-	small := odb.Limits{ObjectBytes: 1000, PackBytes: 5000, PackCount: 60, InflatedBytes: 20_000, InflatedRatio: 2, DeltaDepth: 3, TreeDepth: 20}
+	small := odb.Limits{
+		ObjectBytes: 1000, PackBytes: 5000, PackCount: 60, InflatedBytes: 20_000, InflatedRatio: 2, DeltaDepth: 3,
+		TreeDepth: 20,
+	}
 	tests := map[string]struct {
 		entries []testEntry
 		raw     func(packed []byte) []byte
@@ -50,7 +53,9 @@ func TestIngestRefusals(t *testing.T) {
 		check   func(error) bool
 	}{
 		"missing blob": {
-			entries: []testEntry{whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing}))},
+			entries: []testEntry{
+				whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})),
+			},
 			check: func(err error) bool {
 				var e *ingest.MissingError
 				tree := treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})
@@ -61,11 +66,13 @@ func TestIngestRefusals(t *testing.T) {
 			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeCommit, commitOf(blobID))},
 			check: func(err error) bool {
 				var e *ingest.WrongTypeError
-				return errors.As(err, &e) && *e == ingest.WrongTypeError{Object: blobID, Type: object.TypeBlob, Want: object.TypeTree}
+				return errors.As(err, &e) &&
+					*e == ingest.WrongTypeError{Object: blobID, Type: object.TypeBlob, Want: object.TypeTree}
 			},
 		},
 		"bad tree": {
-			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "..", ID: blobID}))},
+			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeTree,
+				treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "..", ID: blobID}))},
 			check: func(err error) bool {
 				var e *ingest.BadObjectError
 				var check *object.CheckError
@@ -74,7 +81,9 @@ func TestIngestRefusals(t *testing.T) {
 		},
 		"deltas that are their own bases": {
 			entries: []testEntry{
-				{kind: pack.KindRefDelta, id: missing, data: deltaTo("a")}, {kind: pack.KindRefDelta, id: missing, data: deltaTo("b")},
+				{
+					kind: pack.KindRefDelta, id: missing, data: deltaTo("a"),
+				}, {kind: pack.KindRefDelta, id: missing, data: deltaTo("b")},
 			},
 			check: func(err error) bool {
 				var e *ingest.UnresolvedError
@@ -118,13 +127,15 @@ func TestIngestRefusals(t *testing.T) {
 			limits: small, check: limitOf("object size"),
 		},
 		"pack too large": {
-			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, oracleNoise(900))}, 7), limits: small, check: limitOf("pack size"),
+			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, oracleNoise(900))}, 7), limits: small,
+			check: limitOf("pack size"),
 		},
 		"too many objects": {
 			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, blob)}, 61), limits: small, check: limitOf("object count"),
 		},
 		"inflates too much": {
-			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, make([]byte, 900))}, 30), limits: small, check: limitOf("inflated size"),
+			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, make([]byte, 900))}, 30), limits: small,
+			check: limitOf("inflated size"),
 		},
 		"chain too long": {
 			entries: []testEntry{
@@ -138,19 +149,24 @@ func TestIngestRefusals(t *testing.T) {
 		},
 		"trees too deep": {entries: pathOf(21, "d"), limits: small, check: limitOf("tree depth")},
 		"path too long":  {entries: pathOf(18, strings.Repeat("n", 250)), check: limitOf("path length")},
-		"name too long":  {entries: pathOf(1, strings.Repeat("n", 256)), check: func(err error) bool { return errors.Is(err, object.ErrNameTooLong) }},
+		"name too long": {entries: pathOf(1, strings.Repeat("n", 256)), check: func(err error) bool {
+			return errors.Is(err, object.ErrNameTooLong)
+		}},
 		"bad .gitmodules": {
 			entries: []testEntry{
 				whole(object.TypeBlob, []byte("[submodule \"../x\"]\n\turl = a\n")),
 				whole(object.TypeTree, treeOf(object.TreeEntry{
-					Mode: object.ModeBlob, Name: ".gitmodules", ID: mustHash(t, object.TypeBlob, []byte("[submodule \"../x\"]\n\turl = a\n")),
+					Mode: object.ModeBlob, Name: ".gitmodules", ID: mustHash(t, object.TypeBlob,
+						[]byte("[submodule \"../x\"]\n\turl = a\n")),
 				})),
 			},
 			check: ingest.IsBadPack,
 		},
 		"gitlink called .gitmodules": {
-			entries: []testEntry{whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: missing}))},
-			check:   checkOf("gitmodulesMissing"),
+			entries: []testEntry{
+				whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: missing})),
+			},
+			check: checkOf("gitmodulesMissing"),
 		},
 		"folder called .gitattributes": {
 			entries: []testEntry{whole(object.TypeTree, nil), whole(object.TypeTree, treeOf(object.TreeEntry{
@@ -243,7 +259,8 @@ func TestIngestReadErrorLeavesNothing(t *testing.T) {
 	gone := errors.New("the client is gone")
 	for _, size := range []int{0, 5, 12, 500, len(packed) / 2, len(packed) - 1} {
 		h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-		_, err := ingest.Read(t.Context(), h.view(), &brokenReader{Reader: bytes.NewReader(packed[:size]), err: gone}, ingest.Options{})
+		_, err := ingest.Read(t.Context(), h.view(), &brokenReader{Reader: bytes.NewReader(packed[:size]), err: gone},
+			ingest.Options{})
 		if !errors.Is(err, gone) || ingest.IsBadPack(err) {
 			t.Errorf("cut at %d: %v", size, err)
 		}

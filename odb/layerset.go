@@ -8,13 +8,15 @@ import (
 	"packhorse/odb/segment"
 )
 
-// layerSet pins the layers of all views: while a layer is pinned by anyone of this process its files and keys stay.
+// layerSet pins the layers of all views: while a layer is pinned by anyone of this process its
+// files and keys stay.
 type layerSet struct {
 	store *Store
 	files *segment.OpenFiles
 
 	mu sync.Mutex // guards the fields below and the pins of segments; nothing is locked below it
-	// segments are those that are pinned or open. A segment whose companions were replaced is there once for each set of them.
+	// segments are those that are pinned or open. A segment whose companions were replaced is there
+	// once for each set of them.
 	segments map[segment.LayerID][]*SegmentLayer
 	hot      map[segment.LayerID]int // pins
 }
@@ -33,7 +35,9 @@ func (s *layerSet) pin(m manifestLayer) layer {
 		s.hot[m.id]++
 		return &hotLayer{store: s.store, id: m.id}
 	}
-	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool { return slices.EqualFunc(l.companions, m.companions, sameCompanion) })
+	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool {
+		return slices.EqualFunc(l.companions, m.companions, sameCompanion)
+	})
 	if at < 0 {
 		at = len(s.segments[m.id])
 		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, s.files, m))
@@ -45,7 +49,8 @@ func (s *layerSet) pin(m manifestLayer) layer {
 
 func sameCompanion(a, b manifestLayer) bool { return a.kind == b.kind && a.id == b.id }
 
-// unpin ends one pin. Files of a layer that nobody pins stay open for the next view, until the set of open files needs their place.
+// unpin ends one pin. Files of a layer that nobody pins stay open for the next view, until the set
+// of open files needs their place.
 func (s *layerSet) unpin(l layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

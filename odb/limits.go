@@ -22,7 +22,8 @@ type Limits struct {
 	PackBytes int64
 	// PackCount bounds the objects of one incoming pack; 5,000,000.
 	PackCount int
-	// InflatedBytes and InflatedRatio bound what a pack inflates to, in bytes and relative to its size, whichever is more; 20 GiB, 200.
+	// InflatedBytes and InflatedRatio bound what a pack inflates to, in bytes and relative to its
+	// size, whichever is more; 20 GiB, 200.
 	InflatedBytes, InflatedRatio int64
 	// InflateTime bounds the processor time of reading one pack; 10 min.
 	InflateTime time.Duration
@@ -30,8 +31,9 @@ type Limits struct {
 	DeltaDepth int
 	// TreeDepth bounds the nesting of trees in a walk; 2,048.
 	TreeDepth int
-	// HotBytes, HotCount and HotValueBytes bound what one write adds to the hot tier: bytes and objects in all, bytes of one object as
-	// stored; 1 MiB, 1,000, 128 KiB. A write beyond one of them becomes a segment.
+	// HotBytes, HotCount and HotValueBytes bound what one write adds to the hot tier: bytes and
+	// objects in all, bytes of one object as stored; 1 MiB, 1,000, 128 KiB. A write beyond one of them
+	// becomes a segment.
 	HotBytes, HotCount, HotValueBytes int
 }
 

@@ -13,7 +13,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestListingRests takes listings up again with another view, at places drawn, and holds them against walks.
+// TestListingRests takes listings up again with another view, at places drawn, and holds them
+// against walks.
 func TestListingRests(t *testing.T) {
 	t.Parallel()
 	for _, options := range []historyOptions{

@@ -15,8 +15,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// loan is what a fork may read of the layers that it took. It is found out when somebody asks for something that no ref or readable object
-// leads to.
+// loan is what a fork may read of the layers that it took. It is found out when somebody asks for
+// something that no ref or readable object leads to.
 type loan struct {
 	layers map[segment.LayerID]struct{} // that the fork took; with tips they decide what it may read
 	tips   idList                       // what the fork took; empty if that was read of which they were made
@@ -31,7 +31,8 @@ type loan struct {
 	flight    *loanFlight       // that finds out the set; nil: none
 }
 
-// loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last of them.
+// loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last
+// of them.
 type loanFlight struct {
 	askers int  // guarded by mu of loans
 	landed bool // guarded by mu of loans
@@ -45,7 +46,8 @@ type loanFlight struct {
 // ready returns the set if it is known now, else nil.
 func (l *loan) ready() *borrowedSet { return l.set.Load() }
 
-// loans keeps those that were asked for last, within a budget, and has what tips reach found out once for everybody who asks.
+// loans keeps those that were asked for last, within a budget, and has what tips reach found out
+// once for everybody who asks.
 type loans struct {
 	bytesMax int
 	turns    *turns        // of the walks
@@ -62,10 +64,11 @@ type loans struct {
 }
 
 const (
-	// loanWalkMax is how many walks find out at once what forks may read, and loanWalkOwnerMax how many of them for one owner. Each takes 16 MiB
-	// for objects and reads on two cores.
+	// loanWalkMax is how many walks find out at once what forks may read, and loanWalkOwnerMax how
+	// many of them for one owner. Each takes 16 MiB for objects and reads on two cores.
 	loanWalkMax, loanWalkOwnerMax = 3, 2
-	// loanOverhead is about what a loan takes in memory besides its lists, and loanLayerOverhead what each layer of it does.
+	// loanOverhead is about what a loan takes in memory besides its lists, and loanLayerOverhead what
+	// each layer of it does.
 	loanOverhead, loanLayerOverhead = 512, 64
 )
 
@@ -133,8 +136,8 @@ func (l *loans) lead(of *loan, layer segment.LayerID) {
 	of.leads = append(of.leads, layer)
 }
 
-// count counts more bytes of a loan, and forgets those that were not used for the longest time when all of them take too much. Views keep
-// theirs. The caller holds mu.
+// count counts more bytes of a loan, and forgets those that were not used for the longest time when
+// all of them take too much. Views keep theirs. The caller holds mu.
 func (l *loans) count(of *loan, size int) {
 	of.size += size
 	l.bytes += size

@@ -71,8 +71,9 @@ func awaitLoanWaiters(t *testing.T, s *odb.Store, count int) {
 	}
 }
 
-// Nobody waits for what is read by way of refs, or written: while no walk can begin, a fork is read from its tips to the last blob, cloned, and
-// written to. What a client names by its ID waits, hidden or absent; who goes away ends what nobody else waits for.
+// Nobody waits for what is read by way of refs, or written: while no walk can begin, a fork is read
+// from its tips to the last blob, cloned, and written to. What a client names by its ID waits,
+// hidden or absent; who goes away ends what nobody else waits for.
 func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
@@ -100,7 +101,8 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 			q := v.NewQuarantine(ctx)
 			blob, err := q.Write(ctx, object.TypeBlob, []byte("new in the fork"), object.ZeroID)
 			h.must(err)
-			_, err = q.Write(ctx, object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "new", ID: blob}), row.Tree)
+			_, err = q.Write(ctx, object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "new", ID: blob}),
+				row.Tree)
 			h.must(err)
 			commit, err := q.Write(ctx, object.TypeCommit, commitOf(row.Tree, 1, tip), object.ZeroID)
 			h.must(err)
@@ -136,7 +138,8 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 	}
 }
 
-// Forks that took the same are found out by one walk from end to end, and everybody who waits for any of them gets an answer.
+// Forks that took the same are found out by one walk from end to end, and everybody who waits for
+// any of them gets an answer.
 func TestLoansOfTwins(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
@@ -241,7 +244,8 @@ func TestLoanOfPoolsThatGo(t *testing.T) {
 	}
 }
 
-// What is known of forks keeps to its part of the cache, tips and all, and what was used last stays.
+// What is known of forks keeps to its part of the cache, tips and all, and what was used last
+// stays.
 func TestLoansKeepToTheirBudget(t *testing.T) {
 	t.Parallel()
 	const (
@@ -257,7 +261,8 @@ func TestLoansKeepToTheirBudget(t *testing.T) {
 		tips = append(tips, d.write(object.TypeBlob, binary.BigEndian.AppendUint64(nil, i), object.ZeroID))
 	}
 	d.commit()
-	_, err := repack.Compact(t.Context(), w.store, w.pool, repack.CompactOptions{All: true}) // what is reached takes a bit each
+	// What is reached takes a bit each.
+	_, err := repack.Compact(t.Context(), w.store, w.pool, repack.CompactOptions{All: true})
 	w.must(err)
 	base, first := w.pool, odb.PoolID{}
 	for i := range forks {

@@ -11,8 +11,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then writes it down in the place of the tips.
-func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error)) {
+// lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then
+// writes it down in the place of the tips.
+func (s *Store) lend(
+	ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error),
+) {
 	told := false
 	tellOnce := func(set *borrowedSet, err error) {
 		if !told {
@@ -28,7 +31,8 @@ func (s *Store) lend(ctx context.Context, pool PoolID, owner string, of *loan, c
 	s.warnOfLoan(s.closing, pool, err)
 }
 
-// walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without layers there is nothing to write down.
+// walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without
+// layers there is nothing to write down.
 func (s *Store) walkLoan(
 	ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error),
 ) (map[segment.LayerID]bool, error) {
@@ -60,8 +64,8 @@ func (s *Store) walkLoan(
 	return v.wholeLayers(s.closing, set)
 }
 
-// lent returns what the tips of a loan reach: what those of another reached and what has come since, if there is such a one, or by a walk from end to
-// end.
+// lent returns what the tips of a loan reach: what those of another reached and what has come
+// since, if there is such a one, or by a walk from end to end.
 func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
 	for _, other := range v.store.loans.relatives(of) {
 		set, err := v.grow(ctx, other, of.tips)
@@ -75,7 +79,8 @@ func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
 	return v.reached(ctx, of.tips.ids(), nil)
 }
 
-// warnOfLoan tells why what a fork may read is not written down, so that it will be found out again.
+// warnOfLoan tells why what a fork may read is not written down, so that it will be found out
+// again.
 func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
 	if err != nil && !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "write down what a fork may read", "pool", pool, "error", err)
@@ -109,8 +114,9 @@ func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowed
 	return set, nil
 }
 
-// grow returns what tips reach as what those of another loan reach and what has come since. It is nil where these do not reach all of those, as
-// after a branch was deleted or went back, or where the other knows of segments that are not here.
+// grow returns what tips reach as what those of another loan reach and what has come since. It is
+// nil where these do not reach all of those, as after a branch was deleted or went back, or where
+// the other knows of segments that are not here.
 func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet, error) {
 	before := other.ready()
 	if ok, err := v.covers(ctx, before, tips, other.tips); !ok || err != nil {
@@ -157,7 +163,8 @@ func (l *SegmentLayer) lendMany(ctx context.Context, lent lentSegment, ids []obj
 	return lent, err
 }
 
-// covers reports whether what the tips of an earlier set reach is all here and reached by later ones.
+// covers reports whether what the tips of an earlier set reach is all here and reached by later
+// ones.
 func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier idList) (bool, error) {
 	if before.all {
 		return false, nil
@@ -186,7 +193,8 @@ func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier i
 	return v.store.options.Reach.Leads(ctx, v, later.ids(), gone)
 }
 
-// wholeLayers returns those of the borrowed layers of v all of whose objects are in set, or have a twin there.
+// wholeLayers returns those of the borrowed layers of v all of whose objects are in set, or have a
+// twin there.
 func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[segment.LayerID]bool, error) {
 	whole := make(map[segment.LayerID]bool)
 	lowest, highest := object.ZeroID, object.ID{}
@@ -226,8 +234,11 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 	return false, nil
 }
 
-// settleLoan puts what was found out in the place of the tips, and makes those layers own that are whole.
-func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion segment.LayerID, whole map[segment.LayerID]bool) error {
+// settleLoan puts what was found out in the place of the tips, and makes those layers own that are
+// whole.
+func (s *Store) settleLoan(
+	ctx context.Context, pool PoolID, of *loan, companion segment.LayerID, whole map[segment.LayerID]bool,
+) error {
 	next, err := s.writeBorrowed(ctx, of.ready())
 	if err != nil {
 		return err
@@ -273,8 +284,8 @@ func (s *Store) settleLoan(ctx context.Context, pool PoolID, of *loan, companion
 	return err
 }
 
-// claimLent has it found out what a fork may read, if it alone uses one of the layers that it took by now: those that it may read all of become
-// its own, which maintenance may rewrite.
+// claimLent has it found out what a fork may read, if it alone uses one of the layers that it took
+// by now: those that it may read all of become its own, which maintenance may rewrite.
 func (s *Store) claimLent(ctx context.Context, v *View) {
 	lender := v.lender()
 	if lender == nil {

@@ -101,7 +101,8 @@ func (m *manifest) hot() (segment.LayerID, bool) {
 	return segment.LayerID{}, false
 }
 
-// readManifest returns a pool's manifest with the bytes that a precondition compares. Errors: [ErrNoPool], [ErrCorrupt].
+// readManifest returns a pool's manifest with the bytes that a precondition compares. Errors:
+// [ErrNoPool], [ErrCorrupt].
 func (s *Store) readManifest(ctx context.Context, r kv.Reader, pool PoolID) (manifest, []byte, error) {
 	data, err := r.Get(ctx, manifestKey(pool))
 	if errors.Is(err, kv.ErrNotFound) {

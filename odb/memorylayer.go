@@ -22,8 +22,8 @@ type memoryLayer struct {
 	plains int // bytes of plain
 }
 
-// plainMax bounds the trees, commits and tags that a quarantine keeps inflated, to read them again and to cache them when they are committed:
-// the next commit begins with them.
+// plainMax bounds the trees, commits and tags that a quarantine keeps inflated, to read them again
+// and to cache them when they are committed: the next commit begins with them.
 const plainMax = mebibyte
 
 func newMemoryLayer(s *Store) *memoryLayer {

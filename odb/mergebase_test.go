@@ -43,9 +43,10 @@ func TestAllReachAgainstGit(t *testing.T) {
 			// reached follows git's can_all_from_reach_with_flag.
 			var reached func(id object.ID, oldest int) bool
 			reached = func(id object.ID, oldest int) bool {
-				return counted[id] || !slices.Contains(shallow, id) && slices.ContainsFunc(parents[id], func(parent object.ID) bool {
-					return counted[parent] || dates[parent] >= oldest && reached(parent, oldest)
-				})
+				return counted[id] ||
+					!slices.Contains(shallow, id) && slices.ContainsFunc(parents[id], func(parent object.ID) bool {
+						return counted[parent] || dates[parent] >= oldest && reached(parent, oldest)
+					})
 			}
 			want := !slices.ContainsFunc(from, func(id object.ID) bool { return !reached(id, oldest) })
 			if anyhow := !slices.ContainsFunc(from, func(id object.ID) bool { return !reached(id, 0) }); anyhow != want {

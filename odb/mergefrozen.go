@@ -10,10 +10,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies what they hold. It works as a binary counter does:
-// from the newest layer on it takes each that has no more objects than those after it together. Each layer that is left has more objects than
-// all newer ones, so that their number is the logarithm of their objects, and an object is copied as often. It takes no more than a write may add
-// to the hot tier; what is larger is folded by maintenance.
+// mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies what
+// they hold. It works as a binary counter does: from the newest layer on it takes each that has no
+// more objects than those after it together. Each layer that is left has more objects than all
+// newer ones, so that their number is the logarithm of their objects, and an object is copied as
+// often. It takes no more than a write may add to the hot tier; what is larger is folded by
+// maintenance.
 //
 // The last hot layer takes writes and stays. Forks keep the former layers for as long as they live.
 func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest) error {
@@ -52,7 +54,8 @@ func (m *manifest) hotLayers() []int {
 	return hot
 }
 
-// sharesCompanions reports whether two layers have the same companions: both are the pool's own, or borrowed alike.
+// sharesCompanions reports whether two layers have the same companions: both are the pool's own, or
+// borrowed alike.
 func (l *manifestLayer) sharesCompanions(other *manifestLayer) bool {
 	if len(l.companions) != len(other.companions) {
 		return false
@@ -116,8 +119,8 @@ func (s *Store) readFrozen(ctx context.Context, id segment.LayerID, countMax, si
 	return l, true, nil
 }
 
-// mergeRun puts one layer in the place of several, which stand side by side. Of an object that some of them hold it takes the oldest copy, which is
-// what deltas build on; see [View.baseOf].
+// mergeRun puts one layer in the place of several, which stand side by side. Of an object that some
+// of them hold it takes the oldest copy, which is what deltas build on; see [View.baseOf].
 func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 	type row struct {
 		table byte

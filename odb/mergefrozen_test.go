@@ -20,8 +20,9 @@ func (w *world) layerCount() int {
 	return count
 }
 
-// TestForksLeaveFewLayers commits to a pool and forks it in turn. The layers of both stay as few as the logarithm of the commits, the forks read what
-// they took when the layers that they share have left the base, and maintenance folds what is left.
+// TestForksLeaveFewLayers commits to a pool and forks it in turn. The layers of both stay as few as
+// the logarithm of the commits, the forks read what they took when the layers that they share have
+// left the base, and maintenance folds what is left.
 func TestForksLeaveFewLayers(t *testing.T) {
 	t.Parallel()
 	count := 1000
@@ -77,7 +78,8 @@ func TestForksLeaveFewLayers(t *testing.T) {
 	w.sound(tip)
 }
 
-// TestForksOfForksHaveFewLayers makes a chain of forks, each of the one before, and commits to each.
+// TestForksOfForksHaveFewLayers makes a chain of forks, each of the one before, and commits to
+// each.
 func TestForksOfForksHaveFewLayers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
@@ -95,7 +97,8 @@ func TestForksOfForksHaveFewLayers(t *testing.T) {
 	w.sound(tip)
 }
 
-// A segment that forks share is rewritten by the pool that it was made for, with twice its objects, and by no fork.
+// A segment that forks share is rewritten by the pool that it was made for, with twice its objects,
+// and by no fork.
 func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})

@@ -9,9 +9,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// eachNamed calls visit with what the objects of a layer name that may lie outside of it, delta bases included. Hot objects in known are left
-// out, and added to it if it is not nil.
-func (v *View) eachNamed(ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
+// eachNamed calls visit with what the objects of a layer name that may lie outside of it, delta
+// bases included. Hot objects in known are left out, and added to it if it is not nil.
+func (v *View) eachNamed(
+	ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error,
+) error {
 	if l.kind == segment.KindHot {
 		return v.eachNamedHot(ctx, &hotLayer{store: v.store, id: l.id}, known, visit)
 	}
@@ -23,7 +25,9 @@ func (v *View) eachNamed(ctx context.Context, l manifestLayer, known map[object.
 	return fmt.Errorf("odb: layer %s is not in its view", l.id)
 }
 
-func (v *View) eachNamedHot(ctx context.Context, l *hotLayer, known map[object.ID]struct{}, visit func(id object.ID) error) error {
+func (v *View) eachNamedHot(
+	ctx context.Context, l *hotLayer, known map[object.ID]struct{}, visit func(id object.ID) error,
+) error {
 	prefix := hotPrefix(tableObject, l.id)
 	for pair, err := range v.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {

@@ -1,9 +1,11 @@
-// Package odb is the object database: pools of git objects over a key-value store and a store of immutable files.
+// Package odb is the object database: pools of git objects over a key-value store and a store of
+// immutable files.
 //
-// A pool is closed (whatever an object names is in it) and is an ordered list of layers, held by its manifest. A hot layer is a key
-// range of small objects; a segment is a file whose data region is a valid packfile, followed by its own index. A [View] pins the
-// layers of a pool and reads; a [Quarantine] holds objects that nobody sees until [Quarantine.Stage] has put them into a batch and
-// that batch was committed, together with the refs that name them.
+// A pool is closed (whatever an object names is in it) and is an ordered list of layers, held by
+// its manifest. A hot layer is a key range of small objects; a segment is a file whose data region
+// is a valid packfile, followed by its own index. A [View] pins the layers of a pool and reads; a
+// [Quarantine] holds objects that nobody sees until [Quarantine.Stage] has put them into a batch
+// and that batch was committed, together with the refs that name them.
 //
 // Start at [Open], then [Store.View]. The map of the package, by file:
 //
@@ -43,8 +45,8 @@
 //	cover, reachbitmap, filterset,
 //	companion, companionqueue
 //
-// Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All methods may be called concurrently unless
-// they say otherwise.
+// Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All
+// methods may be called concurrently unless they say otherwise.
 package odb
 
 import (
@@ -64,24 +66,29 @@ import (
 type Options struct {
 	// CacheBytes is the budget for index blocks, delta bases, trees and commits; 256 MiB when 0.
 	CacheBytes int64
-	// IngestMemoryBytes bounds what the resolution of one incoming pack holds in memory; 128 MiB when 0.
+	// IngestMemoryBytes bounds what the resolution of one incoming pack holds in memory; 128 MiB
+	// when 0.
 	IngestMemoryBytes int64
 	// OpenFileCountMax bounds the segment files that are open at once; 256 when 0.
 	OpenFileCountMax int
-	// AuxiliaryCount is how many objects a new segment has to have for GrewLarge to hear of it; 20,000 when 0.
+	// AuxiliaryCount is how many objects a new segment has to have for GrewLarge to hear of it; 20,000
+	// when 0.
 	AuxiliaryCount int
-	// CoverCount is how many commits are found by walking for a client that has something; for more of them bitmaps are asked. 2,000 when 0.
+	// CoverCount is how many commits are found by walking for a client that has something; for more of
+	// them bitmaps are asked. 2,000 when 0.
 	CoverCount int
-	// Reach finds what forks may read. Without it a fork that is asked for an ID that nothing readable leads to fails.
+	// Reach finds what forks may read. Without it a fork that is asked for an ID that nothing readable
+	// leads to fails.
 	Reach Reach
 	// Limits refuse what is too large.
 	Limits Limits
 	// Now is the clock by which layers wait to be removed; time.Now when nil.
 	Now func() time.Time
-	// GrewLarge hears of a pool that got a segment of AuxiliaryCount objects or more: bitmaps and path filters are worth making. It is
-	// called by the writer and must not wait; nil: nobody hears.
+	// GrewLarge hears of a pool that got a segment of AuxiliaryCount objects or more: bitmaps and path
+	// filters are worth making. It is called by the writer and must not wait; nil: nobody hears.
 	GrewLarge func(pool PoolID)
-	// Grew hears what was written to a pool, once for each write; nil: nobody does. It is called by the writer and must not wait.
+	// Grew hears what was written to a pool, once for each write; nil: nobody does. It is called by
+	// the writer and must not wait.
 	Grew func(pool PoolID, by Growth)
 	// Logger hears of corruption and of leftovers; silent when nil.
 	Logger *slog.Logger
@@ -110,8 +117,9 @@ type Store struct {
 	close      context.CancelFunc
 }
 
-// Open returns the pools of keys and files. Segment files that this server left behind without a registration are removed, registered
-// ones that lie outside their place are settled; both touch only the server's own folder.
+// Open returns the pools of keys and files. Segment files that this server left behind without a
+// registration are removed, registered ones that lie outside their place are settled; both touch
+// only the server's own folder.
 //
 // The stores stay the caller's to close, after [Store.Close].
 func Open(ctx context.Context, keys kv.Store, files file.Store, options Options) (*Store, error) {
@@ -140,7 +148,8 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 	return s, nil
 }
 
-// Close ends or waits for work in the background and closes the files that are open. Views and quarantines must have been closed.
+// Close ends or waits for work in the background and closes the files that are open. Views and
+// quarantines must have been closed.
 func (s *Store) Close(context.Context) error {
 	s.close()
 	s.background.Wait()

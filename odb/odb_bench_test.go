@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// benchWorld is a repository of some thousand objects in a segment, and their IDs by type in random order.
+// benchWorld is a repository of some thousand objects in a segment, and their IDs by type in random
+// order.
 func benchWorld(b *testing.B) (*world, map[object.Type][]object.ID) {
 	b.Helper()
 	r := oracle.New(b)
@@ -75,7 +76,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkWriteHot is what one commit of one file costs here: a blob, a tree of 500 entries, a commit.
+// BenchmarkWriteHot is what one commit of one file costs here: a blob, a tree of 500 entries, a
+// commit.
 func BenchmarkWriteHot(b *testing.B) {
 	w := newWorld(b, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))

@@ -9,8 +9,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestWholeSegments pushes in every way that makes segments: all of them must know what they are as a whole, which is what makes a clone
-// cheap, and a clone from that alone must be what the tips reach.
+// TestWholeSegments pushes in every way that makes segments: all of them must know what they are as
+// a whole, which is what makes a clone cheap, and a clone from that alone must be what the tips
+// reach.
 func TestWholeSegments(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 41, commitCount: 200})

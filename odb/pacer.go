@@ -35,7 +35,8 @@ func (t *traffic) busy() bool {
 // Busy reports whether requests are served.
 func (s *Store) Busy() bool { return s.traffic.busy() }
 
-// Pacer makes work in the background rest while there is traffic, so that requests find the processor free.
+// Pacer makes work in the background rest while there is traffic, so that requests find the
+// processor free.
 type Pacer struct {
 	traffic *traffic
 	pause   float64 // rest as a share of work; 0: none
@@ -46,12 +47,14 @@ type Pacer struct {
 
 func (s *Store) NewPacer(pause float64) *Pacer { return &Pacer{traffic: &s.traffic, pause: pause} }
 
-// paceStretch is how long work goes on before it rests. It is the longest that a request waits for a core, and its share of the time of most: a
-// commit takes half a millisecond. The kernel by itself would let it wait for up to four.
+// paceStretch is how long work goes on before it rests. It is the longest that a request waits for
+// a core, and its share of the time of most: a commit takes half a millisecond. The kernel by
+// itself would let it wait for up to four.
 const paceStretch = 100 * time.Microsecond
 
-// Rest returns at once, or after a rest when one is due; goroutines that share a pacer rest together. Where there is no pacer, work is a
-// request's, which lets others compute in its place when it is their turn. Errors: that of ctx; [fair.ErrWork].
+// Rest returns at once, or after a rest when one is due; goroutines that share a pacer rest
+// together. Where there is no pacer, work is a request's, which lets others compute in its place
+// when it is their turn. Errors: that of ctx; [fair.ErrWork].
 func (p *Pacer) Rest(ctx context.Context) error {
 	if p == nil || p.pause <= 0 {
 		return fair.Pause(ctx)

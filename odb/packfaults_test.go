@@ -102,7 +102,8 @@ func TestPlanProgress(t *testing.T) {
 		}
 	}
 	commits := g.commits()
-	plan, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: commits[:1], Haves: commits[30:31], Thin: true}, listen)
+	plan, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: commits[:1], Haves: commits[30:31], Thin: true},
+		listen)
 	must(t, err)
 	defer plan.Close()
 	_, err = plan.WriteTo(t.Context(), io.Discard, listen)
@@ -113,7 +114,8 @@ func TestPlanProgress(t *testing.T) {
 	}
 }
 
-// TestPackOfLargeObjects sends an object that does not fit in memory whole, whose delta base stays behind, and a large one as it lies.
+// TestPackOfLargeObjects sends an object that does not fit in memory whole, whose delta base stays
+// behind, and a large one as it lies.
 func TestPackOfLargeObjects(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -56,7 +56,8 @@ func TestPathFiltersAreGits(t *testing.T) {
 	}
 }
 
-// TestCompactMakesFilters maintains a pool of one segment, which stays as it is and gets its path filters.
+// TestCompactMakesFilters maintains a pool of one segment, which stays as it is and gets its path
+// filters.
 func TestCompactMakesFilters(t *testing.T) {
 	t.Parallel()
 	g := newRepository(t)
@@ -75,8 +76,8 @@ func TestCompactMakesFilters(t *testing.T) {
 	}
 }
 
-// FuzzPathFilters holds that whatever a filter companion says is a filter of the size that it states or is found damaged, and that a hot
-// filter is read as it was written and in no other way.
+// FuzzPathFilters holds that whatever a filter companion says is a filter of the size that it
+// states or is found damaged, and that a hot filter is read as it was written and in no other way.
 func FuzzPathFilters(f *testing.F) {
 	h := newIngestHost(f, odb.Options{CacheBytes: 1 << 20})
 	row := func(offset uint64, size uint32) []byte {

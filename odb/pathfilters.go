@@ -18,7 +18,8 @@ func (v *View) FirstParentTree(ctx context.Context, row *GraphRow) (object.ID, e
 	return parent.Tree, err
 }
 
-// PathFilters are the filters of a view: those of its hot layers, and its filter companions, held open for a walk. For one goroutine.
+// PathFilters are the filters of a view: those of its hot layers, and its filter companions, held
+// open for a walk. For one goroutine.
 type PathFilters struct {
 	hot    []*hotLayer // the newest first
 	shared []*segment.SharedFile
@@ -57,8 +58,8 @@ func (p *PathFilters) Close() {
 	p.shared, p.files = nil, nil
 }
 
-// Find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is not asked again. Files are asked first: they
-// answer quicker than keys.
+// Find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is
+// not asked again. Files are asked first: they answer quicker than keys.
 func (p *PathFilters) Find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
 	for i, g := range p.files {
 		if g == nil {

@@ -37,7 +37,8 @@ func comparePath(t *testing.T, g *repository, v *odb.View, tips []object.ID, pat
 	t.Helper()
 	got := collectPath(t, v, tips, path)
 	for _, args := range [][]string{{"rev-list", "--stdin"}, {"log", "--format=%H", "--stdin"}} {
-		want := g.ids(lines("", tips)+"--\n"+path+"\n", append([]string{"-c", "core.commitGraph=false", "--literal-pathspecs"}, args...)...)
+		want := g.ids(lines("", tips)+"--\n"+path+"\n",
+			append([]string{"-c", "core.commitGraph=false", "--literal-pathspecs"}, args...)...)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s of %s from %v:\n got %d: %v\nwant %d: %v", args[0], path, tips, len(got), got, len(want), want)
 		}
@@ -80,8 +81,8 @@ func TestWalkPathAgainstGit(t *testing.T) {
 	}
 }
 
-// TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO names, with filters if
-// PACKHORSE_FILTERS is set.
+// TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO
+// names, with filters if PACKHORSE_FILTERS is set.
 func TestWalkPathOfRealRepository(t *testing.T) {
 	g, h := realWithFilters(t)
 	v := h.view()

@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// pendingSegment is the segment that a quarantine writes once it is too large for the hot tier. Its objects are whole entries and can be
-// read while it grows.
+// pendingSegment is the segment that a quarantine writes once it is too large for the hot tier. Its
+// objects are whole entries and can be read while it grows.
 type pendingSegment struct {
 	store *Store
 	w     *segment.Writer
@@ -43,7 +43,8 @@ func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
 	}, nil
 }
 
-// append writes an object, with its graph row if it is a commit. A failure leaves what was there before.
+// append writes an object, with its graph row if it is a commit. A failure leaves what was there
+// before.
 func (l *pendingSegment) append(id object.ID, t object.Type, data []byte, row *GraphRow) error {
 	start := l.w.Size()
 	written, err := l.w.AppendWhole(id, t, data)
@@ -62,7 +63,8 @@ func (l *pendingSegment) add(row segment.Row, graph *GraphRow) {
 	l.ordinal[row.ID] = uint32(len(l.ids))
 	l.ids = append(l.ids, row.ID)
 	l.records = append(l.records, segment.Record{
-		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: segment.NoOrdinal, CRC32: row.CRC32,
+		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: segment.NoOrdinal,
+		CRC32: row.CRC32,
 	})
 	if graph != nil {
 		l.rows[row.ID] = *graph
@@ -76,7 +78,9 @@ func (l *pendingSegment) finish(ctx context.Context) (*segment.Sealed, error) {
 	}
 	for i, id := range l.ids {
 		r := &l.records[i]
-		row := segment.Row{ID: id, Type: r.Type, Size: r.Size, Offset: r.Offset, PackedSize: r.PackedSize, Base: -1, CRC32: r.CRC32}
+		row := segment.Row{
+			ID: id, Type: r.Type, Size: r.Size, Offset: r.Offset, PackedSize: r.PackedSize, Base: -1, CRC32: r.CRC32,
+		}
 		if err := l.w.AddRow(ctx, row); err != nil {
 			return nil, errors.Join(err, l.w.Abort())
 		}

@@ -18,7 +18,8 @@ func NewPoolID() PoolID { return PoolID(uuid.Must(uuid.NewV7())) }
 // String returns the canonical form of the UUID.
 func (p PoolID) String() string { return uuid.UUID(p).String() }
 
-// CreatePool adds a new, empty pool to b: a manifest with one hot layer, and the layer's user key. The pool exists when b is committed.
+// CreatePool adds a new, empty pool to b: a manifest with one hot layer, and the layer's user key.
+// The pool exists when b is committed.
 func (s *Store) CreatePool(b *kv.Batch) PoolID {
 	pool, hot := NewPoolID(), segment.NewLayerID()
 	m := manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: hot}}}

@@ -16,12 +16,13 @@ var ErrInvalidPrefix = errors.New("odb: not a prefix of an object ID")
 
 const (
 	prefixDigitsMin = 4
-	// resolveMax is how many objects [View.Resolve] returns: enough to say that a prefix is ambiguous, and among which types.
+	// resolveMax is how many objects [View.Resolve] returns: enough to say that a prefix is ambiguous,
+	// and among which types.
 	resolveMax = 64
 )
 
-// Resolve returns the readable IDs that begin with the hexadecimal digits of prefix, in order, and 64 of them at most. Errors:
-// [ErrInvalidPrefix].
+// Resolve returns the readable IDs that begin with the hexadecimal digits of prefix, in order, and
+// 64 of them at most. Errors: [ErrInvalidPrefix].
 func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) {
 	low, high, err := prefixRange(prefix)
 	if err != nil {

@@ -12,16 +12,19 @@ import (
 	"packhorse/pack/object"
 )
 
-// Quarantine holds new objects of a pool that nobody sees yet. [Quarantine.Stage] puts them into a batch; when that batch has been
-// committed they are part of the pool, and [Quarantine.Close] forgets them otherwise.
+// Quarantine holds new objects of a pool that nobody sees yet. [Quarantine.Stage] puts them into a
+// batch; when that batch has been committed they are part of the pool, and [Quarantine.Close]
+// forgets them otherwise.
 //
-// Write and its like, Seal, Refresh and Stage belong to one goroutine at a time; reads of the quarantine's view may go on meanwhile.
+// Write and its like, Seal, Refresh and Stage belong to one goroutine at a time; reads of the
+// quarantine's view may go on meanwhile.
 type Quarantine struct {
 	store *Store
 	view  *View
 	hot   *memoryLayer
 
-	// pending takes writes once the quarantine is too large for the hot tier; nil before and after Seal.
+	// pending takes writes once the quarantine is too large for the hot tier; nil before and after
+	// Seal.
 	pending *pendingSegment
 	sealed  []*segment.Sealed
 	broken  error // a segment that could not be finished: objects are lost
@@ -30,7 +33,8 @@ type Quarantine struct {
 	own     bool // it rewrites what is stored
 	closed  bool
 	hotID   segment.LayerID // where the last Stage put hot objects
-	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what was read of trees for them.
+	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what
+	// was read of trees for them.
 	filters     map[object.ID]bloom.Filter
 	filterBytes int64
 	// named is what checkTree found in its tree.
@@ -44,9 +48,13 @@ type Quarantine struct {
 	above []layer      // what is quarantined, in the order in which it is asked
 }
 
-// NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until it is closed.
+// NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until
+// it is closed.
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
-	q := &Quarantine{store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()), relied: make(map[object.ID]struct{})}
+	q := &Quarantine{
+		store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()),
+		relied: make(map[object.ID]struct{}),
+	}
 	if v.own != nil {
 		q.base.shareAside(v)
 	}
@@ -56,11 +64,12 @@ func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 	return q
 }
 
-// View returns a view of the stored and the quarantined objects, those to come included. It ends with the quarantine.
+// View returns a view of the stored and the quarantined objects, those to come included. It ends
+// with the quarantine.
 func (q *Quarantine) View() *View { return q.view }
 
-// DropCount is the pool's drop count under which the quarantine looks at the pool: that of the view it was made from, or of the last
-// [Quarantine.Refresh].
+// DropCount is the pool's drop count under which the quarantine looks at the pool: that of the view
+// it was made from, or of the last [Quarantine.Refresh].
 func (q *Quarantine) DropCount() uint64 { return q.stored().DropCount() }
 
 // PackedBytes is the size of what is quarantined, as it is stored.
@@ -87,8 +96,9 @@ func (q *Quarantine) Count() int {
 	return total
 }
 
-// AddPacked quarantines an object of a small pack as it came, with its graph row if it is a commit. What is there already is skipped. The
-// sum of a quarantine must stay within the hot limits; see [Limits.HotBytes].
+// AddPacked quarantines an object of a small pack as it came, with its graph row if it is a commit.
+// What is there already is skipped. The sum of a quarantine must stay within the hot limits; see
+// [Limits.HotBytes].
 func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphRow) error {
 	if there, err := q.has(ctx, value.ID); there || err != nil {
 		return err
@@ -97,8 +107,8 @@ func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphR
 	return nil
 }
 
-// has reports whether id is stored or quarantined. What is, is relied on to stay; see revive. What a fork may not read of the layers that it took
-// is stored once more; see [View.holds].
+// has reports whether id is stored or quarantined. What is, is relied on to stay; see revive. What
+// a fork may not read of the layers that it took is stored once more; see [View.holds].
 func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	ok, err := q.view.holds(ctx, id)
 	if ok {
@@ -107,7 +117,8 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	return ok, err
 }
 
-// AddSegment quarantines a complete segment, which is the quarantine's to register or to remove from here on.
+// AddSegment quarantines a complete segment, which is the quarantine's to register or to remove
+// from here on.
 func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.sealed = append(q.sealed, seg)
 	l := q.store.layers.pin(sealedLayer(seg))
@@ -116,8 +127,8 @@ func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.above = append([]layer{l}, q.above...)
 }
 
-// Seal makes what is in files durable, and the path filters of hot commits. Stage does it too; called before, it keeps that out of the
-// repository's transaction.
+// Seal makes what is in files durable, and the path filters of hot commits. Stage does it too;
+// called before, it keeps that out of the repository's transaction.
 func (q *Quarantine) Seal(ctx context.Context) error {
 	if err := q.filterHot(ctx); err != nil {
 		return err
@@ -155,8 +166,9 @@ func (q *Quarantine) setPending(pending *pendingSegment) {
 	q.pending, q.above = pending, above
 }
 
-// Refresh moves the quarantine onto the pool as it is now, so that its view shows what was committed meanwhile. What was dropped from the
-// pool and is needed by what is quarantined joins it. It costs one read when nothing has changed.
+// Refresh moves the quarantine onto the pool as it is now, so that its view shows what was
+// committed meanwhile. What was dropped from the pool and is needed by what is quarantined joins
+// it. It costs one read when nothing has changed.
 func (q *Quarantine) Refresh(ctx context.Context) error {
 	base := q.stored()
 	m, _, err := q.store.readManifest(ctx, q.store.keys, base.pool)
@@ -186,7 +198,8 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// rebase makes quarantined deltas whole whose base was dropped from the pool. Their bases can still be read: the former layers are pinned.
+// rebase makes quarantined deltas whole whose base was dropped from the pool. Their bases can still
+// be read: the former layers are pinned.
 func (q *Quarantine) rebase(ctx context.Context, next *View) error {
 	for _, id := range q.hot.order {
 		at, _, err := q.hot.find(ctx, id)
@@ -242,8 +255,9 @@ func (q *Quarantine) Close() error {
 	return errors.Join(err, q.removeFiles())
 }
 
-// removeFiles removes the files of segments that were not registered. A batch that was staged may have been committed although its
-// caller did not hear of it, so the registration decides; what cannot be decided is left to the next start.
+// removeFiles removes the files of segments that were not registered. A batch that was staged may
+// have been committed although its caller did not hear of it, so the registration decides; what
+// cannot be decided is left to the next start.
 func (q *Quarantine) removeFiles() error {
 	if q.settled {
 		return nil

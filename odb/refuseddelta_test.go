@@ -13,8 +13,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// poisoned returns a pool in which the empty blob is stored as a delta that git does not read, as packs of former times could bring it in, and
-// the commit that reaches everything there.
+// poisoned returns a pool in which the empty blob is stored as a delta that git does not read, as
+// packs of former times could bring it in, and the commit that reaches everything there.
 func poisoned(t *testing.T, hot bool) (*world, object.ID) {
 	t.Helper()
 	w := newWorld(t, odb.Options{})
@@ -27,13 +27,18 @@ func poisoned(t *testing.T, hot bool) (*world, object.ID) {
 	commit := commitOf(mustHash(t, object.TypeTree, tree), 1)
 	tip := mustHash(t, object.TypeCommit, commit)
 	for _, o := range []content{
-		{object.TypeBlob, base}, {object.TypeBlob, nil}, {object.TypeBlob, changed}, {object.TypeTree, tree}, {object.TypeCommit, commit},
+		{object.TypeBlob, base},
+		{object.TypeBlob, nil},
+		{object.TypeBlob, changed},
+		{object.TypeTree, tree},
+		{object.TypeCommit, commit},
 	} {
 		w.objects[mustHash(t, o.kind, o.data)] = o
 	}
 	if !hot {
 		// What follows lies behind the delta, so that it moves when the empty blob goes out whole.
-		entries = append(entries, testEntry{kind: pack.KindOFSDelta, data: deltaOf(t, base, changed)}, whole(object.TypeTree, tree), whole(object.TypeCommit, commit))
+		entries = append(entries, testEntry{kind: pack.KindOFSDelta, data: deltaOf(t, base, changed)},
+			whole(object.TypeTree, tree), whole(object.TypeCommit, commit))
 		d := w.draft()
 		must(t, d.q.AddPack(t.Context(), encodePack(entries...), []object.ID{tip}, nil))
 		d.commit()
@@ -43,7 +48,8 @@ func poisoned(t *testing.T, hot bool) (*world, object.ID) {
 	must(t, d.q.AddHot(t.Context(), baseID, object.TypeBlob, int64(len(base)), object.ZeroID, base))
 	must(t, d.q.AddHot(t.Context(), object.EmptyBlobID, object.TypeBlob, 0, baseID, short))
 	must(t, d.q.AddHot(t.Context(), changedID, object.TypeBlob, int64(len(changed)), baseID, deltaOf(t, base, changed)))
-	must(t, d.q.AddHot(t.Context(), mustHash(t, object.TypeTree, tree), object.TypeTree, int64(len(tree)), object.ZeroID, tree))
+	must(t, d.q.AddHot(t.Context(), mustHash(t, object.TypeTree, tree), object.TypeTree, int64(len(tree)), object.ZeroID,
+		tree))
 	d.write(object.TypeCommit, commit, object.ZeroID)
 	d.commit()
 	return w, tip
@@ -60,7 +66,9 @@ func clonable(t *testing.T, w *world, tip object.ID) {
 	}
 	for name, request := range requests {
 		w.with(func(v *odb.View) {
-			if _, err := oracle.New(t).Try(packed(t, v, request), "index-pack", "--strict", "--fsck-objects", "--stdin"); err != nil {
+			if _, err := oracle.New(t).Try(
+				packed(t, v, request), "index-pack", "--strict", "--fsck-objects", "--stdin",
+			); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -71,7 +79,8 @@ func TestRefusedDeltaIsServedWholeAndHealed(t *testing.T) {
 	t.Parallel()
 	for name, hot := range map[string]bool{"hot": true, "segment": false} {
 		for name, options := range map[string]repack.CompactOptions{
-			name + ", folded": {}, name + ", all": {All: true}, name + ", anew": {All: true, RepackOptions: packgen.RepackOptions{Anew: true}},
+			name + ", folded": {}, name + ", all": {All: true}, name +
+				", anew": {All: true, RepackOptions: packgen.RepackOptions{Anew: true}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// HoldFiles keeps every file that is stored now from being removed until release is called, which has an effect once. It waits for a removal
-// under way.
+// HoldFiles keeps every file that is stored now from being removed until release is called, which
+// has an effect once. It waits for a removal under way.
 func (s *Store) HoldFiles() (release func()) {
 	s.removal.RLock()
 	released := false
@@ -24,8 +24,8 @@ func (s *Store) HoldFiles() (release func()) {
 	}
 }
 
-// UsedFiles walks the names of the files that pools use according to the tables in r, in ascending order. What only waits to be removed is not
-// among them. Errors: [ErrCorrupt].
+// UsedFiles walks the names of the files that pools use according to the tables in r, in ascending
+// order. What only waits to be removed is not among them. Errors: [ErrCorrupt].
 func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var last segment.LayerID
@@ -53,7 +53,8 @@ func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 	}
 }
 
-// registeredName returns the name of the file that is registered for a layer or companion, or "" for a hot layer.
+// registeredName returns the name of the file that is registered for a layer or companion, or ""
+// for a hot layer.
 func registeredName(ctx context.Context, r kv.Reader, id segment.LayerID) (string, error) {
 	value, err := r.Get(ctx, registrationKey(id))
 	if errors.Is(err, kv.ErrNotFound) {

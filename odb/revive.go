@@ -8,8 +8,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// revive copies into the quarantine what was dropped from the pool although the quarantine builds on it: what its objects name, what it did
-// not write because it was there, and all that these name. It can still be read in old, the view before the drop, whose layers are pinned.
+// revive copies into the quarantine what was dropped from the pool although the quarantine builds
+// on it: what its objects name, what it did not write because it was there, and all that these
+// name. It can still be read in old, the view before the drop, whose layers are pinned.
 func (q *Quarantine) revive(ctx context.Context, old *View) error {
 	var needed []object.ID
 	need := func(id object.ID) error {

@@ -14,14 +14,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrMoved says that layers which were rewritten are not in the manifest any more: another server has rewritten them.
+// ErrMoved says that layers which were rewritten are not in the manifest any more: another server
+// has rewritten them.
 var ErrMoved = errors.New("odb: the layers were rewritten by somebody else meanwhile")
 
-// Rewrite replaces layers of a pool by one segment with their objects, or with some of them, while the pool is read and written. Maintenance
-// decides on the layers and makes the segment.
+// Rewrite replaces layers of a pool by one segment with their objects, or with some of them, while
+// the pool is read and written. Maintenance decides on the layers and makes the segment.
 //
-// The order of calls is: [Store.BeginRewrite]; [Rewrite.OwnLayers] and [Rewrite.Choose]; [Rewrite.Put] unless nothing is left; then
-// [Rewrite.Commit] when every object stays, or [Rewrite.Look] and [Rewrite.Stage] when some do not; Close. A Rewrite belongs to one goroutine.
+// The order of calls is: [Store.BeginRewrite]; [Rewrite.OwnLayers] and [Rewrite.Choose];
+// [Rewrite.Put] unless nothing is left; then [Rewrite.Commit] when every object stays, or
+// [Rewrite.Look] and [Rewrite.Stage] when some do not; Close. A Rewrite belongs to one goroutine.
 type Rewrite struct {
 	store  *Store
 	view   *View
@@ -39,14 +41,17 @@ type OwnLayer struct {
 	ID    segment.LayerID
 	Hot   bool
 	Count int // of objects
-	// Provisional says that deltas were found among few objects, Refused that an object is stored as a delta that git refuses, Shared that
-	// another pool uses the layer too.
+	// Provisional says that deltas were found among few objects, Refused that an object is stored as a
+	// delta that git refuses, Shared that another pool uses the layer too.
 	Provisional, Refused, Shared bool
 }
 
-// BeginRewrite freezes a pool's hot layer and pins its layers. frozen, if not nil, is called in between: what is written from then on goes to no
-// layer that may be replaced. Errors: [ErrNoPool], [ErrCorrupt], and that of frozen.
-func (s *Store) BeginRewrite(ctx context.Context, pool PoolID, frozen func(ctx context.Context) error) (*Rewrite, error) {
+// BeginRewrite freezes a pool's hot layer and pins its layers. frozen, if not nil, is called in
+// between: what is written from then on goes to no layer that may be replaced. Errors: [ErrNoPool],
+// [ErrCorrupt], and that of frozen.
+func (s *Store) BeginRewrite(
+	ctx context.Context, pool PoolID, frozen func(ctx context.Context) error,
+) (*Rewrite, error) {
 	r := &Rewrite{
 		store: s, end: s.rewriting.begin(pool), chosen: make(map[segment.LayerID]bool),
 		checked: make(map[object.ID]struct{}), layers: make(map[segment.LayerID]struct{}), held: make(map[object.ID]struct{}),
@@ -79,18 +84,20 @@ func (r *Rewrite) Close() error {
 // View reads the pool as it was when its hot layer had been frozen. It ends with the rewrite.
 func (r *Rewrite) View() *View { return r.view }
 
-// ClaimBorrowed finds what the pool may read of layers that it took, if it alone uses one of them by now: those that it may read all of become
-// its own. A failure is logged.
+// ClaimBorrowed finds what the pool may read of layers that it took, if it alone uses one of them
+// by now: those that it may read all of become its own. A failure is logged.
 func (r *Rewrite) ClaimBorrowed(ctx context.Context) { r.store.claimLent(ctx, r.view) }
 
-// OwnLayers returns the layers that may be replaced: those that do not take writes, that no other pool uses, and that are not borrowed. With
-// shared they are also those that others use and that were made for this pool: IDs sort by creation, and what a fork takes is older than it.
+// OwnLayers returns the layers that may be replaced: those that do not take writes, that no other
+// pool uses, and that are not borrowed. With shared they are also those that others use and that
+// were made for this pool: IDs sort by creation, and what a fork takes is older than it.
 func (r *Rewrite) OwnLayers(ctx context.Context, shared bool) ([]OwnLayer, error) {
 	m := &r.view.manifest
 	hot, _ := m.hot()
 	var own []OwnLayer
 	for _, l := range m.layers {
-		if l.id == hot || slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
+		if l.id == hot ||
+			slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
 			continue
 		}
 		isShared, err := r.store.isShared(ctx, r.view.pool, l.id)
@@ -152,7 +159,8 @@ func (r *Rewrite) HotObjects(ctx context.Context, layer segment.LayerID) iter.Se
 	}
 }
 
-// NamedElsewhere calls visit with what the objects of all layers but own name, delta bases included. An ID may come more than once.
+// NamedElsewhere calls visit with what the objects of all layers but own name, delta bases
+// included. An ID may come more than once.
 func (r *Rewrite) NamedElsewhere(ctx context.Context, own []OwnLayer, visit func(id object.ID) error) error {
 	for _, l := range r.view.manifest.layers {
 		if slices.ContainsFunc(own, func(o OwnLayer) bool { return o.ID == l.id }) {
@@ -174,7 +182,8 @@ func (r *Rewrite) IsChosen(layer segment.LayerID) bool { return r.chosen[layer] 
 // Chosen returns the layers that are replaced.
 func (r *Rewrite) Chosen() map[segment.LayerID]bool { return r.chosen }
 
-// Put hands over what takes the place of the chosen layers: a sealed segment in a quarantine of its own, which the rewrite closes.
+// Put hands over what takes the place of the chosen layers: a sealed segment in a quarantine of its
+// own, which the rewrite closes.
 func (r *Rewrite) Put(q *Quarantine) error {
 	r.q = q
 	if len(q.sealed) != 1 {
@@ -183,8 +192,8 @@ func (r *Rewrite) Put(q *Quarantine) error {
 	return nil
 }
 
-// Commit puts the new segment in the place of the chosen layers, all of whose objects it or another own segment has, and returns when that is
-// durable. Errors: [ErrMoved].
+// Commit puts the new segment in the place of the chosen layers, all of whose objects it or another
+// own segment has, and returns when that is durable. Errors: [ErrMoved].
 func (r *Rewrite) Commit(ctx context.Context) error {
 	drops := r.view.manifest.drops
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
@@ -215,7 +224,8 @@ func (r *Rewrite) Settled(ctx context.Context) {
 	}
 }
 
-// replace puts the new segment, if there is one, where the first of the chosen layers was, and takes those out. Errors: [ErrMoved].
+// replace puts the new segment, if there is one, where the first of the chosen layers was, and
+// takes those out. Errors: [ErrMoved].
 func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	first, found := -1, 0
 	layers := make([]manifestLayer, 0, len(m.layers))
@@ -240,7 +250,8 @@ func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	return nil
 }
 
-// rewriting are the pools that maintenance rewrites now, whose frozen layers a fork leaves alone: maintenance would have worked in vain.
+// rewriting are the pools that maintenance rewrites now, whose frozen layers a fork leaves alone:
+// maintenance would have worked in vain.
 type rewriting struct {
 	mu    sync.Mutex // guards pools
 	pools map[PoolID]int

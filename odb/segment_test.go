@@ -14,7 +14,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// addRepository commits all objects of a repository as one segment, packed by git with the given options.
+// addRepository commits all objects of a repository as one segment, packed by git with the given
+// options.
 func (w *world) addRepository(r *oracle.Repository, options ...string) {
 	w.Helper()
 	args := append([]string{"pack-objects", "--all", "--stdout", "--quiet"}, options...)
@@ -131,7 +132,8 @@ func checkLookups(t *testing.T, w *world, v *odb.View) {
 	slices.SortFunc(asked, object.ID.Compare)
 	together, single, err := odb.LookupMany(t.Context(), v, asked)
 	if err != nil || !slices.Equal(together, known) || !slices.Equal(single, known) {
-		t.Fatalf("%d asked: %d found together, %d one by one, %v; want %d", len(asked), len(together), len(single), err, len(known))
+		t.Fatalf("%d asked: %d found together, %d one by one, %v; want %d", len(asked), len(together), len(single), err,
+			len(known))
 	}
 	for _, id := range asked {
 		ok, err := v.Has(t.Context(), id)
@@ -176,7 +178,8 @@ func TestSegmentOfAPIWrites(t *testing.T) {
 	d := w.draft()
 	var entries []object.TreeEntry
 	for i := range 30 {
-		entries = append(entries, fileEntry("small"+strconv.Itoa(i), d.write(object.TypeBlob, text(random, random.IntN(1000)), object.ZeroID)))
+		entries = append(entries,
+			fileEntry("small"+strconv.Itoa(i), d.write(object.TypeBlob, text(random, random.IntN(1000)), object.ZeroID)))
 	}
 	entries = append(entries,
 		fileEntry("text", d.writeFrom(text(random, 5<<20+17))),

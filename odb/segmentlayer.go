@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// SegmentLayer is a segment of a pool, with the companion that holds its graph rows if it has commits.
+// SegmentLayer is a segment of a pool, with the companion that holds its graph rows if it has
+// commits.
 type SegmentLayer struct {
 	store   *Store
 	ID      segment.LayerID
@@ -44,7 +45,8 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 
 // files are those of the segment and its companions.
 func (l *SegmentLayer) files() []*segment.SharedFile {
-	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Bitmaps}, func(f *segment.SharedFile) bool { return f == nil })
+	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Bitmaps},
+		func(f *segment.SharedFile) bool { return f == nil })
 }
 
 // Segments returns the segments of a view, those of its quarantine first and then the newest first.
@@ -64,7 +66,9 @@ func (l *SegmentLayer) layerID() segment.LayerID { return l.ID }
 
 // consistsOf reports whether id names the segment or one of its companions.
 func (l *SegmentLayer) consistsOf(id segment.LayerID) bool {
-	return l.ID == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool { return companion.id == id })
+	return l.ID == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool {
+		return companion.id == id
+	})
 }
 
 func (l *SegmentLayer) isOpen() bool {
@@ -217,6 +221,8 @@ func (l *SegmentLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool,
 func (l *SegmentLayer) At(ordinal uint32) Location { return Location{layer: l, ordinal: ordinal} }
 
 // EntryOf describes the entry of a record, without the ID of its base; see [View.CopyPacked].
-func (l *SegmentLayer) EntryOf(ctx context.Context, region segment.Region, ordinal uint32, r segment.Record) (StoredEntry, error) {
+func (l *SegmentLayer) EntryOf(
+	ctx context.Context, region segment.Region, ordinal uint32, r segment.Record,
+) (StoredEntry, error) {
 	return packedEntry(ctx, region, l.At(ordinal), r)
 }

@@ -15,7 +15,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// spooled is an object that was built in a scratch file because it, or something in its delta chain, is too large for memory.
+// spooled is an object that was built in a scratch file because it, or something in its delta
+// chain, is too large for memory.
 type spooled struct {
 	Info
 	io.ReaderAt
@@ -29,8 +30,8 @@ func (s *spooled) Close() error {
 	return s.scratch.Close()
 }
 
-// spool builds the object at a location in a scratch file (docs/invariants.md 13): at most two scratch files exist at a time, and memory does not
-// depend on the sizes of objects.
+// spool builds the object at a location in a scratch file (docs/invariants.md 13): at most two
+// scratch files exist at a time, and memory does not depend on the sizes of objects.
 func (v *View) spool(ctx context.Context, at Location) (*spooled, error) {
 	chain, base, err := v.descend(ctx, at, math.MaxInt64)
 	if err != nil {

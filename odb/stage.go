@@ -11,11 +11,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// Stage puts everything that is quarantined into b, with the precondition that the pool's manifest is still the one that was read here.
-// It is called once for every try to commit, after [Quarantine.Refresh], inside the transaction that also carries the precondition on the
-// repository's head: that is what keeps an object that is found absent here from being added by somebody else before the batch is.
+// Stage puts everything that is quarantined into b, with the precondition that the pool's manifest
+// is still the one that was read here. It is called once for every try to commit, after
+// [Quarantine.Refresh], inside the transaction that also carries the precondition on the
+// repository's head: that is what keeps an object that is found absent here from being added by
+// somebody else before the batch is.
 //
-// Errors: [ErrDropped] when objects were dropped since the last Refresh and connectivity has to be checked again, [ErrManyLayers].
+// Errors: [ErrDropped] when objects were dropped since the last Refresh and connectivity has to be
+// checked again, [ErrManyLayers].
 func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	if q.closed {
 		return ErrClosed
@@ -57,7 +60,8 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		}
 		b.Put(objectKey(target, id), q.hot.values[id])
 		if row, ok := q.hot.rows[id]; ok {
-			if value := encodeHotRow(id, &row); len(value) <= q.store.limits.HotValueBytes { // an octopus without its row is parsed
+			// An octopus without its row is parsed.
+			if value := encodeHotRow(id, &row); len(value) <= q.store.limits.HotValueBytes {
 				b.Put(graphKey(target, id), value)
 				if f := q.filters[id]; f != nil {
 					b.Put(filterKeyOf(target, id), encodeHotFilter(id, f))
@@ -92,7 +96,8 @@ func registerSegment(s *segment.Sealed, b *kv.Batch, pool PoolID) {
 	}
 }
 
-// registration is what is known of a file that belongs to a pool: the file may be deleted only together with it.
+// registration is what is known of a file that belongs to a pool: the file may be deleted only
+// together with it.
 //
 //	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size of the data region
 type registration struct {
@@ -107,15 +112,17 @@ func (r *registration) encode() []byte {
 	return binary.AppendUvarint(dst, uint64(r.dataBytes))
 }
 
-// Settled tells the quarantine that the batch of its last Stage was committed. Files are moved to their place in the background; until
-// then, or if that fails, reads find them where they are, and the next start moves them.
+// Settled tells the quarantine that the batch of its last Stage was committed. Files are moved to
+// their place in the background; until then, or if that fails, reads find them where they are, and
+// the next start moves them.
 func (q *Quarantine) Settled(ctx context.Context) {
 	if !q.staged || q.settled {
 		return
 	}
 	q.settled = true
 	if grew := q.store.options.Grew; grew != nil && !q.own {
-		grew(q.view.pool, Growth{Owner: q.view.owner, ObjectCount: len(q.hot.order), HotBytes: int64(q.hot.size), SegmentCount: len(q.sealed)})
+		grew(q.view.pool,
+			Growth{Owner: q.view.owner, ObjectCount: len(q.hot.order), HotBytes: int64(q.hot.size), SegmentCount: len(q.sealed)})
 	}
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))

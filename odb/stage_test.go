@@ -38,7 +38,8 @@ func TestStageAfterADrop(t *testing.T) {
 	again := d.write(object.TypeBlob, w.objects[dropped].data, object.ZeroID) // is there, so it is not written
 	onKept := d.write(object.TypeBlob, edited(random, w.objects[kept].data), kept)
 	onDropped := d.write(object.TypeBlob, edited(random, w.objects[dropped].data), dropped)
-	second := d.write(object.TypeBlob, edited(random, d.objects[onDropped].data), onDropped) // skips down to what was dropped
+	// Skips down to what was dropped.
+	second := d.write(object.TypeBlob, edited(random, d.objects[onDropped].data), onDropped)
 	third := d.write(object.TypeBlob, edited(random, d.objects[second].data), second)
 
 	b := kv.NewBatch()
@@ -162,7 +163,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestReadersWhileWriting has readers of views and of the newest state beside a writer of small and large commits.
+// TestReadersWhileWriting has readers of views and of the newest state beside a writer of small and
+// large commits.
 func TestReadersWhileWriting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{CacheBytes: 1 << 20, OpenFileCountMax: 2})

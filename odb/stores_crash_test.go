@@ -19,9 +19,9 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestStoresCrash takes the power between two operations of the file system under both stores, while writers seal files, register
-// them in batches, settle and delete them. What was acknowledged is there, no batch is there by half, and every file that a batch
-// registered is whole.
+// TestStoresCrash takes the power between two operations of the file system under both stores,
+// while writers seal files, register them in batches, settle and delete them. What was acknowledged
+// is there, no batch is there by half, and every file that a batch registered is whole.
 func TestStoresCrash(t *testing.T) {
 	t.Parallel()
 	rounds := 40
@@ -48,7 +48,9 @@ func crashStores(t *testing.T, random *rand.Rand) {
 	keys, files := openStores(t, watched)
 	var writers sync.WaitGroup
 	for i := range crashWriters {
-		w := &crashWriter{number: i, keys: keys, files: files, random: rand.New(rand.NewPCG(random.Uint64(), 3)), crash: crash}
+		w := &crashWriter{
+			number: i, keys: keys, files: files, random: rand.New(rand.NewPCG(random.Uint64(), 3)), crash: crash,
+		}
 		writers.Go(func() { w.run(t) })
 	}
 	writers.Wait()
@@ -83,7 +85,8 @@ func openStores(t *testing.T, disk vfs.FS) (*kv.Pebble, *file.Dir) {
 	return keys, files
 }
 
-// crashPoint copies the disk, as a loss of power would leave it, when a number of operations have passed.
+// crashPoint copies the disk, as a loss of power would leave it, when a number of operations have
+// passed.
 type crashPoint struct {
 	disk     *vfs.MemFS
 	random   *rand.Rand
@@ -115,7 +118,8 @@ func (c *crashPoint) take() {
 	})
 }
 
-// crashWriter makes numbered transactions: each counts up the writer's head, writes rows, and may register or drop a file.
+// crashWriter makes numbered transactions: each counts up the writer's head, writes rows, and may
+// register or drop a file.
 type crashWriter struct {
 	number int
 	keys   *kv.Pebble
@@ -139,7 +143,8 @@ func fileBytes(writer int, n uint64) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%d/%d ", writer, n), int(n*2111%9000)+1)
 }
 
-// dropped reports whether the file of transaction n was dropped by a later one when the head is at head.
+// dropped reports whether the file of transaction n was dropped by a later one when the head is at
+// head.
 func dropped(n, head uint64) bool { return n%2 == 0 && n+6 <= head }
 
 func (w *crashWriter) run(t *testing.T) {
@@ -155,7 +160,8 @@ func (w *crashWriter) run(t *testing.T) {
 				t.Errorf("delete: %v", err)
 			}
 		}
-		if kept := n - uint64(w.random.IntN(5)); kept > 0 && kept <= n && fileBytes(w.number, kept) != nil && !dropped(kept, n) {
+		if kept := n - uint64(w.random.IntN(5)); kept > 0 && kept <= n && fileBytes(w.number, kept) != nil &&
+			!dropped(kept, n) {
 			if err := w.files.Settle(t.Context(), fileName(w.number, kept)); err != nil {
 				t.Errorf("settle: %v", err)
 			}
@@ -250,7 +256,8 @@ func checkFile(t *testing.T, files *file.Dir, name string, data []byte) {
 	}
 }
 
-// removeLeftovers settles what is registered and removes the rest, as a start does; then nothing is left over.
+// removeLeftovers settles what is registered and removes the rest, as a start does; then nothing is
+// left over.
 func removeLeftovers(t *testing.T, keys *kv.Pebble, files *file.Dir) {
 	t.Helper()
 	for info, err := range files.Leftovers(t.Context()) {

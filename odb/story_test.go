@@ -11,7 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestStory runs seeded lists of operations under many settings, with restarts and power failures between, against a plain map.
+// TestStory runs seeded lists of operations under many settings, with restarts and power failures
+// between, against a plain map.
 func TestStory(t *testing.T) {
 	t.Parallel()
 	settings := map[string]odb.Options{
@@ -113,7 +114,8 @@ func (s *story) change(d *draft) (files map[string]object.ID, tree, tip object.I
 	return files, tree, tip
 }
 
-// checkDraft reads what is quarantined through the quarantine, and makes sure that nobody else sees it.
+// checkDraft reads what is quarantined through the quarantine, and makes sure that nobody else sees
+// it.
 func (s *story) checkDraft(d *draft) {
 	s.Helper()
 	for id, want := range d.objects {

@@ -11,7 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Object is an open object of any size. Its methods may be called concurrently; the readers that it returns belong to one goroutine each.
+// Object is an open object of any size. Its methods may be called concurrently; the readers that it
+// returns belong to one goroutine each.
 type Object struct {
 	ID   object.ID
 	Type object.Type
@@ -20,14 +21,17 @@ type Object struct {
 	source objectSource
 }
 
-// objectSource is where the content of an Object comes from: memory, a scratch file, a zlib stream, or a stream of blocks.
+// objectSource is where the content of an Object comes from: memory, a scratch file, a zlib stream,
+// or a stream of blocks.
 type objectSource interface {
-	// open returns content from off on, at least up to off+n. The end comes after all that was read has been verified.
+	// open returns content from off on, at least up to off+n. The end comes after all that was read
+	// has been verified.
 	open(off, n int64) (io.ReadCloser, error)
 	io.Closer
 }
 
-// Open returns an object of any size as a stream. The caller closes it before the view. ctx bounds the reads too.
+// Open returns an object of any size as a stream. The caller closes it before the view. ctx bounds
+// the reads too.
 //
 // Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Open(ctx context.Context, id object.ID) (*Object, error) {
@@ -45,7 +49,8 @@ func (v *View) Open(ctx context.Context, id object.ID) (*Object, error) {
 	return o, nil
 }
 
-// streamedMin is the size in bytes from which a whole entry is inflated as it is read, instead of at once.
+// streamedMin is the size in bytes from which a whole entry is inflated as it is read, instead of
+// at once.
 const streamedMin = mebibyte
 
 func (v *View) openAt(ctx context.Context, at Location) (*Object, error) {
@@ -74,8 +79,8 @@ func (v *View) openAt(ctx context.Context, at Location) (*Object, error) {
 	return o, nil
 }
 
-// openStream returns the source of a whole entry: by blocks if it has a table of them that is not damaged, and else as the one zlib stream
-// that they make.
+// openStream returns the source of a whole entry: by blocks if it has a table of them that is not
+// damaged, and else as the one zlib stream that they make.
 func openStream(ctx context.Context, at Location) (objectSource, error) {
 	if l, ok := at.layer.(*SegmentLayer); ok {
 		blocks, err := openBlocks(ctx, l, at)
@@ -86,8 +91,8 @@ func openStream(ctx context.Context, at Location) (objectSource, error) {
 	return &zlibSource{ctx: ctx, at: at}, nil
 }
 
-// WriteTo writes the whole content. An error, also one after the last byte, says that what was written must not be used. Errors:
-// [ErrCorrupt] and those of w.
+// WriteTo writes the whole content. An error, also one after the last byte, says that what was
+// written must not be used. Errors: [ErrCorrupt] and those of w.
 func (o *Object) WriteTo(w io.Writer) (int64, error) {
 	content, err := o.source.open(0, o.Size)
 	if err != nil {
@@ -100,10 +105,11 @@ func (o *Object) WriteTo(w io.Writer) (int64, error) {
 	return n, errors.Join(err, content.Close())
 }
 
-// Section returns the bytes from off on, n of them or up to the end of the object, as a stream. The caller closes it before the object.
+// Section returns the bytes from off on, n of them or up to the end of the object, as a stream. The
+// caller closes it before the object.
 //
-// Of a block stream only the blocks that are touched are read. Any other object is verified as a whole before its first byte is returned,
-// and inflated from its beginning.
+// Of a block stream only the blocks that are touched are read. Any other object is verified as a
+// whole before its first byte is returned, and inflated from its beginning.
 func (o *Object) Section(off, n int64) (io.ReadCloser, error) {
 	off = min(max(off, 0), o.Size)
 	n = min(max(n, 0), o.Size-off)

@@ -14,7 +14,8 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// largePack returns a pack with an object over 32 MiB, deltas against it that build a large and a small object, and what it holds.
+// largePack returns a pack with an object over 32 MiB, deltas against it that build a large and a
+// small object, and what it holds.
 func largePack(t *testing.T) (packed []byte, objects []content) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -85,7 +86,8 @@ func TestLargeObjects(t *testing.T) {
 	}
 }
 
-// TestLargeHotObjects has small values that inflate to more than is held in memory, as a push may bring them.
+// TestLargeHotObjects has small values that inflate to more than is held in memory, as a push may
+// bring them.
 func TestLargeHotObjects(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -152,7 +154,17 @@ func checkSections(t *testing.T, v *odb.View, id object.ID, want []byte) {
 	}
 	random := rand.New(rand.NewPCG(9, 9))
 	size := int64(len(want))
-	ranges := [][2]int64{{0, size}, {0, 0}, {size, 10}, {size - 1, 10}, {1<<20 - 1, 2}, {1 << 20, 1}, {1<<20 + 1, 1 << 20}, {-5, 3}, {size + 7, 1}}
+	ranges := [][2]int64{
+		{0, size},
+		{0, 0},
+		{size, 10},
+		{size - 1, 10},
+		{1<<20 - 1, 2},
+		{1 << 20, 1},
+		{1<<20 + 1, 1 << 20},
+		{-5, 3},
+		{size + 7, 1},
+	}
 	if size > odb.WholeBytes { // inflated from the beginning each time
 		ranges = ranges[4:6]
 	}

@@ -20,14 +20,17 @@ type Swept struct {
 	WaitingCount int
 }
 
-// DropPool lets b give up a pool, whose repository b deletes. Its layers are removed by a later [Store.Sweep].
+// DropPool lets b give up a pool, whose repository b deletes. Its layers are removed by a later
+// [Store.Sweep].
 func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
 	b.Put(departureKey(departure{time: s.options.Now(), kind: departedPool, id: segment.LayerID(pool)}), pool[:])
 }
 
-// Sweep removes what left its last manifest, and pools that were given up, at least grace ago: files with their registrations, and the key
-// ranges of hot layers. What another pool uses, or a view of this process has pinned, stays until a later call. Readers in other processes
-// have the grace to finish. What cannot be removed does not keep the rest: Sweep goes on, and returns the errors joined.
+// Sweep removes what left its last manifest, and pools that were given up, at least grace ago:
+// files with their registrations, and the key ranges of hot layers. What another pool uses, or a
+// view of this process has pinned, stays until a later call. Readers in other processes have the
+// grace to finish. What cannot be removed does not keep the rest: Sweep goes on, and returns the
+// errors joined.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	var swept Swept
 	var failures []error
@@ -41,7 +44,8 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	return swept, nil
 }
 
-// sweepFailuresMax is after how many failures a sweep does not go on: then it is not the rows that are to blame.
+// sweepFailuresMax is after how many failures a sweep does not go on: then it is not the rows that
+// are to blame.
 const sweepFailuresMax = 100
 
 // sweep removes what is due of pools, or of all else, and returns what went wrong.
@@ -99,7 +103,8 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 	return s.removed(ctx, b, &swept.PoolCount)
 }
 
-// removePart removes a layer or companion, unless it is needed. Nobody can begin to use one that no manifest names.
+// removePart removes a layer or companion, unless it is needed. Nobody can begin to use one that no
+// manifest names.
 func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)

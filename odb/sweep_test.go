@@ -129,7 +129,8 @@ func newMeddledWorld(t *testing.T, options odb.Options) (*world, *meddledKeys, *
 	return w, keys, files
 }
 
-// dropPools gives up the world's pool and as many others as make count, each with a hot layer and a segment.
+// dropPools gives up the world's pool and as many others as make count, each with a hot layer and a
+// segment.
 func dropPools(w *world, count int) {
 	w.Helper()
 	for i := range count {
@@ -141,7 +142,8 @@ func dropPools(w *world, count int) {
 	}
 }
 
-// A row that says nothing, a file that cannot be deleted and a pool that changes stay, and keep nothing else.
+// A row that says nothing, a file that cannot be deleted and a pool that changes stay, and keep
+// nothing else.
 func TestSweepGoesOnAfterFailures(t *testing.T) {
 	t.Parallel()
 	w, keys, files := newMeddledWorld(t, odb.Options{})

@@ -25,7 +25,8 @@ type gitTrace struct {
 // traceOf asks git about up to max files of a commit, one by one.
 func (g *repository) traceOf(r *rand.Rand, commit object.ID, most int) gitTrace {
 	g.tb.Helper()
-	files := strings.FieldsFunc(string(g.Input(nil, "ls-tree", "-r", "-z", "--name-only", commit.String())), func(r rune) bool { return r == 0 })
+	files := strings.FieldsFunc(string(g.Input(nil, "ls-tree", "-r", "-z", "--name-only", commit.String())),
+		func(r rune) bool { return r == 0 })
 	r.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	want := gitTrace{commit, map[string]object.ID{}}
 	for _, file := range files {
@@ -114,7 +115,8 @@ func TestTraceOfNothing(t *testing.T) {
 	g := newHistory(t, historyOptions{seed: 74, commitCount: 10})
 	v := viewOf(t, g)
 	for _, missing := range []string{"not there", "not there/at all"} {
-		if _, err := revwalk.Trace(t.Context(), v, g.commits()[0], revwalk.TraceOptions{Path: missing}); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := revwalk.Trace(t.Context(), v, g.commits()[0], revwalk.TraceOptions{Path: missing}); !errors.Is(err,
+			odb.ErrNotFound) {
 			t.Errorf("a trace of %q: %v", missing, err)
 		}
 	}
@@ -123,8 +125,8 @@ func TestTraceOfNothing(t *testing.T) {
 	}
 }
 
-// TestTraceOfRealRepository is TestTraceAgainstGit on the tip of the repository that PACKHORSE_REAL_REPO names, with filters if
-// PACKHORSE_FILTERS is set.
+// TestTraceOfRealRepository is TestTraceAgainstGit on the tip of the repository that
+// PACKHORSE_REAL_REPO names, with filters if PACKHORSE_FILTERS is set.
 func TestTraceOfRealRepository(t *testing.T) {
 	g, h := realWithFilters(t)
 	r := rand.New(rand.NewPCG(2, 6))

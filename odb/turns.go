@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// turns are places for work that is bounded in number, which those who wait for one take in turn: one from each key, however many of a key wait.
+// turns are places for work that is bounded in number, which those who wait for one take in turn:
+// one from each key, however many of a key wait.
 type turns struct {
 	placesMax, perKeyMax int
 
@@ -19,7 +20,9 @@ type turns struct {
 
 // newTurns returns as many places, of which a key has perKeyMax at most.
 func newTurns(placesMax, perKeyMax int) *turns {
-	return &turns{placesMax: placesMax, perKeyMax: perKeyMax, taken: make(map[string]int), waiting: make(map[string][]chan struct{})}
+	return &turns{
+		placesMax: placesMax, perKeyMax: perKeyMax, taken: make(map[string]int), waiting: make(map[string][]chan struct{}),
+	}
 }
 
 // take waits for a place, and returns the function that gives it back. Errors: that of ctx.

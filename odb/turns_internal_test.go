@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// Places go round among the keys that wait, whatever the number of those who wait by one key, and a key does not get all of them.
+// Places go round among the keys that wait, whatever the number of those who wait by one key, and a
+// key does not get all of them.
 func TestTurnsGoRound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

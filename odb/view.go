@@ -13,8 +13,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// View reads a pool as its manifest was when the view was made, with everything that has been committed to its last hot layer since.
-// It pins its layers: what it can read stays readable until Close. A view made by [Quarantine.View] also reads what is quarantined.
+// View reads a pool as its manifest was when the view was made, with everything that has been
+// committed to its last hot layer since. It pins its layers: what it can read stays readable until
+// Close. A view made by [Quarantine.View] also reads what is quarantined.
 type View struct {
 	store    *Store
 	pool     PoolID
@@ -40,9 +41,9 @@ func (s *Store) View(ctx context.Context, pool PoolID) (*View, error) {
 	return s.ViewAt(ctx, s.keys, pool)
 }
 
-// ViewAt is [Store.View] with the manifest read from r, which may be a snapshot that refs were read from too. The snapshot need not
-// outlive the call. If the manifest has changed since, the view is of the new one, which has the same objects and more, unless some were
-// dropped.
+// ViewAt is [Store.View] with the manifest read from r, which may be a snapshot that refs were read
+// from too. The snapshot need not outlive the call. If the manifest has changed since, the view is
+// of the new one, which has the same objects and more, unless some were dropped.
 func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, error) {
 	m, _, err := s.readManifest(ctx, r, pool)
 	if err != nil {
@@ -52,8 +53,9 @@ func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, er
 	return v, err
 }
 
-// confirm makes sure that the layers of a view were pinned while the manifest still named them, since one that left it may be removed as soon
-// as nobody pins it (docs/invariants.md 14). It returns the view, or one of the manifest as it is now, and the stored bytes of that manifest.
+// confirm makes sure that the layers of a view were pinned while the manifest still named them,
+// since one that left it may be removed as soon as nobody pins it (docs/invariants.md 14). It
+// returns the view, or one of the manifest as it is now, and the stored bytes of that manifest.
 func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 	for {
 		now, raw, err := s.readManifest(ctx, s.keys, v.pool)
@@ -70,8 +72,8 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 	}
 }
 
-// newView pins the layers of m. Segments are asked first and the newest of them first, since a lookup in their indexes costs a tenth of
-// one in the key-value store; then the hot layers.
+// newView pins the layers of m. Segments are asked first and the newest of them first, since a
+// lookup in their indexes costs a tenth of one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
 	s.traffic.begin()
 	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), lending: newLending(&m)}
@@ -85,7 +87,8 @@ func (s *Store) newView(pool PoolID, m manifest) *View {
 	return v
 }
 
-// Close unpins the layers. Objects and entries that the view returned must not be used any more. Only the first call has an effect.
+// Close unpins the layers. Objects and entries that the view returned must not be used any more.
+// Only the first call has an effect.
 func (v *View) Close() error {
 	if v.asking != nil {
 		return v.asking.Close()
@@ -141,8 +144,9 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	return at.layer.stat(ctx, at)
 }
 
-// Linked returns a view of the same objects for IDs that refs hold or readable objects name: a pool is closed, so that they are readable too,
-// and a fork need not ask what its tips reach. An ID that a client sent is asked of v first. Closing it closes v.
+// Linked returns a view of the same objects for IDs that refs hold or readable objects name: a pool
+// is closed, so that they are readable too, and a fork need not ask what its tips reach. An ID that
+// a client sent is asked of v first. Closing it closes v.
 func (v *View) Linked() *View {
 	return &View{
 		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending,
@@ -150,17 +154,19 @@ func (v *View) Linked() *View {
 	}
 }
 
-// For says whose the pool is, before anything else is done with v, and returns v: owners take turns at finding out what their forks may read.
+// For says whose the pool is, before anything else is done with v, and returns v: owners take turns
+// at finding out what their forks may read.
 func (v *View) For(owner string) *View {
 	v.owner = owner
 	return v
 }
 
-// Asking returns the view that [View.Linked] was called on: it asks of every ID whether it may be read.
+// Asking returns the view that [View.Linked] was called on: it asks of every ID whether it may be
+// read.
 func (v *View) Asking() *View { return cmp.Or(v.asking, v) }
 
-// Find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one that is asked first, also if the object is
-// readable because of another.
+// Find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one
+// that is asked first, also if the object is readable because of another.
 func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 	at, ok, err := v.locate(ctx, id)
 	if err == nil {

@@ -65,7 +65,8 @@ func (w *world) open() {
 	w.must(err)
 }
 
-// close closes the stores. Whoever reads or writes has to have ended, but for the store's own work: closing waits for that.
+// close closes the stores. Whoever reads or writes has to have ended, but for the store's own work:
+// closing waits for that.
 func (w *world) close() {
 	w.Helper()
 	w.shut()
@@ -110,8 +111,8 @@ func (w *world) apply(b *kv.Batch) {
 	w.must(done.Wait(context.Background()))
 }
 
-// retry applies the batch that build returns, and a new one whenever another change of the pool came first, as callers of the store do:
-// the store's own work changes manifests too.
+// retry applies the batch that build returns, and a new one whenever another change of the pool
+// came first, as callers of the store do: the store's own work changes manifests too.
 func (w *world) retry(build func() *kv.Batch) {
 	w.Helper()
 	for {
@@ -241,7 +242,8 @@ func (w *world) checkAll() {
 func text(random *rand.Rand, size int) []byte {
 	var b bytes.Buffer
 	for b.Len() < size {
-		fmt.Fprintf(&b, "func name%d(argument%d int) error { return fail(%q) }\n", random.IntN(500), random.IntN(9), fmt.Sprint(random.Uint32()))
+		fmt.Fprintf(&b, "func name%d(argument%d int) error { return fail(%q) }\n", random.IntN(500), random.IntN(9),
+			fmt.Sprint(random.Uint32()))
 	}
 	return b.Bytes()[:size]
 }
@@ -269,7 +271,9 @@ func commitOf(tree object.ID, seconds int, parents ...object.ID) []byte {
 	for _, parent := range parents {
 		fmt.Fprintf(&b, "parent %s\n", parent)
 	}
-	fmt.Fprintf(&b, "author A U Thor <author@example.com> %d +0000\ncommitter A U Thor <author@example.com> %d +0000\n\nmessage\n", seconds, seconds)
+	fmt.Fprintf(&b,
+		"author A U Thor <author@example.com> %d +0000\ncommitter A U Thor <author@example.com> %d +0000\n\nmessage\n",
+		seconds, seconds)
 	return b.Bytes()
 }
 

@@ -11,14 +11,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// Write quarantines an object and returns its ID. It is stored as a delta against predecessor (zero: none), the version of the same path
-// or folder that it follows, when that is smaller. What the pool already has is not written again. data is only read; but for a blob's it may be
-// kept, and has to stay as it is.
+// Write quarantines an object and returns its ID. It is stored as a delta against predecessor
+// (zero: none), the version of the same path or folder that it follows, when that is smaller. What
+// the pool already has is not written again. data is only read; but for a blob's it may be kept,
+// and has to stay as it is.
 //
-// The caller answers for the object's links: what a tree or a commit names is stored or quarantined. A tree is also held to git's rules for
-// the contents of .gitmodules and .gitattributes, as far as it does not name the same as predecessor.
+// The caller answers for the object's links: what a tree or a commit names is stored or
+// quarantined. A tree is also held to git's rules for the contents of .gitmodules and
+// .gitattributes, as far as it does not name the same as predecessor.
 //
-// Errors: [ErrTooLarge], [object.ErrCollision], [*RefusedFileError], and that of [object.Check] for what is not valid.
+// Errors: [ErrTooLarge], [object.ErrCollision], [*RefusedFileError], and that of [object.Check] for
+// what is not valid.
 func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, predecessor object.ID) (object.ID, error) {
 	if t == object.TypeBlob && len(data) > streamedMin {
 		return q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
@@ -62,7 +65,9 @@ func (q *Quarantine) put(ctx context.Context, id object.ID, t object.Type, data 
 	return q.putRow(ctx, id, t, data, predecessor, row)
 }
 
-func (q *Quarantine) putRow(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID, row *GraphRow) error {
+func (q *Quarantine) putRow(
+	ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID, row *GraphRow,
+) error {
 	if q.pending == nil && len(data) <= hotContentMax {
 		value, err := q.encodeHot(ctx, id, t, data, predecessor)
 		if err != nil {
@@ -85,7 +90,8 @@ func (q *Quarantine) putRow(ctx context.Context, id object.ID, t object.Type, da
 	return q.pending.append(id, t, data, row)
 }
 
-// fitsHot reports whether a value of size bytes may join the quarantine's hot objects (docs/invariants.md 4).
+// fitsHot reports whether a value of size bytes may join the quarantine's hot objects
+// (docs/invariants.md 4).
 func (q *Quarantine) fitsHot(size int) bool {
 	limits := &q.store.limits
 	return size <= limits.HotValueBytes && q.hot.size+size <= limits.HotBytes && len(q.hot.order) < limits.HotCount
@@ -136,20 +142,25 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 	return &row, nil
 }
 
-// versionMax is the number of the last version in a chain of skip-deltas: all of its 8 bits are set, and each is a delta (docs/invariants.md 11).
+// versionMax is the number of the last version in a chain of skip-deltas: all of its 8 bits are
+// set, and each is a delta (docs/invariants.md 11).
 const versionMax = 1<<8 - 1
 
 const (
-	// hotContentMax is the size in bytes up to which an object may be hot, however small it is stored: such an object is read whole.
+	// hotContentMax is the size in bytes up to which an object may be hot, however small it is stored:
+	// such an object is read whole.
 	hotContentMax = 8 * mebibyte
 	// deltaMin is the size below which a delta saves nothing that matters.
 	deltaMin = 64
-	// clearWin is how many times smaller than the object a delta has to be to be taken without comparing it with the compressed object.
+	// clearWin is how many times smaller than the object a delta has to be to be taken without
+	// comparing it with the compressed object.
 	clearWin = 8
 )
 
 // encodeHot returns an object as the hot tier is to store it: whole, or as a skip-delta.
-func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID) (HotValue, error) {
+func (q *Quarantine) encodeHot(
+	ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID,
+) (HotValue, error) {
 	value := HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
 	if predecessor.IsZero() || len(data) < deltaMin {
 		return compress(value, data), nil
@@ -182,11 +193,14 @@ func (q *Quarantine) encodeHot(ctx context.Context, id object.ID, t object.Type,
 	return short, nil
 }
 
-// skipBase returns where the base of the version after predecessor lies, and that version's number; 0 when it is to be whole.
+// skipBase returns where the base of the version after predecessor lies, and that version's number;
+// 0 when it is to be whole.
 //
-// The base of version n is n with its lowest set bit cleared. Counting down from n-1 by clearing one lowest bit after another, which is
-// what the chain of bases does, passes that number.
-func (q *Quarantine) skipBase(ctx context.Context, t object.Type, predecessor object.ID) (base Location, version uint8, err error) {
+// The base of version n is n with its lowest set bit cleared. Counting down from n-1 by clearing
+// one lowest bit after another, which is what the chain of bases does, passes that number.
+func (q *Quarantine) skipBase(
+	ctx context.Context, t object.Type, predecessor object.ID,
+) (base Location, version uint8, err error) {
 	at, ok, err := q.view.locate(ctx, predecessor)
 	if err != nil || !ok {
 		return Location{}, 0, err
@@ -220,10 +234,12 @@ func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
 	return index.Between(nil, base, data, sizeMax)
 }
 
-// compressMin is the size in bytes below which compression costs 10 µs to save next to nothing: most deltas are smaller.
+// compressMin is the size in bytes below which compression costs 10 µs to save next to nothing:
+// most deltas are smaller.
 const compressMin = 128
 
-// compress fills in content, which is the object or a delta, as zstd or, when that is not smaller, as it is.
+// compress fills in content, which is the object or a delta, as zstd or, when that is not smaller,
+// as it is.
 func compress(v HotValue, content []byte) HotValue {
 	if len(content) < compressMin {
 		v.Encoding, v.Payload = EncodingRaw, content

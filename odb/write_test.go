@@ -113,7 +113,9 @@ func TestWriteRefuses(t *testing.T) {
 		}
 	}
 	var invalid *object.CheckError
-	if _, err := d.q.Write(ctx, object.TypeTree, []byte("100644 a/b\x00"+strings.Repeat("x", 20)), object.ZeroID); !errors.As(err, &invalid) {
+	if _, err := d.q.Write(
+		ctx, object.TypeTree, []byte("100644 a/b\x00"+strings.Repeat("x", 20)), object.ZeroID,
+	); !errors.As(err, &invalid) {
 		t.Errorf("invalid tree: %v, want a CheckError", err)
 	}
 	// What was refused leaves no trace in the segment that was being written.
@@ -150,8 +152,8 @@ func TestWriteOfWhatIsThere(t *testing.T) {
 	w.checkAll()
 }
 
-// TestTwoQuarantines writes the same objects twice at the same time: the second to commit adds nothing, and no delta comes to rest upon
-// itself.
+// TestTwoQuarantines writes the same objects twice at the same time: the second to commit adds
+// nothing, and no delta comes to rest upon itself.
 func TestTwoQuarantines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{CacheBytes: 1})

@@ -4,14 +4,16 @@ import "encoding/binary"
 
 const (
 	adlerMod = 65521
-	// adlerRun is how many bytes may be added before the sums overflow 32 bits, rounded down to whole strips.
+	// adlerRun is how many bytes may be added before the sums overflow 32 bits, rounded down to whole
+	// strips.
 	adlerRun = 5552 / adlerStrip * adlerStrip
-	// adlerStrip is how many bytes addStrip takes: 22 words are the most for which its sums fit 16 bits.
+	// adlerStrip is how many bytes addStrip takes: 22 words are the most for which its sums fit 16
+	// bits.
 	adlerStrip = 22 * 8
 )
 
-// updateAdler continues the Adler-32 checksum sum (1 for nothing) over p. It is twice as fast as hash/adler32, which shows in the time
-// of a push: every inflated byte passes here.
+// updateAdler continues the Adler-32 checksum sum (1 for nothing) over p. It is twice as fast as
+// hash/adler32, which shows in the time of a push: every inflated byte passes here.
 func updateAdler(sum uint32, p []byte) uint32 {
 	a, b := sum&0xffff, sum>>16
 	for len(p) > 0 {
@@ -61,7 +63,8 @@ func lanes(word uint64) (l0, l1, l2, l3 uint32) {
 	return uint32(word & 0xffff), uint32(word >> 16 & 0xffff), uint32(word >> 32 & 0xffff), uint32(word >> 48)
 }
 
-// combineAdler returns the checksum of two pieces, one behind the other, from those of the pieces and the length of the second.
+// combineAdler returns the checksum of two pieces, one behind the other, from those of the pieces
+// and the length of the second.
 func combineAdler(first, second uint32, secondSize int64) uint32 {
 	rest := uint64(secondSize % adlerMod)
 	a1, b1 := uint64(first&0xffff), uint64(first>>16)

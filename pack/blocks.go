@@ -11,7 +11,8 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// BlockSize is the length of the pieces of content that a stream of [Blocks] is made of; the last may be shorter.
+// BlockSize is the length of the pieces of content that a stream of [Blocks] is made of; the last
+// may be shorter.
 const BlockSize = 1 << 20
 
 // Block is one piece of content, encoded on its own.
@@ -22,8 +23,9 @@ type Block struct {
 	Stored bool   // Packed holds the content as it is
 }
 
-// EncodeBlock encodes up to [BlockSize] bytes of content, which are kept as they are where compression does not make them shorter.
-// Packed is appended to dst; data is only read and must not overlap it. It may be called concurrently for the blocks of one stream.
+// EncodeBlock encodes up to [BlockSize] bytes of content, which are kept as they are where
+// compression does not make them shorter. Packed is appended to dst; data is only read and must not
+// overlap it. It may be called concurrently for the blocks of one stream.
 func EncodeBlock(dst, data []byte, level int) Block {
 	if len(data) > BlockSize {
 		panic("pack: block too large")
@@ -47,7 +49,8 @@ func encodeBlock(dst, data []byte, level int) Block {
 	return Block{Packed: dst[start:], Size: len(data), Adler: adler}
 }
 
-// StoreBlock makes the block that keeps data, whose checksum is adler, as it is. Packed is appended to dst.
+// StoreBlock makes the block that keeps data, whose checksum is adler, as it is. Packed is appended
+// to dst.
 func StoreBlock(dst, data []byte, adler uint32) Block {
 	start := len(dst)
 	return Block{Packed: appendStored(dst, data)[start:], Size: len(data), Adler: adler, Stored: true}
@@ -108,14 +111,16 @@ func (t *BlockTable) Locate(index int) (offset, packedSize int64, size int) {
 //
 //	78 01 | block 0 | block 1 | ... | 03 00 (an empty last block) | Adler-32 of all, 4 B
 //
-// Encode with [EncodeBlock], in parallel if you like, and give the blocks to Append in order. The zero value is ready; for one goroutine.
+// Encode with [EncodeBlock], in parallel if you like, and give the blocks to Append in order. The
+// zero value is ready; for one goroutine.
 type Blocks struct {
 	table  BlockTable
 	adler  uint32
 	offset int64 // bytes of the stream so far
 }
 
-// Append appends the stream's next bytes to dst. Every block but the last has [BlockSize] bytes of content.
+// Append appends the stream's next bytes to dst. Every block but the last has [BlockSize] bytes of
+// content.
 func (b *Blocks) Append(dst []byte, block Block) []byte {
 	if b.table.Size%BlockSize != 0 {
 		panic("pack: block behind a short one")
@@ -166,7 +171,8 @@ func (b *Blocks) Offset() int64 { return b.offset }
 // Table returns where the blocks lie; it is complete after Finish.
 func (b *Blocks) Table() BlockTable { return b.table }
 
-// DecodeBlock appends to dst the content of one block, whose packed bytes, size and checksum the [BlockTable] tells. Errors: [ErrCorrupt].
+// DecodeBlock appends to dst the content of one block, whose packed bytes, size and checksum the
+// [BlockTable] tells. Errors: [ErrCorrupt].
 func DecodeBlock(dst, packed []byte, size int, adler uint32) ([]byte, error) {
 	if size < 0 || size > BlockSize {
 		return dst, corrupt("block of %d bytes", size)

@@ -164,7 +164,9 @@ func decodeError(packed []byte, size int, adler uint32) error {
 }
 
 func BenchmarkEncodeBlock(b *testing.B) {
-	for name, data := range map[string][]byte{"text": blockContents()["one block"], "incompressible": incompressible(pack.BlockSize)} {
+	for name, data := range map[string][]byte{
+		"text": blockContents()["one block"], "incompressible": incompressible(pack.BlockSize),
+	} {
 		b.Run(name, func(b *testing.B) {
 			var dst []byte
 			b.SetBytes(pack.BlockSize)
@@ -176,7 +178,9 @@ func BenchmarkEncodeBlock(b *testing.B) {
 }
 
 func BenchmarkDecodeBlock(b *testing.B) {
-	for name, data := range map[string][]byte{"text": blockContents()["one block"], "incompressible": incompressible(pack.BlockSize)} {
+	for name, data := range map[string][]byte{
+		"text": blockContents()["one block"], "incompressible": incompressible(pack.BlockSize),
+	} {
 		block := pack.EncodeBlock(nil, data, pack.LevelFast)
 		b.Run(name, func(b *testing.B) {
 			dst := make([]byte, 0, pack.BlockSize+2)

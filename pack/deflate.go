@@ -17,8 +17,8 @@ const (
 	LevelBest    = 9
 )
 
-// Deflate appends data to dst as a zlib stream, compressed at level. The result depends on data and level only. dst must not overlap data.
-// It panics on a level outside 0 to 9.
+// Deflate appends data to dst as a zlib stream, compressed at level. The result depends on data and
+// level only. dst must not overlap data. It panics on a level outside 0 to 9.
 func Deflate(dst, data []byte, level int) []byte {
 	d := deflaterPool(level).Get().(*deflater)
 	defer deflaterPool(level).Put(d)
@@ -73,7 +73,8 @@ func newDeflater(level int) *deflater {
 	return d
 }
 
-// deflate appends data to dst as deflate blocks: up to the final block, or up to a flush, behind which another piece may follow.
+// deflate appends data to dst as deflate blocks: up to the final block, or up to a flush, behind
+// which another piece may follow.
 func (d *deflater) deflate(dst, data []byte, final bool) []byte {
 	d.out = *bytes.NewBuffer(dst)
 	d.flate.Reset(&d.out)

@@ -66,7 +66,8 @@ const (
 	distanceBytesMax = 8
 )
 
-// ParseEntryHeader reads the header at the front of b and says how many bytes it took. [EntryHeaderSizeMax] bytes are always enough.
+// ParseEntryHeader reads the header at the front of b and says how many bytes it took.
+// [EntryHeaderSizeMax] bytes are always enough.
 //
 // Errors: [ErrCorrupt], also when b ends inside the header.
 func ParseEntryHeader(b []byte) (h EntryHeader, n int, err error) {

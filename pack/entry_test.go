@@ -16,20 +16,22 @@ func TestEntryHeaderRoundTrip(t *testing.T) {
 		header pack.EntryHeader
 		want   string // the first bytes
 	}{
-		"empty blob":        {pack.EntryHeader{Kind: pack.KindBlob}, "\x30"},
-		"15 bytes":          {pack.EntryHeader{Kind: pack.KindCommit, Size: 15}, "\x1f"},
-		"16 bytes":          {pack.EntryHeader{Kind: pack.KindTree, Size: 16}, "\xa0\x01"},
-		"2047 bytes":        {pack.EntryHeader{Kind: pack.KindTag, Size: 2047}, "\xcf\x7f"},
-		"2048 bytes":        {pack.EntryHeader{Kind: pack.KindTag, Size: 2048}, "\xc0\x80\x01"},
-		"4 GiB":             {pack.EntryHeader{Kind: pack.KindBlob, Size: 4 << 30}, "\xb0\x80\x80\x80\x80\x01"},
-		"nearest base":      {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 1}, "\x63\x01"},
-		"distance 127":      {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 127}, "\x63\x7f"},
-		"distance 128":      {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 128}, "\x63\x80\x00"},
-		"distance 16511":    {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 16511}, "\x63\xff\x7f"},
-		"distance 16512":    {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 16512}, "\x63\x80\x80\x00"},
-		"distance 16 GiB":   {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 16 << 30}, "\x63\xbe"},
-		"base by ID":        {pack.EntryHeader{Kind: pack.KindRefDelta, Size: 300, BaseID: id}, "\xfc\x12" + string(id[:])},
-		"longest of header": {pack.EntryHeader{Kind: pack.KindRefDelta, Size: 1<<60 - 1, BaseID: id}, "\xff\xff\xff\xff\xff\xff\xff\xff\x7f"},
+		"empty blob":      {pack.EntryHeader{Kind: pack.KindBlob}, "\x30"},
+		"15 bytes":        {pack.EntryHeader{Kind: pack.KindCommit, Size: 15}, "\x1f"},
+		"16 bytes":        {pack.EntryHeader{Kind: pack.KindTree, Size: 16}, "\xa0\x01"},
+		"2047 bytes":      {pack.EntryHeader{Kind: pack.KindTag, Size: 2047}, "\xcf\x7f"},
+		"2048 bytes":      {pack.EntryHeader{Kind: pack.KindTag, Size: 2048}, "\xc0\x80\x01"},
+		"4 GiB":           {pack.EntryHeader{Kind: pack.KindBlob, Size: 4 << 30}, "\xb0\x80\x80\x80\x80\x01"},
+		"nearest base":    {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 1}, "\x63\x01"},
+		"distance 127":    {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 127}, "\x63\x7f"},
+		"distance 128":    {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 128}, "\x63\x80\x00"},
+		"distance 16511":  {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 16511}, "\x63\xff\x7f"},
+		"distance 16512":  {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 16512}, "\x63\x80\x80\x00"},
+		"distance 16 GiB": {pack.EntryHeader{Kind: pack.KindOFSDelta, Size: 3, BaseDistance: 16 << 30}, "\x63\xbe"},
+		"base by ID":      {pack.EntryHeader{Kind: pack.KindRefDelta, Size: 300, BaseID: id}, "\xfc\x12" + string(id[:])},
+		"longest of header": {
+			pack.EntryHeader{Kind: pack.KindRefDelta, Size: 1<<60 - 1, BaseID: id}, "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +78,10 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
-	for _, data := range []string{"", "PACK\x00\x00\x00\x02\x00\x00\x00", "PACX\x00\x00\x00\x02\x00\x00\x00\x00", "PACK\x00\x00\x00\x04\x00\x00\x00\x00"} {
+	for _, data := range []string{
+		"", "PACK\x00\x00\x00\x02\x00\x00\x00", "PACX\x00\x00\x00\x02\x00\x00\x00\x00",
+		"PACK\x00\x00\x00\x04\x00\x00\x00\x00",
+	} {
 		if _, err := pack.ParseHeader([]byte(data)); !errors.Is(err, pack.ErrCorrupt) {
 			t.Errorf("%q: error %v", data, err)
 		}

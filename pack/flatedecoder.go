@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// flateDecoder inflates deflate streams (RFC 1951) that lie in memory as a whole into memory of the right size. It is two to three times as
-// fast as a decoder of streams: no window is kept beside the result, and bits are taken eight bytes at a time.
+// flateDecoder inflates deflate streams (RFC 1951) that lie in memory as a whole into memory of the
+// right size. It is two to three times as fast as a decoder of streams: no window is kept beside
+// the result, and bits are taken eight bytes at a time.
 type flateDecoder struct {
 	literals, distances, sizes huffmanTable
 	codeSizes                  [literalsMax + distancesMax]uint8
@@ -91,9 +92,11 @@ var fixedTables = sync.OnceValue(func() *[2]huffmanTable {
 	return tables
 })
 
-// decode fills out with the content of the stream at the front of src and returns how long the stream is.
+// decode fills out with the content of the stream at the front of src and returns how long the
+// stream is.
 //
-// Errors: [ErrCorrupt], errSize when the content is shorter or longer than out, errShort when src ends inside the stream.
+// Errors: [ErrCorrupt], errSize when the content is shorter or longer than out, errShort when src
+// ends inside the stream.
 func (d *flateDecoder) decode(out, src []byte) (consumed int, err error) {
 	d.flateState = flateState{src: src, out: out}
 	defer func() { d.flateState = flateState{} }()
@@ -284,7 +287,8 @@ func (s *flateState) symbol(t *huffmanTable) (huffmanEntry, error) {
 // errBadCode says that bits are no code, or one that stands for nothing.
 var errBadCode = corrupt("bad deflate code")
 
-// block decodes a block up to its end: most codes by run, those near the ends of src and out one by one.
+// block decodes a block up to its end: most codes by run, those near the ends of src and out one by
+// one.
 func (s *flateState) block(literals, distances *huffmanTable) error {
 	for {
 		if ended, err := s.run(literals, distances); ended || err != nil {
@@ -350,7 +354,8 @@ func checkMatch(out []byte, done, distance, size int) error {
 	}
 }
 
-// copyMatch copies size bytes to out[done:] from a distance before, where they may still be in the making.
+// copyMatch copies size bytes to out[done:] from a distance before, where they may still be in the
+// making.
 func copyMatch(out []byte, done, distance, size int) {
 	from, end := done-distance, done+size
 	for done < end {
@@ -358,7 +363,8 @@ func copyMatch(out []byte, done, distance, size int) {
 	}
 }
 
-// run decodes codes as long as there is room to read and write without looking, and reports whether the block has ended.
+// run decodes codes as long as there is room to read and write without looking, and reports whether
+// the block has ended.
 func (s *flateState) run(literals, distances *huffmanTable) (ended bool, err error) {
 	const (
 		srcRoom = 16 // two fills

@@ -47,13 +47,16 @@ func deflateContents() map[string][]byte {
 func TestInflateIntoMemory(t *testing.T) {
 	t.Parallel()
 	for name, content := range deflateContents() {
-		for _, level := range []int{zlib.HuffmanOnly, zlib.NoCompression, zlib.BestSpeed, zlib.DefaultCompression, zlib.BestCompression} {
+		for _, level := range []int{
+			zlib.HuffmanOnly, zlib.NoCompression, zlib.BestSpeed, zlib.DefaultCompression, zlib.BestCompression,
+		} {
 			t.Run(fmt.Sprintf("%s, level %d", name, level), func(t *testing.T) {
 				t.Parallel()
 				packed := deflated(t, content, level)
 				// What follows the stream, or does not, must make no difference.
 				for _, rest := range []int{0, 1, 7, 8, 100} {
-					got, consumed, err := pack.Inflate([]byte("front"), append(bytes.Clone(packed), make([]byte, rest)...), int64(len(content)))
+					got, consumed, err := pack.Inflate([]byte("front"), append(bytes.Clone(packed), make([]byte, rest)...),
+						int64(len(content)))
 					if err != nil || consumed != len(packed) || string(got) != "front"+string(content) {
 						t.Fatalf("%d bytes of %d from %d of %d, %v", len(got)-5, len(content), consumed, len(packed), err)
 					}
@@ -73,7 +76,8 @@ func TestInflateIntoMemory(t *testing.T) {
 	}
 }
 
-// TestInflateJudgesAsZlib breaks streams and compares what becomes of them with the standard library.
+// TestInflateJudgesAsZlib breaks streams and compares what becomes of them with the standard
+// library.
 func TestInflateJudgesAsZlib(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

@@ -18,7 +18,8 @@ const (
 	huffmanSpecial huffmanEntry = 1 << 15
 )
 
-// huffmanExtra returns the entry, without its size, of a symbol for base and what so many extra bits add.
+// huffmanExtra returns the entry, without its size, of a symbol for base and what so many extra
+// bits add.
 func huffmanExtra(base, extra int) huffmanEntry {
 	return huffmanEntry(base)<<16 | huffmanEntry(extra)<<8
 }
@@ -32,21 +33,23 @@ const (
 	symbolsMax  = 288 // of one code
 )
 
-// huffmanTable decodes a prefix code: a first table of 1<<first entries by the next bits, lowest first, and behind it second tables of
-// 1<<second entries each by the bits that follow.
+// huffmanTable decodes a prefix code: a first table of 1<<first entries by the next bits, lowest
+// first, and behind it second tables of 1<<second entries each by the bits that follow.
 type huffmanTable struct {
 	entries       []huffmanEntry
 	first, second uint
 }
 
-// newHuffmanTable returns a table for codes of up to symbols symbols, of which the first table takes up to first bits.
+// newHuffmanTable returns a table for codes of up to symbols symbols, of which the first table
+// takes up to first bits.
 func newHuffmanTable(first uint, symbols int) huffmanTable {
 	// Below each entry of the first table that leads to a second one there are at least two symbols.
 	return huffmanTable{entries: make([]huffmanEntry, 1<<first+symbols/2<<(codeSizeMax-first)), first: first}
 }
 
-// build makes t the table of the code whose symbols have the given sizes in bits, 0 for those without a code, and returns false when there
-// is no such code. All bits must be used, unless there is no symbol at all, or only one, of one bit: what zlib takes.
+// build makes t the table of the code whose symbols have the given sizes in bits, 0 for those
+// without a code, and returns false when there is no such code. All bits must be used, unless there
+// is no symbol at all, or only one, of one bit: what zlib takes.
 //
 // firstMax bounds the first table. symbols has the entry of each symbol, without the size.
 func (t *huffmanTable) build(firstMax uint, sizes []uint8, symbols []huffmanEntry) bool {

@@ -21,10 +21,11 @@ const (
 	trustedSize = 1 << 20
 )
 
-// Inflate appends to dst the content of the zlib stream at the front of packed, which must inflate to exactly size bytes. consumed is the
-// length of the stream.
+// Inflate appends to dst the content of the zlib stream at the front of packed, which must inflate
+// to exactly size bytes. consumed is the length of the stream.
 //
-// packed is only read and must not overlap dst, which best has room for one byte more than size. The caller has bounded size; a short stream that claims a long content gets memory as it
+// packed is only read and must not overlap dst, which best has room for one byte more than size.
+// The caller has bounded size; a short stream that claims a long content gets memory as it
 // delivers, not before. Errors: [ErrCorrupt], also when packed ends inside the stream.
 func Inflate(dst, packed []byte, size int64) (content []byte, consumed int, err error) {
 	m := memoryInflaters.Get().(*memoryInflater)
@@ -77,7 +78,8 @@ func (m *memoryInflater) inflate(dst, packed []byte, size int64) (content []byte
 	return content, consumed + zlibTrailerSize, nil
 }
 
-// inflateLarge appends the content of a deflate stream that is not believed to be as long as is said.
+// inflateLarge appends the content of a deflate stream that is not believed to be as long as is
+// said.
 func (m *memoryInflater) inflateLarge(dst, body []byte, size int64) (content []byte, consumed int, err error) {
 	m.src.Reset(body)
 	defer m.src.Reset(nil)
@@ -112,7 +114,8 @@ func readExactly(dst []byte, src io.Reader, size int64) ([]byte, error) {
 
 var errSize = corrupt("content does not have the stated size")
 
-// zlibHeaderValid checks the two bytes that begin a zlib stream: method deflate, window at most 32 KiB, no dictionary, check bits.
+// zlibHeaderValid checks the two bytes that begin a zlib stream: method deflate, window at most 32
+// KiB, no dictionary, check bits.
 func zlibHeaderValid(b []byte) bool {
 	return b[0]&0x0f == 8 && b[0]>>4 <= 7 && b[1]&0x20 == 0 && binary.BigEndian.Uint16(b)%31 == 0
 }
@@ -133,8 +136,8 @@ func inflateError(err error) error {
 	}
 }
 
-// Inflater inflates one zlib stream as it is read, with the memory of earlier ones. It is an [io.ReadCloser] for one goroutine; Close gives
-// the memory back.
+// Inflater inflates one zlib stream as it is read, with the memory of earlier ones. It is an
+// [io.ReadCloser] for one goroutine; Close gives the memory back.
 type Inflater struct {
 	src   *bufio.Reader
 	flate io.ReadCloser
@@ -151,7 +154,8 @@ var inflaters = sync.Pool{New: func() any {
 	return &Inflater{src: src, flate: flate.NewReader(src)}
 }}
 
-// NewInflater returns an Inflater of the zlib stream at the front of src. It reads ahead in src, up to 16 KiB.
+// NewInflater returns an Inflater of the zlib stream at the front of src. It reads ahead in src, up
+// to 16 KiB.
 func NewInflater(src io.Reader) *Inflater {
 	z := inflaters.Get().(*Inflater)
 	z.src.Reset(src)
@@ -159,8 +163,8 @@ func NewInflater(src io.Reader) *Inflater {
 	return z
 }
 
-// Read implements [io.Reader]. Errors: [io.EOF] at the end of the stream, whose checksum has been verified then, [ErrCorrupt], and those
-// of the source.
+// Read implements [io.Reader]. Errors: [io.EOF] at the end of the stream, whose checksum has been
+// verified then, [ErrCorrupt], and those of the source.
 func (z *Inflater) Read(p []byte) (int, error) {
 	if z.done == nil && z.start {
 		z.done = z.begin()

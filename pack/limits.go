@@ -8,7 +8,8 @@ import (
 // ErrLimit is matched by every [LimitError].
 var ErrLimit = errors.New("pack: limit exceeded")
 
-// LimitError says which limit a pack exceeds. Value is what the pack has or claims, Max what is allowed.
+// LimitError says which limit a pack exceeds. Value is what the pack has or claims, Max what is
+// allowed.
 type LimitError struct {
 	Limit      string // "object size", "object count", "pack size" or "inflated size"
 	Value, Max int64
@@ -27,8 +28,9 @@ type Limits struct {
 	ObjectSizeMax int64 // inflated size of one entry
 	CountMax      int64 // entries
 	PackSizeMax   int64 // bytes of the pack
-	// InflatedMax and InflatedRatioMax bound the sum of all inflated entries together: the sum is refused when it is above
-	// InflatedMax and also above InflatedRatioMax times the bytes of the pack read so far.
+	// InflatedMax and InflatedRatioMax bound the sum of all inflated entries together: the sum is
+	// refused when it is above InflatedMax and also above InflatedRatioMax times the bytes of the pack
+	// read so far.
 	InflatedMax      int64
 	InflatedRatioMax int64
 }

@@ -5,9 +5,10 @@
 //	"PACK" | version 4 B | count 4 B | entry ... | SHA-1 20 B
 //	entry: kind and size, variable | base: distance or ID, deltas only | zlib stream
 //
-// The format is gitformat-pack(5). Start at [NewReader] and [NewWriter]; [Inflate] and [Deflate] handle one zlib stream in memory, and
-// [Blocks] writes one that is read by range. Objects, deltas and pkt-lines have rooms of their own below this folder. The package is pure:
-// no files and no storage; only pools of inflaters and deflaters are shared between calls.
+// The format is gitformat-pack(5). Start at [NewReader] and [NewWriter]; [Inflate] and [Deflate]
+// handle one zlib stream in memory, and [Blocks] writes one that is read by range. Objects, deltas
+// and pkt-lines have rooms of their own below this folder. The package is pure: no files and no
+// storage; only pools of inflaters and deflaters are shared between calls.
 package pack
 
 import (
@@ -28,7 +29,8 @@ const (
 // ErrCorrupt is matched by every error about bytes that are not a valid packfile.
 var ErrCorrupt = errors.New("pack: corrupt pack")
 
-// ErrChecksum is matched by the error of a pack whose trailer is not the SHA-1 of its content. It is also an [ErrCorrupt].
+// ErrChecksum is matched by the error of a pack whose trailer is not the SHA-1 of its content. It
+// is also an [ErrCorrupt].
 var ErrChecksum = fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
 
 func corrupt(format string, args ...any) error {

@@ -14,8 +14,8 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// FuzzPackReader holds that a pack reads the same in every way, that the raw copy and the entries' places and checksums are right, that
-// sizes are true and that limits hold.
+// FuzzPackReader holds that a pack reads the same in every way, that the raw copy and the entries'
+// places and checksums are right, that sizes are true and that limits hold.
 func FuzzPackReader(f *testing.F) {
 	var out bytes.Buffer
 	w := packtest.NewWriter(&out, 4, 0)
@@ -98,7 +98,8 @@ func readPack(t *testing.T, src io.Reader, data []byte, whole bool) (contents []
 	}
 }
 
-// FuzzEntryHeader holds that a header is read within its bytes, and that writing it again means the same.
+// FuzzEntryHeader holds that a header is read within its bytes, and that writing it again means the
+// same.
 func FuzzEntryHeader(f *testing.F) {
 	f.Add([]byte("\x30"))
 	f.Add([]byte("\xe3\x01\x80\x00"))

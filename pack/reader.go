@@ -9,8 +9,9 @@ import (
 
 // ReaderOptions says what a [Reader] does besides reading.
 type ReaderOptions struct {
-	// Raw gets every byte of the pack in order, trailer included, in pieces of up to 256 KiB: an entry's bytes at the latest when the pack
-	// has been read to its end. Bytes behind the pack do not get there.
+	// Raw gets every byte of the pack in order, trailer included, in pieces of up to 256 KiB: an
+	// entry's bytes at the latest when the pack has been read to its end. Bytes behind the pack do not
+	// get there.
 	Raw    io.Writer
 	Limits Limits
 }
@@ -25,9 +26,10 @@ type ReaderOptions struct {
 //		content, err = r.ReadContent(content[:0])
 //	}
 //
-// It checks the format, each entry's stated size and zlib checksum, the trailer, and the limits; deltas are content like any other and
-// bases are not looked for. Memory is a window of 256 KiB and, for callers of [Reader.Read], one buffer of that size, whatever the pack
-// claims. It reads ahead, so that the source should end with the pack or go on delivering. For one goroutine.
+// It checks the format, each entry's stated size and zlib checksum, the trailer, and the limits;
+// deltas are content like any other and bases are not looked for. Memory is a window of 256 KiB
+// and, for callers of [Reader.Read], one buffer of that size, whatever the pack claims. It reads
+// ahead, so that the source should end with the pack or go on delivering. For one goroutine.
 type Reader struct {
 	window   *window
 	limits   Limits
@@ -64,7 +66,8 @@ func NewReader(src io.Reader, options ReaderOptions) *Reader {
 	}
 }
 
-// Header returns the pack's header. Errors: [ErrCorrupt], [ErrLimit] when it counts too many entries, and those of the source.
+// Header returns the pack's header. Errors: [ErrCorrupt], [ErrLimit] when it counts too many
+// entries, and those of the source.
 func (r *Reader) Header() (Header, error) {
 	switch {
 	case r.header != nil:
@@ -94,10 +97,12 @@ func (r *Reader) readHeader() error {
 	return nil
 }
 
-// Next moves to the next entry, over what is unread of the current one. PackedSize and CRC32 of the returned Entry are not known yet.
+// Next moves to the next entry, over what is unread of the current one. PackedSize and CRC32 of the
+// returned Entry are not known yet.
 //
-// Errors: [io.EOF] behind the last entry, the trailer having been verified; [ErrCorrupt], with [io.ErrUnexpectedEOF] when the source ends
-// early; [ErrChecksum]; [ErrLimit]; those of the source and of the raw writer. An error stays.
+// Errors: [io.EOF] behind the last entry, the trailer having been verified; [ErrCorrupt], with
+// [io.ErrUnexpectedEOF] when the source ends early; [ErrChecksum]; [ErrLimit]; those of the source
+// and of the raw writer. An error stays.
 func (r *Reader) Next() (Entry, error) {
 	if _, err := r.Header(); err != nil {
 		return Entry{}, err
@@ -146,13 +151,15 @@ func (r *Reader) next() error {
 	return nil
 }
 
-// Entry returns the current entry; PackedSize and CRC32 are set once its content has been read to the end.
+// Entry returns the current entry; PackedSize and CRC32 are set once its content has been read to
+// the end.
 func (r *Reader) Entry() Entry { return r.entry }
 
 // Offset returns how many bytes of the pack have been read.
 func (r *Reader) Offset() int64 { return r.window.position() }
 
-// Rest returns a reader of what follows the pack, for use after [Reader.Next] has returned [io.EOF].
+// Rest returns a reader of what follows the pack, for use after [Reader.Next] has returned
+// [io.EOF].
 func (r *Reader) Rest() io.Reader {
 	if errors.Is(r.window.srcErr, io.EOF) {
 		return bytes.NewReader(r.window.ahead())

@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// ReadContent appends the current entry's whole content to dst, when nothing of it has been read before. The caller has looked at its Size:
-// up to 1 MiB of it is allocated at once, the rest as it arrives.
+// ReadContent appends the current entry's whole content to dst, when nothing of it has been read
+// before. The caller has looked at its Size: up to 1 MiB of it is allocated at once, the rest as it
+// arrives.
 //
 // Errors: as [Reader.Next]; without a fresh entry [io.EOF].
 func (r *Reader) ReadContent(dst []byte) ([]byte, error) {
@@ -40,7 +41,8 @@ func (r *Reader) readContent(dst []byte) ([]byte, error) {
 
 var errNotInWindow = errors.New("pack: entry exceeds the window")
 
-// inflateWindow appends the current entry's content to dst if all of the entry fits the window, else it returns errNotInWindow.
+// inflateWindow appends the current entry's content to dst if all of the entry fits the window,
+// else it returns errNotInWindow.
 func (r *Reader) inflateWindow(dst []byte) ([]byte, error) {
 	w := r.window
 	bound := packedBound(r.entry.Size)
@@ -52,7 +54,8 @@ func (r *Reader) inflateWindow(dst []byte) ([]byte, error) {
 	}
 	content, n, err := r.memory.inflate(dst, w.ahead(), r.entry.Size)
 	if err == errShort { //nolint:errorlint // the value itself: this very call ran out of input
-		// Rare and legal: so many empty blocks that the stream is longer than its content would ever need.
+		// Rare and legal: so many empty blocks that the stream is longer than its content would ever
+		// need.
 		return dst, errNotInWindow
 	}
 	if err != nil {
@@ -62,7 +65,8 @@ func (r *Reader) inflateWindow(dst []byte) ([]byte, error) {
 	return content, r.finish()
 }
 
-// packedBound returns how long a zlib stream of size content bytes is at most, from a deflater that does not waste space.
+// packedBound returns how long a zlib stream of size content bytes is at most, from a deflater that
+// does not waste space.
 func packedBound(size int64) int64 {
 	if size > windowSize {
 		return math.MaxInt64
@@ -70,8 +74,9 @@ func packedBound(size int64) int64 {
 	return size + size>>9 + 64
 }
 
-// Read implements [io.Reader] over the current entry's content, as it is inflated: of a delta, the delta. It returns [io.EOF] at the end,
-// when size and zlib checksum have been verified. Other errors: as [Reader.Next].
+// Read implements [io.Reader] over the current entry's content, as it is inflated: of a delta, the
+// delta. It returns [io.EOF] at the end, when size and zlib checksum have been verified. Other
+// errors: as [Reader.Next].
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.err != nil {
 		return 0, r.err
@@ -148,7 +153,8 @@ func (r *Reader) readStream(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// streamError tells a stream that is cut off because the pack's source has ended or failed from one that is wrong in itself.
+// streamError tells a stream that is cut off because the pack's source has ended or failed from one
+// that is wrong in itself.
 func (r *Reader) streamError(err error) error {
 	if errors.Is(err, errShort) {
 		return r.window.endError()

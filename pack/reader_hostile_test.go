@@ -24,7 +24,8 @@ func craft(entries ...string) []byte {
 // rawEntry is a header that claims size, and the zlib stream of content.
 func rawEntry(tb testing.TB, kind pack.EntryKind, size int64, content string) string {
 	tb.Helper()
-	return string(pack.EntryHeader{Kind: kind, Size: size, BaseDistance: 1 << 20}.Append(nil)) + string(deflated(tb, []byte(content), 6))
+	return string(pack.EntryHeader{Kind: kind, Size: size, BaseDistance: 1 << 20}.Append(nil)) +
+		string(deflated(tb, []byte(content), 6))
 }
 
 func TestReaderCorrupt(t *testing.T) {
@@ -92,7 +93,8 @@ func TestReaderCutOff(t *testing.T) {
 	}
 }
 
-// TestReaderWastefulStream has an entry whose stream is far longer than its content needs: legal, and not in the window as a whole.
+// TestReaderWastefulStream has an entry whose stream is far longer than its content needs: legal,
+// and not in the window as a whole.
 func TestReaderWastefulStream(t *testing.T) {
 	t.Parallel()
 	const emptyBlock = "\x00\x00\x00\xff\xff"
@@ -122,17 +124,21 @@ func TestReaderLimits(t *testing.T) {
 		limits pack.Limits
 		limit  string
 	}{
-		"defaults":                 {data: bomb},
-		"object":                   {data: bomb, limits: pack.Limits{ObjectSizeMax: 1<<20 - 1}, limit: "object size"},
-		"object just":              {data: bomb, limits: pack.Limits{ObjectSizeMax: 1 << 20}},
-		"object by default":        {data: craft(rawEntry(t, pack.KindBlob, 4<<30+1, "")), limit: "object size"},
-		"count":                    {data: bomb, limits: pack.Limits{CountMax: 1}, limit: "object count"},
-		"count just":               {data: bomb, limits: pack.Limits{CountMax: 2}},
-		"count by default":         {data: pack.Header{Version: 2, Count: 5_000_001}.Append(nil), limit: "object count"},
-		"pack":                     {data: honest, limits: pack.Limits{PackSizeMax: 1 << 20}, limit: "pack size"},
-		"pack just":                {data: honest, limits: pack.Limits{PackSizeMax: int64(len(honest))}},
-		"pack by one":              {data: honest, limits: pack.Limits{PackSizeMax: int64(len(honest)) - 1}, limit: "pack size"},
-		"inflated":                 {data: bomb, limits: pack.Limits{InflatedMax: 1 << 20, InflatedRatioMax: 200}, limit: "inflated size"},
+		"defaults":          {data: bomb},
+		"object":            {data: bomb, limits: pack.Limits{ObjectSizeMax: 1<<20 - 1}, limit: "object size"},
+		"object just":       {data: bomb, limits: pack.Limits{ObjectSizeMax: 1 << 20}},
+		"object by default": {data: craft(rawEntry(t, pack.KindBlob, 4<<30+1, "")), limit: "object size"},
+		"count":             {data: bomb, limits: pack.Limits{CountMax: 1}, limit: "object count"},
+		"count just":        {data: bomb, limits: pack.Limits{CountMax: 2}},
+		"count by default":  {data: pack.Header{Version: 2, Count: 5_000_001}.Append(nil), limit: "object count"},
+		"pack":              {data: honest, limits: pack.Limits{PackSizeMax: 1 << 20}, limit: "pack size"},
+		"pack just":         {data: honest, limits: pack.Limits{PackSizeMax: int64(len(honest))}},
+		"pack by one": {
+			data: honest, limits: pack.Limits{PackSizeMax: int64(len(honest)) - 1}, limit: "pack size",
+		},
+		"inflated": {
+			data: bomb, limits: pack.Limits{InflatedMax: 1 << 20, InflatedRatioMax: 200}, limit: "inflated size",
+		},
 		"inflated, but in ratio":   {data: honest, limits: pack.Limits{InflatedMax: 1 << 20, InflatedRatioMax: 2}},
 		"inflated, ratio too high": {data: bomb, limits: pack.Limits{InflatedMax: 1 << 20, InflatedRatioMax: 2000}},
 	}
@@ -159,7 +165,8 @@ func TestReaderLimits(t *testing.T) {
 
 // TestReaderMemory reads a pack that claims and inflates to much: what is held stays small.
 func TestReaderMemory(t *testing.T) {
-	data := craft(rawEntry(t, pack.KindBlob, 16<<20, strings.Repeat("\x00", 16<<20)), rawEntry(t, pack.KindBlob, 3<<30, "claims"))
+	data := craft(rawEntry(t, pack.KindBlob, 16<<20, strings.Repeat("\x00", 16<<20)),
+		rawEntry(t, pack.KindBlob, 3<<30, "claims"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	r := pack.NewReader(bytes.NewReader(data), pack.ReaderOptions{})

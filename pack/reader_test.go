@@ -65,7 +65,8 @@ type smallReader struct{ r io.Reader }
 
 func (r smallReader) Read(p []byte) (int, error) { return r.r.Read(p[:min(len(p), 1000)]) }
 
-// TestReaderAgreesWithGit reads packs of git in every way and compares entries with what git tells of them.
+// TestReaderAgreesWithGit reads packs of git in every way and compares entries with what git tells
+// of them.
 func TestReaderAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	r := oracle.New(t)
@@ -74,7 +75,9 @@ func TestReaderAgreesWithGit(t *testing.T) {
 		r.Git("update-ref", "refs/tags/large-"+strconv.Itoa(size), r.Write("blob", incompressible(size)))
 	}
 	r.Git("update-ref", "refs/tags/zeros", r.Write("blob", make([]byte, 600<<10)))
-	for _, args := range [][]string{{}, {"--delta-base-offset"}, {"--no-reuse-object", "--window=0"}, {"--compression=0"}} {
+	for _, args := range [][]string{
+		{}, {"--delta-base-offset"}, {"--no-reuse-object", "--window=0"}, {"--compression=0"},
+	} {
 		data := packAll(r, args...)
 		want := verifyPack(r, data)
 		for _, how := range []string{"whole", "pieces", "large pieces", "half", "skip"} {
@@ -95,7 +98,8 @@ func TestReaderAgreesWithGit(t *testing.T) {
 					t.Errorf("%v, %s, entry %d: wrong CRC", args, how, i)
 				}
 				if w := want[entry.Offset]; w.packedSize != entry.PackedSize || w.size != entry.Size && !entry.Kind.IsDelta() {
-					t.Errorf("%v, %s, entry %d: %d bytes packed, %d inflated, git has %+v", args, how, i, entry.PackedSize, entry.Size, w)
+					t.Errorf("%v, %s, entry %d: %d bytes packed, %d inflated, git has %+v", args, how, i, entry.PackedSize, entry.Size,
+						w)
 				}
 			}
 			if how == "whole" || how == "pieces" || how == "large pieces" {
@@ -135,7 +139,8 @@ func verifyPack(r *oracle.Repository, data []byte) map[int64]packedObject {
 	return objects
 }
 
-// resolve returns the ID and content of each entry's object, by offset. Bases that are not in the pack come from r.
+// resolve returns the ID and content of each entry's object, by offset. Bases that are not in the
+// pack come from r.
 func resolve(tb testing.TB, r *oracle.Repository, entries []readEntry) map[int64]resolved {
 	tb.Helper()
 	byOffset, byID := map[int64]resolved{}, map[object.ID]resolved{}
@@ -161,7 +166,9 @@ type resolved struct {
 	data []byte
 }
 
-func resolveEntry(tb testing.TB, r *oracle.Repository, entry readEntry, byOffset map[int64]resolved, byID map[object.ID]resolved) (resolved, bool) {
+func resolveEntry(
+	tb testing.TB, r *oracle.Repository, entry readEntry, byOffset map[int64]resolved, byID map[object.ID]resolved,
+) (resolved, bool) {
 	tb.Helper()
 	o := resolved{kind: entry.Kind.Type(), data: entry.content}
 	if entry.Kind.IsDelta() {
@@ -260,7 +267,8 @@ func TestReaderHeaderRest(t *testing.T) {
 		"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader,
 	} {
 		var raw bytes.Buffer
-		r := pack.NewReader(wrap(io.MultiReader(bytes.NewReader(data), strings.NewReader("behind"))), pack.ReaderOptions{Raw: &raw})
+		r := pack.NewReader(wrap(io.MultiReader(bytes.NewReader(data), strings.NewReader("behind"))),
+			pack.ReaderOptions{Raw: &raw})
 		header, err := r.Header()
 		if err != nil || header.Count != binary.BigEndian.Uint32(data[8:]) {
 			t.Fatalf("%s: header %+v, %v", name, header, err)

@@ -11,11 +11,13 @@ import (
 	"sync"
 )
 
-// windowSize holds all of most entries, so that they are inflated from memory, and stays in the processor's second cache.
+// windowSize holds all of most entries, so that they are inflated from memory, and stays in the
+// processor's second cache.
 const windowSize = 256 << 10
 
-// window is the part of a pack's stream that is in memory. Bytes are read into buf[end:] and consumed by moving pos; before they are
-// overwritten, and not one by one, consumed bytes go to the raw writer and into the checksums.
+// window is the part of a pack's stream that is in memory. Bytes are read into buf[end:] and
+// consumed by moving pos; before they are overwritten, and not one by one, consumed bytes go to the
+// raw writer and into the checksums.
 type window struct {
 	src      io.Reader
 	raw      io.Writer // nil: nobody wants them
@@ -32,14 +34,16 @@ type window struct {
 	crcFrom int
 }
 
-// windowBuffers keeps the memory of readers that have come to their end: most pushes are far smaller than a window.
+// windowBuffers keeps the memory of readers that have come to their end: most pushes are far
+// smaller than a window.
 var windowBuffers = sync.Pool{New: func() any { return new([windowSize]byte) }}
 
 func newWindow(src io.Reader, raw io.Writer, sizeMax int64) *window {
 	return &window{src: src, raw: raw, sum: sha1.New(), buf: windowBuffers.Get().(*[windowSize]byte)[:], sizeMax: sizeMax}
 }
 
-// release gives the window's memory back, when nothing more will be read through it. What lies ahead is kept.
+// release gives the window's memory back, when nothing more will be read through it. What lies
+// ahead is kept.
 func (w *window) release() {
 	ahead := bytes.Clone(w.ahead())
 	windowBuffers.Put((*[windowSize]byte)(w.buf))
@@ -53,7 +57,8 @@ func (w *window) position() int64 { return w.offset + int64(w.pos) }
 // ahead returns what is in memory and not consumed.
 func (w *window) ahead() []byte { return w.buf[w.pos:w.end] }
 
-// fill tries to have n bytes ahead, at most the window's size. Fewer are there only when the stream has ended, and that is no error yet.
+// fill tries to have n bytes ahead, at most the window's size. Fewer are there only when the stream
+// has ended, and that is no error yet.
 func (w *window) fill(n int) error {
 	if len(w.buf)-w.pos < n {
 		if err := w.slide(); err != nil {
@@ -145,13 +150,15 @@ func (w *window) entryCRC() uint32 {
 	return crc32.Update(w.crc, crc32.IEEETable, w.buf[w.crcFrom:w.pos])
 }
 
-// lend begins to hand out bytes through Read, whose reader gives back with reclaim what it did not use.
+// lend begins to hand out bytes through Read, whose reader gives back with reclaim what it did not
+// use.
 func (w *window) lend() { w.lent = w.pos }
 
 // reclaim ends lending; the last unused bytes count as not consumed.
 func (w *window) reclaim(unused int) { w.pos = w.lent - unused }
 
-// Read implements [io.Reader] between lend and reclaim. The reader may hold back up to inflaterBufferSize bytes, which stay in the window.
+// Read implements [io.Reader] between lend and reclaim. The reader may hold back up to
+// inflaterBufferSize bytes, which stay in the window.
 func (w *window) Read(p []byte) (int, error) {
 	if w.lent == w.end {
 		w.pos = max(w.pos, w.lent-inflaterBufferSize)

@@ -11,7 +11,8 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// ErrCount says that a [Writer] was closed before or written to after the number of entries that its header promises.
+// ErrCount says that a [Writer] was closed before or written to after the number of entries that
+// its header promises.
 var ErrCount = errors.New("pack: number of entries differs from the header")
 
 // Writer writes a packfile as a stream. For one goroutine; an error stays.
@@ -26,7 +27,8 @@ type Writer struct {
 	err    error
 }
 
-// NewWriter returns a Writer of a pack with count entries, whose header it writes with the first entry or on Close.
+// NewWriter returns a Writer of a pack with count entries, whose header it writes with the first
+// entry or on Close.
 func NewWriter(dst io.Writer, count uint32) *Writer {
 	return &Writer{dst: dst, sum: sha1.New(), left: count}
 }
@@ -47,8 +49,8 @@ func (w *Writer) entry(h EntryHeader) Entry {
 	return e
 }
 
-// WriteDeflatedFrom writes an entry whose content is the zlib stream of packedSize bytes in src, verbatim, in pieces of 64 KiB. It returns
-// how the entry was written.
+// WriteDeflatedFrom writes an entry whose content is the zlib stream of packedSize bytes in src,
+// verbatim, in pieces of 64 KiB. It returns how the entry was written.
 func (w *Writer) WriteDeflatedFrom(h EntryHeader, src io.Reader, packedSize int64) (Entry, error) {
 	w.begin()
 	w.buf = h.Append(w.buf[:0])
@@ -79,7 +81,8 @@ func (w *Writer) copy(src io.Reader, size int64, crc *uint32) {
 	}
 }
 
-// Close writes the trailer and returns the pack's checksum. It does not close the destination. Errors: [ErrCount], and those of before.
+// Close writes the trailer and returns the pack's checksum. It does not close the destination.
+// Errors: [ErrCount], and those of before.
 func (w *Writer) Close() (trailer [TrailerSize]byte, err error) {
 	if w.left != 0 {
 		w.fail(fmt.Errorf("%w: %d missing", ErrCount, w.left))

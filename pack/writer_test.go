@@ -103,7 +103,8 @@ func TestWriterPacksAreGits(t *testing.T) {
 	}
 }
 
-// TestCreatedDeltasAreGits rewrites every blob of a history as a delta of ours against the one before and lets git judge.
+// TestCreatedDeltasAreGits rewrites every blob of a history as a delta of ours against the one
+// before and lets git judge.
 func TestCreatedDeltasAreGits(t *testing.T) {
 	t.Parallel()
 	source := oracle.New(t)
@@ -193,7 +194,8 @@ func TestWriterErrorsStay(t *testing.T) {
 		t.Errorf("Close: error %v", err)
 	}
 	w = packtest.NewWriter(io.Discard, 2, 0)
-	if _, err := w.WriteDeflatedFrom(pack.EntryHeader{Kind: pack.KindBlob}, strings.NewReader("short"), 6); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := w.WriteDeflatedFrom(pack.EntryHeader{Kind: pack.KindBlob}, strings.NewReader("short"), 6); !errors.Is(err,
+		io.ErrUnexpectedEOF) {
 		t.Errorf("a short stream: error %v", err)
 	}
 	if _, err := w.WriteWhole(object.TypeBlob, nil); !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -11,7 +11,8 @@ import (
 	"packhorse/refs"
 )
 
-// announced is a change that leaves a row for each transaction that was announced, and counts the calls.
+// announced is a change that leaves a row for each transaction that was announced, and counts the
+// calls.
 type announced struct {
 	refs.Change
 	tries, told int
@@ -40,7 +41,8 @@ func announcements(t *testing.T, keys kv.Store) []string {
 	return rows
 }
 
-// A change of refs is announced in the batch that makes it, however often that is tried, and nothing else is.
+// A change of refs is announced in the batch that makes it, however often that is tried, and
+// nothing else is.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	denied := errors.New("denied")
@@ -52,14 +54,19 @@ func TestAnnounce(t *testing.T) {
 		rows        []string
 		err         error
 	}{
-		"a change":           {prepare: setter("refs/heads/a", 2, "refs/heads/b", 1), tries: 1, told: 1, rows: []string{"z3 2"}},
-		"at the third try":   {prepare: setter("refs/heads/b", 1), strikes: 2, tries: 3, told: 1, rows: []string{"z5 1"}},
-		"at no try":          {prepare: setter("refs/heads/b", 1), strikes: 16, tries: 16, err: refs.ErrBusy},
-		"a replay":           {prepare: setter("refs/heads/b", 1), receipt: true},
-		"no change":          {prepare: setter("refs/heads/a", 1)},
-		"no change of a ref": {prepare: func(_ context.Context, tx *refs.Tx) error { tx.Batch().Put([]byte("y"), nil); return nil }},
-		"a refusal":          {prepare: func(context.Context, *refs.Tx) error { return denied }, err: denied},
-		"a deletion":         {prepare: drop},
+		"a change": {
+			prepare: setter("refs/heads/a", 2, "refs/heads/b", 1), tries: 1, told: 1, rows: []string{"z3 2"},
+		},
+		"at the third try": {prepare: setter("refs/heads/b", 1), strikes: 2, tries: 3, told: 1, rows: []string{"z5 1"}},
+		"at no try":        {prepare: setter("refs/heads/b", 1), strikes: 16, tries: 16, err: refs.ErrBusy},
+		"a replay":         {prepare: setter("refs/heads/b", 1), receipt: true},
+		"no change":        {prepare: setter("refs/heads/a", 1)},
+		"no change of a ref": {prepare: func(_ context.Context, tx *refs.Tx) error {
+			tx.Batch().Put([]byte("y"), nil)
+			return nil
+		}},
+		"a refusal":  {prepare: func(context.Context, *refs.Tx) error { return denied }, err: denied},
+		"a deletion": {prepare: drop},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +78,9 @@ func TestAnnounce(t *testing.T) {
 			if test.receipt {
 				change.Receipt = receipt(repo, "key", "body")
 			}
-			if _, err := other.Update(t.Context(), repo, refs.Change{Receipt: change.Receipt}, setter("refs/heads/a", 1)); err != nil {
+			if _, err := other.Update(
+				t.Context(), repo, refs.Change{Receipt: change.Receipt}, setter("refs/heads/a", 1),
+			); err != nil {
 				t.Fatal(err)
 			}
 			struck := 0

@@ -49,7 +49,8 @@ func move(before, after *Ref) Move {
 	return m
 }
 
-// checkRoom refuses a new ref that would be one too many, or stand where another one needs a folder.
+// checkRoom refuses a new ref that would be one too many, or stand where another one needs a
+// folder.
 func (tx *Tx) checkRoom(ctx context.Context, name string) error {
 	if tx.count >= tx.store.options.RefsMax {
 		return &LimitError{What: "refs in a repository", Max: tx.store.options.RefsMax}
@@ -108,7 +109,8 @@ func (tx *Tx) checkLong(ctx context.Context, name string) error {
 	return nil
 }
 
-// folders walks the folders that a stored name lies in and that might be refs themselves, those of three levels or more.
+// folders walks the folders that a stored name lies in and that might be refs themselves, those of
+// three levels or more.
 func folders(full string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		ns, name := SplitNamespace(full)

@@ -45,8 +45,8 @@ func (s *gated) WaitDurable(ctx context.Context, key []byte) error {
 	return s.Store.WaitDurable(ctx, key)
 }
 
-// Nothing is told before it is durable, neither to the writer nor to those who were refused because of it, and nobody holds up the
-// next writer meanwhile.
+// Nothing is told before it is durable, neither to the writer nor to those who were refused because
+// of it, and nobody holds up the next writer meanwhile.
 func TestToldWhenDurable(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})
@@ -101,8 +101,8 @@ func TestToldWhenDurable(t *testing.T) {
 	}
 }
 
-// Power fails at random instants under many writers. What was acknowledged before is there, transactions are there as a whole and
-// without a gap, and all tables agree.
+// Power fails at random instants under many writers. What was acknowledged before is there,
+// transactions are there as a whole and without a gap, and all tables agree.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	rounds := 40
@@ -142,7 +142,8 @@ func powerLoss(t *testing.T, seed uint64) {
 						err = tx.Set(ctx, toggle, nil, id(1), object.ZeroID)
 					}
 					mine := id(1 + writer*1_000_000 + round)
-					return errors.Join(err, tx.Set(ctx, "refs/heads/one", nil, mine, object.ZeroID), tx.Set(ctx, "refs/heads/two", nil, mine, object.ZeroID))
+					return errors.Join(err, tx.Set(ctx, "refs/heads/one", nil, mine, object.ZeroID),
+						tx.Set(ctx, "refs/heads/two", nil, mine, object.ZeroID))
 				})
 				if err != nil {
 					t.Error(err)

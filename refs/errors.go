@@ -14,34 +14,39 @@ var (
 	ErrRepositoryNotFound = errors.New("refs: repository not found")
 	// ErrStale means that a ref is not where the caller expected it; the error is a [StaleError].
 	ErrStale = errors.New("refs: ref has moved")
-	// ErrNameConflict means that a name would be both a ref and a folder of refs; the error is a [NameConflictError].
+	// ErrNameConflict means that a name would be both a ref and a folder of refs; the error is a
+	// [NameConflictError].
 	ErrNameConflict = errors.New("refs: name conflicts with another ref")
 	// ErrInvalidName means that a name breaks a rule; the error is a [NameError].
 	ErrInvalidName = errors.New("refs: invalid name")
 	// ErrInvalidRepoID means that a string is no repository ID.
 	ErrInvalidRepoID = errors.New("refs: invalid repository ID")
-	// ErrDenied means that the policy of the caller's token forbids a change; the error is a [DeniedError].
+	// ErrDenied means that the policy of the caller's token forbids a change; the error is a
+	// [DeniedError].
 	ErrDenied = errors.New("refs: denied by policy")
 	// ErrInvalidPolicy means that a token's policy cannot be understood; the error is a [PolicyError].
 	ErrInvalidPolicy = errors.New("refs: invalid policy")
 	// ErrLimit means that a transaction exceeds a limit; the error is a [LimitError].
 	ErrLimit = errors.New("refs: limit exceeded")
-	// ErrBusy means that others committed first, each time the transaction was tried. The caller may try again.
+	// ErrBusy means that others committed first, each time the transaction was tried. The caller may
+	// try again.
 	ErrBusy = errors.New("refs: repository is busy")
 	// ErrReceiptMismatch means that an idempotency key was used before, for another request.
 	ErrReceiptMismatch = errors.New("refs: idempotency key was used for another request")
 	// ErrInvalidReceiptKey means that an idempotency key is empty, too long, or not visible ASCII.
 	ErrInvalidReceiptKey = errors.New("refs: invalid idempotency key")
-	// ErrTrimmed means that the journal no longer reaches back as far as asked; the error is a [TrimmedError].
+	// ErrTrimmed means that the journal no longer reaches back as far as asked; the error is a
+	// [TrimmedError].
 	ErrTrimmed = errors.New("refs: journal has been trimmed")
 	// ErrCorrupt means that a stored row failed a check.
 	ErrCorrupt = errors.New("refs: stored data is damaged")
-	// ErrUnchanged is what the prepare function of [Store.Update] returns to end the transaction without a change and without
-	// an error.
+	// ErrUnchanged is what the prepare function of [Store.Update] returns to end the transaction
+	// without a change and without an error.
 	ErrUnchanged = errors.New("refs: nothing to change")
 )
 
-// StaleError tells where a ref is and where it was expected; the zero ID stands for "absent". It matches [ErrStale].
+// StaleError tells where a ref is and where it was expected; the zero ID stands for "absent". It
+// matches [ErrStale].
 type StaleError struct {
 	Name             string
 	Expected, Actual object.ID
@@ -62,7 +67,8 @@ func describe(id object.ID) string {
 	return id.String()
 }
 
-// NameConflictError tells which existing ref keeps a name from being made. It matches [ErrNameConflict].
+// NameConflictError tells which existing ref keeps a name from being made. It matches
+// [ErrNameConflict].
 type NameConflictError struct {
 	Name, Existing string
 }

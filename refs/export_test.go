@@ -1,6 +1,7 @@
 package refs
 
-// CheckFormat applies the rules of git-check-ref-format(1) to name, with its option --allow-onelevel when oneLevel is set.
+// CheckFormat applies the rules of git-check-ref-format(1) to name, with its option
+// --allow-onelevel when oneLevel is set.
 //
 // Errors: a [NameError].
 func CheckFormat(name string, oneLevel bool) error {

@@ -20,8 +20,9 @@ type outcome struct {
 	name  string
 }
 
-// Three servers share one store. Their writers expect what they read before; every acknowledged transaction is in the journal, at
-// its sequence, on top of exactly the values that it expected, and in an order that fits the clock.
+// Three servers share one store. Their writers expect what they read before; every acknowledged
+// transaction is in the journal, at its sequence, on top of exactly the values that it expected,
+// and in an order that fits the clock.
 func TestServersShareRepository(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})
@@ -34,7 +35,8 @@ func TestServersShareRepository(t *testing.T) {
 	var mu sync.Mutex
 	var outcomes []outcome
 	stale := 0
-	// Everyone has seen the empty repository before anyone commits, so that of twelve who are about to create four branches most are stale.
+	// Everyone has seen the empty repository before anyone commits, so that of twelve who are about to
+	// create four branches most are stale.
 	var seen sync.WaitGroup
 	seen.Add(writers)
 	var wg sync.WaitGroup
@@ -57,16 +59,17 @@ func TestServersShareRepository(t *testing.T) {
 					t.Error(err)
 				}
 				expected, mine := tip.ID, id(1+writer*rounds+round)
-				result, err := store.Update(t.Context(), repo, refs.Change{Actor: fmt.Sprint(writer)}, func(ctx context.Context, tx *refs.Tx) error {
-					if round%5 == 4 && !expected.IsZero() {
-						return tx.Delete(ctx, name, &expected)
-					}
-					// A second ref, without an expectation, moves along.
-					return errors.Join(
-						tx.Set(ctx, name, &expected, mine, object.ZeroID),
-						tx.Set(ctx, fmt.Sprintf("refs/tags/%d", writer), nil, mine, object.ZeroID),
-					)
-				})
+				result, err := store.Update(t.Context(), repo, refs.Change{Actor: fmt.Sprint(writer)},
+					func(ctx context.Context, tx *refs.Tx) error {
+						if round%5 == 4 && !expected.IsZero() {
+							return tx.Delete(ctx, name, &expected)
+						}
+						// A second ref, without an expectation, moves along.
+						return errors.Join(
+							tx.Set(ctx, name, &expected, mine, object.ZeroID),
+							tx.Set(ctx, fmt.Sprintf("refs/tags/%d", writer), nil, mine, object.ZeroID),
+						)
+					})
 				mu.Lock()
 				switch {
 				case errors.Is(err, refs.ErrStale):
@@ -111,7 +114,8 @@ func TestServersShareRepository(t *testing.T) {
 			if int(entry.Index) >= len(acknowledged.Updates) {
 				t.Fatalf("%+v was never acknowledged", entry)
 			}
-			if got := acknowledged.Updates[entry.Index]; got.Ref != entry.Ref || got.Before != entry.Before || got.After != entry.After {
+			if got := acknowledged.Updates[entry.Index]; got.Ref != entry.Ref || got.Before != entry.Before ||
+				got.After != entry.After {
 				t.Errorf("journal %+v, acknowledged %+v", entry, got)
 			}
 			if now[entry.Ref] != entry.Before {
@@ -132,7 +136,8 @@ func TestServersShareRepository(t *testing.T) {
 	checkTables(t, keys, repo)
 }
 
-// intruder commits through another server whenever a batch is about to be applied, as long as told to.
+// intruder commits through another server whenever a batch is about to be applied, as long as told
+// to.
 type intruder struct {
 	kv.Store
 	strike func()
@@ -169,7 +174,8 @@ func TestStaleHead(t *testing.T) {
 	}
 }
 
-// A refusal that was found while another server moved the repository counts for nothing: it may speak of a state that never was.
+// A refusal that was found while another server moved the repository counts for nothing: it may
+// speak of a state that never was.
 func TestRefusalOnStaleHead(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})

@@ -14,7 +14,8 @@ import (
 type FsckReport struct {
 	// RefCount and EntryCount are the refs and the journal entries that were looked at.
 	RefCount, EntryCount int64
-	// ProblemCount is how many problems there are, and Problems the first of them. They match [ErrCorrupt].
+	// ProblemCount is how many problems there are, and Problems the first of them. They match
+	// [ErrCorrupt].
 	ProblemCount int64
 	Problems     []error
 }
@@ -22,15 +23,18 @@ type FsckReport struct {
 const (
 	// fsckProblemsMax bounds the problems that a report holds.
 	fsckProblemsMax = 1000
-	// fsckNamesMax is about how many names that the journal tells of are held at once; more of them take several passes.
+	// fsckNamesMax is about how many names that the journal tells of are held at once; more of them
+	// take several passes.
 	fsckNamesMax = 100_000
 )
 
-// Fsck verifies the names of a repository, as they are at one instant: that every row can be read, that the head counts the refs, that
-// branches can be listed in the order of their creation, that the journal is without gaps up to the head, and that each change in it begins
-// where the one before it ended and leads to the ref as it is. Of what was trimmed nothing is known.
+// Fsck verifies the names of a repository, as they are at one instant: that every row can be read,
+// that the head counts the refs, that branches can be listed in the order of their creation, that
+// the journal is without gaps up to the head, and that each change in it begins where the one
+// before it ended and leads to the ref as it is. Of what was trimmed nothing is known.
 //
-// What is wrong comes in the report. Errors: [ErrRepositoryNotFound], and those that keep the check from being finished.
+// What is wrong comes in the report. Errors: [ErrRepositoryNotFound], and those that keep the check
+// from being finished.
 func (s *Store) Fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
 	rows, err := s.kv.Snapshot(ctx)
 	if err != nil {
@@ -124,7 +128,8 @@ func (f *fsck) refs(ctx context.Context) error {
 			return corrupt("ref %q lies under the key of another name", ref.Name)
 		}
 		if ref.Created.Sequence > f.head.sequence {
-			return corrupt("ref %q was created by transaction %d, the last one is %d", ref.Name, ref.Created.Sequence, f.head.sequence)
+			return corrupt("ref %q was created by transaction %d, the last one is %d", ref.Name, ref.Created.Sequence,
+				f.head.sequence)
 		}
 		ns, short := SplitNamespace(ref.Name)
 		if len(short) <= len(branchPrefix) || short[:len(branchPrefix)] != branchPrefix {
@@ -138,7 +143,8 @@ func (f *fsck) refs(ctx context.Context) error {
 	})
 	f.report.RefCount = int64(count)
 	if err == nil && (count != f.head.count || nameBytes != f.head.nameBytes) {
-		f.problem(corrupt("the head counts %d refs with %d bytes of names, there are %d with %d", f.head.count, f.head.nameBytes, count, nameBytes))
+		f.problem(corrupt("the head counts %d refs with %d bytes of names, there are %d with %d", f.head.count,
+			f.head.nameBytes, count, nameBytes))
 	}
 	return err
 }

@@ -35,7 +35,8 @@ func apply(t *testing.T, keys kv.Store, change func(b *kv.Batch)) {
 	}
 }
 
-// TestFsckFindsDamage changes one row of each table after the other, in each of the ways in which a row can be wrong.
+// TestFsckFindsDamage changes one row of each table after the other, in each of the ways in which a
+// row can be wrong.
 func TestFsckFindsDamage(t *testing.T) {
 	t.Parallel()
 	const last = -1
@@ -47,25 +48,35 @@ func TestFsckFindsDamage(t *testing.T) {
 		edit  func(value []byte) []byte
 		want  string // of one of the problems
 	}{
-		"head counts too few":         {'h', 0, func(v []byte) []byte { v[15]--; return v }, "the head counts"},
-		"head counts other names":     {'h', 0, func(v []byte) []byte { v[23]++; return v }, "the head counts"},
-		"head behind the journal":     {'h', 0, func(v []byte) []byte { v[7]--; return v }, "the head is at"},
-		"head before the journal":     {'h', 0, func(v []byte) []byte { v[7]++; return v }, "the head is at"},
-		"head cut off":                {'h', 0, func(v []byte) []byte { return v[:20] }, "head of 20 bytes"},
-		"ref elsewhere":               {'r', 0, func(v []byte) []byte { v[5] ^= 1; return v }, "the journal left it elsewhere"},
-		"ref cut off":                 {'r', 0, func(v []byte) []byte { return v[:9] }, "ends early"},
-		"ref gone":                    {'r', last, nil, "is missing"},
-		"creation gone":               {'c', 0, nil, "is not listed by its creation"},
-		"creation of another":         {'c', 0, func([]byte) []byte { return []byte("refs/heads/d") }, "is that of no branch"},
-		"journal entry gone":          {'j', 2, nil, "has a gap"},
-		"last journal entry gone":     {'j', last, nil, "the journal ends with"},
-		"journal entry cut off":       {'j', 2, func(v []byte) []byte { return v[:len(v)-3] }, "ends early"},
-		"change from somewhere else":  {'j', last, func(v []byte) []byte { v[bytes.Index(v, anyID)] ^= 1; return v }, "from what it was not"},
-		"change to somewhere else":    {'j', last, func(v []byte) []byte { v[bytes.LastIndex(v, anyID)] ^= 1; return v }, "the journal left it elsewhere"},
-		"format of another version":   {'r', 0, func(v []byte) []byte { v[0] = 9; return v }, "row of version 9"},
-		"journal of another version":  {'j', 1, func(v []byte) []byte { v[0] = 9; return v }, "row of version 9"},
-		"bytes behind a ref":          {'r', 0, func(v []byte) []byte { return append(v, 0) }, "after the end"},
-		"creation key of another age": {'r', 0, func(v []byte) []byte { v[len(v)-8]++; return v }, "is not listed by its creation"},
+		"head counts too few":     {'h', 0, func(v []byte) []byte { v[15]--; return v }, "the head counts"},
+		"head counts other names": {'h', 0, func(v []byte) []byte { v[23]++; return v }, "the head counts"},
+		"head behind the journal": {'h', 0, func(v []byte) []byte { v[7]--; return v }, "the head is at"},
+		"head before the journal": {'h', 0, func(v []byte) []byte { v[7]++; return v }, "the head is at"},
+		"head cut off":            {'h', 0, func(v []byte) []byte { return v[:20] }, "head of 20 bytes"},
+		"ref elsewhere": {
+			'r', 0, func(v []byte) []byte { v[5] ^= 1; return v }, "the journal left it elsewhere",
+		},
+		"ref cut off":   {'r', 0, func(v []byte) []byte { return v[:9] }, "ends early"},
+		"ref gone":      {'r', last, nil, "is missing"},
+		"creation gone": {'c', 0, nil, "is not listed by its creation"},
+		"creation of another": {
+			'c', 0, func([]byte) []byte { return []byte("refs/heads/d") }, "is that of no branch",
+		},
+		"journal entry gone":      {'j', 2, nil, "has a gap"},
+		"last journal entry gone": {'j', last, nil, "the journal ends with"},
+		"journal entry cut off":   {'j', 2, func(v []byte) []byte { return v[:len(v)-3] }, "ends early"},
+		"change from somewhere else": {
+			'j', last, func(v []byte) []byte { v[bytes.Index(v, anyID)] ^= 1; return v }, "from what it was not",
+		},
+		"change to somewhere else": {
+			'j', last, func(v []byte) []byte { v[bytes.LastIndex(v, anyID)] ^= 1; return v }, "the journal left it elsewhere",
+		},
+		"format of another version":  {'r', 0, func(v []byte) []byte { v[0] = 9; return v }, "row of version 9"},
+		"journal of another version": {'j', 1, func(v []byte) []byte { v[0] = 9; return v }, "row of version 9"},
+		"bytes behind a ref":         {'r', 0, func(v []byte) []byte { return append(v, 0) }, "after the end"},
+		"creation key of another age": {
+			'r', 0, func(v []byte) []byte { v[len(v)-8]++; return v }, "is not listed by its creation",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

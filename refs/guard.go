@@ -6,11 +6,13 @@ import (
 	"sync"
 )
 
-// guards lets one caller at a time work on a repository, in the order in which they came. It saves work that would be in vain;
-// what keeps the repository whole is the head that every batch requires.
+// guards lets one caller at a time work on a repository, in the order in which they came. It saves
+// work that would be in vain; what keeps the repository whole is the head that every batch
+// requires.
 type guards struct {
-	mu    sync.Mutex
-	queue map[RepoID][]chan struct{} // guarded by mu: who holds a repository, then who waits; a channel is closed when its turn comes
+	mu sync.Mutex
+	// Guarded by mu: who holds a repository, then who waits; a channel is closed when its turn comes.
+	queue map[RepoID][]chan struct{}
 }
 
 // lock waits for the caller's turn and returns what ends it. Errors: that of ctx.

@@ -29,8 +29,8 @@ type Entry struct {
 	before, after *Ref // what the ref was and is, nil for "absent"
 }
 
-// EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole transaction, so it may hold
-// up to [UpdatesMax] more.
+// EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole
+// transaction, so it may hold up to [UpdatesMax] more.
 const EventsMax = 1000
 
 // Page is a stretch of the journal.
@@ -42,10 +42,11 @@ type Page struct {
 	More bool
 }
 
-// Events returns the entries of the transactions after a sequence, at least limit of them if there are as many, and all of them
-// durable. Transactions that changed no ref have no entry.
+// Events returns the entries of the transactions after a sequence, at least limit of them if there
+// are as many, and all of them durable. Transactions that changed no ref have no entry.
 //
-// Errors: [ErrRepositoryNotFound]; [ErrTrimmed], when the journal no longer holds the transaction that follows after.
+// Errors: [ErrRepositoryNotFound]; [ErrTrimmed], when the journal no longer holds the transaction
+// that follows after.
 func (s *Store) Events(ctx context.Context, repo RepoID, after uint64, limit int) (Page, error) {
 	rows, err := s.kv.Snapshot(ctx)
 	if err != nil {
@@ -80,8 +81,8 @@ func readPage(ctx context.Context, rows kv.Reader, repo RepoID, after uint64, li
 	return page, nil
 }
 
-// journal walks the entries of the transactions with after < sequence <= last, those without a change of a ref included.
-// Errors: a [TrimmedError] when the first one is missing.
+// journal walks the entries of the transactions with after < sequence <= last, those without a
+// change of a ref included. Errors: a [TrimmedError] when the first one is missing.
 func journal(ctx context.Context, reader kv.Reader, repo RepoID, after, last uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if after >= last {
@@ -114,8 +115,8 @@ func journal(ctx context.Context, reader kv.Reader, repo RepoID, after, last uin
 	}
 }
 
-// TrimJournal removes the transactions that are older than before, from the oldest on, and returns the oldest sequence that
-// remains. The newest transaction may go as well; the head stays.
+// TrimJournal removes the transactions that are older than before, from the oldest on, and returns
+// the oldest sequence that remains. The newest transaction may go as well; the head stays.
 //
 // Errors: [ErrRepositoryNotFound].
 func (s *Store) TrimJournal(ctx context.Context, repo RepoID, before time.Time) (uint64, error) {
@@ -195,7 +196,8 @@ func appendEntry(dst []byte, entry *Entry) []byte {
 	return dst
 }
 
-// decodeEntry returns the entry of a row. Between the rows of one walk, current carries what the entries of a transaction share.
+// decodeEntry returns the entry of a row. Between the rows of one walk, current carries what the
+// entries of a transaction share.
 func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 	sequence, index, err := journalPosition(pair.Key)
 	if err != nil {

@@ -16,10 +16,14 @@ func TestEvents(t *testing.T) {
 	store, repo := openRepo(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.FixedZone("x", 3600))
 	change := refs.Change{Actor: "alice", Cause: "push", Time: at, Options: []string{"ci.skip", ""}}
-	if _, err := store.Update(t.Context(), repo, change, setter("refs/heads/a", 1, "refs/heads/b", 2, "refs/heads/c", 3)); err != nil {
+	if _, err := store.Update(
+		t.Context(), repo, change, setter("refs/heads/a", 1, "refs/heads/b", 2, "refs/heads/c", 3),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Update(t.Context(), repo, refs.Change{Cause: "settings"}, func(_ context.Context, tx *refs.Tx) error {
+	if _, err := store.Update(t.Context(), repo, refs.Change{
+		Cause: "settings",
+	}, func(_ context.Context, tx *refs.Tx) error {
 		tx.Batch().Put([]byte("zzz"), nil)
 		return nil
 	}); err != nil {
@@ -39,13 +43,20 @@ func TestEvents(t *testing.T) {
 		Sequence: 2, Index: 1, Ref: "refs/heads/b", After: id(2),
 		Actor: "alice", Time: at.UTC().Truncate(time.Millisecond), Cause: "push", Options: []string{"ci.skip", ""},
 	}
-	if fmt.Sprint(first.Sequence, first.Index, first.Ref, first.Before, first.After, first.Actor, first.Time, first.Cause, first.Options, len(first.Options)) !=
-		fmt.Sprint(want.Sequence, want.Index, want.Ref, want.Before, want.After, want.Actor, want.Time, want.Cause, want.Options, len(want.Options)) {
+	if fmt.Sprint(first.Sequence, first.Index, first.Ref, first.Before, first.After, first.Actor, first.Time, first.Cause,
+		first.Options, len(first.Options)) !=
+		fmt.Sprint(want.Sequence, want.Index, want.Ref, want.Before, want.After, want.Actor, want.Time, want.Cause,
+			want.Options, len(want.Options)) {
 		t.Errorf("got %+v, want %+v", first, want)
 	}
-	for i, want := range []string{"2.0 refs/heads/a 0 1", "2.1 refs/heads/b 0 2", "2.2 refs/heads/c 0 3", "4.0 refs/heads/b 2 0", "4.1 refs/heads/a 1 4"} {
+	for i, want := range []string{
+		"2.0 refs/heads/a 0 1", "2.1 refs/heads/b 0 2", "2.2 refs/heads/c 0 3", "4.0 refs/heads/b 2 0",
+		"4.1 refs/heads/a 1 4",
+	} {
 		entry := page.Entries[i]
-		if got := fmt.Sprintf("%d.%d %s %d %d", entry.Sequence, entry.Index, entry.Ref, entry.Before[19], entry.After[19]); got != want {
+		if got := fmt.Sprintf(
+			"%d.%d %s %d %d", entry.Sequence, entry.Index, entry.Ref, entry.Before[19], entry.After[19],
+		); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -80,7 +91,8 @@ func TestEventsPages(t *testing.T) {
 	for _, test := range tests {
 		page, err := store.Events(t.Context(), repo, test.after, test.limit)
 		if err != nil || len(page.Entries) != test.count || page.Next != test.next || page.More != test.more {
-			t.Errorf("after %d, limit %d: %d entries, next %d, more %v, %v", test.after, test.limit, len(page.Entries), page.Next, page.More, err)
+			t.Errorf("after %d, limit %d: %d entries, next %d, more %v, %v", test.after, test.limit, len(page.Entries),
+				page.Next, page.More, err)
 		}
 	}
 	if _, err := store.Events(t.Context(), refs.NewRepoID(), 0, 1); !errors.Is(err, refs.ErrRepositoryNotFound) {
@@ -96,7 +108,9 @@ func TestTrimJournal(t *testing.T) {
 	repo, other := createRepo(t, keys, store), createRepo(t, keys, store)
 	for day := range 5 {
 		change := refs.Change{Time: start.AddDate(0, 0, day)}
-		if _, err := store.Update(t.Context(), repo, change, setter("refs/heads/a", day+1, "refs/heads/b", day+1)); err != nil {
+		if _, err := store.Update(
+			t.Context(), repo, change, setter("refs/heads/a", day+1, "refs/heads/b", day+1),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

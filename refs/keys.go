@@ -24,9 +24,10 @@ const (
 	receiptTable  = 'i'
 )
 
-// A key has room for 1,007 bytes of a name. A longer name than plainNameMax keeps its first plainNameMax bytes there, the SHA-256
-// of the whole name takes the rest of the key, and the value holds the name. At most longNamesMax names share their first bytes,
-// so that a reader can put them in order.
+// A key has room for 1,007 bytes of a name. A longer name than plainNameMax keeps its first
+// plainNameMax bytes there, the SHA-256 of the whole name takes the rest of the key, and the value
+// holds the name. At most longNamesMax names share their first bytes, so that a reader can put them
+// in order.
 const (
 	plainNameMax = kv.KeyBytesMax - 1 - len(RepoID{}) - sha256.Size
 	longNamesMax = 1000
@@ -48,8 +49,8 @@ func refKey(repo RepoID, name string) []byte {
 	return append(append(key, name[:plainNameMax]...), sum[:]...)
 }
 
-// refBound returns a key that no ref from name on lies below: the start of a scan. Refs before name lie below it too, except those
-// with which a long name shares its first bytes.
+// refBound returns a key that no ref from name on lies below: the start of a scan. Refs before name
+// lie below it too, except those with which a long name shares its first bytes.
 func refBound(repo RepoID, name string) []byte {
 	return append(tableKey(refTable, repo, len(name)), name[:min(len(name), plainNameMax)]...)
 }

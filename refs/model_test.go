@@ -60,13 +60,16 @@ func (m model) ids() map[string]object.ID {
 	return ids
 }
 
-// Transactions of random commands, some of them given up, leave what the model says, in every reader.
+// Transactions of random commands, some of them given up, leave what the model says, in every
+// reader.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	names := rapid.SampledFrom([]string{
-		"refs/heads/a", "refs/heads/a/b", "refs/heads/a/b/c", "refs/heads/a/d", "refs/heads/a0", "refs/heads/b", "refs/tags/a", "refs/tags/a/b",
+		"refs/heads/a", "refs/heads/a/b", "refs/heads/a/b/c", "refs/heads/a/d", "refs/heads/a0", "refs/heads/b",
+		"refs/tags/a", "refs/tags/a/b",
 		"refs/namespaces/ephemeral/refs/heads/a", "refs/namespaces/ephemeral/refs/heads/a/b", "refs/heads", "refs/heads/x..y",
-		"refs/heads/" + strings.Repeat("x", 980), "refs/heads/" + strings.Repeat("x", 980) + "/y", "refs/heads/" + strings.Repeat("x", 980) + "z",
+		"refs/heads/" + strings.Repeat("x", 980), "refs/heads/" + strings.Repeat("x", 980) + "/y", "refs/heads/" +
+			strings.Repeat("x", 980) + "z",
 	})
 	keys := openKV(t, kv.PebbleOptions{})
 	store := refs.Open(keys, refs.Options{})

@@ -6,8 +6,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// formatFault applies the rules of git-check-ref-format(1) to name, with its option --allow-onelevel when oneLevel is set. It returns which one
-// name breaks, "" for none.
+// formatFault applies the rules of git-check-ref-format(1) to name, with its option
+// --allow-onelevel when oneLevel is set. It returns which one name breaks, "" for none.
 func formatFault(name string, oneLevel bool) string {
 	switch {
 	case name == "":
@@ -59,9 +59,9 @@ var forbidden = func() (table [256]bool) {
 	return table
 }()
 
-// CheckName applies the rules for the name of a ref as a client of any namespace says it: git's format, below `refs/`, at least
-// three levels, at most NameBytesMax bytes, no `refs/namespaces/` or `refs/replace/`, and no branch or tag that reads like an
-// object ID. Errors: a [NameError].
+// CheckName applies the rules for the name of a ref as a client of any namespace says it: git's
+// format, below `refs/`, at least three levels, at most NameBytesMax bytes, no `refs/namespaces/`
+// or `refs/replace/`, and no branch or tag that reads like an object ID. Errors: a [NameError].
 func CheckName(name string) error {
 	if reason := nameFault(name); reason != "" {
 		return &NameError{Name: name, Reason: reason}
@@ -95,13 +95,16 @@ func isHex(name string) bool {
 	return len(name) == object.HexSize && strings.Trim(name, "0123456789abcdefABCDEF") == ""
 }
 
-// Branch returns the stored name of a namespace's branch. Errors: a [NameError] when no branch may be called so.
+// Branch returns the stored name of a namespace's branch. Errors: a [NameError] when no branch may
+// be called so.
 func (ns Namespace) Branch(short string) (string, error) { return ns.under(branchPrefix, short) }
 
-// Tag returns the stored name of a namespace's tag. Errors: a [NameError] when no tag may be called so.
+// Tag returns the stored name of a namespace's tag. Errors: a [NameError] when no tag may be called
+// so.
 func (ns Namespace) Tag(short string) (string, error) { return ns.under(tagPrefix, short) }
 
-// under applies what git asks of a name that is given without its prefix, and refuses a full refname in its place.
+// under applies what git asks of a name that is given without its prefix, and refuses a full
+// refname in its place.
 func (ns Namespace) under(prefix, short string) (string, error) {
 	reason := ""
 	switch {

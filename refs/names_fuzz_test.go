@@ -21,17 +21,21 @@ var badName = regexp.MustCompile(`(?s)(^|/)\.|\.lock(/|$)` + // 1
 	`|\\` + // 10
 	`|^$`)
 
-// FuzzRefname holds that names are judged as git's manual does, that a name is good in one namespace when it is in the other, and that
-// namespaces never mix.
+// FuzzRefname holds that names are judged as git's manual does, that a name is good in one
+// namespace when it is in the other, and that namespaces never mix.
 func FuzzRefname(f *testing.F) {
-	for _, name := range []string{"refs/heads/main", "refs/heads/a..b", "refs/tags/v1.lock/x", "refs/heads/@{u}", "HEAD", "refs/namespaces/a/refs/heads/b", "a\x7f", "\xff/\xfe"} {
+	for _, name := range []string{
+		"refs/heads/main", "refs/heads/a..b", "refs/tags/v1.lock/x", "refs/heads/@{u}", "HEAD",
+		"refs/namespaces/a/refs/heads/b", "a\x7f", "\xff/\xfe",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		// Bytes that are no UTF-8 are good; the expression wants runes.
 		bad := badName.MatchString(strings.ToValidUTF8(name, "x"))
 		for oneLevel, want := range map[bool]bool{true: !bad, false: !bad && strings.Contains(name, "/")} {
-			if err := refs.CheckFormat(name, oneLevel); (err == nil) != want || err != nil && !errors.Is(err, refs.ErrInvalidName) {
+			if err := refs.CheckFormat(name, oneLevel); (err == nil) != want ||
+				err != nil && !errors.Is(err, refs.ErrInvalidName) {
 				t.Errorf("%q, one level %v: %v, want good: %v", name, oneLevel, err, want)
 			}
 		}

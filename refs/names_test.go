@@ -81,7 +81,8 @@ func TestCheckFormat(t *testing.T) {
 	}
 }
 
-// The installed git gives the same answers, on the table and on random names of characters that matter.
+// The installed git gives the same answers, on the table and on random names of characters that
+// matter.
 func TestCheckFormatGit(t *testing.T) {
 	t.Parallel()
 	git, err := exec.LookPath("git")
@@ -94,7 +95,8 @@ func TestCheckFormatGit(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(31, 32))
 	pieces := []string{
-		"a", "b", "refs", "heads", "/", "/", "/", "/", ".", ".", "..", ".lock", "lock", "@", "{", "@{", "}", "-", "*", "~", "^", ":", "?",
+		"a", "b", "refs", "heads", "/", "/", "/", "/", ".", ".", "..", ".lock", "lock", "@", "{", "@{", "}", "-", "*", "~",
+		"^", ":", "?",
 		"[", "]", "\\", " ", "\x01", "\x7f", "\x80", "\xff", "ü", "\t", "\n", "\"", "'",
 	}
 	count := 200
@@ -181,7 +183,8 @@ func TestShortNames(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{
 		"main": true, "feature/x": true, "refs": true, "head": true, "a-b": true,
-		"": false, "-x": false, "HEAD": false, "refs/heads/main": false, "a b": false, "@{-1}": false, "a/": false, "/a": false,
+		"": false, "-x": false, "HEAD": false, "refs/heads/main": false, "a b": false, "@{-1}": false, "a/": false,
+		"/a": false,
 		"0123456789abcdef0123456789abcdef01234567": false, "x.lock": false,
 	}
 	for short, want := range tests {

@@ -2,7 +2,8 @@ package refs
 
 import "strings"
 
-// Namespace is a set of refs that a remote shows as if it were the whole repository. Namespaces share their objects.
+// Namespace is a set of refs that a remote shows as if it were the whole repository. Namespaces
+// share their objects.
 type Namespace uint8
 
 // The namespaces.

@@ -20,7 +20,8 @@ func (o overlay) over(rows iter.Seq2[Ref, error], start, end string) iter.Seq2[R
 	}
 	return func(yield func(Ref, error) bool) {
 		names := slices.Sorted(maps.Keys(o))
-		// before hands on the overlay's refs that are below name, and all that are left when there is none.
+		// before hands on the overlay's refs that are below name, and all that are left when there is
+		// none.
 		before := func(name string) bool {
 			for len(names) > 0 && (name == "" || names[0] < name) {
 				ref := o[names[0]]
@@ -51,8 +52,9 @@ func (o overlay) over(rows iter.Seq2[Ref, error], start, end string) iter.Seq2[R
 // differencesMax bounds the refs of an overlay that differences returns.
 const differencesMax = 100_000
 
-// differences returns what turns a repository's refs as of the sequence from into those as of the sequence to, whichever is
-// later. Errors: [ErrTrimmed] when the journal does not hold what lies between; [ErrBusy] when it is more than differencesMax.
+// differences returns what turns a repository's refs as of the sequence from into those as of the
+// sequence to, whichever is later. Errors: [ErrTrimmed] when the journal does not hold what lies
+// between; [ErrBusy] when it is more than differencesMax.
 func differences(ctx context.Context, reader kv.Reader, repo RepoID, from, to uint64) (overlay, error) {
 	changed := make(overlay)
 	for entry, err := range journal(ctx, reader, repo, min(from, to), max(from, to)) {

@@ -46,11 +46,13 @@ type rule struct {
 	ops     Ops
 }
 
-// ParsePolicy returns the policy of a token's claims: refs holds ordered pairs [pattern, [op, ...]] as JSON decodes them, the
-// first match wins, and ops are added to the rule for `*`, which is made the last one when refs has none.
+// ParsePolicy returns the policy of a token's claims: refs holds ordered pairs [pattern, [op, ...]]
+// as JSON decodes them, the first match wins, and ops are added to the rule for `*`, which is made
+// the last one when refs has none.
 //
-// A pattern is a full refname, a prefix that ends in `*`, `*` alone, or the same for a branch without `refs/heads/`. An op that
-// is not known is kept, and refuses the writes that it governs. Errors: a [PolicyError].
+// A pattern is a full refname, a prefix that ends in `*`, `*` alone, or the same for a branch
+// without `refs/heads/`. An op that is not known is kept, and refuses the writes that it governs.
+// Errors: a [PolicyError].
 func ParsePolicy(refs [][]any, ops []string) (Policy, error) {
 	var policy Policy
 	for i, pair := range refs {
@@ -113,7 +115,8 @@ func parsePattern(pattern string) (rule, error) {
 	return rule{pattern: prefix, glob: glob}, nil
 }
 
-// Ops returns the ops that govern the ref of a full name: those of the first rule that matches. It is read only.
+// Ops returns the ops that govern the ref of a full name: those of the first rule that matches. It
+// is read only.
 func (p Policy) Ops(name string) Ops {
 	for _, rule := range p.rules {
 		if name == rule.pattern || rule.glob && strings.HasPrefix(name, rule.pattern) {
@@ -123,9 +126,10 @@ func (p Policy) Ops(name string) Ops {
 	return nil
 }
 
-// CheckWhole refuses, when it is about any ref below one of the prefixes (of all refs without one), what cannot be held against the
-// policy ref by ref because it is done to all of them at once, or later: it is an error when a rule that may govern such a ref has one
-// of the refused ops, or one that is not known. detail says what was asked for. Errors: a [DeniedError] that names the rule.
+// CheckWhole refuses, when it is about any ref below one of the prefixes (of all refs without one),
+// what cannot be held against the policy ref by ref because it is done to all of them at once, or
+// later: it is an error when a rule that may govern such a ref has one of the refused ops, or one
+// that is not known. detail says what was asked for. Errors: a [DeniedError] that names the rule.
 func (p Policy) CheckWhole(detail string, refused Ops, prefixes ...string) error {
 	for i := range p.rules {
 		rule := &p.rules[i]

@@ -9,8 +9,8 @@ import (
 	"packhorse/refs"
 )
 
-// FuzzPolicy holds that a token's policy is read or refused as such, that `ops` never loosen what a rule for all refs says, and that a
-// rule for all refs governs what no other rule does.
+// FuzzPolicy holds that a token's policy is read or refused as such, that `ops` never loosen what a
+// rule for all refs says, and that a rule for all refs governs what no other rule does.
 func FuzzPolicy(f *testing.F) {
 	f.Add(`[["main",["no-push"]],["*",[]]]`, "no-force-push", "refs/heads/main")
 	f.Add(`[["refs/heads/*",["verify-sig"]]]`, "", "refs/heads/x/y")
@@ -40,7 +40,8 @@ func FuzzPolicy(f *testing.F) {
 		if len(rules) == 0 && !stricter.Ops(name).Has(refs.Op(op)) {
 			t.Errorf("%q does not govern %q", op, name)
 		}
-		if short, ok := strings.CutPrefix(name, "refs/heads/"); ok && !strings.HasPrefix(short, "refs/") && !strings.HasSuffix(short, "*") && short != "" && !strings.Contains(short, "*") {
+		if short, ok := strings.CutPrefix(name, "refs/heads/"); ok && !strings.HasPrefix(short, "refs/") &&
+			!strings.HasSuffix(short, "*") && short != "" && !strings.Contains(short, "*") {
 			first, err := refs.ParsePolicy(append([][]any{{short, []any{"no-push"}}}, rules...), nil)
 			if err != nil || !first.Ops(name).Has(refs.NoPush) {
 				t.Errorf("a first rule for %q does not govern %q: %v", short, name, err)

@@ -38,7 +38,10 @@ func TestPolicyOps(t *testing.T) {
 		},
 		"first match wins": {
 			`{"refs": [["main", ["no-force-push"]], ["refs/heads/*", ["verify-sig"]], ["refs/heads/main", ["no-push"]], ["*", ["no-push"]]]}`,
-			map[string]string{"refs/heads/main": "no-force-push", "refs/heads/x": "verify-sig", "refs/tags/x": "no-push", "refs/heads/mainly": "verify-sig"},
+			map[string]string{
+				"refs/heads/main": "no-force-push", "refs/heads/x": "verify-sig", "refs/tags/x": "no-push",
+				"refs/heads/mainly": "verify-sig",
+			},
 		},
 		"ops join the catch-all": {
 			`{"refs": [["main", []], ["*", ["no-force-push"]]], "ops": ["verify-sig"]}`,
@@ -51,8 +54,9 @@ func TestPolicyOps(t *testing.T) {
 		"short branches": {
 			`{"refs": [["feature/*", ["no-push"]], ["a", ["verify-sig"]], ["refs/heads/b", ["no-push"]]]}`,
 			map[string]string{
-				"refs/heads/feature/x": "no-push", "refs/heads/feature": "", "refs/heads/a": "verify-sig", "refs/tags/a": "", "refs/heads/a/b": "",
-				"refs/heads/b": "no-push", "refs/heads/refs/heads/b": "",
+				"refs/heads/feature/x": "no-push", "refs/heads/feature": "", "refs/heads/a": "verify-sig", "refs/tags/a": "",
+				"refs/heads/a/b": "",
+				"refs/heads/b":   "no-push", "refs/heads/refs/heads/b": "",
 			},
 		},
 		"an ephemeral branch is none of refs/heads": {
@@ -100,7 +104,8 @@ func TestParsePolicyFaults(t *testing.T) {
 	} {
 		_, err := parsePolicy(t, strings.Replace(claims, "[[", `[["ok", []], [`, 1))
 		var fault *refs.PolicyError
-		if !errors.Is(err, refs.ErrInvalidPolicy) || !errors.As(err, &fault) || strings.Contains(claims, "[[") && fault.Index != 1 {
+		if !errors.Is(err, refs.ErrInvalidPolicy) || !errors.As(err, &fault) ||
+			strings.Contains(claims, "[[") && fault.Index != 1 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -110,7 +115,8 @@ func TestPolicyBindsUpdates(t *testing.T) {
 	t.Parallel()
 	store, repo := openRepo(t)
 	set(t, store, repo, "refs/heads/main", 5, "refs/heads/old", 5, "refs/heads/locked", 5)
-	policy, err := parsePolicy(t, `{"refs": [["locked", ["no-push"]], ["odd", ["no-fun"]], ["refs/heads/signed*", ["verify-sig"]], ["*", ["no-force-push"]]]}`)
+	policy, err := parsePolicy(t,
+		`{"refs": [["locked", ["no-push"]], ["odd", ["no-fun"]], ["refs/heads/signed*", ["verify-sig"]], ["*", ["no-force-push"]]]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +145,18 @@ func TestPolicyBindsUpdates(t *testing.T) {
 		{name: "fast-forward", prepare: setter("refs/heads/main", 6), blindTo: refs.NoForcePush},
 		{name: "force", prepare: setter("refs/heads/main", 4), want: refs.NoForcePush, blindTo: refs.NoForcePush},
 		{name: "deletion", prepare: setter("refs/heads/old", 0), want: refs.NoForcePush, blindTo: refs.NoForcePush},
-		{name: "delete and create", prepare: setter("refs/heads/old", 0, "refs/heads/old", 4), want: refs.NoForcePush, blindTo: refs.NoForcePush},
+		{
+			name: "delete and create", prepare: setter("refs/heads/old", 0, "refs/heads/old", 4), want: refs.NoForcePush,
+			blindTo: refs.NoForcePush,
+		},
 		{name: "creation", prepare: setter("refs/heads/new", 1)},
 		{name: "signed", prepare: setter("refs/heads/signed", 2), blindTo: refs.VerifySig},
 		{name: "not signed", prepare: setter("refs/heads/signed", 3), want: refs.VerifySig, blindTo: refs.VerifySig},
-		{name: "deletion needs no signature", prepare: setter("refs/heads/signed2", 2, "refs/heads/signed2", 0), blindTo: refs.VerifySig},
+		{
+			name:    "deletion needs no signature",
+			prepare: setter("refs/heads/signed2", 2, "refs/heads/signed2", 0),
+			blindTo: refs.VerifySig,
+		},
 	}
 	for _, test := range tests {
 		for _, blind := range []bool{false, true} {
@@ -161,14 +174,16 @@ func TestPolicyBindsUpdates(t *testing.T) {
 			if want == "" && err == nil {
 				continue
 			}
-			if !errors.As(err, &denied) || denied.Op != want || !errors.Is(err, refs.ErrDenied) || !strings.Contains(err.Error(), "denied by policy") {
+			if !errors.As(err, &denied) || denied.Op != want || !errors.Is(err, refs.ErrDenied) ||
+				!strings.Contains(err.Error(), "denied by policy") {
 				t.Errorf("%s, blind %v: %v", test.name, blind, err)
 			}
 		}
 	}
 	failing := change
 	failing.FastForward = func(context.Context, object.ID, object.ID) (bool, error) { return true, errors.ErrUnsupported }
-	if _, err := store.Update(t.Context(), repo, failing, setter("refs/heads/main", 6)); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := store.Update(t.Context(), repo, failing, setter("refs/heads/main", 6)); !errors.Is(err,
+		errors.ErrUnsupported) {
 		t.Errorf("a question that fails: %v", err)
 	}
 }
@@ -181,15 +196,19 @@ func TestPolicyCheckWhole(t *testing.T) {
 		prefixes []string
 		want     string // the rule that refuses
 	}{
-		"none":                  {`{}`, nil, ""},
-		"another op":            {`{"ops": ["verify-sig"]}`, nil, ""},
-		"everything":            {`{"ops": ["no-push"]}`, nil, "no-push on *"},
-		"one branch":            {`{"refs": [["main", ["no-push"]], ["*", []]]}`, nil, "no-push on refs/heads/main"},
-		"the second op":         {`{"refs": [["v*", ["verify-sig", "no-push"]]]}`, nil, "no-push on refs/heads/v*"},
-		"not known":             {`{"ops": ["sign-off"]}`, nil, "sign-off on *"},
-		"below the prefix":      {`{"refs": [["main", ["no-push"]]]}`, []string{"refs/tags/", "refs/heads/"}, "no-push on refs/heads/main"},
-		"above the prefix":      {`{"refs": [["refs/*", ["no-push"]]]}`, []string{"refs/heads/"}, "no-push on refs/*"},
-		"beside the prefix":     {`{"refs": [["refs/notes/*", ["no-push"]], ["refs/heads", ["no-push"]]]}`, []string{"refs/heads/"}, ""},
+		"none":          {`{}`, nil, ""},
+		"another op":    {`{"ops": ["verify-sig"]}`, nil, ""},
+		"everything":    {`{"ops": ["no-push"]}`, nil, "no-push on *"},
+		"one branch":    {`{"refs": [["main", ["no-push"]], ["*", []]]}`, nil, "no-push on refs/heads/main"},
+		"the second op": {`{"refs": [["v*", ["verify-sig", "no-push"]]]}`, nil, "no-push on refs/heads/v*"},
+		"not known":     {`{"ops": ["sign-off"]}`, nil, "sign-off on *"},
+		"below the prefix": {
+			`{"refs": [["main", ["no-push"]]]}`, []string{"refs/tags/", "refs/heads/"}, "no-push on refs/heads/main",
+		},
+		"above the prefix": {`{"refs": [["refs/*", ["no-push"]]]}`, []string{"refs/heads/"}, "no-push on refs/*"},
+		"beside the prefix": {
+			`{"refs": [["refs/notes/*", ["no-push"]], ["refs/heads", ["no-push"]]]}`, []string{"refs/heads/"}, "",
+		},
 		"not known, and beside": {`{"refs": [["refs/notes/*", ["sign-off"]]]}`, []string{"refs/heads/"}, ""},
 	}
 	for name, test := range tests {

@@ -38,7 +38,8 @@ type StoredReceipt struct {
 
 // Check tells whether Key may be used. Errors: [ErrInvalidReceiptKey].
 func (k ReceiptKey) Check() error {
-	if k.Key == "" || len(k.Key) > ReceiptKeyMax || strings.ContainsFunc(k.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if k.Key == "" || len(k.Key) > ReceiptKeyMax ||
+		strings.ContainsFunc(k.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ErrInvalidReceiptKey
 	}
 	return nil
@@ -56,7 +57,8 @@ func (k ReceiptKey) scope() [sha256.Size]byte {
 // hourOf returns the bucket of receipts that are written at a time.
 func hourOf(at time.Time) uint32 { return uint32(at.Unix() / 3600) }
 
-// FindReceipt returns what the transaction of an earlier equal request left, and whether there was one.
+// FindReceipt returns what the transaction of an earlier equal request left, and whether there was
+// one.
 //
 // Errors: [ErrReceiptMismatch] when the key was used for another request; [ErrInvalidReceiptKey].
 func (s *Store) FindReceipt(ctx context.Context, receipt *Receipt) (StoredReceipt, bool, error) {
@@ -73,8 +75,8 @@ func (s *Store) FindReceipt(ctx context.Context, receipt *Receipt) (StoredReceip
 	return stored, err == nil, err
 }
 
-// findReceipt looks through the buckets from now back to a time, with an hour to spare at both ends for clocks of other servers
-// that differ. It returns the key of the row, or nil if there is none.
+// findReceipt looks through the buckets from now back to a time, with an hour to spare at both ends
+// for clocks of other servers that differ. It returns the key of the row, or nil if there is none.
 func (s *Store) findReceipt(ctx context.Context, receipt *Receipt, since time.Time) ([]byte, StoredReceipt, error) {
 	scope := receipt.Key.scope()
 	for hour := hourOf(s.options.Now()) + 1; hour+1 >= hourOf(since); hour-- {
@@ -92,10 +94,11 @@ func (s *Store) findReceipt(ctx context.Context, receipt *Receipt, since time.Ti
 	return nil, StoredReceipt{}, nil
 }
 
-// PutReceipt lets batch store a receipt: for batches that do not go through [Store.Update], whose [Tx.SetResult] does the same.
+// PutReceipt lets batch store a receipt: for batches that do not go through [Store.Update], whose
+// [Tx.SetResult] does the same.
 //
-// The batch fails with kv.ErrConflict when a twin has stored one in the same hour. Twins across an hour must meet at another
-// precondition of the batch; then FindReceipt tells.
+// The batch fails with kv.ErrConflict when a twin has stored one in the same hour. Twins across an
+// hour must meet at another precondition of the batch; then FindReceipt tells.
 func (s *Store) PutReceipt(batch *kv.Batch, receipt *Receipt, stored StoredReceipt) {
 	key := receiptKey(hourOf(s.options.Now()), receipt.Key.scope())
 	batch.RequireAbsent(key)

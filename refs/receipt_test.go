@@ -53,7 +53,8 @@ func TestReceiptReplays(t *testing.T) {
 	if result, err := store.Update(t.Context(), repo, change, never); !errors.Is(err, refs.ErrReceiptMismatch) {
 		t.Errorf("another request: %+v, %v", result, err)
 	}
-	others := map[string]*refs.Receipt{"key": receipt(repo, "k2", "body"), "repository": receipt(refs.NewRepoID(), "k1", "body")}
+	others := map[string]*refs.Receipt{"key": receipt(repo, "k2", "body"), "repository": receipt(refs.NewRepoID(), "k1",
+		"body")}
 	others["organization"] = receipt(repo, "k1", "body")
 	others["organization"].Key.Org = "other"
 	others["endpoint"] = receipt(repo, "k1", "body")
@@ -109,7 +110,9 @@ func TestReceiptKeys(t *testing.T) {
 		"": refs.ErrInvalidReceiptKey, strings.Repeat("k", 256): refs.ErrInvalidReceiptKey, "a b": refs.ErrInvalidReceiptKey,
 		"a\n": refs.ErrInvalidReceiptKey, "ü": refs.ErrInvalidReceiptKey, "\x7f": refs.ErrInvalidReceiptKey,
 	} {
-		if _, err := store.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, key, "")}, committer(1, "")); !errors.Is(err, want) {
+		if _, err := store.Update(
+			t.Context(), repo, refs.Change{Receipt: receipt(repo, key, "")}, committer(1, ""),
+		); !errors.Is(err, want) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
@@ -121,14 +124,17 @@ func TestReceiptTwins(t *testing.T) {
 	keys := openKV(t, kv.PebbleOptions{})
 	var ticks atomic.Int64
 	begin := time.Date(2026, 1, 1, 0, 59, 59, 0, time.UTC)
-	options := refs.Options{Now: func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * 20 * time.Millisecond) }}
+	options := refs.Options{Now: func() time.Time {
+		return begin.Add(time.Duration(ticks.Add(1)) * 20 * time.Millisecond)
+	}}
 	servers := []*refs.Store{refs.Open(keys, options), refs.Open(keys, options)}
 	repo := createRepo(t, keys, servers[0])
 	results := make([]refs.Result, 32)
 	var wg sync.WaitGroup
 	for i := range results {
 		wg.Go(func() {
-			result, err := servers[i%2].Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")}, committer(i+1, fmt.Sprint("by ", i)))
+			result, err := servers[i%2].Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")},
+				committer(i+1, fmt.Sprint("by ", i)))
 			if err != nil {
 				t.Error(err)
 			}
@@ -159,7 +165,9 @@ func TestDropReceipts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 10, 30, 0, 0, time.UTC)
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
 	repo := createRepo(t, keys, store)
-	if _, err := store.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")}, committer(1, "one")); err != nil {
+	if _, err := store.Update(
+		t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")}, committer(1, "one"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	begin := now
@@ -178,7 +186,8 @@ func TestDropReceipts(t *testing.T) {
 	}
 }
 
-// A batch that creates a repository has no head to meet at; the receipt itself is what the twins meet at.
+// A batch that creates a repository has no head to meet at; the receipt itself is what the twins
+// meet at.
 func TestPutReceipt(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})
@@ -191,7 +200,8 @@ func TestPutReceipt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stored, found, err := store.FindReceipt(t.Context(), key); err != nil || !found || string(stored.Result) != "created" || stored.Sequence != 1 {
+	if stored, found, err := store.FindReceipt(t.Context(), key); err != nil || !found ||
+		string(stored.Result) != "created" || stored.Sequence != 1 {
 		t.Errorf("%+v, %v, %v", stored, found, err)
 	}
 }

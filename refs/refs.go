@@ -1,12 +1,14 @@
-// Package refs keeps the names of a repository: its refs, the transactions that move them, and the journal of every move.
+// Package refs keeps the names of a repository: its refs, the transactions that move them, and the
+// journal of every move.
 //
-// A repository has one head row, a sequence number that every transaction requires and counts up by one. All that a transaction
-// checks (expected old values, directory/file conflicts, policies, limits) therefore still holds when it commits, whoever else
-// writes, from this process or another. Start at [Open], [Store.Update] to write and [Store.Snapshot] to read.
+// A repository has one head row, a sequence number that every transaction requires and counts up by
+// one. All that a transaction checks (expected old values, directory/file conflicts, policies,
+// limits) therefore still holds when it commits, whoever else writes, from this process or another.
+// Start at [Open], [Store.Update] to write and [Store.Snapshot] to read.
 //
-// A change is visible before it is durable, so whatever is told to a client must be made durable first: Update does so for its
-// results and its refusals, and a reader calls [Snapshot.WaitDurable]. Everything in the package may be used concurrently,
-// except a [Tx].
+// A change is visible before it is durable, so whatever is told to a client must be made durable
+// first: Update does so for its results and its refusals, and a reader calls
+// [Snapshot.WaitDurable]. Everything in the package may be used concurrently, except a [Tx].
 package refs
 
 import (
@@ -20,9 +22,11 @@ import (
 const (
 	// NameBytesMax is the largest size of a refname, not counting the prefix of its namespace.
 	NameBytesMax = 1024
-	// UpdatesMax is how many refs one transaction may change: each takes three rows of a batch, of kv.BatchCountMax.
+	// UpdatesMax is how many refs one transaction may change: each takes three rows of a batch, of
+	// kv.BatchCountMax.
 	UpdatesMax = 30_000
-	// OptionsMax is how many push options a transaction may carry, and OptionBytesMax how large each may be.
+	// OptionsMax is how many push options a transaction may carry, and OptionBytesMax how large each
+	// may be.
 	OptionsMax     = 64
 	OptionBytesMax = 1 << 10
 )
@@ -52,7 +56,8 @@ func (r *Ref) Target() object.ID {
 // CreatedAt returns when the ref was created, to the millisecond, in UTC.
 func (r *Ref) CreatedAt() time.Time { return time.UnixMilli(r.createdMillis).UTC() }
 
-// Creation is a place in the order in which a repository's refs were created: the transaction, and the place within it.
+// Creation is a place in the order in which a repository's refs were created: the transaction, and
+// the place within it.
 type Creation struct {
 	Sequence uint64
 	Index    uint32

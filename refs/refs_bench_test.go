@@ -59,7 +59,9 @@ func BenchmarkUpdate(b *testing.B) {
 				wg.Go(func() {
 					name := fmt.Sprintf("refs/heads/feature/branch-%06d", writer)
 					for n := done.Add(1); n <= int64(b.N); n = done.Add(1) {
-						if _, err := store.Update(b.Context(), repo, refs.Change{Actor: "bench", Cause: "commit"}, setter(name, int(n))); err != nil {
+						if _, err := store.Update(
+							b.Context(), repo, refs.Change{Actor: "bench", Cause: "commit"}, setter(name, int(n)),
+						); err != nil {
 							b.Error(err)
 							return
 						}

@@ -6,7 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// RepoID identifies a repository for ever, across renames and deletion. IDs sort by their time of creation.
+// RepoID identifies a repository for ever, across renames and deletion. IDs sort by their time of
+// creation.
 type RepoID [16]byte
 
 // NewRepoID returns an ID that was never returned before, a UUID of version 7.

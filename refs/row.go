@@ -35,7 +35,8 @@ func appendState(dst []byte, ref *Ref) []byte {
 	return binary.AppendVarint(dst, ref.createdMillis)
 }
 
-// encodeRow returns the value of a ref's row: version(1), its state, and its name if the key has no room for it.
+// encodeRow returns the value of a ref's row: version(1), its state, and its name if the key has no
+// room for it.
 func encodeRow(ref *Ref) []byte {
 	row := appendState([]byte{rowVersion}, ref)
 	if len(ref.Name) > plainNameMax {
@@ -81,7 +82,8 @@ func readRef(ctx context.Context, reader kv.Reader, repo RepoID, name string) (R
 	return ref, err
 }
 
-// scanRefs walks the stored refs with start <= name < end in byte order; an empty end reaches to the last one.
+// scanRefs walks the stored refs with start <= name < end in byte order; an empty end reaches to
+// the last one.
 func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end string) iter.Seq2[Ref, error] {
 	options := kv.ScanOptions{Start: refBound(repo, start), End: kv.PrefixEnd(tableKey(refTable, repo, 0))}
 	if end != "" {

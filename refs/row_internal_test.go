@@ -43,7 +43,8 @@ func cutOrChanged(t *rapid.T, row []byte) []byte {
 func TestRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		name := "refs/heads/" + strings.Repeat("x", rapid.SampledFrom([]int{1, 20, plainNameMax - 11, plainNameMax - 10, 1013}).Draw(t, "size"))
+		name := "refs/heads/" +
+			strings.Repeat("x", rapid.SampledFrom([]int{1, 20, plainNameMax - 11, plainNameMax - 10, 1013}).Draw(t, "size"))
 		ref := drawRef(t, name)
 		key, row := refKey(RepoID{1}, name), encodeRow(ref)
 		if len(key) > kv.KeyBytesMax {
@@ -66,7 +67,8 @@ func TestEntries(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		shared := Entry{
-			Sequence: rapid.Uint64().Draw(t, "sequence"), Actor: rapid.String().Draw(t, "actor"), Cause: rapid.String().Draw(t, "cause"),
+			Sequence: rapid.Uint64().Draw(t, "sequence"), Actor: rapid.String().Draw(t, "actor"), Cause: rapid.String().Draw(t,
+				"cause"),
 			Time:    time.UnixMilli(rapid.Int64Range(-1<<40, 1<<45).Draw(t, "time")).UTC(),
 			Options: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "options"),
 		}
@@ -121,7 +123,8 @@ func TestNonsense(t *testing.T) {
 	})
 }
 
-// A row of a later version, one that goes on behind its end, and one that lies under the key of another name are refused.
+// A row of a later version, one that goes on behind its end, and one that lies under the key of
+// another name are refused.
 func TestOtherVersions(t *testing.T) {
 	t.Parallel()
 	row := encodeRow(&Ref{Name: "refs/heads/a"})
@@ -129,7 +132,8 @@ func TestOtherVersions(t *testing.T) {
 	if _, err := decodeRow([]byte("refs/heads/a"), row); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a row of the next version: %v", err)
 	}
-	if _, err := decodeRow([]byte("refs/heads/a"), append(encodeRow(&Ref{Name: "refs/heads/a"}), 0)); !errors.Is(err, ErrCorrupt) {
+	if _, err := decodeRow([]byte("refs/heads/a"), append(encodeRow(&Ref{Name: "refs/heads/a"}), 0)); !errors.Is(err,
+		ErrCorrupt) {
 		t.Errorf("a row that goes on: %v", err)
 	}
 	long := "refs/heads/" + strings.Repeat("x", plainNameMax)

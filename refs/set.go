@@ -10,8 +10,9 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// set is all refs of a repository as of one sequence, decoded, in the order of their names. It is immutable; what changes is
-// copied by chunks, so that a set that differs in a few refs costs little time and memory.
+// set is all refs of a repository as of one sequence, decoded, in the order of their names. It is
+// immutable; what changes is copied by chunks, so that a set that differs in a few refs costs
+// little time and memory.
 type set struct {
 	sequence uint64
 	chunks   []chunk // none is empty
@@ -75,7 +76,8 @@ func (s *set) addChunk(c chunk) {
 	s.bytes += c.bytes
 }
 
-// check holds that a chunk may follow: its names stand in order behind all others, as seek relies on.
+// check holds that a chunk may follow: its names stand in order behind all others, as seek relies
+// on.
 func (s *set) check(c *chunk) {
 	last := ""
 	if n := len(s.chunks); n > 0 {
@@ -89,7 +91,8 @@ func (s *set) check(c *chunk) {
 	}
 }
 
-// seek returns the place of the first ref whose name is not below name: its chunk and its index in that, or the count of chunks.
+// seek returns the place of the first ref whose name is not below name: its chunk and its index in
+// that, or the count of chunks.
 func (s *set) seek(name string) (at, index int) {
 	at, _ = slices.BinarySearchFunc(s.chunks, name, func(c chunk, name string) int {
 		return strings.Compare(c.refs[len(c.refs)-1].Name, name)
@@ -125,7 +128,8 @@ func (s *set) between(start, end string) iter.Seq2[Ref, error] {
 	}
 }
 
-// with returns the set with changes, as of another sequence. It shares the chunks that nothing falls into.
+// with returns the set with changes, as of another sequence. It shares the chunks that nothing
+// falls into.
 func (s *set) with(sequence uint64, changes overlay) *set {
 	next := &set{sequence: sequence, chunks: make([]chunk, 0, len(s.chunks)+1)}
 	names := slices.Sorted(maps.Keys(changes))

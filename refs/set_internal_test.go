@@ -80,7 +80,8 @@ func TestSetWith(t *testing.T) {
 	})
 }
 
-// The cache never keeps an older set in place of a newer one, and drops an older one that has become too large.
+// The cache never keeps an older set in place of a newer one, and drops an older one that has
+// become too large.
 func TestCacheKeepsLaterSets(t *testing.T) {
 	t.Parallel()
 	s := &Store{cache: lru.New[RepoID, *set](100, 100)}

@@ -12,10 +12,11 @@ import (
 	"packhorse/odb/kv"
 )
 
-// Snapshot is the refs of a repository as of one sequence. The caller closes it. It does not age: what it shows may be read for
-// as long as the journal reaches back to its sequence.
+// Snapshot is the refs of a repository as of one sequence. The caller closes it. It does not age:
+// what it shows may be read for as long as the journal reaches back to its sequence.
 //
-// What a snapshot shows may not be durable yet; [Snapshot.WaitDurable] comes before anything of it is told.
+// What a snapshot shows may not be durable yet; [Snapshot.WaitDurable] comes before anything of it
+// is told.
 type Snapshot struct {
 	store *Store
 	repo  RepoID
@@ -27,7 +28,8 @@ type Snapshot struct {
 	closed bool
 }
 
-// view is what the key-value store holds at one instant, with what undoes the transactions since the snapshot.
+// view is what the key-value store holds at one instant, with what undoes the transactions since
+// the snapshot.
 type view struct {
 	rows kv.Snapshot
 	undo overlay
@@ -116,8 +118,8 @@ func (sn *Snapshot) After(ctx context.Context, prefix, name string) iter.Seq2[Re
 	return sn.between(ctx, max(prefix, name+"\x00"), prefixEnd(prefix))
 }
 
-// In walks the refs of a namespace whose names, as its clients see them, begin with prefix, in byte order. The names of the refs
-// are those that are stored.
+// In walks the refs of a namespace whose names, as its clients see them, begin with prefix, in byte
+// order. The names of the refs are those that are stored.
 func (sn *Snapshot) In(ctx context.Context, ns Namespace, prefix string) iter.Seq2[Ref, error] {
 	start := ns.Full(prefix)
 	end := prefixEnd(start)
@@ -154,8 +156,8 @@ func (sn *Snapshot) between(ctx context.Context, start, end string) iter.Seq2[Re
 	}
 }
 
-// scan walks the refs with start <= name < end in the key-value store. A reader may take longer than the store keeps a view; the
-// walk then goes on over a new one.
+// scan walks the refs with start <= name < end in the key-value store. A reader may take longer
+// than the store keeps a view; the walk then goes on over a new one.
 func (sn *Snapshot) scan(ctx context.Context, start, end string) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
 		stopped := false
@@ -194,7 +196,8 @@ func (sn *Snapshot) read(ctx context.Context, do func(*view) error) error {
 	}
 }
 
-// retire gives up a view that has expired, unless another reader has done so. It returns cause when a new view would not help.
+// retire gives up a view that has expired, unless another reader has done so. It returns cause when
+// a new view would not help.
 func (sn *Snapshot) retire(v *view, cause error) error {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
@@ -236,13 +239,15 @@ func (sn *Snapshot) open(ctx context.Context) (*view, error) {
 	return sn.view, nil
 }
 
-// load returns all refs, decoded, if they are not too many and a walk from start on is likely to want most of them; else nil.
+// load returns all refs, decoded, if they are not too many and a walk from start on is likely to
+// want most of them; else nil.
 func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
 	sn.mu.Lock()
 	set := sn.set
 	sn.mu.Unlock()
 	_, short := SplitNamespace(start)
-	if set != nil || setBytes(sn.head.count, sn.head.nameBytes) > sn.store.options.CacheBytes/4 || strings.Count(short, "/") > 2 {
+	if set != nil || setBytes(sn.head.count, sn.head.nameBytes) > sn.store.options.CacheBytes/4 ||
+		strings.Count(short, "/") > 2 {
 		return set, nil
 	}
 	unlock, err := sn.store.loaders.lock(ctx, sn.repo)
@@ -261,7 +266,8 @@ func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
 	return set, nil
 }
 
-// keep keeps a set in the cache unless a later one of the repository is there, or there is no room for it.
+// keep keeps a set in the cache unless a later one of the repository is there, or there is no room
+// for it.
 func (s *Store) keep(repo RepoID, fresh *set) {
 	s.cache.PutUnless(repo, fresh, fresh.bytes, func(old *set) bool { return old.sequence >= fresh.sequence })
 }
@@ -286,7 +292,8 @@ func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
 	return newSet(sn.head.sequence, sn.scan(ctx, "", ""))
 }
 
-// Branches returns up to limit branches of a namespace that were created after a place, in the order of their creation.
+// Branches returns up to limit branches of a namespace that were created after a place, in the
+// order of their creation.
 func (sn *Snapshot) Branches(ctx context.Context, ns Namespace, after Creation, limit int) ([]Ref, error) {
 	var branches []Ref
 	err := sn.read(ctx, func(v *view) (err error) {

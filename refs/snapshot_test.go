@@ -42,8 +42,12 @@ func TestSnapshotWalks(t *testing.T) {
 		set(t, store, repo, name, i+1)
 	}
 	set(t, store, createRepo(t, keys, store), "refs/heads/of-another", 1)
-	shown := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.HasPrefix(name, "refs/namespaces/") })
-	for kind, reader := range map[string]*refs.Store{"decoded": store, "paged": refs.Open(keys, refs.Options{CacheBytes: 1})} {
+	shown := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		return strings.HasPrefix(name, "refs/namespaces/")
+	})
+	for kind, reader := range map[string]*refs.Store{
+		"decoded": store, "paged": refs.Open(keys, refs.Options{CacheBytes: 1}),
+	} {
 		for round := range 2 {
 			snapshot := openSnapshot(t, reader, repo)
 			ctx := t.Context()
@@ -140,7 +144,8 @@ func TestCreationOrder(t *testing.T) {
 		}
 	}
 	updated, err := late.Lookup(t.Context(), "refs/heads/c")
-	if err != nil || updated.Created != created.Created || !updated.CreatedAt().Equal(created.CreatedAt()) || updated.ID == created.ID {
+	if err != nil || updated.Created != created.Created || !updated.CreatedAt().Equal(created.CreatedAt()) ||
+		updated.ID == created.ID {
 		t.Errorf("update: %+v became %+v, %v", created, updated, err)
 	}
 	if created.CreatedAt().Location() != time.UTC || created.CreatedAt().Before(at.Add(-time.Hour)) {
@@ -215,8 +220,8 @@ func (s *hastySnapshot) Scan(ctx context.Context, options kv.ScanOptions) iter.S
 	}
 }
 
-// Snapshots keep showing their sequence while others write, while the views under them expire, and from a set that was decoded
-// for another sequence.
+// Snapshots keep showing their sequence while others write, while the views under them expire, and
+// from a set that was decoded for another sequence.
 func TestSnapshotStaysPut(t *testing.T) {
 	t.Parallel()
 	keys := hasty{openKV(t, kv.PebbleOptions{}), new(atomic.Int32)}
@@ -238,7 +243,8 @@ func TestSnapshotStaysPut(t *testing.T) {
 			want[moved] = id(1000 + i)
 		}
 		set(t, cachedStore, repo, pairs...)
-		moments = append(moments, moment{openSnapshot(t, cachedStore, repo), openSnapshot(t, pagedStore, repo), maps.Clone(want)})
+		moments = append(moments,
+			moment{openSnapshot(t, cachedStore, repo), openSnapshot(t, pagedStore, repo), maps.Clone(want)})
 		if i%7 == 0 {
 			state(t, moments[i].cached)
 		}

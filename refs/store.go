@@ -13,8 +13,8 @@ import (
 
 // Options are the settings of a [Store]; the zero value takes every default.
 type Options struct {
-	// CacheBytes bounds the memory of the refs that are kept decoded, over all repositories; 64 MiB by default. A repository
-	// whose refs would take more than a quarter of it is read in pages instead.
+	// CacheBytes bounds the memory of the refs that are kept decoded, over all repositories; 64 MiB by
+	// default. A repository whose refs would take more than a quarter of it is read in pages instead.
 	CacheBytes int64
 	// RefsMax bounds the refs of a repository; 1,000,000 by default.
 	RefsMax int
@@ -24,7 +24,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is the refs of all repositories of a key-value store. Any number of stores, in any number of processes, may share one.
+// Store is the refs of all repositories of a key-value store. Any number of stores, in any number
+// of processes, may share one.
 type Store struct {
 	kv      kv.Store
 	options Options
@@ -74,12 +75,14 @@ func readHead(ctx context.Context, reader kv.Reader, repo RepoID) (head, error) 
 	return decodeHead(row)
 }
 
-// WaitDurable returns when the repository's head, as it is at the call, is durable with all that it followed upon.
+// WaitDurable returns when the repository's head, as it is at the call, is durable with all that it
+// followed upon.
 func (s *Store) WaitDurable(ctx context.Context, repo RepoID) error {
 	return s.kv.WaitDurable(ctx, headKey(repo))
 }
 
-// Create lets batch create a repository without refs, at sequence 1. The batch fails with kv.ErrConflict when repo exists.
+// Create lets batch create a repository without refs, at sequence 1. The batch fails with
+// kv.ErrConflict when repo exists.
 func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	if err := change.check(); err != nil {
 		return err
@@ -91,10 +94,12 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	return nil
 }
 
-// CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their order. Of each, Name, ID and Peeled
-// count, as for [Tx.Set]. What change.Policy says holds for them.
+// CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their
+// order. Of each, Name, ID and Peeled count, as for [Tx.Set]. What change.Policy says holds for
+// them.
 //
-// Errors: [ErrLimit] for more refs than a transaction can change or a repository hold, and otherwise those of [Tx.Set].
+// Errors: [ErrLimit] for more refs than a transaction can change or a repository hold, and
+// otherwise those of [Tx.Set].
 func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs []Ref) error {
 	if len(refs) == 0 {
 		return s.Create(batch, repo, change)
@@ -118,7 +123,8 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 	return nil
 }
 
-// Drop lets batch remove a repository's head, refs and journal, whatever state they are in. [Tx.Drop] does so in a transaction.
+// Drop lets batch remove a repository's head, refs and journal, whatever state they are in.
+// [Tx.Drop] does so in a transaction.
 func Drop(batch *kv.Batch, repo RepoID) {
 	batch.Delete(headKey(repo))
 	for _, table := range []byte{refTable, creationTable, journalTable} {

@@ -141,7 +141,8 @@ func TestRepositoryLife(t *testing.T) {
 	if _, err := old.Lookup(t.Context(), "refs/heads/main"); !errors.Is(err, refs.ErrRepositoryNotFound) {
 		t.Errorf("lookup in an old snapshot after drop: %v", err)
 	}
-	if _, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/x", 1)); !errors.Is(err, refs.ErrRepositoryNotFound) {
+	if _, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/x", 1)); !errors.Is(err,
+		refs.ErrRepositoryNotFound) {
 		t.Errorf("update after drop: %v", err)
 	}
 	if got := state(t, openSnapshot(t, store, other)); got["refs/heads/main"] != id(2) {
@@ -167,7 +168,9 @@ func TestRepoID(t *testing.T) {
 	if repo.IsZero() || !(refs.RepoID{}).IsZero() {
 		t.Error("IsZero")
 	}
-	for _, text := range []string{"", "x", "{" + repo.String() + "}", "urn:uuid:" + repo.String(), "0190A5CE-0000-7000-8000-000000000000"} {
+	for _, text := range []string{
+		"", "x", "{" + repo.String() + "}", "urn:uuid:" + repo.String(), "0190A5CE-0000-7000-8000-000000000000",
+	} {
 		if _, err := refs.ParseRepoID(text); !errors.Is(err, refs.ErrInvalidRepoID) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -16,7 +16,8 @@ import (
 // triesMax is how often a transaction is tried before it fails with [ErrBusy].
 const triesMax = 16
 
-// Change says who changes a repository, why, and what they may do. The journal keeps Actor, Cause, Time and Options.
+// Change says who changes a repository, why, and what they may do. The journal keeps Actor, Cause,
+// Time and Options.
 type Change struct {
 	Actor   string    // who, as the token says
 	Cause   string    // which operation, such as "push"
@@ -25,25 +26,28 @@ type Change struct {
 
 	// Policy bounds what may be changed.
 	Policy Policy
-	// FastForward tells whether the history of the object after holds the object before. It is asked for refs under [NoForcePush];
-	// without it such a ref can only be created.
+	// FastForward tells whether the history of the object after holds the object before. It is asked
+	// for refs under [NoForcePush]; without it such a ref can only be created.
 	FastForward func(ctx context.Context, before, after object.ID) (bool, error)
-	// Signed tells whether every commit that a change brings to its ref has a valid signature of a registered key. It is
-	// asked for refs under [VerifySig]; without it such a ref can only be deleted.
+	// Signed tells whether every commit that a change brings to its ref has a valid signature of a
+	// registered key. It is asked for refs under [VerifySig]; without it such a ref can only be
+	// deleted.
 	Signed func(ctx context.Context, move Move) (bool, error)
 	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
 	Receipt *Receipt
-	// Announce adds to the batch of a transaction that changes refs what makes its changes known to others. It is called for each
-	// try, and not for a replay; updates are lent for the call.
+	// Announce adds to the batch of a transaction that changes refs what makes its changes known to
+	// others. It is called for each try, and not for a replay; updates are lent for the call.
 	Announce func(batch *kv.Batch, updates []Entry)
-	// Announced is called when a transaction that changed refs is durable, before Update returns. It must not block.
+	// Announced is called when a transaction that changed refs is durable, before Update returns. It
+	// must not block.
 	Announced func()
 }
 
 // Move is a change of one ref that leaves it in place.
 type Move struct {
 	Name string // as it is stored
-	// Before is what the ref leads to so far, a tag object peeled; zero for a ref that is not there yet.
+	// Before is what the ref leads to so far, a tag object peeled; zero for a ref that is not there
+	// yet.
 	Before object.ID
 	After  object.ID
 }
@@ -64,7 +68,9 @@ func (c *Change) entry(sequence uint64, now time.Time) Entry {
 	if at.IsZero() {
 		at = now
 	}
-	return Entry{Sequence: sequence, Actor: c.Actor, Time: at.UTC().Truncate(time.Millisecond), Cause: c.Cause, Options: c.Options}
+	return Entry{
+		Sequence: sequence, Actor: c.Actor, Time: at.UTC().Truncate(time.Millisecond), Cause: c.Cause, Options: c.Options,
+	}
 }
 
 // Result is what came of a transaction.
@@ -73,24 +79,31 @@ type Result struct {
 	Sequence uint64
 	// Updates are the changes of refs, as the journal holds them.
 	Updates []Entry
-	// Replayed tells that an equal request was committed before, with Receipt as its result; prepare was not needed.
+	// Replayed tells that an equal request was committed before, with Receipt as its result; prepare
+	// was not needed.
 	Replayed bool
 	Receipt  []byte
 }
 
 // Update runs a transaction on a repository and returns when it is durable.
 //
-// prepare decides upon the changes and makes them through tx. It may be called again, up to 16 times, with a new Tx each, when
-// another process committed meanwhile; it must then decide anew from what the Tx shows. An error of prepare ends the transaction
-// and is returned; [ErrUnchanged], or a return without a change, ends it without an error. The result and any error that says
-// something about the repository are told only when the state that they speak of is durable, and it is the state at one instant.
-// Transactions of one repository are prepared one after the other, in the order of the calls; they become durable together.
+// prepare decides upon the changes and makes them through tx. It may be called again, up to 16
+// times, with a new Tx each, when another process committed meanwhile; it must then decide anew
+// from what the Tx shows. An error of prepare ends the transaction and is returned; [ErrUnchanged],
+// or a return without a change, ends it without an error. The result and any error that says
+// something about the repository are told only when the state that they speak of is durable, and it
+// is the state at one instant. Transactions of one repository are prepared one after the other, in
+// the order of the calls; they become durable together.
 //
-// The context ends the wait for a turn; once the transaction is visible, Update sees it through. When it returns an error other
-// than those of prepare and those listed, such as that of ctx, nothing was changed, except after a failure of the store.
+// The context ends the wait for a turn; once the transaction is visible, Update sees it through.
+// When it returns an error other than those of prepare and those listed, such as that of ctx,
+// nothing was changed, except after a failure of the store.
 //
-// Errors: [ErrRepositoryNotFound]; [ErrBusy]; [ErrReceiptMismatch], [ErrInvalidReceiptKey]; [ErrLimit]; kv.ErrTooLarge.
-func (s *Store) Update(ctx context.Context, repo RepoID, change Change, prepare func(ctx context.Context, tx *Tx) error) (Result, error) {
+// Errors: [ErrRepositoryNotFound]; [ErrBusy]; [ErrReceiptMismatch], [ErrInvalidReceiptKey];
+// [ErrLimit]; kv.ErrTooLarge.
+func (s *Store) Update(
+	ctx context.Context, repo RepoID, change Change, prepare func(ctx context.Context, tx *Tx) error,
+) (Result, error) {
 	if err := change.check(); err != nil {
 		return Result{}, err
 	}
@@ -122,7 +135,8 @@ func replay(stored StoredReceipt) Result {
 	return Result{Sequence: stored.Sequence, Replayed: true, Receipt: stored.Result}
 }
 
-// commit tries the transaction until it is visible, or refused. Without a commit nothing was changed.
+// commit tries the transaction until it is visible, or refused. Without a commit nothing was
+// changed.
 func (s *Store) commit(
 	ctx context.Context, repo RepoID, change *Change, started time.Time, prepare func(ctx context.Context, tx *Tx) error,
 ) (Result, kv.Commit, error) {
@@ -205,8 +219,8 @@ func (tx *Tx) seal() (Result, error) {
 	return result, tx.batch.Err()
 }
 
-// checkFenced holds that the batch requires the head that the transaction was prepared under, and that nothing else
-// moves it: docs/invariants.md 2.
+// checkFenced holds that the batch requires the head that the transaction was prepared under, and
+// that nothing else moves it: docs/invariants.md 2.
 func (tx *Tx) checkFenced(under head) {
 	key, fenced, moved := headKey(tx.repo), false, 0
 	for p := range tx.batch.Preconditions() {
@@ -228,7 +242,8 @@ func (tx *Tx) shared() *Entry {
 	return &entry
 }
 
-// putChanges adds the changes of refs to the batch and to result, and returns the head that follows.
+// putChanges adds the changes of refs to the batch and to result, and returns the head that
+// follows.
 func (tx *Tx) putChanges(result *Result) head {
 	next := head{sequence: tx.head.sequence + 1, count: tx.head.count, nameBytes: tx.head.nameBytes}
 	for _, name := range tx.order {

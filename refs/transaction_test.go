@@ -75,17 +75,29 @@ func TestUpdateRefusals(t *testing.T) {
 			},
 			&refs.StaleError{Name: "refs/heads/main", Expected: id(4), Actual: id(1)},
 		},
-		"delete nothing":            {setter("refs/heads/new", 0), refs.ErrNotFound},
-		"below a ref":               {setter("refs/heads/main/x", 1), &refs.NameConflictError{Name: "refs/heads/main/x", Existing: "refs/heads/main"}},
-		"far below a ref":           {setter("refs/heads/main/x/y/z", 1), &refs.NameConflictError{Name: "refs/heads/main/x/y/z", Existing: "refs/heads/main"}},
-		"above a ref":               {setter("refs/heads/deep", 1), &refs.NameConflictError{Name: "refs/heads/deep", Existing: "refs/heads/deep/er/est"}},
-		"ephemeral above a ref":     {setter("refs/namespaces/ephemeral/refs/heads/e", 1), refs.ErrNameConflict},
-		"below a new ref":           {setter("refs/heads/n", 1, "refs/heads/n/m", 1), &refs.NameConflictError{Name: "refs/heads/n/m", Existing: "refs/heads/n"}},
-		"above a new ref":           {setter("refs/heads/n/m", 1, "refs/heads/n", 1), &refs.NameConflictError{Name: "refs/heads/n", Existing: "refs/heads/n/"}},
-		"invalid name":              {setter("refs/heads/a..b", 1), refs.ErrInvalidName},
-		"invalid name to delete":    {setter("HEAD", 0), refs.ErrInvalidName},
-		"invalid name in namespace": {setter("refs/namespaces/ephemeral/refs/namespaces/x/refs/heads/y", 1), refs.ErrInvalidName},
-		"another namespace":         {setter("refs/namespaces/other/refs/heads/y", 1), refs.ErrInvalidName},
+		"delete nothing": {setter("refs/heads/new", 0), refs.ErrNotFound},
+		"below a ref": {
+			setter("refs/heads/main/x", 1), &refs.NameConflictError{Name: "refs/heads/main/x", Existing: "refs/heads/main"},
+		},
+		"far below a ref": {setter("refs/heads/main/x/y/z", 1), &refs.NameConflictError{
+			Name: "refs/heads/main/x/y/z", Existing: "refs/heads/main",
+		}},
+		"above a ref": {
+			setter("refs/heads/deep", 1), &refs.NameConflictError{Name: "refs/heads/deep", Existing: "refs/heads/deep/er/est"},
+		},
+		"ephemeral above a ref": {setter("refs/namespaces/ephemeral/refs/heads/e", 1), refs.ErrNameConflict},
+		"below a new ref": {setter("refs/heads/n", 1, "refs/heads/n/m", 1), &refs.NameConflictError{
+			Name: "refs/heads/n/m", Existing: "refs/heads/n",
+		}},
+		"above a new ref": {setter("refs/heads/n/m", 1, "refs/heads/n", 1), &refs.NameConflictError{
+			Name: "refs/heads/n", Existing: "refs/heads/n/",
+		}},
+		"invalid name":           {setter("refs/heads/a..b", 1), refs.ErrInvalidName},
+		"invalid name to delete": {setter("HEAD", 0), refs.ErrInvalidName},
+		"invalid name in namespace": {
+			setter("refs/namespaces/ephemeral/refs/namespaces/x/refs/heads/y", 1), refs.ErrInvalidName,
+		},
+		"another namespace": {setter("refs/namespaces/other/refs/heads/y", 1), refs.ErrInvalidName},
 		"zero ID": {
 			func(ctx context.Context, tx *refs.Tx) error { return tx.Set(ctx, "refs/heads/z", nil, id(0), id(0)) },
 			object.ErrInvalidID,
@@ -120,7 +132,8 @@ func TestUpdate(t *testing.T) {
 	t.Parallel()
 	store, repo := openRepo(t)
 	result := set(t, store, repo, "refs/heads/b", 1, "refs/heads/a", 2, "refs/notes/commits", 3)
-	if result.Sequence != 2 || len(result.Updates) != 3 || result.Updates[1].Ref != "refs/heads/a" || result.Updates[1].Index != 1 {
+	if result.Sequence != 2 || len(result.Updates) != 3 || result.Updates[1].Ref != "refs/heads/a" ||
+		result.Updates[1].Index != 1 {
 		t.Fatalf("%+v", result)
 	}
 	tests := []struct {
@@ -138,9 +151,18 @@ func TestUpdate(t *testing.T) {
 			return refs.ErrUnchanged
 		}, false, nil},
 		{"there and back", setter("refs/heads/a", 7, "refs/heads/a", 2, "refs/heads/x", 1, "refs/heads/x", 0), false, nil},
-		{"many at once", setter("refs/heads/a", 5, "refs/heads/b", 0, "refs/tags/v1", 6), true, map[string]int{"refs/heads/a": 5, "refs/heads/b": 0, "refs/tags/v1": 6}},
-		{"a name makes room below", setter("refs/heads/a", 0, "refs/heads/a/b", 1), true, map[string]int{"refs/heads/a": 0, "refs/heads/a/b": 1}},
-		{"a name makes room above", setter("refs/heads/a/b", 0, "refs/heads/a", 1), true, map[string]int{"refs/heads/a/b": 0, "refs/heads/a": 1}},
+		{
+			"many at once", setter("refs/heads/a", 5, "refs/heads/b", 0, "refs/tags/v1", 6), true,
+			map[string]int{"refs/heads/a": 5, "refs/heads/b": 0, "refs/tags/v1": 6},
+		},
+		{
+			"a name makes room below", setter("refs/heads/a", 0, "refs/heads/a/b", 1), true,
+			map[string]int{"refs/heads/a": 0, "refs/heads/a/b": 1},
+		},
+		{
+			"a name makes room above", setter("refs/heads/a/b", 0, "refs/heads/a", 1), true,
+			map[string]int{"refs/heads/a/b": 0, "refs/heads/a": 1},
+		},
 		{"a refused command leaves the rest", func(ctx context.Context, tx *refs.Tx) error {
 			if err := tx.Set(ctx, "refs/heads/a/c", nil, id(1), id(0)); !errors.Is(err, refs.ErrNameConflict) {
 				return fmt.Errorf("got %w", err)
@@ -221,8 +243,9 @@ func TestLimits(t *testing.T) {
 		prepare func(context.Context, *refs.Tx) error
 		want    error
 	}{
-		"one too many":          {setter("refs/heads/c", 1, "refs/heads/d", 1), refs.ErrLimit},
-		"one for another":       {setter("refs/heads/a", 0, "refs/heads/c", 1, "refs/heads/d", 1, "refs/heads/c", 0, "refs/heads/d", 0, "refs/heads/a", 1), nil},
+		"one too many": {setter("refs/heads/c", 1, "refs/heads/d", 1), refs.ErrLimit},
+		"one for another": {setter("refs/heads/a", 0, "refs/heads/c", 1, "refs/heads/d", 1, "refs/heads/c", 0,
+			"refs/heads/d", 0, "refs/heads/a", 1), nil},
 		"an update of many":     {setter("refs/heads/a", 2, "refs/heads/b", 2, "refs/heads/a", 1, "refs/heads/b", 1), nil},
 		"deletion makes a room": {setter("refs/heads/c", 1, "refs/heads/c", 0, "refs/heads/d", 1, "refs/heads/d", 0), nil},
 	} {
@@ -234,7 +257,8 @@ func TestLimits(t *testing.T) {
 		"too many options": make([]string, refs.OptionsMax+1),
 		"too long":         {strings.Repeat("o", refs.OptionBytesMax+1)},
 	} {
-		if _, err := store.Update(t.Context(), repo, refs.Change{Options: options}, setter()); !errors.Is(err, refs.ErrLimit) {
+		if _, err := store.Update(t.Context(), repo, refs.Change{Options: options}, setter()); !errors.Is(err,
+			refs.ErrLimit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -302,7 +326,9 @@ func TestLongNames(t *testing.T) {
 					}
 					got = append(got, ref.Name)
 				}
-				want := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, long[:size]) })
+				want := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+					return !strings.HasPrefix(name, long[:size])
+				})
 				if !slices.Equal(got, want) {
 					t.Errorf("prefix of %d bytes: got %d names, want %d", size, len(got), len(want))
 				}
@@ -315,7 +341,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A reader puts the long names that share their first bytes in order at once, so their number is bounded.
+// A reader puts the long names that share their first bytes in order at once, so their number is
+// bounded.
 func TestLongNamesMax(t *testing.T) {
 	t.Parallel()
 	store, repo := openRepo(t)

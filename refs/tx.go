@@ -13,9 +13,10 @@ import (
 
 // Tx is one try of a transaction: the repository as of one sequence, and what shall follow it.
 //
-// Set and Delete take effect in the order of their calls, on what the Tx shows: to let one name make room for another (refs/heads/a
-// for refs/heads/a/b), delete first. One that returns an error has no effect, and the transaction may go on without it. A Tx
-// serves one goroutine, until the prepare function that got it returns.
+// Set and Delete take effect in the order of their calls, on what the Tx shows: to let one name
+// make room for another (refs/heads/a for refs/heads/a/b), delete first. One that returns an error
+// has no effect, and the transaction may go on without it. A Tx serves one goroutine, until the
+// prepare function that got it returns.
 type Tx struct {
 	store  *Store
 	repo   RepoID
@@ -48,14 +49,16 @@ func (tx *Tx) Sequence() uint64 { return tx.head.sequence }
 // Count returns the number of refs in all namespaces.
 func (tx *Tx) Count() int { return tx.count }
 
-// Batch returns the batch of the transaction, to which the caller may add rows and preconditions of its own. A precondition that
-// does not hold when the batch is applied counts as a stale head: the transaction is tried again from its start.
+// Batch returns the batch of the transaction, to which the caller may add rows and preconditions of
+// its own. A precondition that does not hold when the batch is applied counts as a stale head: the
+// transaction is tried again from its start.
 func (tx *Tx) Batch() *kv.Batch { return tx.batch }
 
 // SetResult says what the receipt of the transaction shall hold, if one was asked for.
 func (tx *Tx) SetResult(result []byte) { tx.result = result }
 
-// Drop makes the transaction remove the repository's refs and journal. Changes of refs in the same transaction are in vain.
+// Drop makes the transaction remove the repository's refs and journal. Changes of refs in the same
+// transaction are in vain.
 func (tx *Tx) Drop() { tx.dropped = true }
 
 // Lookup returns the ref of a stored name, changes included. Errors: [ErrNotFound].
@@ -90,8 +93,8 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 	return tx.stored[name], nil
 }
 
-// Created returns the names, in the order in which they came, of the refs that the transaction creates and whose stored
-// names begin with prefix.
+// Created returns the names, in the order in which they came, of the refs that the transaction
+// creates and whose stored names begin with prefix.
 func (tx *Tx) Created(prefix string) []string {
 	var names []string
 	for _, name := range tx.order {
@@ -108,9 +111,10 @@ func (tx *Tx) All(ctx context.Context, prefix string) iter.Seq2[Ref, error] {
 	return tx.changed.over(scanRefs(ctx, tx.store.kv, tx.repo, prefix, end), prefix, end)
 }
 
-// Set points the ref of a stored name to id, and creates it if need be. peeled is what the tag object id leads to, and zero if id
-// is no tag object. With expected the ref must be there now, where the zero ID stands for "absent". The caller has made sure that
-// the objects exist and that all they name does.
+// Set points the ref of a stored name to id, and creates it if need be. peeled is what the tag
+// object id leads to, and zero if id is no tag object. With expected the ref must be there now,
+// where the zero ID stands for "absent". The caller has made sure that the objects exist and that
+// all they name does.
 //
 // Errors: [ErrInvalidName], [ErrDenied], [ErrStale], [ErrNameConflict], [ErrLimit].
 func (tx *Tx) Set(ctx context.Context, name string, expected *object.ID, id, peeled object.ID) error {
@@ -145,7 +149,8 @@ func (tx *Tx) Set(ctx context.Context, name string, expected *object.ID, id, pee
 
 // Delete removes the ref of a stored name. With expected the ref must be there now.
 //
-// Errors: [ErrNotFound] when there is none and none was expected, else [ErrStale]; [ErrInvalidName], [ErrDenied], [ErrLimit].
+// Errors: [ErrNotFound] when there is none and none was expected, else [ErrStale];
+// [ErrInvalidName], [ErrDenied], [ErrLimit].
 func (tx *Tx) Delete(ctx context.Context, name string, expected *object.ID) error {
 	if err := checkStored(name); err != nil {
 		return err
@@ -163,7 +168,8 @@ func (tx *Tx) Delete(ctx context.Context, name string, expected *object.ID) erro
 	return tx.record(name, before, nil)
 }
 
-// expect returns the ref, nil for "absent", if it is where it is expected and a policy allows any change of it at all.
+// expect returns the ref, nil for "absent", if it is where it is expected and a policy allows any
+// change of it at all.
 func (tx *Tx) expect(ctx context.Context, name string, expected *object.ID) (*Ref, error) {
 	ops := tx.change.Policy.Ops(name)
 	if op, ok := ops.unknown(); ok {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Await looks for transactions of other processes, which cannot tell it of them: after pollFirst, and the longer it waits the less often,
-// up to pollLast, so that many who wait for hours cost little.
+// Await looks for transactions of other processes, which cannot tell it of them: after pollFirst,
+// and the longer it waits the less often, up to pollLast, so that many who wait for hours cost
+// little.
 const (
 	pollFirst = 100 * time.Millisecond
 	pollLast  = 2 * time.Second

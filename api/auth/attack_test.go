@@ -62,8 +62,8 @@ func by(method jwt.SigningMethod, key pair) signer {
 	}
 }
 
-// Every token that must not verify, made by somebody who knows all that is public, who holds a key of another organization, or
-// who is careless with a good key.
+// Every token that must not verify, made by somebody who knows all that is public, who holds a key
+// of another organization, or who is careless with a good key.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -130,63 +130,67 @@ func TestAttacks(t *testing.T) {
 		"header no object":               {raw(`"ES256"`), payload, honest},
 		"header no JSON":                 {raw(`{"alg":"ES256"`), payload, honest},
 
-		"a stranger's key":                     {es, payload, strange},
-		"another organization's key":           {es, payload, foreign},
-		"another organization's key, named":    {es.with("kid", "mine"), payload, foreign},
-		"another organization's key, by path":  {es.with("kid", "../other/mine"), payload, foreign},
-		"a file outside, by path":              {es.with("kid", "../outside"), payload, strange},
-		"a file outside, by longer path":       {es.with("kid", "../../outside"), payload, strange},
-		"a file by absolute path":              {es.with("kid", f.dir+"/outside"), payload, strange},
-		"kid with the extension":               {es.with("kid", "p256.pem"), payload, honest},
-		"kid of another key":                   {es.with("kid", "p384"), payload, honest},
-		"kid that is not there":                {es.with("kid", "gone"), payload, honest},
-		"kid empty":                            {es.with("kid", ""), payload, honest},
-		"kid null":                             {raw(`{"alg":"ES256","kid":null}`), payload, honest},
-		"kid a number":                         {es.with("kid", 0), payload, honest},
-		"kid with a zero byte":                 {es.with("kid", "p256\x00"), payload, honest},
-		"kid for SQL":                          {es.with("kid", "' OR 1=1 --"), payload, honest},
-		"kid for a shell":                      {es.with("kid", "p256|id"), payload, honest},
-		"kid very long":                        {es.with("kid", strings.Repeat("a", 4000)), payload, honest},
-		"iss of another organization":          {es, payload.with("iss", "other"), honest},
-		"iss by path":                          {es, payload.with("iss", "other/../acme"), honest},
-		"iss with a dot":                       {es, payload.with("iss", "./acme"), honest},
-		"iss of the folder":                    {es, payload.with("iss", "."), strange},
-		"iss of the parent folder":             {es, payload.with("iss", ".."), strange},
-		"iss in capitals":                      {es, payload.with("iss", "ACME"), honest},
-		"iss missing":                          {es, payload.with("iss", nil), honest},
-		"iss empty":                            {es, payload.with("iss", ""), honest},
-		"iss a list":                           {es, payload.with("iss", []string{"acme"}), honest},
-		"exp missing":                          {es, payload.with("exp", nil), honest},
-		"exp null":                             {es, raw(`{"iss":"acme","exp":null}`), honest},
-		"exp in the past":                      {es, payload.with("exp", clock.Unix()-3600), honest},
-		"exp zero":                             {es, payload.with("exp", 0), honest},
-		"exp negative":                         {es, payload.with("exp", -1), honest},
-		"exp a string":                         {es, payload.with("exp", fmt.Sprint(exp)), honest},
-		"exp in milliseconds":                  {es, payload.with("exp", exp*1000), honest},
-		"exp beyond int64":                     {es, raw(`{"iss":"acme","exp":1e19}`), honest},
-		"exp beyond float64":                   {es, raw(`{"iss":"acme","exp":1e999}`), honest},
-		"exp true":                             {es, payload.with("exp", true), honest},
-		"exp twice":                            {es, raw(fmt.Sprintf(`{"iss":"acme","exp":1,"exp":%d}`, exp)), honest},
-		"EXP only":                             {es, payload.with("exp", nil).with("EXP", exp), honest},
-		"nbf in the future":                    {es, payload.with("nbf", clock.Unix()+3600), honest},
-		"nbf a string":                         {es, payload.with("nbf", "0"), honest},
-		"nbf huge":                             {es, raw(fmt.Sprintf(`{"iss":"acme","exp":%d,"nbf":1e30}`, exp)), honest},
-		"iat a string":                         {es, payload.with("iat", "now"), honest},
-		"iss twice":                            {es, raw(fmt.Sprintf(`{"iss":"other","iss":"acme","exp":%d}`, exp)), honest},
-		"repo a number":                        {es, payload.with("repo", 7), honest},
-		"scopes a string":                      {es, payload.with("scopes", "git:write"), honest},
-		"scopes of numbers":                    {es, payload.with("scopes", []int{1}), honest},
-		"refs no list":                         {es, payload.with("refs", object{"main": "no-push"}), honest},
-		"refs not pairs":                       {es, payload.with("refs", [][]any{{"main"}}), honest},
-		"refs with a bad pattern":              {es, payload.with("refs", [][]any{{"a*b", []any{}}}), honest},
-		"ops a string":                         {es, payload.with("ops", "no-push"), honest},
-		"payload an array":                     {es, raw(`[]`), honest},
-		"payload null":                         {es, raw(`null`), honest},
-		"payload with bytes after it":          {es, raw(fmt.Sprintf(`{"iss":"acme","exp":%d} {}`, exp)), honest},
-		"payload not UTF-8":                    {es, raw(fmt.Sprintf("{\"iss\":\"acme\",\"exp\":%d,\"sub\":\"\xff\"}", exp)), honest},
-		"payload deep":                         {es, raw(`{"x":` + strings.Repeat("[", 5000)), honest},
-		"longer than 8 KiB":                    {es, payload.with("x", strings.Repeat("a", 8<<10)), honest},
-		"no claims but a deep and valid value": {es, raw(`{"refs":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`), honest},
+		"a stranger's key":                    {es, payload, strange},
+		"another organization's key":          {es, payload, foreign},
+		"another organization's key, named":   {es.with("kid", "mine"), payload, foreign},
+		"another organization's key, by path": {es.with("kid", "../other/mine"), payload, foreign},
+		"a file outside, by path":             {es.with("kid", "../outside"), payload, strange},
+		"a file outside, by longer path":      {es.with("kid", "../../outside"), payload, strange},
+		"a file by absolute path":             {es.with("kid", f.dir+"/outside"), payload, strange},
+		"kid with the extension":              {es.with("kid", "p256.pem"), payload, honest},
+		"kid of another key":                  {es.with("kid", "p384"), payload, honest},
+		"kid that is not there":               {es.with("kid", "gone"), payload, honest},
+		"kid empty":                           {es.with("kid", ""), payload, honest},
+		"kid null":                            {raw(`{"alg":"ES256","kid":null}`), payload, honest},
+		"kid a number":                        {es.with("kid", 0), payload, honest},
+		"kid with a zero byte":                {es.with("kid", "p256\x00"), payload, honest},
+		"kid for SQL":                         {es.with("kid", "' OR 1=1 --"), payload, honest},
+		"kid for a shell":                     {es.with("kid", "p256|id"), payload, honest},
+		"kid very long":                       {es.with("kid", strings.Repeat("a", 4000)), payload, honest},
+		"iss of another organization":         {es, payload.with("iss", "other"), honest},
+		"iss by path":                         {es, payload.with("iss", "other/../acme"), honest},
+		"iss with a dot":                      {es, payload.with("iss", "./acme"), honest},
+		"iss of the folder":                   {es, payload.with("iss", "."), strange},
+		"iss of the parent folder":            {es, payload.with("iss", ".."), strange},
+		"iss in capitals":                     {es, payload.with("iss", "ACME"), honest},
+		"iss missing":                         {es, payload.with("iss", nil), honest},
+		"iss empty":                           {es, payload.with("iss", ""), honest},
+		"iss a list":                          {es, payload.with("iss", []string{"acme"}), honest},
+		"exp missing":                         {es, payload.with("exp", nil), honest},
+		"exp null":                            {es, raw(`{"iss":"acme","exp":null}`), honest},
+		"exp in the past":                     {es, payload.with("exp", clock.Unix()-3600), honest},
+		"exp zero":                            {es, payload.with("exp", 0), honest},
+		"exp negative":                        {es, payload.with("exp", -1), honest},
+		"exp a string":                        {es, payload.with("exp", fmt.Sprint(exp)), honest},
+		"exp in milliseconds":                 {es, payload.with("exp", exp*1000), honest},
+		"exp beyond int64":                    {es, raw(`{"iss":"acme","exp":1e19}`), honest},
+		"exp beyond float64":                  {es, raw(`{"iss":"acme","exp":1e999}`), honest},
+		"exp true":                            {es, payload.with("exp", true), honest},
+		"exp twice":                           {es, raw(fmt.Sprintf(`{"iss":"acme","exp":1,"exp":%d}`, exp)), honest},
+		"EXP only":                            {es, payload.with("exp", nil).with("EXP", exp), honest},
+		"nbf in the future":                   {es, payload.with("nbf", clock.Unix()+3600), honest},
+		"nbf a string":                        {es, payload.with("nbf", "0"), honest},
+		"nbf huge":                            {es, raw(fmt.Sprintf(`{"iss":"acme","exp":%d,"nbf":1e30}`, exp)), honest},
+		"iat a string":                        {es, payload.with("iat", "now"), honest},
+		"iss twice":                           {es, raw(fmt.Sprintf(`{"iss":"other","iss":"acme","exp":%d}`, exp)), honest},
+		"repo a number":                       {es, payload.with("repo", 7), honest},
+		"scopes a string":                     {es, payload.with("scopes", "git:write"), honest},
+		"scopes of numbers":                   {es, payload.with("scopes", []int{1}), honest},
+		"refs no list":                        {es, payload.with("refs", object{"main": "no-push"}), honest},
+		"refs not pairs":                      {es, payload.with("refs", [][]any{{"main"}}), honest},
+		"refs with a bad pattern":             {es, payload.with("refs", [][]any{{"a*b", []any{}}}), honest},
+		"ops a string":                        {es, payload.with("ops", "no-push"), honest},
+		"payload an array":                    {es, raw(`[]`), honest},
+		"payload null":                        {es, raw(`null`), honest},
+		"payload with bytes after it":         {es, raw(fmt.Sprintf(`{"iss":"acme","exp":%d} {}`, exp)), honest},
+		"payload not UTF-8": {
+			es, raw(fmt.Sprintf("{\"iss\":\"acme\",\"exp\":%d,\"sub\":\"\xff\"}", exp)), honest,
+		},
+		"payload deep":      {es, raw(`{"x":` + strings.Repeat("[", 5000)), honest},
+		"longer than 8 KiB": {es, payload.with("x", strings.Repeat("a", 8<<10)), honest},
+		"no claims but a deep and valid value": {
+			es, raw(`{"refs":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`), honest,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +210,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// What is no token at all, or a good token in a shape that another reader could take for another one.
+// What is no token at all, or a good token in a shape that another reader could take for another
+// one.
 func TestMalformedHeaders(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -215,14 +220,15 @@ func TestMalformedHeaders(t *testing.T) {
 	good := mint(t, p256(), claims())
 	parts := strings.Split(good, ".")
 	tests := map[string]string{
-		"no scheme":             good,
-		"other scheme":          "Token " + good,
-		"scheme glued":          "Bearer" + good,
-		"two parts":             "Bearer " + parts[0] + "." + parts[1],
-		"four parts":            "Bearer " + good + ".",
-		"empty parts":           "Bearer ..",
-		"padding":               "Bearer " + good + "=",
-		"standard alphabet":     "Bearer " + parts[0] + "." + parts[1] + "." + strings.NewReplacer("-", "+", "_", "/").Replace(parts[2]) + "+/",
+		"no scheme":    good,
+		"other scheme": "Token " + good,
+		"scheme glued": "Bearer" + good,
+		"two parts":    "Bearer " + parts[0] + "." + parts[1],
+		"four parts":   "Bearer " + good + ".",
+		"empty parts":  "Bearer ..",
+		"padding":      "Bearer " + good + "=",
+		"standard alphabet": "Bearer " + parts[0] + "." + parts[1] + "." +
+			strings.NewReplacer("-", "+", "_", "/").Replace(parts[2]) + "+/",
 		"white space inside":    "Bearer " + parts[0] + "." + parts[1] + ". " + parts[2],
 		"two tokens":            "Bearer " + good + " " + good,
 		"comma":                 "Bearer " + good + ", Bearer " + good,
@@ -241,7 +247,8 @@ func TestMalformedHeaders(t *testing.T) {
 	}
 }
 
-// The last bits of a base64 text that belong to no byte must be zero, or one token would have many spellings.
+// The last bits of a base64 text that belong to no byte must be zero, or one token would have many
+// spellings.
 func TestSpellingsOfOneToken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -263,7 +270,8 @@ func TestSpellingsOfOneToken(t *testing.T) {
 	}
 }
 
-// An op that is not known leaves the token good for reading, and refuses the writes that it governs.
+// An op that is not known leaves the token good for reading, and refuses the writes that it
+// governs.
 func TestUnknownOp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What an address may spend on tokens that turn out bad. A unit is one key tried, so about 0.1 ms with P-256 and 2.4 ms with P-521.
+// What an address may spend on tokens that turn out bad. A unit is one key tried, so about 0.1 ms
+// with P-256 and 2.4 ms with P-521.
 const (
 	budgetBurst     = 100
 	budgetPerSecond = 10
@@ -16,7 +17,8 @@ const (
 	goodFor         = time.Minute // an address that showed a good token this recently is not held to its budget
 )
 
-// budgets hold addresses to what they may spend. An address with good tokens in use is never held to it: others may share it.
+// budgets hold addresses to what they may spend. An address with good tokens in use is never held
+// to it: others may share it.
 type budgets struct {
 	mu     sync.Mutex
 	places generations[netip.Prefix, *budget] // guarded by mu, as are the budgets

@@ -39,7 +39,8 @@ func status(t *testing.T, err error) int {
 	return refusal.StatusCode()
 }
 
-// An address may try so many bad tokens, then so many a second. Others are not held to what it did, nor is it with good tokens in use.
+// An address may try so many bad tokens, then so many a second. Others are not held to what it did,
+// nor is it with good tokens in use.
 func TestBadTokensHaveABudget(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -121,7 +122,8 @@ func TestBudgetCountsKeys(t *testing.T) {
 	}
 }
 
-// A refusal is not remembered beyond the keys under which it was decided, nor when time alone changes it.
+// A refusal is not remembered beyond the keys under which it was decided, nor when time alone
+// changes it.
 func TestRefusalsAreForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

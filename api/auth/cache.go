@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Bounds of each of the two generations of the caches. A grant takes about 500 bytes, a refusal 300.
+// Bounds of each of the two generations of the caches. A grant takes about 500 bytes, a
+// refusal 300.
 const (
 	cacheGrants   = 8192
 	cacheRefusals = 4096

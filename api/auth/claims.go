@@ -20,12 +20,13 @@ type claims struct {
 	scopes []string
 	refs   [][]any
 	ops    []string
-	// unenforced is the first claim that states a policy which nobody here holds a write against; "" without one.
+	// unenforced is the first claim that states a policy which nobody here holds a write against; ""
+	// without one.
 	unenforced string
 }
 
-// wireClaims is the JSON of claims. Names are matched exactly and a name given twice is refused, so that no other reader of the
-// same token can understand another thing.
+// wireClaims is the JSON of claims. Names are matched exactly and a name given twice is refused, so
+// that no other reader of the same token can understand another thing.
 type wireClaims struct {
 	Issuer    string       `json:"iss"`
 	Subject   string       `json:"sub"`
@@ -40,14 +41,15 @@ type wireClaims struct {
 	Others map[string]jsontext.Value `json:",embed"`
 }
 
-// policyClaims are names of claims that state a policy, or are likely to be misspelt ones of those that do: in small letters, without
-// what separates words.
+// policyClaims are names of claims that state a policy, or are likely to be misspelt ones of those
+// that do: in small letters, without what separates words.
 var policyClaims = []string{
-	"paths", "path", "pathpolicy", "pathpolicies", "refs", "ref", "refpolicy", "refpolicies", "ops", "op", "policy", "policies",
+	"paths", "path", "pathpolicy", "pathpolicies", "refs", "ref", "refpolicy", "refpolicies", "ops", "op", "policy",
+	"policies",
 }
 
-// unenforced returns the first claim, by name, that states a policy which is not known. Only arrays and objects can: "ref" is also
-// what some issuers call the branch that a job runs for.
+// unenforced returns the first claim, by name, that states a policy which is not known. Only arrays
+// and objects can: "ref" is also what some issuers call the branch that a job runs for.
 func (c *wireClaims) unenforced() string {
 	for _, name := range slices.Sorted(maps.Keys(c.Others)) {
 		plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
@@ -80,8 +82,9 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// numericDate is seconds since 1970 as a JSON number (RFC 7519, 2), perhaps with a fraction, up to the year 9999. It is here
-// because jwt takes strings, and turns numbers beyond int64 into any time.
+// numericDate is seconds since 1970 as a JSON number (RFC 7519, 2), perhaps with a fraction, up to
+// the year 9999. It is here because jwt takes strings, and turns numbers beyond int64 into any
+// time.
 type numericDate time.Time
 
 const secondsMax = 253402300799 // 9999-12-31T23:59:59Z

@@ -21,20 +21,29 @@ type Error struct {
 var (
 	// ErrMissing says that no token came with the request.
 	ErrMissing = &Error{Status: http.StatusUnauthorized, Message: "missing authorization header"}
-	// ErrDuplicate says that several Authorization headers came, of which two readers could choose differently.
+	// ErrDuplicate says that several Authorization headers came, of which two readers could choose
+	// differently.
 	ErrDuplicate = &Error{Status: http.StatusBadRequest, Message: "more than one authorization header"}
 	// ErrRevoked says that the key which verified the token has been removed since.
 	ErrRevoked = &Error{Status: http.StatusUnauthorized, Message: "invalid token: its key has been removed"}
 
-	errScheme     = &Error{Status: http.StatusUnauthorized, Message: "authorization must be Bearer, or Basic with the token as password"}
-	errTooLong    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: longer than 8 KiB"}
-	errMalformed  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed"}
-	errSignature  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: no registered key of its issuer signed it"}
-	errNoExpiry   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: exp is missing"}
-	errExpired    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: expired"}
-	errNotYet     = &Error{Status: http.StatusUnauthorized, Message: "invalid token: not valid yet"}
-	errBadPolicy  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed refs or ops"}
-	errUnread     = &Error{Status: http.StatusServiceUnavailable, Message: "the keys of the token's issuer cannot be read now", Retry: 5 * time.Second}
+	errScheme = &Error{
+		Status: http.StatusUnauthorized, Message: "authorization must be Bearer, or Basic with the token as password",
+	}
+	errTooLong   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: longer than 8 KiB"}
+	errMalformed = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed"}
+	errSignature = &Error{
+		Status: http.StatusUnauthorized, Message: "invalid token: no registered key of its issuer signed it",
+	}
+	errNoExpiry  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: exp is missing"}
+	errExpired   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: expired"}
+	errNotYet    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: not valid yet"}
+	errBadPolicy = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed refs or ops"}
+	errUnread    = &Error{
+		Status:  http.StatusServiceUnavailable,
+		Message: "the keys of the token's issuer cannot be read now",
+		Retry:   5 * time.Second,
+	}
 	errClaimRange = errors.New("auth: time out of range")
 )
 

@@ -27,7 +27,8 @@ const (
 	alarmLines = 10               // in the log for one scan
 )
 
-// ValidName tells whether name may be an organization's or a key's: 1 to 100 characters of [A-Za-z0-9._-], and not "." or "..".
+// ValidName tells whether name may be an organization's or a key's: 1 to 100 characters of
+// [A-Za-z0-9._-], and not "." or "..".
 func ValidName(name string) bool {
 	if name == "" || len(name) > 100 || name == "." || name == ".." {
 		return false
@@ -69,12 +70,14 @@ type storedFile struct {
 	read time.Time
 	data []byte
 	key  *key // parsed from data when it is a key file
-	// settled says that the content is not that of a file which somebody is writing: two scans met it, or it came whole, by a rename.
+	// settled says that the content is not that of a file which somebody is writing: two scans met it,
+	// or it came whole, by a rename.
 	settled bool
 }
 
-// scan is one reading of the folder. An answer, such as a listing without a key, counts at once. A failure to answer says nothing:
-// what was known of the path holds, and the path is remembered as unread.
+// scan is one reading of the folder. An answer, such as a listing without a key, counts at once. A
+// failure to answer says nothing: what was known of the path holds, and the path is remembered as
+// unread.
 type scan struct {
 	*folder    // as of the scan before
 	files      map[string]*storedFile
@@ -92,10 +95,13 @@ func answers(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) || errors.Is(err, errTooLarge)
 }
 
-// scan reads what changed and returns the organizations by name. What is read and makes no sense is left out and logged once; an
-// org.yaml that cannot be understood leaves the one before it in force.
+// scan reads what changed and returns the organizations by name. What is read and makes no sense is
+// left out and logged once; an org.yaml that cannot be understood leaves the one before it in
+// force.
 func (f *folder) scan() map[string]*organization {
-	s := &scan{folder: f, files: make(map[string]*storedFile), complaints: make(map[string]string), unread: make(map[string]error)}
+	s := &scan{
+		folder: f, files: make(map[string]*storedFile), complaints: make(map[string]string), unread: make(map[string]error),
+	}
 	orgs := make(map[string]*organization)
 	entries, err := fs.ReadDir(f.fsys, root)
 	if err != nil {
@@ -234,7 +240,8 @@ func (s *scan) key(id, path string) (*key, error) {
 	return file.key, nil
 }
 
-// config reads an org.yaml; nil without an error means that the one before stays in force, because this one is being written.
+// config reads an org.yaml; nil without an error means that the one before stays in force, because
+// this one is being written.
 func (s *scan) config(dir, name string) (*OrgConfig, error) {
 	file, err := s.read(name)
 	if err != nil || !file.settled {
@@ -257,8 +264,9 @@ func (s *scan) config(dir, name string) (*OrgConfig, error) {
 	return config, nil
 }
 
-// read returns the content of a file, from memory when its metadata is what it was, or when it cannot be read. Metadata tells nothing
-// about a file that was read within a tick of its time stamp, so that one is read again.
+// read returns the content of a file, from memory when its metadata is what it was, or when it
+// cannot be read. Metadata tells nothing about a file that was read within a tick of its time
+// stamp, so that one is read again.
 func (s *scan) read(path string) (*storedFile, error) {
 	before := s.folder.files[path]
 	file, err := s.load(path, before)

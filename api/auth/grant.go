@@ -34,7 +34,8 @@ type Grant struct {
 	Repo    string      // the repository's name; "org" or "" in tokens of the whole organization
 	Scopes  Scope       // scopes that are not known are left out
 	Policy  refs.Policy // what the token may do to which ref
-	// Unenforced is a claim of the token that states a policy which nobody here holds a write against, so that none may happen; "" without.
+	// Unenforced is a claim of the token that states a policy which nobody here holds a write against,
+	// so that none may happen; "" without.
 	Unenforced string
 	KeyID      string    // the registered key that verified the token
 	Expires    time.Time // the token's exp
@@ -45,7 +46,8 @@ type Grant struct {
 // Allows tells whether the grant has every permission of scope.
 func (g *Grant) Allows(scope Scope) bool { return g.Scopes&scope == scope }
 
-// String names the scopes as tokens do. Writing names git:write alone, with or without the reading that it includes.
+// String names the scopes as tokens do. Writing names git:write alone, with or without the reading
+// that it includes.
 func (s Scope) String() string {
 	if s&GitWrite != 0 {
 		s |= GitRead

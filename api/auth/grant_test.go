@@ -51,7 +51,8 @@ func TestUnenforced(t *testing.T) {
 		"email":        {"a@example.com", false},
 		"groups":       {[]string{"a"}, false},
 	} {
-		token := forge(object{"alg": "ES256", "typ": "JWT"}, payload.with(name, test.value), by(jwt.SigningMethodES256, p256()))
+		token := forge(object{"alg": "ES256", "typ": "JWT"}, payload.with(name, test.value),
+			by(jwt.SigningMethodES256, p256()))
 		grant, err := f.Verify("Bearer " + token)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -61,8 +62,11 @@ func TestUnenforced(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, grant.Unenforced, want)
 		}
 	}
-	for text, want := range map[string]bool{`"ref":"refs/heads/main"`: false, `"paths":"src/*"`: true, `"paths":null`: false, `"paths":0`: true} {
-		token := forge(object{"alg": "ES256"}, raw(`{"iss":"acme","exp":1700003600,`+text+`}`), by(jwt.SigningMethodES256, p256()))
+	for text, want := range map[string]bool{
+		`"ref":"refs/heads/main"`: false, `"paths":"src/*"`: true, `"paths":null`: false, `"paths":0`: true,
+	} {
+		token := forge(object{"alg": "ES256"}, raw(`{"iss":"acme","exp":1700003600,`+text+`}`),
+			by(jwt.SigningMethodES256, p256()))
 		if grant, err := f.Verify("Bearer " + token); err != nil || (grant.Unenforced != "") != want {
 			t.Errorf("%s: got %+v, %v", text, grant, err)
 		}

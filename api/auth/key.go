@@ -15,15 +15,16 @@ import (
 	"sync/atomic"
 )
 
-// RSA keys beyond these bounds are refused: shorter ones are weak, longer ones make each verification slow for no gain, and a smaller
-// exponent forgives mistakes in padding less.
+// RSA keys beyond these bounds are refused: shorter ones are weak, longer ones make each
+// verification slow for no gain, and a smaller exponent forgives mistakes in padding less.
 const (
 	rsaBitsMin     = 2048
 	rsaBitsMax     = 8192
 	rsaExponentMin = 65537
 )
 
-// key is a registered public key. Its identity is its address: a file read again is the same key as long as its bytes are the same.
+// key is a registered public key. Its identity is its address: a file read again is the same key as
+// long as its bytes are the same.
 type key struct {
 	id          string // file name without ".pem"
 	fingerprint string
@@ -54,9 +55,9 @@ func Fingerprint(public crypto.PublicKey) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 to 8192 bits and an
-// exponent of 65537 or more, EC P-256, P-384 or P-521, or
-// Ed25519. Errors: [ErrKey], which never quotes the bytes.
+// ParsePublicKey reads a public key that may be registered: PKIX PEM with RSA of 2048 to 8192 bits
+// and an exponent of 65537 or more, EC P-256, P-384 or P-521, or Ed25519. Errors: [ErrKey], which
+// never quotes the bytes.
 func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
 	block, rest := pem.Decode(data)
 	if block == nil {

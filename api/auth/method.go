@@ -15,8 +15,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// ecdsaMethod is ECDSA over a hash, by a key of any curve: the signature is r and s, each as long as the curve's order (RFC 7518,
-// 3.4). It is here because jwt ties ES256 to P-256.
+// ecdsaMethod is ECDSA over a hash, by a key of any curve: the signature is r and s, each as long
+// as the curve's order (RFC 7518, 3.4). It is here because jwt ties ES256 to P-256.
 type ecdsaMethod struct {
 	alg  string
 	hash crypto.Hash

@@ -47,7 +47,8 @@ func TestParsePublicKeyOfRSA(t *testing.T) {
 		{2048, 65535, "exponent 65535"},
 	} {
 		_, err := auth.ParsePublicKey(publicRSA(t, test.bits, test.exponent))
-		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, auth.ErrKey) || !strings.Contains(err.Error(), test.says)) {
+		if test.says == "" && err != nil ||
+			test.says != "" && (!errors.Is(err, auth.ErrKey) || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%d bits, exponent %d: %v", test.bits, test.exponent, err)
 		}
 	}
@@ -88,14 +89,16 @@ func TestMintRefuses(t *testing.T) {
 		key    []byte
 		claims auth.Claims
 	}{
-		"public key":               {p256().public, claims()},
-		"no PEM":                   {[]byte("hello"), claims()},
-		"P-224":                    {newECPair(elliptic.P224()).private, claims()},
-		"an algorithm of others":   {p256().private, es384},
-		"no algorithm":             {p256().private, none},
-		"PEM of something broken":  {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), claims()},
-		"PEM of a broken EC key":   {pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: []byte("x")}), claims()},
-		"an encrypted private key": {pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}), claims()},
+		"public key":              {p256().public, claims()},
+		"no PEM":                  {[]byte("hello"), claims()},
+		"P-224":                   {newECPair(elliptic.P224()).private, claims()},
+		"an algorithm of others":  {p256().private, es384},
+		"no algorithm":            {p256().private, none},
+		"PEM of something broken": {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), claims()},
+		"PEM of a broken EC key":  {pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: []byte("x")}), claims()},
+		"an encrypted private key": {
+			pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}), claims(),
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

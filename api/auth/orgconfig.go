@@ -17,17 +17,20 @@ var ErrOrgConfig = errors.New("auth: bad organization configuration")
 // OrgConfig is ORGSDIR/<org>/org.yaml. It is shared: read only.
 type OrgConfig struct {
 	Webhooks []Webhook `yaml:"webhooks"`
-	// SigningKeys names files in the organization's folder: OpenPGP or SSH public keys that verify-sig accepts.
+	// SigningKeys names files in the organization's folder: OpenPGP or SSH public keys that verify-sig
+	// accepts.
 	SigningKeys []string `yaml:"signing_keys"`
 	// Upstreams is the base URL of each generic provider.
 	Upstreams map[string]string `yaml:"upstreams"`
-	// GitHubOwners are the accounts on GitHub whose repositories the organization reaches through the server's GitHub App; "*" are all that
-	// have installed it. None, unless they are listed: the app may see what belongs to others.
+	// GitHubOwners are the accounts on GitHub whose repositories the organization reaches through the
+	// server's GitHub App; "*" are all that have installed it. None, unless they are listed: the app
+	// may see what belongs to others.
 	GitHubOwners    []string  `yaml:"github_owners"`
 	CustomNotesRefs bool      `yaml:"custom_notes_refs"` // true unless switched off
 	Limits          OrgLimits `yaml:"limits"`
 
-	// SigningKeyData is what the files of SigningKeys hold, in that order; nil for one that cannot be read, which is logged.
+	// SigningKeyData is what the files of SigningKeys hold, in that order; nil for one that cannot be
+	// read, which is logged.
 	SigningKeyData [][]byte `yaml:"-"`
 }
 
@@ -47,8 +50,8 @@ type OrgLimits struct {
 // defaultOrgConfig is the configuration of an organization without org.yaml.
 func defaultOrgConfig() *OrgConfig { return &OrgConfig{CustomNotesRefs: true} }
 
-// ParseOrgConfig reads an org.yaml. Fields that are not known are refused, so that a misspelt one is heard of. Errors:
-// [ErrOrgConfig].
+// ParseOrgConfig reads an org.yaml. Fields that are not known are refused, so that a misspelt one
+// is heard of. Errors: [ErrOrgConfig].
 func ParseOrgConfig(data []byte) (*OrgConfig, error) {
 	config := defaultOrgConfig()
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

@@ -18,8 +18,8 @@ import (
 	"packhorse/api/auth"
 )
 
-// FuzzToken holds that only what a key of the organization signed verifies: the signed text in an accepted Authorization header is
-// always that of a token which was minted.
+// FuzzToken holds that only what a key of the organization signed verifies: the signed text in an
+// accepted Authorization header is always that of a token which was minted.
 func FuzzToken(f *testing.F) {
 	dir := f.TempDir()
 	ec, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)

@@ -64,13 +64,15 @@ func (f failingFile) Read(p []byte) (int, error) {
 	return f.File.Read(p)
 }
 
-// newFailing returns a fixture with two organizations, one of them by a link, whose reads can be made to fail.
+// newFailing returns a fixture with two organizations, one of them by a link, whose reads can be
+// made to fail.
 func newFailing(t *testing.T) (*fixture, *failing) {
 	t.Helper()
 	f := newFixture(t)
 	f.write(t, "acme/k.pem", p256().public)
 	f.write(t, "acme/release.asc", []byte("armored"))
-	f.write(t, "acme/org.yaml", []byte("webhooks: [{url: 'https://ci.example/hook', secret: s3cr3t}]\nsigning_keys: [release.asc]\n"))
+	f.write(t, "acme/org.yaml",
+		[]byte("webhooks: [{url: 'https://ci.example/hook', secret: s3cr3t}]\nsigning_keys: [release.asc]\n"))
 	elsewhere := t.TempDir()
 	if err := os.WriteFile(filepath.Join(elsewhere, "k.pem"), ed().public, 0o600); err != nil {
 		t.Fatal(err)
@@ -94,7 +96,8 @@ func (f *fixture) holds(t *testing.T) {
 		}
 	}
 	config, ok := f.OrgConfig("acme")
-	if !ok || len(config.Webhooks) != 1 || len(config.SigningKeyData) != 1 || string(config.SigningKeyData[0]) != "armored" {
+	if !ok || len(config.Webhooks) != 1 || len(config.SigningKeyData) != 1 ||
+		string(config.SigningKeyData[0]) != "armored" {
 		t.Errorf("the configuration has become %+v, %t", config, ok)
 	}
 }
@@ -176,7 +179,8 @@ func TestKeysAreRemovedBesideFailures(t *testing.T) {
 	}
 }
 
-// A folder that cannot be read is not opened; keys that cannot be read from the start are not "no keys".
+// A folder that cannot be read is not opened; keys that cannot be read from the start are not "no
+// keys".
 func TestUnreadableFromTheStart(t *testing.T) {
 	t.Parallel()
 	f, folder := newFailing(t)
@@ -196,7 +200,8 @@ func TestUnreadableFromTheStart(t *testing.T) {
 	f.holds(t)
 }
 
-// An org.yaml that is written in place is in force once it stays as it is; one that was renamed into place, at once.
+// An org.yaml that is written in place is in force once it stays as it is; one that was renamed
+// into place, at once.
 func TestOrgConfigWrittenInPlace(t *testing.T) {
 	t.Parallel()
 	f, _ := newFailing(t)
@@ -252,7 +257,9 @@ func TestKeyChangesAreLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `level=INFO msg="key registered" org=acme kid=k fingerprint=` + fingerprint; !strings.Contains(f.log.String(), want) {
+	if want := `level=INFO msg="key registered" org=acme kid=k fingerprint=` + fingerprint; !strings.Contains(
+		f.log.String(), want,
+	) {
 		t.Errorf("logged\n%swant %s", f.log, want)
 	}
 	logged := f.log.Len()

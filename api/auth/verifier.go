@@ -1,8 +1,8 @@
 // Package auth verifies the tokens that organizations sign, and tells what each of them grants.
 //
-// Start at [Open]: it reads the folder of public keys and follows its changes. [Verifier.Verify] turns an Authorization header into
-// a [Grant]; [Mint] makes a token. Tokens are JSON Web Tokens (RFC 7519); the registered key decides the algorithm, never the
-// token's header alone.
+// Start at [Open]: it reads the folder of public keys and follows its changes. [Verifier.Verify]
+// turns an Authorization header into a [Grant]; [Mint] makes a token. Tokens are JSON Web Tokens
+// (RFC 7519); the registered key decides the algorithm, never the token's header alone.
 package auth
 
 import (
@@ -63,9 +63,10 @@ type Verifier struct {
 	done chan struct{}
 }
 
-// Open reads the folder of organizations and starts to follow it: a change counts within two seconds, and a key whose file has gone
-// or changed stops working. What cannot be read keeps what was known of it, see [Verifier.Following]; a folder that cannot be read
-// at all is not opened. Call Close to stop.
+// Open reads the folder of organizations and starts to follow it: a change counts within two
+// seconds, and a key whose file has gone or changed stops working. What cannot be read keeps what
+// was known of it, see [Verifier.Following]; a folder that cannot be read at all is not opened.
+// Call Close to stop.
 func Open(options Options) (*Verifier, error) {
 	if info, err := os.Stat(options.Dir); err != nil {
 		return nil, fmt.Errorf("open organizations folder: %w", err)
@@ -88,9 +89,11 @@ func Open(options Options) (*Verifier, error) {
 			jwt.WithTimeFunc(options.Now)),
 		logger: options.Logger,
 		cache:  newCache(), refusals: newRefusals(), budgets: newBudgets(),
-		folder: &folder{fsys: options.Files, dir: options.Dir, logger: options.Logger, now: options.Now, told: make(map[string]time.Time)},
-		stop:   stop,
-		done:   make(chan struct{}),
+		folder: &folder{
+			fsys: options.Files, dir: options.Dir, logger: options.Logger, now: options.Now, told: make(map[string]time.Time),
+		},
+		stop: stop,
+		done: make(chan struct{}),
 	}
 	v.Reload()
 	if err := v.folder.unread[root]; err != nil {
@@ -177,8 +180,8 @@ func eachNewKey(a, b map[string]*organization, f func(org string, key *key)) {
 // staleAfter is how long a scan may take before the folder counts as one that is not followed.
 const staleAfter = 30 * time.Second
 
-// Following tells why what is in force may be older than what the folder says: nil when the last scan could read everything. It does
-// not block, and names no organization.
+// Following tells why what is in force may be older than what the folder says: nil when the last
+// scan could read everything. It does not block, and names no organization.
 func (v *Verifier) Following() error {
 	if unread := v.unread.Load(); unread > 0 {
 		return fmt.Errorf("parts of the folder of organizations cannot be read (%d)", unread)
@@ -192,7 +195,8 @@ func (v *Verifier) Following() error {
 // Unread returns how many paths of the folder could not be read when they were last looked at.
 func (v *Verifier) Unread() int { return int(v.unread.Load()) }
 
-// OrgConfig returns the configuration of an organization, and whether there is such an organization.
+// OrgConfig returns the configuration of an organization, and whether there is such an
+// organization.
 func (v *Verifier) OrgConfig(org string) (*OrgConfig, bool) {
 	o := (*v.orgs.Load())[org]
 	if o == nil {
@@ -212,16 +216,18 @@ func (v *Verifier) Orgs() []string {
 	return names
 }
 
-// Verify returns what the token in the values of the request's Authorization headers grants. It does not look at which repository
-// or scope the request is about.
+// Verify returns what the token in the values of the request's Authorization headers grants. It
+// does not look at which repository or scope the request is about.
 //
-// Errors wrap an [*Error], which is for the client: [ErrMissing] without a header, [ErrDuplicate] with several, others with status 401.
+// Errors wrap an [*Error], which is for the client: [ErrMissing] without a header, [ErrDuplicate]
+// with several, others with status 401.
 func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
 	return v.verifyFrom(nil, authorization)
 }
 
-// VerifyFrom is Verify for a client at an address. Each address has a small budget for tokens that turn out bad; when that is spent
-// those that are not known yet are refused with status 429, unless the address has good tokens in use.
+// VerifyFrom is Verify for a client at an address. Each address has a small budget for tokens that
+// turn out bad; when that is spent those that are not known yet are refused with status 429, unless
+// the address has good tokens in use.
 func (v *Verifier) VerifyFrom(address netip.Addr, authorization ...string) (*Grant, error) {
 	return v.verifyFrom(&address, authorization)
 }
@@ -249,7 +255,9 @@ func (v *Verifier) verifyFrom(address *netip.Addr, authorization []string) (*Gra
 	if err != nil {
 		return nil, err
 	}
-	keys := v.keys.Load() // before the keys are looked at: what is decided under older ones is not remembered for newer ones
+	// Before the keys are looked at: what is decided under older ones is not remembered for newer
+	// ones.
+	keys := v.keys.Load()
 	if err := v.refusals.get(hash, keys, now); err != nil {
 		return nil, err
 	}
@@ -275,8 +283,9 @@ func (v *Verifier) verifyFrom(address *netip.Addr, authorization []string) (*Gra
 	return grant, nil
 }
 
-// Recheck tells, before a write's batch, whether the key that verified the grant is still registered. A token that expires while its
-// request runs does not end the request. Errors: [ErrRevoked].
+// Recheck tells, before a write's batch, whether the key that verified the grant is still
+// registered. A token that expires while its request runs does not end the request. Errors:
+// [ErrRevoked].
 func (v *Verifier) Recheck(grant *Grant) error {
 	if grant.key == nil || grant.key.removed.Load() {
 		return ErrRevoked

@@ -51,7 +51,8 @@ func TestVerifyGrants(t *testing.T) {
 					if err != nil {
 						t.Fatalf("Verify(%.12q): %v", header, err)
 					}
-					if grant.Org != "acme" || grant.Subject != "ci" || grant.Repo != "team/project" || !grant.Expires.Equal(c.Expires) {
+					if grant.Org != "acme" || grant.Subject != "ci" || grant.Repo != "team/project" ||
+						!grant.Expires.Equal(c.Expires) {
 						t.Errorf("grant %+v does not say what the token says", grant)
 					}
 					if test.kid != "" && grant.KeyID != test.kid {
@@ -169,15 +170,17 @@ func TestDuplicateHeaders(t *testing.T) {
 	if !errors.Is(err, auth.ErrDuplicate) || auth.ErrDuplicate.StatusCode() != 400 {
 		t.Errorf("error %v, want ErrDuplicate with 400", err)
 	}
-	for name, headers := range map[string][]string{"none": nil, "empty": {""}, "no token": {"Bearer "}, "no password": {basic("t", "")}} {
+	for name, headers := range map[string][]string{
+		"none": nil, "empty": {""}, "no token": {"Bearer "}, "no password": {basic("t", "")},
+	} {
 		if _, err := f.Verify(headers...); !errors.Is(err, auth.ErrMissing) {
 			t.Errorf("%s: error %v, want ErrMissing", name, err)
 		}
 	}
 }
 
-// No refusal may quote what the client sent: it could be a secret. The log gets to know of the issuer and the key that a token names,
-// no more, and the client of neither.
+// No refusal may quote what the client sent: it could be a secret. The log gets to know of the
+// issuer and the key that a token names, no more, and the client of neither.
 func TestRefusalsQuoteNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -194,7 +197,8 @@ func TestRefusalsQuoteNothing(t *testing.T) {
 	}
 	_, err := f.Verify(unknown)
 	refusal, ok := errors.AsType[*auth.Error](err)
-	if !ok || strings.Contains(refusal.Error(), "nobody") || !strings.Contains(err.Error(), "there is no organization nobody") {
+	if !ok || strings.Contains(refusal.Error(), "nobody") ||
+		!strings.Contains(err.Error(), "there is no organization nobody") {
 		t.Errorf("the client hears %v, the log %v", refusal, err)
 	}
 	if strings.Contains(f.log.String(), "secret") {

@@ -12,8 +12,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestGitClients lets clients that are not git clone a repository, commit, push a branch and fetch, each by a script or program that
-// takes URL, folder and branch.
+// TestGitClients lets clients that are not git clone a repository, commit, push a branch and fetch,
+// each by a script or program that takes URL, folder and branch.
 func TestGitClients(t *testing.T) {
 	t.Parallel()
 	here, err := os.Getwd()
@@ -22,13 +22,17 @@ func TestGitClients(t *testing.T) {
 	}
 	clients := map[string]func(t *testing.T) []string{ // the command, without its arguments
 		"git": func(*testing.T) []string {
-			return []string{"sh", "-ec", `git clone -q "$0" "$1" && cd "$1" && git checkout -q -b "$2" && echo "written by $2" > "$2.txt" &&
-				git add . && git commit -q -m "Add $2.txt" && git push -q origin "$2" && git fetch -q`}
+			return []string{
+				"sh", "-ec", `git clone -q "$0" "$1" && cd "$1" && git checkout -q -b "$2" && echo "written by $2" > "$2.txt" &&
+				git add . && git commit -q -m "Add $2.txt" && git push -q origin "$2" && git fetch -q`,
+			}
 		},
 		"go-git": func(t *testing.T) []string {
 			t.Helper()
 			program := filepath.Join(t.TempDir(), "gogit")
-			if out, err := try(t, filepath.Join(here, "gogit"), []string{"GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, "."); err != nil {
+			if out, err := try(
+				t, filepath.Join(here, "gogit"), []string{"GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, ".",
+			); err != nil {
 				t.Skipf("skipped: go-git cannot be built: %v\n%s", err, out)
 			}
 			return []string{program}

@@ -21,7 +21,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestNginx pushes, clones, uploads and downloads through nginx, with the settings that the README tells.
+// TestNginx pushes, clones, uploads and downloads through nginx, with the settings that the README
+// tells.
 func TestNginx(t *testing.T) {
 	t.Parallel()
 	nginx := need(t, "nginx", "/usr/sbin/nginx")
@@ -62,7 +63,8 @@ func TestNginx(t *testing.T) {
 	if err != nil || sha256.Sum256(pulled) != content {
 		t.Errorf("%d bytes were pulled, %v, and they are not those uploaded", len(pulled), err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+front+"/api/v1/repos/file?path=uploaded.bin", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://"+front+"/api/v1/repos/file?path=uploaded.bin", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,18 +75,21 @@ func TestNginx(t *testing.T) {
 	}
 }
 
-// uploadChunks commits a file of 24 MiB through the API, in a body without a length, and returns its SHA-256.
+// uploadChunks commits a file of 24 MiB through the API, in a body without a length, and returns
+// its SHA-256.
 func uploadChunks(t *testing.T, base, token string) [sha256.Size]byte {
 	t.Helper()
 	hash := sha256.New()
 	body, feed := io.Pipe()
 	go func() {
-		_, err := io.WriteString(feed, `{"metadata":{"target_branch":"main","commit_message":"upload","author":{"name":"A","email":"a@example.com"},`+
-			`"files":[{"path":"uploaded.bin","content_id":"1"}]}}`+"\n")
+		_, err := io.WriteString(feed,
+			`{"metadata":{"target_branch":"main","commit_message":"upload","author":{"name":"A","email":"a@example.com"},`+
+				`"files":[{"path":"uploaded.bin","content_id":"1"}]}}`+"\n")
 		for i := 0; i < 12 && err == nil; i++ {
 			chunk := bytes.Repeat([]byte(fmt.Sprintf("chunk %d ", i)), 2<<20/8)
 			hash.Write(chunk)
-			_, err = fmt.Fprintf(feed, `{"blob_chunk":{"content_id":"1","data":%q,"eof":%t}}`+"\n", base64.StdEncoding.EncodeToString(chunk), i == 11)
+			_, err = fmt.Fprintf(feed, `{"blob_chunk":{"content_id":"1","data":%q,"eof":%t}}`+"\n",
+				base64.StdEncoding.EncodeToString(chunk), i == 11)
 		}
 		feed.CloseWithError(err) // nil ends the body in order
 	}()
@@ -138,7 +143,8 @@ func startNginx(t *testing.T, nginx, upstream string) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// A single process of nginx cannot take over a listener. Where the master is root, so is its worker, who must get into the folder.
+	// A single process of nginx cannot take over a listener. Where the master is root, so is its
+	// worker, who must get into the folder.
 	config := fmt.Sprintf(`daemon off; user root; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
 events {}
 http {
@@ -152,7 +158,8 @@ http {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(nginx, "-p", dir, "-c", file) // ended below, in order
-	// nginx takes the listener over, as it does from an older nginx, so that nobody else can take the port meanwhile.
+	// nginx takes the listener over, as it does from an older nginx, so that nobody else can take the
+	// port meanwhile.
 	cmd.ExtraFiles, cmd.Env = []*os.File{inherited}, append(environment(), "NGINX=3;")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -167,7 +174,8 @@ http {
 			t.Errorf("nginx: %v\n%s", err, out.String())
 		}
 	})
-	// What connects before nginx is ready waits in the listener's queue; it is nginx's alone, and ends with it.
+	// What connects before nginx is ready waits in the listener's queue; it is nginx's alone, and ends
+	// with it.
 	if err := errors.Join(inherited.Close(), l.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,8 @@ import (
 // install lets one test install the npm packages for all.
 var install sync.Mutex
 
-// modules returns a folder with the scripts of this package and the npm packages of the lock file beside them.
+// modules returns a folder with the scripts of this package and the npm packages of the lock file
+// beside them.
 func modules(t *testing.T) string {
 	t.Helper()
 	npm := need(t, "npm")
@@ -50,8 +51,8 @@ func modules(t *testing.T) string {
 	return dir
 }
 
-// TestPierre drives the reference client through everything it offers for repositories, branches, tags, commits and files, over TLS,
-// as its git URLs are https only.
+// TestPierre drives the reference client through everything it offers for repositories, branches,
+// tags, commits and files, over TLS, as its git URLs are https only.
 func TestPierre(t *testing.T) {
 	t.Parallel()
 	node := need(t, "node")
@@ -66,10 +67,16 @@ func TestPierre(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {gitea: %q}\n", upstream.URL), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {gitea: %q}\n", upstream.URL), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
-	server := start(t, packhorsetest.Options{Dir: served, TLS: true, Flags: []string{"--secret-key", secret, "--upstream-allow", "127.0.0.1", "--upstream-retry", "100ms"}})
+	server := start(t, packhorsetest.Options{
+		Dir:   served,
+		TLS:   true,
+		Flags: []string{"--secret-key", secret, "--upstream-allow", "127.0.0.1", "--upstream-retry", "100ms"},
+	})
 	env := []string{
 		"PACKHORSE_TEST_URL=" + server.URL,
 		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,

@@ -13,8 +13,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestEarlyRefusals has clients send bodies that the server refuses before it has read them. Each must get the answer, not a broken
-// connection.
+// TestEarlyRefusals has clients send bodies that the server refuses before it has read them. Each
+// must get the answer, not a broken connection.
 func TestEarlyRefusals(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{Flags: []string{"--pack-max", "1MiB"}})

@@ -75,10 +75,12 @@ func token(t *testing.T, server *packhorsetest.Server, repo string, flags ...str
 	return token
 }
 
-// createRepository makes an empty repository and returns its URL with credentials to read and write it.
+// createRepository makes an empty repository and returns its URL with credentials to read and write
+// it.
 func createRepository(t *testing.T, server *packhorsetest.Server, repo string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/repos", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/repos",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +104,8 @@ func withToken(url, token string) string {
 	return strings.Replace(url, "://", "://t:"+token+"@", 1)
 }
 
-// command runs a client in a folder and returns what it prints; the test fails when the client does.
+// command runs a client in a folder and returns what it prints; the test fails when the client
+// does.
 func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	out, err := try(t, dir, env, name, args...)
@@ -121,7 +124,8 @@ func try(t *testing.T, dir string, env []string, name string, args ...string) (s
 	cmd.Dir = dir
 	cmd.WaitDelay = 10 * time.Second // for what the client has started, when it has to be ended
 	cmd.Env = append(environment(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=Git", "GIT_AUTHOR_EMAIL=git@example.com", "GIT_COMMITTER_NAME=Git", "GIT_COMMITTER_EMAIL=git@example.com")
+		"GIT_AUTHOR_NAME=Git", "GIT_AUTHOR_EMAIL=git@example.com", "GIT_COMMITTER_NAME=Git",
+		"GIT_COMMITTER_EMAIL=git@example.com")
 	cmd.Env = append(cmd.Env, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -129,8 +133,8 @@ func try(t *testing.T, dir string, env []string, name string, args ...string) (s
 	return out.String(), err
 }
 
-// environment is the machine's, which package managers need, without what would lead git elsewhere than its folder and any client through a
-// proxy to the server.
+// environment is the machine's, which package managers need, without what would lead git elsewhere
+// than its folder and any client through a proxy to the server.
 func environment() []string {
 	kept := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 	return append(kept, "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
@@ -148,7 +152,8 @@ func need(t *testing.T, names ...string) string {
 	return ""
 }
 
-// seed makes a repository with branches, tags, a merge, a link, an executable and some history, and returns its folder.
+// seed makes a repository with branches, tags, a merge, a link, an executable and some history, and
+// returns its folder.
 func seed(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,7 +9,8 @@ import (
 
 // How long a body may be silent.
 const (
-	// PauseMax bounds a pause before the client's data flows: git push computes for minutes inside its POST.
+	// PauseMax bounds a pause before the client's data flows: git push computes for minutes inside its
+	// POST.
 	PauseMax = 10 * time.Minute
 	// SilenceMax bounds a pause in flowing data.
 	SilenceMax = time.Minute
@@ -30,9 +31,13 @@ func (e *Error) Is(target error) bool { return e.is != nil && target == e.is }
 // Errors of the door.
 var (
 	// ErrBusy says that no slot or memory came free within the queue's time.
-	ErrBusy = &Error{Status: http.StatusServiceUnavailable, Message: "the server is busy, try again", Retry: 2 * time.Second}
+	ErrBusy = &Error{
+		Status: http.StatusServiceUnavailable, Message: "the server is busy, try again", Retry: 2 * time.Second,
+	}
 	// ErrDraining says that the server is stopping.
-	ErrDraining = &Error{Status: http.StatusServiceUnavailable, Message: "the server is shutting down, try again", Retry: 5 * time.Second}
+	ErrDraining = &Error{
+		Status: http.StatusServiceUnavailable, Message: "the server is shutting down, try again", Retry: 5 * time.Second,
+	}
 	// ErrSlowBody says that the body stalled, or came below the floor of 1 KiB/s.
 	ErrSlowBody = &Error{Status: http.StatusRequestTimeout, Message: "the request body stalled"}
 	// ErrLateAnswer says that the answer did not begin in time.
@@ -41,8 +46,9 @@ var (
 	ErrGone = &Error{Status: 499, Message: "the client has gone"}
 	// ErrBadBody says that the framing of the body is not HTTP.
 	ErrBadBody = &Error{Status: http.StatusBadRequest, Message: "malformed request body"}
-	// ErrEndedEarly says that the client ended its body before its end. It is an [io.ErrUnexpectedEOF], which alone may come from a store
-	// as well, and is no fault of the client's then.
+	// ErrEndedEarly says that the client ended its body before its end. It is an
+	// [io.ErrUnexpectedEOF], which alone may come from a store as well, and is no fault of the
+	// client's then.
 	ErrEndedEarly = &Error{Status: http.StatusBadRequest, Message: "the request ended early", is: io.ErrUnexpectedEOF}
 )
 
@@ -51,7 +57,8 @@ func (e *Error) Error() string { return e.Message }
 // StatusCode is the HTTP status of the refusal.
 func (e *Error) StatusCode() int { return e.Status }
 
-// RetryAfter is how long the client should wait before it tries again, 0 when trying again is of no use.
+// RetryAfter is how long the client should wait before it tries again, 0 when trying again is of no
+// use.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
 
 // LimitError says that something the client sent exceeds a limit.

@@ -17,17 +17,25 @@ func TestParseGitPath(t *testing.T) {
 		want exchange.GitPath
 		ok   bool
 	}{
-		"/a.git/info/refs":                    {exchange.GitPath{Repo: "a", Service: "info/refs"}, true},
-		"/a/b/c.git/git-upload-pack":          {exchange.GitPath{Repo: "a/b/c", Service: "git-upload-pack"}, true},
-		"/a+ephemeral.git/git-receive-pack":   {exchange.GitPath{Repo: "a", Variant: exchange.Ephemeral, Service: "git-receive-pack"}, true},
-		"/a+import.git/git-receive-pack":      {exchange.GitPath{Repo: "a", Variant: exchange.Import, Service: "git-receive-pack"}, true},
-		"/a+ephemeral+import.git/info/refs":   {exchange.GitPath{Repo: "a+ephemeral", Variant: exchange.Import, Service: "info/refs"}, true},
-		"/a+Ephemeral.git/info/refs":          {exchange.GitPath{Repo: "a+Ephemeral", Service: "info/refs"}, true},
-		"/a.git.git/info/refs":                {exchange.GitPath{Repo: "a.git", Service: "info/refs"}, true},
-		"/api/v1/repos.git/info/refs":         {exchange.GitPath{Repo: "api/v1/repos", Service: "info/refs"}, true},
-		"/a/info/refs":                        {exchange.GitPath{Repo: "a", Service: "info/refs"}, true},
-		"/a/b/git-upload-pack":                {exchange.GitPath{Repo: "a/b", Service: "git-upload-pack"}, true},
-		"/a+ephemeral/git-receive-pack":       {exchange.GitPath{Repo: "a", Variant: exchange.Ephemeral, Service: "git-receive-pack"}, true},
+		"/a.git/info/refs":           {exchange.GitPath{Repo: "a", Service: "info/refs"}, true},
+		"/a/b/c.git/git-upload-pack": {exchange.GitPath{Repo: "a/b/c", Service: "git-upload-pack"}, true},
+		"/a+ephemeral.git/git-receive-pack": {
+			exchange.GitPath{Repo: "a", Variant: exchange.Ephemeral, Service: "git-receive-pack"}, true,
+		},
+		"/a+import.git/git-receive-pack": {
+			exchange.GitPath{Repo: "a", Variant: exchange.Import, Service: "git-receive-pack"}, true,
+		},
+		"/a+ephemeral+import.git/info/refs": {
+			exchange.GitPath{Repo: "a+ephemeral", Variant: exchange.Import, Service: "info/refs"}, true,
+		},
+		"/a+Ephemeral.git/info/refs":  {exchange.GitPath{Repo: "a+Ephemeral", Service: "info/refs"}, true},
+		"/a.git.git/info/refs":        {exchange.GitPath{Repo: "a.git", Service: "info/refs"}, true},
+		"/api/v1/repos.git/info/refs": {exchange.GitPath{Repo: "api/v1/repos", Service: "info/refs"}, true},
+		"/a/info/refs":                {exchange.GitPath{Repo: "a", Service: "info/refs"}, true},
+		"/a/b/git-upload-pack":        {exchange.GitPath{Repo: "a/b", Service: "git-upload-pack"}, true},
+		"/a+ephemeral/git-receive-pack": {
+			exchange.GitPath{Repo: "a", Variant: exchange.Ephemeral, Service: "git-receive-pack"}, true,
+		},
 		"/a/info/refs/info/refs":              {exchange.GitPath{Repo: "a/info/refs", Service: "info/refs"}, true},
 		"/a.git/info/lfs/objects/batch":       {exchange.GitPath{Repo: "a", Service: exchange.LFS}, true},
 		"/a/info/lfs/locks/verify":            {exchange.GitPath{Repo: "a", Service: exchange.LFS}, true},

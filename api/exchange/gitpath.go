@@ -22,8 +22,9 @@ type GitPath struct {
 // LFS is the service of every path that clients of git LFS ask for.
 const LFS = "info/lfs"
 
-// ParseGitPath splits a decoded path into the repository and the service asked for. It fails for another service than the three of
-// smart HTTP and LFS. Whether the repository's name may be one is not looked at.
+// ParseGitPath splits a decoded path into the repository and the service asked for. It fails for
+// another service than the three of smart HTTP and LFS. Whether the repository's name may be one is
+// not looked at.
 func ParseGitPath(path string) (GitPath, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
@@ -42,8 +43,9 @@ func ParseGitPath(path string) (GitPath, bool) {
 	return parsed, true
 }
 
-// cutService splits a path without its first slash at the end of the repository's name. A name has no segment that ends in
-// .git, so whatever follows ".git/" is the service; without it the path must end in one.
+// cutService splits a path without its first slash at the end of the repository's name. A name has
+// no segment that ends in .git, so whatever follows ".git/" is the service; without it the path
+// must end in one.
 func cutService(rest string) (name, service string, ok bool) {
 	name, service, dotted := strings.Cut(rest, ".git/")
 	for _, known := range []string{"info/refs", "git-upload-pack", "git-receive-pack"} {

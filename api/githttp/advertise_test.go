@@ -58,7 +58,8 @@ func TestAdvertiseAgainstGit(t *testing.T) {
 			got := advertised(t, tw.remote.infoRefs("git-"+service, version))
 			want := advertised(t, tw.run(version, nil, service, "--http-backend-info-refs", tw.git.Dir))
 			if !slices.Equal(got, want) {
-				t.Errorf("%s in version %d:\n%s\nand of git\n%s", service, version, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				t.Errorf("%s in version %d:\n%s\nand of git\n%s", service, version, strings.Join(got, "\n"),
+					strings.Join(want, "\n"))
 			}
 		}
 	}
@@ -75,14 +76,18 @@ func TestAdvertiseEmpty(t *testing.T) {
 		}
 	}
 	body := request("command=ls-refs", delim, "symrefs", "unborn", flush)
-	if got := readTranscript(t, r.post("git-upload-pack", 2, body)).lines; !slices.Equal(got, []string{"unborn HEAD symref-target:refs/heads/main", flush}) {
+	if got := readTranscript(t, r.post("git-upload-pack", 2, body)).lines; !slices.Equal(got,
+		[]string{"unborn HEAD symref-target:refs/heads/main", flush}) {
 		t.Errorf("ls-refs: %q", got)
 	}
 }
 
 func TestListRefsAgainstGit(t *testing.T) {
 	t.Parallel()
-	prefixes := []string{"HEAD", "refs/", "refs/heads/", "refs/heads/main", "refs/tags/to", "refs/tags/v", "refs", "", "refs/pull/", "x", "H", "refs/namespaces/"}
+	prefixes := []string{
+		"HEAD", "refs/", "refs/heads/", "refs/heads/main", "refs/tags/to", "refs/tags/v", "refs", "", "refs/pull/",
+		"x", "H", "refs/namespaces/",
+	}
 	for name, seed := range map[string]func(*oracle.Repository){
 		"odd": seedOddities, "empty": func(*oracle.Repository) {}, "no branch": histories["no branch"],
 	} {
@@ -115,7 +120,10 @@ func TestListRefsFollowsPushes(t *testing.T) {
 		request("command=ls-refs", delim, "ref-prefix refs/heads/new", flush),
 	}
 	for _, refspecs := range [][]string{
-		{"main:refs/heads/new"}, {"main~2:refs/heads/new"}, {"main:refs/tags/light", "main:refs/heads/newer"}, {":refs/heads/new"},
+		{"main:refs/heads/new"},
+		{"main~2:refs/heads/new"},
+		{"main:refs/tags/light", "main:refs/heads/newer"},
+		{":refs/heads/new"},
 	} {
 		tw.git.Git(append([]string{"push", "--quiet", "--force", tw.git.Dir}, refspecs...)...)
 		tw.remote.push(tw.git, append([]string{"--force"}, refspecs...)...)
@@ -132,7 +140,8 @@ func TestListRefsManyPrefixes(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, func(git *oracle.Repository) { git.Seed(oracle.History{Seed: 41, Commits: 12, Tags: true}) })
 	for _, count := range []int{65535, 65536, 70000} {
-		tw.compare(2, request(slices.Concat([]string{"command=ls-refs", delim}, slices.Repeat([]string{"ref-prefix refs/tags"}, count), []string{flush})...))
+		tw.compare(2, request(slices.Concat([]string{"command=ls-refs", delim},
+			slices.Repeat([]string{"ref-prefix refs/tags"}, count), []string{flush})...))
 	}
 }
 
@@ -147,7 +156,8 @@ func TestObjectInfoAgainstGit(t *testing.T) {
 		{"size"},
 		{},
 	} {
-		tw.compare(2, request(slices.Concat([]string{"command=object-info", "object-format=sha1", delim}, ask, []string{flush})...))
+		tw.compare(2,
+			request(slices.Concat([]string{"command=object-info", "object-format=sha1", delim}, ask, []string{flush})...))
 	}
 	// Git 2.39 does not know whether it was asked for sizes when it was not.
 	body := request(slices.Concat([]string{"command=object-info", delim}, prefixed("oid ", ids[:2]), []string{flush})...)

@@ -63,33 +63,39 @@ func TestBadPackAgainstGit(t *testing.T) {
 		pack   []byte
 		reason string
 	}{
-		"without its tree":        {good, only(good, blob), "which " + good + " names, is missing"},
-		"without a blob":          {good, only(good, goodTree), "object " + blob + ", which " + goodTree + " names, is missing"},
-		"a blob nobody has":       {missingCommit, only(missingCommit, missing), "is missing"},
-		"without the commit":      {good, only(goodTree, blob), ""},
-		"unsorted tree":           {badCommit, only(badCommit, unsorted, blob), "treeNotSorted"},
-		"a file .git":             {dotgitCommit, only(dotgitCommit, dotgit, blob), "hasDotgit"},
-		"commit without author":   {noAuthor, only(noAuthor, goodTree, blob), "missingAuthor"},
-		"url that is an option":   {modulesCommit, only(modulesCommit, modules, module), "gitmodulesUrl"},
-		"no pack":                 {good, nil, ""},
-		"half a header":           {good, pack[:7], ""},
-		"only a header":           {good, pack[:12], ""},
-		"half an entry":           {good, pack[:40], ""},
-		"without its trailer":     {good, pack[:len(pack)-20], ""},
-		"half a trailer":          {good, pack[:len(pack)-5], ""},
-		"wrong trailer":           {good, change(-1, pack[len(pack)-1]^1), "checksum"},
-		"damaged":                 {good, change(60, pack[60]^0x10), ""},
-		"damaged, trailer fits":   {good, seal(change(60, pack[60]^0x10)), ""},
-		"more than it says":       {good, seal(change(8, 0, 0, 0, 2)), ""},
-		"less than it says":       {good, seal(change(8, 0, 0, 0, 4)), ""},
-		"version 4":               {good, seal(change(4, 0, 0, 0, 4)), "version"},
-		"no signature":            {good, seal(change(0, 'K')), ""},
-		"something else":          {good, []byte("hello, world, how are you?"), ""},
-		"delta without a base":    {good, thinPack(t, git, good), "unresolved"},
-		"an object of no size":    {good, seal(change(12, 0x10)), ""},
-		"objects that fill a hot": {good, append(slices.Clone(pack[:len(pack)-20]), bytes.Repeat([]byte{0x9f}, 3<<20)...), ""},
+		"without its tree": {good, only(good, blob), "which " + good + " names, is missing"},
+		"without a blob": {
+			good, only(good, goodTree), "object " + blob + ", which " + goodTree + " names, is missing",
+		},
+		"a blob nobody has":     {missingCommit, only(missingCommit, missing), "is missing"},
+		"without the commit":    {good, only(goodTree, blob), ""},
+		"unsorted tree":         {badCommit, only(badCommit, unsorted, blob), "treeNotSorted"},
+		"a file .git":           {dotgitCommit, only(dotgitCommit, dotgit, blob), "hasDotgit"},
+		"commit without author": {noAuthor, only(noAuthor, goodTree, blob), "missingAuthor"},
+		"url that is an option": {modulesCommit, only(modulesCommit, modules, module), "gitmodulesUrl"},
+		"no pack":               {good, nil, ""},
+		"half a header":         {good, pack[:7], ""},
+		"only a header":         {good, pack[:12], ""},
+		"half an entry":         {good, pack[:40], ""},
+		"without its trailer":   {good, pack[:len(pack)-20], ""},
+		"half a trailer":        {good, pack[:len(pack)-5], ""},
+		"wrong trailer":         {good, change(-1, pack[len(pack)-1]^1), "checksum"},
+		"damaged":               {good, change(60, pack[60]^0x10), ""},
+		"damaged, trailer fits": {good, seal(change(60, pack[60]^0x10)), ""},
+		"more than it says":     {good, seal(change(8, 0, 0, 0, 2)), ""},
+		"less than it says":     {good, seal(change(8, 0, 0, 0, 4)), ""},
+		"version 4":             {good, seal(change(4, 0, 0, 0, 4)), "version"},
+		"no signature":          {good, seal(change(0, 'K')), ""},
+		"something else":        {good, []byte("hello, world, how are you?"), ""},
+		"delta without a base":  {good, thinPack(t, git, good), "unresolved"},
+		"an object of no size":  {good, seal(change(12, 0x10)), ""},
+		"objects that fill a hot": {
+			good, append(slices.Clone(pack[:len(pack)-20]), bytes.Repeat([]byte{0x9f}, 3<<20)...), "",
+		},
 	}
-	tw := newTwins(t, func(own *oracle.Repository) { own.Git("fetch", "--quiet", git.Dir, "refs/heads/main:refs/heads/main") })
+	tw := newTwins(t, func(own *oracle.Repository) {
+		own.Git("fetch", "--quiet", git.Dir, "refs/heads/main:refs/heads/main")
+	})
 	tw.git.Git("config", "receive.fsckObjects", "true")
 	push := func(tip string, pack []byte) (got, want report) {
 		return tw.comparePush(pushBody(allCapabilities, []string{zero + " " + tip + " refs/heads/new"}, pack), false)
@@ -120,8 +126,10 @@ func thinPack(t *testing.T, git *oracle.Repository, tip string) []byte {
 	text := strings.Repeat("a long file with many lines\n", 1000)
 	hidden := git.Write("blob", []byte(text))
 	near := git.Write("blob", []byte(text+"and one more\n"))
-	old := git.Git("commit-tree", "-m", "old", strings.TrimSpace(string(git.Input([]byte("100644 blob "+hidden+"\tfile\n"), "mktree"))))
-	next := git.Git("commit-tree", "-m", "next", "-p", old, strings.TrimSpace(string(git.Input([]byte("100644 blob "+near+"\tfile\n"), "mktree"))))
+	old := git.Git("commit-tree", "-m", "old",
+		strings.TrimSpace(string(git.Input([]byte("100644 blob "+hidden+"\tfile\n"), "mktree"))))
+	next := git.Git("commit-tree", "-m", "next", "-p", old,
+		strings.TrimSpace(string(git.Input([]byte("100644 blob "+near+"\tfile\n"), "mktree"))))
 	pack := git.Input([]byte(tip+"\n"+next+"\n^"+old+"\n"), "pack-objects", "-q", "--revs", "--stdout", "--thin")
 	if binary.BigEndian.Uint32(pack[8:]) < 3 {
 		t.Fatal("nothing in the pack")

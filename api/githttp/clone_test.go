@@ -47,7 +47,9 @@ func seedOddities(git *oracle.Repository) {
 		octopus = append(octopus, "-p", root)
 	}
 	git.Git("update-ref", "refs/heads/octopus", git.Git(append(octopus, tip+"^{tree}")...))
-	for name, target := range map[string]string{"blob": blob, "tree": tree, "commit": roots[0], "octopus": "refs/heads/octopus"} {
+	for name, target := range map[string]string{
+		"blob": blob, "tree": tree, "commit": roots[0], "octopus": "refs/heads/octopus",
+	} {
 		git.Git("tag", "-a", "-m", "of "+name, "to-"+name, target)
 		git.Git("tag", "-a", "-m", "of the tag of "+name, "to-tag-of-"+name, "to-"+name)
 		git.Git("tag", "-a", "-m", "of the tag of the tag of "+name, "to-tag-of-tag-of-"+name, "to-tag-of-"+name)
@@ -56,7 +58,8 @@ func seedOddities(git *oracle.Repository) {
 	git.Git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",module")
 	git.Git("update-index", "--add", "--cacheinfo", "120000,"+git.Write("blob", []byte("module"))+",link")
 	git.Git("update-ref", "refs/heads/ünï/cödé", git.Git("commit-tree", "-m", "modes", "-p", tip, git.Git("write-tree")))
-	git.Git("update-ref", "refs/heads/no-message", git.Write("commit", []byte("tree "+empty+"\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\n")))
+	git.Git("update-ref", "refs/heads/no-message",
+		git.Write("commit", []byte("tree "+empty+"\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\n")))
 	git.Git("update-ref", "refs/notes/commits", roots[1])
 	git.Git("update-ref", "refs/pull/1/head", roots[2])
 	git.Git("update-ref", "refs/pull/1/tree", tree)
@@ -69,7 +72,8 @@ func seedLargeBlobs(git *oracle.Repository) {
 	for i := range 6 {
 		data[i*1000] ^= 0xff
 		git.Git("update-index", "--add", "--cacheinfo", "100644,"+git.Write("blob", data)+",noise")
-		git.Git("update-index", "--add", "--cacheinfo", "100644,"+git.Write("blob", slices.Repeat([]byte("text\n"), 60_000+i))+",text")
+		git.Git("update-index", "--add", "--cacheinfo",
+			"100644,"+git.Write("blob", slices.Repeat([]byte("text\n"), 60_000+i))+",text")
 		commit := []string{"commit-tree", "-m", fmt.Sprint(i)}
 		if tip != "" {
 			commit = append(commit, "-p", tip)
@@ -135,7 +139,9 @@ func TestCloneEmpty(t *testing.T) {
 	t.Parallel()
 	r := serve(t, githttp.Config{})
 	ctx := t.Context()
-	if _, err := r.host.CreateRepository(ctx, engine.Actor{Org: "acme"}, engine.CreateRequest{Name: "trunk", DefaultBranch: "trunk"}); err != nil {
+	if _, err := r.host.CreateRepository(
+		ctx, engine.Actor{Org: "acme"}, engine.CreateRequest{Name: "trunk", DefaultBranch: "trunk"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test

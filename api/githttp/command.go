@@ -35,8 +35,8 @@ func (s *session) command() error {
 	}
 }
 
-// readCommand reads the command and the capabilities, up to the arguments if there are any. A body that is empty, or a lone flush, gives
-// no name.
+// readCommand reads the command and the capabilities, up to the arguments if there are any. A body
+// that is empty, or a lone flush, gives no name.
 func readCommand(in *pktline.Reader) (name string, arguments bool, err error) {
 	for first := true; ; first = false {
 		kind, line, err := in.Read()
@@ -116,7 +116,8 @@ func readArguments(in *pktline.Reader, arguments bool, take func(argument string
 
 func trimLine(line []byte) string { return strings.TrimSuffix(string(line), "\n") }
 
-// respondEmpty answers a request that asks for nothing. git probes with a lone flush before a large request.
+// respondEmpty answers a request that asks for nothing. git probes with a lone flush before a large
+// request.
 func (s *session) respondEmpty() {
 	s.x.Respond(http.StatusOK, "application/x-"+s.service+"-result", nil)
 }

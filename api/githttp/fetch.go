@@ -31,10 +31,14 @@ func (s *session) fetch(in *pktline.Reader, arguments bool) error {
 }
 
 // streamFetch begins a fetch and lets answer stream what comes of it.
-func (s *session) streamFetch(request engine.FetchRequest, answer func(context.Context, *engine.Fetch, io.Writer) error) error {
+func (s *session) streamFetch(
+	request engine.FetchRequest, answer func(context.Context, *engine.Fetch, io.Writer) error,
+) error {
 	fetch, err := s.repo.Fetch(s.x.Context(), request)
 	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid) {
-		return s.answer(fetchResult, func(_ context.Context, out *pktline.Writer) error { return out.Printf("ERR %s\n", err) })
+		return s.answer(fetchResult, func(_ context.Context, out *pktline.Writer) error {
+			return out.Printf("ERR %s\n", err)
+		})
 	}
 	if err != nil {
 		return err

@@ -128,8 +128,9 @@ func (d *draw) fetch() []byte {
 	ask = append(ask, prefixed("want ", d.wants())...)
 	ask = append(ask, d.limits()...)
 	if d.odds(3) {
-		ask = append(ask, "filter "+d.one("blob:none", "blob:limit=100", "blob:limit=1k", "tree:0", "tree:1", "tree:3", "object:type=commit",
-			"object:type=tag", "object:type=tree", "object:type=blob", "combine:blob:limit=200+tree:4"))
+		ask = append(ask, "filter "+
+			d.one("blob:none", "blob:limit=100", "blob:limit=1k", "tree:0", "tree:1", "tree:3", "object:type=commit",
+				"object:type=tag", "object:type=tree", "object:type=blob", "combine:blob:limit=200+tree:4"))
 	}
 	if d.odds(4) {
 		ask = append(ask, prefixed("want-ref ", d.some(d.names, 1+d.IntN(2)))...)
@@ -157,7 +158,8 @@ func (d *draw) legacyFetch() []byte {
 			flags = append(flags, flag)
 		}
 	}
-	flags = append(flags, d.one("multi_ack_detailed", "multi_ack_detailed", "multi_ack", ""), d.one("side-band-64k", "side-band-64k", "side-band", ""))
+	flags = append(flags, d.one("multi_ack_detailed", "multi_ack_detailed", "multi_ack", ""),
+		d.one("side-band-64k", "side-band-64k", "side-band", ""))
 	wants := prefixed("want ", d.wants())
 	limits := d.limits()
 	if at := slices.Index(limits, "deepen-relative"); at >= 0 {

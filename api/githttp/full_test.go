@@ -37,8 +37,8 @@ func (r *trigger) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestDiskFillsDuringPush fills the disk while git push sends a pack: git hears of it, clones go on, and the same push gets
-// through when there is room again.
+// TestDiskFillsDuringPush fills the disk while git push sends a pack: git hears of it, clones go
+// on, and the same push gets through when there is room again.
 func TestDiskFillsDuringPush(t *testing.T) {
 	t.Parallel()
 	const diskBytes = 1 << 40
@@ -64,7 +64,8 @@ func TestDiskFillsDuringPush(t *testing.T) {
 			inner.ServeHTTP(w, request)
 			return
 		}
-		// git may still send when the answer is there: what net/http closes half a second later would take the answer with it.
+		// git may still send when the answer is there: what net/http closes half a second later would
+		// take the answer with it.
 		control := http.NewResponseController(w)
 		if err := control.EnableFullDuplex(); err != nil {
 			t.Error(err)

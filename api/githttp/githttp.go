@@ -1,12 +1,16 @@
-// Package githttp speaks git's smart HTTP protocol: gitprotocol-http(5), gitprotocol-v2(5) and gitprotocol-pack(5).
+// Package githttp speaks git's smart HTTP protocol: gitprotocol-http(5), gitprotocol-v2(5) and
+// gitprotocol-pack(5).
 //
-// Start at [Door.Serve], which answers one request to a git remote. advertise.go answers info/refs in every protocol version;
-// command.go takes protocol v2 commands apart and lsrefs.go, fetch.go and objectinfo.go answer them; legacy.go is the fetch of
-// versions 0 and 1; push.go is git-receive-pack, and report.go what it tells in the end. The doors above have read the token and split
-// the path; what a repository answers is the engine's affair, and only framing, capabilities and git's habits live here.
+// Start at [Door.Serve], which answers one request to a git remote. advertise.go answers info/refs
+// in every protocol version; command.go takes protocol v2 commands apart and lsrefs.go, fetch.go
+// and objectinfo.go answer them; legacy.go is the fetch of versions 0 and 1; push.go is
+// git-receive-pack, and report.go what it tells in the end. The doors above have read the token and
+// split the path; what a repository answers is the engine's affair, and only framing, capabilities
+// and git's habits live here.
 //
-// A client learns what went wrong in one of three ways: by an HTTP status, when its request was no git; by an ERR line or the error
-// band, where git would say it so; and by a connection that is cut, once an answer has begun that cannot be completed.
+// A client learns what went wrong in one of three ways: by an HTTP status, when its request was no
+// git; by an ERR line or the error band, where git would say it so; and by a connection that is
+// cut, once an answer has begun that cannot be completed.
 package githttp
 
 import (
@@ -29,11 +33,14 @@ type Config struct {
 	Agent string
 	// PackBytesMax bounds the pack of one push.
 	PackBytesMax int64
-	// DiscardBytesMax bounds what is read of a push that has been refused, so that git gets to read why; 1 GiB when 0.
+	// DiscardBytesMax bounds what is read of a push that has been refused, so that git gets to read
+	// why; 1 GiB when 0.
 	DiscardBytesMax int64
-	// Recheck tells, just before a push commits, whether its grant is still good; nil means that it is.
+	// Recheck tells, just before a push commits, whether its grant is still good; nil means that it
+	// is.
 	Recheck func(*auth.Grant) error
-	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as in git.
+	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as
+	// in git.
 	KeepAlive time.Duration
 }
 
@@ -52,8 +59,9 @@ type Door struct {
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
 	d := &Door{
-		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck, keepAlive: c.KeepAlive,
-		listings: newListings(),
+		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck,
+		keepAlive: c.KeepAlive,
+		listings:  newListings(),
 	}
 	if d.packBytesMax == 0 {
 		d.packBytesMax = 16 << 30
@@ -88,8 +96,8 @@ type session struct {
 	version int
 }
 
-// Serve answers a request to the remote that path names. What is wrong with the request itself is answered with an HTTP
-// status; what git would say within its protocol is said there.
+// Serve answers a request to the remote that path names. What is wrong with the request itself is
+// answered with an HTTP status; what git would say within its protocol is said there.
 func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error {
 	service, refusal := serviceOf(x, path)
 	if refusal != nil {
@@ -125,7 +133,8 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 	}
 }
 
-// Refuse answers an error of Serve, or of what came before it, as git clients show it best: a status and a line of text.
+// Refuse answers an error of Serve, or of what came before it, as git clients show it best: a
+// status and a line of text.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
 	if p.Status == http.StatusUnauthorized {
@@ -135,7 +144,8 @@ func Refuse(x exchange.Exchange, err error) problem.Problem {
 	return p
 }
 
-// serviceOf returns the service that a request is for. The server has checked its method, and the token's repository and scope.
+// serviceOf returns the service that a request is for. The server has checked its method, and the
+// token's repository and scope.
 func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
 	service := path.Service
 	if service == "info/refs" {
@@ -152,7 +162,8 @@ func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
 	return service, nil
 }
 
-// versionOf is the protocol version that the client asks for and the service has: pushes know 0 and 1 only.
+// versionOf is the protocol version that the client asks for and the service has: pushes know 0 and
+// 1 only.
 func versionOf(header, service string) int {
 	version := 0
 	for word := range strings.SplitSeq(header, ":") {

@@ -161,8 +161,9 @@ func TestFetchAgainstGitByLayout(t *testing.T) {
 	}
 }
 
-// TestFetchRealAgainstGit draws 500 requests to a real repository, in turn from a remote with bitmaps and from a
-// fork that has some of its history from elsewhere. Heads and tags count. PACKHORSE_REAL_COUNT is another number of requests.
+// TestFetchRealAgainstGit draws 500 requests to a real repository, in turn from a remote with
+// bitmaps and from a fork that has some of its history from elsewhere. Heads and tags count.
+// PACKHORSE_REAL_COUNT is another number of requests.
 func TestFetchRealAgainstGit(t *testing.T) {
 	dir, count := oracle.Real(t).Dir, oracle.RealCount(t, 500)
 	seed := func(git *oracle.Repository) {
@@ -219,7 +220,8 @@ func (d *nearDraw) near() *draw {
 	return piece
 }
 
-// bounded draws until the answer is not most of the history: the client has something, or takes a part only.
+// bounded draws until the answer is not most of the history: the client has something, or takes a
+// part only.
 func (d *draw) bounded(ask func(d *draw) []byte) []byte {
 	for {
 		body := ask(d)
@@ -227,7 +229,8 @@ func (d *draw) bounded(ask func(d *draw) []byte) []byte {
 		if has("want-ref ") || has("deepen 2147483647") || has("deepen-since ") || has("deepen-not ") {
 			continue
 		}
-		if has("deepen ") || has("filter tree:0") || slices.ContainsFunc(d.commits, func(id string) bool { return has("have " + id) }) {
+		if has("deepen ") || has("filter tree:0") ||
+			slices.ContainsFunc(d.commits, func(id string) bool { return has("have " + id) }) {
 			return body
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// legacyFetch answers git-upload-pack in protocol versions 0 and 1: gitprotocol-pack(5), "Packfile Negotiation", with the
-// stateless habits of gitprotocol-http(5): one round of negotiation is one request, and all before it is said again.
+// legacyFetch answers git-upload-pack in protocol versions 0 and 1: gitprotocol-pack(5), "Packfile
+// Negotiation", with the stateless habits of gitprotocol-http(5): one round of negotiation is one
+// request, and all before it is said again.
 func (s *session) legacyFetch() error {
 	body, err := s.body(fetchRequestMax)
 	if err != nil {
@@ -51,8 +52,8 @@ type legacyAsk struct {
 	noDone     bool
 	noProgress bool
 	bandMax    int
-	// flushed says that the haves end in a flush, done that they end in "done"; a client that asks only for its new shallow boundary
-	// sends neither.
+	// flushed says that the haves end in a flush, done that they end in "done"; a client that asks
+	// only for its new shallow boundary sends neither.
 	flushed, done bool
 }
 
@@ -116,7 +117,8 @@ func (a *legacyAsk) capabilities(list string) {
 	}
 }
 
-// readHaves reads the upload-haves up to the end of the round. As in git, nothing behind that is looked at.
+// readHaves reads the upload-haves up to the end of the round. As in git, nothing behind that is
+// looked at.
 func (a *legacyAsk) readHaves(in *pktline.Reader) error {
 	for {
 		kind, line, err := in.Read()
@@ -170,7 +172,8 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 	return s.sendPack(ctx, fetch, out, !a.noProgress)
 }
 
-// acknowledge answers the haves one by one, as each acknowledgment mode wants it, and tells whether the pack follows.
+// acknowledge answers the haves one by one, as each acknowledgment mode wants it, and tells whether
+// the pack follows.
 func (a *legacyAsk) acknowledge(ctx context.Context, fetch *engine.Fetch, out *muxer) (over bool, err error) {
 	known := make(map[object.ID]bool, len(fetch.Common()))
 	for _, id := range fetch.Common() {

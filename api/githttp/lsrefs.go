@@ -115,7 +115,8 @@ func (a *lsRefsAsk) tell(ctx context.Context, out *pktline.Writer, shown *engine
 	return out.Flush()
 }
 
-// tellHead tells what HEAD is, while its branch is unborn only to a client that asked for that and for the branch's name.
+// tellHead tells what HEAD is, while its branch is unborn only to a client that asked for that and
+// for the branch's name.
 func (a *lsRefsAsk) tellHead(out *pktline.Writer, shown *engine.Advertisement) error {
 	if !matches(a.prefixes, "HEAD") {
 		return nil

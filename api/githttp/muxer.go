@@ -15,8 +15,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently. A failure to write is kept: nothing is
-// written from then on, and flush and end return it.
+// muxer puts lines, a pack and progress on one answer. Its methods may be called concurrently. A
+// failure to write is kept: nothing is written from then on, and flush and end return it.
 type muxer struct {
 	bandMax int // how much a packet of a band carries; 0: the client knows no bands
 	// banded puts lines on the data band too, which is the sideband-all of version 2.
@@ -116,7 +116,8 @@ func (m *muxer) tell(text string) {
 	_ = m.do(true, func() error { return m.progress.Printf("%s", text) })
 }
 
-// Write sends a part of the pack, or of what else follows the lines: on the data band, or plainly to clients without bands.
+// Write sends a part of the pack, or of what else follows the lines: on the data band, or plainly
+// to clients without bands.
 func (m *muxer) Write(p []byte) (written int, err error) {
 	err = m.do(false, func() (err error) {
 		if m.bandMax == 0 {
@@ -129,8 +130,8 @@ func (m *muxer) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// keepAlive sends an empty data packet whenever the answer has been silent for a time, until the returned function is called, which
-// waits for the goroutine behind it.
+// keepAlive sends an empty data packet whenever the answer has been silent for a time, until the
+// returned function is called, which waits for the goroutine behind it.
 func (m *muxer) keepAlive(ctx context.Context, silence time.Duration) (stop func()) {
 	if m.bandMax == 0 {
 		return func() {}
@@ -167,8 +168,9 @@ func (m *muxer) touch(silence time.Duration) time.Duration {
 	return silence
 }
 
-// fail tells err where git would, on an ERR line or on the error band, and returns what is to become of the answer: it ends there if the
-// client caused err. What is our fault cuts it, so that nobody on the way takes it for whole, and so does what could not be told.
+// fail tells err where git would, on an ERR line or on the error band, and returns what is to
+// become of the answer: it ends there if the client caused err. What is our fault cuts it, so that
+// nobody on the way takes it for whole, and so does what could not be told.
 func (m *muxer) fail(err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,7 +29,8 @@ func (a *infoAsk) argument(text string) error {
 	}
 }
 
-// objectInfo answers gitprotocol-v2(5), "object-info". The lines have no line ends, as git's have none.
+// objectInfo answers gitprotocol-v2(5), "object-info". The lines have no line ends, as git's have
+// none.
 func (s *session) objectInfo(in *pktline.Reader, arguments bool) error {
 	ask := &infoAsk{}
 	if err := readArguments(in, arguments, ask.argument); err != nil {

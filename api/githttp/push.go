@@ -23,8 +23,8 @@ const receivePackResult = "application/x-git-receive-pack-result"
 
 // receive answers git-receive-pack: gitprotocol-pack(5), "Pushing Data To a Server".
 //
-// The commands and the whole pack are read before the answer begins; resolving deltas, checking and moving the refs happen
-// while it streams, with progress and keep-alive packets.
+// The commands and the whole pack are read before the answer begins; resolving deltas, checking and
+// moving the refs happen while it streams, with progress and keep-alive packets.
 func (s *session) receive() error {
 	body, err := s.body(s.packBytesMax + commandLinesMax)
 	if err != nil {
@@ -97,15 +97,17 @@ func (a *pushAsk) bringsPack() bool {
 	return false
 }
 
-// Memory of the lines before a pack. Lines up to the usual size are part of what the route costs, longer lists are
-// admitted for.
+// Memory of the lines before a pack. Lines up to the usual size are part of what the route costs,
+// longer lists are admitted for.
 const (
 	commandBytesUsual = 256 << 10
-	// commandBytesMax is what one command may take on average: two IDs, the longest refname, and what is around them.
+	// commandBytesMax is what one command may take on average: two IDs, the longest refname, and what
+	// is around them.
 	commandBytesMax = 1024 + 256
 )
 
-// read reads the commands and the push options. Limits hold while it reads: nothing is kept of what lies beyond them.
+// read reads the commands and the push options. Limits hold while it reads: nothing is kept of what
+// lies beyond them.
 func (a *pushAsk) read(in *pktline.Reader, s *session) error {
 	for {
 		kind, line, err := in.Read()
@@ -152,7 +154,8 @@ func (a *pushAsk) admit(size int, s *session) error {
 	return err
 }
 
-// commandLine takes "shallow ID" or "OLD NEW NAME", the first with the client's capabilities behind a NUL.
+// commandLine takes "shallow ID" or "OLD NEW NAME", the first with the client's capabilities behind
+// a NUL.
 func (a *pushAsk) commandLine(line []byte) error {
 	text, capabilities, hasCapabilities := bytes.Cut(line, []byte{0})
 	words := trimLine(text)

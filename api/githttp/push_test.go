@@ -73,9 +73,11 @@ func pushBody(capabilities string, commands []string, rest ...[]byte) []byte {
 	return append(request(append(commands, flush)...), bytes.Join(rest, nil)...)
 }
 
-// pack makes a pack of what some revisions of a repository reach, as git pack-objects --revs takes them.
+// pack makes a pack of what some revisions of a repository reach, as git pack-objects --revs takes
+// them.
 func packOf(git *oracle.Repository, revisions ...string) []byte {
-	return git.Input([]byte(strings.Join(revisions, "\n")+"\n"), "pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset", "--thin")
+	return git.Input([]byte(strings.Join(revisions, "\n")+"\n"), "pack-objects", "-q", "--revs", "--stdout",
+		"--delta-base-offset", "--thin")
 }
 
 // comparePush gives both the same push, and wants the same report and the same refs afterwards.
@@ -121,20 +123,36 @@ func TestPushAgainstGit(t *testing.T) {
 		loose        bool     // only what becomes of commands is compared, not in which words
 		remark       string   // what git says, and we say too
 	}{
-		"create":              {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}},
-		"update":              {commands: []string{"{main} {new} refs/heads/main"}, revisions: []string{"new", "^main"}},
-		"rewind":              {commands: []string{"{main} {old} refs/heads/main"}, revisions: []string{"^main"}},
-		"same":                {commands: []string{"{main} {main} refs/heads/main"}, revisions: []string{"^main"}},
-		"everything anew":     {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new"}},
-		"old client":          {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: "report-status"},
-		"no report":           {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: "side-band-64k"},
-		"silent client":       {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: "quiet"},
-		"odd names":           {commands: []string{"{0} {old} refs/heads/ünï", "{0} {old} refs/x/y", "{0} {old} refs/heads/a.b", "{0} {old} refs/heads/-x"}, revisions: []string{"^main"}},
-		"tag of a blob":       {commands: []string{"{0} {blob} refs/tags/blob", "{0} {tree} refs/tags/tree", "{0} {tag} refs/tags/tag"}, revisions: []string{"^main", "blob", "tree", "tag"}},
-		"delete":              {commands: []string{"{side} {0} refs/heads/side"}},
-		"delete a tag":        {commands: []string{"{v9} {0} refs/tags/v9", "{side} {0} refs/heads/side"}},
-		"deletion and update": {commands: []string{"{side} {0} refs/heads/side", "{main} {new} refs/heads/main"}, revisions: []string{"new", "^main"}},
-		"room for a folder":   {commands: []string{"{side} {0} refs/heads/side", "{0} {old} refs/heads/side/x"}, revisions: []string{"^main"}},
+		"create":          {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}},
+		"update":          {commands: []string{"{main} {new} refs/heads/main"}, revisions: []string{"new", "^main"}},
+		"rewind":          {commands: []string{"{main} {old} refs/heads/main"}, revisions: []string{"^main"}},
+		"same":            {commands: []string{"{main} {main} refs/heads/main"}, revisions: []string{"^main"}},
+		"everything anew": {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new"}},
+		"old client": {
+			commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: "report-status",
+		},
+		"no report": {
+			commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: "side-band-64k",
+		},
+		"silent client": {
+			commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: "quiet",
+		},
+		"odd names": {commands: []string{
+			"{0} {old} refs/heads/ünï", "{0} {old} refs/x/y", "{0} {old} refs/heads/a.b", "{0} {old} refs/heads/-x",
+		}, revisions: []string{"^main"}},
+		"tag of a blob": {
+			commands:  []string{"{0} {blob} refs/tags/blob", "{0} {tree} refs/tags/tree", "{0} {tag} refs/tags/tag"},
+			revisions: []string{"^main", "blob", "tree", "tag"},
+		},
+		"delete":       {commands: []string{"{side} {0} refs/heads/side"}},
+		"delete a tag": {commands: []string{"{v9} {0} refs/tags/v9", "{side} {0} refs/heads/side"}},
+		"deletion and update": {
+			commands:  []string{"{side} {0} refs/heads/side", "{main} {new} refs/heads/main"},
+			revisions: []string{"new", "^main"},
+		},
+		"room for a folder": {
+			commands: []string{"{side} {0} refs/heads/side", "{0} {old} refs/heads/side/x"}, revisions: []string{"^main"},
+		},
 
 		"lost race": {
 			commands: []string{"{old} {new} refs/heads/main"}, revisions: []string{"new", "^main"},
@@ -144,12 +162,19 @@ func TestPushAgainstGit(t *testing.T) {
 			commands: []string{"{0} {new} refs/heads/main"}, revisions: []string{"new", "^main"},
 			remark: "error: cannot lock ref 'refs/heads/main': reference already exists",
 		},
-		"update of nothing":          {commands: []string{"{old} {new} refs/heads/none"}, revisions: []string{"new", "^main"}},
-		"lost race to delete":        {commands: []string{"{old} {0} refs/heads/side"}},
-		"deletion of nothing":        {commands: []string{"{old} {0} refs/heads/none"}},
-		"deletion that was done":     {commands: []string{"{side} {0} refs/heads/side", "{side} {0} refs/heads/side"}},
-		"two values for one":         {commands: []string{"{0} {old} refs/heads/x", "{0} {new} refs/heads/x"}, revisions: []string{"new", "^main"}},
-		"deletion of the default":    {commands: []string{"{main} {0} refs/heads/main"}, remark: "error: refusing to delete the current branch: refs/heads/main"},
+		"update of nothing": {
+			commands: []string{"{old} {new} refs/heads/none"}, revisions: []string{"new", "^main"},
+		},
+		"lost race to delete":    {commands: []string{"{old} {0} refs/heads/side"}},
+		"deletion of nothing":    {commands: []string{"{old} {0} refs/heads/none"}},
+		"deletion that was done": {commands: []string{"{side} {0} refs/heads/side", "{side} {0} refs/heads/side"}},
+		"two values for one": {
+			commands: []string{"{0} {old} refs/heads/x", "{0} {new} refs/heads/x"}, revisions: []string{"new", "^main"},
+		},
+		"deletion of the default": {
+			commands: []string{"{main} {0} refs/heads/main"},
+			remark:   "error: refusing to delete the current branch: refs/heads/main",
+		},
 		"default and another branch": {commands: []string{"{main} {0} refs/heads/main", "{side} {0} refs/heads/side"}},
 		"file in a file": {
 			commands: []string{"{0} {old} refs/heads/main/x"}, revisions: []string{"^main"},
@@ -158,15 +183,41 @@ func TestPushAgainstGit(t *testing.T) {
 		"file over a folder": {
 			commands: []string{"{0} {old} refs/heads/d/x", "{0} {old} refs/heads/d"}, revisions: []string{"^main"},
 		},
-		"one of several":    {commands: []string{"{0} {new} refs/heads/new", "{old} {new} refs/heads/main", "{0} {old} refs/heads/b"}, revisions: []string{"new", "^main"}},
-		"funny names":       {commands: []string{"{0} {old} refs/heads/a..b", "{0} {old} HEAD", "{0} {old} main", "{0} {old} refs/heads", "{0} {old} refs/heads/x.lock", "{0} {old} refs/heads/a b", "{old} {0} refs/heads/..", "{0} {old} refs/stash"}, revisions: []string{"^main"}},
-		"branch to a tag":   {commands: []string{"{0} {tag} refs/heads/tag", "{0} {old} refs/heads/good"}, revisions: []string{"^main", "tag"}},
-		"branch to a blob":  {commands: []string{"{0} {blob} refs/heads/blob"}, revisions: []string{"^main", "blob"}},
-		"missing object":    {commands: []string{"{0} {none} refs/heads/none", "{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}},
-		"atomic":            {commands: []string{"{0} {new} refs/heads/new", "{side} {0} refs/heads/side"}, revisions: []string{"new", "^main"}, capabilities: allCapabilities + " atomic"},
-		"atomic, lost race": {commands: []string{"{0} {new} refs/heads/new", "{old} {new} refs/heads/main", "{side} {0} refs/heads/side"}, revisions: []string{"new", "^main"}, capabilities: allCapabilities + " atomic", loose: true},
-		"atomic, one funny": {commands: []string{"{0} {new} refs/heads/new", "{0} {old} refs/heads/a..b"}, revisions: []string{"new", "^main"}, capabilities: allCapabilities + " atomic"},
-		"atomic, one twice": {commands: []string{"{0} {new} refs/heads/new", "{0} {old} refs/heads/new"}, revisions: []string{"new", "^main"}, capabilities: allCapabilities + " atomic", loose: true},
+		"one of several": {
+			commands:  []string{"{0} {new} refs/heads/new", "{old} {new} refs/heads/main", "{0} {old} refs/heads/b"},
+			revisions: []string{"new", "^main"},
+		},
+		"funny names": {commands: []string{
+			"{0} {old} refs/heads/a..b", "{0} {old} HEAD", "{0} {old} main", "{0} {old} refs/heads",
+			"{0} {old} refs/heads/x.lock", "{0} {old} refs/heads/a b", "{old} {0} refs/heads/..", "{0} {old} refs/stash",
+		}, revisions: []string{"^main"}},
+		"branch to a tag": {
+			commands: []string{"{0} {tag} refs/heads/tag", "{0} {old} refs/heads/good"}, revisions: []string{"^main", "tag"},
+		},
+		"branch to a blob": {commands: []string{"{0} {blob} refs/heads/blob"}, revisions: []string{"^main", "blob"}},
+		"missing object": {
+			commands: []string{"{0} {none} refs/heads/none", "{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"},
+		},
+		"atomic": {
+			commands:     []string{"{0} {new} refs/heads/new", "{side} {0} refs/heads/side"},
+			revisions:    []string{"new", "^main"},
+			capabilities: allCapabilities + " atomic",
+		},
+		"atomic, lost race": {
+			commands:  []string{"{0} {new} refs/heads/new", "{old} {new} refs/heads/main", "{side} {0} refs/heads/side"},
+			revisions: []string{"new", "^main"}, capabilities: allCapabilities + " atomic", loose: true,
+		},
+		"atomic, one funny": {
+			commands:     []string{"{0} {new} refs/heads/new", "{0} {old} refs/heads/a..b"},
+			revisions:    []string{"new", "^main"},
+			capabilities: allCapabilities + " atomic",
+		},
+		"atomic, one twice": {
+			commands:     []string{"{0} {new} refs/heads/new", "{0} {old} refs/heads/new"},
+			revisions:    []string{"new", "^main"},
+			capabilities: allCapabilities + " atomic",
+			loose:        true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -214,11 +265,14 @@ func TestPushAgainstGit(t *testing.T) {
 	}
 }
 
-// TestPushFirstBranch pushes a branch that is not main to a new repository: a clone has it checked out.
+// TestPushFirstBranch pushes a branch that is not main to a new repository: a clone has it checked
+// out.
 func TestPushFirstBranch(t *testing.T) {
 	t.Parallel()
 	r := serve(t, githttp.Config{})
-	if _, err := r.host.CreateRepository(t.Context(), engine.Actor{Org: enginetest.Org}, engine.CreateRequest{Name: "fresh"}); err != nil {
+	if _, err := r.host.CreateRepository(
+		t.Context(), engine.Actor{Org: enginetest.Org}, engine.CreateRequest{Name: "fresh"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	git := oracle.New(t)
@@ -226,13 +280,15 @@ func TestPushFirstBranch(t *testing.T) {
 	git.Git("push", "--quiet", r.base+"/fresh.git", "main:refs/heads/trunk")
 	versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test
 		clone := cloneFrom(t, r.base+"/fresh.git", version)
-		if name, id := clone.Git("symbolic-ref", "HEAD"), clone.Git("rev-parse", "HEAD"); name != "refs/heads/trunk" || id != tip {
+		if name, id := clone.Git("symbolic-ref", "HEAD"), clone.Git("rev-parse", "HEAD"); name != "refs/heads/trunk" ||
+			id != tip {
 			t.Errorf("HEAD is %s at %s", name, id)
 		}
 	})
 }
 
-// TestPushWithoutDefault pushes branches beside the default branch that was asked for: the user hears that HEAD leads nowhere.
+// TestPushWithoutDefault pushes branches beside the default branch that was asked for: the user
+// hears that HEAD leads nowhere.
 func TestPushWithoutDefault(t *testing.T) {
 	t.Parallel()
 	r := serve(t, githttp.Config{})

@@ -19,7 +19,8 @@ type pushed struct {
 }
 
 func pushTo(git *oracle.Repository, url string, args ...string) pushed {
-	out, err := git.Try(nil, append([]string{"push", "--porcelain", "--no-progress"}, strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "URL", url))...)...)
+	out, err := git.Try(nil, append([]string{"push", "--porcelain", "--no-progress"},
+		strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "URL", url))...)...)
 	result := pushed{report: strings.ReplaceAll(string(out), url, "URL"), failed: err != nil}
 	if exit, ok := errors.AsType[*oracle.ExitError](err); ok {
 		result.stderr = exit.Stderr
@@ -27,27 +28,53 @@ func pushTo(git *oracle.Repository, url string, args ...string) pushed {
 	return result
 }
 
-// TestPushClient lets git push to the remote and to git's own server, and wants the client to print the same.
+// TestPushClient lets git push to the remote and to git's own server, and wants the client to print
+// the same.
 func TestPushClient(t *testing.T) {
 	t.Parallel()
 	stories := map[string][]string{
 		"new and forward": {"URL main~5:refs/heads/new", "URL main~3:refs/heads/new", "URL main:new", "URL main:new"},
-		"backwards":       {"URL main~1:refs/heads/new", "URL main~4:refs/heads/new", "--force URL main~4:refs/heads/new", "URL +main~6:refs/heads/new"},
-		"lease":           {"URL main~4:refs/heads/new", "--force-with-lease=refs/heads/new:main~9 URL main~5:refs/heads/new", "--force-with-lease=refs/heads/new:main~4 URL main~5:refs/heads/new"},
-		"delete":          {"URL side:refs/heads/x side:refs/heads/y", "--delete URL x", "--delete URL x", "URL :y main:z", "URL :refs/heads/never"},
-		"default":         {"URL main", "URL :main", "--delete URL main side"},
-		"many":            {"URL refs/heads/*:refs/heads/* refs/tags/*:refs/tags/* refs/notes/*:refs/notes/*", "--all URL", "--tags URL"},
-		"follow tags":     {"--follow-tags URL main~8:refs/heads/main", "--follow-tags URL main"},
-		"mirror":          {"--mirror URL", "--mirror URL", "--prune URL refs/heads/main:refs/heads/main refs/tags/v9:refs/tags/*"},
-		"atomic":          {"--atomic URL main side", "--atomic URL main~1:refs/heads/main side:refs/heads/new", "--atomic URL main:refs/heads/a..b side:refs/heads/new", "--atomic URL :side main:a/b"},
-		"conflict":        {"URL main:refs/heads/a/b", "URL main:refs/heads/a main:refs/heads/c", "URL main:refs/heads/a/b/c", "URL :a/b main:refs/heads/a"},
-		"options":         {"-o ci.skip -o message=hello URL main"},
-		"quietly":         {"--quiet URL main", "--quiet URL :refs/heads/none side"},
-		"whole":           {"--no-thin URL main~9:refs/heads/main", "--no-thin URL main", "--thin URL side"},
-		"unsigned":        {"--signed=if-asked URL main", "--signed=yes URL side"},
-		"odd targets":     {"URL to-blob to-tree refs/tags/light-blob", "URL light-blob:refs/heads/blob", "URL to-commit:refs/heads/tag", "URL main:refs/pull/1/head"},
-		"funny":           {"URL main:refs/heads/a..b", "URL main:refs/heads/x.lock main:refs/heads/good", "URL main:HEAD", "URL main:refs/onelevel", "URL main:refs/heads/ünï"},
-		"nothing":         {"URL", "URL none", "--dry-run URL main"},
+		"backwards": {
+			"URL main~1:refs/heads/new", "URL main~4:refs/heads/new", "--force URL main~4:refs/heads/new",
+			"URL +main~6:refs/heads/new",
+		},
+		"lease": {
+			"URL main~4:refs/heads/new", "--force-with-lease=refs/heads/new:main~9 URL main~5:refs/heads/new",
+			"--force-with-lease=refs/heads/new:main~4 URL main~5:refs/heads/new",
+		},
+		"delete": {
+			"URL side:refs/heads/x side:refs/heads/y", "--delete URL x", "--delete URL x", "URL :y main:z",
+			"URL :refs/heads/never",
+		},
+		"default": {"URL main", "URL :main", "--delete URL main side"},
+		"many": {
+			"URL refs/heads/*:refs/heads/* refs/tags/*:refs/tags/* refs/notes/*:refs/notes/*", "--all URL", "--tags URL",
+		},
+		"follow tags": {"--follow-tags URL main~8:refs/heads/main", "--follow-tags URL main"},
+		"mirror": {
+			"--mirror URL", "--mirror URL", "--prune URL refs/heads/main:refs/heads/main refs/tags/v9:refs/tags/*",
+		},
+		"atomic": {
+			"--atomic URL main side", "--atomic URL main~1:refs/heads/main side:refs/heads/new",
+			"--atomic URL main:refs/heads/a..b side:refs/heads/new", "--atomic URL :side main:a/b",
+		},
+		"conflict": {
+			"URL main:refs/heads/a/b", "URL main:refs/heads/a main:refs/heads/c", "URL main:refs/heads/a/b/c",
+			"URL :a/b main:refs/heads/a",
+		},
+		"options":  {"-o ci.skip -o message=hello URL main"},
+		"quietly":  {"--quiet URL main", "--quiet URL :refs/heads/none side"},
+		"whole":    {"--no-thin URL main~9:refs/heads/main", "--no-thin URL main", "--thin URL side"},
+		"unsigned": {"--signed=if-asked URL main", "--signed=yes URL side"},
+		"odd targets": {
+			"URL to-blob to-tree refs/tags/light-blob", "URL light-blob:refs/heads/blob", "URL to-commit:refs/heads/tag",
+			"URL main:refs/pull/1/head",
+		},
+		"funny": {
+			"URL main:refs/heads/a..b", "URL main:refs/heads/x.lock main:refs/heads/good", "URL main:HEAD",
+			"URL main:refs/onelevel", "URL main:refs/heads/ünï",
+		},
+		"nothing": {"URL", "URL none", "--dry-run URL main"},
 	}
 	for name, steps := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +95,8 @@ func TestPushClient(t *testing.T) {
 						step, got.failed, got.report, got.stderr, want.failed, want.report, want.stderr)
 				}
 				if got, want := tw.remote.refs(refs.Main), allRefs(tw.git); !slices.Equal(got, want) {
-					t.Fatalf("after git push %s: refs\n%s\nand of git's server\n%s", step, strings.Join(got, "\n"), strings.Join(want, "\n"))
+					t.Fatalf("after git push %s: refs\n%s\nand of git's server\n%s", step, strings.Join(got, "\n"),
+						strings.Join(want, "\n"))
 				}
 			}
 			if len(tw.remote.refs(refs.Main)) > 0 {
@@ -119,7 +147,8 @@ func TestPushFromShallow(t *testing.T) {
 			// Git forgets that the push is atomic.
 			before := empty.remote.refs(refs.Main)
 			got := pushTo(client, empty.remote.url(""), "--atomic URL whole:refs/heads/a new")
-			if !strings.Contains(got.report, "(atomic push failure)") || !strings.Contains(got.report, "(shallow update not allowed)") ||
+			if !strings.Contains(got.report, "(atomic push failure)") ||
+				!strings.Contains(got.report, "(shallow update not allowed)") ||
 				!slices.Equal(empty.remote.refs(refs.Main), before) {
 				t.Errorf("an atomic push that is refused:\n%s%s", got.report, got.stderr)
 			}

@@ -28,7 +28,8 @@ type listing struct {
 	answer   []byte // never changed
 }
 
-// listings keeps the answers that were given last, the newest of each question. Its methods may be called concurrently.
+// listings keeps the answers that were given last, the newest of each question. Its methods may be
+// called concurrently.
 type listings struct {
 	cache *lru.Cache[listingKey, listing]
 }

@@ -18,9 +18,9 @@ import (
 // discardMax is how much of a refused push is thrown away, in bytes.
 const discardMax = 1 << 30
 
-// refusePush reports err as what became of a push. git shows nothing of an HTTP error that ends its POST but the number,
-// and reads no answer before it has sent everything: so the rest of the request is thrown away first. What git cannot be
-// told in a report is returned.
+// refusePush reports err as what became of a push. git shows nothing of an HTTP error that ends its
+// POST but the number, and reads no answer before it has sent everything: so the rest of the
+// request is thrown away first. What git cannot be told in a report is returned.
 func (s *session) refusePush(ask *pushAsk, err error) error {
 	if !ask.report || !isRefused(err) || s.discard() != nil {
 		return err
@@ -37,10 +37,12 @@ func (s *session) refusePush(ask *pushAsk, err error) error {
 	return nil
 }
 
-// isRefused tells whether err refuses a push that git has made as it should: for its size, or for want of room or turn.
+// isRefused tells whether err refuses a push that git has made as it should: for its size, or for
+// want of room or turn.
 func isRefused(err error) bool {
 	switch problem.From(err).Status {
-	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInsufficientStorage, http.StatusServiceUnavailable:
+	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInsufficientStorage,
+		http.StatusServiceUnavailable:
 		return !errors.Is(err, context.Canceled)
 	default:
 		return false
@@ -106,7 +108,8 @@ func packLimit(e *pack.LimitError) string {
 	}
 }
 
-// RefuseLFS answers clients of git LFS, which take any other answer for a repository that is missing or closed to them.
+// RefuseLFS answers clients of git LFS, which take any other answer for a repository that is
+// missing or closed to them.
 func RefuseLFS(x exchange.Exchange, _ *auth.Grant) error {
 	x.Respond(http.StatusNotImplemented, "application/vnd.git-lfs+json", []byte(
 		`{"message": "Packhorse stores large files in git itself; run \"git lfs migrate export --everything --include=*\" and push"}`+"\n"))

@@ -47,7 +47,9 @@ func serveHost(tb testing.TB, host *engine.Host, config githttp.Config) *remote 
 	tb.Helper()
 	config.Host, config.Agent = host, "packhorse/test"
 	r := &remote{t: tb, host: host, door: githttp.New(config)}
-	server := httptest.NewUnstartedServer(exchangetest.Handler(r.handle, func(x exchange.Exchange, err error) { githttp.Refuse(x, err) }))
+	server := httptest.NewUnstartedServer(exchangetest.Handler(r.handle, func(x exchange.Exchange, err error) {
+		githttp.Refuse(x, err)
+	}))
 	server.Config.ErrorLog = log.New(failing{tb}, "", 0)
 	server.Start()
 	tb.Cleanup(server.Close)
@@ -112,7 +114,8 @@ func (r *remote) push(git *oracle.Repository, refspecs ...string) {
 	git.Git(append([]string{"push", "--quiet", r.url("")}, refspecs...)...)
 }
 
-// clone makes a bare repository with every ref of the remote, by the given version of the protocol and arguments of git clone.
+// clone makes a bare repository with every ref of the remote, by the given version of the protocol
+// and arguments of git clone.
 func (r *remote) clone(version int, args ...string) *oracle.Repository {
 	r.t.Helper()
 	return cloneFrom(r.t, r.url(""), version, args...)
@@ -122,7 +125,9 @@ func cloneFrom(tb testing.TB, url string, version int, args ...string) *oracle.R
 	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), "clone.git")
 	git := oracle.Open(tb, dir)
-	git.Git(append(append([]string{"-c", fmt.Sprintf("protocol.version=%d", version), "clone", "--quiet", "--bare"}, args...), url, dir)...)
+	git.Git(append(
+		append([]string{"-c", fmt.Sprintf("protocol.version=%d", version), "clone", "--quiet", "--bare"}, args...), url, dir,
+	)...)
 	git.Git("config", "protocol.version", fmt.Sprint(version))
 	return git
 }

@@ -26,8 +26,8 @@ func (s *session) tellFailures(result *engine.PushResult) {
 	}
 }
 
-// reportOf is the report-status of a push, as pkt-lines: gitprotocol-pack(5), "Report Status". remark hears what git says on the
-// terminal besides.
+// reportOf is the report-status of a push, as pkt-lines: gitprotocol-pack(5), "Report Status".
+// remark hears what git says on the terminal besides.
 func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byte {
 	var report bytes.Buffer
 	out := pktline.NewWriter(&report)
@@ -68,12 +68,14 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 	return report.Bytes()
 }
 
-// findObject says how to find an object that is too large: what it is called is not known where its size is.
+// findObject says how to find an object that is too large: what it is called is not known where its
+// size is.
 const findObject = `hint: find it with: git rev-list --objects HEAD |
 hint:   git cat-file --batch-check="%(objectsize) %(objectname) %(rest)" | sort -n | tail
 `
 
-// refusal returns in git's words why a command was not carried out: in short, and what else there is to say.
+// refusal returns in git's words why a command was not carried out: in short, and what else there
+// is to say.
 func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string) {
 	const failed = "failed to update ref"
 	name := command.Name
@@ -100,7 +102,8 @@ func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string
 		existing := strings.TrimSuffix(strings.TrimPrefix(conflict.Existing, a.Namespace.Prefix()), "/")
 		return failed, fmt.Sprintf("cannot lock ref '%s': '%s' exists; cannot create '%s'", name, existing, name)
 	case errors.As(err, &branch):
-		return failed, fmt.Sprintf("cannot update ref '%s': trying to write non-commit object %s to branch '%s'", name, branch.ID, name)
+		return failed, fmt.Sprintf("cannot update ref '%s': trying to write non-commit object %s to branch '%s'", name,
+			branch.ID, name)
 	case errors.As(err, &wrong) && isHidden(name) && command.New.IsZero():
 		return "deny deleting a hidden ref", ""
 	case errors.As(err, &wrong) && isHidden(name):

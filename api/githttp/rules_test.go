@@ -42,35 +42,95 @@ func TestPushRules(t *testing.T) {
 	tests := map[string]struct {
 		variant, policy, command, outcome string
 	}{
-		"another namespace":            {command: "{0} {main} refs/namespaces/ephemeral/refs/heads/x", outcome: "ng deny updating a hidden ref"},
-		"deletion there":               {command: "{main} {0} refs/namespaces/ephemeral/refs/heads/here", outcome: "ng deny deleting a hidden ref"},
-		"any namespace":                {command: "{0} {main} refs/namespaces/x/refs/heads/x", outcome: "ng deny updating a hidden ref"},
-		"a nested namespace":           {variant: "+ephemeral", command: "{0} {main} refs/namespaces/ephemeral/refs/heads/x", outcome: "ng deny updating a hidden ref"},
-		"replacement":                  {command: "{0} {main} refs/replace/" + old, outcome: "ng deny updating a hidden ref"},
-		"HEAD":                         {command: "{0} {main} HEAD", outcome: "ng funny refname"},
-		"one level":                    {command: "{0} {main} refs/stash", outcome: "ng funny refname"},
-		"a branch like an ID":          {command: "{0} {main} refs/heads/" + old, outcome: "ng funny refname"},
-		"a tag like an ID":             {command: "{0} {main} refs/tags/" + strings.ToUpper(old), outcome: "ng funny refname"},
-		"a long name":                  {command: "{0} {main} refs/heads/" + strings.Repeat("x", 2000), outcome: "ng funny refname"},
+		"another namespace": {
+			command: "{0} {main} refs/namespaces/ephemeral/refs/heads/x", outcome: "ng deny updating a hidden ref",
+		},
+		"deletion there": {
+			command: "{main} {0} refs/namespaces/ephemeral/refs/heads/here", outcome: "ng deny deleting a hidden ref",
+		},
+		"any namespace": {
+			command: "{0} {main} refs/namespaces/x/refs/heads/x", outcome: "ng deny updating a hidden ref",
+		},
+		"a nested namespace": {
+			variant: "+ephemeral",
+			command: "{0} {main} refs/namespaces/ephemeral/refs/heads/x",
+			outcome: "ng deny updating a hidden ref",
+		},
+		"replacement":         {command: "{0} {main} refs/replace/" + old, outcome: "ng deny updating a hidden ref"},
+		"HEAD":                {command: "{0} {main} HEAD", outcome: "ng funny refname"},
+		"one level":           {command: "{0} {main} refs/stash", outcome: "ng funny refname"},
+		"a branch like an ID": {command: "{0} {main} refs/heads/" + old, outcome: "ng funny refname"},
+		"a tag like an ID": {
+			command: "{0} {main} refs/tags/" + strings.ToUpper(old), outcome: "ng funny refname",
+		},
+		"a long name": {
+			command: "{0} {main} refs/heads/" + strings.Repeat("x", 2000), outcome: "ng funny refname",
+		},
 		"deletion by an unknown value": {command: "{0} {0} refs/heads/topic", outcome: "ng failed to update ref"},
-		"default branch":               {command: "{main} {0} refs/heads/main", outcome: "ng deletion of the current branch prohibited"},
-		"default branch, ephemeral":    {variant: "+ephemeral", command: "{main} {0} refs/heads/main", outcome: "ok"},
-		"default branch, import":       {variant: "+import", command: "{main} {0} refs/heads/main", outcome: "ng deletion of the current branch prohibited"},
+		"default branch": {
+			command: "{main} {0} refs/heads/main", outcome: "ng deletion of the current branch prohibited",
+		},
+		"default branch, ephemeral": {variant: "+ephemeral", command: "{main} {0} refs/heads/main", outcome: "ok"},
+		"default branch, import": {
+			variant: "+import", command: "{main} {0} refs/heads/main", outcome: "ng deletion of the current branch prohibited",
+		},
 
-		"no-push, new":            {policy: "no-push", command: "{0} {main} refs/heads/new", outcome: "ng denied by policy: no-push on refs/heads/new"},
-		"no-push, forward":        {policy: "no-push", command: "{old} {main} refs/heads/topic", outcome: "ng denied by policy: no-push on refs/heads/topic"},
-		"no-push, delete":         {policy: "no-push", command: "{old} {0} refs/heads/topic", outcome: "ng denied by policy: no-push on refs/heads/topic"},
-		"no-push, absent":         {policy: "no-push", command: "{0} {0} refs/heads/none", outcome: "ng denied by policy: no-push on refs/heads/none"},
-		"no-push, ephemeral":      {policy: "no-push", variant: "+ephemeral", command: "{0} {main} refs/heads/new", outcome: "ng denied by policy: no-push on refs/namespaces/ephemeral/refs/heads/new"},
-		"no-force, new":           {policy: "no-force-push", command: "{0} {main} refs/heads/new", outcome: "ok"},
-		"no-force, forward":       {policy: "no-force-push", command: "{old} {main} refs/heads/topic", outcome: "ok"},
-		"no-force, backwards":     {policy: "no-force-push", command: "{old} {older} refs/heads/topic", outcome: "ng denied by policy: no-force-push on refs/heads/topic: not a fast-forward"},
-		"no-force, delete":        {policy: "no-force-push", command: "{old} {0} refs/heads/topic", outcome: "ng denied by policy: no-force-push on refs/heads/topic: the ref would be deleted"},
-		"no-force, tag":           {policy: "no-force-push", command: "{older} {annotated} refs/tags/light", outcome: "ok"},
-		"no-force, tag back":      {policy: "no-force-push", command: "{annotated} {older} refs/tags/annotated", outcome: "ng denied by policy: no-force-push on refs/tags/annotated: not a fast-forward"},
-		"no-force, tag of blob":   {policy: "no-force-push", command: "{blob} {main} refs/tags/blob", outcome: "ng denied by policy: no-force-push on refs/tags/blob: not a fast-forward"},
-		"an op nobody knows":      {policy: "odd", command: "{0} {main} refs/heads/new", outcome: "ng denied by policy: no-such-op on refs/heads/new: the op is not known"},
-		"an import under no-push": {policy: "no-push", variant: "+import", command: "{0} {main} refs/heads/new", outcome: "ng denied by policy: no-push on refs/heads/new"},
+		"no-push, new": {
+			policy: "no-push", command: "{0} {main} refs/heads/new", outcome: "ng denied by policy: no-push on refs/heads/new",
+		},
+		"no-push, forward": {
+			policy:  "no-push",
+			command: "{old} {main} refs/heads/topic",
+			outcome: "ng denied by policy: no-push on refs/heads/topic",
+		},
+		"no-push, delete": {
+			policy:  "no-push",
+			command: "{old} {0} refs/heads/topic",
+			outcome: "ng denied by policy: no-push on refs/heads/topic",
+		},
+		"no-push, absent": {
+			policy: "no-push", command: "{0} {0} refs/heads/none", outcome: "ng denied by policy: no-push on refs/heads/none",
+		},
+		"no-push, ephemeral": {
+			policy:  "no-push",
+			variant: "+ephemeral",
+			command: "{0} {main} refs/heads/new",
+			outcome: "ng denied by policy: no-push on refs/namespaces/ephemeral/refs/heads/new",
+		},
+		"no-force, new":     {policy: "no-force-push", command: "{0} {main} refs/heads/new", outcome: "ok"},
+		"no-force, forward": {policy: "no-force-push", command: "{old} {main} refs/heads/topic", outcome: "ok"},
+		"no-force, backwards": {
+			policy:  "no-force-push",
+			command: "{old} {older} refs/heads/topic",
+			outcome: "ng denied by policy: no-force-push on refs/heads/topic: not a fast-forward",
+		},
+		"no-force, delete": {
+			policy:  "no-force-push",
+			command: "{old} {0} refs/heads/topic",
+			outcome: "ng denied by policy: no-force-push on refs/heads/topic: the ref would be deleted",
+		},
+		"no-force, tag": {policy: "no-force-push", command: "{older} {annotated} refs/tags/light", outcome: "ok"},
+		"no-force, tag back": {
+			policy:  "no-force-push",
+			command: "{annotated} {older} refs/tags/annotated",
+			outcome: "ng denied by policy: no-force-push on refs/tags/annotated: not a fast-forward",
+		},
+		"no-force, tag of blob": {
+			policy:  "no-force-push",
+			command: "{blob} {main} refs/tags/blob",
+			outcome: "ng denied by policy: no-force-push on refs/tags/blob: not a fast-forward",
+		},
+		"an op nobody knows": {
+			policy:  "odd",
+			command: "{0} {main} refs/heads/new",
+			outcome: "ng denied by policy: no-such-op on refs/heads/new: the op is not known",
+		},
+		"an import under no-push": {
+			policy:  "no-push",
+			variant: "+import",
+			command: "{0} {main} refs/heads/new",
+			outcome: "ng denied by policy: no-push on refs/heads/new",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +139,8 @@ func TestPushRules(t *testing.T) {
 			r.push(git, "refs/*:refs/*")
 			git.Git("push", "--quiet", r.url("+ephemeral"), "main:refs/heads/here", "main")
 			before := [2][]string{r.refs(refs.Main), r.refs(refs.Ephemeral)}
-			replace := strings.NewReplacer("{0}", zero, "{main}", main, "{old}", old, "{older}", older, "{annotated}", annotated, "{blob}", blob)
+			replace := strings.NewReplacer("{0}", zero, "{main}", main, "{old}", old, "{older}", older, "{annotated}", annotated,
+				"{blob}", blob)
 			command := replace.Replace(test.command)
 			refname := command[82:]
 			var pack []byte
@@ -92,14 +153,16 @@ func TestPushRules(t *testing.T) {
 				t.Errorf("reported %q %q, want %q", got.lines, got.remarks, want)
 			}
 			after := [2][]string{r.refs(refs.Main), r.refs(refs.Ephemeral)}
-			if unchanged := slices.Equal(before[0], after[0]) && slices.Equal(before[1], after[1]); unchanged != (state == "ng") {
+			if unchanged := slices.Equal(before[0], after[0]) &&
+				slices.Equal(before[1], after[1]); unchanged != (state == "ng") {
 				t.Errorf("%s: refs before %q and after %q", test.outcome, before, after)
 			}
 		})
 	}
 }
 
-// TestEphemeral pushes to the ephemeral face and reads it back; neither face shows what the other holds.
+// TestEphemeral pushes to the ephemeral face and reads it back; neither face shows what the other
+// holds.
 func TestEphemeral(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test
@@ -127,7 +190,8 @@ func TestEphemeral(t *testing.T) {
 		if version == 2 {
 			for _, name := range []string{"refs/namespaces/ephemeral/refs/heads/agent/1", "refs/heads/agent/1", "agent/1"} {
 				for _, line := range []string{"want-ref " + name, "deepen-not " + name} {
-					answer := readTranscript(t, r.post("git-upload-pack", 2, request("command=fetch", delim, "want "+git.Git("rev-parse", "v9"), line, "done", flush)))
+					answer := readTranscript(t, r.post("git-upload-pack", 2,
+						request("command=fetch", delim, "want "+git.Git("rev-parse", "v9"), line, "done", flush)))
 					if answer.fatal == "" {
 						t.Errorf("the main remote answers %s with %q", line, answer.lines)
 					}
@@ -152,7 +216,8 @@ func TestImport(t *testing.T) {
 	}
 	for version := range 3 {
 		_, err := git.Try(nil, "-c", fmt.Sprintf("protocol.version=%d", version), "ls-remote", r.url("+import"))
-		if err == nil || !strings.Contains(err.Error(), "the import remote is for pushing only") || !strings.Contains(err.Error(), "403") {
+		if err == nil || !strings.Contains(err.Error(), "the import remote is for pushing only") ||
+			!strings.Contains(err.Error(), "403") {
 			t.Errorf("version %d: the import remote can be read: %v", version, err)
 		}
 	}
@@ -162,7 +227,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestRace lets pushes race for one ref from the same old value: one wins, the others hear how it came. Pushes to other refs all win.
+// TestRace lets pushes race for one ref from the same old value: one wins, the others hear how it
+// came. Pushes to other refs all win.
 func TestRace(t *testing.T) {
 	t.Parallel()
 	const rounds, writers = 6, 8
@@ -176,7 +242,8 @@ func TestRace(t *testing.T) {
 		for i := range writers {
 			commits[i] = git.Git("commit-tree", "-m", fmt.Sprint(round, i), "-p", tip, tip+"^{tree}")
 			pack := packOf(git, commits[i], "^"+tip)
-			for kind, command := range []string{tip + " " + commits[i] + " refs/heads/main", zero + " " + commits[i] + fmt.Sprintf(" refs/heads/own/%d/%d", round, i)} {
+			for kind, command := range []string{tip + " " + commits[i] + " refs/heads/main", zero + " " + commits[i] +
+				fmt.Sprintf(" refs/heads/own/%d/%d", round, i)} {
 				running.Go(func() { reports[kind][i] = r.pushVariant("", "", pushBody(allCapabilities, []string{command}, pack)) })
 			}
 		}

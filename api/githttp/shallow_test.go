@@ -40,7 +40,8 @@ func (r *rivals) do(args ...string) {
 		r.t.Fatalf("git %s: %v, with git's server: %v", strings.Join(args, " "), err, wantErr)
 	}
 	if got, want := allRefs(r.ours), allRefs(r.gits); !slices.Equal(got, want) {
-		r.t.Fatalf("after git %s: refs\n%s\nand with git's server\n%s", strings.Join(args, " "), strings.Join(got, "\n"), strings.Join(want, "\n"))
+		r.t.Fatalf("after git %s: refs\n%s\nand with git's server\n%s", strings.Join(args, " "), strings.Join(got, "\n"),
+			strings.Join(want, "\n"))
 	}
 	if got, want := boundary(r.t, r.ours), boundary(r.t, r.gits); !slices.Equal(got, want) {
 		r.t.Fatalf("after git %s: shallow at %q, with git's server at %q", strings.Join(args, " "), got, want)
@@ -74,18 +75,31 @@ func TestShallow(t *testing.T) {
 	tw.git.Git("config", "uploadpack.allowRefInWant", "false")
 	since := func(commit int) string { return fmt.Sprintf("--shallow-since=%d +0000", 1_600_000_000+commit*3600) }
 	stories := map[string][][]string{
-		"deeper and deeper":      {{"--depth=1"}, {"--depth=3"}, {"--deepen=2"}, {"--deepen=5"}, {"--depth=12"}, {"--unshallow"}},
-		"to and fro":             {{"--depth=9"}, {"--depth=2"}, {"--depth=5"}, {"--depth=1"}, {"--depth=2147483647"}},
-		"all at once":            {{"--depth=2"}, {"--unshallow"}},
-		"by time":                {{since(30)}, {since(20)}, {since(35)}, {since(0)}},
-		"without a tag":          {{"--shallow-exclude=v29"}, {"--shallow-exclude=v9"}, {"--shallow-exclude=refs/tags/v19"}, {"--unshallow"}},
-		"every way":              {{"--depth=3"}, {since(15)}, {"--shallow-exclude=v9"}, {"--deepen=3"}, {"--depth=4"}, {"--deepen=1"}, {"--unshallow"}},
-		"whole, then shallow":    {{}, {"--depth=3"}, {"--unshallow"}},
-		"nothing to send":        {{since(100)}},
-		"ambiguous":              {{"--shallow-exclude=none"}},
-		"one branch, then all":   {{"--depth=1", "refs/heads/side:refs/heads/side"}, {"--depth=2"}, {"--deepen=4", "refs/heads/side:refs/heads/side"}, {}},
-		"shallow and nothing":    {{"--depth=2"}, {}, {"--depth=2"}},
-		"tags that come along":   {{"--depth=4", "refs/heads/main:refs/heads/main"}, {"--deepen=8", "refs/heads/main:refs/heads/main"}},
+		"deeper and deeper": {
+			{"--depth=1"}, {"--depth=3"}, {"--deepen=2"}, {"--deepen=5"}, {"--depth=12"}, {"--unshallow"},
+		},
+		"to and fro":  {{"--depth=9"}, {"--depth=2"}, {"--depth=5"}, {"--depth=1"}, {"--depth=2147483647"}},
+		"all at once": {{"--depth=2"}, {"--unshallow"}},
+		"by time":     {{since(30)}, {since(20)}, {since(35)}, {since(0)}},
+		"without a tag": {
+			{"--shallow-exclude=v29"}, {"--shallow-exclude=v9"}, {"--shallow-exclude=refs/tags/v19"}, {"--unshallow"},
+		},
+		"every way": {
+			{"--depth=3"}, {since(15)}, {"--shallow-exclude=v9"}, {"--deepen=3"}, {"--depth=4"}, {"--deepen=1"}, {"--unshallow"},
+		},
+		"whole, then shallow": {{}, {"--depth=3"}, {"--unshallow"}},
+		"nothing to send":     {{since(100)}},
+		"ambiguous":           {{"--shallow-exclude=none"}},
+		"one branch, then all": {
+			{"--depth=1", "refs/heads/side:refs/heads/side"},
+			{"--depth=2"},
+			{"--deepen=4", "refs/heads/side:refs/heads/side"},
+			{},
+		},
+		"shallow and nothing": {{"--depth=2"}, {}, {"--depth=2"}},
+		"tags that come along": {
+			{"--depth=4", "refs/heads/main:refs/heads/main"}, {"--deepen=8", "refs/heads/main:refs/heads/main"},
+		},
 		"a file of shallow refs": {{"--depth=1", "--update-shallow"}, {"--deepen=1", "--update-shallow"}},
 	}
 	for name, steps := range stories {

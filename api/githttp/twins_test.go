@@ -25,7 +25,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// twins are a repository of git's and a remote that holds the same. Both are given the same requests, byte for byte.
+// twins are a repository of git's and a remote that holds the same. Both are given the same
+// requests, byte for byte.
 type twins struct {
 	t      *testing.T
 	git    *oracle.Repository
@@ -91,10 +92,13 @@ func (tw *twins) backend() string {
 	if err != nil {
 		tw.t.Fatal(err)
 	}
-	env := append(oracle.Env(tw.git.Dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_PROJECT_ROOT="+filepath.Dir(tw.git.Dir), "REMOTE_USER=tester")
+	env := append(oracle.Env(tw.git.Dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_PROJECT_ROOT="+filepath.Dir(tw.git.Dir),
+		"REMOTE_USER=tester")
 	env = slices.DeleteFunc(env, func(variable string) bool { return strings.HasPrefix(variable, "GIT_DIR=") })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler := cgi.Handler{Path: git, Args: []string{"http-backend"}, Env: append(env, "GIT_PROTOCOL="+r.Header.Get("Git-Protocol"))}
+		handler := cgi.Handler{
+			Path: git, Args: []string{"http-backend"}, Env: append(env, "GIT_PROTOCOL="+r.Header.Get("Git-Protocol")),
+		}
 		handler.Stderr = io.Discard
 		if r.ContentLength < 0 {
 			body, err := io.ReadAll(r.Body) // net/http/cgi cannot pass chunks on
@@ -246,8 +250,8 @@ func readTranscript(tb testing.TB, answer []byte) *transcript {
 	}
 }
 
-// sections gives the sections of a version 2 answer their documented order, in which git 2.39 does not send them, and sorts what comes
-// in the order of a hash table and at times twice.
+// sections gives the sections of a version 2 answer their documented order, in which git 2.39 does
+// not send them, and sorts what comes in the order of a hash table and at times twice.
 func (a *transcript) sections() []string {
 	var order [][]string
 	for _, line := range a.lines {
@@ -263,7 +267,9 @@ func (a *transcript) sections() []string {
 		order[i] = slices.Compact(section)
 	}
 	rank := []string{"acknowledgments", "shallow-info", "wanted-refs", "packfile"}
-	slices.SortStableFunc(order, func(a, b []string) int { return cmp.Compare(slices.Index(rank, a[0]), slices.Index(rank, b[0])) })
+	slices.SortStableFunc(order, func(a, b []string) int {
+		return cmp.Compare(slices.Index(rank, a[0]), slices.Index(rank, b[0]))
+	})
 	return slices.Concat(order...)
 }
 
@@ -276,7 +282,8 @@ func (a *transcript) legacyLines() []string {
 	return a.lines
 }
 
-// singleACK leaves only the first ACK, which is all that the protocol allows without multi_ack. Git adds those of the first one's parents.
+// singleACK leaves only the first ACK, which is all that the protocol allows without multi_ack. Git
+// adds those of the first one's parents.
 func singleACK(lines []string) []string {
 	seen := false
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
@@ -289,8 +296,8 @@ func singleACK(lines []string) []string {
 // knownFaults are those of real histories, which are let in.
 const knownFaults = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore"
 
-// objects returns the IDs of what a pack holds, in order. A pack that is not thin must be complete in itself; one that is must be so together
-// with what the repository holds.
+// objects returns the IDs of what a pack holds, in order. A pack that is not thin must be complete
+// in itself; one that is must be so together with what the repository holds.
 func (tw *twins) objects(pack []byte, thin bool) []string {
 	tw.t.Helper()
 	if len(pack) < 12 {
@@ -332,7 +339,8 @@ func (tw *twins) objects(pack []byte, thin bool) []string {
 	return ids
 }
 
-// compare gives both a request, and wants the same answer: the same lines, and a pack of the same objects.
+// compare gives both a request, and wants the same answer: the same lines, and a pack of the same
+// objects.
 func (tw *twins) compare(version int, body []byte) {
 	tw.t.Helper()
 	got, want := tw.ours(version, body), tw.theirs(version, body)
@@ -352,7 +360,8 @@ func (tw *twins) compare(version int, body []byte) {
 		gotLines, wantLines = got.legacyLines(), want.legacyLines()
 	}
 	if !slices.Equal(gotLines, wantLines) {
-		tw.t.Fatalf("request %q\nis answered\n%s\nand by git\n%s", body, strings.Join(gotLines, "\n"), strings.Join(wantLines, "\n"))
+		tw.t.Fatalf("request %q\nis answered\n%s\nand by git\n%s", body, strings.Join(gotLines, "\n"),
+			strings.Join(wantLines, "\n"))
 	}
 	if (got.pack == nil) != (want.pack == nil) {
 		tw.t.Fatalf("request %q is answered with %d bytes of pack, by git with %d", body, len(got.pack), len(want.pack))
@@ -364,7 +373,8 @@ func (tw *twins) compare(version int, body []byte) {
 		if len(more)+len(less) > 0 {
 			has := tw.clientHas(body)
 			less = without(tw.withoutTagsOf(less, has), has)
-			// What a thin pack of git's has deltas against it does not send as well, nor at a shallow client what the edge has anywhere.
+			// What a thin pack of git's has deltas against it does not send as well, nor at a shallow client
+			// what the edge has anywhere.
 			if thin || bytes.Contains(body, []byte("shallow ")) {
 				more = without(more, has)
 			}
@@ -376,7 +386,8 @@ func (tw *twins) compare(version int, body []byte) {
 	}
 }
 
-// withoutTagsOf removes the tags of what the client has from a list: git sends such a tag along if it sends the target once more.
+// withoutTagsOf removes the tags of what the client has from a list: git sends such a tag along if
+// it sends the target once more.
 func (tw *twins) withoutTagsOf(ids, has []string) []string {
 	tw.t.Helper()
 	return slices.DeleteFunc(ids, func(id string) bool {
@@ -388,8 +399,9 @@ func (tw *twins) withoutTagsOf(ids, has []string) []string {
 	})
 }
 
-// clientHas returns what a client has that sends a request: what its haves and its shallow commits reach in a history that is cut at the
-// latter. Git sends some of that nevertheless, where it would take it too long to find out.
+// clientHas returns what a client has that sends a request: what its haves and its shallow commits
+// reach in a history that is cut at the latter. Git sends some of that nevertheless, where it would
+// take it too long to find out.
 func (tw *twins) clientHas(body []byte) []string {
 	tw.t.Helper()
 	var shallow, haves []byte
@@ -410,7 +422,8 @@ func (tw *twins) clientHas(body []byte) []string {
 	if err := os.WriteFile(file, shallow, 0o600); err != nil {
 		tw.t.Fatal(err)
 	}
-	ids := lines(string(tw.git.Input(haves, "--shallow-file", file, "rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin")))
+	ids := lines(string(tw.git.Input(haves, "--shallow-file", file, "rev-list", "--objects", "--no-object-names",
+		"--ignore-missing", "--stdin")))
 	slices.Sort(ids)
 	return ids
 }

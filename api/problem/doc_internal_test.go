@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestErrorsDocument holds the table of errors in docs/api.md against the table of this package: each kind with its status, and whether the
-// client is told when to try again.
+// TestErrorsDocument holds the table of errors in docs/api.md against the table of this package:
+// each kind with its status, and whether the client is told when to try again.
 func TestErrorsDocument(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/api.md")
@@ -25,7 +25,8 @@ func TestErrorsDocument(t *testing.T) {
 	}
 	told := make(map[string]string)
 	kind := regexp.MustCompile("`([^`]+)`")
-	for _, line := range regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]*)\| (yes )?\| \S.* \|$`).FindAllStringSubmatch(section, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]*)\| (yes )?\| \S.* \|$`).FindAllStringSubmatch(section,
+		-1) {
 		for _, name := range kind.FindAllStringSubmatch(line[2], -1) {
 			if told[name[1]] != "" {
 				t.Errorf("%s is there twice", name[1])

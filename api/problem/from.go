@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// statusError is a refusal by floors that this package does not know, such as those of tokens and of the door: it tells its own
-// status.
+// statusError is a refusal by floors that this package does not know, such as those of tokens and
+// of the door: it tells its own status.
 type statusError interface {
 	error
 	StatusCode() int
@@ -23,8 +23,9 @@ type detailed struct {
 
 func (d *detailed) Unwrap() error { return d.error }
 
-// With returns err with more fields for the client; they replace the kind's own of the same name. It is for handlers whose failures
-// carry a result: they return it like any error, so that it is counted and logged.
+// With returns err with more fields for the client; they replace the kind's own of the same name.
+// It is for handlers whose failures carry a result: they return it like any error, so that it is
+// counted and logged.
 func With(err error, fields map[string]any) error { return &detailed{err, fields} }
 
 // From returns how err is told to a client. An error of no known kind is 500 without its words.
@@ -77,9 +78,9 @@ func (r *row) problem(err, kind error) Problem {
 	return p
 }
 
-// words returns what an error of a kind says about itself: the words of the innermost error of that kind, or of an outer one that
-// continues them ("pack: corrupt pack: entry at 12"), without the name of the package. What was added in front on the way up is
-// for the log.
+// words returns what an error of a kind says about itself: the words of the innermost error of that
+// kind, or of an outer one that continues them ("pack: corrupt pack: entry at 12"), without the
+// name of the package. What was added in front on the way up is for the log.
 func words(err, kind error) string {
 	var chain []error
 	for next := err; next != nil; next = inner(next, kind) {

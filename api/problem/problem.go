@@ -1,5 +1,5 @@
-// Package problem tells errors to clients: every kind of error that a lower floor exports has one row in its table, with the HTTP
-// status and the words for it.
+// Package problem tells errors to clients: every kind of error that a lower floor exports has one
+// row in its table, with the HTTP status and the words for it.
 //
 // Start at [From]. Front doors call it in the one function that renders their errors.
 package problem

@@ -56,10 +56,15 @@ func TestFrom(t *testing.T) {
 		},
 		"with fields": {
 			&refs.TrimmedError{Oldest: 7},
-			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7)}},
+			problem.Problem{
+				Status:  410,
+				Message: "journal has been trimmed: the oldest sequence is 7",
+				Fields:  map[string]any{"oldest": uint64(7)},
+			},
 		},
 		"type without a sentinel": {
-			fmt.Errorf("check: %w", &object.CheckError{Type: object.TypeTree, Name: "treeNotSorted", Detail: "not properly sorted"}),
+			fmt.Errorf("check: %w",
+				&object.CheckError{Type: object.TypeTree, Name: "treeNotSorted", Detail: "not properly sorted"}),
 			problem.Problem{Status: 400, Message: "tree: treeNotSorted: not properly sorted"},
 		},
 		"words with a colon": {
@@ -68,7 +73,11 @@ func TestFrom(t *testing.T) {
 		},
 		"with more fields": {
 			fmt.Errorf("commit: %w", problem.With(&refs.TrimmedError{Oldest: 7}, map[string]any{"result": "r"})),
-			problem.Problem{Status: 410, Message: "journal has been trimmed: the oldest sequence is 7", Fields: map[string]any{"oldest": uint64(7), "result": "r"}},
+			problem.Problem{
+				Status:  410,
+				Message: "journal has been trimmed: the oldest sequence is 7",
+				Fields:  map[string]any{"oldest": uint64(7), "result": "r"},
+			},
 		},
 		"damage before anything else": {
 			errors.Join(engine.ErrNotFound, &odb.CorruptError{Why: "checksum"}),
@@ -86,10 +95,14 @@ func TestFrom(t *testing.T) {
 			kv.ErrNotFound,
 			problem.Problem{Status: 500, Message: "internal error"},
 		},
-		"cut file":  {fmt.Errorf("read layer: %w", io.ErrUnexpectedEOF), problem.Problem{Status: 500, Message: "internal error"}},
-		"cancelled": {context.Canceled, problem.Problem{Status: 503, Message: "the request was cancelled", RetryAfter: time.Second}},
-		"too slow":  {context.DeadlineExceeded, problem.Problem{Status: 504, Message: "the request took too long"}},
-		"unknown":   {errors.New("password is hunter2"), problem.Problem{Status: 500, Message: "internal error"}},
+		"cut file": {
+			fmt.Errorf("read layer: %w", io.ErrUnexpectedEOF), problem.Problem{Status: 500, Message: "internal error"},
+		},
+		"cancelled": {
+			context.Canceled, problem.Problem{Status: 503, Message: "the request was cancelled", RetryAfter: time.Second},
+		},
+		"too slow": {context.DeadlineExceeded, problem.Problem{Status: 504, Message: "the request took too long"}},
+		"unknown":  {errors.New("password is hunter2"), problem.Problem{Status: 500, Message: "internal error"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,10 +120,16 @@ func TestJSON(t *testing.T) {
 		problem problem.Problem
 		want    map[string]any
 	}{
-		"message":                 {problem.Problem{Message: "a \"b\""}, map[string]any{"error": "a \"b\""}},
-		"fields":                  {problem.Problem{Message: "m", Fields: map[string]any{"n": 1}}, map[string]any{"error": "m", "n": 1.0}},
-		"no field is the message": {problem.Problem{Message: "m", Fields: map[string]any{"error": "x"}}, map[string]any{"error": "m"}},
-		"a field that is no JSON": {problem.Problem{Message: "m", Fields: map[string]any{"f": func() {}}}, map[string]any{"error": "m"}},
+		"message": {problem.Problem{Message: "a \"b\""}, map[string]any{"error": "a \"b\""}},
+		"fields": {
+			problem.Problem{Message: "m", Fields: map[string]any{"n": 1}}, map[string]any{"error": "m", "n": 1.0},
+		},
+		"no field is the message": {
+			problem.Problem{Message: "m", Fields: map[string]any{"error": "x"}}, map[string]any{"error": "m"},
+		},
+		"a field that is no JSON": {
+			problem.Problem{Message: "m", Fields: map[string]any{"f": func() {}}}, map[string]any{"error": "m"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

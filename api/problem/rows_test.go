@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Every error kind that a lower floor exports has a row: each Err* variable by its name, each *Error type by its name or, when it has
-// an Is method, by the sentinel that the method compares with. A kind that a package takes from another one counts once, under
-// either name.
+// Every error kind that a lower floor exports has a row: each Err* variable by its name, each
+// *Error type by its name or, when it has an Is method, by the sentinel that the method compares
+// with. A kind that a package takes from another one counts once, under either name.
 func TestEveryErrorHasARow(t *testing.T) {
 	t.Parallel()
 	const root = "../.."
@@ -24,7 +24,8 @@ func TestEveryErrorHasARow(t *testing.T) {
 	var kinds []kind
 	for _, floor := range []string{"refs", "odb", "pack", "engine"} {
 		for _, dir := range packages(t, filepath.Join(root, floor)) {
-			importPath := path.Join("packhorse", filepath.ToSlash(strings.TrimPrefix(dir, filepath.Clean(root)+string(filepath.Separator))))
+			importPath := path.Join("packhorse",
+				filepath.ToSlash(strings.TrimPrefix(dir, filepath.Clean(root)+string(filepath.Separator))))
 			for _, name := range exportedErrors(t, dir, taken) {
 				kinds = append(kinds, kind{importPath, name})
 			}
@@ -75,7 +76,8 @@ func rows(t *testing.T) map[string]bool {
 	return named
 }
 
-// packages returns the folders with Go files in and below dir, without those that only tests import.
+// packages returns the folders with Go files in and below dir, without those that only tests
+// import.
 func packages(t *testing.T, dir string) []string {
 	t.Helper()
 	var dirs []string
@@ -97,8 +99,8 @@ func packages(t *testing.T, dir string) []string {
 	return dirs
 }
 
-// exportedErrors returns the names of the exported Err* variables of a package, and of its exported *Error types without Is. Those that
-// are another package's go into taken, by that name.
+// exportedErrors returns the names of the exported Err* variables of a package, and of its exported
+// *Error types without Is. Those that are another package's go into taken, by that name.
 func exportedErrors(t *testing.T, dir string, taken map[string]string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))

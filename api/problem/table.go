@@ -42,7 +42,8 @@ import (
 	"packhorse/refs"
 )
 
-// row says how one kind of error is told. A kind is what errors.Is is asked for, or a type without a sentinel that it matches.
+// row says how one kind of error is told. A kind is what errors.Is is asked for, or a type without
+// a sentinel that it matches.
 type row struct {
 	kind    error
 	typed   func(err error) error // typed[T], in place of a kind
@@ -61,10 +62,15 @@ const (
 	unavailable = "the storage is not available, try again"
 )
 
-// table is asked from the top: damage first, so that no other kind in the same chain can hide it, then from the upper floors to the
-// lower ones. What a client cannot cause has words of ours.
+// table is asked from the top: damage first, so that no other kind in the same chain can hide it,
+// then from the upper floors to the lower ones. What a client cannot cause has words of ours.
 var table = []row{
-	{kind: engine.ErrUnreadable, status: http.StatusBadGateway, message: "the storage returned objects that cannot be read", corrupt: true},
+	{
+		kind:    engine.ErrUnreadable,
+		status:  http.StatusBadGateway,
+		message: "the storage returned objects that cannot be read",
+		corrupt: true,
+	},
 	{kind: engine.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: refs.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: odb.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},

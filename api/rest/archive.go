@@ -56,7 +56,8 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	name := grant.Repo[strings.LastIndexByte(grant.Repo, '/')+1:]
-	x.SetHeader("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s-%.7s.tar.gz\"", name, archive.Revision.Commit))
+	x.SetHeader("Content-Disposition",
+		fmt.Sprintf("attachment; filename=\"%s-%.7s.tar.gz\"", name, archive.Revision.Commit))
 	x.Stream(http.StatusOK, "application/gzip", func(ctx context.Context, w io.Writer) error {
 		defer archive.Close() //nolint:errcheck // it was only read
 		return archive.Write(ctx, w)
@@ -64,7 +65,8 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 	return nil
 }
 
-// patiently returns a function that waits for a slot however long it takes: an answer that has begun cannot say that the server is busy.
+// patiently returns a function that waits for a slot however long it takes: an answer that has
+// begun cannot say that the server is busy.
 func patiently(x exchange.Exchange) func(ctx context.Context) (func(), error) {
 	return func(ctx context.Context) (func(), error) {
 		for {

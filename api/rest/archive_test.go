@@ -29,7 +29,8 @@ func TestArchive(t *testing.T) {
 		if kind := got.Header.Get("Content-Type"); kind != "application/gzip" {
 			t.Errorf("%s: the type is %s", body, kind)
 		}
-		if name := got.Header.Get("Content-Disposition"); !strings.HasPrefix(name, `attachment; filename="r-`) || !strings.HasSuffix(name, `.tar.gz"`) {
+		if name := got.Header.Get("Content-Disposition"); !strings.HasPrefix(name, `attachment; filename="r-`) ||
+			!strings.HasSuffix(name, `.tar.gz"`) {
 			t.Errorf("%s: the disposition is %s", body, name)
 		}
 		if told := untar(t, got.Body); told != want {

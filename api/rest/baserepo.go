@@ -42,9 +42,11 @@ func (c *initialCommitJSON) details() *engine.CommitDetails {
 	return details
 }
 
-// base completes a request for a new repository with what that is made from, or synced with. The actor's recheck then covers the token that
-// reads the base too.
-func (d *Door) base(by *engine.Actor, to *engine.CreateRequest, from *baseRepoJSON, first *initialCommitJSON) (err error) {
+// base completes a request for a new repository with what that is made from, or synced with. The
+// actor's recheck then covers the token that reads the base too.
+func (d *Door) base(
+	by *engine.Actor, to *engine.CreateRequest, from *baseRepoJSON, first *initialCommitJSON,
+) (err error) {
 	switch {
 	case from == nil && first != nil:
 		return badRequest("initial_commit needs a base_repo with operation snapshot")
@@ -71,7 +73,8 @@ func (from *baseRepoJSON) upstream(first *initialCommitJSON) (*engine.UpstreamBa
 	case !upstream.Known(from.Provider):
 		return nil, badRequest("base_repo.provider: %.40q is not known", from.Provider)
 	case first != nil:
-		return nil, badRequest("initial_commit is for operation snapshot; a repository with an upstream has the commits of that")
+		return nil,
+			badRequest("initial_commit is for operation snapshot; a repository with an upstream has the commits of that")
 	case from.Operation != "":
 		return nil, badRequest("base_repo.operation: not for provider %q", from.Provider)
 	case from.Ref != "":
@@ -81,7 +84,10 @@ func (from *baseRepoJSON) upstream(first *initialCommitJSON) (*engine.UpstreamBa
 	case from.Auth == nil:
 		return base, nil
 	case from.Auth.Token != "":
-		return nil, badRequest("base_repo.auth.token: not for provider %q, whose credential is stored by POST /repos/git-credentials", from.Provider)
+		return nil, badRequest(
+			"base_repo.auth.token: not for provider %q, whose credential is stored by POST /repos/git-credentials",
+			from.Provider,
+		)
 	case from.Auth.AuthType == "public":
 		base.Public = true
 		return base, nil
@@ -104,7 +110,8 @@ func (d *Door) own(by *engine.Actor, from *baseRepoJSON, first *initialCommitJSO
 		}
 		base.Snapshot = first.details()
 	default:
-		return nil, badRequest("base_repo.operation: expected fork or snapshot for provider %q, got %.40q", from.Provider, from.Operation)
+		return nil, badRequest("base_repo.operation: expected fork or snapshot for provider %q, got %.40q", from.Provider,
+			from.Operation)
 	}
 	if from.Name == "" {
 		return nil, badRequest("base_repo.name is required")
@@ -112,7 +119,8 @@ func (d *Door) own(by *engine.Actor, from *baseRepoJSON, first *initialCommitJSO
 	return base, d.authorizeBase(by, from)
 }
 
-// authorizeBase makes sure that the token in the body may read the base, of which nothing is told before.
+// authorizeBase makes sure that the token in the body may read the base, of which nothing is told
+// before.
 func (d *Door) authorizeBase(by *engine.Actor, from *baseRepoJSON) error {
 	if from.Auth == nil || from.Auth.Token == "" {
 		return badRequest("base_repo.auth.token is required")

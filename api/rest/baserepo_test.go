@@ -11,7 +11,8 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// newForkClient returns a client whose door takes the names of repositories as tokens that read them, and some more.
+// newForkClient returns a client whose door takes the names of repositories as tokens that read
+// them, and some more.
 func newForkClient(t *testing.T) *client {
 	t.Helper()
 	c := newClient(t)
@@ -68,7 +69,9 @@ func TestForkRefuses(t *testing.T) {
 		"another owner":        {with(forkOfR, `"owner":"acme"`, `"owner":"other"`), 403, "organization"},
 		"another repository":   {with(forkOfR, `"token":"r"`, `"token":"s"`), 403, "another repository"},
 		"broken verifier":      {with(forkOfR, `"token":"r"`, `"token":"broken"`), 500, "internal"},
-		"no such base":         {with(forkOfR, `"name":"r","auth":{"token":"r"}`, `"name":"s","auth":{"token":"s"}`), 404, `"s"`},
+		"no such base": {
+			with(forkOfR, `"name":"r","auth":{"token":"r"}`, `"name":"s","auth":{"token":"s"}`), 404, `"s"`,
+		},
 		"no such ref":          {with(forkOfR, `"name":"r"`, `"name":"r","ref":"gone"`), 404, "gone"},
 		"no such commit":       {with(forkOfR, `"name":"r"`, `"name":"r","sha":"`+strings.Repeat("1", 40)+`"`), 404, "1111"},
 		"no commit":            {with(forkOfR, `"name":"r"`, `"name":"r","sha":"main"`), 400, "sha"},
@@ -77,8 +80,10 @@ func TestForkRefuses(t *testing.T) {
 		"fork with a commit":   {`{"base_repo":{` + forkOfR + `},` + first + `}`, 400, "snapshot"},
 		"commit without base":  {`{` + first + `}`, 400, "base_repo"},
 		"snapshot without one": {`{"base_repo":{` + snapshotOfR + `}}`, 400, "initial_commit"},
-		"no message":           {`{"base_repo":{` + snapshotOfR + `},"initial_commit":{` + author + `}}`, 400, "initial_commit.message"},
-		"no author":            {`{"base_repo":{` + snapshotOfR + `},"initial_commit":{"message":"m"}}`, 400, "author"},
+		"no message": {
+			`{"base_repo":{` + snapshotOfR + `},"initial_commit":{` + author + `}}`, 400, "initial_commit.message",
+		},
+		"no author": {`{"base_repo":{` + snapshotOfR + `},"initial_commit":{"message":"m"}}`, 400, "author"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,11 +126,13 @@ func TestForkAndSnapshot(t *testing.T) {
 	tests := map[string]struct {
 		body, want, branch string
 	}{
-		"whole":              {body(""), list(c), "main"},
-		"by branch":          {body(`,"ref":"zeta"`), "zeta " + side.Commit.SHA, "zeta"},
-		"by sha":             {body(`,"ref":"zeta","sha":"` + old.Commit.SHA + `"`), "main " + old.Commit.SHA, "main"},
-		"by short sha":       {body(`,"sha":"` + old.Commit.SHA[:9] + `"`), "main " + old.Commit.SHA, "main"},
-		"under a new name":   {`{"default_branch":"trunk","base_repo":{` + forkOfR + `,"ref":"main"}}`, "trunk " + tip.Commit.SHA, "trunk"},
+		"whole":        {body(""), list(c), "main"},
+		"by branch":    {body(`,"ref":"zeta"`), "zeta " + side.Commit.SHA, "zeta"},
+		"by sha":       {body(`,"ref":"zeta","sha":"` + old.Commit.SHA + `"`), "main " + old.Commit.SHA, "main"},
+		"by short sha": {body(`,"sha":"` + old.Commit.SHA[:9] + `"`), "main " + old.Commit.SHA, "main"},
+		"under a new name": {
+			`{"default_branch":"trunk","base_repo":{` + forkOfR + `,"ref":"main"}}`, "trunk " + tip.Commit.SHA, "trunk",
+		},
 		"another as default": {`{"default_branch":"alpha","base_repo":{` + forkOfR + `}}`, list(c), "alpha"},
 	}
 	for name, test := range tests {
@@ -142,7 +149,8 @@ func TestForkAndSnapshot(t *testing.T) {
 			}
 			f.call(f.door.File, http.MethodGet, "/?path=a&ref="+old.Commit.SHA, nil).want(http.StatusOK)
 			if strings.HasPrefix(name, "by ") && strings.Contains(name, "sha") {
-				f.call(f.door.File, http.MethodGet, "/?path=a&ref="+tip.Commit.SHA, nil).refused(http.StatusNotFound, tip.Commit.SHA)
+				f.call(f.door.File, http.MethodGet, "/?path=a&ref="+tip.Commit.SHA, nil).refused(http.StatusNotFound,
+					tip.Commit.SHA)
 				f.call(f.door.File, http.MethodGet, "/?path=a&ref="+tip.Commit.SHA[:12], nil).want(http.StatusNotFound)
 				f.call(f.door.Commits, http.MethodGet, "/?branch="+tip.Commit.SHA, nil).want(http.StatusNotFound)
 			}
@@ -151,8 +159,10 @@ func TestForkAndSnapshot(t *testing.T) {
 
 	s := c.as("snapshot")
 	request := `{"base_repo":{` + snapshotOfR + `,"ref":"zeta"},` + first + `}`
-	again := s.call(s.door.CreateRepository, http.MethodPost, "/", strings.NewReader(request), "Idempotency-Key", "k").want(http.StatusCreated)
-	replay := s.call(s.door.CreateRepository, http.MethodPost, "/", strings.NewReader(request), "Idempotency-Key", "k").want(http.StatusCreated)
+	again := s.call(s.door.CreateRepository, http.MethodPost, "/", strings.NewReader(request), "Idempotency-Key", "k").
+		want(http.StatusCreated)
+	replay := s.call(s.door.CreateRepository, http.MethodPost, "/", strings.NewReader(request), "Idempotency-Key", "k").
+		want(http.StatusCreated)
 	if string(again.Body) != string(replay.Body) {
 		t.Errorf("replayed as %s, was %s", replay.Body, again.Body)
 	}
@@ -164,7 +174,8 @@ func TestForkAndSnapshot(t *testing.T) {
 		}
 	}
 	s.call(s.door.Commits, http.MethodGet, "/", nil).want(http.StatusOK).decode(&commits)
-	if len(commits.Commits) != 1 || len(commits.Commits[0].Parents) != 0 || !strings.HasPrefix(commits.Commits[0].Message, "first") {
+	if len(commits.Commits) != 1 || len(commits.Commits[0].Parents) != 0 ||
+		!strings.HasPrefix(commits.Commits[0].Message, "first") {
 		t.Fatalf("the snapshot has commits %+v", commits)
 	}
 	if got := list(s); got != "zeta "+commits.Commits[0].SHA {

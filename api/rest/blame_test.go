@@ -51,7 +51,8 @@ func TestBlame(t *testing.T) {
 		if line.Number != i+1 || line.Original != i+1 || line.OriginalPath != "dir/a" || line.CommitSHA != want {
 			t.Errorf("line %d is %+v, want it from %s", i+1, line, want)
 		}
-		if line.AuthorName == "" || line.AuthorEmail == "" || line.CommitterName == "" || line.CommitterEmail == "" || line.Summary == "" {
+		if line.AuthorName == "" || line.AuthorEmail == "" || line.CommitterName == "" || line.CommitterEmail == "" ||
+			line.Summary == "" {
 			t.Errorf("line %d lacks something of its commit: %+v", i+1, line)
 		}
 		for _, when := range []string{line.AuthorTime, line.CommitterTime} {
@@ -63,10 +64,12 @@ func TestBlame(t *testing.T) {
 	if got.Lines[1].Previous != first || got.Lines[0].Previous != "" {
 		t.Errorf("what was before: %+v", got.Lines)
 	}
-	if got := c.blame("path=dir/a&ref=" + first); len(got.Lines) != 3 || got.Ref != first || got.Lines[1].CommitSHA != first {
+	if got := c.blame("path=dir/a&ref=" + first); len(got.Lines) != 3 || got.Ref != first ||
+		got.Lines[1].CommitSHA != first {
 		t.Errorf("by its id: %+v", got)
 	}
-	if got := c.blame("path=/dir/a&range=3&range=1,1&range=1,1"); len(got.Lines) != 2 || got.Lines[0].Number != 1 || got.Lines[1].Number != 3 {
+	if got := c.blame("path=/dir/a&range=3&range=1,1&range=1,1"); len(got.Lines) != 2 || got.Lines[0].Number != 1 ||
+		got.Lines[1].Number != 3 {
 		t.Errorf("two ranges: %+v", got)
 	}
 	if got := c.blame("path=dir/a&range=" + url.QueryEscape("/three/")); len(got.Lines) != 1 || got.Lines[0].Number != 3 {
@@ -78,7 +81,8 @@ func TestBlameOfMoves(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
 	c.create("").want(http.StatusCreated)
-	const moved, rest = "a line that tells enough to be found again\n", "another line, which stays where it has always been\nand a third\n"
+	const moved, rest = "a line that tells enough to be found again\n",
+		"another line, which stays where it has always been\nand a third\n"
 	first := c.commit("main", "a", moved+rest).Commit.SHA
 	second := c.commit("main", "a", rest+moved).Commit.SHA
 	if got := c.blame("path=a"); got.Lines[2].CommitSHA != second {
@@ -92,8 +96,10 @@ func TestBlameOfMoves(t *testing.T) {
 func TestBlameOfEphemeral(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
-	c.post(c.door.CreateBranch, `{"target_branch":"spike","base_branch":"dev","target_is_ephemeral":true}`).want(http.StatusCreated)
-	if got := c.blame("path=lib/b.go&ref=spike&ephemeral=true"); got.CommitSHA != done[3].Commit.SHA || len(got.Lines) != 1 {
+	c.post(c.door.CreateBranch, `{"target_branch":"spike","base_branch":"dev","target_is_ephemeral":true}`).
+		want(http.StatusCreated)
+	if got := c.blame("path=lib/b.go&ref=spike&ephemeral=true"); got.CommitSHA != done[3].Commit.SHA ||
+		len(got.Lines) != 1 {
 		t.Errorf("%+v", got)
 	}
 	c.call(c.door.Blame, http.MethodGet, "/?path=lib/b.go&ref=spike", nil).refused(http.StatusNotFound, "spike")

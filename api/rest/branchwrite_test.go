@@ -69,10 +69,19 @@ func TestCreateBranch(t *testing.T) {
 		{"from a full ref", `"target_branch":"a/3","base_ref":"refs/heads/main"`, main, false},
 		{"from a tag", `"target_branch":"a/4","base_ref":"v1"`, done[1].Commit.SHA, false},
 		{"from a commit", `"target_branch":"a/5","base_ref":"` + done[0].Commit.SHA + `"`, done[0].Commit.SHA, false},
-		{"from the beginning of an id", `"target_branch":"a/6","base_ref":"` + done[0].Commit.SHA[:12] + `"`, done[0].Commit.SHA, false},
+		{
+			"from the beginning of an id", `"target_branch":"a/6","base_ref":"` + done[0].Commit.SHA[:12] + `"`,
+			done[0].Commit.SHA, false,
+		},
 		{"ephemeral from a branch", `"target_branch":"spike","base_branch":"dev","target_is_ephemeral":true`, dev, true},
-		{"ephemeral from ephemeral", `"target_branch":"deeper","base_branch":"spike","base_is_ephemeral":true,"target_is_ephemeral":true`, dev, true},
-		{"ephemeral of the default branch's name", `"target_branch":"main","base_branch":"dev","target_is_ephemeral":true`, dev, true},
+		{
+			"ephemeral from ephemeral",
+			`"target_branch":"deeper","base_branch":"spike","base_is_ephemeral":true,"target_is_ephemeral":true`, dev, true,
+		},
+		{
+			"ephemeral of the default branch's name",
+			`"target_branch":"main","base_branch":"dev","target_is_ephemeral":true`, dev, true,
+		},
 		{"promotion", `"target_branch":"spike","base_branch":"spike","base_is_ephemeral":true`, dev, false},
 		{"promotion by base_ref", `"target_branch":"spike2","base_ref":"spike","base_is_ephemeral":true`, dev, false},
 	}
@@ -80,7 +89,8 @@ func TestCreateBranch(t *testing.T) {
 		got := c.post(c.door.CreateBranch, "{"+step.body+"}").want(http.StatusCreated)
 		var created createdBranch
 		got.decode(&created)
-		if created.Message == "" || created.CommitSHA != step.tip || created.TargetIsEphemeral == nil || *created.TargetIsEphemeral != step.ephemeral ||
+		if created.Message == "" || created.CommitSHA != step.tip || created.TargetIsEphemeral == nil ||
+			*created.TargetIsEphemeral != step.ephemeral ||
 			!strings.Contains(step.body, `"target_branch":"`+created.TargetBranch+`"`) {
 			t.Errorf("%s: %s, want the tip %s", step.name, got.Body, step.tip)
 		}
@@ -109,23 +119,29 @@ func TestCreateBranchRefuses(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no body":                {``, 400, "JSON object"},
-		"no JSON":                {`{`, 400, "JSON"},
-		"no target":              {`{"base_branch":"main"}`, 400, "target_branch is required"},
-		"no base":                {`{"target_branch":"x"}`, 400, "base_branch or base_ref"},
-		"two bases":              {`{"target_branch":"x","base_branch":"main","base_ref":"main"}`, 400, "exclude"},
-		"wrong type":             {`{"target_branch":1,"base_branch":"main"}`, 400, "target_branch"},
-		"wrong flag":             {`{"target_branch":"x","base_branch":"main","target_is_ephemeral":"true"}`, 400, "target_is_ephemeral"},
-		"given twice":            {`{"target_branch":"x","target_branch":"y","base_branch":"main"}`, 400, "target_branch"},
-		"bad target":             {`{"target_branch":"a..b","base_branch":"main"}`, 400, "target_branch"},
-		"target with refs/":      {`{"target_branch":"refs/heads/x","base_branch":"main"}`, 400, "target_branch"},
-		"target like an id":      {`{"target_branch":"` + done[0].Commit.SHA + `","base_branch":"main"}`, 400, "object ID"},
-		"base_branch is a ref":   {`{"target_branch":"x","base_branch":"refs/heads/main"}`, 400, "base_branch"},
-		"no such base":           {`{"target_branch":"x","base_branch":"nope"}`, 404, "nope"},
-		"no such ref":            {`{"target_branch":"x","base_ref":"nope"}`, 404, "nope"},
-		"base_branch is an id":   {`{"target_branch":"x","base_branch":"` + done[0].Commit.SHA[:12] + `"}`, 404, done[0].Commit.SHA[:12]},
-		"unknown commit":         {`{"target_branch":"x","base_ref":"` + strings.Repeat("1", 40) + `"}`, 404, "1111"},
-		"a tree for a commit":    {`{"target_branch":"x","base_ref":"` + done[0].Commit.Tree + `"}`, 404, done[0].Commit.Tree},
+		"no body":    {``, 400, "JSON object"},
+		"no JSON":    {`{`, 400, "JSON"},
+		"no target":  {`{"base_branch":"main"}`, 400, "target_branch is required"},
+		"no base":    {`{"target_branch":"x"}`, 400, "base_branch or base_ref"},
+		"two bases":  {`{"target_branch":"x","base_branch":"main","base_ref":"main"}`, 400, "exclude"},
+		"wrong type": {`{"target_branch":1,"base_branch":"main"}`, 400, "target_branch"},
+		"wrong flag": {
+			`{"target_branch":"x","base_branch":"main","target_is_ephemeral":"true"}`, 400, "target_is_ephemeral",
+		},
+		"given twice":          {`{"target_branch":"x","target_branch":"y","base_branch":"main"}`, 400, "target_branch"},
+		"bad target":           {`{"target_branch":"a..b","base_branch":"main"}`, 400, "target_branch"},
+		"target with refs/":    {`{"target_branch":"refs/heads/x","base_branch":"main"}`, 400, "target_branch"},
+		"target like an id":    {`{"target_branch":"` + done[0].Commit.SHA + `","base_branch":"main"}`, 400, "object ID"},
+		"base_branch is a ref": {`{"target_branch":"x","base_branch":"refs/heads/main"}`, 400, "base_branch"},
+		"no such base":         {`{"target_branch":"x","base_branch":"nope"}`, 404, "nope"},
+		"no such ref":          {`{"target_branch":"x","base_ref":"nope"}`, 404, "nope"},
+		"base_branch is an id": {
+			`{"target_branch":"x","base_branch":"` + done[0].Commit.SHA[:12] + `"}`, 404, done[0].Commit.SHA[:12],
+		},
+		"unknown commit": {`{"target_branch":"x","base_ref":"` + strings.Repeat("1", 40) + `"}`, 404, "1111"},
+		"a tree for a commit": {
+			`{"target_branch":"x","base_ref":"` + done[0].Commit.Tree + `"}`, 404, done[0].Commit.Tree,
+		},
 		"base not ephemeral":     {`{"target_branch":"x","base_branch":"dev","base_is_ephemeral":true}`, 404, "dev"},
 		"exists":                 {`{"target_branch":"dev","base_branch":"main"}`, 409, "already exists"},
 		"exists at the same tip": {`{"target_branch":"dev","base_branch":"dev"}`, 409, "already exists"},
@@ -137,7 +153,8 @@ func TestCreateBranchRefuses(t *testing.T) {
 			c.post(c.door.CreateBranch, test.body).refused(test.status, test.says)
 		})
 	}
-	c.as("nope").post(c.door.CreateBranch, `{"target_branch":"x","base_branch":"main"}`).refused(http.StatusNotFound, "nope")
+	c.as("nope").post(c.door.CreateBranch, `{"target_branch":"x","base_branch":"main"}`).refused(http.StatusNotFound,
+		"nope")
 	c.bound("x*", refs.NoPush).post(c.door.CreateBranch, `{"target_branch":"x1","base_branch":"main"}`).
 		refused(http.StatusForbidden, "denied by policy")
 	if names, _ := c.tips(""); len(names) != 2 {
@@ -151,19 +168,25 @@ func TestCreateBranchRefuses(t *testing.T) {
 func TestDeleteBranch(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)
-	c.post(c.door.CreateBranch, `{"target_branch":"dev","base_branch":"dev","target_is_ephemeral":true}`).want(http.StatusCreated)
-	c.post(c.door.CreateBranch, `{"target_branch":"main","base_branch":"dev","target_is_ephemeral":true}`).want(http.StatusCreated)
+	c.post(c.door.CreateBranch, `{"target_branch":"dev","base_branch":"dev","target_is_ephemeral":true}`).
+		want(http.StatusCreated)
+	c.post(c.door.CreateBranch, `{"target_branch":"main","base_branch":"dev","target_is_ephemeral":true}`).
+		want(http.StatusCreated)
 
-	c.bound("dev", refs.NoForcePush).remove(c.door.DeleteBranch, `{"name":"dev"}`).refused(http.StatusForbidden, "denied by policy")
-	c.bound("*", refs.NoPush).remove(c.door.DeleteBranch, `{"name":"dev","ephemeral":true}`).refused(http.StatusForbidden, "denied by policy")
+	c.bound("dev", refs.NoForcePush).remove(c.door.DeleteBranch, `{"name":"dev"}`).refused(http.StatusForbidden,
+		"denied by policy")
+	c.bound("*", refs.NoPush).remove(c.door.DeleteBranch, `{"name":"dev","ephemeral":true}`).refused(http.StatusForbidden,
+		"denied by policy")
 	// A pattern of branches binds no ephemeral one.
-	got := c.bound("refs/heads/*", refs.NoPush).remove(c.door.DeleteBranch, `{"name":"dev","ephemeral":true}`).want(http.StatusOK)
+	got := c.bound("refs/heads/*", refs.NoPush).remove(c.door.DeleteBranch, `{"name":"dev","ephemeral":true}`).
+		want(http.StatusOK)
 	var deleted struct {
 		Name, Message string
 		Ephemeral     *bool
 	}
 	got.decode(&deleted)
-	if deleted.Name != "dev" || deleted.Message == "" || deleted.Ephemeral == nil || !*deleted.Ephemeral || got.Header.Get("X-Repo-Sequence") == "" {
+	if deleted.Name != "dev" || deleted.Message == "" || deleted.Ephemeral == nil || !*deleted.Ephemeral ||
+		got.Header.Get("X-Repo-Sequence") == "" {
 		t.Errorf("answer is %s with %v", got.Body, got.Header)
 	}
 	c.remove(c.door.DeleteBranch, `{"name":"dev"}`).want(http.StatusOK).decode(&deleted)

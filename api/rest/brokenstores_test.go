@@ -24,14 +24,16 @@ func TestReadsOfBrokenStores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Push(t, enginetest.Create(t, host, "r"), git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout", "-q"),
+	enginetest.Push(t, enginetest.Create(t, host, "r"), git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout",
+		"-q"),
 		engine.Command{Name: "refs/heads/main", New: id})
 	c := newClient(t)
 	c.door = rest.New(rest.Config{Host: host})
 	want := func(status int) {
 		t.Helper()
 		for name, read := range map[string]handler{
-			"files": c.door.Files, "files/metadata": c.door.FilesMetadata, "commits": c.door.Commits, "commit": c.door.Commit, "file": c.door.File,
+			"files": c.door.Files, "files/metadata": c.door.FilesMetadata, "commits": c.door.Commits, "commit": c.door.Commit,
+			"file": c.door.File,
 		} {
 			if name == "file" && status == http.StatusOK {
 				continue // d0 is a folder

@@ -39,7 +39,8 @@ func pushed(t *testing.T, stored string) (*client, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Push(t, enginetest.Create(t, host, "r"), git.Input([]byte(id+"\n"), "pack-objects", "--revs", "--stdout", "-q"),
+	enginetest.Push(t, enginetest.Create(t, host, "r"), git.Input([]byte(id+"\n"), "pack-objects", "--revs", "--stdout",
+		"-q"),
 		engine.Command{Name: "refs/heads/main", New: tip})
 	c := newClient(t)
 	c.door = rest.New(rest.Config{Host: host})
@@ -61,16 +62,33 @@ func TestCommit(t *testing.T) {
 		message            string
 		signature, payload string
 	}{
-		"plain":                  {stored: people + "\nsubject\n\nbody\n", author: "\u00c4da", date: date, message: "subject\n\nbody"},
-		"no line end":            {stored: people + "\nsubject", author: "\u00c4da", date: date, message: "subject"},
-		"many line ends":         {stored: people + "\n\nsubject\n\n\n", author: "\u00c4da", date: date, message: "\nsubject"},
-		"no message":             {stored: people + "\n", author: "\u00c4da", date: date},
-		"signed":                 {people + signature + "\nm\n", "\u00c4da", date, "m", armor, tree + people + "\nm\n"},
-		"signed twice":           {stored: people + signature + signature + "\nm\n", author: "\u00c4da", date: date, message: "m"},
-		"Latin 1":                {stored: "author \xc4da <a@x> 1 +0000\ncommitter B <b@x> 1100000000 +0000\nencoding ISO-8859-1\n\nf\xfcr\n", author: "\u00c4da", date: date, message: "f\u00fcr"},
-		"no UTF-8":               {stored: "author \xc4da <a@x> 1 +0000\ncommitter B <b@x> 1100000000 +0000\n\nf\xfcr\n", author: "\ufffdda", date: date, message: "f\ufffdr"},
-		"signed, no UTF-8":       {stored: people + signature + "\nf\xfcr\n", author: "\u00c4da", date: date, message: "f\ufffdr", signature: armor},
-		"a date beyond calendar": {stored: "author A <a@x> 1 +0000\ncommitter B <b@x> 99999999999999 +0000\n\nm\n", author: "A", date: "1970-01-01T00:00:00Z", message: "m"},
+		"plain": {
+			stored: people + "\nsubject\n\nbody\n", author: "\u00c4da", date: date, message: "subject\n\nbody",
+		},
+		"no line end": {stored: people + "\nsubject", author: "\u00c4da", date: date, message: "subject"},
+		"many line ends": {
+			stored: people + "\n\nsubject\n\n\n", author: "\u00c4da", date: date, message: "\nsubject",
+		},
+		"no message": {stored: people + "\n", author: "\u00c4da", date: date},
+		"signed":     {people + signature + "\nm\n", "\u00c4da", date, "m", armor, tree + people + "\nm\n"},
+		"signed twice": {
+			stored: people + signature + signature + "\nm\n", author: "\u00c4da", date: date, message: "m",
+		},
+		"Latin 1": {
+			stored: "author \xc4da <a@x> 1 +0000\ncommitter B <b@x> 1100000000 +0000\nencoding ISO-8859-1\n\nf\xfcr\n",
+			author: "\u00c4da", date: date, message: "f\u00fcr",
+		},
+		"no UTF-8": {
+			stored: "author \xc4da <a@x> 1 +0000\ncommitter B <b@x> 1100000000 +0000\n\nf\xfcr\n", author: "\ufffdda",
+			date: date, message: "f\ufffdr",
+		},
+		"signed, no UTF-8": {
+			stored: people + signature + "\nf\xfcr\n", author: "\u00c4da", date: date, message: "f\ufffdr", signature: armor,
+		},
+		"a date beyond calendar": {
+			stored: "author A <a@x> 1 +0000\ncommitter B <b@x> 99999999999999 +0000\n\nm\n", author: "A",
+			date: "1970-01-01T00:00:00Z", message: "m",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +97,8 @@ func TestCommit(t *testing.T) {
 			var got commitOf
 			c.call(c.door.Commit, http.MethodGet, "/?sha="+id, nil).want(http.StatusOK).decode(&got)
 			told := got.Commit
-			if told.SHA != id || told.AuthorName != test.author || told.Date != test.date || told.Message != test.message || len(told.ParentSHAs) != 0 {
+			if told.SHA != id || told.AuthorName != test.author || told.Date != test.date || told.Message != test.message ||
+				len(told.ParentSHAs) != 0 {
 				t.Errorf("told %+v", told)
 			}
 			if told.Signature != nil != (test.signature != "") || told.Signature != nil && *told.Signature != test.signature {
@@ -111,7 +130,8 @@ func TestCommitRefused(t *testing.T) {
 	}
 	var got commitOf
 	get(strings.ToUpper(done[1].Commit.SHA[:8])).want(http.StatusOK).decode(&got)
-	if got.Commit.SHA != done[1].Commit.SHA || len(got.Commit.ParentSHAs) != 1 || got.Commit.ParentSHAs[0] != done[0].Commit.SHA {
+	if got.Commit.SHA != done[1].Commit.SHA || len(got.Commit.ParentSHAs) != 1 ||
+		got.Commit.ParentSHAs[0] != done[0].Commit.SHA {
 		t.Errorf("by its first digits: %+v", got.Commit)
 	}
 	c.as("nope").call(c.door.Commit, http.MethodGet, "/?sha="+done[0].Commit.SHA, nil).refused(http.StatusNotFound, "nope")

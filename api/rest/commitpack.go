@@ -84,7 +84,9 @@ func answerCommit(x exchange.Exchange, result engine.CommitResult, countBlobs bo
 	return answerWrite(x, status, result.Sequence, commitResultOf(result, countBlobs))
 }
 
-func (d *Door) commitPack(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {
+func (d *Door) commitPack(
+	x exchange.Exchange, grant *auth.Grant,
+) (branch string, result engine.CommitResult, err error) {
 	if err := requireNDJSON(x); err != nil {
 		return "", result, err
 	}
@@ -304,7 +306,9 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 	if countBlobs {
 		told.Commit.BlobCount = &r.BlobCount
 	}
-	told.Result = refResultJSON{Branch: r.Branch, OldSHA: r.Old.String(), NewSHA: r.New.String(), Success: true, Status: "ok"}
+	told.Result = refResultJSON{
+		Branch: r.Branch, OldSHA: r.Old.String(), NewSHA: r.New.String(), Success: true, Status: "ok",
+	}
 	if r.Unchanged {
 		told.Result.Status, told.Result.Message = "no_op", "nothing to commit: the files are as they were"
 	}

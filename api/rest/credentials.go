@@ -117,14 +117,17 @@ func (d *Door) changeCredential(
 		return nil, none, engine.Actor{}, err
 	}
 	if !claims(grant, repo) {
-		return nil, none, engine.Actor{}, &exchange.Error{Status: http.StatusNotFound, Message: "credential " + id.String() + " not found"}
+		return nil, none, engine.Actor{}, &exchange.Error{
+			Status: http.StatusNotFound, Message: "credential " + id.String() + " not found",
+		}
 	}
 	by, err := d.credentialActor(x, grant, repo, endpoint, body)
 	return repo, id, by, err
 }
 
-// credentialTarget opens the repository that a request gives the id of, or names. An id comes first: a repository may have the id of
-// another one as its name, and must not get what is meant for that.
+// credentialTarget opens the repository that a request gives the id of, or names. An id comes
+// first: a repository may have the id of another one as its name, and must not get what is meant
+// for that.
 func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name string) (*engine.Repository, error) {
 	var repo *engine.Repository
 	id, err := refs.ParseRepoID(name)
@@ -140,15 +143,18 @@ func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name str
 	return repo, err
 }
 
-// claims tells whether the token is for the repository, or for the whole organization. A claim is a name, never an id: ids are legal names,
-// and a token for the one that is called so is for no other.
+// claims tells whether the token is for the repository, or for the whole organization. A claim is a
+// name, never an id: ids are legal names, and a token for the one that is called so is for no
+// other.
 func claims(grant *auth.Grant, repo *engine.Repository) bool {
 	return grant.Repo == orgClaim || grant.Repo == repo.Item().Name
 }
 
-// credentialActor is who changes a credential of the repository, once that is where the request wants it to be. Its receipt holds no
-// plain hash of the body, which has a password in it.
-func (d *Door) credentialActor(x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte) (engine.Actor, error) {
+// credentialActor is who changes a credential of the repository, once that is where the request
+// wants it to be. Its receipt holds no plain hash of the body, which has a password in it.
+func (d *Door) credentialActor(
+	x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte,
+) (engine.Actor, error) {
 	if _, err := await(x, repo); err != nil {
 		return engine.Actor{}, err
 	}

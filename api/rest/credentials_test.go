@@ -40,7 +40,8 @@ func vault(t *testing.T) (*client, *engine.Host) {
 func (c *client) credential(method, fields string, headers ...string) answer {
 	c.t.Helper()
 	h := map[string]handler{
-		http.MethodPost: c.door.CreateCredential, http.MethodPut: c.door.UpdateCredential, http.MethodDelete: c.door.DeleteCredential,
+		http.MethodPost: c.door.CreateCredential, http.MethodPut: c.door.UpdateCredential,
+		http.MethodDelete: c.door.DeleteCredential,
 	}[method]
 	return c.call(h, method, "/api/v1/repos/git-credentials", strings.NewReader("{"+fields+"}"), headers...)
 }
@@ -65,9 +66,11 @@ func TestCredentials(t *testing.T) {
 			id = "r"
 		}
 		var made, updated stored
-		a := who.credential(http.MethodPost, fmt.Sprintf(`"repo_id":%q,"username":"u","password":"p1"`, id)).want(http.StatusCreated)
+		a := who.credential(http.MethodPost, fmt.Sprintf(`"repo_id":%q,"username":"u","password":"p1"`, id)).
+			want(http.StatusCreated)
 		a.decode(&made)
-		if made.ID == "" || made.CreatedAt == "" || a.Header.Get("X-Repo-Sequence") == "" || strings.Contains(string(a.Body), "p1") {
+		if made.ID == "" || made.CreatedAt == "" || a.Header.Get("X-Repo-Sequence") == "" ||
+			strings.Contains(string(a.Body), "p1") {
 			t.Errorf("created %s", a.Body)
 		}
 		holds(credential.Login{Username: "u", Password: "p1"})
@@ -83,7 +86,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCredentialsErrors provokes the errors of docs/api.md, "Errors", and the rules for the repo claim.
+// TestCredentialsErrors provokes the errors of docs/api.md, "Errors", and the rules for the repo
+// claim.
 func TestCredentialsErrors(t *testing.T) {
 	t.Parallel()
 	c, _ := vault(t)
@@ -98,22 +102,50 @@ func TestCredentialsErrors(t *testing.T) {
 		status int
 		says   string
 	}{
-		"create without repo_id":            {c.credential(http.MethodPost, `"password":"p"`), http.StatusBadRequest, "repo_id is required"},
-		"create without password":           {c.credential(http.MethodPost, `"repo_id":"r"`), http.StatusBadRequest, "password is required"},
-		"create, password no string":        {c.credential(http.MethodPost, `"repo_id":"r","password":12345`), http.StatusBadRequest, `"password"`},
-		"create, no such repository":        {c.credential(http.MethodPost, `"repo_id":"none","password":"p"`), http.StatusNotFound, "not found"},
-		"create, the other repository":      {c.credential(http.MethodPost, `"repo_id":"other","password":"p"`), http.StatusNotFound, "another repository"},
-		"create, another organization":      {elsewhere.credential(http.MethodPost, `"repo_id":"r","password":"p"`), http.StatusNotFound, "not found"},
-		"create a second":                   {c.credential(http.MethodPost, `"repo_id":"r","password":"p"`), http.StatusConflict, "already has a credential"},
-		"update without id":                 {c.credential(http.MethodPut, `"password":"p"`), http.StatusBadRequest, "id is required"},
-		"update without password":           {c.credential(http.MethodPut, id), http.StatusBadRequest, "password is required"},
-		"update, unknown":                   {c.credential(http.MethodPut, unknown+`,"password":"p"`), http.StatusNotFound, "not found"},
-		"update, no id":                     {c.credential(http.MethodPut, `"id":"x","password":"p"`), http.StatusNotFound, "not found"},
-		"update, token of the other":        {c.as("other").credential(http.MethodPut, id+`,"password":"p"`), http.StatusNotFound, "not found"},
-		"update, another organization":      {elsewhere.credential(http.MethodPut, id+`,"password":"p"`), http.StatusNotFound, "not found"},
-		"delete without id":                 {c.credential(http.MethodDelete, ``), http.StatusBadRequest, "id is required"},
-		"delete, unknown":                   {c.credential(http.MethodDelete, unknown), http.StatusNotFound, "not found"},
-		"delete, token of the other":        {c.as("other").credential(http.MethodDelete, id), http.StatusNotFound, "not found"},
+		"create without repo_id": {
+			c.credential(http.MethodPost, `"password":"p"`), http.StatusBadRequest, "repo_id is required",
+		},
+		"create without password": {
+			c.credential(http.MethodPost, `"repo_id":"r"`), http.StatusBadRequest, "password is required",
+		},
+		"create, password no string": {
+			c.credential(http.MethodPost, `"repo_id":"r","password":12345`), http.StatusBadRequest, `"password"`,
+		},
+		"create, no such repository": {
+			c.credential(http.MethodPost, `"repo_id":"none","password":"p"`), http.StatusNotFound, "not found",
+		},
+		"create, the other repository": {
+			c.credential(http.MethodPost, `"repo_id":"other","password":"p"`), http.StatusNotFound, "another repository",
+		},
+		"create, another organization": {
+			elsewhere.credential(http.MethodPost, `"repo_id":"r","password":"p"`), http.StatusNotFound, "not found",
+		},
+		"create a second": {
+			c.credential(http.MethodPost, `"repo_id":"r","password":"p"`), http.StatusConflict, "already has a credential",
+		},
+		"update without id": {
+			c.credential(http.MethodPut, `"password":"p"`), http.StatusBadRequest, "id is required",
+		},
+		"update without password": {
+			c.credential(http.MethodPut, id), http.StatusBadRequest, "password is required",
+		},
+		"update, unknown": {
+			c.credential(http.MethodPut, unknown+`,"password":"p"`), http.StatusNotFound, "not found",
+		},
+		"update, no id": {
+			c.credential(http.MethodPut, `"id":"x","password":"p"`), http.StatusNotFound, "not found",
+		},
+		"update, token of the other": {
+			c.as("other").credential(http.MethodPut, id+`,"password":"p"`), http.StatusNotFound, "not found",
+		},
+		"update, another organization": {
+			elsewhere.credential(http.MethodPut, id+`,"password":"p"`), http.StatusNotFound, "not found",
+		},
+		"delete without id": {c.credential(http.MethodDelete, ``), http.StatusBadRequest, "id is required"},
+		"delete, unknown":   {c.credential(http.MethodDelete, unknown), http.StatusNotFound, "not found"},
+		"delete, token of the other": {
+			c.as("other").credential(http.MethodDelete, id), http.StatusNotFound, "not found",
+		},
 		"delete, from another organization": {elsewhere.credential(http.MethodDelete, id), http.StatusNotFound, "not found"},
 	}
 	for name, test := range tests {
@@ -166,7 +198,8 @@ func TestCredentialsOnce(t *testing.T) {
 	t.Parallel()
 	c, _ := vault(t)
 	var made stored
-	c.credential(http.MethodPost, `"repo_id":"r","password":"p"`, "Idempotency-Key", "1").want(http.StatusCreated).decode(&made)
+	c.credential(http.MethodPost, `"repo_id":"r","password":"p"`, "Idempotency-Key", "1").want(http.StatusCreated).
+		decode(&made)
 	id := fmt.Sprintf(`"id":%q`, made.ID)
 	for _, w := range []struct {
 		method, fields, other string
@@ -178,7 +211,8 @@ func TestCredentialsOnce(t *testing.T) {
 	} {
 		first := c.credential(w.method, w.fields, "Idempotency-Key", "1").want(w.status)
 		again := c.credential(w.method, w.fields, "Idempotency-Key", "1").want(w.status)
-		if string(first.Body) != string(again.Body) || first.Header.Get("X-Repo-Sequence") != again.Header.Get("X-Repo-Sequence") {
+		if string(first.Body) != string(again.Body) ||
+			first.Header.Get("X-Repo-Sequence") != again.Header.Get("X-Repo-Sequence") {
 			t.Errorf("%s: first %s, then %s", w.method, first.Body, again.Body)
 		}
 		c.credential(w.method, w.other, "Idempotency-Key", "1").refused(http.StatusConflict, "idempotency key")

@@ -10,7 +10,8 @@ import (
 // begin commits one file to the branch that target names.
 func (c *client) begin(target, message, path string) answer {
 	c.t.Helper()
-	fields := fmt.Sprintf(`%s,"commit_message":%q,%s,"files":[{"path":%q,"content_id":"1"}]`, target, message, author, path)
+	fields := fmt.Sprintf(`%s,"commit_message":%q,%s,"files":[{"path":%q,"content_id":"1"}]`, target, message, author,
+		path)
 	return c.commitPack(newPack(fields).chunk("1", path, true))
 }
 
@@ -91,7 +92,8 @@ func TestDefaultBranchMoves(t *testing.T) {
 	}
 }
 
-// TestDefaultBranchOfEmpty chooses one before there is any branch: what comes first does not replace it then.
+// TestDefaultBranchOfEmpty chooses one before there is any branch: what comes first does not
+// replace it then.
 func TestDefaultBranchOfEmpty(t *testing.T) {
 	t.Parallel()
 	for name, choose := range map[string]func(c *client){

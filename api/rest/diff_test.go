@@ -65,7 +65,8 @@ func (c *client) commitFiles(files map[string][]byte) string {
 		}
 		p.chunk(fmt.Sprint(i), rest, true)
 	}
-	head := newPack(fmt.Sprintf(`"target_branch":"main","commit_message":"m",%s,"files":[%s]`, author, strings.Join(operations, ",")))
+	head := newPack(fmt.Sprintf(`"target_branch":"main","commit_message":"m",%s,"files":[%s]`, author,
+		strings.Join(operations, ",")))
 	var done committed
 	c.commitPack(strings.NewReader(head.String() + p.String())).want(http.StatusCreated).decode(&done)
 	return done.Commit.SHA
@@ -77,11 +78,15 @@ func TestCommitDiff(t *testing.T) {
 	c.create("").want(http.StatusCreated)
 	long := strings.Repeat("the same line in all of them\n", 20)
 	root := c.commitFiles(map[string][]byte{"README.md": []byte("one\ntwo\nthree"), "old name": []byte(long)})
-	next := c.commitFiles(map[string][]byte{"README.md": []byte("one\n2\nthree\n"), "old name": nil, "new name": []byte(long + "more\n")})
+	next := c.commitFiles(map[string][]byte{
+		"README.md": []byte("one\n2\nthree\n"), "old name": nil, "new name": []byte(long + "more\n"),
+	})
 
 	first := c.diff("sha=" + root)
-	if first.SHA != root || first.BaseSHA != nil || first.MergeBaseSHA != nil || len(first.Files) != 2 || first.Files[0].State != "A" ||
-		first.Stats.Files != 2 || first.Stats.Additions != 23 || first.Stats.Changes != 23 || !*first.Complete || first.Filtered == nil {
+	if first.SHA != root || first.BaseSHA != nil || first.MergeBaseSHA != nil || len(first.Files) != 2 ||
+		first.Files[0].State != "A" ||
+		first.Stats.Files != 2 || first.Stats.Additions != 23 || first.Stats.Changes != 23 || !*first.Complete ||
+		first.Filtered == nil {
 		t.Errorf("the root is told as %+v", first)
 	}
 	got := c.diff("gitApplyCompatible=true&sha=" + next)
@@ -108,7 +113,8 @@ index 59a5c8d07bde2d4be45bb3b8bb2a2d5a97b0b9b0..00000000000000000000000000000000
 		t.Errorf("the changed file is told as %+v", f)
 	}
 	f = got.Files[1]
-	if f.Path != "new name" || *f.OldPath != "old name" || f.State != "R099" || !strings.Contains(*f.Raw, "rename from old name\nrename to new name\n") {
+	if f.Path != "new name" || *f.OldPath != "old name" || f.State != "R099" ||
+		!strings.Contains(*f.Raw, "rename from old name\nrename to new name\n") {
 		t.Errorf("the renamed file is told as %+v", f)
 	}
 	if again := c.diff("sha=" + next + "&baseSha=" + root); *again.Files[1].Raw != *f.Raw || *again.BaseSHA != root {
@@ -198,14 +204,17 @@ func TestDiffOfLargeFiles(t *testing.T) {
 		if len(raw) != *f.Bytes || (f.RawBase64 != nil) != (f.Path == "latin") {
 			t.Errorf("%s: %d bytes, told as %d", f.Path, len(raw), *f.Bytes)
 		}
-		ending := map[string]string{"text": "\n+end\n\\ No newline at end of file\n", "latin": "\n+\xe4\n", "bin": "\n\n"}[f.Path]
+		ending := map[string]string{
+			"text": "\n+end\n\\ No newline at end of file\n", "latin": "\n+\xe4\n", "bin": "\n\n",
+		}[f.Path]
 		if !strings.HasSuffix(string(raw), ending) {
 			t.Errorf("%s ends in %q", f.Path, raw[max(0, len(raw)-60):])
 		}
 	}
 	small := c.commitFiles(map[string][]byte{"small": []byte("\xe4\n")})
 	f := c.diff("sha=" + small).Files[0]
-	if raw, _ := base64.StdEncoding.DecodeString(*f.RawBase64); !strings.HasSuffix(string(raw), "\n+\xe4\n") || !strings.HasSuffix(*f.Raw, "\n+\uFFFD\n") {
+	if raw, _ := base64.StdEncoding.DecodeString(*f.RawBase64); !strings.HasSuffix(string(raw), "\n+\xe4\n") ||
+		!strings.HasSuffix(*f.Raw, "\n+\uFFFD\n") {
 		t.Errorf("what is no UTF-8 is told as %+v", f)
 	}
 }
@@ -228,14 +237,17 @@ func TestDiffsApply(t *testing.T) {
 	changed[len(changed)/2] ^= 0xff
 	text := []byte(strings.Repeat("a line\n", 1000))
 	parent := c.commitFiles(map[string][]byte{
-		"moved/old": text, "noise": noise, "small noise": noise[:5000], "no end": []byte("one\ntwo"), "latin": []byte("\xe4\n"), "gone": []byte("x"),
+		"moved/old": text, "noise": noise, "small noise": noise[:5000], "no end": []byte("one\ntwo"),
+		"latin": []byte("\xe4\n"), "gone": []byte("x"),
 	})
 	sha := c.commitFiles(map[string][]byte{
 		"moved/old": nil, "moved/new \"name\"": append(text, "more\n"...), "noise": changed, "small noise": changed[:4990],
-		"no end": []byte("one\ntwo\n"), "latin": []byte("\xe4\n\xf6\n"), "gone": nil, "yarn.lock": []byte("lock\n"), "empty": {},
+		"no end": []byte("one\ntwo\n"), "latin": []byte("\xe4\n\xf6\n"), "gone": nil, "yarn.lock": []byte("lock\n"),
+		"empty": {},
 	})
 	var patch []byte
-	told := c.diff("sha=" + sha + "&path=moved&path=noise&path=small+noise&path=no+end&path=latin&path=gone&path=yarn.lock&path=empty")
+	told := c.diff("sha=" + sha +
+		"&path=moved&path=noise&path=small+noise&path=no+end&path=latin&path=gone&path=yarn.lock&path=empty")
 	for _, f := range told.Files {
 		raw := []byte(*f.Raw)
 		if f.RawBase64 != nil {
@@ -265,7 +277,9 @@ func TestInlineDiff(t *testing.T) {
 	c.create("").want(http.StatusCreated)
 	big := strings.Repeat("a line of a large file\n", 100_000)
 	c.commitFiles(map[string][]byte{"a": []byte("one\nthe quick fox\n"), "big": []byte(big), "bin": []byte("\x00")})
-	sha := c.commitFiles(map[string][]byte{"a": []byte("one\nthe slow fox\n"), "big": []byte("the" + big[1:]), "bin": []byte("\x001")})
+	sha := c.commitFiles(map[string][]byte{
+		"a": []byte("one\nthe slow fox\n"), "big": []byte("the" + big[1:]), "bin": []byte("\x001"),
+	})
 	type pair struct {
 		OldLine  int `json:"old_line"`
 		NewLine  int `json:"new_line"`
@@ -277,7 +291,8 @@ func TestInlineDiff(t *testing.T) {
 			Inline []pair
 		}
 	}
-	c.call(c.door.CommitDiff, http.MethodGet, "/?inline=true&path=a&path=big&path=bin&sha="+sha, nil).want(http.StatusOK).decode(&told)
+	c.call(c.door.CommitDiff, http.MethodGet, "/?inline=true&path=a&path=big&path=bin&sha="+sha, nil).want(http.StatusOK).
+		decode(&told)
 	want := map[string][]pair{
 		"a":   {{2, 2, [][2]int{{4, 9}}, [][2]int{{4, 8}}}},
 		"big": {{1, 1, [][2]int{{0, 1}}, [][2]int{{0, 3}}}},
@@ -309,14 +324,17 @@ func TestBranchDiff(t *testing.T) {
 	if told.Base != "dev" || len(told.Files) != 0 {
 		t.Errorf("against itself: %+v", told)
 	}
-	fields := fmt.Sprintf(`"target_branch":"try","base_branch":"main","ephemeral":true,"commit_message":"m",%s,"files":[{"path":"e","content_id":"1"}]`, author)
+	fields := fmt.Sprintf(
+		`"target_branch":"try","base_branch":"main","ephemeral":true,"commit_message":"m",%s,"files":[{"path":"e","content_id":"1"}]`, author,
+	)
 	c.commitPack(newPack(fields).chunk("1", "e\n", true)).want(http.StatusCreated)
 	var ephemeral diffAnswer
 	c.call(c.door.BranchDiff, http.MethodGet, "/?branch=try&ephemeral=true", nil).want(http.StatusOK).decode(&ephemeral)
 	if len(ephemeral.Files) != 1 || ephemeral.Files[0].Path != "e" {
 		t.Errorf("the ephemeral branch is told as %+v", ephemeral)
 	}
-	c.call(c.door.BranchDiff, http.MethodGet, "/?branch=main&base=try&ephemeral_base=true", nil).want(http.StatusOK).decode(&ephemeral)
+	c.call(c.door.BranchDiff, http.MethodGet, "/?branch=main&base=try&ephemeral_base=true", nil).want(http.StatusOK).
+		decode(&ephemeral)
 	if len(ephemeral.Files) != 0 {
 		t.Errorf("main against the ephemeral branch is told as %+v", ephemeral)
 	}
@@ -359,7 +377,8 @@ func TestCommitDiffRefuses(t *testing.T) {
 	} {
 		c.call(c.door.CommitDiff, http.MethodGet, "/?"+query, nil).refused(want.status, want.says)
 	}
-	c.call(c.door.CommitDiff, http.MethodGet, "/?sha="+sha, nil, "X-Min-Sequence", "x").refused(http.StatusBadRequest, "X-Min-Sequence")
+	c.call(c.door.CommitDiff, http.MethodGet, "/?sha="+sha, nil, "X-Min-Sequence", "x").refused(http.StatusBadRequest,
+		"X-Min-Sequence")
 	c.as("nope").call(c.door.CommitDiff, http.MethodGet, "/?sha="+sha, nil).refused(http.StatusNotFound, "nope")
 
 	busy := exchangetest.New(http.MethodGet, "/?sha="+sha, nil)

@@ -5,10 +5,12 @@ import (
 	"errors"
 )
 
-// The common shape of a chunk of a patch, behind which the data and its end come as in a blob_chunk.
+// The common shape of a chunk of a patch, behind which the data and its end come as in a
+// blob_chunk.
 var diffHead = []byte(`{"diff_chunk":{"data":"`)
 
-// diff decodes a line with a chunk of a patch, which has no content_id. As with decode, the common shape is taken apart where it stands.
+// diff decodes a line with a chunk of a patch, which has no content_id. As with decode, the common
+// shape is taken apart where it stands.
 func (d *chunkDecoder) diff(line []byte) (blobChunk, error) {
 	if rest, ok := bytes.CutPrefix(line, diffHead); ok {
 		if chunk, ok := d.ending(rest); ok {

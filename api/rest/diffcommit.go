@@ -9,7 +9,8 @@ import (
 	"packhorse/engine"
 )
 
-// patchCosts is what applying a large patch holds in memory: a file of 32 MiB, what becomes of it, and a hunk.
+// patchCosts is what applying a large patch holds in memory: a file of 32 MiB, what becomes of it,
+// and a hunk.
 const patchCosts = 96 << 20
 
 // DiffCommit answers POST /repos/diff-commit.
@@ -23,7 +24,9 @@ func (d *Door) DiffCommit(x exchange.Exchange, grant *auth.Grant) error {
 	return answerCommit(x, result, countBlobs)
 }
 
-func (d *Door) diffCommit(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {
+func (d *Door) diffCommit(
+	x exchange.Exchange, grant *auth.Grant,
+) (branch string, result engine.CommitResult, err error) {
 	if err := requireNDJSON(x); err != nil {
 		return "", result, err
 	}

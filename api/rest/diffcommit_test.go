@@ -23,7 +23,8 @@ func (p *pack) diffChunk(data string, eof bool) *pack {
 
 func (c *client) diffCommit(body io.Reader, headers ...string) answer {
 	c.t.Helper()
-	return c.call(c.door.DiffCommit, http.MethodPost, "/", body, append([]string{"Content-Type", "application/x-ndjson"}, headers...)...)
+	return c.call(c.door.DiffCommit, http.MethodPost, "/", body,
+		append([]string{"Content-Type", "application/x-ndjson"}, headers...)...)
 }
 
 const (
@@ -49,18 +50,23 @@ new file mode 100755
 func TestDiffCommit(t *testing.T) {
 	t.Parallel()
 	c, seeds := seeded(t)
-	body := newPack(onMain+`,"expected_head_sha":"`+seeds[2].Commit.SHA+`"`).diffChunk(again[:50], false).diffChunk(again[50:], false)
+	body := newPack(onMain+`,"expected_head_sha":"`+seeds[2].Commit.SHA+`"`).diffChunk(again[:50], false).
+		diffChunk(again[50:], false)
 	answer := c.diffCommit(body.diffChunk("", true)).want(http.StatusCreated)
 	var done committed
 	answer.decode(&done)
-	if done.Commit.Branch != "main" || done.Commit.BlobCount != nil || done.Commit.PackBytes <= 0 || answer.Header.Get("X-Repo-Sequence") != "6" {
+	if done.Commit.Branch != "main" || done.Commit.BlobCount != nil || done.Commit.PackBytes <= 0 ||
+		answer.Header.Get("X-Repo-Sequence") != "6" {
 		t.Errorf("commit at %s is %s", answer.Header.Get("X-Repo-Sequence"), answer.Body)
 	}
 	r := done.Result
-	if r.OldSHA != seeds[2].Commit.SHA || r.NewSHA != done.Commit.SHA || !r.Success || r.Status != "ok" || r.Message == nil || *r.Message != "" {
+	if r.OldSHA != seeds[2].Commit.SHA || r.NewSHA != done.Commit.SHA || !r.Success || r.Status != "ok" ||
+		r.Message == nil || *r.Message != "" {
 		t.Errorf("result is %s", answer.Body)
 	}
-	for path, want := range map[string]string{"README.md": "hello for ever\n", "bin/run": "#!/bin/sh\n", "lib/a.go": "package a\n"} {
+	for path, want := range map[string]string{
+		"README.md": "hello for ever\n", "bin/run": "#!/bin/sh\n", "lib/a.go": "package a\n",
+	} {
 		if got := c.call(c.door.File, http.MethodGet, "/?path="+path, nil).want(http.StatusOK); string(got.Body) != want {
 			t.Errorf("%s holds %q, want %q", path, got.Body, want)
 		}
@@ -78,7 +84,8 @@ func TestDiffCommitBranches(t *testing.T) {
 	c, seeds := seeded(t)
 	onto := func(fields string) committed {
 		var done committed
-		c.diffCommit(newPack(`"commit_message":"m",`+author+","+fields).diffChunk(again, true)).want(http.StatusCreated).decode(&done)
+		c.diffCommit(newPack(`"commit_message":"m",`+author+","+fields).diffChunk(again, true)).want(http.StatusCreated).
+			decode(&done)
 		return done
 	}
 	if done := onto(`"target_branch":"new","base_branch":"main"`); done.Result.OldSHA != strings.Repeat("0", 40) {
@@ -96,7 +103,8 @@ func TestDiffCommitBranches(t *testing.T) {
 	empty.diffCommit(newPack(onMain).diffChunk(first, true)).want(http.StatusCreated)
 }
 
-// TestDiffCommitRefuses holds the rows of the specification's Errors table, and what else can be wrong with a body.
+// TestDiffCommitRefuses holds the rows of the specification's Errors table, and what else can be
+// wrong with a body.
 func TestDiffCommitRefuses(t *testing.T) {
 	t.Parallel()
 	c, seeds := seeded(t)
@@ -124,23 +132,29 @@ func TestDiffCommitRefuses(t *testing.T) {
 		"wrong type":            {line(`{"diff_chunk":{"data":1,"eof":true}}`), 400, "data", "invalid"},
 		"chunk too large":       {with(strings.Repeat("x", 4<<20+1)), 400, "4194304", "invalid"},
 		"garbage behind":        {io.MultiReader(whole(onMain), strings.NewReader("x")), 400, "JSON", "invalid"},
-		"cut off":               {io.MultiReader(whole(onMain), iotest.ErrReader(exchange.ErrEndedEarly)), 400, "", "invalid"},
-		"empty patch":           {with(""), 400, "empty", "precondition_failed"},
-		"blank patch":           {with(" \n\n"), 400, "empty", "precondition_failed"},
-		"no patch":              {with("hello\n"), 400, "no patch", "invalid"},
-		"corrupt patch":         {with(strings.Replace(again, "@@ -1 +1 @@", "@@ -1,2 +1 @@", 1)), 400, "line 5", "invalid"},
-		"other content":         {with(strings.Replace(again, "-hello again", "-hello", 1)), 400, "README.md", "conflict"},
-		"no such file":          {with(strings.ReplaceAll(again, "README.md", "README")), 400, "does not exist", "conflict"},
-		"file exists":           {with(strings.ReplaceAll(again, "bin/run", "lib/a.go")), 400, "exists already", "conflict"},
-		"below a file":          {with(strings.ReplaceAll(again, "bin/run", "README.md/run")), 400, "is a file", "conflict"},
-		"parent folder":         {with(strings.ReplaceAll(again, "bin/run", "../run")), 400, "../run", "invalid"},
-		"git folder":            {with(strings.ReplaceAll(again, "bin/run", ".git/run")), 400, ".git", "invalid"},
+		"cut off": {
+			io.MultiReader(whole(onMain), iotest.ErrReader(exchange.ErrEndedEarly)), 400, "", "invalid",
+		},
+		"empty patch":   {with(""), 400, "empty", "precondition_failed"},
+		"blank patch":   {with(" \n\n"), 400, "empty", "precondition_failed"},
+		"no patch":      {with("hello\n"), 400, "no patch", "invalid"},
+		"corrupt patch": {with(strings.Replace(again, "@@ -1 +1 @@", "@@ -1,2 +1 @@", 1)), 400, "line 5", "invalid"},
+		"other content": {with(strings.Replace(again, "-hello again", "-hello", 1)), 400, "README.md", "conflict"},
+		"no such file":  {with(strings.ReplaceAll(again, "README.md", "README")), 400, "does not exist", "conflict"},
+		"file exists":   {with(strings.ReplaceAll(again, "bin/run", "lib/a.go")), 400, "exists already", "conflict"},
+		"below a file":  {with(strings.ReplaceAll(again, "bin/run", "README.md/run")), 400, "is a file", "conflict"},
+		"parent folder": {with(strings.ReplaceAll(again, "bin/run", "../run")), 400, "../run", "invalid"},
+		"git folder":    {with(strings.ReplaceAll(again, "bin/run", ".git/run")), 400, ".git", "invalid"},
 		"bad .gitmodules": {
-			with("--- /dev/null\n+++ b/.gitmodules\n@@ -0,0 +1,2 @@\n+[submodule \"../x\"]\n+\turl = y\n"), 400, ".gitmodules", "invalid",
+			with("--- /dev/null\n+++ b/.gitmodules\n@@ -0,0 +1,2 @@\n+[submodule \"../x\"]\n+\turl = y\n"), 400, ".gitmodules",
+			"invalid",
 		},
 		"no such target": {whole(fields(`"main"`, `"nope"`)), 404, "nope", "not_found"},
 		"no such base":   {whole(fields(`"main"`, `"new","base_branch":"nope"`)), 404, "nope", "not_found"},
-		"stale guard":    {whole(onMain + `,"expected_head_sha":"` + seeds[0].Commit.SHA + `"`), 409, seeds[2].Commit.SHA, "precondition_failed"},
+		"stale guard": {
+			whole(onMain + `,"expected_head_sha":"` + seeds[0].Commit.SHA + `"`), 409, seeds[2].Commit.SHA,
+			"precondition_failed",
+		},
 		"stale guard of a base": {
 			whole(fields(`"main"`, `"new","base_branch":"main"`) + `,"expected_head_sha":"` + seeds[0].Commit.SHA + `"`),
 			409, seeds[2].Commit.SHA, "precondition_failed",
@@ -155,8 +169,10 @@ func TestDiffCommitRefuses(t *testing.T) {
 		})
 	}
 	c.as("nope").diffCommit(whole(onMain)).refused(http.StatusNotFound, "nope")
-	c.call(c.door.DiffCommit, http.MethodPost, "/", whole(onMain), "Content-Type", "application/json").refused(http.StatusUnsupportedMediaType, "ndjson")
-	c.diffCommit(whole(onMain + `,"expected_head_sha":"` + seeds[2].Commit.SHA + `"`)).want(http.StatusCreated) // nothing has moved the branch
+	c.call(c.door.DiffCommit, http.MethodPost, "/", whole(onMain), "Content-Type", "application/json").
+		refused(http.StatusUnsupportedMediaType, "ndjson")
+	// Nothing has moved the branch.
+	c.diffCommit(whole(onMain + `,"expected_head_sha":"` + seeds[2].Commit.SHA + `"`)).want(http.StatusCreated)
 }
 
 // TestDiffCommitUnusualLines sends chunks in shapes that only the strict decoder takes.
@@ -190,7 +206,8 @@ func TestDiffCommitFailingBody(t *testing.T) {
 	c.diffCommit(strings.NewReader(body)).want(http.StatusCreated)
 }
 
-// TestDiffCommitMany lets patches for lines of one file race: each is applied again to the tip that it meets, and none is lost.
+// TestDiffCommitMany lets patches for lines of one file race: each is applied again to the tip that
+// it meets, and none is lost.
 func TestDiffCommitMany(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -204,7 +221,8 @@ func TestDiffCommitMany(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range writers {
 		group.Go(func() {
-			patch := fmt.Sprintf("--- a/f\n+++ b/f\n@@ -%d,3 +%d,4 @@\n before %d\n-line %d\n+done %d\n+more\n after %d\n", 3*i+1, 3*i+1, i, i, i, i)
+			patch := fmt.Sprintf("--- a/f\n+++ b/f\n@@ -%d,3 +%d,4 @@\n before %d\n-line %d\n+done %d\n+more\n after %d\n",
+				3*i+1, 3*i+1, i, i, i, i)
 			if got := c.diffCommit(newPack(onMain).diffChunk(patch, true)); got.Status != http.StatusCreated {
 				t.Errorf("writer %d: status %d: %s", i, got.Status, got.Body)
 			}

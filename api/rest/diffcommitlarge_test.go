@@ -34,8 +34,11 @@ func manyLines(count int) string {
 // newFile is a patch that creates a file.
 func newFile(path, text string) string {
 	count := strings.Count(text, "\n")
-	return fmt.Sprintf("diff --git a/%[1]s b/%[1]s\nnew file mode 100644\n--- /dev/null\n+++ b/%[1]s\n@@ -0,0 +1,%[2]d @@\n%[3]s", path, count,
-		"+"+strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n+")+"\n")
+	return fmt.Sprintf(
+		"diff --git a/%[1]s b/%[1]s\nnew file mode 100644\n--- /dev/null\n+++ b/%[1]s\n@@ -0,0 +1,%[2]d @@\n%[3]s", path,
+		count,
+		"+"+strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n+")+"\n",
+	)
 }
 
 // TestDiffCommitSpools sends patches that are too large for memory.
@@ -62,14 +65,17 @@ func TestDiffCommitSpools(t *testing.T) {
 		t.Fatalf("a patch of %d bytes is none that spools", edit.Len())
 	}
 	c.diffCommit(newPack(onMain).chunked(edit.String(), 300_000)).want(http.StatusCreated)
-	if got := c.call(c.door.File, http.MethodGet, "/?path=many", nil).want(http.StatusOK); string(got.Body) != want.String() {
+	if got := c.call(c.door.File, http.MethodGet, "/?path=many", nil).
+		want(http.StatusOK); string(got.Body) != want.String() {
 		t.Errorf("the file holds %d bytes, want %d", len(got.Body), want.Len())
 	}
 	c.diffCommit(newPack(onMain).chunked(newFile("many", text), 1<<20)).refused(http.StatusBadRequest, "exists already")
-	c.diffCommit(newPack(onMain).chunked(strings.Repeat("no patch\n", 200_000), 1<<20)).refused(http.StatusBadRequest, "no patch")
+	c.diffCommit(newPack(onMain).chunked(strings.Repeat("no patch\n", 200_000), 1<<20)).refused(http.StatusBadRequest,
+		"no patch")
 }
 
-// TestDiffCommitLargeFile holds what is possible with files above 32 MiB: they come and go as a whole.
+// TestDiffCommitLargeFile holds what is possible with files above 32 MiB: they come and go as a
+// whole.
 func TestDiffCommitLargeFile(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -88,12 +94,14 @@ func TestDiffCommitLargeFile(t *testing.T) {
 	}
 	moved := "diff --git a/large b/larger\nsimilarity index 100%\nrename from large\nrename to larger\n"
 	c.diffCommit(newPack(onMain).diffChunk(moved, true)).want(http.StatusCreated)
-	if got := c.call(c.door.File, http.MethodHead, "/?path=larger", nil).want(http.StatusOK); got.Header.Get("Content-Length") != fmt.Sprint(len(text)) {
+	if got := c.call(c.door.File, http.MethodHead, "/?path=larger", nil).
+		want(http.StatusOK); got.Header.Get("Content-Length") != fmt.Sprint(len(text)) {
 		t.Errorf("the file has %s bytes, want %d", got.Header.Get("Content-Length"), len(text))
 	}
 }
 
-// TestDiffCommitWaits looks at patches for which there is no memory, and at clients that do not wait for it.
+// TestDiffCommitWaits looks at patches for which there is no memory, and at clients that do not
+// wait for it.
 func TestDiffCommitWaits(t *testing.T) {
 	t.Parallel()
 	c, seeds := seeded(t)
@@ -109,7 +117,9 @@ func TestDiffCommitWaits(t *testing.T) {
 		status int
 		word   string
 	}{
-		"no memory":         {large(), func(x *exchangetest.Exchange) { x.ReserveErr = exchange.ErrBusy }, 503, "unavailable"},
+		"no memory": {
+			large(), func(x *exchangetest.Exchange) { x.ReserveErr = exchange.ErrBusy }, 503, "unavailable",
+		},
 		"none is needed":    {small(), func(x *exchangetest.Exchange) { x.ReserveErr = exchange.ErrBusy }, 201, "ok"},
 		"the client leaves": {small(), func(x *exchangetest.Exchange) { x.Ctx = gone }, 503, "unavailable"},
 		"too late":          {small(), func(x *exchangetest.Exchange) { x.Ctx = late }, 504, "timeout"},

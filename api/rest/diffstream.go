@@ -13,8 +13,8 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// diffStream writes the answer to a diff. JSON has the files that are told apart from those that are not, so the latter are kept until the
-// end.
+// diffStream writes the answer to a diff. JSON has the files that are told apart from those that
+// are not, so the latter are kept until the end.
 type diffStream struct {
 	ctx      context.Context // of the answer
 	out      *bufio.Writer
@@ -148,7 +148,8 @@ func appendDiffEntry(dst []byte, f *diffs.File) []byte {
 	return fmt.Appendf(dst, `,"is_eof":%t,"additions":%d,"deletions":%d`, f.EndsInNewline, f.Additions, f.Deletions)
 }
 
-// appendPair appends what differs within a pair of lines, which are counted from 1: docs/invariants.md 42.
+// appendPair appends what differs within a pair of lines, which are counted from 1:
+// docs/invariants.md 42.
 func appendPair(dst []byte, p *lines.Pair) []byte {
 	dst = fmt.Appendf(dst, `{"old_line":%d,"new_line":%d,"old":`, p.OldIndex+1, p.NewIndex+1)
 	dst = appendRanges(dst, p.Old)

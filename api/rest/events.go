@@ -15,7 +15,8 @@ import (
 // eventsWaitMax bounds how long a request waits for the next event: docs/invariants.md 42.
 const eventsWaitMax = time.Minute
 
-// eventJSON is one change of one ref. The name is the stored one, with its namespace; an ID of zeros stands for "absent".
+// eventJSON is one change of one ref. The name is the stored one, with its namespace; an ID of
+// zeros stands for "absent".
 type eventJSON struct {
 	Sequence uint64 `json:"sequence"`
 	Index    uint32 `json:"index"`
@@ -27,7 +28,8 @@ type eventJSON struct {
 	Cause    string `json:"cause"`
 }
 
-// Events answers GET /repos/events: a page of the journal, after a wait for it if there is nothing to tell yet.
+// Events answers GET /repos/events: a page of the journal, after a wait for it if there is nothing
+// to tell yet.
 func (d *Door) Events(x exchange.Exchange, grant *auth.Grant) error {
 	request, wait, err := readEventsQuery(x)
 	if err != nil {
@@ -82,8 +84,11 @@ func countOf(x exchange.Exchange, name string) (uint64, error) {
 	return count, nil
 }
 
-// follow waits until something follows an empty page and returns that, or what there is when the time is over or the server stops.
-func follow(x exchange.Exchange, repo *engine.Repository, request engine.EventsRequest, page refs.Page, wait time.Duration) (refs.Page, error) {
+// follow waits until something follows an empty page and returns that, or what there is when the
+// time is over or the server stops.
+func follow(
+	x exchange.Exchange, repo *engine.Repository, request engine.EventsRequest, page refs.Page, wait time.Duration,
+) (refs.Page, error) {
 	waiting, stop := context.WithTimeout(x.Context(), wait)
 	defer stop()
 	defer context.AfterFunc(x.Serving(), stop)()

@@ -69,11 +69,13 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	first := c.events("").Events[0]
-	if first.Actor != "tester" || first.Cause != "commit-pack" || first.Time.IsZero() || first.Time.Location() != time.UTC {
+	if first.Actor != "tester" || first.Cause != "commit-pack" || first.Time.IsZero() ||
+		first.Time.Location() != time.UTC {
 		t.Errorf("the first event is %+v", first)
 	}
 	for query, says := range map[string]string{
-		"after=-1": "after", "after=x": "after", "after=6": "journal", "limit=0": "limit", "wait=-1": "wait", "wait=1s": "wait",
+		"after=-1": "after", "after=x": "after", "after=6": "journal", "limit=0": "limit", "wait=-1": "wait",
+		"wait=1s": "wait",
 	} {
 		c.call(c.door.Events, http.MethodGet, "/?"+query, nil).refused(http.StatusBadRequest, says)
 	}
@@ -86,7 +88,8 @@ type heard struct {
 	err error
 }
 
-// wait asks for what follows sequence 5, in a goroutine of its own. serving is the life of the server.
+// wait asks for what follows sequence 5, in a goroutine of its own. serving is the life of the
+// server.
 func (c *client) wait(ctx, serving context.Context) <-chan heard {
 	done := make(chan heard, 1)
 	go func() {
@@ -147,7 +150,9 @@ func TestEventsTrimmed(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Now: func() time.Time { return now }})
 	t.Cleanup(shut)
-	c := &client{t, rest.New(rest.Config{Host: host}), &auth.Grant{Org: enginetest.Org, Repo: "r", Scopes: auth.GitRead | auth.GitWrite}}
+	c := &client{t, rest.New(rest.Config{Host: host}), &auth.Grant{
+		Org: enginetest.Org, Repo: "r", Scopes: auth.GitRead | auth.GitWrite,
+	}}
 	c.create("").want(http.StatusCreated)
 	c.commit("main", "a", "1")
 	now = now.AddDate(0, 0, 91)

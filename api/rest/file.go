@@ -17,7 +17,8 @@ import (
 	"packhorse/odb"
 )
 
-// File answers GET and HEAD /repos/file: the bytes of a file, whole or a range of them, with the validators of RFC 9110.
+// File answers GET and HEAD /repos/file: the bytes of a file, whole or a range of them, with the
+// validators of RFC 9110.
 func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	space, err := spaceOf(x)
 	if err != nil {
@@ -80,8 +81,8 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	return nil
 }
 
-// Memory that a file takes while it is sent, in bytes: small ones are held whole, of large ones a block as it is stored, the
-// same block inflated, and buffers.
+// Memory that a file takes while it is sent, in bytes: small ones are held whole, of large ones a
+// block as it is stored, the same block inflated, and buffers.
 const (
 	fileUncounted = 32 << 10
 	fileCostsMax  = 2<<20 + 512<<10
@@ -108,8 +109,8 @@ func writePart(w io.Writer, content *odb.Object, part span) error {
 	return errors.Join(err, section.Close())
 }
 
-// precondition evaluates the conditional headers in the order of RFC 9110, section 13.2.2, and returns the status that ends
-// the request, or 0.
+// precondition evaluates the conditional headers in the order of RFC 9110, section 13.2.2, and
+// returns the status that ends the request, or 0.
 func precondition(x exchange.Exchange, etag string, modified time.Time) int {
 	if match := x.Header("If-Match"); match != "" {
 		if !etagAmong(match, etag, false) {
@@ -128,7 +129,8 @@ func precondition(x exchange.Exchange, etag string, modified time.Time) int {
 	return 0
 }
 
-// etagAmong tells whether a list of entity tags holds etag. Weak comparison passes over the W/ of a tag.
+// etagAmong tells whether a list of entity tags holds etag. Weak comparison passes over the W/ of a
+// tag.
 func etagAmong(list, etag string, weak bool) bool {
 	for tag := range strings.SplitSeq(list, ",") {
 		tag = strings.TrimSpace(tag)
@@ -153,8 +155,9 @@ func timeOf(header string) (time.Time, bool) {
 // span is a run of bytes.
 type span struct{ offset, size int64 }
 
-// rangeOf returns what of size bytes is asked for, and 200, 206 or 416. HEAD is answered as GET would be. Several ranges at once are answered
-// with the whole, as RFC 9110, section 14.2 allows, and so is a header that is malformed.
+// rangeOf returns what of size bytes is asked for, and 200, 206 or 416. HEAD is answered as GET
+// would be. Several ranges at once are answered with the whole, as RFC 9110, section 14.2 allows,
+// and so is a header that is malformed.
 func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (span, int) {
 	whole := span{0, size}
 	unit, spec, ok := strings.Cut(x.Header("Range"), "=")
@@ -181,7 +184,8 @@ func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (
 	return span{from, to - from + 1}, http.StatusPartialContent
 }
 
-// position reads a number of a range, which may be left out. One that is too large for any file is as good as the largest.
+// position reads a number of a range, which may be left out. One that is too large for any file is
+// as good as the largest.
 func position(digits string) (n int64, given, ok bool) {
 	if digits == "" {
 		return 0, false, true

@@ -32,30 +32,34 @@ func TestFile(t *testing.T) {
 		body    string
 		span    string // Content-Range
 	}{
-		"range":                    {[]string{"Range", "bytes=6-10"}, 206, "again", "bytes 6-10/12"},
-		"range to the end":         {[]string{"Range", "bytes=6-"}, 206, "again\n", "bytes 6-11/12"},
-		"range beyond the end":     {[]string{"Range", "bytes=6-99"}, 206, "again\n", "bytes 6-11/12"},
-		"suffix":                   {[]string{"Range", "bytes=-3"}, 206, "in\n", "bytes 9-11/12"},
-		"long suffix":              {[]string{"Range", "bytes=-99"}, 206, "hello again\n", "bytes 0-11/12"},
-		"behind the end":           {[]string{"Range", "bytes=12-"}, 416, "", "bytes */12"},
-		"empty suffix":             {[]string{"Range", "bytes=-0"}, 416, "", "bytes */12"},
-		"backwards":                {[]string{"Range", "bytes=5-4"}, 200, "hello again\n", ""},
-		"several":                  {[]string{"Range", "bytes=0-1,3-4"}, 200, "hello again\n", ""},
-		"another unit":             {[]string{"Range", "lines=1-2"}, 200, "hello again\n", ""},
-		"beyond all files":         {[]string{"Range", "bytes=99999999999999999999-"}, 416, "", "bytes */12"},
-		"suffix beyond all files":  {[]string{"Range", "bytes=-99999999999999999999"}, 206, "hello again\n", "bytes 0-11/12"},
-		"end beyond all files":     {[]string{"Range", "bytes=6-99999999999999999999"}, 206, "again\n", "bytes 6-11/12"},
-		"another case, space":      {[]string{"Range", "Bytes= 6-10 "}, 206, "again", "bytes 6-10/12"},
-		"no numbers":               {[]string{"Range", "bytes=a-b"}, 200, "hello again\n", ""},
-		"signed numbers":           {[]string{"Range", "bytes=+1-2"}, 200, "hello again\n", ""},
-		"nothing but a dash":       {[]string{"Range", "bytes=-"}, 200, "hello again\n", ""},
-		"no dash":                  {[]string{"Range", "bytes=6"}, 200, "hello again\n", ""},
-		"no range":                 {[]string{"Range", "bytes"}, 200, "hello again\n", ""},
-		"if-range, weak":           {[]string{"Range", "bytes=0-4", "If-Range", "W/" + etag}, 200, "hello again\n", ""},
-		"if-range, other date":     {[]string{"Range", "bytes=0-4", "If-Range", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", ""},
-		"if-match, star":           {[]string{"If-Match", "*"}, 200, "hello again\n", ""},
-		"if-match, list":           {[]string{"If-Match", `"x" , ` + etag}, 200, "hello again\n", ""},
-		"match before since":       {[]string{"If-Match", etag, "If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", ""},
+		"range":                   {[]string{"Range", "bytes=6-10"}, 206, "again", "bytes 6-10/12"},
+		"range to the end":        {[]string{"Range", "bytes=6-"}, 206, "again\n", "bytes 6-11/12"},
+		"range beyond the end":    {[]string{"Range", "bytes=6-99"}, 206, "again\n", "bytes 6-11/12"},
+		"suffix":                  {[]string{"Range", "bytes=-3"}, 206, "in\n", "bytes 9-11/12"},
+		"long suffix":             {[]string{"Range", "bytes=-99"}, 206, "hello again\n", "bytes 0-11/12"},
+		"behind the end":          {[]string{"Range", "bytes=12-"}, 416, "", "bytes */12"},
+		"empty suffix":            {[]string{"Range", "bytes=-0"}, 416, "", "bytes */12"},
+		"backwards":               {[]string{"Range", "bytes=5-4"}, 200, "hello again\n", ""},
+		"several":                 {[]string{"Range", "bytes=0-1,3-4"}, 200, "hello again\n", ""},
+		"another unit":            {[]string{"Range", "lines=1-2"}, 200, "hello again\n", ""},
+		"beyond all files":        {[]string{"Range", "bytes=99999999999999999999-"}, 416, "", "bytes */12"},
+		"suffix beyond all files": {[]string{"Range", "bytes=-99999999999999999999"}, 206, "hello again\n", "bytes 0-11/12"},
+		"end beyond all files":    {[]string{"Range", "bytes=6-99999999999999999999"}, 206, "again\n", "bytes 6-11/12"},
+		"another case, space":     {[]string{"Range", "Bytes= 6-10 "}, 206, "again", "bytes 6-10/12"},
+		"no numbers":              {[]string{"Range", "bytes=a-b"}, 200, "hello again\n", ""},
+		"signed numbers":          {[]string{"Range", "bytes=+1-2"}, 200, "hello again\n", ""},
+		"nothing but a dash":      {[]string{"Range", "bytes=-"}, 200, "hello again\n", ""},
+		"no dash":                 {[]string{"Range", "bytes=6"}, 200, "hello again\n", ""},
+		"no range":                {[]string{"Range", "bytes"}, 200, "hello again\n", ""},
+		"if-range, weak":          {[]string{"Range", "bytes=0-4", "If-Range", "W/" + etag}, 200, "hello again\n", ""},
+		"if-range, other date": {
+			[]string{"Range", "bytes=0-4", "If-Range", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", "",
+		},
+		"if-match, star": {[]string{"If-Match", "*"}, 200, "hello again\n", ""},
+		"if-match, list": {[]string{"If-Match", `"x" , ` + etag}, 200, "hello again\n", ""},
+		"match before since": {
+			[]string{"If-Match", etag, "If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", "",
+		},
 		"precondition, then range": {[]string{"Range", "bytes=0-4", "If-None-Match", etag}, 304, "", ""},
 		"no date":                  {[]string{"If-Modified-Since", "yesterday"}, 200, "hello again\n", ""},
 		"huge":                     {[]string{"Range", "bytes=0-9223372036854775807"}, 206, "hello again\n", "bytes 0-11/12"},
@@ -71,9 +75,13 @@ func TestFile(t *testing.T) {
 		"if-match, weak":           {[]string{"If-Match", "W/" + etag}, 412, "", ""},
 		"if-match, other":          {[]string{"If-Match", `"x"`}, 412, "", ""},
 		"if-modified-since":        {[]string{"If-Modified-Since", modified}, 304, "", ""},
-		"if-modified-since, past":  {[]string{"If-Modified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", ""},
-		"if-unmodified-since":      {[]string{"If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 412, "", ""},
-		"none-match before since":  {[]string{"If-None-Match", `"x"`, "If-Modified-Since", modified}, 200, "hello again\n", ""},
+		"if-modified-since, past": {
+			[]string{"If-Modified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 200, "hello again\n", "",
+		},
+		"if-unmodified-since": {[]string{"If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"}, 412, "", ""},
+		"none-match before since": {
+			[]string{"If-None-Match", `"x"`, "If-Modified-Since", modified}, 200, "hello again\n", "",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,11 +116,13 @@ func TestFileKinds(t *testing.T) {
 	get("mod").refused(http.StatusBadRequest, "submodule")
 	get("mod/below").refused(http.StatusNotFound, "mod/below")
 	c.commit("main", "empty", "")
-	if empty := get("empty").want(http.StatusOK); len(empty.Body) != 0 || empty.Header.Get("X-Blob-Sha") != "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391" {
+	if empty := get("empty").want(http.StatusOK); len(empty.Body) != 0 ||
+		empty.Header.Get("X-Blob-Sha") != "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391" {
 		t.Errorf("an empty file is %q", empty.Body)
 	}
 	get("empty", "Range", "bytes=0-").want(http.StatusRequestedRangeNotSatisfiable)
-	head := c.call(c.door.File, http.MethodHead, "/?path=lib/a.go", nil, "Range", "bytes=0-3").want(http.StatusPartialContent)
+	head := c.call(c.door.File, http.MethodHead, "/?path=lib/a.go", nil, "Range", "bytes=0-3").
+		want(http.StatusPartialContent)
 	if head.Header.Get("Content-Range") != "bytes 0-3/10" || len(head.Body) != 0 {
 		t.Errorf("HEAD of a range: %v %q", head.Header, head.Body)
 	}
@@ -131,16 +141,19 @@ func TestFileOfBlocks(t *testing.T) {
 		body.chunk("1", content[at:end], end == size)
 	}
 	c.commitPack(body).want(http.StatusCreated)
-	for _, part := range [][2]int{{0, 1}, {0, size - 1}, {1<<20 - 1, 1 << 20}, {1 << 20, 2<<20 - 1}, {3<<20 + 5, 5<<20 + 5}, {size - 1, size - 1}} {
-		got := c.call(c.door.File, http.MethodGet, "/?path=big", nil, "Range", fmt.Sprintf("bytes=%d-%d", part[0], part[1])).want(http.StatusPartialContent)
+	for _, part := range [][2]int{
+		{0, 1}, {0, size - 1}, {1<<20 - 1, 1 << 20}, {1 << 20, 2<<20 - 1}, {3<<20 + 5, 5<<20 + 5}, {size - 1, size - 1},
+	} {
+		got := c.call(c.door.File, http.MethodGet, "/?path=big", nil, "Range", fmt.Sprintf("bytes=%d-%d", part[0], part[1])).
+			want(http.StatusPartialContent)
 		if string(got.Body) != content[part[0]:part[1]+1] {
 			t.Errorf("bytes %d to %d came back different: %d", part[0], part[1], len(got.Body))
 		}
 	}
 }
 
-// TestFileMemory reads files of several sizes: a large one is admitted for the memory that it takes, before anything of it is
-// read, and gives it back.
+// TestFileMemory reads files of several sizes: a large one is admitted for the memory that it
+// takes, before anything of it is read, and gives it back.
 func TestFileMemory(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

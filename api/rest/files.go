@@ -71,8 +71,9 @@ func readFilesQuery(x exchange.Exchange) (filesQuery, error) {
 // pathsHeld bounds the paths of a listing, in bytes, that are kept while its entries are written.
 const pathsHeld = 1 << 20
 
-// writeFiles writes the listing as it is walked. JSON holds entries and paths apart: the paths wait in memory, and when they grow too
-// many there is a second walk for them, which meets the trees in the cache.
+// writeFiles writes the listing as it is walked. JSON holds entries and paths apart: the paths wait
+// in memory, and when they grow too many there is a second walk for them, which meets the trees in
+// the cache.
 func writeFiles(ctx context.Context, w io.Writer, files *engine.Files, limit int) error {
 	out := newJSONStream(w)
 	out.raw(`{"ref":`)

@@ -94,7 +94,9 @@ func (d *Door) Grep(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	told := grepAnswerJSON{Matches: make([]grepFileJSON, 0, len(page.Files)), NextCursor: page.Next, HasMore: page.Next != ""}
+	told := grepAnswerJSON{
+		Matches: make([]grepFileJSON, 0, len(page.Files)), NextCursor: page.Next, HasMore: page.Next != "",
+	}
 	told.Query.Pattern, told.Query.CaseSensitive = request.Pattern, !request.IgnoreCase
 	told.Repo.Ref, told.Repo.Commit = page.Revision.Name, page.Revision.Commit.String()
 	for _, f := range page.Files {
@@ -117,7 +119,8 @@ func (b *grepJSON) request() (engine.GrepRequest, error) {
 		Ref:       b.Ref,
 		Pattern:   b.Query.Pattern,
 		Files: pathspec.Spec{
-			Paths: b.Paths, Include: b.FileFilters.IncludeGlobs, Exclude: b.FileFilters.ExcludeGlobs, Extensions: b.FileFilters.ExtensionFilters,
+			Paths: b.Paths, Include: b.FileFilters.IncludeGlobs, Exclude: b.FileFilters.ExcludeGlobs,
+			Extensions: b.FileFilters.ExtensionFilters,
 		},
 		IgnoreCase: b.Query.CaseSensitive != nil && !*b.Query.CaseSensitive,
 		Before:     min(b.Context.Before, grepContextMax),

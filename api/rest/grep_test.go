@@ -55,13 +55,20 @@ func TestGrep(t *testing.T) {
 	tip := c.commit("main", "lib/c.ts", "two")
 	c.commit("dev", "d", "two\n")
 	for body, want := range map[string]string{
-		`{"query":{"pattern":"two"}}`:                                                                          `a.go:2 match "two", lib/b.go:1 match "two � <&>", lib/c.ts:1 match "two"`,
-		`{"query":{"pattern":"t[w]o","case_sensitive":false},"paths":["a.go"]}`:                                `a.go:2 match "two", a.go:4 match "TWO"`,
-		`{"query":{"pattern":"two"},"ref":"dev","paths":["d"]}`:                                                `d:1 match "two"`,
-		`{"query":{"pattern":"two"},"paths":["lib/"],"file_filters":{"exclude_globs":["b*"]}}`:                 `lib/c.ts:1 match "two"`,
-		`{"query":{"pattern":"two"},"file_filters":{"include_globs":["lib/**"],"extension_filters":["go"]}}`:   `lib/b.go:1 match "two � <&>"`,
-		`{"query":{"pattern":"two"},"file_filters":{"extension_filters":[".ts"]},"context":{"before":9}}`:      `lib/c.ts:1 match "two"`,
-		`{"query":{"pattern":"three"},"context":{"before":1,"after":1}}`:                                       `a.go:2 context "two", a.go:3 match "three", a.go:4 context "TWO"`,
+		`{"query":{"pattern":"two"}}`: `a.go:2 match "two", lib/b.go:1 match "two � <&>", lib/c.ts:1 match "two"`,
+
+		`{"query":{"pattern":"t[w]o","case_sensitive":false},"paths":["a.go"]}`: `a.go:2 match "two", a.go:4 match "TWO"`,
+
+		`{"query":{"pattern":"two"},"ref":"dev","paths":["d"]}`: `d:1 match "two"`,
+
+		`{"query":{"pattern":"two"},"paths":["lib/"],"file_filters":{"exclude_globs":["b*"]}}`: `lib/c.ts:1 match "two"`,
+
+		`{"query":{"pattern":"two"},"file_filters":{"include_globs":["lib/**"],"extension_filters":["go"]}}`: `lib/b.go:1 match "two � <&>"`,
+
+		`{"query":{"pattern":"two"},"file_filters":{"extension_filters":[".ts"]},"context":{"before":9}}`: `lib/c.ts:1 match "two"`,
+
+		`{"query":{"pattern":"three"},"context":{"before":1,"after":1}}`: `a.go:2 context "two", a.go:3 match "three", a.go:4 context "TWO"`,
+
 		`{"query":{"pattern":"."},"paths":["a.go"],"limits":{"max_matches_per_file":2},"context":{"after":1}}`: `a.go:1 match "one", a.go:2 match "two", a.go:3 context "three"`,
 		`{"query":{"pattern":"four"},"unknown":[]}`:                                                            "",
 	} {
@@ -113,9 +120,12 @@ func TestGrepRefusals(t *testing.T) {
 		c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(body)).refused(http.StatusBadRequest, says)
 	}
 	const body = `{"query":{"pattern":"x"}%s}`
-	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, `,"ref":"nope"`))).refused(http.StatusNotFound, "nope")
-	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, `,"ephemeral":true`))).refused(http.StatusNotFound, "main")
-	c.as("nope").call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, ""))).refused(http.StatusNotFound, "nope")
+	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, `,"ref":"nope"`))).
+		refused(http.StatusNotFound, "nope")
+	c.call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, `,"ephemeral":true`))).
+		refused(http.StatusNotFound, "main")
+	c.as("nope").call(c.door.Grep, http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, ""))).
+		refused(http.StatusNotFound, "nope")
 	x := exchangetest.New(http.MethodPost, "/", strings.NewReader(fmt.Sprintf(body, "")))
 	x.SlotErr = exchange.ErrBusy
 	if err := c.door.Grep(x, c.grant); !errors.Is(err, exchange.ErrBusy) {

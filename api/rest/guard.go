@@ -11,8 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A guard is a field or a parameter that keeps a write from happening: an expectation, or the wish to see only what would happen. One
-// that is not known is refused, where any other unknown field is passed over: a caller who states it relies on it.
+// A guard is a field or a parameter that keeps a write from happening: an expectation, or the wish
+// to see only what would happen. One that is not known is refused, where any other unknown field is
+// passed over: a caller who states it relies on it.
 
 // isGuard tells whether a name, however it is spelt, is that of a guard.
 func isGuard(name string) bool {
@@ -20,7 +21,8 @@ func isGuard(name string) bool {
 	return strings.HasPrefix(plain, "expected") || plain == "dryrun"
 }
 
-// mayGuard tells quickly whether JSON may hold the name of a guard, in a spelling that people use, or escaped.
+// mayGuard tells quickly whether JSON may hold the name of a guard, in a spelling that people use,
+// or escaped.
 func mayGuard(text []byte) bool {
 	for _, part := range guardParts {
 		if bytes.Contains(text, part) {
@@ -32,7 +34,8 @@ func mayGuard(text []byte) bool {
 
 var guardParts = [][]byte{
 	[]byte(`\`), []byte("xpected"), []byte("XPECTED"),
-	[]byte("ry_run"), []byte("ry-run"), []byte("ryRun"), []byte("ryrun"), []byte("RY_RUN"), []byte("RY-RUN"), []byte("RYRUN"),
+	[]byte("ry_run"), []byte("ry-run"), []byte("ryRun"), []byte("ryrun"), []byte("RY_RUN"), []byte("RY-RUN"),
+	[]byte("RYRUN"),
 }
 
 // CheckQuery refuses guards in a query: no call knows one there.
@@ -45,8 +48,8 @@ func CheckQuery(query url.Values) error {
 	return nil
 }
 
-// checkGuards refuses guards in a JSON value that the type of out, into which it is decoded, does not know at that place. data is valid
-// JSON, and not nested deeper than [depthMax].
+// checkGuards refuses guards in a JSON value that the type of out, into which it is decoded, does
+// not know at that place. data is valid JSON, and not nested deeper than [depthMax].
 func checkGuards(data []byte, out any) error {
 	if !mayGuard(data) {
 		return nil
@@ -59,13 +62,15 @@ func checkGuards(data []byte, out any) error {
 	understood := guardsOf(t)
 	slices.Sort(understood)
 	if len(understood) == 0 {
-		return badRequest("field %s is not known here, and a guard is not ignored; this call understands none", fieldName(unknown))
+		return badRequest("field %s is not known here, and a guard is not ignored; this call understands none",
+			fieldName(unknown))
 	}
 	return badRequest("field %s is not known here, and a guard is not ignored; this call understands %q",
 		fieldName(unknown), strings.Join(understood, ", "))
 }
 
-// unknownGuard reads a value that is decoded into t, nil where nothing is, and returns where the first guard lies that t does not know.
+// unknownGuard reads a value that is decoded into t, nil where nothing is, and returns where the
+// first guard lies that t does not know.
 func unknownGuard(d *jsontext.Decoder, t reflect.Type) jsontext.Pointer {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

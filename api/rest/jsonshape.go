@@ -1,14 +1,14 @@
 package rest
 
-// Bounds of the shape of JSON. A decoder remembers each name of an object, to see a second one of it, so that many of them
-// take many times the memory of the text.
+// Bounds of the shape of JSON. A decoder remembers each name of an object, to see a second one of
+// it, so that many of them take many times the memory of the text.
 const (
 	depthMax  = 32
 	memberMax = 1000
 )
 
-// checkShape refuses JSON that is nested too deep or has an object with too many members, before anything is decoded. What
-// is no JSON may pass.
+// checkShape refuses JSON that is nested too deep or has an object with too many members, before
+// anything is decoded. What is no JSON may pass.
 func checkShape(data []byte) error {
 	var members [depthMax + 1]int // of the object that is open at each depth
 	depth := 0

@@ -9,9 +9,12 @@ import (
 	"packhorse/api/problem"
 )
 
-// answerStream answers with a JSON value that write writes: with its length if it is short, in chunks otherwise. isShort
-// says that what is told is in memory already and takes no more than some hundred KiB.
-func answerStream(x exchange.Exchange, status int, isShort bool, write func(ctx context.Context, w io.Writer) error) error {
+// answerStream answers with a JSON value that write writes: with its length if it is short, in
+// chunks otherwise. isShort says that what is told is in memory already and takes no more than some
+// hundred KiB.
+func answerStream(
+	x exchange.Exchange, status int, isShort bool, write func(ctx context.Context, w io.Writer) error,
+) error {
 	if !isShort {
 		x.Stream(status, problem.ContentType, write)
 		return nil
@@ -41,7 +44,8 @@ func newJSONStream(w io.Writer) *jsonStream {
 // raw writes what is JSON already.
 func (s *jsonStream) raw(text string) { s.buffer = append(s.buffer, text...) }
 
-// text writes a string, a long one in pieces. Bytes that are not UTF-8, which JSON has no place for, become U+FFFD.
+// text writes a string, a long one in pieces. Bytes that are not UTF-8, which JSON has no place
+// for, become U+FFFD.
 func (s *jsonStream) text(value string) {
 	s.raw(`"`)
 	for len(value) > textPiece {
@@ -71,7 +75,8 @@ func (s *jsonStream) textField(name, value string) {
 	s.text(value)
 }
 
-// separate goes before the item of an index, and lets go what has been gathered. Its error is that of end.
+// separate goes before the item of an index, and lets go what has been gathered. Its error is that
+// of end.
 func (s *jsonStream) separate(index int) error {
 	s.flush(streamBytes)
 	if index > 0 {

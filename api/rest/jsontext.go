@@ -7,7 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// appendField appends the name of an object's field, with a comma before it unless it is the first one.
+// appendField appends the name of an object's field, with a comma before it unless it is the first
+// one.
 func appendField(dst []byte, name string) []byte {
 	if n := len(dst); n > 0 && dst[n-1] != '{' {
 		dst = append(dst, ',')
@@ -20,7 +21,8 @@ func appendTextField(dst []byte, name, text string) []byte {
 	return appendText(appendField(dst, name), text)
 }
 
-// appendText appends a text in quotes. Bytes that are no UTF-8 become U+FFFD: JSON has nothing else for them.
+// appendText appends a text in quotes. Bytes that are no UTF-8 become U+FFFD: JSON has nothing else
+// for them.
 func appendText[T string | []byte](dst []byte, text T) []byte {
 	dst, _ = jsontext.AppendQuote(dst, text) // the error says that there were such bytes
 	return dst

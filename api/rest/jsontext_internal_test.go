@@ -51,7 +51,8 @@ func TestTextWriter(t *testing.T) {
 func TestStreamedText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", "a", strings.Repeat("x", textPiece), strings.Repeat("x", textPiece+1), "x" + strings.Repeat("\xf0\x9f\x90\x8e", 3*textPiece),
+		"", "a", strings.Repeat("x", textPiece), strings.Repeat("x", textPiece+1), "x" +
+			strings.Repeat("\xf0\x9f\x90\x8e", 3*textPiece),
 		strings.Repeat("\xff", 2*textPiece), strings.Repeat("\"\n", 5*textPiece) + "\xe4",
 	} {
 		var got bytes.Buffer

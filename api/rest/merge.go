@@ -69,11 +69,16 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 		return mergeConflict(&outcome)
 	}
 	return answerWrite(x, http.StatusOK, outcome.Sequence, mergeResultJSON{
-		Result:          outcome.Kind,
-		CommitSHA:       outcome.Commit.String(),
-		TreeSHA:         outcome.Tree.String(),
-		Source:          mergedBranch{Branch: body.SourceBranch, Ephemeral: body.SourceIsEphemeral, SHA: outcome.Source.String()},
-		Target:          mergedBranch{Branch: body.TargetBranch, Ephemeral: body.TargetIsEphemeral, OldSHA: outcome.Old.String(), NewSHA: outcome.Commit.String()},
+		Result:    outcome.Kind,
+		CommitSHA: outcome.Commit.String(),
+		TreeSHA:   outcome.Tree.String(),
+		Source: mergedBranch{
+			Branch: body.SourceBranch, Ephemeral: body.SourceIsEphemeral, SHA: outcome.Source.String(),
+		},
+		Target: mergedBranch{
+			Branch: body.TargetBranch, Ephemeral: body.TargetIsEphemeral, OldSHA: outcome.Old.String(),
+			NewSHA: outcome.Commit.String(),
+		},
 		MergeBaseSHA:    shaOrNone(outcome.Base),
 		PromotedCommits: outcome.Promoted,
 	})
@@ -105,7 +110,8 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	if m.ExpectedTargetSHA != "" {
 		expected, err := object.ParseID(m.ExpectedTargetSHA)
 		if err != nil {
-			return request, badRequest("expected_target_sha: expected 40 lower-case hexadecimal digits, got %.60q", m.ExpectedTargetSHA)
+			return request, badRequest("expected_target_sha: expected 40 lower-case hexadecimal digits, got %.60q",
+				m.ExpectedTargetSHA)
 		}
 		request.Expected = &expected
 	}

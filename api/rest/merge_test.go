@@ -62,7 +62,8 @@ func (c *client) parents(branch string) []string {
 	return page.Commits[0].Parents
 }
 
-// diverged has the branches main and dev, each with a commit of its own, and returns them and the commit that they come from.
+// diverged has the branches main and dev, each with a commit of its own, and returns them and the
+// commit that they come from.
 func diverged(t *testing.T, mainPath, devPath string) (c *client, base, main, dev string) {
 	t.Helper()
 	c = newClient(t)
@@ -106,7 +107,8 @@ func TestMergeMakesACommit(t *testing.T) {
 				return
 			}
 			c.merge(`"strategy":"merge"`).want(http.StatusOK).decode(&m)
-			if m.Result != "no_op" || m.Promoted != 0 || m.Target.OldSHA != m.Target.NewSHA || m.CommitSHA != m.Target.NewSHA || m.MergeBase != dev {
+			if m.Result != "no_op" || m.Promoted != 0 || m.Target.OldSHA != m.Target.NewSHA || m.CommitSHA != m.Target.NewSHA ||
+				m.MergeBase != dev {
 				t.Errorf("merged again: %+v", m)
 			}
 		})
@@ -129,7 +131,8 @@ func TestMergeForward(t *testing.T) {
 			var m merged
 			got := c.merge(test.fields + fmt.Sprintf(`,"expected_target_sha":%q`, main)).want(http.StatusOK)
 			got.decode(&m)
-			if m.Result != test.result || m.TreeSHA != dev.Tree || m.Promoted != 1 || m.MergeBase != main || m.Target.OldSHA != main {
+			if m.Result != test.result || m.TreeSHA != dev.Tree || m.Promoted != 1 || m.MergeBase != main ||
+				m.Target.OldSHA != main {
 				t.Errorf("answer is %s", got.Body)
 			}
 			if (m.CommitSHA == dev.SHA) != (test.result == "fast_forward") {
@@ -145,7 +148,8 @@ func TestMergeForward(t *testing.T) {
 func TestMergeNamespaces(t *testing.T) {
 	t.Parallel()
 	c, _, main, _ := diverged(t, "a", "b")
-	c.post(c.door.CreateBranch, `{"target_branch":"main","base_branch":"dev","target_is_ephemeral":true}`).want(http.StatusCreated)
+	c.post(c.door.CreateBranch, `{"target_branch":"main","base_branch":"dev","target_is_ephemeral":true}`).
+		want(http.StatusCreated)
 	var m merged
 	body := `{"source_branch":"main","source_is_ephemeral":true,"target_branch":"main","strategy":"merge",` + details + `}`
 	got := c.post(c.door.Merge, body).want(http.StatusOK)
@@ -171,7 +175,8 @@ func TestMergeConflict(t *testing.T) {
 		Base        string   `json:"merge_base_sha"`
 	}
 	got.decode(&conflict)
-	if conflict.Error == "" || conflict.Kind != "merge_conflict" || fmt.Sprint(conflict.Paths) != "[f]" || conflict.Base != base {
+	if conflict.Error == "" || conflict.Kind != "merge_conflict" || fmt.Sprint(conflict.Paths) != "[f]" ||
+		conflict.Base != base {
 		t.Errorf("answer is %s", got.Body)
 	}
 	got = c.merge(fmt.Sprintf(`"strategy":"merge","expected_target_sha":%q,%s`, base, details)).want(http.StatusConflict)
@@ -207,7 +212,9 @@ func TestMergeRefuses(t *testing.T) {
 		"squash and ff_only": {with(`"merge"`, `"ff_only","squash":true`), 400, "squash"},
 		"short expected sha": {with(`"merge"`, `"merge","expected_target_sha":"abc"`), 400, "expected_target_sha"},
 		"no message":         {with(`"joined"`, `" "`), 400, "commit_message"},
-		"no author":          {`{"source_branch":"dev","target_branch":"main","strategy":"merge","commit_message":"m"}`, 400, "author"},
+		"no author": {
+			`{"source_branch":"dev","target_branch":"main","strategy":"merge","commit_message":"m"}`, 400, "author",
+		},
 		"bad committer":      {with(`"merge"`, `"merge","committer":{"name":"<"}`), 400, "committer"},
 		"missing source":     {with(`"dev"`, `"nowhere"`), 404, `"nowhere"`},
 		"missing target":     {with(`"main"`, `"nowhere"`), 404, `"nowhere"`},
@@ -244,7 +251,8 @@ func TestMergeUnrelated(t *testing.T) {
 	c.commit("main", "a", "a\n")
 	c.pushRoot(host, "dev")
 	c.merge(`"strategy":"merge",`+details).refused(http.StatusPreconditionFailed, "unrelated")
-	c.call(c.door.PreviewMerge, http.MethodGet, "/?source_branch=dev&target_branch=main", nil).refused(http.StatusPreconditionFailed, "unrelated")
+	c.call(c.door.PreviewMerge, http.MethodGet, "/?source_branch=dev&target_branch=main", nil).
+		refused(http.StatusPreconditionFailed, "unrelated")
 	var m merged
 	c.merge(`"strategy":"merge","allow_unrelated_histories":true,` + details).want(http.StatusOK).decode(&m)
 	if m.Result != "merge_commit" || m.MergeBase != "" || m.Promoted != 1 {
@@ -279,7 +287,8 @@ func (c *client) pushRoot(host *engine.Host, branch string) {
 	}
 }
 
-// onLimits is a client of a host with other settings, on a file system that it can be opened on again.
+// onLimits is a client of a host with other settings, on a file system that it can be opened on
+// again.
 func onLimits(t *testing.T, fs vfs.FS, config engine.Config) (c *client, host *engine.Host, shut func()) {
 	t.Helper()
 	host, shut = enginetest.OpenOn(t, fs, config)
@@ -379,7 +388,8 @@ func TestMergePreview(t *testing.T) {
 	}
 	ask := func(c *client, more string) (p preview) {
 		c.t.Helper()
-		c.call(c.door.PreviewMerge, http.MethodGet, "/?source_branch=dev&target_branch=main"+more, nil).want(http.StatusOK).decode(&p)
+		c.call(c.door.PreviewMerge, http.MethodGet, "/?source_branch=dev&target_branch=main"+more, nil).want(http.StatusOK).
+			decode(&p)
 		return p
 	}
 	c, base, main, dev := diverged(t, "f", "f")

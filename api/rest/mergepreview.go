@@ -92,7 +92,8 @@ func previewOf(source, target string, preview *engine.MergePreview) previewJSON 
 	for i := range preview.Shown {
 		c := &preview.Shown[i]
 		told.Conflicts = append(told.Conflicts, conflictJSON{
-			Path: c.Path, Result: versionOf(&c.Result), Base: versionOf(&c.Base), Ours: versionOf(&c.Ours), Theirs: versionOf(&c.Theirs),
+			Path: c.Path, Result: versionOf(&c.Result), Base: versionOf(&c.Base), Ours: versionOf(&c.Ours),
+			Theirs: versionOf(&c.Theirs),
 		})
 	}
 	for _, c := range preview.Hidden {

@@ -56,11 +56,13 @@ func mixed(t *testing.T) (*client, map[string]string) {
 		names[d.Commit.SHA] = []string{"first", "second", "third", "dev"}[i]
 	}
 	var odd committed
-	c.commitPack(newPack(`"target_branch":"main","commit_message":"odd\n\nones\n\n",`+author+`,"files":[`+strings.Join([]string{
-		`{"path":"lib/link","content_id":"1","mode":"120000"}`, `{"path":"lib/run","content_id":"2","mode":"100755"}`,
-		`{"path":"mod","content_id":"3","mode":"160000"}`,
-	}, ",")+"]").
-		chunk("1", "a.go", true).chunk("2", "#!", true).chunk("3", strings.Repeat("1", 40), true)).want(http.StatusCreated).decode(&odd)
+	c.commitPack(newPack(`"target_branch":"main","commit_message":"odd\n\nones\n\n",`+author+`,"files":[`+
+		strings.Join([]string{
+			`{"path":"lib/link","content_id":"1","mode":"120000"}`, `{"path":"lib/run","content_id":"2","mode":"100755"}`,
+			`{"path":"mod","content_id":"3","mode":"160000"}`,
+		}, ",")+"]").
+		chunk("1", "a.go", true).chunk("2", "#!", true).chunk("3", strings.Repeat("1", 40), true)).want(http.StatusCreated).
+		decode(&odd)
 	names[odd.Commit.SHA] = "odd"
 	return c, names
 }
@@ -107,7 +109,8 @@ func TestFilesMetadata(t *testing.T) {
 	}
 	p := c.metadata("")
 	odd := p.Commits[keyOf(names, "odd")]
-	if at, err := time.Parse(time.RFC3339, odd.Date); err != nil || time.Since(at) > time.Hour || odd.Author != "A" || odd.Message != "odd\n\nones" {
+	if at, err := time.Parse(time.RFC3339, odd.Date); err != nil || time.Since(at) > time.Hour || odd.Author != "A" ||
+		odd.Message != "odd\n\nones" {
 		t.Errorf("a commit is told as %+v: %v", odd, err)
 	}
 	if p.Ref != "main" || c.metadata("ref=dev").Ref != "dev" {
@@ -151,7 +154,8 @@ func TestFilesMetadataPages(t *testing.T) {
 	}
 }
 
-// TestFilesMetadataFollows asks again and again while commits come, so that answers are made from earlier ones.
+// TestFilesMetadataFollows asks again and again while commits come, so that answers are made from
+// earlier ones.
 func TestFilesMetadataFollows(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -181,7 +185,8 @@ func TestFilesMetadataFollows(t *testing.T) {
 	}
 }
 
-// TestFilesMetadataRefused has the rows of the specification's Errors table for files/metadata; those of tokens and methods are in package api.
+// TestFilesMetadataRefused has the rows of the specification's Errors table for files/metadata;
+// those of tokens and methods are in package api.
 func TestFilesMetadataRefused(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
@@ -215,7 +220,8 @@ func TestFilesMetadataRefused(t *testing.T) {
 	empty := c.as("empty")
 	empty.create(`{"default_branch":"trunk"}`).want(http.StatusCreated)
 	empty.call(c.door.FilesMetadata, http.MethodGet, "/", nil).refused(http.StatusNotFound, "main")
-	made := empty.commitPack(newPack(`"target_branch":"trunk","commit_message":"m",`+author+`,"files":[{"path":"a","content_id":"1"}]`).chunk("1", "x", true))
+	made := empty.commitPack(newPack(`"target_branch":"trunk","commit_message":"m",`+author+
+		`,"files":[{"path":"a","content_id":"1"}]`).chunk("1", "x", true))
 	made.want(http.StatusCreated)
 	if p := empty.metadata(""); p.Ref != "trunk" || len(p.Files) != 1 {
 		t.Errorf("without a ref: %+v", p)

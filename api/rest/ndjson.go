@@ -18,9 +18,10 @@ const (
 	chunkLineMax = 6*(chunkBytesMax/3*4+4) + 4096
 )
 
-// lineReader reads the lines of a body. The body is read into the one buffer that lines are handed out from; it grows to the
-// longest. The buffer that it begins with is part of what a route costs; before it grows, its new size is reserved, with as
-// much again as the old one takes or a decoded chunk.
+// lineReader reads the lines of a body. The body is read into the one buffer that lines are handed
+// out from; it grows to the longest. The buffer that it begins with is part of what a route costs;
+// before it grows, its new size is reserved, with as much again as the old one takes or a decoded
+// chunk.
 type lineReader struct {
 	memory     exchange.Resources
 	ctx        context.Context // of the request, for reserving
@@ -44,8 +45,9 @@ func newLineReader(x exchange.Exchange, body io.Reader) *lineReader {
 // close gives back the memory of the buffer. Lines must not be used any more.
 func (l *lineReader) close() { l.release() }
 
-// next returns the next line that is not blank, without its end; it is valid until the next call. The last line needs no end.
-// It is io.EOF behind the last line, and only at the true end of the body.
+// next returns the next line that is not blank, without its end; it is valid until the next call.
+// The last line needs no end. It is io.EOF behind the last line, and only at the true end of the
+// body.
 func (l *lineReader) next(sizeMax int) ([]byte, error) {
 	for {
 		line, err := l.read(sizeMax)
@@ -82,8 +84,8 @@ func (l *lineReader) read(sizeMax int) ([]byte, error) {
 	}
 }
 
-// fill reads more of the body, after what is pending. What ends the body is kept for the reader; its own error says that
-// there is no memory for a longer line.
+// fill reads more of the body, after what is pending. What ends the body is kept for the reader;
+// its own error says that there is no memory for a longer line.
 func (l *lineReader) fill() error {
 	if pending := l.buffer[l.start:l.end]; l.start > 0 {
 		l.start, l.end = 0, copy(l.buffer, pending)
@@ -98,7 +100,8 @@ func (l *lineReader) fill() error {
 	return nil
 }
 
-// grow doubles the buffer. What is reserved for the one that is there is kept meanwhile: it is held.
+// grow doubles the buffer. What is reserved for the one that is there is kept meanwhile: it is
+// held.
 func (l *lineReader) grow() error {
 	size := 2 * len(l.buffer)
 	more := int64(size+size/2) - l.reserved
@@ -135,8 +138,8 @@ var (
 	chunkLast   = []byte(`","eof":true}}`)
 )
 
-// decode decodes a line. The common shape is taken apart where it stands; anything else goes through the strict decoder, and
-// both give the same answer.
+// decode decodes a line. The common shape is taken apart where it stands; anything else goes
+// through the strict decoder, and both give the same answer.
 func (d *chunkDecoder) decode(line []byte) (blobChunk, error) {
 	if chunk, ok := d.common(line); ok {
 		return chunk, nil
@@ -211,7 +214,8 @@ func (d *chunkDecoder) base64(data []byte) error {
 	return err
 }
 
-// strict decodes a line of any shape. Members beside the chunk, and unknown ones in it, are passed over.
+// strict decodes a line of any shape. Members beside the chunk, and unknown ones in it, are passed
+// over.
 func (d *chunkDecoder) strict(line []byte) (blobChunk, error) {
 	var parsed struct {
 		Chunk *struct {

@@ -12,7 +12,8 @@ import (
 	"packhorse/api/exchange/exchangetest"
 )
 
-// FuzzChunk holds the fast path to what the strict decoder answers: it may decline a line, never read it differently.
+// FuzzChunk holds the fast path to what the strict decoder answers: it may decline a line, never
+// read it differently.
 func FuzzChunk(f *testing.F) {
 	for _, seed := range []string{
 		`{"blob_chunk":{"content_id":"1","data":"eA==","eof":true}}`,
@@ -44,9 +45,14 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// FuzzMetadata reads a first line of any bytes without a panic, and what it takes names a branch and every operation. The engine checks the rest.
+// FuzzMetadata reads a first line of any bytes without a panic, and what it takes names a branch
+// and every operation. The engine checks the rest.
 func FuzzMetadata(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"target_branch":"main","commit_message":"m","author":{"name":"A","email":"a"},"files":[{"path":"a","content_id":"1"}]}}`))
+	f.Add(
+		[]byte(
+			`{"metadata":{"target_branch":"main","commit_message":"m","author":{"name":"A","email":"a"},"files":[{"path":"a","content_id":"1"}]}}`,
+		),
+	)
 	f.Add([]byte(`{"metadata":{"target_branch":"main","target_branch":"dev"}}`))
 	f.Add([]byte(`{"metadata":null}`))
 	f.Add([]byte(strings.Repeat(`{"metadata":`, 40)))
@@ -69,20 +75,24 @@ func readLines(body io.Reader) *lineReader {
 	return newLineReader(exchangetest.New("POST", "/", nil), body)
 }
 
-// TestFilesAreCounted breaks off at the limit of file operations, in the midst of what would be no JSON.
+// TestFilesAreCounted breaks off at the limit of file operations, in the midst of what would be no
+// JSON.
 func TestFilesAreCounted(t *testing.T) {
 	t.Parallel()
 	const line = `{"metadata":{"target_branch":"main","files":[{},{},{}`
-	for filesMax, want := range map[int]string{2: "files (--operations-max): more than the limit of 2", 4: "malformed JSON"} {
+	for filesMax, want := range map[int]string{
+		2: "files (--operations-max): more than the limit of 2", 4: "malformed JSON",
+	} {
 		lines := readLines(strings.NewReader(line + " no JSON"))
-		if _, err := readMetadata(exchangetest.New("POST", "/", nil), lines, filesMax); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readMetadata(exchangetest.New("POST", "/", nil), lines, filesMax); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("with at most %d: %v, want %q", filesMax, err, want)
 		}
 	}
 }
 
-// TestLongLinesAreReserved reads a line that is longer than the first buffer: its memory is asked for before it is taken, and
-// given back.
+// TestLongLinesAreReserved reads a line that is longer than the first buffer: its memory is asked
+// for before it is taken, and given back.
 func TestLongLinesAreReserved(t *testing.T) {
 	t.Parallel()
 	x := exchangetest.New("POST", "/", nil)
@@ -155,7 +165,8 @@ func TestShape(t *testing.T) {
 	tests := map[string]bool{
 		`{}`: true, ``: true, `]]]`: true, deep(32): true, deep(33): false, `"` + deep(40): true, `"\"` + deep(40): true,
 		`"\\"` + deep(33): false, `[]` + deep(32): true,
-		members(1000): true, members(1001): false, strings.Repeat(`"a":`, 1001): false, `[` + strings.Repeat(members(999)+`},`, 3): true,
+		members(1000): true, members(1001): false, strings.Repeat(`"a":`, 1001): false, `[` +
+			strings.Repeat(members(999)+`},`, 3): true,
 		`{"a":"` + strings.Repeat(":", 2000) + `"}`: true,
 	}
 	for text, fine := range tests {
@@ -167,7 +178,8 @@ func TestShape(t *testing.T) {
 
 // BenchmarkChunk decodes the line of a chunk of 4 MiB.
 func BenchmarkChunk(b *testing.B) {
-	line := []byte(`{"blob_chunk":{"content_id":"0b9d7b46-5c22-4d8b-a2e5-7f6f2b8b1c11","data":"` + strings.Repeat("QUJD", chunkBytesMax/3) + `","eof":false}}`)
+	line := []byte(`{"blob_chunk":{"content_id":"0b9d7b46-5c22-4d8b-a2e5-7f6f2b8b1c11","data":"` +
+		strings.Repeat("QUJD", chunkBytesMax/3) + `","eof":false}}`)
 	var decoder chunkDecoder
 	b.SetBytes(int64(len(line)))
 	for b.Loop() {

@@ -163,7 +163,8 @@ func (d *Door) NotesRefs(x exchange.Exchange, grant *auth.Grant) error {
 
 var errCustomNotes = badRequest("custom notes refs are not enabled")
 
-// customNotes tells whether the organization has notes refs beside the default one: it has, unless it switched them off.
+// customNotes tells whether the organization has notes refs beside the default one: it has, unless
+// it switched them off.
 func (d *Door) customNotes(grant *auth.Grant) bool {
 	config, ok := d.orgConfig(grant.Org)
 	return !ok || config.CustomNotesRefs
@@ -203,7 +204,8 @@ func (d *Door) noteChange(grant *auth.Grant, request *noteRequest) (engine.NoteT
 	if request.ExpectedRefSHA != "" {
 		id, err := object.ParseID(request.ExpectedRefSHA)
 		if err != nil {
-			return target, badRequest("expected_ref_sha: expected 40 lower-case hexadecimal digits, got %.60q", request.ExpectedRefSHA)
+			return target, badRequest("expected_ref_sha: expected 40 lower-case hexadecimal digits, got %.60q",
+				request.ExpectedRefSHA)
 		}
 		target.Expected = &id
 	}
@@ -221,7 +223,8 @@ func noteResultOf(r engine.NoteResult, message string) noteResultJSON {
 	return told
 }
 
-// withNoteResult adds to the failure of a change of notes, when it is a conflict, the result that says the same to client libraries.
+// withNoteResult adds to the failure of a change of notes, when it is a conflict, the result that
+// says the same to client libraries.
 func withNoteResult(target engine.NoteTarget, err error) error {
 	p := problem.From(err)
 	if p.Status != http.StatusConflict {

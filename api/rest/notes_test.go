@@ -57,7 +57,8 @@ func TestNotes(t *testing.T) {
 			}
 			var first, second, third noteWritten
 			c.addNote(fields + `,"note":" good \n"`).want(http.StatusCreated).decode(&first)
-			if first.SHA != sha || first.TargetRef != full || first.BaseCommit != "" || !first.Result.Success || first.Result.Status != "ok" {
+			if first.SHA != sha || first.TargetRef != full || first.BaseCommit != "" || !first.Result.Success ||
+				first.Result.Status != "ok" {
 				t.Errorf("added %+v", first)
 			}
 			c.addNote(fields + fmt.Sprintf(`,"note":"better","action":"append","expected_ref_sha":%q`, first.NewRefSHA)).
@@ -67,7 +68,8 @@ func TestNotes(t *testing.T) {
 				RefSHA    string `json:"ref_sha"`
 			}
 			c.note(at).want(http.StatusOK).decode(&read)
-			if read.SHA != sha || read.Note != " good\n\nbetter" || read.RefSHA != second.NewRefSHA || second.BaseCommit != first.NewRefSHA {
+			if read.SHA != sha || read.Note != " good\n\nbetter" || read.RefSHA != second.NewRefSHA ||
+				second.BaseCommit != first.NewRefSHA {
 				t.Errorf("read %+v after %+v", read, second)
 			}
 			c.deleteNote(fields).want(http.StatusOK).decode(&third)
@@ -92,10 +94,12 @@ func TestNotesErrors(t *testing.T) {
 		status int
 		says   string
 	}{
-		"add without sha":         {c.addNote(`"note":"n"`), http.StatusBadRequest, "sha is required"},
-		"add, short sha":          {c.addNote(`"sha":"abc","note":"n"`), http.StatusBadRequest, "sha: expected 40"},
-		"add without note":        {c.addNote(fmt.Sprintf(`"sha":%q`, sha)), http.StatusBadRequest, "note is required"},
-		"add blanks":              {c.addNote(fmt.Sprintf(`"sha":%q,"note":" \n"`, sha)), http.StatusBadRequest, "note is required"},
+		"add without sha":  {c.addNote(`"note":"n"`), http.StatusBadRequest, "sha is required"},
+		"add, short sha":   {c.addNote(`"sha":"abc","note":"n"`), http.StatusBadRequest, "sha: expected 40"},
+		"add without note": {c.addNote(fmt.Sprintf(`"sha":%q`, sha)), http.StatusBadRequest, "note is required"},
+		"add blanks": {
+			c.addNote(fmt.Sprintf(`"sha":%q,"note":" \n"`, sha)), http.StatusBadRequest, "note is required",
+		},
 		"add, unknown action":     {c.addNote(about + `,"action":"edit"`), http.StatusBadRequest, "action: expected"},
 		"add, wrong type":         {c.addNote(about + `,"author":"me"`), http.StatusBadRequest, `"author"`},
 		"add, author without all": {c.addNote(about + `,"author":{"name":"A"}`), http.StatusBadRequest, "author: email"},
@@ -103,14 +107,16 @@ func TestNotesErrors(t *testing.T) {
 		"add, a branch as ref":    {c.addNote(about + `,"ref":"refs/heads/main"`), http.StatusBadRequest, "refs/notes/"},
 		"add, bad ref":            {c.addNote(about + `,"ref":"a..b"`), http.StatusBadRequest, "ref:"},
 		"add, no such commit":     {c.addNote(fmt.Sprintf(`"sha":%q,"note":"n"`, unknown)), http.StatusNotFound, "not found"},
-		"add to a tree":           {c.addNote(fmt.Sprintf(`"sha":%q,"note":"n"`, done[0].Commit.Tree)), http.StatusNotFound, "not found"},
-		"delete without sha":      {c.deleteNote(``), http.StatusBadRequest, "sha is required"},
-		"delete, no note":         {c.deleteNote(fmt.Sprintf(`"sha":%q`, unknown)), http.StatusNotFound, "no note"},
-		"read without sha":        {c.note(""), http.StatusBadRequest, "sha is required"},
-		"read, no note":           {c.note("sha=" + unknown), http.StatusNotFound, "no note"},
-		"read, another ref":       {c.note("sha=" + sha + "&ref=reviews"), http.StatusNotFound, "no note"},
-		"read, ephemeral":         {c.note("sha=" + sha + "&ephemeral=maybe"), http.StatusBadRequest, "ephemeral"},
-		"no such repository":      {c.as("other").note("sha=" + sha), http.StatusNotFound, "not found"},
+		"add to a tree": {
+			c.addNote(fmt.Sprintf(`"sha":%q,"note":"n"`, done[0].Commit.Tree)), http.StatusNotFound, "not found",
+		},
+		"delete without sha": {c.deleteNote(``), http.StatusBadRequest, "sha is required"},
+		"delete, no note":    {c.deleteNote(fmt.Sprintf(`"sha":%q`, unknown)), http.StatusNotFound, "no note"},
+		"read without sha":   {c.note(""), http.StatusBadRequest, "sha is required"},
+		"read, no note":      {c.note("sha=" + unknown), http.StatusNotFound, "no note"},
+		"read, another ref":  {c.note("sha=" + sha + "&ref=reviews"), http.StatusNotFound, "no note"},
+		"read, ephemeral":    {c.note("sha=" + sha + "&ephemeral=maybe"), http.StatusBadRequest, "ephemeral"},
+		"no such repository": {c.as("other").note("sha=" + sha), http.StatusNotFound, "not found"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +144,8 @@ func TestNotesConflicts(t *testing.T) {
 	} {
 		var told noteWritten
 		test.got.want(http.StatusConflict).decode(&told)
-		if told.Error == "" || told.Result.Message != told.Error || told.Result.Success || told.Result.Status != test.status || told.BaseCommit != test.base {
+		if told.Error == "" || told.Result.Message != told.Error || told.Result.Success ||
+			told.Result.Status != test.status || told.BaseCommit != test.base {
 			t.Errorf("%s: %+v", name, told)
 		}
 	}
@@ -150,7 +157,8 @@ func TestNotesRefs(t *testing.T) {
 	for _, ref := range []string{"", "reviews/a", "reviews/b", "reviews/c", "builds"} {
 		c.addNote(fmt.Sprintf(`"sha":%q,"note":"n","ref":%q`, done[0].Commit.SHA, ref)).want(http.StatusCreated)
 	}
-	c.addNote(fmt.Sprintf(`"sha":%q,"note":"n","ref":"apart","ephemeral":true`, done[0].Commit.SHA)).want(http.StatusCreated)
+	c.addNote(fmt.Sprintf(`"sha":%q,"note":"n","ref":"apart","ephemeral":true`, done[0].Commit.SHA)).
+		want(http.StatusCreated)
 	list := func(query string) (names []string, prefix string) {
 		for cursor, more := "", true; more; {
 			var page struct {

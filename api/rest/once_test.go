@@ -16,14 +16,16 @@ type keyedWrite struct {
 	twin        int    // the status of body under a second key, when the first has done its work
 }
 
-// keyedWrites are the writes of the door that change something, as a seeded repository can take them, in this order.
+// keyedWrites are the writes of the door that change something, as a seeded repository can take
+// them, in this order.
 func keyedWrites(c *client, done []committed) []keyedWrite {
 	pack := func(content string) string {
 		fields := `"target_branch":"main","commit_message":"m",` + author + `,"files":[{"path":"once","content_id":"1"}]`
 		return newPack(fields).chunk("1", content, true).String()
 	}
 	diff := func(content string) string {
-		return newPack(`"target_branch":"main","commit_message":"m",`+author).diffChunk("--- a/once\n+++ b/once\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+"+content+"\n", true).String()
+		return newPack(`"target_branch":"main","commit_message":"m",`+author).
+			diffChunk("--- a/once\n+++ b/once\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+"+content+"\n", true).String()
 	}
 	restore := func(branch string) string {
 		return fmt.Sprintf(`{"metadata":{"target_branch":%q,"target_commit_sha":%q,%s}}`, branch, done[0].Commit.SHA, author)
@@ -48,14 +50,15 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 	}
 }
 
-// TestWritesOnce sends every write again under its key: it is told, byte for byte, what the first was, whatever others wrote
-// meanwhile.
+// TestWritesOnce sends every write again under its key: it is told, byte for byte, what the first
+// was, whatever others wrote meanwhile.
 func TestWritesOnce(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
 	for _, w := range keyedWrites(c, done) {
 		send := func(body, key string) answer {
-			return c.call(w.handler, w.method, "/", strings.NewReader(body), "Content-Type", "application/x-ndjson", "Idempotency-Key", key)
+			return c.call(w.handler, w.method, "/", strings.NewReader(body), "Content-Type", "application/x-ndjson",
+				"Idempotency-Key", key)
 		}
 		first := send(w.body, "k")
 		sequence := first.Header.Get("X-Repo-Sequence")
@@ -65,7 +68,8 @@ func TestWritesOnce(t *testing.T) {
 		send(w.body, "twin").want(w.twin)
 		again := send(w.body, "k").want(first.Status)
 		if string(again.Body) != string(first.Body) || again.Header.Get("X-Repo-Sequence") != sequence {
-			t.Errorf("%s: replayed %s at %s, first was %s at %s", w.name, again.Body, again.Header.Get("X-Repo-Sequence"), first.Body, sequence)
+			t.Errorf("%s: replayed %s at %s, first was %s at %s", w.name, again.Body, again.Header.Get("X-Repo-Sequence"),
+				first.Body, sequence)
 		}
 		send(w.other, "k").refused(http.StatusConflict, "idempotency key")
 		send(w.body, "with space").refused(http.StatusBadRequest, "Idempotency-Key")
@@ -79,7 +83,8 @@ func TestWritesAwait(t *testing.T) {
 	c, done := seeded(t)
 	for _, w := range keyedWrites(c, done)[:6] {
 		send := func(sequence string) answer {
-			return c.call(w.handler, w.method, "/", strings.NewReader(w.body), "Content-Type", "application/x-ndjson", "X-Min-Sequence", sequence)
+			return c.call(w.handler, w.method, "/", strings.NewReader(w.body), "Content-Type", "application/x-ndjson",
+				"X-Min-Sequence", sequence)
 		}
 		send("soon").refused(http.StatusBadRequest, "X-Min-Sequence")
 		if got := send("5"); got.Status >= 300 {

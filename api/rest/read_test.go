@@ -35,11 +35,13 @@ func TestBranches(t *testing.T) {
 	}
 	var first, second page
 	c.call(c.door.Branches, http.MethodGet, "/?limit=1", nil).want(http.StatusOK).decode(&first)
-	if len(first.Branches) != 1 || first.Branches[0].Name != "main" || !first.HasMore || first.Next != first.Branches[0].Cursor {
+	if len(first.Branches) != 1 || first.Branches[0].Name != "main" || !first.HasMore ||
+		first.Next != first.Branches[0].Cursor {
 		t.Fatalf("first page is %+v", first)
 	}
 	c.call(c.door.Branches, http.MethodGet, "/?cursor="+first.Next, nil).want(http.StatusOK).decode(&second)
-	if len(second.Branches) != 1 || second.Branches[0].Name != "dev" || second.HasMore || second.Next != second.Branches[0].Cursor {
+	if len(second.Branches) != 1 || second.Branches[0].Name != "dev" || second.HasMore ||
+		second.Next != second.Branches[0].Cursor {
 		t.Fatalf("second page is %+v", second)
 	}
 	if second.Branches[0].HeadSHA != done[3].Commit.SHA {
@@ -82,7 +84,8 @@ func TestCommits(t *testing.T) {
 		t.Errorf("listed %v, want %v", ids, want)
 	}
 	root := second.Commits[0]
-	if root.ParentSHAs == nil || len(root.ParentSHAs) != 0 || root.Message != "m" || root.AuthorName != "A" || root.Committer != "a@example.com" {
+	if root.ParentSHAs == nil || len(root.ParentSHAs) != 0 || root.Message != "m" || root.AuthorName != "A" ||
+		root.Committer != "a@example.com" {
 		t.Errorf("the root is told as %+v", root)
 	}
 	if !strings.HasSuffix(root.Date, "Z") {
@@ -161,9 +164,15 @@ func TestFiles(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	tests := map[string]struct{ query, paths, entries, ref string }{
-		"default":      {"", "README.md lib/a.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go", "main"},
-		"branch":       {"ref=dev", "README.md lib/a.go lib/b.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go, 100644 blob lib/b.go", "dev"},
-		"full ref":     {"ref=refs/heads/main", "README.md lib/a.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go", "refs/heads/main"},
+		"default": {"", "README.md lib/a.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go", "main"},
+		"branch": {
+			"ref=dev", "README.md lib/a.go lib/b.go",
+			"100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go, 100644 blob lib/b.go", "dev",
+		},
+		"full ref": {
+			"ref=refs/heads/main", "README.md lib/a.go", "100644 blob README.md, 040000 tree lib, 100644 blob lib/a.go",
+			"refs/heads/main",
+		},
 		"first commit": {"ref=" + done[0].Commit.SHA, "README.md", "100644 blob README.md", done[0].Commit.SHA},
 		"short id":     {"ref=" + done[0].Commit.SHA[:9], "README.md", "100644 blob README.md", done[0].Commit.SHA[:9]},
 		"flat":         {"recursive=false", "README.md", "100644 blob README.md, 040000 tree lib", "main"},
@@ -214,18 +223,20 @@ func TestMinSequence(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)
 	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "5").want(http.StatusOK)
-	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "soon").refused(http.StatusBadRequest, "X-Min-Sequence")
+	c.call(c.door.Branches, http.MethodGet, "/", nil, "X-Min-Sequence", "soon").refused(http.StatusBadRequest,
+		"X-Min-Sequence")
 }
 
-// TestLargeCommits lists commits with messages that are too large for a page in memory: they go out in pieces, one after the
-// other.
+// TestLargeCommits lists commits with messages that are too large for a page in memory: they go out
+// in pieces, one after the other.
 func TestLargeCommits(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)
 	messages := []string{}
 	for i := range 4 {
 		message := fmt.Sprintf("%d %s", i, strings.Repeat("long ", 60_000))
-		p := newPack(fmt.Sprintf(`"target_branch":"main","commit_message":%q,%s,"files":[{"path":"x","content_id":"1"}]`, message, author))
+		p := newPack(fmt.Sprintf(`"target_branch":"main","commit_message":%q,%s,"files":[{"path":"x","content_id":"1"}]`,
+			message, author))
 		c.commitPack(p.chunk("1", fmt.Sprint(i), true)).want(http.StatusCreated)
 		messages = append(messages, message)
 	}

@@ -22,7 +22,8 @@ const (
 	limitMax     = 100
 )
 
-// readJSON reads a JSON object into out and returns its bytes. An empty body leaves out as it is when optional allows it.
+// readJSON reads a JSON object into out and returns its bytes. An empty body leaves out as it is
+// when optional allows it.
 func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 	body, err := exchange.ReadBody(x, jsonBodyMax)
 	if err != nil {
@@ -37,8 +38,8 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 	return body, decodeJSON(body, out)
 }
 
-// decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and tolerates unknown names but those of
-// guards. The message of its error names the field.
+// decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and
+// tolerates unknown names but those of guards. The message of its error names the field.
 func decodeJSON(data []byte, out any, options ...json.Options) error {
 	if err := checkShape(data); err != nil {
 		return err
@@ -51,7 +52,8 @@ func decodeJSON(data []byte, out any, options ...json.Options) error {
 		return limit
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
-		return badRequest("field %s: expected %s, got a JSON %s", fieldName(semantic.JSONPointer), typeName(semantic), kindName(semantic.JSONKind))
+		return badRequest("field %s: expected %s, got a JSON %s", fieldName(semantic.JSONPointer), typeName(semantic),
+			kindName(semantic.JSONKind))
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {

@@ -1,9 +1,11 @@
 // Package rest is the JSON and NDJSON interface: docs/api.md.
 //
-// Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case of the host, and renders the
-// outcome: repos.go, branches.go, tags.go, notes.go, commits.go, files.go, metadata.go, file.go, archive.go, grep.go, events.go, commitpack.go, diffcommit.go, restorecommit.go,
-// detach.go and credentials.go hold one family each. request.go reads queries and JSON bodies, ndjson.go reads streams of lines,
-// render.go writes answers and errors. merge.go and mergepreview.go merge branches.
+// Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case
+// of the host, and renders the outcome: repos.go, branches.go, tags.go, notes.go, commits.go,
+// files.go, metadata.go, file.go, archive.go, grep.go, events.go, commitpack.go, diffcommit.go,
+// restorecommit.go, detach.go and credentials.go hold one family each. request.go reads queries and
+// JSON bodies, ndjson.go reads streams of lines, render.go writes answers and errors. merge.go and
+// mergepreview.go merge branches.
 package rest
 
 import (
@@ -26,13 +28,15 @@ type Config struct {
 	Host *engine.Host
 	// Verify returns what a token allows that comes in a body; nil refuses all of them.
 	Verify func(token string) (*auth.Grant, error)
-	// Recheck tells, just before a write commits, whether its grant is still good; nil means that it is.
+	// Recheck tells, just before a write commits, whether its grant is still good; nil means that it
+	// is.
 	Recheck func(*auth.Grant) error
 	// OrgConfig returns the configuration of an organization, if it has one; nil means that none has.
 	OrgConfig func(org string) (*auth.OrgConfig, bool)
 }
 
-// Door answers programs. Its methods may be called concurrently; each has the form of a route's handler.
+// Door answers programs. Its methods may be called concurrently; each has the form of a route's
+// handler.
 type Door struct {
 	host      *engine.Host
 	verify    func(token string) (*auth.Grant, error)
@@ -55,11 +59,15 @@ func New(c Config) *Door {
 	return d
 }
 
-// minSequenceWait bounds how long a read waits for the journal position that it asks for: docs/invariants.md 42.
+// minSequenceWait bounds how long a read waits for the journal position that it asks for:
+// docs/invariants.md 42.
 const minSequenceWait = 5 * time.Second
 
-// openList opens the repository for a listing, and reads which namespace and how many items it is about.
-func (d *Door) openList(x exchange.Exchange, grant *auth.Grant) (repo *engine.Repository, space refs.Namespace, limit int, err error) {
+// openList opens the repository for a listing, and reads which namespace and how many items it is
+// about.
+func (d *Door) openList(
+	x exchange.Exchange, grant *auth.Grant,
+) (repo *engine.Repository, space refs.Namespace, limit int, err error) {
 	if limit, err = limitOf(x, limitDefault, limitMax); err != nil {
 		return nil, space, 0, err
 	}
@@ -70,7 +78,8 @@ func (d *Door) openList(x exchange.Exchange, grant *auth.Grant) (repo *engine.Re
 	return repo, space, limit, err
 }
 
-// open opens the repository of the token, after a wait for the X-Min-Sequence that the request asks for.
+// open opens the repository of the token, after a wait for the X-Min-Sequence that the request asks
+// for.
 func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
 	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
 	if err != nil {
@@ -105,9 +114,11 @@ func await(x exchange.Exchange, repo *engine.Repository) (waited bool, err error
 	return true, err
 }
 
-// write opens the repository of the token for a write and says who asks for it. endpoint is what an idempotency key belongs to; the
-// caller signs the actor's receipt.
-func (d *Door) write(x exchange.Exchange, grant *auth.Grant, endpoint string) (*engine.Repository, engine.Actor, error) {
+// write opens the repository of the token for a write and says who asks for it. endpoint is what an
+// idempotency key belongs to; the caller signs the actor's receipt.
+func (d *Door) write(
+	x exchange.Exchange, grant *auth.Grant, endpoint string,
+) (*engine.Repository, engine.Actor, error) {
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return nil, engine.Actor{}, err
@@ -117,7 +128,9 @@ func (d *Door) write(x exchange.Exchange, grant *auth.Grant, endpoint string) (*
 }
 
 // writeJSON is write for a request whose body is a JSON object, which it reads into out.
-func (d *Door) writeJSON(x exchange.Exchange, grant *auth.Grant, endpoint string, out any) (*engine.Repository, engine.Actor, error) {
+func (d *Door) writeJSON(
+	x exchange.Exchange, grant *auth.Grant, endpoint string, out any,
+) (*engine.Repository, engine.Actor, error) {
 	body, err := readJSON(x, out, false)
 	if err != nil {
 		return nil, engine.Actor{}, err
@@ -127,8 +140,8 @@ func (d *Door) writeJSON(x exchange.Exchange, grant *auth.Grant, endpoint string
 	return repo, by, err
 }
 
-// actor is who a write is done for. scope is what its idempotency key belongs to beside the endpoint: a repository's id, or
-// its name where the id is not there yet or no more.
+// actor is who a write is done for. scope is what its idempotency key belongs to beside the
+// endpoint: a repository's id, or its name where the id is not there yet or no more.
 func (d *Door) actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint string) (engine.Actor, error) {
 	a := engine.Actor{
 		Org:       grant.Org,

@@ -128,13 +128,15 @@ func (p *pack) chunk(id, data string, eof bool) *pack {
 
 func (c *client) commitPack(body io.Reader, headers ...string) answer {
 	c.t.Helper()
-	return c.call(c.door.CommitPack, http.MethodPost, "/", body, append([]string{"Content-Type", "application/x-ndjson"}, headers...)...)
+	return c.call(c.door.CommitPack, http.MethodPost, "/", body,
+		append([]string{"Content-Type", "application/x-ndjson"}, headers...)...)
 }
 
 // commit writes one file to a branch.
 func (c *client) commit(branch, path, content string) committed {
 	c.t.Helper()
-	fields := fmt.Sprintf(`"target_branch":%q,"commit_message":"m",%s,"files":[{"path":%q,"content_id":"1"}]`, branch, author, path)
+	fields := fmt.Sprintf(`"target_branch":%q,"commit_message":"m",%s,"files":[{"path":%q,"content_id":"1"}]`, branch,
+		author, path)
 	if branch != "main" {
 		fields += `,"base_branch":"main"`
 	}

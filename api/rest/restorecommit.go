@@ -22,7 +22,9 @@ func (d *Door) RestoreCommit(x exchange.Exchange, grant *auth.Grant) error {
 	return answerCommit(x, result, false)
 }
 
-func (d *Door) restoreCommit(x exchange.Exchange, grant *auth.Grant) (branch string, result engine.CommitResult, err error) {
+func (d *Door) restoreCommit(
+	x exchange.Exchange, grant *auth.Grant,
+) (branch string, result engine.CommitResult, err error) {
 	var request struct {
 		Metadata *restoreMetadata `json:"metadata"`
 	}
@@ -56,7 +58,8 @@ func (m *restoreMetadata) restore() (engine.RestoreRequest, error) {
 		return request, badRequest("target_commit_sha is required")
 	}
 	if request.Commit, err = object.ParseID(m.TargetCommitSHA); err != nil {
-		return request, badRequest("target_commit_sha: expected 40 lower-case hexadecimal digits, got %.60q", m.TargetCommitSHA)
+		return request, badRequest("target_commit_sha: expected 40 lower-case hexadecimal digits, got %.60q",
+			m.TargetCommitSHA)
 	}
 	return request, nil
 }

@@ -46,7 +46,8 @@ func TestTags(t *testing.T) {
 			t.Errorf("created %s", got.Body)
 		}
 	}
-	c.post(c.door.CreateTag, `{"name":"spike","target":"`+done[0].Commit.SHA+`","ephemeral":true}`).want(http.StatusCreated)
+	c.post(c.door.CreateTag, `{"name":"spike","target":"`+done[0].Commit.SHA+`","ephemeral":true}`).
+		want(http.StatusCreated)
 	var names []string
 	for query := "limit=2"; query != ""; {
 		page := c.tags(query)
@@ -82,7 +83,8 @@ func TestTags(t *testing.T) {
 	c.as("nope").call(c.door.Tags, http.MethodGet, "/", nil).refused(http.StatusNotFound, "nope")
 }
 
-// TestTagsRefuse holds the rows of the specification's Errors table that are the handlers', and what else can be wrong.
+// TestTagsRefuse holds the rows of the specification's Errors table that are the handlers', and
+// what else can be wrong.
 func TestTagsRefuse(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
@@ -118,7 +120,8 @@ func TestTagsRefuse(t *testing.T) {
 	}
 	c.as("nope").tag("x", commit).refused(http.StatusNotFound, "nope")
 	c.bound("refs/tags/*", refs.NoPush).tag("x", commit).refused(http.StatusForbidden, "denied by policy")
-	c.bound("refs/tags/*", refs.NoForcePush).remove(c.door.DeleteTag, `{"name":"v1"}`).refused(http.StatusForbidden, "denied by policy")
+	c.bound("refs/tags/*", refs.NoForcePush).remove(c.door.DeleteTag, `{"name":"v1"}`).refused(http.StatusForbidden,
+		"denied by policy")
 	c.remove(c.door.DeleteTag, ``).refused(http.StatusBadRequest, "JSON object")
 	c.remove(c.door.DeleteTag, `{}`).refused(http.StatusBadRequest, "name is required")
 	c.remove(c.door.DeleteTag, `{"name":"refs/tags/v1"}`).refused(http.StatusBadRequest, "refs/")

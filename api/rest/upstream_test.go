@@ -14,7 +14,8 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// newUpstreamClient returns a client of a host that syncs nothing: what is created stays as it begins.
+// newUpstreamClient returns a client of a host that syncs nothing: what is created stays as it
+// begins.
 func newUpstreamClient(t *testing.T) *client {
 	t.Helper()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Upstreams: engine.UpstreamConfig{ImportWait: 1}})
@@ -35,7 +36,8 @@ type upstreamItem struct {
 	}
 }
 
-// TestCreateWithUpstream creates repositories with each provider; whether an upstream can be reached is not asked.
+// TestCreateWithUpstream creates repositories with each provider; whether an upstream can be
+// reached is not asked.
 func TestCreateWithUpstream(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
@@ -61,11 +63,13 @@ func TestCreateWithUpstream(t *testing.T) {
 			branch = "trunk"
 		}
 		for _, item := range []upstreamItem{created, found} {
-			if item.Base == nil || item.Base.Provider != provider || item.Base.Owner != owner || item.Base.Name != "repo" || item.DefaultBranch != branch {
+			if item.Base == nil || item.Base.Provider != provider || item.Base.Owner != owner || item.Base.Name != "repo" ||
+				item.DefaultBranch != branch {
 				t.Errorf("%s: %+v with base %+v", provider, item, item.Base)
 			}
 		}
-		if found.Sync == nil || found.Sync.State != "syncing" || found.Sync.LastSuccess != nil || found.Sync.LastError != nil {
+		if found.Sync == nil || found.Sync.State != "syncing" || found.Sync.LastSuccess != nil ||
+			found.Sync.LastError != nil {
 			t.Errorf("%s: sync is %+v", provider, found.Sync)
 		}
 	}
@@ -83,26 +87,49 @@ func TestCreateWithUpstreamRefuses(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no app":                {`"provider":"github","owner":"o","name":"n"`, 412, "GitHub app"},
-		"no such provider":      {`"provider":"cvs","owner":"o","name":"n"`, 400, "base_repo.provider"},
-		"no owner":              {`"provider":"gitlab","name":"n"`, 400, "base_repo.owner"},
-		"no name":               {`"provider":"gitlab","owner":"o"`, 400, "base_repo.name"},
-		"owner of wrong type":   {`"provider":"gitlab","owner":1,"name":"n"`, 400, "base_repo.owner"},
-		"host of wrong type":    {`"provider":"gitlab","owner":"o","name":"n","upstream_host":[]`, 400, "base_repo.upstream_host"},
-		"host with a scheme":    {`"provider":"gitlab","owner":"o","name":"n","upstream_host":"http://h"`, 400, "base_repo.upstream_host"},
-		"loopback":              {`"provider":"gitlab","owner":"o","name":"n","upstream_host":"127.0.0.1"`, 400, "loopback"},
-		"metadata service":      {`"provider":"gitlab","owner":"o","name":"n","upstream_host":"169.254.169.254"`, 400, "link-local"},
-		"hexadecimal address":   {`"provider":"gitlab","owner":"o","name":"n","upstream_host":"0x7f000001"`, 400, "base_repo.upstream_host"},
-		"host for GitHub":       {`"provider":"github","auth":{"auth_type":"public"},"owner":"o","name":"n","upstream_host":"h"`, 400, "base_repo.upstream_host"},
-		"a bad branch":          {`"provider":"gitlab","owner":"o","name":"n","default_branch":"a..b"`, 400, "base_repo.default_branch"},
-		"an operation":          {`"provider":"gitlab","owner":"o","name":"n","operation":"fork"`, 400, "base_repo.operation"},
-		"a ref":                 {`"provider":"gitlab","owner":"o","name":"n","ref":"main"`, 400, "base_repo.ref"},
-		"a commit":              {`"provider":"gitlab","owner":"o","name":"n","sha":"1234567"`, 400, "base_repo.sha"},
-		"a token":               {`"provider":"gitlab","owner":"o","name":"n","auth":{"token":"t"}`, 400, "base_repo.auth.token"},
-		"a strange auth":        {`"provider":"github","owner":"o","name":"n","auth":{"auth_type":"private"}`, 400, "base_repo.auth.auth_type"},
-		"public elsewhere":      {`"provider":"gitlab","owner":"o","name":"n","auth":{"auth_type":"public"}`, 400, "base_repo.auth.auth_type"},
-		"given twice":           {`"provider":"gitlab","owner":"o","owner":"o","name":"n"`, 400, "twice"},
-		"with a first commit":   {`"provider":"gitlab","owner":"o","name":"n"},` + first + `,"more":{`, 400, "initial_commit"},
+		"no app":              {`"provider":"github","owner":"o","name":"n"`, 412, "GitHub app"},
+		"no such provider":    {`"provider":"cvs","owner":"o","name":"n"`, 400, "base_repo.provider"},
+		"no owner":            {`"provider":"gitlab","name":"n"`, 400, "base_repo.owner"},
+		"no name":             {`"provider":"gitlab","owner":"o"`, 400, "base_repo.name"},
+		"owner of wrong type": {`"provider":"gitlab","owner":1,"name":"n"`, 400, "base_repo.owner"},
+		"host of wrong type": {
+			`"provider":"gitlab","owner":"o","name":"n","upstream_host":[]`, 400, "base_repo.upstream_host",
+		},
+		"host with a scheme": {
+			`"provider":"gitlab","owner":"o","name":"n","upstream_host":"http://h"`, 400, "base_repo.upstream_host",
+		},
+		"loopback": {`"provider":"gitlab","owner":"o","name":"n","upstream_host":"127.0.0.1"`, 400, "loopback"},
+		"metadata service": {
+			`"provider":"gitlab","owner":"o","name":"n","upstream_host":"169.254.169.254"`, 400, "link-local",
+		},
+		"hexadecimal address": {
+			`"provider":"gitlab","owner":"o","name":"n","upstream_host":"0x7f000001"`, 400, "base_repo.upstream_host",
+		},
+		"host for GitHub": {
+			`"provider":"github","auth":{"auth_type":"public"},"owner":"o","name":"n","upstream_host":"h"`, 400,
+			"base_repo.upstream_host",
+		},
+		"a bad branch": {
+			`"provider":"gitlab","owner":"o","name":"n","default_branch":"a..b"`, 400, "base_repo.default_branch",
+		},
+		"an operation": {
+			`"provider":"gitlab","owner":"o","name":"n","operation":"fork"`, 400, "base_repo.operation",
+		},
+		"a ref":    {`"provider":"gitlab","owner":"o","name":"n","ref":"main"`, 400, "base_repo.ref"},
+		"a commit": {`"provider":"gitlab","owner":"o","name":"n","sha":"1234567"`, 400, "base_repo.sha"},
+		"a token": {
+			`"provider":"gitlab","owner":"o","name":"n","auth":{"token":"t"}`, 400, "base_repo.auth.token",
+		},
+		"a strange auth": {
+			`"provider":"github","owner":"o","name":"n","auth":{"auth_type":"private"}`, 400, "base_repo.auth.auth_type",
+		},
+		"public elsewhere": {
+			`"provider":"gitlab","owner":"o","name":"n","auth":{"auth_type":"public"}`, 400, "base_repo.auth.auth_type",
+		},
+		"given twice": {`"provider":"gitlab","owner":"o","owner":"o","name":"n"`, 400, "twice"},
+		"with a first commit": {
+			`"provider":"gitlab","owner":"o","name":"n"},` + first + `,"more":{`, 400, "initial_commit",
+		},
 		"an owner that climbs":  {`"provider":"gitlab","owner":"..","name":"n"`, 400, "base_repo.owner"},
 		"a name with a request": {`"provider":"gitlab","owner":"o","name":"n?x=1"`, 400, "base_repo.name"},
 	}
@@ -118,7 +145,8 @@ func TestCreateWithUpstreamRefuses(t *testing.T) {
 	}
 }
 
-// TestPullUpstreamAndDetach takes a repository from its creation, with an import that does not end, to its detachment.
+// TestPullUpstreamAndDetach takes a repository from its creation, with an import that does not end,
+// to its detachment.
 func TestPullUpstreamAndDetach(t *testing.T) {
 	t.Parallel()
 	c := newUpstreamClient(t)
@@ -133,7 +161,8 @@ func TestPullUpstreamAndDetach(t *testing.T) {
 		}
 	}
 	for range 2 { // under a key it happens once, which the journal tells
-		got := c.call(c.door.PullUpstream, http.MethodPost, "/", strings.NewReader("{}"), "Idempotency-Key", "p").want(http.StatusAccepted)
+		got := c.call(c.door.PullUpstream, http.MethodPost, "/", strings.NewReader("{}"), "Idempotency-Key", "p").
+			want(http.StatusAccepted)
 		if got.Header.Get("X-Repo-Sequence") != "2" {
 			t.Errorf("headers are %v", got.Header)
 		}
@@ -143,7 +172,9 @@ func TestPullUpstreamAndDetach(t *testing.T) {
 	pull(`{"ref":"a","ref":"a"}`).refused(http.StatusBadRequest, "twice")
 
 	c.call(c.door.FilesMetadata, http.MethodGet, "/", nil).refused(http.StatusServiceUnavailable, "syncing")
-	c.call(c.door.Merge, http.MethodPost, "/", strings.NewReader(`{"source_branch":"a","target_branch":"b","strategy":"merge"}`)).
+	c.call(
+		c.door.Merge, http.MethodPost, "/", strings.NewReader(`{"source_branch":"a","target_branch":"b","strategy":"merge"}`),
+	).
 		refused(http.StatusServiceUnavailable, "syncing")
 	c.call(c.door.Files, http.MethodGet, "/", nil).want(http.StatusNotFound)
 

@@ -15,7 +15,8 @@ func zeros(size int) ([]byte, error) {
 	return b.push()
 }
 
-// deltas is a push of deltas, each of which repeats its base four times: 64 KiB becomes 4 GiB in eight steps.
+// deltas is a push of deltas, each of which repeats its base four times: 64 KiB becomes 4 GiB in
+// eight steps.
 func deltas(steps int) ([]byte, error) {
 	base := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
 	id, err := object.Hash(object.TypeBlob, base)

@@ -52,7 +52,8 @@ func (b *bundle) commit(tree object.ID, seconds int, message string, parents ...
 	for _, parent := range parents {
 		fmt.Fprintf(&text, "parent %s\n", parent)
 	}
-	fmt.Fprintf(&text, "author A <a@example.com> %d +0000\ncommitter A <a@example.com> %[1]d +0000\n\n%s\n", 1_600_000_000+seconds, message)
+	fmt.Fprintf(&text, "author A <a@example.com> %d +0000\ncommitter A <a@example.com> %[1]d +0000\n\n%s\n",
+		1_600_000_000+seconds, message)
 	return b.add(object.TypeCommit, []byte(text.String()))
 }
 
@@ -88,7 +89,8 @@ func writeCommands(body *bytes.Buffer, refs []refChange) {
 		if i == 0 {
 			capabilities = "\x00report-status"
 		}
-		_ = lines.String(object.ZeroID.String() + " " + r.to.String() + " " + r.name + capabilities) // a buffer takes everything
+		// A buffer takes everything.
+		_ = lines.String(object.ZeroID.String() + " " + r.to.String() + " " + r.name + capabilities)
 	}
 	_ = lines.Flush()
 }

@@ -122,7 +122,9 @@ func (h *house) do(ctx context.Context, a ask) (told, error) {
 	}
 	client := h.client
 	if a.slow {
-		transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: dialNarrow, ReadBufferSize: 4 << 10}
+		transport := &http.Transport{
+			DisableKeepAlives: true, DisableCompression: true, DialContext: dialNarrow, ReadBufferSize: 4 << 10,
+		}
 		client = &http.Client{Transport: transport}
 	}
 	response, err := client.Do(request)

@@ -66,7 +66,8 @@ func loads() []load {
 		{"pushes of zeros", bombers, push(func() ([]byte, error) { return zeros(1 << 30) })},
 		{"pushes of deltas", bombers, push(func() ([]byte, error) { return deltas(7) })},
 		{"metadata lines", bombers, post("repos/commit-pack", ndjson, func() []byte {
-			return []byte(`{"metadata":{"target_branch":"x","commit_message":"m","files":[{}` + strings.Repeat(",{}", 5<<20) + "]}}\n")
+			return []byte(`{"metadata":{"target_branch":"x","commit_message":"m","files":[{}` + strings.Repeat(",{}", 5<<20) +
+				"]}}\n")
 		})},
 		{"unknown names", bombers, post("repos/commit-pack", ndjson, unknownNames)},
 		{"patches", bombers, post("repos/diff-commit", ndjson, patchOfMany)},
@@ -134,9 +135,11 @@ func diff(more string) func(*house, int) ask {
 // commitWide adds a file to a folder of 31 MB.
 func commitWide(h *house, client int) ask {
 	n := h.count.Add(1)
-	lines := fmt.Sprintf(`{"metadata":{"target_branch":"wide","commit_message":"m","author":{"name":"A","email":"a@example.com"},`+
-		`"files":[{"path":"wide/new-%d","operation":"upsert","content_id":"1"}]}}`+"\n"+
-		`{"blob_chunk":{"content_id":"1","data":"eAo=","eof":true}}`+"\n", n)
+	lines := fmt.Sprintf(
+		`{"metadata":{"target_branch":"wide","commit_message":"m","author":{"name":"A","email":"a@example.com"},`+
+			`"files":[{"path":"wide/new-%d","operation":"upsert","content_id":"1"}]}}`+"\n"+
+			`{"blob_chunk":{"content_id":"1","data":"eAo=","eof":true}}`+"\n", n,
+	)
 	return send(client, "repos/commit-pack", ndjson, []byte(lines))
 }
 
@@ -144,7 +147,8 @@ func commitWide(h *house, client int) ask {
 func unknownNames() []byte {
 	var body bytes.Buffer
 	body.WriteString(`{"metadata":{"target_branch":"text","commit_message":"m","author":{"name":"A","email":"a@example.com"},` +
-		`"files":[{"path":"a","operation":"upsert","content_id":"1"}]}}` + "\n" + `{"blob_chunk":{"content_id":"1","data":"eAo=","eof":true`)
+		`"files":[{"path":"a","operation":"upsert","content_id":"1"}]}}` + "\n" +
+		`{"blob_chunk":{"content_id":"1","data":"eAo=","eof":true`)
 	for i := range 1 << 20 {
 		fmt.Fprintf(&body, `,"unknown%08d":1`, i)
 	}

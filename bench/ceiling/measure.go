@@ -94,7 +94,8 @@ func (f *figures) note(name string, got told, err error) {
 	if got.status == 0 || got.status >= http.StatusBadRequest {
 		f.reasons[fmt.Sprintf("%d %.100s", got.status, got.reason)]++
 	}
-	if err != nil || got.status >= 500 && got.status != http.StatusServiceUnavailable || got.status >= 400 && got.reason == "" {
+	if err != nil || got.status >= 500 && got.status != http.StatusServiceUnavailable ||
+		got.status >= 400 && got.reason == "" {
 		f.wrong[fmt.Sprintf("%s: %d %q %v", name, got.status, got.reason, err)]++
 	}
 }

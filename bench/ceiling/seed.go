@@ -99,8 +99,9 @@ func (h *house) fill(ctx context.Context, org string, body []byte) error {
 
 func pushOf(org string, body []byte) ask {
 	return ask{
-		org: org, repo: repository, method: http.MethodPost, path: "git-receive-pack", contentType: "application/x-git-receive-pack-request",
-		body: bytes.NewReader(body), length: int64(len(body)), keep: true,
+		org: org, repo: repository, method: http.MethodPost, path: "git-receive-pack",
+		contentType: "application/x-git-receive-pack-request",
+		body:        bytes.NewReader(body), length: int64(len(body)), keep: true,
 	}
 }
 
@@ -124,7 +125,8 @@ func (h *house) seedWide(b *bundle, _ *rand.Rand) {
 }
 
 func (h *house) seedNoise(b *bundle, random *rand.Rand) {
-	b.ref("refs/heads/noise", b.commit(b.tree(file("noise", b.add(object.TypeBlob, noise(random, noiseBytes)))), 1, "noise"))
+	b.ref("refs/heads/noise", b.commit(b.tree(file("noise", b.add(object.TypeBlob, noise(random, noiseBytes)))), 1,
+		"noise"))
 }
 
 func (h *house) seedBombs(b *bundle, _ *rand.Rand) {
@@ -176,7 +178,8 @@ func randomPush(random *rand.Rand) (newPush, error) {
 	return newPush{tip, pack}, err
 }
 
-// body is that of a push to a ref that is not there yet, and its length. The clients share the pack.
+// body is that of a push to a ref that is not there yet, and its length. The clients share the
+// pack.
 func (p newPush) body(ref string) (body io.Reader, length int64) {
 	var commands bytes.Buffer
 	writeCommands(&commands, []refChange{{ref, p.tip}})

@@ -23,7 +23,8 @@ func TestWriteHistory(t *testing.T) {
 	}
 }
 
-// TestRun counts what clients are answered with, keeps their connections, and takes one that ends for a refusal.
+// TestRun counts what clients are answered with, keeps their connections, and takes one that ends
+// for a refusal.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	conns := make(chan net.Conn, 100)
@@ -42,7 +43,12 @@ func TestRun(t *testing.T) {
 	}
 	server.Start()
 	defer server.Close()
-	o := order{Address: server.Listener.Addr().String(), Kind: "reads", Clients: 1, Files: []string{"good", "refused", "cut", "good"}}
+	o := order{
+		Address: server.Listener.Addr().String(),
+		Kind:    "reads",
+		Clients: 1,
+		Files:   []string{"good", "refused", "cut", "good"},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var done, refused int
@@ -69,7 +75,9 @@ func TestAttack(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	text, err := json.Marshal(order{Address: server.Listener.Addr().String(), Kind: "reads", Clients: 2, Files: []string{"f"}})
+	text, err := json.Marshal(order{
+		Address: server.Listener.Addr().String(), Kind: "reads", Clients: 2, Files: []string{"f"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func (w *world) closed(ctx context.Context, o order, window time.Duration) (samp
 	})
 }
 
-// open measures requests that come at a rate, whatever becomes of those before. Each is timed from when it was due.
+// open measures requests that come at a rate, whatever becomes of those before. Each is timed from
+// when it was due.
 func (w *world) open(ctx context.Context, o order, rate float64, window time.Duration) (sample, error) {
 	var t tally
 	return w.watch(window, &t, func() error {
@@ -118,7 +119,8 @@ func (w *world) open(ctx context.Context, o order, rate float64, window time.Dur
 	})
 }
 
-// run keeps o.Clients clients busy until ctx ends. done hears of every request that was answered by then.
+// run keeps o.Clients clients busy until ctx ends. done hears of every request that was answered by
+// then.
 func (o *order) run(ctx context.Context, done func(took time.Duration, ok bool)) error {
 	var all sync.WaitGroup
 	errs := make(chan error, o.Clients)
@@ -145,7 +147,8 @@ func (o *order) run(ctx context.Context, done func(took time.Duration, ok bool))
 	return <-errs
 }
 
-// client is one connection. It reads answers and drops them, as cheaply as it can: it shares the machine with the server.
+// client is one connection. It reads answers and drops them, as cheaply as it can: it shares the
+// machine with the server.
 type client struct {
 	address string
 	conn    net.Conn
@@ -159,7 +162,8 @@ func (c *client) close() {
 	}
 }
 
-// do sends a request and reads its answer, and tells whether the server did what it was asked. A connection that ends is a refusal.
+// do sends a request and reads its answer, and tells whether the server did what it was asked. A
+// connection that ends is a refusal.
 func (c *client) do(ctx context.Context, request []byte) (ok bool, err error) {
 	if c.conn == nil {
 		dialer := net.Dialer{}

@@ -1,4 +1,5 @@
-// Command fairness measures what one tenant of a server gets while another one asks for ten times as much.
+// Command fairness measures what one tenant of a server gets while another one asks for ten times
+// as much.
 //
 // bench/README.md says how to read the numbers. Start at [measure].
 package main
@@ -37,7 +38,8 @@ func main() {
 	var attacks bool
 	flag.StringVar(&s.packhorse, "packhorse", "bin/packhorse", "the packhorse `binary`")
 	flag.StringVar(&s.victim, "victim", "everyday", "what the victim does: everyday, or a `mixture`")
-	flag.StringVar(&mixtures, "mixtures", "equal,reads,diffs,forks,pushes,clones,hooks,all", "what the aggressor does, one after the other: `list`; none measures the victim alone")
+	flag.StringVar(&mixtures, "mixtures", "equal,reads,diffs,forks,pushes,clones,hooks,all",
+		"what the aggressor does, one after the other: `list`; none measures the victim alone")
 	flag.BoolVar(&s.repos, "repos", false, "two repositories of one organization instead of two organizations")
 	flag.IntVar(&s.clients, "clients", 8, "`number` of the victim's clients")
 	flag.DurationVar(&s.window, "window", 4*time.Second, "for how long each figure is measured")
@@ -63,7 +65,8 @@ func main() {
 // aggressorFactor is how many times the victim's clients the aggressor has.
 const aggressorFactor = 10
 
-// Of the whole of one organization's demands, two repositories of one organization owe each other half.
+// Of the whole of one organization's demands, two repositories of one organization owe each other
+// half.
 const (
 	goodputMin, goodputReposMin = 0.80, 0.40
 	slowdownMax, slowdownRepos  = 3.0, 6.0
@@ -90,7 +93,8 @@ func measure(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("alone: %.0f/s, p99 %v, %.2f cores of the server, %v of them each\n", alone.goodput(), alone.p99(), alone.cores(),
+	fmt.Printf("alone: %.0f/s, p99 %v, %.2f cores of the server, %v of them each\n", alone.goodput(), alone.p99(),
+		alone.cores(),
 		(alone.cpu / time.Duration(max(alone.count, 1))).Round(time.Microsecond))
 	if slices.Equal(s.mixtures, []string{"none"}) {
 		return nil
@@ -104,8 +108,10 @@ func measure(ctx context.Context, s settings) (err error) {
 	if s.repos {
 		goodput, slowdown = goodputReposMin, slowdownRepos
 	}
-	fmt.Printf("alone at %.0f/s: p99 %v; wanted beside others: goodput %.2f, p99 %.0f\n", rate, calm.p99(), goodput, slowdown)
-	fmt.Printf("%-8s %9s %9s %9s %9s %9s %9s %8s %8s\n", "beside", "goodput", "/half", "/cpu half", "p99", "x alone", "calm p99", "x calm", "refused")
+	fmt.Printf("alone at %.0f/s: p99 %v; wanted beside others: goodput %.2f, p99 %.0f\n", rate, calm.p99(), goodput,
+		slowdown)
+	fmt.Printf("%-8s %9s %9s %9s %9s %9s %9s %8s %8s\n", "beside", "goodput", "/half", "/cpu half", "p99", "x alone",
+		"calm p99", "x calm", "refused")
 	for _, mixture := range s.mixtures {
 		if err := w.beside(ctx, s, victim, mixture, rate, alone, calm); err != nil {
 			return fmt.Errorf("%s: %w", mixture, err)
@@ -115,7 +121,9 @@ func measure(ctx context.Context, s settings) (err error) {
 }
 
 // beside measures the victim while the aggressor is at work.
-func (w *world) beside(ctx context.Context, s settings, victim order, mixture string, rate float64, alone, calm sample) (err error) {
+func (w *world) beside(
+	ctx context.Context, s settings, victim order, mixture string, rate float64, alone, calm sample,
+) (err error) {
 	count := aggressorFactor * s.clients
 	kind := mixture
 	if mixture == "equal" { // another one who asks for as much, of the same
@@ -141,7 +149,8 @@ func (w *world) beside(ctx context.Context, s settings, victim order, mixture st
 	// What half of the server's CPU time would have made, at what an operation costs alone.
 	perOperation := alone.cpu.Seconds() / float64(alone.count)
 	fromCPU := float64(got.count) / (got.cpu.Seconds() / 2 / perOperation)
-	fmt.Printf("%-8s %7.0f/s %9.2f %9.2f %9v %9.1f %9v %8.1f %8d\n", mixture, got.goodput(), got.goodput()/(alone.goodput()/2), fromCPU,
+	fmt.Printf("%-8s %7.0f/s %9.2f %9.2f %9v %9.1f %9v %8.1f %8d\n", mixture, got.goodput(),
+		got.goodput()/(alone.goodput()/2), fromCPU,
 		got.p99(), ratio(got.p99(), alone.p99()), gentle.p99(), ratio(gentle.p99(), calm.p99()), got.refused+gentle.refused)
 	return nil
 }

@@ -85,8 +85,9 @@ func (o *order) get(target string) []byte {
 
 func (o *order) commit(n int) []byte {
 	path := o.Files[n%len(o.Files)]
-	body := fmt.Appendf(nil, `{"metadata":{"target_branch":"main","commit_message":"change","author":{"name":"A","email":"a@example.com"},`+
-		`"files":[{"path":%q,"content_id":"1"}]}}`+"\n"+`{"blob_chunk":{"content_id":"1","data":%q,"eof":true}}`+"\n",
+	body := fmt.Appendf(nil,
+		`{"metadata":{"target_branch":"main","commit_message":"change","author":{"name":"A","email":"a@example.com"},`+
+			`"files":[{"path":%q,"content_id":"1"}]}}`+"\n"+`{"blob_chunk":{"content_id":"1","data":%q,"eof":true}}`+"\n",
 		path, base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s: %d at %d\n", path, n, time.Now().UnixNano())))
 	return o.raw(http.MethodPost, "/api/v1/repos/commit-pack", "Bearer "+o.Token, "application/x-ndjson", body)
 }
@@ -113,7 +114,8 @@ func (o *order) fork(n int) []byte {
 
 var start = time.Now().UnixNano()
 
-// push is of the whole history, with a ref update that is refused in the end: it takes all the work, and leaves nothing behind.
+// push is of the whole history, with a ref update that is refused in the end: it takes all the
+// work, and leaves nothing behind.
 func (o *order) push() []byte {
 	var body bytes.Buffer
 	lines := pktline.NewWriter(&body)
@@ -144,13 +146,15 @@ func (o *order) clone(n int) []byte {
 
 func (o *order) git(service string, body []byte) []byte {
 	token := base64.StdEncoding.EncodeToString([]byte("t:" + o.Token))
-	return o.raw(http.MethodPost, "/"+o.Repo+".git/"+service, "Basic "+token+"\r\nGit-Protocol: version=2", "application/x-"+service+"-request", body)
+	return o.raw(http.MethodPost, "/"+o.Repo+".git/"+service, "Basic "+token+"\r\nGit-Protocol: version=2",
+		"application/x-"+service+"-request", body)
 }
 
 // mint signs a token for a repository.
 func mint(key []byte, org, repo string) string {
 	token, err := auth.Mint(key, auth.Claims{
-		Org: org, Repo: repo, Subject: "bench", Scopes: []string{"git:write", "repo:write"}, IssuedAt: time.Now(), Expires: time.Now().Add(time.Hour),
+		Org: org, Repo: repo, Subject: "bench", Scopes: []string{"git:write", "repo:write"}, IssuedAt: time.Now(),
+		Expires: time.Now().Add(time.Hour),
 	})
 	if err != nil {
 		panic(err)

@@ -47,7 +47,8 @@ func openWorld(ctx context.Context, s settings, dir string) (_ *world, err error
 	if w.hooks, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	w.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: []string{"--upstream-allow", "127.0.0.1"}})
+	w.server, err = packhorsetest.Start(ctx,
+		packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: []string{"--upstream-allow", "127.0.0.1"}})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,8 @@ func (w *world) order(side order, kind string, clients int) order {
 	return side
 }
 
-// hang gives the organization hooks that accept connections and never answer. The backlog of the listener is enough to do so.
+// hang gives the organization hooks that accept connections and never answer. The backlog of the
+// listener is enough to do so.
 func (w *world) hang(config string) error {
 	var text strings.Builder
 	text.WriteString("webhooks:\n")
@@ -114,8 +116,10 @@ func (o *order) fill(ctx context.Context) error {
 	o.Token = mint(o.Key, o.Org, o.Repo)
 	c := client{address: o.Address}
 	defer c.close()
-	create := o.raw(http.MethodPost, "/api/v1/repos", "Bearer "+o.Token, "application/json", []byte(`{"default_branch":"main"}`))
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) { // until the server knows the organization
+	create := o.raw(http.MethodPost, "/api/v1/repos", "Bearer "+o.Token, "application/json",
+		[]byte(`{"default_branch":"main"}`))
+	// Until the server knows the organization.
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		ok, err := c.do(ctx, create)
 		if err != nil {
 			return err
@@ -172,7 +176,8 @@ func generate(ctx context.Context, dir string) (order, error) {
 		return o, err
 	}
 	o.Large = strings.TrimSpace(large)
-	objects := exec.CommandContext(ctx, "git", "-C", dir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
+	objects := exec.CommandContext(ctx, "git", "-C", dir, "pack-objects", "--quiet", "--revs", "--stdout",
+		"--delta-base-offset")
 	objects.Stdin = strings.NewReader("main\nlarge\n")
 	pack, err := process.Output(objects)
 	o.Pack = []byte(pack)
@@ -184,14 +189,16 @@ func writeHistory(w io.Writer) (paths []string) {
 	out := bufio.NewWriter(w)
 	random := rand.New(rand.NewPCG(1, 2))
 	line := func() string {
-		return fmt.Sprintf("word%d word%d word%d word%d", random.IntN(4000), random.IntN(4000), random.IntN(4000), random.IntN(4000))
+		return fmt.Sprintf("word%d word%d word%d word%d", random.IntN(4000), random.IntN(4000), random.IntN(4000),
+			random.IntN(4000))
 	}
 	put := func(path string, lines []string) {
 		text := strings.Join(lines, "\n") + "\n"
 		fmt.Fprintf(out, "M 100644 inline %s\ndata %d\n%s\n", path, len(text), text)
 	}
 	commit := func(branch string, at int) {
-		fmt.Fprintf(out, "commit refs/heads/%s\ncommitter Bench <bench@example.com> %d +0000\ndata 5\nwork\n", branch, 1_700_000_000+at*60)
+		fmt.Fprintf(out, "commit refs/heads/%s\ncommitter Bench <bench@example.com> %d +0000\ndata 5\nwork\n", branch,
+			1_700_000_000+at*60)
 	}
 	files := make([][]string, fileCount)
 	for i := range files {

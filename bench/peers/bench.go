@@ -67,7 +67,9 @@ func (b *bench) prepare(ctx context.Context, peers []peer) error {
 		}
 		b.idle[p.name()] = t.anonymous
 		b.logf("%s: filling", p.name())
-		for _, repo := range []struct{ name, from string }{{repoPushed, b.source.dir}, {repoPacked, b.source.dir}, {repoRefs, refs}} {
+		for _, repo := range []struct {
+			name, from string
+		}{{repoPushed, b.source.dir}, {repoPacked, b.source.dir}, {repoRefs, refs}} {
 			to, err := p.create(ctx, repo.name)
 			if err != nil {
 				return err
@@ -90,7 +92,9 @@ func (b *bench) manyRefs(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var stream strings.Builder
-	stream.WriteString("commit refs/heads/main\ncommitter Bench <bench@example.com> 1700000000 +0000\ndata 4\none\nM 100644 inline f\ndata 2\n1\n\n")
+	stream.WriteString(
+		"commit refs/heads/main\ncommitter Bench <bench@example.com> 1700000000 +0000\ndata 4\none\nM 100644 inline f\ndata 2\n1\n\n",
+	)
 	for i := range b.refs - 1 {
 		fmt.Fprintf(&stream, "reset refs/heads/topic/%04d\nfrom refs/heads/main\n\n", i)
 	}
@@ -101,11 +105,12 @@ func (b *bench) manyRefs(ctx context.Context) (string, error) {
 
 // pushAll pushes every branch and tag with git.
 func pushAll(ctx context.Context, from string, to remote) error {
-	return run(exec.CommandContext(ctx, "git", "-C", from, "push", "--quiet", to.gitURL, "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"))
+	return run(exec.CommandContext(ctx, "git", "-C", from, "push", "--quiet", to.gitURL, "refs/heads/*:refs/heads/*",
+		"refs/tags/*:refs/tags/*"))
 }
 
-// run does one job on all peers that can do it: a round that is not counted, then the measured ones, with the order of the peers
-// turned round each time.
+// run does one job on all peers that can do it: a round that is not counted, then the measured
+// ones, with the order of the peers turned round each time.
 func (b *bench) run(ctx context.Context, j job, peers []peer) (result, error) {
 	if b.idle == nil {
 		if err := b.prepare(ctx, peers); err != nil {
@@ -160,7 +165,8 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	}
 	count := time.Duration(max(got.count, 1))
 	s := sample{
-		wall: wall / count, cpu: (used.cpu + got.cpu) / count, after: after / count, memory: max(used.anonymous-b.idle[p.name()], 0), added: used.added,
+		wall: wall / count, cpu: (used.cpu + got.cpu) / count, after: after / count,
+		memory: max(used.anonymous-b.idle[p.name()], 0), added: used.added,
 		firstByte: got.pack.firstByte, bytes: got.pack.bytes, objects: got.pack.objects,
 	}
 	if len(got.each) > 0 {

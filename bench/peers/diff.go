@@ -13,9 +13,11 @@ import (
 // diffCount is how many commits of the history are compared with their parents.
 const diffCount = 1_000
 
-// diffsJob asks for the diffs of the newest commits that are no merges: over the API by two clients, of git by one command.
+// diffsJob asks for the diffs of the newest commits that are no merges: over the API by two
+// clients, of git by one command.
 func diffsJob(ctx context.Context, b *bench, p peer) (operation, error) {
-	listed, err := exec.CommandContext(ctx, "git", "-C", b.source.dir, "rev-list", "--no-merges", "--max-parents=1", "--min-parents=1",
+	listed, err := exec.CommandContext(ctx, "git", "-C", b.source.dir, "rev-list", "--no-merges", "--max-parents=1",
+		"--min-parents=1",
 		"--max-count="+strconv.Itoa(diffCount), b.source.tip).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list commits: %w", err)
@@ -25,7 +27,8 @@ func diffsJob(ctx context.Context, b *bench, p peer) (operation, error) {
 
 // bigDiffJob asks for the diff of one commit that changes 300 to 400 files, the newest such one.
 func bigDiffJob(ctx context.Context, b *bench, p peer) (operation, error) {
-	listed, err := exec.CommandContext(ctx, "git", "-C", b.source.dir, "log", "--no-merges", "--min-parents=1", "--no-renames", "--shortstat",
+	listed, err := exec.CommandContext(ctx, "git", "-C", b.source.dir, "log", "--no-merges", "--min-parents=1",
+		"--no-renames", "--shortstat",
 		"--format=%H", b.source.tip).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list commits: %w", err)
@@ -60,7 +63,8 @@ func diffsOf(ctx context.Context, p peer, commits []string, clients int) (operat
 		}, nil
 	case plumber:
 		return func(ctx context.Context) (outcome, error) {
-			used, err := p.plumb(ctx, repoPacked, []byte(strings.Join(commits, "\n")+"\n"), "diff-tree", "--stdin", "-p", "-M", "--full-index")
+			used, err := p.plumb(ctx, repoPacked, []byte(strings.Join(commits, "\n")+"\n"), "diff-tree", "--stdin", "-p", "-M",
+				"--full-index")
 			return outcome{count: len(commits), cpu: used}, err
 		}, nil
 	default:

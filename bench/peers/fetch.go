@@ -15,15 +15,17 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// client speaks protocol v2 to one repository over connections of its own. It drops the packs it gets, so that their indexing is
-// not in the figures.
+// client speaks protocol v2 to one repository over connections of its own. It drops the packs it
+// gets, so that their indexing is not in the figures.
 type client struct {
 	http   *http.Client
 	remote remote
 }
 
 func newClient(r remote) *client {
-	return &client{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, ReadBufferSize: 256 << 10}}, remote: r}
+	return &client{
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, ReadBufferSize: 256 << 10}}, remote: r,
+	}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -67,7 +69,8 @@ func (c *client) lsRefs(ctx context.Context) ([]reference, error) {
 	return refs, err
 }
 
-// eachRef asks for the branches and tags, and calls take with each line of the answer, which is valid until take returns.
+// eachRef asks for the branches and tags, and calls take with each line of the answer, which is
+// valid until take returns.
 func (c *client) eachRef(ctx context.Context, take func(line []byte) error) error {
 	var ask bytes.Buffer
 	w := pktline.NewWriter(&ask)
@@ -98,7 +101,8 @@ func (c *client) eachRef(ctx context.Context, take func(line []byte) error) erro
 	}
 }
 
-// fetch asks for wants and drops the pack. Arguments are further lines of the request, such as "deepen 1".
+// fetch asks for wants and drops the pack. Arguments are further lines of the request, such as
+// "deepen 1".
 func (c *client) fetch(ctx context.Context, wants, haves, arguments []string) (received, error) {
 	var ask bytes.Buffer
 	w := pktline.NewWriter(&ask)
@@ -183,7 +187,8 @@ func (c *client) do(request *http.Request) (io.ReadCloser, error) {
 	}
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, text), response.Body.Close())
+		return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, text),
+			response.Body.Close())
 	}
 	return response.Body, nil
 }

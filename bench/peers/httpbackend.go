@@ -23,8 +23,8 @@ type httpBackend struct {
 	cmd   *exec.Cmd
 }
 
-// lighttpdConfig serves /git from a folder of bare repositories. Request bodies are spooled by lighttpd, as it refuses to pass
-// on chunked ones; answers are passed on as they come.
+// lighttpdConfig serves /git from a folder of bare repositories. Request bodies are spooled by
+// lighttpd, as it refuses to pass on chunked ones; answers are passed on as they come.
 const lighttpdConfig = `server.document-root = %[1]q
 server.bind = "127.0.0.1"
 server.port = %[2]d
@@ -94,7 +94,10 @@ func (p *httpBackend) create(ctx context.Context, repo string) (remote, error) {
 		return remote{}, err
 	}
 	err := p.configure(ctx, repo, [][2]string{
-		{"http.receivepack", "true"}, {"receive.autogc", "false"}, {"uploadpack.allowFilter", "true"}, {"uploadpack.allowAnySHA1InWant", "true"},
+		{"http.receivepack", "true"},
+		{"receive.autogc", "false"},
+		{"uploadpack.allowFilter", "true"},
+		{"uploadpack.allowAnySHA1InWant", "true"},
 	})
 	if err != nil {
 		return remote{}, err
@@ -115,10 +118,14 @@ func (p *httpBackend) configure(ctx context.Context, repo string, settings [][2]
 func (p *httpBackend) withoutBitmaps(ctx context.Context, repo string) (remote, error) {
 	plain := repo + "-plain"
 	if _, err := os.Stat(p.path(plain)); errors.Is(err, fs.ErrNotExist) {
-		if err := run(exec.CommandContext(ctx, "git", "clone", "-q", "--bare", "--shared", p.path(repo), p.path(plain))); err != nil {
+		if err := run(exec.CommandContext(
+			ctx, "git", "clone", "-q", "--bare", "--shared", p.path(repo), p.path(plain),
+		)); err != nil {
 			return remote{}, err
 		}
-		if err := p.configure(ctx, plain, [][2]string{{"pack.useBitmaps", "false"}, {"uploadpack.allowAnySHA1InWant", "true"}}); err != nil {
+		if err := p.configure(
+			ctx, plain, [][2]string{{"pack.useBitmaps", "false"}, {"uploadpack.allowAnySHA1InWant", "true"}},
+		); err != nil {
 			return remote{}, err
 		}
 	}
@@ -132,7 +139,9 @@ func (p *httpBackend) remote(_ context.Context, repo string) (remote, error) {
 
 // repack packs the refs, and writes one pack with bitmaps and a commit-graph.
 func (p *httpBackend) repack(ctx context.Context, repo string) error {
-	for _, args := range [][]string{{"pack-refs", "--all"}, {"repack", "-adbq"}, {"commit-graph", "write", "--reachable"}} {
+	for _, args := range [][]string{
+		{"pack-refs", "--all"}, {"repack", "-adbq"}, {"commit-graph", "write", "--reachable"},
+	} {
 		if err := run(exec.CommandContext(ctx, "git", append([]string{"-C", p.path(repo)}, args...)...)); err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ import (
 type job struct {
 	name string
 	note string // what exactly is asked
-	// prepare makes ready what is not to be measured, and returns the operation. Errors: errCannot when the peer has no such thing.
+	// prepare makes ready what is not to be measured, and returns the operation. Errors: errCannot
+	// when the peer has no such thing.
 	prepare func(ctx context.Context, b *bench, p peer) (operation, error)
 }
 
@@ -37,14 +38,23 @@ var errCannot = errors.New("the peer has no such thing")
 func jobs() []job {
 	return []job{
 		{"push all", "every branch and tag into an empty repository, with git push", pushJob},
-		{"full clone", "every branch and tag; the peer's repository has been repacked; the pack is dropped", cloneJob(repoPacked, nil)},
+		{
+			"full clone", "every branch and tag; the peer's repository has been repacked; the pack is dropped",
+			cloneJob(repoPacked, nil),
+		},
 		{"full clone right after a push", "the same, nothing repacked yet", cloneJob(repoPushed, nil)},
 		{"git clone --mirror", "with git, which indexes the pack", mirrorJob},
 		{"depth 1", "the default branch, first level; nothing cached", tipJob("deepen 1")},
 		{"depth 1, 8 clients", "the same, equal requests, time per clone", depthTogetherJob(8, 64)},
 		{"blob:none", "every branch and tag without file contents", cloneJob(repoPacked, []string{"filter blob:none"})},
-		{"last 100 commits", "a fetch by a client that has the rest; git answers by its bitmaps, sooner and with more bytes", incrementalJob(asItIs)},
-		{"last 100 commits, no bitmaps", "the same; git answers without its bitmaps, with about as many bytes as packhorse", incrementalJob(withoutBitmaps)},
+		{
+			"last 100 commits", "a fetch by a client that has the rest; git answers by its bitmaps, sooner and with more bytes",
+			incrementalJob(asItIs),
+		},
+		{
+			"last 100 commits, no bitmaps",
+			"the same; git answers without its bitmaps, with about as many bytes as packhorse", incrementalJob(withoutBitmaps),
+		},
 		{"ls-refs", "5,000 refs, one client, median", refsJob(1, 60)},
 		{"ls-refs, 8 clients", "5,000 refs, time per answer", refsJob(8, 400)},
 		{"push one commit", "discovery and push of a prepared pack, median", pushOneJob},
@@ -53,7 +63,11 @@ func jobs() []job {
 		{"one-file commits, 16 clients", "API, one repository, time per commit", commitJob(16, 4_000)},
 		{"commit from a patch", "API, one client, median; for git, the plumbing that makes the same commit", patchJob},
 		{"add a note", "API, one client, median; for git, `git notes add`", noteJob},
-		{"200 merges", "API, previews of the newest merges of the history, one client, median; for git, `git merge-tree --stdin`", mergeJob(1)},
+		{
+			"200 merges",
+			"API, previews of the newest merges of the history, one client, median; for git, `git merge-tree --stdin`",
+			mergeJob(1),
+		},
 		{"200 merges, 2 clients", "the same, time per merge", mergeJob(2)},
 		{"list 20 commits", "API, median; for git, `git log -20`", listCommitsJob},
 		{"list the whole tree", "API, median; for git, `git ls-tree -r -t`", listFilesJob},
@@ -66,7 +80,10 @@ func jobs() []job {
 		{"commit of one 100 MiB file, random", "API, one call; for git, `git hash-object -w` alone", bigFileJob(randomBytes)},
 		{"commit of one 100 MiB file, text", "the same with words that compress", bigFileJob(randomText)},
 		{"archive", "API, the newest tree, median; for git, `git archive --format=tar.gz`", archiveJob},
-		{"search, a word", "API, the newest tree for what is not there, median; for git, `git grep -I -E`", searchJob("packhorses?[0-9]")},
+		{
+			"search, a word", "API, the newest tree for what is not there, median; for git, `git grep -I -E`",
+			searchJob("packhorses?[0-9]"),
+		},
 		{"search, no word", "the same with a pattern that no literal stands in", searchJob("[QXZ][qxz]{3}[QXZ]")},
 	}
 }
@@ -153,8 +170,11 @@ func depthTogetherJob(clients, count int) func(context.Context, *bench, peer) (o
 	}
 }
 
-// incrementalJob fetches what the repository has that find returns, and a client of some commits ago lacks.
-func incrementalJob(find func(ctx context.Context, p peer, repo string) (remote, error)) func(context.Context, *bench, peer) (operation, error) {
+// incrementalJob fetches what the repository has that find returns, and a client of some commits
+// ago lacks.
+func incrementalJob(
+	find func(ctx context.Context, p peer, repo string) (remote, error),
+) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		if b.source.older == "" {
 			return nil, errCannot
@@ -177,7 +197,8 @@ func withoutBitmaps(ctx context.Context, p peer, repo string) (remote, error) {
 	return p.remote(ctx, repo)
 }
 
-// fetchRepeats is how many equal small fetches make a sample, so that the clock of CPU time is fine enough.
+// fetchRepeats is how many equal small fetches make a sample, so that the clock of CPU time is fine
+// enough.
 const fetchRepeats = 5
 
 func fetchJob(b *bench, p peer, r remote, haves, arguments []string) operation {
@@ -286,7 +307,9 @@ func commitJob(clients, count int) func(context.Context, *bench, peer) (operatio
 		requests := make([]*http.Request, count)
 		for i := range requests {
 			path := fmt.Sprintf("dir%02d/file%04d.txt", i/100, i)
-			if requests[i], err = api.commitRequest(ctx, token, upload{path, fmt.Appendf(nil, "content of %s\n", path)}); err != nil {
+			if requests[i], err = api.commitRequest(
+				ctx, token, upload{path, fmt.Appendf(nil, "content of %s\n", path)},
+			); err != nil {
 				return nil, err
 			}
 		}
@@ -298,7 +321,8 @@ func commitJob(clients, count int) func(context.Context, *bench, peer) (operatio
 	}
 }
 
-// together does count operations with some clients at once, and times each when there is one client.
+// together does count operations with some clients at once, and times each when there is one
+// client.
 func together(clients, count int, do func(i int) error) (outcome, error) {
 	got := outcome{count: count}
 	if clients == 1 {

@@ -28,15 +28,17 @@ func listFilesJob(ctx context.Context, b *bench, p peer) (operation, error) {
 	})
 }
 
-// lastCommitsJob lists the whole tree with the last commit of every file: of the tip again and again, or cold, of commits that nobody has asked
-// about, each older than the one before, so that nothing is known of its history. git shows the walk that has the answer in it.
+// lastCommitsJob lists the whole tree with the last commit of every file: of the tip again and
+// again, or cold, of commits that nobody has asked about, each older than the one before, so that
+// nothing is known of its history. git shows the walk that has the answer in it.
 func lastCommitsJob(cold bool) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		commits := []string{b.source.tip}
 		samples := listSamples
 		if cold {
 			samples = 3
-			listed, err := b.source.git(ctx, "rev-list", "--first-parent", fmt.Sprintf("--skip=%d", b.asked), fmt.Sprintf("--max-count=%d", samples), b.source.tip)
+			listed, err := b.source.git(ctx, "rev-list", "--first-parent", fmt.Sprintf("--skip=%d", b.asked),
+				fmt.Sprintf("--max-count=%d", samples), b.source.tip)
 			if err != nil {
 				return nil, err
 			}
@@ -52,8 +54,11 @@ func lastCommitsJob(cold bool) func(context.Context, *bench, peer) (operation, e
 	}
 }
 
-// listJob reads from the repository that holds the source, one request after the other, or runs what git has in its place.
-func listJob(ctx context.Context, p peer, count int, read func(i int) (path string, command []string)) (operation, error) {
+// listJob reads from the repository that holds the source, one request after the other, or runs
+// what git has in its place.
+func listJob(
+	ctx context.Context, p peer, count int, read func(i int) (path string, command []string),
+) (operation, error) {
 	switch p := p.(type) {
 	case apiPeer:
 		token, err := p.token(ctx, repoPacked)

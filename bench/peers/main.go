@@ -1,7 +1,8 @@
-// Command peers runs the same jobs on packhorse and on other git servers, on one machine and in one run, and writes what they took
-// as a Markdown table and a plot.
+// Command peers runs the same jobs on packhorse and on other git servers, on one machine and in one
+// run, and writes what they took as a Markdown table and a plot.
 //
-// It is started by `make bench-peers`; bench/README.md says how to read the numbers. Start at [jobs].
+// It is started by `make bench-peers`; bench/README.md says how to read the numbers. Start at
+// [jobs].
 package main
 
 import (
@@ -33,7 +34,8 @@ func main() {
 	var s settings
 	var only, repos string
 	flag.StringVar(&s.packhorse, "packhorse", "bin/packhorse", "the packhorse `binary`")
-	flag.StringVar(&repos, "repo", os.Getenv("BENCH_REPOS"), "local bare `repositories`, comma-separated; a seeded one is made up without (BENCH_REPOS)")
+	flag.StringVar(&repos, "repo", os.Getenv("BENCH_REPOS"),
+		"local bare `repositories`, comma-separated; a seeded one is made up without (BENCH_REPOS)")
 	flag.IntVar(&s.runs, "runs", 5, "measured `rounds` of every job")
 	flag.StringVar(&only, "only", "", "jobs whose names match this `regexp`")
 	flag.StringVar(&s.out, "out", "bench/results", "`folder` of the results")

@@ -16,7 +16,8 @@ import (
 // mergeSamples is how many merges of the history are made again.
 const mergeSamples = 200
 
-// mergeJob merges anew what the newest merges of the repository merged, and stores nothing: for git, in one process.
+// mergeJob merges anew what the newest merges of the repository merged, and stores nothing: for
+// git, in one process.
 func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		pairs, err := mergedPairs(ctx, b.source.dir)
@@ -38,7 +39,8 @@ func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error
 			}
 			return func(ctx context.Context) (outcome, error) {
 				began := time.Now()
-				used, err := p.plumb(ctx, repo, lines.Bytes(), "merge-tree", "--write-tree", "--stdin", "--name-only", "--allow-unrelated-histories")
+				used, err := p.plumb(ctx, repo, lines.Bytes(), "merge-tree", "--write-tree", "--stdin", "--name-only",
+					"--allow-unrelated-histories")
 				got := outcome{count: len(pairs), cpu: used}
 				for range pairs {
 					got.each = append(got.each, time.Since(began)/time.Duration(len(pairs)))
@@ -51,9 +53,11 @@ func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error
 	}
 }
 
-// mergedPairs returns the parents of the newest merges of two, unrelated histories apart: no preview is made of these.
+// mergedPairs returns the parents of the newest merges of two, unrelated histories apart: no
+// preview is made of these.
 func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
-	out, err := process.Output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "--branches", "--min-parents=2", "--max-parents=2", "--parents",
+	out, err := process.Output(exec.CommandContext(ctx, "git", "-C", dir, "rev-list", "--branches", "--min-parents=2",
+		"--max-parents=2", "--parents",
 		fmt.Sprint("--max-count=", 2*mergeSamples)))
 	if err != nil {
 		return nil, err
@@ -77,12 +81,14 @@ func mergedPairs(ctx context.Context, dir string) ([][2]string, error) {
 	return pairs, nil
 }
 
-// previews makes an ephemeral branch of each parent, in a folder of its own for each sample, and a request for the preview of each merge.
+// previews makes an ephemeral branch of each parent, in a folder of its own for each sample, and a
+// request for the preview of each merge.
 func previews(ctx context.Context, p apiPeer, repo string, sample int, pairs [][2]string) ([]*http.Request, error) {
 	name := func(i int) string { return fmt.Sprintf("sample%d/merge%d-side%d", sample, i/2, i%2) }
-	branches, err := p.jsonRequests(ctx, repo, "repos/branches/create", "application/json", 2*len(pairs), func(i int) []any {
-		return []any{map[string]any{"target_branch": name(i), "target_is_ephemeral": true, "base_ref": pairs[i/2][i%2]}}
-	})
+	branches, err := p.jsonRequests(ctx, repo, "repos/branches/create", "application/json", 2*len(pairs),
+		func(i int) []any {
+			return []any{map[string]any{"target_branch": name(i), "target_is_ephemeral": true, "base_ref": pairs[i/2][i%2]}}
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,8 @@ func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: dir, Flags: []string{"--log-level", "info"}})
+	server, err := packhorsetest.Start(ctx,
+		packhorsetest.Options{Bin: bin, Dir: dir, Flags: []string{"--log-level", "info"}})
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +68,8 @@ func (p *packhorse) remote(ctx context.Context, repo string) (remote, error) {
 	}, nil
 }
 
-// repack does what is due, which the server would come to by itself, and returns when nothing goes on in the background: that would be in the
-// figures of the first jobs.
+// repack does what is due, which the server would come to by itself, and returns when nothing goes
+// on in the background: that would be in the figures of the first jobs.
 func (p *packhorse) repack(ctx context.Context, _ string) error {
 	return run(exec.CommandContext(ctx, p.bin, "gc", "--geometric", "--data", p.data))
 }
@@ -109,7 +110,9 @@ func (p *packhorse) commitRequest(ctx context.Context, token string, files ...up
 		Data      []byte `json:"data"`
 		EOF       bool   `json:"eof"`
 	}
-	first := metadata{TargetBranch: "main", CommitMessage: "Change " + files[0].path, Author: person{"Bench", "bench@example.com"}}
+	first := metadata{
+		TargetBranch: "main", CommitMessage: "Change " + files[0].path, Author: person{"Bench", "bench@example.com"},
+	}
 	for i, f := range files {
 		first.Files = append(first.Files, file{Path: f.path, ContentID: strconv.Itoa(i)})
 	}
@@ -122,7 +125,9 @@ func (p *packhorse) commitRequest(ctx context.Context, token string, files ...up
 		for rest, last := f.content, false; !last; {
 			n := min(len(rest), chunkBytes)
 			last = n == len(rest)
-			if err := lines.Encode(map[string]chunk{"blob_chunk": {ContentID: strconv.Itoa(i), Data: rest[:n], EOF: last}}); err != nil {
+			if err := lines.Encode(map[string]chunk{
+				"blob_chunk": {ContentID: strconv.Itoa(i), Data: rest[:n], EOF: last},
+			}); err != nil {
 				return nil, err
 			}
 			rest = rest[n:]
@@ -132,7 +137,9 @@ func (p *packhorse) commitRequest(ctx context.Context, token string, files ...up
 }
 
 // apiRequest is a POST to the API.
-func (p *packhorse) apiRequest(ctx context.Context, token, path, contentType string, body io.Reader) (*http.Request, error) {
+func (p *packhorse) apiRequest(
+	ctx context.Context, token, path, contentType string, body io.Reader,
+) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.server.URL+"/api/v1/"+path, body)
 	if err != nil {
 		return nil, err

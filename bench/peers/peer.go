@@ -30,13 +30,17 @@ type apiPeer interface {
 	tip(ctx context.Context, token string) (string, error)  // of its only branch
 	getRequest(ctx context.Context, token, target string) (*http.Request, error)
 	// jsonRequests makes POSTs to a path of the API whose bodies are lines of JSON.
-	jsonRequests(ctx context.Context, repo, path, contentType string, count int, lines func(i int) []any) ([]*http.Request, error)
+	jsonRequests(
+		ctx context.Context, repo, path, contentType string, count int, lines func(i int) []any,
+	) ([]*http.Request, error)
 }
 
-// bitmapPeer is a peer that answers fetches by bitmaps, quicker and with more bytes, and can be asked to do without.
+// bitmapPeer is a peer that answers fetches by bitmaps, quicker and with more bytes, and can be
+// asked to do without.
 type bitmapPeer interface {
 	peer
-	// withoutBitmaps returns how to reach a repository with the same content that is answered from without bitmaps.
+	// withoutBitmaps returns how to reach a repository with the same content that is answered from
+	// without bitmaps.
 	withoutBitmaps(ctx context.Context, repo string) (remote, error)
 }
 
@@ -53,7 +57,8 @@ type upload struct {
 	content []byte
 }
 
-// forgetful is a peer that keeps answers, and can be made to forget them, so that the next one is made as for the first time.
+// forgetful is a peer that keeps answers, and can be made to forget them, so that the next one is
+// made as for the first time.
 type forgetful interface{ forget() error }
 
 // forget makes a peer forget the answers that it keeps, if it keeps any.

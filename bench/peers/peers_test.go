@@ -72,7 +72,8 @@ func TestMeasure(t *testing.T) {
 		t.Skip("skipped: no /proc")
 	}
 	// A process whose child burns CPU time and ends.
-	root := exec.CommandContext(t.Context(), "sh", "-c", `read go; sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read stop`)
+	root := exec.CommandContext(t.Context(), "sh", "-c",
+		`read go; sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read stop`)
 	stdin, err := root.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

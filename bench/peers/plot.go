@@ -21,7 +21,8 @@ const (
 	ratioMax = 5.0
 )
 
-// plot draws the ratios of wall and CPU time of each job as an SVG, on a logarithmic axis with a line where both are equal.
+// plot draws the ratios of wall and CPU time of each job as an SVG, on a logarithmic axis with a
+// line where both are equal.
 func plot(name string, figures []measured) string {
 	type row struct {
 		job       string
@@ -42,21 +43,26 @@ func plot(name string, figures []measured) string {
 	}
 	var svg strings.Builder
 	height := plotTop + plotRow*len(rows) + 10
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", plotWidth, height)
+	fmt.Fprintf(&svg,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
+		plotWidth, height)
 	fmt.Fprintf(&svg, `<rect width="%d" height="%d" fill="white"/>`+"\n", plotWidth, height)
-	fmt.Fprintf(&svg, `<text x="10" y="18" font-size="14">%s: packhorse over git http-backend, less is better</text>`+"\n", html.EscapeString(name))
+	fmt.Fprintf(&svg, `<text x="10" y="18" font-size="14">%s: packhorse over git http-backend, less is better</text>`+"\n",
+		html.EscapeString(name))
 	for _, mark := range []float64{0.05, 0.1, 0.25, 0.5, 1, 2} {
 		colour := "#ddd"
 		if mark == 1 {
 			colour = "#444"
 		}
 		x := position(mark)
-		fmt.Fprintf(&svg, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/><text x="%.1f" y="38" text-anchor="middle" fill="#666">%g</text>`+"\n",
+		fmt.Fprintf(&svg,
+			`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/><text x="%.1f" y="38" text-anchor="middle" fill="#666">%g</text>`+"\n",
 			x, plotTop-4, x, height-8, colour, x, mark)
 	}
 	for i, row := range rows {
 		y := plotTop + plotRow*i
-		fmt.Fprintf(&svg, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", plotLabels-10, y+16, html.EscapeString(row.job))
+		fmt.Fprintf(&svg, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", plotLabels-10, y+16,
+			html.EscapeString(row.job))
 		bar(&svg, y+2, row.wall, "#3b6ea5", "wall")
 		bar(&svg, y+14, row.cpu, "#c98b2b", "CPU")
 	}
@@ -70,7 +76,8 @@ func bar(svg *strings.Builder, y int, ratio float64, colour, what string) {
 		return
 	}
 	end := position(ratio)
-	fmt.Fprintf(svg, `<rect x="%d" y="%d" width="%.1f" height="11" fill="%s"/><text x="%.1f" y="%d" font-size="10">%s %.2f</text>`+"\n",
+	fmt.Fprintf(svg,
+		`<rect x="%d" y="%d" width="%.1f" height="11" fill="%s"/><text x="%.1f" y="%d" font-size="10">%s %.2f</text>`+"\n",
 		plotLabels, y, end-plotLabels, colour, end+4, y+9, what, ratio)
 }
 

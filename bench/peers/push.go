@@ -19,7 +19,8 @@ type delivery struct {
 	pack          []byte
 }
 
-// deliveries makes a chain of commits on top of the source's tip, each changing one file, with the thin pack of each.
+// deliveries makes a chain of commits on top of the source's tip, each changing one file, with the
+// thin pack of each.
 func deliveries(ctx context.Context, src source, dir, chain string, count int) ([]delivery, error) {
 	work := filepath.Join(dir, "chain-"+chain+".git")
 	if err := run(exec.CommandContext(ctx, "git", "clone", "-q", "--bare", "--shared", src.dir, work)); err != nil {
@@ -28,7 +29,8 @@ func deliveries(ctx context.Context, src source, dir, chain string, count int) (
 	var stream strings.Builder
 	for i := range count {
 		text := fmt.Sprintf("%s %d\n", chain, i)
-		fmt.Fprintf(&stream, "commit refs/heads/chain\ncommitter Bench <bench@example.com> %d +0000\ndata %d\n%s", 1_800_000_000+i, len(text), text)
+		fmt.Fprintf(&stream, "commit refs/heads/chain\ncommitter Bench <bench@example.com> %d +0000\ndata %d\n%s",
+			1_800_000_000+i, len(text), text)
 		if i == 0 {
 			fmt.Fprintf(&stream, "from %s\n", src.tip)
 		}
@@ -39,14 +41,16 @@ func deliveries(ctx context.Context, src source, dir, chain string, count int) (
 	if err := run(imports); err != nil {
 		return nil, err
 	}
-	list, err := process.Output(exec.CommandContext(ctx, "git", "-C", work, "rev-list", "--reverse", src.tip+"..refs/heads/chain"))
+	list, err := process.Output(exec.CommandContext(ctx, "git", "-C", work, "rev-list", "--reverse",
+		src.tip+"..refs/heads/chain"))
 	if err != nil {
 		return nil, err
 	}
 	made := make([]delivery, 0, count)
 	before := src.tip
 	for after := range strings.FieldsSeq(list) {
-		objects := exec.CommandContext(ctx, "git", "-C", work, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
+		objects := exec.CommandContext(ctx, "git", "-C", work, "pack-objects", "--quiet", "--revs", "--thin", "--stdout",
+			"--delta-base-offset")
 		objects.Stdin = strings.NewReader(after + "\n^" + before + "\n")
 		pack, err := process.Output(objects)
 		if err != nil {
@@ -86,7 +90,8 @@ func (c *client) push(ctx context.Context, ref string, d delivery) error {
 			return nil
 		case kind == pktline.Flush:
 			return errors.New("push: the ref was not reported")
-		case strings.HasPrefix(string(line), "ng ") || strings.HasPrefix(string(line), "unpack ") && string(line) != "unpack ok\n":
+		case strings.HasPrefix(string(line), "ng ") ||
+			strings.HasPrefix(string(line), "unpack ") && string(line) != "unpack ok\n":
 			return fmt.Errorf("push: %s", line)
 		}
 		accepted = accepted || string(line) == "ok "+ref+"\n"

@@ -69,8 +69,8 @@ const (
 	generatedLines   = 80 // a file at its start
 )
 
-// generate writes the same history every time: files of words in folders, changed a few lines at a time, with a branch and a
-// tag now and then.
+// generate writes the same history every time: files of words in folders, changed a few lines at a
+// time, with a branch and a tag now and then.
 func generate(ctx context.Context, dir string) error {
 	if err := run(exec.CommandContext(ctx, "git", "init", "-q", "--bare", "-b", "main", dir)); err != nil {
 		return err
@@ -97,7 +97,8 @@ func writeHistory(w io.Writer) error {
 		return strings.Join(words, " ")
 	}
 	for c := range generatedCommits {
-		fmt.Fprintf(out, "commit refs/heads/main\ncommitter Bench <bench@example.com> %d +0000\ndata 12\ncommit %05d\n", 1_700_000_000+c*60, c)
+		fmt.Fprintf(out, "commit refs/heads/main\ncommitter Bench <bench@example.com> %d +0000\ndata 12\ncommit %05d\n",
+			1_700_000_000+c*60, c)
 		for range 1 + random.IntN(3) {
 			i := random.IntN(generatedFiles)
 			if files[i] == nil {
@@ -113,7 +114,8 @@ func writeHistory(w io.Writer) error {
 		}
 		if c%200 == 199 {
 			fmt.Fprintf(out, "reset refs/heads/branch%04d\nfrom refs/heads/main\n\n", c)
-			fmt.Fprintf(out, "tag v%d\nfrom refs/heads/main\ntagger Bench <bench@example.com> %d +0000\ndata 4\ntag\n", c/200, 1_700_000_000+c*60)
+			fmt.Fprintf(out, "tag v%d\nfrom refs/heads/main\ntagger Bench <bench@example.com> %d +0000\ndata 4\ntag\n", c/200,
+				1_700_000_000+c*60)
 		}
 	}
 	fmt.Fprint(out, "done\n")

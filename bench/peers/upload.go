@@ -71,10 +71,12 @@ func apiUploads(ctx context.Context, api apiPeer, repo string, commits [][]uploa
 	}, nil
 }
 
-// importStream is a commit of files on top of main as git fast-import reads it; number 0 begins the branch.
+// importStream is a commit of files on top of main as git fast-import reads it; number 0 begins the
+// branch.
 func importStream(files []upload, number int) []byte {
 	var stream bytes.Buffer
-	fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter Bench <bench@example.com> %d +0000\ndata 7\ncommit\n", 1_800_000_000+number)
+	fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter Bench <bench@example.com> %d +0000\ndata 7\ncommit\n",
+		1_800_000_000+number)
 	if number > 0 {
 		stream.WriteString("from refs/heads/main^0\n")
 	}
@@ -85,7 +87,9 @@ func importStream(files []upload, number int) []byte {
 }
 
 // bigFileJob commits one large file of new content.
-func bigFileJob(content func(random *rand.Rand, size int) []byte) func(context.Context, *bench, peer) (operation, error) {
+func bigFileJob(
+	content func(random *rand.Rand, size int) []byte,
+) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		repo := b.fresh("large")
 		if _, err := p.create(ctx, repo); err != nil {
@@ -119,7 +123,8 @@ func randomBytes(random *rand.Rand, size int) []byte {
 	return data[:size]
 }
 
-// randomText is lines of words, some of them much more frequent than others, that compress about as well as program text.
+// randomText is lines of words, some of them much more frequent than others, that compress about as
+// well as program text.
 func randomText(random *rand.Rand, size int) []byte {
 	words := make([]string, 4_000)
 	for i := range words {

@@ -27,18 +27,23 @@ func patchJob(ctx context.Context, b *bench, p peer) (operation, error) {
 	patches := make([]string, writeSamples)
 	for i := range patches {
 		path := writePath(i)
-		patches[i] = fmt.Sprintf("diff --git a/%[1]s b/%[1]s\n--- a/%[1]s\n+++ b/%[1]s\n@@ -1,2 +1,3 @@\n one of %[1]s\n+a line between\n two of %[1]s\n", path)
+		patches[i] = fmt.Sprintf(
+			"diff --git a/%[1]s b/%[1]s\n--- a/%[1]s\n+++ b/%[1]s\n@@ -1,2 +1,3 @@\n one of %[1]s\n+a line between\n two of %[1]s\n", path,
+		)
 	}
 	switch p := p.(type) {
 	case apiPeer:
-		requests, err := p.jsonRequests(ctx, repo, "repos/diff-commit", "application/x-ndjson", len(patches), func(i int) []any {
-			return []any{
-				map[string]any{"metadata": map[string]any{
-					"target_branch": "main", "commit_message": "patch", "author": map[string]string{"name": "Bench", "email": "bench@example.com"},
-				}},
-				map[string]any{"diff_chunk": map[string]any{"data": []byte(patches[i]), "eof": true}},
-			}
-		})
+		requests, err := p.jsonRequests(ctx, repo, "repos/diff-commit", "application/x-ndjson", len(patches),
+			func(i int) []any {
+				return []any{
+					map[string]any{"metadata": map[string]any{
+						"target_branch": "main", "commit_message": "patch", "author": map[string]string{
+							"name": "Bench", "email": "bench@example.com",
+						},
+					}},
+					map[string]any{"diff_chunk": map[string]any{"data": []byte(patches[i]), "eof": true}},
+				}
+			})
 		return sendAll(requests), err
 	case plumber:
 		const steps = "!git apply --cached && git update-ref refs/heads/main $(git commit-tree -m patch -p main $(git write-tree))"

@@ -50,7 +50,8 @@ func Anonymous(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no RssAnon", pid)
 }
 
-// Output runs a command and returns what it prints. Its error tells what the command complained about.
+// Output runs a command and returns what it prints. Its error tells what the command complained
+// about.
 func Output(cmd *exec.Cmd) (string, error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

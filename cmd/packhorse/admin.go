@@ -20,13 +20,13 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// The admin socket lets maintenance commands work through the server that has a data folder open: HTTP over a Unix socket in that
-// folder. Whoever may open the file may use it.
+// The admin socket lets maintenance commands work through the server that has a data folder open:
+// HTTP over a Unix socket in that folder. Whoever may open the file may use it.
 //
 //	POST /tasks/NAME    the body is the task's arguments, as JSON; the answer is one adminLine a line of JSON, the last one Done
 //
-// A caller that goes away cancels its task. One that asks for beats (beatHeader) gets a line that says nothing every few seconds, and so hears
-// that the server is alive.
+// A caller that goes away cancels its task. One that asks for beats (beatHeader) gets a line that
+// says nothing every few seconds, and so hears that the server is alive.
 
 // adminLine is a line of the answer: what the task printed, or its end.
 type adminLine struct {
@@ -45,12 +45,14 @@ const beatEvery = 5 * time.Second
 // adminArgsMax bounds the arguments of a task in bytes.
 const adminArgsMax = 1 << 20
 
-// listenAdminSocket makes the socket. The store is open, so that one which is there already was left by a crash.
+// listenAdminSocket makes the socket. The store is open, so that one which is there already was
+// left by a crash.
 func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	// The file takes its mode from the socket, so that there is no instant at which others may open it.
+	// The file takes its mode from the socket, so that there is no instant at which others may open
+	// it.
 	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), 0o600) })
@@ -97,7 +99,9 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 		log.Info("maintenance begins", "args", string(args))
 		begun := time.Now()
 		last := adminLine{Done: true}
-		if err := run(r.Context(), host, args, &lineWriter{line: func(text string) error { return tell(adminLine{Text: text}) }}); err != nil {
+		if err := run(
+			r.Context(), host, args, &lineWriter{line: func(text string) error { return tell(adminLine{Text: text}) }},
+		); err != nil {
 			last.Error = err.Error()
 		}
 		log.Info("maintenance ended", "duration", time.Since(begun), "error", last.Error)
@@ -108,7 +112,8 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 	return mux
 }
 
-// beat tells that the server is alive, at once and then from time to time, until the returned function is called.
+// beat tells that the server is alive, at once and then from time to time, until the returned
+// function is called.
 func beat(log *slog.Logger, tell func(adminLine) error, every time.Duration) (stop func()) {
 	ended := make(chan struct{})
 	var beating sync.WaitGroup
@@ -133,11 +138,14 @@ func beat(log *slog.Logger, tell func(adminLine) error, every time.Duration) (st
 // errNoServer says that no server has the data folder open, or that it has no socket.
 var errNoServer = errors.New("no server answers")
 
-// askAdmin runs a task in the server behind a socket, calls line with what it prints, and returns its error. A socket that a killed server
-// left is nobody's. Errors: errNoServer when nobody listens.
+// askAdmin runs a task in the server behind a socket, calls line with what it prints, and returns
+// its error. A socket that a killed server left is nobody's. Errors: errNoServer when nobody
+// listens.
 //
 // watch is told of everything that is heard, and ends the wait when that is nothing.
-func askAdmin(ctx context.Context, socket, name string, args []byte, watch *vigil, line func(string) error) (err error) {
+func askAdmin(
+	ctx context.Context, socket, name string, args []byte, watch *vigil, line func(string) error,
+) (err error) {
 	ctx = watch.begin(ctx)
 	defer watch.end()
 	defer func() {

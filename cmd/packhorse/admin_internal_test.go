@@ -43,8 +43,8 @@ func serveTasks(t *testing.T, tasks map[string]task) string {
 	return socket
 }
 
-// shortDir returns a folder for sockets, gone when the test ends: their paths are bounded by about 100 bytes, and those of t.TempDir hold
-// the test's name.
+// shortDir returns a folder for sockets, gone when the test ends: their paths are bounded by about
+// 100 bytes, and those of t.TempDir hold the test's name.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "")
@@ -130,7 +130,8 @@ func TestAskAdminCancels(t *testing.T) {
 	}
 }
 
-// TestAskAdminNobody checks that a socket without a server is told apart from one that may not be used.
+// TestAskAdminNobody checks that a socket without a server is told apart from one that may not be
+// used.
 func TestAskAdminNobody(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -179,7 +180,8 @@ func TestTaskPrinter(t *testing.T) {
 		}
 		printer.clear()
 		if out.String() != test.out || errOut.String() != test.errOut {
-			t.Errorf("terminal %t: printed %q and drew %q, want %q and %q", test.terminal, out.String(), errOut.String(), test.out, test.errOut)
+			t.Errorf("terminal %t: printed %q and drew %q, want %q and %q", test.terminal, out.String(), errOut.String(),
+				test.out, test.errOut)
 		}
 	}
 }
@@ -189,8 +191,8 @@ func patient() *vigil {
 	return &vigil{what: "the server", say: time.Hour, limit: time.Hour, tell: func(string) {}}
 }
 
-// TestAskAdminSilent asks a server that takes the connection and says nothing, as one does that is stopped: the command says what it waits
-// for, and gives up.
+// TestAskAdminSilent asks a server that takes the connection and says nothing, as one does that is
+// stopped: the command says what it waits for, and gives up.
 func TestAskAdminSilent(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), adminSocket)
@@ -200,7 +202,12 @@ func TestAskAdminSilent(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	var told atomic.Value
-	watch := &vigil{what: "the server of the test", say: time.Millisecond, limit: 200 * time.Millisecond, tell: func(line string) { told.Store(line) }}
+	watch := &vigil{
+		what:  "the server of the test",
+		say:   time.Millisecond,
+		limit: 200 * time.Millisecond,
+		tell:  func(line string) { told.Store(line) },
+	}
 	err = askAdmin(t.Context(), socket, "gc", []byte("{}"), watch, nil)
 	if silent, ok := errors.AsType[*silentError](err); !ok || silent.what != "the server of the test" {
 		t.Errorf("%v", err)
@@ -210,7 +217,8 @@ func TestAskAdminSilent(t *testing.T) {
 	}
 }
 
-// TestAskAdminBeats has a task that prints nothing: the server is heard all the same, and the lines are none of the task's.
+// TestAskAdminBeats has a task that prints nothing: the server is heard all the same, and the lines
+// are none of the task's.
 func TestAskAdminBeats(t *testing.T) {
 	t.Parallel()
 	released := make(chan struct{})
@@ -230,7 +238,9 @@ func TestAskAdminBeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "POST /tasks/think HTTP/1.0\r\nContent-Length: 2\r\nPackhorse-Beat: 1\r\n\r\n{}"); err != nil {
+	if _, err := io.WriteString(
+		conn, "POST /tasks/think HTTP/1.0\r\nContent-Length: 2\r\nPackhorse-Beat: 1\r\n\r\n{}",
+	); err != nil {
 		t.Fatal(err)
 	}
 	piece := make([]byte, 1000)
@@ -244,7 +254,8 @@ func TestAskAdminBeats(t *testing.T) {
 	close(released)
 	beats := 0
 	var lines []string
-	err = hearTask(strings.NewReader(answer.String()[strings.Index(answer.String(), "{"):]+`{"text":"x"}`+`{"done":true}`), func() { beats++ },
+	err = hearTask(strings.NewReader(answer.String()[strings.Index(answer.String(), "{"):]+`{"text":"x"}`+`{"done":true}`),
+		func() { beats++ },
 		func(line string) error { lines = append(lines, line); return nil })
 	if err != nil || beats < 5 || !slices.Equal(lines, []string{"x"}) {
 		t.Errorf("%d beats, %q, %v", beats, lines, err)

@@ -17,8 +17,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestAPIDocument runs the examples of docs/api.md in one shell beside packhorse dev, and holds their answers against the page. An id
-// of the page stands for the same object everywhere.
+// TestAPIDocument runs the examples of docs/api.md in one shell beside packhorse dev, and holds
+// their answers against the page. An id of the page stands for the same object everywhere.
 func TestAPIDocument(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "curl", "tar"} {
@@ -112,15 +112,18 @@ func (s *commandShell) run(t *testing.T, command string) string {
 	}
 }
 
-// sayings holds what is said on a page against what a server says. Ids differ from run to run, and so do times and sizes.
+// sayings holds what is said on a page against what a server says. Ids differ from run to run, and
+// so do times and sizes.
 type sayings struct {
 	ids map[string]string // of the page, to those of the server
 }
 
 var (
 	idForm = regexp.MustCompile(`\b[0-9a-f]{40,64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
-	// changing is what differs from run to run: an id, a time, a request id; and what the page leaves out.
-	changing = regexp.MustCompile(idForm.String() + `|\d{4}-\d\d-\d\dT[0-9:.]+Z|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT|\b[0-9a-f]{12}-[0-9a-z]+\b|…`)
+	// changing is what differs from run to run: an id, a time, a request id; and what the page leaves
+	// out.
+	changing = regexp.MustCompile(idForm.String() +
+		`|\d{4}-\d\d-\d\dT[0-9:.]+Z|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT|\b[0-9a-f]{12}-[0-9a-z]+\b|…`)
 )
 
 // translated is a command with the ids that the server has given.
@@ -163,7 +166,8 @@ func (s *sayings) text(want, got string) error {
 		}
 	}
 	form.WriteString(regexp.QuoteMeta(rest))
-	found := regexp.MustCompile("^" + form.String() + "$").FindStringSubmatch(strings.TrimSpace(strings.ReplaceAll(got, "\r\n", "\n")))
+	found := regexp.MustCompile("^" + form.String() + "$").
+		FindStringSubmatch(strings.TrimSpace(strings.ReplaceAll(got, "\r\n", "\n")))
 	if found == nil {
 		return fmt.Errorf("%q is not %q", got, want)
 	}

@@ -86,7 +86,8 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 		_, err = fmt.Fprintf(out, "%d files of older backups were removed\n", report.PrunedCount)
 	}
 	if err == nil && report.AgedCount > 0 {
-		_, err = fmt.Fprintf(out, "%d backups do not say of which store they are, and were kept: packhorse backup forget removes them\n",
+		_, err = fmt.Fprintf(out,
+			"%d backups do not say of which store they are, and were kept: packhorse backup forget removes them\n",
 			report.AgedCount)
 	}
 	return err
@@ -158,7 +159,8 @@ func summaryLine(s *backup.Summary) string {
 	if s.Damage != nil {
 		return fmt.Sprintf("backup %d: damaged: %v", s.Number, s.Damage)
 	}
-	line := fmt.Sprintf("backup %d: %s, %d files, %d bytes", s.Number, s.Time.UTC().Format(time.RFC3339), s.FileCount, s.Bytes)
+	line := fmt.Sprintf("backup %d: %s, %d files, %d bytes", s.Number, s.Time.UTC().Format(time.RFC3339), s.FileCount,
+		s.Bytes)
 	if s.Store != "" {
 		line += ", store " + s.Store
 	}
@@ -236,7 +238,8 @@ func (c backupForgetCommand) Run(ctx context.Context, to streams) error {
 		if err != nil {
 			return err
 		}
-		return to.printf("kept backups %s; removed %d backups, %d files\n", numberList(done.Kept), len(done.Removed), done.FileCount)
+		return to.printf("kept backups %s; removed %d backups, %d files\n", numberList(done.Kept), len(done.Removed),
+			done.FileCount)
 	})
 }
 

@@ -23,7 +23,8 @@ func commit(t *testing.T, server *packhorsetest.Server, token string, seed uint6
 	body := `{"metadata":{"target_branch":"main","commit_message":"m","author":{"name":"A","email":"a@example.com"},"files":[{"path":"f","content_id":"1"}]}}
 {"blob_chunk":{"content_id":"1","data":"` + base64.StdEncoding.EncodeToString(content) + `","eof":true}}
 `
-	request, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/api/v1/repos/commit-pack", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/api/v1/repos/commit-pack",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,35 +47,43 @@ func TestBackup(t *testing.T) {
 	token := create(t, server, "copied")
 	commit(t, server, token, 1, 300_000)
 
-	if got := packhorse(t, nil, "backup", dest, "--data", data); got.status != 0 || !strings.HasPrefix(got.out, "backup 1: ") {
+	if got := packhorse(t, nil, "backup", dest, "--data", data); got.status != 0 ||
+		!strings.HasPrefix(got.out, "backup 1: ") {
 		t.Fatalf("through the server: %+v", got)
 	}
 	commit(t, server, token, 2, 100)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if got := packhorse(t, nil, "backup", dest, "--data", data); got.status != 0 || !strings.HasPrefix(got.out, "backup 2: ") {
+	if got := packhorse(t, nil, "backup", dest, "--data", data); got.status != 0 ||
+		!strings.HasPrefix(got.out, "backup 2: ") {
 		t.Fatalf("in the folder: %+v", got)
 	}
 	got := packhorse(t, nil, "backup", "--prune", dest, "--data", data)
-	if got.status != 0 || !strings.HasPrefix(got.out, "backup 3: ") || !strings.Contains(got.out, "files of older backups were removed") {
+	if got.status != 0 || !strings.HasPrefix(got.out, "backup 3: ") ||
+		!strings.Contains(got.out, "files of older backups were removed") {
 		t.Errorf("pruning: %+v", got)
 	}
 
-	if got := packhorse(t, nil, "restore", dest, "--data", data); got.status != 1 || !strings.Contains(got.errOut, "is not empty") {
+	if got := packhorse(t, nil, "restore", dest, "--data", data); got.status != 1 ||
+		!strings.Contains(got.errOut, "is not empty") {
 		t.Errorf("into a folder that is used: %+v", got)
 	}
 	if err := os.RemoveAll(data); err != nil {
 		t.Fatal(err)
 	}
-	if got := packhorse(t, nil, "restore", dest, "--data", data); got.status != 0 || !strings.HasPrefix(got.out, "restored backup 3 into") {
+	if got := packhorse(t, nil, "restore", dest, "--data", data); got.status != 0 ||
+		!strings.HasPrefix(got.out, "restored backup 3 into") {
 		t.Fatalf("restore: %+v", got)
 	}
-	if got := packhorse(t, nil, "fsck", "--data", data); got.status != 0 || got.out != "1 repositories, 6 objects, 0 repositories damaged\n" {
+	if got := packhorse(t, nil, "fsck", "--data", data); got.status != 0 ||
+		got.out != "1 repositories, 6 objects, 0 repositories damaged\n" {
 		t.Errorf("fsck of what was restored: %+v", got)
 	}
 	server = start(t, packhorsetest.Options{Dir: dir})
-	if status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repos/file?path=f", token); status != http.StatusOK || len(text) != 100 {
+	if status, text := call(
+		t, http.DefaultClient, "GET", server.URL+"/api/v1/repos/file?path=f", token,
+	); status != http.StatusOK || len(text) != 100 {
 		t.Errorf("the file in what was restored: %d, %d bytes", status, len(text))
 	}
 }
@@ -106,11 +115,15 @@ func TestBackupRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		"a damaged backup":         {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
-		"again, into the same":     {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
-		"no backup":                {[]string{"restore", t.TempDir(), "--data", target}, 1, "holds no backup"},
-		"a backup into the store":  {[]string{"backup", filepath.Join(data, "b"), "--data", data}, 2, "lies in the folder"},
-		"a folder half restored":   {[]string{"serve", "--data", marked, "--orgs", filepath.Join(dir, "orgs"), "--listen", "127.0.0.1:0"}, 1, "holds a part of a backup"},
+		"a damaged backup":        {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
+		"again, into the same":    {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
+		"no backup":               {[]string{"restore", t.TempDir(), "--data", target}, 1, "holds no backup"},
+		"a backup into the store": {[]string{"backup", filepath.Join(data, "b"), "--data", data}, 2, "lies in the folder"},
+		"a folder half restored": {
+			[]string{"serve", "--data", marked, "--orgs", filepath.Join(dir, "orgs"), "--listen", "127.0.0.1:0"},
+			1,
+			"holds a part of a backup",
+		},
 		"a store that is not one":  {[]string{"backup", dest, "--data", t.TempDir()}, 1, "no store is in"},
 		"a backup never taken":     {[]string{"restore", dest, "--data", target + "2", "--number", "7"}, 1, "number 7"},
 		"a folder that is no path": {[]string{"backup", "/dev/null/x", "--data", data}, 1, "not a directory"},

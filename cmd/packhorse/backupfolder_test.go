@@ -10,8 +10,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestBackupAfterDamage cuts off a segment of the store between two backups. The second one fails and names file and repository, and both can
-// be restored.
+// TestBackupAfterDamage cuts off a segment of the store between two backups. The second one fails
+// and names file and repository, and both can be restored.
 func TestBackupAfterDamage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -70,7 +70,12 @@ func TestBackupFolder(t *testing.T) {
 		status    int
 		out, says string
 	}{
-		{[]string{"backup", "--prune", dest, "--data", filepath.Join(other, "data")}, 1, "", "the folder holds backups of store "},
+		{
+			[]string{"backup", "--prune", dest, "--data", filepath.Join(other, "data")},
+			1,
+			"",
+			"the folder holds backups of store ",
+		},
 		{[]string{"backup", "list", dest}, 0, "backup 1: ", ""},
 		{[]string{"backup", "check", dest}, 0, "4 backups are whole", ""},
 		{[]string{"backup", "forget", dest}, 2, "", "--keep-last"},

@@ -15,7 +15,8 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// certificates is a certificate that follows its two files. New connections get what was read last and fits together.
+// certificates is a certificate that follows its two files. New connections get what was read last
+// and fits together.
 type certificates struct {
 	certFile, keyFile string
 	logger            *slog.Logger
@@ -33,7 +34,8 @@ type certificates struct {
 // certificatesEvery is how often the files are looked at.
 const certificatesEvery = time.Second
 
-// followCertificates reads a chain and its private key, both PEM, and follows their changes until close.
+// followCertificates reads a chain and its private key, both PEM, and follows their changes until
+// close.
 func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certificates, error) {
 	c := &certificates{certFile: certFile, keyFile: keyFile, logger: logger}
 	if err := c.look(true); err != nil {
@@ -68,8 +70,9 @@ func (c *certificates) config() *tls.Config {
 	}}
 }
 
-// look reads the files. What does not fit together leaves the pair before it in force, and is an error in the log once it was met
-// twice, because one file may be replaced a moment before the other, or at once when that is asked for.
+// look reads the files. What does not fit together leaves the pair before it in force, and is an
+// error in the log once it was met twice, because one file may be replaced a moment before the
+// other, or at once when that is asked for.
 func (c *certificates) look(atOnce bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +89,8 @@ func (c *certificates) look(atOnce bool) error {
 		if pair, err = tls.X509KeyPair(cert, key); err == nil {
 			c.current.Store(&pair)
 			c.inForce, c.broken, c.told = held, "", false
-			c.logger.Info("certificate in force", "file", c.certFile, "names", pair.Leaf.DNSNames, "not_after", pair.Leaf.NotAfter)
+			c.logger.Info("certificate in force", "file", c.certFile, "names", pair.Leaf.DNSNames,
+				"not_after", pair.Leaf.NotAfter)
 			return nil
 		}
 	}
@@ -98,7 +102,8 @@ func (c *certificates) look(atOnce bool) error {
 	}
 	if !c.told && c.current.Load() != nil {
 		c.told = true
-		c.logger.Error("certificate cannot be used: the one before stays in force", "cert", c.certFile, "key", c.keyFile, "error", err)
+		c.logger.Error("certificate cannot be used: the one before stays in force", "cert", c.certFile, "key", c.keyFile,
+			"error", err)
 	}
 	return err
 }

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A new pair is in force at once. One that does not fit leaves the old one in force, and is an error once it is there to stay.
+// A new pair is in force at once. One that does not fit leaves the old one in force, and is an
+// error once it is there to stay.
 func TestCertificatesFollowTheirFiles(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -86,7 +87,8 @@ func TestCertificatesFollowTheirFiles(t *testing.T) {
 	}
 }
 
-// The authority stays, so that what trusts it goes on; the certificate is made anew when a host is new, or when it ends.
+// The authority stays, so that what trusts it goes on; the certificate is made anew when a host is
+// new, or when it ends.
 func TestDevCertificates(t *testing.T) {
 	t.Parallel()
 	data, now := t.TempDir(), time.Now()

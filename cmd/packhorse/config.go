@@ -10,14 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// configFile resolves flags from the file that --config names. Keys are the names of flags, of any subcommand, so that several
-// commands can share a file; a key that is no flag is an error.
+// configFile resolves flags from the file that --config names. Keys are the names of flags, of any
+// subcommand, so that several commands can share a file; a key that is no flag is an error.
 type configFile struct {
 	loaded bool
 	values map[string][]string
 }
 
-// Resolve returns the file's value of a flag that neither the command line nor the environment gives.
+// Resolve returns the file's value of a flag that neither the command line nor the environment
+// gives.
 func (c *configFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if err := c.load(ctx); err != nil {
 		return nil, err

@@ -15,7 +15,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// A server with 1,024 descriptors goes on serving those who have a token, and lets others in, however many idle connections there are.
+// A server with 1,024 descriptors goes on serving those who have a token, and lets others in,
+// however many idle connections there are.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	const idle = 1500

@@ -103,8 +103,8 @@ func quoteShell(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// place returns where dev serves, with --tls by a certificate for every name that it may be reached by, and that authority's
-// certificate.
+// place returns where dev serves, with --tls by a certificate for every name that it may be reached
+// by, and that authority's certificate.
 func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err error) {
 	at = place{data: c.Data, orgs: orgs, address: c.Listen}
 	hosts := []string{"localhost", "127.0.0.1", "::1", hostname()}
@@ -113,7 +113,8 @@ func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err 
 	}
 	if c.PublicURL != "" {
 		public, err := url.Parse(c.PublicURL)
-		if err != nil || public.Scheme != "http" && public.Scheme != "https" || public.Hostname() == "" || public.RawQuery != "" {
+		if err != nil || public.Scheme != "http" && public.Scheme != "https" || public.Hostname() == "" ||
+			public.RawQuery != "" {
 			return place{}, "", &usageError{fmt.Sprintf("--public-url: %q is not an http or https URL", c.PublicURL)}
 		}
 		hosts = append(hosts, public.Hostname())
@@ -124,7 +125,8 @@ func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err 
 	return at, ca, err
 }
 
-// prepareDev makes what is missing: the organization's key pair and the secret key. It returns the private key.
+// prepareDev makes what is missing: the organization's key pair and the secret key. It returns the
+// private key.
 func prepareDev(data, orgs, secret string) ([]byte, error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
@@ -184,8 +186,10 @@ func publicKeyOf(private []byte) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// devLines are what dev prints. Everything below the dashes can be pasted as it stands, in the folder of any git repository.
-var devLines = template.Must(template.New("dev").Funcs(template.FuncMap{"shell": quoteShell}).Parse(`packhorse serves {{.URL}}
+// devLines are what dev prints. Everything below the dashes can be pasted as it stands, in the
+// folder of any git repository.
+var devLines = template.Must(template.New("dev").Funcs(template.FuncMap{"shell": quoteShell}).
+	Parse(`packhorse serves {{.URL}}
 data in {{.Data}}, organization "dev", stop with Ctrl-C
 
 Paste into another terminal, in the folder of any git repository:

@@ -31,7 +31,8 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// TestDevTLS does the same over HTTPS, by the name that --public-url gives the server: git and curl trust what dev says.
+// TestDevTLS does the same over HTTPS, by the name that --public-url gives the server: git and curl
+// trust what dev says.
 func TestDevTLS(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("curl", "--version").Output(); err == nil && !strings.Contains(string(out), "https") {
@@ -39,17 +40,21 @@ func TestDevTLS(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	lines := dev(t, data, "--tls")
-	if !strings.Contains(lines, "export PACKHORSE=https://127.0.0.1:") || !strings.Contains(lines, "NODE_EXTRA_CA_CERTS="+data+"/tls/ca.pem") {
+	if !strings.Contains(lines, "export PACKHORSE=https://127.0.0.1:") ||
+		!strings.Contains(lines, "NODE_EXTRA_CA_CERTS="+data+"/tls/ca.pem") {
 		t.Errorf("printed\n%s", lines)
 	}
 	tryDev(t, data, lines)
 }
 
-// TestDevPublicURL checks what dev prints where clients know it by another name, and on all addresses.
+// TestDevPublicURL checks what dev prints where clients know it by another name, and on all
+// addresses.
 func TestDevPublicURL(t *testing.T) {
 	t.Parallel()
 	lines := dev(t, filepath.Join(t.TempDir(), "data"), "--public-url", "https://git.example.com/")
-	for _, want := range []string{"export PACKHORSE=https://git.example.com\n", " https://t:$TOKEN@git.example.com/demo.git"} {
+	for _, want := range []string{
+		"export PACKHORSE=https://git.example.com\n", " https://t:$TOKEN@git.example.com/demo.git",
+	} {
 		if !strings.Contains(lines, want) {
 			t.Errorf("printed\n%swant %q", lines, want)
 		}
@@ -58,7 +63,8 @@ func TestDevPublicURL(t *testing.T) {
 	if !strings.Contains(lines, "export PACKHORSE=http://127.0.0.1:") {
 		t.Errorf("on all addresses: printed\n%s", lines)
 	}
-	if got := packhorse(t, nil, "dev", "--data", t.TempDir(), "--public-url", "git.example.com"); got.status != 2 || !strings.Contains(got.errOut, "--public-url") {
+	if got := packhorse(t, nil, "dev", "--data", t.TempDir(), "--public-url", "git.example.com"); got.status != 2 ||
+		!strings.Contains(got.errOut, "--public-url") {
 		t.Errorf("no URL: %+v", got)
 	}
 }
@@ -74,14 +80,17 @@ func tryDev(t *testing.T, data, lines string) {
 	git("init", "-q", "-b", "trunk")
 	git("commit", "-q", "--allow-empty", "-m", "first")
 	out := shell(t, work, lines)
-	for _, want := range []string{`"url":"demo"`, `"success":true`, `"paths":["HELLO.txt"]`, "Hello from the API.", `"url":"second"`} {
+	for _, want := range []string{
+		`"url":"demo"`, `"success":true`, `"paths":["HELLO.txt"]`, "Hello from the API.", `"url":"second"`,
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("pasting the lines does not print %q:\n%s", want, out)
 		}
 	}
 	// Upstreams on this machine are taken.
 	export, _, _ := strings.Cut(lines, "\n\n")
-	mirror := shell(t, work, export+"\nTHIRD=$("+bin+" token --org dev --key "+filepath.Join(data, "dev.key")+" --repo third --scope repo:write)\n"+
+	mirror := shell(t, work, export+"\nTHIRD=$("+bin+" token --org dev --key "+filepath.Join(data, "dev.key")+
+		" --repo third --scope repo:write)\n"+
 		`curl -sS -X POST -H "Authorization: Bearer $THIRD" $PACKHORSE/api/v1/repos `+
 		`-d '{"base_repo":{"provider":"gitea","owner":"o","name":"n","upstream_host":"127.0.0.1:9"}}'`+"\n")
 	if !strings.Contains(mirror, `"url":"third"`) {

@@ -30,8 +30,8 @@ const (
 	devCertLeft = 30 * 24 * time.Hour // below which the certificate is made anew
 )
 
-// prepareTLS makes what is missing: a certificate authority of one's own, and a certificate by it for the hosts. It returns the
-// authority's certificate, and the server's with its key.
+// prepareTLS makes what is missing: a certificate authority of one's own, and a certificate by it
+// for the hosts. It returns the authority's certificate, and the server's with its key.
 func prepareTLS(data string, hosts []string, now time.Time) (ca, cert, key string, err error) {
 	dir := filepath.Join(data, devTLS)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -42,7 +42,8 @@ func prepareTLS(data string, hosts []string, now time.Time) (ca, cert, key strin
 	if errors.Is(err, fs.ErrNotExist) || err == nil && now.After(authority.Leaf.NotAfter.Add(-devCertTime)) {
 		authority, err = issue(nil, &x509.Certificate{
 			Subject:  pkix.Name{CommonName: "packhorse dev, made by " + hostname()},
-			NotAfter: now.Add(devCATime), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+			NotAfter: now.Add(devCATime), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+			KeyUsage: x509.KeyUsageCertSign,
 		}, now, ca, filepath.Join(dir, devCAKey))
 	}
 	if err != nil {
@@ -79,8 +80,11 @@ func fits(cert, authority *x509.Certificate, hosts []string, now time.Time) bool
 	return true
 }
 
-// issue makes a key and a certificate of it, signed by the authority or, without one, by itself, and writes both, the key first.
-func issue(authority *tls.Certificate, template *x509.Certificate, now time.Time, certFile, keyFile string) (tls.Certificate, error) {
+// issue makes a key and a certificate of it, signed by the authority or, without one, by itself,
+// and writes both, the key first.
+func issue(
+	authority *tls.Certificate, template *x509.Certificate, now time.Time, certFile, keyFile string,
+) (tls.Certificate, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err

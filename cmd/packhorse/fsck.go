@@ -54,10 +54,13 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 			return err
 		}
 		if len(list) < listMax {
-			list = append(list, fmt.Sprintf("damaged: %s: %d problems; %s\n", nameOf(&checked), checked.ProblemCount(), checked.Heal()))
+			list = append(list, fmt.Sprintf("damaged: %s: %d problems; %s\n", nameOf(&checked), checked.ProblemCount(),
+				checked.Heal()))
 		}
 	}
-	if _, err := fmt.Fprintf(out, "%d repositories, %d objects, %d repositories damaged\n", repositories, objects, damaged); err != nil {
+	if _, err := fmt.Fprintf(
+		out, "%d repositories, %d objects, %d repositories damaged\n", repositories, objects, damaged,
+	); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(out, strings.Join(list, "")); err != nil {

@@ -25,7 +25,8 @@ func TestFsckEndsWithTheDamagedRepositories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Push(t, enginetest.Create(t, host, "web/site"), git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout", "-q"),
+	enginetest.Push(t, enginetest.Create(t, host, "web/site"), git.Input([]byte(tip+"\n"), "pack-objects", "--revs",
+		"--stdout", "-q"),
 		engine.Command{Name: "refs/heads/main", New: id})
 	enginetest.Create(t, host, "sound")
 	shut()
@@ -49,10 +50,12 @@ func TestFsckEndsWithTheDamagedRepositories(t *testing.T) {
 		t.Errorf("fsck: %v", err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "damaged: acme/web/site: ") || !strings.Contains(last, "restore a backup") {
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "damaged: acme/web/site: ") ||
+		!strings.Contains(last, "restore a backup") {
 		t.Errorf("the last line is %q", last)
 	}
-	if total := lines[len(lines)-2]; !strings.HasPrefix(total, "2 repositories, ") || !strings.HasSuffix(total, " 1 repositories damaged") {
+	if total := lines[len(lines)-2]; !strings.HasPrefix(total, "2 repositories, ") ||
+		!strings.HasSuffix(total, " 1 repositories damaged") {
 		t.Errorf("before it: %q", total)
 	}
 }

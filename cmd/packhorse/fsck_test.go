@@ -22,7 +22,8 @@ func TestFsck(t *testing.T) {
 	if got := packhorse(t, nil, "fsck", "--data", data); got.status != 0 || got.out != sound {
 		t.Errorf("through the server: %+v", got)
 	}
-	if info, err := os.Stat(filepath.Join(data, "admin.sock")); err != nil || info.Mode().Perm() != 0o600 || info.Mode().Type() != fs.ModeSocket {
+	if info, err := os.Stat(filepath.Join(data, "admin.sock")); err != nil || info.Mode().Perm() != 0o600 ||
+		info.Mode().Type() != fs.ModeSocket {
 		t.Errorf("the socket: %v, %v", info.Mode(), err)
 	}
 	if err := server.Kill(); err != nil { // as a crash does: the socket stays
@@ -32,7 +33,8 @@ func TestFsck(t *testing.T) {
 		t.Errorf("in the folder: %+v", got)
 	}
 
-	if got := packhorse(t, nil, "fsck", "--data", t.TempDir()); got.status != 1 || !strings.Contains(got.errOut, "no store is in") {
+	if got := packhorse(t, nil, "fsck", "--data", t.TempDir()); got.status != 1 ||
+		!strings.Contains(got.errOut, "no store is in") {
 		t.Errorf("in an empty folder: %+v", got)
 	}
 	damage(t, filepath.Join(data, "keys"))

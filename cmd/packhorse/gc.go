@@ -72,7 +72,8 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d dropped, %d repositories failed\n", repositories, rewritten, dropped, failed)
+	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d dropped, %d repositories failed\n", repositories,
+		rewritten, dropped, failed)
 	if err == nil && failed > 0 {
 		err = errMaintenance
 	}

@@ -17,8 +17,9 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestMaintainedWhileServing has git push, clone and fetch, and a program commit, in loops against a server that is maintained in a loop
-// which leaves nothing for later. What was acknowledged is there in the end, and git finds nothing wrong with it.
+// TestMaintainedWhileServing has git push, clone and fetch, and a program commit, in loops against
+// a server that is maintained in a loop which leaves nothing for later. What was acknowledged is
+// there in the end, and git finds nothing wrong with it.
 func TestMaintainedWhileServing(t *testing.T) {
 	t.Parallel()
 	rounds := 8
@@ -51,11 +52,13 @@ func TestMaintainedWhileServing(t *testing.T) {
 	others.Go(func() { // clones and fetches
 		reader := oracle.NewAt(t, filepath.Join(dir, "reader"))
 		for n := 0; ctx.Err() == nil; n++ {
-			if _, err := reader.Try(nil, "fetch", "--quiet", "--prune", remote, "+refs/heads/*:refs/heads/*"); err != nil && !wentMeanwhile(err.Error()) {
+			if _, err := reader.Try(nil, "fetch", "--quiet", "--prune", remote, "+refs/heads/*:refs/heads/*"); err != nil &&
+				!wentMeanwhile(err.Error()) {
 				t.Errorf("fetch: %v", err)
 				return
 			}
-			clone := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "--bare", remote, filepath.Join(dir, fmt.Sprint("clone", n)))
+			clone := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "--bare", remote,
+				filepath.Join(dir, fmt.Sprint("clone", n)))
 			clone.Env = oracle.EnvOutside(dir)
 			told, err := clone.CombinedOutput()
 			if err != nil && !wentMeanwhile(string(told)) {
@@ -109,13 +112,14 @@ func TestMaintainedWhileServing(t *testing.T) {
 			t.Errorf("%s is at %s, and %s was acknowledged", branch, got, tips[i])
 		}
 	}
-	if told, err := exec.CommandContext(t.Context(), bin, "fsck", "--data", filepath.Join(dir, "data")).CombinedOutput(); err != nil {
+	if told, err := exec.CommandContext(t.Context(), bin, "fsck", "--data", filepath.Join(dir, "data")).
+		CombinedOutput(); err != nil {
 		t.Errorf("fsck: %v: %s", err, told)
 	}
 }
 
-// wentMeanwhile reports whether git says that the branch that comes and goes went between the listing and the want, which names
-// refs: gitprotocol-v2(5), "want-ref".
+// wentMeanwhile reports whether git says that the branch that comes and goes went between the
+// listing and the want, which names refs: gitprotocol-v2(5), "want-ref".
 func wentMeanwhile(told string) bool {
 	return strings.Contains(told, "remote error: unknown ref refs/heads/again\n")
 }
@@ -127,7 +131,8 @@ func commitHere(git *oracle.Repository, branch, base string, n int) string {
 		from = base
 	}
 	content := strings.Repeat(fmt.Sprintln("round", n), 20+n)
-	git.Input(fmt.Appendf(nil, "commit refs/heads/%s\ncommitter C <c@example.com> %d +0000\ndata 5\nround\nfrom refs/heads/%s^0\nM 100644 inline dir/file%d\ndata %d\n%s\n",
+	git.Input(fmt.Appendf(nil,
+		"commit refs/heads/%s\ncommitter C <c@example.com> %d +0000\ndata 5\nround\nfrom refs/heads/%s^0\nM 100644 inline dir/file%d\ndata %d\n%s\n",
 		branch, 1_700_000_000+n, from, n%3, len(content), content), "fast-import", "--quiet", "--force")
 	return git.Git("rev-parse", "refs/heads/"+branch)
 }
@@ -135,9 +140,13 @@ func commitHere(git *oracle.Repository, branch, base string, n int) string {
 // commitThere commits a file through the API, and returns the commit.
 func commitThere(ctx context.Context, url, token string, n int) (string, error) {
 	content := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fmt.Sprintln("commit", n), 1+n%40)))
-	body := fmt.Sprintf(`{"metadata":{"target_branch":"api","base_branch":"main","commit_message":"change","author":{"name":"A","email":"a@example.com"},`+
-		`"files":[{"path":"api/file%d","content_id":"x"}]}}`+"\n"+`{"blob_chunk":{"content_id":"x","data":"%s","eof":true}}`+"\n", n%5, content)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/repos/commit-pack", strings.NewReader(body))
+	body := fmt.Sprintf(
+		`{"metadata":{"target_branch":"api","base_branch":"main","commit_message":"change","author":{"name":"A","email":"a@example.com"},`+
+			`"files":[{"path":"api/file%d","content_id":"x"}]}}`+"\n"+`{"blob_chunk":{"content_id":"x","data":"%s","eof":true}}`+
+			"\n", n%5, content,
+	)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/repos/commit-pack",
+		strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}

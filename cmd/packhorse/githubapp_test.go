@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// githubAPI is what of GitHub's API a GitHub App asks for: one installation, for the account ada, of the app 42.
+// githubAPI is what of GitHub's API a GitHub App asks for: one installation, for the account ada,
+// of the app 42.
 type githubAPI struct {
 	t     *testing.T
 	key   *rsa.PrivateKey
@@ -67,7 +68,8 @@ func (g *githubAPI) proves(token string) bool {
 	return err == nil && rsa.VerifyPKCS1v15(&g.key.PublicKey, crypto.SHA256, hash[:], signature) == nil
 }
 
-// TestSyncAsGitHubApp syncs with an upstream that takes the tokens of a GitHub App, for an account that org.yaml lists; others are refused.
+// TestSyncAsGitHubApp syncs with an upstream that takes the tokens of a GitHub App, for an account
+// that org.yaml lists; others are refused.
 func TestSyncAsGitHubApp(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -77,8 +79,10 @@ func TestSyncAsGitHubApp(t *testing.T) {
 	github := &githubAPI{t: t, key: key}
 	api := httptest.NewServer(github)
 	t.Cleanup(api.Close)
-	file := write(t, "app.pem", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
-	s := newTwoServers(t, 10, "github", "github_owners: [Ada]\n", "--github-app-id", "42", "--github-app-key", file, "--github-api", api.URL)
+	file := write(t, "app.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+	s := newTwoServers(t, 10, "github", "github_owners: [Ada]\n", "--github-app-id", "42", "--github-app-key", file,
+		"--github-api", api.URL)
 	s.await("failed", func(state syncState) bool { return state.Sync.State == "failed" })
 	github.token.Store(&s.farToken)
 	s.equal()
@@ -88,5 +92,6 @@ func TestSyncAsGitHubApp(t *testing.T) {
 	if s.token, err = s.server.Token(t.Context(), "other", "--scope", "repo:write"); err != nil {
 		t.Fatal(err)
 	}
-	s.api(http.MethodPost, "/api/v1/repos", "", []byte(`{"base_repo":{"provider":"github","owner":"eve","name":"r"}}`)).mustBe(t, http.StatusPreconditionFailed)
+	s.api(http.MethodPost, "/api/v1/repos", "", []byte(`{"base_repo":{"provider":"github","owner":"eve","name":"r"}}`)).
+		mustBe(t, http.StatusPreconditionFailed)
 }

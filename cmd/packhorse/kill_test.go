@@ -21,8 +21,9 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestKill kills the server at random instants while programs commit and git pushes, again and again over the same data: what was
-// acknowledged is there, each keyed commit is there once, and git finds nothing wrong. PACKHORSE_KILL_ROUNDS sets how often.
+// TestKill kills the server at random instants while programs commit and git pushes, again and
+// again over the same data: what was acknowledged is there, each keyed commit is there once, and
+// git finds nothing wrong. PACKHORSE_KILL_ROUNDS sets how often.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 4)
@@ -44,7 +45,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killRounds is how often to kill: PACKHORSE_KILL_ROUNDS, or else the number given, and half of it in short tests.
+// killRounds is how often to kill: PACKHORSE_KILL_ROUNDS, or else the number given, and half of it
+// in short tests.
 func killRounds(t *testing.T, rounds int) int {
 	t.Helper()
 	if testing.Short() {
@@ -104,7 +106,8 @@ func (k *killing) round() {
 	k.look()
 }
 
-// crash lets clients write until the server dies, starts it again, and sends again what the kill left open.
+// crash lets clients write until the server dies, starts it again, and sends again what the kill
+// left open.
 func (k *killing) crash() {
 	k.t.Helper()
 	remote := k.remote()
@@ -152,7 +155,8 @@ func (k *killing) look() {
 	}
 }
 
-// keyedWriter commits to a branch, each commit under a key, so that one whose answer was lost can be sent again.
+// keyedWriter commits to a branch, each commit under a key, so that one whose answer was lost can
+// be sent again.
 type keyedWriter struct {
 	branch string
 	number int // of the last commit that was asked for
@@ -207,7 +211,9 @@ type pusher struct {
 func newPusher(t *testing.T, branch string) *pusher {
 	t.Helper()
 	p := &pusher{git: oracle.New(t), branch: branch}
-	p.git.Seed(oracle.History{Seed: uint64(len(branch)) + uint64(branch[len(branch)-1]), Commits: 30, Merges: true, Binary: true})
+	p.git.Seed(oracle.History{
+		Seed: uint64(len(branch)) + uint64(branch[len(branch)-1]), Commits: 30, Merges: true, Binary: true,
+	})
 	return p
 }
 
@@ -254,7 +260,8 @@ func (k *killing) commit(branch, name, key string) reply {
 	if err != nil {
 		return reply{err: err}
 	}
-	body := fmt.Appendf(head, "\n{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n", base64.StdEncoding.EncodeToString([]byte(name)))
+	body := fmt.Appendf(head, "\n{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n",
+		base64.StdEncoding.EncodeToString([]byte(name)))
 	return k.api(http.MethodPost, "/api/v1/repos/commit-pack", key, body)
 }
 

@@ -20,9 +20,10 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestKillWebhooks kills the server at random instants while programs commit, git pushes and a receiver hears of it, which refuses some events
-// in long runs: each event of the journal arrives, none is invented, and the first deliveries of each ref are in its order.
-// PACKHORSE_KILL_ROUNDS sets how often.
+// TestKillWebhooks kills the server at random instants while programs commit, git pushes and a
+// receiver hears of it, which refuses some events in long runs: each event of the journal arrives,
+// none is invented, and the first deliveries of each ref are in its order. PACKHORSE_KILL_ROUNDS
+// sets how often.
 func TestKillWebhooks(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 4)
@@ -136,7 +137,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	mac := hmac.New(sha256.New, []byte("hush"))
 	mac.Write([]byte(stamp + "." + string(body)))
 	switch {
-	case json.Unmarshal(body, &event) != nil, request.Header.Get("X-Pierre-Event") != "push", hex.EncodeToString(mac.Sum(nil)) != signature:
+	case json.Unmarshal(body, &event) != nil, request.Header.Get("X-Pierre-Event") != "push",
+		hex.EncodeToString(mac.Sum(nil)) != signature:
 		r.t.Errorf("heard %v: %s", request.Header, body)
 	case event.Repository.URL != "r" || event.CustomerID != packhorsetest.Org:
 		r.t.Errorf("heard %s", body)
@@ -154,8 +156,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// await waits until all events of the journal have been taken. What is refused is sent again after seconds, and holds up its ref meanwhile, so
-// that what is bounded is the time without any progress.
+// await waits until all events of the journal have been taken. What is refused is sent again after
+// seconds, and holds up its ref meanwhile, so that what is bounded is the time without any
+// progress.
 func (r *receiver) await(journal []journalEvent, left func() string) {
 	r.t.Helper()
 	begun, at := time.Now(), r.missing(journal)
@@ -205,5 +208,6 @@ func (r *receiver) check(journal []journalEvent) {
 	if len(at) > 0 {
 		r.t.Errorf("%d events were never heard of", len(at))
 	}
-	r.t.Logf("%d events, %d deliveries taken, %d of them repeated, %d refused", len(journal), r.taken, r.taken-len(r.heard), r.refused)
+	r.t.Logf("%d events, %d deliveries taken, %d of them repeated, %d refused", len(journal), r.taken,
+		r.taken-len(r.heard), r.refused)
 }

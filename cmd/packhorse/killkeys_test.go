@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// TestKillKeyedWrites kills the server at a random point of 500 keyed writes of all kinds and sends the same keys again: each
-// write has happened exactly once, and is told in the same bytes as before the kill. PACKHORSE_KILL_ROUNDS sets how often.
+// TestKillKeyedWrites kills the server at a random point of 500 keyed writes of all kinds and sends
+// the same keys again: each write has happened exactly once, and is told in the same bytes as
+// before the kill. PACKHORSE_KILL_ROUNDS sets how often.
 func TestKillKeyedWrites(t *testing.T) {
 	t.Parallel()
 	rounds, writes := killRounds(t, 2), 500
@@ -46,7 +47,8 @@ func TestKillKeyedWrites(t *testing.T) {
 	}
 }
 
-// keyedWorkers is how many clients share the writes of a round; each sends its own one after the other.
+// keyedWorkers is how many clients share the writes of a round; each sends its own one after the
+// other.
 const keyedWorkers = 4
 
 // keyedRound is the writes between two kills, by number.
@@ -111,12 +113,14 @@ func (r *keyedRound) again(number int) bool {
 		*first = answer
 	}
 	if answer.status != first.status || string(answer.body) != string(first.body) || answer.sequence != first.sequence {
-		r.k.t.Errorf("%s: write %d was told %d %s, then %d %s", r.name, number, first.status, first.body, answer.status, answer.body)
+		r.k.t.Errorf("%s: write %d was told %d %s, then %d %s", r.name, number, first.status, first.body, answer.status,
+			answer.body)
 	}
 	return true
 }
 
-// Every sixth write of a worker is of the same kind. The last deletes the tag that the second made; all notes are on one commit.
+// Every sixth write of a worker is of the same kind. The last deletes the tag that the second made;
+// all notes are on one commit.
 const (
 	keyedCommit = iota
 	keyedTag
@@ -141,7 +145,8 @@ func (r *keyedRound) send(number int) reply {
 	case keyedTag:
 		return post("tags", map[string]string{"name": key, "target": r.seed})
 	case keyedBranch:
-		return post("branches/create", map[string]any{"target_branch": key + "-branch", "base_ref": r.seed, "target_is_ephemeral": true})
+		return post("branches/create",
+			map[string]any{"target_branch": key + "-branch", "base_ref": r.seed, "target_is_ephemeral": true})
 	case keyedRestore:
 		return post("restore-commit", map[string]any{"metadata": map[string]any{
 			"target_branch": r.branch(worker), "target_commit_sha": r.seed, "commit_message": key,
@@ -163,8 +168,8 @@ func (r *keyedRound) json(method, path, key string, body any) reply {
 	return r.k.api(method, "/api/v1/repos/"+path, key, data)
 }
 
-// check holds the round's writes against the journal, which ended at last before it, and against the branches. It returns where the
-// journal ends now.
+// check holds the round's writes against the journal, which ended at last before it, and against
+// the branches. It returns where the journal ends now.
 func (r *keyedRound) check(last int) int {
 	t := r.k.t
 	t.Helper()
@@ -211,7 +216,8 @@ func (r *keyedRound) checkBranch(worker int) {
 	}
 	slices.Reverse(want)
 	var page struct{ Commits []struct{ Message string } }
-	answer := r.k.api(http.MethodGet, fmt.Sprintf("/api/v1/repos/commits?limit=%d&branch=%s", len(want), r.branch(worker)), "", nil)
+	answer := r.k.api(http.MethodGet, fmt.Sprintf("/api/v1/repos/commits?limit=%d&branch=%s", len(want), r.branch(worker)),
+		"", nil)
 	answer.mustBe(t, http.StatusOK)
 	if err := json.Unmarshal(answer.body, &page); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ func (traced) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprint(s, "disk is gone")
 }
 
-// Text tells durations and sizes with their units and errors without their origin; JSON names the units.
+// Text tells durations and sizes with their units and errors without their origin; JSON names the
+// units.
 func TestLogFormats(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
@@ -30,7 +31,8 @@ func TestLogFormats(t *testing.T) {
 	}
 	for format, want := range tests {
 		var out bytes.Buffer
-		logFlags{LogFormat: format}.logger(&out).Info("m", "took", 1500*time.Millisecond, "memory", byteSize(16<<30), "error", traced{})
+		logFlags{LogFormat: format}.logger(&out).Info("m", "took", 1500*time.Millisecond, "memory", byteSize(16<<30), "error",
+			traced{})
 		for _, part := range want {
 			if !strings.Contains(out.String(), part) || strings.Contains(out.String(), "stack") {
 				t.Errorf("%s: %s lacks %q", format, out.String(), part)

@@ -1,7 +1,9 @@
-// Command packhorse is the git host: it serves repositories, and has the tools to set a server up and to check its store.
+// Command packhorse is the git host: it serves repositories, and has the tools to set a server up
+// and to check its store.
 //
-// Each subcommand has a file of its own; [commandLine] lists them. Every flag can also be given by an environment variable and by a
-// key of the configuration file: the command line wins over the environment, and that over the file.
+// Each subcommand has a file of its own; [commandLine] lists them. Every flag can also be given by
+// an environment variable and by a key of the configuration file: the command line wins over the
+// environment, and that over the file.
 package main
 
 import (

@@ -39,7 +39,8 @@ type result struct {
 	out, errOut string
 }
 
-// packhorse runs the binary to its end, with more environment variables and without those of the machine, however full its disk is.
+// packhorse runs the binary to its end, with more environment variables and without those of the
+// machine, however full its disk is.
 func packhorse(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	return runBinary(t, bin, env, args...)
@@ -82,7 +83,10 @@ func TestVersion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
-		"serve": {"--listen=ADDR", "$PACKHORSE_LISTEN", "--object-max=4GiB", "--refs-max=1000000", "--drain=30s", "--log-level=info", "--memory="},
+		"serve": {
+			"--listen=ADDR", "$PACKHORSE_LISTEN", "--object-max=4GiB", "--refs-max=1000000", "--drain=30s",
+			"--log-level=info", "--memory=",
+		},
 		"dev":   {"--listen=\"127.0.0.1:8080\"", "--data=\"packhorse-data\""},
 		"token": {"--ttl=1h", "--scope=git:read,git:write"},
 	}
@@ -110,20 +114,36 @@ func TestUsage(t *testing.T) {
 		args []string
 		want string // in the complaint
 	}{
-		"no command":         {want: "expected one of"},
-		"unknown command":    {args: []string{"merge"}, want: "unexpected argument merge"},
-		"unknown flag":       {args: []string{"version", "--fast"}, want: "unknown flag --fast"},
-		"missing flags":      {args: []string{"token"}, want: "missing flags: --key=PRIVATE.pem, --org=NAME"},
-		"unknown scope":      {args: []string{"token", "--org", "a", "--key", key, "--scope", "root"}, want: "--scope"},
-		"negative life":      {args: []string{"token", "--org", "a", "--key", key, "--ttl=-1h"}, want: "--ttl must be positive"},
-		"malformed policy":   {args: []string{"token", "--org", "a", "--key", key, "--ref-policy", "main"}, want: `"main" is not PATTERN=OP,OP`},
-		"name of a path":     {args: []string{"org", "add", "../a", "--key", key, "--orgs", t.TempDir()}, want: `"../a" is no name`},
-		"malformed variable": {env: []string{"PACKHORSE_TTL=soon"}, args: []string{"token", "--org", "a", "--key", key}, want: "PACKHORSE_TTL"},
-		"no such file":       {args: []string{"token", "--config", "absent.yaml"}, want: "absent.yaml"},
-		"unknown key":        {args: []string{"token", "--config", write(t, "c.yaml", "kye: 1\n")}, want: `no flag is named "kye"`},
-		"key given twice":    {args: []string{"token", "--config", write(t, "c.yaml", "org: a\norg: b\n")}, want: "already defined"},
-		"list for a value":   {args: []string{"token", "--config", write(t, "c.yaml", "org: [a, b]\n")}, want: "org takes one value"},
-		"mapping for a list": {args: []string{"token", "--config", write(t, "c.yaml", "op: {a: b}\n")}, want: "op: neither a value nor a list"},
+		"no command":      {want: "expected one of"},
+		"unknown command": {args: []string{"merge"}, want: "unexpected argument merge"},
+		"unknown flag":    {args: []string{"version", "--fast"}, want: "unknown flag --fast"},
+		"missing flags":   {args: []string{"token"}, want: "missing flags: --key=PRIVATE.pem, --org=NAME"},
+		"unknown scope":   {args: []string{"token", "--org", "a", "--key", key, "--scope", "root"}, want: "--scope"},
+		"negative life": {
+			args: []string{"token", "--org", "a", "--key", key, "--ttl=-1h"}, want: "--ttl must be positive",
+		},
+		"malformed policy": {
+			args: []string{"token", "--org", "a", "--key", key, "--ref-policy", "main"}, want: `"main" is not PATTERN=OP,OP`,
+		},
+		"name of a path": {
+			args: []string{"org", "add", "../a", "--key", key, "--orgs", t.TempDir()}, want: `"../a" is no name`,
+		},
+		"malformed variable": {
+			env: []string{"PACKHORSE_TTL=soon"}, args: []string{"token", "--org", "a", "--key", key}, want: "PACKHORSE_TTL",
+		},
+		"no such file": {args: []string{"token", "--config", "absent.yaml"}, want: "absent.yaml"},
+		"unknown key": {
+			args: []string{"token", "--config", write(t, "c.yaml", "kye: 1\n")}, want: `no flag is named "kye"`,
+		},
+		"key given twice": {
+			args: []string{"token", "--config", write(t, "c.yaml", "org: a\norg: b\n")}, want: "already defined",
+		},
+		"list for a value": {
+			args: []string{"token", "--config", write(t, "c.yaml", "org: [a, b]\n")}, want: "org takes one value",
+		},
+		"mapping for a list": {
+			args: []string{"token", "--config", write(t, "c.yaml", "op: {a: b}\n")}, want: "op: neither a value nor a list",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

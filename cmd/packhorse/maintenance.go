@@ -34,15 +34,24 @@ func (f maintenanceFlags) settings() *maintain.Settings {
 // maintenanceFigures are what metrics tell of maintenance.
 func maintenanceFigures(host *engine.Host) []api.Figure {
 	counter := func(name, help string, value func(maintain.Stats) uint64) api.Figure {
-		return api.Figure{Name: name, Help: help, Counter: true, Value: func() float64 { return float64(value(host.MaintenanceStats())) }}
+		return api.Figure{Name: name, Help: help, Counter: true, Value: func() float64 {
+			return float64(value(host.MaintenanceStats()))
+		}}
 	}
 	return []api.Figure{
 		counter("maintenance_compactions_total", "Times that layers of a repository became one.",
 			func(s maintain.Stats) uint64 { return s.Compactions }),
-		counter("maintenance_objects_total", "Objects rewritten by maintenance.", func(s maintain.Stats) uint64 { return s.ObjectCount }),
-		counter("maintenance_rounds_total", "Times that every repository was looked at.", func(s maintain.Stats) uint64 { return s.Rounds }),
-		counter("maintenance_postponed_total", "Steps of maintenance that were put off because the disk had no room for them.",
+		counter("maintenance_objects_total", "Objects rewritten by maintenance.", func(s maintain.Stats) uint64 {
+			return s.ObjectCount
+		}),
+		counter("maintenance_rounds_total", "Times that every repository was looked at.", func(s maintain.Stats) uint64 {
+			return s.Rounds
+		}),
+		counter("maintenance_postponed_total",
+			"Steps of maintenance that were put off because the disk had no room for them.",
 			func(s maintain.Stats) uint64 { return s.Postponed }),
-		counter("maintenance_failures_total", "Steps of maintenance that failed.", func(s maintain.Stats) uint64 { return s.Failures }),
+		counter("maintenance_failures_total", "Steps of maintenance that failed.", func(s maintain.Stats) uint64 {
+			return s.Failures
+		}),
 	}
 }

@@ -24,8 +24,8 @@ var (
 )
 
 // documented returns, by command and flag, the defaults in the tables of the page. A table belongs
-// to the commands that its heading names, or the paragraph below that begins with "For". The name of
-// the binary alone stands for the flags of all commands.
+// to the commands that its heading names, or the paragraph below that begins with "For". The name
+// of the binary alone stands for the flags of all commands.
 func documented(page string) map[string]map[string]string {
 	told := make(map[string]map[string]string)
 	var commands []string

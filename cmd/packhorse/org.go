@@ -24,7 +24,8 @@ type orgAddCommand struct {
 	Orgs string `help:"Folder of organizations." placeholder:"DIR" required:"" type:"path"`
 }
 
-// Run registers the key and prints its id. A key registered twice under one id is no error; another key under that id is.
+// Run registers the key and prints its id. A key registered twice under one id is no error; another
+// key under that id is.
 func (c orgAddCommand) Run(to streams) error {
 	data, err := os.ReadFile(c.Key)
 	if err != nil {
@@ -38,7 +39,8 @@ func (c orgAddCommand) Run(to streams) error {
 	return err
 }
 
-// registerKey writes a public key to ORGS/<org>/<kid>.pem and returns its id, which comes from the key when kid is "".
+// registerKey writes a public key to ORGS/<org>/<kid>.pem and returns its id, which comes from the
+// key when kid is "".
 func registerKey(orgs, org, kid string, publicPEM []byte) (string, error) {
 	if !auth.ValidName(org) {
 		return "", &usageError{fmt.Sprintf("%q is no name for an organization", org)}

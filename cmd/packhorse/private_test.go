@@ -44,7 +44,8 @@ func closed(t *testing.T, dir string) {
 	}
 }
 
-// TestPrivate serves, backs up and restores with the widest umask, and closes what was made open before.
+// TestPrivate serves, backs up and restores with the widest umask, and closes what was made open
+// before.
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -74,7 +75,8 @@ func TestPrivate(t *testing.T) {
 	}
 	closed(t, restored)
 
-	for _, open := range []string{filepath.Join(data, "keys"), filepath.Join(data, "files"), filepath.Join(dest, "settled")} {
+	for _, open := range []string{filepath.Join(data, "keys"), filepath.Join(data, "files"), filepath.Join(dest,
+		"settled")} {
 		if err := os.Chmod(open, 0o755); err != nil {
 			t.Fatal(err)
 		}

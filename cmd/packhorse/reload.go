@@ -10,7 +10,8 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// reloader does on SIGHUP what the server else does by itself, and takes the log level from the configuration file anew.
+// reloader does on SIGHUP what the server else does by itself, and takes the log level from the
+// configuration file anew.
 type reloader struct {
 	signals chan os.Signal
 	level   *slog.LevelVar

@@ -24,7 +24,8 @@ type restoreCommand struct {
 	logFlags
 }
 
-// restoringMark is a file in a folder into which a backup is being restored. Nobody opens such a folder.
+// restoringMark is a file in a folder into which a backup is being restored. Nobody opens such a
+// folder.
 const restoringMark = "RESTORING"
 
 // Run restores. What it has written is removed again when it fails.
@@ -48,10 +49,13 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 		return errors.Join(err, clearFolder(c.Data))
 	}
 	if report.LostCount > 0 {
-		to.complain("%d files are missing that were damaged when backup %d was made: packhorse fsck --data %s tells which repositories are hit",
-			report.LostCount, report.Number, c.Data)
+		to.complain(
+			"%d files are missing that were damaged when backup %d was made: packhorse fsck --data %s tells which repositories are hit",
+			report.LostCount, report.Number, c.Data,
+		)
 	}
-	return to.printf("restored backup %d into %s: %d files, %d bytes\n", report.Number, c.Data, report.FileCount, report.Bytes)
+	return to.printf("restored backup %d into %s: %d files, %d bytes\n", report.Number, c.Data, report.FileCount,
+		report.Bytes)
 }
 
 func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams) (_ backup.Report, err error) {
@@ -115,7 +119,11 @@ func clearFolder(dir string) error {
 // checkRestored returns an error for a folder into which a backup was not restored to the end.
 func checkRestored(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, restoringMark)); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, fmt.Errorf("%s holds a part of a backup: its restoration is under way or was interrupted; remove the folder and restore again", dir))
+		return errors.Join(err,
+			fmt.Errorf(
+				"%s holds a part of a backup: its restoration is under way or was interrupted; remove the folder and restore again",
+				dir,
+			))
 	}
 	return nil
 }

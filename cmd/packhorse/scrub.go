@@ -57,15 +57,23 @@ func (s *scrubber) stop() {
 // scrubFigures are what the scrubber tells to /metrics.
 func scrubFigures(host *engine.Host) []api.Figure {
 	figure := func(name, help string, value func(engine.ScrubStats) uint64) api.Figure {
-		return api.Figure{Name: "scrub_" + name, Help: help, Counter: true, Value: func() float64 { return float64(value(host.ScrubStats())) }}
+		return api.Figure{Name: "scrub_" + name, Help: help, Counter: true, Value: func() float64 {
+			return float64(value(host.ScrubStats()))
+		}}
 	}
 	return []api.Figure{
 		{
 			Name: "damaged", Help: "Stored things that were found damaged since the start, and not found healed.",
 			Value: func() float64 { return float64(host.DamageCount()) },
 		},
-		figure("read_bytes_total", "Stored bytes that scrubbing has read.", func(s engine.ScrubStats) uint64 { return s.Bytes }),
-		figure("passes_total", "Passes of scrubbing over all repositories.", func(s engine.ScrubStats) uint64 { return s.PassCount }),
-		figure("problems_total", "Problems that scrubbing has found, again in each pass.", func(s engine.ScrubStats) uint64 { return s.ProblemCount }),
+		figure("read_bytes_total", "Stored bytes that scrubbing has read.", func(s engine.ScrubStats) uint64 {
+			return s.Bytes
+		}),
+		figure("passes_total", "Passes of scrubbing over all repositories.", func(s engine.ScrubStats) uint64 {
+			return s.PassCount
+		}),
+		figure("problems_total", "Problems that scrubbing has found, again in each pass.", func(s engine.ScrubStats) uint64 {
+			return s.ProblemCount
+		}),
 	}
 }

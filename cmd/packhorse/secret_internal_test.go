@@ -33,7 +33,9 @@ func TestSecretKeyFile(t *testing.T) {
 	if none, err := readSecret(""); none != nil || err != nil {
 		t.Errorf("without a file: %d bytes, %v", len(none), err)
 	}
-	for name, content := range map[string]string{"empty": "", "short": strings.Repeat("x", 31), "with a line end": strings.Repeat("x", 32) + "\n"} {
+	for name, content := range map[string]string{
+		"empty": "", "short": strings.Repeat("x", 31), "with a line end": strings.Repeat("x", 32) + "\n",
+	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,9 @@ func create(t *testing.T, server *packhorsetest.Server, repo string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, text := call(t, http.DefaultClient, "POST", server.URL+"/api/v1/repos", token); status != http.StatusCreated {
+	if status, text := call(
+		t, http.DefaultClient, "POST", server.URL+"/api/v1/repos", token,
+	); status != http.StatusCreated {
 		t.Fatalf("create %s: %d %s", repo, status, text)
 	}
 	return token
@@ -82,7 +84,8 @@ func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, packhorsetest.Options{Dir: dir, Flags: []string{"--log-level", "info"}})
 	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "# TYPE "} {
-		if status, text := call(t, http.DefaultClient, "GET", server.URL+path, ""); status != http.StatusOK || !strings.Contains(text, want) {
+		if status, text := call(t, http.DefaultClient, "GET", server.URL+path, ""); status != http.StatusOK ||
+			!strings.Contains(text, want) {
 			t.Errorf("GET %s: %d %.200q", path, status, text)
 		}
 	}
@@ -112,7 +115,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestServeDrains checks that a request which is under way when the server is told to stop gets its answer.
+// TestServeDrains checks that a request which is under way when the server is told to stop gets its
+// answer.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{Flags: []string{"--log-level", "info"}})
@@ -174,7 +178,8 @@ func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{TLS: true})
 	client := trusting(t, server)
-	if status, text := call(t, client, "GET", server.URL+"/healthz", ""); !strings.HasPrefix(server.URL, "https://") || status != http.StatusOK {
+	if status, text := call(t, client, "GET", server.URL+"/healthz", ""); !strings.HasPrefix(server.URL, "https://") ||
+		status != http.StatusOK {
 		t.Errorf("GET %s/healthz: %d %s", server.URL, status, text)
 	}
 }
@@ -188,12 +193,15 @@ func trusting(t *testing.T, server *packhorsetest.Server) *http.Client {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
+	}
 	t.Cleanup(client.CloseIdleConnections)
 	return client
 }
 
-// TestServeReloads checks that SIGHUP ends nothing, and that the server takes a new certificate and log level.
+// TestServeReloads checks that SIGHUP ends nothing, and that the server takes a new certificate and
+// log level.
 func TestServeReloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -243,7 +251,8 @@ func leafOf(t *testing.T, server *packhorsetest.Server) *x509.Certificate {
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0] // a TLS dialer makes nothing else
 }
 
-// TestServeDrainDelay checks that a server which was told to stop says so, and serves on until its balancer had time to hear it.
+// TestServeDrainDelay checks that a server which was told to stop says so, and serves on until its
+// balancer had time to hear it.
 func TestServeDrainDelay(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{Flags: []string{"--drain-delay", "1h"}})
@@ -298,12 +307,24 @@ func TestServeRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no address":           {[]string{"--data", data, "--orgs", orgs}, 2, "--listen"},
-		"a taken port":         {[]string{"--data", data, "--orgs", orgs, "--listen", strings.TrimPrefix(server.URL, "http://")}, 1, "address already in use; choose another one with --listen"},
-		"half of TLS":          {[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--tls-cert", "c.pem"}, 2, "go together"},
-		"no organizations":     {[]string{"--data", data, "--orgs", filepath.Join(orgs, "absent"), "--listen", ":0"}, 1, "absent"},
-		"a size without sense": {[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--memory", "much"}, 2, "is no size"},
-		"a level without name": {[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--log-level", "loud"}, 2, "--log-level"},
+		"no address": {[]string{"--data", data, "--orgs", orgs}, 2, "--listen"},
+		"a taken port": {
+			[]string{"--data", data, "--orgs", orgs, "--listen", strings.TrimPrefix(server.URL, "http://")},
+			1,
+			"address already in use; choose another one with --listen",
+		},
+		"half of TLS": {
+			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--tls-cert", "c.pem"}, 2, "go together",
+		},
+		"no organizations": {
+			[]string{"--data", data, "--orgs", filepath.Join(orgs, "absent"), "--listen", ":0"}, 1, "absent",
+		},
+		"a size without sense": {
+			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--memory", "much"}, 2, "is no size",
+		},
+		"a level without name": {
+			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--log-level", "loud"}, 2, "--log-level",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +341,8 @@ func TestOneServerAFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start(t, packhorsetest.Options{Dir: dir})
-	got := packhorse(t, nil, "serve", "--data", filepath.Join(dir, "data"), "--orgs", filepath.Join(dir, "orgs"), "--listen", "127.0.0.1:0")
+	got := packhorse(t, nil, "serve", "--data", filepath.Join(dir, "data"), "--orgs", filepath.Join(dir, "orgs"),
+		"--listen", "127.0.0.1:0")
 	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse") {
 		t.Errorf("a second server: %+v", got)
 	}

@@ -75,8 +75,8 @@ type place struct {
 	cert, key  string // files of the certificate; "" for none
 }
 
-// openServer opens the listeners and the stores. Before serve everything is answered with 503, but for the question whether the process is alive.
-// It is told of SIGHUP by reload.
+// openServer opens the listeners and the stores. Before serve everything is answered with 503, but
+// for the question whether the process is alive. It is told of SIGHUP by reload.
 func openServer(ctx context.Context, at place, flags serverFlags, reload *reloader, to streams) (_ *server, err error) {
 	s := &server{flags: flags, logger: flags.loggerAt(to.errOut, reload.level), reloader: reload}
 	defer func() {
@@ -143,7 +143,8 @@ func (s *server) listen(ctx context.Context, address string, config *tls.Config)
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: address already in use; choose another one with --listen (127.0.0.1:0 takes any free port)", address)
+		return nil,
+			fmt.Errorf("%s: address already in use; choose another one with --listen (127.0.0.1:0 takes any free port)", address)
 	}
 	if err != nil {
 		return nil, err
@@ -158,7 +159,8 @@ func (s *server) listen(ctx context.Context, address string, config *tls.Config)
 	return answerStarting(l.(*net.TCPListener), config), nil
 }
 
-// reachable returns the host and port at which this machine reaches a listener: one on every address has none of its own.
+// reachable returns the host and port at which this machine reaches a listener: one on every
+// address has none of its own.
 func reachable(address net.Addr) string {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
@@ -182,7 +184,8 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		return nil, err
 	}
 	git := githttp.New(githttp.Config{
-		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax), Recheck: s.tokens.Recheck,
+		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax),
+		Recheck: s.tokens.Recheck,
 	})
 	programs := rest.New(rest.Config{
 		Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig,
@@ -194,7 +197,10 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures()),
+		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(
+			s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host),
+			upstreamFigures(s.store.host), s.certificates.figures(),
+		),
 		Private:        s.flags.AdminListen != "",
 		TrustedProxies: proxies,
 		Limits:         s.limits(),
@@ -231,7 +237,8 @@ func (s *server) limits() api.Limits {
 	}
 }
 
-// serve calls ready, and answers until ctx ends; then it lets running requests finish and closes everything.
+// serve calls ready, and answers until ctx ends; then it lets running requests finish and closes
+// everything.
 func (s *server) serve(ctx context.Context, ready func() error) error {
 	ended := make(chan error, 1+len(s.private))
 	for _, p := range s.private {
@@ -269,7 +276,8 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 	return err
 }
 
-// leave tells whoever asks for readiness that the server is about to stop, and goes on serving for as long as --drain-delay says.
+// leave tells whoever asks for readiness that the server is about to stop, and goes on serving for
+// as long as --drain-delay says.
 func (s *server) leave(ended <-chan error) error {
 	s.api.Leave()
 	select {
@@ -285,9 +293,12 @@ func (s *server) logStart() {
 	s.logger.Info("serving", "url", s.url, "version", version, "go", runtime.Version(), "cores", runtime.GOMAXPROCS(0),
 		"organizations", len(s.tokens.Orgs()))
 	f := s.flags
-	s.logger.Info("limits", "memory", f.Memory, "ingest_memory", byteSize(f.ingestMemory()), "object", f.Limits.ObjectMax, "pack", f.Limits.PackMax,
-		"inflated", f.Limits.InflatedMax, "objects", f.Limits.ObjectsMax, "delta_depth", f.Limits.DeltaDepthMax, "tree_depth", f.Limits.TreeDepthMax,
-		"commands", f.Limits.CommandsMax, "operations", f.Limits.OperationsMax, "last_commits", f.Limits.LastCommitMax, "refs", f.Limits.RefsMax,
+	s.logger.Info("limits", "memory", f.Memory, "ingest_memory", byteSize(f.ingestMemory()), "object", f.Limits.ObjectMax,
+		"pack", f.Limits.PackMax,
+		"inflated", f.Limits.InflatedMax, "objects", f.Limits.ObjectsMax, "delta_depth", f.Limits.DeltaDepthMax, "tree_depth",
+		f.Limits.TreeDepthMax,
+		"commands", f.Limits.CommandsMax, "operations", f.Limits.OperationsMax, "last_commits", f.Limits.LastCommitMax,
+		"refs", f.Limits.RefsMax,
 		"json", f.JSONMax, "diff_file", f.Limits.DiffFileMax, "merge", f.Limits.MergeMaxBytes)
 }
 

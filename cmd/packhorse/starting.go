@@ -12,8 +12,8 @@ import (
 	"packhorse/api/problem"
 )
 
-// starting answers while the stores are opened, which after a crash takes as long as there is a log to replay: the process is alive, and not
-// ready. It hands its listener on.
+// starting answers while the stores are opened, which after a crash takes as long as there is a log
+// to replay: the process is alive, and not ready. It hands its listener on.
 type starting struct {
 	listener *net.TCPListener
 	http     *http.Server
@@ -27,7 +27,9 @@ const startingRetry = time.Second
 func answerStarting(l *net.TCPListener, config *tls.Config) *starting {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "starting", http.StatusServiceUnavailable) })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+	})
 	refusal := problem.Problem{Status: http.StatusServiceUnavailable, Message: "the server is starting"}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", problem.ContentType)
@@ -48,7 +50,8 @@ func answerStarting(l *net.TCPListener, config *tls.Config) *starting {
 	return s
 }
 
-// stop ends the answering, and leaves the listener to accept for somebody else. Connections that have not sent a request are cut.
+// stop ends the answering, and leaves the listener to accept for somebody else. Connections that
+// have not sent a request are cut.
 func (s *starting) stop() error {
 	drain, cancel := context.WithTimeout(context.Background(), startingRetry)
 	defer cancel()

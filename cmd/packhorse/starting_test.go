@@ -69,7 +69,8 @@ func TestStarting(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if status, text := call(t, client, http.MethodGet, url+"/readyz", ""); status != http.StatusOK || !strings.HasPrefix(text, "ready") {
+			if status, text := call(t, client, http.MethodGet, url+"/readyz", ""); status != http.StatusOK ||
+				!strings.HasPrefix(text, "ready") {
 				t.Errorf("/readyz of %s: %d %q", server.URL, status, text)
 			}
 			if status, _ := call(t, client, http.MethodGet, url+"/api/v1/repos", ""); status != http.StatusUnauthorized {

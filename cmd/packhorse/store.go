@@ -54,7 +54,8 @@ type limitFlags struct {
 	RefsMax       int      `help:"Refs of a repository." default:"1000000"`
 }
 
-// Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers, garbage.
+// Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers,
+// garbage.
 const (
 	keysShare     = 2
 	objectsShare  = 2
@@ -64,8 +65,9 @@ const (
 	shares        = 16
 )
 
-// garbagePercent is how much garbage may gather beside what is in use. Most of the heap is caches of bytes without pointers, which
-// cost nothing to pass over, so collecting often is cheap and keeps the process small.
+// garbagePercent is how much garbage may gather beside what is in use. Most of the heap is caches
+// of bytes without pointers, which cost nothing to pass over, so collecting often is cheap and
+// keeps the process small.
 const garbagePercent = 40
 
 // ingestMemoryMost is the --ingest-memory of a server that has plenty.
@@ -80,7 +82,8 @@ func (f storeFlags) ingestMemory() int64 {
 
 func (f storeFlags) share(of int64) int64 { return int64(f.Memory) / shares * of }
 
-// store is an opened data folder. Its parts are closed in the order opposite to that of their opening.
+// store is an opened data folder. Its parts are closed in the order opposite to that of their
+// opening.
 type store struct {
 	host    *engine.Host
 	space   *space.Watch
@@ -102,7 +105,9 @@ type outside struct {
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
-func openStore(ctx context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger) (_ *store, err error) {
+func openStore(
+	ctx context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger,
+) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
 	debug.SetGCPercent(garbagePercent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -125,7 +130,8 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		return nil, err
 	}
 	s.closers = append(s.closers, func(context.Context) error { s.space.Close(); return nil })
-	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder), kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger})
+	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder),
+		kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger})
 	if errors.Is(err, kv.ErrLocked) {
 		return nil, fmt.Errorf("%s %w", dir, errInUse)
 	}
@@ -164,9 +170,10 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 		Space:  s.space,
 		Refs:   refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
 		Limits: engine.Limits{
-			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax, LastCommitCountMax: limits.LastCommitMax,
-			DiffFileBytes: int64(limits.DiffFileMax),
-			MergeBytesMax: int64(limits.MergeMaxBytes),
+			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax,
+			LastCommitCountMax: limits.LastCommitMax,
+			DiffFileBytes:      int64(limits.DiffFileMax),
+			MergeBytesMax:      int64(limits.MergeMaxBytes),
 			// As much as one organization's requests may hold.
 			TraceBytesMax:     flags.share(requestsShare) / 2,
 			MergePathBytesMax: flags.share(requestsShare) / 2,
@@ -191,7 +198,8 @@ func openStore(ctx context.Context, dir string, flags storeFlags, around outside
 	return s, nil
 }
 
-// openClones opens the clone cache, unless it is switched off. Nothing runs in it before the first clone.
+// openClones opens the clone cache, unless it is switched off. Nothing runs in it before the first
+// clone.
 func openClones(dir string, flags storeFlags, logger *slog.Logger) (*clonecache.Cache, error) {
 	if flags.CloneCache == 0 {
 		return nil, nil
@@ -199,7 +207,8 @@ func openClones(dir string, flags storeFlags, logger *slog.Logger) (*clonecache.
 	return clonecache.Open(dir, clonecache.Options{BudgetBytes: int64(flags.CloneCache), Logger: logger})
 }
 
-// damageCount is how many stored things were found to be damaged; tables of the key-value store count as one.
+// damageCount is how many stored things were found to be damaged; tables of the key-value store
+// count as one.
 func (s *store) damageCount() int {
 	count := s.host.DamageCount()
 	if s.damage() != nil {

@@ -17,11 +17,13 @@ import (
 	"packhorse/engine"
 )
 
-// A task is a maintenance command. It runs in the process that has the data folder open: in the server, at whose admin socket the command
-// asks for it, or in the command itself when no server runs.
+// A task is a maintenance command. It runs in the process that has the data folder open: in the
+// server, at whose admin socket the command asks for it, or in the command itself when no server
+// runs.
 //
-// Args are those of the command, as JSON. What the task writes to out is printed line by line; a line of [progress] overwrites the
-// one before on a terminal. The task ends when ctx does, which is when its caller is gone or the server stops. Its error is the command's.
+// Args are those of the command, as JSON. What the task writes to out is printed line by line; a
+// line of [progress] overwrites the one before on a terminal. The task ends when ctx does, which is
+// when its caller is gone or the server stops. Its error is the command's.
 type task func(ctx context.Context, host *engine.Host, args json.RawMessage, out io.Writer) error
 
 // tasks are all of them, by the name of their command.
@@ -82,7 +84,9 @@ func (f taskFlags) run(ctx context.Context, name string, args any, to streams) e
 	return err
 }
 
-func (f taskFlags) runHere(ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter) (err error) {
+func (f taskFlags) runHere(
+	ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter,
+) (err error) {
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil { // opening would make a store
 		return fmt.Errorf("no store is in %s: %w", f.Data, err)
 	}
@@ -143,7 +147,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// taskPrinter prints the lines of a task: progress on a terminal in one line that is drawn again and again, and nowhere else.
+// taskPrinter prints the lines of a task: progress on a terminal in one line that is drawn again
+// and again, and nowhere else.
 type taskPrinter struct {
 	to       streams
 	terminal bool

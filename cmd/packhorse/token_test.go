@@ -100,13 +100,19 @@ func TestToken(t *testing.T) {
 	}{
 		"defaults": {key: private, args: []string{"--repo", "a/b"}, repo: "a/b", scopes: readWrite},
 		"ed25519":  {key: edPrivate, args: []string{"--scope", "git:read"}, scopes: auth.GitRead},
-		"scopes":   {key: private, args: []string{"--scope", "repo:write", "--scope", "org:read"}, scopes: auth.RepoWrite | auth.OrgRead},
+		"scopes": {
+			key: private, args: []string{"--scope", "repo:write", "--scope", "org:read"}, scopes: auth.RepoWrite | auth.OrgRead,
+		},
 		"policies": {
-			key: private, args: []string{"--ref-policy", "a=b=no-push", "--ref-policy", "main=no-push,no-force-push", "--ref-policy", "*=verify-sig"},
+			key: private, args: []string{
+				"--ref-policy", "a=b=no-push", "--ref-policy", "main=no-push,no-force-push", "--ref-policy", "*=verify-sig",
+			},
 			scopes: readWrite, ops: refs.Ops{refs.NoPush, refs.NoForcePush},
 		},
-		"first policy":   {key: private, args: []string{"--ref-policy", "ma*=;main=no-push"}, scopes: readWrite},
-		"ops of no rule": {key: private, args: []string{"--op", "no-force-push"}, scopes: readWrite, ops: refs.Ops{refs.NoForcePush}},
+		"first policy": {key: private, args: []string{"--ref-policy", "ma*=;main=no-push"}, scopes: readWrite},
+		"ops of no rule": {
+			key: private, args: []string{"--op", "no-force-push"}, scopes: readWrite, ops: refs.Ops{refs.NoForcePush},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,10 +155,12 @@ func TestConfigPrecedence(t *testing.T) {
 		args []string
 		repo string
 	}{
-		"file":                     {args: []string{"--config", config}, repo: "file"},
-		"file of the environment":  {env: []string{"PACKHORSE_CONFIG=" + config}, repo: "file"},
-		"environment before file":  {env: []string{"PACKHORSE_REPO=env"}, args: []string{"--config", config}, repo: "env"},
-		"flag before both":         {env: []string{"PACKHORSE_REPO=env"}, args: []string{"--config", config, "--repo", "flag"}, repo: "flag"},
+		"file":                    {args: []string{"--config", config}, repo: "file"},
+		"file of the environment": {env: []string{"PACKHORSE_CONFIG=" + config}, repo: "file"},
+		"environment before file": {env: []string{"PACKHORSE_REPO=env"}, args: []string{"--config", config}, repo: "env"},
+		"flag before both": {
+			env: []string{"PACKHORSE_REPO=env"}, args: []string{"--config", config, "--repo", "flag"}, repo: "flag",
+		},
 		"empty flag before a file": {args: []string{"--config", config, "--repo="}, repo: ""},
 	}
 	for name, test := range tests {

@@ -55,9 +55,12 @@ func (s *server) upstreams() (engine.UpstreamConfig, error) {
 	}, nil
 }
 
-// mayUseApp tells whether an account on GitHub is one of those listed; GitHub knows no upper and lower case.
+// mayUseApp tells whether an account on GitHub is one of those listed; GitHub knows no upper and
+// lower case.
 func mayUseApp(owners []string, owner string) bool {
-	return slices.ContainsFunc(owners, func(listed string) bool { return listed == "*" || strings.EqualFold(listed, owner) })
+	return slices.ContainsFunc(owners, func(listed string) bool {
+		return listed == "*" || strings.EqualFold(listed, owner)
+	})
 }
 
 // app returns the GitHub App, nil without one.
@@ -84,12 +87,20 @@ func (f *upstreamFlags) app(guard *outbound.Guard) (*githubapp.App, error) {
 // upstreamFigures are what syncing tells to /metrics.
 func upstreamFigures(host *engine.Host) []api.Figure {
 	figure := func(name, help string, counter bool, value func(upstream.Stats) float64) api.Figure {
-		return api.Figure{Name: "upstream_" + name, Help: help, Counter: counter, Value: func() float64 { return value(host.UpstreamStats()) }}
+		return api.Figure{Name: "upstream_" + name, Help: help, Counter: counter, Value: func() float64 {
+			return value(host.UpstreamStats())
+		}}
 	}
 	return []api.Figure{
-		figure("syncs_total", "Syncs with upstreams that have ended.", true, func(s upstream.Stats) float64 { return float64(s.Syncs) }),
-		figure("failures_total", "Syncs with upstreams that have failed, as a whole or for some refs.", true, func(s upstream.Stats) float64 { return float64(s.Failures) }),
-		figure("running", "Syncs with upstreams that run.", false, func(s upstream.Stats) float64 { return float64(s.Running) }),
-		figure("waiting", "Repositories that wait for a sync with their upstream, or for another try.", false, func(s upstream.Stats) float64 { return float64(s.Waiting) }),
+		figure("syncs_total", "Syncs with upstreams that have ended.", true, func(s upstream.Stats) float64 {
+			return float64(s.Syncs)
+		}),
+		figure("failures_total", "Syncs with upstreams that have failed, as a whole or for some refs.", true,
+			func(s upstream.Stats) float64 { return float64(s.Failures) }),
+		figure("running", "Syncs with upstreams that run.", false, func(s upstream.Stats) float64 {
+			return float64(s.Running)
+		}),
+		figure("waiting", "Repositories that wait for a sync with their upstream, or for another try.", false,
+			func(s upstream.Stats) float64 { return float64(s.Waiting) }),
 	}
 }

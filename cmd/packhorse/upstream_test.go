@@ -24,7 +24,8 @@ type twoServers struct {
 	credential          string             // id
 }
 
-// newTwoServers starts both; the upstream, ada/r, has a history, and is known as one of the provider's. config is more of org.yaml.
+// newTwoServers starts both; the upstream, ada/r, has a history, and is known as one of the
+// provider's. config is more of org.yaml.
 func newTwoServers(t *testing.T, seed uint64, provider, config string, flags ...string) *twoServers {
 	t.Helper()
 	s := &twoServers{far: start(t, packhorsetest.Options{Flags: []string{"--maintenance-off"}})}
@@ -41,12 +42,15 @@ func newTwoServers(t *testing.T, seed uint64, provider, config string, flags ...
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {%s: %q}\n%s", provider, s.far.URL, config), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(folder, "org.yaml"), fmt.Appendf(nil, "upstreams: {%s: %q}\n%s", provider, s.far.URL, config), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	s.killing = killing{
 		t: t, dir: dir, told: map[string]string{}, random: rand.New(rand.NewPCG(6, seed)),
-		flags: append(flags, "--upstream-allow", "127.0.0.1", "--secret-key", secret, "--upstream-retry", "50ms", "--log-level", "error"),
+		flags: append(flags, "--upstream-allow", "127.0.0.1", "--secret-key", secret, "--upstream-retry", "50ms",
+			"--log-level", "error"),
 	}
 	s.start()
 	t.Cleanup(func() {
@@ -57,7 +61,8 @@ func newTwoServers(t *testing.T, seed uint64, provider, config string, flags ...
 			t.Log(s.server.Output())
 		}
 	})
-	s.api(http.MethodPost, "/api/v1/repos", "", fmt.Appendf(nil, `{"base_repo":{"provider":%q,"owner":"ada","name":"r"}}`, provider)).mustBe(t, http.StatusCreated)
+	s.api(http.MethodPost, "/api/v1/repos", "", fmt.Appendf(nil, `{"base_repo":{"provider":%q,"owner":"ada","name":"r"}}`,
+		provider)).mustBe(t, http.StatusCreated)
 	return s
 }
 
@@ -119,8 +124,8 @@ func (s *twoServers) equal() {
 	s.t.Fatalf("here:\n%s\nupstream:\n%s", here, there)
 }
 
-// TestSyncWithServer syncs with another Packhorse: without a credential, with a wrong one and the right one; both ways; and detaches when that
-// has gone.
+// TestSyncWithServer syncs with another Packhorse: without a credential, with a wrong one and the
+// right one; both ways; and detaches when that has gone.
 func TestSyncWithServer(t *testing.T) {
 	t.Parallel()
 	s := newTwoServers(t, 8, "gitea", "")
@@ -137,7 +142,8 @@ func TestSyncWithServer(t *testing.T) {
 	s.git.Git("push", "--quiet", s.farRemote, theirs+":refs/heads/theirs", ":refs/heads/ours")
 	s.api(http.MethodPost, "/api/v1/repos/pull-upstream", "", []byte(`{"ref":"theirs"}`)).mustBe(t, http.StatusAccepted)
 	s.equal()
-	if _, text := call(t, http.DefaultClient, http.MethodGet, s.server.URL+"/metrics", ""); !strings.Contains(text, "packhorse_upstream_syncs_total") {
+	if _, text := call(t, http.DefaultClient, http.MethodGet, s.server.URL+"/metrics", ""); !strings.Contains(text,
+		"packhorse_upstream_syncs_total") {
 		t.Error("syncs are not counted")
 	}
 
@@ -154,8 +160,9 @@ func TestSyncWithServer(t *testing.T) {
 	}
 }
 
-// TestKillSync kills the server at random instants, first while it imports, then while programs commit and git pushes: in the end the upstream has
-// what was acknowledged, and both have the same. PACKHORSE_KILL_ROUNDS sets how often.
+// TestKillSync kills the server at random instants, first while it imports, then while programs
+// commit and git pushes: in the end the upstream has what was acknowledged, and both have the same.
+// PACKHORSE_KILL_ROUNDS sets how often.
 func TestKillSync(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 2)

@@ -16,11 +16,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestVerifySig pushes commits with git under a token that demands signatures, while the organization registers a key and takes it
-// back. The server goes on without a restart.
+// TestVerifySig pushes commits with git under a token that demands signatures, while the
+// organization registers a key and takes it back. The server goes on without a restart.
 func TestVerifySig(t *testing.T) {
 	t.Parallel()
-	for name, newSigner := range map[string]func(tb testing.TB, kind string) oracle.Signer{"ssh": oracle.SSHSigner, "openpgp": oracle.PGPSigner} {
+	for name, newSigner := range map[string]func(tb testing.TB, kind string) oracle.Signer{
+		"ssh": oracle.SSHSigner, "openpgp": oracle.PGPSigner,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newSignedPushes(t)
@@ -69,7 +71,9 @@ func newSignedPushes(t *testing.T) *signedPushes {
 	}
 	k := &killing{t: t, server: server, token: token}
 	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
-	p := &signedPushes{t: t, git: oracle.New(t), orgDir: server.OrgDir(), remote: k.remote(), tree: object.EmptyTreeID.String()}
+	p := &signedPushes{
+		t: t, git: oracle.New(t), orgDir: server.OrgDir(), remote: k.remote(), tree: object.EmptyTreeID.String(),
+	}
 	p.git.Write("tree", nil)
 	return p
 }

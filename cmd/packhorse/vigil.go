@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// vigil watches over a wait: it says what is waited for once nothing was heard for a while, and gives up after a longer one.
+// vigil watches over a wait: it says what is waited for once nothing was heard for a while, and
+// gives up after a longer one.
 type vigil struct {
 	what       string
 	say, limit time.Duration
@@ -28,10 +29,12 @@ type silentError struct {
 }
 
 func (e *silentError) Error() string {
-	return fmt.Sprintf("%s has not answered for %v: it may be stopped, or wait for its disk; --wait sets how long to wait", e.what, e.limit)
+	return fmt.Sprintf("%s has not answered for %v: it may be stopped, or wait for its disk; --wait sets how long to wait",
+		e.what, e.limit)
 }
 
-// begin returns a context that ends, with a silentError as its cause, when nothing is heard for limit. The caller calls end.
+// begin returns a context that ends, with a silentError as its cause, when nothing is heard for
+// limit. The caller calls end.
 func (v *vigil) begin(ctx context.Context) context.Context {
 	ctx, v.cancel = context.WithCancelCause(ctx)
 	v.mu.Lock()

@@ -97,7 +97,8 @@ func runWebhooksList(ctx context.Context, host *engine.Host, args webhooksArgs, 
 }
 
 func describeHook(status *webhook.Status) string {
-	parts := []string{fmt.Sprintf("%s %s: %d parked, %d transactions behind, %d dead", status.Org, status.URL, status.Parked, status.Behind, status.Dead)}
+	parts := []string{fmt.Sprintf("%s %s: %d parked, %d transactions behind, %d dead", status.Org, status.URL,
+		status.Parked, status.Behind, status.Dead)}
 	if !status.Oldest.IsZero() {
 		parts = append(parts, "oldest since "+status.Oldest.UTC().Format(time.RFC3339))
 	}
@@ -111,11 +112,13 @@ func describeHook(status *webhook.Status) string {
 }
 
 func describeLetter(letter *webhook.Letter) string {
-	what := fmt.Sprintf("%s %s..%s of %s", letter.Event.Ref, letter.Event.Before, letter.Event.After, letter.Event.Repository.URL)
+	what := fmt.Sprintf("%s %s..%s of %s", letter.Event.Ref, letter.Event.Before, letter.Event.After,
+		letter.Event.Repository.URL)
 	if letter.Lost {
 		what = "not known"
 	}
-	return fmt.Sprintf("dead %s to %s %s: %s, %d attempts, died %s, last error: %q", letter.ID, letter.Org, letter.URL, what, letter.Attempts,
+	return fmt.Sprintf("dead %s to %s %s: %s, %d attempts, died %s, last error: %q", letter.ID, letter.Org, letter.URL,
+		what, letter.Attempts,
 		letter.Died.UTC().Format(time.RFC3339), letter.Error)
 }
 
@@ -139,28 +142,38 @@ func (s *server) webhooks() (engine.WebhookConfig, error) {
 	if err != nil {
 		return engine.WebhookConfig{}, err
 	}
-	return engine.WebhookConfig{Guard: guard, GiveUp: orNone(s.flags.Webhook.GiveUp), Hooks: func(org string) []webhook.Hook {
-		config, ok := s.tokens.OrgConfig(org)
-		if !ok {
-			return nil
-		}
-		var hooks []webhook.Hook
-		for _, hook := range config.Webhooks {
-			hooks = append(hooks, webhook.Hook{URL: hook.URL, Secret: hook.Secret})
-		}
-		return hooks
-	}}, nil
+	return engine.WebhookConfig{
+		Guard: guard, GiveUp: orNone(s.flags.Webhook.GiveUp), Hooks: func(org string) []webhook.Hook {
+			config, ok := s.tokens.OrgConfig(org)
+			if !ok {
+				return nil
+			}
+			var hooks []webhook.Hook
+			for _, hook := range config.Webhooks {
+				hooks = append(hooks, webhook.Hook{URL: hook.URL, Secret: hook.Secret})
+			}
+			return hooks
+		},
+	}, nil
 }
 
 // webhookFigures are what deliveries tell to /metrics.
 func webhookFigures(host *engine.Host) []api.Figure {
 	figure := func(name, help string, counter bool, value func(webhook.Stats) float64) api.Figure {
-		return api.Figure{Name: "webhook_" + name, Help: help, Counter: counter, Value: func() float64 { return value(host.Webhooks().Stats()) }}
+		return api.Figure{Name: "webhook_" + name, Help: help, Counter: counter, Value: func() float64 {
+			return value(host.Webhooks().Stats())
+		}}
 	}
 	return []api.Figure{
-		figure("deliveries_total", "Events that receivers have taken.", true, func(s webhook.Stats) float64 { return float64(s.Delivered) }),
-		figure("failures_total", "Attempts to deliver an event that failed.", true, func(s webhook.Stats) float64 { return float64(s.Failed) }),
+		figure("deliveries_total", "Events that receivers have taken.", true, func(s webhook.Stats) float64 {
+			return float64(s.Delivered)
+		}),
+		figure("failures_total", "Attempts to deliver an event that failed.", true, func(s webhook.Stats) float64 {
+			return float64(s.Failed)
+		}),
 		figure("dead_total", "Events that were given up.", true, func(s webhook.Stats) float64 { return float64(s.Dead) }),
-		figure("pending", "Events that are being delivered, or wait to be sent again.", false, func(s webhook.Stats) float64 { return float64(s.Pending) }),
+		figure("pending", "Events that are being delivered, or wait to be sent again.", false, func(s webhook.Stats) float64 {
+			return float64(s.Pending)
+		}),
 	}
 }

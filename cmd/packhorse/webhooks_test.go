@@ -13,7 +13,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestWebhooks lists dead letters and sends them again, through the server and in a folder that none has open.
+// TestWebhooks lists dead letters and sends them again, through the server and in a folder that
+// none has open.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -30,7 +31,10 @@ func TestWebhooks(t *testing.T) {
 	dir := t.TempDir()
 	hook(t, dir, receiver.URL)
 	options := packhorsetest.Options{
-		Dir: dir, Flags: []string{"--upstream-allow", "localhost,127.0.0.1", "--webhook-give-up", "0s", "--log-level", "error", "--admin-listen", "127.0.0.1:0"},
+		Dir: dir, Flags: []string{
+			"--upstream-allow", "localhost,127.0.0.1", "--webhook-give-up", "0s", "--log-level", "error",
+			"--admin-listen", "127.0.0.1:0",
+		},
 	}
 	server := start(t, options)
 	token := create(t, server, "r")
@@ -70,11 +74,13 @@ func TestWebhooks(t *testing.T) {
 		Attempts       int
 		Event          struct{ Ref string }
 	}
-	if err := json.Unmarshal([]byte(lines[2]), &letter); err != nil || letter.Event.Ref != "refs/heads/main" || letter.Attempts != 1 ||
+	if err := json.Unmarshal([]byte(lines[2]), &letter); err != nil || letter.Event.Ref != "refs/heads/main" ||
+		letter.Attempts != 1 ||
 		letter.URL != receiver.URL || letter.Error != "the receiver answered 500 Internal Server Error" {
 		t.Errorf("%s: %v", lines[2], err)
 	}
-	if got := hooks("list", "--dead"); !strings.Contains(got, "\ndead "+letter.ID+" to ") || !strings.Contains(got, " of r, 1 attempts, died ") {
+	if got := hooks("list", "--dead"); !strings.Contains(got, "\ndead "+letter.ID+" to ") ||
+		!strings.Contains(got, " of r, 1 attempts, died ") {
 		t.Errorf("listed %s", got)
 	}
 
@@ -94,7 +100,8 @@ func TestWebhooks(t *testing.T) {
 	if got := hooks("retry"); got != "1 dead letters will be sent again\n" {
 		t.Errorf("without a server: %s", got)
 	}
-	if got := hooks("list"); !strings.HasPrefix(got, name+"1 parked, 0 transactions behind, 0 dead") || strings.Contains(got, "not configured") {
+	if got := hooks("list"); !strings.HasPrefix(got, name+"1 parked, 0 transactions behind, 0 dead") ||
+		strings.Contains(got, "not configured") {
 		t.Errorf("without a server: %s", got)
 	}
 	start(t, options)
@@ -107,7 +114,8 @@ func TestWebhooks(t *testing.T) {
 func TestUpstreamAllow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	got := packhorse(t, nil, "serve", "--data", filepath.Join(dir, "data"), "--orgs", dir, "--listen", "127.0.0.1:0", "--upstream-allow", "10.0.0.0/99")
+	got := packhorse(t, nil, "serve", "--data", filepath.Join(dir, "data"), "--orgs", dir, "--listen", "127.0.0.1:0",
+		"--upstream-allow", "10.0.0.0/99")
 	if got.status != 1 || !strings.Contains(got.errOut, "10.0.0.0/99") {
 		t.Errorf("%+v", got)
 	}

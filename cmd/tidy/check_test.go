@@ -26,19 +26,23 @@ const document = "# Architecture\n\n" +
 
 // inOrder is a module without findings.
 var inOrder = map[string]string{
-	"go.mod":                         "module fake\n\ngo 1.26\n",
-	"ARCHITECTURE.md":                document,
-	"README.md":                      "run it in /tmp/data\n",
-	"cmd/tool/main.go":               "// Command tool is a tool.\npackage main\n\nimport _ \"fake/engine\"\n",
-	"engine/engine.go":               "// Package engine composes.\npackage engine\n\nimport (\n\t_ \"fake/engine/merge\"\n\t_ \"fake/odb\"\n\t_ \"fmt\"\n)\n",
-	"engine/merge/merge.go":          "// Package merge merges.\npackage merge\n",
-	"engine/diff/diff.go":            "// Package diff diffs.\npackage diff\n",
-	"odb/odb.go":                     "// Package odb holds objects.\npackage odb\n\nimport (\n\t_ \"fake/odb/kv\"\n\t_ \"fake/pack\"\n)\n",
-	"odb/kv/kv.go":                   "// Package kv holds keys.\npackage kv\n\nimport (\n\t_ \"example.com/store/v2/vfs\"\n\t_ \"fake/pack/invariants\"\n)\n",
-	"odb/kv/kv_test.go":              "package kv_test\n\nimport (\n\t_ \"example.com/rapid\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
-	"odb/kv/kvtest/kvtest.go":        "// Package kvtest tests stores.\npackage kvtest\n\nimport _ \"fake/odb/kv\"\n",
-	"pack/invariants/invariants.go":  "// Package invariants checks.\npackage invariants\n",
-	"pack/pack.go":                   "// Package pack reads packs.\npackage pack\n",
+	"go.mod":                "module fake\n\ngo 1.26\n",
+	"ARCHITECTURE.md":       document,
+	"README.md":             "run it in /tmp/data\n",
+	"cmd/tool/main.go":      "// Command tool is a tool.\npackage main\n\nimport _ \"fake/engine\"\n",
+	"engine/engine.go":      "// Package engine composes.\npackage engine\n\nimport (\n\t_ \"fake/engine/merge\"\n\t_ \"fake/odb\"\n\t_ \"fmt\"\n)\n",
+	"engine/merge/merge.go": "// Package merge merges.\npackage merge\n",
+	"engine/diff/diff.go":   "// Package diff diffs.\npackage diff\n",
+
+	"odb/odb.go": "// Package odb holds objects.\npackage odb\n\nimport (\n\t_ \"fake/odb/kv\"\n\t_ \"fake/pack\"\n)\n",
+
+	"odb/kv/kv.go": "// Package kv holds keys.\npackage kv\n\nimport (\n\t_ \"example.com/store/v2/vfs\"\n\t_ \"fake/pack/invariants\"\n)\n",
+
+	"odb/kv/kv_test.go":             "package kv_test\n\nimport (\n\t_ \"example.com/rapid\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
+	"odb/kv/kvtest/kvtest.go":       "// Package kvtest tests stores.\npackage kvtest\n\nimport _ \"fake/odb/kv\"\n",
+	"pack/invariants/invariants.go": "// Package invariants checks.\npackage invariants\n",
+	"pack/pack.go":                  "// Package pack reads packs.\npackage pack\n",
+
 	"bench/bench.go":                 "// Command bench measures.\npackage main\n\nimport (\n\t_ \"example.com/anything\"\n\t_ \"fake/engine\"\n\t_ \"fake/odb/kv/kvtest\"\n)\n",
 	"bench/testdata/broken.go":       "package\n",
 	"engine/nested/go.mod":           "module other\n",
@@ -202,7 +206,8 @@ func TestCheck(t *testing.T) {
 		},
 		"citations of files and tests that are gone": {
 			files: map[string]string{
-				"docs/law.md":         law + "`TestKeys` (in `odb/kv` and in\n`pack`), `TestGone`, `odb/gone`, `refs/gone.go`, `gone.go`, `odb/kv.go`\n",
+				"docs/law.md": law +
+					"`TestKeys` (in `odb/kv` and in\n`pack`), `TestGone`, `odb/gone`, `refs/gone.go`, `gone.go`, `odb/kv.go`\n",
 				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n\nfunc (x) TestGone() {}\n",
 				"odb/kv/notes.md":     "`odb/gone` is of another page.\n",
 			},

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// checkCitations finds citations of what is not in the tree. A comment, a Markdown page or the Makefile cites a page by
-// its path, with a heading (ARCHITECTURE.md, "The floors") or with the number that a heading begins with
-// (docs/invariants.md 2). The pages about the project also cite files, folders and tests in backquotes.
+// checkCitations finds citations of what is not in the tree. A comment, a Markdown page or the
+// Makefile cites a page by its path, with a heading (ARCHITECTURE.md, "The floors") or with the
+// number that a heading begins with (docs/invariants.md 2). The pages about the project also cite
+// files, folders and tests in backquotes.
 func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 	t, err := readTree(root)
 	if err != nil {
@@ -137,7 +138,8 @@ var (
 	digits       = regexp.MustCompile(`\d+`)
 )
 
-// checkPages returns the citations of pages in a text, which begins at a line of a file, that lead nowhere.
+// checkPages returns the citations of pages in a text, which begins at a line of a file, that lead
+// nowhere.
 func (t *tree) checkPages(file string, line int, text string) []finding {
 	var findings []finding
 	for _, at := range citedPage.FindAllStringIndex(text, -1) {
@@ -222,8 +224,9 @@ func (t *tree) checkQuoted(file, text string, tests map[string][]string) []findi
 	return findings
 }
 
-// isPath tells whether a word in backquotes is meant to be a path of the tree: a Go file, or anything in a folder that
-// stands at the top. Below refs only Go files are, since git's refs are called so too.
+// isPath tells whether a word in backquotes is meant to be a path of the tree: a Go file, or
+// anything in a folder that stands at the top. Below refs only Go files are, since git's refs are
+// called so too.
 func isPath(word string) bool {
 	if !quotedPath.MatchString(word) {
 		return false

@@ -23,7 +23,8 @@ func checkDocs(mod *module) []finding {
 		}
 		if !documented {
 			first := pkg.files[0]
-			findings = append(findings, finding{pkg.folder, 0, "no file has a package comment that begins with " + strings.TrimSpace(opening(first))})
+			findings = append(findings,
+				finding{pkg.folder, 0, "no file has a package comment that begins with " + strings.TrimSpace(opening(first))})
 		}
 	}
 	return findings
@@ -38,7 +39,8 @@ func opening(f sourceFile) string {
 	return "Package " + strings.TrimSuffix(name, "_test") + " "
 }
 
-// detached returns a comment that reads like the package's and does not touch the package clause, or nil.
+// detached returns a comment that reads like the package's and does not touch the package clause,
+// or nil.
 func detached(f sourceFile) *ast.CommentGroup {
 	for _, group := range f.syntax.Comments {
 		if group.Pos() > f.syntax.Package {

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// fences is the modules block of ARCHITECTURE.md: a line is a dependency's module path and the folders that may import it, with a
-// comment after "#" that says what for. The word "tests" in place of a folder lets every test, and every room of tests, import it.
-// Folders beside the tower are free.
+// fences is the modules block of ARCHITECTURE.md: a line is a dependency's module path and the
+// folders that may import it, with a comment after "#" that says what for. The word "tests" in
+// place of a folder lets every test, and every room of tests, import it. Folders beside the tower
+// are free.
 type fences []fence
 
 type fence struct {
@@ -33,7 +34,8 @@ func parseFences(lines []blockLine) (fences, []finding) {
 	return list, findings
 }
 
-// check returns the imports of dependencies from folders that are not listed for them, and the listed places that import nothing.
+// check returns the imports of dependencies from folders that are not listed for them, and the
+// listed places that import nothing.
 func (l fences) check(mod *module, t tower) []finding {
 	var findings []finding
 	used := map[string]bool{}
@@ -66,7 +68,9 @@ func (l fences) check(mod *module, t tower) []finding {
 
 // admit returns the place in the list that lets folder import importPath, or why it may not.
 func (l fences) admit(importPath, folder string, test bool) (place, reason string) {
-	i := slices.IndexFunc(l, func(f fence) bool { return importPath == f.module || strings.HasPrefix(importPath, f.module+"/") })
+	i := slices.IndexFunc(l, func(f fence) bool {
+		return importPath == f.module || strings.HasPrefix(importPath, f.module+"/")
+	})
 	switch {
 	case i < 0:
 		return "", importPath + " is not in the modules block of " + drawing

@@ -8,11 +8,13 @@ import (
 	"strings"
 )
 
-// guardedBy is the folder whose package starts goroutines: a panic in one that is started otherwise ends the process.
+// guardedBy is the folder whose package starts goroutines: a panic in one that is started otherwise
+// ends the process.
 const guardedBy = "odb/rescue"
 
-// checkGoroutines finds goroutines of the tower that nobody guards: go statements, and the Go methods of sync and errgroup. A comment on
-// the line that begins with "bare: " gives a reason, and lets it pass.
+// checkGoroutines finds goroutines of the tower that nobody guards: go statements, and the Go
+// methods of sync and errgroup. A comment on the line that begins with "bare: " gives a reason, and
+// lets it pass.
 func checkGoroutines(mod *module, t tower) []finding {
 	var findings []finding
 	for _, pkg := range mod.packages {
@@ -26,7 +28,8 @@ func checkGoroutines(mod *module, t tower) []finding {
 			excused := linesWith(mod.fileSet, f.syntax, "// bare: ")
 			unguarded := func(at token.Pos, what string) {
 				if line := mod.fileSet.Position(at).Line; !excused[line] {
-					findings = append(findings, finding{f.path, line, what + " without a guard against panics: use package " + guardedBy})
+					findings = append(findings,
+						finding{f.path, line, what + " without a guard against panics: use package " + guardedBy})
 				}
 			}
 			waits := mentions(f.syntax, "sync", "WaitGroup")
@@ -40,7 +43,8 @@ func checkGoroutines(mod *module, t tower) []finding {
 				case *ast.GoStmt:
 					unguarded(n.Pos(), "a go statement")
 				case *ast.CallExpr:
-					if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Go" && len(n.Args) == 1 && startsBare(n.Args[0], waits) {
+					if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Go" && len(n.Args) == 1 &&
+						startsBare(n.Args[0], waits) {
 						unguarded(n.Pos(), "WaitGroup.Go")
 					}
 				}
@@ -51,8 +55,9 @@ func checkGoroutines(mod *module, t tower) []finding {
 	return findings
 }
 
-// startsBare tells whether the argument of a method Go is what sync.WaitGroup takes: a function without a result. Of one that is named it is
-// taken for granted in a file that speaks of wait groups.
+// startsBare tells whether the argument of a method Go is what sync.WaitGroup takes: a function
+// without a result. Of one that is named it is taken for granted in a file that speaks of wait
+// groups.
 func startsBare(argument ast.Expr, waits bool) bool {
 	if literal, ok := argument.(*ast.FuncLit); ok {
 		return literal.Type.Results == nil

@@ -1,8 +1,10 @@
-// Command tidy checks what the compiler cannot see of the project's order: that imports follow the floors drawn in
-// ARCHITECTURE.md, that dependencies come in only where they are listed, that every package says what it is, that shared code has
-// a noun for a name, that what comments and pages cite is there, and that no file tells the paths of somebody's machine.
+// Command tidy checks what the compiler cannot see of the project's order: that imports follow the
+// floors drawn in ARCHITECTURE.md, that dependencies come in only where they are listed, that every
+// package says what it is, that shared code has a noun for a name, that what comments and pages
+// cite is there, and that no file tells the paths of somebody's machine.
 //
-// It reads sources only, whatever their build tags, and prints one finding a line; any finding makes it fail.
+// It reads sources only, whatever their build tags, and prints one finding a line; any finding
+// makes it fail.
 package main
 
 import (

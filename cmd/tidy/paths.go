@@ -13,7 +13,8 @@ import (
 // machinePath matches the paths of homes and checkouts, which mean nothing on another machine.
 var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.~/*%$}-])/(?:root|home|Users|work)/[A-Za-z0-9_.-]`)
 
-// topLevel lists the folders that may stand at the top. Files there are documents, dotfiles, go.mod, go.sum and the Makefile.
+// topLevel lists the folders that may stand at the top. Files there are documents, dotfiles,
+// go.mod, go.sum and the Makefile.
 var topLevel = []string{"api", "bench", "cmd", "docs", "engine", "fuzz", "odb", "pack", "refs"}
 
 // untold lists folders whose files nobody commits.
@@ -24,7 +25,8 @@ func isUntold(folder string) bool {
 	return slices.Contains(untold, folder) || path.Base(folder) == "node_modules"
 }
 
-// checkPaths finds text files that tell a path of somebody's machine, and what does not belong at the top level.
+// checkPaths finds text files that tell a path of somebody's machine, and what does not belong at
+// the top level.
 func checkPaths(root fs.FS) ([]finding, error) {
 	var findings []finding
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -53,7 +55,8 @@ func checkPaths(root fs.FS) ([]finding, error) {
 	return findings, err
 }
 
-// machinePaths returns a finding for every line of a text that tells a machine's path. A file with a NUL in it is no text.
+// machinePaths returns a finding for every line of a text that tells a machine's path. A file with
+// a NUL in it is no text.
 func machinePaths(name string, data []byte) []finding {
 	if bytes.IndexByte(data, 0) >= 0 {
 		return nil

@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// tower is the floors block of ARCHITECTURE.md: a line is a floor's number and its folders, with a comment after "#".
-// Three more lines begin with a word: "below" lists folders that import none of the module and that all may import,
-// "beside" lists folders that may import anything and are imported by each other only, "tests" lists rooms that only
-// tests, folders beside, and other such rooms import.
+// tower is the floors block of ARCHITECTURE.md: a line is a floor's number and its folders, with a
+// comment after "#". Three more lines begin with a word: "below" lists folders that import none of
+// the module and that all may import, "beside" lists folders that may import anything and are
+// imported by each other only, "tests" lists rooms that only tests, folders beside, and other such
+// rooms import.
 //
-// A folder may import folders of a lower floor, and on its own floor a folder that it contains or that contains it. Its tests
-// keep to the same, and to the rooms of "tests". A room of "tests" may import what the folder that contains it may, and that folder.
+// A folder may import folders of a lower floor, and on its own floor a folder that it contains or
+// that contains it. Its tests keep to the same, and to the rooms of "tests". A room of "tests" may
+// import what the folder that contains it may, and that folder.
 type tower struct {
 	floors map[string]int // folder to floor; beside, tests and below are numbers too
 	lines  map[string]int // folder to its line in the document
@@ -58,8 +60,8 @@ func parseTower(lines []blockLine) (tower, []finding) {
 	return t, findings
 }
 
-// check returns the imports that the drawing does not allow, the packages that it does not show, and the folders it shows that
-// are not there.
+// check returns the imports that the drawing does not allow, the packages that it does not show,
+// and the folders it shows that are not there.
 func (t tower) check(mod *module) []finding {
 	var findings []finding
 	there := map[string]bool{}

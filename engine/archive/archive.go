@@ -1,7 +1,9 @@
-// Package archive writes the files of a tree as a tar.gz, the same bytes for the same tree and options each time.
+// Package archive writes the files of a tree as a tar.gz, the same bytes for the same tree and
+// options each time.
 //
-// Start at [Write]. The tar stream is the one of `git archive --format=tar`, byte for byte, as long as no .gitattributes of the tree says
-// otherwise: attributes (export-ignore, export-subst, line ends) are not looked at. It is compressed in blocks of a fixed size, so that several cores can
+// Start at [Write]. The tar stream is the one of `git archive --format=tar`, byte for byte, as long
+// as no .gitattributes of the tree says otherwise: attributes (export-ignore, export-subst, line
+// ends) are not looked at. It is compressed in blocks of a fixed size, so that several cores can
 // work on it and the result does not depend on which of them was quicker.
 package archive
 
@@ -28,7 +30,8 @@ const prefixBytesMax = 255
 
 // Options say what is archived and how. Commit and Filter are required.
 type Options struct {
-	// Commit is recorded in the archive, and Seconds, its committer's time, is what everything in it was modified at.
+	// Commit is recorded in the archive, and Seconds, its committer's time, is what everything in it
+	// was modified at.
 	Commit  object.ID
 	Seconds int64
 	// Filter selects the files. Folders are in the archive if a file in them is.
@@ -37,8 +40,8 @@ type Options struct {
 	Prefix string
 	// BlobBytesMax leaves out larger files; 0 leaves out none.
 	BlobBytesMax int64
-	// Turn waits until the archive may use a core for a moment, and returns what ends the moment. It is called by several goroutines. nil never
-	// waits.
+	// Turn waits until the archive may use a core for a moment, and returns what ends the moment. It
+	// is called by several goroutines. nil never waits.
 	Turn func(ctx context.Context) (release func(), err error)
 }
 
@@ -58,14 +61,17 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// Write writes the tree root as a tar.gz. After an error, what was written is not a whole archive and must not look like one.
+// Write writes the tree root as a tar.gz. After an error, what was written is not a whole archive
+// and must not look like one.
 //
 // Errors: [ErrPrefix], [pathspec.ErrDepth], and those of view and of w.
 func Write(ctx context.Context, view *odb.View, root object.ID, o Options, w io.Writer) error {
 	if err := CheckPrefix(o.Prefix); err != nil {
 		return err
 	}
-	return compress(ctx, w, o.Turn, func(ctx context.Context, w io.Writer) error { return WriteTar(ctx, view, root, o, w) })
+	return compress(ctx, w, o.Turn, func(ctx context.Context, w io.Writer) error {
+		return WriteTar(ctx, view, root, o, w)
+	})
 }
 
 // WriteTar is [Write] without the compression.
@@ -79,7 +85,8 @@ func WriteTar(ctx context.Context, view *odb.View, root object.ID, o Options, w 
 			return err
 		}
 	}
-	files := inorder.Map(ctx, pathspec.Walk(ctx, view, root, o.Filter, ""), inorder.Options{Ahead: readAhead * runtime.GOMAXPROCS(0)}, a.read)
+	files := inorder.Map(ctx, pathspec.Walk(ctx, view, root, o.Filter, ""),
+		inorder.Options{Ahead: readAhead * runtime.GOMAXPROCS(0)}, a.read)
 	if err := a.write(ctx, files); err != nil {
 		return err
 	}
@@ -109,7 +116,8 @@ type file struct {
 	left  bool   // it is too large to be archived
 }
 
-// read looks at an entry, and reads its content unless that is large. It is called by several goroutines.
+// read looks at an entry, and reads its content unless that is large. It is called by several
+// goroutines.
 func (a *archiver) read(ctx context.Context, entry pathspec.Entry) (file, error) {
 	f := file{Entry: entry}
 	if entry.Mode.IsTree() || entry.Mode.IsGitlink() {

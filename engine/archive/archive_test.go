@@ -46,7 +46,9 @@ func (s *source) id(t *testing.T, revision string) object.ID {
 }
 
 // write archives a revision.
-func (s *source) write(ctx context.Context, t *testing.T, revision string, files pathspec.Spec, o archive.Options, w io.Writer) error {
+func (s *source) write(
+	ctx context.Context, t *testing.T, revision string, files pathspec.Spec, o archive.Options, w io.Writer,
+) error {
 	t.Helper()
 	o.Commit = s.id(t, revision+"^{commit}")
 	var err error
@@ -60,7 +62,9 @@ func (s *source) write(ctx context.Context, t *testing.T, revision string, files
 }
 
 // archived returns the archive of a revision, and its tar stream.
-func (s *source) archived(t *testing.T, revision string, files pathspec.Spec, o archive.Options) (packed, stream []byte) {
+func (s *source) archived(
+	t *testing.T, revision string, files pathspec.Spec, o archive.Options,
+) (packed, stream []byte) {
 	t.Helper()
 	var out bytes.Buffer
 	if err := s.write(t.Context(), t, revision, files, o, &out); err != nil {
@@ -141,7 +145,8 @@ func TestArchiveIsGits(t *testing.T) {
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 7, Binary: true, Tags: true})
 	git.Git("update-ref", "refs/heads/strange", strange(git))
-	git.Git("update-ref", "refs/heads/bare", git.Git("commit-tree", "-m", "no files", git.Git("hash-object", "-t", "tree", "-w", os.DevNull)))
+	git.Git("update-ref", "refs/heads/bare",
+		git.Git("commit-tree", "-m", "no files", git.Git("hash-object", "-t", "tree", "-w", os.DevNull)))
 	s := newSource(t, git)
 	long := strings.Repeat("prefix/", 37)
 	for name, test := range map[string]struct{ revision, prefix string }{
@@ -158,7 +163,9 @@ func TestArchiveIsGits(t *testing.T) {
 			t.Parallel()
 			o := archive.Options{Prefix: test.prefix}
 			packed, got := s.archived(t, test.revision, pathspec.Spec{}, o)
-			if told := differs(got, git.Input(nil, "archive", "--format=tar", "--prefix="+test.prefix, test.revision)); told != "" {
+			if told := differs(
+				got, git.Input(nil, "archive", "--format=tar", "--prefix="+test.prefix, test.revision),
+			); told != "" {
 				t.Error(told)
 			}
 			if again, _ := s.archived(t, test.revision, pathspec.Spec{}, o); !bytes.Equal(packed, again) {
@@ -168,7 +175,8 @@ func TestArchiveIsGits(t *testing.T) {
 	}
 }
 
-// TestArchiveOfRealTrees does the same for every tenth release of the repository in PACKHORSE_REAL_REPO that a branch leads to.
+// TestArchiveOfRealTrees does the same for every tenth release of the repository in
+// PACKHORSE_REAL_REPO that a branch leads to.
 func TestArchiveOfRealTrees(t *testing.T) {
 	t.Parallel()
 	git := oracle.Real(t)
@@ -237,13 +245,27 @@ func TestArchiveFilters(t *testing.T) {
 		options archive.Options
 		want    string
 	}{
-		"all":           {want: "README.md a.go lib/ lib/a.go lib/big.go lib/deep/ lib/deep/er/ lib/deep/er/b.ts link vendor/ vendor/x.go"},
-		"include":       {files: pathspec.Spec{Include: []string{"*.ts"}}, want: "lib/ lib/deep/ lib/deep/er/ lib/deep/er/b.ts"},
-		"exclude":       {files: pathspec.Spec{Exclude: []string{"vendor/**", "lib/deep"}}, want: "README.md a.go lib/ lib/a.go lib/big.go link"},
-		"size":          {options: archive.Options{BlobBytesMax: 8}, want: "README.md a.go lib/ lib/a.go lib/deep/ lib/deep/er/ lib/deep/er/b.ts vendor/ vendor/x.go"},
-		"nothing left":  {files: pathspec.Spec{Include: []string{"nope"}}},
-		"only a prefix": {files: pathspec.Spec{Include: []string{"nope"}}, options: archive.Options{Prefix: "p/"}, want: "p/"},
-		"prefix":        {files: pathspec.Spec{Include: []string{"/a.go"}}, options: archive.Options{Prefix: "p/q-"}, want: "p/q-a.go"},
+		"all": {
+			want: "README.md a.go lib/ lib/a.go lib/big.go lib/deep/ lib/deep/er/ lib/deep/er/b.ts link vendor/ vendor/x.go",
+		},
+		"include": {
+			files: pathspec.Spec{Include: []string{"*.ts"}}, want: "lib/ lib/deep/ lib/deep/er/ lib/deep/er/b.ts",
+		},
+		"exclude": {
+			files: pathspec.Spec{Exclude: []string{"vendor/**", "lib/deep"}},
+			want:  "README.md a.go lib/ lib/a.go lib/big.go link",
+		},
+		"size": {
+			options: archive.Options{BlobBytesMax: 8},
+			want:    "README.md a.go lib/ lib/a.go lib/deep/ lib/deep/er/ lib/deep/er/b.ts vendor/ vendor/x.go",
+		},
+		"nothing left": {files: pathspec.Spec{Include: []string{"nope"}}},
+		"only a prefix": {
+			files: pathspec.Spec{Include: []string{"nope"}}, options: archive.Options{Prefix: "p/"}, want: "p/",
+		},
+		"prefix": {
+			files: pathspec.Spec{Include: []string{"/a.go"}}, options: archive.Options{Prefix: "p/q-"}, want: "p/q-a.go",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,7 +274,8 @@ func TestArchiveFilters(t *testing.T) {
 			}
 		})
 	}
-	for _, prefix := range []string{"/", "/a", "../", "a/../b", "./", "a//b", "a/./", "a\\b", "a\x00", strings.Repeat("a", 256)} {
+	for _, prefix := range []string{"/", "/a", "../", "a/../b", "./", "a//b", "a/./", "a\\b", "a\x00", strings.Repeat("a",
+		256)} {
 		err := s.write(t.Context(), t, "main", pathspec.Spec{}, archive.Options{Prefix: prefix}, io.Discard)
 		if !errors.Is(err, archive.ErrPrefix) || !errors.Is(archive.CheckPrefix(prefix), archive.ErrPrefix) {
 			t.Errorf("prefix %.20q: %v", prefix, err)
@@ -294,7 +317,8 @@ func TestArchiveStops(t *testing.T) {
 				}
 				return len(p), nil
 			}))
-			if want := map[string]error{"write": refused, "cancel": context.Canceled, "turn": refused}[end]; !errors.Is(err, want) {
+			if want := map[string]error{"write": refused, "cancel": context.Canceled, "turn": refused}[end]; !errors.Is(err,
+				want) {
 				t.Errorf("it ended with %v", err)
 			}
 			if held.Load() != 0 {
@@ -326,7 +350,8 @@ func TestArchiveExtracts(t *testing.T) {
 	}
 	here := []string{"-c", "core.bare=false", "--work-tree", dir}
 	git.Git(append(here, "read-tree", "main")...)
-	_, _ = git.Try(nil, append(here, "update-index", "-q", "--refresh")...) // fails if anything has changed, which the next one tells
+	// Fails if anything has changed, which the next one tells.
+	_, _ = git.Try(nil, append(here, "update-index", "-q", "--refresh")...)
 	if changed := git.Git(append(here, "diff-files", "--name-only")...); changed != "" {
 		t.Errorf("changed: %q", strings.Fields(changed))
 	}

@@ -15,9 +15,10 @@ import (
 	"packhorse/engine/inorder"
 )
 
-// A gzip stream is a header without name and time, deflated blocks, and a trailer of CRC-32 and size: RFC 1952. Each compressBlock bytes
-// are compressed on their own, with the end of what came before as a dictionary, and end at a byte by an empty stored block; the last ends
-// the deflate stream. Changing one of these figures changes the bytes of every archive.
+// A gzip stream is a header without name and time, deflated blocks, and a trailer of CRC-32 and
+// size: RFC 1952. Each compressBlock bytes are compressed on their own, with the end of what came
+// before as a dictionary, and end at a byte by an empty stored block; the last ends the deflate
+// stream. Changing one of these figures changes the bytes of every archive.
 const (
 	compressBlock = 512 << 10
 	dictionary    = 32 << 10
@@ -31,21 +32,23 @@ var errStop = errors.New("archive: stop")
 
 // compress runs write and sends what it writes to w, compressed.
 func compress(
-	ctx context.Context, w io.Writer, turn func(context.Context) (func(), error), write func(ctx context.Context, w io.Writer) error,
+	ctx context.Context, w io.Writer, turn func(context.Context) (func(), error),
+	write func(ctx context.Context, w io.Writer) error,
 ) error {
 	if turn == nil {
 		turn = func(context.Context) (func(), error) { return func() {}, nil }
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	blocks := inorder.Map(ctx, cut(ctx, write), inorder.Options{Ahead: blocksAhead}, func(ctx context.Context, b *block) (*block, error) {
-		release, err := turn(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
-		return b, b.deflate()
-	})
+	blocks := inorder.Map(ctx, cut(ctx, write), inorder.Options{Ahead: blocksAhead},
+		func(ctx context.Context, b *block) (*block, error) {
+			release, err := turn(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			return b, b.deflate()
+		})
 	for b, err := range blocks {
 		if err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// The tar format as git writes it: ustar headers, and extended ones (pax) for what does not fit into them. Of a header these fields are
-// filled in, at these offsets; numbers are in octal.
+// The tar format as git writes it: ustar headers, and extended ones (pax) for what does not fit
+// into them. Of a header these fields are filled in, at these offsets; numbers are in octal.
 //
 //	0 name | 100 mode | 108 uid | 116 gid | 124 size | 136 mtime | 148 checksum | 156 type | 157 linkname
 //	257 "ustar\0" "00" | 265 uname | 297 gname | 329 devmajor | 337 devminor | 345 prefix | 500 end
@@ -63,7 +63,8 @@ func (t *tarWriter) global(commit object.ID) error {
 	return t.extended(typeGlobal, "pax_global_header", extended)
 }
 
-// entry writes the header of a member, and its content if it is there. Else the caller writes it, and calls pad.
+// entry writes the header of a member, and its content if it is there. Else the caller writes it,
+// and calls pad.
 func (t *tarWriter) entry(m *member) error {
 	var h header
 	var extended []byte
@@ -195,7 +196,8 @@ func (h *header) finish(mode object.Mode, size, seconds int64) {
 	h.text(148, 8, fmt.Sprintf("%07o", sum))
 }
 
-// appendPair appends a pair of an extended header: its own length in decimal, a blank, the key, an equals sign, the value and a newline.
+// appendPair appends a pair of an extended header: its own length in decimal, a blank, the key, an
+// equals sign, the value and a newline.
 func appendPair(dst []byte, key, value string) []byte {
 	rest := len(" ") + len(key) + len("=") + len(value) + len("\n")
 	length := rest + 1

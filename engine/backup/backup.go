@@ -1,19 +1,23 @@
 // Package backup copies the stores of a host into a folder, and makes stores of such a copy.
 //
-// A backup is of one instant: a checkpoint of the key-value store, and the files that it names. Files are immutable, so that the next backup
-// into the same folder copies only new ones. Start at [Write] and [Restore].
+// A backup is of one instant: a checkpoint of the key-value store, and the files that it names.
+// Files are immutable, so that the next backup into the same folder copies only new ones. Start at
+// [Write] and [Restore].
 //
 // # In the folder
 //
-// It is a [file.Store] of its own, for the backups of one store. Files of pools lie in it under their names, files of the key-value store
-// under the SHA-256 of their content, and each backup is a manifest, written last, that names all files with their checksums. So a backup
-// that was interrupted is none, and those before it stay as they are.
+// It is a [file.Store] of its own, for the backups of one store. Files of pools lie in it under
+// their names, files of the key-value store under the SHA-256 of their content, and each backup is
+// a manifest, written last, that names all files with their checksums. So a backup that was
+// interrupted is none, and those before it stay as they are.
 //
 // # Damage
 //
-// A file is held against its own checksums while it is copied, and what fails them is not taken. A copy is replaced only when it is not what
-// a manifest says, by what is: damage in the store never reaches an older backup. A file of pools that is damaged in the store is named from
-// its older copy, or else left out and listed as lost; a damaged table of the key-value store ends the backup.
+// A file is held against its own checksums while it is copied, and what fails them is not taken. A
+// copy is replaced only when it is not what a manifest says, by what is: damage in the store never
+// reaches an older backup. A file of pools that is damaged in the store is named from its older
+// copy, or else left out and listed as lost; a damaged table of the key-value store ends the
+// backup.
 package backup
 
 import (
@@ -36,11 +40,13 @@ const StoreIDSize = 16
 var (
 	// ErrNone says that a folder holds no backup, or not the one that was asked for.
 	ErrNone = errors.New("backup: no backup is there")
-	// ErrDamaged says that a file of a backup is missing or not what was written; the error is a [DamagedError].
+	// ErrDamaged says that a file of a backup is missing or not what was written; the error is a
+	// [DamagedError].
 	ErrDamaged = errors.New("backup: damaged")
 	// ErrStoreDamaged says that files of the store are damaged; the error is a [StoreDamagedError].
 	ErrStoreDamaged = errors.New("backup: the store is damaged")
-	// ErrStranger says that a folder holds the backups of another store; the error is a [StrangerError].
+	// ErrStranger says that a folder holds the backups of another store; the error is a
+	// [StrangerError].
 	ErrStranger = errors.New("backup: the folder belongs to another store")
 	// ErrIncomplete says that a backup lacks files that were damaged when it was made.
 	ErrIncomplete = errors.New("backup: incomplete")
@@ -58,7 +64,8 @@ func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 type StrangerError struct{ Folder, Store string }
 
 func (e *StrangerError) Error() string {
-	return fmt.Sprintf("the folder holds backups of store %s, and this is store %s: use a folder for each store", e.Folder, e.Store)
+	return fmt.Sprintf("the folder holds backups of store %s, and this is store %s: use a folder for each store", e.Folder,
+		e.Store)
 }
 
 // Is reports whether target is [ErrStranger].
@@ -91,7 +98,8 @@ type StoreDamagedError struct{ Damage []Damage }
 func (e *StoreDamagedError) Error() string {
 	lost := slices.DeleteFunc(slices.Clone(e.Damage), func(d Damage) bool { return d.Kept })
 	if len(lost) == 0 {
-		return fmt.Sprintf("%d files of the store are damaged; the backup is whole, with the copies of older ones", len(e.Damage))
+		return fmt.Sprintf("%d files of the store are damaged; the backup is whole, with the copies of older ones",
+			len(e.Damage))
 	}
 	return fmt.Sprintf("%d files of the store are damaged, and %d of them are not in the backup, which is incomplete",
 		len(e.Damage), len(lost))
@@ -102,8 +110,8 @@ func (e *StoreDamagedError) Is(target error) bool { return target == ErrStoreDam
 
 // Options are the settings of [Write] and [Restore]. The zero value works.
 type Options struct {
-	// Prune removes the older backups of the same store, and what only they name, once the new one is complete. Those from before
-	// stores had an id stay.
+	// Prune removes the older backups of the same store, and what only they name, once the new one is
+	// complete. Those from before stores had an id stay.
 	Prune bool
 	// Number is the backup to restore; the newest when 0.
 	Number uint64
@@ -143,10 +151,12 @@ type Source struct {
 	Owners func(ctx context.Context, tables kv.Reader, pools []odb.PoolID) (map[odb.PoolID]string, error)
 }
 
-// Write adds a backup of source to dest, and returns when it is durable. It may run while the stores are used.
+// Write adds a backup of source to dest, and returns when it is durable. It may run while the
+// stores are used.
 //
-// Errors: [ErrStranger], and then nothing was written; [ErrStoreDamaged], when there is a backup all the same and the report tells
-// which; nothing is pruned then. [kv.ErrCorrupt], when a table of the key-value store is damaged, and there is no backup.
+// Errors: [ErrStranger], and then nothing was written; [ErrStoreDamaged], when there is a backup
+// all the same and the report tells which; nothing is pruned then. [kv.ErrCorrupt], when a table of
+// the key-value store is damaged, and there is no backup.
 func Write(ctx context.Context, source Source, dest file.Store, options Options) (_ Report, err error) {
 	all, err := List(ctx, dest)
 	if err != nil {
@@ -205,7 +215,8 @@ func newest(all []Summary) uint64 {
 	return all[len(all)-1].Number
 }
 
-// checkStore returns a [StrangerError] if a backup is of another store. Those that do not tell belong to who comes first.
+// checkStore returns a [StrangerError] if a backup is of another store. Those that do not tell
+// belong to who comes first.
 func checkStore(all []Summary, store string) error {
 	for i := range all {
 		if other := all[i].Store; other != "" && other != store {

@@ -37,7 +37,8 @@ func (c *copier) known(ctx context.Context) iter.Seq2[entry, error] {
 	return func(func(entry, error) bool) {}
 }
 
-// files copies the files that pools use. Both walks are in the order of names, so that they are compared as they go.
+// files copies the files that pools use. Both walks are in the order of names, so that they are
+// compared as they go.
 func (c *copier) files(ctx context.Context, w *manifestWriter) error {
 	next, stop := iter.Pull2(c.known(ctx))
 	defer stop()
@@ -72,7 +73,8 @@ type sourceError struct{ err error }
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// file brings a file of pools into the folder, and returns what the manifest says of it; is.sum is set when the newest backup has it.
+// file brings a file of pools into the folder, and returns what the manifest says of it; is.sum is
+// set when the newest backup has it.
 func (c *copier) file(ctx context.Context, is entry) (entry, error) {
 	copied, err := c.fileCopied(ctx, &is)
 	if damaged, ok := errors.AsType[*sourceError](err); ok && ctx.Err() == nil {
@@ -109,8 +111,8 @@ func (c *copier) fileCopied(ctx context.Context, is *entry) (copied bool, err er
 	return true, c.write(ctx, is, content, out)
 }
 
-// replace takes the place of a file that is there already: one of an interrupted or an older backup, or what has become of it. What is
-// as the source is stays.
+// replace takes the place of a file that is there already: one of an interrupted or an older
+// backup, or what has become of it. What is as the source is stays.
 func (c *copier) replace(ctx context.Context, is *entry, content file.File) (copied bool, err error) {
 	found := *is
 	if found.sum, err = sumFile(ctx, is.name, content, io.Discard); err != nil {
@@ -127,7 +129,8 @@ func (c *copier) replace(ctx context.Context, is *entry, content file.File) (cop
 	if checkStored(ctx, c.dest, *is, io.Discard) == nil {
 		return false, nil
 	}
-	// What is there is damaged: no backup can be restored with it, and those that name the file get it back.
+	// What is there is damaged: no backup can be restored with it, and those that name the file get it
+	// back.
 	if err := c.dest.Delete(ctx, is.stored()); err != nil {
 		return false, err
 	}
@@ -138,7 +141,8 @@ func (c *copier) replace(ctx context.Context, is *entry, content file.File) (cop
 	return true, c.write(ctx, is, content, out)
 }
 
-// write copies a file of pools to out, holds it against its own checksums meanwhile, and fills in its SHA-256. What fails is not stored.
+// write copies a file of pools to out, holds it against its own checksums meanwhile, and fills in
+// its SHA-256. What fails is not stored.
 func (c *copier) write(ctx context.Context, is *entry, content file.File, out file.Writer) (err error) {
 	defer func() { err = errors.Join(err, out.Abort()) }() // nothing, after Seal
 	got, err := sumFile(ctx, is.name, content, out)
@@ -155,7 +159,8 @@ func (c *copier) write(ctx context.Context, is *entry, content file.File, out fi
 	return c.dest.Settle(ctx, is.stored())
 }
 
-// sumFile copies a file of pools to w and returns its SHA-256. Errors: a sourceError when it cannot be read or fails its own checksums.
+// sumFile copies a file of pools to w and returns its SHA-256. Errors: a sourceError when it cannot
+// be read or fails its own checksums.
 func sumFile(ctx context.Context, name string, content file.File, w io.Writer) (sum, error) {
 	check, err := segment.CheckFile(name, content)
 	if err != nil {
@@ -194,7 +199,8 @@ func (w sourceWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// salvage says what becomes of a file that is damaged in the store: the copy of an older backup, if that is right, or nothing.
+// salvage says what becomes of a file that is damaged in the store: the copy of an older backup, if
+// that is right, or nothing.
 func (c *copier) salvage(ctx context.Context, name string, why error) (entry, error) {
 	damage := Damage{File: name, Why: why.Error()}
 	pools, err := odb.FilePools(ctx, c.tables, name)
@@ -228,8 +234,8 @@ func (c *copier) salvage(ctx context.Context, name string, why error) (entry, er
 	return entry{kind: kindLost, name: name}, nil
 }
 
-// recordedAs returns what older backups say of a file of pools, or an entry without a sum. Memory: some hundred bytes for each file that
-// they name, once a file is in doubt.
+// recordedAs returns what older backups say of a file of pools, or an entry without a sum. Memory:
+// some hundred bytes for each file that they name, once a file is in doubt.
 func (c *copier) recordedAs(ctx context.Context, name string) (entry, error) {
 	if c.recorded == nil {
 		c.recorded = make(map[string]entry)
@@ -265,7 +271,8 @@ func (c *copier) keys(ctx context.Context, checkpoint kv.Checkpoint, w *manifest
 	return nil
 }
 
-// keysFile copies a file of the key-value store under its SHA-256, once it has passed its own checks.
+// keysFile copies a file of the key-value store under its SHA-256, once it has passed its own
+// checks.
 func (c *copier) keysFile(ctx context.Context, checkpoint kv.Checkpoint, is *entry) (copied bool, err error) {
 	if err := checkpoint.Check(is.name); err != nil {
 		return false, err

@@ -35,7 +35,8 @@ func sumOf(ctx context.Context, content io.Reader, size int64) (sum, error) {
 	return sum(hash.Sum(nil)), err
 }
 
-// checkStored copies a file of a backup to w. Errors: [ErrDamaged] when it is not what is says; w has then got it all the same.
+// checkStored copies a file of a backup to w. Errors: [ErrDamaged] when it is not what is says; w
+// has then got it all the same.
 func checkStored(ctx context.Context, from file.Store, is entry, w io.Writer) (err error) {
 	stored, err := from.Open(ctx, is.stored())
 	if errors.Is(err, file.ErrNotFound) {
@@ -58,7 +59,8 @@ func checkStored(ctx context.Context, from file.Store, is entry, w io.Writer) (e
 	return nil
 }
 
-// checkCopy holds a file of a backup against its SHA-256 and, if it is one of pools, against its own checksums. Errors: [ErrDamaged].
+// checkCopy holds a file of a backup against its SHA-256 and, if it is one of pools, against its
+// own checksums. Errors: [ErrDamaged].
 func checkCopy(ctx context.Context, from file.Store, is entry) (err error) {
 	if err := checkStored(ctx, from, is, io.Discard); err != nil || is.kind != kindFile {
 		return err

@@ -19,7 +19,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// A manifest is the file "backup-NUMBER.manifest", NUMBER in eight digits or more. It is text, a line each:
+// A manifest is the file "backup-NUMBER.manifest", NUMBER in eight digits or more. It is text, a
+// line each:
 //
 //	packhorse backup 2
 //	time 2026-01-02T15:04:05Z
@@ -190,7 +191,9 @@ func beginManifest(ctx context.Context, dest file.Store, number uint64, h head) 
 	if err != nil {
 		return nil, err
 	}
-	w := &manifestWriter{out: out, hash: sha256.New(), settle: func(ctx context.Context) error { return dest.Settle(ctx, name) }}
+	w := &manifestWriter{out: out, hash: sha256.New(), settle: func(ctx context.Context) error {
+		return dest.Settle(ctx, name)
+	}}
 	w.buffer = bufio.NewWriter(io.MultiWriter(out, w.hash))
 	_, err = fmt.Fprintf(w.buffer, "%s%d\n%s%s\n%s%s\n",
 		versionLine, currentVersion, timeLine, h.time.UTC().Format(time.RFC3339), storeLine, h.store)
@@ -222,8 +225,9 @@ const lineBytesMax = 1 << 10
 // errManifest says that a text is no manifest, or no whole one.
 var errManifest = errors.New("is no whole manifest")
 
-// parseManifest walks the lines of a manifest that name files, and fills in h before it yields anything. Its form and its checksum are
-// verified as it goes: what it yields may be wrong until the walk has ended without an error. It holds one line at a time.
+// parseManifest walks the lines of a manifest that name files, and fills in h before it yields
+// anything. Its form and its checksum are verified as it goes: what it yields may be wrong until
+// the walk has ended without an error. It holds one line at a time.
 func parseManifest(r io.Reader, h *head) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		hash := sha256.New()

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzBackupManifest holds that a manifest which is taken is, line for line, what its writer wrote: nothing else has its checksum.
+// FuzzBackupManifest holds that a manifest which is taken is, line for line, what its writer wrote:
+// nothing else has its checksum.
 func FuzzBackupManifest(f *testing.F) {
 	body := "packhorse backup 1\ntime 2026-01-02T15:04:05Z\n" +
 		"file 0123456789abcdef0123456789abcdef.segment 12 " + strings.Repeat("ab", sha256.Size) + "\n" +
@@ -38,7 +39,8 @@ func FuzzBackupManifest(f *testing.F) {
 		}
 		got := strings.Join(append(lines, ""), "\n")
 		rest, sum, ended := strings.Cut(rest, "end ")
-		if !ended || got != rest || sum != fmt.Sprintf("%x\n", sha256.Sum256([]byte(text[:len(text)-len("end \n")-2*sha256.Size]))) {
+		if !ended || got != rest ||
+			sum != fmt.Sprintf("%x\n", sha256.Sum256([]byte(text[:len(text)-len("end \n")-2*sha256.Size]))) {
 			t.Errorf("taken: %q, read as %q", text, got)
 		}
 		for _, line := range lines {

@@ -9,8 +9,9 @@ import (
 	"packhorse/odb/file"
 )
 
-// prune removes every backup but some, and then what those do not name. Interrupted, it leaves files that nobody needs. Memory: about a
-// hundred bytes a file. It removes nothing when one of those cannot be read.
+// prune removes every backup but some, and then what those do not name. Interrupted, it leaves
+// files that nobody needs. Memory: about a hundred bytes a file. It removes nothing when one of
+// those cannot be read.
 func prune(ctx context.Context, dest file.Store, keep []uint64) (removed int64, err error) {
 	needed := make(map[string]struct{})
 	for _, number := range keep {
@@ -42,17 +43,18 @@ func prune(ctx context.Context, dest file.Store, keep []uint64) (removed int64, 
 	return removed, nil
 }
 
-// Policy says which backups are kept: those that any of its rules names. The newest complete one always is.
+// Policy says which backups are kept: those that any of its rules names. The newest complete one
+// always is.
 type Policy struct {
 	// Last is how many of the newest are kept.
 	Last int
-	// Daily and Weekly are for how many days and weeks, among those with a backup, the newest of each is kept. A day ends at midnight
-	// UTC, a week on Sunday.
+	// Daily and Weekly are for how many days and weeks, among those with a backup, the newest of each
+	// is kept. A day ends at midnight UTC, a week on Sunday.
 	Daily, Weekly int
 }
 
-// choose returns the numbers of the backups that are kept, ascending. Those whose manifest is damaged are not among them. One that is
-// incomplete stays until a later one is complete.
+// choose returns the numbers of the backups that are kept, ascending. Those whose manifest is
+// damaged are not among them. One that is incomplete stays until a later one is complete.
 func (p Policy) choose(all []Summary) []uint64 {
 	var keep []uint64
 	days, weeks := make(map[string]struct{}), make(map[string]struct{})
@@ -101,7 +103,8 @@ type Forgotten struct {
 
 // Forget removes the backups that the policy does not keep, and what only they name.
 //
-// Errors: [ErrNone]; [ErrDamaged] when a manifest cannot be read, unless damaged says that such backups go too.
+// Errors: [ErrNone]; [ErrDamaged] when a manifest cannot be read, unless damaged says that such
+// backups go too.
 func Forget(ctx context.Context, dest file.Store, policy Policy, damaged bool) (Forgotten, error) {
 	all, err := List(ctx, dest)
 	if err != nil {

@@ -18,10 +18,11 @@ type Target struct {
 	Files file.Store
 }
 
-// Restore makes stores of a backup, every file of which is held against its checksum. They are durable when it returns without an error; after
-// one they are of no use.
+// Restore makes stores of a backup, every file of which is held against its checksum. They are
+// durable when it returns without an error; after one they are of no use.
 //
-// Errors: [ErrNone], [ErrDamaged], [ErrIncomplete] unless the options take that, [file.ErrExists] when Files is not empty.
+// Errors: [ErrNone], [ErrDamaged], [ErrIncomplete] unless the options take that, [file.ErrExists]
+// when Files is not empty.
 func Restore(ctx context.Context, from file.Store, target Target, options Options) (Report, error) {
 	report, err := each(ctx, from, options, func(e entry) error {
 		if e.kind == kindKeys {
@@ -59,7 +60,8 @@ func each(ctx context.Context, from file.Store, options Options, do func(entry) 
 		return report, err
 	}
 	if report.LostCount = is.LostCount; is.LostCount > 0 && !options.Incomplete {
-		return report, fmt.Errorf("%w: backup %d lacks %d files that were damaged in the store", ErrIncomplete, is.Number, is.LostCount)
+		return report, fmt.Errorf("%w: backup %d lacks %d files that were damaged in the store", ErrIncomplete, is.Number,
+			is.LostCount)
 	}
 	for e, err := range entries(ctx, from, report.Number, new(head)) {
 		if err == nil && e.kind == kindLost {
@@ -96,7 +98,8 @@ func restoreFile(ctx context.Context, from, to file.Store, e entry) (err error) 
 	return to.Settle(ctx, e.name)
 }
 
-// restoreKeys writes a file of the key-value store. One that is damaged ends the restoration before there is a store.
+// restoreKeys writes a file of the key-value store. One that is damaged ends the restoration before
+// there is a store.
 func restoreKeys(ctx context.Context, from file.Store, to *kv.Restoration, e entry) error {
 	content, in := io.Pipe()
 	checked := rescue.Beside(func() error {

@@ -1,12 +1,15 @@
 // Package blame finds out which commit each line of a file comes from, as git blame does.
 //
-// Start at [File]. The lines of the file are blamed on the commit that is asked about (origin.go); it passes on to its parents what it has
-// in common with them (pass.go), and so on from the newest commit to the oldest, until every line has stopped at a commit that no
-// parent shares it with. A file that a parent does not have is looked for among what the commit removed, by the rename detection of
-// package diff. With moves (moves.go), lines that the commit merely put elsewhere are found in the parent's file as well. ranges.go
-// knows the forms of git blame -L, pattern.go their regular expressions.
+// Start at [File]. The lines of the file are blamed on the commit that is asked about (origin.go);
+// it passes on to its parents what it has in common with them (pass.go), and so on from the newest
+// commit to the oldest, until every line has stopped at a commit that no parent shares it with. A
+// file that a parent does not have is looked for among what the commit removed, by the rename
+// detection of package diff. With moves (moves.go), lines that the commit merely put elsewhere are
+// found in the parent's file as well. ranges.go knows the forms of git blame -L, pattern.go their
+// regular expressions.
 //
-// Results are those of git 2.39 in a bare repository. Nothing here knows names or refs; a call belongs to one goroutine.
+// Results are those of git 2.39 in a bare repository. Nothing here knows names or refs; a call
+// belongs to one goroutine.
 package blame
 
 import (
@@ -51,10 +54,12 @@ type Run struct {
 	Previous object.ID
 }
 
-// File blames the file at a path of a commit. The runs come in the order of the lines. Memory follows the lines of the file and the commits
-// that are looked at, with the contents of a few versions.
+// File blames the file at a path of a commit. The runs come in the order of the lines. Memory
+// follows the lines of the file and the commits that are looked at, with the contents of a few
+// versions.
 //
-// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and what reading gives.
+// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and what
+// reading gives.
 func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
 	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader)}
 	defer b.close()
@@ -86,7 +91,8 @@ func joined(runs []Run) []Run {
 	for _, r := range runs {
 		if n := len(all); n > 0 {
 			last := &all[n-1]
-			if last.Commit == r.Commit && last.Path == r.Path && last.Index+last.Count == r.Index && last.Source+last.Count == r.Source {
+			if last.Commit == r.Commit && last.Path == r.Path && last.Index+last.Count == r.Index &&
+				last.Source+last.Count == r.Source {
 				last.Count += r.Count
 				continue
 			}
@@ -152,7 +158,8 @@ func (b *blamer) run(ctx context.Context) error {
 				return fmt.Errorf("blame %s:%s: %w", n.id, o.path, err)
 			}
 			for _, e := range o.entries {
-				b.runs = append(b.runs, Run{Index: e.line, Count: e.count, Commit: n.id, Path: o.path, Source: e.source, Previous: o.previous})
+				b.runs = append(b.runs,
+					Run{Index: e.line, Count: e.count, Commit: n.id, Path: o.path, Source: e.source, Previous: o.previous})
 			}
 			o.entries = nil
 			o.forget()

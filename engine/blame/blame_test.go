@@ -150,8 +150,8 @@ func TestBlameOfHistories(t *testing.T) {
 	}
 }
 
-// blameHistory writes a history for git fast-import in which lines are edited, moved and copied, files renamed, and branches merged with
-// some of each side.
+// blameHistory writes a history for git fast-import in which lines are edited, moved and copied,
+// files renamed, and branches merged with some of each side.
 type blameHistory struct {
 	random  *rand.Rand
 	out     bytes.Buffer
@@ -180,7 +180,8 @@ func (h *blameHistory) commit() {
 		files["first"] = h.lines(30)
 	}
 	h.commits = append(h.commits, files)
-	fmt.Fprintf(&h.out, "commit refs/heads/main\nmark :%d\ncommitter C <c@d> %d +0000\ndata 1\nm\n", n+1, 1_700_000_000+n*100-h.random.IntN(300))
+	fmt.Fprintf(&h.out, "commit refs/heads/main\nmark :%d\ncommitter C <c@d> %d +0000\ndata 1\nm\n", n+1,
+		1_700_000_000+n*100-h.random.IntN(300))
 	for i, parent := range parents {
 		if n > 0 {
 			fmt.Fprintf(&h.out, "%s :%d\n", []string{"from", "merge"}[i], parent+1)
@@ -262,7 +263,8 @@ func (h *blameHistory) lines(count int) []string {
 	return all
 }
 
-// TestBlameOfRepository blames files of a real repository, PACKHORSE_REAL_COUNT of those of the newest commit.
+// TestBlameOfRepository blames files of a real repository, PACKHORSE_REAL_COUNT of those of the
+// newest commit.
 func TestBlameOfRepository(t *testing.T) {
 	t.Parallel()
 	git, count := oracle.Real(t), oracle.RealCount(t, 50)

@@ -6,10 +6,12 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// moveScore is how much lines must tell to be looked for elsewhere: one more than their letters and digits.
+// moveScore is how much lines must tell to be looked for elsewhere: one more than their letters and
+// digits.
 const moveScore = 20
 
-// passMoves hands to the parents the lines that they have somewhere else in the file. Lines that tell too little stay.
+// passMoves hands to the parents the lines that they have somewhere else in the file. Lines that
+// tell too little stay.
 func (b *blamer) passMoves(ctx context.Context, o *origin, parents []*origin) error {
 	var kept []entry // what is not looked for any more
 	todo := b.telling(o.entries, &kept)
@@ -65,7 +67,8 @@ func (b *blamer) telling(entries []entry, rest *[]entry) (enough []entry) {
 	return enough
 }
 
-// moved finds the run of an entry's lines in a parent's file that tells most, of equal ones the last. The result has its lines there.
+// moved finds the run of an entry's lines in a parent's file that tells most, of equal ones the
+// last. The result has its lines there.
 func (b *blamer) moved(ctx context.Context, before lines.Text, e entry) (best entry, found bool, err error) {
 	changes, err := lines.Diff(ctx, before, lines.Split(b.final.Range(e.line, e.count)), lineDiff)
 	if err != nil {

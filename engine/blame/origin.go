@@ -14,7 +14,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// entry is some lines of the blamed file, from line on, that stand in the file of an origin from source on.
+// entry is some lines of the blamed file, from line on, that stand in the file of an origin from
+// source on.
 type entry struct{ line, source, count int }
 
 // origin is a file of a commit, with the lines that it is blamed for at the moment.
@@ -85,13 +86,15 @@ func (b *blamer) reader(ctx context.Context, path string) (*revwalk.PathReader, 
 	return r, nil
 }
 
-// A blame of a file of largeFrom bytes or more asks for textCosts times its size first: for some versions, their lines, and what compares them.
+// A blame of a file of largeFrom bytes or more asks for textCosts times its size first: for some
+// versions, their lines, and what compares them.
 const (
 	largeFrom = 1 << 20
 	textCosts = 8
 )
 
-// text returns the lines of an origin's file. They are kept until the origin has passed on its blame.
+// text returns the lines of an origin's file. They are kept until the origin has passed on its
+// blame.
 func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
 	if o.hasText {
 		return o.text, nil

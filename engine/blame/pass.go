@@ -11,7 +11,8 @@ import (
 // lineDiff is how git blame compares files.
 var lineDiff = lines.Options{NoContext: true}
 
-// pass hands the entries of an origin to the parents of its commit, as far as these have the lines. What is left is the commit's own.
+// pass hands the entries of an origin to the parents of its commit, as far as these have the lines.
+// What is left is the commit's own.
 func (b *blamer) pass(ctx context.Context, o *origin) error {
 	parents, whole, err := b.parents(ctx, o)
 	if err != nil {
@@ -42,8 +43,9 @@ func (b *blamer) pass(ctx context.Context, o *origin) error {
 	return nil
 }
 
-// parents finds the file in the parents: under its path in all of them first, then under the name that it was renamed from. A parent whose
-// file is the same takes it whole; of parents with equal files there is only the first.
+// parents finds the file in the parents: under its path in all of them first, then under the name
+// that it was renamed from. A parent whose file is the same takes it whole; of parents with equal
+// files there is only the first.
 func (b *blamer) parents(ctx context.Context, o *origin) (all []*origin, whole *origin, err error) {
 	found := make([]*origin, len(o.node.row.Parents))
 	added := make([]bool, len(found)) // the file is not there, under this name
@@ -90,8 +92,11 @@ func hasBlob(origins []*origin, blob object.ID) bool {
 	return false
 }
 
-// unrenamed finds the file of a parent at the same path, nil if there is none; added says that there is no file there at all.
-func (b *blamer) unrenamed(ctx context.Context, o *origin, parent *node, isFirst bool) (_ *origin, added bool, err error) {
+// unrenamed finds the file of a parent at the same path, nil if there is none; added says that
+// there is no file there at all.
+func (b *blamer) unrenamed(
+	ctx context.Context, o *origin, parent *node, isFirst bool,
+) (_ *origin, added bool, err error) {
 	if known := parent.find(o.path); known != nil {
 		return known, false, nil
 	}
@@ -153,7 +158,8 @@ func (b *blamer) passTo(ctx context.Context, o, parent *origin) error {
 	if err != nil {
 		return err
 	}
-	// Entries may overlap, since several lines of the blamed file may come from the same one, so each looks for its changes anew.
+	// Entries may overlap, since several lines of the blamed file may come from the same one, so each
+	// looks for its changes anew.
 	var passed, kept []entry
 	at := 0
 	for _, e := range o.entries {
@@ -175,8 +181,9 @@ func (b *blamer) passTo(ctx context.Context, o, parent *origin) error {
 
 func newEnd(c lines.Change) int { return c.NewStart + c.NewCount }
 
-// divide cuts an entry where changes begin and end: what lies between them goes to passed, with its lines in the old file, what lies in them
-// to kept. The change with the index at is the first that ends behind the beginning of the entry.
+// divide cuts an entry where changes begin and end: what lies between them goes to passed, with its
+// lines in the old file, what lies in them to kept. The change with the index at is the first that
+// ends behind the beginning of the entry.
 func divide(e entry, changes []lines.Change, at int, passed, kept []entry) (_, _ []entry) {
 	shift := 0 // from a line of the new file to the same one of the old file
 	if at > 0 {

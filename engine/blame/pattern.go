@@ -14,7 +14,8 @@ var (
 	errWordEdge      = errors.New("the pattern has the edge of a word where RE2 cannot say which one")
 )
 
-// translate makes of a basic regular expression, as GNU regex reads it for git, one for package regexp that matches the same lines.
+// translate makes of a basic regular expression, as GNU regex reads it for git, one for package
+// regexp that matches the same lines.
 func translate(pattern string) (string, error) {
 	t := translator{from: pattern}
 	for t.at < len(pattern) {
@@ -158,7 +159,8 @@ func (t *translator) interval() error {
 	return nil
 }
 
-// bracket translates a bracket expression, whose opening bracket has been read. In it a backslash means itself.
+// bracket translates a bracket expression, whose opening bracket has been read. In it a backslash
+// means itself.
 func (t *translator) bracket() error {
 	t.out.WriteByte('[')
 	if strings.HasPrefix(t.from[t.at:], "^") {

@@ -17,7 +17,8 @@ import (
 // span is the lines from start up to end, end not included.
 type span struct{ start, end int }
 
-// parseRanges returns the lines that ranges select, in order and without overlaps. Each range begins to search behind the one before it.
+// parseRanges returns the lines that ranges select, in order and without overlaps. Each range
+// begins to search behind the one before it.
 func parseRanges(ctx context.Context, text lines.Text, ranges []string) ([]span, error) {
 	count := text.Count()
 	if len(ranges) == 0 && count > 0 {
@@ -55,8 +56,8 @@ func parseRanges(ctx context.Context, text lines.Text, ranges []string) ([]span,
 	return merged, nil
 }
 
-// rangeParser reads one range: "<start>,<end>", either of which may be missing, or ":<name of a function>". Its line numbers count from 1;
-// 0 means that nothing was said.
+// rangeParser reads one range: "<start>,<end>", either of which may be missing, or ":<name of a
+// function>". Its line numbers count from 1; 0 means that nothing was said.
 type rangeParser struct {
 	ctx  context.Context // a parser is used within one call
 	text lines.Text
@@ -91,7 +92,8 @@ func (p *rangeParser) parse(anchor int) (begin, end int, err error) {
 	return begin, end, nil
 }
 
-// start reads a line number, or a pattern that is searched from the line anchor on, behind ^ from the first one.
+// start reads a line number, or a pattern that is searched from the line anchor on, behind ^ from
+// the first one.
 func (p *rangeParser) start(anchor int) (int, error) {
 	if n, ok, err := p.number(); ok || err != nil {
 		return n, err
@@ -102,7 +104,8 @@ func (p *rangeParser) start(anchor int) (int, error) {
 	return p.pattern(anchor)
 }
 
-// end reads what start reads, or how many lines there are behind (+) or before (-) the start. After is the line behind the start.
+// end reads what start reads, or how many lines there are behind (+) or before (-) the start. After
+// is the line behind the start.
 func (p *rangeParser) end(after int) (int, error) {
 	if p.rest == "" || p.rest[0] != '+' && p.rest[0] != '-' {
 		if n, ok, err := p.number(); ok || err != nil {
@@ -160,8 +163,8 @@ func (p *rangeParser) integer() (n int, ok bool, err error) {
 	return n, true, nil
 }
 
-// pattern reads a regular expression between slashes and returns the first line from the line number from on that it matches; 0 if there is
-// no expression.
+// pattern reads a regular expression between slashes and returns the first line from the line
+// number from on that it matches; 0 if there is no expression.
 func (p *rangeParser) pattern(from int) (int, error) {
 	if !strings.HasPrefix(p.rest, "/") {
 		return 0, nil
@@ -214,8 +217,8 @@ func (p *rangeParser) find(expression *regexp.Regexp, from int, fits func(line [
 	return 0, p.fail("no line from %d on matches", from)
 }
 
-// function reads the name of a function, a regular expression, and returns its lines: from the first line that matches and begins a function
-// to the one before the next that does.
+// function reads the name of a function, a regular expression, and returns its lines: from the
+// first line that matches and begins a function to the one before the next that does.
 func (p *rangeParser) function(anchor int) (begin, end int, err error) {
 	if strings.HasPrefix(p.rest, "^") {
 		p.rest, anchor = p.rest[1:], 1

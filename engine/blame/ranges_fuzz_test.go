@@ -8,8 +8,8 @@ import (
 	"packhorse/engine/blame"
 )
 
-// FuzzBlameRange holds that a range is refused or selects lines of the file, each once and in order, and that a second range takes none of
-// them away.
+// FuzzBlameRange holds that a range is refused or selects lines of the file, each once and in
+// order, and that a second range takes none of them away.
 func FuzzBlameRange(f *testing.F) {
 	for _, ranges := range blameRanges {
 		f.Add(ranges[0], ranges[len(ranges)-1])

@@ -127,13 +127,16 @@ last a:b .
 	ümlaut
 xxy`
 
-// newRanged stores rangedFile, most of whose lines are of the first of two commits, as "file", and "empty" beside it. It returns the tip too.
+// newRanged stores rangedFile, most of whose lines are of the first of two commits, as "file", and
+// "empty" beside it. It returns the tip too.
 func newRanged(tb testing.TB) (git *oracle.Repository, view *odb.View, tip string) {
 	tb.Helper()
 	git = oracle.New(tb)
 	var stream strings.Builder
 	for i, content := range []string{strings.Replace(rangedFile, "xx xxx y", "old", 1), rangedFile} {
-		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter C <c@d> %d +0000\ndata 1\nm\nM 100644 inline file\ndata %d\n%s\n", 1_700_000_000+i, len(content), content)
+		fmt.Fprintf(&stream,
+			"commit refs/heads/main\ncommitter C <c@d> %d +0000\ndata 1\nm\nM 100644 inline file\ndata %d\n%s\n",
+			1_700_000_000+i, len(content), content)
 		stream.WriteString("M 100644 inline empty\ndata 0\n\n")
 	}
 	stream.WriteString("done\n")
@@ -141,7 +144,8 @@ func newRanged(tb testing.TB) (git *oracle.Repository, view *odb.View, tip strin
 	return git, odbtest.Clone(tb, git), git.Git("rev-parse", "main")
 }
 
-// TestBlameRangesAgainstGit holds that each range selects the lines that it selects to git, and is refused where git refuses it.
+// TestBlameRangesAgainstGit holds that each range selects the lines that it selects to git, and is
+// refused where git refuses it.
 func TestBlameRangesAgainstGit(t *testing.T) {
 	t.Parallel()
 	git, view, tip := newRanged(t)
@@ -156,7 +160,9 @@ func TestBlameRangesAgainstGit(t *testing.T) {
 func TestBlameRangesBeyondRE2(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
-	git.Input([]byte("commit refs/heads/main\ncommitter C <c@d> 1700000000 +0000\ndata 0\nM 100644 inline file\ndata 5\na aa\n\ndone\n"), "fast-import", "--quiet", "--done")
+	git.Input([]byte(
+		"commit refs/heads/main\ncommitter C <c@d> 1700000000 +0000\ndata 0\nM 100644 inline file\ndata 5\na aa\n\ndone\n",
+	), "fast-import", "--quiet", "--done")
 	view := odbtest.Clone(t, git)
 	tip := git.Git("rev-parse", "main")
 	for _, pattern := range []string{`/\(a\)\1/`, `/[[=a=]]/`, `/[[.a.]]/`, `/\<\(a\)/`, `/\(a\)\>/`} {

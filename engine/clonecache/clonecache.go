@@ -1,13 +1,15 @@
 // Package clonecache keeps generated packs, so that equal fetches cost one generation.
 //
-// Start at [Open], which gives a [Cache], and at [Cache.Send]. A pack is found by its [Key], which holds everything that decides on its
-// bytes; nothing else invalidates it. While a pack is generated it is a flight: whoever asks for the same key reads behind the writer, from
-// the file, so that no client waits for another. When it has ended it is kept until the least recently used packs have to make
-// room.
+// Start at [Open], which gives a [Cache], and at [Cache.Send]. A pack is found by its [Key], which
+// holds everything that decides on its bytes; nothing else invalidates it. While a pack is
+// generated it is a flight: whoever asks for the same key reads behind the writer, from the file,
+// so that no client waits for another. When it has ended it is kept until the least recently used
+// packs have to make room.
 //
-// Everything lies in one folder, which may be deleted at any time, also while it is in use: what is missing or damaged is generated again.
-// Nothing is synced. Every block that is sent is held against its checksum, and every block of a file from before the last start is, before
-// any of it is sent.
+// Everything lies in one folder, which may be deleted at any time, also while it is in use: what is
+// missing or damaged is generated again. Nothing is synced. Every block that is sent is held
+// against its checksum, and every block of a file from before the last start is, before any of it
+// is sent.
 package clonecache
 
 import (
@@ -27,8 +29,9 @@ import (
 	"packhorse/odb/lru"
 )
 
-// ErrBypass says that a pack is not the cache's business, and that nothing of it was written: whoever asked generates it for himself. A
-// [Generate] returns it when its pack does not pay; [Cache.Send] also when the cache's own files fail.
+// ErrBypass says that a pack is not the cache's business, and that nothing of it was written:
+// whoever asked generates it for himself. A [Generate] returns it when its pack does not pay;
+// [Cache.Send] also when the cache's own files fail.
 var ErrBypass = errors.New("clonecache: not cached")
 
 // Key is a hash of everything that decides on the bytes of a pack.
@@ -37,7 +40,8 @@ type Key [32]byte
 // String is the key in hexadecimal digits, which is also the name of its file.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// Generate writes a pack to w and tells lines for the client. It stops when ctx ends. Errors: [ErrBypass] before it has written anything.
+// Generate writes a pack to w and tells lines for the client. It stops when ctx ends. Errors:
+// [ErrBypass] before it has written anything.
 type Generate func(ctx context.Context, w io.Writer, tell func(string)) error
 
 // Options adjusts a cache.
@@ -46,7 +50,8 @@ type Options struct {
 	FS vfs.FS
 	// BudgetBytes bounds the files; 10 GiB when 0. A pack of more than a quarter of it is not kept.
 	BudgetBytes int64
-	// CostMin is how long a generation must have taken for its pack to be kept; 5 ms when 0, and everything is kept when it is negative.
+	// CostMin is how long a generation must have taken for its pack to be kept; 5 ms when 0, and
+	// everything is kept when it is negative.
 	CostMin time.Duration
 	Logger  *slog.Logger
 }
@@ -54,7 +59,8 @@ type Options struct {
 const (
 	defaultBudget = 10 << 30
 	defaultCost   = 5 * time.Millisecond
-	// entryCountMax bounds the files of the folder, and so the time of a start and the memory of the list (200 bytes each).
+	// entryCountMax bounds the files of the folder, and so the time of a start and the memory of the
+	// list (200 bytes each).
 	entryCountMax = 16 << 10
 )
 
@@ -91,7 +97,8 @@ type Stats struct {
 	Bytes     int64  // of them and of flights
 }
 
-// Open opens the cache in dir, which is made if it does not exist. What earlier processes left there is used, as far as it passes its checks.
+// Open opens the cache in dir, which is made if it does not exist. What earlier processes left
+// there is used, as far as it passes its checks.
 func Open(dir string, o Options) (*Cache, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -116,7 +123,8 @@ func Open(dir string, o Options) (*Cache, error) {
 	return c, nil
 }
 
-// load lists the files that are there, the oldest first in line for eviction, and removes those of unfinished flights.
+// load lists the files that are there, the oldest first in line for eviction, and removes those of
+// unfinished flights.
 func (c *Cache) load() error {
 	if err := c.fs.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -185,11 +193,13 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Send writes the pack of a key to w: from its file, from the flight that generates it, or else from a new flight, whose generation begin
-// returns; begin is called at most once and must not block. tell hears the lines of the generation, and may be nil.
+// Send writes the pack of a key to w: from its file, from the flight that generates it, or else
+// from a new flight, whose generation begin returns; begin is called at most once and must not
+// block. tell hears the lines of the generation, and may be nil.
 //
-// A flight goes on without whoever began it, and is given up when nobody reads it any more. Its error is everyone's; what they were sent
-// must not be used then. Errors: [ErrBypass], that of the generation, of ctx and of w.
+// A flight goes on without whoever began it, and is given up when nobody reads it any more. Its
+// error is everyone's; what they were sent must not be used then. Errors: [ErrBypass], that of the
+// generation, of ctx and of w.
 func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string), begin func() Generate) error {
 	for {
 		e, f := c.enter(key, begin)
@@ -223,8 +233,8 @@ func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string
 	}
 }
 
-// enter finds what a key is answered from: a stored pack, or a flight, which is then used once more. Neither when the cache is
-// closed.
+// enter finds what a key is answered from: a stored pack, or a flight, which is then used once
+// more. Neither when the cache is closed.
 func (c *Cache) enter(key Key, begin func() Generate) (*entry, *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,8 +282,8 @@ func (c *Cache) makeRoom() {
 	}
 }
 
-// remove forgets an entry and removes its file, which can be read on where it is open. The caller holds mu, so that the file is
-// not that of the key's next flight.
+// remove forgets an entry and removes its file, which can be read on where it is open. The caller
+// holds mu, so that the file is not that of the key's next flight.
 func (c *Cache) remove(e *entry) {
 	if now, ok := c.stored.Peek(e.key); !ok || now != e {
 		return // another one of its key is

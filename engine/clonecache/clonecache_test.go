@@ -80,7 +80,8 @@ func send(t *testing.T, c *clonecache.Cache, key clonecache.Key, want []byte, be
 	}
 }
 
-// settle waits until nothing is generated any more, which is when the cache is closed, and opens it again.
+// settle waits until nothing is generated any more, which is when the cache is closed, and opens it
+// again.
 func settle(t *testing.T, c *clonecache.Cache, fs vfs.FS, o clonecache.Options) *clonecache.Cache {
 	t.Helper()
 	c.Close()
@@ -235,7 +236,8 @@ func TestLeaverStays(t *testing.T) {
 	group.Wait()
 }
 
-// TestGivenUp has the only client go away: the generation ends, and the next request begins another.
+// TestGivenUp has the only client go away: the generation ends, and the next request begins
+// another.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -274,7 +276,9 @@ func TestFailures(t *testing.T) {
 		"half way": {func(_ context.Context, w io.Writer, _ func(string)) error {
 			return errors.Join(ignore(w.Write(pack(300_000))), errBroken)
 		}, errBroken},
-		"no pay":    {func(context.Context, io.Writer, func(string)) error { return clonecache.ErrBypass }, clonecache.ErrBypass},
+		"no pay": {
+			func(context.Context, io.Writer, func(string)) error { return clonecache.ErrBypass }, clonecache.ErrBypass,
+		},
 		"panicking": {func(context.Context, io.Writer, func(string)) error { panic("oh") }, nil},
 	}
 	for name, test := range tests {
@@ -299,7 +303,8 @@ func TestFailures(t *testing.T) {
 
 func ignore(_ int, err error) error { return err }
 
-// TestFailureIsNotJoined asks again as soon as a generation has failed: that failure is not heard of twice.
+// TestFailureIsNotJoined asks again as soon as a generation has failed: that failure is not heard
+// of twice.
 func TestFailureIsNotJoined(t *testing.T) {
 	t.Parallel()
 	c := open(t, vfs.NewMem(), clonecache.Options{})
@@ -330,7 +335,8 @@ func TestCheapIsNotKept(t *testing.T) {
 	send(t, c, clonecache.Key{1}, p, writes(p))
 }
 
-// TestDamage changes, shortens or removes the file of a pack before it is asked for again, by the process that wrote it and by the next.
+// TestDamage changes, shortens or removes the file of a pack before it is asked for again, by the
+// process that wrote it and by the next.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	p := pack(600_000)
@@ -342,7 +348,8 @@ func TestDamage(t *testing.T) {
 		"one more": func(data []byte) []byte { return append(data, 0) },
 		"removed":  nil,
 	}
-	for _, at := range []int{0, 256 << 10, len(p) - 1, len(p), len(p) + 11, len(p) + 13, len(p) + 30, len(p) + 57, len(p) + 62} {
+	for _, at := range []int{0, 256 << 10, len(p) - 1, len(p), len(p) + 11, len(p) + 13, len(p) + 30, len(p) + 57, len(p) +
+		62} {
 		damages[fmt.Sprint("flip at ", at)] = func(data []byte) []byte { data[at] ^= 0x40; return data }
 	}
 	for name, damage := range damages {
@@ -417,7 +424,8 @@ func TestFolderGone(t *testing.T) {
 	send(t, c, clonecache.Key{2}, p, writes(p))
 }
 
-// TestBudget fills a cache over its budget: what was not used for the longest time goes first, also after a start.
+// TestBudget fills a cache over its budget: what was not used for the longest time goes first, also
+// after a start.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -464,7 +472,8 @@ func TestFileFails(t *testing.T) {
 		return nil
 	}))
 	c := open(t, failing, clonecache.Options{})
-	if err := c.Send(t.Context(), clonecache.Key{1}, io.Discard, nil, writes(pack(1000))); !errors.Is(err, clonecache.ErrBypass) {
+	if err := c.Send(t.Context(), clonecache.Key{1}, io.Discard, nil, writes(pack(1000))); !errors.Is(err,
+		clonecache.ErrBypass) {
 		t.Errorf("got %v, want ErrBypass", err)
 	}
 	c.Close()

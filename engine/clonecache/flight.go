@@ -193,7 +193,8 @@ func (f *flight) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// append writes a copy of p to the file: a [vfs.File] may change what it is given, and p may be read by others meanwhile.
+// append writes a copy of p to the file: a [vfs.File] may change what it is given, and p may be
+// read by others meanwhile.
 func (f *flight) append(p []byte) error {
 	buffer := blockBuffers.Get().(*[blockSize]byte)
 	defer blockBuffers.Put(buffer)

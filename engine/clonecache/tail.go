@@ -48,7 +48,8 @@ func (t *tail) encode(key Key) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// readTail reads the tail of a file of fileSize bytes, which must be that of key. Errors: errDamaged.
+// readTail reads the tail of a file of fileSize bytes, which must be that of key. Errors:
+// errDamaged.
 func readTail(r io.ReaderAt, fileSize int64, key Key) (*tail, error) {
 	if fileSize < int64(footerSize) {
 		return nil, fmt.Errorf("%w: %d bytes are too few", errDamaged, fileSize)
@@ -58,7 +59,8 @@ func readTail(r io.ReaderAt, fileSize int64, key Key) (*tail, error) {
 		return nil, err
 	}
 	size := int64(binary.BigEndian.Uint64(footer[footerSize-12:]))
-	if string(footer[:len(tailMagic)]) != tailMagic || Key(footer[len(tailMagic):footerSize-12]) != key || size < 0 || size > fileSize {
+	if string(footer[:len(tailMagic)]) != tailMagic || Key(footer[len(tailMagic):footerSize-12]) != key || size < 0 ||
+		size > fileSize {
 		return nil, fmt.Errorf("%w: its end is not that of the pack", errDamaged)
 	}
 	count := (size + blockSize - 1) / blockSize
@@ -80,8 +82,8 @@ func readTail(r io.ReaderAt, fileSize int64, key Key) (*tail, error) {
 	return t, nil
 }
 
-// blocks reads the pack block by block into buffer, which holds one, and gives each to use when it has passed its check. Errors: errDamaged,
-// and that of use.
+// blocks reads the pack block by block into buffer, which holds one, and gives each to use when it
+// has passed its check. Errors: errDamaged, and that of use.
 func (t *tail) blocks(r io.ReaderAt, buffer []byte, use func([]byte) error) error {
 	for i, sum := range t.sums {
 		offset := int64(i) * blockSize

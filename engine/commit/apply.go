@@ -9,22 +9,23 @@ import (
 	"packhorse/pack/object"
 )
 
-// met is what an operation's path held in the base that was last located or applied to; the zero id is nothing.
+// met is what an operation's path held in the base that was last located or applied to; the zero id
+// is nothing.
 type met struct {
 	mode     object.Mode
 	id       object.ID
 	from, to int // where the entry lies in its tree
 }
 
-// Existing returns what the path of the operation at index held in the base tree of the last [Plan.Locate]: its mode and
-// id, or zeros when nothing was there.
+// Existing returns what the path of the operation at index held in the base tree of the
+// last [Plan.Locate]: its mode and id, or zeros when nothing was there.
 func (p *Plan) Existing(index int) (object.Mode, object.ID) {
 	m := p.nodes[index].met
 	return m.mode, m.id
 }
 
-// Locate notes what each operation's path holds in the tree base, which may be the zero id for none. It opens each folder
-// that is on the way to an operation once.
+// Locate notes what each operation's path holds in the tree base, which may be the zero id for
+// none. It opens each folder that is on the way to an operation once.
 func (p *Plan) Locate(ctx context.Context, v *odb.View, base object.ID) error {
 	if p.located && p.base == base {
 		return nil
@@ -72,11 +73,14 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 	return nil
 }
 
-// Apply writes into q the trees that result from the operations over the tree base and returns the new root tree; the
-// zero base stands for an empty one. Folders that end up empty are left out, as git does.
+// Apply writes into q the trees that result from the operations over the tree base and returns the
+// new root tree; the zero base stands for an empty one. Folders that end up empty are left out, as
+// git does.
 //
-// It is an [InvalidError] when a path to delete is not there, or when content that is to keep an existing mode does not
-// fit it, and an [odb.RefusedFileError] when git refuses a content under its name. Deletions count against base, writes come after them. Trees of an earlier Apply of the same plan stay in q.
+// It is an [InvalidError] when a path to delete is not there, or when content that is to keep an
+// existing mode does not fit it, and an [odb.RefusedFileError] when git refuses a content under its
+// name. Deletions count against base, writes come after them. Trees of an earlier Apply of the same
+// plan stay in q.
 func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (object.ID, error) {
 	v := q.View().Linked()
 	if err := p.Locate(ctx, v, base); err != nil {
@@ -92,9 +96,11 @@ func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (ob
 	return id, nil
 }
 
-// apply returns the tree of the folder n, or the zero id when it ends up empty. With cleared, what base holds is gone
-// except that deletions below are still checked against it.
-func (n *node) apply(ctx context.Context, q *odb.Quarantine, v *odb.View, base object.ID, cleared bool) (object.ID, error) {
+// apply returns the tree of the folder n, or the zero id when it ends up empty. With cleared, what
+// base holds is gone except that deletions below are still checked against it.
+func (n *node) apply(
+	ctx context.Context, q *odb.Quarantine, v *odb.View, base object.ID, cleared bool,
+) (object.ID, error) {
 	data, err := readTree(ctx, v, base)
 	if err != nil {
 		return object.ZeroID, err
@@ -132,7 +138,9 @@ func (n *node) entry(ctx context.Context, q *odb.Quarantine, v *odb.View, cleare
 	}
 	if n.write != nil {
 		if n.write.Mode == 0 && n.met.mode.IsGitlink() {
-			return nothing, &InvalidError{Path: n.write.Path, Reason: "is a submodule: state its mode 160000, or the mode of the file that replaces it"}
+			return nothing, &InvalidError{
+				Path: n.write.Path, Reason: "is a submodule: state its mode 160000, or the mode of the file that replaces it",
+			}
 		}
 		return object.TreeEntry{Name: n.name, Mode: cmp.Or(n.write.Mode, n.keptMode()), ID: n.write.Content}, nil
 	}

@@ -16,8 +16,8 @@ type Person struct {
 	Email string `json:"email"`
 }
 
-// Check returns why p cannot stand in a commit header, or "". Angle brackets, NUL and line ends would change what the
-// header says (git strips them, which would record somebody else).
+// Check returns why p cannot stand in a commit header, or "". Angle brackets, NUL and line ends
+// would change what the header says (git strips them, which would record somebody else).
 func (p Person) Check() string {
 	switch {
 	case strings.TrimSpace(p.Name) == "":
@@ -41,8 +41,8 @@ type Header struct {
 	When      time.Time
 }
 
-// Build writes the commit into q and returns its id. Times are written in UTC; the message gets exactly the line end that
-// it may be missing.
+// Build writes the commit into q and returns its id. Times are written in UTC; the message gets
+// exactly the line end that it may be missing.
 func Build(ctx context.Context, q *odb.Quarantine, tree object.ID, h Header) (object.ID, error) {
 	id, err := q.Write(ctx, object.TypeCommit, h.Encode(tree), object.ZeroID)
 	if err != nil {

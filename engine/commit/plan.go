@@ -1,9 +1,10 @@
 // Package commit turns file operations into trees and commit objects.
 //
-// It is the knowledge behind an API write: which paths may be written, what an operation does to the tree that it meets,
-// and what the new commit says. Start at [NewPlan], which checks operations among themselves; [Plan.Apply] then builds
-// the new root tree over a base, opening only the folders that an operation names; [Build] writes the commit. The package
-// knows objects and ids and nothing of refs: the caller decides which base is the right one and what moves.
+// It is the knowledge behind an API write: which paths may be written, what an operation does to
+// the tree that it meets, and what the new commit says. Start at [NewPlan], which checks operations
+// among themselves; [Plan.Apply] then builds the new root tree over a base, opening only the
+// folders that an operation names; [Build] writes the commit. The package knows objects and ids and
+// nothing of refs: the caller decides which base is the right one and what moves.
 package commit
 
 import (
@@ -17,7 +18,8 @@ import (
 // ErrInvalid matches every [InvalidError].
 var ErrInvalid = errors.New("commit: invalid operation")
 
-// InvalidError says which operation of a request cannot be done and why. Its Is method matches [ErrInvalid].
+// InvalidError says which operation of a request cannot be done and why. Its Is method matches
+// [ErrInvalid].
 type InvalidError struct {
 	// Path is the path as the request gave it.
 	Path string
@@ -42,7 +44,8 @@ type Operation struct {
 	Path string
 	// Delete removes the file or the folder at Path; the other fields are ignored.
 	Delete bool
-	// Mode is the mode to write, or zero: an existing file then keeps its own and a new one is a plain file.
+	// Mode is the mode to write, or zero: an existing file then keeps its own and a new one is a plain
+	// file.
 	Mode object.Mode
 	// Content is the blob, or for a gitlink the commit, to put at Path.
 	Content object.ID
@@ -61,8 +64,8 @@ type Plan struct {
 	located bool
 }
 
-// node is a path component that operations name: a folder on the way, the place of an operation, or, where a deleted
-// path gets new content below it, both.
+// node is a path component that operations name: a folder on the way, the place of an operation,
+// or, where a deleted path gets new content below it, both.
 type node struct {
 	name     string
 	children []*node
@@ -102,8 +105,9 @@ func (n *node) add(child *node) {
 	}
 }
 
-// NewPlan arranges operations. It is an [InvalidError] when a path cannot be stored in a git tree, is given twice, or is
-// written both as a file and as a folder. Contents may still be filled in with [Plan.SetContent].
+// NewPlan arranges operations. It is an [InvalidError] when a path cannot be stored in a git tree,
+// is given twice, or is written both as a file and as a folder. Contents may still be filled in
+// with [Plan.SetContent].
 func NewPlan(operations []Operation) (*Plan, error) {
 	p := &Plan{root: &node{}, ops: operations, nodes: make([]*node, len(operations))}
 	for i := range operations {
@@ -176,8 +180,9 @@ func (n *node) writtenBelow() string {
 	return ""
 }
 
-// checkComponent returns why name cannot stand in a tree that is to be cloned safely, or "". The rules are those of
-// git fsck --strict for a tree entry, so that the API writes nothing that a push could not.
+// checkComponent returns why name cannot stand in a tree that is to be cloned safely, or "". The
+// rules are those of git fsck --strict for a tree entry, so that the API writes nothing that a push
+// could not.
 func checkComponent(name string, mode object.Mode) string {
 	switch {
 	case name == "":

@@ -45,10 +45,12 @@ func TestNewPlanRefuses(t *testing.T) {
 		"NUL":                              {[]commit.Operation{write("a\x00b")}, "a\x00b"},
 		"long component":                   {[]commit.Operation{write(strings.Repeat("a", 256))}, strings.Repeat("a", 256)},
 		"longest component":                {[]commit.Operation{write(strings.Repeat("a", 255))}, ""},
-		"long path":                        {[]commit.Operation{write(strings.Repeat("a/", 2048) + "b")}, strings.Repeat("a/", 2048) + "b"},
-		"link as .gitmodules":              {[]commit.Operation{{Path: ".gitmodules", Mode: object.ModeSymlink}}, ".gitmodules"},
-		"file as .gitmodules":              {[]commit.Operation{{Path: ".gitmodules", Mode: object.ModeBlob}}, ""},
-		"names that only begin":            {[]commit.Operation{write(".gitignore"), write(".github/x"), write("a.git")}, ""},
+		"long path": {
+			[]commit.Operation{write(strings.Repeat("a/", 2048) + "b")}, strings.Repeat("a/", 2048) + "b",
+		},
+		"link as .gitmodules":   {[]commit.Operation{{Path: ".gitmodules", Mode: object.ModeSymlink}}, ".gitmodules"},
+		"file as .gitmodules":   {[]commit.Operation{{Path: ".gitmodules", Mode: object.ModeBlob}}, ""},
+		"names that only begin": {[]commit.Operation{write(".gitignore"), write(".github/x"), write("a.git")}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,8 @@ type edit struct {
 	entry    object.TreeEntry // with the zero id: nothing
 }
 
-// change puts entry in the place of what was met in the tree. Either may be nothing, which has the zero id.
+// change puts entry in the place of what was met in the tree. Either may be nothing, which has the
+// zero id.
 func (s *splice) change(was met, entry object.TreeEntry) {
 	removed, adds := !was.id.IsZero(), !entry.ID.IsZero()
 	switch {

@@ -1,7 +1,8 @@
-// Package credential keeps what the upstreams of repositories ask for: one user name and password a repository, sealed with the server's
-// key and bound to its place.
+// Package credential keeps what the upstreams of repositories ask for: one user name and password a
+// repository, sealed with the server's key and bound to its place.
 //
-// Start at [Seal], which is the key. A [Row] is a credential as it is stored; who stores it commits it in a batch of his own.
+// Start at [Seal], which is the key. A [Row] is a credential as it is stored; who stores it commits
+// it in a batch of his own.
 package credential
 
 import (
@@ -18,7 +19,8 @@ import (
 	"packhorse/refs"
 )
 
-// Secret is a text that is not shown by accident: every way of printing it but a conversion gives "(secret)".
+// Secret is a text that is not shown by accident: every way of printing it but a conversion gives
+// "(secret)".
 type Secret string
 
 // String hides the secret.

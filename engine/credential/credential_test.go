@@ -130,7 +130,8 @@ func TestRow(t *testing.T) {
 	}
 	put(data)
 	got, stored, err := credential.Read(t.Context(), keys, repo)
-	if err != nil || !bytes.Equal(stored, data) || got.ID != id || !got.Created.Equal(row.Created) || string(got.Sealed) != "sealed" {
+	if err != nil || !bytes.Equal(stored, data) || got.ID != id || !got.Created.Equal(row.Created) ||
+		string(got.Sealed) != "sealed" {
 		t.Errorf("read back %+v, %q, %v", got, stored, err)
 	}
 	for _, damaged := range []string{"", "{", `{"id":"AAAA"}`} {
@@ -143,7 +144,9 @@ func TestRow(t *testing.T) {
 
 func TestSecretIsNotShown(t *testing.T) {
 	t.Parallel()
-	if text := fmt.Sprintf("%v %+v %#v %s %q", login, login, login, login.Password, login.Password); strings.Contains(text, string(login.Password)) || strings.Contains(text, string(login.Username)) {
+	if text := fmt.Sprintf(
+		"%v %+v %#v %s %q", login, login, login, login.Password, login.Password,
+	); strings.Contains(text, string(login.Password)) || strings.Contains(text, string(login.Username)) {
 		t.Errorf("shown as %s", text)
 	}
 }

@@ -25,8 +25,8 @@ type keyError string
 func (e keyError) Error() string        { return string(e) }
 func (e keyError) Is(target error) bool { return target == ErrKey }
 
-// Seal keeps credentials unreadable where they are stored: AES-256-GCM with a random nonce in front. A nil Seal has no key. Its methods may be
-// called concurrently.
+// Seal keeps credentials unreadable where they are stored: AES-256-GCM with a random nonce in
+// front. A nil Seal has no key. Its methods may be called concurrently.
 type Seal struct {
 	aead cipher.AEAD
 	key  []byte
@@ -83,7 +83,8 @@ func (s *Seal) Close(org string, repo refs.RepoID, id ID, l Login) (sealed []byt
 
 // Open returns what Close sealed for the same place.
 //
-// Errors: [ErrKey], also when it was sealed with another key, for another place, or was changed since; kv.ErrCorrupt.
+// Errors: [ErrKey], also when it was sealed with another key, for another place, or was changed
+// since; kv.ErrCorrupt.
 func (s *Seal) Open(org string, repo refs.RepoID, id ID, sealed []byte) (Login, error) {
 	if err := s.Check(); err != nil {
 		return Login{}, err
@@ -99,7 +100,8 @@ func (s *Seal) Open(org string, repo refs.RepoID, id ID, sealed []byte) (Login, 
 	return Login{Username: Secret(l.Username), Password: Secret(l.Password)}, nil
 }
 
-// Digest identifies a request that holds a secret. Whoever reads it later cannot try secrets on it without the key, which there must be.
+// Digest identifies a request that holds a secret. Whoever reads it later cannot try secrets on it
+// without the key, which there must be.
 func (s *Seal) Digest(request []byte) (sum [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write(request)

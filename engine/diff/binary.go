@@ -12,7 +12,8 @@ import (
 	"packhorse/pack/delta"
 )
 
-// writeBinary writes the header and a GIT binary patch: what makes the new content of the old one, and what makes the old one of the new.
+// writeBinary writes the header and a GIT binary patch: what makes the new content of the old one,
+// and what makes the old one of the new.
 func (p *part) writeBinary(ctx context.Context, w io.Writer, header []byte) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	fmt.Fprintf(out, "%sGIT binary patch\n", header)
@@ -25,7 +26,8 @@ func (p *part) writeBinary(ctx context.Context, w io.Writer, header []byte) erro
 	return out.Flush()
 }
 
-// writeBinaryHunk writes a content, deflated, or the delta that makes it of another one if both are in memory and that is shorter.
+// writeBinaryHunk writes a content, deflated, or the delta that makes it of another one if both are
+// in memory and that is shorter.
 func writeBinaryHunk(ctx context.Context, out *bufio.Writer, from, to *content) error {
 	if to.size > 0 && to.data == nil {
 		return writeLiteralStream(ctx, out, to)

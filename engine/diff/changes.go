@@ -8,16 +8,18 @@ import (
 )
 
 const (
-	// changesHeldMax is how many changes are held while it is not known yet which of them are renames; of more only the candidates are, and
-	// the trees are walked twice.
+	// changesHeldMax is how many changes are held while it is not known yet which of them are renames;
+	// of more only the candidates are, and the trees are walked twice.
 	changesHeldMax = 20_000
-	// candidatesHeldMax bounds the candidates: in a diff with more deleted and added files no renames are looked for.
+	// candidatesHeldMax bounds the candidates: in a diff with more deleted and added files no renames
+	// are looked for.
 	candidatesHeldMax = 500_000
 )
 
-// Changes is [Trees] with renames: the deleted file of each pair is gone and the added one has become [Renamed]. Nothing can be yielded
-// before both trees have been walked, unless one of them is empty. It holds 100 bytes and a path for each file that was added or deleted, up
-// to 500,000 of them; beyond, nothing is a rename.
+// Changes is [Trees] with renames: the deleted file of each pair is gone and the added one has
+// become [Renamed]. Nothing can be yielded before both trees have been walked, unless one of them
+// is empty. It holds 100 bytes and a path for each file that was added or deleted, up to 500,000 of
+// them; beyond, nothing is a rename.
 func Changes(ctx context.Context, objects Objects, before, after object.ID, paths []string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		c := changes{byPath: map[string]Rename{}, gone: map[string]bool{}}
@@ -94,7 +96,8 @@ func (c *changes) gather(ctx context.Context, objects Objects, before, after obj
 
 func isEmpty(tree object.ID) bool { return tree == object.ZeroID || tree == object.EmptyTreeID }
 
-// resolve returns what a change is once the renames are known; it is false for one that is a part of another.
+// resolve returns what a change is once the renames are known; it is false for one that is a part
+// of another.
 func (c *changes) resolve(change Change) (Change, bool) {
 	switch change.Status {
 	case Deleted:

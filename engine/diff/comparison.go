@@ -15,14 +15,16 @@ import (
 type Resources interface {
 	// Slot waits for a place among those who compute, and returns the function that gives it back.
 	Slot(ctx context.Context) (release func(), err error)
-	// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives them back.
+	// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives
+	// them back.
 	Reserve(ctx context.Context, sizeBytes int64) (release func(), err error)
 }
 
 // CompareOptions say what is told of the files that differ.
 type CompareOptions struct {
-	// Paths restricts the comparison to these files and folders, as the paths of git diff do: a rename is told as such if both names are
-	// among them. What is asked for like this is told whole, whatever it is.
+	// Paths restricts the comparison to these files and folders, as the paths of git diff do: a rename
+	// is told as such if both names are among them. What is asked for like this is told whole,
+	// whatever it is.
 	Paths []string
 	// Inline also tells what changed within changed lines.
 	Inline bool
@@ -32,9 +34,10 @@ type CompareOptions struct {
 
 // Comparison compares the files of two trees on all processors and hands them out in their order.
 //
-// One goroutine walks the trees, some compare files, and whoever reads the comparison takes them. What is finished and waits for its turn is
-// bounded in bytes and in number: beyond, the walk pauses until half of it has been taken. While all wait for the reader, who waits for his
-// client, the comparison gives up its slot.
+// One goroutine walks the trees, some compare files, and whoever reads the comparison takes them.
+// What is finished and waits for its turn is bounded in bytes and in number: beyond, the walk
+// pauses until half of it has been taken. While all wait for the reader, who waits for his client,
+// the comparison gives up its slot.
 type Comparison struct {
 	ctx       context.Context // of the request; a comparison lasts as long
 	cancel    context.CancelFunc
@@ -59,17 +62,21 @@ const (
 	waitingBytesMax = 4 << 20
 )
 
-// comparing is a file on its way. What it holds belongs to the worker until it has been compared, and to the reader then.
+// comparing is a file on its way. What it holds belongs to the worker until it has been compared,
+// and to the reader then.
 type comparing struct {
 	file       File
 	raw        *bytes.Buffer
 	largeBytes int64 // of both sides when it is to be compared by the reader, else 0
 }
 
-// Compare begins to compare two trees. It returns when the first file has been compared, or there is none. The caller closes the comparison.
+// Compare begins to compare two trees. It returns when the first file has been compared, or there
+// is none. The caller closes the comparison.
 //
 // Errors: those of objects, of resources and of ctx.
-func Compare(ctx context.Context, objects Objects, oldTree, newTree object.ID, o CompareOptions, resources Resources) (*Comparison, error) {
+func Compare(
+	ctx context.Context, objects Objects, oldTree, newTree object.ID, o CompareOptions, resources Resources,
+) (*Comparison, error) {
 	selected := len(o.Paths) > 0
 	c := &Comparison{
 		objects: objects, resources: resources,
@@ -196,7 +203,8 @@ func (c *Comparison) take() (*comparing, error) {
 	return f, err
 }
 
-// Files hands out the changed files in the order of git diff. idle is called before the next one has to be waited for.
+// Files hands out the changed files in the order of git diff. idle is called before the next one
+// has to be waited for.
 func (c *Comparison) Files(idle func() error) iter.Seq2[*File, error] {
 	c.idle = idle
 	return func(yield func(*File, error) bool) {
@@ -232,7 +240,9 @@ func (c *Comparison) handOut(f *comparing, yield func(*File, error) bool) (more 
 // compareLarge compares a file that is held in memory until release is called.
 func (c *Comparison) compareLarge(f *comparing) (release func(), err error) {
 	// The contents, and about as much again for their lines.
-	release, err = insist(c.ctx, func(ctx context.Context) (func(), error) { return c.resources.Reserve(ctx, 2*f.largeBytes) })
+	release, err = insist(c.ctx, func(ctx context.Context) (func(), error) {
+		return c.resources.Reserve(ctx, 2*f.largeBytes)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,8 @@ func twoTrees(m *memory, count int) (before, after object.ID) {
 	for version := range trees {
 		files := map[string]string{}
 		for i := range count {
-			files[fmt.Sprintf("d%04d/f%02d", i/100, i%100)] = fmt.Sprintf("file %d of folder %d\nin version %d\n", i%100, i/100, version)
+			files[fmt.Sprintf("d%04d/f%02d", i/100, i%100)] = fmt.Sprintf("file %d of folder %d\nin version %d\n", i%100, i/100,
+				version)
 		}
 		trees[version] = m.tree(files)
 	}
@@ -80,7 +81,8 @@ func TestCompareManyFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f.Path() <= last || f.Additions != 1 || f.Deletions != 1 || !bytes.HasPrefix(f.Raw, []byte("diff --git a/"+f.Path())) {
+			if f.Path() <= last || f.Additions != 1 || f.Deletions != 1 ||
+				!bytes.HasPrefix(f.Raw, []byte("diff --git a/"+f.Path())) {
 				t.Fatalf("behind %s came %s: %s", last, f.Path(), f.Raw)
 			}
 			files, last = files+1, f.Path()
@@ -89,7 +91,8 @@ func TestCompareManyFiles(t *testing.T) {
 			t.Errorf("%d files, want %d", files, count)
 		}
 	})
-	// The work pauses while nobody reads, and gives its slot to others; it goes on when somebody does, and ends when its reader leaves.
+	// The work pauses while nobody reads, and gives its slot to others; it goes on when somebody does,
+	// and ends when its reader leaves.
 	t.Run("a reader who waits, and goes", func(t *testing.T) {
 		t.Parallel()
 		slots := &countedSlots{returned: make(chan struct{}, 1)}
@@ -128,7 +131,8 @@ func TestCompareManyFiles(t *testing.T) {
 	})
 }
 
-// unlimited gives slots and memory to everyone, also to who has gone, and tells when a slot was given back.
+// unlimited gives slots and memory to everyone, also to who has gone, and tells when a slot was
+// given back.
 type unlimited struct{ returned chan struct{} }
 
 func (u unlimited) Slot(context.Context) (func(), error) {
@@ -142,7 +146,8 @@ func (u unlimited) Slot(context.Context) (func(), error) {
 
 func (u unlimited) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
 
-// TestComparisonEndsWhilePaused closes comparisons whose walk pauses, as nobody takes what has been compared.
+// TestComparisonEndsWhilePaused closes comparisons whose walk pauses, as nobody takes what has been
+// compared.
 func TestComparisonEndsWhilePaused(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)

@@ -20,10 +20,12 @@ type content struct {
 	text    lines.Text
 }
 
-// storedWholeMax is the size in bytes up to which the object database reads an object at once: [odb.View.Read].
+// storedWholeMax is the size in bytes up to which the object database reads an object at once:
+// [odb.View.Read].
 const storedWholeMax = 32 << 20
 
-// openContent looks at a content. It is read at once up to 8 MiB; of a larger one only whether it is binary is found out.
+// openContent looks at a content. It is read at once up to 8 MiB; of a larger one only whether it
+// is binary is found out.
 func openContent(ctx context.Context, objects Objects, e *Entry, sizeMax int64) (content, error) {
 	c := content{objects: objects, id: e.ID}
 	switch {
@@ -117,8 +119,8 @@ func (c *content) endsInNewline(ctx context.Context) (bool, error) {
 	return last[0] == '\n', nil
 }
 
-// EndsInNewline tells of what an entry names whether its last byte is a line feed, without reading what lies before where that can be
-// avoided.
+// EndsInNewline tells of what an entry names whether its last byte is a line feed, without reading
+// what lies before where that can be avoided.
 func EndsInNewline(ctx context.Context, objects Objects, e *Entry) (bool, error) {
 	c, err := openContent(ctx, objects, e, 0)
 	if err != nil {

@@ -1,11 +1,13 @@
 // Package diff tells what changed between two trees, as git diff-tree does.
 //
-// Start at [Trees], which walks two trees side by side and never opens what they have in common; [Changes] is the same with renames found
-// by [Renames]. A [Text] is the diff of one file, and [Compare] makes those of all files of two trees on all processors. Results are those
-// of git 2.39: the order of gitdiffcore(7) and its rename detection, with the same scores; the headers and hunks of git-diff-tree(1) with
-// -p -M --full-index.
+// Start at [Trees], which walks two trees side by side and never opens what they have in common;
+// [Changes] is the same with renames found by [Renames]. A [Text] is the diff of one file, and
+// [Compare] makes those of all files of two trees on all processors. Results are those of git 2.39:
+// the order of gitdiffcore(7) and its rename detection, with the same scores; the headers and hunks
+// of git-diff-tree(1) with -p -M --full-index.
 //
-// Nothing here knows names or refs. Functions may be called concurrently; what they return belongs to the caller.
+// Nothing here knows names or refs. Functions may be called concurrently; what they return belongs
+// to the caller.
 package diff
 
 import (
@@ -15,7 +17,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Objects is what is read; an odb.View is one. Slices that Read returns are shared and never written.
+// Objects is what is read; an odb.View is one. Slices that Read returns are shared and never
+// written.
 type Objects interface {
 	Read(ctx context.Context, id object.ID) (object.Type, []byte, error)
 	Stat(ctx context.Context, id object.ID) (odb.Info, error)

@@ -12,7 +12,8 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// FilterReason says why the diff of a file is not told unless the file is asked for by its path: docs/api.md, "Diffs".
+// FilterReason says why the diff of a file is not told unless the file is asked for by its path:
+// docs/api.md, "Diffs".
 type FilterReason string
 
 // Why diffs are not told.
@@ -29,8 +30,8 @@ const (
 	fileBytesMax = 512_000
 	// fileLinesMax is how many changed lines are told.
 	fileLinesMax = 2_000
-	// largeBytes is the size of both sides together from which a file is compared when its turn has come, alone, and its diff goes out
-	// without being held.
+	// largeBytes is the size of both sides together from which a file is compared when its turn has
+	// come, alone, and its diff goes out without being held.
 	largeBytes = 2 << 20
 )
 
@@ -38,8 +39,10 @@ const (
 var lockFiles = func() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range []string{
-		"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", "deno.lock", "Cargo.lock",
-		"go.sum", "Gemfile.lock", "composer.lock", "poetry.lock", "Pipfile.lock", "uv.lock", "pdm.lock", "mix.lock", "pubspec.lock",
+		"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", "deno.lock",
+		"Cargo.lock",
+		"go.sum", "Gemfile.lock", "composer.lock", "poetry.lock", "Pipfile.lock", "uv.lock", "pdm.lock", "mix.lock",
+		"pubspec.lock",
 		"Podfile.lock", "Package.resolved", "flake.lock", "gradle.lockfile", "packages.lock.json",
 	} {
 		names[name] = true
@@ -52,7 +55,8 @@ type File struct {
 	Change
 	// Reason says why there is no diff to be told.
 	Reason FilterReason
-	// Bytes is the size of the diff; 0 where it is not found out, and of a large file, whose diff is known when it has been written.
+	// Bytes is the size of the diff; 0 where it is not found out, and of a large file, whose diff is
+	// known when it has been written.
 	Bytes                int64
 	Additions, Deletions int
 	// EndsInNewline tells of the new content, or of the old one of a file that is gone.
@@ -70,8 +74,8 @@ func (f *File) IsLarge() bool { return f.text != nil }
 // WriteRaw writes the diff of a large file, the same bytes each time.
 func (f *File) WriteRaw(ctx context.Context, w io.Writer) error { return f.text.Write(ctx, w) }
 
-// Inline walks the pairs of changed lines with what differs within them. There are none unless they were asked for, and none of what is not
-// told by lines.
+// Inline walks the pairs of changed lines with what differs within them. There are none unless they
+// were asked for, and none of what is not told by lines.
 func (f *File) Inline(ctx context.Context) iter.Seq2[lines.Pair, error] {
 	if f.text != nil {
 		return pairsOf(ctx, f.text)

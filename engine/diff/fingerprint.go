@@ -10,9 +10,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// Fingerprint is what the similarity of two contents is estimated from: how many bytes each of 107,927 kinds of lines takes, where a line
-// ends after 64 bytes at the latest, and its kind is a hash. A last line without an end counts for nothing, and in a text neither does the
-// first half of a line end of two. It is the one of git (diffcore-delta.c), and takes 8 bytes for each kind that occurs.
+// Fingerprint is what the similarity of two contents is estimated from: how many bytes each of
+// 107,927 kinds of lines takes, where a line ends after 64 bytes at the latest, and its kind is a
+// hash. A last line without an end counts for nothing, and in a text neither does the first half of
+// a line end of two. It is the one of git (diffcore-delta.c), and takes 8 bytes for each kind that
+// occurs.
 type Fingerprint struct {
 	size  int64
 	spans []span
@@ -27,7 +29,8 @@ const (
 
 	// binaryProbe is how much of a content is looked at to tell a binary one: any NUL in it.
 	binaryProbe = 8_000
-	// binarySize is the size in bytes above which git takes any content for a binary one: core.bigFileThreshold.
+	// binarySize is the size in bytes above which git takes any content for a binary one:
+	// core.bigFileThreshold.
 	binarySize = 512 << 20
 )
 
@@ -81,7 +84,8 @@ func streamFingerprint(blob *odb.Object) (*Fingerprint, error) {
 	return f, nil
 }
 
-// fingerprintStream feeds a counter piece by piece. It keeps back what can be understood only with what follows.
+// fingerprintStream feeds a counter piece by piece. It keeps back what can be understood only with
+// what follows.
 type fingerprintStream struct {
 	counter *counter
 	size    int64
@@ -124,7 +128,8 @@ var counters = sync.Pool{New: func() any { return new(counter) }}
 
 func (c *counter) begin(binary bool) { c.binary, c.low, c.high, c.length = binary, 0, 0, 0 }
 
-// add counts the lines in data, which may begin and end within one. A carriage return at the end of data is counted.
+// add counts the lines in data, which may begin and end within one. A carriage return at the end of
+// data is counted.
 func (c *counter) add(data []byte) {
 	low, high, length := c.low, c.high, c.length
 	for i, b := range data {
@@ -166,7 +171,8 @@ func (c *counter) finish(size int64) *Fingerprint {
 	return f
 }
 
-// Score returns the similarity of two contents, from 0 to [ScoreMax]: the share of the larger one's bytes that both have.
+// Score returns the similarity of two contents, from 0 to [ScoreMax]: the share of the larger one's
+// bytes that both have.
 func Score(a, b *Fingerprint) int {
 	table := comparisons.Get().(*comparison)
 	defer comparisons.Put(table)

@@ -8,12 +8,15 @@ import (
 	"testing"
 )
 
-// TestFingerprintStream feeds contents in pieces of all sizes, which must come to the same as in one.
+// TestFingerprintStream feeds contents in pieces of all sizes, which must come to the same as in
+// one.
 func TestFingerprintStream(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 2))
 	filling := strings.Repeat("a line of text\r\nanother\rone\n", 600)
-	for _, content := range []string{filling, "\x00" + filling, filling + "\r", filling + "\r\n\r\r\n", filling + strings.Repeat("\r", 200)} {
+	for _, content := range []string{
+		filling, "\x00" + filling, filling + "\r", filling + "\r\n\r\r\n", filling + strings.Repeat("\r", 200),
+	} {
 		for range 30 {
 			c := &counter{}
 			s := &fingerprintStream{counter: c, size: int64(len(content))}

@@ -8,8 +8,9 @@ import (
 // devNull stands for a file that is not there.
 const devNull = "/dev/null"
 
-// appendHeader appends the extended header of gitdiff(1): names, modes, what became of the name, and the IDs. A change of lines may follow
-// without a word, but a header that stands alone is there only if it says something.
+// appendHeader appends the extended header of gitdiff(1): names, modes, what became of the name,
+// and the IDs. A change of lines may follow without a word, but a header that stands alone is there
+// only if it says something.
 func (p *part) appendHeader(dst []byte) []byte {
 	c := &p.change
 	dst = append(dst, "diff --git "...)
@@ -55,7 +56,8 @@ func (p *part) appendFileNames(dst []byte) []byte {
 	return appendFileName(append(dst, "+++ "...), "b/", &p.change.New)
 }
 
-// appendFileName appends a name to its line. A tab behind it keeps a name with blanks in it from being taken for a name and a time.
+// appendFileName appends a name to its line. A tab behind it keeps a name with blanks in it from
+// being taken for a name and a time.
 func appendFileName(dst []byte, prefix string, e *Entry) []byte {
 	start := len(dst)
 	dst = appendSideName(dst, prefix, e)

@@ -27,10 +27,12 @@ type diffTally struct {
 }
 
 func (a diffTally) String() string {
-	return fmt.Sprintf("%d steps, %d files: %d differ in status, score or path, %d in text, %d in counts", a.steps, a.files, a.raws, a.texts, a.counts)
+	return fmt.Sprintf("%d steps, %d files: %d differ in status, score or path, %d in text, %d in counts", a.steps,
+		a.files, a.raws, a.texts, a.counts)
 }
 
-// ourDiff is the diff of a step by package diff, with the renames and texts of git diff-tree -p -M --full-index.
+// ourDiff is the diff of a step by package diff, with the renames and texts of git diff-tree -p -M
+// --full-index.
 func ourDiff(tb testing.TB, view *odb.View, s oracle.Step) []fileDiff {
 	tb.Helper()
 	ctx := tb.Context()
@@ -104,7 +106,8 @@ func (f *fileDiff) count() {
 // isSecondPart tells whether text creates what a change of type has deleted.
 func isSecondPart(f *fileDiff, text string) bool {
 	letter := strings.Fields(f.raw)[4]
-	return letter == "T" && strings.Count(f.text, "\ndeleted file mode") == 1 && !strings.Contains(f.text, "\nnew file mode") &&
+	return letter == "T" && strings.Count(f.text, "\ndeleted file mode") == 1 &&
+		!strings.Contains(f.text, "\nnew file mode") &&
 		strings.HasPrefix(text, strings.SplitAfter(f.text, "\n")[0])
 }
 
@@ -183,8 +186,8 @@ func TestDiffsOfHistories(t *testing.T) {
 	}
 }
 
-// TestDiffsOfRepository compares our diffs with git's, for a real repository: the newest commits of its branches, as many as
-// PACKHORSE_REAL_COUNT says, or all.
+// TestDiffsOfRepository compares our diffs with git's, for a real repository: the newest commits of
+// its branches, as many as PACKHORSE_REAL_COUNT says, or all.
 func TestDiffsOfRepository(t *testing.T) {
 	git := oracle.Real(t)
 	t.Log(compareDiffs(t, git, git.Steps(oracle.RealCount(t, 1<<30))))

@@ -34,11 +34,12 @@ func worse(a, b *candidate) int {
 	}
 }
 
-// candidatesMax is how many sources are kept in mind for each added file. When all of them are taken by others, the file has none.
+// candidatesMax is how many sources are kept in mind for each added file. When all of them are
+// taken by others, the file has none.
 const candidatesMax = 4
 
-// row gathers the candidates of one added file. Of equally good ones, which is kept and in which order they are asked follows from the
-// places that they get here, as in git.
+// row gathers the candidates of one added file. Of equally good ones, which is kept and in which
+// order they are asked follows from the places that they get here, as in git.
 type row struct {
 	candidates [candidatesMax]candidate
 	count      int
@@ -80,10 +81,12 @@ type source struct {
 	print *Fingerprint // guarded by mu; nil before, and after there were too many
 }
 
-// printsHeldMax bounds the fingerprints of sources that are kept, in bytes; the others are made again for each added file.
+// printsHeldMax bounds the fingerprints of sources that are kept, in bytes; the others are made
+// again for each added file.
 const printsHeldMax = 32 << 20
 
-// matchSimilar compares what is left of the deleted files with what is left of the added ones, on all processors.
+// matchSimilar compares what is left of the deleted files with what is left of the added ones, on
+// all processors.
 func (r *renaming) matchSimilar(from, to []int) error {
 	m := &matrix{renaming: r, new: to, rows: make([]row, len(to))}
 	for _, i := range from {

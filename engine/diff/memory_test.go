@@ -66,7 +66,8 @@ func (m *memory) write(kind object.Type, data []byte) object.ID {
 	return id
 }
 
-// leaf is a file: its content behind a mode that is not the usual one and a colon, as in "120000:target".
+// leaf is a file: its content behind a mode that is not the usual one and a colon, as in
+// "120000:target".
 func (m *memory) leaf(text string) (object.Mode, object.ID) {
 	m.tb.Helper()
 	if head, rest, ok := strings.Cut(text, ":"); ok && len(head) == len("100755") {

@@ -1,7 +1,8 @@
 package diff
 
-// appendQuoted appends the prefix and the path as git shows them (core.quotePath being on): together in double quotes, with backslashes, if
-// the path holds a double quote, a backslash, a control byte, or a byte from 0x80 on; as they are otherwise.
+// appendQuoted appends the prefix and the path as git shows them (core.quotePath being on):
+// together in double quotes, with backslashes, if the path holds a double quote, a backslash, a
+// control byte, or a byte from 0x80 on; as they are otherwise.
 func appendQuoted(dst []byte, prefix, path string) []byte {
 	if !mustQuote(path) {
 		return append(append(dst, prefix...), path...)
@@ -31,5 +32,8 @@ func mustQuote(path string) bool {
 
 func isOdd(c byte) bool { return c < ' ' || c >= 0x7f || c == '"' || c == '\\' }
 
-// escapes holds the letter that stands for a byte behind a backslash; other bytes are written in octal.
-var escapes = [256]byte{'\a': 'a', '\b': 'b', '\t': 't', '\n': 'n', '\v': 'v', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\'}
+// escapes holds the letter that stands for a byte behind a backslash; other bytes are written in
+// octal.
+var escapes = [256]byte{
+	'\a': 'a', '\b': 'b', '\t': 't', '\n': 'n', '\v': 'v', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\',
+}

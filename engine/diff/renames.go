@@ -18,17 +18,21 @@ type Rename struct {
 const (
 	// scoreMin is the similarity from which a pair is a rename: git's -M50%.
 	scoreMin = ScoreMax / 2
-	// scoreMinBasename is the one for two files that share a name nobody else has, which are not compared with any other.
+	// scoreMinBasename is the one for two files that share a name nobody else has, which are not
+	// compared with any other.
 	scoreMinBasename = scoreMin + (ScoreMax-scoreMin)/2
-	// matrixSide bounds the comparisons of the last pass, as the side of a square: git's diff.renameLimit.
+	// matrixSide bounds the comparisons of the last pass, as the side of a square: git's
+	// diff.renameLimit.
 	matrixSide = 1000
 )
 
-// Renames pairs deleted files with added ones as git diff -M does, given both in the order of their paths.
+// Renames pairs deleted files with added ones as git diff -M does, given both in the order of their
+// paths.
 //
-// First come equal contents; then files of the same name, if each is the only one of that name on its side; then all that is left is compared
-// with each other, unless these are more than 1,000 by 1,000 comparisons. Each file is in one pair at most. The pairs are in the order of the
-// added files. Memory is 8 bytes a line for a few megabytes of fingerprints, beside the lists.
+// First come equal contents; then files of the same name, if each is the only one of that name on
+// its side; then all that is left is compared with each other, unless these are more than 1,000 by
+// 1,000 comparisons. Each file is in one pair at most. The pairs are in the order of the added
+// files. Memory is 8 bytes a line for a few megabytes of fingerprints, beside the lists.
 func Renames(ctx context.Context, objects Objects, deleted, added []Entry) ([]Rename, error) {
 	if len(deleted) == 0 || len(added) == 0 {
 		return nil, nil
@@ -79,7 +83,8 @@ func left(used []bool) []int {
 // equalTriesMax is among how many files of the same content git looks for the one of the same name.
 const equalTriesMax = 100
 
-// matchEqual pairs files of the same content: with the first one, or rather with one of the same name.
+// matchEqual pairs files of the same content: with the first one, or rather with one of the same
+// name.
 func (r *renaming) matchEqual() {
 	byID := make(map[object.ID][]int, len(r.old))
 	for i := range r.old {

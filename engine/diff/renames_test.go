@@ -36,7 +36,9 @@ func TestRenames(t *testing.T) {
 			want: []string{"R100 a c"},
 		},
 		"equal content, the same name first": {
-			old: map[string]string{"a/x": "content\n", "b/y": "content\n"}, new: map[string]string{"c/y": "content\n", "d/z": "content\n"},
+			old: map[string]string{
+				"a/x": "content\n", "b/y": "content\n",
+			}, new: map[string]string{"c/y": "content\n", "d/z": "content\n"},
 			want: []string{"R100 b/y c/y", "R100 a/x d/z"},
 		},
 		"a link is no file": {
@@ -48,7 +50,9 @@ func TestRenames(t *testing.T) {
 			want: []string{"R100 a b"},
 		},
 		"links are renamed when they are equal": {
-			old: map[string]string{"a": "120000:target", "b": "120000:target1"}, new: map[string]string{"c": "120000:target", "d": "120000:target2"},
+			old: map[string]string{
+				"a": "120000:target", "b": "120000:target1",
+			}, new: map[string]string{"c": "120000:target", "d": "120000:target2"},
 			want: []string{"D b", "R100 a c", "A d"},
 		},
 		"no copies": {
@@ -56,7 +60,8 @@ func TestRenames(t *testing.T) {
 			want: []string{"A b", "D k"},
 		},
 		"a source is used once": {
-			old: map[string]string{"a": text("a", 100, 0)}, new: map[string]string{"b": text("b", 100, 10), "c": text("c", 100, 20)},
+			old: map[string]string{"a": text("a", 100, 0)}, new: map[string]string{"b": text("b", 100, 10), "c": text("c", 100,
+				20)},
 			want: []string{"R090 a b", "A c"},
 		},
 		"below a half": {
@@ -64,11 +69,13 @@ func TestRenames(t *testing.T) {
 			want: []string{"D a", "A b"},
 		},
 		"the same name is enough at three quarters": {
-			old: map[string]string{"a/x": text("a", 100, 0), "b/y": text("b", 100, 10)}, new: map[string]string{"c/x": text("c", 100, 20)},
+			old: map[string]string{"a/x": text("a", 100, 0), "b/y": text("b", 100, 10)}, new: map[string]string{"c/x": text("c",
+				100, 20)},
 			want: []string{"D b/y", "R080 a/x c/x"},
 		},
 		"the better one without": {
-			old: map[string]string{"a/x": text("a", 100, 30), "b/y": text("b", 100, 5)}, new: map[string]string{"c/x": text("c", 100, 0)},
+			old: map[string]string{"a/x": text("a", 100, 30), "b/y": text("b", 100, 5)}, new: map[string]string{"c/x": text("c",
+				100, 0)},
 			want: []string{"D a/x", "R095 b/y c/x"},
 		},
 	}
@@ -160,7 +167,9 @@ func TestRenamesOfUnreadableFiles(t *testing.T) {
 	entry := func(path string, id object.ID) []diff.Entry {
 		return []diff.Entry{{Path: path, Mode: object.ModeBlob, ID: id}}
 	}
-	if _, err := diff.Renames(context.Background(), m, entry("a", missing), entry("b", m.write(object.TypeBlob, []byte("b")))); err == nil {
+	if _, err := diff.Renames(
+		context.Background(), m, entry("a", missing), entry("b", m.write(object.TypeBlob, []byte("b"))),
+	); err == nil {
 		t.Error("a missing blob was compared")
 	}
 }

@@ -67,7 +67,8 @@ func (s *sharedSlot) leave() {
 // insistPause is the time before a diff that is under way asks again for what it did not get.
 const insistPause = time.Second
 
-// insist asks for a resource until it gets it or ctx has ended: an answer that has begun cannot be refused any more.
+// insist asks for a resource until it gets it or ctx has ended: an answer that has begun cannot be
+// refused any more.
 func insist(ctx context.Context, acquire func(context.Context) (func(), error)) (release func(), err error) {
 	for {
 		if release, err = acquire(ctx); err == nil {

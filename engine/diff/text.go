@@ -11,7 +11,8 @@ import (
 
 // TextOptions say how the diff of a file is made.
 type TextOptions struct {
-	// Binary tells binary contents whole, as a GIT binary patch, which git apply takes; otherwise they are only said to differ.
+	// Binary tells binary contents whole, as a GIT binary patch, which git apply takes; otherwise they
+	// are only said to differ.
 	Binary bool
 	// SizeMax is the size in bytes above which a file is taken for a binary one; 0 means 512 MiB.
 	SizeMax int64
@@ -29,7 +30,8 @@ type Text struct {
 	parts []part
 }
 
-// part is a header and what follows it. There is one, and two where a file changed its type: the deletion and the creation.
+// part is a header and what follows it. There is one, and two where a file changed its type: the
+// deletion and the creation.
 type part struct {
 	objects  Objects
 	change   Change
@@ -41,8 +43,9 @@ type part struct {
 
 // NewText compares the contents of one changed file.
 //
-// Both are held in memory, with about 50 bytes a line while they are compared, and as long as the text is used; above 32 MiB they are
-// copies of what is stored. Of binary files above 8 MiB only the beginning is read. Errors: those of objects and of ctx.
+// Both are held in memory, with about 50 bytes a line while they are compared, and as long as the
+// text is used; above 32 MiB they are copies of what is stored. Of binary files above 8 MiB only
+// the beginning is read. Errors: those of objects and of ctx.
 func NewText(ctx context.Context, objects Objects, c *Change, o TextOptions) (*Text, error) {
 	if o.SizeMax == 0 {
 		o.SizeMax = binarySize
@@ -75,7 +78,8 @@ func NewText(ctx context.Context, objects Objects, c *Change, o TextOptions) (*T
 	return t, nil
 }
 
-// halves returns a change as what is told of it: one that changes the type is a deletion and a creation.
+// halves returns a change as what is told of it: one that changes the type is a deletion and a
+// creation.
 func halves(c *Change) []Change {
 	if c.Status != TypeChanged {
 		return []Change{*c}
@@ -116,7 +120,8 @@ func (p *part) compare(ctx context.Context, o TextOptions) error {
 // isSame tells that nothing but names and modes differs.
 func (p *part) isSame() bool { return p.change.Old.ID == p.change.New.ID }
 
-// Lines returns the two texts and what changed between them, if the file is one that is told by lines.
+// Lines returns the two texts and what changed between them, if the file is one that is told by
+// lines.
 func (t *Text) Lines() (before, after lines.Text, changes []lines.Change, ok bool) {
 	if len(t.parts) != 1 || t.Binary {
 		return before, after, nil, false

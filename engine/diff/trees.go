@@ -16,11 +16,12 @@ var ErrTooDeep = errors.New("diff: folders are nested too deeply")
 // depthMax bounds the nesting of folders.
 const depthMax = 2048
 
-// Trees yields the files that differ between two trees, in the order of git diff-tree -r: by path, with a folder where its name and a slash
-// would stand. object.ZeroID stands for the tree without entries. A subtree that both have is not opened.
+// Trees yields the files that differ between two trees, in the order of git diff-tree -r: by path,
+// with a folder where its name and a slash would stand. object.ZeroID stands for the tree without
+// entries. A subtree that both have is not opened.
 //
-// paths, unless empty, restricts the walk to these files, and to all that lies in these folders. Errors: [ErrTooDeep],
-// object.ErrMalformed, and those of objects.
+// paths, unless empty, restricts the walk to these files, and to all that lies in these folders.
+// Errors: [ErrTooDeep], object.ErrMalformed, and those of objects.
 func Trees(ctx context.Context, objects Objects, before, after object.ID, paths []string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		w := treeWalk{ctx: ctx, objects: objects, paths: paths, yield: yield}
@@ -112,7 +113,8 @@ func (w *treeWalk) read(tree object.ID) ([]byte, error) {
 	return data, nil
 }
 
-// entry looks at a name that one tree has, or both have as the same kind of thing; nil is the side that has it not.
+// entry looks at a name that one tree has, or both have as the same kind of thing; nil is the side
+// that has it not.
 func (w *treeWalk) entry(older, newer *object.TreeIter, depth int) error {
 	var from, to object.TreeIter
 	some := older
@@ -162,7 +164,8 @@ func (w *treeWalk) entry(older, newer *object.TreeIter, depth int) error {
 	return nil
 }
 
-// wanted tells whether what lies at the path in w.folder is asked for, or, being a folder, may hold what is.
+// wanted tells whether what lies at the path in w.folder is asked for, or, being a folder, may hold
+// what is.
 func (w *treeWalk) wanted(isTree bool) bool {
 	if len(w.paths) == 0 {
 		return true
@@ -172,7 +175,8 @@ func (w *treeWalk) wanted(isTree bool) bool {
 		if path[:n] != string(w.folder[:n]) {
 			continue
 		}
-		if len(path) == len(w.folder) || len(w.folder) > n && w.folder[n] == '/' || isTree && len(path) > n && path[n] == '/' {
+		if len(path) == len(w.folder) || len(w.folder) > n && w.folder[n] == '/' ||
+			isTree && len(path) > n && path[n] == '/' {
 			return true
 		}
 	}

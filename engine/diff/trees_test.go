@@ -57,12 +57,15 @@ func TestTrees(t *testing.T) {
 				"content": "1", "mode": "1", "link": "1", "gone": "1", "module": "160000:" + someCommit, "odd": "100664:1",
 			},
 			new: map[string]string{
-				"content": "2", "mode": "100755:1", "link": "120000:1", "new": "x", "module": "160000:f" + someCommit[1:], "odd": "1",
+				"content": "2", "mode": "100755:1", "link": "120000:1", "new": "x", "module": "160000:f" +
+					someCommit[1:], "odd": "1",
 			},
 			want: []string{"M content", "D gone", "T link", "M mode", "M module", "A new"},
 		},
 		"deep": {
-			old: map[string]string{"a/b/c/d": "1", "a/b/e": "1"}, new: map[string]string{"a/b/c/d": "2", "a/b/e": "1", "a/b/c/f/g": "3"},
+			old: map[string]string{
+				"a/b/c/d": "1", "a/b/e": "1",
+			}, new: map[string]string{"a/b/c/d": "2", "a/b/e": "1", "a/b/c/f/g": "3"},
 			want: []string{"M a/b/c/d", "A a/b/c/f/g"},
 		},
 		"paths name files and folders": {
@@ -108,10 +111,12 @@ func TestTreesWithAnEmptySide(t *testing.T) {
 	m := newMemory(t)
 	tree := m.tree(map[string]string{"a": "1", "d/b": "2"})
 	for _, empty := range []object.ID{object.ZeroID, object.EmptyTreeID} {
-		if got := told(t, diff.Trees(context.Background(), m, empty, tree, nil)); !slices.Equal(got, []string{"A a", "A d/b"}) {
+		if got := told(t, diff.Trees(context.Background(), m, empty, tree, nil)); !slices.Equal(got,
+			[]string{"A a", "A d/b"}) {
 			t.Errorf("from nothing: %q", got)
 		}
-		if got := told(t, diff.Changes(context.Background(), m, tree, empty, nil)); !slices.Equal(got, []string{"D a", "D d/b"}) {
+		if got := told(t, diff.Changes(context.Background(), m, tree, empty, nil)); !slices.Equal(got,
+			[]string{"D a", "D d/b"}) {
 			t.Errorf("to nothing: %q", got)
 		}
 	}
@@ -142,11 +147,14 @@ func TestTreesEnds(t *testing.T) {
 	}
 	deep := m.write(object.TypeTree, nil)
 	for range 3000 {
-		deep = m.write(object.TypeTree, object.AppendTree(nil, []object.TreeEntry{{Name: "d", Mode: object.ModeTree, ID: deep}}))
+		deep = m.write(object.TypeTree,
+			object.AppendTree(nil, []object.TreeEntry{{Name: "d", Mode: object.ModeTree, ID: deep}}))
 	}
 	missing := m.tree(map[string]string{strings.Repeat("m/", 3) + "x": "1"})
 	delete(m.objects, m.tree(map[string]string{"m/x": "1"}))
-	for tree, want := range map[object.ID]error{deep: diff.ErrTooDeep, missing: odb.ErrNotFound, m.write(object.TypeBlob, nil): object.ErrMalformed} {
+	for tree, want := range map[object.ID]error{
+		deep: diff.ErrTooDeep, missing: odb.ErrNotFound, m.write(object.TypeBlob, nil): object.ErrMalformed,
+	} {
 		var got error
 		for _, got = range diff.Trees(context.Background(), m, before, tree, nil) {
 			continue

@@ -1,7 +1,8 @@
 // Package enginetest opens hosts over stores in memory for tests.
 //
-// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is left behind. Start at
-// [Open]; [OpenOn] opens a host again on the same file system, after a crash or beside another host.
+// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is
+// left behind. Start at [Open]; [OpenOn] opens a host again on the same file system, after a crash
+// or beside another host.
 package enginetest
 
 import (
@@ -23,8 +24,8 @@ func Open(tb testing.TB) *engine.Host {
 	return host
 }
 
-// OpenOn opens a host over the stores in fs with the given settings, whose stores it fills in. The returned function closes
-// host and stores.
+// OpenOn opens a host over the stores in fs with the given settings, whose stores it fills in. The
+// returned function closes host and stores.
 func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, shut func()) {
 	tb.Helper()
 	keys, files, shutStores := odbtest.OpenStores(tb, fs)
@@ -42,11 +43,14 @@ func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, 
 	}
 }
 
-// Create creates a repository of the organization "acme", whose default branch is main whatever comes, and opens it.
+// Create creates a repository of the organization "acme", whose default branch is main whatever
+// comes, and opens it.
 func Create(tb testing.TB, host *engine.Host, name string) *engine.Repository {
 	tb.Helper()
 	ctx := context.Background()
-	if _, err := host.CreateRepository(ctx, engine.Actor{Org: Org, Subject: "test"}, engine.CreateRequest{Name: name, DefaultBranch: "main"}); err != nil {
+	if _, err := host.CreateRepository(
+		ctx, engine.Actor{Org: Org, Subject: "test"}, engine.CreateRequest{Name: name, DefaultBranch: "main"},
+	); err != nil {
 		tb.Fatal(err)
 	}
 	repo, err := host.Repository(ctx, Org, name)
@@ -63,7 +67,8 @@ const Org = "acme"
 func Push(tb testing.TB, repo *engine.Repository, pack []byte, commands ...engine.Command) {
 	tb.Helper()
 	ctx := context.Background()
-	p, err := repo.Receive(ctx, engine.Actor{Org: Org, Subject: "tester"}, engine.PushRequest{Commands: commands, Pack: bytes.NewReader(pack)})
+	p, err := repo.Receive(ctx, engine.Actor{Org: Org, Subject: "tester"},
+		engine.PushRequest{Commands: commands, Pack: bytes.NewReader(pack)})
 	if err != nil {
 		tb.Fatal(err)
 	}

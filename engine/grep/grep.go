@@ -1,8 +1,10 @@
 // Package grep finds the lines of a tree's files that match a pattern, as `git grep -I` does.
 //
-// Start at [Compile], then [Search]. Files are searched in the order of trees, on all cores; symbolic links, submodules and binary files
-// are passed over. A pattern is RE2, which takes time linear in the text whatever it says; where every match contains one of a few literals,
-// only lines with one of these are held against it. What is told is bounded by pages, and a search can be continued at any line.
+// Start at [Compile], then [Search]. Files are searched in the order of trees, on all cores;
+// symbolic links, submodules and binary files are passed over. A pattern is RE2, which takes time
+// linear in the text whatever it says; where every match contains one of a few literals, only lines
+// with one of these are held against it. What is told is bounded by pages, and a search can be
+// continued at any line.
 package grep
 
 import (
@@ -25,11 +27,13 @@ import (
 // LineBytesMax is how much of a line is told.
 const LineBytesMax = 1 << 20
 
-// Options say what is searched for, where, and how much of it is told at once. Pattern and Filter are required.
+// Options say what is searched for, where, and how much of it is told at once. Pattern and Filter
+// are required.
 type Options struct {
 	Pattern *Pattern
 	Filter  *pathspec.Filter
-	// Before and After are how many lines of context each match comes with. Where they overlap they are told once.
+	// Before and After are how many lines of context each match comes with. Where they overlap they
+	// are told once.
 	Before, After int
 	// MatchesMax bounds the matches that are told of each file; 0 does not.
 	MatchesMax int
@@ -53,7 +57,8 @@ func setDefault(field *int, value int) {
 	}
 }
 
-// Position is a place in a search: all lines up to Line of the file at Path have been told, and all files before it.
+// Position is a place in a search: all lines up to Line of the file at Path have been told, and all
+// files before it.
 type Position struct {
 	Path string
 	Line int64
@@ -83,8 +88,8 @@ type found struct {
 	full  bool
 }
 
-// Search searches the tree root from a position on, until the page is full or the tree ends. It works on its own goroutines, which have
-// ended when it returns.
+// Search searches the tree root from a position on, until the page is full or the tree ends. It
+// works on its own goroutines, which have ended when it returns.
 //
 // Errors: [pathspec.ErrDepth] and those of view.
 func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Page, error) {
@@ -129,8 +134,8 @@ func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Pag
 	return page, nil
 }
 
-// filesAhead is how many files may be under way for each core. Each holds its content, of up to 32 MiB, while it is searched, and its lines
-// until their turn comes.
+// filesAhead is how many files may be under way for each core. Each holds its content, of up to 32
+// MiB, while it is searched, and its lines until their turn comes.
 const filesAhead = 4
 
 // searcher lives as long as a search.
@@ -223,7 +228,8 @@ func (s *searcher) searchLarge(ctx context.Context, scan *scanner, id object.ID)
 	return errors.Join(err, content.Close())
 }
 
-// lineHeldMax bounds what is held of a line of a large file: a longer one is searched in pieces, as if they were lines.
+// lineHeldMax bounds what is held of a line of a large file: a longer one is searched in pieces, as
+// if they were lines.
 const lineHeldMax = 32 << 20
 
 // window gathers what is written to it into blocks of whole lines and has them searched.

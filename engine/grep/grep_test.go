@@ -23,7 +23,8 @@ type query struct {
 	grep.Options
 }
 
-// searched tells all pages of a search of a tree as git grep does: "path:number:text" for a match, "path-number-text" for context.
+// searched tells all pages of a search of a tree as git grep does: "path:number:text" for a match,
+// "path-number-text" for context.
 func searched(t *testing.T, view *odb.View, root object.ID, q query) string {
 	t.Helper()
 	var err error
@@ -78,7 +79,8 @@ func treeOf(t *testing.T, git *oracle.Repository, revision string) object.ID {
 // gitGrep asks git for the same lines.
 func gitGrep(git *oracle.Repository, ref string, q *query, more ...string) string {
 	args := []string{
-		"-c", "core.quotePath=false", "grep", "-P", "-I", "-n", "--no-color", fmt.Sprintf("-B%d", q.Before), fmt.Sprintf("-A%d", q.After),
+		"-c", "core.quotePath=false", "grep", "-P", "-I", "-n", "--no-color", fmt.Sprintf("-B%d", q.Before),
+		fmt.Sprintf("-A%d", q.After),
 	}
 	if q.ignoreCase {
 		args = append(args, "-i")
@@ -143,8 +145,10 @@ func texts(git *oracle.Repository) string {
 
 // patterns mean the same to RE2 and to PCRE.
 var patterns = []string{
-	"horse", "horse|mule", "^horse", "horse$", `\bpack\b.*\btree\b`, "o.s", "h[a-o]+e", "(horse )+", "nothing of the kind", ".", "^$", "^", `\d+5 of`, "x horse y",
-	`[^a-z \n]`, "(?i)HORSE", "ho(?i:RSE)", "horse.{0,20}course", `line 9\d{3} `, "a{3,}", `\x{e9}|é`, "k", "s$", `(tree|blob) \w+ (saddle|k)`, "horse\nmule",
+	"horse", "horse|mule", "^horse", "horse$", `\bpack\b.*\btree\b`, "o.s", "h[a-o]+e", "(horse )+", "nothing of the kind",
+	".", "^$", "^", `\d+5 of`, "x horse y",
+	`[^a-z \n]`, "(?i)HORSE", "ho(?i:RSE)", "horse.{0,20}course", `line 9\d{3} `, "a{3,}", `\x{e9}|é`, "k", "s$",
+	`(tree|blob) \w+ (saddle|k)`, "horse\nmule",
 }
 
 // TestGrepIsGits holds searches against git grep.
@@ -153,7 +157,8 @@ func TestGrepIsGits(t *testing.T) {
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 11, Binary: true, Files: 60})
 	git.Git("update-ref", "refs/heads/texts", texts(git))
-	if _, err := git.Try(nil, "grep", "-P", "-e", "x", "main"); err != nil && !strings.HasSuffix(err.Error(), "status 1: ") {
+	if _, err := git.Try(nil, "grep", "-P", "-e", "x", "main"); err != nil &&
+		!strings.HasSuffix(err.Error(), "status 1: ") {
 		t.Skipf("git knows no -P: %v", err)
 	}
 	view := odbtest.Clone(t, git)
@@ -191,7 +196,8 @@ func TestGrepOfRealTrees(t *testing.T) {
 	view := odbtest.Clone(t, git)
 	head := git.Git("rev-list", "--max-count=1", "--branches")
 	for i, pattern := range []string{
-		"TODO", "static void [a-z]+\\(", "(?i)fixme|xxx", "^#include <sys/", "return -1;$", "\\bint\\b.*=.*0x[0-9a-f]{2,}", "[[:upper:]]{12,}", "malloc|calloc|realloc", "struct",
+		"TODO", "static void [a-z]+\\(", "(?i)fixme|xxx", "^#include <sys/", "return -1;$", "\\bint\\b.*=.*0x[0-9a-f]{2,}",
+		"[[:upper:]]{12,}", "malloc|calloc|realloc", "struct",
 	} {
 		q := query{pattern: pattern, ignoreCase: i%2 == 1, Options: grep.Options{FilesMax: 100, Before: i % 3, After: i % 4}}
 		got, want := searched(t, view, treeOf(t, git, head), q), gitGrep(git, head, &q)
@@ -252,7 +258,8 @@ func TestGrepLargeFile(t *testing.T) {
 	want.WriteString("small:1:0001000\n")
 	var stream bytes.Buffer
 	stream.WriteString("commit refs/heads/main\ncommitter C <c@d> 1700000000 +0000\ndata 0\n")
-	fmt.Fprintf(&stream, "M 100644 inline large\ndata %d\n%s\nM 100644 inline small\ndata 8\n0001000\n\ndone\n", content.Len(), content.String())
+	fmt.Fprintf(&stream, "M 100644 inline large\ndata %d\n%s\nM 100644 inline small\ndata 8\n0001000\n\ndone\n",
+		content.Len(), content.String())
 	git := oracle.New(t)
 	git.Input(stream.Bytes(), "fast-import", "--quiet", "--done")
 	q := query{pattern: `^\d{4}000\b`, Options: grep.Options{Before: 2, After: 1}}

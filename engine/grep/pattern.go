@@ -17,7 +17,8 @@ import (
 // ErrPattern says that a pattern is no RE2, or too large a one.
 var ErrPattern = errors.New("grep: invalid pattern")
 
-// Bounds of a pattern. The time for a line is its length times the instructions, and a line is matched in one go up to patientBytes.
+// Bounds of a pattern. The time for a line is its length times the instructions, and a line is
+// matched in one go up to patientBytes.
 const (
 	patternBytesMax = 4096
 	instructionsMax = 5000
@@ -27,15 +28,16 @@ const (
 // Pattern finds lines. It may be used concurrently.
 type Pattern struct {
 	expr *regexp.Regexp
-	// literals are strings of which every match has one, none if there is no telling. With fold they are in lower case.
+	// literals are strings of which every match has one, none if there is no telling. With fold they
+	// are in lower case.
 	literals [][]byte
 	fold     bool
 	// literal says that the pattern is its one literal.
 	literal bool
 }
 
-// Compile compiles a pattern in the syntax of RE2. It is held against lines without their ends, so that ^ and $ are those of the line.
-// Errors: [ErrPattern].
+// Compile compiles a pattern in the syntax of RE2. It is held against lines without their ends, so
+// that ^ and $ are those of the line. Errors: [ErrPattern].
 func Compile(pattern string, ignoreCase bool) (*Pattern, error) {
 	if len(pattern) > patternBytesMax {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrPattern, patternBytesMax)
@@ -85,7 +87,8 @@ type requiredLiteral struct {
 // alternativesMax bounds how many literals a line is looked through for.
 const alternativesMax = 8
 
-// required returns literals of which every match of re contains one, the longest there are, or none if there is no such set.
+// required returns literals of which every match of re contains one, the longest there are, or none
+// if there is no such set.
 func required(re *syntax.Regexp) []requiredLiteral {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -131,8 +134,9 @@ func shortest(set []requiredLiteral) int {
 	return size
 }
 
-// literalOf returns the longest stretch of a literal that can be looked for byte by byte. The replacement character stands for any invalid
-// byte. Without regard to case it is a stretch of ASCII without k and s, which are small letters of the Kelvin and the long s too.
+// literalOf returns the longest stretch of a literal that can be looked for byte by byte. The
+// replacement character stands for any invalid byte. Without regard to case it is a stretch of
+// ASCII without k and s, which are small letters of the Kelvin and the long s too.
 func literalOf(re *syntax.Regexp) []requiredLiteral {
 	fold := re.Flags&syntax.FoldCase != 0
 	text := string(re.Rune)
@@ -183,7 +187,8 @@ func (f *finder) reset(text []byte) {
 	}
 }
 
-// line returns where the first line that matches begins and ends, of those that begin at from, a beginning of a line, or later.
+// line returns where the first line that matches begins and ends, of those that begin at from, a
+// beginning of a line, or later.
 func (f *finder) line(ctx context.Context, from int) (start, end int, ok bool, err error) {
 	for from < len(f.text) {
 		at := f.candidate(from)
@@ -237,7 +242,8 @@ func (p *Pattern) match(ctx context.Context, line []byte) (bool, error) {
 	return ok, fair.Pause(ctx)
 }
 
-// patientReader reads a long line, and ends it when nobody waits for the answer any more: a match cannot be interrupted otherwise.
+// patientReader reads a long line, and ends it when nobody waits for the answer any more: a match
+// cannot be interrupted otherwise.
 type patientReader struct {
 	ctx   context.Context
 	rest  []byte

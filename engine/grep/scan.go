@@ -37,13 +37,15 @@ func (s *scanner) reset(o *Options, skip int64) {
 	s.tail, s.lines, s.size, s.full = s.tail[:0], nil, 0, false
 }
 
-// place is the first line of a block of which nothing has been decided: where it begins, and its number.
+// place is the first line of a block of which nothing has been decided: where it begins, and its
+// number.
 type place struct {
 	offset int
 	number int64
 }
 
-// block goes through whole lines, of which the last one of a file may lack its newline. It reports whether the rest of the file is wanted.
+// block goes through whole lines, of which the last one of a file may lack its newline. It reports
+// whether the rest of the file is wanted.
 func (s *scanner) block(ctx context.Context, text []byte) (bool, error) {
 	s.finder.reset(text)
 	at := place{number: s.number + 1}
@@ -84,7 +86,8 @@ func (s *scanner) tellAfter(text []byte, at place, end int) place {
 	return at
 }
 
-// tellBefore tells the context before the match that begins at start. What lies before at was told, if it was to be.
+// tellBefore tells the context before the match that begins at start. What lies before at was told,
+// if it was to be.
 func (s *scanner) tellBefore(text []byte, at place, start int) place {
 	first, count := start, 0
 	for count < s.options.Before && first > at.offset {

@@ -1,7 +1,8 @@
-// Package inorder works on a sequence with several goroutines and hands out the results in the order of the sequence.
+// Package inorder works on a sequence with several goroutines and hands out the results in the
+// order of the sequence.
 //
-// Start at [Map]. What is under way is bounded, and when the caller stops, or the context ends, every goroutine has ended before [Map]
-// returns.
+// Start at [Map]. What is under way is bounded, and when the caller stops, or the context ends,
+// every goroutine has ended before [Map] returns.
 package inorder
 
 import (
@@ -17,9 +18,11 @@ import (
 type Options struct {
 	// Workers is how many goroutines work; by default as many as there are cores.
 	Workers int
-	// Ahead is how many items may be under way or wait for their turn; by default four for each worker. It bounds the memory.
+	// Ahead is how many items may be under way or wait for their turn; by default four for each
+	// worker. It bounds the memory.
 	Ahead int
-	// Idle is called before the caller waits for a result that is not there yet. Its error is yielded and ends the walk.
+	// Idle is called before the caller waits for a result that is not there yet. Its error is yielded
+	// and ends the walk.
 	Idle func() error
 }
 
@@ -44,10 +47,13 @@ func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item
 	}
 }
 
-// Map calls work for each item, from several goroutines at once, and yields the results in the order of the items. The first error, of the
-// items or of work, is yielded in its place and ends the walk; a panic is such an error, a [*rescue.PanicError]. items is iterated by a goroutine
-// of its own; work should return when its context ends, and computes in a turn of [fair.Do].
-func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error)) iter.Seq2[R, error] {
+// Map calls work for each item, from several goroutines at once, and yields the results in the
+// order of the items. The first error, of the items or of work, is yielded in its place and ends
+// the walk; a panic is such an error, a [*rescue.PanicError]. items is iterated by a goroutine of
+// its own; work should return when its context ends, and computes in a turn of [fair.Do].
+func Map[T, R any](
+	ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error),
+) iter.Seq2[R, error] {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -99,7 +105,8 @@ func Map[T, R any](ctx context.Context, items iter.Seq2[T, error], o Options, wo
 	}
 }
 
-// receive returns what comes through a channel, or the zero value when that is closed. idle, if there is one, is called before a wait.
+// receive returns what comes through a channel, or the zero value when that is closed. idle, if
+// there is one, is called before a wait.
 func receive[T any](from <-chan T, idle func() error) (got T, err error) {
 	if idle != nil {
 		select {
@@ -132,7 +139,8 @@ func safely[T any](items iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// feed hands out the items until they or the context end. Before each there is a call of start, which may start a worker.
+// feed hands out the items until they or the context end. Before each there is a call of start,
+// which may start a worker.
 func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo chan<- *task[T, R], start func()) {
 	defer close(todo)
 	defer close(turns)

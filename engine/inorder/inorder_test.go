@@ -87,12 +87,13 @@ func TestMap(t *testing.T) {
 func TestMapPanics(t *testing.T) {
 	t.Parallel()
 	for name, walk := range map[string]iter.Seq2[int, error]{
-		"work": inorder.Map(t.Context(), numbers(100, false), inorder.Options{}, func(ctx context.Context, i int) (int, error) {
-			if i == 50 {
-				panic("over the limit")
-			}
-			return double(ctx, i)
-		}),
+		"work": inorder.Map(t.Context(), numbers(100, false), inorder.Options{},
+			func(ctx context.Context, i int) (int, error) {
+				if i == 50 {
+					panic("over the limit")
+				}
+				return double(ctx, i)
+			}),
 		"items": inorder.Map(t.Context(), func(yield func(int, error) bool) {
 			if yield(1, nil) {
 				panic("over the limit")
@@ -112,7 +113,8 @@ func TestMapPanics(t *testing.T) {
 	}
 }
 
-// Whoever stops early, or is stopped, leaves no work behind, and no more has begun than may be under way.
+// Whoever stops early, or is stopped, leaves no work behind, and no more has begun than may be
+// under way.
 func TestMapStops(t *testing.T) {
 	t.Parallel()
 	const ahead = 5

@@ -12,9 +12,9 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// Auxiliaries makes bitmaps and path filters of pools that got a large segment, one pool after another,
-// on one goroutine that is there while there is something to do. They make answers faster: a failure is
-// logged, and the pool is served without them.
+// Auxiliaries makes bitmaps and path filters of pools that got a large segment, one pool after
+// another, on one goroutine that is there while there is something to do. They make answers faster:
+// a failure is logged, and the pool is served without them.
 type Auxiliaries struct {
 	build func(ctx context.Context, pool odb.PoolID) error
 	busy  func() bool // requests are served
@@ -40,7 +40,9 @@ type auxiliaryTask struct {
 
 // NewAuxiliaries returns a queue that calls build for each pool. busy reports whether requests are
 // served. The caller closes the queue.
-func NewAuxiliaries(build func(ctx context.Context, pool odb.PoolID) error, busy func() bool, log *slog.Logger) *Auxiliaries {
+func NewAuxiliaries(
+	build func(ctx context.Context, pool odb.PoolID) error, busy func() bool, log *slog.Logger,
+) *Auxiliaries {
 	a := &Auxiliaries{build: build, busy: busy, log: log, moved: make(chan struct{})}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
@@ -57,7 +59,9 @@ func (a *Auxiliaries) Add(pool odb.PoolID) {
 	a.waiting = append(a.waiting, auxiliaryTask{pool, a.added})
 	if !a.running {
 		a.running = true
-		rescue.Go(&a.work, a.run, func(err error) { a.log.ErrorContext(a.ctx, "auxiliary files were not built", "error", err) })
+		rescue.Go(&a.work, a.run, func(err error) {
+			a.log.ErrorContext(a.ctx, "auxiliary files were not built", "error", err)
+		})
 	}
 }
 
@@ -76,8 +80,8 @@ func (a *Auxiliaries) run() error {
 	return nil
 }
 
-// next takes the pool to be worked on, however often it was added; false ends the goroutine. Pools that
-// were taken before are done.
+// next takes the pool to be worked on, however often it was added; false ends the goroutine. Pools
+// that were taken before are done.
 func (a *Auxiliaries) next() (odb.PoolID, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

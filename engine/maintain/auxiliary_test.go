@@ -11,8 +11,8 @@ import (
 	"packhorse/odb"
 )
 
-// TestAuxiliaries waits for pools that were added before, while others are added. A pool is worked on until its gate is open; the work of
-// one that has none fails, and that of another panics.
+// TestAuxiliaries waits for pools that were added before, while others are added. A pool is worked
+// on until its gate is open; the work of one that has none fails, and that of another panics.
 func TestAuxiliaries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,9 @@
-// Package maintain keeps repositories small and quick: it folds what was written a little at a time, merges segments, and removes what nothing
-// reaches, receipts that have expired and the oldest part of the journal.
+// Package maintain keeps repositories small and quick: it folds what was written a little at a
+// time, merges segments, and removes what nothing reaches, receipts that have expired and the
+// oldest part of the journal.
 //
-// Start at [Job], which is the maintenance of one repository; [Worker] does what is due in the background. Everything here may run beside
-// reads and writes, and may be cancelled at any time.
+// Start at [Job], which is the maintenance of one repository; [Worker] does what is due in the
+// background. Everything here may run beside reads and writes, and may be cancelled at any time.
 package maintain
 
 import (
@@ -17,15 +18,18 @@ import (
 	"packhorse/refs"
 )
 
-// Settings say what is kept for how long, and when it is time to do something. Zero fields take their defaults; a negative time is none.
+// Settings say what is kept for how long, and when it is time to do something. Zero fields take
+// their defaults; a negative time is none.
 type Settings struct {
 	// Grace is how long objects stay that nothing reaches any more; 14 days.
 	Grace time.Duration
-	// ReaderGrace is how long a layer stays that no pool uses any more, for readers in other processes; 1 hour.
+	// ReaderGrace is how long a layer stays that no pool uses any more, for readers in other
+	// processes; 1 hour.
 	ReaderGrace time.Duration
 	// JournalAge is how long the journal is kept, at least Grace; 90 days.
 	JournalAge time.Duration
-	// HotCount and HotBytes are how much is written to a pool's hot tier before it is folded; 5,000 objects, 16 MiB.
+	// HotCount and HotBytes are how much is written to a pool's hot tier before it is folded; 5,000
+	// objects, 16 MiB.
 	HotCount int
 	HotBytes int64
 	// SegmentCount is how many segments come to a pool before they are merged; 8.
@@ -34,7 +38,8 @@ type Settings struct {
 	RoundInterval time.Duration
 	// SweepInterval is how often what has left is removed; 10 minutes.
 	SweepInterval time.Duration
-	// DropShare is the least share of unreachable objects for which a pool is rewritten in the background; 0.1.
+	// DropShare is the least share of unreachable objects for which a pool is rewritten in the
+	// background; 0.1.
 	DropShare float64
 	// Pause is how long the work in the background rests, as a share of the time that it works; 1.
 	Pause float64
@@ -86,10 +91,12 @@ type Report struct {
 	Compacted    repack.Compacted
 }
 
-// dropTriesMax bounds how often a drop is planned anew because something that was to go has come into use.
+// dropTriesMax bounds how often a drop is planned anew because something that was to go has come
+// into use.
 const dropTriesMax = 3
 
-// Run does everything that is due. Errors: [refs.ErrRepositoryNotFound] when the repository has been deleted meanwhile.
+// Run does everything that is due. Errors: [refs.ErrRepositoryNotFound] when the repository has
+// been deleted meanwhile.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	var report Report
 	now := j.Now()

@@ -11,7 +11,8 @@ type duePool struct {
 	owner string
 }
 
-// rota is an order of pools in which their owners take turns: one pool of each, those of one owner as they came.
+// rota is an order of pools in which their owners take turns: one pool of each, those of one owner
+// as they came.
 type rota struct {
 	owners []string // that have pools here, the next one first
 	pools  map[string][]odb.PoolID

@@ -15,19 +15,22 @@ import (
 	"packhorse/odb/space"
 )
 
-// Host is what a [Worker] asks for; package engine implements it. The calls come from one goroutine.
+// Host is what a [Worker] asks for; package engine implements it. The calls come from one
+// goroutine.
 type Host interface {
 	// Compact folds and merges what is due in one pool.
 	Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error)
 	// Round maintains every repository.
 	Round(ctx context.Context, options packgen.RepackOptions) error
-	// UntilRound returns how long it is until a round is due, that many after the last one began, also if a former process did it.
+	// UntilRound returns how long it is until a round is due, that many after the last one began, also
+	// if a former process did it.
 	UntilRound(ctx context.Context, interval time.Duration) (time.Duration, error)
 	// Sweep removes what has left, and what has expired.
 	Sweep(ctx context.Context) error
 }
 
-// Worker does what is due, one thing at a time, until it is stopped. The owners of pools take turns.
+// Worker does what is due, one thing at a time, until it is stopped. The owners of pools take
+// turns.
 type Worker struct {
 	host     Host
 	settings Settings
@@ -47,7 +50,8 @@ type Worker struct {
 
 // Stats are counts since the worker was started.
 type Stats struct {
-	// Compactions is how often layers of a pool became one, ObjectCount how many objects were rewritten for it.
+	// Compactions is how often layers of a pool became one, ObjectCount how many objects were
+	// rewritten for it.
 	Compactions, ObjectCount uint64
 	// Rounds is how often the whole store was gone through, Failures how often something failed.
 	Rounds, Failures uint64
@@ -57,7 +61,8 @@ type Stats struct {
 	DueCount int
 }
 
-// NewWorker returns a worker that [Worker.Start] starts. Its [Worker.Grew] may be called before that.
+// NewWorker returns a worker that [Worker.Start] starts. Its [Worker.Grew] may be called before
+// that.
 func NewWorker(settings Settings, log *slog.Logger) *Worker {
 	return &Worker{settings: settings, log: log, wake: make(chan struct{}, 1), grown: make(map[odb.PoolID]odb.Growth)}
 }
@@ -167,7 +172,8 @@ func (w *Worker) pace() packgen.RepackOptions {
 	return packgen.RepackOptions{Workers: 1, Pause: w.settings.Pause}
 }
 
-// compactNext takes one pool only: a sweep has its turn among them however quickly others come, or what they replaced would fill the disk.
+// compactNext takes one pool only: a sweep has its turn among them however quickly others come, or
+// what they replaced would fill the disk.
 func (w *Worker) compactNext(ctx context.Context) {
 	next, ok := w.take()
 	if !ok {
@@ -194,12 +200,14 @@ func (w *Worker) compactNext(ctx context.Context) {
 	if err == nil && done.LayerCount > 0 {
 		w.compactions.Add(1)
 		w.objects.Add(uint64(done.ObjectCount))
-		w.log.InfoContext(ctx, "layers were merged", "pool", pool.String(), "layers", done.LayerCount, "objects", done.ObjectCount,
+		w.log.InfoContext(ctx, "layers were merged", "pool", pool.String(), "layers", done.LayerCount,
+			"objects", done.ObjectCount,
 			"bytes", done.PackedBytes, "duration", time.Since(begun))
 	}
 }
 
-// round starts counting anew: what was written before a round is maintained by it, and pools that nobody writes to take no memory.
+// round starts counting anew: what was written before a round is maintained by it, and pools that
+// nobody writes to take no memory.
 func (w *Worker) round(ctx context.Context) {
 	w.mu.Lock()
 	grown, due := w.grown, w.due
@@ -213,7 +221,8 @@ func (w *Worker) round(ctx context.Context) {
 	w.rounds.Add(1)
 }
 
-// giveBack takes back what a round was to maintain: those pools have waited longer than what has come since.
+// giveBack takes back what a round was to maintain: those pools have waited longer than what has
+// come since.
 func (w *Worker) giveBack(grown map[odb.PoolID]odb.Growth, due rota) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,7 +250,8 @@ func (w *Worker) take() (duePool, bool) {
 	return next, ok
 }
 
-// takeUp lets pools have their turn again that the disk had no room for: what has left was removed meanwhile.
+// takeUp lets pools have their turn again that the disk had no room for: what has left was removed
+// meanwhile.
 func (w *Worker) takeUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,7 +267,8 @@ func IsPostponed(err error) bool {
 	return errors.Is(err, space.ErrNoRoom) || errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrRecovering)
 }
 
-// note counts and logs a failure. What failed is tried again when it is due the next time, what was put off after the next sweep.
+// note counts and logs a failure. What failed is tried again when it is due the next time, what was
+// put off after the next sweep.
 func (w *Worker) note(ctx context.Context, what string, err error) {
 	if err == nil || ctx.Err() != nil {
 		return

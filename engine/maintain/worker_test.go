@@ -18,7 +18,8 @@ import (
 	"packhorse/odb/space"
 )
 
-// host writes down which pools are compacted, by the first letter of their IDs, and each round as a stroke.
+// host writes down which pools are compacted, by the first letter of their IDs, and each round as a
+// stroke.
 type host struct {
 	compact      func(odb.PoolID) error
 	round, sweep func() error
@@ -68,7 +69,8 @@ func (h *host) add(letter rune) {
 	h.done += string(letter)
 }
 
-// wants waits until nothing is left to do for now, and holds what was done since the test began against those that are right.
+// wants waits until nothing is left to do for now, and holds what was done since the test began
+// against those that are right.
 func (h *host) wants(t *testing.T, right ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -79,7 +81,8 @@ func (h *host) wants(t *testing.T, right ...string) {
 	}
 }
 
-// newWorker returns a worker for whom a pool is due when 10 objects were written. It sweeps each minute.
+// newWorker returns a worker for whom a pool is due when 10 objects were written. It sweeps each
+// minute.
 func newWorker(roundInterval time.Duration) *maintain.Worker {
 	settings := maintain.Settings{HotCount: 10, SweepInterval: time.Minute, RoundInterval: roundInterval}
 	settings.SetDefaults()
@@ -90,7 +93,8 @@ func write(w *maintain.Worker, pool byte, count int) {
 	w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: count})
 }
 
-// TestWorkerOrder has several pools pass the threshold, and the disk has no room for one of them until the first sweep.
+// TestWorkerOrder has several pools pass the threshold, and the disk has no room for one of them
+// until the first sweep.
 func TestWorkerOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +131,8 @@ func TestWorkerOrder(t *testing.T) {
 	})
 }
 
-// TestWorkerOwners has many pools of one owner pass the threshold before some of others: the owners take turns.
+// TestWorkerOwners has many pools of one owner pass the threshold before some of others: the owners
+// take turns.
 func TestWorkerOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +153,8 @@ func TestWorkerOwners(t *testing.T) {
 	})
 }
 
-// TestWorkerKeepsUp writes more than can be compacted: sweeps and rounds come nevertheless, about as often as they should.
+// TestWorkerKeepsUp writes more than can be compacted: sweeps and rounds come nevertheless, about
+// as often as they should.
 func TestWorkerKeepsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +259,8 @@ func TestWorkerRound(t *testing.T) {
 	}
 }
 
-// TestWorkerRoundWithPoolsDue has pools wait when a round comes. Which of them are compacted before it is left to chance.
+// TestWorkerRoundWithPoolsDue has pools wait when a round comes. Which of them are compacted before
+// it is left to chance.
 func TestWorkerRoundWithPoolsDue(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

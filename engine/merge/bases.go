@@ -10,12 +10,15 @@ import (
 	"packhorse/pack/object"
 )
 
-// Commits merges commit theirs into commit ours, whose merge bases are given, newest first. Several of them, as after criss-cross merges, are
-// merged with each other first, conflicts and all, and the result is the base.
+// Commits merges commit theirs into commit ours, whose merge bases are given, newest first. Several
+// of them, as after criss-cross merges, are merged with each other first, conflicts and all, and
+// the result is the base.
 //
-// Errors: [ErrUnrelated] when there is no merge base and the options do not allow that; [ErrTooLarge]; those of reading objects from
-// view, which must stay open while the result is used.
-func Commits(ctx context.Context, view *odb.View, ours, theirs object.ID, bases []object.ID, o Options) (*Result, error) {
+// Errors: [ErrUnrelated] when there is no merge base and the options do not allow that;
+// [ErrTooLarge]; those of reading objects from view, which must stay open while the result is used.
+func Commits(
+	ctx context.Context, view *odb.View, ours, theirs object.ID, bases []object.ID, o Options,
+) (*Result, error) {
 	o.fill()
 	if len(bases) == 0 && !o.Unrelated {
 		return nil, ErrUnrelated
@@ -30,7 +33,8 @@ type recursion struct {
 	objects *objects
 }
 
-// virtual is a commit, or the merge of several that nobody made: then it has a tree, and stands for what all of them reach.
+// virtual is a commit, or the merge of several that nobody made: then it has a tree, and stands for
+// what all of them reach.
 type virtual struct {
 	commits []object.ID
 	tree    object.ID // zero for that of the one commit
@@ -38,7 +42,8 @@ type virtual struct {
 
 func commitOf(id object.ID) virtual { return virtual{commits: []object.ID{id}} }
 
-// depthMax bounds how many merges of bases are nested in each other; a history that needs more is no history of merges.
+// depthMax bounds how many merges of bases are nested in each other; a history that needs more is
+// no history of merges.
 const depthMax = 64
 
 // The names of the sides in a virtual base.
@@ -94,8 +99,8 @@ func (r *recursion) treeOf(ctx context.Context, v virtual) (object.ID, error) {
 	return row.Tree, nil
 }
 
-// basesOf returns the merge bases, newest first, of what several commits reach and another commit: of the merge bases that each of them
-// has with it, those that no other one reaches.
+// basesOf returns the merge bases, newest first, of what several commits reach and another commit:
+// of the merge bases that each of them has with it, those that no other one reaches.
 func (r *recursion) basesOf(ctx context.Context, commits []object.ID, other object.ID) ([]object.ID, error) {
 	if len(commits) == 1 {
 		return revwalk.MergeBases(ctx, r.objects.view, commits[0], other)

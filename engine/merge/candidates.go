@@ -7,8 +7,9 @@ type renames [3]sideRenames
 type sideRenames struct {
 	// pairs are the removals and additions in the order in which they were met, and later the renames.
 	pairs []*pair
-	// relevant are the removed paths whose new place can matter to the result, as the other side changed or removed the file, or put
-	// others beside it. It is a matter of results too that no other is searched for.
+	// relevant are the removed paths whose new place can matter to the result, as the other side
+	// changed or removed the file, or put others beside it. It is a matter of results too that no
+	// other is searched for.
 	relevant map[string]relevance
 	// removed are the folders that the side has no more.
 	removed map[string]demand
@@ -63,7 +64,8 @@ type pair struct {
 func (p *pair) added() bool   { return p.old.Mode == 0 }
 func (p *pair) removed() bool { return p.new.Mode == 0 }
 
-// noteCandidates notes what a name's absence or presence may mean for renames, and returns which side's absence holds below it.
+// noteCandidates notes what a name's absence or presence may mean for renames, and returns which
+// side's absence holds below it.
 func (m *merger) noteCandidates(n *node, dir string, t *triple, gone vanished) vanished {
 	half := n.folders == baseBit|oursBit || n.folders == baseBit|theirsBit
 	if half && gone != allBits {

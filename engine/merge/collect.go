@@ -8,7 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// collect opens every folder that the sides changed and makes a node of each path that is not the same in all three trees.
+// collect opens every folder that the sides changed and makes a node of each path that is not the
+// same in all three trees.
 func (m *merger) collect(ctx context.Context, trees [3]object.ID) error {
 	if err := m.open(ctx, "", trees, 0); err != nil {
 		return err
@@ -16,8 +17,9 @@ func (m *merger) collect(ctx context.Context, trees [3]object.ID) error {
 	return m.openPutOff(ctx)
 }
 
-// Folders of which one side renamed files away. While the walk is inside one that exists on that side no more, the mask of the side
-// that still has it is handed down; it is allBits once that side has put a file there, which may have to follow.
+// Folders of which one side renamed files away. While the walk is inside one that exists on that
+// side no more, the mask of the side that still has it is handed down; it is allBits once that side
+// has put a file there, which may have to follow.
 type vanished = uint8
 
 // open walks a folder that is not the same in all three trees.
@@ -69,7 +71,8 @@ func (m *merger) keepPath(ctx context.Context, path string) error {
 // pathsFrom is what a merge holds beside its paths.
 const pathsFrom = 8 << 20
 
-// nodeBytes is about what a node takes in memory, with its places in maps and what may be said of it.
+// nodeBytes is about what a node takes in memory, with its places in maps and what may be said of
+// it.
 const nodeBytes = int64(unsafe.Sizeof(node{})) + 128
 
 // meet makes a node of a name, and walks it if it is a folder that must be opened.
@@ -123,7 +126,8 @@ func (n *node) folderTrees() (trees [3]object.ID) {
 	return trees
 }
 
-// trivial returns the side whose version a name comes to, where no more than a look at the three is needed to know.
+// trivial returns the side whose version a name comes to, where no more than a look at the three is
+// needed to know.
 func trivial(match, files uint8) (side int, ok bool) {
 	switch {
 	case match == allBits:
@@ -139,13 +143,15 @@ func trivial(match, files uint8) (side int, ok bool) {
 	}
 }
 
-// putOff is a folder that only one side changed: it is not opened if nothing of what that side removed elsewhere matters.
+// putOff is a folder that only one side changed: it is not opened if nothing of what that side
+// removed elsewhere matters.
 type putOff struct {
 	node *node
 	gone vanished
 }
 
-// openPutOff opens the folders that were put off if files may have been renamed into them, and otherwise takes them as they are.
+// openPutOff opens the folders that were put off if files may have been renamed into them, and
+// otherwise takes them as they are.
 func (m *merger) openPutOff(ctx context.Context) error {
 	for side := ours; side <= theirs; side++ {
 		r := &m.renames[side]

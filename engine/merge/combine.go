@@ -2,7 +2,8 @@ package merge
 
 import "context"
 
-// combine brings together, for each rename, what both sides have of the file: at the new path, or marked as a conflict at both.
+// combine brings together, for each rename, what both sides have of the file: at the new path, or
+// marked as a conflict at both.
 func (m *merger) combine(ctx context.Context, renames []*pair) error {
 	for i := 0; i < len(renames); i++ {
 		p := renames[i]
@@ -29,8 +30,8 @@ func (m *merger) combine(ctx context.Context, renames []*pair) error {
 	return nil
 }
 
-// entangle makes a conflict of paths that renames lead to and away from at the same time, so that what belongs where cannot be told. Of such
-// a merge git dies.
+// entangle makes a conflict of paths that renames lead to and away from at the same time, so that
+// what belongs where cannot be told. Of such a merge git dies.
 func entangle(nodes ...*node) {
 	for _, n := range nodes {
 		if n != nil && n.files != 0 {
@@ -120,5 +121,6 @@ func (m *merger) combineOnce(ctx context.Context, source, target *node, side int
 	return nil
 }
 
-// markersOfRenames is by how much conflict markers are longer in a file that may be merged once more under its new name.
+// markersOfRenames is by how much conflict markers are longer in a file that may be merged once
+// more under its new name.
 func markersOfRenames(depth int) int { return 1 + 2*depth }

@@ -4,8 +4,8 @@ package merge
 type Conflict struct {
 	Path string
 	Kind Kind
-	// Stages are base, ours and theirs as an index would hold them. None is set where a whole folder is meant, or a path that something
-	// could not be moved to.
+	// Stages are base, ours and theirs as an index would hold them. None is set where a whole folder
+	// is meant, or a path that something could not be moved to.
 	Stages [3]Version
 }
 
@@ -41,7 +41,8 @@ const (
 	Symlink
 	// FileLocation is a file in a folder that the other side renamed.
 	FileLocation
-	// DirectoryInWay is a path that files of a renamed folder would have to move to, and which is taken.
+	// DirectoryInWay is a path that files of a renamed folder would have to move to, and which is
+	// taken.
 	DirectoryInWay
 	// DirectoryCollision is a path that several files of renamed folders would have to move to.
 	DirectoryCollision
@@ -50,8 +51,10 @@ const (
 )
 
 var kindNames = [...]string{
-	"", "content", "add/add", "binary", "modify/delete", "rename/delete", "rename/rename", "rename involved in collision", "file/directory",
-	"distinct types", "submodule", "symlink", "file location", "implicit dir rename in way", "implicit dir rename collision", "directory rename split",
+	"", "content", "add/add", "binary", "modify/delete", "rename/delete", "rename/rename", "rename involved in collision",
+	"file/directory",
+	"distinct types", "submodule", "symlink", "file location", "implicit dir rename in way",
+	"implicit dir rename collision", "directory rename split",
 }
 
 // String returns git's name for the kind.

@@ -14,17 +14,22 @@ type ContentOptions struct {
 	MarkerSize   int    // how many characters a marker has; 0 means [MarkerSizeDefault]
 }
 
-// MarkerSizeDefault is the size of conflict markers in files. Merges of merge bases use longer ones.
+// MarkerSizeDefault is the size of conflict markers in files. Merges of merge bases use longer
+// ones.
 const MarkerSizeDefault = 7
 
-// Content merges two contents that come from a common one, line by line, as git merge does: by the histogram diff, and with conflicts
-// reduced to the lines that differ, unless three lines or less would stand between two of them.
+// Content merges two contents that come from a common one, line by line, as git merge does: by the
+// histogram diff, and with conflicts reduced to the lines that differ, unless three lines or less
+// would stand between two of them.
 //
-// It returns the merged content, in memory of its own or of one of the arguments, and the number of conflicts, which it shows between
-// markers. Whether contents are text is for the caller to know. Each has at most [lines.SizeMax] bytes.
+// It returns the merged content, in memory of its own or of one of the arguments, and the number of
+// conflicts, which it shows between markers. Whether contents are text is for the caller to know.
+// Each has at most [lines.SizeMax] bytes.
 //
 // Errors: that of ctx.
-func Content(ctx context.Context, base, ours, theirs []byte, o ContentOptions) (merged []byte, conflicts int, err error) {
+func Content(
+	ctx context.Context, base, ours, theirs []byte, o ContentOptions,
+) (merged []byte, conflicts int, err error) {
 	if o.MarkerSize == 0 {
 		o.MarkerSize = MarkerSizeDefault
 	}
@@ -68,7 +73,8 @@ type contentMerge struct {
 	parts              []part
 }
 
-// part is a place where a side differs from the base: lines of ours and the lines of theirs that stand there.
+// part is a place where a side differs from the base: lines of ours and the lines of theirs that
+// stand there.
 type part struct {
 	taken        taken
 	ours, theirs span
@@ -88,9 +94,11 @@ const (
 	theirsOnly
 )
 
-// align puts the changes of both sides side by side. Those that touch are a conflict, unless they are the same.
+// align puts the changes of both sides side by side. Those that touch are a conflict, unless they
+// are the same.
 func (m *contentMerge) align(ours, theirs []lines.Change) {
-	// What stands between changes corresponds to the base: these are the distances of its lines on both sides.
+	// What stands between changes corresponds to the base: these are the distances of its lines on
+	// both sides.
 	oursShift, theirsShift := 0, 0
 	for len(ours) > 0 || len(theirs) > 0 {
 		switch {
@@ -122,7 +130,8 @@ func (m *contentMerge) align(ours, theirs []lines.Change) {
 func oldEnd(c lines.Change) int { return c.OldStart + c.OldCount }
 func newEnd(c lines.Change) int { return c.NewStart + c.NewCount }
 
-// widened returns the new lines of a change and of the common lines around it, for the lines of the base from start to end.
+// widened returns the new lines of a change and of the common lines around it, for the lines of the
+// base from start to end.
 func widened(c lines.Change, start, end int) span {
 	return span{c.NewStart - (c.OldStart - start), c.NewCount + c.OldStart - start + end - oldEnd(c)}
 }
@@ -157,7 +166,8 @@ func (m *contentMerge) refine(ctx context.Context) error {
 			refined = append(refined, p)
 			continue
 		}
-		changes, err := lines.Changes(ctx, m.ours.Range(p.ours.start, p.ours.count), m.theirs.Range(p.theirs.start, p.theirs.count), contentDiff)
+		changes, err := lines.Changes(ctx, m.ours.Range(p.ours.start, p.ours.count),
+			m.theirs.Range(p.theirs.start, p.theirs.count), contentDiff)
 		if err != nil {
 			return err
 		}
@@ -165,7 +175,8 @@ func (m *contentMerge) refine(ctx context.Context) error {
 			refined = append(refined, part{oursOnly, p.ours, p.theirs})
 		}
 		for _, c := range changes {
-			refined = append(refined, part{neither, span{p.ours.start + c.OldStart, c.OldCount}, span{p.theirs.start + c.NewStart, c.NewCount}})
+			refined = append(refined,
+				part{neither, span{p.ours.start + c.OldStart, c.OldCount}, span{p.theirs.start + c.NewStart, c.NewCount}})
 		}
 	}
 	m.parts = refined

@@ -30,12 +30,14 @@ func TestContentAgainstGit(t *testing.T) {
 	want := mergeTriples(r, triples)
 	conflicting := 0
 	for i, x := range triples {
-		got, conflicts, err := merge.Content(t.Context(), x.base, x.ours, x.theirs, merge.ContentOptions{Ours: "ours", Theirs: "theirs"})
+		got, conflicts, err := merge.Content(t.Context(), x.base, x.ours, x.theirs,
+			merge.ContentOptions{Ours: "ours", Theirs: "theirs"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want[i]) {
-			t.Fatalf("another content than git's.\nbase: %q\nours: %q\ntheirs: %q\ngot:\n%s\nwant:\n%s", x.base, x.ours, x.theirs, got, want[i])
+			t.Fatalf("another content than git's.\nbase: %q\nours: %q\ntheirs: %q\ngot:\n%s\nwant:\n%s", x.base, x.ours,
+				x.theirs, got, want[i])
 		}
 		if n := bytes.Count(want[i], []byte("<<<<<<< ours")); n != conflicts {
 			t.Fatalf("%d conflicts, git has %d", conflicts, n)
@@ -49,11 +51,13 @@ func TestContentAgainstGit(t *testing.T) {
 	}
 }
 
-// mergeTriples has git merge two commits in which file i has the contents of triple i, and returns the merged ones.
+// mergeTriples has git merge two commits in which file i has the contents of triple i, and returns
+// the merged ones.
 func mergeTriples(r *oracle.Repository, triples []triple) [][]byte {
 	var stream bytes.Buffer
 	for mark, branch := range []string{"base", "ours", "theirs"} {
-		fmt.Fprintf(&stream, "commit refs/heads/%s\nmark :%d\ncommitter C <c@d> %d +0000\ndata 0\n", branch, mark+1, 1_700_000_000+mark)
+		fmt.Fprintf(&stream, "commit refs/heads/%s\nmark :%d\ncommitter C <c@d> %d +0000\ndata 0\n", branch, mark+1,
+			1_700_000_000+mark)
 		if mark > 0 {
 			stream.WriteString("from :1\n")
 		}
@@ -141,16 +145,25 @@ func TestContent(t *testing.T) {
 		},
 		"no labels": {base: "a\n", ours: "b\n", theirs: "c\n", want: "<<<<<<<\nb\n=======\nc\n>>>>>>>\n", conflicts: 1},
 		"no line feed at the end": {
-			base: "a\r\nb", ours: "a\r\nc", theirs: "a\r\nd", want: "a\r\n<<<<<<<\r\nc\r\n=======\r\nd\r\n>>>>>>>\r\n", conflicts: 1,
+			base: "a\r\nb", ours: "a\r\nc", theirs: "a\r\nd", want: "a\r\n<<<<<<<\r\nc\r\n=======\r\nd\r\n>>>>>>>\r\n",
+			conflicts: 1,
 		},
-		"a side is empty":      {base: "a\n", ours: "", theirs: "c\n", want: "<<<<<<<\n=======\nc\n>>>>>>>\n", conflicts: 1},
-		"only ours":            {base: "a\n", ours: "b\n", theirs: "a\n", want: "b\n"},
-		"only theirs":          {base: "a\n", ours: "a\n", theirs: "", want: ""},
-		"the same on both":     {base: "a\n", ours: "b\n", theirs: "b\n", want: "b\n"},
-		"both add to nothing":  {base: "", ours: "b\n", theirs: "c\n", want: "<<<<<<<\nb\n=======\nc\n>>>>>>>\n", conflicts: 1},
-		"far enough":           {base: "1\n2\n3\n", ours: "a\n2\n3\n", theirs: "1\n2\nc\n", want: "a\n2\nc\n"},
-		"two far conflicts":    {base: "1\n-\n-\n-\n-\n2\n", ours: "a\n-\n-\n-\n-\nb\n", theirs: "c\n-\n-\n-\n-\nd\n", want: conflict("a", "c") + "-\n-\n-\n-\n" + conflict("b", "d"), conflicts: 2},
-		"two joined conflicts": {base: "1\n-\n-\n-\n2\n", ours: "a\n-\n-\n-\nb\n", theirs: "c\n-\n-\n-\nd\n", want: conflict("a\n-\n-\n-\nb", "c\n-\n-\n-\nd"), conflicts: 1},
+		"a side is empty":  {base: "a\n", ours: "", theirs: "c\n", want: "<<<<<<<\n=======\nc\n>>>>>>>\n", conflicts: 1},
+		"only ours":        {base: "a\n", ours: "b\n", theirs: "a\n", want: "b\n"},
+		"only theirs":      {base: "a\n", ours: "a\n", theirs: "", want: ""},
+		"the same on both": {base: "a\n", ours: "b\n", theirs: "b\n", want: "b\n"},
+		"both add to nothing": {
+			base: "", ours: "b\n", theirs: "c\n", want: "<<<<<<<\nb\n=======\nc\n>>>>>>>\n", conflicts: 1,
+		},
+		"far enough": {base: "1\n2\n3\n", ours: "a\n2\n3\n", theirs: "1\n2\nc\n", want: "a\n2\nc\n"},
+		"two far conflicts": {
+			base: "1\n-\n-\n-\n-\n2\n", ours: "a\n-\n-\n-\n-\nb\n", theirs: "c\n-\n-\n-\n-\nd\n",
+			want: conflict("a", "c") + "-\n-\n-\n-\n" + conflict("b", "d"), conflicts: 2,
+		},
+		"two joined conflicts": {
+			base: "1\n-\n-\n-\n2\n", ours: "a\n-\n-\n-\nb\n", theirs: "c\n-\n-\n-\nd\n",
+			want: conflict("a\n-\n-\n-\nb", "c\n-\n-\n-\nd"), conflicts: 1,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

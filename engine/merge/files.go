@@ -17,8 +17,12 @@ const (
 	readMax = 32 << 20
 )
 
-// mergeFiles merges three versions of a file, a symbolic link or a submodule, of which the base may be absent. names is where each lies. It returns the merged version, and if the sides do not agree, why.
-func (m *merger) mergeFiles(ctx context.Context, stages [3]Version, names [3]string, extraMarkers int) (v Version, clean bool, kind Kind, err error) {
+// mergeFiles merges three versions of a file, a symbolic link or a submodule, of which the base may
+// be absent. names is where each lies. It returns the merged version, and if the sides do not
+// agree, why.
+func (m *merger) mergeFiles(
+	ctx context.Context, stages [3]Version, names [3]string, extraMarkers int,
+) (v Version, clean bool, kind Kind, err error) {
 	o, a, b := stages[base], stages[ours], stages[theirs]
 	if a.Mode&object.ModeMask != b.Mode&object.ModeMask {
 		return a, false, DistinctTypes, nil
@@ -64,9 +68,11 @@ func (m *merger) mergeFiles(ctx context.Context, stages [3]Version, names [3]str
 	return v, clean, kind, err
 }
 
-// mergeContents merges by lines and returns the merged blob, with markers where the sides conflict. A binary file is not merged: the result
-// is ours, or in a virtual base that of the base.
-func (m *merger) mergeContents(ctx context.Context, ids [3]object.ID, names [3]string, extraMarkers int) (object.ID, Kind, error) {
+// mergeContents merges by lines and returns the merged blob, with markers where the sides conflict.
+// A binary file is not merged: the result is ours, or in a virtual base that of the base.
+func (m *merger) mergeContents(
+	ctx context.Context, ids [3]object.ID, names [3]string, extraMarkers int,
+) (object.ID, Kind, error) {
 	var contents [3][]byte
 	for side, id := range ids {
 		content, binary, err := m.lines(ctx, id)
@@ -114,7 +120,8 @@ func (m *merger) keepBinary(ids [3]object.ID) (object.ID, Kind, error) {
 	return ids[base], 0, nil
 }
 
-// IsBinary reports whether a file that begins with data is taken for binary, as one without lines to merge.
+// IsBinary reports whether a file that begins with data is taken for binary, as one without lines
+// to merge.
 func IsBinary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), binaryPrefix)], 0) >= 0
 }

@@ -31,7 +31,8 @@ func (t *tally) favourite() (to string, ok bool) {
 	return to, most > 0
 }
 
-// winner returns the folder that more files went to than to any other. There may be several that the most went to; none then.
+// winner returns the folder that more files went to than to any other. There may be several that
+// the most went to; none then.
 func (t *tally) winner() (to string, ok, tied bool) {
 	most := 0
 	for _, dir := range t.order {
@@ -45,7 +46,8 @@ func (t *tally) winner() (to string, ok, tied bool) {
 	return to, most > 0 && !tied, most > 0 && tied
 }
 
-// certain reports whether the winner is known whatever becomes of the files that have not been found.
+// certain reports whether the winner is known whatever becomes of the files that have not been
+// found.
 func (t *tally) certain() bool {
 	first, second := 0, 0
 	for dir, n := range t.count {
@@ -70,8 +72,8 @@ func (r *sideRenames) add(from, to string) {
 	t.add(to)
 }
 
-// count counts a rename for the folder of the file, and for those above as far as the two paths end alike: a/b/f that became c/b/f says
-// that a became c.
+// count counts a rename for the folder of the file, and for those above as far as the two paths end
+// alike: a/b/f that became c/b/f says that a became c.
 func (s *search) count(oldPath, newPath string) {
 	if !s.counting {
 		return
@@ -113,7 +115,8 @@ func (s *search) beginCounts() {
 	}
 }
 
-// dropKnownFolders gives up sources of which only the folder matters, where it is certain already what became of that.
+// dropKnownFolders gives up sources of which only the folder matters, where it is certain already
+// what became of that.
 func (s *search) dropKnownFolders() {
 	for _, p := range s.sources {
 		for dir := above(p.old.path); dir != "" && s.removed[dir] != forNobody; dir = above(dir) {
@@ -154,8 +157,8 @@ func (s *search) finishCounts() {
 	}
 }
 
-// settleFolders decides which folders were renamed as a whole. One whose files went to several, none of which got the most, is a
-// conflict; one that both sides renamed was renamed by neither.
+// settleFolders decides which folders were renamed as a whole. One whose files went to several,
+// none of which got the most, is a conflict; one that both sides renamed was renamed by neither.
 func (m *merger) settleFolders() {
 	for side := ours; side <= theirs; side++ {
 		r := &m.renames[side]

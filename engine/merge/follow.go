@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// followRenames finds what each side renamed, moves files into folders that the other side renamed, and brings the versions of a
-// renamed file together.
+// followRenames finds what each side renamed, moves files into folders that the other side renamed,
+// and brings the versions of a renamed file together.
 func (m *merger) followRenames(ctx context.Context) error {
 	searched := false
 	compare := newComparer(m.objects)
@@ -36,7 +36,8 @@ type collision struct {
 	told    bool
 }
 
-// landings returns where each path that a side added or renamed would go by the folders that the other side renamed.
+// landings returns where each path that a side added or renamed would go by the folders that the
+// other side renamed.
 func (m *merger) landings(side int) map[string]*collision {
 	folders := m.renames[ours+theirs-side].folders
 	if len(folders) == 0 {
@@ -76,7 +77,8 @@ func moved(path, from, to string) string {
 	return join(to, strings.TrimPrefix(path[len(from):], "/"))
 }
 
-// collectRenames returns the renames of both sides, and what was moved after a folder, in the order of their old paths.
+// collectRenames returns the renames of both sides, and what was moved after a folder, in the order
+// of their old paths.
 func (m *merger) collectRenames() []*pair {
 	var landings [3]map[string]*collision
 	for side := ours; side <= theirs; side++ {
@@ -103,7 +105,8 @@ func (m *merger) collectRenames() []*pair {
 	return all
 }
 
-// landing returns where a path of side has to go as the other side renamed a folder above it, "" if it stays.
+// landing returns where a path of side has to go as the other side renamed a folder above it, "" if
+// it stays.
 func (m *merger) landing(path string, side int, landings *[3]map[string]*collision) string {
 	other := ours + theirs - side
 	folders := m.renames[other].folders
@@ -144,7 +147,8 @@ func (m *merger) inWay(path string, side int) bool {
 	return n.settled || (n.files|n.folders)&(1<<side) != 0
 }
 
-// moveAfterFolder moves what a pair added to path. That this was meant is an assumption, and so the path conflicts.
+// moveAfterFolder moves what a pair added to path. That this was meant is an assumption, and so the
+// path conflicts.
 func (m *merger) moveAfterFolder(p *pair, path string) {
 	n := m.nodes[p.new.path]
 	m.makeFolders(path, n.files)

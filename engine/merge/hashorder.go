@@ -2,9 +2,10 @@ package merge
 
 import "slices"
 
-// Some of git's answers depend on the order in which it goes through a hash table: which of several equally good folders a file is
-// looked for in, and in which order folders are opened, which decides between equally similar files. The order is the same everywhere,
-// since neither the hash nor the table has anything random in it.
+// Some of git's answers depend on the order in which it goes through a hash table: which of several
+// equally good folders a file is looked for in, and in which order folders are opened, which
+// decides between equally similar files. The order is the same everywhere, since neither the hash
+// nor the table has anything random in it.
 
 const (
 	tableSizeMin  = 64
@@ -12,7 +13,8 @@ const (
 	tableLoadPart = 80 // in percent
 )
 
-// inHashOrder returns items, given in the order in which they were inserted under different keys, in the order of git's hash table.
+// inHashOrder returns items, given in the order in which they were inserted under different keys,
+// in the order of git's hash table.
 func inHashOrder[T any](items []T, key func(T) string) []T {
 	if len(items) < 2 {
 		return items

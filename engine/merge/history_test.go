@@ -11,8 +11,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// mergeHistories writes histories for git fast-import that end in branches ours/N and theirs/N each: plain forks, unrelated roots, and
-// criss-cross merges with two or three merge bases.
+// mergeHistories writes histories for git fast-import that end in branches ours/N and theirs/N
+// each: plain forks, unrelated roots, and criss-cross merges with two or three merge bases.
 func mergeHistories(random *rand.Rand, count int) []byte {
 	h := &mergeWriter{random: random, clock: 1_700_000_000}
 	for n := range count {
@@ -50,7 +50,8 @@ func mergeHistories(random *rand.Rand, count int) []byte {
 			h.blend(d, e)
 			ours, theirs = h.commit("c", c, ours, theirs, third), h.commit("d", d, theirs, third, ours)
 		}
-		fmt.Fprintf(&h.out, "reset refs/heads/ours/%d\nfrom :%d\n\nreset refs/heads/theirs/%d\nfrom :%d\n\n", n, ours, n, theirs)
+		fmt.Fprintf(&h.out, "reset refs/heads/ours/%d\nfrom :%d\n\nreset refs/heads/theirs/%d\nfrom :%d\n\n", n, ours, n,
+			theirs)
 	}
 	h.out.WriteString("done\n")
 	return h.out.Bytes()
@@ -69,7 +70,8 @@ func (h *mergeWriter) commit(message string, files map[string]oracle.Leaf, paren
 	h.marks++
 	h.clock += 10
 	data := func(content string) { fmt.Fprintf(&h.out, "data %d\n%s\n", len(content), content) }
-	fmt.Fprintf(&h.out, "reset refs/heads/work\n\ncommit refs/heads/work\nmark :%d\ncommitter C <c@d> %d +0000\n", h.marks, h.clock)
+	fmt.Fprintf(&h.out, "reset refs/heads/work\n\ncommit refs/heads/work\nmark :%d\ncommitter C <c@d> %d +0000\n", h.marks,
+		h.clock)
 	data(fmt.Sprintf("%s %d", message, h.marks))
 	for i, parent := range parents {
 		fmt.Fprintf(&h.out, "%s :%d\n", [2]string{"from", "merge"}[min(i, 1)], parent)

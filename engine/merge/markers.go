@@ -76,8 +76,8 @@ const (
 	crlf
 )
 
-// endsInCR says whether markers end as lines do under Windows: where the lines before the conflict, or the first ones, of both sides do
-// so, or it cannot be told, and the base does.
+// endsInCR says whether markers end as lines do under Windows: where the lines before the conflict,
+// or the first ones, of both sides do so, or it cannot be told, and the base does.
 func (m *contentMerge) endsInCR(p part) bool {
 	if lineEndAt(m.ours, max(p.ours.start-1, 0)) == lf || lineEndAt(m.theirs, max(p.theirs.start-1, 0)) == lf {
 		return false

@@ -1,17 +1,20 @@
 // Package merge merges commits as git's default strategy does, without a work tree.
 //
-// The rules are those of merge-ort in git 2.39, and [Commits], where to start, comes to the same tree, the same verdict and the same
-// conflicts as git merge-tree --write-tree does in a bare repository. It finds the merge bases; the merge of three trees has three phases:
-// collect.go walks the three trees and notes what differs, rename.go and its neighbours find out what was renamed and move what
-// belongs together to one path, and resolve.go settles each path and writes the folders. A subtree that only one side changed is taken
-// whole without being opened, unless something may have been renamed into it.
+// The rules are those of merge-ort in git 2.39, and [Commits], where to start, comes to the same
+// tree, the same verdict and the same conflicts as git merge-tree --write-tree does in a bare
+// repository. It finds the merge bases; the merge of three trees has three phases: collect.go walks
+// the three trees and notes what differs, rename.go and its neighbours find out what was renamed
+// and move what belongs together to one path, and resolve.go settles each path and writes the
+// folders. A subtree that only one side changed is taken whole without being opened, unless
+// something may have been renamed into it.
 //
-// New objects are kept in memory, within a limit, until [Result.Write] stores the ones that the result needs: neither a conflict nor a
-// virtual merge base leaves anything behind. A merge belongs to one goroutine.
+// New objects are kept in memory, within a limit, until [Result.Write] stores the ones that the
+// result needs: neither a conflict nor a virtual merge base leaves anything behind. A merge belongs
+// to one goroutine.
 //
-// What git takes from a work tree or from configuration has no say here: attributes (a bare repository has none), merge drivers,
-// renormalization. The commits of submodules are not there to be compared either, so that two that differ conflict, as they do in git
-// without the submodule.
+// What git takes from a work tree or from configuration has no say here: attributes (a bare
+// repository has none), merge drivers, renormalization. The commits of submodules are not there to
+// be compared either, so that two that differ conflict, as they do in git without the submodule.
 package merge
 
 import (
@@ -26,10 +29,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrTooLarge says that a merge would write more, or would have to read a larger file, than its limit allows.
+// ErrTooLarge says that a merge would write more, or would have to read a larger file, than its
+// limit allows.
 var ErrTooLarge = errors.New("merge: over the limit for new objects")
 
-// ErrManyPaths says that more paths differ than a merge may keep in memory. It matches [ErrTooLarge].
+// ErrManyPaths says that more paths differ than a merge may keep in memory. It matches
+// [ErrTooLarge].
 var ErrManyPaths = fmt.Errorf("merge: too many paths differ (%w)", ErrTooLarge)
 
 // ErrUnrelated says that two commits have no common ancestor.
@@ -37,13 +42,17 @@ var ErrUnrelated = errors.New("merge: the histories are unrelated")
 
 // Options tell what a merge is called and how much it may do. The zero value will do.
 type Options struct {
-	// Ours and Theirs name the sides in conflict markers and in the names of files that had to make room; "ours" and "theirs" if empty.
+	// Ours and Theirs name the sides in conflict markers and in the names of files that had to make
+	// room; "ours" and "theirs" if empty.
 	Ours, Theirs string
-	// BytesMax is how many bytes of new objects a merge may make, and how large a file may be that is merged by lines; 0 means 256 MiB.
+	// BytesMax is how many bytes of new objects a merge may make, and how large a file may be that is
+	// merged by lines; 0 means 256 MiB.
 	BytesMax int64
-	// PathBytesMax is how many bytes of memory a merge may keep of the paths that differ; 0 means 256 MiB.
+	// PathBytesMax is how many bytes of memory a merge may keep of the paths that differ; 0 means 256
+	// MiB.
 	PathBytesMax int64
-	// RenameMax is the number of sources and of destinations up to which they are all compared with each other; 0 means 7000, as in git.
+	// RenameMax is the number of sources and of destinations up to which they are all compared with
+	// each other; 0 means 7000, as in git.
 	RenameMax int
 	// Unrelated lets [Commits] merge what has no common ancestor.
 	Unrelated bool
@@ -85,7 +94,8 @@ type Result struct {
 // Clean reports whether the sides could be merged.
 func (r *Result) Clean() bool { return len(r.Conflicts) == 0 }
 
-// Write stores the new objects that the merged tree names, itself included. Errors: those of [odb.Quarantine.Write].
+// Write stores the new objects that the merged tree names, itself included. Errors: those of
+// [odb.Quarantine.Write].
 func (r *Result) Write(ctx context.Context, q *odb.Quarantine) error {
 	return r.objects.store(ctx, q, r.Tree)
 }
@@ -93,7 +103,8 @@ func (r *Result) Write(ctx context.Context, q *odb.Quarantine) error {
 // Size is the size in bytes of the new objects that the merge made.
 func (r *Result) Size() int64 { return r.objects.size }
 
-// Open returns the content of an object of the merge, new or stored, of which no more than sizeMax bytes are returned, and its size.
+// Open returns the content of an object of the merge, new or stored, of which no more than sizeMax
+// bytes are returned, and its size.
 func (r *Result) Open(ctx context.Context, id object.ID, sizeMax int64) (data []byte, size int64, err error) {
 	return r.objects.begin(ctx, id, sizeMax)
 }
@@ -103,8 +114,9 @@ func (r *Result) Find(ctx context.Context, path string) (Version, error) {
 	return r.objects.find(ctx, r.Tree, path)
 }
 
-// mergeTrees merges the third tree into the second, both of which come from the first; the empty tree will do for any of them. depth says how
-// many virtual merge bases are being merged inside each other: 0 for what was asked for.
+// mergeTrees merges the third tree into the second, both of which come from the first; the empty
+// tree will do for any of them. depth says how many virtual merge bases are being merged inside
+// each other: 0 for what was asked for.
 func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Options, depth int) (*Result, error) {
 	m := newMerger(objects, o, depth)
 	if err := m.collect(ctx, trees); err != nil {

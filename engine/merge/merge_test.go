@@ -31,8 +31,8 @@ type verdict struct {
 	kinds     []merge.Kind // ours only
 }
 
-// theirMerges asks git to merge pairs of commits, which adds nothing to the repository. Of some merges git dies by an assertion of its own:
-// they have no tree.
+// theirMerges asks git to merge pairs of commits, which adds nothing to the repository. Of some
+// merges git dies by an assertion of its own: they have no tree.
 func theirMerges(tb testing.TB, dir, objects string, pairs []pair) []verdict {
 	tb.Helper()
 	if len(pairs) == 0 {
@@ -47,7 +47,8 @@ func theirMerges(tb testing.TB, dir, objects string, pairs []pair) []verdict {
 	for _, p := range pairs {
 		fmt.Fprintf(&in, "%s %s\n", p.ours, p.theirs)
 	}
-	cmd := exec.Command("git", "merge-tree", "--write-tree", "--stdin", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
+	cmd := exec.Command("git", "merge-tree", "--write-tree", "--stdin", "-z", "--name-only", "--no-messages",
+		"--allow-unrelated-histories")
 	cmd.Env = mergeEnv(dir, objects)
 	cmd.Stdin = &in
 	var complaints bytes.Buffer
@@ -82,7 +83,8 @@ func theirMerges(tb testing.TB, dir, objects string, pairs []pair) []verdict {
 
 // mergeEnv makes git write objects elsewhere than into the repository.
 func mergeEnv(dir, objects string) []string {
-	return append(oracle.Env(dir), "GIT_OBJECT_DIRECTORY="+objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(dir, "objects"))
+	return append(oracle.Env(dir), "GIT_OBJECT_DIRECTORY="+objects,
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(dir, "objects"))
 }
 
 // isBroken reports whether a tree of git's names a submodule without a commit.
@@ -133,7 +135,8 @@ func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 	return v
 }
 
-// checkStored stores what a clean merge made: all of its tree is there then, and nothing else of the merge.
+// checkStored stores what a clean merge made: all of its tree is there then, and nothing else of
+// the merge.
 func checkStored(tb testing.TB, view *odb.View, result *merge.Result) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -169,11 +172,15 @@ func checkStored(tb testing.TB, view *odb.View, result *merge.Result) {
 	}
 }
 
-// compareMerges merges pairs both ways and returns how many came to another verdict or tree, and how many to other conflicts.
+// compareMerges merges pairs both ways and returns how many came to another verdict or tree, and
+// how many to other conflicts.
 //
-// A difference is not counted where git's tree names a submodule without a commit: git 2.39 loses our file when it moves it after a
-// folder of theirs and the base has a folder in its place. The merge conflicts in any case.
-func compareMerges(t *testing.T, git *oracle.Repository, pairs []pair, complain func(format string, args ...any)) (trees, paths int, kinds map[merge.Kind]int) {
+// A difference is not counted where git's tree names a submodule without a commit: git 2.39 loses
+// our file when it moves it after a folder of theirs and the base has a folder in its place. The
+// merge conflicts in any case.
+func compareMerges(
+	t *testing.T, git *oracle.Repository, pairs []pair, complain func(format string, args ...any),
+) (trees, paths int, kinds map[merge.Kind]int) {
 	t.Helper()
 	kinds = make(map[merge.Kind]int)
 	view, objects := odbtest.Clone(t, git), t.TempDir()
@@ -185,7 +192,8 @@ func compareMerges(t *testing.T, git *oracle.Repository, pairs []pair, complain 
 		for _, kind := range ours.kinds {
 			kinds[kind]++
 		}
-		sameTree, samePaths := ours.tree == theirs.tree && ours.clean == theirs.clean, slices.Equal(ours.conflicts, theirs.conflicts)
+		sameTree, samePaths := ours.tree == theirs.tree && ours.clean == theirs.clean, slices.Equal(ours.conflicts,
+			theirs.conflicts)
 		if !sameTree && !theirs.clean && !ours.clean && samePaths && isBroken(t, git.Dir, objects, theirs.tree) {
 			continue
 		}
@@ -212,9 +220,11 @@ func TestMergesAreThoseOfGit(t *testing.T) {
 	if s, err := strconv.ParseUint(os.Getenv("PACKHORSE_MERGE_SEED"), 10, 64); err == nil {
 		seed = s
 	}
-	git.Input(mergeHistories(rand.New(rand.NewPCG(seed, 9)), count), "fast-import", "--quiet", "--done", "--date-format=raw")
+	git.Input(mergeHistories(rand.New(rand.NewPCG(seed, 9)), count), "fast-import", "--quiet", "--done",
+		"--date-format=raw")
 	pairs := make([]pair, count)
-	tips := strings.Fields(git.Git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/ours", "refs/heads/theirs"))
+	tips := strings.Fields(git.Git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/ours",
+		"refs/heads/theirs"))
 	for i := 0; i < len(tips); i += 2 {
 		side, number, _ := strings.Cut(tips[i], "/")
 		n, err := strconv.Atoi(number)
@@ -246,7 +256,8 @@ func TestMergesAreThoseOfGit(t *testing.T) {
 	}
 }
 
-// TestMergesOfRepository replays the merges of a real repository, or the newest PACKHORSE_REAL_COUNT of them.
+// TestMergesOfRepository replays the merges of a real repository, or the newest
+// PACKHORSE_REAL_COUNT of them.
 func TestMergesOfRepository(t *testing.T) {
 	t.Parallel()
 	git := oracle.Real(t)

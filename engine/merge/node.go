@@ -6,13 +6,15 @@ import (
 	"packhorse/pack/object"
 )
 
-// Version is what a tree holds at a path. The mode is as git reads it, and zero where the path is absent.
+// Version is what a tree holds at a path. The mode is as git reads it, and zero where the path is
+// absent.
 type Version struct {
 	Mode object.Mode
 	ID   object.ID
 }
 
-// node is a path that is not the same in all three trees. It may be a file in some of them and a folder in others.
+// node is a path that is not the same in all three trees. It may be a file in some of them and a
+// folder in others.
 type node struct {
 	path string
 	// settled says that result is what the path comes to, or nothing if absent is set.
@@ -23,11 +25,13 @@ type node struct {
 	stages [3]Version
 	// names is where each stage came from, which differs from path after a rename.
 	names [3]string
-	// files and folders are masks of the trees in which the path is one; match is that of the trees that agree, 0 or two of them.
+	// files and folders are masks of the trees in which the path is one; match is that of the trees
+	// that agree, 0 or two of them.
 	files, folders, match uint8
 	// both is set where the path is a file here and a folder there.
 	both bool
-	// unplaced is set where the sides do not agree on the path itself, so that it conflicts whatever its content.
+	// unplaced is set where the sides do not agree on the path itself, so that it conflicts whatever
+	// its content.
 	misplaced bool
 	kind      Kind
 }
@@ -78,7 +82,8 @@ func (m *merger) unchanged(path string) (Version, bool) {
 	return Version{}, false
 }
 
-// node returns the node of a path, made of the unchanged entry if need be, nil when the path is not known.
+// node returns the node of a path, made of the unchanged entry if need be, nil when the path is not
+// known.
 func (m *merger) node(path string) *node {
 	if n := m.nodes[path]; n != nil {
 		return n
@@ -107,7 +112,8 @@ func above(path string) string {
 	return dir
 }
 
-// freePath returns a path that nothing stands at, for a file of the side called label that cannot stay at path.
+// freePath returns a path that nothing stands at, for a file of the side called label that cannot
+// stay at path.
 func (m *merger) freePath(path, label string) string {
 	free := path + "~" + strings.ReplaceAll(label, "/", "_")
 	for i, stem := 0, free; m.known(free); i++ {

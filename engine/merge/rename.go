@@ -11,7 +11,8 @@ const (
 	// scoreMax is the similarity of equal files, scoreMin that from which a file counts as renamed.
 	scoreMax = 60000
 	scoreMin = scoreMax / 2
-	// nameScoreMin is the similarity that does without a comparison with all others, if only one file of that name left and one came.
+	// nameScoreMin is the similarity that does without a comparison with all others, if only one file
+	// of that name left and one came.
 	nameScoreMin = scoreMin + (scoreMax-scoreMin)/2
 	// equalsMax is how many equal files are looked at to find the best of them.
 	equalsMax = 100
@@ -29,14 +30,16 @@ type search struct {
 	limit   int
 
 	sources, targets []*pair
-	// guesses are the folders that most files of a folder went to, and unclaimed the additions that are not taken, by path.
+	// guesses are the folders that most files of a folder went to, and unclaimed the additions that
+	// are not taken, by path.
 	guesses   map[string]string
 	unclaimed map[string]int
 	counting  bool
 }
 
-// findRenames turns the side's pairs into renames, removals and additions. They are found in four rounds: equal content, equal names in
-// folders that files went to, names that are unique, and each of the rest with each.
+// findRenames turns the side's pairs into renames, removals and additions. They are found in four
+// rounds: equal content, equal names in folders that files went to, names that are unique, and each
+// of the rest with each.
 func (r *sideRenames) findRenames(ctx context.Context, compare *comparer, limit int) error {
 	s := &search{sideRenames: r, compare: compare, limit: limit}
 	for _, p := range r.pairs {
@@ -129,7 +132,8 @@ func nameScore(a, b string) int {
 	return 0
 }
 
-// matchNames compares files with those of the same name that appeared elsewhere, if there is one or if there is a guess where.
+// matchNames compares files with those of the same name that appeared elsewhere, if there is one or
+// if there is a guess where.
 func (s *search) matchNames(ctx context.Context) error {
 	const several = -1
 	sources, targets := make(map[string]int), make(map[string]int)

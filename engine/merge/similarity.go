@@ -16,7 +16,8 @@ type comparer struct {
 	held    int64 // bytes that stand behind prints
 }
 
-// heldMax bounds the contents whose fingerprints are kept, which are at most as large; beyond it all are forgotten and made again.
+// heldMax bounds the contents whose fingerprints are kept, which are at most as large; beyond it
+// all are forgotten and made again.
 const heldMax = 64 << 20
 
 func newComparer(o *objects) *comparer {

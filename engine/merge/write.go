@@ -21,7 +21,8 @@ func (m *merger) record(path string, v Version, absent bool) {
 	}
 }
 
-// completeFolder makes a node's result the folder in its place, if anything in that was looked at; everything in it has been settled.
+// completeFolder makes a node's result the folder in its place, if anything in that was looked at;
+// everything in it has been settled.
 func (m *merger) completeFolder(ctx context.Context, n *node) error {
 	f := m.folders[n.path]
 	if f == nil {
@@ -40,7 +41,8 @@ func (m *merger) completeFolder(ctx context.Context, n *node) error {
 	return nil
 }
 
-// writeFolder makes the tree of a folder: what was decided, and between it what is the same in all three trees.
+// writeFolder makes the tree of a folder: what was decided, and between it what is the same in all
+// three trees.
 func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
 	object.SortTree(f.entries)
 	replaced := make(map[string]bool, len(f.entries))
@@ -58,7 +60,8 @@ func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.
 		it := object.IterTree(run)
 		for it.Next() {
 			e := object.TreeEntry{Mode: it.Mode.Canonical(), Name: string(it.Name), ID: it.ID}
-			for next < len(f.entries) && object.CompareEntries(f.entries[next].Name, f.entries[next].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
+			for next < len(f.entries) &&
+				object.CompareEntries(f.entries[next].Name, f.entries[next].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
 				data = object.AppendTreeEntry(data, &f.entries[next])
 				next++
 			}

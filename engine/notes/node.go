@@ -9,13 +9,15 @@ import (
 	"packhorse/pack/object"
 )
 
-// node has a child for each value of one hexadecimal digit: the digit of an id at the node's level, which counts from 0 at the
-// root. A child is nil, a *node, or a *leaf.
+// node has a child for each value of one hexadecimal digit: the digit of an id at the node's level,
+// which counts from 0 at the root. A child is nil, a *node, or a *leaf.
 type node [16]any
 
-// leaf is a note, or a folder that has not been opened. It stands as high as no other entry begins with the same digits.
+// leaf is a note, or a folder that has not been opened. It stands as high as no other entry begins
+// with the same digits.
 type leaf struct {
-	// key is the id that the note is about; of a folder, the ids in it begin with its first size bytes and the rest is zero.
+	// key is the id that the note is about; of a folder, the ids in it begin with its first size bytes
+	// and the rest is zero.
 	key      object.ID
 	isFolder bool
 	size     int
@@ -23,7 +25,8 @@ type leaf struct {
 	values []object.ID
 }
 
-// newLeaf returns what an entry of the folder of ids that begin with prefix stands for, or nil when it is no note.
+// newLeaf returns what an entry of the folder of ids that begin with prefix stands for, or nil when
+// it is no note.
 func newLeaf(prefix []byte, it *object.TreeIter) *leaf {
 	l := &leaf{values: []object.ID{it.ID}}
 	copy(l.key[:], prefix)
@@ -49,7 +52,8 @@ func newLeaf(prefix []byte, it *object.TreeIter) *leaf {
 // holds tells whether ids that begin as id does lie in the folder l.
 func (l *leaf) holds(id object.ID) bool { return bytes.Equal(id[:l.size], l.key[:l.size]) }
 
-// only returns the one note in n, or nil when n is empty. A node with more, or with anything else, has to stay.
+// only returns the one note in n, or nil when n is empty. A node with more, or with anything else,
+// has to stay.
 func (n *node) only() (any, bool) {
 	var only any
 	for _, child := range n {
@@ -72,11 +76,12 @@ type place struct {
 	slot  *any
 }
 
-// search finds the place of id below n, and opens the folders on the way. What stands there is nothing, a note of this or
-// another id, or a folder that does not hold id.
+// search finds the place of id below n, and opens the folders on the way. What stands there is
+// nothing, a note of this or another id, or a folder that does not hold id.
 func (t *Tree) search(ctx context.Context, n *node, level int, id object.ID) (place, error) {
 	for {
-		// The first child too may be a folder that holds id: one whose key has ended above this level goes on with zeros.
+		// The first child too may be a folder that holds id: one whose key has ended above this level
+		// goes on with zeros.
 		opened := false
 		for _, slot := range []*any{&n[0], &n[nibble(id, level)]} {
 			if f, ok := (*slot).(*leaf); ok && f.isFolder && f.holds(id) {

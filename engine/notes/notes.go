@@ -1,13 +1,15 @@
 // Package notes reads and writes notes trees, the trees behind refs/notes/*, exactly as git does.
 //
-// A notes tree maps object ids to blobs. Its paths are the ids in hexadecimal, split into folders of two digits as far as a
-// part of the tree is full ("fanout"). git decides that anew with every write, from the entries that it has met so far, so the
-// same tree comes out only of the same steps: package notes follows git's notes.c, whose nodes of 16 children it has too.
-// Whatever in the tree is no note stays where it is.
+// A notes tree maps object ids to blobs. Its paths are the ids in hexadecimal, split into folders
+// of two digits as far as a part of the tree is full ("fanout"). git decides that anew with every
+// write, from the entries that it has met so far, so the same tree comes out only of the same
+// steps: package notes follows git's notes.c, whose nodes of 16 children it has too. Whatever in
+// the tree is no note stays where it is.
 //
-// Start at [Open]; [Tree.Find], [Tree.Set] and [Tree.Remove] open the folders on their way and no others, and [Tree.Write]
-// those that the fanout makes it join. [Clean] and [Append] are what `git notes add` and `git notes append` do to a text. The
-// package knows objects and ids and nothing of refs.
+// Start at [Open]; [Tree.Find], [Tree.Set] and [Tree.Remove] open the folders on their way and no
+// others, and [Tree.Write] those that the fanout makes it join. [Clean] and [Append] are what
+// `git notes add` and `git notes append` do to a text. The package knows objects and ids and
+// nothing of refs.
 package notes
 
 import (
@@ -30,9 +32,11 @@ const (
 )
 
 var (
-	// ErrTooLarge says that a note, or the part of a notes tree that had to be opened, exceeds a bound of the package.
+	// ErrTooLarge says that a note, or the part of a notes tree that had to be opened, exceeds a bound
+	// of the package.
 	ErrTooLarge = errors.New("notes: too large")
-	// ErrMalformed says that what a notes ref leads to is no tree, or one in which git loses its way too.
+	// ErrMalformed says that what a notes ref leads to is no tree, or one in which git loses its way
+	// too.
 	ErrMalformed = errors.New("notes: not a notes tree")
 )
 
@@ -43,8 +47,8 @@ type Tree struct {
 	entries int // how many leaves were loaded
 	// others are the entries that are no notes, of the folders that were opened.
 	others []other
-	// folders holds the trees that were opened, by the first digits of the ids in them: what is written is stored as a delta
-	// against the one in the same place.
+	// folders holds the trees that were opened, by the first digits of the ids in them: what is
+	// written is stored as a delta against the one in the same place.
 	folders map[string]object.ID
 }
 
@@ -55,8 +59,8 @@ type other struct {
 	id   object.ID
 }
 
-// Open opens the notes tree root, which may be the zero id for an empty one. Folders are opened when they are needed, so objects
-// must stay open. Errors: [ErrMalformed], [ErrTooLarge].
+// Open opens the notes tree root, which may be the zero id for an empty one. Folders are opened
+// when they are needed, so objects must stay open. Errors: [ErrMalformed], [ErrTooLarge].
 func Open(ctx context.Context, objects *odb.View, root object.ID) (*Tree, error) {
 	t := &Tree{objects: objects, folders: make(map[string]object.ID)}
 	if root.IsZero() {
@@ -65,8 +69,9 @@ func Open(ctx context.Context, objects *odb.View, root object.ID) (*Tree, error)
 	return t, t.load(ctx, &leaf{values: []object.ID{root}}, &t.root, 0)
 }
 
-// Find returns the blobs whose contents, joined by [Tree.Text], are the note of id: none without a note, and more than one only
-// where a tree that git did not write holds several. Errors: [ErrMalformed], [ErrTooLarge].
+// Find returns the blobs whose contents, joined by [Tree.Text], are the note of id: none without a
+// note, and more than one only where a tree that git did not write holds several. Errors:
+// [ErrMalformed], [ErrTooLarge].
 func (t *Tree) Find(ctx context.Context, id object.ID) ([]object.ID, error) {
 	at, err := t.search(ctx, &t.root, 0, id)
 	if err != nil {
@@ -78,12 +83,14 @@ func (t *Tree) Find(ctx context.Context, id object.ID) ([]object.ID, error) {
 	return nil, nil
 }
 
-// Set makes blob the note of id, in place of any that is there. Errors: [ErrMalformed], [ErrTooLarge].
+// Set makes blob the note of id, in place of any that is there. Errors: [ErrMalformed],
+// [ErrTooLarge].
 func (t *Tree) Set(ctx context.Context, id, blob object.ID) error {
 	return t.insert(ctx, &t.root, 0, &leaf{key: id, values: []object.ID{blob}}, true)
 }
 
-// Remove removes the note of id and tells whether there was one. Errors: [ErrMalformed], [ErrTooLarge].
+// Remove removes the note of id and tells whether there was one. Errors: [ErrMalformed],
+// [ErrTooLarge].
 func (t *Tree) Remove(ctx context.Context, id object.ID) (bool, error) {
 	at, err := t.search(ctx, &t.root, 0, id)
 	if err != nil {
@@ -97,7 +104,8 @@ func (t *Tree) Remove(ctx context.Context, id object.ID) (bool, error) {
 	return true, nil
 }
 
-// consolidate puts the last note of a node into the place of that node, from the one at level on upwards.
+// consolidate puts the last note of a node into the place of that node, from the one at level on
+// upwards.
 func (t *Tree) consolidate(id object.ID, level int) {
 	path := []*node{&t.root}
 	for n := range level {

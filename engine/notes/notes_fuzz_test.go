@@ -11,10 +11,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzNotes holds that a notes tree, whatever stands in it at the start, remembers what is set and forgets what is removed, and that
-// the trees that are written are sound.
+// FuzzNotes holds that a notes tree, whatever stands in it at the start, remembers what is set and
+// forgets what is removed, and that the trees that are written are sound.
 //
-// The input is a list of bytes: the first of each pair says what to do, the second to which of few ids, so that they meet in folders.
+// The input is a list of bytes: the first of each pair says what to do, the second to which of few
+// ids, so that they meet in folders.
 func FuzzNotes(f *testing.F) {
 	f.Add([]byte("f\x11F\x11n\x11s\x11r\x11w\x00"))
 	f.Add([]byte("o\x01f\x01d\x02o\x02s\x10s\x20s\x30w\x00r\x10w\x00"))
@@ -78,14 +79,15 @@ func FuzzNotes(f *testing.F) {
 	})
 }
 
-// noteID is one of 256 ids: their first two bytes differ, each in the first digit and a little in the second.
+// noteID is one of 256 ids: their first two bytes differ, each in the first digit and a little in
+// the second.
 func noteID(b byte) (id object.ID) {
 	id[0], id[1], id[19] = b&0xf0|b&1, b<<4, b
 	return id
 }
 
-// notesStart writes the tree that the first pairs describe: notes, folders with a note, their names in capitals, other things. It
-// returns the rest of the script.
+// notesStart writes the tree that the first pairs describe: notes, folders with a note, their names
+// in capitals, other things. It returns the rest of the script.
 func notesStart(script []byte, write func(object.Type, []byte) object.ID) (object.ID, []byte) {
 	blob := write(object.TypeBlob, []byte("start\n"))
 	var entries []object.TreeEntry
@@ -97,7 +99,8 @@ func notesStart(script []byte, write func(object.Type, []byte) object.ID) (objec
 	for len(script) >= 2 {
 		id := noteID(script[1])
 		name := id.String()
-		below := write(object.TypeTree, object.AppendTree(nil, []object.TreeEntry{{Name: name[2:], Mode: object.ModeBlob, ID: blob}}))
+		below := write(object.TypeTree,
+			object.AppendTree(nil, []object.TreeEntry{{Name: name[2:], Mode: object.ModeBlob, ID: blob}}))
 		switch script[0] {
 		case 'n':
 			add(name, object.ModeBlob, blob)

@@ -9,8 +9,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Clean returns text as `git notes add` stores what it is given with -m or -F: without white space at the ends of lines, without
-// empty lines at the start and the end, with one for several in between, and with a line end. Nothing may be left of it.
+// Clean returns text as `git notes add` stores what it is given with -m or -F: without white space
+// at the ends of lines, without empty lines at the start and the end, with one for several in
+// between, and with a line end. Nothing may be left of it.
 func Clean(text []byte) []byte {
 	var clean []byte
 	gap := false
@@ -30,7 +31,8 @@ func Clean(text []byte) []byte {
 	return clean
 }
 
-// Append returns what `git notes append` stores: the note there is, an empty line, and text, which is clean.
+// Append returns what `git notes append` stores: the note there is, an empty line, and text, which
+// is clean.
 func Append(note, text []byte) []byte {
 	if len(note) == 0 {
 		return text
@@ -41,7 +43,8 @@ func Append(note, text []byte) []byte {
 	return append(joined, text...)
 }
 
-// Text returns the content of the note that the blobs make, as [Tree.Find] returns them. Errors: [ErrTooLarge].
+// Text returns the content of the note that the blobs make, as [Tree.Find] returns them. Errors:
+// [ErrTooLarge].
 func Text(ctx context.Context, objects *odb.View, blobs []object.ID) ([]byte, error) {
 	var text []byte
 	for _, id := range blobs {

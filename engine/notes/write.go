@@ -11,11 +11,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// Write writes the trees that differ from those that were opened into q and returns the root, which is the empty tree when nothing
-// is left. q must show the objects that the tree was opened on.
+// Write writes the trees that differ from those that were opened into q and returns the root, which
+// is the empty tree when nothing is left. q must show the objects that the tree was opened on.
 //
-// The entries of a folder come in tree order. That is git's result too, except where git would write a folder that is none: it
-// sorts entries that are no notes as if all of them were files.
+// The entries of a folder come in tree order. That is git's result too, except where git would
+// write a folder that is none: it sorts entries that are no notes as if all of them were files.
 //
 // Errors: [ErrMalformed], [ErrTooLarge].
 func (t *Tree) Write(ctx context.Context, q *odb.Quarantine) (object.ID, error) {
@@ -65,7 +65,8 @@ type writer struct {
 	root *folder
 }
 
-// node adds what is below n, at level, to the folders. fanout is how many folders the paths of the node above it go through.
+// node adds what is below n, at level, to the folders. fanout is how many folders the paths of the
+// node above it go through.
 func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -74,7 +75,8 @@ func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 		fanout++
 	}
 	for i := range n {
-		// A folder that stays one is kept as it is; any other is opened, and then something else stands in its place.
+		// A folder that stays one is kept as it is; any other is opened, and then something else stands
+		// in its place.
 		for {
 			f, ok := n[i].(*leaf)
 			if !ok || !f.isFolder || level < 2*fanout {
@@ -99,7 +101,8 @@ func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 	return nil
 }
 
-// isFull tells whether a node calls for one more level of folders: each of its children stands for many notes, as far as is known.
+// isFull tells whether a node calls for one more level of folders: each of its children stands for
+// many notes, as far as is known.
 func (n *node) isFull() bool {
 	for _, child := range n {
 		switch child := child.(type) {
@@ -151,7 +154,8 @@ func (w *writer) write(ctx context.Context, f *folder, prefix string) (object.ID
 		entries = append(entries, entry)
 	}
 	slices.SortFunc(entries, func(a, b object.TreeEntry) int {
-		return cmp.Or(object.CompareEntries(a.Name, a.Mode.IsTree(), b.Name, b.Mode.IsTree()), strings.Compare(a.Name, b.Name))
+		return cmp.Or(object.CompareEntries(a.Name, a.Mode.IsTree(), b.Name, b.Mode.IsTree()),
+			strings.Compare(a.Name, b.Name))
 	})
 	id, err := w.q.Write(ctx, object.TypeTree, object.AppendTree(nil, entries), w.tree.folders[prefix])
 	if err != nil {

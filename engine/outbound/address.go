@@ -2,8 +2,9 @@ package outbound
 
 import "net/netip"
 
-// special are the networks that are not the public Internet, from IANA's registries of special-purpose addresses; the first that contains
-// an address says why it is refused. Networks that carry an IPv4 address inside an IPv6 one are refused whatever they carry.
+// special are the networks that are not the public Internet, from IANA's registries of
+// special-purpose addresses; the first that contains an address says why it is refused. Networks
+// that carry an IPv4 address inside an IPv6 one are refused whatever they carry.
 var special = []struct {
 	prefix netip.Prefix
 	why    string

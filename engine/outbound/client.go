@@ -27,16 +27,17 @@ type Options struct {
 
 	TLS *tls.Config // nil trusts the system's roots, or those in SSL_CERT_FILE
 
-	// Resolve and Dial stand in for the system's resolver and network where they are not nil. Dial is given addresses that the guard
-	// has allowed, never names.
+	// Resolve and Dial stand in for the system's resolver and network where they are not nil. Dial is
+	// given addresses that the guard has allowed, never names.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client returns a client that connects to what the guard allows and to nothing else.
 //
-// It has no limit on the whole of an answer, in bytes or in time: that is the caller's, with a context and a limited reader. Its errors are
-// [*url.Error]s, which quote the URL; what is in them is of one short line, and a [*RefusedError] when it is the guard's. Close its idle connections
+// It has no limit on the whole of an answer, in bytes or in time: that is the caller's, with a
+// context and a limited reader. Its errors are [*url.Error]s, which quote the URL; what is in them
+// is of one short line, and a [*RefusedError] when it is the guard's. Close its idle connections
 // when it is not needed any more.
 func (g *Guard) Client(o Options) *http.Client {
 	d := &dialer{guard: g, resolve: o.Resolve, dial: o.Dial, timeout: cmp.Or(o.DialTimeout, 10*time.Second)}
@@ -70,7 +71,8 @@ func (g *Guard) Client(o Options) *http.Client {
 	}
 }
 
-// checkRedirect refuses a redirect that leaves the origin which was asked first, or is one too many.
+// checkRedirect refuses a redirect that leaves the origin which was asked first, or is one too
+// many.
 func (g *Guard) checkRedirect(next, first *url.URL, count, most int) error {
 	if count > most {
 		return refuse(first.Hostname(), fmt.Sprintf("more than %d redirects", max(most, 0)))
@@ -102,7 +104,8 @@ type guarded struct {
 	transport *http.Transport
 }
 
-// RoundTrip sends a request to what the guard allows. Errors: [*RefusedError], and those of the transport.
+// RoundTrip sends a request to what the guard allows. Errors: [*RefusedError], and those of the
+// transport.
 func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	if _, err := t.guard.CheckURL(request.URL.String()); err != nil {
 		if request.Body != nil {
@@ -121,7 +124,8 @@ func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// sendError is an error of the transport, with a text of bounded length: those of net/http quote what the far side has sent instead of an answer.
+// sendError is an error of the transport, with a text of bounded length: those of net/http quote
+// what the far side has sent instead of an answer.
 type sendError struct{ err error }
 
 // sendTextMax is how long such a text is at most, in bytes.

@@ -70,7 +70,9 @@ func TestOtherAddress(t *testing.T) {
 
 func TestNoAddress(t *testing.T) {
 	t.Parallel()
-	client := parse(t).Client(outbound.Options{Resolve: func(context.Context, string) ([]netip.Addr, error) { return nil, nil }})
+	client := parse(t).Client(outbound.Options{Resolve: func(context.Context, string) ([]netip.Addr, error) {
+		return nil, nil
+	}})
 	if _, err := get(t, client, "http://none.test/"); err == nil || !strings.Contains(err.Error(), "no address") {
 		t.Errorf("error %v", err)
 	}
@@ -86,9 +88,10 @@ func TestNoProxy(t *testing.T) {
 	server, port, seen := listener(t, nil)
 	t.Setenv("HTTP_PROXY", server.URL)
 	t.Setenv("http_proxy", server.URL)
-	client := parse(t).Client(outbound.Options{Resolve: resolve, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
-		return nil, errors.New("dialled " + address)
-	}})
+	client := parse(t).
+		Client(outbound.Options{Resolve: resolve, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			return nil, errors.New("dialled " + address)
+		}})
 	_, err := get(t, client, "http://public.test:"+port+"/")
 	if err == nil || !strings.Contains(err.Error(), "dialled 93.184.216.34:"+port) || seen.served.Load() != 0 {
 		t.Errorf("error %v, %d requests served", err, seen.served.Load())
@@ -122,10 +125,11 @@ func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	const long = 60_000
 	for name, answer := range map[string]string{
-		"no HTTP":     strings.Repeat("\x01", long) + "\r\n\r\n",
-		"no status":   "HTTP/1.1 " + strings.Repeat("\xff", long) + "\r\n\r\n",
-		"no header":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("\x02", long) + "\r\n\r\n",
-		"no location": "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://a:b" + strings.Repeat("\xfe", long) + "/\r\n\r\n",
+		"no HTTP":   strings.Repeat("\x01", long) + "\r\n\r\n",
+		"no status": "HTTP/1.1 " + strings.Repeat("\xff", long) + "\r\n\r\n",
+		"no header": "HTTP/1.1 200 OK\r\n" + strings.Repeat("\x02", long) + "\r\n\r\n",
+		"no location": "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://a:b" + strings.Repeat("\xfe", long) +
+			"/\r\n\r\n",
 	} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// dialer resolves, judges and connects. Nobody resolves after it has judged: what it dials are addresses.
+// dialer resolves, judges and connects. Nobody resolves after it has judged: what it dials are
+// addresses.
 type dialer struct {
 	guard   *Guard
 	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -22,8 +23,8 @@ const addressesMax = 16
 
 // DialContext connects to a host and port.
 //
-// A name that resolves to any address which may not be connected to is refused as a whole: no honest name points both ways.
-// Errors: [*RefusedError], and those of the resolver and the network.
+// A name that resolves to any address which may not be connected to is refused as a whole: no
+// honest name points both ways. Errors: [*RefusedError], and those of the resolver and the network.
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -37,7 +38,8 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	deadline, _ := ctx.Deadline()
 	for i, addr := range addrs {
-		// Each address has its share of the time that is left, so that the first one, silent, does not take all of it.
+		// Each address has its share of the time that is left, so that the first one, silent, does not
+		// take all of it.
 		share := time.Until(deadline) / time.Duration(len(addrs)-i)
 		var conn net.Conn
 		if conn, err = d.dialOne(ctx, share, network, net.JoinHostPort(addr.String(), port)); err == nil {

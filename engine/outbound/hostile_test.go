@@ -17,7 +17,8 @@ import (
 	"packhorse/engine/outbound"
 )
 
-// hostile are URLs behind which nothing is asked for. PORT is that of a listener on the loopback interface, SECRET may not be told.
+// hostile are URLs behind which nothing is asked for. PORT is that of a listener on the loopback
+// interface, SECRET may not be told.
 var hostile = map[string]struct{ url, why string }{
 	"loopback":                {"http://127.0.0.1:PORT/", "loopback"},
 	"loopback, another":       {"http://127.8.9.10:PORT/", "loopback"},
@@ -192,7 +193,8 @@ func TestHostileURLs(t *testing.T) {
 			t.Errorf("%s: %q was asked", name, raw)
 			continue
 		}
-		if checked == nil || u.Scheme == "http" && u.Host != "" { // else the standard library has refused it, in words of its own
+		// Else the standard library has refused it, in words of its own.
+		if checked == nil || u.Scheme == "http" && u.Host != "" {
 			refused(t, name, err, "")
 		}
 		if checked == nil {
@@ -329,12 +331,13 @@ func TestRebinding(t *testing.T) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}
 	var dialled []string
-	client := parse(t).Client(outbound.Options{Resolve: rebinding, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		dialled = append(dialled, address)
-		return nil, errors.New("unreachable")
-	}})
+	client := parse(t).
+		Client(outbound.Options{Resolve: rebinding, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			dialled = append(dialled, address)
+			return nil, errors.New("unreachable")
+		}})
 	_, err := get(t, client, "http://rebinding.test:"+port+"/")
 	if _, ok := errors.AsType[*outbound.RefusedError](err); err == nil || ok {
 		t.Errorf("the public address: %v", err)

@@ -1,10 +1,13 @@
-// Package outbound makes the HTTP clients with which a host talks to others: to upstreams, to webhook receivers, to GitHub's API.
+// Package outbound makes the HTTP clients with which a host talks to others: to upstreams, to
+// webhook receivers, to GitHub's API.
 //
-// Who may name a URL may not thereby reach what the host can reach. Start at [ParseGuard] and [Guard.Client]. A client of a guard
-// connects to public addresses only, and to what the operator has allowed by name or by address; it looks at the address that is dialled, so
-// that a resolver which changes its mind gains nothing. It follows redirects on the same origin only, uses no proxy, asks for no compression,
-// and bounds what it waits for and how long the head of an answer is; the body is the caller's to bound. Everything that is refused is a
-// [RefusedError], before any connection is made.
+// Who may name a URL may not thereby reach what the host can reach. Start at [ParseGuard] and
+// [Guard.Client]. A client of a guard connects to public addresses only, and to what the operator
+// has allowed by name or by address; it looks at the address that is dialled, so that a resolver
+// which changes its mind gains nothing. It follows redirects on the same origin only, uses no
+// proxy, asks for no compression, and bounds what it waits for and how long the head of an answer
+// is; the body is the caller's to bound. Everything that is refused is a [RefusedError], before any
+// connection is made.
 //
 // A Guard is never changed after it was made and may be used concurrently.
 package outbound
@@ -33,7 +36,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("outbound: refused %q: %s", e.Target, e.Why)
 }
 
-// Told is the error for who has named the target. A name in our network is no different there from one that nobody has.
+// Told is the error for who has named the target. A name in our network is no different there from
+// one that nobody has.
 func (e *RefusedError) Told() string {
 	if !e.Resolved {
 		return e.Error()
@@ -54,9 +58,9 @@ func refuse(target, why string) error {
 	return &RefusedError{Target: target, Why: why}
 }
 
-// ParseGuard returns a guard that allows public addresses and what is listed: host names, IP addresses and networks as in
-// "10.1.0.0/16". A name allows whatever it resolves to, for URLs with exactly this name; letters in either case. The error names what
-// is none of these.
+// ParseGuard returns a guard that allows public addresses and what is listed: host names, IP
+// addresses and networks as in "10.1.0.0/16". A name allows whatever it resolves to, for URLs with
+// exactly this name; letters in either case. The error names what is none of these.
 func ParseGuard(allow []string) (*Guard, error) {
 	g := &Guard{names: make(map[string]bool)}
 	for _, entry := range allow {

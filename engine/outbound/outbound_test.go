@@ -10,12 +10,18 @@ import (
 
 func TestParseGuard(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "10.0.0.0/33", "a b", "http://host", "host:80", "0x7f.1", "host.", "-a", "a..b", "[::1]", "fe80::1%eth0", "ü.example"} {
-		if _, err := outbound.ParseGuard([]string{"good.example", bad}); err == nil || !strings.Contains(err.Error(), `"`+bad+`"`) {
+	for _, bad := range []string{
+		"", "10.0.0.0/33", "a b", "http://host", "host:80", "0x7f.1", "host.", "-a", "a..b", "[::1]", "fe80::1%eth0",
+		"ü.example",
+	} {
+		if _, err := outbound.ParseGuard([]string{"good.example", bad}); err == nil ||
+			!strings.Contains(err.Error(), `"`+bad+`"`) {
 			t.Errorf("%q: error %v does not name it", bad, err)
 		}
 	}
-	if _, err := outbound.ParseGuard([]string{"a", " git.example.com ", "10.0.0.0/8", "::1", "fd00::/8", "127.0.0.1", "a_b.example"}); err != nil {
+	if _, err := outbound.ParseGuard([]string{
+		"a", " git.example.com ", "10.0.0.0/8", "::1", "fd00::/8", "127.0.0.1", "a_b.example",
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -87,8 +93,10 @@ func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	guard := parse(t, "Intern.Example", "127.0.0.1", "localhost")
 	for _, good := range []string{
-		"https://github.com/git/git.git", "http://example.com:8080/x?service=y", "https://1.1.1.1/", "https://[2606:4700::1111]:443/",
-		"http://127.0.0.1:1/", "http://intern.example/", "http://localhost/", "https://xn--bcher-kva.example/", "https://a_b.example/%20",
+		"https://github.com/git/git.git", "http://example.com:8080/x?service=y", "https://1.1.1.1/",
+		"https://[2606:4700::1111]:443/",
+		"http://127.0.0.1:1/", "http://intern.example/", "http://localhost/", "https://xn--bcher-kva.example/",
+		"https://a_b.example/%20",
 		"https://1password.com/", "https://0xdeadbeef.example/",
 	} {
 		u, err := guard.CheckURL(good)
@@ -103,7 +111,9 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("%s and %s are of the same origin", test.a, test.b)
 		}
 	}
-	for _, other := range []string{"http://a.example/", "https://a.example:8443/", "https://b.example/", "https://a.example.b/"} {
+	for _, other := range []string{
+		"http://a.example/", "https://a.example:8443/", "https://b.example/", "https://a.example.b/",
+	} {
 		if outbound.SameOrigin(check(t, guard, "https://a.example/"), check(t, guard, other)) {
 			t.Errorf("%s is another origin", other)
 		}

@@ -10,10 +10,11 @@ import (
 // urlMax is the longest URL, in bytes.
 const urlMax = 2048
 
-// CheckURL returns the URL in raw when a client of this guard would send a request to it, as far as that can be told without asking a
-// resolver: http or https, a host in its plain form, no user, no fragment. What browsers would mend is refused, since whoever reads the URL next may
-// mend it in another way: numbers that are no dotted quad, backslashes, spaces, percent signs and foreign letters in the host, a dot
-// at its end.
+// CheckURL returns the URL in raw when a client of this guard would send a request to it, as far as
+// that can be told without asking a resolver: http or https, a host in its plain form, no user, no
+// fragment. What browsers would mend is refused, since whoever reads the URL next may mend it in
+// another way: numbers that are no dotted quad, backslashes, spaces, percent signs and foreign
+// letters in the host, a dot at its end.
 //
 // Errors: [*RefusedError].
 func (g *Guard) CheckURL(raw string) (*url.URL, error) {
@@ -91,7 +92,8 @@ const (
 	labelMax = 63
 )
 
-// nameFault says why a host is no name in its plain form, or "". An IPv4 address in any form is none.
+// nameFault says why a host is no name in its plain form, or "". An IPv4 address in any form is
+// none.
 func nameFault(host string) string {
 	if host == "" || len(host) > nameMax {
 		return "not a host name"
@@ -118,7 +120,8 @@ func isNameLetter(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
 }
 
-// isNumber tells whether resolvers may take the last label of a name for a number, and with it the whole name for an IPv4 address.
+// isNumber tells whether resolvers may take the last label of a name for a number, and with it the
+// whole name for an IPv4 address.
 func isNumber(label string) bool {
 	if digits, ok := strings.CutPrefix(strings.ToLower(label), "0x"); ok {
 		return strings.Trim(digits, "0123456789abcdef") == ""

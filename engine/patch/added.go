@@ -22,7 +22,9 @@ func (a *applier) added(ctx context.Context, f *file) (content, string, error) {
 	if !ok {
 		return content{}, "", a.source.malformed(f.hunksAt, "a corrupt hunk") // the source is not what it was
 	}
-	lines := &addedReader{from: bufio.NewReaderSize(io.NewSectionReader(a.source.from, h.at, h.size), windowSize), begins: true}
+	lines := &addedReader{
+		from: bufio.NewReaderSize(io.NewSectionReader(a.source.from, h.at, h.size), windowSize), begins: true,
+	}
 	id, err := a.objects.WriteBlobFrom(ctx, lines, h.addBytes)
 	if err != nil {
 		return content{}, "", fmt.Errorf("write blob: %w", err)
@@ -64,7 +66,8 @@ func (r *addedReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next reads the next part of a line, without the plus before it and, where a note says so, without its line feed.
+// next reads the next part of a line, without the plus before it and, where a note says so, without
+// its line feed.
 func (r *addedReader) next() error {
 	part, err := r.from.ReadSlice('\n')
 	if len(part) == 0 {

@@ -10,8 +10,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Apply holds the patch against the tree root, zero for an empty one, writes the contents that it makes into q and returns what
-// it changes. It may be called again for another tree; what an earlier call wrote stays in q.
+// Apply holds the patch against the tree root, zero for an empty one, writes the contents that it
+// makes into q and returns what it changes. It may be called again for another tree; what an
+// earlier call wrote stays in q.
 //
 // A patch that does not fit is an outcome. Errors: [ErrTooLarge], and those of the stores.
 func (p *Patch) Apply(ctx context.Context, q *odb.Quarantine, root object.ID) (Outcome, error) {
@@ -53,7 +54,8 @@ type applier struct {
 	objects *odb.Quarantine
 	base    base
 
-	// paths holds what parts have made, or will make, of a path. Parts for one file build on each other by it.
+	// paths holds what parts have made, or will make, of a path. Parts for one file build on each
+	// other by it.
 	paths map[string]*state
 	// links holds where the patch makes and removes symbolic links.
 	links map[string]linkChange
@@ -80,8 +82,8 @@ type result struct {
 	content          content
 }
 
-// prepare notes what later parts will do, since earlier ones may depend on it: git's own patches swap names, and change the type of
-// a file by removing it first.
+// prepare notes what later parts will do, since earlier ones may depend on it: git's own patches
+// swap names, and change the type of a file by removing it first.
 func (a *applier) prepare() {
 	for i := range a.files {
 		f := &a.files[i]
@@ -101,7 +103,8 @@ func (a *applier) prepare() {
 	}
 }
 
-// apply holds one part against the tree and what the parts before have made of it. It returns why it does not fit, "" if it does.
+// apply holds one part against the tree and what the parts before have made of it. It returns why
+// it does not fit, "" if it does.
 func (a *applier) apply(ctx context.Context, f file, r *result) (reason string, err error) {
 	previous, reason := a.previous(&f)
 	if reason != "" {
@@ -138,7 +141,8 @@ func (a *applier) apply(ctx context.Context, f file, r *result) (reason string, 
 	return "", nil
 }
 
-// previous finds the result of an earlier part that f builds on, nil for none. Renames and copies mean the tree as it was.
+// previous finds the result of an earlier part that f builds on, nil for none. Renames and copies
+// mean the tree as it was.
 func (a *applier) previous(f *file) (*result, string) {
 	s := a.paths[f.oldName]
 	switch {

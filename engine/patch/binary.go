@@ -20,8 +20,8 @@ const (
 	deltified                         // a delta against the content before
 )
 
-// binaryHunk is a content, or a delta, that was deflated and spelled in base 85: a line "literal 17" or "delta 17" with the size
-// inflated, then lines of
+// binaryHunk is a content, or a delta, that was deflated and spelled in base 85: a line "literal
+// 17" or "delta 17" with the size inflated, then lines of
 //
 //	length | five characters for each four bytes, the last ones filled up      the length is A-Z for 1 to 26, a-z for 27 to 52
 //
@@ -32,7 +32,8 @@ type binaryHunk struct {
 	at     int64 // of its first line
 }
 
-// binary reads what follows "GIT binary patch": a hunk, and mostly its reverse, which is only checked.
+// binary reads what follows "GIT binary patch": a hunk, and mostly its reverse, which is only
+// checked.
 func (p *parser) binary(ctx context.Context, at int64, f *file) (int64, error) {
 	f.isBinary = true
 	forward, end, err := p.binaryHunk(ctx, at)
@@ -50,7 +51,8 @@ func (p *parser) binary(ctx context.Context, at int64, f *file) (int64, error) {
 	return next, nil
 }
 
-// binaryHunk reads and checks the hunk at an offset, and returns the offset behind its blank line; its method is 0 if there is none.
+// binaryHunk reads and checks the hunk at an offset, and returns the offset behind its blank line;
+// its method is 0 if there is none.
 func (p *parser) binaryHunk(ctx context.Context, at int64) (binaryHunk, int64, error) {
 	l, err := p.line(ctx, at)
 	if err != nil {
@@ -85,7 +87,8 @@ func (p *parser) binaryHunk(ctx context.Context, at int64) (binaryHunk, int64, e
 	return h, encoded.at, err
 }
 
-// looseNumber reads digits behind blanks and up to anything else; a number that is too large is the largest.
+// looseNumber reads digits behind blanks and up to anything else; a number that is too large is the
+// largest.
 func looseNumber(b []byte) int64 {
 	text, _ := cutNumber(bytes.TrimLeft(b, " \t\r"), '9')
 	value, err := strconv.ParseInt(string(text), 10, 64)
@@ -98,7 +101,8 @@ func looseNumber(b []byte) int64 {
 // errBinary is a binary hunk that cannot be read.
 var errBinary = errors.New("patch: corrupt binary hunk")
 
-// inflate writes the size bytes that the zlib stream in r holds; it is errBinary if it holds others.
+// inflate writes the size bytes that the zlib stream in r holds; it is errBinary if it holds
+// others.
 func inflate(w io.Writer, r io.Reader, size int64) error {
 	stream, err := zlib.NewReader(bufio.NewReader(r))
 	if err != nil {
@@ -114,7 +118,8 @@ func inflate(w io.Writer, r io.Reader, size int64) error {
 // binaryFault tells errors of the encoding from those of the source.
 func binaryFault(err error) error {
 	corrupt := err != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, zlib.ErrHeader) || errors.Is(err, zlib.ErrChecksum) || errors.Is(err, zlib.ErrDictionary) || isFlate(err))
+		errors.Is(err, zlib.ErrHeader) || errors.Is(err, zlib.ErrChecksum) || errors.Is(err, zlib.ErrDictionary) ||
+		isFlate(err))
 	if corrupt {
 		return fmt.Errorf("%w: %w", errBinary, err)
 	}

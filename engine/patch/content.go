@@ -12,12 +12,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// textMax is the size in bytes up to which a file is held whole in memory, to which hunks and deltas can be applied.
+// textMax is the size in bytes up to which a file is held whole in memory, to which hunks and
+// deltas can be applied.
 const textMax = 32 << 20
 
 var errTextTooLarge = &LimitError{Limit: "size in bytes of a file that a hunk or a delta is applied to", Max: textMax}
 
-// content is what a file holds: a stored blob, or for a submodule the line that names its commit. The zero content is empty.
+// content is what a file holds: a stored blob, or for a submodule the line that names its commit.
+// The zero content is empty.
 type content struct {
 	id   object.ID // of the blob
 	link []byte    // of the submodule
@@ -137,7 +139,8 @@ func (a *applier) place(ctx context.Context, m *image, at int64) (hunk, string, 
 	return h, "", nil
 }
 
-// patchedBinary is patched for a part in binary form, which says in full which blob it expects and which one it makes.
+// patchedBinary is patched for a part in binary form, which says in full which blob it expects and
+// which one it makes.
 func (a *applier) patchedBinary(ctx context.Context, f *file, mode object.Mode, old content) (content, string, error) {
 	oldID, newID, ok := f.fullIDs()
 	if !ok {
@@ -179,8 +182,8 @@ func (f *file) fullIDs() (oldID, newID object.ID, ok bool) {
 	return oldID, newID, err == nil
 }
 
-// known returns the content of an object that is stored already. Like git it is content with any object. The patch names it, so
-// that it is asked for.
+// known returns the content of an object that is stored already. Like git it is content with any
+// object. The patch names it, so that it is asked for.
 func (a *applier) known(ctx context.Context, id object.ID) (content, bool, error) {
 	info, err := a.base.view.Asking().Stat(ctx, id)
 	if errors.Is(err, odb.ErrNotFound) {
@@ -201,7 +204,9 @@ func (a *applier) known(ctx context.Context, id object.ID) (content, bool, error
 }
 
 // inflated applies the binary hunk.
-func (a *applier) inflated(ctx context.Context, f *file, mode object.Mode, old content, want object.ID) (content, string, error) {
+func (a *applier) inflated(
+	ctx context.Context, f *file, mode object.Mode, old content, want object.ID,
+) (content, string, error) {
 	if f.binary.method == 0 {
 		return content{}, "the patch only says that the contents differ", nil
 	}

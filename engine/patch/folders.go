@@ -15,7 +15,8 @@ type entry struct {
 	id   object.ID
 }
 
-// base is the tree that a patch is held against. Folders stay open while it is asked, so that many files of one folder cost little.
+// base is the tree that a patch is held against. Folders stay open while it is asked, so that many
+// files of one folder cost little.
 type base struct {
 	view    *odb.View
 	root    object.ID

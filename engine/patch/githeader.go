@@ -10,7 +10,8 @@ import (
 // errHeader is a line that cannot stand in a git header; it becomes a [SyntaxError].
 var errHeader = errors.New("bad header line")
 
-// headerField is a line of a git header. set takes the bytes behind its words, which go on behind the line; done ends the header.
+// headerField is a line of a git header. set takes the bytes behind its words, which go on behind
+// the line; done ends the header.
 type headerField struct {
 	words string
 	set   func(p *parser, f *file, b []byte) (done bool, err error)
@@ -44,8 +45,8 @@ var headerFields = []headerField{
 	{"index ", func(_ *parser, f *file, b []byte) (bool, error) { return false, f.setIDs(b) }},
 }
 
-// gitHeader reads the header that begins with the "diff --git" at an offset, and returns the offset behind it: if that is the next line,
-// there was nothing to read.
+// gitHeader reads the header that begins with the "diff --git" at an offset, and returns the offset
+// behind it: if that is the next line, there was nothing to read.
 func (p *parser) gitHeader(ctx context.Context, at int64, f *file) (int64, error) {
 	b, err := p.ahead(ctx, at)
 	if err != nil {
@@ -161,7 +162,8 @@ func cutNumber(b []byte, most byte) (digits, rest []byte) {
 
 const hexSize = 40
 
-// setIDs reads "old..new mode", the ids abbreviated or not. What does not look like it is passed over.
+// setIDs reads "old..new mode", the ids abbreviated or not. What does not look like it is passed
+// over.
 func (f *file) setIDs(b []byte) error {
 	text := lineOf(b)
 	i := bytes.IndexByte(text, '.')

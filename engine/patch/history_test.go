@@ -97,8 +97,8 @@ func TestMutatedPatches(t *testing.T) {
 	}
 }
 
-// TestPatchesOfRepository repeats both tests on the history of a real repository; PACKHORSE_REAL_COUNT is how many patches of each kind
-// are tried.
+// TestPatchesOfRepository repeats both tests on the history of a real repository;
+// PACKHORSE_REAL_COUNT is how many patches of each kind are tried.
 func TestPatchesOfRepository(t *testing.T) {
 	t.Parallel()
 	git, count := oracle.Real(t), oracle.RealCount(t, 1000)
@@ -107,8 +107,8 @@ func TestPatchesOfRepository(t *testing.T) {
 	patchtest.Mutations(t, git, apply, 1, count)
 }
 
-// TestOwnPatchesOfHistories applies the patches that package diff makes, binary ones too: they make the tree that they lead to, or git
-// apply refuses them too.
+// TestOwnPatchesOfHistories applies the patches that package diff makes, binary ones too: they make
+// the tree that they lead to, or git apply refuses them too.
 func TestOwnPatchesOfHistories(t *testing.T) {
 	t.Parallel()
 	histories := 6
@@ -132,8 +132,8 @@ func TestOwnPatchesOfHistories(t *testing.T) {
 	}
 }
 
-// TestOwnPatchesOfRepository applies the patches that package diff makes of the newest commits of a real repository, as many as
-// PACKHORSE_REAL_COUNT says, or all.
+// TestOwnPatchesOfRepository applies the patches that package diff makes of the newest commits of a
+// real repository, as many as PACKHORSE_REAL_COUNT says, or all.
 func TestOwnPatchesOfRepository(t *testing.T) {
 	t.Parallel()
 	git := oracle.Real(t)

@@ -51,7 +51,8 @@ func parseRange(b []byte, pos, lines *uint64) (rest []byte, ok bool) {
 	return b, true
 }
 
-// noteMin is the size of the shortest "\ No newline at end of file", which may stand there in any language.
+// noteMin is the size of the shortest "\ No newline at end of file", which may stand there in any
+// language.
 const noteMin = 12
 
 // hunk reads the hunk whose head is at an offset, and false if it is corrupt.
@@ -116,7 +117,8 @@ func (s *source) hunk(ctx context.Context, at int64) (hunk, bool, error) {
 	return h, true, s.takeNote(ctx, &h, added > 0)
 }
 
-// takeNote takes the note about a missing line feed that may follow a hunk whose counts are used up.
+// takeNote takes the note about a missing line feed that may follow a hunk whose counts are used
+// up.
 func (s *source) takeNote(ctx context.Context, h *hunk, added bool) error {
 	end := h.at + h.size
 	if s.size-end <= noteMin {
@@ -161,7 +163,8 @@ func (p *parser) hunks(ctx context.Context, at int64, f *file) (int64, error) {
 		at = h.at + h.size
 	}
 	f.removes = oldLines
-	// A file with old lines is not new and one with new lines not deleted; nor is one with several hunks either.
+	// A file with old lines is not new and one with new lines not deleted; nor is one with several
+	// hunks either.
 	if f.isNew == open && (oldLines || f.hunkCount > 1) {
 		f.isNew = no
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// image is a file while hunks are applied to it: pieces of what it was, and between them what hunks have made. What a hunk has
-// made is never searched again.
+// image is a file while hunks are applied to it: pieces of what it was, and between them what hunks
+// have made. What a hunk has made is never searched again.
 type image struct {
 	pieces []piece
 	lines  int
@@ -20,7 +20,8 @@ type image struct {
 	workMax int64
 }
 
-// piece is a run of whole lines. Where hunks say so, lines inside a patched one have no end; they still count.
+// piece is a run of whole lines. Where hunks say so, lines inside a patched one have no end; they
+// still count.
 type piece struct {
 	text    []byte
 	lines   int
@@ -64,7 +65,8 @@ type place struct {
 	offset int // in the piece
 }
 
-// seek returns the place of a line. A patched piece is not divided: the place may be its beginning, before that line.
+// seek returns the place of a line. A patched piece is not divided: the place may be its beginning,
+// before that line.
 func (m *image) seek(number int) place {
 	at := place{piece: m.near, line: m.nearLine}
 	if at.piece > len(m.pieces) || number < at.line/2 {
@@ -151,9 +153,12 @@ func (m *image) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// find looks for the lines of e around the line wanted: there, then one line behind, one before, two behind, and so on. With atStart or
-// atEnd they must be there. The extent is what is to be replaced.
-func (m *image) find(ctx context.Context, e *edit, wanted int, atStart, atEnd bool) (at place, extent extent, ok bool, err error) {
+// find looks for the lines of e around the line wanted: there, then one line behind, one before,
+// two behind, and so on. With atStart or atEnd they must be there. The extent is what is to be
+// replaced.
+func (m *image) find(
+	ctx context.Context, e *edit, wanted int, atStart, atEnd bool,
+) (at place, extent extent, ok bool, err error) {
 	if err := m.check(ctx); err != nil {
 		return at, extent, false, err
 	}
@@ -216,7 +221,8 @@ type extent struct {
 	bytes int
 }
 
-// match tells whether the old lines of e stand at a place, and with atEnd, that nothing follows them.
+// match tells whether the old lines of e stand at a place, and with atEnd, that nothing follows
+// them.
 func (m *image) match(at place, e *edit, atEnd bool) (extent, bool) {
 	if at.line+e.oldLines > m.lines || atEnd && at.line+e.oldLines != m.lines {
 		return extent{}, false
@@ -243,8 +249,9 @@ func (m *image) match(at place, e *edit, atEnd bool) (extent, bool) {
 	return extent{lines: e.oldLines, bytes: len(e.old)}, true
 }
 
-// matchRagged is match where a line of the hunk has no end. Git then compares each line without its white space, as a hash, and the
-// bytes only as far as the hunk has them, so that a line without an end also stands for one that has it.
+// matchRagged is match where a line of the hunk has no end. Git then compares each line without its
+// white space, as a hash, and the bytes only as far as the hunk has them, so that a line without an
+// end also stands for one that has it.
 func (m *image) matchRagged(at place, e *edit, atEnd bool) (extent, bool) {
 	var text []byte // the lines at the place
 	old := e.old

@@ -34,7 +34,8 @@ func placeAll(m *image, hunks []string, wanted []int) error {
 	return nil
 }
 
-// TestImageWork holds that what hunks cost is bounded, in whatever order they come and however long their lines are.
+// TestImageWork holds that what hunks cost is bounded, in whatever order they come and however long
+// their lines are.
 func TestImageWork(t *testing.T) {
 	t.Parallel()
 	const lines, step = 40_000, 8

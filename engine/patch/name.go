@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Names stand in a patch in three dresses: quoted as C strings, followed by a tab (git's own), and followed by the time of the file
-// (diff -u of other tools, sometimes with the tab turned into spaces). The functions here are given the bytes from the name on,
-// at least to the end of its line, and return "" where no name is.
+// Names stand in a patch in three dresses: quoted as C strings, followed by a tab (git's own), and
+// followed by the time of the file (diff -u of other tools, sometimes with the tab turned into
+// spaces). The functions here are given the bytes from the name on, at least to the end of its
+// line, and return "" where no name is.
 
 // space tells what git's ctype table calls white.
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
@@ -27,7 +28,8 @@ func isNull(b []byte) bool {
 	return len(b) > len(null) && string(b[:len(null)]) == null && space(b[len(null)])
 }
 
-// unquote reads a C string; rest is what follows it. Like git it does not mind that the string goes on in the next line.
+// unquote reads a C string; rest is what follows it. Like git it does not mind that the string goes
+// on in the next line.
 func unquote(b []byte) (name, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] != '"' {
 		return nil, nil, false
@@ -90,7 +92,8 @@ func quotedName(b []byte, strip int) string {
 	return tidy(name)
 }
 
-// headerName reads the name in a line of a git header. It ends at white space, but for blanks and, unless tabEnds, tabs.
+// headerName reads the name in a line of a git header. It ends at white space, but for blanks and,
+// unless tabEnds, tabs.
 func headerName(b []byte, strip int, tabEnds bool) string {
 	if name := quotedName(b, strip); name != "" {
 		return name
@@ -102,7 +105,8 @@ func headerName(b []byte, strip int, tabEnds bool) string {
 	return strippedName(b[:end], "", strip)
 }
 
-// strippedName strips leading folders. It is byDefault if nothing is left, or if the name only continues byDefault, as "file.orig" does.
+// strippedName strips leading folders. It is byDefault if nothing is left, or if the name only
+// continues byDefault, as "file.orig" does.
 func strippedName(b []byte, byDefault string, strip int) string {
 	for range strip {
 		_, below, ok := bytes.Cut(b, []byte{'/'})
@@ -118,7 +122,9 @@ func strippedName(b []byte, byDefault string, strip int) string {
 }
 
 // timestamp is what diff -u writes behind a name, with what separates it.
-var timestamp = regexp.MustCompile(`(?:\t| +)(?:\d\d)?\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?(?: [-+]\d{4}| [-+]\d\d:\d\d)?$`)
+var timestamp = regexp.MustCompile(
+	`(?:\t| +)(?:\d\d)?\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?(?: [-+]\d{4}| [-+]\d\d:\d\d)?$`,
+)
 
 // plainName reads the name behind "--- " or "+++ " where there is no git header.
 func plainName(b []byte, byDefault string, strip int) string {
@@ -138,7 +144,8 @@ func plainName(b []byte, byDefault string, strip int) string {
 // epoch is the time of a file that is not there, in whatever zone.
 var epoch = regexp.MustCompile(`^(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)$`)
 
-// isEpoch tells whether the name in the line is followed by the beginning of Unix time, which says that there is no such file.
+// isEpoch tells whether the name in the line is followed by the beginning of Unix time, which says
+// that there is no such file.
 func isEpoch(b []byte) bool {
 	text := lineOf(b)
 	i := bytes.LastIndexByte(text, '\t')
@@ -164,7 +171,8 @@ func isEpoch(b []byte) bool {
 	return time == zone
 }
 
-// belowPrefix strips folders as they stand in the line "diff --git a/name b/name"; an absolute name has none.
+// belowPrefix strips folders as they stand in the line "diff --git a/name b/name"; an absolute name
+// has none.
 func belowPrefix(b []byte, strip int) ([]byte, bool) {
 	if strip == 0 {
 		return b, len(b) == 0 || b[0] != '/'
@@ -180,8 +188,9 @@ func belowPrefix(b []byte, strip int) ([]byte, bool) {
 	return nil, false
 }
 
-// commonName reads the names behind "diff --git ", which stand for the file's name if they are the same: a rename says its names
-// elsewhere. b begins behind the words and goes on behind the line, whose size with its end is given.
+// commonName reads the names behind "diff --git ", which stand for the file's name if they are the
+// same: a rename says its names elsewhere. b begins behind the words and goes on behind the line,
+// whose size with its end is given.
 func commonName(b []byte, size, strip int) string {
 	text := b[:size]
 	if b[0] == '"' {

@@ -11,7 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// outcome gathers what the parts come to: first everything that they take away, then everything that they make, in their order.
+// outcome gathers what the parts come to: first everything that they take away, then everything
+// that they make, in their order.
 func (a *applier) outcome(ctx context.Context, results []result) (Outcome, error) {
 	removed := make(map[string]bool)
 	written := make(map[string]Change)
@@ -88,8 +89,11 @@ func (r *result) change() (Change, string) {
 	return c, ""
 }
 
-// collides says whether a written path needs a folder where a file is, or is a folder with files in it.
-func (a *applier) collides(ctx context.Context, path string, removed map[string]bool, written map[string]Change) (string, error) {
+// collides says whether a written path needs a folder where a file is, or is a folder with files in
+// it.
+func (a *applier) collides(
+	ctx context.Context, path string, removed map[string]bool, written map[string]Change,
+) (string, error) {
 	for i := strings.LastIndexByte(path, '/'); i > 0; i = strings.LastIndexByte(path[:i], '/') {
 		above := path[:i]
 		_, ok := written[above]

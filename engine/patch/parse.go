@@ -41,7 +41,8 @@ type parser struct {
 	limits   Limits
 	inflated int64
 
-	// strip is how many leading folders the names lose: 1, unless the first plain header shows names without folders.
+	// strip is how many leading folders the names lose: 1, unless the first plain header shows names
+	// without folders.
 	strip      int
 	stripKnown bool
 	// headerDefault is the name in the "diff --git" line.
@@ -53,7 +54,8 @@ func (s *source) malformed(at int64, reason string) error {
 	return &SyntaxError{Line: s.lineNumber(at), Reason: reason}
 }
 
-// part reads the next part from an offset on, and returns the offset behind it, 0 when there is none.
+// part reads the next part from an offset on, and returns the offset behind it, 0 when there is
+// none.
 func (p *parser) part(ctx context.Context, at int64, f *file) (int64, error) {
 	at, err := p.header(ctx, at, f)
 	if at == 0 || err != nil {
@@ -79,7 +81,8 @@ func (p *parser) part(ctx context.Context, at int64, f *file) (int64, error) {
 	return at, nil
 }
 
-// header finds the next header and returns the offset behind it, 0 when there is none. What is between parts is passed over.
+// header finds the next header and returns the offset behind it, 0 when there is none. What is
+// between parts is passed over.
 func (p *parser) header(ctx context.Context, at int64, f *file) (int64, error) {
 	const shortest = 6
 	for at < p.size {
@@ -112,7 +115,8 @@ func (p *parser) header(ctx context.Context, at int64, f *file) (int64, error) {
 	return 0, nil
 }
 
-// plainHeader reads the two lines that diff -u writes, and returns the offset behind them, 0 if it is no header.
+// plainHeader reads the two lines that diff -u writes, and returns the offset behind them, 0 if it
+// is no header.
 func (p *parser) plainHeader(ctx context.Context, at int64, f *file) (int64, error) {
 	const hunkHeadMin = len("@@ -0,0 +1 @@\n")
 	b, err := p.ahead(ctx, at)

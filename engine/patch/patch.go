@@ -1,27 +1,32 @@
 // Package patch reads patches and applies them to trees, as git apply --cached --binary does.
 //
-// Start at [Parse], which checks the form of a patch and notes where each file's part lies; [Patch.Apply] holds it against a tree
-// and returns what the patch writes and removes. A patch applies as a whole or not at all. Which patches have a good form, which of
-// them fit a tree, and what becomes of the tree is decided as by git 2.39 with its default options: a leading folder of each name is
-// stripped, hunks may be found at another line but never with less context than they have, parts for one file build on each
-// other, and white space is never complained about.
+// Start at [Parse], which checks the form of a patch and notes where each file's part lies;
+// [Patch.Apply] holds it against a tree and returns what the patch writes and removes. A patch
+// applies as a whole or not at all. Which patches have a good form, which of them fit a tree, and
+// what becomes of the tree is decided as by git 2.39 with its default options: a leading folder of
+// each name is stripped, hunks may be found at another line but never with less context than they
+// have, parts for one file build on each other, and white space is never complained about.
 //
-// A patch is read through a window and its hunks are read again when they are applied, so that memory does not grow with its
-// size. Files of more than 32 MiB can be created, removed and replaced, with their contents in binary form or as one
-// hunk, but neither hunks nor deltas are applied to them.
+// A patch is read through a window and its hunks are read again when they are applied, so that
+// memory does not grow with its size. Files of more than 32 MiB can be created, removed and
+// replaced, with their contents in binary form or as one hunk, but neither hunks nor deltas are
+// applied to them.
 //
 // # Differences from git
 //
 // Each is a patch that git accepts and this package, or the caller that writes the tree, refuses:
 //
-//   - One that becomes unreadable inside a "GIT binary patch". Git complains, applies what came before, and drops the rest.
-//   - One that names a path which git fsck --strict, and so a push, would refuse. Git apply checks for the file systems of the machine
-//     that it runs on only.
-//   - One that creates a file with the mode of a folder. Git records a submodule whose commit is the file's blob.
-//   - One beyond the [Limits], or with a name, a mode or a hunk's head further than 64 KiB from the beginning of its line.
+//   - One that becomes unreadable inside a "GIT binary patch". Git complains, applies what came
+//     before, and drops the rest.
+//   - One that names a path which git fsck --strict, and so a push, would refuse. Git apply checks
+//     for the file systems of the machine that it runs on only.
+//   - One that creates a file with the mode of a folder. Git records a submodule whose commit is
+//     the file's blob.
+//   - One beyond the [Limits], or with a name, a mode or a hunk's head further than 64 KiB from the
+//     beginning of its line.
 //
-// Beyond that, git apply writes the modes of all other entries anew as it knows them, where old tools have left others; here entries
-// that the patch does not name stay as they are.
+// Beyond that, git apply writes the modes of all other entries anew as it knows them, where old
+// tools have left others; here entries that the patch does not name stay as they are.
 package patch
 
 import (
@@ -111,8 +116,8 @@ func (p *Patch) FileCount() int { return len(p.files) }
 
 // Outcome is what became of a patch.
 type Outcome struct {
-	// Changes holds each path once, those that are removed before those that are written, which may take a folder's place. They
-	// contradict neither each other nor what stays in the tree.
+	// Changes holds each path once, those that are removed before those that are written, which may
+	// take a folder's place. They contradict neither each other nor what stays in the tree.
 	Changes []Change
 	// Rejected is why the patch does not apply, nil if it does.
 	Rejected *Rejection
@@ -136,7 +141,8 @@ type Rejection struct {
 // String says it in a sentence.
 func (r *Rejection) String() string { return fmt.Sprintf("%s: %s", r.Path, r.Reason) }
 
-// answer is a yes or a no that may still be open: a plain header does not say whether it creates or deletes a file.
+// answer is a yes or a no that may still be open: a plain header does not say whether it creates or
+// deletes a file.
 type answer int8
 
 const (

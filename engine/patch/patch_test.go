@@ -33,11 +33,13 @@ func TestParse(t *testing.T) {
 		line  int64 // of a SyntaxError, 0 for none
 		err   error
 	}{
-		"git's header":              {edited, 1, 0, nil},
-		"plain header":              {plain, 1, 0, nil},
-		"names without folders":     {strings.NewReplacer("a/", "", "b/", "").Replace(plain), 1, 0, nil},
-		"all kinds":                 {edited + plain + created + renamed + chmod + binary, 6, 0, nil},
-		"a mail around it":          {"From: a\nSubject: [PATCH] x\n\n---\n f | 2 +-\n\n" + edited + "-- \n2.39\n", 1, 0, nil},
+		"git's header":          {edited, 1, 0, nil},
+		"plain header":          {plain, 1, 0, nil},
+		"names without folders": {strings.NewReplacer("a/", "", "b/", "").Replace(plain), 1, 0, nil},
+		"all kinds":             {edited + plain + created + renamed + chmod + binary, 6, 0, nil},
+		"a mail around it": {
+			"From: a\nSubject: [PATCH] x\n\n---\n f | 2 +-\n\n" + edited + "-- \n2.39\n", 1, 0, nil,
+		},
 		"without its last line end": {strings.TrimSuffix(edited, "\n"), 0, 5, patch.ErrMalformed},
 		"no newline at the end":     {edited + "\\ No newline at end of file\n", 1, 0, nil},
 		"nothing":                   {"", 0, 0, patch.ErrEmpty},
@@ -48,10 +50,14 @@ func TestParse(t *testing.T) {
 		"a hunk that is too short":  {strings.Replace(edited, "-1,2", "-1,3", 1), 0, 5, patch.ErrMalformed},
 		"a line of another kind":    {strings.Replace(edited, "\n 1\n", "\n*1\n", 1), 0, 5, patch.ErrMalformed},
 		"the second part is wrong":  {edited + strings.Replace(created, "@@\n+1", "@@\n-1", 1), 0, 14, patch.ErrMalformed},
-		"a header alone":            {"diff --git a/f b/f\nindex 1111111..2222222 100644\nhello, world\n", 0, 3, patch.ErrMalformed},
-		"a new file with old lines": {strings.Replace(created, "@@ -0,0 +1 @@\n+1\n", "@@ -1 +1 @@\n-0\n+1\n", 1), 0, 6, patch.ErrMalformed},
-		"corrupt base 85":           {strings.Replace(binary, "KcmZQ", "Kcm Q", 1), 0, 6, patch.ErrMalformed},
-		"another size":              {strings.Replace(binary, "literal 3", "literal 4", 1), 0, 7, patch.ErrMalformed},
+		"a header alone": {
+			"diff --git a/f b/f\nindex 1111111..2222222 100644\nhello, world\n", 0, 3, patch.ErrMalformed,
+		},
+		"a new file with old lines": {
+			strings.Replace(created, "@@ -0,0 +1 @@\n+1\n", "@@ -1 +1 @@\n-0\n+1\n", 1), 0, 6, patch.ErrMalformed,
+		},
+		"corrupt base 85": {strings.Replace(binary, "KcmZQ", "Kcm Q", 1), 0, 6, patch.ErrMalformed},
+		"another size":    {strings.Replace(binary, "literal 3", "literal 4", 1), 0, 7, patch.ErrMalformed},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,15 +84,17 @@ func TestParseLimits(t *testing.T) {
 		limits patch.Limits
 		err    error
 	}{
-		"files":               {edited + created, patch.Limits{FileCountMax: 2}, nil},
-		"too many files":      {edited + created + chmod, patch.Limits{FileCountMax: 2}, patch.ErrTooLarge},
-		"hunks":               {edited + "@@ -9 +9 @@\n-1\n+2\n", patch.Limits{HunkCountMax: 2}, nil},
-		"too many hunks":      {edited + "@@ -9 +9 @@\n-1\n+2\n", patch.Limits{HunkCountMax: 1}, patch.ErrTooLarge},
-		"binary":              {binary, patch.Limits{BlobBytesMax: 3}, nil},
-		"too large a binary":  {binary, patch.Limits{BlobBytesMax: 2}, patch.ErrTooLarge},
-		"binaries":            {binary + binary, patch.Limits{InflatedBytesMax: 6}, nil},
-		"too large in all":    {binary + binary, patch.Limits{InflatedBytesMax: 5}, patch.ErrTooLarge},
-		"a number past int64": {strings.Replace(binary, "literal 3", "literal 99999999999999999999", 1), patch.Limits{}, patch.ErrTooLarge},
+		"files":              {edited + created, patch.Limits{FileCountMax: 2}, nil},
+		"too many files":     {edited + created + chmod, patch.Limits{FileCountMax: 2}, patch.ErrTooLarge},
+		"hunks":              {edited + "@@ -9 +9 @@\n-1\n+2\n", patch.Limits{HunkCountMax: 2}, nil},
+		"too many hunks":     {edited + "@@ -9 +9 @@\n-1\n+2\n", patch.Limits{HunkCountMax: 1}, patch.ErrTooLarge},
+		"binary":             {binary, patch.Limits{BlobBytesMax: 3}, nil},
+		"too large a binary": {binary, patch.Limits{BlobBytesMax: 2}, patch.ErrTooLarge},
+		"binaries":           {binary + binary, patch.Limits{InflatedBytesMax: 6}, nil},
+		"too large in all":   {binary + binary, patch.Limits{InflatedBytesMax: 5}, patch.ErrTooLarge},
+		"a number past int64": {
+			strings.Replace(binary, "literal 3", "literal 99999999999999999999", 1), patch.Limits{}, patch.ErrTooLarge,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

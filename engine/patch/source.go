@@ -11,7 +11,8 @@ import (
 // Sizes in bytes of what is held of a patch at a time.
 const (
 	windowSize = 256 << 10
-	// headMax is how much of a line is looked at: more than any name has. What a header says behind it is not found.
+	// headMax is how much of a line is looked at: more than any name has. What a header says behind it
+	// is not found.
 	headMax = 64 << 10
 )
 

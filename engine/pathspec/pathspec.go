@@ -1,7 +1,9 @@
-// Package pathspec selects files of a tree by folders, globs and extensions, and walks what is selected.
+// Package pathspec selects files of a tree by folders, globs and extensions, and walks what is
+// selected.
 //
-// Start at [Spec.Compile], then [Walk]. Globs are those of gitignore(5), with alternatives in braces beside: a star stops at a slash, two stars do
-// not; a glob with a slash anywhere but at its end begins at the root, any other names a file or folder wherever it lies; what names a folder
+// Start at [Spec.Compile], then [Walk]. Globs are those of gitignore(5), with alternatives in
+// braces beside: a star stops at a slash, two stars do not; a glob with a slash anywhere but at its
+// end begins at the root, any other names a file or folder wherever it lies; what names a folder
 // selects all that is in it.
 package pathspec
 
@@ -23,12 +25,14 @@ const (
 	CountMax = 1000
 	// GlobBytesMax is the size of a glob or a path.
 	GlobBytesMax = 4096
-	// alternativesMax bounds how many globs the braces of one stand for: all of them may be tried, for every path.
+	// alternativesMax bounds how many globs the braces of one stand for: all of them may be tried, for
+	// every path.
 	alternativesMax = 256
 )
 
-// Spec says which files are selected: those that lie in one of the paths, match an included glob and no excluded one, and have one of the
-// extensions. A list that is empty does not restrict, and the zero value selects everything.
+// Spec says which files are selected: those that lie in one of the paths, match an included glob
+// and no excluded one, and have one of the extensions. A list that is empty does not restrict, and
+// the zero value selects everything.
 type Spec struct {
 	// Paths are files, and folders with all that is in them, literally. "" is the root.
 	Paths            []string
@@ -132,7 +136,8 @@ func compileGlobs(texts []string) ([]glob, error) {
 			return nil, fmt.Errorf("%w: glob %q", ErrInvalid, text)
 		}
 		if alternatives(g.pattern) > alternativesMax {
-			return nil, fmt.Errorf("%w: the braces of glob %.40q stand for more than %d globs", ErrInvalid, text, alternativesMax)
+			return nil, fmt.Errorf("%w: the braces of glob %.40q stand for more than %d globs", ErrInvalid, text,
+				alternativesMax)
 		}
 		if !g.anywhere {
 			g.root = literalRoot(g.pattern)
@@ -163,7 +168,8 @@ func alternatives(pattern string) int {
 	return product
 }
 
-// exceptSlash keeps negated classes from matching a slash, which the library lets them do: it adds the range of the slash to each.
+// exceptSlash keeps negated classes from matching a slash, which the library lets them do: it adds
+// the range of the slash to each.
 func exceptSlash(pattern string) string {
 	var out strings.Builder
 	for i := 0; i < len(pattern); i++ {
@@ -269,7 +275,8 @@ func (f *Filter) file(path string, above inherited) bool {
 	if !above.included && !anyMatches(f.include, path, false) {
 		return false
 	}
-	if len(f.suffixes) > 0 && !slices.ContainsFunc(f.suffixes, func(suffix string) bool { return strings.HasSuffix(path, suffix) }) {
+	if len(f.suffixes) > 0 &&
+		!slices.ContainsFunc(f.suffixes, func(suffix string) bool { return strings.HasSuffix(path, suffix) }) {
 		return false
 	}
 	return !anyMatches(f.exclude, path, false)

@@ -7,7 +7,8 @@ import (
 	"packhorse/engine/pathspec"
 )
 
-// FuzzGlob: a glob divides paths into those that it includes and those that it excludes, and it names a folder together with what is in it.
+// FuzzGlob: a glob divides paths into those that it includes and those that it excludes, and it
+// names a folder together with what is in it.
 func FuzzGlob(f *testing.F) {
 	f.Add("lib/**/*.{go,ts}", "lib/a/b.go")
 	f.Add("[!a-z]*/", "A/b")

@@ -28,35 +28,49 @@ func compile(t *testing.T, s pathspec.Spec) *pathspec.Filter {
 func TestMatch(t *testing.T) {
 	t.Parallel()
 	files := []string{
-		"README.md", "a.go", "a_test.go", "lib/README.md", "lib/a.go", "lib/sub/b.go", "lib/sub/b.ts", "library/c.go", "src/lib/d.go", "vendor/x/y.go",
+		"README.md", "a.go", "a_test.go", "lib/README.md", "lib/a.go", "lib/sub/b.go", "lib/sub/b.ts", "library/c.go",
+		"src/lib/d.go", "vendor/x/y.go",
 		"x.tar.gz", "weird[1]/f*", ".hidden/.go",
 	}
 	tests := map[string]struct {
 		spec pathspec.Spec
 		want string
 	}{
-		"nothing asked":             {pathspec.Spec{}, strings.Join(files, " ")},
-		"a name anywhere":           {pathspec.Spec{Include: []string{"README.md"}}, "README.md lib/README.md"},
-		"a name at the root":        {pathspec.Spec{Include: []string{"/README.md"}}, "README.md"},
-		"a star stops at a slash":   {pathspec.Spec{Include: []string{"lib/*.go"}}, "lib/a.go"},
-		"two stars do not":          {pathspec.Spec{Include: []string{"lib/**/*.go"}}, "lib/a.go lib/sub/b.go"},
-		"any folder":                {pathspec.Spec{Include: []string{"**/lib/*.go"}}, "lib/a.go src/lib/d.go"},
-		"a folder by name":          {pathspec.Spec{Include: []string{"lib"}}, "lib/README.md lib/a.go lib/sub/b.go lib/sub/b.ts src/lib/d.go"},
-		"a folder only":             {pathspec.Spec{Include: []string{"a.go/", "sub/"}}, "lib/sub/b.go lib/sub/b.ts"},
-		"all in a folder":           {pathspec.Spec{Include: []string{"lib/**"}}, "lib/README.md lib/a.go lib/sub/b.go lib/sub/b.ts"},
-		"all in a file is nothing":  {pathspec.Spec{Include: []string{"a.go/**"}}, ""},
-		"everything":                {pathspec.Spec{Include: []string{"**"}}, strings.Join(files, " ")},
-		"braces":                    {pathspec.Spec{Include: []string{"lib/**/*.{ts,md}"}}, "lib/README.md lib/sub/b.ts"},
-		"a class":                   {pathspec.Spec{Include: []string{"/[a-b].go"}}, "a.go"},
-		"escapes":                   {pathspec.Spec{Include: []string{`weird\[1\]/f\*`}}, "weird[1]/f*"},
-		"dots are matched":          {pathspec.Spec{Include: []string{"*/*"}, Exclude: []string{"[a-z]*"}}, ".hidden/.go"},
-		"exclusion":                 {pathspec.Spec{Include: []string{"*.go"}, Exclude: []string{"vendor/**", "*_test.go", "lib"}}, "a.go library/c.go .hidden/.go"},
-		"paths":                     {pathspec.Spec{Paths: []string{"lib/sub", "/a.go", "vendor/"}}, "a.go lib/sub/b.go lib/sub/b.ts vendor/x/y.go"},
-		"paths are literal":         {pathspec.Spec{Paths: []string{"weird[1]", "l*"}}, "weird[1]/f*"},
-		"a path with a slash":       {pathspec.Spec{Paths: []string{"a.go/"}}, ""},
-		"the root among paths":      {pathspec.Spec{Paths: []string{"lib", ""}, Include: []string{"/*.md"}}, "README.md"},
-		"paths and globs":           {pathspec.Spec{Paths: []string{"lib"}, Include: []string{"*.go"}}, "lib/a.go lib/sub/b.go"},
-		"extensions":                {pathspec.Spec{Extensions: []string{".ts", "md", "tar.gz"}}, "README.md lib/README.md lib/sub/b.ts x.tar.gz"},
+		"nothing asked":           {pathspec.Spec{}, strings.Join(files, " ")},
+		"a name anywhere":         {pathspec.Spec{Include: []string{"README.md"}}, "README.md lib/README.md"},
+		"a name at the root":      {pathspec.Spec{Include: []string{"/README.md"}}, "README.md"},
+		"a star stops at a slash": {pathspec.Spec{Include: []string{"lib/*.go"}}, "lib/a.go"},
+		"two stars do not":        {pathspec.Spec{Include: []string{"lib/**/*.go"}}, "lib/a.go lib/sub/b.go"},
+		"any folder":              {pathspec.Spec{Include: []string{"**/lib/*.go"}}, "lib/a.go src/lib/d.go"},
+		"a folder by name": {
+			pathspec.Spec{Include: []string{"lib"}}, "lib/README.md lib/a.go lib/sub/b.go lib/sub/b.ts src/lib/d.go",
+		},
+		"a folder only": {pathspec.Spec{Include: []string{"a.go/", "sub/"}}, "lib/sub/b.go lib/sub/b.ts"},
+		"all in a folder": {
+			pathspec.Spec{Include: []string{"lib/**"}}, "lib/README.md lib/a.go lib/sub/b.go lib/sub/b.ts",
+		},
+		"all in a file is nothing": {pathspec.Spec{Include: []string{"a.go/**"}}, ""},
+		"everything":               {pathspec.Spec{Include: []string{"**"}}, strings.Join(files, " ")},
+		"braces":                   {pathspec.Spec{Include: []string{"lib/**/*.{ts,md}"}}, "lib/README.md lib/sub/b.ts"},
+		"a class":                  {pathspec.Spec{Include: []string{"/[a-b].go"}}, "a.go"},
+		"escapes":                  {pathspec.Spec{Include: []string{`weird\[1\]/f\*`}}, "weird[1]/f*"},
+		"dots are matched":         {pathspec.Spec{Include: []string{"*/*"}, Exclude: []string{"[a-z]*"}}, ".hidden/.go"},
+		"exclusion": {
+			pathspec.Spec{Include: []string{"*.go"}, Exclude: []string{"vendor/**", "*_test.go", "lib"}},
+			"a.go library/c.go .hidden/.go",
+		},
+		"paths": {
+			pathspec.Spec{Paths: []string{"lib/sub", "/a.go", "vendor/"}}, "a.go lib/sub/b.go lib/sub/b.ts vendor/x/y.go",
+		},
+		"paths are literal":    {pathspec.Spec{Paths: []string{"weird[1]", "l*"}}, "weird[1]/f*"},
+		"a path with a slash":  {pathspec.Spec{Paths: []string{"a.go/"}}, ""},
+		"the root among paths": {pathspec.Spec{Paths: []string{"lib", ""}, Include: []string{"/*.md"}}, "README.md"},
+		"paths and globs": {
+			pathspec.Spec{Paths: []string{"lib"}, Include: []string{"*.go"}}, "lib/a.go lib/sub/b.go",
+		},
+		"extensions": {
+			pathspec.Spec{Extensions: []string{".ts", "md", "tar.gz"}}, "README.md lib/README.md lib/sub/b.ts x.tar.gz",
+		},
 		"extensions and exclusions": {pathspec.Spec{Extensions: []string{"go"}, Exclude: []string{"/*/"}}, "a.go a_test.go"},
 	}
 	for name, test := range tests {
@@ -153,7 +167,9 @@ func randomPaths(random *rand.Rand) []string {
 }
 
 func randomGlob(random *rand.Rand) string {
-	parts := []string{"*", "?", "a", "b", "lib", "*.go", "a*", "[ab]", "**", "**/", "/", "/", "/**", "x", ".", "[!a]*", `\a`}
+	parts := []string{
+		"*", "?", "a", "b", "lib", "*.go", "a*", "[ab]", "**", "**/", "/", "/", "/**", "x", ".", "[!a]*", `\a`,
+	}
 	var glob strings.Builder
 	for range 1 + random.IntN(4) {
 		glob.WriteString(parts[random.IntN(len(parts))])
@@ -216,7 +232,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// strayStars are two stars beside something else than a slash: gitignore(5) calls them regular ones, and git lets them cross slashes.
+// strayStars are two stars beside something else than a slash: gitignore(5) calls them regular
+// ones, and git lets them cross slashes.
 var strayStars = regexp.MustCompile(`[^/]\*\*|\*\*[^/]`)
 
 // TestGlobsAreGits holds globs against those of gitignore.
@@ -238,7 +255,8 @@ func TestGlobsAreGits(t *testing.T) {
 			continue
 		}
 		held++
-		want := git.Git("-c", "core.bare=false", "--work-tree", git.Dir, "ls-files", "--cached", "--ignored", "--exclude", glob)
+		want := git.Git("-c", "core.bare=false", "--work-tree", git.Dir, "ls-files", "--cached", "--ignored", "--exclude",
+			glob)
 		var got []string
 		for _, path := range paths {
 			if f.Match(path) {

@@ -28,13 +28,16 @@ type Entry struct {
 	ID   object.ID
 }
 
-// Walk yields what f selects of the tree root, in the order of trees, and the folders on the way, each before what is in it, also when nothing
-// in it turns out to be selected. With a path in from, the walk begins there: with the entry at that path, or where it would be; folders above
-// it are left out. Folders that can hold nothing selected are never opened. Errors: [ErrDepth] and those of objects.
+// Walk yields what f selects of the tree root, in the order of trees, and the folders on the way,
+// each before what is in it, also when nothing in it turns out to be selected. With a path in from,
+// the walk begins there: with the entry at that path, or where it would be; folders above it are
+// left out. Folders that can hold nothing selected are never opened. Errors: [ErrDepth] and those
+// of objects.
 func Walk(ctx context.Context, objects Reader, root object.ID, f *Filter, from string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := walker{ctx: ctx, objects: objects, filter: f, yield: yield}
-		if err := w.folder(Entry{Mode: object.ModeTree, ID: root}, f.root(), from, DepthMax); err != nil && !errors.Is(err, errStop) {
+		if err := w.folder(Entry{Mode: object.ModeTree, ID: root}, f.root(), from, DepthMax); err != nil &&
+			!errors.Is(err, errStop) {
 			yield(Entry{}, err)
 		}
 	}

@@ -30,9 +30,10 @@ type sshKey struct {
 	expires time.Time // zero: never
 }
 
-// ParseKeys reads files of public keys: OpenPGP, armored or not, or SSH keys, one a line as in a .pub file or in authorized_keys(5),
-// whose option expiry-time counts. An empty file holds none. A file that cannot be read as either registers nothing, and has its
-// error in the result, at its index; the others count. Errors: [ErrKey].
+// ParseKeys reads files of public keys: OpenPGP, armored or not, or SSH keys, one a line as in a
+// .pub file or in authorized_keys(5), whose option expiry-time counts. An empty file holds none. A
+// file that cannot be read as either registers nothing, and has its error in the result, at its
+// index; the others count. Errors: [ErrKey].
 func ParseKeys(files [][]byte) (*Keys, []error) {
 	keys := &Keys{ssh: make(map[string]sshKey)}
 	errs := make([]error, len(files))
@@ -130,7 +131,8 @@ func (k *sshKey) check() error {
 	return nil
 }
 
-// expiryOf reads the option expiry-time, which is in UTC here. Any other option limits a key in a way that is not known.
+// expiryOf reads the option expiry-time, which is in UTC here. Any other option limits a key in a
+// way that is not known.
 func expiryOf(options []string) (expires time.Time, err error) {
 	for _, option := range options {
 		name, value, _ := strings.Cut(option, "=")

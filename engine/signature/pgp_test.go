@@ -17,7 +17,8 @@ import (
 // day is a time of the tests' calendar.
 func day(n int) time.Time { return time.Date(2026, 3, n, 12, 0, 0, 0, time.UTC) }
 
-// on is a configuration in which it is a certain time, and in which keys are made to last so many days, 0 for ever.
+// on is a configuration in which it is a certain time, and in which keys are made to last so many
+// days, 0 for ever.
 func on(when time.Time, lastsDays int) *packet.Config {
 	return &packet.Config{
 		Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return when },
@@ -81,7 +82,9 @@ func TestVerifyPGP(t *testing.T) {
 	}
 	revokeSubkey := func(t *testing.T, key *openpgp.Entity) {
 		t.Helper()
-		if err := key.RevokeSubkey(&key.Subkeys[len(key.Subkeys)-1], packet.KeyCompromised, "lost", on(day(4), 0)); err != nil {
+		if err := key.RevokeSubkey(
+			&key.Subkeys[len(key.Subkeys)-1], packet.KeyCompromised, "lost", on(day(4), 0),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,14 +137,18 @@ func TestVerifyPGPDefects(t *testing.T) {
 		keys, commit string
 		err          error
 	}{
-		"none":             {publicPGP(t, ours), commit(good), nil},
-		"one of two keys":  {publicPGP(t, other) + "\n" + publicPGP(t, ours), commit(good), nil},
-		"another key":      {publicPGP(t, other), commit(good), signature.ErrInvalid},
-		"no key":           {"", commit(good), signature.ErrInvalid},
-		"another message":  {publicPGP(t, ours), commit(good) + "more\n", signature.ErrInvalid},
-		"another author":   {publicPGP(t, ours), strings.Replace(commit(good), "author A", "author B", 1), signature.ErrInvalid},
+		"none":            {publicPGP(t, ours), commit(good), nil},
+		"one of two keys": {publicPGP(t, other) + "\n" + publicPGP(t, ours), commit(good), nil},
+		"another key":     {publicPGP(t, other), commit(good), signature.ErrInvalid},
+		"no key":          {"", commit(good), signature.ErrInvalid},
+		"another message": {publicPGP(t, ours), commit(good) + "more\n", signature.ErrInvalid},
+		"another author": {
+			publicPGP(t, ours), strings.Replace(commit(good), "author A", "author B", 1), signature.ErrInvalid,
+		},
 		"half a signature": {publicPGP(t, ours), commit(good[:len(good)/2]), signature.ErrInvalid},
-		"no packet":        {publicPGP(t, ours), commit("-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----\n"), signature.ErrInvalid},
+		"no packet": {
+			publicPGP(t, ours), commit("-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----\n"), signature.ErrInvalid,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

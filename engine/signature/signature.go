@@ -1,8 +1,10 @@
-// Package signature verifies the signatures of commits, as `git verify-commit` does with a keyring of registered keys only.
+// Package signature verifies the signatures of commits, as `git verify-commit` does with a keyring
+// of registered keys only.
 //
-// A commit carries its signature in the header gpgsig; what is signed is the commit without it. git knows OpenPGP signatures
-// (RFC 9580) and SSH signatures (OpenSSH's PROTOCOL.sshsig, namespace "git"). Start at [ParseKeys] and [Keys.Verify]. The
-// package is pure: it knows bytes, keys and the time that it is told.
+// A commit carries its signature in the header gpgsig; what is signed is the commit without it. git
+// knows OpenPGP signatures (RFC 9580) and SSH signatures (OpenSSH's PROTOCOL.sshsig, namespace
+// "git"). Start at [ParseKeys] and [Keys.Verify]. The package is pure: it knows bytes, keys and the
+// time that it is told.
 package signature
 
 import (
@@ -24,8 +26,9 @@ var (
 	ErrKey = errors.New("signature: not a signing key")
 )
 
-// Split separates a commit from its signature: payload is what was signed, and armored the signature. ok is false unless there is
-// exactly one. Signatures for other hash functions (gpgsig-sha256) belong to neither.
+// Split separates a commit from its signature: payload is what was signed, and armored the
+// signature. ok is false unless there is exactly one. Signatures for other hash functions
+// (gpgsig-sha256) belong to neither.
 func Split(commit []byte) (payload, armored []byte, ok bool) {
 	payload = make([]byte, 0, len(commit))
 	signatures := 0
@@ -56,7 +59,8 @@ func Split(commit []byte) (payload, armored []byte, ok bool) {
 	return append(payload, rest...), armored, signatures == 1
 }
 
-// Verify returns nil when a registered key that is in force at the time now signed the commit, which is given as it is stored.
+// Verify returns nil when a registered key that is in force at the time now signed the commit,
+// which is given as it is stored.
 //
 // Errors: [ErrUnsigned], [ErrInvalid].
 func (k *Keys) Verify(commit []byte, now time.Time) error {
@@ -80,7 +84,8 @@ func (k *Keys) Verify(commit []byte, now time.Time) error {
 }
 
 func (k *Keys) verifyPGP(payload, armored []byte, now time.Time) error {
-	// What expires or is revoked is held against this time, and not against the one that a signature states: whoever signs makes that up.
+	// What expires or is revoked is held against this time, and not against the one that a signature
+	// states: whoever signs makes that up.
 	config := &packet.Config{Time: func() time.Time { return now }}
 	_, err := openpgp.CheckArmoredDetachedSignature(k.pgp, bytes.NewReader(payload), bytes.NewReader(armored), config)
 	return err

@@ -66,20 +66,25 @@ func TestVerifySSH(t *testing.T) {
 		keys, commit string
 		err          error
 	}{
-		"signed":              {public, commitHead + good + commitBody, nil},
-		"other hash beside":   {public, commitHead + good + "gpgsig-sha256 x\n y\n" + commitBody, nil},
-		"not yet expired":     {`expiry-time="20260602" ` + public, commitHead + good + commitBody, nil},
-		"expired":             {`expiry-time="20260531" ` + public, commitHead + good + commitBody, signature.ErrInvalid},
-		"not signed":          {public, commitHead + commitBody, signature.ErrUnsigned},
-		"signed twice":        {public, commitHead + good + good + commitBody, signature.ErrUnsigned},
-		"signed in the body":  {public, commitHead + "\n" + good, signature.ErrUnsigned},
-		"other text":          {public, commitHead + good + commitBody + "more\n", signature.ErrInvalid},
-		"other header":        {public, commitHead + good + "encoding x\n" + commitBody, signature.ErrInvalid},
-		"not registered":      {public, commitHead + header(sign(t, other, "git", commitHead+commitBody)) + commitBody, signature.ErrInvalid},
-		"signed for a file":   {public, commitHead + header(sign(t, ours, "file", commitHead+commitBody)) + commitBody, signature.ErrInvalid},
-		"nobody is":           {"", commitHead + good + commitBody, signature.ErrInvalid},
-		"no armor":            {public, commitHead + "gpgsig yes\n" + commitBody, signature.ErrInvalid},
-		"armor without a sum": {public, commitHead + header("-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----\n") + commitBody, signature.ErrInvalid},
+		"signed":             {public, commitHead + good + commitBody, nil},
+		"other hash beside":  {public, commitHead + good + "gpgsig-sha256 x\n y\n" + commitBody, nil},
+		"not yet expired":    {`expiry-time="20260602" ` + public, commitHead + good + commitBody, nil},
+		"expired":            {`expiry-time="20260531" ` + public, commitHead + good + commitBody, signature.ErrInvalid},
+		"not signed":         {public, commitHead + commitBody, signature.ErrUnsigned},
+		"signed twice":       {public, commitHead + good + good + commitBody, signature.ErrUnsigned},
+		"signed in the body": {public, commitHead + "\n" + good, signature.ErrUnsigned},
+		"other text":         {public, commitHead + good + commitBody + "more\n", signature.ErrInvalid},
+		"other header":       {public, commitHead + good + "encoding x\n" + commitBody, signature.ErrInvalid},
+		"not registered": {
+			public, commitHead + header(sign(t, other, "git", commitHead+commitBody)) + commitBody, signature.ErrInvalid,
+		},
+		"signed for a file": {
+			public, commitHead + header(sign(t, ours, "file", commitHead+commitBody)) + commitBody, signature.ErrInvalid,
+		},
+		"nobody is": {"", commitHead + good + commitBody, signature.ErrInvalid},
+		"no armor":  {public, commitHead + "gpgsig yes\n" + commitBody, signature.ErrInvalid},
+		"armor without a sum": {public, commitHead +
+			header("-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----\n") + commitBody, signature.ErrInvalid},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

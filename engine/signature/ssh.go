@@ -23,7 +23,8 @@ const (
 	sshSignatureMax = 64 << 10
 )
 
-// sshSignature is the blob in the armor, after the magic word. Strings have their length in four bytes in front.
+// sshSignature is the blob in the armor, after the magic word. Strings have their length in four
+// bytes in front.
 type sshSignature struct {
 	Version       uint32
 	PublicKey     []byte
@@ -109,7 +110,8 @@ func (k *Keys) verifySSH(payload, armored []byte, now time.Time) error {
 	return key.public.Verify(signed, &signature)
 }
 
-// checkFormat refuses what ssh-keygen refuses too: RSA over SHA-1, and a security key that nobody touched.
+// checkFormat refuses what ssh-keygen refuses too: RSA over SHA-1, and a security key that nobody
+// touched.
 func checkFormat(keyType string, s *ssh.Signature) error {
 	const touched = 1
 	switch keyType {

@@ -44,8 +44,9 @@ const (
 
 // decide compares the sides of one ref.
 //
-// A side that did not change since both were the same takes what the other has become, if that goes forward. When both changed, the one that
-// contains the other wins, and new work wins over a deletion. view shows the objects of ours.
+// A side that did not change since both were the same takes what the other has become, if that goes
+// forward. When both changed, the one that contains the other wins, and new work wins over a
+// deletion. view shows the objects of ours.
 func (s *sides) decide(ctx context.Context, view *odb.View, name string, isDefault bool) (decision, error) {
 	switch {
 	case s.local == s.far:

@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// haves tells the far side which commits we have, the newest first, and nothing behind what both have. It implements remote.Haves.
+// haves tells the far side which commits we have, the newest first, and nothing behind what both
+// have. It implements remote.Haves.
 type haves struct {
 	view  *odb.View
 	queue commitQueue
@@ -63,7 +64,8 @@ func (h *haves) add(ctx context.Context, id object.ID, common bool) error {
 	return nil
 }
 
-// mark notes that the far side has a commit. What lies behind one whose turn has come was met; it is common too.
+// mark notes that the far side has a commit. What lies behind one whose turn has come was met; it
+// is common too.
 func (h *haves) mark(c *queued) {
 	pending := []*queued{c}
 	for len(pending) > 0 {

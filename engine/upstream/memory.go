@@ -23,7 +23,8 @@ func remembered(ctx context.Context, r kv.Reader, repo refs.RepoID) (memory, err
 			return memory{}, fmt.Errorf("read what the upstream had: %w", err)
 		}
 		if len(pair.Key) != len(prefix)+1+hashSize || len(pair.Value) <= object.IDSize {
-			return memory{}, fmt.Errorf("%w: ref of an upstream, key of %d bytes, value of %d", errCorrupt, len(pair.Key), len(pair.Value))
+			return memory{}, fmt.Errorf("%w: ref of an upstream, key of %d bytes, value of %d", errCorrupt, len(pair.Key),
+				len(pair.Value))
 		}
 		rows := m.seen
 		if kind(pair.Key[len(prefix)]) == held {
@@ -34,7 +35,8 @@ func remembered(ctx context.Context, r kv.Reader, repo refs.RepoID) (memory, err
 	return m, nil
 }
 
-// See lets b remember that a ref is the same on both sides, or for the zero id that it is on neither. What was held back is forgotten.
+// See lets b remember that a ref is the same on both sides, or for the zero id that it is on
+// neither. What was held back is forgotten.
 func See(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	if id.IsZero() {
 		b.Delete(refKey(repo, seen, name))
@@ -44,7 +46,8 @@ func See(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	b.Delete(refKey(repo, held, name))
 }
 
-// Hold lets b remember that a ref has come to its value, or to its end for the zero id, by an import of old history, which is not sent.
+// Hold lets b remember that a ref has come to its value, or to its end for the zero id, by an
+// import of old history, which is not sent.
 func Hold(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	b.Put(refKey(repo, held, name), refValue(name, id))
 }

@@ -10,8 +10,8 @@ import (
 // GitHub is the one provider that is asked with tokens of an app, and not with a stored credential.
 const GitHub = "github"
 
-// providers are the hosts that are known, with the base URL of each where nobody says another one, and the user name that a credential
-// without one stands for.
+// providers are the hosts that are known, with the base URL of each where nobody says another one,
+// and the user name that a credential without one stands for.
 var providers = map[string]struct{ base, user string }{
 	GitHub:      {"https://github.com", "x-access-token"},
 	"gitlab":    {"https://gitlab.com", "oauth2"},
@@ -30,8 +30,9 @@ func Known(provider string) bool {
 	return ok
 }
 
-// Origin is the repository that one of ours is synced with. It is stored with the repository and does not change: what its base URL was
-// at the creation stays, so that a credential is never sent to another host than the one that it was given for.
+// Origin is the repository that one of ours is synced with. It is stored with the repository and
+// does not change: what its base URL was at the creation stays, so that a credential is never sent
+// to another host than the one that it was given for.
 type Origin struct {
 	Provider string `json:"provider"`
 	Owner    string `json:"owner"`
@@ -40,7 +41,8 @@ type Origin struct {
 	Base string `json:"base"`
 	// DefaultBranch was asked for, whatever the upstream's HEAD is.
 	DefaultBranch string `json:"default_branch,omitempty"`
-	// FollowHead takes the upstream's HEAD as the default branch, also where the upstream has one of the usual name.
+	// FollowHead takes the upstream's HEAD as the default branch, also where the upstream has one of
+	// the usual name.
 	FollowHead bool `json:"follow_head,omitempty"`
 	// Public asks without credentials, and sends nothing.
 	Public bool `json:"public,omitempty"`
@@ -58,8 +60,9 @@ func (e *OriginError) Error() string { return fmt.Sprintf("base_repo.%s: %s", e.
 // Is reports whether target is [ErrOrigin].
 func (e *OriginError) Is(target error) bool { return target == ErrOrigin }
 
-// Complete checks an origin that a request describes, and gives it its base URL: that of host, a host name with or without a port, or one of
-// bases by provider, or the provider's own. Errors: [ErrOrigin].
+// Complete checks an origin that a request describes, and gives it its base URL: that of host, a
+// host name with or without a port, or one of bases by provider, or the provider's own. Errors:
+// [ErrOrigin].
 func (o *Origin) Complete(host string, bases map[string]string) error {
 	known, ok := providers[o.Provider]
 	if !ok {
@@ -110,7 +113,8 @@ func pathFault(text string, depth int) string {
 		return fmt.Sprintf("has more than %d segments", depth)
 	}
 	for _, segment := range segments {
-		if segment == "" || segment == "." || segment == ".." || len(segment) > segmentSizeMax || strings.Trim(segment, segmentLetters) != "" {
+		if segment == "" || segment == "." || segment == ".." || len(segment) > segmentSizeMax ||
+			strings.Trim(segment, segmentLetters) != "" {
 			return fmt.Sprintf("%.100q: expected letters, digits, '.', '_', '-' and '~'", segment)
 		}
 	}

@@ -23,8 +23,9 @@ const lastErrorMax = 1000
 // Secrets are what an upstream was shown. It may send them back, in whatever it says.
 type Secrets []string
 
-// Explain is how clients hear of why a sync failed: in the words of the error when it is about the upstream, or what came from there, and in
-// none when it is about the stores. kinds are errors of the caller that are told in their words too.
+// Explain is how clients hear of why a sync failed: in the words of the error when it is about the
+// upstream, or what came from there, and in none when it is about the stores. kinds are errors of
+// the caller that are told in their words too.
 func (s Secrets) Explain(err error, kinds ...error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
@@ -69,7 +70,8 @@ func formsOf(secret string) []string {
 		return nil
 	}
 	forms := []string{secret, url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret))}
-	// In base64 what stands in front decides how the rest looks; the letters at both ends depend on their neighbours.
+	// In base64 what stands in front decides how the rest looks; the letters at both ends depend on
+	// their neighbours.
 	for lead := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", lead) + secret))
 		inner := strings.TrimRight(encoded, "=")

@@ -30,7 +30,8 @@ func TestSecretsHide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := secrets.Hide("it said \"" + form + "\"\n\xff.")
-			if strings.Contains(got, form) || !strings.Contains(got, "***") || !strings.HasPrefix(got, "it said ") || !strings.HasSuffix(got, " ?.") {
+			if strings.Contains(got, form) || !strings.Contains(got, "***") || !strings.HasPrefix(got, "it said ") ||
+				!strings.HasSuffix(got, " ?.") {
 				t.Errorf("told as %q", got)
 			}
 		})
@@ -46,12 +47,19 @@ func TestSecretsExplain(t *testing.T) {
 		err  error
 		want string
 	}{
-		"the far side":      {fmt.Errorf("pull: %w", &upstream.FarError{Err: errors.New("no secret here")}), "pull: no *** here"},
-		"single refs":       {&upstream.RefsError{Problems: []upstream.Problem{{Ref: "refs/heads/main", Why: "it has diverged"}}}, "refs/heads/main it has diverged"},
+		"the far side": {
+			fmt.Errorf("pull: %w", &upstream.FarError{Err: errors.New("no secret here")}), "pull: no *** here",
+		},
+		"single refs": {
+			&upstream.RefsError{Problems: []upstream.Problem{{Ref: "refs/heads/main", Why: "it has diverged"}}},
+			"refs/heads/main it has diverged",
+		},
 		"room":              {space.ErrNoRoom, space.ErrNoRoom.Error()},
 		"the caller's kind": {fmt.Errorf("sync: %w", errOwn), "sync: of the caller"},
 		"the stores":        {errors.New("pebble: secret row"), "internal error"},
-		"a long one":        {&upstream.FarError{Err: errors.New(strings.Repeat("ä", 600))}, strings.Repeat("ä", 500) + "..."},
+		"a long one": {
+			&upstream.FarError{Err: errors.New(strings.Repeat("ä", 600))}, strings.Repeat("ä", 500) + "...",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

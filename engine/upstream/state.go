@@ -29,7 +29,8 @@ type State struct {
 	Phase Phase `json:"phase"`
 	// Imported is true once a sync has succeeded.
 	Imported bool `json:"imported,omitempty"`
-	// DefaultBranch is the default branch that the first import found, "" for the one of the record, where it is kept now.
+	// DefaultBranch is the default branch that the first import found, "" for the one of the record,
+	// where it is kept now.
 	DefaultBranch string    `json:"default_branch,omitempty"`
 	LastSuccess   time.Time `json:"last_success,omitzero"`
 	// LastError is why the last sync failed, "" when it did not. Clients are told it.
@@ -45,7 +46,8 @@ var ErrNoState = errors.New("upstream: the sync state is missing")
 // errCorrupt is in the chain of what is wrong with stored rows.
 var errCorrupt = kv.ErrCorrupt
 
-// ReadState returns the state of a repository's upstream, and the bytes that a precondition compares. Errors: [ErrNoState].
+// ReadState returns the state of a repository's upstream, and the bytes that a precondition
+// compares. Errors: [ErrNoState].
 func ReadState(ctx context.Context, r kv.Reader, repo refs.RepoID) (State, []byte, error) {
 	data, err := r.Get(ctx, StateKey(repo))
 	if errors.Is(err, kv.ErrNotFound) {
@@ -92,7 +94,8 @@ func (s *State) Replace(b *kv.Batch, repo refs.RepoID, before []byte) ([]byte, e
 // ErrDetaching says that a repository is being detached from its upstream, or cannot be.
 var ErrDetaching = errors.New("upstream: being detached")
 
-// MakeDue makes the state one in which a sync is due, and tells whether it was none. Errors: [ErrDetaching].
+// MakeDue makes the state one in which a sync is due, and tells whether it was none. Errors:
+// [ErrDetaching].
 func (s *State) MakeDue() (changed bool, err error) {
 	switch s.Phase {
 	case Detaching, Detached:
@@ -105,7 +108,8 @@ func (s *State) MakeDue() (changed bool, err error) {
 	return true, nil
 }
 
-// BeginDetach makes the state one that is being detached, and tells whether it was not detached yet. Errors: [ErrDetaching].
+// BeginDetach makes the state one that is being detached, and tells whether it was not detached
+// yet. Errors: [ErrDetaching].
 func (s *State) BeginDetach() (changed bool, err error) {
 	switch s.Phase {
 	case Detached:
@@ -118,7 +122,8 @@ func (s *State) BeginDetach() (changed bool, err error) {
 	return true, nil
 }
 
-// Succeed records a sync that came to its end. What its report says of single refs is a failure all the same, which is returned.
+// Succeed records a sync that came to its end. What its report says of single refs is a failure all
+// the same, which is returned.
 func (s *State) Succeed(now time.Time, report *Report) error {
 	s.LastError, s.Next = "", time.Time{}
 	s.Imported, s.LastSuccess = true, now.UTC()
@@ -129,7 +134,8 @@ func (s *State) Succeed(now time.Time, report *Report) error {
 	return nil
 }
 
-// Fail records a sync that failed, and why in words for clients. It returns when the next one is due.
+// Fail records a sync that failed, and why in words for clients. It returns when the next one is
+// due.
 func (s *State) Fail(now time.Time, o *Settings, failed error, why string) (again time.Time) {
 	pause := o.Pause(s.Attempts)
 	if far, ok := errors.AsType[*remote.Error](failed); ok {
@@ -144,10 +150,13 @@ func (s *State) Fail(now time.Time, o *Settings, failed error, why string) (agai
 // changeTriesMax bounds how often a change of a state is tried against others.
 const changeTriesMax = 16
 
-// Change changes a stored state, unless change returns false, and returns when what is stored is durable.
+// Change changes a stored state, unless change returns false, and returns when what is stored is
+// durable.
 //
 // Errors: those of change; [ErrNoState]; refs.ErrBusy.
-func Change(ctx context.Context, keys kv.Store, repo refs.RepoID, change func(s *State) (changed bool, err error)) error {
+func Change(
+	ctx context.Context, keys kv.Store, repo refs.RepoID, change func(s *State) (changed bool, err error),
+) error {
 	for range changeTriesMax {
 		state, before, err := ReadState(ctx, keys, repo)
 		if err != nil {
@@ -171,8 +180,8 @@ func Change(ctx context.Context, keys kv.Store, repo refs.RepoID, change func(s 
 	return fmt.Errorf("change sync state of repository %s: %w", repo, refs.ErrBusy)
 }
 
-// Apply commits a batch that requires the state of a repository, and returns when it is durable. Errors: kv.ErrConflict when another one is
-// stored, or none, as after a deletion.
+// Apply commits a batch that requires the state of a repository, and returns when it is durable.
+// Errors: kv.ErrConflict when another one is stored, or none, as after a deletion.
 func Apply(ctx context.Context, keys kv.Store, b *kv.Batch, repo refs.RepoID) error {
 	commit, err := keys.Apply(ctx, b)
 	if err != nil {
@@ -181,9 +190,11 @@ func Apply(ctx context.Context, keys kv.Store, b *kv.Batch, repo refs.RepoID) er
 	return commit.Wait(ctx)
 }
 
-// Pending calls wake for each repository whose sync is due, or will be at a time, by its stored state. damaged hears of states that cannot be
-// read.
-func Pending(ctx context.Context, keys kv.Reader, wake func(repo refs.RepoID, at time.Time), damaged func(key []byte, err error)) error {
+// Pending calls wake for each repository whose sync is due, or will be at a time, by its stored
+// state. damaged hears of states that cannot be read.
+func Pending(
+	ctx context.Context, keys kv.Reader, wake func(repo refs.RepoID, at time.Time), damaged func(key []byte, err error),
+) error {
 	start, end := []byte{tableState}, []byte{tableState + 1}
 	for pair, err := range keys.Scan(ctx, kv.ScanOptions{Start: start, End: end}) {
 		if err != nil {

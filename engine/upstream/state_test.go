@@ -23,11 +23,13 @@ func TestStateMoves(t *testing.T) {
 		err     error
 	}
 	for phase, want := range map[upstream.Phase]struct{ due, detach outcome }{
-		upstream.Syncing:   {outcome{upstream.Syncing, false, nil}, outcome{upstream.Detaching, true, nil}},
-		upstream.Synced:    {outcome{upstream.Syncing, true, nil}, outcome{upstream.Detaching, true, nil}},
-		upstream.Failed:    {outcome{upstream.Syncing, true, nil}, outcome{upstream.Detaching, true, nil}},
-		upstream.Detaching: {outcome{upstream.Detaching, false, upstream.ErrDetaching}, outcome{upstream.Detaching, false, upstream.ErrDetaching}},
-		upstream.Detached:  {outcome{upstream.Detached, false, upstream.ErrDetaching}, outcome{upstream.Detached, false, nil}},
+		upstream.Syncing: {outcome{upstream.Syncing, false, nil}, outcome{upstream.Detaching, true, nil}},
+		upstream.Synced:  {outcome{upstream.Syncing, true, nil}, outcome{upstream.Detaching, true, nil}},
+		upstream.Failed:  {outcome{upstream.Syncing, true, nil}, outcome{upstream.Detaching, true, nil}},
+		upstream.Detaching: {
+			outcome{upstream.Detaching, false, upstream.ErrDetaching}, outcome{upstream.Detaching, false, upstream.ErrDetaching},
+		},
+		upstream.Detached: {outcome{upstream.Detached, false, upstream.ErrDetaching}, outcome{upstream.Detached, false, nil}},
 	} {
 		s := upstream.State{Phase: phase, Next: time.Unix(1, 0)}
 		changed, err := s.MakeDue()
@@ -62,10 +64,12 @@ func TestStateAfterSync(t *testing.T) {
 		t.Errorf("the far side asks for an hour: again in %v", again.Sub(now))
 	}
 	var refused *upstream.RefsError
-	if err := s.Succeed(now, &upstream.Report{Problems: []upstream.Problem{{Ref: "a"}}}); !errors.As(err, &refused) || !s.Imported || s.Attempts != 3 {
+	if err := s.Succeed(now, &upstream.Report{Problems: []upstream.Problem{{Ref: "a"}}}); !errors.As(err, &refused) ||
+		!s.Imported || s.Attempts != 3 {
 		t.Errorf("with a ref that differs: %v, %+v", err, s)
 	}
-	if err := s.Succeed(now, &upstream.Report{}); err != nil || s.Phase != upstream.Synced || s.Attempts != 0 || !s.Next.IsZero() || s.LastError != "" {
+	if err := s.Succeed(now, &upstream.Report{}); err != nil || s.Phase != upstream.Synced || s.Attempts != 0 ||
+		!s.Next.IsZero() || s.LastError != "" {
 		t.Errorf("success: %v, %+v", err, s)
 	}
 }
@@ -100,7 +104,8 @@ func TestChange(t *testing.T) {
 		}
 		return s.MakeDue()
 	})
-	if s, _, readErr := upstream.ReadState(t.Context(), keys, repo); err != nil || readErr != nil || tries != 2 || s.Phase != upstream.Syncing || s.Attempts != 7 {
+	if s, _, readErr := upstream.ReadState(t.Context(), keys, repo); err != nil || readErr != nil || tries != 2 ||
+		s.Phase != upstream.Syncing || s.Attempts != 7 {
 		t.Errorf("after %d tries: %+v, %v, %v", tries, s, err, readErr)
 	}
 	err = upstream.Change(t.Context(), keys, repo, func(*upstream.State) (bool, error) {
@@ -122,8 +127,10 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken, damaged := map[refs.RepoID]time.Time{}, 0
-	err = upstream.Pending(t.Context(), keys, func(repo refs.RepoID, at time.Time) { woken[repo] = at }, func([]byte, error) { damaged++ })
-	if err != nil || len(woken) != 2 || !woken[refs.RepoID{1}].IsZero() || !woken[refs.RepoID{3}].Equal(time.Unix(5, 0)) || damaged != 1 {
+	err = upstream.Pending(t.Context(), keys, func(repo refs.RepoID, at time.Time) { woken[repo] = at },
+		func([]byte, error) { damaged++ })
+	if err != nil || len(woken) != 2 || !woken[refs.RepoID{1}].IsZero() || !woken[refs.RepoID{3}].Equal(time.Unix(5, 0)) ||
+		damaged != 1 {
 		t.Errorf("due: %v, %d damaged, %v", woken, damaged, err)
 	}
 }

@@ -1,10 +1,12 @@
-// Package upstream keeps a repository and one on another host the same: branches and tags, in both directions.
+// Package upstream keeps a repository and one on another host the same: branches and tags, in both
+// directions.
 //
-// Start at [Sync.Run], which is one sync, and at [Worker], which runs those that are due. origin.go says where the far side is, state.go
-// what is stored about it, compare.go decides what is to be done about a ref, transfer.go does it. Package remote speaks to the far side.
+// Start at [Sync.Run], which is one sync, and at [Worker], which runs those that are due. origin.go
+// says where the far side is, state.go what is stored about it, compare.go decides what is to be
+// done about a ref, transfer.go does it. Package remote speaks to the far side.
 //
-// Nothing is forced on either side. What both sides had when they were last the same is remembered, so that a ref that one side
-// lacks is known to be new or gone.
+// Nothing is forced on either side. What both sides had when they were last the same is remembered,
+// so that a ref that one side lacks is known to be new or gone.
 package upstream
 
 import (
@@ -33,11 +35,13 @@ type Pull struct {
 	Updates []Update
 	// Pack holds what is missing for them; nil when nothing is.
 	Pack io.Reader
-	// Stage adds to the batch that moves the refs; moved are those of Updates that do. It may be called again, with another batch.
+	// Stage adds to the batch that moves the refs; moved are those of Updates that do. It may be
+	// called again, with another batch.
 	Stage func(b *kv.Batch, moved []Update)
 }
 
-// Repository is a repository of ours, as a sync sees it; package engine implements it. What it tells is durable.
+// Repository is a repository of ours, as a sync sees it; package engine implements it. What it
+// tells is durable.
 type Repository interface {
 	// ID names the repository in the rows of this package.
 	ID() refs.RepoID
@@ -45,8 +49,8 @@ type Repository interface {
 	Refs(ctx context.Context) ([]refs.Ref, error)
 	// Objects opens the objects for reading; the caller closes the view.
 	Objects(ctx context.Context) (*odb.View, error)
-	// Pull stores a pack, after every check that a push has to pass, and moves branches forward only. What is wrong with a single update is
-	// returned in its place, nil for one that was made.
+	// Pull stores a pack, after every check that a push has to pass, and moves branches forward only.
+	// What is wrong with a single update is returned in its place, nil for one that was made.
 	Pull(ctx context.Context, p *Pull) ([]error, error)
 	// Apply commits a batch of rows, if the repository is still to be synced.
 	Apply(ctx context.Context, b *kv.Batch) error
@@ -57,9 +61,9 @@ type Sync struct {
 	Repo Repository
 	Keys kv.Reader
 	Far  *remote.Remote
-	// Head returns the default branch here, by its full name, once the refs of both sides are known: it is not deleted, and
-	// comes with the first of those that are pulled. head is what HEAD is a symbolic ref to there, "" when that is not known
-	// or has no value.
+	// Head returns the default branch here, by its full name, once the refs of both sides are known:
+	// it is not deleted, and comes with the first of those that are pulled. head is what HEAD is a
+	// symbolic ref to there, "" when that is not known or has no value.
 	Head func(head string, far, local func(ref string) bool) string
 	// ReadOnly sends nothing.
 	ReadOnly bool
@@ -87,8 +91,9 @@ type Report struct {
 	Moved bool
 }
 
-// Run syncs the repository: first it fetches what is new there, then it sends what is new here. An error says that it did not come to its
-// end. What was done until then stays, and the next sync goes on from there.
+// Run syncs the repository: first it fetches what is new there, then it sends what is new here. An
+// error says that it did not come to its end. What was done until then stays, and the next sync
+// goes on from there.
 func (s *Sync) Run(ctx context.Context) (_ *Report, err error) {
 	if err := s.look(ctx); err != nil {
 		return nil, err
@@ -202,7 +207,8 @@ func (s *Sync) remember(ctx context.Context, names []string) error {
 }
 
 const (
-	// updatesMax is how many refs one transaction moves, and rowsMax how many rows of memory one batch writes.
+	// updatesMax is how many refs one transaction moves, and rowsMax how many rows of memory one batch
+	// writes.
 	updatesMax = 5_000
 	rowsMax    = 5_000
 )

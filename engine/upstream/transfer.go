@@ -35,8 +35,9 @@ func (s *Sync) pull(ctx context.Context) (err error) {
 		}
 		defer func(pack io.Closer) { _ = pack.Close() }(pack)
 	}
-	// A ref that goes makes room for others. Whatever needs the pack comes with the first transaction behind that: its objects are stored then.
-	// Clones have a branch to check out from the first transaction on.
+	// A ref that goes makes room for others. Whatever needs the pack comes with the first transaction
+	// behind that: its objects are stored then. Clones have a branch to check out from the first
+	// transaction on.
 	var gone, others []Update
 	for _, u := range updates {
 		switch {
@@ -48,7 +49,8 @@ func (s *Sync) pull(ctx context.Context) (err error) {
 			others = append(others, u)
 		}
 	}
-	for _, part := range slices.Concat(slices.Collect(slices.Chunk(gone, updatesMax)), slices.Collect(slices.Chunk(others, updatesMax))) {
+	for _, part := range slices.Concat(slices.Collect(slices.Chunk(gone, updatesMax)),
+		slices.Collect(slices.Chunk(others, updatesMax))) {
 		p := &Pull{Updates: part, Stage: func(b *kv.Batch, moved []Update) {
 			for _, u := range moved {
 				See(b, s.Repo.ID(), u.Name, u.New)

@@ -16,9 +16,11 @@ import (
 
 // Settings are those of a [Worker]. Zero fields take their defaults.
 type Settings struct {
-	// Workers is how many repositories are synced at once; 4. One organization has half of them at most.
+	// Workers is how many repositories are synced at once; 4. One organization has half of them at
+	// most.
 	Workers int
-	// RetryMin and RetryMax are the first pause after a failure and the longest one; 5 s, 1 h. Each failure doubles it.
+	// RetryMin and RetryMax are the first pause after a failure and the longest one; 5 s, 1 h. Each
+	// failure doubles it.
 	RetryMin, RetryMax time.Duration
 	// Logger hears of panics; none by default.
 	Logger *slog.Logger
@@ -41,13 +43,15 @@ func (s *Settings) Pause(attempts int) time.Duration {
 	return pause/2 + rand.N(pause) //nolint:gosec // it spreads load
 }
 
-// Host is what a [Worker] asks for; package engine implements it. Its methods are called concurrently, for different repositories.
+// Host is what a [Worker] asks for; package engine implements it. Its methods are called
+// concurrently, for different repositories.
 type Host interface {
 	// Org returns the organization of a repository; an error drops the repository.
 	Org(ctx context.Context, repo refs.RepoID) (string, error)
 	// Sync syncs a repository and returns when that is due again, the zero time for when it is woken.
 	Sync(ctx context.Context, repo refs.RepoID) (again time.Time)
-	// Pending finds what was due when the last process ended, and calls wake for each. at may be the zero time.
+	// Pending finds what was due when the last process ended, and calls wake for each. at may be the
+	// zero time.
 	Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error
 }
 
@@ -94,7 +98,8 @@ type job struct {
 // Stats are counts since the worker was made.
 type Stats struct {
 	Syncs, Failures uint64
-	// Running is how many syncs run, Waiting how many repositories wait for their turn or for another try.
+	// Running is how many syncs run, Waiting how many repositories wait for their turn or for another
+	// try.
 	Running, Waiting int
 }
 
@@ -151,7 +156,8 @@ func (w *Worker) Stats() Stats {
 // Failed counts a sync that has failed.
 func (w *Worker) Failed() { w.failures.Add(1) }
 
-// Wake makes a sync of a repository due, unless it waits for another try after a failure: then that one will do.
+// Wake makes a sync of a repository due, unless it waits for another try after a failure: then that
+// one will do.
 func (w *Worker) Wake(repo refs.RepoID) { w.wake(repo, time.Time{}, false) }
 
 // WakeNow makes a sync of a repository due, whatever it waits for.
@@ -211,8 +217,9 @@ func (w *Worker) Cancel(repo refs.RepoID) {
 	}
 }
 
-// Hold cancels the sync of a repository that runs, waits for its end, and keeps another from beginning until release is called, which
-// is called once. Errors: that of ctx, when the sync goes on for longer.
+// Hold cancels the sync of a repository that runs, waits for its end, and keeps another from
+// beginning until release is called, which is called once. Errors: that of ctx, when the sync goes
+// on for longer.
 func (w *Worker) Hold(ctx context.Context, repo refs.RepoID) (release func(), err error) {
 	w.mu.Lock()
 	j, known := w.jobs[repo]

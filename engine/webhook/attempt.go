@@ -49,7 +49,8 @@ func (l *lane) dispatch(hook Hook) {
 	}
 }
 
-// try makes one attempt when there is room for it. Errors: that of the lane's context when it was not made.
+// try makes one attempt when there is room for it. Errors: that of the lane's context when it was
+// not made.
 func (l *lane) try(hook Hook, it *item) error {
 	release, err := l.d.attempts.Acquire(l.ctx, fair.Tenant{Org: l.hook.Org}, 0, 1)
 	if err != nil {
@@ -103,13 +104,15 @@ func (l *lane) complete(a attempt) {
 			it.Died = now
 			l.store(b, kindDead, it)
 			l.d.dead.Add(1)
-			l.log.WarnContext(l.ctx, "webhook: an event was given up", "delivery", deliveryID(it.repo, it.at), "attempts", it.Attempts, "error", it.Error)
+			l.log.WarnContext(l.ctx, "webhook: an event was given up", "delivery", deliveryID(it.repo, it.at),
+				"attempts", it.Attempts, "error", it.Error)
 			l.settle(b, q)
 			break
 		}
 		it.Next = now.Add(backOff(it.Attempts))
 		if it.Attempts == 1 {
-			l.log.WarnContext(l.ctx, "webhook: an event was not taken and will be sent again", "delivery", deliveryID(it.repo, it.at), "error", it.Error)
+			l.log.WarnContext(l.ctx, "webhook: an event was not taken and will be sent again",
+				"delivery", deliveryID(it.repo, it.at), "error", it.Error)
 		}
 		l.park(b, q, now)
 	}

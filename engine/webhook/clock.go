@@ -5,7 +5,8 @@ import "time"
 // Clock tells the time and when a time has come.
 type Clock interface {
 	Now() time.Time
-	// At returns a channel that can be received from once at is not in the future; stop ends what that costs.
+	// At returns a channel that can be received from once at is not in the future; stop ends what that
+	// costs.
 	At(at time.Time) (due <-chan time.Time, stop func())
 }
 

@@ -54,12 +54,14 @@ func (e *Event) encode() ([]byte, error) {
 	return body, nil
 }
 
-// DeliveryID names an event to receivers, the same in every attempt, so that they can drop what they have already.
+// DeliveryID names an event to receivers, the same in every attempt, so that they can drop what
+// they have already.
 func deliveryID(repo refs.RepoID, at position) string {
 	return fmt.Sprintf("%s.%d.%d", repo, at.Sequence, at.Index)
 }
 
-// Sign returns the signature header of a body that is sent at a time: t=<unix>,sha256=<hex of HMAC-SHA256(secret, t + "." + body)>.
+// Sign returns the signature header of a body that is sent at a time: t=<unix>,sha256=<hex of
+// HMAC-SHA256(secret, t + "." + body)>.
 func Sign(secret string, at time.Time, body []byte) string {
 	unix := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))

@@ -43,7 +43,8 @@ func TestDelivery(t *testing.T) {
 		".2.0": {"refs/heads/main", zero, ab}, ".3.0": {"refs/heads/main", ab, cd}, ".4.0": {"refs/heads/main", cd, zero},
 		".5.0": {"refs/namespaces/ephemeral/refs/heads/x", zero, "12" + strings.Repeat("0", 38)},
 	} {
-		want[repo.String()+id] = `{"repository":{"id":"00000000-0000-0000-0000-000000000007","url":"repo-7"},"ref":"` + event[0] +
+		want[repo.String()+id] = `{"repository":{"id":"00000000-0000-0000-0000-000000000007","url":"repo-7"},"ref":"` +
+			event[0] +
 			`","before":"` + event[1] + `","after":"` + event[2] + `","customer_id":"acme","pushed_at":"2026-03-01T12:00:00Z"}`
 	}
 	for _, d := range w.receivers.attempts() {
@@ -72,7 +73,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// What was committed before the deliverer was started, or while it was not told of it, is delivered.
+// What was committed before the deliverer was started, or while it was not told of it, is
+// delivered.
 func TestCatchesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -50,13 +50,15 @@ func newWorld(t *testing.T) *world {
 func (w *world) open() {
 	w.t.Helper()
 	var err error
-	w.keys, err = kv.OpenPebble("keys", kv.PebbleOptions{FS: w.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
+	w.keys, err = kv.OpenPebble("keys",
+		kv.PebbleOptions{FS: w.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.names = refs.Open(w.keys, refs.Options{Now: w.clock.Now})
 	w.d = webhook.New(webhook.Config{
-		KV: w.keys, Source: source{w}, Client: &http.Client{Transport: w.receivers}, Agent: "packhorse/test", Clock: w.clock, GiveUp: w.giveUp,
+		KV: w.keys, Source: source{w}, Client: &http.Client{Transport: w.receivers}, Agent: "packhorse/test", Clock: w.clock,
+		GiveUp:  w.giveUp,
 		Timeout: time.Hour, // the only time that is not the clock's
 	})
 }
@@ -155,7 +157,8 @@ func (w *world) rows() (count int) {
 	return count
 }
 
-// status returns that of the only hook, which is behind until the deliverer has seen its first event.
+// status returns that of the only hook, which is behind until the deliverer has seen its first
+// event.
 func (w *world) status() webhook.Status {
 	w.t.Helper()
 	var list []webhook.Status

@@ -12,14 +12,16 @@ import (
 
 // Status is what a hook has to do. Hooks are known from their first event on.
 type Status struct {
-	Org       string    `json:"org"`
-	URL       string    `json:"url"`
-	Missing   bool      `json:"missing,omitempty"` // it is not configured any more: nothing is sent, and in an hour its rows go
-	Parked    int       `json:"parked"`            // events that failed, or wait for one of their ref that did
-	Behind    uint64    `json:"behind"`            // transactions whose events have not been dealt with, at most
-	Oldest    time.Time `json:"oldest,omitzero"`
-	LastError string    `json:"last_error,omitempty"` // of the parked event that has been tried most often, or else of a dead letter
-	Dead      int       `json:"dead"`
+	Org string `json:"org"`
+	URL string `json:"url"`
+	// It is not configured any more: nothing is sent, and in an hour its rows go.
+	Missing bool      `json:"missing,omitempty"`
+	Parked  int       `json:"parked"` // events that failed, or wait for one of their ref that did
+	Behind  uint64    `json:"behind"` // transactions whose events have not been dealt with, at most
+	Oldest  time.Time `json:"oldest,omitzero"`
+	// Of the parked event that has been tried most often, or else of a dead letter.
+	LastError string `json:"last_error,omitempty"`
+	Dead      int    `json:"dead"`
 }
 
 // Letter is a dead letter.
@@ -129,11 +131,13 @@ type Selection struct {
 	IDs []string // of deliveries
 }
 
-// RetryMax is how many dead letters one call of [Deliverer.Retry] takes of a hook: all that are sent again are held in memory.
+// RetryMax is how many dead letters one call of [Deliverer.Retry] takes of a hook: all that are
+// sent again are held in memory.
 const RetryMax = 10_000
 
-// Retry makes dead letters events that wait to be sent, for another day, and returns how many, and whether there are more. Each goes
-// before the later events of its ref that wait; those that have been delivered meanwhile stay delivered.
+// Retry makes dead letters events that wait to be sent, for another day, and returns how many, and
+// whether there are more. Each goes before the later events of its ref that wait; those that have
+// been delivered meanwhile stay delivered.
 func (d *Deliverer) Retry(ctx context.Context, s Selection) (count int, more bool, err error) {
 	for hook, err := range scan[hookRow](ctx, d.KV, []byte{table, kindHook}) {
 		if err != nil {

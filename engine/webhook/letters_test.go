@@ -20,7 +20,8 @@ func (w *world) waitAndAdvance(by time.Duration) {
 	w.clock.advance(by)
 }
 
-// outlive advances the clock from each attempt of an event to the next one until it is too old to be tried again, and returns the waits.
+// outlive advances the clock from each attempt of an event to the next one until it is too old to
+// be tried again, and returns the waits.
 func (w *world) outlive() (waits []time.Duration) {
 	w.t.Helper()
 	begun := w.clock.Now()
@@ -31,8 +32,8 @@ func (w *world) outlive() (waits []time.Duration) {
 	return waits
 }
 
-// An event that is never taken is tried for a day, ever less often, and is a dead letter then; what waited for it is tried once. Both
-// are sent again when an operator says so.
+// An event that is never taken is tried for a day, ever less often, and is a dead letter then; what
+// waited for it is tried once. Both are sent again when an operator says so.
 func TestDeadLetter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,8 +59,10 @@ func TestDeadLetter(t *testing.T) {
 		t.Fatalf("letters %+v", letters)
 	}
 	letter := letters[0]
-	if letter.ID != repo.String()+".2.0" || letter.Attempts != len(waits)+1 || !letter.Since.Equal(begun) || !letter.Died.Equal(w.clock.Now()) ||
-		letter.Error != "the receiver answered 410 Gone" || letter.Event.Ref != "refs/heads/main" || letter.URL != hookURL || letter.Org != "acme" {
+	if letter.ID != repo.String()+".2.0" || letter.Attempts != len(waits)+1 || !letter.Since.Equal(begun) ||
+		!letter.Died.Equal(w.clock.Now()) ||
+		letter.Error != "the receiver answered 410 Gone" || letter.Event.Ref != "refs/heads/main" || letter.URL != hookURL ||
+		letter.Org != "acme" {
 		t.Errorf("%+v", letter)
 	}
 	if stats := w.d.Stats(); stats.Dead != 2 || stats.Pending != 0 || stats.Failed != uint64(len(attempts)) {
@@ -67,7 +70,9 @@ func TestDeadLetter(t *testing.T) {
 	}
 
 	w.receivers.with(nil)
-	for _, none := range []webhook.Selection{{Org: "other"}, {URL: "https://other.example/"}, {IDs: []string{repo.String() + ".9.0"}}} {
+	for _, none := range []webhook.Selection{
+		{Org: "other"}, {URL: "https://other.example/"}, {IDs: []string{repo.String() + ".9.0"}},
+	} {
 		if count, more, err := w.d.Retry(t.Context(), none); count != 0 || more || err != nil {
 			t.Errorf("%+v: %d, %t, %v", none, count, more, err)
 		}
@@ -75,7 +80,9 @@ func TestDeadLetter(t *testing.T) {
 	if count, _, err := w.d.Retry(t.Context(), webhook.Selection{IDs: []string{letters[1].ID}}); count != 1 || err != nil {
 		t.Errorf("%d, %v", count, err)
 	}
-	w.until("the second one is taken", func() bool { return slices.Equal(w.receivers.taken(), []string{"refs/heads/main 02"}) })
+	w.until("the second one is taken", func() bool {
+		return slices.Equal(w.receivers.taken(), []string{"refs/heads/main 02"})
+	})
 	if count, _, err := w.d.Retry(t.Context(), webhook.Selection{URL: hookURL, Org: "acme"}); count != 1 || err != nil {
 		t.Errorf("%d, %v", count, err)
 	}
@@ -85,7 +92,8 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
-// A letter that is sent again while no deliverer runs is sent by the next one, before what waits behind it.
+// A letter that is sent again while no deliverer runs is sent by the next one, before what waits
+// behind it.
 func TestRetryWithoutDeliverer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,7 +124,8 @@ func TestRetryWithoutDeliverer(t *testing.T) {
 	}
 }
 
-// Events that the journal does not hold any more leave a dead letter that says so, which cannot be sent.
+// Events that the journal does not hold any more leave a dead letter that says so, which cannot be
+// sent.
 func TestTrimmedJournal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -129,9 +138,12 @@ func TestTrimmedJournal(t *testing.T) {
 		t.Fatalf("trimmed to %d, %v", oldest, err)
 	}
 	w.d.Start()
-	w.until("what is left is taken", func() bool { return slices.Equal(w.receivers.taken(), []string{"refs/heads/main 03"}) && w.idle() })
+	w.until("what is left is taken", func() bool {
+		return slices.Equal(w.receivers.taken(), []string{"refs/heads/main 03"}) && w.idle()
+	})
 	letters := w.letters()
-	if len(letters) != 1 || !letters[0].Lost || letters[0].Error != "the journal was trimmed: transactions 2 to 3 are lost" {
+	if len(letters) != 1 || !letters[0].Lost ||
+		letters[0].Error != "the journal was trimmed: transactions 2 to 3 are lost" {
 		t.Errorf("letters %+v", letters)
 	}
 	if count, _, err := w.d.Retry(t.Context(), webhook.Selection{}); count != 0 || err != nil {

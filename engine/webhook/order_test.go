@@ -40,7 +40,8 @@ func TestOrderPerRef(t *testing.T) {
 	if got := len(w.receivers.attempts()); got != 4 {
 		t.Errorf("%d attempts, a waiting one is among them", got)
 	}
-	if status := w.status(); status.LastError != "the receiver answered 500 Internal Server Error" || !status.Oldest.Equal(w.clock.Now()) {
+	if status := w.status(); status.LastError != "the receiver answered 500 Internal Server Error" ||
+		!status.Oldest.Equal(w.clock.Now()) {
 		t.Errorf("%+v", status)
 	}
 	for _, wait := range []time.Duration{time.Second, 2 * time.Second} {
@@ -50,7 +51,8 @@ func TestOrderPerRef(t *testing.T) {
 	}
 	w.until("all are taken", w.idle)
 	want := []string{
-		"refs/heads/good 01", "refs/heads/good 02", "refs/heads/good 03", "refs/heads/bad 01", "refs/heads/bad 02", "refs/heads/bad 03",
+		"refs/heads/good 01", "refs/heads/good 02", "refs/heads/good 03", "refs/heads/bad 01", "refs/heads/bad 02",
+		"refs/heads/bad 03",
 	}
 	if got := w.receivers.taken(); !slices.Equal(got, want) {
 		t.Errorf("taken %v, want %v", got, want)
@@ -116,8 +118,9 @@ func TestLargeTransaction(t *testing.T) {
 	}
 }
 
-// Receivers fail at random, repositories are written to meanwhile, the deliverer is restarted and the power fails: every event arrives, none is
-// invented, and the first deliveries of each ref are in its order.
+// Receivers fail at random, repositories are written to meanwhile, the deliverer is restarted and
+// the power fails: every event arrives, none is invented, and the first deliveries of each ref are
+// in its order.
 func TestRandomFailures(t *testing.T) {
 	t.Parallel()
 	rounds := 30

@@ -13,9 +13,11 @@ import (
 
 // Times of the goroutine that reads the outbox.
 const (
-	// sweepEvery is how often it looks for what it was not told of, and for hooks that are not configured any more.
+	// sweepEvery is how often it looks for what it was not told of, and for hooks that are not
+	// configured any more.
 	sweepEvery = time.Minute
-	// forgetAfter is how long a hook has to be gone from the configuration for its rows to go: an edit that breaks it takes nothing.
+	// forgetAfter is how long a hook has to be gone from the configuration for its rows to go: an edit
+	// that breaks it takes nothing.
 	forgetAfter = time.Hour
 	// expireEvery is how often dead letters are looked at for their age, and deadAge how old they get.
 	expireEvery = time.Hour
@@ -85,7 +87,8 @@ func (d *Deliverer) lane(ctx context.Context, hook hookRow) *lane {
 	return l
 }
 
-// lose forgets a lane that a panic has ended. What it has to send is in the store, and the next sweep opens it again.
+// lose forgets a lane that a panic has ended. What it has to send is in the store, and the next
+// sweep opens it again.
 func (d *Deliverer) lose(l *lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +115,8 @@ func (d *Deliverer) takeTold() []refs.RepoID {
 	return ids
 }
 
-// findWaiting takes what the outbox holds, also what another process or an earlier one has put there.
+// findWaiting takes what the outbox holds, also what another process or an earlier one has put
+// there.
 func (d *Deliverer) findWaiting(ctx context.Context) error {
 	for id, err := range d.Source.Waiting(ctx) {
 		if err != nil {
@@ -199,7 +203,8 @@ func (d *Deliverer) extend(ctx context.Context, id refs.RepoID, hooks []hookRow,
 	return d.apply(ctx, b)
 }
 
-// forgetMissing removes the rows of hooks that have been gone from the configuration for long enough.
+// forgetMissing removes the rows of hooks that have been gone from the configuration for long
+// enough.
 func (d *Deliverer) forgetMissing(ctx context.Context, missing map[hookID]time.Time) error {
 	now := d.Clock.Now()
 	for _, l := range d.allLanes() {
@@ -223,7 +228,8 @@ func (d *Deliverer) forgetMissing(ctx context.Context, missing map[hookID]time.T
 		delete(d.lanes, l.id)
 		d.mu.Unlock()
 		delete(missing, l.id)
-		d.Logger.InfoContext(ctx, "a webhook is gone from the configuration and was forgotten", "org", l.hook.Org, "host", l.hook.host())
+		d.Logger.InfoContext(ctx, "a webhook is gone from the configuration and was forgotten", "org", l.hook.Org,
+			"host", l.hook.host())
 	}
 	return nil
 }

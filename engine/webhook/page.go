@@ -72,7 +72,8 @@ func (l *lane) openPage(id refs.RepoID, now time.Time) error {
 	return nil
 }
 
-// read returns what follows a position of the journal, few lanes at a time: a transaction is read as a whole.
+// read returns what follows a position of the journal, few lanes at a time: a transaction is read
+// as a whole.
 func (l *lane) read(id refs.RepoID, after uint64) (refs.Page, Repository, error) {
 	select {
 	case l.d.pages <- struct{}{}:
@@ -88,7 +89,8 @@ func (l *lane) read(id refs.RepoID, after uint64) (refs.Page, Repository, error)
 	return events, repo, err
 }
 
-// take makes items of events, from where the stream is to its last transaction, or as many as a page holds.
+// take makes items of events, from where the stream is to its last transaction, or as many as a
+// page holds.
 func (p *page) take(events refs.Page, repo *Repository, row *stream) {
 	p.end = position{Sequence: row.Last + 1}
 	if events.More && events.Next < row.Last {
@@ -121,7 +123,8 @@ func (l *lane) lose(b *kv.Batch, id refs.RepoID, from position, oldest uint64, n
 	l.log.ErrorContext(l.ctx, "webhook: events were lost", "delivery", deliveryID(id, from), "error", it.Error)
 }
 
-// advance applies b, with the cursor of a repository moved to where all before it has been dealt with. A page that is done is closed.
+// advance applies b, with the cursor of a repository moved to where all before it has been dealt
+// with. A page that is done is closed.
 func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	p := l.open[id]
 	before := position{}

@@ -14,7 +14,8 @@ type refKey struct {
 	name string
 }
 
-// queue is the events of one ref that are in memory, in their order. When the first one is parked all are.
+// queue is the events of one ref that are in memory, in their order. When the first one is parked
+// all are.
 type queue struct {
 	key    refKey
 	items  []*item // at least one, while the lane knows the queue
@@ -79,7 +80,9 @@ func (l *lane) insert(key []byte, row delivery) error {
 	}
 	it := &item{delivery: row, repo: repo, at: at, stored: true, settled: true}
 	q := l.queueOf(it)
-	place, found := slices.BinarySearchFunc(q.items, at, func(other *item, at position) int { return other.at.compare(at) })
+	place, found := slices.BinarySearchFunc(q.items, at, func(other *item, at position) int {
+		return other.at.compare(at)
+	})
 	if found {
 		return nil
 	}

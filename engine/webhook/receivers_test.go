@@ -43,7 +43,8 @@ func (r *receivers) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	d := delivery{
-		url: request.URL.String(), id: request.Header.Get("X-Pierre-Delivery"), at: r.clock.Now(), header: request.Header, body: string(body),
+		url: request.URL.String(), id: request.Header.Get("X-Pierre-Delivery"), at: r.clock.Now(), header: request.Header,
+		body: string(body),
 	}
 	if err := json.Unmarshal(body, &d.event); err != nil {
 		return nil, err

@@ -49,7 +49,8 @@ type hookRow struct {
 	URL string `json:"url"`
 }
 
-// stream is a stretch of a journal that a hook has yet to deal with: from Next to the transaction Last.
+// stream is a stretch of a journal that a hook has yet to deal with: from Next to the transaction
+// Last.
 type stream struct {
 	Next  position  `json:"next"`
 	Last  uint64    `json:"last"`
@@ -58,13 +59,14 @@ type stream struct {
 
 // delivery is an event with what came of it so far.
 type delivery struct {
-	Event    Event     `json:"event"`
-	Attempts int       `json:"attempts,omitempty"`
-	Since    time.Time `json:"since,omitzero"`  // of the first attempt, or since when it waits for another event of its ref
-	Next     time.Time `json:"next,omitzero"`   // when to try again
-	Error    string    `json:"error,omitempty"` // of the last attempt
-	Died     time.Time `json:"died,omitzero"`
-	Lost     bool      `json:"lost,omitempty"` // the journal was trimmed: there is no event to send
+	Event    Event `json:"event"`
+	Attempts int   `json:"attempts,omitempty"`
+	// Of the first attempt, or since when it waits for another event of its ref.
+	Since time.Time `json:"since,omitzero"`
+	Next  time.Time `json:"next,omitzero"`   // when to try again
+	Error string    `json:"error,omitempty"` // of the last attempt
+	Died  time.Time `json:"died,omitzero"`
+	Lost  bool      `json:"lost,omitempty"` // the journal was trimmed: there is no event to send
 }
 
 func hookPrefix(kind byte, hook hookID) []byte { return append([]byte{table, kind}, hook[:]...) }
@@ -122,7 +124,8 @@ func (d *Deliverer) readStream(ctx context.Context, hook hookID, repo refs.RepoI
 	return row, err == nil, err
 }
 
-// scan walks the rows below a prefix. A damaged one comes with its key and errCorrupt, and the walk may go on.
+// scan walks the rows below a prefix. A damaged one comes with its key and errCorrupt, and the walk
+// may go on.
 func scan[T any](ctx context.Context, keys kv.Store, prefix []byte) iter.Seq2[keyed[T], error] {
 	return func(yield func(keyed[T], error) bool) {
 		for pair, err := range keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {

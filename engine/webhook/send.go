@@ -17,11 +17,12 @@ const (
 	headerDelivery  = "X-Pierre-Delivery" // see deliveryID
 )
 
-// answerBytesMax is how much of an answer is read, for the connection to be used again. Nothing in it counts but the status.
+// answerBytesMax is how much of an answer is read, for the connection to be used again. Nothing in
+// it counts but the status.
 const answerBytesMax = 64 << 10
 
-// statusError says that a receiver did not take an event: it answered anything but 2xx. No status is final, 410 neither: a receiver that is to hear
-// no more is taken out of the configuration.
+// statusError says that a receiver did not take an event: it answered anything but 2xx. No status
+// is final, 410 neither: a receiver that is to hear no more is taken out of the configuration.
 type statusError struct{ Status int }
 
 // Error names the status.
@@ -29,7 +30,8 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("the receiver answered %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// send makes one attempt to deliver an event. Errors: [statusError]; those of the client, without the URL, which may hold a secret.
+// send makes one attempt to deliver an event. Errors: [statusError]; those of the client, without
+// the URL, which may hold a secret.
 func (d *Deliverer) send(ctx context.Context, hook Hook, it *item) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %v", d.Timeout))
 	defer cancel()
@@ -46,7 +48,8 @@ func (d *Deliverer) send(ctx context.Context, hook Hook, it *item) error {
 	request.Header.Set(headerEvent, "push")
 	request.Header.Set(headerSignature, Sign(hook.Secret, d.Clock.Now(), body))
 	request.Header.Set(headerDelivery, deliveryID(it.repo, it.at))
-	// Not sent: it lets the client try again at once when the receiver has closed the connection that it kept.
+	// Not sent: it lets the client try again at once when the receiver has closed the connection that
+	// it kept.
 	request.Header["Idempotency-Key"] = nil
 	response, err := d.Client.Do(request)
 	if err != nil {

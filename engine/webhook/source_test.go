@@ -29,7 +29,9 @@ func (s source) Repository(ctx context.Context, id refs.RepoID) (webhook.Reposit
 
 func (s source) Events(ctx context.Context, id refs.RepoID, after uint64, limit int) (refs.Page, error) {
 	page, err := s.w.names.Events(ctx, id, after, limit)
-	page.Entries = slices.DeleteFunc(page.Entries, func(entry refs.Entry) bool { return strings.Contains(entry.Ref, "/notes/") })
+	page.Entries = slices.DeleteFunc(page.Entries, func(entry refs.Entry) bool {
+		return strings.Contains(entry.Ref, "/notes/")
+	})
 	return page, err
 }
 

@@ -1,17 +1,22 @@
 // Package webhook tells an organization's receivers of the changes of branches and tags.
 //
-// Start at [New] and [Deliverer.Start]. What has to be told comes from an outbox, which a crash does not empty, and from the journal: for
-// each hook and repository a cursor says how far into the journal all has been dealt with. An event is sent at least once, and the events
-// of one ref in their order, each after the one before it was taken or given up. One that fails is parked, in a row of its own, with what
-// follows of its ref; the cursor moves on, so that other refs do not wait. It is tried again for a day, ever less often, and is a dead letter
-// then, which only an operator sends again ([Deliverer.Retry]).
+// Start at [New] and [Deliverer.Start]. What has to be told comes from an outbox, which a crash
+// does not empty, and from the journal: for each hook and repository a cursor says how far into the
+// journal all has been dealt with. An event is sent at least once, and the events of one ref in
+// their order, each after the one before it was taken or given up. One that fails is parked, in a
+// row of its own, with what follows of its ref; the cursor moves on, so that other refs do not
+// wait. It is tried again for a day, ever less often, and is a dead letter then, which only an
+// operator sends again ([Deliverer.Retry]).
 //
-// A change of any branch or tag is an event, in all namespaces, under the stored name of the ref. Notes and other refs are none, nor is
-// what a repository is created with, nor what comes through `+import`. The events of a repository that is deleted before they were
-// first tried are gone with its journal.
+// A change of any branch or tag is an event, in all namespaces, under the stored name of the ref.
+// Notes and other refs are none, nor is what a repository is created with, nor what comes through
+// `+import`. The events of a repository that is deleted before they were first tried are gone with
+// its journal.
 //
-// Each hook has a lane: a goroutine that owns what is in memory of it, and a few attempts at a time, so that a slow receiver holds up
-// nobody else. All that an organization's hooks have under way is bounded too, and organizations take turns. Memory is bounded by what a lane has open of the journal and by how many of its events may be parked.
+// Each hook has a lane: a goroutine that owns what is in memory of it, and a few attempts at a
+// time, so that a slow receiver holds up nobody else. All that an organization's hooks have under
+// way is bounded too, and organizations take turns. Memory is bounded by what a lane has open of
+// the journal and by how many of its events may be parked.
 package webhook
 
 import (
@@ -30,7 +35,8 @@ import (
 	"packhorse/refs"
 )
 
-// Hook is a receiver as it is configured. Its organization and URL say which one it is; a secret may be replaced.
+// Hook is a receiver as it is configured. Its organization and URL say which one it is; a secret
+// may be replaced.
 type Hook struct {
 	URL    string
 	Secret string
@@ -43,17 +49,20 @@ type Repository struct {
 	Name string
 }
 
-// Source is what the deliverer asks of the host; package engine implements it. Its methods are called concurrently.
+// Source is what the deliverer asks of the host; package engine implements it. Its methods are
+// called concurrently.
 type Source interface {
 	// Hooks returns the receivers of an organization, as they are now.
 	Hooks(org string) []Hook
 	// Repository describes a repository. Errors: [refs.ErrRepositoryNotFound].
 	Repository(ctx context.Context, id refs.RepoID) (Repository, error)
-	// Events returns a page of the journal, without what is no event. Errors: [refs.ErrRepositoryNotFound], [refs.ErrTrimmed].
+	// Events returns a page of the journal, without what is no event. Errors:
+	// [refs.ErrRepositoryNotFound], [refs.ErrTrimmed].
 	Events(ctx context.Context, id refs.RepoID, after uint64, limit int) (refs.Page, error)
 	// Waiting walks the repositories with something in the outbox.
 	Waiting(ctx context.Context) iter.Seq2[refs.RepoID, error]
-	// Span returns the first and the last transaction in the outbox after a sequence, and false if there is none.
+	// Span returns the first and the last transaction in the outbox after a sequence, and false if
+	// there is none.
 	Span(ctx context.Context, id refs.RepoID, after uint64) (first, last uint64, found bool, err error)
 	// Remove lets b remove these transactions, and what lies between them, from the outbox.
 	Remove(b *kv.Batch, id refs.RepoID, first, last uint64)
@@ -67,8 +76,8 @@ type Config struct {
 	Client *http.Client
 	// Timeout is how long one attempt may take, answer included; 15 seconds.
 	Timeout time.Duration
-	// GiveUp is how old an event gets, from its first attempt on, before an attempt that fails makes it a dead letter; 24 hours, and the first
-	// attempt is the last one when negative.
+	// GiveUp is how old an event gets, from its first attempt on, before an attempt that fails makes
+	// it a dead letter; 24 hours, and the first attempt is the last one when negative.
 	GiveUp time.Duration
 	// Agent is the User-Agent.
 	Agent  string
@@ -110,8 +119,9 @@ const (
 	seenMax        = 100_000
 )
 
-// newAttempts bounds how many attempts are under way, in all and of one organization. Where more are asked for, the organization with the
-// fewest comes next, so that one whose receivers hang holds up its own events and nobody else's. Events wait for as long as it takes.
+// newAttempts bounds how many attempts are under way, in all and of one organization. Where more
+// are asked for, the organization with the fewest comes next, so that one whose receivers hang
+// holds up its own events and nobody else's. Events wait for as long as it takes.
 func newAttempts(most, orgMost int64) *fair.Queue {
 	return fair.NewQueue(fair.Options{Capacity: most, Share: orgMost, Waiting: math.MaxInt, Wait: math.MaxInt64})
 }
@@ -120,11 +130,13 @@ func newAttempts(most, orgMost int64) *fair.Queue {
 type Stats struct {
 	// Delivered events were taken, Failed attempts were not, and Dead events were given up.
 	Delivered, Failed, Dead uint64
-	// Pending is how many events are held in memory: those that are being sent, and those that failed or wait for one that did.
+	// Pending is how many events are held in memory: those that are being sent, and those that failed
+	// or wait for one that did.
 	Pending int64
 }
 
-// New returns a deliverer that nothing is sent by before [Deliverer.Start]. [Deliverer.Told], List and Retry may be called before that.
+// New returns a deliverer that nothing is sent by before [Deliverer.Start]. [Deliverer.Told], List
+// and Retry may be called before that.
 func New(c Config) *Deliverer {
 	if c.Timeout == 0 {
 		c.Timeout = 15 * time.Second
@@ -145,7 +157,8 @@ func New(c Config) *Deliverer {
 	}
 }
 
-// Start begins with what was left when the last deliverer over the store ended, and goes on until Stop.
+// Start begins with what was left when the last deliverer over the store ended, and goes on until
+// Stop.
 func (d *Deliverer) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
@@ -171,7 +184,8 @@ func (d *Deliverer) Stop() {
 	d.Client.CloseIdleConnections()
 }
 
-// Told hears that the outbox has had something more of a repository, which is durable. It does not wait.
+// Told hears that the outbox has had something more of a repository, which is durable. It does not
+// wait.
 func (d *Deliverer) Told(id refs.RepoID) {
 	d.mu.Lock()
 	d.told[id] = true

@@ -15,8 +15,9 @@ type Leaf struct {
 	Content string // of a submodule the ID of a commit
 }
 
-// Evolve builds a history on refs/heads/main in which everything happens to files that a patch can tell: it begins with files, which are
-// changed at random before each further commit. Equal arguments give equal objects.
+// Evolve builds a history on refs/heads/main in which everything happens to files that a patch can
+// tell: it begins with files, which are changed at random before each further commit. Equal
+// arguments give equal objects.
 func (r *Repository) Evolve(random *rand.Rand, files map[string]Leaf, commits int) {
 	r.tb.Helper()
 	if files == nil {
@@ -98,7 +99,10 @@ func evolve(random *rand.Rand, files map[string]Leaf) {
 }
 
 func leafPath(random *rand.Rand) string {
-	names := []string{"a", "b", "dir", "lib.c", "with space", "tab\there", "ümlaut", `quo"te`, `back\slash`, "line\nfeed", "a.orig", "z b/z"}
+	names := []string{
+		"a", "b", "dir", "lib.c", "with space", "tab\there", "ümlaut", `quo"te`, `back\slash`, "line\nfeed", "a.orig",
+		"z b/z",
+	}
 	var path strings.Builder
 	path.WriteString(names[random.IntN(len(names))])
 	for range random.IntN(3) {

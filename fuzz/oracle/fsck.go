@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Fsck runs git fsck --strict over all objects and returns, by object ID, the faults that count as errors, such as "treeNotSorted".
-// An object that git cannot even parse has the fault "unreadable". Missing links and the faults to ignore are none.
+// Fsck runs git fsck --strict over all objects and returns, by object ID, the faults that count as
+// errors, such as "treeNotSorted". An object that git cannot even parse has the fault "unreadable".
+// Missing links and the faults to ignore are none.
 func (r *Repository) Fsck(ignore ...string) map[string][]string {
 	r.tb.Helper()
 	var args []string
@@ -32,9 +33,11 @@ func (r *Repository) Fsck(ignore ...string) map[string][]string {
 			}
 			continue
 		}
-		// "error: <ID>: object corrupt or missing: <path>" and "error: <ID>: object could not be parsed: <path>"
+		// "error: <ID>: object corrupt or missing: <path>" and "error: <ID>: object could not be parsed:
+		// <path>"
 		if rest, ok := strings.CutPrefix(line, "error: "); ok {
-			if id, rest, ok := strings.Cut(rest, ": object "); ok && (strings.HasPrefix(rest, "corrupt") || strings.HasPrefix(rest, "could not be")) {
+			if id, rest, ok := strings.Cut(rest, ": object "); ok &&
+				(strings.HasPrefix(rest, "corrupt") || strings.HasPrefix(rest, "could not be")) {
 				faults[id] = append(faults[id], "unreadable")
 			}
 		}

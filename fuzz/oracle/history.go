@@ -19,8 +19,8 @@ type History struct {
 	Binary  bool // some files hold random bytes
 }
 
-// Seed builds a history on refs/heads/main and returns its tip. Equal arguments give equal objects: files of text lines in nested folders
-// that grow, change, move, vanish and turn executable.
+// Seed builds a history on refs/heads/main and returns its tip. Equal arguments give equal objects:
+// files of text lines in nested folders that grow, change, move, vanish and turn executable.
 func (r *Repository) Seed(h History) string {
 	r.tb.Helper()
 	if h.Commits == 0 {
@@ -155,7 +155,9 @@ func (s *seeder) edit(content []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
-var words = strings.Fields("horse pack tree blob commit carry saddle trail load bridle hoof rein path mule cargo north river stone")
+var words = strings.Fields(
+	"horse pack tree blob commit carry saddle trail load bridle hoof rein path mule cargo north river stone",
+)
 
 func (s *seeder) line() string {
 	line := make([]string, 1+s.random.IntN(9))

@@ -1,8 +1,10 @@
-// Package oracle asks the installed git what the right answer is, and makes repositories to ask about. It is for tests and benchmarks only.
+// Package oracle asks the installed git what the right answer is, and makes repositories to ask
+// about. It is for tests and benchmarks only.
 //
-// A [Repository] is bare, lives in a temporary folder of the test, and sees nothing of the machine: no configuration of the system or the
-// user, fixed identities, dates and time zone, English messages. The same calls give the same object IDs everywhere. A test that needs git
-// where there is none is skipped.
+// A [Repository] is bare, lives in a temporary folder of the test, and sees nothing of the machine:
+// no configuration of the system or the user, fixed identities, dates and time zone, English
+// messages. The same calls give the same object IDs everywhere. A test that needs git where there
+// is none is skipped.
 package oracle
 
 import (
@@ -56,8 +58,9 @@ func Open(tb testing.TB, dir string) *Repository {
 // Env returns the whole environment of a git command in the repository in dir.
 func Env(dir string) []string { return append(EnvOutside(dir), "GIT_DIR="+dir) }
 
-// EnvOutside is [Env] for commands that are in no repository, or find theirs by their working folder: also for what runs git, and for other
-// clients. No proxy of the machine comes between them and a server.
+// EnvOutside is [Env] for commands that are in no repository, or find theirs by their working
+// folder: also for what runs git, and for other clients. No proxy of the machine comes between them
+// and a server.
 func EnvOutside(home string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home,
@@ -68,7 +71,8 @@ func EnvOutside(home string) []string {
 	}
 }
 
-// Git runs a git command and returns what it prints, less the final newline. A failure ends the test.
+// Git runs a git command and returns what it prints, less the final newline. A failure ends the
+// test.
 func (r *Repository) Git(args ...string) string {
 	r.tb.Helper()
 	return strings.TrimSuffix(string(r.Input(nil, args...)), "\n")
@@ -84,7 +88,8 @@ func (r *Repository) Input(stdin []byte, args ...string) []byte {
 	return stdout
 }
 
-// Try runs a git command that may fail: the error is an [*ExitError] then. What was printed is returned in any case.
+// Try runs a git command that may fail: the error is an [*ExitError] then. What was printed is
+// returned in any case.
 func (r *Repository) Try(stdin []byte, args ...string) ([]byte, error) {
 	r.tb.Helper()
 	cmd := exec.Command("git", args...)
@@ -127,7 +132,8 @@ func (r *Repository) Read(objectType, id string) []byte {
 	return r.Input(nil, "cat-file", objectType, id)
 }
 
-// Objects returns the IDs of all objects that the repository holds, one line each as "<id> <type> <size>", sorted by ID.
+// Objects returns the IDs of all objects that the repository holds, one line each as "<id> <type>
+// <size>", sorted by ID.
 func (r *Repository) Objects() []string {
 	r.tb.Helper()
 	out := r.Git("cat-file", "--batch-all-objects", "--batch-check")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Real returns the bare repository in the folder PACKHORSE_REAL_REPO. A test is skipped when none is named.
+// Real returns the bare repository in the folder PACKHORSE_REAL_REPO. A test is skipped when none
+// is named.
 func Real(tb testing.TB) *Repository {
 	tb.Helper()
 	dir := os.Getenv("PACKHORSE_REAL_REPO")
@@ -16,13 +17,15 @@ func Real(tb testing.TB) *Repository {
 	return Open(tb, dir)
 }
 
-// RealCount returns how much of a real repository is looked at: PACKHORSE_REAL_COUNT, or count when it is not set.
+// RealCount returns how much of a real repository is looked at: PACKHORSE_REAL_COUNT, or count when
+// it is not set.
 func RealCount(tb testing.TB, count int) int {
 	tb.Helper()
 	return number(tb, "PACKHORSE_REAL_COUNT", count)
 }
 
-// CaseCount returns how many generated cases are tried: PACKHORSE_CASE_COUNT, or else count, or few when tests are to be short.
+// CaseCount returns how many generated cases are tried: PACKHORSE_CASE_COUNT, or else count, or few
+// when tests are to be short.
 func CaseCount(tb testing.TB, count, few int) int {
 	tb.Helper()
 	if testing.Short() {

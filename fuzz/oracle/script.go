@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
-// WriteScript writes a program that git is to run, with its #! line, to a path in a folder that exists.
+// WriteScript writes a program that git is to run, with its #! line, to a path in a folder that
+// exists.
 //
-// A shell writes it: what this process has open for writing while another goroutine forks cannot be executed as long as the child has it, too.
+// A shell writes it: what this process has open for writing while another goroutine forks cannot be
+// executed as long as the child has it, too.
 func WriteScript(tb testing.TB, path, text string) {
 	tb.Helper()
 	write := exec.Command("sh", "-c", `cat >"$1" && chmod +x "$1"`, "sh", path)

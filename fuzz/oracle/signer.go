@@ -21,7 +21,8 @@ func SSHSigner(tb testing.TB, kind string) Signer {
 		tb.Skip("skipped: no ssh-keygen here")
 	}
 	path := filepath.Join(tb.TempDir(), "key")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", path).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", path).
+		CombinedOutput(); err != nil {
 		tb.Fatalf("ssh-keygen: %v\n%s", err, out)
 	}
 	public, err := os.ReadFile(path + ".pub")
@@ -31,7 +32,8 @@ func SSHSigner(tb testing.TB, kind string) Signer {
 	return Signer{public, []string{"-c", "gpg.format=ssh", "-c", "user.signingkey=" + path}}
 }
 
-// PGPSigner makes a key of a kind that gpg knows, in a folder of its own. Without gpg the test is skipped.
+// PGPSigner makes a key of a kind that gpg knows, in a folder of its own. Without gpg the test is
+// skipped.
 func PGPSigner(tb testing.TB, kind string) Signer {
 	tb.Helper()
 	if _, err := exec.LookPath("gpg"); err != nil {
@@ -49,7 +51,9 @@ func PGPSigner(tb testing.TB, kind string) Signer {
 	})
 	gpg := func(args ...string) []byte {
 		tb.Helper()
-		cmd := exec.Command("gpg", append([]string{"--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""}, args...)...)
+		cmd := exec.Command("gpg", append(
+			[]string{"--homedir", home, "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""}, args...,
+		)...)
 		var errOut bytes.Buffer
 		cmd.Stderr = &errOut
 		out, err := cmd.Output()
@@ -61,5 +65,7 @@ func PGPSigner(tb testing.TB, kind string) Signer {
 	gpg("--quick-generate-key", "Signer <signer@example.com>", kind, "sign", "never")
 	program := filepath.Join(home, "gpg.sh")
 	WriteScript(tb, program, "#!/bin/sh\nexec gpg --homedir "+home+" --batch \"$@\"\n")
-	return Signer{gpg("--armor", "--export"), []string{"-c", "gpg.program=" + program, "-c", "user.signingkey=signer@example.com"}}
+	return Signer{
+		gpg("--armor", "--export"), []string{"-c", "gpg.program=" + program, "-c", "user.signingkey=signer@example.com"},
+	}
 }

@@ -11,7 +11,8 @@ type Step struct{ Before, After string }
 // EmptyTree is what a first commit follows.
 const EmptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// Steps lists the commits of all branches that are no merges and change something, newest first, countMax of them at most.
+// Steps lists the commits of all branches that are no merges and change something, newest first,
+// countMax of them at most.
 func (r *Repository) Steps(countMax int) []Step {
 	r.tb.Helper()
 	trees := map[string]string{}
@@ -37,5 +38,6 @@ func (r *Repository) Steps(countMax int) []Step {
 // Diff returns the patch of a step, as git diff-tree makes it with options.
 func (r *Repository) Diff(s Step, options ...string) []byte {
 	r.tb.Helper()
-	return r.Input(nil, slices.Concat([]string{"diff-tree", "-p", "--binary", "-r"}, options, []string{s.Before, s.After})...)
+	return r.Input(nil,
+		slices.Concat([]string{"diff-tree", "-p", "--binary", "-r"}, options, []string{s.Before, s.After})...)
 }

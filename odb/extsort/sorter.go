@@ -1,4 +1,5 @@
-// Package extsort sorts records of one width by their bytes, in bounded memory and a scratch file beyond it.
+// Package extsort sorts records of one width by their bytes, in bounded memory and a scratch file
+// beyond it.
 //
 // Start at [New].
 package extsort

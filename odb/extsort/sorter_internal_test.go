@@ -12,7 +12,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// TestSorterBeyondMemory is a look inside because reaching the limit from outside takes a million objects.
+// TestSorterBeyondMemory is a look inside because reaching the limit from outside takes a million
+// objects.
 func TestSorterBeyondMemory(t *testing.T) {
 	t.Parallel()
 	files, err := file.OpenDir("files", file.DirOptions{FS: vfs.NewMem()})

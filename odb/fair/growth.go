@@ -16,10 +16,12 @@ type grower struct {
 	done   chan bool // has room for the one answer: whether it is overdrawn
 }
 
-// Grow takes more for a tenant who holds something already, beside what [Queue.Acquire] gave. He comes before all who hold nothing, in the
-// order of arrival. What does not fit is taken nevertheless, beside the capacity, when nobody else has done so: of those who hold something and
-// wait for each other one goes on, one organization after the other, and those of others who fit are not kept out. More than the capacity
-// counts as that. Who has gone on like this may do so again: by says who it is.
+// Grow takes more for a tenant who holds something already, beside what [Queue.Acquire] gave. He
+// comes before all who hold nothing, in the order of arrival. What does not fit is taken
+// nevertheless, beside the capacity, when nobody else has done so: of those who hold something and
+// wait for each other one goes on, one organization after the other, and those of others who fit
+// are not kept out. More than the capacity counts as that. Who has gone on like this may do so
+// again: by says who it is.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Grow(ctx context.Context, by any, t Tenant, share, amount int64) (release func(), err error) {
@@ -52,7 +54,8 @@ func (q *Queue) shrink(g *grower, err error) (release func(), _ error) {
 	return q.giveBack(g.token, g.amount, <-g.done), nil
 }
 
-// growLocked gives to those who wait for more: whom it fits, and one of the others if nobody is overdrawn.
+// growLocked gives to those who wait for more: whom it fits, and one of the others if nobody is
+// overdrawn.
 func (q *Queue) growLocked() {
 	q.growers = slices.DeleteFunc(q.growers, func(g *grower) bool {
 		if !g.token.fits(g.amount) {
@@ -87,7 +90,8 @@ func (q *Queue) growLocked() {
 
 func (g *grower) org() string { return g.token.parent.parent.key }
 
-// Spare takes for a tenant, without waiting, up to most of what is free for him, and leaves a quarter of that to others.
+// Spare takes for a tenant, without waiting, up to most of what is free for him, and leaves a
+// quarter of that to others.
 func (q *Queue) Spare(t Tenant, share, most int64) (taken int64, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 // ErrMemory says that a request needs more memory than there is for all.
 var ErrMemory = errors.New("fair: the request takes more memory than the server has for requests")
 
-// Holding is the memory of one request: what it was admitted for, and what it turns out to need. The zero value holds nothing of no queue.
+// Holding is the memory of one request: what it was admitted for, and what it turns out to need.
+// The zero value holds nothing of no queue.
 type Holding struct {
 	queue    *Queue
 	tenant   Tenant
@@ -19,8 +20,10 @@ type Holding struct {
 
 	total atomic.Int64 // changed under mu
 
-	mu      sync.Mutex // guards the field below, and is held while more is waited for: others of the request need not ask then
-	release []func()   // nil after Close
+	// Guards the field below, and is held while more is waited for: others of the request need not ask
+	// then.
+	mu      sync.Mutex
+	release []func() // nil after Close
 	closed  bool
 }
 
@@ -74,9 +77,10 @@ func Hold(ctx context.Context, h *Holding) context.Context {
 	return context.WithValue(ctx, holdingKey{}, h)
 }
 
-// Need returns when the request of ctx may hold sizeBytes in all, until it ends. It is asked before that much is allocated, in a turn at the processors or
-// not, which is given back meanwhile. More than there is for all requests counts as that, and is refused when it is more than twice as much. Work
-// that belongs to no request holds what it likes.
+// Need returns when the request of ctx may hold sizeBytes in all, until it ends. It is asked before
+// that much is allocated, in a turn at the processors or not, which is given back meanwhile. More
+// than there is for all requests counts as that, and is refused when it is more than twice as much.
+// Work that belongs to no request holds what it likes.
 //
 // Errors: [ErrMemory]; [ErrBusy]; the cause of ctx's end.
 func Need(ctx context.Context, sizeBytes int64) error {
@@ -99,7 +103,8 @@ func Held(ctx context.Context) (sizeBytes int64, ok bool) {
 	return h.total.Load(), true
 }
 
-// Spare returns how much the request of ctx may hold until it ends: up to most, and what it was admitted for at least. It does not wait.
+// Spare returns how much the request of ctx may hold until it ends: up to most, and what it was
+// admitted for at least. It does not wait.
 func Spare(ctx context.Context, most int64) int64 {
 	h, _ := ctx.Value(holdingKey{}).(*Holding)
 	if h == nil || h.queue == nil {

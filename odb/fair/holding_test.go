@@ -33,7 +33,8 @@ func newQueue() *fair.Queue {
 	return fair.NewQueue(fair.Options{Capacity: 100, Waiting: 100, Wait: 10 * time.Second})
 }
 
-// TestNeedOfAll lets everybody who was admitted need more than is left: one after the other gets it.
+// TestNeedOfAll lets everybody who was admitted need more than is left: one after the other gets
+// it.
 func TestNeedOfAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +90,8 @@ func TestNeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if used, _ := q.State(); h.Total() != test.total || used != test.used {
-			t.Errorf("after a need of %d: %d, and %d of the queue, want %d and %d", test.need, h.Total(), used, test.total, test.used)
+			t.Errorf("after a need of %d: %d, and %d of the queue, want %d and %d", test.need, h.Total(), used, test.total,
+				test.used)
 		}
 	}
 	if err := fair.Need(ctx, 201); !errors.Is(err, fair.ErrMemory) {

@@ -2,7 +2,8 @@ package fair
 
 import "container/heap"
 
-// node is the whole, an organization, a repository or a token, with what it holds and who waits in it.
+// node is the whole, an organization, a repository or a token, with what it holds and who waits in
+// it.
 type node struct {
 	parent   *node
 	key      string
@@ -25,7 +26,8 @@ type node struct {
 	first, last *waiter // of a token
 }
 
-// idleMax is how many nodes are made until those are forgotten that hold nothing and that nobody waits in.
+// idleMax is how many nodes are made until those are forgotten that hold nothing and that nobody
+// waits in.
 const idleMax = 1024
 
 // find returns the node of a token below the root. A new one counts as served at this tick.
@@ -61,7 +63,8 @@ func (n *node) add(key string, tick int64) *node {
 func (n *node) forget() {
 	for key, c := range n.children {
 		c.forget()
-		if (c.used == 0 || c.parent.start > 0 && c.used <= c.parent.start) && c.waiting == 0 && c.held == 0 && len(c.children) == 0 {
+		if (c.used == 0 || c.parent.start > 0 && c.used <= c.parent.start) && c.waiting == 0 && c.held == 0 &&
+			len(c.children) == 0 {
 			delete(n.children, key)
 		}
 	}

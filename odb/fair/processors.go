@@ -17,18 +17,20 @@ var ErrWork = errors.New("fair: the request takes too much computing")
 const (
 	// quantum is for how long one computes before others who wait come first.
 	quantum = time.Millisecond
-	// lightRecent is for how long after a light request of somebody else a processor is left free for the next one.
+	// lightRecent is for how long after a light request of somebody else a processor is left free for
+	// the next one.
 	lightRecent = 5 * time.Millisecond
-	// stalled is for how long nobody's turn has begun or ended, until who waits goes on without one: those who have turns wait for
-	// something themselves, perhaps for him.
+	// stalled is for how long nobody's turn has begun or ended, until who waits goes on without one:
+	// those who have turns wait for something themselves, perhaps for him.
 	stalled = time.Second
 )
 
 // Processors shares out the time of the processors among those who compute for long.
 //
-// Whoever has been charged least goes next, among organizations, then repositories, then tokens; who comes anew begins where the others
-// are. As many compute as there are processors, and one fewer while light requests of others come, which ask for no turn. All methods may be
-// called concurrently.
+// Whoever has been charged least goes next, among organizations, then repositories, then tokens;
+// who comes anew begins where the others are. As many compute as there are processors, and one
+// fewer while light requests of others come, which ask for no turn. All methods may be called
+// concurrently.
 type Processors struct {
 	count   int
 	waiters atomic.Int64 // who wait; changed under mu
@@ -103,8 +105,9 @@ type turn struct {
 	began   time.Time
 }
 
-// Do runs work in a turn at the processors, if ctx has an account. Work asks [Pause] at least each millisecond or so, and must not wait for
-// a client, nor for somebody who waits for a turn, unless within [Rest]. Within a turn, Do only runs work.
+// Do runs work in a turn at the processors, if ctx has an account. Work asks [Pause] at least each
+// millisecond or so, and must not wait for a client, nor for somebody who waits for a turn, unless
+// within [Rest]. Within a turn, Do only runs work.
 //
 // Errors: those of work; [ErrWork]; the cause of ctx's end.
 func Do(ctx context.Context, work func(ctx context.Context) error) error {
@@ -123,7 +126,8 @@ func Do(ctx context.Context, work func(ctx context.Context) error) error {
 	return work(context.WithValue(ctx, turnKey{}, t))
 }
 
-// Pause lets others compute when it is their turn. It is called often by whoever computes for long, in a turn or not.
+// Pause lets others compute when it is their turn. It is called often by whoever computes for long,
+// in a turn or not.
 //
 // Errors: [ErrWork]; that of ctx.
 func Pause(ctx context.Context) error {
@@ -151,7 +155,8 @@ func Pause(ctx context.Context) error {
 	return t.begin(ctx, true)
 }
 
-// Rest runs wait, which waits for others, and gives the turn back meanwhile. Its error is that of wait.
+// Rest runs wait, which waits for others, and gives the turn back meanwhile. Its error is that of
+// wait.
 func Rest(ctx context.Context, wait func() error) error {
 	t, _ := ctx.Value(turnKey{}).(*turn)
 	if t == nil {
@@ -167,7 +172,8 @@ func Rest(ctx context.Context, wait func() error) error {
 	return err
 }
 
-// Apart returns a context for a goroutine that works for ctx, and asks for turns of its own where ctx is within one.
+// Apart returns a context for a goroutine that works for ctx, and asks for turns of its own where
+// ctx is within one.
 func Apart(ctx context.Context) context.Context {
 	if ctx.Value(turnKey{}) == nil {
 		return ctx
@@ -175,7 +181,8 @@ func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, turnKey{}, nil)
 }
 
-// Charge returns ctx with the account of another context, if that has one: for work that may outlive who began it.
+// Charge returns ctx with the account of another context, if that has one: for work that may
+// outlive who began it.
 func Charge(ctx, other context.Context) context.Context {
 	if a, _ := other.Value(accountKey{}).(*Account); a != nil {
 		return With(ctx, a)
@@ -201,7 +208,8 @@ func (t *turn) chargeLocked(now time.Time) {
 	}
 }
 
-// begin waits for a turn. Whoever goes on has it also when ctx has ended: its end is told by who began it.
+// begin waits for a turn. Whoever goes on has it also when ctx has ended: its end is told by who
+// began it.
 func (t *turn) begin(ctx context.Context, goesOn bool) error {
 	p := t.account.processors
 	now := time.Now()
@@ -296,7 +304,8 @@ func (t *turn) end() {
 	p.dispatchLocked(now)
 }
 
-// startLocked counts one more who computes. Who comes anew to his siblings begins no earlier than where he is now.
+// startLocked counts one more who computes. Who comes anew to his siblings begins no earlier than
+// where he is now.
 func (p *Processors) startLocked(token *node, now time.Time) {
 	p.moved = now
 	p.running++
@@ -325,7 +334,8 @@ func (p *Processors) endLocked(token *node, now time.Time) {
 	}
 }
 
-// enterLocked returns the node of a tenant. Whoever was idle begins where those are who compute: he has nothing saved up.
+// enterLocked returns the node of a tenant. Whoever was idle begins where those are who compute: he
+// has nothing saved up.
 func (p *Processors) enterLocked(t Tenant) *node {
 	token := p.root.find(t, p.tick)
 	for n := token; n.parent != nil; n = n.parent {
@@ -362,7 +372,8 @@ func (p *Processors) roomFor(token *node, now time.Time) int {
 	return p.roomLocked(Tenant{Org: token.parent.parent.key, Repo: token.parent.key}, now)
 }
 
-// roomLocked is how many may compute when a tenant is next: one less than there are processors while light requests of others come.
+// roomLocked is how many may compute when a tenant is next: one less than there are processors
+// while light requests of others come.
 func (p *Processors) roomLocked(t Tenant, now time.Time) int {
 	l := &p.latest
 	if l.org == t.Org && l.repo == t.Repo {

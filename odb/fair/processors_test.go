@@ -13,7 +13,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// toil computes until ctx ends, in pieces of ten milliseconds with a pause each millisecond. The clock of these tests moves only here.
+// toil computes until ctx ends, in pieces of ten milliseconds with a pause each millisecond. The
+// clock of these tests moves only here.
 func toil(ctx context.Context, running *atomic.Int64, most *atomic.Int64) error {
 	for {
 		err := fair.Do(ctx, func(ctx context.Context) error {
@@ -70,7 +71,8 @@ func compete(t *testing.T, processors int, until time.Duration, crews ...crew) (
 	return spent, highest.Load()
 }
 
-// Organizations get equal time however many requests they have, and so do repositories and tokens within them.
+// Organizations get equal time however many requests they have, and so do repositories and tokens
+// within them.
 func TestProcessorsAreShared(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -81,7 +83,10 @@ func TestProcessorsAreShared(t *testing.T) {
 		"repositories":  {[]crew{{tenant("a", "x", "t"), 64, 0}, {tenant("a", "y", "t"), 2, 0}}, []float64{0.5, 0.5}},
 		"tokens":        {[]crew{{tenant("a", "x", "1"), 64, 0}, {tenant("a", "x", "2"), 2, 0}}, []float64{0.5, 0.5}},
 		"all": {[]crew{
-			{tenant("a", "x", "1"), 64, 0}, {tenant("a", "x", "2"), 2, 0}, {tenant("a", "y", "1"), 2, 0}, {tenant("b", "x", "1"), 2, 0},
+			{tenant("a", "x", "1"), 64, 0},
+			{tenant("a", "x", "2"), 2, 0},
+			{tenant("a", "y", "1"), 2, 0},
+			{tenant("b", "x", "1"), 2, 0},
 		}, []float64{0.125, 0.125, 0.25, 0.5}},
 		"who has rested has saved nothing up": {[]crew{
 			{tenant("a", "x", "1"), 4, 0}, {tenant("b", "x", "1"), 4, 5 * time.Second},
@@ -144,16 +149,19 @@ func TestProcessorsBudget(t *testing.T) {
 		account := fair.NewProcessors(1).Account(tenant("a", "r", ""), 100*time.Millisecond)
 		var running, most atomic.Int64
 		begun := time.Now()
-		if err := toil(fair.With(t.Context(), account), &running, &most); !errors.Is(err, fair.ErrWork) || time.Since(begun) > 110*time.Millisecond {
+		if err := toil(fair.With(t.Context(), account), &running, &most); !errors.Is(err, fair.ErrWork) ||
+			time.Since(begun) > 110*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
-		if err := fair.Do(fair.With(t.Context(), account), func(context.Context) error { return nil }); !errors.Is(err, fair.ErrWork) {
+		if err := fair.Do(fair.With(t.Context(), account), func(context.Context) error { return nil }); !errors.Is(err,
+			fair.ErrWork) {
 			t.Errorf("more work of the same request: %v", err)
 		}
 	})
 }
 
-// Who pauses with something that those wait for who compute goes on after a while, and who rests makes room.
+// Who pauses with something that those wait for who compute goes on after a while, and who rests
+// makes room.
 func TestProcessorsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

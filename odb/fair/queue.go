@@ -1,7 +1,9 @@
-// Package fair shares out among tenants what requests compete for: memory and slots by [Queue], the processors by [Processors].
+// Package fair shares out among tenants what requests compete for: memory and slots by [Queue], the
+// processors by [Processors].
 //
-// A tenant is an organization, in it a repository, in it a token. Whoever has least comes first: among the organizations, then among the
-// repositories of that one, then among its tokens, and there in the order of arrival. The package knows neither git nor HTTP.
+// A tenant is an organization, in it a repository, in it a token. Whoever has least comes first:
+// among the organizations, then among the repositories of that one, then among its tokens, and
+// there in the order of arrival. The package knows neither git nor HTTP.
 package fair
 
 import (
@@ -14,7 +16,8 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// ErrBusy says that a request was sent away: it has waited for too long, or too many of its own tenant wait.
+// ErrBusy says that a request was sent away: it has waited for too long, or too many of its own
+// tenant wait.
 var ErrBusy = errors.New("fair: too many requests wait")
 
 // Tenant names who asks.
@@ -28,9 +31,11 @@ type Options struct {
 	Capacity int64
 	// Share is what one organization may hold; half of the capacity when it is 0.
 	Share int64
-	// RepoShare is how much of an organization's share, in quarters, one repository may hold; all of it when it is 0.
+	// RepoShare is how much of an organization's share, in quarters, one repository may hold; all of
+	// it when it is 0.
 	RepoShare int64
-	// Waiting is how many may wait. Half of that is open to one organization, and half of that again to one repository.
+	// Waiting is how many may wait. Half of that is open to one organization, and half of that again
+	// to one repository.
 	Waiting int
 	// Wait is how long one of them waits before it is sent away.
 	Wait time.Duration
@@ -38,10 +43,12 @@ type Options struct {
 
 // Queue shares out a quantity, bytes or slots.
 //
-// Who does not fit waits. What is given back goes to the organization that holds least, in it to the repository that holds least, and in
-// that to the token; of equals, to the one that was served longest ago. An organization or a repository that holds its share is passed over.
-// Who is next and does not fit is not overtaken, so that large amounts are not starved by small ones. When too many wait, the one goes
-// that came last of those who wait in the greatest number, so that a full queue refuses nobody who asks for little.
+// Who does not fit waits. What is given back goes to the organization that holds least, in it to
+// the repository that holds least, and in that to the token; of equals, to the one that was served
+// longest ago. An organization or a repository that holds its share is passed over. Who is next and
+// does not fit is not overtaken, so that large amounts are not starved by small ones. When too many
+// wait, the one goes that came last of those who wait in the greatest number, so that a full queue
+// refuses nobody who asks for little.
 //
 // Who holds something and needs more comes before them: see [Queue.Grow].
 //
@@ -68,7 +75,8 @@ type waiter struct {
 	after  *waiter
 }
 
-// join puts w at the end of its token's queue. Those who were passed over on the way up are looked at again.
+// join puts w at the end of its token's queue. Those who were passed over on the way up are looked
+// at again.
 func (w *waiter) join(arrival int64) {
 	w.token.push(w)
 	for n := w.token; n != nil; n = n.parent {
@@ -103,7 +111,8 @@ func NewQueue(o Options) *Queue {
 
 const quarters = 4
 
-// Max is the most that one request of an organization with this share may take; 0 is the default share.
+// Max is the most that one request of an organization with this share may take; 0 is the default
+// share.
 func (q *Queue) Max(share int64) int64 {
 	if share <= 0 {
 		share = q.options.Share
@@ -115,8 +124,9 @@ func (q *Queue) repoLimit(share int64) int64 {
 	return max(1, share/quarters*q.options.RepoShare+share%quarters*q.options.RepoShare/quarters)
 }
 
-// Acquire takes amount for a tenant and returns the function that gives it back, which may be called more than once. share is what the
-// organization may hold, the default when it is 0. More than [Queue.Max] counts as that.
+// Acquire takes amount for a tenant and returns the function that gives it back, which may be
+// called more than once. share is what the organization may hold, the default when it is 0. More
+// than [Queue.Max] counts as that.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (release func(), err error) {
@@ -169,7 +179,8 @@ func (q *Queue) await(ctx context.Context, w *waiter) (release func(), err error
 	return q.giveBack(w.token, w.amount, false), nil
 }
 
-// leave takes w out of the queue because of err, which it returns unless w was answered at the last moment.
+// leave takes w out of the queue because of err, which it returns unless w was answered at the last
+// moment.
 func (q *Queue) leave(w *waiter, err error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,7 +258,8 @@ func (q *Queue) takeLocked(token *node, amount int64) {
 	}
 }
 
-// checkLocked holds that no more is given than there is, but for the overdraft, and taken back than was given.
+// checkLocked holds that no more is given than there is, but for the overdraft, and taken back than
+// was given.
 func (q *Queue) checkLocked(token *node) {
 	if !invariants.Enabled {
 		return
@@ -260,7 +272,8 @@ func (q *Queue) checkLocked(token *node) {
 	invariants.Check(q.overdrafts >= 0, "fair: %d overdrafts", q.overdrafts)
 }
 
-// boundLocked sends those away who are too many, of the greatest crowd below each bound, and reports whether there were any.
+// boundLocked sends those away who are too many, of the greatest crowd below each bound, and
+// reports whether there were any.
 func (q *Queue) boundLocked(token *node) (sent bool) {
 	bound := q.options.Waiting / 4
 	for n := token.parent; n != nil; n = n.parent {

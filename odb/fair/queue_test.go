@@ -54,8 +54,8 @@ func tenant(org, repo, token string) fair.Tenant {
 	return fair.Tenant{Org: org, Repo: repo, Token: token}
 }
 
-// A queue that one organization has filled refuses that one, and nobody else: neither whoever finds room in his own share, nor whoever
-// has to wait.
+// A queue that one organization has filled refuses that one, and nobody else: neither whoever finds
+// room in his own share, nor whoever has to wait.
 func TestCrowdRefusesItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,8 @@ func TestCrowdRefusesItself(t *testing.T) {
 	})
 }
 
-// What comes free goes to the organization with the least, in it to the repository with the least, and in that to the token.
+// What comes free goes to the organization with the least, in it to the repository with the least,
+// and in that to the token.
 func TestLeastFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +110,8 @@ func TestLeastFirst(t *testing.T) {
 		for range 5 {
 			crowd = append(crowd, ask(t, q, tenant("a", "x", "1"), 1))
 		}
-		token, repo, org := ask(t, q, tenant("a", "x", "2"), 1), ask(t, q, tenant("a", "y", "1"), 1), ask(t, q, tenant("b", "x", "1"), 1)
+		token, repo, org := ask(t, q, tenant("a", "x", "2"), 1), ask(t, q, tenant("a", "y", "1"), 1), ask(t, q,
+			tenant("b", "x", "1"), 1)
 		held[0].release()
 		if !org.admitted() || repo.answered() {
 			t.Fatal("the other organization does not come first")
@@ -149,8 +151,9 @@ func TestRepoShare(t *testing.T) {
 	})
 }
 
-// Random requests against a plain model: never more than there is, than a share, or than a bound of the queue; and nobody waits for
-// whom there is room; and when all is given back, everybody who stayed has been served.
+// Random requests against a plain model: never more than there is, than a share, or than a bound of
+// the queue; and nobody waits for whom there is room; and when all is given back, everybody who
+// stayed has been served.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -237,7 +240,8 @@ func checkQueue(t *testing.T, q *fair.Queue, held, waiting []*asked) {
 	if all+9 <= capacity {
 		for _, a := range waiting {
 			if orgs[a.tenant.Org]+9 <= share && repos[a.tenant.Repo]+9 <= repoShare {
-				t.Fatalf("%v waits for %d though %d of %d are used, %d by its organization", a.tenant, a.amount, all, capacity, orgs[a.tenant.Org])
+				t.Fatalf("%v waits for %d though %d of %d are used, %d by its organization", a.tenant, a.amount, all, capacity,
+					orgs[a.tenant.Org])
 			}
 		}
 	}

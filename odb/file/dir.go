@@ -14,7 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The folders of a Dir, and the marks that no name can carry: a file that is being written ends in one, scratch files begin with it.
+// The folders of a Dir, and the marks that no name can carry: a file that is being written ends in
+// one, scratch files begin with it.
 const (
 	incomingName = "incoming"
 	settledName  = "settled"
@@ -29,11 +30,11 @@ const writeCategory = vfs.WriteCategoryUnspecified
 type DirOptions struct {
 	// FS holds the directory; nil is the file system of the machine.
 	FS vfs.FS
-	// ServerID names the folder under incoming; servers that share a directory have different ones, and keep them over
-	// restarts. Empty means "local".
+	// ServerID names the folder under incoming; servers that share a directory have different ones,
+	// and keep them over restarts. Empty means "local".
 	ServerID string
-	// ReadOnly opens a store that exists without a lock and leaves everything in it as it is, also beside a server that writes. What
-	// changes something then fails.
+	// ReadOnly opens a store that exists without a lock and leaves everything in it as it is, also
+	// beside a server that writes. What changes something then fails.
 	ReadOnly bool
 }
 
@@ -66,8 +67,8 @@ var _ Store = (*Dir)(nil)
 // Folders returns the names of the folders in the directory of a Dir, all that lies there.
 func Folders() []string { return []string{incomingName, settledName} }
 
-// OpenDir opens the store in dir, which is made if it does not exist, and removes unsealed and scratch files that a crash has left
-// under the server id.
+// OpenDir opens the store in dir, which is made if it does not exist, and removes unsealed and
+// scratch files that a crash has left under the server id.
 //
 // Errors: [ErrName] for a bad server id, [ErrLocked] while it is in use.
 func OpenDir(dir string, options DirOptions) (*Dir, error) {

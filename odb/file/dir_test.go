@@ -31,7 +31,8 @@ func openMem(t *testing.T, fs *vfs.MemFS, server string) *crashable {
 	return &crashable{Dir: dir, fs: fs}
 }
 
-// atomicRenames is a [vfs.MemFS] on which a file that is renamed is always under one of its names, as on the machine's file system.
+// atomicRenames is a [vfs.MemFS] on which a file that is renamed is always under one of its names,
+// as on the machine's file system.
 type atomicRenames struct {
 	vfs.FS
 	mu sync.RWMutex // held alone by renames, shared by who looks for a name
@@ -196,7 +197,8 @@ func TestReadOnly(t *testing.T) {
 	_, createErr := reader.Create(ctx, "new")
 	_, scratchErr := reader.Scratch(ctx)
 	for call, err := range map[string]error{
-		"Create": createErr, "Scratch": scratchErr, "Delete": reader.Delete(ctx, "sealed"), "Settle": reader.Settle(ctx, "sealed"),
+		"Create": createErr, "Scratch": scratchErr, "Delete": reader.Delete(ctx, "sealed"), "Settle": reader.Settle(ctx,
+			"sealed"),
 	} {
 		if !errors.Is(err, file.ErrReadOnly) {
 			t.Errorf("%s: %v", call, err)

@@ -16,8 +16,9 @@ import (
 
 var errFault = errors.New("injected fault")
 
-// TestFaults makes each file operation that changes something fail once. A file whose Seal failed is not there, and its name is
-// free; everything that succeeded has happened, also after a loss of power.
+// TestFaults makes each file operation that changes something fail once. A file whose Seal failed
+// is not there, and its name is free; everything that succeeded has happened, also after a loss of
+// power.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for at := int64(1); ; at++ {

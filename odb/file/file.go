@@ -1,7 +1,9 @@
-// Package file is the store of large immutable files, and its embedded implementation in a directory.
+// Package file is the store of large immutable files, and its embedded implementation in a
+// directory.
 //
-// A file is written once under a name, sealed, and never changed afterwards. Start at [Store] for the contract, at [OpenDir] for
-// the implementation, and at package filetest for the tests that every implementation must pass.
+// A file is written once under a name, sealed, and never changed afterwards. Start at [Store] for
+// the contract, at [OpenDir] for the implementation, and at package filetest for the tests that
+// every implementation must pass.
 //
 // # Life of a file
 //
@@ -10,8 +12,8 @@
 //	Settle    moved to its place, when the database names it
 //	Delete    gone
 //
-// The database decides: a sealed file that it does not name is a leftover of a crash. Only the folder of the server itself can hold
-// leftovers, so a start scans that folder and not the store.
+// The database decides: a sealed file that it does not name is a leftover of a crash. Only the
+// folder of the server itself can hold leftovers, so a start scans that folder and not the store.
 package file
 
 import (
@@ -31,11 +33,13 @@ var (
 	ErrNotFound = errors.New("file: not found")
 	// ErrExists means that a file of that name is stored or being written.
 	ErrExists = errors.New("file: already exists")
-	// ErrName means that a name or a server id does not match [a-z0-9][a-z0-9.-]* or is too long; the error is a [NameError].
+	// ErrName means that a name or a server id does not match [a-z0-9][a-z0-9.-]* or is too long; the
+	// error is a [NameError].
 	ErrName = errors.New("file: invalid name")
 	// ErrClosed means that a file, a writer or a store was used after its end.
 	ErrClosed = errors.New("file: closed")
-	// ErrLocked means that another process, or another store of this one, writes under the same server id.
+	// ErrLocked means that another process, or another store of this one, writes under the same server
+	// id.
 	ErrLocked = errors.New("file: server id is in use")
 	// ErrReadOnly means that a store that was opened to be read was asked for a change.
 	ErrReadOnly = errors.New("file: store is read-only")
@@ -52,7 +56,8 @@ func (e *NameError) Error() string { return fmt.Sprintf("%v %q", ErrName, e.Name
 // Is reports whether target is ErrName.
 func (e *NameError) Is(target error) bool { return target == ErrName }
 
-// CheckName returns a [NameError] unless name matches [a-z0-9][a-z0-9.-]* and has at most NameBytesMax bytes.
+// CheckName returns a [NameError] unless name matches [a-z0-9][a-z0-9.-]* and has at most
+// NameBytesMax bytes.
 func CheckName(name string) error {
 	if len(name) == 0 || len(name) > NameBytesMax {
 		return &NameError{Name: name}
@@ -76,20 +81,25 @@ type Store interface {
 	// Errors: [ErrName], and [ErrExists] when a file of that name is stored or being written.
 	Create(ctx context.Context, name string) (Writer, error)
 
-	// Open opens a sealed file, settled or not, of any server; [ErrNotFound] if there is none. The caller closes it.
+	// Open opens a sealed file, settled or not, of any server; [ErrNotFound] if there is none. The
+	// caller closes it.
 	Open(ctx context.Context, name string) (File, error)
 
-	// Settle moves a sealed file, of any server, to its place. Readers find it at every instant. A settled file stays as it is,
-	// so that a Settle that was interrupted can be repeated; [ErrNotFound] if there is no such file.
+	// Settle moves a sealed file, of any server, to its place. Readers find it at every instant. A
+	// settled file stays as it is, so that a Settle that was interrupted can be repeated;
+	// [ErrNotFound] if there is no such file.
 	Settle(ctx context.Context, name string) error
 
-	// Delete removes a sealed file, settled or not, durably; [ErrNotFound] if there is none. Files that are open can be read on.
+	// Delete removes a sealed file, settled or not, durably; [ErrNotFound] if there is none. Files
+	// that are open can be read on.
 	Delete(ctx context.Context, name string) error
 
-	// List walks all sealed files in no particular order. It may or may not show files that come or go meanwhile.
+	// List walks all sealed files in no particular order. It may or may not show files that come or go
+	// meanwhile.
 	List(ctx context.Context) iter.Seq2[Info, error]
 
-	// Leftovers walks the sealed files of this server that are not settled: after a start, what a crash left.
+	// Leftovers walks the sealed files of this server that are not settled: after a start, what a
+	// crash left.
 	Leftovers(ctx context.Context) iter.Seq2[Info, error]
 
 	// Scratch returns an unnamed temporary file, which is gone when it is closed and after a crash.
@@ -115,11 +125,12 @@ type Writer interface {
 	// Size returns how many bytes were written.
 	Size() int64
 
-	// Seal makes the file durable, first its data and then its name, and ends the writer. If it fails the file is not stored,
-	// and Abort removes what there is.
+	// Seal makes the file durable, first its data and then its name, and ends the writer. If it fails
+	// the file is not stored, and Abort removes what there is.
 	Seal(ctx context.Context) error
 
-	// Abort discards the file and ends the writer. After Seal or Abort it does nothing, so that it can be deferred.
+	// Abort discards the file and ends the writer. After Seal or Abort it does nothing, so that it can
+	// be deferred.
 	Abort() error
 }
 

@@ -5,8 +5,9 @@ import (
 	"io/fs"
 )
 
-// makeFolder makes a folder, with all above it, that survives a crash. One that exists may be what another crash left of the
-// attempt, so its entry is synced too; what is above it was then synced by whoever made it.
+// makeFolder makes a folder, with all above it, that survives a crash. One that exists may be what
+// another crash left of the attempt, so its entry is synced too; what is above it was then synced
+// by whoever made it.
 func (d *Dir) makeFolder(path string) error {
 	_, err := d.fs.Stat(path)
 	made := errors.Is(err, fs.ErrNotExist)

@@ -10,7 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// List implements Store. It walks incoming first: a file that moves meanwhile is then seen there or in its place.
+// List implements Store. It walks incoming first: a file that moves meanwhile is then seen there or
+// in its place.
 func (d *Dir) List(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		servers, err := d.servers(ctx)

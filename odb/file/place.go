@@ -16,8 +16,9 @@ func (d *Dir) settledPath(name string) string {
 	return d.fs.PathJoin(d.root, settledName, fmt.Sprintf("%02x", byte(h.Sum32())), name)
 }
 
-// find returns where name lies, or ErrNotFound. A file moves in one direction only, from incoming to settled, so whoever looks in
-// this order, and at the end once more in its place, does not miss it.
+// find returns where name lies, or ErrNotFound. A file moves in one direction only, from incoming
+// to settled, so whoever looks in this order, and at the end once more in its place, does not miss
+// it.
 func (d *Dir) find(ctx context.Context, name string) (string, error) {
 	if err := d.begin(ctx); err != nil {
 		return "", err

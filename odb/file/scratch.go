@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// scratch is a temporary file of a Dir. It has no name any more, so that the system frees it whatever happens.
+// scratch is a temporary file of a Dir. It has no name any more, so that the system frees it
+// whatever happens.
 type scratch struct{ *spool }
 
 // Scratch implements Store.

@@ -10,7 +10,8 @@ import (
 
 // Settle implements Store.
 //
-// The new place is durable before the old one is given up. A crash in between can leave the file in both.
+// The new place is durable before the old one is given up. A crash in between can leave the file in
+// both.
 func (d *Dir) Settle(ctx context.Context, name string) error {
 	if d.readOnly {
 		return failed("settle", name, ErrReadOnly)
@@ -54,8 +55,8 @@ func (d *Dir) move(from, to string) error {
 	return d.syncIncoming(d.fs.PathDir(from))
 }
 
-// syncIncoming makes the entries of a folder durable, and first those of the folders into which files were moved: an entry that is
-// gone here must not be durable before the other is.
+// syncIncoming makes the entries of a folder durable, and first those of the folders into which
+// files were moved: an entry that is gone here must not be durable before the other is.
 func (d *Dir) syncIncoming(folder string) error {
 	d.order.RLock()
 	for len(d.moved) > 0 {
@@ -73,7 +74,8 @@ func (d *Dir) syncIncoming(folder string) error {
 	return d.syncFolder(folder)
 }
 
-// syncMoved makes the entries of files that were moved durable. A folder whose sync failed is tried again with the next.
+// syncMoved makes the entries of files that were moved durable. A folder whose sync failed is tried
+// again with the next.
 func (d *Dir) syncMoved() error {
 	d.order.Lock()
 	defer d.order.Unlock()

@@ -13,8 +13,9 @@ import (
 const (
 	// spoolBytes is how much is gathered before it is written.
 	spoolBytes = 256 << 10
-	// syncAheadBytes is how much may be dirty before the system is asked to begin writing it back, so that the sync at the
-	// end is short, and so that those of other files in between, which wait for what the disk is at, are.
+	// syncAheadBytes is how much may be dirty before the system is asked to begin writing it back, so
+	// that the sync at the end is short, and so that those of other files in between, which wait for
+	// what the disk is at, are.
 	syncAheadBytes = 256 << 10
 )
 

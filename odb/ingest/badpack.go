@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrBadPack is matched by every error about what an incoming pack contains. A pack over a limit is [pack.ErrLimit] instead, and one that
-// was cut off while it was read is whatever its reader said.
+// ErrBadPack is matched by every error about what an incoming pack contains. A pack over a limit is
+// [pack.ErrLimit] instead, and one that was cut off while it was read is whatever its reader said.
 var ErrBadPack = errors.New("odb: bad pack")
 
 // BadEntryError is an entry of a pack that cannot be read or resolved.
@@ -42,7 +42,8 @@ func (e *BadObjectError) Is(target error) bool { return target == ErrBadPack }
 // Unwrap returns what the check found.
 func (e *BadObjectError) Unwrap() error { return e.Err }
 
-// MissingError is an object that an object of the pack names, and that is neither in the pack nor readable in the pool.
+// MissingError is an object that an object of the pack names, and that is neither in the pack nor
+// readable in the pool.
 type MissingError struct {
 	Object object.ID
 	From   object.ID
@@ -57,7 +58,8 @@ func (e *MissingError) Error() string {
 // Is reports whether target is [ErrBadPack].
 func (e *MissingError) Is(target error) bool { return target == ErrBadPack }
 
-// WrongTypeError is an object that exists and is not of the type that an object of the pack expects of it.
+// WrongTypeError is an object that exists and is not of the type that an object of the pack expects
+// of it.
 type WrongTypeError struct {
 	Object     object.ID
 	Type, Want object.Type
@@ -70,7 +72,8 @@ func (e *WrongTypeError) Error() string {
 // Is reports whether target is [ErrBadPack].
 func (e *WrongTypeError) Is(target error) bool { return target == ErrBadPack }
 
-// UnresolvedError says that deltas of a pack have no base, in the pack or in the pool: the base is missing, or they are their own.
+// UnresolvedError says that deltas of a pack have no base, in the pack or in the pool: the base is
+// missing, or they are their own.
 type UnresolvedError struct {
 	Count int
 	Base  object.ID // of the first of them
@@ -91,7 +94,8 @@ func badEntry(offset int64, err error) error {
 	return err
 }
 
-// badObject gives an error of an object's checks the object's name, unless it is no fault of the object.
+// badObject gives an error of an object's checks the object's name, unless it is no fault of the
+// object.
 func badObject(id object.ID, t object.Type, err error) error {
 	var check *object.CheckError
 	if errors.As(err, &check) || errors.Is(err, object.ErrMalformed) || errors.Is(err, object.ErrNameTooLong) {
@@ -100,7 +104,8 @@ func badObject(id object.ID, t object.Type, err error) error {
 	return err
 }
 
-// IsBadPack reports whether err is about what a pack contains, and not about a limit, the connection or the stores.
+// IsBadPack reports whether err is about what a pack contains, and not about a limit, the
+// connection or the stores.
 func IsBadPack(err error) bool {
 	return errors.Is(err, ErrBadPack) || errors.Is(err, pack.ErrCorrupt) || errors.Is(err, object.ErrCollision)
 }

@@ -6,8 +6,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// baseCache keeps the objects of a pack that deltas are likely to build upon next: packs put a delta close behind its base. It is for
-// one goroutine.
+// baseCache keeps the objects of a pack that deltas are likely to build upon next: packs put a
+// delta close behind its base. It is for one goroutine.
 type baseCache struct {
 	bytesMax func() int64
 	bytes    int64

@@ -2,8 +2,8 @@ package ingest
 
 import "math/bits"
 
-// buffers is memory to be used again, for one goroutine. It spares the allocation, and the zeroing and the page faults that come with it,
-// of every object that a pack inflates to.
+// buffers is memory to be used again, for one goroutine. It spares the allocation, and the zeroing
+// and the page faults that come with it, of every object that a pack inflates to.
 type buffers struct {
 	free [bufferClassCount][][]byte
 	held int64
@@ -45,7 +45,8 @@ func (b *buffers) get(size int) []byte {
 	return make([]byte, 0, classSize)
 }
 
-// classesTried is how many classes are looked at for a free buffer: what is found is at most twice as large as it has to be.
+// classesTried is how many classes are looked at for a free buffer: what is found is at most twice
+// as large as it has to be.
 const classesTried = 5
 
 // put takes back what get returned, or anything else: that is left to the collector.

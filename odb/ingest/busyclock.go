@@ -10,8 +10,8 @@ import (
 	"packhorse/pack"
 )
 
-// busyClock measures how long a pack is worked on, the time that its sender lets us wait left out, and ends work that takes too long. It
-// is for one goroutine.
+// busyClock measures how long a pack is worked on, the time that its sender lets us wait left out,
+// and ends work that takes too long. It is for one goroutine.
 type busyClock struct {
 	limit  time.Duration
 	start  time.Time
@@ -47,7 +47,9 @@ func (c *busyClock) limited(ctx context.Context) (context.Context, context.Cance
 
 func (c *busyClock) exceeded(busy time.Duration) error {
 	return fmt.Errorf("the pack takes too long: %w",
-		&pack.LimitError{Limit: "processing time in seconds", Value: int64(busy / time.Second), Max: int64(c.limit / time.Second)})
+		&pack.LimitError{
+			Limit: "processing time in seconds", Value: int64(busy / time.Second), Max: int64(c.limit / time.Second),
+		})
 }
 
 // timedReader waits for the sender, and for another turn afterwards if it is read within one.

@@ -10,8 +10,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// connect makes sure that everything that the pack's objects name is in the pack or can be read in the pool, and is what it is named as.
-// It is the pool's rule that what is stored is connected, so that nothing behind a stored object is looked at.
+// connect makes sure that everything that the pack's objects name is in the pack or can be read in
+// the pool, and is what it is named as. It is the pool's rule that what is stored is connected, so
+// that nothing behind a stored object is looked at.
 func (in *Ingest) connect(ctx context.Context) error {
 	var stored []linkItem
 	done := int64(0)
@@ -74,8 +75,8 @@ func (i *linkItem) judge(t object.Type) error {
 	return nil
 }
 
-// missing returns the error for a link that leads nowhere, unless it leads to the empty tree: git knows that without having it, so it is
-// added to what is stored.
+// missing returns the error for a link that leads nowhere, unless it leads to the empty tree: git
+// knows that without having it, so it is added to what is stored.
 func (in *Ingest) missing(ctx context.Context, link *linkItem) error {
 	if link.id == object.EmptyTreeID {
 		if err := link.judge(object.TypeTree); err != nil {

@@ -13,11 +13,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// deduplicate writes the segment anew without repeated objects, if there are any, and reports whether there were: a segment holds each object
-// once. Git sends no such pack, but its readers take it.
+// deduplicate writes the segment anew without repeated objects, if there are any, and reports
+// whether there were: a segment holds each object once. Git sends no such pack, but its readers
+// take it.
 //
-// Of the entries of one object the one with the shortest delta chain is kept. So chains stay free of cycles: the base of an entry that is
-// kept has a shorter chain than the entry, and what replaces the base has none longer than that.
+// Of the entries of one object the one with the shortest delta chain is kept. So chains stay free
+// of cycles: the base of an entry that is kept has a shorter chain than the entry, and what
+// replaces the base has none longer than that.
 func (in *Ingest) deduplicate(ctx context.Context) (bool, error) {
 	if in.distinct == in.table.count()+len(in.thin) {
 		return false, nil
@@ -86,8 +88,8 @@ func (d *deduplication) keepShortest(id object.ID, same []uint32) {
 	}
 }
 
-// copyEntries writes the entries that are kept, in their order, as a pack. A delta whose base was dropped names the base by ID, since what is
-// kept instead may lie behind it.
+// copyEntries writes the entries that are kept, in their order, as a pack. A delta whose base was
+// dropped names the base by ID, since what is kept instead may lie behind it.
 func (d *deduplication) copyEntries(ctx context.Context, dst *segment.Writer) error {
 	buffered := bufio.NewWriterSize(dst, segment.CopyBufferSize)
 	w := pack.NewWriter(buffered, uint32(len(d.entries)-len(d.replaced)))

@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// examiner looks at the objects of a pack one after another: hashes and checks them, and notes what they name. There is one for each
-// goroutine; what they find is gathered in their Ingest.
+// examiner looks at the objects of a pack one after another: hashes and checks them, and notes what
+// they name. There is one for each goroutine; what they find is gathered in their Ingest.
 type examiner struct {
 	in      *Ingest
 	found   []finding
@@ -29,7 +29,9 @@ const foundMax = 256
 
 // newExaminer returns an examiner for about count objects.
 func newExaminer(in *Ingest, count int) *examiner {
-	return &examiner{in: in, links: linkNotes{set: in.links, recent: newRecentLinks(count)}, dotfiles: make(map[odb.Dotfile]struct{})}
+	return &examiner{
+		in: in, links: linkNotes{set: in.links, recent: newRecentLinks(count)}, dotfiles: make(map[odb.Dotfile]struct{}),
+	}
 }
 
 // entryFacts are what the index says of an entry, besides what its content tells.
@@ -58,7 +60,8 @@ func (x *examiner) object(ctx context.Context, facts entryFacts, t object.Type, 
 func (x *examiner) known(ctx context.Context, facts entryFacts, id object.ID, t object.Type, size int64) error {
 	x.found = append(x.found, finding{
 		row: segment.Row{
-			ID: id, Type: t, Size: size, Offset: facts.offset, PackedSize: facts.packedSize, Base: facts.baseOffset, CRC32: facts.crc,
+			ID: id, Type: t, Size: size, Offset: facts.offset, PackedSize: facts.packedSize, Base: facts.baseOffset,
+			CRC32: facts.crc,
 		},
 		ordinal: facts.ordinal,
 		base:    facts.base,
@@ -162,8 +165,8 @@ func (x *examiner) assumeTree(data []byte) {
 	}
 }
 
-// entryType returns the type of object that a tree entry must name, and false for one that need not be here: a gitlink, and what git
-// takes for one.
+// entryType returns the type of object that a tree entry must name, and false for one that need not
+// be here: a gitlink, and what git takes for one.
 func entryType(m object.Mode) (object.Type, bool) {
 	t := m.Type()
 	return t, t != object.TypeCommit

@@ -27,7 +27,8 @@ type commitNote struct {
 func (n *commitNotes) add(id, tree object.ID, parents []object.ID, seconds int64) {
 	first := uint32(len(n.parents))
 	n.parents = append(n.parents, parents...)
-	n.commits = append(n.commits, commitNote{id: id, tree: tree, seconds: seconds, first: first, end: uint32(len(n.parents))})
+	n.commits = append(n.commits,
+		commitNote{id: id, tree: tree, seconds: seconds, first: first, end: uint32(len(n.parents))})
 }
 
 // join adds what another has noted.
@@ -48,8 +49,8 @@ func (n *commitNotes) row(c *commitNote) *odb.GraphRow {
 	return &odb.GraphRow{Tree: c.tree, Parents: n.parentsOf(c), Seconds: c.seconds, Generation: c.generation}
 }
 
-// number sorts the commits by ID, drops repetitions, and gives every commit its generation, which follows from those of its parents: in the
-// pack, or stored in the pool that v reads.
+// number sorts the commits by ID, drops repetitions, and gives every commit its generation, which
+// follows from those of its parents: in the pack, or stored in the pool that v reads.
 func (n *commitNotes) number(ctx context.Context, v *odb.View) error {
 	slices.SortFunc(n.commits, func(a, b commitNote) int { return a.id.Compare(b.id) })
 	n.commits = slices.CompactFunc(n.commits, func(a, b commitNote) bool { return a.id == b.id })
@@ -68,7 +69,8 @@ func (n *commitNotes) find(id object.ID) (uint32, bool) {
 	return uint32(at), ok
 }
 
-// generationWalk numbers parents before children, with a stack of its own: history is longer than a goroutine's stack should be.
+// generationWalk numbers parents before children, with a stack of its own: history is longer than a
+// goroutine's stack should be.
 type generationWalk struct {
 	notes       *commitNotes
 	view        *odb.View
@@ -99,7 +101,8 @@ func (w *generationWalk) number(ctx context.Context, start uint32) error {
 	return nil
 }
 
-// gather puts the parents' generations into generations, or the parents that have none yet onto the stack.
+// gather puts the parents' generations into generations, or the parents that have none yet onto the
+// stack.
 func (w *generationWalk) gather(ctx context.Context, c *commitNote) (ready bool, err error) {
 	w.generations = w.generations[:0]
 	ready = true

@@ -1,6 +1,7 @@
-// Package ingest takes packs in, as git index-pack --fix-thin --strict does: a pack is read once and
-// stored as it comes, its deltas are resolved on all cores in bounded memory, every object is hashed
-// and checked, and every link is held against the pack and the pool. The result is a quarantine.
+// Package ingest takes packs in, as git index-pack --fix-thin --strict does: a pack is read once
+// and stored as it comes, its deltas are resolved on all cores in bounded memory, every object is
+// hashed and checked, and every link is held against the pack and the pool. The result is a
+// quarantine.
 //
 // Start at [Read], then [Ingest.Resolve]. The map, by file:
 //
@@ -47,11 +48,14 @@ const (
 type Options struct {
 	// Progress hears of the objects that have been read; nil: nobody does.
 	Progress progress.Func
-	// Shallow are the commits at which the sender's history ends. A parent of theirs that is missing makes a [MissingError] that says so.
+	// Shallow are the commits at which the sender's history ends. A parent of theirs that is missing
+	// makes a [MissingError] that says so.
 	Shallow []object.ID
-	// WholeBytes is the size up to which an object or a delta base is held in memory; 32 MiB, which is also the most.
+	// WholeBytes is the size up to which an object or a delta base is held in memory; 32 MiB, which is
+	// also the most.
 	WholeBytes int64
-	// LinkCount is how many object IDs are held in memory before they are sorted onto scratch files; 1,000,000.
+	// LinkCount is how many object IDs are held in memory before they are sorted onto scratch files;
+	// 1,000,000.
 	LinkCount int
 
 	Own *OwnPack // of what rewrites layers
@@ -68,11 +72,12 @@ type IngestStats struct {
 	ReadTime, ResolveTime time.Duration
 }
 
-// Ingest is an incoming pack that has been read and stored, and still is to be resolved. It is made by [Read], and ended by
-// [Ingest.Resolve] or [Ingest.Close].
+// Ingest is an incoming pack that has been read and stored, and still is to be resolved. It is made
+// by [Read], and ended by [Ingest.Resolve] or [Ingest.Close].
 //
-// Reading and resolving hold together about what [odb.Options.IngestMemoryBytes] and the memory that is free allow, tables of 40 bytes an object,
-// and the largest commit, tree or tag a few times over: see ingestmemory.go.
+// Reading and resolving hold together about what [odb.Options.IngestMemoryBytes] and the memory
+// that is free allow, tables of 40 bytes an object, and the largest commit, tree or tag a few times
+// over: see ingestmemory.go.
 type Ingest struct {
 	view       *odb.View
 	store      *odb.Store
@@ -110,11 +115,12 @@ type finding struct {
 	base    uint32 // ordinal, or segment.NoOrdinal
 }
 
-// Read reads a pack from r, to its end and not further than r goes, while storing it: pass one. Whole objects are hashed and checked,
-// and so are deltas whose bases lie close before them. What the pack contains can be seen by nobody.
+// Read reads a pack from r, to its end and not further than r goes, while storing it: pass one.
+// Whole objects are hashed and checked, and so are deltas whose bases lie close before them. What
+// the pack contains can be seen by nobody.
 //
-// Errors: [ErrBadPack], [pack.ErrCorrupt], also for bytes behind the pack, [pack.ErrLimit], [object.ErrCollision], and those of r. After an
-// error nothing is left behind.
+// Errors: [ErrBadPack], [pack.ErrCorrupt], also for bytes behind the pack, [pack.ErrLimit],
+// [object.ErrCollision], and those of r. After an error nothing is left behind.
 func Read(ctx context.Context, v *odb.View, r io.Reader, options Options) (*Ingest, error) {
 	start := time.Now()
 	in := newIngest(ctx, v, options)
@@ -151,7 +157,8 @@ func newIngest(ctx context.Context, v *odb.View, options Options) *Ingest {
 		in.clock.limit = in.limits.InflateTime
 	}
 	in.links.bound(min(options.LinkCount, in.memory.links()))
-	// An entry that does not fit the hot tier need not come to its end for that. What is a little more may be the pack's trailer.
+	// An entry that does not fit the hot tier need not come to its end for that. What is a little more
+	// may be the pack's trailer.
 	in.intake.full, in.intake.fullAt = in.spill, s.Limits().HotBytes+segment.CopyBufferSize
 	return in
 }
@@ -162,7 +169,8 @@ func (in *Ingest) Count() int { return in.table.count() }
 // PackedBytes is the size of the pack.
 func (in *Ingest) PackedBytes() int64 { return in.stats.PackedBytes }
 
-// Close forgets the pack and removes what was stored of it, unless Resolve has succeeded. Only the first call has an effect.
+// Close forgets the pack and removes what was stored of it, unless Resolve has succeeded. Only the
+// first call has an effect.
 func (in *Ingest) Close() {
 	q := in.quarantine
 	if q == nil {
@@ -292,7 +300,8 @@ func structureTooLarge(t object.Type, size, most int64) error {
 	return &pack.LimitError{Limit: "size of a " + t.String(), Value: size, Max: most}
 }
 
-// expectEnd makes sure that nothing follows the pack, and that what it was read from has come to its end.
+// expectEnd makes sure that nothing follows the pack, and that what it was read from has come to
+// its end.
 func (in *Ingest) expectEnd(rest io.Reader) error {
 	var probe [1]byte
 	n, err := io.ReadFull(rest, probe[:])
@@ -325,7 +334,8 @@ func (in *Ingest) addInflated(size int64) error {
 	return nil
 }
 
-// keep takes objects that are known: into the index of the segment, or into memory as long as the pack is there.
+// keep takes objects that are known: into the index of the segment, or into memory as long as the
+// pack is there.
 func (in *Ingest) keep(ctx context.Context, found []finding) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

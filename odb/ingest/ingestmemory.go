@@ -8,8 +8,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// ingestMemory is how much an incoming pack may hold. A small one gets along with what its request was admitted for. One that turns out to be
-// larger takes of what is free at that moment, once, and never waits for more: with less memory it writes more scratch files.
+// ingestMemory is how much an incoming pack may hold. A small one gets along with what its request
+// was admitted for. One that turns out to be larger takes of what is free at that moment, once, and
+// never waits for more: with less memory it writes more scratch files.
 type ingestMemory struct {
 	most   int64 // Options.IngestMemoryBytes
 	bytes  atomic.Int64
@@ -43,7 +44,8 @@ func (m *ingestMemory) bases() int64  { return m.bytes.Load() / 4 }
 func (m *ingestMemory) deltas() int64 { return m.bytes.Load() / 8 }
 func (m *ingestMemory) links() int    { return int(m.bytes.Load() / 3 / 40) }
 
-// held is the size up to which an object of a type is held in memory: the parts of a blob can be looked at one by one.
+// held is the size up to which an object of a type is held in memory: the parts of a blob can be
+// looked at one by one.
 func (in *Ingest) held(t object.Type) int64 {
 	if t != object.TypeBlob {
 		return in.options.WholeBytes
@@ -54,10 +56,12 @@ func (in *Ingest) held(t object.Type) int64 {
 // tableCosts are the bytes of an object in the tables, whatever the pack may hold beside them.
 const tableCosts = 48
 
-// needTables makes sure that so many objects may be in the tables, and a structure of some size beside them.
+// needTables makes sure that so many objects may be in the tables, and a structure of some size
+// beside them.
 func (in *Ingest) needTables(ctx context.Context, count int, structureSize int64) error {
 	return fair.Need(ctx, in.memory.bytes.Load()+int64(count)*tableCosts+structureCosts*structureSize)
 }
 
-// structureCosts are what a commit, tree or tag that is received holds, times its size: packed, inflated, and its links.
+// structureCosts are what a commit, tree or tag that is received holds, times its size: packed,
+// inflated, and its links.
 const structureCosts = 3

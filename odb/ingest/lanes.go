@@ -15,10 +15,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// lanes examine the entries of a pack while the next ones are read. They and the reader compute in turns, and rest while one waits for the
-// other. Each lane is a goroutine with a bounded queue and a [baseCache]; all
-// deltas of a family take the lane of the whole object at its root, so that a delta comes when its base is known. What a lane cannot
-// resolve, because the base has left its cache or is named by ID, is left to [Ingest.Resolve].
+// lanes examine the entries of a pack while the next ones are read. They and the reader compute in
+// turns, and rest while one waits for the other. Each lane is a goroutine with a bounded queue and
+// a [baseCache]; all deltas of a family take the lane of the whole object at its root, so that a
+// delta comes when its base is known. What a lane cannot resolve, because the base has left its
+// cache or is named by ID, is left to [Ingest.Resolve].
 type lanes struct {
 	in     *Ingest
 	cancel context.CancelCauseFunc
@@ -72,7 +73,8 @@ const (
 	queueSize      = arenaCountMax
 )
 
-// laneCount is how many goroutines examine so many objects: at most one a core, and no more than a repack may have.
+// laneCount is how many goroutines examine so many objects: at most one a core, and no more than a
+// repack may have.
 func (in *Ingest) laneCount(objects int) int {
 	const worthwhile = 64
 	count := min(runtime.GOMAXPROCS(0), laneMax, 1+objects/worthwhile)
@@ -124,7 +126,8 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 	}
 	one := l.lanes[laneIndex]
 	switch size := entry.Size; {
-	case entry.Kind == pack.KindRefDelta && size > keptDeltaSizeMax, entry.Kind.IsDelta() && size > l.in.held(object.TypeBlob):
+	case entry.Kind == pack.KindRefDelta && size > keptDeltaSizeMax,
+		entry.Kind.IsDelta() && size > l.in.held(object.TypeBlob):
 		return l.drain(ctx, reader)
 	case entry.Kind == pack.KindBlob && size > l.in.held(object.TypeBlob):
 		return l.readParts(ctx, one, reader, it)
@@ -135,7 +138,8 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 	}
 }
 
-// drain checks an entry that the lanes do not want. Next would skip it too, but its size and checksum are wanted now.
+// drain checks an entry that the lanes do not want. Next would skip it too, but its size and
+// checksum are wanted now.
 func (l *lanes) drain(ctx context.Context, reader *pack.Reader) error {
 	arena, err := l.arena(ctx)
 	if err != nil {
@@ -155,7 +159,8 @@ func (l *lanes) drain(ctx context.Context, reader *pack.Reader) error {
 
 func (l *lanes) readSmall(ctx context.Context, one *lane, reader *pack.Reader, it item) error {
 	p := &one.filling
-	if size := reader.Entry().Size; p.arena == nil || int64(cap(p.arena)-len(p.arena)) < size || len(p.items) == parcelCountMax {
+	if size := reader.Entry().Size; p.arena == nil || int64(cap(p.arena)-len(p.arena)) < size ||
+		len(p.items) == parcelCountMax {
 		if err := l.send(ctx, one); err != nil {
 			return err
 		}
@@ -261,7 +266,8 @@ func (one *lane) push(ctx context.Context, p parcel) error {
 	})
 }
 
-// finish waits until everything that was read has been examined, or given up, and returns the first error of a lane.
+// finish waits until everything that was read has been examined, or given up, and returns the first
+// error of a lane.
 func (l *lanes) finish(ctx context.Context) error {
 	for _, one := range l.lanes {
 		if err := l.send(ctx, one); err != nil {

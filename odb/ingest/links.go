@@ -14,8 +14,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// linkSet gathers what the objects of a pack are and what they name, an item for each ID, to find out in the end what is missing and what
-// is not of the type that it is named as. Past countMax items they are sorted onto a scratch file, and merged when they are walked.
+// linkSet gathers what the objects of a pack are and what they name, an item for each ID, to find
+// out in the end what is missing and what is not of the type that it is named as. Past countMax
+// items they are sorted onto a scratch file, and merged when they are walked.
 type linkSet struct {
 	seed    maphash.Seed
 	files   file.Store
@@ -89,7 +90,8 @@ func (s *linkSet) merge(item *linkItem) {
 	}
 }
 
-// join adds what other knows of the same ID. Of a repeated object the first entry in the pack counts.
+// join adds what other knows of the same ID. Of a repeated object the first entry in the pack
+// counts.
 func (i *linkItem) join(other *linkItem) {
 	if other.is != 0 && (i.is == 0 || other.ordinal < i.ordinal) {
 		i.is, i.ordinal = other.is, other.ordinal
@@ -264,7 +266,8 @@ type linkNotes struct {
 	recent  []recentLink // by the front of the ID; a power of two of them
 }
 
-// recentLink is a link that was noted before. Versions of a tree follow each other and name mostly the same.
+// recentLink is a link that was noted before. Versions of a tree follow each other and name mostly
+// the same.
 type recentLink struct {
 	id    object.ID
 	wants typeSet

@@ -10,11 +10,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// treeNesting notes how the trees of a pack lie in each other, to refuse trees that nest too deeply and paths that are too long. It ends
-// its notes, and the check is not made, when they outgrow their bound; a tree may also hold stored trees, whose depth is not known here.
-// So whoever walks trees bounds the depth once more.
+// treeNesting notes how the trees of a pack lie in each other, to refuse trees that nest too deeply
+// and paths that are too long. It ends its notes, and the check is not made, when they outgrow
+// their bound; a tree may also hold stored trees, whose depth is not known here. So whoever walks
+// trees bounds the depth once more.
 //
-// Trees go by the first eight bytes of their IDs: of millions of trees two agree in those once in a million packs.
+// Trees go by the first eight bytes of their IDs: of millions of trees two agree in those once in a
+// million packs.
 type treeNesting struct {
 	trees []nestedTree
 	ids   []uint64 // of links
@@ -44,7 +46,8 @@ func (n *treeNesting) full() bool {
 	return n.over
 }
 
-// link notes a tree in the tree that tree ends. Names have been checked to be no longer than odb.PathComponentBytesMax.
+// link notes a tree in the tree that tree ends. Names have been checked to be no longer than
+// odb.PathComponentBytesMax.
 func (n *treeNesting) link(id object.ID, nameLength int) {
 	if !n.full() {
 		n.ids = append(n.ids, nestedID(id))
@@ -76,13 +79,15 @@ func (n *treeNesting) join(other *treeNesting) {
 	n.full()
 }
 
-// nestedSpan is how deep a tree reaches: in trees, itself included, and in bytes of the longest path in it.
+// nestedSpan is how deep a tree reaches: in trees, itself included, and in bytes of the longest
+// path in it.
 type nestedSpan struct{ depth, path int32 }
 
-// check returns a [pack.LimitError] when a tree is too deep, or a path in it too long. It recurses as deep as trees may be, at most
-// odb.DepthMax.
+// check returns a [pack.LimitError] when a tree is too deep, or a path in it too long. It recurses
+// as deep as trees may be, at most odb.DepthMax.
 func (n *treeNesting) check(depthMax int) error {
-	w := nestingWalk{nesting: n, depthMax: int32(depthMax), byID: make([]uint32, len(n.trees)), spans: make([]nestedSpan, len(n.trees))}
+	w := nestingWalk{nesting: n, depthMax: int32(depthMax), byID: make([]uint32, len(n.trees)), spans: make([]nestedSpan,
+		len(n.trees))}
 	for i := range w.byID {
 		w.byID[i] = uint32(i)
 	}
@@ -117,7 +122,9 @@ func (w *nestingWalk) span(tree uint32, depth int32) (nestedSpan, error) {
 	}
 	span := nestedSpan{depth: 1, path: int32(n.trees[tree].nameMax)}
 	for link := first; link < n.trees[tree].end; link++ {
-		at, ok := slices.BinarySearchFunc(w.byID, n.ids[link], func(i uint32, id uint64) int { return cmp.Compare(n.trees[i].id, id) })
+		at, ok := slices.BinarySearchFunc(w.byID, n.ids[link], func(i uint32, id uint64) int {
+			return cmp.Compare(n.trees[i].id, id)
+		})
 		if !ok {
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// objections are what git's checks say against stored objects. Those have come in under the rules of their day, and nothing but a new history
-// would change them: they are told, and kept.
+// objections are what git's checks say against stored objects. Those have come in under the rules
+// of their day, and nothing but a new history would change them: they are told, and kept.
 type objections struct {
 	mu    sync.Mutex // guards the fields below
 	count int

@@ -7,8 +7,9 @@ import (
 	"packhorse/odb/segment"
 )
 
-// OwnPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and limits for packs from outside do not hold.
-// What git's checks say against its objects is logged and kept.
+// OwnPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and
+// limits for packs from outside do not hold. What git's checks say against its objects is logged
+// and kept.
 type OwnPack struct {
 	// Streams are the tables of the block streams in the pack.
 	Streams []segment.BlockStream

@@ -6,14 +6,16 @@ import (
 	"packhorse/pack"
 )
 
-// packTable is what ingest knows of each entry of a pack, by ordinal: the entry's index in the order of the pack. Its columns take 17
-// bytes an entry, since there may be millions.
+// packTable is what ingest knows of each entry of a pack, by ordinal: the entry's index in the
+// order of the pack. Its columns take 17 bytes an entry, since there may be millions.
 type packTable struct {
 	offsets []int64  // of the entries; once the pack has been read, also where the last one ends
 	crcs    []uint32 // IEEE, of the entry as packed
-	bases   []uint32 // ordinal of the delta base; segment.NoOrdinal for a whole entry, or while a base that is named by ID is not known
-	states  []entryState
-	deltas  int
+	// ordinal of the delta base; segment.NoOrdinal for a whole entry, or while a base that is named by
+	// ID is not known.
+	bases  []uint32
+	states []entryState
+	deltas int
 }
 
 // entryState is the kind of an entry, and the flags below.
@@ -21,7 +23,8 @@ type entryState uint8
 
 const (
 	stateKind entryState = 0x07
-	// stateLane is the lane (see [lanes]) on which the entry's delta family is examined while the pack is read.
+	// stateLane is the lane (see [lanes]) on which the entry's delta family is examined while the pack
+	// is read.
 	stateLane      entryState = 0x38
 	stateLaneShift entryState = 3
 	// stateDone marks an entry whose object is known: hashed, checked and in the index.
@@ -71,8 +74,8 @@ type family struct {
 	children []uint32
 }
 
-// families returns the deltas still to be resolved, and those that lead to them, by their bases. Deltas whose base is not known, or not
-// in the pack, are not in it.
+// families returns the deltas still to be resolved, and those that lead to them, by their bases.
+// Deltas whose base is not known, or not in the pack, are not in it.
 func (t *packTable) families() family {
 	wanted := t.wanted()
 	f := family{starts: make([]uint32, t.count()+2)}

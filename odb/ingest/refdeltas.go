@@ -9,8 +9,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// refDeltas are the deltas of a pack whose base is named by ID, eight bytes each: the first four bytes of the base's ID, then the
-// ordinal. The rest of the ID stays in the pack and is read when the front agrees.
+// refDeltas are the deltas of a pack whose base is named by ID, eight bytes each: the first four
+// bytes of the base's ID, then the ordinal. The rest of the ID stays in the pack and is read when
+// the front agrees.
 type refDeltas struct {
 	heads []uint64 // sorted from sort on
 
@@ -56,7 +57,8 @@ func (r *refDeltas) candidates(base object.ID) []uint64 {
 	return r.heads[start:end]
 }
 
-// takeRefs returns the deltas against the object of id that were not taken before, and notes that it lies at ordinal.
+// takeRefs returns the deltas against the object of id that were not taken before, and notes that
+// it lies at ordinal.
 func (in *Ingest) takeRefs(id object.ID, ordinal uint32) (children []uint32, err error) {
 	for _, head := range in.refs.candidates(id) {
 		child := uint32(head)

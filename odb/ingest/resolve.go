@@ -14,11 +14,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// Resolve finishes what [Read] began: pass two. It resolves the deltas that are left, thin ones against what can be read in the pool,
-// hashes and checks every object, and makes sure that whatever one of them names is there and of the right type. The objects are in the
-// quarantine that it returns, which the caller closes, and in no other view.
+// Resolve finishes what [Read] began: pass two. It resolves the deltas that are left, thin ones
+// against what can be read in the pool, hashes and checks every object, and makes sure that
+// whatever one of them names is there and of the right type. The objects are in the quarantine that
+// it returns, which the caller closes, and in no other view.
 //
-// progress may be nil. After an error nothing is left behind; the errors are those of [Read], and of the stores.
+// progress may be nil. After an error nothing is left behind; the errors are those of [Read], and
+// of the stores.
 func (in *Ingest) Resolve(ctx context.Context, report progress.Func) (*odb.Quarantine, IngestStats, error) {
 	if in.quarantine == nil {
 		return nil, in.stats, odb.ErrClosed
@@ -47,7 +49,8 @@ func (in *Ingest) resolve(ctx context.Context) error {
 	return fair.Do(ctx, in.join)
 }
 
-// join checks the objects, once all are known, against each other and the pool, and puts them into the quarantine.
+// join checks the objects, once all are known, against each other and the pool, and puts them into
+// the quarantine.
 func (in *Ingest) join(ctx context.Context) error {
 	in.progress.Turn = ctx
 	if err := in.connect(ctx); err != nil {
@@ -188,7 +191,8 @@ func causeOf(ctx context.Context, err error) error {
 func (in *Ingest) facts(ordinal uint32) entryFacts {
 	t := &in.table
 	facts := entryFacts{
-		ordinal: ordinal, base: t.bases[ordinal], offset: t.offsets[ordinal], packedSize: t.packedSize(ordinal), crc: t.crcs[ordinal], baseOffset: -1,
+		ordinal: ordinal, base: t.bases[ordinal], offset: t.offsets[ordinal], packedSize: t.packedSize(ordinal),
+		crc: t.crcs[ordinal], baseOffset: -1,
 	}
 	if facts.base != segment.NoOrdinal {
 		facts.baseOffset = in.baseOffset(facts.base)

@@ -17,13 +17,14 @@ import (
 const (
 	// trustedBytes is how much is allocated on a pack's word alone.
 	trustedBytes = 1 << 20
-	// packedHeldMax and deltaHeldMax bound the packed and the inflated delta that are held beside a base and a result; larger ones are read
-	// as streams.
+	// packedHeldMax and deltaHeldMax bound the packed and the inflated delta that are held beside a
+	// base and a result; larger ones are read as streams.
 	packedHeldMax = 1 << 20
 	deltaHeldMax  = 4 << 20
 )
 
-// restore makes sure that the branch at an index of the stack has its content: it is built again from the nearest ancestor that is held.
+// restore makes sure that the branch at an index of the stack has its content: it is built again
+// from the nearest ancestor that is held.
 func (w *resolveWorker) restore(ctx context.Context, index int) error {
 	target := &w.stack[index]
 	if target.content.held() {
@@ -101,8 +102,11 @@ func (w *resolveWorker) root(ctx context.Context, t object.Type, ordinal uint32)
 	return c, badEntry(entry, err)
 }
 
-// gather returns size bytes that fill writes, of an object of a type: in memory or, when they are many, on a scratch file.
-func (w *resolveWorker) gather(ctx context.Context, t object.Type, size int64, fill func(io.Writer) error) (content, error) {
+// gather returns size bytes that fill writes, of an object of a type: in memory or, when they are
+// many, on a scratch file.
+func (w *resolveWorker) gather(
+	ctx context.Context, t object.Type, size int64, fill func(io.Writer) error,
+) (content, error) {
 	if size <= w.in.held(t) {
 		buf := bytes.NewBuffer(w.buffers.get(int(min(size, trustedBytes))))
 		err := fill(buf)
@@ -137,7 +141,9 @@ func (w *resolveWorker) examine(ctx context.Context, base *branch, child uint32)
 	return made, id, nil
 }
 
-func (w *resolveWorker) judge(ctx context.Context, t object.Type, child uint32, made *content, hashing *hashing) (object.ID, error) {
+func (w *resolveWorker) judge(
+	ctx context.Context, t object.Type, child uint32, made *content, hashing *hashing,
+) (object.ID, error) {
 	facts := w.in.facts(child)
 	if hashing.hasher == nil {
 		return w.x.object(ctx, facts, t, made.data)
@@ -149,14 +155,17 @@ func (w *resolveWorker) judge(ctx context.Context, t object.Type, child uint32, 
 	return id, w.x.known(ctx, facts, id, t, made.size)
 }
 
-// hashing asks for the hash of a blob that is too large to be examined in memory; hasher is nil when it was not.
+// hashing asks for the hash of a blob that is too large to be examined in memory; hasher is nil
+// when it was not.
 type hashing struct {
 	t      object.Type
 	hasher *object.Hasher
 }
 
 // apply returns the object of a type that the delta at child builds from base.
-func (w *resolveWorker) apply(ctx context.Context, t object.Type, base *content, child uint32, hashing *hashing) (content, error) {
+func (w *resolveWorker) apply(
+	ctx context.Context, t object.Type, base *content, child uint32, hashing *hashing,
+) (content, error) {
 	entry := w.in.table.offsets[child]
 	if base.data != nil {
 		c, ok, err := w.applyHeld(ctx, t, base.data, child, hashing)
@@ -175,7 +184,9 @@ func (w *resolveWorker) apply(ctx context.Context, t object.Type, base *content,
 }
 
 // applyHeld is apply in memory; it returns false when delta or result are too large for that.
-func (w *resolveWorker) applyHeld(ctx context.Context, t object.Type, base []byte, child uint32, hashing *hashing) (c content, ok bool, err error) {
+func (w *resolveWorker) applyHeld(
+	ctx context.Context, t object.Type, base []byte, child uint32, hashing *hashing,
+) (c content, ok bool, err error) {
 	program, err := w.program(child)
 	if program == nil || err != nil {
 		return content{}, false, err
@@ -227,7 +238,9 @@ func (w *resolveWorker) readEntry(ordinal uint32) (pack.EntryHeader, []byte, err
 }
 
 // applyStream is apply for objects of any size.
-func (w *resolveWorker) applyStream(ctx context.Context, t object.Type, base *content, program *bufio.Reader, hashing *hashing) (content, error) {
+func (w *resolveWorker) applyStream(
+	ctx context.Context, t object.Type, base *content, program *bufio.Reader, hashing *hashing,
+) (content, error) {
 	const sizesMax = 20
 	front, err := program.Peek(sizesMax)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -12,9 +12,10 @@ import (
 
 // resolver resolves delta families, from the objects at their roots down, on all cores.
 //
-// Each worker goes down one family with a stack of its own. An object is held while deltas against it are left; the last delta replaces it,
-// so that a straight chain holds one object at a time. When the stack outgrows the worker's share of memory its lowest objects are dropped
-// and inflated again when they are needed. A worker that runs out of families is given branches of another's.
+// Each worker goes down one family with a stack of its own. An object is held while deltas against
+// it are left; the last delta replaces it, so that a straight chain holds one object at a time.
+// When the stack outgrows the worker's share of memory its lowest objects are dropped and inflated
+// again when they are needed. A worker that runs out of families is given branches of another's.
 type resolver struct {
 	in      *Ingest
 	family  family
@@ -83,7 +84,8 @@ func (r *resolver) fail(err error) {
 	r.changed.Broadcast()
 }
 
-// next returns work for a worker that has none, or false when there is none and nobody is left who could give some.
+// next returns work for a worker that has none, or false when there is none and nobody is left who
+// could give some.
 func (r *resolver) next() (branch, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +134,8 @@ func (r *resolver) give(b branch) {
 	r.changed.Signal()
 }
 
-// content is what an object contains: in memory, or in a scratch file when it is large. The zero content is not there.
+// content is what an object contains: in memory, or in a scratch file when it is large. The zero
+// content is not there.
 type content struct {
 	data   []byte
 	shared bool // data is not the holder's to use again

@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// resolveWorker is one goroutine of a resolver. stack holds branches of one family from the root down, leaving out those that have no
-// more children; its content is held by the stack.
+// resolveWorker is one goroutine of a resolver. stack holds branches of one family from the root
+// down, leaving out those that have no more children; its content is held by the stack.
 type resolveWorker struct {
 	r       *resolver
 	in      *Ingest
@@ -25,7 +25,9 @@ type resolveWorker struct {
 }
 
 func newResolveWorker(r *resolver) *resolveWorker {
-	return &resolveWorker{r: r, in: r.in, x: newExaminer(r.in, int(r.left)), share: r.in.memory.bytes.Load() / int64(r.workers)}
+	return &resolveWorker{
+		r: r, in: r.in, x: newExaminer(r.in, int(r.left)), share: r.in.memory.bytes.Load() / int64(r.workers),
+	}
 }
 
 func (w *resolveWorker) run(ctx context.Context) (err error) {
@@ -88,7 +90,8 @@ func (w *resolveWorker) step(ctx context.Context, top *branch) error {
 	return w.trim()
 }
 
-// build makes the object of a delta against the top of the stack, and examines it unless a lane has done so.
+// build makes the object of a delta against the top of the stack, and examines it unless a lane has
+// done so.
 func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (branch, error) {
 	table := &w.in.table
 	depth := top.depth + 1
@@ -133,7 +136,8 @@ func (w *resolveWorker) tell(ctx context.Context, done int64) {
 	})
 }
 
-// leavesFirst moves children that have no children themselves to the front: they need nothing to be held.
+// leavesFirst moves children that have no children themselves to the front: they need nothing to be
+// held.
 func (w *resolveWorker) leavesFirst(children []uint32) {
 	leaves := 0
 	for i, child := range children {
@@ -176,7 +180,8 @@ func (w *resolveWorker) release(c *content) error {
 	return err
 }
 
-// trim drops contents from the bottom of the stack, where they are needed last, until the rest keeps to the worker's share.
+// trim drops contents from the bottom of the stack, where they are needed last, until the rest
+// keeps to the worker's share.
 func (w *resolveWorker) trim() error {
 	for i := 0; i < len(w.stack)-1 && w.memory > w.share; i++ {
 		if err := w.drop(&w.stack[i]); err != nil {

@@ -88,8 +88,9 @@ func (in *Ingest) addEmptyTree(ctx context.Context) error {
 	return in.appendWhole(ctx, thinBase{id: object.EmptyTreeID, info: odb.Info{Type: object.TypeTree}}, nil)
 }
 
-// settleHot puts the objects of a small pack into the quarantine, as they came. Of an object that is repeated the one with the shortest
-// chain comes first and is kept, for the reason that deduplicate gives.
+// settleHot puts the objects of a small pack into the quarantine, as they came. Of an object that
+// is repeated the one with the shortest chain comes first and is kept, for the reason that
+// deduplicate gives.
 func (in *Ingest) settleHot(ctx context.Context) error {
 	slices.SortFunc(in.found, func(a, b finding) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	depths, err := in.hotDepths(ctx)
@@ -114,7 +115,8 @@ func (in *Ingest) settleHot(ctx context.Context) error {
 		return nil
 	}
 	return in.addHot(ctx, &odb.HotValue{
-		ID: object.EmptyTreeID, Type: object.TypeTree, Encoding: odb.EncodingZlib, Payload: pack.Deflate(nil, nil, pack.LevelFast),
+		ID: object.EmptyTreeID, Type: object.TypeTree, Encoding: odb.EncodingZlib, Payload: pack.Deflate(nil, nil,
+			pack.LevelFast),
 	})
 }
 
@@ -126,7 +128,8 @@ func (in *Ingest) addHot(ctx context.Context, value *odb.HotValue) error {
 	return in.quarantine.AddPacked(ctx, value, row)
 }
 
-// odb.HotValue is the value of an object of a pack in memory, as it came; or whole, if its delta chain has grown too long.
+// odb.HotValue is the value of an object of a pack in memory, as it came; or whole, if its delta
+// chain has grown too long.
 func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depth int) (*odb.HotValue, error) {
 	f := &in.found[ordinal]
 	header, n, err := in.entryHeader(ordinal)
@@ -135,7 +138,8 @@ func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depth int) (*odb
 	}
 	packed := in.intake.memory[f.row.Offset:][:f.row.PackedSize]
 	value := &odb.HotValue{
-		ID: f.row.ID, Type: f.row.Type, Size: f.row.Size, ContentSize: header.Size, Encoding: odb.EncodingZlib, Payload: packed[n:],
+		ID: f.row.ID, Type: f.row.Type, Size: f.row.Size, ContentSize: header.Size, Encoding: odb.EncodingZlib,
+		Payload: packed[n:],
 	}
 	if base := in.table.bases[ordinal]; base != segment.NoOrdinal {
 		value.Base = in.hotBase(base)
@@ -167,7 +171,8 @@ func (in *Ingest) undelta(ctx context.Context, ordinal uint32, value *odb.HotVal
 	return value, w.clear()
 }
 
-// hotDepthMax is how many deltas the hot tier puts behind each other. Every push may add to the chain of the one before.
+// hotDepthMax is how many deltas the hot tier puts behind each other. Every push may add to the
+// chain of the one before.
 const hotDepthMax = 50
 
 // hotDepths returns how many deltas lie below each object, those of stored bases included.

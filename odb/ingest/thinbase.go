@@ -16,7 +16,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// thinBase is a stored object that deltas of a thin pack build upon. It has an ordinal behind those of the pack's entries.
+// thinBase is a stored object that deltas of a thin pack build upon. It has an ordinal behind those
+// of the pack's entries.
 type thinBase struct {
 	id     object.ID
 	info   odb.Info
@@ -34,8 +35,8 @@ func (in *Ingest) baseOffset(ordinal uint32) int64 {
 	return in.table.offsets[ordinal]
 }
 
-// findBases finds stored objects for the deltas that have no base in the pack, and returns them with those deltas. If the pack is a segment
-// they are added to it, which completes the pack.
+// findBases finds stored objects for the deltas that have no base in the pack, and returns them
+// with those deltas. If the pack is a segment they are added to it, which completes the pack.
 func (in *Ingest) findBases(ctx context.Context) ([]branch, error) {
 	var wanted []object.ID
 	for child := range in.refs.untaken() {

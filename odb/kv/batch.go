@@ -5,12 +5,15 @@ import (
 	"iter"
 )
 
-// Batch collects operations and the preconditions under which they may become visible. It belongs to no store.
+// Batch collects operations and the preconditions under which they may become visible. It belongs
+// to no store.
 //
-// Operations take effect in the order of their calls: a Put after a DeleteRange that covers its key stays, one before it does not.
-// Preconditions speak about the state before the batch. Arguments are copied. A batch may not be used concurrently.
+// Operations take effect in the order of their calls: a Put after a DeleteRange that covers its key
+// stays, one before it does not. Preconditions speak about the state before the batch. Arguments
+// are copied. A batch may not be used concurrently.
 //
-// Past a limit of the contract a batch takes nothing more, so that its memory stays bounded; Apply then returns what Err returns.
+// Past a limit of the contract a batch takes nothing more, so that its memory stays bounded; Apply
+// then returns what Err returns.
 type Batch struct {
 	data       []byte
 	operations []record
@@ -37,7 +40,8 @@ const (
 	OperationDeleteRange
 )
 
-// Operation is one write of a batch, as an implementation of Store sees it. Its memory belongs to the batch.
+// Operation is one write of a batch, as an implementation of Store sees it. Its memory belongs to
+// the batch.
 type Operation struct {
 	Kind OperationKind
 	// Key is the key, or the start of a range.
@@ -73,7 +77,8 @@ func (b *Batch) Delete(key []byte) {
 	b.operations = b.add(b.operations, record{kind: OperationDelete}, key, nil)
 }
 
-// DeleteRange removes every key with start <= key < end. A range without keys between its ends is empty.
+// DeleteRange removes every key with start <= key < end. A range without keys between its ends is
+// empty.
 func (b *Batch) DeleteRange(start, end []byte) {
 	if len(end) > KeyBytesMax {
 		b.fail(&LimitError{What: "key size", Got: len(end), Max: KeyBytesMax})
@@ -127,7 +132,9 @@ func (b *Batch) Operations() iter.Seq[Operation] {
 func (b *Batch) Preconditions() iter.Seq[Precondition] {
 	return func(yield func(Precondition) bool) {
 		for _, r := range b.required {
-			if !yield(Precondition{Key: b.data[r.start:r.middle:r.middle], Value: b.data[r.middle:r.end:r.end], Absent: r.absent}) {
+			if !yield(Precondition{
+				Key: b.data[r.start:r.middle:r.middle], Value: b.data[r.middle:r.end:r.end], Absent: r.absent,
+			}) {
 				return
 			}
 		}

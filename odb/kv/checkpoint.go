@@ -19,13 +19,15 @@ import (
 type Checkpointer interface {
 	Store
 
-	// Checkpoint returns the store, durable or not, at one instant between the call and the return: with everything that was visible at the call. It
-	// takes no longer for a large store, and at first no room either: files are shared with the store, which writes new ones rather
-	// than change them. The caller closes it. What a crash leaves of it the next start removes.
+	// Checkpoint returns the store, durable or not, at one instant between the call and the return:
+	// with everything that was visible at the call. It takes no longer for a large store, and at first
+	// no room either: files are shared with the store, which writes new ones rather than change them.
+	// The caller closes it. What a crash leaves of it the next start removes.
 	Checkpoint(ctx context.Context) (Checkpoint, error)
 }
 
-// Checkpoint is a store at one instant: to be read, without a limit of time, and as the files from which a [Restoration] makes a store.
+// Checkpoint is a store at one instant: to be read, without a limit of time, and as the files from
+// which a [Restoration] makes a store.
 type Checkpoint interface {
 	Reader
 
@@ -49,7 +51,8 @@ type CheckpointFile struct {
 	Size int64
 }
 
-// checkpointPrefix begins the names of the folders, inside that of the store, in which checkpoints lie.
+// checkpointPrefix begins the names of the folders, inside that of the store, in which checkpoints
+// lie.
 const checkpointPrefix = "checkpoint-"
 
 // lockFile is what holds the lock on a folder of Pebble's.
@@ -97,7 +100,8 @@ func (p *Pebble) Checkpoint(ctx context.Context) (_ Checkpoint, err error) {
 	return c, nil
 }
 
-// write makes the files. Pebble panics when it cannot sync a folder, which here is no folder of the store.
+// write makes the files. Pebble panics when it cannot sync a folder, which here is no folder of the
+// store.
 func (c *checkpoint) write(db *pebble.DB) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -111,8 +115,9 @@ func (c *checkpoint) write(db *pebble.DB) (err error) {
 	return db.Checkpoint(c.dir)
 }
 
-// removeLogs removes the copies of logs. They are made while the log is written, into a file that was used before: a piece from before a
-// write with one from behind it looks like damage, up to version 2.1.7 of Pebble. The tables alone are the store as of their last flush.
+// removeLogs removes the copies of logs. They are made while the log is written, into a file that
+// was used before: a piece from before a write with one from behind it looks like damage, up to
+// version 2.1.7 of Pebble. The tables alone are the store as of their last flush.
 func (c *checkpoint) removeLogs() error {
 	names, err := c.fs.List(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +131,8 @@ func (c *checkpoint) removeLogs() error {
 	return err
 }
 
-// openCopy opens what [pebble.DB.Checkpoint] wrote. It is not held against the statements in its log, which speak of the files of the
-// store that it was copied from.
+// openCopy opens what [pebble.DB.Checkpoint] wrote. It is not held against the statements in its
+// log, which speak of the files of the store that it was copied from.
 func openCopy(fileSystem vfs.FS, dir string, logger *slog.Logger, readOnly bool) (db *pebble.DB, err error) {
 	p := &Pebble{logger: logger, failed: make(chan struct{})} // whose failure is an error
 	err = p.recovered(func() error {

@@ -55,8 +55,9 @@ func count(t *testing.T, r kv.Reader) uint64 {
 	return n
 }
 
-// TestCheckpoint takes checkpoints while a writer adds key after key, large enough that logs and manifests are begun anew, and then lets
-// the store lose power: neither must the checkpoint be torn, nor the store take the checkpoint's files for its own.
+// TestCheckpoint takes checkpoints while a writer adds key after key, large enough that logs and
+// manifests are begun anew, and then lets the store lose power: neither must the checkpoint be
+// torn, nor the store take the checkpoint's files for its own.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -203,7 +204,8 @@ type errorReader struct{ err error }
 
 func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
 
-// TestCheckpointFaults checks that a checkpoint which cannot be written fails and takes nothing else along.
+// TestCheckpointFaults checks that a checkpoint which cannot be written fails and takes nothing
+// else along.
 func TestCheckpointFaults(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -7,16 +7,18 @@ import (
 	"io"
 )
 
-// Pebble's logs and manifests are sequences of chunks in blocks of 32 KiB; no chunk crosses a block. All numbers little endian:
+// Pebble's logs and manifests are sequences of chunks in blocks of 32 KiB; no chunk crosses a
+// block. All numbers little endian:
 //
 //	manifest     crc (4) ‖ length (2) ‖ kind 1-4 (1) ‖ payload
 //	first log    crc (4) ‖ length (2) ‖ kind 5-8 (1) ‖ log number (4) ‖ payload
 //	other logs   crc (4) ‖ length (2) ‖ kind 9-12 (1) ‖ log number (4) ‖ bytes synced (8) ‖ payload
 //	their end    0 (4) ‖ 0 (2) ‖ kind 5 (1) ‖ log number + 1 (4)
 //
-// A kind is full, first, middle or last, in this order. The checksum covers all that follows the length. A new store begins its
-// first log before it knows its format. See package record of Pebble, whose own reader takes a chunk with the next log number for
-// the end without looking at anything else.
+// A kind is full, first, middle or last, in this order. The checksum covers all that follows the
+// length. A new store begins its first log before it knows its format. See package record of
+// Pebble, whose own reader takes a chunk with the next log number for the end without looking at
+// anything else.
 const (
 	blockBytes     = 32 << 10
 	chunkKindFull  = 1
@@ -125,7 +127,8 @@ func (c *chunkFile) parse(data []byte) (int, chunk) {
 	return size, got
 }
 
-// padding reports whether rest is what a writer leaves at the end of a whole block: zeros, where no header fits.
+// padding reports whether rest is what a writer leaves at the end of a whole block: zeros, where no
+// header fits.
 func (c *chunkFile) padding(rest []byte, whole bool) bool {
 	header := manifestFormat.header
 	if c.log {

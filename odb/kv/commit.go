@@ -40,8 +40,8 @@ type durable struct{}
 // Wait implements Commit.
 func (durable) Wait(context.Context) error { return nil }
 
-// announce makes c known to waiters for its keys. It precedes the application of the batch: a reader that sees what the batch
-// wrote finds the commit here.
+// announce makes c known to waiters for its keys. It precedes the application of the batch: a
+// reader that sees what the batch wrote finds the commit here.
 func (s *stripes) announce(c *commit) {
 	c.written.each(func(i int) bool {
 		t := &s.list[i]

@@ -15,8 +15,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestDamage flips single bits in every file of a store. Whatever was acknowledged is read back as it was, or an error tells of the
-// damage; it never gets lost silently and never comes back wrong.
+// TestDamage flips single bits in every file of a store. Whatever was acknowledged is read back as
+// it was, or an error tells of the damage; it never gets lost silently and never comes back wrong.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -68,7 +68,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// fillForDamage makes a store with several tables, a log that is not flushed, and commits that cross the blocks of the log.
+// fillForDamage makes a store with several tables, a log that is not flushed, and commits that
+// cross the blocks of the log.
 func fillForDamage(t *testing.T, store *kv.Pebble) map[string][]byte {
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -176,7 +177,8 @@ func flip(t *testing.T, fs *vfs.MemFS, path string, at int64, bit byte) {
 	}
 }
 
-// readAll opens a damaged store and compares what it reads. It returns the error that told of the damage.
+// readAll opens a damaged store and compares what it reads. It returns the error that told of the
+// damage.
 func readAll(t *testing.T, fs *vfs.MemFS, written map[string][]byte) error {
 	t.Helper()
 	var fatal atomic.Bool

@@ -22,8 +22,8 @@ var (
 	ErrCorrupt = errors.New("kv: stored data is damaged")
 	// ErrLocked means that another process, or another store of this one, has the directory open.
 	ErrLocked = errors.New("kv: directory is in use")
-	// ErrFailed means that the store could not make its log durable. It answers nothing any more: what was visible may be lost,
-	// and only a restart can tell.
+	// ErrFailed means that the store could not make its log durable. It answers nothing any more: what
+	// was visible may be lost, and only a restart can tell.
 	ErrFailed = errors.New("kv: store has failed")
 )
 

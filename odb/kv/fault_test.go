@@ -45,8 +45,9 @@ func isWrite(kind errorfs.OpKind) bool {
 	}
 }
 
-// TestFaults makes every sync, and then every write of a file or its name, fail once. The store then either goes on, or it ends the
-// process and answers nothing more. What it acknowledged is there after a loss of power.
+// TestFaults makes every sync, and then every write of a file or its name, fail once. The store
+// then either goes on, or it ends the process and answers nothing more. What it acknowledged is
+// there after a loss of power.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(errorfs.OpKind) bool{"sync": isSync, "write": isWrite} {
@@ -70,8 +71,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// runFaulty writes to a store until all is written or the process would have ended, takes the power and looks for what was
-// acknowledged. It reports whether the process would have ended.
+// runFaulty writes to a store until all is written or the process would have ended, takes the power
+// and looks for what was acknowledged. It reports whether the process would have ended.
 func runFaulty(t *testing.T, injected *faults) bool {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
@@ -83,7 +84,8 @@ func runFaulty(t *testing.T, injected *faults) bool {
 		OnFatal: func(error) { close(died) },
 	})
 	if err == nil {
-		// A store that has failed may keep its callers for ever, as a process that has ended does: leave them behind.
+		// A store that has failed may keep its callers for ever, as a process that has ended does: leave
+		// them behind.
 		go func() {
 			acknowledged <- writeFaulty(t, store, &last)
 		}()

@@ -8,8 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The end of a table: format version (4, little endian) ‖ magic (8). Up to version 5, which FormatWALSyncChunks writes, no checksum
-// covers them, and a table that is read as one of another version ends in a panic or in anything.
+// The end of a table: format version (4, little endian) ‖ magic (8). Up to version 5, which
+// FormatWALSyncChunks writes, no checksum covers them, and a table that is read as one of another
+// version ends in a panic or in anything.
 const (
 	footerBytes  = 12
 	footerMagic  = "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"

@@ -9,16 +9,17 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// stripeCount is the number of stripes over which keys are spread. Two keys of one stripe share its guard and its list of unsynced
-// commits: harmless, and rare while few keys are in flight.
+// stripeCount is the number of stripes over which keys are spread. Two keys of one stripe share its
+// guard and its list of unsynced commits: harmless, and rare while few keys are in flight.
 const stripeCount = 4096
 
-// stripes guards keys by the hash of each: an exclusive guard for keys in preconditions, a shared one for keys that are only
-// written.
+// stripes guards keys by the hash of each: an exclusive guard for keys in preconditions, a shared
+// one for keys that are only written.
 //
-// Batches that hold the exclusive guard of a key have it to themselves between the check of a precondition and the application of
-// their operations. Batches that write the key without looking at it hold a shared guard while they apply: they do not disturb
-// each other, since the log orders them, but none can slip in between another's check and application.
+// Batches that hold the exclusive guard of a key have it to themselves between the check of a
+// precondition and the application of their operations. Batches that write the key without looking
+// at it hold a shared guard while they apply: they do not disturb each other, since the log orders
+// them, but none can slip in between another's check and application.
 type stripes struct {
 	seed maphash.Seed
 	list [stripeCount]stripe
@@ -66,7 +67,8 @@ func (s *stripeSet) each(visit func(i int) bool) {
 // of returns the stripe of key.
 func (s *stripes) of(key []byte) uint64 { return maphash.Bytes(s.seed, key) % stripeCount }
 
-// footprint returns the stripes of batch. A range covers keys that it does not name, so it touches every stripe.
+// footprint returns the stripes of batch. A range covers keys that it does not name, so it touches
+// every stripe.
 func (s *stripes) footprint(batch *Batch) *footprint {
 	f := new(footprint)
 	for p := range batch.Preconditions() {
@@ -84,8 +86,9 @@ func (s *stripes) footprint(batch *Batch) *footprint {
 	return f
 }
 
-// lock takes the guards of f in ascending order, so that batches cannot wait for each other in a circle. It holds nothing when it
-// returns an error: that of ctx, or ErrFailed when failed is closed.
+// lock takes the guards of f in ascending order, so that batches cannot wait for each other in a
+// circle. It holds nothing when it returns an error: that of ctx, or ErrFailed when failed is
+// closed.
 func (s *stripes) lock(ctx context.Context, f *footprint, failed <-chan struct{}) error {
 	touched := f.touched()
 	var err error
@@ -115,7 +118,8 @@ func (s *stripes) unlock(f *footprint) {
 	})
 }
 
-// checkHeld holds that nobody can change what the preconditions of batch speak of: docs/invariants.md 2.
+// checkHeld holds that nobody can change what the preconditions of batch speak of:
+// docs/invariants.md 2.
 func (s *stripes) checkHeld(batch *Batch) {
 	for p := range batch.Preconditions() {
 		t := &s.list[s.of(p.Key)]

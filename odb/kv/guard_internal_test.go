@@ -16,7 +16,8 @@ func (s *stripe) waiters() int {
 	return len(s.queue)
 }
 
-// queueUp starts a goroutine that acquires s, writes its name into order and releases, and returns when it stands in the queue.
+// queueUp starts a goroutine that acquires s, writes its name into order and releases, and returns
+// when it stands in the queue.
 func queueUp(ctx context.Context, s *stripe, exclusive bool, group *sync.WaitGroup, do func(error)) {
 	before := s.waiters()
 	group.Go(func() {
@@ -31,7 +32,8 @@ func queueUp(ctx context.Context, s *stripe, exclusive bool, group *sync.WaitGro
 	}
 }
 
-// TestGuardOrder checks that a guard is passed on in the order of arrival, whoever gives up in between.
+// TestGuardOrder checks that a guard is passed on in the order of arrival, whoever gives up in
+// between.
 func TestGuardOrder(t *testing.T) {
 	t.Parallel()
 	var s stripe
@@ -75,7 +77,8 @@ func TestGuardOrder(t *testing.T) {
 	}
 }
 
-// TestGuardShared checks that shared guards are held together, and that they do not overtake one that is exclusive.
+// TestGuardShared checks that shared guards are held together, and that they do not overtake one
+// that is exclusive.
 func TestGuardShared(t *testing.T) {
 	t.Parallel()
 	var s stripe
@@ -107,7 +110,8 @@ func TestGuardShared(t *testing.T) {
 	}
 }
 
-// TestGuardFailure checks that the failure of the store ends the wait, and that a set of guards is all or nothing.
+// TestGuardFailure checks that the failure of the store ends the wait, and that a set of guards is
+// all or nothing.
 func TestGuardFailure(t *testing.T) {
 	t.Parallel()
 	s := new(stripes)

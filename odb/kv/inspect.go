@@ -17,11 +17,14 @@ import (
 // end of the file, which loses what comes after it without a word. It returns an ErrCorrupt, which
 // is a [LossError] when it knows how much is lost.
 //
-// A crash leaves the last log and the manifest with an end in which anything can lie. What tells damage from it:
+// A crash leaves the last log and the manifest with an end in which anything can lie. What tells
+// damage from it:
 //
-//   - The manifest is synced after every record, so a crash tears at most the last one: no intact chunk follows.
+//   - The manifest is synced after every record, so a crash tears at most the last one: no intact
+//     chunk follows.
 //   - A log that is not the last was closed before the next was begun, so it has its end mark.
-//   - Logs and manifest reach at least as far as any statement of the witness says, in a log or in the [mark].
+//   - Logs and manifest reach at least as far as any statement of the witness says, in a log or in
+//     the [mark].
 //
 // What was synced after the mark was written, and has no statement behind it either, is not
 // covered: damage exactly there looks like the crash.
@@ -140,7 +143,8 @@ func logNumbers(names []string) []uint32 {
 	return numbers
 }
 
-// inspectManifest returns where the intact part of a manifest ends and the oldest log that it says is needed.
+// inspectManifest returns where the intact part of a manifest ends and the oldest log that it says
+// is needed.
 func inspectManifest(fileSystem vfs.FS, path string) (end int64, oldest uint32, err error) {
 	file, err := fileSystem.Open(path)
 	if err != nil {
@@ -162,8 +166,8 @@ func inspectManifest(fileSystem vfs.FS, path string) (end int64, oldest uint32, 
 	return end, oldest, err
 }
 
-// unflushedLog returns the oldest log that is needed, if the version edit that begins in c changes it. The field is the first one
-// after the name of the comparer.
+// unflushedLog returns the oldest log that is needed, if the version edit that begins in c changes
+// it. The field is the first one after the name of the comparer.
 func unflushedLog(c chunk) (uint32, bool) {
 	const tagComparator, tagLogNumber = 1, 2
 	edit := c.payload

@@ -1,19 +1,23 @@
-// Package kv is the ordered key-value store under everything that Packhorse remembers, and its embedded implementation over Pebble.
+// Package kv is the ordered key-value store under everything that Packhorse remembers, and its
+// embedded implementation over Pebble.
 //
-// Keys and values are opaque bytes; keys are ordered as [bytes.Compare] orders them. A [Batch] is the only way to write: its
-// preconditions are checked and its operations made visible in one atomic step. Start at [Store] for the contract, at
-// [OpenPebble] for the implementation, and at package kvtest for the tests that every implementation must pass.
+// Keys and values are opaque bytes; keys are ordered as [bytes.Compare] orders them. A [Batch] is
+// the only way to write: its preconditions are checked and its operations made visible in one
+// atomic step. Start at [Store] for the contract, at [OpenPebble] for the implementation, and at
+// package kvtest for the tests that every implementation must pass.
 //
 // # Visible and durable
 //
-// A batch is visible to every reader when [Store.Apply] returns and durable when [Commit.Wait] returns. Batches become durable
-// in the order in which they became visible: what a batch was decided upon is durable when the batch is. Whoever reads something
-// and tells it to the outside without writing calls [Store.WaitDurable] first, or a crash could take back what was told.
+// A batch is visible to every reader when [Store.Apply] returns and durable when [Commit.Wait]
+// returns. Batches become durable in the order in which they became visible: what a batch was
+// decided upon is durable when the batch is. Whoever reads something and tells it to the outside
+// without writing calls [Store.WaitDurable] first, or a crash could take back what was told.
 //
 // # What is atomic with what
 //
-// A precondition holds at the instant at which its batch becomes visible, against every other batch: those that require the same
-// key, those that write it without any precondition, and those that delete a range around it.
+// A precondition holds at the instant at which its batch becomes visible, against every other
+// batch: those that require the same key, those that write it without any precondition, and those
+// that delete a range around it.
 package kv
 
 import (
@@ -28,7 +32,8 @@ const (
 	KeyBytesMax = 1 << 10
 	// ValueBytesMax is the largest size of a value. A value may be empty.
 	ValueBytesMax = 256 << 10
-	// BatchBytesMax bounds the sum of the sizes of all keys and values in a batch, preconditions included.
+	// BatchBytesMax bounds the sum of the sizes of all keys and values in a batch, preconditions
+	// included.
 	BatchBytesMax = 16 << 20
 	// BatchCountMax bounds the number of operations and preconditions in a batch.
 	BatchCountMax = 100_000
@@ -36,16 +41,19 @@ const (
 	SnapshotAgeMax = 10 * time.Second
 )
 
-// Reader reads keys and values as they are at one instant (a [Snapshot]) or at the instant of each call (a [Store]).
+// Reader reads keys and values as they are at one instant (a [Snapshot]) or at the instant of each
+// call (a [Store]).
 type Reader interface {
 	// Get returns the value of key in memory that the caller owns, or [ErrNotFound].
 	Get(ctx context.Context, key []byte) ([]byte, error)
 
-	// Scan walks the pairs with options.Start <= key < options.End in the order of their keys, or against it.
+	// Scan walks the pairs with options.Start <= key < options.End in the order of their keys, or
+	// against it.
 	//
-	// A pair's memory is valid until the next step. The walk reads in bounded pages, and holds nothing in the store while its
-	// caller works on a page: over a Store, each page is read at its own instant, so a walk that must see one instant goes
-	// over a Snapshot. An error ends the walk and comes with a zero Pair.
+	// A pair's memory is valid until the next step. The walk reads in bounded pages, and holds nothing
+	// in the store while its caller works on a page: over a Store, each page is read at its own
+	// instant, so a walk that must see one instant goes over a Snapshot. An error ends the walk and
+	// comes with a zero Pair.
 	Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error]
 }
 
@@ -58,40 +66,41 @@ type Store interface {
 
 	// Apply checks the preconditions of batch and makes all of it visible, or none of it.
 	//
-	// Batches that meet at a key are served in the order of their arrival. The batch is only read and may be reused when
-	// Apply returns. An empty batch is applied and durable at once.
+	// Batches that meet at a key are served in the order of their arrival. The batch is only read and
+	// may be reused when Apply returns. An empty batch is applied and durable at once.
 	//
-	// Errors: [ErrConflict] when a precondition does not hold, [ErrTooLarge] past a limit; then nothing has become visible.
-	// The state that a conflict was decided upon may not be durable yet. The context ends the wait for a turn; once the batch
-	// is visible it is not looked at any more.
+	// Errors: [ErrConflict] when a precondition does not hold, [ErrTooLarge] past a limit; then
+	// nothing has become visible. The state that a conflict was decided upon may not be durable yet.
+	// The context ends the wait for a turn; once the batch is visible it is not looked at any more.
 	Apply(ctx context.Context, batch *Batch) (Commit, error)
 
-	// WaitDurable returns when every batch that wrote key, or deleted a range that holds it, and was visible at the call is
-	// durable. It returns at once when there is none, never waits for batches that were applied after the call, and for at
-	// most one sync of the disk.
+	// WaitDurable returns when every batch that wrote key, or deleted a range that holds it, and was
+	// visible at the call is durable. It returns at once when there is none, never waits for batches
+	// that were applied after the call, and for at most one sync of the disk.
 	WaitDurable(ctx context.Context, key []byte) error
 
 	// Stats returns counters and sizes.
 	Stats() Stats
 
-	// Close waits for the calls under way, makes everything durable and releases the store; later calls fail with [ErrClosed].
-	// Snapshots that are still open expire.
+	// Close waits for the calls under way, makes everything durable and releases the store; later
+	// calls fail with [ErrClosed]. Snapshots that are still open expire.
 	Close() error
 }
 
-// Snapshot is a view of a store at one instant. Its methods may be called concurrently. It can be read for [SnapshotAgeMax]; then
-// reading it fails with [ErrSnapshotExpired].
+// Snapshot is a view of a store at one instant. Its methods may be called concurrently. It can be
+// read for [SnapshotAgeMax]; then reading it fails with [ErrSnapshotExpired].
 type Snapshot interface {
 	Reader
 
-	// Close releases the snapshot; reading it afterwards fails with [ErrClosed]. Only the first call has an effect.
+	// Close releases the snapshot; reading it afterwards fails with [ErrClosed]. Only the first call
+	// has an effect.
 	Close() error
 }
 
 // Commit is a batch that has become visible.
 type Commit interface {
-	// Wait returns nil when the batch is durable. When ctx ends first the batch stays visible and goes on to become durable.
-	// It may be called any number of times, or never.
+	// Wait returns nil when the batch is durable. When ctx ends first the batch stays visible and goes
+	// on to become durable. It may be called any number of times, or never.
 	Wait(ctx context.Context) error
 }
 
@@ -113,7 +122,8 @@ type ScanOptions struct {
 	Limit int
 }
 
-// PrefixEnd returns the smallest key above every key that begins with prefix, or nil if there is none, as the End of a scan.
+// PrefixEnd returns the smallest key above every key that begins with prefix, or nil if there is
+// none, as the End of a scan.
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

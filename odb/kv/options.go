@@ -24,8 +24,9 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		CacheSize:                   memory,
 		MemTableSize:                uint64(min(max(memory/8, 1<<20), 64<<20)),
 		MemTableStopWritesThreshold: 4,
-		// Pinned by name: an update of the dependency must not migrate stores by itself. From this format on, a damaged log is
-		// told apart from one that a crash cut short; see witness for what is missing there.
+		// Pinned by name: an update of the dependency must not migrate stores by itself. From this format
+		// on, a damaged log is told apart from one that a crash cut short; see witness for what is
+		// missing there.
 		FormatMajorVersion: pebble.FormatWALSyncChunks,
 		// Small commits make many small flushes: begin early to merge them, and be late to stop writing.
 		L0CompactionThreshold: 2,
@@ -73,7 +74,8 @@ func (p *Pebble) listener() *pebble.EventListener {
 	}
 }
 
-// pebbleLogger hands Pebble's words to the store's logger. Informational ones are details: level debug.
+// pebbleLogger hands Pebble's words to the store's logger. Informational ones are details: level
+// debug.
 type pebbleLogger struct{ store *Pebble }
 
 // Infof implements pebble.Logger.
@@ -88,8 +90,8 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	l.store.logger.Error("kv: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements pebble.Logger. Pebble expects that it does not return. After a commit it may: recovered looks for the failure, and
-// the goroutine is a caller's.
+// Fatalf implements pebble.Logger. Pebble expects that it does not return. After a commit it may:
+// recovered looks for the failure, and the goroutine is a caller's.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	if strings.HasPrefix(format, "pebble: fatal commit error") {

@@ -27,14 +27,15 @@ type PebbleOptions struct {
 	MemoryBytes int64
 	// Logger receives what Pebble tells; nil is slog.Default().
 	Logger *slog.Logger
-	// OnFatal is called once when the log cannot be made durable any more; nil logs the error and ends the process with
-	// status 1.
+	// OnFatal is called once when the log cannot be made durable any more; nil logs the error and ends
+	// the process with status 1.
 	//
-	// After a failed sync nobody can say what is on the disk, so nothing may be answered. An OnFatal that returns, in a test,
-	// leaves a store whose calls fail with ErrFailed; an Apply that was inside Pebble at that instant, and the goroutine that
-	// called OnFatal, never return.
+	// After a failed sync nobody can say what is on the disk, so nothing may be answered. An OnFatal
+	// that returns, in a test, leaves a store whose calls fail with ErrFailed; an Apply that was
+	// inside Pebble at that instant, and the goroutine that called OnFatal, never return.
 	OnFatal func(error)
-	// RestAfter is how long the store is idle before it rests: it makes sure that damage to what was synced last will be seen. 0 means 100 ms.
+	// RestAfter is how long the store is idle before it rests: it makes sure that damage to what was
+	// synced last will be seen. 0 means 100 ms.
 	RestAfter time.Duration
 	// MarkEvery is how often a store that does not come to rest writes down how far its log is
 	// synced. 0 means a second.
@@ -209,7 +210,8 @@ func (p *Pebble) WaitDurable(ctx context.Context, key []byte) error {
 	return nil
 }
 
-// Damage returns an [ErrCorrupt] that names a table which was found to be damaged since the store was opened, or nil.
+// Damage returns an [ErrCorrupt] that names a table which was found to be damaged since the store
+// was opened, or nil.
 func (p *Pebble) Damage() error {
 	if path := p.damaged.Load(); path != nil {
 		return fmt.Errorf("%w: table %s", ErrCorrupt, p.fs.PathBase(*path))
@@ -259,7 +261,8 @@ func (p *Pebble) enter(ctx context.Context) error {
 	return nil
 }
 
-// alive returns why a call cannot begin: its context has ended, or the store has failed or is closed.
+// alive returns why a call cannot begin: its context has ended, or the store has failed or is
+// closed.
 func (p *Pebble) alive(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -282,7 +285,8 @@ func (p *Pebble) hasFailed() bool {
 	}
 }
 
-// fail ends the life of the store, and by default the process. While the store is being opened, OpenPebble returns an error instead.
+// fail ends the life of the store, and by default the process. While the store is being opened,
+// OpenPebble returns an error instead.
 func (p *Pebble) fail(err error) {
 	p.failing.Do(func() {
 		close(p.failed)
@@ -293,8 +297,9 @@ func (p *Pebble) fail(err error) {
 	})
 }
 
-// logFailed is told by Pebble or its files that it cannot go on. It does not return: whatever Pebble would do next, it must not, and
-// the process is about to end. Only an opening store returns, with an error.
+// logFailed is told by Pebble or its files that it cannot go on. It does not return: whatever
+// Pebble would do next, it must not, and the process is about to end. Only an opening store
+// returns, with an error.
 func (p *Pebble) logFailed(err error) {
 	p.fail(err)
 	if p.opened.Load() {

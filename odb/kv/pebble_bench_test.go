@@ -40,7 +40,8 @@ func openBench(b *testing.B, delay time.Duration) *kv.Pebble {
 	return store
 }
 
-// counterBatch is the shape of a small commit: a head that is required and written, and a few objects of 200 bytes.
+// counterBatch is the shape of a small commit: a head that is required and written, and a few
+// objects of 200 bytes.
 func counterBatch(head []byte, n uint64, writer int) *kv.Batch {
 	batch := kv.NewBatch()
 	if n == 0 {
@@ -55,7 +56,8 @@ func counterBatch(head []byte, n uint64, writer int) *kv.Batch {
 	return batch
 }
 
-// BenchmarkApply makes synced commits with a precondition: writers share one head, as those of one repository do, or have one each.
+// BenchmarkApply makes synced commits with a precondition: writers share one head, as those of one
+// repository do, or have one each.
 func BenchmarkApply(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		for _, writers := range []int{1, 16, 64} {
@@ -112,7 +114,8 @@ func benchmarkApply(b *testing.B, store kv.Store, shared bool, writers int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 }
 
-// BenchmarkApplyLarge commits 1,000 objects of 200 bytes under one precondition, as a small push does.
+// BenchmarkApplyLarge commits 1,000 objects of 200 bytes under one precondition, as a small push
+// does.
 func BenchmarkApplyLarge(b *testing.B) {
 	store := openBench(b, 0)
 	value := make([]byte, 200)

@@ -11,15 +11,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Restoration makes a store of the files of a [Checkpoint]: [NewRestoration], then Write for each file, then Finish. Before Finish has
-// returned there is no store, and what there is may be removed.
+// Restoration makes a store of the files of a [Checkpoint]: [NewRestoration], then Write for each
+// file, then Finish. Before Finish has returned there is no store, and what there is may be
+// removed.
 type Restoration struct {
 	fs     vfs.FS
 	dir    string
 	logger *slog.Logger
 }
 
-// NewRestoration begins a store in dir, of whose options it heeds FS and Logger. Errors: [fs.ErrExist] when dir exists.
+// NewRestoration begins a store in dir, of whose options it heeds FS and Logger. Errors:
+// [fs.ErrExist] when dir exists.
 func NewRestoration(dir string, options PebbleOptions) (*Restoration, error) {
 	r := &Restoration{fs: options.FS, dir: dir, logger: options.Logger}
 	if r.fs == nil {
@@ -65,8 +67,8 @@ func (r *Restoration) Write(name string, content io.Reader) (err error) {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Finish makes the store of the files durable, in a form that [OpenPebble] opens. Errors: [ErrCorrupt] when the files are not those of a
-// whole checkpoint.
+// Finish makes the store of the files durable, in a form that [OpenPebble] opens. Errors:
+// [ErrCorrupt] when the files are not those of a whole checkpoint.
 func (r *Restoration) Finish() error {
 	folder, err := r.fs.OpenDir(r.dir)
 	if err != nil {

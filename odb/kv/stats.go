@@ -2,16 +2,19 @@ package kv
 
 import "time"
 
-// Stats describes a store since it was opened, for metrics. Figures that an implementation does not have are zero.
+// Stats describes a store since it was opened, for metrics. Figures that an implementation does not
+// have are zero.
 type Stats struct {
-	// Commits counts the batches that became visible, Conflicts those whose preconditions did not hold.
+	// Commits counts the batches that became visible, Conflicts those whose preconditions did not
+	// hold.
 	Commits   uint64
 	Conflicts uint64
 	// Waits counts the calls of WaitDurable that had to wait.
 	Waits uint64
 	// Unsynced is the number of batches that are visible and not yet durable.
 	Unsynced int64
-	// Rested is how many of Commits the store has rested behind: damage to their end of the log cannot pass for the end that a crash leaves.
+	// Rested is how many of Commits the store has rested behind: damage to their end of the log cannot
+	// pass for the end that a crash leaves.
 	Rested uint64
 	// Snapshots is the number of open snapshots.
 	Snapshots int64

@@ -6,8 +6,9 @@ import "time"
 // what was synced last looks like the end that a crash leaves.
 const restAfterDefault = 100 * time.Millisecond
 
-// On a slow disk, writers would fall into two groups, each of which commits while the other is synced, so that a sync carries half of
-// them. A pause before the next sync lets those who were just told come back and join it.
+// On a slow disk, writers would fall into two groups, each of which commits while the other is
+// synced, so that a sync carries half of them. A pause before the next sync lets those who were
+// just told come back and join it.
 const (
 	pauseFrom       = time.Millisecond // syncs that are faster have no pause before the next
 	pauseShare      = 5                // the pause is that part of a sync
@@ -24,8 +25,9 @@ func (p *Pebble) syncPause() time.Duration {
 	return min(took/pauseShare, pauseMax)
 }
 
-// syncLoop waits for the sync of each commit, in the order in which they became visible, and tells those who wait for it: one
-// goroutine for all of them, so that a commit that nobody waits for is settled too. Close ends it.
+// syncLoop waits for the sync of each commit, in the order in which they became visible, and tells
+// those who wait for it: one goroutine for all of them, so that a commit that nobody waits for is
+// settled too. Close ends it.
 func (p *Pebble) syncLoop() {
 	defer close(p.synced)
 	idle := time.NewTimer(p.restAfter)

@@ -41,7 +41,8 @@ func openGated(t *testing.T) (*kv.Pebble, *gate) {
 		}
 		return nil
 	}))
-	store, err := kv.OpenPebble("db", kv.PebbleOptions{FS: fs, RestAfter: time.Hour, Logger: quiet(), OnFatal: func(err error) { t.Error(err) }})
+	store, err := kv.OpenPebble("db",
+		kv.PebbleOptions{FS: fs, RestAfter: time.Hour, Logger: quiet(), OnFatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +70,8 @@ func put(t *testing.T, store *kv.Pebble, key, value string) kv.Commit {
 	return commit
 }
 
-// TestGroupCommit applies many batches on one key while the first sync hangs: no guard is held over the sync, and one more sync is
-// enough for the rest.
+// TestGroupCommit applies many batches on one key while the first sync hangs: no guard is held over
+// the sync, and one more sync is enough for the rest.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	store, gate := openGated(t)
@@ -106,8 +107,8 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
-// TestWaitDurableWaitsForNoMore checks which syncs WaitDurable waits for: not those of other keys, and one for its own, not those of
-// later writes.
+// TestWaitDurableWaitsForNoMore checks which syncs WaitDurable waits for: not those of other keys,
+// and one for its own, not those of later writes.
 func TestWaitDurableWaitsForNoMore(t *testing.T) {
 	t.Parallel()
 	store, gate := openGated(t)

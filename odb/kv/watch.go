@@ -7,11 +7,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// watchedFS stands between Pebble and its files. It reports the syncs of logs and manifests to a witness, refuses tables with a
-// damaged footer, and tells failed of every failure after which nobody can say what is on the disk: Pebble's own answer to most of
-// them is a panic, some of which cannot be recovered.
+// watchedFS stands between Pebble and its files. It reports the syncs of logs and manifests to a
+// witness, refuses tables with a damaged footer, and tells failed of every failure after which
+// nobody can say what is on the disk: Pebble's own answer to most of them is a panic, some of which
+// cannot be recovered.
 //
-// It watches what lies in dir itself: files of the same names in a checkpoint are not those that the store lives by.
+// It watches what lies in dir itself: files of the same names in a checkpoint are not those that
+// the store lives by.
 type watchedFS struct {
 	vfs.FS
 	dir     string

@@ -13,14 +13,16 @@ import (
 // syncs. Every batch takes a statement of it along into the log, a [mark] has one of its own, and
 // [inspect] holds the files against the statements before Pebble reads them.
 //
-// Pebble has such statements of its own in its log chunks (FormatWALSyncChunks), but up to version 2.1.7, and on its main branch in
-// May 2026, they leave out whole blocks and so fall behind by a third to all of what commits of some kilobytes write: a flipped bit
-// there ended the log silently, and acknowledged commits with it. For the manifest it has none at all.
+// Pebble has such statements of its own in its log chunks (FormatWALSyncChunks), but up to version
+// 2.1.7, and on its main branch in May 2026, they leave out whole blocks and so fall behind by a
+// third to all of what commits of some kilobytes write: a flipped bit there ended the log silently,
+// and acknowledged commits with it. For the manifest it has none at all.
 type witness struct {
 	log      atomic.Uint64 // file number << 32 | bytes synced
 	manifest atomic.Uint64
 
-	// Of the log: how many syncs there were, how long they took together, and how long the last one took.
+	// Of the log: how many syncs there were, how long they took together, and how long the last one
+	// took.
 	syncs     atomic.Uint64
 	syncNanos atomic.Int64
 	lastNanos atomic.Int64
@@ -54,8 +56,8 @@ func (s statement) encode() []byte {
 	return binary.BigEndian.AppendUint64(out, s.manifest)
 }
 
-// decodeStatement finds the statement in the first chunk of a batch's log record: a header of 12 bytes, then a LogData record as
-// the first operation.
+// decodeStatement finds the statement in the first chunk of a batch's log record: a header of 12
+// bytes, then a LogData record as the first operation.
 func decodeStatement(record []byte) (statement, bool) {
 	const headerBytes, kindLogData = 12, 3
 	if len(record) < headerBytes+2+statementBytes {

@@ -1,12 +1,13 @@
 // Package lru keeps the values that were used last, by what they cost in bytes.
 //
-// [Cache] has a budget, and may be used concurrently. [List] is what it is made of, for whoever has a lock of his own, or evicts by rules of
-// his own. What either forgets is the garbage collector's.
+// [Cache] has a budget, and may be used concurrently. [List] is what it is made of, for whoever has
+// a lock of his own, or evicts by rules of his own. What either forgets is the garbage collector's.
 package lru
 
 import "sync"
 
-// List is values by key in the order of their last use. The zero value is empty. It is not for concurrent use.
+// List is values by key in the order of their last use. The zero value is empty. It is not for
+// concurrent use.
 type List[K comparable, V any] struct {
 	byKey map[K]*node[K, V]
 	ends  node[K, V] // a ring: next is the youngest, prev the oldest
@@ -86,7 +87,8 @@ func (l *List[K, V]) link(n *node[K, V]) {
 
 func (n *node[K, V]) unlink() { n.prev.next, n.next.prev = n.next, n.prev }
 
-// Cache keeps values within a budget of bytes. Its methods may be called concurrently; values are shared.
+// Cache keeps values within a budget of bytes. Its methods may be called concurrently; values are
+// shared.
 type Cache[K comparable, V any] struct {
 	bytesMax, valueBytesMax int64
 
@@ -113,7 +115,8 @@ func (c *Cache[K, V]) Take(key K) (value V, ok bool) {
 	return c.list.Remove(key)
 }
 
-// Put keeps a value that costs some bytes, in place of another one of its key, unless that is too much.
+// Put keeps a value that costs some bytes, in place of another one of its key, unless that is too
+// much.
 func (c *Cache[K, V]) Put(key K, value V, bytes int64) { c.PutUnless(key, value, bytes, nil) }
 
 // PutUnless is Put unless the key has a value of which stays is true.

@@ -1,7 +1,7 @@
 // Package odbtest opens object stores in memory for the tests of what reads and writes objects.
 //
-// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is left behind. Start at [Open];
-// [Clone] stores what a repository of git's holds.
+// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is
+// left behind. Start at [Open]; [Clone] stores what a repository of git's holds.
 package odbtest
 
 import (
@@ -25,7 +25,8 @@ import (
 // OpenStores opens the stores of keys and of files in fs. The returned function closes them.
 func OpenStores(tb testing.TB, fs vfs.FS) (keys kv.Store, files file.Store, shut func()) {
 	tb.Helper()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
+	keys, err := kv.OpenPebble("keys",
+		kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -47,8 +48,8 @@ type Store struct {
 	keys kv.Store
 }
 
-// OpenOn is [odb.Open] with what the packages above give a store: walks, and auxiliary files of large segments, which are built at once
-// when [odb.Options] say what is large.
+// OpenOn is [odb.Open] with what the packages above give a store: walks, and auxiliary files of
+// large segments, which are built at once when [odb.Options] say what is large.
 func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
 	options.Reach = packgen.Reachability{}
 	var store *odb.Store
@@ -136,7 +137,8 @@ func (s *Store) OpenView(tb testing.TB, pool odb.PoolID) *odb.View {
 	return view
 }
 
-// Clone stores all that the branches of a repository reach in a pool of its own, which can be read until the test ends.
+// Clone stores all that the branches of a repository reach in a pool of its own, which can be read
+// until the test ends.
 func Clone(tb testing.TB, git *oracle.Repository) *odb.View {
 	tb.Helper()
 	branches := git.Git("for-each-ref", "--format=%(objectname)", "refs/heads")

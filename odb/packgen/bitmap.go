@@ -14,12 +14,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// A bitmap companion is a sectioned file beside the last of a frozen list of segments. Its IDs are commits; the bitmap of a commit has a bit
-// for every object that the commit reaches, itself included, all of which lie in the listed segments.
+// A bitmap companion is a sectioned file beside the last of a frozen list of segments. Its IDs are
+// commits; the bitmap of a commit has a bit for every object that the commit reaches, itself
+// included, all of which lie in the listed segments.
 //
-// Bits follow the list: the objects of a segment take its count of bits, in the order of their ordinals, rounded up to whole words of 64. An
-// object that lies in several of the segments has the bit of the newest. Bitmaps are in the portable format of Roaring; most are stored
-// as what is different from the bitmap of a nearby commit, which is small because only what is new differs.
+// Bits follow the list: the objects of a segment take its count of bits, in the order of their
+// ordinals, rounded up to whole words of 64. An object that lies in several of the segments has the
+// bit of the newest. Bitmaps are in the portable format of Roaring; most are stored as what is
+// different from the bitmap of a nearby commit, which is small because only what is new differs.
 //
 // The file is valid as long as its list is what the segments of a manifest begin with.
 const (
@@ -48,7 +50,9 @@ func decodeBitmapRow(b []byte) bitmapRow {
 }
 
 // readBitmap returns the bits of a bitmap as words of 64, wordCount of them.
-func readBitmap(ctx context.Context, g *segment.File, kind segment.SectionKind, index uint32, wordCount int) ([]uint64, error) {
+func readBitmap(
+	ctx context.Context, g *segment.File, kind segment.SectionKind, index uint32, wordCount int,
+) ([]uint64, error) {
 	var sum *roaring.Bitmap
 	for range bitmapChainMax {
 		item, err := g.Item(ctx, kind, int(index))
@@ -103,7 +107,8 @@ type bitmapSpan struct {
 	first, past int // words
 }
 
-// spansOf returns how the objects of the segments in layers, places in the inventory with the oldest segment first, take words.
+// spansOf returns how the objects of the segments in layers, places in the inventory with the
+// oldest segment first, take words.
 func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) {
 	for _, layer := range layers {
 		first := wordCount
@@ -113,8 +118,8 @@ func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) 
 	return spans, wordCount
 }
 
-// reachBitmaps are the bitmaps of a pool, as they apply to the objects of one inventory. What turns out to be damaged is logged, counted, and
-// then done without.
+// reachBitmaps are the bitmaps of a pool, as they apply to the objects of one inventory. What turns
+// out to be damaged is logged, counted, and then done without.
 type reachBitmaps struct {
 	inv       *inventory
 	companion *segment.SharedFile
@@ -129,7 +134,8 @@ type reachBitmaps struct {
 // twin is an object of a listed segment that lies in a newer one too, whose handle it has.
 type twin struct{ listed, newer handle }
 
-// openBitmaps returns the newest bitmaps that are valid for the segments of inv, nil if there are none.
+// openBitmaps returns the newest bitmaps that are valid for the segments of inv, nil if there are
+// none.
 func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 	for _, l := range inv.layers {
 		if l.Bitmaps == nil {
@@ -166,7 +172,8 @@ func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		at := len(b.inv.layers) - 1 - i // there the newest come first
-		if at < 0 || b.inv.layers[at].ID != segment.LayerID(item) || b.inv.segments[at].Count != int(binary.BigEndian.Uint32(item[len(segment.LayerID{}):])) {
+		if at < 0 || b.inv.layers[at].ID != segment.LayerID(item) ||
+			b.inv.segments[at].Count != int(binary.BigEndian.Uint32(item[len(segment.LayerID{}):])) {
 			return false, nil
 		}
 		layers[i] = at

@@ -14,14 +14,15 @@ import (
 	"packhorse/pack/object"
 )
 
-// BuildBitmaps makes bitmaps of what commits reach in the segments of a pool, and puts them in place of those that are there. tips, of any
-// type, are what the history is walked from: the refs of the repository; without any they are the tips of the segments. There is nothing to do in
-// a pool without segments, or whose segments hold no commit without naming objects outside them.
+// BuildBitmaps makes bitmaps of what commits reach in the segments of a pool, and puts them in
+// place of those that are there. tips, of any type, are what the history is walked from: the refs
+// of the repository; without any they are the tips of the segments. There is nothing to do in a
+// pool without segments, or whose segments hold no commit without naming objects outside them.
 //
 // It rests when pace, which may be nil, says so.
 //
-// Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside everything else; one that is overtaken by a change of the
-// segments leaves the pool as it is.
+// Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside
+// everything else; one that is overtaken by a change of the segments leaves the pool as it is.
 func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []object.ID, pace *odb.Pacer) error {
 	v, err := s.View(ctx, pool) // pins the segments that are worked on
 	if err != nil {
@@ -42,7 +43,9 @@ func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []obj
 }
 
 // writeBitmaps writes the file; the zero ID says that there is none.
-func writeBitmaps(ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *odb.Pacer) (segment.LayerID, error) {
+func writeBitmaps(
+	ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *odb.Pacer,
+) (segment.LayerID, error) {
 	b, err := newBitmapBuilder(ctx, view)
 	if err != nil {
 		return segment.LayerID{}, err
@@ -90,8 +93,8 @@ type bitmapBuilder struct {
 	open      map[object.ID]struct{} // commits that reach something outside
 }
 
-// newBitmapBuilder returns a builder for the segments of a view that has nothing else, see [odb.View.SegmentsAlone]. The caller closes it before the
-// view.
+// newBitmapBuilder returns a builder for the segments of a view that has nothing else, see
+// [odb.View.SegmentsAlone]. The caller closes it before the view.
 func newBitmapBuilder(ctx context.Context, view *odb.View) (*bitmapBuilder, error) {
 	inv, err := newInventory(ctx, view)
 	if err != nil {
@@ -123,7 +126,8 @@ func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
 	return tips, nil
 }
 
-// The choice of commits: the newest tips, and others spread over history, close together where it is new.
+// The choice of commits: the newest tips, and others spread over history, close together where it
+// is new.
 const (
 	bitmapCountMax     = 256
 	bitmapMemory       = 64 << 20
@@ -132,7 +136,8 @@ const (
 	bitmapGapPerCommit = 1.0 / 12 // the gap, as a part of how many commits are newer
 )
 
-// choose returns the commits that get a bitmap, in an order in which none comes before what it reaches.
+// choose returns the commits that get a bitmap, in an order in which none comes before what it
+// reaches.
 func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.ID, error) {
 	h, list, isTip, err := b.history(ctx, tips)
 	if err != nil {
@@ -168,7 +173,9 @@ func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.
 }
 
 // history returns the commits that tips reach within the segments, the newest first.
-func (b *bitmapBuilder) history(ctx context.Context, tips []object.ID) (h *revwalk.Graph, list []int32, isTip map[int32]bool, err error) {
+func (b *bitmapBuilder) history(
+	ctx context.Context, tips []object.ID,
+) (h *revwalk.Graph, list []int32, isTip map[int32]bool, err error) {
 	h = revwalk.NewGraph(b.view)
 	isTip = make(map[int32]bool)
 	var queue revwalk.Queue
@@ -219,7 +226,8 @@ func outside(err error) error {
 	return err
 }
 
-// build returns the bitmap of a commit, nil if it reaches something outside the segments. What it reaches comes before it.
+// build returns the bitmap of a commit, nil if it reaches something outside the segments. What it
+// reaches comes before it.
 func (b *bitmapBuilder) build(ctx context.Context, commit object.ID) ([]uint64, error) {
 	set := b.inv.newSet()
 	c := coverage{inv: b.inv, bitmaps: b.recall, progress: &progress.Meter{}}

@@ -13,7 +13,9 @@ import (
 )
 
 // CheckBitmaps implements [odb.Reach].
-func (Reachability) CheckBitmaps(ctx context.Context, view *odb.View, segments []segment.LayerID, g *segment.File) error {
+func (Reachability) CheckBitmaps(
+	ctx context.Context, view *odb.View, segments []segment.LayerID, g *segment.File,
+) error {
 	b, err := newBitmapBuilder(ctx, view)
 	if err != nil {
 		return err
@@ -95,7 +97,8 @@ func (b *bitmapBuilder) checkTypes(ctx context.Context, g *segment.File) error {
 			return err
 		}
 		if !slices.Equal(words, stored) {
-			return fmt.Errorf("%w: the bitmap of every %s is not what is stored", odb.ErrDisagree, object.TypeCommit+object.Type(i))
+			return fmt.Errorf("%w: the bitmap of every %s is not what is stored", odb.ErrDisagree,
+				object.TypeCommit+object.Type(i))
 		}
 	}
 	return nil

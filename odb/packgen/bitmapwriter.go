@@ -14,7 +14,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// bitmapWriter gathers the bitmaps of commits and writes a bitmap companion. It holds the last few whole, and all of them as they are stored.
+// bitmapWriter gathers the bitmaps of commits and writes a bitmap companion. It holds the last few
+// whole, and all of them as they are stored.
 type bitmapWriter struct {
 	wordCount int
 	rows      []writtenBitmap
@@ -37,7 +38,8 @@ type recentBitmap struct {
 // bitmapBasesMax is how many recent bitmaps are tried as the one to store another against.
 const bitmapBasesMax = 8
 
-// add takes the bitmap of a commit, which stays as it is. Bitmaps that differ little are best added one after another.
+// add takes the bitmap of a commit, which stays as it is. Bitmaps that differ little are best added
+// one after another.
 func (w *bitmapWriter) add(commit object.ID, words []uint64) error {
 	best, least, depth := -1, countBits(words), 0
 	var against []uint64

@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// coverage finds all that commits reach. Where a bitmap says it, nothing is walked; the rest is walked down to there.
+// coverage finds all that commits reach. Where a bitmap says it, nothing is walked; the rest is
+// walked down to there.
 type coverage struct {
 	inv *inventory
 	// bitmaps puts what a commit reaches into a set, if that is known.
@@ -21,11 +22,12 @@ type coverage struct {
 // errFar says that there is no bitmap close by.
 var errFar = errors.New("odb: no bitmap is near")
 
-// commits puts into set the commits that those in tips reach and their trees, but not what is in these trees, unless a bitmap knows it all:
-// the trees for which none does are returned, the newest first. The set must be empty or hold all that its commits reach.
+// commits puts into set the commits that those in tips reach and their trees, but not what is in
+// these trees, unless a bitmap knows it all: the trees for which none does are returned, the newest
+// first. The set must be empty or hold all that its commits reach.
 //
-// Commits are visited by generation number from the highest down, so that a commit with a bitmap comes before all that it reaches. After
-// walkMax commits the walk ends with errFar.
+// Commits are visited by generation number from the highest down, so that a commit with a bitmap
+// comes before all that it reaches. After walkMax commits the walk ends with errFar.
 func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet, walkMax int) ([]handle, error) {
 	h := revwalk.NewGraph(c.inv.view)
 	var queue revwalk.Queue
@@ -87,7 +89,8 @@ func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet
 	return trees, nil
 }
 
-// all puts into set everything that commits and trees reach. The set must be empty or hold all that its objects reach.
+// all puts into set everything that commits and trees reach. The set must be empty or hold all that
+// its objects reach.
 func (c *coverage) all(ctx context.Context, commits []object.ID, trees []handle, set *objectSet) error {
 	const unbounded = 1 << 40
 	roots, err := c.commits(ctx, commits, set, unbounded)

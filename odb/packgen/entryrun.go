@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// shift says by how much the entries of a segment moved, from a stored offset on up to that of the next shift.
+// shift says by how much the entries of a segment moved, from a stored offset on up to that of the
+// next shift.
 type shift struct{ from, by int64 }
 
 // moved notes where the next entry of a segment goes.
@@ -101,7 +102,8 @@ func (o *packOutput) copyRun(ctx context.Context) error {
 	rest, offset := space, r.start
 	for _, e := range r.entries {
 		if crc32.ChecksumIEEE(rest[:e.size]) != e.crc32 {
-			return r.region.Damaged(ctx, object.ZeroID, offset, fmt.Errorf("%w: entry at %d fails its CRC-32", segment.ErrFormat, offset))
+			return r.region.Damaged(ctx, object.ZeroID, offset,
+				fmt.Errorf("%w: entry at %d fails its CRC-32", segment.ErrFormat, offset))
 		}
 		rest = rest[e.size:]
 		offset += e.size

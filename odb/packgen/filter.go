@@ -8,16 +8,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// Filter is a partial clone filter: which of the reached objects are left out of a pack. The zero Filter leaves out nothing.
+// Filter is a partial clone filter: which of the reached objects are left out of a pack. The zero
+// Filter leaves out nothing.
 //
-// Filters combine by intersection, so that one value holds any number of them. An object that was asked for by its own ID is sent
-// whatever the filter says.
+// Filters combine by intersection, so that one value holds any number of them. An object that was
+// asked for by its own ID is sent whatever the filter says.
 type Filter struct {
 	spec string
 	// without has bit t set when objects of type t are left out.
 	without uint8
-	// blobLimit leaves out blobs of that many bytes or more, treeDepth trees and blobs that many levels below a commit or more; each
-	// counts only where its flag is set.
+	// blobLimit leaves out blobs of that many bytes or more, treeDepth trees and blobs that many
+	// levels below a commit or more; each counts only where its flag is set.
 	blobLimited, treeLimited bool
 	blobLimit, treeDepth     uint64
 }
@@ -27,10 +28,12 @@ type FilterError struct{ Text string }
 
 func (e *FilterError) Error() string { return e.Text }
 
-// ParseFilter reads a filter as gitprotocol-v2(5) and git-rev-list(1) write it: blob:none, blob:limit=<n>[kmg], tree:<depth>,
-// object:type=<type>, and combine:<filter>+<filter>... with each part percent-encoded.
+// ParseFilter reads a filter as gitprotocol-v2(5) and git-rev-list(1) write it: blob:none,
+// blob:limit=<n>[kmg], tree:<depth>, object:type=<type>, and combine:<filter>+<filter>... with each
+// part percent-encoded.
 //
-// Errors: [FilterError], also for sparse:oid, which a server that is not to read blobs on behalf of strangers refuses.
+// Errors: [FilterError], also for sparse:oid, which a server that is not to read blobs on behalf of
+// strangers refuses.
 func ParseFilter(spec string) (Filter, error) {
 	f := Filter{spec: spec}
 	if err := f.add(spec); err != nil {
@@ -138,10 +141,12 @@ func (f *Filter) keepsSize(size int64) bool { return !f.blobLimited || uint64(si
 // byPlace reports whether the filter looks at where an object lies, not only at what it is.
 func (f *Filter) byPlace() bool { return f.treeLimited && f.treeDepth > 0 }
 
-// keepsDepth reports whether a tree or blob that lies depth levels below a commit passes; the commit's own tree has depth 0.
+// keepsDepth reports whether a tree or blob that lies depth levels below a commit passes; the
+// commit's own tree has depth 0.
 func (f *Filter) keepsDepth(depth int) bool { return !f.treeLimited || uint64(depth) < f.treeDepth }
 
-// parseUnit reads a number as git's configuration has it: decimal, octal or hexadecimal, with a unit of k, m or g.
+// parseUnit reads a number as git's configuration has it: decimal, octal or hexadecimal, with a
+// unit of k, m or g.
 func parseUnit(s string) (value uint64, ok bool) {
 	s = strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+")
 	base := uint64(10)

@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// applyFilter removes from what is sent what the filter leaves out, which looks at objects alone and not at where they lie, and puts back
-// what was asked for.
+// applyFilter removes from what is sent what the filter leaves out, which looks at objects alone
+// and not at where they lie, and puts back what was asked for.
 func (r *reaching) applyFilter(ctx context.Context, wants []object.ID) error {
 	if r.filter.IsZero() {
 		return nil
@@ -38,7 +38,8 @@ func (r *reaching) applyFilter(ctx context.Context, wants []object.ID) error {
 	return nil
 }
 
-// filterSegment filters the objects of one segment: whole types at once where bitmaps tell them, others by their records.
+// filterSegment filters the objects of one segment: whole types at once where bitmaps tell them,
+// others by their records.
 func (r *reaching) filterSegment(ctx context.Context, layer int) error {
 	if len(r.send.words[layer]) == 0 {
 		return nil

@@ -28,11 +28,14 @@ type madeDelta struct {
 // makeDelta deflates a delta.
 func makeDelta(base object.ID, kind object.Type, program []byte) madeDelta {
 	packed := pack.Deflate(nil, program, pack.LevelDefault)
-	return madeDelta{foundDelta{base: base, kind: kind, size: uint32(len(program)), packedSize: uint32(len(packed))}, packed}
+	return madeDelta{
+		foundDelta{base: base, kind: kind, size: uint32(len(program)), packedSize: uint32(len(packed))}, packed,
+	}
 }
 
-// foundDeltas are the deltas of one pack: about 60 bytes each in memory, and their bytes, of which a few MiB are in memory and the rest
-// in a scratch file. A nil one is empty. It is for one goroutine at a time.
+// foundDeltas are the deltas of one pack: about 60 bytes each in memory, and their bytes, of which
+// a few MiB are in memory and the rest in a scratch file. A nil one is empty. It is for one
+// goroutine at a time.
 type foundDeltas struct {
 	files    file.Store
 	entries  map[handle]foundDelta

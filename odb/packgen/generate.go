@@ -11,14 +11,17 @@ import (
 	"packhorse/pack"
 )
 
-// WriteTo writes the pack to w and returns its size. It may be called more than once. It holds a few buffers, the deltas that were found
-// for this pack, where runs of entries went (16 bytes each), and up to 16 MiB of objects that are deflated ahead on two goroutines.
+// WriteTo writes the pack to w and returns its size. It may be called more than once. It holds a
+// few buffers, the deltas that were found for this pack, where runs of entries went (16 bytes
+// each), and up to 16 MiB of objects that are deflated ahead on two goroutines.
 //
-// Entries go out as they are stored, runs of neighbours in one copy, each verified before it is written (those over 1 MiB while they
-// are). A stored delta stays one where its base is in the pack or, in a thin pack, known to be at the client; else its object goes out whole.
-// A delta is written behind its base, or its base lies in the same segment, so chains have an end.
+// Entries go out as they are stored, runs of neighbours in one copy, each verified before it is
+// written (those over 1 MiB while they are). A stored delta stays one where its base is in the pack
+// or, in a thin pack, known to be at the client; else its object goes out whole. A delta is written
+// behind its base, or its base lies in the same segment, so chains have an end.
 //
-// After an error, [odb.ErrCorrupt] among them, what was written must not be used: it has no valid trailer.
+// After an error, [odb.ErrCorrupt] among them, what was written must not be used: it has no valid
+// trailer.
 func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Func) (int64, error) {
 	known, err := p.storedTrailer(ctx)
 	if err != nil {
@@ -51,8 +54,9 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Fun
 	return o.stream.offset, err
 }
 
-// storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to end: then it is the pack. In a thin pack the
-// bases of deltas may be named otherwise than in the segment, and a delta that git refuses goes out whole.
+// storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to
+// end: then it is the pack. In a thin pack the bases of deltas may be named otherwise than in the
+// segment, and a delta that git refuses goes out whole.
 func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 	for layer, g := range p.inv.segments {
 		if p.count != g.Count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
@@ -75,7 +79,8 @@ func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 	return nil, nil
 }
 
-// isWhole reports whether a segment is sent with every entry as it is stored, given that the client takes the short form of deltas.
+// isWhole reports whether a segment is sent with every entry as it is stored, given that the client
+// takes the short form of deltas.
 func (p *PackPlan) isWhole(layer int) bool {
 	return p.send.count(layer) == p.inv.segments[layer].Count && p.deltas.count() == 0 && p.order == nil
 }

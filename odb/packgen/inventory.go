@@ -12,8 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// handle names an object of an inventory in eight bytes: the place of its layer, and its number there. A segment numbers its objects by
-// ordinal; all others count as one more layer, numbered as they are met.
+// handle names an object of an inventory in eight bytes: the place of its layer, and its number
+// there. A segment numbers its objects by ordinal; all others count as one more layer, numbered as
+// they are met.
 type handle uint64
 
 func newHandle(layer int, number uint32) handle { return handle(layer)<<32 | handle(number) }
@@ -21,8 +22,9 @@ func newHandle(layer int, number uint32) handle { return handle(layer)<<32 | han
 func (h handle) layer() int     { return int(h >> 32) }
 func (h handle) number() uint32 { return uint32(h) }
 
-// inventory gives the objects of a view handles, so that sets of them are bitmaps. An object that several layers hold has one handle: that
-// of the layer which is asked first. It keeps the segments of the view open and may be used concurrently.
+// inventory gives the objects of a view handles, so that sets of them are bitmaps. An object that
+// several layers hold has one handle: that of the layer which is asked first. It keeps the segments
+// of the view open and may be used concurrently.
 type inventory struct {
 	view     *odb.View
 	layers   []*odb.SegmentLayer
@@ -70,7 +72,8 @@ func (inv *inventory) close() {
 // looseLayer is the place of the layer that holds what no segment holds.
 func (inv *inventory) looseLayer() int { return len(inv.segments) }
 
-// linked returns the handle of an object that a readable one names, and that is readable therefore. Errors: [odb.ErrNotFound].
+// linked returns the handle of an object that a readable one names, and that is readable therefore.
+// Errors: [odb.ErrNotFound].
 func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) {
 	if !inv.view.IsQuarantine() { // else segments are not asked first
 		for i, g := range inv.segments {
@@ -88,7 +91,8 @@ func (inv *inventory) locate(ctx context.Context, id object.ID) (handle, error) 
 	return h, err
 }
 
-// find returns the handle of id, if it is readable, and where it was found. Errors: [odb.ErrNotFound].
+// find returns the handle of id, if it is readable, and where it was found. Errors:
+// [odb.ErrNotFound].
 func (inv *inventory) find(ctx context.Context, id object.ID) (handle, odb.Location, error) {
 	at, err := inv.view.Find(ctx, id)
 	if err != nil {
@@ -136,7 +140,8 @@ func (inv *inventory) looseEntry(ctx context.Context, number uint32) (odb.Stored
 	return inv.view.Entry(ctx, id)
 }
 
-// read returns the object that h names, shared and only to be read. Errors: those of [odb.View.Read].
+// read returns the object that h names, shared and only to be read. Errors: those of
+// [odb.View.Read].
 func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, error) {
 	if h.layer() >= len(inv.segments) {
 		id, err := inv.id(ctx, h)
@@ -152,7 +157,8 @@ func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, 
 	return t, data, nil
 }
 
-// readBase is read of what is likely to be read again soon: blobs are cached too, which otherwise are not unless deltas build on them.
+// readBase is read of what is likely to be read again soon: blobs are cached too, which otherwise
+// are not unless deltas build on them.
 func (inv *inventory) readBase(ctx context.Context, h handle) (object.Type, []byte, error) {
 	t, data, err := inv.read(ctx, h)
 	if err != nil || t != object.TypeBlob {
@@ -177,7 +183,8 @@ func (inv *inventory) stat(ctx context.Context, h handle) (odb.Info, error) {
 	return inv.view.Stat(ctx, id)
 }
 
-// objectSet is a set of objects of one inventory, a bit each. The zero set is empty. It is for one goroutine.
+// objectSet is a set of objects of one inventory, a bit each. The zero set is empty. It is for one
+// goroutine.
 type objectSet struct {
 	words [][]uint64
 	inv   *inventory
@@ -267,7 +274,8 @@ func (s *objectSet) subtract(other *objectSet) {
 	}
 }
 
-// each calls visit with the numbers of a layer's objects in the set, in order, until visit returns an error.
+// each calls visit with the numbers of a layer's objects in the set, in order, until visit returns
+// an error.
 func (s *objectSet) each(layer int, visit func(number uint32) error) error {
 	for i, word := range s.words[layer] {
 		for ; word != 0; word &= word - 1 {

@@ -14,8 +14,8 @@ import (
 // isBusy marks an object that is being written, behind its base.
 const isBusy = -1
 
-// looseEntry is an object outside segments that is made ready ahead: its value read, and its content deflated if it is stored otherwise.
-// What it holds is there once done is closed.
+// looseEntry is an object outside segments that is made ready ahead: its value read, and its
+// content deflated if it is stored otherwise. What it holds is there once done is closed.
 type looseEntry struct {
 	number uint32
 	entry  odb.StoredEntry
@@ -142,9 +142,10 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	return o.plan.inv.view.CopyPacked(ctx, o.stream, e)
 }
 
-// writeBase writes the base of a delta before its turn, if it is sent. In a pack with an order that is so for every base, else for those that
-// are loose as the delta is. One that is being written is part of a cycle, which can come about when two writers store each other's versions
-// at once; it counts as absent.
+// writeBase writes the base of a delta before its turn, if it is sent. In a pack with an order that
+// is so for every base, else for those that are loose as the delta is. One that is being written is
+// part of a cycle, which can come about when two writers store each other's versions at once; it
+// counts as absent.
 func (o *packOutput) writeBase(ctx context.Context, id object.ID) error {
 	base, err := o.plan.inv.locate(ctx, id)
 	if errors.Is(err, odb.ErrNotFound) {

@@ -25,8 +25,9 @@ func (o *packOutput) writeOrdered(ctx context.Context) error {
 	return nil
 }
 
-// writeEarly writes an object before the turn that it would have as the segment lies, and its base before it. In a segment chains are as long
-// as the limit for deltas at most, and so is the recursion.
+// writeEarly writes an object before the turn that it would have as the segment lies, and its base
+// before it. In a segment chains are as long as the limit for deltas at most, and so is the
+// recursion.
 func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
 	layer := h.layer()
 	if layer == o.plan.inv.looseLayer() {
@@ -83,7 +84,8 @@ func (o *packOutput) writeStoredBase(ctx context.Context, layer int, e *segmentE
 	return o.writeBase(ctx, id)
 }
 
-// placedAt returns where an entry of a segment went that was not written in its turn: 0 if there is no such, or isBusy.
+// placedAt returns where an entry of a segment went that was not written in its turn: 0 if there is
+// no such, or isBusy.
 func (o *packOutput) placedAt(h handle) int64 {
 	if placed := o.placed[h.layer()]; placed != nil {
 		return placed[h.number()]

@@ -3,6 +3,7 @@ package packgen
 import (
 	"context"
 	"io"
+
 	"packhorse/odb"
 )
 

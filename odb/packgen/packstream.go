@@ -10,16 +10,16 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine computes the checksum of what was written.
-// It is for one goroutine, which calls stop in the end.
+// packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine
+// computes the checksum of what was written. It is for one goroutine, which calls stop in the end.
 type packStream struct {
 	ctx    context.Context //nolint:containedctx // the one of the turn in which the pack is written, which ends while dst is waited for
 	dst    io.Writer
 	offset int64  // bytes of the pack so far, buffered ones included
 	buffer []byte // what is not written yet
 
-	// The summing goroutine takes written pieces from sums and puts them back into spare. known is a checksum that was there before, in
-	// whose place nothing is summed.
+	// The summing goroutine takes written pieces from sums and puts them back into spare. known is a
+	// checksum that was there before, in whose place nothing is summed.
 	sums   chan []byte
 	spare  chan []byte
 	summer *rescue.Group
@@ -69,7 +69,8 @@ func (s *packStream) stop() error {
 	return s.summer.Wait()
 }
 
-// space returns n bytes, at most streamBufferSize, to be filled in place; commit says how many of them were.
+// space returns n bytes, at most streamBufferSize, to be filled in place; commit says how many of
+// them were.
 func (s *packStream) space(n int) ([]byte, error) {
 	if n > cap(s.buffer)-len(s.buffer) {
 		if err := s.flush(); err != nil {

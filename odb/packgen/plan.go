@@ -1,5 +1,6 @@
-// Package packgen makes packs: it finds which objects travel, from segment summaries, bitmaps or walks,
-// and writes them as they are stored wherever base and delta both travel. Maintenance repacks with it.
+// Package packgen makes packs: it finds which objects travel, from segment summaries, bitmaps or
+// walks, and writes them as they are stored wherever base and delta both travel. Maintenance
+// repacks with it.
 //
 // Start at [Plan], then [PackPlan.WriteTo]; [NewRepack] is maintenance's. The map, by file:
 //
@@ -39,21 +40,24 @@ type Request struct {
 	Wants []object.ID
 	// Haves are objects that the client has with all that they reach; the pack does without it.
 	Haves []object.ID
-	// ClientShallow is the boundary of the client's history; Shallow and Unshallow are how it moves, as [revwalk.Deepen] answered.
+	// ClientShallow is the boundary of the client's history; Shallow and Unshallow are how it moves,
+	// as [revwalk.Deepen] answered.
 	ClientShallow, Shallow, Unshallow []object.ID
 	// Filter leaves out objects that were not asked for by their ID.
 	Filter Filter
-	// Thin allows deltas against objects that the client has and the pack does not hold, OFSDelta the shorter form of deltas.
+	// Thin allows deltas against objects that the client has and the pack does not hold, OFSDelta the
+	// shorter form of deltas.
 	Thin, OFSDelta bool
-	// Tags are the tag objects of the repository that are sent along if what they lead to is (include-tag).
+	// Tags are the tag objects of the repository that are sent along if what they lead to is
+	// (include-tag).
 	Tags []TagTarget
 }
 
 // TagTarget is a tag object with what it leads to in the end.
 type TagTarget struct{ Tag, Peeled object.ID }
 
-// PackPlan is a pack that has been decided on: its objects are counted, not read. It is for one goroutine; the caller closes it before the
-// view.
+// PackPlan is a pack that has been decided on: its objects are counted, not read. It is for one
+// goroutine; the caller closes it before the view.
 type PackPlan struct {
 	inv     *inventory
 	history *revwalk.Graph // marks the commits that the client has
@@ -65,10 +69,12 @@ type PackPlan struct {
 	whole   int64        // of bytes: segments that are sent with every entry
 	deltas  *foundDeltas // made for this pack
 
-	// order is what is written first, each object behind its base, in the pack of a repack; nil otherwise. Objects outside segments are all
-	// in it. What is left follows as it lies in the segments.
+	// order is what is written first, each object behind its base, in the pack of a repack; nil
+	// otherwise. Objects outside segments are all in it. What is left follows as it lies in the
+	// segments.
 	order []handle
-	// undone are objects that are written whole though they are stored as deltas: their chains would become too long.
+	// undone are objects that are written whole though they are stored as deltas: their chains would
+	// become too long.
 	undone objectSet
 
 	progress progress.Meter
@@ -81,8 +87,9 @@ const (
 	phaseWriting     = "Writing objects"
 )
 
-// Plan finds the objects of a pack: those that git pack-objects would send for the same request. Memory is a bit per stored object and
-// about 100 bytes per commit visited; nothing of a repository is visited where the wants cover all of it.
+// Plan finds the objects of a pack: those that git pack-objects would send for the same request.
+// Memory is a bit per stored object and about 100 bytes per commit visited; nothing of a repository
+// is visited where the wants cover all of it.
 //
 // progress may be nil; the total of what it hears is 0 until it is known.
 //
@@ -118,7 +125,8 @@ func (p *PackPlan) Count() int { return p.count }
 // Bytes estimates the size of the pack, from how its objects are stored.
 func (p *PackPlan) Bytes() int64 { return p.bytes }
 
-// WholeBytes returns how much of [PackPlan.Bytes] is whole segments, which are copied as they are stored.
+// WholeBytes returns how much of [PackPlan.Bytes] is whole segments, which are copied as they are
+// stored.
 func (p *PackPlan) WholeBytes() int64 { return p.whole }
 
 // Close releases the files that the plan reads.
@@ -199,7 +207,8 @@ func (p *PackPlan) measure(ctx context.Context) error {
 	})
 }
 
-// clientHas reports whether the client is known to have the object of id, whose handle is h, and so whether a thin pack may build on it.
+// clientHas reports whether the client is known to have the object of id, whose handle is h, and so
+// whether a thin pack may build on it.
 func (p *PackPlan) clientHas(h handle, id object.ID, t object.Type) bool {
 	if t == object.TypeCommit {
 		n := p.history.Find(id)

@@ -11,12 +11,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// reaching finds the objects of a pack: what the wants reach and the client, by its haves, does not have.
+// reaching finds the objects of a pack: what the wants reach and the client, by its haves, does not
+// have.
 //
-// Commits come from a walk of history. Trees and blobs come from a walk over paths: all versions of a folder that the commits have are
-// opened together, each once, next to those of the edge, the commits of the client that the sent ones build on. Where only the edge has
-// a path nothing is opened, so the cost follows the change. What the edge holds in an opened folder is left out, as git pack-objects
-// does with pack.useSparse, which is its default.
+// Commits come from a walk of history. Trees and blobs come from a walk over paths: all versions of
+// a folder that the commits have are opened together, each once, next to those of the edge, the
+// commits of the client that the sent ones build on. Where only the edge has a path nothing is
+// opened, so the cost follows the change. What the edge holds in an opened folder is left out, as
+// git pack-objects does with pack.useSparse, which is its default.
 type reaching struct {
 	inv      *inventory
 	filter   *Filter
@@ -38,7 +40,8 @@ type reaching struct {
 	within *objectSet
 }
 
-// pathVersions is what a pack holds of one path, newest first, and what of it the client is known to have.
+// pathVersions is what a pack holds of one path, newest first, and what of it the client is known
+// to have.
 type pathVersions struct {
 	kind        object.Type
 	nameHash    uint32 // puts like names side by side
@@ -116,7 +119,8 @@ func (r *reaching) find(ctx context.Context, request *Request) error {
 	return r.run(ctx, request)
 }
 
-// run finds everything else: by walking or, where there are bitmaps and much is sent, by what they tell.
+// run finds everything else: by walking or, where there are bitmaps and much is sent, by what they
+// tell.
 func (r *reaching) run(ctx context.Context, request *Request) error {
 	wants, err := r.sort(ctx, request.Wants)
 	if err != nil {
@@ -217,7 +221,8 @@ func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode o
 	return it.Err()
 }
 
-// ask puts what was asked for by its ID among what is sent, past the filter. Commits follow when it is known which of them the client has.
+// ask puts what was asked for by its ID among what is sent, past the filter. Commits follow when it
+// is known which of them the client has.
 func (r *reaching) ask(wants *sides) {
 	for _, handles := range [][]handle{wants.tags, wants.trees, wants.blobs} {
 		for _, h := range handles {
@@ -263,7 +268,8 @@ func (r *reaching) walkCommits(ctx context.Context, request *Request, wants, hav
 		}
 	}
 	if len(request.ClientShallow)+len(request.Shallow) > 0 {
-		// As pack-objects --shallow: with a cut history the edge alone says little about what the client has.
+		// As pack-objects --shallow: with a cut history the edge alone says little about what the client
+		// has.
 		for _, id := range hide {
 			if err := r.addEdge(ctx, r.history.Number(id), &roots); err != nil {
 				return roots, err

@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a folder are deltas of each other, so a
-// goroutine takes many at once.
+// readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a
+// folder are deltas of each other, so a goroutine takes many at once.
 type readAhead struct {
 	inv     *inventory
 	work    chan *treeBatch
@@ -22,8 +22,8 @@ type readAhead struct {
 	tree    int
 }
 
-// treeBatch is some trees with their content, which is there when done is closed; what is nil then was too much to hold and is read
-// when it is taken.
+// treeBatch is some trees with their content, which is there when done is closed; what is nil then
+// was too much to hold and is read when it is taken.
 type treeBatch struct {
 	trees []handle
 	data  [][]byte
@@ -88,7 +88,8 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 	return data, nil
 }
 
-// restUntil returns when another goroutine has closed done, and gives the turn back if that takes time. Errors: that of ctx.
+// restUntil returns when another goroutine has closed done, and gives the turn back if that takes
+// time. Errors: that of ctx.
 func restUntil(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -8,7 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// writeRebased writes a delta of a segment whose base is elsewhere than it was, or its object whole when the client could not find the base.
+// writeRebased writes a delta of a segment whose base is elsewhere than it was, or its object whole
+// when the client could not find the base.
 func (o *packOutput) writeRebased(ctx context.Context, region segment.Region, layer int, e *segmentEntry) error {
 	header, ok, err := o.rebasedHeader(ctx, layer, e)
 	if err != nil {
@@ -38,7 +39,8 @@ func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEnt
 		return pack.EntryHeader{}, false, nil
 	}
 	base := newHandle(layer, e.Base)
-	if o.plan.request.OFSDelta && o.plan.send.has(base) && e.baseOffset < e.Offset && o.placedAt(base) == 0 && e.baseOffset < o.passed[layer] {
+	if o.plan.request.OFSDelta && o.plan.send.has(base) && e.baseOffset < e.Offset && o.placedAt(base) == 0 &&
+		e.baseOffset < o.passed[layer] {
 		return o.behind(e.baseOffset + o.shiftOf(layer, e.baseOffset)), true, nil
 	}
 	id, err := o.plan.inv.segments[layer].ID(ctx, e.Base)
@@ -49,7 +51,9 @@ func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEnt
 }
 
 // writeLargeDelta writes a delta that does not fit in memory behind another header.
-func (o *packOutput) writeLargeDelta(ctx context.Context, region segment.Region, layer int, e *segmentEntry, header pack.EntryHeader) error {
+func (o *packOutput) writeLargeDelta(
+	ctx context.Context, region segment.Region, layer int, e *segmentEntry, header pack.EntryHeader,
+) error {
 	stored, err := o.plan.inv.layers[layer].EntryOf(ctx, region, e.ordinal, e.Record)
 	if err != nil {
 		return err
@@ -61,11 +65,15 @@ func (o *packOutput) writeLargeDelta(ctx context.Context, region segment.Region,
 	return o.plan.inv.view.CopyPacked(ctx, o.stream, &stored)
 }
 
-// deltaHeader returns the header, but for its size, of the object of h as a delta against base; false when the client could not resolve it.
+// deltaHeader returns the header, but for its size, of the object of h as a delta against base;
+// false when the client could not resolve it.
 //
-// A base in the pack has been written before. If it can only be named by its ID, in a thin pack it must not depend on what the client has:
-// git index-pack looks at home for what it cannot resolve at first, and dies when it then meets the same base in the pack.
-func (o *packOutput) deltaHeader(ctx context.Context, h handle, base object.ID, t object.Type) (pack.EntryHeader, bool, error) {
+// A base in the pack has been written before. If it can only be named by its ID, in a thin pack it
+// must not depend on what the client has: git index-pack looks at home for what it cannot resolve
+// at first, and dies when it then meets the same base in the pack.
+func (o *packOutput) deltaHeader(
+	ctx context.Context, h handle, base object.ID, t object.Type,
+) (pack.EntryHeader, bool, error) {
 	header := pack.EntryHeader{Kind: pack.KindRefDelta, BaseID: base}
 	at, ok, err := o.plan.resolvable(ctx, base, t)
 	if !ok || err != nil {

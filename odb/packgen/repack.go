@@ -21,20 +21,22 @@ import (
 type RepackOptions struct {
 	// Workers is how many goroutines search deltas; 1 when 0.
 	Workers int
-	// Pause is how long the work rests, as a share of the time that it works; 0 does not rest, 1 rests half of the time.
+	// Pause is how long the work rests, as a share of the time that it works; 0 does not rest, 1 rests
+	// half of the time.
 	Pause float64
 	// Anew searches a delta for every object and reuses none, as git repack -F does.
 	Anew bool
-	// Room is asked before anything is written whether so many bytes fit on the disk, and again from time to time; nil: they do. Its error ends
-	// the work.
+	// Room is asked before anything is written whether so many bytes fit on the disk, and again from
+	// time to time; nil: they do. Its error ends the work.
 	Room func(size int64) error
 	// Progress hears of the phases; nil: nobody does.
 	Progress progress.Func
 }
 
-// Repack makes one segment of exactly the objects of some layers, or of those of them that are kept. Entries are copied as they are stored,
-// deltas are searched for what would lie there whole, and the pack goes the way of every other that comes in: each object is hashed and
-// checked, and index, graph rows and outline come from there.
+// Repack makes one segment of exactly the objects of some layers, or of those of them that are
+// kept. Entries are copied as they are stored, deltas are searched for what would lie there whole,
+// and the pack goes the way of every other that comes in: each object is hashed and checked, and
+// index, graph rows and outline come from there.
 type Repack struct {
 	*odb.Rewrite
 	fresh   []bool // segments none of whose deltas is reused
@@ -44,7 +46,8 @@ type Repack struct {
 	streams []segment.BlockStream // the tables of block streams that are copied
 }
 
-// NewRepack plans for the layers that rewrite has chosen, or will choose. The caller closes it before rewrite.
+// NewRepack plans for the layers that rewrite has chosen, or will choose. The caller closes it
+// before rewrite.
 func NewRepack(ctx context.Context, rewrite *odb.Rewrite, options RepackOptions) (*Repack, error) {
 	options.Workers = cmp.Or(options.Workers, 1)
 	linked := rewrite.View().Linked() // what a fork may not read is kept like all that is stored
@@ -54,7 +57,10 @@ func NewRepack(ctx context.Context, rewrite *odb.Rewrite, options RepackOptions)
 	}
 	r := &Repack{Rewrite: rewrite, fresh: make([]bool, len(inv.segments)), options: options}
 	inv.pace = linked.Store().NewPacer(options.Pause)
-	r.plan = &PackPlan{undone: inv.newSet(), inv: inv, request: Request{OFSDelta: true}, history: revwalk.NewGraph(linked), hidden: inv.newSet(), send: inv.newSet()}
+	r.plan = &PackPlan{
+		undone: inv.newSet(), inv: inv, request: Request{OFSDelta: true}, history: revwalk.NewGraph(linked),
+		hidden: inv.newSet(), send: inv.newSet(),
+	}
 	r.plan.progress.Report = options.Progress
 	return r, nil
 }
@@ -68,7 +74,8 @@ func (r *Repack) Rest(ctx context.Context) error { return r.plan.inv.pace.Rest(c
 // Close forgets the plan, and comes before that of the rewrite.
 func (r *Repack) Close() error { return r.plan.Close() }
 
-// TakeAll takes every object of the chosen layers once. Of hot objects those are left out that a segment of the pool's own holds too.
+// TakeAll takes every object of the chosen layers once. Of hot objects those are left out that a
+// segment of the pool's own holds too.
 func (r *Repack) TakeAll(ctx context.Context) error {
 	inv, send := r.plan.inv, &r.plan.send
 	var picked []int
@@ -87,8 +94,8 @@ func (r *Repack) TakeAll(ctx context.Context) error {
 	return r.eachHot(ctx, func(h handle) { send.add(h) })
 }
 
-// eachHot calls visit with the objects of the chosen hot layers that no segment holds. Borrowed segments do not count: a fork may read what is
-// own in it, and not for certain what it took.
+// eachHot calls visit with the objects of the chosen hot layers that no segment holds. Borrowed
+// segments do not count: a fork may read what is own in it, and not for certain what it took.
 func (r *Repack) eachHot(ctx context.Context, visit func(h handle)) error {
 	inv := r.plan.inv
 	for layer := range r.Chosen() {
@@ -153,7 +160,8 @@ func (r *Repack) Prepare(ctx context.Context) error {
 	return r.search(ctx, paths)
 }
 
-// askForRoom makes sure that the segment fits on the disk, with its companions, and the deltas in their scratch file before.
+// askForRoom makes sure that the segment fits on the disk, with its companions, and the deltas in
+// their scratch file before.
 func (r *Repack) askForRoom() error {
 	if r.options.Room == nil {
 		return nil
@@ -204,7 +212,8 @@ func (r *Repack) findStreams(ctx context.Context) error {
 	return nil
 }
 
-// paths returns the versions of each path among what is taken, the newest first, and the commits as one more.
+// paths returns the versions of each path among what is taken, the newest first, and the commits as
+// one more.
 func (r *Repack) paths(ctx context.Context) ([]pathVersions, error) {
 	walk := newReaching(r.plan.inv, &r.plan.request, &r.plan.progress)
 	walk.keepPaths, walk.within = true, &r.plan.send
@@ -286,8 +295,9 @@ func (r *Repack) commits(ctx context.Context) ([]takenCommit, error) {
 	return commits, err
 }
 
-// arrange lets what is packed anew lie as git packs have it: commits, then trees, then blobs. The newest version of each path comes first, which
-// is what a shallow clone takes, and then each path by itself.
+// arrange lets what is packed anew lie as git packs have it: commits, then trees, then blobs. The
+// newest version of each path comes first, which is what a shallow clone takes, and then each path
+// by itself.
 func (r *Repack) arrange(paths []pathVersions) error {
 	p := r.plan
 	p.order = []handle{}
@@ -331,11 +341,14 @@ func (r *Repack) Write(ctx context.Context) error {
 	group, groupCtx := rescue.WithContext(ctx)
 	from, to := io.Pipe()
 	group.Go(func() error {
-		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.plan.inv.pace, room: r.options.Room}, r.options.Progress)
+		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.plan.inv.pace, room: r.options.Room},
+			r.options.Progress)
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *ingest.Ingest
-	own := &ingest.OwnPack{Streams: r.streams, Provisional: r.isProvisional(), Workers: r.options.Workers, Rest: r.plan.inv.pace.Rest}
+	own := &ingest.OwnPack{
+		Streams: r.streams, Provisional: r.isProvisional(), Workers: r.options.Workers, Rest: r.plan.inv.pace.Rest,
+	}
 	group.Go(func() (err error) {
 		in, err = ingest.Read(groupCtx, r.View(), from, ingest.Options{Own: own})
 		return errors.Join(err, from.CloseWithError(err))

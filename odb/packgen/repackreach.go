@@ -8,9 +8,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// TakeReachable chooses those of own that hold something that roots do not lead to, and all hot ones of them, and takes what roots lead to. It
-// returns how many objects the chosen layers have, and how many of these are taken.
-func (r *Repack) TakeReachable(ctx context.Context, own []odb.OwnLayer, roots []object.ID) (total, taken int, err error) {
+// TakeReachable chooses those of own that hold something that roots do not lead to, and all hot
+// ones of them, and takes what roots lead to. It returns how many objects the chosen layers have,
+// and how many of these are taken.
+func (r *Repack) TakeReachable(
+	ctx context.Context, own []odb.OwnLayer, roots []object.ID,
+) (total, taken int, err error) {
 	request := Request{Wants: roots}
 	walk := newReaching(r.plan.inv, &request, &r.plan.progress)
 	if err := walk.run(ctx, &request); err != nil {
@@ -48,8 +51,9 @@ func (r *Repack) TakeReachable(ctx context.Context, own []odb.OwnLayer, roots []
 	return total, taken, nil
 }
 
-// keepOwn adds to what is live the pool's own copies of what a borrowed segment holds too. The walk met the first of an object's places, and a
-// fork may read its own copy for certain, not what it took.
+// keepOwn adds to what is live the pool's own copies of what a borrowed segment holds too. The walk
+// met the first of an object's places, and a fork may read its own copy for certain, not what it
+// took.
 func (r *Repack) keepOwn(ctx context.Context, live *objectSet) error {
 	layers := r.plan.inv.layers
 	for i, borrowed := range layers {

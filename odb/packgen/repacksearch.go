@@ -13,9 +13,10 @@ import (
 	"packhorse/pack/object"
 )
 
-// The search of deltas is that of git repack: a window of objects, sorted by type, name and age, slides along, and each object is tried
-// against those before it in the window, the nearest first. As the pack is written each object behind its base, wherever that lies, any
-// object can be the base of one that comes later in the window.
+// The search of deltas is that of git repack: a window of objects, sorted by type, name and age,
+// slides along, and each object is tried against those before it in the window, the nearest first.
+// As the pack is written each object behind its base, wherever that lies, any object can be the
+// base of one that comes later in the window.
 const (
 	windowCount     = 10
 	windowCountAnew = 50 // when every delta is searched anew, in between what git repack and git gc --aggressive look at
@@ -56,7 +57,8 @@ func (r *Repack) search(ctx context.Context, paths []pathVersions) error {
 	return nil
 }
 
-// targets returns what may become a delta or the base of one, in the order in which the window passes.
+// targets returns what may become a delta or the base of one, in the order in which the window
+// passes.
 func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, error) {
 	p := r.plan
 	below, err := r.chainsBelow(ctx)
@@ -83,7 +85,8 @@ func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 					return nil, err
 				}
 				t.fresh = r.fresh[h.layer()]
-				if record.Blocks || (!t.fresh && record.Base != segment.NoOrdinal && p.send.has(newHandle(h.layer(), record.Base))) {
+				if record.Blocks ||
+					(!t.fresh && record.Base != segment.NoOrdinal && p.send.has(newHandle(h.layer(), record.Base))) {
 					continue // a block stream stays one, and what is a delta stays that
 				}
 				size, t.below = record.Size, below[h]
@@ -223,9 +226,11 @@ func (s *windowSearch) load(ctx context.Context, t *target) (*windowEntry, error
 	return &windowEntry{target: *t, id: id, data: data}, err
 }
 
-// try returns the smallest delta for e against what is in the window, nil if there is none that saves anything. As in git, a longer chain
-// has to be worth it. The memory of spare is used.
-func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *windowEntry, spare *[2][]byte) (*madeDelta, error) {
+// try returns the smallest delta for e against what is in the window, nil if there is none that
+// saves anything. As in git, a longer chain has to be worth it. The memory of spare is used.
+func (s *windowSearch) try(
+	ctx context.Context, window []*windowEntry, e *windowEntry, spare *[2][]byte,
+) (*madeDelta, error) {
 	var program []byte
 	var base *windowEntry
 	limit := len(e.data)/2 - object.IDSize
@@ -264,7 +269,8 @@ func (s *windowSearch) try(ctx context.Context, window []*windowEntry, e *window
 	return &best, nil
 }
 
-// enough is the size of a delta that is hardly worth a search for a smaller one: that of the next version of a file as a rule.
+// enough is the size of a delta that is hardly worth a search for a smaller one: that of the next
+// version of a file as a rule.
 func (s *windowSearch) enough(size int) int {
 	if s.repack.options.Anew {
 		return 0

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// searchCountMax and searchBytesMax bound the objects of one pack that deltas are searched for, and what is kept of the deltas.
+	// searchCountMax and searchBytesMax bound the objects of one pack that deltas are searched for,
+	// and what is kept of the deltas.
 	searchCountMax = 20_000
 	searchBytesMax = 32 << 20
 	// searchSizeMin and searchSizeMax are the sizes of objects for which a delta is worth a search.
@@ -25,23 +26,30 @@ const (
 	searchSizeMax = 8 << 20
 	// searchDepthMax is the longest chain that is made of objects in the pack.
 	searchDepthMax = 10
-	// searchKnownMax and searchSentMax are how many versions of a path are tried as bases: of the client's, and of those written before.
+	// searchKnownMax and searchSentMax are how many versions of a path are tried as bases: of the
+	// client's, and of those written before.
 	searchKnownMax = 2
 	searchSentMax  = 4
-	// searchWindowMax is how many bytes of bases are held for a path, unless the client's and the latest have more.
+	// searchWindowMax is how many bytes of bases are held for a path, unless the client's and the
+	// latest have more.
 	searchWindowMax = 16 << 20
-	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be tried.
+	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be
+	// tried.
 	searchEnough = 64
-	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one, when its base is at the client.
+	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one,
+	// when its base is at the client.
 	reuseSizeMax = 256
 )
 
-// search makes deltas for the objects of an incremental fetch that would go out whole: against the client's version of the same path, as
-// git pack-objects --thin does, or against another version that goes out whole.
+// search makes deltas for the objects of an incremental fetch that would go out whole: against the
+// client's version of the same path, as git pack-objects --thin does, or against another version
+// that goes out whole.
 //
-// A base is at the client, or another version of the path that was to go out whole and is written before.
+// A base is at the client, or another version of the path that was to go out whole and is written
+// before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
-	p.deltas = newFoundDeltas(p.inv.view.Store().Env().Files, 2*searchBytesMax) // closed with the plan, also after an error
+	// Closed with the plan, also after an error.
+	p.deltas = newFoundDeltas(p.inv.view.Store().Env().Files, 2*searchBytesMax)
 	s := deltaSearch{plan: p, work: make(chan pathVersions), found: p.deltas}
 	var workers sync.WaitGroup
 	for range 2 {
@@ -90,7 +98,8 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	return nil
 }
 
-// wholeOnes returns those versions of a path that would go out whole and are of a size for a delta, in the order in which they are written.
+// wholeOnes returns those versions of a path that would go out whole and are of a size for a delta,
+// in the order in which they are written.
 func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, error) {
 	var whole []handle
 	offsets := make(map[handle]int64, len(sent))
@@ -127,7 +136,8 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 	return whole, nil
 }
 
-// storedBase returns the base that an object is stored against, zero if it is stored whole, and where it lies in its segment.
+// storedBase returns the base that an object is stored against, zero if it is stored whole, and
+// where it lies in its segment.
 func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, offset, packedSize int64, err error) {
 	if h.layer() == p.inv.looseLayer() {
 		e, err := p.inv.looseEntry(ctx, h.number())
@@ -141,7 +151,8 @@ func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, of
 	return base, r.Offset, r.PackedSize, err
 }
 
-// resolvable returns the handle of a delta base and reports whether the client can find it: in the pack or, for a thin one, at home.
+// resolvable returns the handle of a delta base and reports whether the client can find it: in the
+// pack or, for a thin one, at home.
 func (p *PackPlan) resolvable(ctx context.Context, base object.ID, t object.Type) (handle, bool, error) {
 	h, err := p.inv.locate(ctx, base)
 	if errors.Is(err, odb.ErrNotFound) {
@@ -277,7 +288,8 @@ func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (can
 	return candidate{id: id, data: data}, err
 }
 
-// bestDelta returns the smallest delta for target against one of bases, nil if there is none that saves anything. The memory of index is used.
+// bestDelta returns the smallest delta for target against one of bases, nil if there is none that
+// saves anything. The memory of index is used.
 func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *candidate, program []byte) {
 	limit := len(target)/2 - object.IDSize
 	for i := range bases {

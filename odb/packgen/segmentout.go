@@ -44,7 +44,8 @@ func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 	return o.copyRun(ctx)
 }
 
-// isDense reports whether so much of a segment is sent that it is best gone through from end to end.
+// isDense reports whether so much of a segment is sent that it is best gone through from end to
+// end.
 func (o *packOutput) isDense(layer int) bool {
 	// sortedMax is how many entries are sorted at most.
 	const sortedMax = 1 << 16
@@ -52,7 +53,8 @@ func (o *packOutput) isDense(layer int) bool {
 	return count > sortedMax || count > o.plan.inv.segments[layer].Count/8
 }
 
-// pickSorted gives the entries of a segment that are sent in the order in which they are stored, sorted in memory.
+// pickSorted gives the entries of a segment that are sent in the order in which they are stored,
+// sorted in memory.
 func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmentEntry, error] {
 	return func(yield func(segmentEntry, error) bool) {
 		entries := make([]segmentEntry, 0, o.plan.send.count(layer))
@@ -110,8 +112,8 @@ func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segme
 	}
 }
 
-// fillIn reads the records of entries, and where their bases are. Records lie in the order of IDs, so every one is a cache miss: short loops
-// let the processor have several of them under way.
+// fillIn reads the records of entries, and where their bases are. Records lie in the order of IDs,
+// so every one is a cache miss: short loops let the processor have several of them under way.
 func (o *packOutput) fillIn(ctx context.Context, layer int, entries []segmentEntry) (err error) {
 	records := o.records[layer]
 	for i := range entries {
@@ -129,8 +131,11 @@ func (o *packOutput) fillIn(ctx context.Context, layer int, entries []segmentEnt
 	return nil
 }
 
-// deflateAhead passes entries on, some later, and has those that are to go out whole deflated meanwhile.
-func (o *packOutput) deflateAhead(ctx context.Context, layer int, entries iter.Seq2[segmentEntry, error]) iter.Seq2[segmentEntry, error] {
+// deflateAhead passes entries on, some later, and has those that are to go out whole deflated
+// meanwhile.
+func (o *packOutput) deflateAhead(
+	ctx context.Context, layer int, entries iter.Seq2[segmentEntry, error],
+) iter.Seq2[segmentEntry, error] {
 	return func(yield func(segmentEntry, error) bool) {
 		var ahead []segmentEntry
 		size := int64(0) // of what is deflated in ahead
@@ -147,7 +152,8 @@ func (o *packOutput) deflateAhead(ctx context.Context, layer int, entries iter.S
 				size += e.Size
 			}
 			passed := 0
-			for ; passed < len(ahead) && (size == 0 || size > deflateBytesAhead || len(ahead)-passed > deflateCountAhead); passed++ {
+			for ; passed < len(ahead) &&
+				(size == 0 || size > deflateBytesAhead || len(ahead)-passed > deflateCountAhead); passed++ {
 				if ahead[passed].whole != nil {
 					size -= ahead[passed].Size
 				}
@@ -173,7 +179,8 @@ const (
 // deflateOne has an entry deflated if it is a delta that the client could not resolve.
 func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry) error {
 	h := newHandle(layer, e.ordinal)
-	if _, found := o.plan.deltas.get(h); found || e.Base == segment.NoOrdinal || e.Size > deflateBytesAhead || o.plan.send.has(newHandle(layer, e.Base)) {
+	if _, found := o.plan.deltas.get(h); found || e.Base == segment.NoOrdinal || e.Size > deflateBytesAhead ||
+		o.plan.send.has(newHandle(layer, e.Base)) {
 		return nil
 	}
 	base, err := o.plan.inv.segments[layer].ID(ctx, e.Base)
@@ -187,7 +194,8 @@ func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry)
 	return nil
 }
 
-// writeStored writes an entry of a segment, or adds it to the run that is to be copied when nothing in it changes.
+// writeStored writes an entry of a segment, or adds it to the run that is to be copied when nothing
+// in it changes.
 func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry) error {
 	h := newHandle(layer, e.ordinal)
 	o.passed[layer] = e.Offset
@@ -219,7 +227,8 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 	}
 }
 
-// isVerbatim reports whether an entry can be sent with every byte as it is, as the next one behind the run.
+// isVerbatim reports whether an entry can be sent with every byte as it is, as the next one behind
+// the run.
 func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 	switch {
 	case e.Base == segment.NoOrdinal:

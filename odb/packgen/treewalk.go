@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// treeGroup is a path with the versions of the folder there that are to be opened: those that are sent, newest first, and those of the
-// edge.
+// treeGroup is a path with the versions of the folder there that are to be opened: those that are
+// sent, newest first, and those of the edge.
 type treeGroup struct {
 	depth         int // 0 for the trees of commits; -1 for trees that were asked for, whose entries have depth 0
 	trees, hidden []handle
@@ -28,8 +28,9 @@ func (g *treeGroup) tree(i int) handle {
 
 func (g *treeGroup) len() int { return len(g.hidden) + len(g.trees) }
 
-// treeWalk opens the trees of a [reaching] path by path, the shallowest first: that is what makes the first visit of an object the one of
-// least depth. Decisions are made by one goroutine, in order, so that equal requests get equal packs; two others read ahead of it.
+// treeWalk opens the trees of a [reaching] path by path, the shallowest first: that is what makes
+// the first visit of an object the one of least depth. Decisions are made by one goroutine, in
+// order, so that equal requests get equal packs; two others read ahead of it.
 type treeWalk struct {
 	reaching *reaching
 	groups   []treeGroup // to be processed, from next on
@@ -132,7 +133,8 @@ func (r *reaching) addPath(kind object.Type, name string, sent, known []handle) 
 	}
 }
 
-// nameHash is git's pack_name_hash: the last characters of a name count most, so that files of one kind come together.
+// nameHash is git's pack_name_hash: the last characters of a name count most, so that files of one
+// kind come together.
 func nameHash(name string) uint32 {
 	hash := uint32(0)
 	for i := range len(name) {

@@ -12,8 +12,9 @@ import (
 
 // wholeSegments finds what is reached without opening an object of a segment, from outlines alone.
 //
-// Objects name only older ones, so whatever lies in a segment is reached from its tips, the objects that no other of the segment names. Once
-// all of them are reached the whole segment is, and with it what it names outside.
+// Objects name only older ones, so whatever lies in a segment is reached from its tips, the objects
+// that no other of the segment names. Once all of them are reached the whole segment is, and with
+// it what it names outside.
 type wholeSegments struct {
 	reaching *reaching
 	outlines []segment.Summary
@@ -26,7 +27,8 @@ type wholeSegments struct {
 	stack    []object.ID     // of met, not looked at
 }
 
-// findWhole does the work of run where the wants cover every segment that they touch, and reports whether they do.
+// findWhole does the work of run where the wants cover every segment that they touch, and reports
+// whether they do.
 func (r *reaching) findWhole(ctx context.Context, request *Request) (bool, error) {
 	if len(request.Haves)+len(request.ClientShallow)+len(request.Shallow) > 0 || r.filter.byPlace() {
 		return false, nil
@@ -175,7 +177,8 @@ func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 	return r.applyFilter(ctx, request.Wants)
 }
 
-// dropFill removes the bases that were added to a segment to complete its deltas, but for those that are reached by way of another one.
+// dropFill removes the bases that were added to a segment to complete its deltas, but for those
+// that are reached by way of another one.
 func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 	for _, id := range w.outlines[segment].ThinBases {
 		held, err := w.holds(ctx, id)
@@ -217,9 +220,13 @@ func (s *objectSet) addTwins(ctx context.Context, one, other int) error {
 // eachTwin calls visit with both handles of every object that two segments hold.
 func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
 	if inv.segments[a].Count <= inv.segments[b].Count {
-		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
+		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) {
+			visit(newHandle(a, inA), newHandle(b, inB))
+		})
 	}
-	return eachTwin(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) { visit(newHandle(a, inA), newHandle(b, inB)) })
+	return eachTwin(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) {
+		visit(newHandle(a, inA), newHandle(b, inB))
+	})
 }
 
 // eachTwin calls visit with the ordinals of every object of a that b holds too.

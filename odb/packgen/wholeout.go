@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// generateLevel is the compression of what is deflated while a client waits: one above git's, for our deflate at the same level makes 2 % more
-// bytes of a checkout than git's does.
+// generateLevel is the compression of what is deflated while a client waits: one above git's, for
+// our deflate at the same level makes 2 % more bytes of a checkout than git's does.
 const generateLevel = 7
 
 // deflaters prepare entries ahead of their turn, on two goroutines.
@@ -44,7 +44,8 @@ func (d *deflaters) stop() {
 	_ = d.workers.Wait() // what they met is in the jobs
 }
 
-// deflateJob is something that is prepared ahead. Who waits for it may look at it once end was called.
+// deflateJob is something that is prepared ahead. Who waits for it may look at it once end was
+// called.
 type deflateJob interface {
 	run(ctx context.Context, inv *inventory) error
 	end(err error)

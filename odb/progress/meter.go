@@ -9,7 +9,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// Func hears how many of total steps of a phase are done, now and then and at the end of the phase, never concurrently.
+// Func hears how many of total steps of a phase are done, now and then and at the end of the phase,
+// never concurrently.
 type Func func(phase string, done, total int64)
 
 // Meter tells how far the work has come, at most ten times a second.

@@ -1,5 +1,5 @@
-// Package repack is the maintenance of one pool: it merges layers into one segment, removes what nothing
-// reaches, and builds auxiliary files. Everything here may run beside reads and writes.
+// Package repack is the maintenance of one pool: it merges layers into one segment, removes what
+// nothing reaches, and builds auxiliary files. Everything here may run beside reads and writes.
 //
 // Start at [Compact], [PlanDrop] and [BuildAuxiliary].
 package repack
@@ -9,32 +9,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+
 	"packhorse/odb"
 	"packhorse/odb/packgen"
-	"slices"
 )
 
 // CompactOptions say how far [Compact] goes. The zero value does what is due.
 type CompactOptions struct {
 	packgen.RepackOptions
-	// All makes one segment of everything that the pool alone uses, if that is not one segment already whose deltas were found among all of it.
+	// All makes one segment of everything that the pool alone uses, if that is not one segment already
+	// whose deltas were found among all of it.
 	All bool
-	// Settle does so when more than a quarter of the objects are in segments whose deltas were found among few of them.
+	// Settle does so when more than a quarter of the objects are in segments whose deltas were found
+	// among few of them.
 	Settle bool
 }
 
 // Compacted is what [Compact] did.
 type Compacted struct {
-	// LayerCount layers with ObjectCount objects became one segment of PackedBytes; 0 when nothing was due.
+	// LayerCount layers with ObjectCount objects became one segment of PackedBytes; 0 when nothing was
+	// due.
 	LayerCount, ObjectCount int
 	PackedBytes             int64
 }
 
-// Compact ends the writing to the pool's hot layer, folds what was hot into a segment, and merges segments so that each has at least twice
-// as many objects as all smaller ones, as git repack --geometric=2 does. Reads and writes go on meanwhile. Every object stays. Layers that
-// other pools use too are rewritten by the pool that they were made for alone, and stay with the others as they are; what is borrowed stays.
+// Compact ends the writing to the pool's hot layer, folds what was hot into a segment, and merges
+// segments so that each has at least twice as many objects as all smaller ones, as git repack
+// --geometric=2 does. Reads and writes go on meanwhile. Every object stays. Layers that other pools
+// use too are rewritten by the pool that they were made for alone, and stay with the others as they
+// are; what is borrowed stays.
 //
-// Segments that have no path filters get them. The former layers are removed by [odb.Store.Sweep]. Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
+// Segments that have no path filters get them. The former layers are removed by [odb.Store.Sweep].
+// Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
 func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options CompactOptions) (done Compacted, err error) {
 	rewrite, err := s.BeginRewrite(ctx, pool, nil)
 	if err != nil {
@@ -72,7 +79,8 @@ func lacksFilters(v *odb.View) bool {
 	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool { return l.Rows != nil && l.Filters == nil })
 }
 
-// keepFilters gives the segments of a pool the path filters that v has of their commits, and makes those that it lacks.
+// keepFilters gives the segments of a pool the path filters that v has of their commits, and makes
+// those that it lacks.
 func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *odb.Pacer) error {
 	known, err := v.OpenFilters(ctx)
 	if err != nil {
@@ -83,7 +91,9 @@ func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *odb.Pacer
 }
 
 // merge makes one segment of the chosen layers, with a full search of deltas or not, and swaps.
-func merge(ctx context.Context, rewrite *odb.Rewrite, full bool, options packgen.RepackOptions) (done Compacted, err error) {
+func merge(
+	ctx context.Context, rewrite *odb.Rewrite, full bool, options packgen.RepackOptions,
+) (done Compacted, err error) {
 	r, err := packgen.NewRepack(ctx, rewrite, options)
 	if err != nil {
 		return done, err
@@ -107,11 +117,13 @@ func merge(ctx context.Context, rewrite *odb.Rewrite, full bool, options packgen
 	return Compacted{LayerCount: len(rewrite.Chosen()), ObjectCount: r.Count(), PackedBytes: rewrite.PackedBytes()}, nil
 }
 
-// settleShare is the part of a pool's objects that has to be provisional for [CompactOptions.Settle] to rewrite it: one in so many.
+// settleShare is the part of a pool's objects that has to be provisional for
+// [CompactOptions.Settle] to rewrite it: one in so many.
 const settleShare = 4
 
-// due chooses the layers that are to become one, none if that would change nothing, and reports whether deltas are to be searched again that
-// were found among few objects. That is so when everything becomes one, which geometry brings about when the pool has grown by half or more: so
+// due chooses the layers that are to become one, none if that would change nothing, and reports
+// whether deltas are to be searched again that were found among few objects. That is so when
+// everything becomes one, which geometry brings about when the pool has grown by half or more: so
 // each object is searched once or twice while the pool doubles.
 func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *CompactOptions) (full bool, err error) {
 	all := options.All
@@ -157,13 +169,14 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 		}
 	}
 	if refused > 0 {
-		s.Env().Log.WarnContext(ctx, "segments with deltas that git refuses are rewritten", "pool", rewrite.View().Pool().String(), "segments", refused)
+		s.Env().Log.WarnContext(ctx, "segments with deltas that git refuses are rewritten",
+			"pool", rewrite.View().Pool().String(), "segments", refused)
 	}
 	return n == len(segments), nil
 }
 
-// geometricSplit returns how many of the segments, which are sorted by size, are to be merged with folded hot objects so that each that is
-// left has at least twice the objects of all before it.
+// geometricSplit returns how many of the segments, which are sorted by size, are to be merged with
+// folded hot objects so that each that is left has at least twice the objects of all before it.
 func geometricSplit(segments []odb.OwnLayer, folded int) int {
 	const factor = 2
 	n := len(segments)

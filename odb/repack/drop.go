@@ -13,25 +13,28 @@ import (
 // DropOptions say what [PlanDrop] keeps and when it pays.
 type DropOptions struct {
 	packgen.RepackOptions
-	// Roots returns what the refs of all namespaces point at, and former values of refs that are kept too; such as are not stored count for
-	// nothing. It is called once, when what is written no longer goes to where it might be dropped from.
+	// Roots returns what the refs of all namespaces point at, and former values of refs that are kept
+	// too; such as are not stored count for nothing. It is called once, when what is written no longer
+	// goes to where it might be dropped from.
 	Roots func(ctx context.Context) (tips, old []object.ID, err error)
-	// ShareMin is the least share of the objects in the layers that would be rewritten that has to be unreachable.
+	// ShareMin is the least share of the objects in the layers that would be rewritten that has to be
+	// unreachable.
 	ShareMin float64
 }
 
-// Drop is a removal of unreachable objects that is ready to be committed: layers that held some have been rewritten without them.
+// Drop is a removal of unreachable objects that is ready to be committed: layers that held some
+// have been rewritten without them.
 //
-// It is committed by a batch that [odb.Rewrite.Stage] fills, with the repository's head as a precondition, and closed in the end. A Drop belongs to
-// one goroutine.
+// It is committed by a batch that [odb.Rewrite.Stage] fills, with the repository's head as a
+// precondition, and closed in the end. A Drop belongs to one goroutine.
 type Drop struct {
 	*odb.Rewrite
 	repack *packgen.Repack
 	count  int
 }
 
-// PlanDrop finds what nothing reaches and rewrites the layers that the pool alone uses and that hold such objects; nil when there are none, or
-// too few to pay. What is written meanwhile stays.
+// PlanDrop finds what nothing reaches and rewrites the layers that the pool alone uses and that
+// hold such objects; nil when there are none, or too few to pay. What is written meanwhile stays.
 //
 // Errors: [odb.ErrNotFound] for a tip that is not stored, [odb.ErrCorrupt].
 func PlanDrop(ctx context.Context, s *odb.Store, pool odb.PoolID, options DropOptions) (*Drop, error) {
@@ -95,8 +98,8 @@ func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID
 	return true, d.repack.Prepare(ctx)
 }
 
-// roots returns what has to stay with all that it leads to: the tips, those of old that are stored, and what is named by objects in layers
-// that are not rewritten, so that the pool stays closed.
+// roots returns what has to stay with all that it leads to: the tips, those of old that are stored,
+// and what is named by objects in layers that are not rewritten, so that the pool stays closed.
 func (d *Drop) roots(ctx context.Context, own []odb.OwnLayer, tips, old []object.ID) ([]object.ID, error) {
 	for _, id := range old {
 		ok, err := d.View().Stores(ctx, id)

@@ -13,23 +13,25 @@ import (
 	"packhorse/odb/segment"
 )
 
-// BuildAuxiliary makes the bitmaps and path filters of a pool, and rests while requests are served: pause is the rest as a share of the work.
-// It may run beside everything else. Errors: [odb.ErrNoPool] and those of reading; what could be made is there.
+// BuildAuxiliary makes the bitmaps and path filters of a pool, and rests while requests are served:
+// pause is the rest as a share of the work. It may run beside everything else. Errors:
+// [odb.ErrNoPool] and those of reading; what could be made is there.
 func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause float64) error {
 	pace := s.NewPacer(pause)
 	return errors.Join(packgen.BuildBitmaps(ctx, s, pool, nil, pace), buildFilters(ctx, s, pool, &odb.PathFilters{}, pace))
 }
 
-// BuildFilters makes changed-path filters of the commits of every segment of a pool that has none yet. Walks that are limited to a path are
-// quicker with them, and right without.
+// BuildFilters makes changed-path filters of the commits of every segment of a pool that has none
+// yet. Walks that are limited to a path are quicker with them, and right without.
 //
-// Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may run beside everything else; a segment that leaves the pool
-// meanwhile is passed over.
+// Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may
+// run beside everything else; a segment that leaves the pool meanwhile is passed over.
 func BuildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID) error {
 	return buildFilters(ctx, s, pool, &odb.PathFilters{}, nil)
 }
 
-// buildFilters is [BuildFilters], which takes what is known already as it is, and rests when pace says so.
+// buildFilters is [BuildFilters], which takes what is known already as it is, and rests when pace
+// says so.
 func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb.PathFilters, pace *odb.Pacer) error {
 	v, err := s.View(ctx, pool)
 	if err != nil {
@@ -53,7 +55,9 @@ func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb
 }
 
 // segment.WriteFilters writes the filter companion of a segment.
-func writeFilterFile(ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *odb.Pacer) (segment.LayerID, error) {
+func writeFilterFile(
+	ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *odb.Pacer,
+) (segment.LayerID, error) {
 	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {
 		return segment.LayerID{}, err
@@ -86,9 +90,10 @@ func writeFilterFile(ctx context.Context, v *odb.View, l *odb.SegmentLayer, know
 			return segment.LayerID{}, err
 		}
 	}
-	return segment.WriteAuxiliary(ctx, v.Store().Env().Files, segment.KindFilter, func(sections *segment.SectionWriter) (int, error) {
-		return segment.WriteFilters(ctx, sections, rows, filters)
-	})
+	return segment.WriteAuxiliary(ctx, v.Store().Env().Files, segment.KindFilter,
+		func(sections *segment.SectionWriter) (int, error) {
+			return segment.WriteFilters(ctx, sections, rows, filters)
+		})
 }
 
 // filterOfRow returns the path filter of a commit of a graph companion.

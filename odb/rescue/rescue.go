@@ -1,7 +1,8 @@
 // Package rescue runs goroutines of which a panic ends nothing but the work in which it happens.
 //
-// A panic in a goroutine that nobody guards ends the process, and with it the requests of everybody. Start at [Do], which makes an
-// error of it, [Group] for the goroutines of one task, and [Go] for what runs by itself. `make tidy` refuses other ways to start one.
+// A panic in a goroutine that nobody guards ends the process, and with it the requests of
+// everybody. Start at [Do], which makes an error of it, [Group] for the goroutines of one task, and
+// [Go] for what runs by itself. `make tidy` refuses other ways to start one.
 package rescue
 
 import (
@@ -36,7 +37,8 @@ func Do(work func() error) (err error) {
 	return work()
 }
 
-// Go runs work in a goroutine that running waits for. failed is called there with the error of work, or a [*PanicError], if there is one.
+// Go runs work in a goroutine that running waits for. failed is called there with the error of
+// work, or a [*PanicError], if there is one.
 func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 	running.Go(func() {
 		if err := Do(work); err != nil {
@@ -45,8 +47,8 @@ func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 	})
 }
 
-// Beside runs work in a goroutine beside the caller, who waits for the error that comes through the channel: nil, that of work, or
-// a [*PanicError].
+// Beside runs work in a goroutine beside the caller, who waits for the error that comes through the
+// channel: nil, that of work, or a [*PanicError].
 func Beside(work func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- Do(work) }()
@@ -61,7 +63,8 @@ type Group struct {
 	err     error // the first one; set by once
 }
 
-// WithContext returns a group and a context that ends with the first error, which is its cause, or when Wait returns.
+// WithContext returns a group and a context that ends with the first error, which is its cause, or
+// when Wait returns.
 func WithContext(ctx context.Context) (*Group, context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &Group{cancel: cancel}, ctx

@@ -17,7 +17,8 @@ func boom() error { panic("boom") }
 func wantPanic(t *testing.T, err error) {
 	t.Helper()
 	p, ok := errors.AsType[*rescue.PanicError](err)
-	if !ok || p.Value != "boom" || !strings.Contains(p.Error(), "boom") || !strings.Contains(p.Error(), "rescue_test.boom") {
+	if !ok || p.Value != "boom" || !strings.Contains(p.Error(), "boom") ||
+		!strings.Contains(p.Error(), "rescue_test.boom") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -27,18 +27,21 @@ type DeepenOptions struct {
 	Since int64
 	// Not leaves out what these commits or tags reach.
 	Not []object.ID
-	// ClientShallow is the boundary that the client has, the IDs of its "shallow" lines. Unknown ones are passed over.
+	// ClientShallow is the boundary that the client has, the IDs of its "shallow" lines. Unknown ones
+	// are passed over.
 	ClientShallow []object.ID
 	// Tips are the refs of the repository; only Relative needs them.
 	Tips []object.ID
 }
 
-// Deepen returns the boundary of a shallow fetch of wants: what git upload-pack answers in its "shallow" and "unshallow" lines, in its
-// order. shallow are commits whose parents the client must not expect from now on, unshallow those of options.ClientShallow whose parents
-// it will get.
+// Deepen returns the boundary of a shallow fetch of wants: what git upload-pack answers in its
+// "shallow" and "unshallow" lines, in its order. shallow are commits whose parents the client must
+// not expect from now on, unshallow those of options.ClientShallow whose parents it will get.
 //
 // Errors: [ErrNoCommits], [odb.ErrNotFound] for a want.
-func Deepen(ctx context.Context, v *odb.View, wants []object.ID, options DeepenOptions) (shallow, unshallow []object.ID, err error) {
+func Deepen(
+	ctx context.Context, v *odb.View, wants []object.ID, options DeepenOptions,
+) (shallow, unshallow []object.ID, err error) {
 	d := deepening{view: v, history: NewGraph(v)}
 	if err := d.addClient(ctx, options.ClientShallow); err != nil {
 		return nil, nil, err
@@ -62,7 +65,8 @@ func Deepen(ctx context.Context, v *odb.View, wants []object.ID, options DeepenO
 	return d.answer()
 }
 
-// deepening is the state of one [Deepen]. A commit in inside has its parents at the client afterwards.
+// deepening is the state of one [Deepen]. A commit in inside has its parents at the client
+// afterwards.
 type deepening struct {
 	view     *odb.View
 	history  *Graph
@@ -92,7 +96,8 @@ func (d *deepening) addClient(ctx context.Context, ids []object.ID) error {
 	return nil
 }
 
-// reachable returns the commits of the client's boundary that tips reach, by the same walk as git asks.
+// reachable returns the commits of the client's boundary that tips reach, by the same walk as git
+// asks.
 func (d *deepening) reachable(ctx context.Context, tips []object.ID) ([]object.ID, error) {
 	w := NewWalker(d.view, WalkOptions{})
 	commits, err := w.Graph.CommitsOf(ctx, tips)
@@ -112,8 +117,9 @@ func (d *deepening) reachable(ctx context.Context, tips []object.ID) ([]object.I
 	return from, nil
 }
 
-// toDepth finds the commits at the given depth below heads: git's get_shallow_commits, in its order, in which every line of last parents
-// is followed to its end before another head or another parent is taken.
+// toDepth finds the commits at the given depth below heads: git's get_shallow_commits, in its
+// order, in which every line of last parents is followed to its end before another head or another
+// parent is taken.
 func (d *deepening) toDepth(ctx context.Context, heads []object.ID, depth int) error {
 	depths := make(map[int32]int, len(heads))
 	var stack []int32
@@ -138,8 +144,11 @@ func (d *deepening) toDepth(ctx context.Context, heads []object.ID, depth int) e
 	return nil
 }
 
-// follow goes from n along last parents as far as depth allows or nothing shallower is found, and adds the other parents to stack.
-func (d *deepening) follow(ctx context.Context, n int32, depth int, depths map[int32]int, stack []int32) ([]int32, error) {
+// follow goes from n along last parents as far as depth allows or nothing shallower is found, and
+// adds the other parents to stack.
+func (d *deepening) follow(
+	ctx context.Context, n int32, depth int, depths map[int32]int, stack []int32,
+) ([]int32, error) {
 	for {
 		if err := d.history.Load(ctx, n); err != nil {
 			return nil, err
@@ -169,7 +178,8 @@ func (d *deepening) follow(ctx context.Context, n int32, depth int, depths map[i
 	}
 }
 
-// toLimits finds the commits some of whose parents a walk with options leaves out: git's get_shallow_commits_by_rev_list.
+// toLimits finds the commits some of whose parents a walk with options leaves out: git's
+// get_shallow_commits_by_rev_list.
 func (d *deepening) toLimits(ctx context.Context, wants []object.ID, options DeepenOptions) error {
 	w := NewWalker(d.view, WalkOptions{Since: options.Since})
 	w.Graph = d.history

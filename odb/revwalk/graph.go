@@ -27,7 +27,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// IDTable numbers object IDs in the order in which they come: 0, 1, 2 and so on. It takes 28 to 36 bytes an ID.
+// IDTable numbers object IDs in the order in which they come: 0, 1, 2 and so on. It takes 28 to 36
+// bytes an ID.
 type IDTable struct {
 	ids   []object.ID
 	slots []uint32 // number + 1, open addressing; the length is a power of two
@@ -103,8 +104,9 @@ type commitNode struct {
 	parentCount int32
 }
 
-// Graph is the part of a view's commit graph that one walk has met: commits are numbered as they are met and read when they are
-// needed, so that memory follows what was visited (about 100 bytes a commit). Only one goroutine uses it.
+// Graph is the part of a view's commit graph that one walk has met: commits are numbered as they
+// are met and read when they are needed, so that memory follows what was visited (about 100 bytes a
+// commit). Only one goroutine uses it.
 type Graph struct {
 	view    *odb.View              // of which tips are asked
 	linked  *odb.View              // and this of what they lead to
@@ -116,7 +118,8 @@ type Graph struct {
 
 func NewGraph(v *odb.View) *Graph { return &Graph{view: v, linked: v.Linked()} }
 
-// CutAt makes the commits in ids count as having no parents. It must be called before they are loaded.
+// CutAt makes the commits in ids count as having no parents. It must be called before they are
+// loaded.
 func (h *Graph) CutAt(ids []object.ID) {
 	if h.cut == nil && len(ids) > 0 {
 		h.cut = make(map[object.ID]struct{}, len(ids))
@@ -162,7 +165,8 @@ func (h *Graph) Load(ctx context.Context, n int32) error {
 	return nil
 }
 
-// Rank makes the generation number of n known. Rows that came without one, which is rare, are ranked from their roots up.
+// Rank makes the generation number of n known. Rows that came without one, which is rare, are
+// ranked from their roots up.
 func (h *Graph) Rank(ctx context.Context, n int32) error {
 	stack := []int32{n}
 	for len(stack) > 0 {
@@ -192,7 +196,8 @@ func (h *Graph) Rank(ctx context.Context, n int32) error {
 	return nil
 }
 
-// ranksAtMost reports whether the generation number of n, which is loaded, is known and at most limit: then n reaches nothing above limit.
+// ranksAtMost reports whether the generation number of n, which is loaded, is known and at most
+// limit: then n reaches nothing above limit.
 func (h *Graph) ranksAtMost(n int32, limit uint32) bool {
 	g := h.nodes[n].generation
 	return g != 0 && g <= limit
@@ -236,8 +241,11 @@ func (h *Graph) commit(n int32) Commit {
 	return c
 }
 
-// Peel returns the object that id leads to through any number of tags, its type, and the tags on the way.
-func Peel(ctx context.Context, v *odb.View, id object.ID) (target object.ID, t object.Type, tags []object.ID, err error) {
+// Peel returns the object that id leads to through any number of tags, its type, and the tags on
+// the way.
+func Peel(
+	ctx context.Context, v *odb.View, id object.ID,
+) (target object.ID, t object.Type, tags []object.ID, err error) {
 	for {
 		info, err := v.Stat(ctx, id)
 		if err != nil {
@@ -260,7 +268,8 @@ func Peel(ctx context.Context, v *odb.View, id object.ID) (target object.ID, t o
 // ErrNotCommit says that an ID of a walk leads to a tree or a blob.
 var ErrNotCommit = errors.New("odb: not a commit")
 
-// Tip returns the number of the commit that id leads to, loaded. Errors: [odb.ErrNotFound], ErrNotCommit.
+// Tip returns the number of the commit that id leads to, loaded. Errors: [odb.ErrNotFound],
+// ErrNotCommit.
 func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
 	if n := h.table.find(id); n >= 0 && h.Has(n, markLoaded) {
 		return n, nil
@@ -276,7 +285,8 @@ func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
 	return n, h.Load(ctx, n)
 }
 
-// CommitsOf returns the commits that ids lead to, loaded, in order. What leads to a tree or a blob is passed over.
+// CommitsOf returns the commits that ids lead to, loaded, in order. What leads to a tree or a blob
+// is passed over.
 func (h *Graph) CommitsOf(ctx context.Context, ids []object.ID) ([]object.ID, error) {
 	commits := make([]object.ID, 0, len(ids))
 	for _, id := range ids {

@@ -8,15 +8,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// Listing gives the commits reachable from a tip one by one, by date, as [Walk] does, or with a path as [WalkPath]. Between two of
-// them it may rest, for as long as somebody has use for the next page: then it holds memory and nothing else. It is for one goroutine at a time.
+// Listing gives the commits reachable from a tip one by one, by date, as [Walk] does, or with a
+// path as [WalkPath]. Between two of them it may rest, for as long as somebody has use for the next
+// page: then it holds memory and nothing else. It is for one goroutine at a time.
 type Listing struct {
 	walk  *Walker
 	path  string
 	paths *pathChanges // nil without a path, and at rest
 }
 
-// List begins a listing, which belongs to v until it rests. Errors: [odb.ErrNotFound] for the tip, and what reading gives.
+// List begins a listing, which belongs to v until it rests. Errors: [odb.ErrNotFound] for the tip,
+// and what reading gives.
 func List(ctx context.Context, v *odb.View, tip object.ID, path string) (*Listing, error) {
 	l := &Listing{walk: NewWalker(v, WalkOptions{}), path: path}
 	if err := l.Resume(ctx, v); err != nil {

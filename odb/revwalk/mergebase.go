@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// painting walks two sides of a question from the highest generation number down. A commit leaves the queue after everything that
-// reaches it, so its marks are final then, whatever the clocks say.
+// painting walks two sides of a question from the highest generation number down. A commit leaves
+// the queue after everything that reaches it, so its marks are final then, whatever the clocks say.
 type painting struct {
 	history  *Graph
 	queue    Queue
@@ -66,7 +66,8 @@ func (p *painting) count(m marks, by int) {
 	}
 }
 
-// next takes the next commit and returns what it has of markOne, markTwo and markStale. The queue must not be empty.
+// next takes the next commit and returns what it has of markOne, markTwo and markStale. The queue
+// must not be empty.
 func (p *painting) next() (n int32, m marks) {
 	n = p.queue.Pop()
 	node := &p.history.nodes[n]
@@ -85,15 +86,17 @@ func (p *painting) pass(ctx context.Context, n int32, m marks) error {
 	return nil
 }
 
-// MergeBases returns the best common ancestors of two commits, newest first: those of git merge-base --all. There are none for unrelated
-// histories, and more than one after criss-cross merges. Errors: [odb.ErrNotFound].
+// MergeBases returns the best common ancestors of two commits, newest first: those of git
+// merge-base --all. There are none for unrelated histories, and more than one after criss-cross
+// merges. Errors: [odb.ErrNotFound].
 func MergeBases(ctx context.Context, v *odb.View, a, b object.ID) ([]object.ID, error) {
 	p, err := newPainting(ctx, v, a, b, markStale)
 	if err != nil {
 		return nil, err
 	}
 	var found []int32
-	// When all that is left of one side is behind merge bases, so is whatever else the sides have in common.
+	// When all that is left of one side is behind merge bases, so is whatever else the sides have in
+	// common.
 	for p.one > 0 && p.two > 0 {
 		n, m := p.next()
 		if m == markOne|markTwo {
@@ -132,8 +135,8 @@ func Ahead(ctx context.Context, v *odb.View, a, b object.ID) (count int, err err
 	return count, nil
 }
 
-// IsAncestor reports whether ancestor is reachable from descendant; a commit is its own ancestor. It visits only commits of a higher
-// generation number than ancestor's. Errors: [odb.ErrNotFound].
+// IsAncestor reports whether ancestor is reachable from descendant; a commit is its own ancestor.
+// It visits only commits of a higher generation number than ancestor's. Errors: [odb.ErrNotFound].
 func IsAncestor(ctx context.Context, v *odb.View, ancestor, descendant object.ID) (bool, error) {
 	h := NewGraph(v)
 	to, err := h.Tip(ctx, ancestor)
@@ -148,10 +151,12 @@ func IsAncestor(ctx context.Context, v *odb.View, ancestor, descendant object.ID
 	return h.reaches(ctx, from, h.nodes[to].generation)
 }
 
-// AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit has its parents. Commits in shallow
-// count as having none. Of from and targets, what leads to a tree or a blob is passed over. As git does, it looks behind no commit but those in
-// from that is older than every target: who has only something newer from beside the way may yet tell of something closer than its parents.
-// It visits only commits of a higher generation number than the lowest target, each once. Errors: [odb.ErrNotFound].
+// AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit
+// has its parents. Commits in shallow count as having none. Of from and targets, what leads to a
+// tree or a blob is passed over. As git does, it looks behind no commit but those in from that is
+// older than every target: who has only something newer from beside the way may yet tell of
+// something closer than its parents. It visits only commits of a higher generation number than the
+// lowest target, each once. Errors: [odb.ErrNotFound].
 func AllReach(ctx context.Context, v *odb.View, from, targets, shallow []object.ID) (bool, error) {
 	h := NewGraph(v)
 	h.CutAt(shallow)
@@ -190,8 +195,9 @@ func AllReach(ctx context.Context, v *odb.View, from, targets, shallow []object.
 	return true, nil
 }
 
-// leadsTo is reaches for many starts: the way to what was reached gets markTwo too, and so no commit is looked at twice. Behind a commit that is
-// older than oldest it looks only where that is the start.
+// leadsTo is reaches for many starts: the way to what was reached gets markTwo too, and so no
+// commit is looked at twice. Behind a commit that is older than oldest it looks only where that is
+// the start.
 func (h *Graph) leadsTo(ctx context.Context, n int32, floor uint32, oldest int64) (bool, error) {
 	type step struct{ n, next int32 }
 	way := []step{{n: n}}

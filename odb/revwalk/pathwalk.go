@@ -12,12 +12,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// WalkPath gives the commits reachable from tips that changed what lies at path, a file or a folder with all that is in it, as git log -- path
-// does with its default simplification of history: a merge that took what it has there from a parent is followed to that parent alone, and
-// is not given. The order is that of [OrderDate]; the parents are the real ones.
+// WalkPath gives the commits reachable from tips that changed what lies at path, a file or a folder
+// with all that is in it, as git log -- path does with its default simplification of history: a
+// merge that took what it has there from a parent is followed to that parent alone, and is not
+// given. The order is that of [OrderDate]; the parents are the real ones.
 //
-// The empty path is the whole tree: commits that changed nothing at all are missing. Memory follows what was visited, with about 200
-// bytes a commit and folder on the way. Errors end the walk: [odb.ErrNotFound] for a tip, and what reading gives.
+// The empty path is the whole tree: commits that changed nothing at all are missing. Memory follows
+// what was visited, with about 200 bytes a commit and folder on the way. Errors end the walk:
+// [odb.ErrNotFound] for a tip, and what reading gives.
 func WalkPath(ctx context.Context, v *odb.View, tips []object.ID, path string) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := NewWalker(v, WalkOptions{})
@@ -83,7 +85,8 @@ func newPathChanges(ctx context.Context, v *odb.View, path string) (*pathChanges
 	return p, err
 }
 
-// untouched reports whether a filter knows that a commit changed nothing at the path against its first parent.
+// untouched reports whether a filter knows that a commit changed nothing at the path against its
+// first parent.
 func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, error) {
 	f, err := p.filters.Find(ctx, commit)
 	if err != nil || f == nil {
@@ -92,8 +95,9 @@ func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, er
 	return slices.ContainsFunc(p.keys, func(key bloom.Key) bool { return !f.Has(key) }), nil
 }
 
-// simplify marks commit n, which is loaded, with markSame if a parent has the same at the path, and makes the first such parent the only one
-// that the walk follows. A commit without parents is the same if it has nothing there.
+// simplify marks commit n, which is loaded, with markSame if a parent has the same at the path, and
+// makes the first such parent the only one that the walk follows. A commit without parents is the
+// same if it has nothing there.
 func (p *pathChanges) simplify(ctx context.Context, h *Graph, n int32) error {
 	tree := h.nodes[n].tree
 	if h.nodes[n].parentCount == 0 {
@@ -128,7 +132,8 @@ func (p *pathChanges) simplify(ctx context.Context, h *Graph, n int32) error {
 	return nil
 }
 
-// same reports whether two trees have the same at the path. Trees are opened down to where they are equal.
+// same reports whether two trees have the same at the path. Trees are opened down to where they are
+// equal.
 func (p *pathChanges) same(ctx context.Context, a, b object.ID) (bool, error) {
 	at, bt := pathEntry{object.ModeTree, a}, pathEntry{object.ModeTree, b}
 	for i := range p.names {

@@ -7,7 +7,8 @@ type queued struct {
 	n     int32
 }
 
-// Queue gives back commits by descending key, and those of equal keys in the order in which they were put in, as git's lists do.
+// Queue gives back commits by descending key, and those of equal keys in the order in which they
+// were put in, as git's lists do.
 type Queue struct {
 	heap  []queued
 	order uint32

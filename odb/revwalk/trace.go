@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// TracedFolder is a folder of a commit, with the commits that changed its files last. It is not changed any more once [Trace] has
-// returned it, and several traces may share it.
+// TracedFolder is a folder of a commit, with the commits that changed its files last. It is not
+// changed any more once [Trace] has returned it, and several traces may share it.
 type TracedFolder struct {
 	Tree    object.ID
 	Entries []TracedEntry // in the order of the tree
@@ -29,7 +29,8 @@ type TracedEntry struct {
 	ID   object.ID
 	// Size is that of a file or a symbolic link, and valid where Last is.
 	Size int64
-	// Last is the commit that changed a file last, as git log -1 -- PATH finds it: zero for a folder, and while nobody has asked.
+	// Last is the commit that changed a file last, as git log -1 -- PATH finds it: zero for a folder,
+	// and while nobody has asked.
 	Last object.ID
 	// Folder is what is known of a folder, or nil.
 	Folder *TracedFolder
@@ -75,18 +76,22 @@ func (f *TracedFolder) Knows(path string) bool {
 type TraceOptions struct {
 	// Path limits the trace to a file or a folder; what else is known already stays known.
 	Path string
-	// Known, if set, returns what an earlier trace found out about a commit, or nil. History is followed no further than to there.
+	// Known, if set, returns what an earlier trace found out about a commit, or nil. History is
+	// followed no further than to there.
 	Known func(commit object.ID) *TracedFolder
-	// Admit, if set, is asked before the trace keeps what is in one more folder, which takes about sizeBytes. Its error ends
-	// the trace.
+	// Admit, if set, is asked before the trace keeps what is in one more folder, which takes about
+	// sizeBytes. Its error ends the trace.
 	Admit func(sizeBytes int64) error
 }
 
-// Trace finds the commits that changed the files of a commit last, each as git log -1 -- PATH finds it, all in one walk: with git's default
-// simplification a file is followed from every commit to one parent at most, the first that has the same file, so that every commit is
-// visited once, by the files that lead there, and its trees are read only where a filter or a different tree says that one of them changed.
+// Trace finds the commits that changed the files of a commit last, each as git log -1 -- PATH finds
+// it, all in one walk: with git's default simplification a file is followed from every commit to
+// one parent at most, the first that has the same file, so that every commit is visited once, by
+// the files that lead there, and its trees are read only where a filter or a different tree says
+// that one of them changed.
 //
-// Memory is about 100 bytes a file and 100 a commit that was visited. Errors: [odb.ErrNotFound] for the commit or the path, and what reading gives.
+// Memory is about 100 bytes a file and 100 a commit that was visited. Errors: [odb.ErrNotFound] for
+// the commit or the path, and what reading gives.
 func Trace(ctx context.Context, v *odb.View, commit object.ID, options TraceOptions) (*TracedFolder, error) {
 	var base *TracedFolder
 	if options.Known != nil {

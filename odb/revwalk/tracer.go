@@ -69,7 +69,8 @@ func (t *tracer) arrive(ctx context.Context, n int32, set *traceSet) error {
 	return nil
 }
 
-// pass hands the files of a set on to the first parent that has them as commit n has them. It was n that changed what is left.
+// pass hands the files of a set on to the first parent that has them as commit n has them. It was n
+// that changed what is left.
 func (t *tracer) pass(ctx context.Context, n int32, set *traceSet) error {
 	h := t.history
 	for i := range h.nodes[n].parentCount {
@@ -153,7 +154,8 @@ func (t *tracer) settle(ctx context.Context, e *TracedEntry, commit object.ID) e
 	return err
 }
 
-// recall gives the files of a set that are known of the commit where they wait their commits, and returns the rest, or nil.
+// recall gives the files of a set that are known of the commit where they wait their commits, and
+// returns the rest, or nil.
 func (t *tracer) recall(ctx context.Context, s *traceSet, known *TracedFolder) (*traceSet, error) {
 	if err := t.open(ctx, s); err != nil {
 		return nil, err
@@ -162,7 +164,8 @@ func (t *tracer) recall(ctx context.Context, s *traceSet, known *TracedFolder) (
 	at := 0
 	for _, item := range s.items {
 		e := s.entry(item)
-		for at < len(known.Entries) && object.CompareEntries(known.Entries[at].Name, known.Entries[at].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
+		for at < len(known.Entries) &&
+			object.CompareEntries(known.Entries[at].Name, known.Entries[at].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
 			at++
 		}
 		if at == len(known.Entries) || known.Entries[at].Name != e.Name {
@@ -189,8 +192,11 @@ func (t *tracer) recall(ctx context.Context, s *traceSet, known *TracedFolder) (
 	return s, nil
 }
 
-// recallEntry does it for one entry, and reports whether something of it is left to be found. A folder that is known as a whole is shared.
-func (t *tracer) recallEntry(ctx context.Context, e *TracedEntry, item traceItem, known *TracedEntry) (left bool, err error) {
+// recallEntry does it for one entry, and reports whether something of it is left to be found. A
+// folder that is known as a whole is shared.
+func (t *tracer) recallEntry(
+	ctx context.Context, e *TracedEntry, item traceItem, known *TracedEntry,
+) (left bool, err error) {
 	switch {
 	case item.set == nil:
 		if known.Last.IsZero() {

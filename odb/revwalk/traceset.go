@@ -13,13 +13,15 @@ import (
 	"packhorse/pack/object"
 )
 
-// traceSet are files of one folder, and of the folders below, that a trace has led to the same commit. All of them are there as they are in
-// the folder that the trace began with.
+// traceSet are files of one folder, and of the folders below, that a trace has led to the same
+// commit. All of them are there as they are in the folder that the trace began with.
 type traceSet struct {
 	folder *tracedOut
-	// seen is a tree that has all of the set as it is in folder: where it comes up again, nobody need look into it.
+	// seen is a tree that has all of the set as it is in folder: where it comes up again, nobody need
+	// look into it.
 	seen object.ID
-	// items are what is in the set, in the order of the tree. A set that has not been opened holds everything.
+	// items are what is in the set, in the order of the tree. A set that has not been opened holds
+	// everything.
 	items  []traceItem
 	opened bool
 	whole  bool // nothing has left the set
@@ -31,7 +33,8 @@ type traceItem struct {
 	set   *traceSet
 }
 
-// tracedOut is a folder that is being traced. The sets that the files of one folder are in share it.
+// tracedOut is a folder that is being traced. The sets that the files of one folder are in share
+// it.
 type tracedOut struct {
 	tree   object.ID
 	prefix string        // its path, empty or with a slash behind it
@@ -85,7 +88,8 @@ func (t *tracer) open(ctx context.Context, s *traceSet) error {
 	return nil
 }
 
-// readFolder makes the result for a folder: with what was known before, which is shared and stays as it is, or from its tree.
+// readFolder makes the result for a folder: with what was known before, which is shared and stays
+// as it is, or from its tree.
 func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 	f.out = &TracedFolder{Tree: f.tree}
 	if f.base != nil {
@@ -105,7 +109,8 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 		it := object.IterTree(data)
 		for it.Next() {
 			end := len(names) - len(it.Rest()) - object.IDSize - 1
-			f.out.Entries = append(f.out.Entries, TracedEntry{Name: names[end-len(it.Name) : end], Mode: it.Mode.Canonical(), ID: it.ID})
+			f.out.Entries = append(f.out.Entries,
+				TracedEntry{Name: names[end-len(it.Name) : end], Mode: it.Mode.Canonical(), ID: it.ID})
 		}
 		if err := it.Err(); err != nil {
 			return fmt.Errorf("read tree %s: %w", f.tree, err)
@@ -117,7 +122,8 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 // treeEntryMean is about the size of an entry in a tree: a mode, a name and an ID.
 const treeEntryMean = 36
 
-// admitEntries lets the trace keep the entries of one more folder: themselves, their items in sets, and their names.
+// admitEntries lets the trace keep the entries of one more folder: themselves, their items in sets,
+// and their names.
 func (t *tracer) admitEntries(count, namesBytes int) error {
 	if t.admit == nil {
 		return nil
@@ -135,7 +141,8 @@ func (t *tracer) tree(ctx context.Context, id object.ID) ([]byte, error) {
 	return data, err
 }
 
-// limit leaves in a set only what lies at a path below its folder. Errors: [odb.NotFoundError] when nothing does.
+// limit leaves in a set only what lies at a path below its folder. Errors: [odb.NotFoundError] when
+// nothing does.
 func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
 	if err := t.open(ctx, s); err != nil || path == "" {
 		return err
@@ -173,9 +180,11 @@ func (t *tracer) touches(ctx context.Context, s *traceSet, changed *bloom.Probe)
 	return false, nil
 }
 
-// split divides a set into what is the same in a parent's tree and the rest; either may be nil. changed, if not nil, has every path at which
-// the parent differs.
-func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed *bloom.Probe) (same, rest *traceSet, err error) {
+// split divides a set into what is the same in a parent's tree and the rest; either may be nil.
+// changed, if not nil, has every path at which the parent differs.
+func (t *tracer) split(
+	ctx context.Context, s *traceSet, tree object.ID, changed *bloom.Probe,
+) (same, rest *traceSet, err error) {
 	switch tree {
 	case s.seen, s.folder.tree:
 		return s, nil, nil
@@ -236,7 +245,8 @@ func (t *tracer) split(ctx context.Context, s *traceSet, tree object.ID, changed
 	return s, rest, nil
 }
 
-// splitBelow splits the set of a folder within the set s, unless the filter says that there is no need.
+// splitBelow splits the set of a folder within the set s, unless the filter says that there is no
+// need.
 func (t *tracer) splitBelow(
 	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *bloom.Probe,
 ) (same, rest *traceSet, err error) {

@@ -6,8 +6,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// TreeDiff gives the entries of a tree that another version of it does not have, links to submodules apart. What both versions have in
-// common is passed over without looking at entries where that is possible: nearly all of two trees that follow each other is the same.
+// TreeDiff gives the entries of a tree that another version of it does not have, links to
+// submodules apart. What both versions have in common is passed over without looking at entries
+// where that is possible: nearly all of two trees that follow each other is the same.
 type TreeDiff struct {
 	object.TreeIter
 	old     object.TreeIter
@@ -25,7 +26,8 @@ func NewTreeDiff(data, previous []byte) TreeDiff {
 // Next moves to the next entry and reports whether there is one.
 func (d *TreeDiff) Next() bool {
 	for d.TreeIter.Next() {
-		// In a version that is out of order, which old tools wrote, entries may be given that are not new: no harm, only work.
+		// In a version that is out of order, which old tools wrote, entries may be given that are not
+		// new: no harm, only work.
 		for d.haveOld && bytes.Compare(d.old.Name, d.Name) < 0 {
 			d.haveOld = d.old.Next()
 		}

@@ -14,11 +14,13 @@ import (
 type Order uint8
 
 const (
-	// OrderDate is the order of git rev-list and git log: by committer date, newest first, among those whose child has been given.
+	// OrderDate is the order of git rev-list and git log: by committer date, newest first, among those
+	// whose child has been given.
 	OrderDate Order = iota
 	// OrderDateTopo is --date-order: by committer date, but no commit before all of its children.
 	OrderDateTopo
-	// OrderTopo is --topo-order: no commit before all of its children, and lines of history kept together.
+	// OrderTopo is --topo-order: no commit before all of its children, and lines of history kept
+	// together.
 	OrderTopo
 )
 
@@ -27,7 +29,8 @@ type WalkOptions struct {
 	// Tips and Hide are commits, or tags that lead to one.
 	Tips, Hide []object.ID
 	Order      Order
-	// FirstParent follows only the first parent of what is given, as --first-parent does; Hide still hides along all of them.
+	// FirstParent follows only the first parent of what is given, as --first-parent does; Hide still
+	// hides along all of them.
 	FirstParent bool
 	// Since ends the walk at commits older than this, as --max-age does; 0 ends it nowhere.
 	Since int64
@@ -41,11 +44,13 @@ type Commit struct {
 	odb.GraphRow
 }
 
-// Walk gives the commits that options ask for, equal to git rev-list's in set and order, clocks that run backwards included: what is
-// hidden is found by committer date with the same margin. Parents cut off by options.Shallow are missing from the rows.
+// Walk gives the commits that options ask for, equal to git rev-list's in set and order, clocks
+// that run backwards included: what is hidden is found by committer date with the same margin.
+// Parents cut off by options.Shallow are missing from the rows.
 //
-// Without Hide and a topological order, commits are given as they are found; otherwise the walk runs to its end first. Memory follows
-// what was visited. Errors end the walk: [odb.ErrNotFound] for a tip, and what reading the graph gives.
+// Without Hide and a topological order, commits are given as they are found; otherwise the walk
+// runs to its end first. Memory follows what was visited. Errors end the walk: [odb.ErrNotFound]
+// for a tip, and what reading the graph gives.
 func Walk(ctx context.Context, v *odb.View, options WalkOptions) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := NewWalker(v, options)
@@ -81,7 +86,8 @@ type Walker struct {
 	firstParent bool
 	since       int64
 	limited     bool // something is hidden
-	// simplify, if set, may take parents from a commit before they are looked at. It is not for walks that hide something.
+	// simplify, if set, may take parents from a commit before they are looked at. It is not for walks
+	// that hide something.
 	simplify func(ctx context.Context, h *Graph, n int32) error
 }
 
@@ -94,7 +100,8 @@ func NewWalker(v *odb.View, options WalkOptions) *Walker {
 	return w
 }
 
-// Start queues the tips, then what is hidden. As in git, a commit on both sides keeps its first place.
+// Start queues the tips, then what is hidden. As in git, a commit on both sides keeps its first
+// place.
 func (w *Walker) Start(ctx context.Context, tips, hide []object.ID) error {
 	type start struct {
 		n      int32
@@ -153,7 +160,8 @@ func (w *Walker) hide(n int32) {
 	node.marks |= MarkHidden
 }
 
-// hideParents hides what is reachable from n as far as it has been read; the walk carries the mark on from there.
+// hideParents hides what is reachable from n as far as it has been read; the walk carries the mark
+// on from there.
 func (w *Walker) hideParents(n int32) {
 	stack := slices.Clone(w.Graph.ParentsOf(n))
 	for len(stack) > 0 {
@@ -240,8 +248,9 @@ func (w *Walker) List(ctx context.Context) ([]int32, error) {
 	}
 }
 
-// limit runs the walk to its end and returns the commits that are not hidden, by date. It is git's limit_list: the walk goes on until
-// everything queued is hidden and older than what is to be given, and then for a margin of five more, against clocks that run backwards.
+// limit runs the walk to its end and returns the commits that are not hidden, by date. It is git's
+// limit_list: the walk goes on until everything queued is hidden and older than what is to be
+// given, and then for a margin of five more, against clocks that run backwards.
 func (w *Walker) limit(ctx context.Context) ([]int32, error) {
 	const margin = 5
 	h := w.Graph

@@ -9,7 +9,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// WriteAuxiliary creates the file of an auxiliary file and makes it durable. write fills it and returns how many IDs it holds.
+// WriteAuxiliary creates the file of an auxiliary file and makes it durable. write fills it and
+// returns how many IDs it holds.
 func WriteAuxiliary(
 	ctx context.Context, files file.Store, kind LayerKind, write func(sections *SectionWriter) (int, error),
 ) (LayerID, error) {

@@ -12,16 +12,17 @@ import (
 
 // Cache holds blocks of indexes and inflated objects under one budget in bytes.
 //
-// It is otter's W-TinyLFU: one pass over a repository (a clone, an fsck) does not push out the index blocks and the newest trees that
-// every request reads, as it would with LRU; reads take no lock; and entries weigh what they occupy. Evictions run on the goroutine
-// that sets an entry, so that no goroutine is without an owner.
+// It is otter's W-TinyLFU: one pass over a repository (a clone, an fsck) does not push out the
+// index blocks and the newest trees that every request reads, as it would with LRU; reads take no
+// lock; and entries weigh what they occupy. Evictions run on the goroutine that sets an entry, so
+// that no goroutine is without an owner.
 type Cache struct {
 	entries *otter.Cache[CacheKey, CacheEntry]
 	max     int64
 }
 
-// CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment (section 0), or, with the number
-// NoOrdinal, an object of a hot layer.
+// CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment
+// (section 0), or, with the number NoOrdinal, an object of a hot layer.
 type CacheKey struct {
 	Layer   LayerID
 	ID      object.ID

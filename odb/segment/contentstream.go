@@ -12,15 +12,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// Open returns what an entry inflates to as a stream, whose last bytes come only after everything was verified: whoever has read as
-// many bytes as the entry has may use them.
+// Open returns what an entry inflates to as a stream, whose last bytes come only after everything
+// was verified: whoever has read as many bytes as the entry has may use them.
 func (d Region) Open(ctx context.Context, r Record, id object.ID) (io.ReadCloser, error) {
 	header, headerSize, err := d.Head(ctx, r, id)
 	if err != nil {
 		return nil, err
 	}
 	if r.Base == NoOrdinal && header.Size != r.Size {
-		return nil, d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size))
+		return nil, d.Damaged(ctx, id, r.Offset,
+			fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size))
 	}
 	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: header.Size}
 	s.packed = io.NewSectionReader(d.Data, r.Offset, r.PackedSize)

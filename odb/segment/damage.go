@@ -24,8 +24,8 @@ var (
 // ErrFormat says that stored bytes are not what their place promises.
 var ErrFormat = errors.New("malformed")
 
-// CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or a manifest, File is empty when it is not in
-// a file.
+// CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or
+// a manifest, File is empty when it is not in a file.
 type CorruptError struct {
 	Object object.ID
 	Layer  LayerID
@@ -50,8 +50,8 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // damageMax bounds the damage that a DamageLog remembers.
 const damageMax = 10_000
 
-// DamageLog counts stored bytes that failed a check, logs each damage once, and remembers what was not found healed since. Its methods may
-// be called concurrently.
+// DamageLog counts stored bytes that failed a check, logs each damage once, and remembers what was
+// not found healed since. Its methods may be called concurrently.
 type DamageLog struct {
 	log      *slog.Logger
 	MetCount atomic.Uint64 // reads that met damage
@@ -71,8 +71,8 @@ func (d *DamageLog) Corrupt(layer LayerID, id object.ID, format string, args ...
 	return d.met(&CorruptError{Object: id, Layer: layer, Why: fmt.Sprintf(format, args...)})
 }
 
-// Wrap turns the failed check of stored bytes into a reported [CorruptError]; file is empty when they lie in none. Other errors, such as
-// those of a file system, stay what they are.
+// Wrap turns the failed check of stored bytes into a reported [CorruptError]; file is empty when
+// they lie in none. Other errors, such as those of a file system, stay what they are.
 func (d *DamageLog) Wrap(file string, layer LayerID, id object.ID, err error) error {
 	for _, check := range []error{ErrFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
 		if errors.Is(err, check) {
@@ -98,7 +98,8 @@ func (d *DamageLog) met(damage *CorruptError) error {
 	return damage
 }
 
-// isNew takes in damage, and reports whether it was not met before. What does not fit any more is never new.
+// isNew takes in damage, and reports whether it was not met before. What does not fit any more is
+// never new.
 func (d *DamageLog) isNew(damage *CorruptError) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +111,8 @@ func (d *DamageLog) isNew(damage *CorruptError) bool {
 	return !known
 }
 
-// BeginCheck begins a check of everything. Its caller calls sound when it has found nothing: damage that was met before, and not since, is
-// forgotten.
+// BeginCheck begins a check of everything. Its caller calls sound when it has found nothing: damage
+// that was met before, and not since, is forgotten.
 func (d *DamageLog) BeginCheck() (sound func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 )
 
 // FileCheck holds the bytes of a pool's file, as they go by, against the checksums that the file
-// carries: those of its pack, its blocks and its footer. No byte is left out. It is for one goroutine.
+// carries: those of its pack, its blocks and its footer. No byte is left out. It is for one
+// goroutine.
 type FileCheck struct {
 	layer LayerID
 	parts []checkedPart // in the order of the file

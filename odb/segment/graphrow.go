@@ -27,7 +27,8 @@ func ParseGraphRow(data []byte) (GraphRow, error) {
 	return GraphRow{Tree: tree, Parents: parents, Seconds: seconds}, nil
 }
 
-// NextGeneration returns the generation of a commit whose parents are at the given ones: 0 if one is not known.
+// NextGeneration returns the generation of a commit whose parents are at the given ones: 0 if one
+// is not known.
 func NextGeneration(parents []uint32) uint32 {
 	highest := uint32(0)
 	for _, g := range parents {

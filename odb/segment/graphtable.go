@@ -13,11 +13,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// graphTable collects graph rows and writes a graph file. Memory does not grow with the number of rows or of parents.
+// graphTable collects graph rows and writes a graph file. Memory does not grow with the number of
+// rows or of parents.
 type graphTable struct {
 	files file.Store
-	// rows: id 20, tree 20, seconds 8, generation 4, parent count 4, then two parents 20 each, or for more of them the offset 8 of all
-	// parents in the scratch file.
+	// rows: id 20, tree 20, seconds 8, generation 4, parent count 4, then two parents 20 each, or for
+	// more of them the offset 8 of all parents in the scratch file.
 	rows    *extsort.Sorter
 	octopus file.Scratch // nil until a commit has more than two parents
 	parents int64

@@ -20,8 +20,9 @@ func (g *File) Bucket(id object.ID) (first, end int) {
 
 // Lookup returns the ordinal of id.
 //
-// IDs are spread evenly, so the block that holds id is guessed by interpolation within the bucket of its first byte and is right
-// most of the time; wrong guesses halve what is left, so that chosen IDs cannot make a lookup slow.
+// IDs are spread evenly, so the block that holds id is guessed by interpolation within the bucket
+// of its first byte and is right most of the time; wrong guesses halve what is left, so that chosen
+// IDs cannot make a lookup slow.
 func (g *File) Lookup(ctx context.Context, id object.ID) (ordinal uint32, ok bool, err error) {
 	first, end := g.Bucket(id)
 	if first == end {
@@ -80,8 +81,8 @@ func searchIDs(block []byte, first, end int, id object.ID) (int, bool) {
 	return first, false
 }
 
-// LookupMany calls visit for those of the sorted ids that the file holds, in order, with their index in ids and their ordinal. A block is
-// asked for once, however many of the ids lie in it.
+// LookupMany calls visit for those of the sorted ids that the file holds, in order, with their
+// index in ids and their ordinal. A block is asked for once, however many of the ids lie in it.
 func (g *File) LookupMany(ctx context.Context, ids []object.ID, visit func(index int, ordinal uint32) error) error {
 	perBlock := g.sections[SectionIDs].perBlock()
 	for i := 0; i < len(ids); {
@@ -111,7 +112,8 @@ func (g *File) LookupMany(ctx context.Context, ids []object.ID, visit func(index
 	return nil
 }
 
-// blockOf returns the first block whose last ID is not below id, among those of the bucket of id; false if there is none.
+// blockOf returns the first block whose last ID is not below id, among those of the bucket of id;
+// false if there is none.
 func (g *File) blockOf(ctx context.Context, id object.ID) (int, bool, error) {
 	first, end := g.Bucket(id)
 	if first == end {
@@ -139,7 +141,8 @@ func (g *File) ID(ctx context.Context, ordinal uint32) (object.ID, error) {
 	return object.ID(item), nil
 }
 
-// Scan calls visit with the IDs from low to high, both included, in order, until visit returns false.
+// Scan calls visit with the IDs from low to high, both included, in order, until visit returns
+// false.
 func (g *File) Scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
 	first, end := g.Bucket(low)
 	var err error

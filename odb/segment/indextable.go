@@ -15,8 +15,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// indexTable collects the rows of a segment and writes its index. A row refers to its base by offset; the index wants ordinals, which are
-// known once the IDs are sorted:
+// indexTable collects the rows of a segment and writes its index. A row refers to its base by
+// offset; the index wants ordinals, which are known once the IDs are sorted:
 //
 //	rows by ID               give the ordinals, the IDs and the fan-out
 //	(offset, ordinal) sorted  gives the pack order
@@ -129,7 +129,8 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *SectionWriter) erro
 		fanout[row.ID[0]]++
 		sections.Add(row.ID[:])
 		var buffer [offsetSize + 4 + 5]byte
-		err = t.offsets.Add(ctx, appendUint40(binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Offset), ordinal), row.PackedSize))
+		err = t.offsets.Add(ctx, appendUint40(binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Offset), ordinal),
+			row.PackedSize))
 		if err == nil && row.Base >= 0 {
 			err = t.bases.Add(ctx, binary.BigEndian.AppendUint32(appendUint40(buffer[:0], row.Base), ordinal))
 		}
@@ -145,7 +146,8 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *SectionWriter) erro
 	return nil
 }
 
-// writeOrder writes the pack order, makes sure that the entries fill the data region, and finds the ordinals of the bases.
+// writeOrder writes the pack order, makes sure that the entries fill the data region, and finds the
+// ordinals of the bases.
 func (t *indexTable) writeOrder(ctx context.Context, sections *SectionWriter) error {
 	nextBase, stop := iter.Pull2(t.bases.All(ctx))
 	defer stop()

@@ -7,14 +7,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// LayerID names a layer, and the file of a segment or an auxiliary file. IDs are UUIDs of version 7 and are never used again.
+// LayerID names a layer, and the file of a segment or an auxiliary file. IDs are UUIDs of version 7
+// and are never used again.
 type LayerID [16]byte
 
 // String returns the 32 hexadecimal digits that begin the names of the layer's files.
 func (l LayerID) String() string { return hex.EncodeToString(l[:]) }
 
-// NewLayerID returns an ID that was never used. It panics only when the system has no random numbers, which crypto/rand does not
-// survive either.
+// NewLayerID returns an ID that was never used. It panics only when the system has no random
+// numbers, which crypto/rand does not survive either.
 func NewLayerID() LayerID { return LayerID(uuid.Must(uuid.NewV7())) }
 
 // LayerKind says what a layer or an auxiliary file is. The numbers are stored.

@@ -11,8 +11,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// OpenFiles is the bounded set of sectioned files that are open: descriptors and fan-outs, shared by all views. A file that nobody uses
-// stays open until its place is needed.
+// OpenFiles is the bounded set of sectioned files that are open: descriptors and fan-outs, shared
+// by all views. A file that nobody uses stays open until its place is needed.
 type OpenFiles struct {
 	env  *Env
 	max  int
@@ -23,7 +23,8 @@ type OpenFiles struct {
 	hand int
 }
 
-// NewOpenFiles returns an empty set for at most countMax files. idle is told the owner of each file that was closed to make room.
+// NewOpenFiles returns an empty set for at most countMax files. idle is told the owner of each file
+// that was closed to make room.
 func NewOpenFiles(env *Env, countMax int, idle func(LayerID)) *OpenFiles {
 	return &OpenFiles{env: env, max: countMax, idle: idle}
 }
@@ -50,7 +51,8 @@ func (f *SharedFile) Init(set *OpenFiles, owner, layer LayerID, kind LayerKind) 
 // Opened reports whether the file is open.
 func (f *SharedFile) Opened() bool { return f.isOpen.Load() }
 
-// Acquire opens the file, unless it is open, and keeps it open until release. Errors: [ErrCorrupt], also when the file is not there.
+// Acquire opens the file, unless it is open, and keeps it open until release. Errors: [ErrCorrupt],
+// also when the file is not there.
 func (f *SharedFile) Acquire(ctx context.Context) (*File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,8 +111,8 @@ func (f *SharedFile) closeOpen() error {
 	return open.Handle.Close()
 }
 
-// add puts a file that was opened into the ring, and closes others to keep to the bound. When all are in use the bound is exceeded until
-// the next time.
+// add puts a file that was opened into the ring, and closes others to keep to the bound. When all
+// are in use the bound is exceeded until the next time.
 func (o *OpenFiles) add(f *SharedFile) {
 	for _, closed := range o.addLocked(f) {
 		o.idle(closed.owner)
@@ -136,8 +138,8 @@ func (o *OpenFiles) addLocked(f *SharedFile) (closed []*SharedFile) {
 	return closed
 }
 
-// giveUp closes the file if it was not used since the last time around. It must not wait for f.mu: whoever holds that may wait for
-// the ring.
+// giveUp closes the file if it was not used since the last time around. It must not wait for f.mu:
+// whoever holds that may wait for the ring.
 func (f *SharedFile) giveUp() bool {
 	if !f.mu.TryLock() {
 		return false

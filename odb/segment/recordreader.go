@@ -6,8 +6,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// RecordReader reads index records of a segment in any order. The blocks that it touched last stay at hand, 4 MiB at most, so that the cache
-// is not asked for every record. For one goroutine.
+// RecordReader reads index records of a segment in any order. The blocks that it touched last stay
+// at hand, 4 MiB at most, so that the cache is not asked for every record. For one goroutine.
 type RecordReader struct {
 	segment *Segment
 	held    [64]heldBlock

@@ -6,12 +6,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// IsRefusedDelta reports whether git may refuse how an object of size bytes is stored. Git reads no delta below [delta.SizeMin], and only
-// those that make nothing are so short. No such delta comes in, but segments and hot layers of former times may have them: the object goes out
-// whole, also if its delta is long enough for git, and maintenance writes it so.
+// IsRefusedDelta reports whether git may refuse how an object of size bytes is stored. Git reads no
+// delta below [delta.SizeMin], and only those that make nothing are so short. No such delta comes
+// in, but segments and hot layers of former times may have them: the object goes out whole, also if
+// its delta is long enough for git, and maintenance writes it so.
 func IsRefusedDelta(isDelta bool, size int64) bool { return isDelta && size == 0 }
 
-// HasRefusedDelta reports whether an object of the segment is stored as a delta that git refuses. Only two objects are empty.
+// HasRefusedDelta reports whether an object of the segment is stored as a delta that git refuses.
+// Only two objects are empty.
 func (g *Segment) HasRefusedDelta(ctx context.Context) (bool, error) {
 	for _, id := range []object.ID{object.EmptyBlobID, object.EmptyTreeID} {
 		ordinal, ok, err := g.Lookup(ctx, id)

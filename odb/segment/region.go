@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Region reads the entries of a packfile whose index says where they are: that of a segment, or of one that is still being written.
-// Whatever it returns has been verified.
+// Region reads the entries of a packfile whose index says where they are: that of a segment, or of
+// one that is still being written. Whatever it returns has been verified.
 type Region struct {
 	env     *Env
 	Layer   LayerID
@@ -22,13 +22,15 @@ type Region struct {
 }
 
 const (
-	// verifiedCopySize is the size in bytes up to which an entry is verified before any of it is written.
+	// verifiedCopySize is the size in bytes up to which an entry is verified before any of it is
+	// written.
 	verifiedCopySize = 1 << 20
 	// CopyBufferSize is the size in bytes of the pieces in which entries are copied.
 	CopyBufferSize = 256 << 10
 )
 
-// WholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole (docs/invariants.md 13).
+// WholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole
+// (docs/invariants.md 13).
 const WholeMax = 32 << 20
 
 // ErrLargeChain says that something in a delta chain is too large to be held in memory.
@@ -57,7 +59,9 @@ func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.
 }
 
 // Parse takes apart an entry that was verified.
-func (d Region) Parse(ctx context.Context, packed []byte, r Record, id object.ID) (header pack.EntryHeader, payload []byte, err error) {
+func (d Region) Parse(
+	ctx context.Context, packed []byte, r Record, id object.ID,
+) (header pack.EntryHeader, payload []byte, err error) {
 	header, n, err := pack.ParseEntryHeader(packed)
 	if err == nil && header.Kind.IsDelta() != (r.Base != NoOrdinal) {
 		err = fmt.Errorf("%w: entry at %d is not what the index says", ErrFormat, r.Offset)
@@ -68,8 +72,11 @@ func (d Region) Parse(ctx context.Context, packed []byte, r Record, id object.ID
 	return header, packed[n:], nil
 }
 
-// Head returns the header of an entry, which no checksum has covered yet: what is told from it is verified when the entry itself is read.
-func (d Region) Head(ctx context.Context, r Record, id object.ID) (header pack.EntryHeader, headerSize int64, err error) {
+// Head returns the header of an entry, which no checksum has covered yet: what is told from it is
+// verified when the entry itself is read.
+func (d Region) Head(
+	ctx context.Context, r Record, id object.ID,
+) (header pack.EntryHeader, headerSize int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return header, 0, err
 	}
@@ -110,8 +117,8 @@ func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, er
 	return content, nil
 }
 
-// CopyPacked writes the bytes of an entry from skip on. Up to verifiedCopySize they are verified before; beyond, an error at the end says
-// that they were wrong.
+// CopyPacked writes the bytes of an entry from skip on. Up to verifiedCopySize they are verified
+// before; beyond, an error at the end says that they were wrong.
 func (d Region) CopyPacked(ctx context.Context, w io.Writer, r Record, id object.ID, skip int64) error {
 	if r.PackedSize <= verifiedCopySize {
 		buffer := packedBuffers.Get().(*[]byte)
@@ -165,7 +172,8 @@ func (d Region) Failed(ctx context.Context, id object.ID, r Record) error {
 	return d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", ErrFormat, r.Offset))
 }
 
-// Damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero where nobody has looked which object that is.
+// Damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero
+// where nobody has looked which object that is.
 func (d Region) Damaged(ctx context.Context, id object.ID, offset int64, err error) error {
 	if d.segment == nil {
 		return d.env.Damage.Wrap("", d.Layer, id, err)

@@ -21,19 +21,22 @@ import (
 //	              1 kind | 2 item width | 8 offset | 8 size | 4 CRC-32C per block
 //	tail      4 footer size | 4 CRC-32C of the footer | 4 format version | 12 magic
 //
-// Numbers are big-endian. A file is opened by reading its tail and footer; every block is verified when it is read.
+// Numbers are big-endian. A file is opened by reading its tail and footer; every block is verified
+// when it is read.
 
 // SectionKind names a section within a file. The numbers are stored.
 type SectionKind uint8
 
 // The kinds, each with the size in bytes of its items.
 const (
-	sectionFanout       SectionKind = 1 // 256 times 4: how many IDs have a first byte up to this one
-	SectionIDs          SectionKind = 2 // 20: object IDs, sorted
-	sectionRecords      SectionKind = 3 // 24: a Record per ID
-	sectionOrder        SectionKind = 4 // 4: ordinals in the order of their entries
-	sectionStreams      SectionKind = 5 // 17: a block stream: ordinal, index of its first block, block count, end of the last; sorted
-	sectionStreamBlocks SectionKind = 6 // 13: a block: offset in its zlib stream, Adler-32 of its content, CRC-32C as stored
+	sectionFanout  SectionKind = 1 // 256 times 4: how many IDs have a first byte up to this one
+	SectionIDs     SectionKind = 2 // 20: object IDs, sorted
+	sectionRecords SectionKind = 3 // 24: a Record per ID
+	sectionOrder   SectionKind = 4 // 4: ordinals in the order of their entries
+	// 17: a block stream: ordinal, index of its first block, block count, end of the last; sorted.
+	sectionStreams SectionKind = 5
+	// 13: a block: offset in its zlib stream, Adler-32 of its content, CRC-32C as stored.
+	sectionStreamBlocks SectionKind = 6
 	sectionRows         SectionKind = 7 // 40: a graph row per ID: tree, seconds, generation, first parent, parent count
 	sectionParents      SectionKind = 8 // 20: parent IDs, commit after commit
 	sectionTips         SectionKind = 9 // 20: of the summary, sorted, and so the next two
@@ -41,15 +44,19 @@ const (
 	SectionExternal     SectionKind = 11
 	SectionBitmapLayers SectionKind = 12 // 20: a segment that bitmaps are over: layer, object count; oldest first
 	SectionBitmapTypes  SectionKind = 13 // 16: the bitmaps of all commits, trees, blobs and tags, as in the next
-	SectionBitmapRows   SectionKind = 14 // 16: a bitmap per ID: offset and size of its bytes, index of the one that it is XORed with
-	SectionBitmapBytes  SectionKind = 15 // 1: bitmaps
-	SectionFilterRows   SectionKind = 16 // 12: where the path filter of each ID lies: offset, size
-	SectionFilterBytes  SectionKind = 17 // 1: path filters
-	sectionProvisional  SectionKind = 18 // 1: one item where deltas were found among few objects, and a search among more finds better ones
-	sectionKindEnd      SectionKind = 19
+	// 16: a bitmap per ID: offset and size of its bytes, index of the one that it is XORed with.
+	SectionBitmapRows  SectionKind = 14
+	SectionBitmapBytes SectionKind = 15 // 1: bitmaps
+	SectionFilterRows  SectionKind = 16 // 12: where the path filter of each ID lies: offset, size
+	SectionFilterBytes SectionKind = 17 // 1: path filters
+	// 1: one item where deltas were found among few objects, and a search among more finds better
+	// ones.
+	sectionProvisional SectionKind = 18
+	sectionKindEnd     SectionKind = 19
 )
 
-// bitmapRowSize is the size in bytes of a row of a bitmap file: 8 offset, 4 size, 4 index of the bitmap that it is XORed with.
+// bitmapRowSize is the size in bytes of a row of a bitmap file: 8 offset, 4 size, 4 index of the
+// bitmap that it is XORed with.
 const bitmapRowSize = 8 + 4 + 4
 
 const (
@@ -65,9 +72,11 @@ const (
 	footerHead   = 16 + 8 + 8 + 1
 	sectionHead  = 1 + 2 + 8 + 8
 	tailSize     = 4 + 4 + 4 + MagicSize
-	// footerSizeMax keeps a damaged tail from asking for more memory than any footer needs: 4 bytes per 64 KiB of 256 GiB.
+	// footerSizeMax keeps a damaged tail from asking for more memory than any footer needs: 4 bytes
+	// per 64 KiB of 256 GiB.
 	footerSizeMax = 16 << 20
-	// openReadSize is what is read from the end of a file to have tail and footer of all but the largest in one call.
+	// openReadSize is what is read from the end of a file to have tail and footer of all but the
+	// largest in one call.
 	openReadSize = 4 << 10
 )
 
@@ -82,7 +91,8 @@ const (
 	BorrowedHead  = MagicSize + 4 + 16 + 1 // magic, version, layer, form
 )
 
-// castagnoli is the polynomial of the checksums of everything but entries, whose checksum is that of pack indexes.
+// castagnoli is the polynomial of the checksums of everything but entries, whose checksum is that
+// of pack indexes.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // section is where a section lies and how its blocks are verified.
@@ -122,7 +132,8 @@ func OpenFile(ctx context.Context, env *Env, layer LayerID, f file.File, magic s
 	return g, nil
 }
 
-// Damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what they are.
+// Damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what
+// they are.
 func (g *File) Damaged(err error) error {
 	return g.env.Damage.Wrap(g.FileName(), g.Layer, object.ZeroID, err)
 }
@@ -186,7 +197,8 @@ func (g *File) decodeFooter(footer []byte, end int64) error {
 	for range d.take(1)[0] {
 		kind := SectionKind(d.take(1)[0])
 		width, offset, size := int(d.uint16()), d.uint64(), d.uint64()
-		if d.failed || kind >= sectionKindEnd || width == 0 || offset < dataSize || offset > uint64(end) || size > uint64(end)-offset ||
+		if d.failed || kind >= sectionKindEnd || width == 0 || offset < dataSize || offset > uint64(end) ||
+			size > uint64(end)-offset ||
 			size%uint64(width) != 0 {
 			return fmt.Errorf("%w: impossible section", ErrFormat)
 		}
@@ -249,7 +261,8 @@ var sectionWidths = [sectionKindEnd]int{
 	SectionFilterBytes:  1,
 }
 
-// checkWidths makes sure that every section is what this version writes and that those which have an item per ID have all of them.
+// checkWidths makes sure that every section is what this version writes and that those which have
+// an item per ID have all of them.
 func (g *File) checkWidths() error {
 	perID := []SectionKind{SectionIDs}
 	switch g.magic {
@@ -281,9 +294,12 @@ func (g *File) checkWidths() error {
 // ItemCount is the number of items in a section.
 func (g *File) ItemCount(kind SectionKind) int { return g.sections[kind].count() }
 
-// VerifyBlocks reads every block of the file past the cache. wait is told the size in bytes of each before it is read, found the damage of
-// each that fails its checksum; an error of either ends the work.
-func (g *File) VerifyBlocks(ctx context.Context, wait func(ctx context.Context, size int64) error, found func(error) error) error {
+// VerifyBlocks reads every block of the file past the cache. wait is told the size in bytes of each
+// before it is read, found the damage of each that fails its checksum; an error of either ends the
+// work.
+func (g *File) VerifyBlocks(
+	ctx context.Context, wait func(ctx context.Context, size int64) error, found func(error) error,
+) error {
 	for kind := range g.sections {
 		for n := range g.sections[kind].sums {
 			if err := ctx.Err(); err != nil {
@@ -387,7 +403,8 @@ func ReadFullAt(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// footerReader takes apart a footer. After a failure it returns zeros, so that its user checks once.
+// footerReader takes apart a footer. After a failure it returns zeros, so that its user checks
+// once.
 type footerReader struct {
 	data   []byte
 	failed bool

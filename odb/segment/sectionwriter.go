@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// SectionWriter appends sections and the footer to a file. For one goroutine; an error stays and comes from finish.
+// SectionWriter appends sections and the footer to a file. For one goroutine; an error stays and
+// comes from finish.
 type SectionWriter struct {
 	w        *bufio.Writer
 	offset   int64 // in the file
@@ -30,7 +31,8 @@ func NewSectionWriter(w io.Writer, layer LayerID, dataSize int64) *SectionWriter
 // Begin ends the current section and begins another.
 func (s *SectionWriter) Begin(kind SectionKind) {
 	s.flush()
-	s.sections = append(s.sections, writtenSection{kind: kind, section: section{width: sectionWidths[kind], offset: s.offset}})
+	s.sections = append(s.sections,
+		writtenSection{kind: kind, section: section{width: sectionWidths[kind], offset: s.offset}})
 }
 
 // Add appends an item to the current section.
@@ -54,7 +56,8 @@ func (s *SectionWriter) AddBytes(p []byte) {
 	}
 }
 
-// flush writes the current block. An error of a bufio.Writer stays, and is found when the footer is flushed.
+// flush writes the current block. An error of a bufio.Writer stays, and is found when the footer is
+// flushed.
 func (s *SectionWriter) flush() {
 	if len(s.block) == 0 {
 		return
@@ -75,7 +78,8 @@ func (s *SectionWriter) AddFanout(fanout *[256]uint32) {
 	}
 }
 
-// Finish writes what is left of the sections, and returns the footer with its tail, which are to end the file.
+// Finish writes what is left of the sections, and returns the footer with its tail, which are to
+// end the file.
 func (s *SectionWriter) Finish(count int, magic string) ([]byte, error) {
 	s.flush()
 	footer := append([]byte(nil), s.layer[:]...)

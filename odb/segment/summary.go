@@ -7,14 +7,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// Summary is what a segment is as a whole: enough to send all of it without opening an object. It is kept in sections of the segment, its
-// lists sorted; a segment whose lists would be long has none.
+// Summary is what a segment is as a whole: enough to send all of it without opening an object. It
+// is kept in sections of the segment, its lists sorted; a segment whose lists would be long has
+// none.
 type Summary struct {
 	// Tips are the objects that no other object of the segment names.
 	Tips []object.ID
-	// ThinBases are the bases that were added to complete a thin pack. They are not tips, and what they name does not count.
+	// ThinBases are the bases that were added to complete a thin pack. They are not tips, and what
+	// they name does not count.
 	ThinBases []object.ID
-	// External are the objects that objects of the segment name and that are not in it, or only as thin bases.
+	// External are the objects that objects of the segment name and that are not in it, or only as
+	// thin bases.
 	External []object.ID
 }
 
@@ -91,8 +94,9 @@ func (o *Summary) Note(id object.ID, isHeld, isNamed bool) {
 	}
 }
 
-// AddThinBase takes in an object that was added to a segment behind those of the pack, and that note took for one of them. The empty tree, which
-// git knows without having it, is no thin base: it is there because something names it.
+// AddThinBase takes in an object that was added to a segment behind those of the pack, and that
+// note took for one of them. The empty tree, which git knows without having it, is no thin base: it
+// is there because something names it.
 func (o *Summary) AddThinBase(id object.ID) {
 	if id == object.EmptyTreeID {
 		if at, ok := slices.BinarySearchFunc(o.External, id, object.ID.Compare); ok {
@@ -108,7 +112,8 @@ func (o *Summary) AddThinBase(id object.ID) {
 	}
 }
 
-// NamedIDs gathers what the objects of a segment name while they are written one by one; nil once that is too much for a summary.
+// NamedIDs gathers what the objects of a segment name while they are written one by one; nil once
+// that is too much for a summary.
 type NamedIDs map[object.ID]struct{}
 
 // Add takes in the links of an object.

@@ -27,9 +27,10 @@ type Row struct {
 	CRC32      uint32      // IEEE, of the entry as packed, header included
 }
 
-// Writer writes a segment file with the graph file that belongs to it. The order of calls is: data by Write, WriteAt, Rewind
-// and AppendWhole; Complete unless the bytes written are a complete pack with its trailer; AddRow and AddGraph in any order; Finish.
-// Abort is safe at any time and removes the files.
+// Writer writes a segment file with the graph file that belongs to it. The order of calls is: data
+// by Write, WriteAt, Rewind and AppendWhole; Complete unless the bytes written are a complete pack
+// with its trailer; AddRow and AddGraph in any order; Finish. Abort is safe at any time and removes
+// the files.
 //
 // ReadAt may be called concurrently with everything; the rest belongs to one goroutine.
 type Writer struct {
@@ -81,7 +82,8 @@ func (w *Writer) WriteAt(p []byte, off int64) (int, error) { return w.file.Write
 // Size is the number of bytes in the data region so far.
 func (w *Writer) Size() int64 { return w.size }
 
-// Rewind forgets the data region from off on, such as the trailer of a thin pack; Write goes on there.
+// Rewind forgets the data region from off on, such as the trailer of a thin pack; Write goes on
+// there.
 func (w *Writer) Rewind(off int64) { w.size = off }
 
 // Region reads the entries that were written.
@@ -89,10 +91,12 @@ func (w *Writer) Region() Region {
 	return Region{env: w.env, Layer: w.ID, Data: w}
 }
 
-// Level is the compression of what is written one object at a time: maintenance has more time than a request.
+// Level is the compression of what is written one object at a time: maintenance has more time than
+// a request.
 const Level = pack.LevelFast
 
-// AppendWhole writes an object as a whole deflated entry and returns its row, which the caller adds: the base that completes a thin pack.
+// AppendWhole writes an object as a whole deflated entry and returns its row, which the caller
+// adds: the base that completes a thin pack.
 func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, error) {
 	buffer := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(buffer)
@@ -112,8 +116,9 @@ func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, err
 	return row, err
 }
 
-// Complete writes the pack header for count objects, reads the data region once more for its checksum and appends that trailer. The
-// checksum begins with the count, which is known last: hence the second reading, as git does it.
+// Complete writes the pack header for count objects, reads the data region once more for its
+// checksum and appends that trailer. The checksum begins with the count, which is known last: hence
+// the second reading, as git does it.
 func (w *Writer) Complete(ctx context.Context, count int) error {
 	header := pack.Header{Version: 2, Count: uint32(count)}.Append(nil)
 	if _, err := w.WriteAt(header, 0); err != nil {
@@ -137,7 +142,8 @@ func (w *Writer) Complete(ctx context.Context, count int) error {
 	return err
 }
 
-// AddRow adds an object to the index. What does not fit in memory is sorted in runs on scratch files.
+// AddRow adds an object to the index. What does not fit in memory is sorted in runs on scratch
+// files.
 func (w *Writer) AddRow(ctx context.Context, row Row) error {
 	return w.index.add(ctx, &row)
 }
@@ -173,8 +179,9 @@ func (w *Writer) AddGraph(ctx context.Context, id object.ID, row *GraphRow) erro
 // SetSummary says what the segment is as a whole; nil says that it is not known.
 func (w *Writer) SetSummary(o *Summary) { w.summary = o }
 
-// Finish writes the index and the graph file, and makes both files durable. The rows must describe the data region without gaps or
-// overlaps, and every base must be a row. The writer is done then, also after an error.
+// Finish writes the index and the graph file, and makes both files durable. The rows must describe
+// the data region without gaps or overlaps, and every base must be a row. The writer is done then,
+// also after an error.
 func (w *Writer) Finish(ctx context.Context) (sealed *Sealed, err error) {
 	defer func() {
 		if err != nil {

@@ -27,7 +27,8 @@ func (b *ballast) find() error {
 	return err
 }
 
-// create makes a file of size bytes. Its blocks are reserved, not written: a file system that cannot do that has an empty ballast.
+// create makes a file of size bytes. Its blocks are reserved, not written: a file system that
+// cannot do that has an empty ballast.
 func (b *ballast) create(size int64) error {
 	f, err := b.fs.Create(b.path, vfs.WriteCategoryUnspecified)
 	if err != nil {

@@ -2,8 +2,8 @@ package space
 
 import "io"
 
-// Meter counts what an upload brings, and looks at the disk from time to time, so that not even one large upload fills it. It is for one
-// goroutine.
+// Meter counts what an upload brings, and looks at the disk from time to time, so that not even one
+// large upload fills it. It is for one goroutine.
 type Meter struct {
 	watch *Watch
 	since int64 // bytes since the last look

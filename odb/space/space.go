@@ -1,9 +1,11 @@
-// Package space watches the free space of the disk, so that writes are refused before the stores would fail.
+// Package space watches the free space of the disk, so that writes are refused before the stores
+// would fail.
 //
-// Start at [Open], which gives a [Watch]; [Watch.Check] is what a write asks first. A disk is short from when its free space falls below a
-// limit until it has risen a quarter above it. Pebble ends the process when a write of its log fails, so a ballast file keeps some room
-// from everybody else: it is given up when the disk is full nevertheless, by the file system of [Watch.FS] in the midst of the write that
-// failed, and made again when there is room.
+// Start at [Open], which gives a [Watch]; [Watch.Check] is what a write asks first. A disk is short
+// from when its free space falls below a limit until it has risen a quarter above it. Pebble ends
+// the process when a write of its log fails, so a ballast file keeps some room from everybody else:
+// it is given up when the disk is full nevertheless, by the file system of [Watch.FS] in the midst
+// of the write that failed, and made again when there is room.
 package space
 
 import (
@@ -21,7 +23,8 @@ import (
 )
 
 var (
-	// ErrShort says that writes are refused until there is room. Errors that wrap it tell how much there is.
+	// ErrShort says that writes are refused until there is room. Errors that wrap it tell how much
+	// there is.
 	ErrShort = errors.New("space: writes are paused: the disk is full; reads continue")
 	// ErrRecovering is what [ErrShort] is after a start on a disk that was short already.
 	ErrRecovering = errors.New("space: writes are paused: the disk was full at the start; reads continue")
@@ -33,7 +36,8 @@ var (
 type Options struct {
 	// FS holds the folder; nil is the file system of the machine.
 	FS vfs.FS
-	// MinBytes is the free space below which the disk is short; when 0, 1 GiB, or 5 % of the disk where that is less.
+	// MinBytes is the free space below which the disk is short; when 0, 1 GiB, or 5 % of the disk
+	// where that is less.
 	MinBytes int64
 	// BallastBytes is the size of the ballast file; 64 MiB when 0, and at most half of MinBytes.
 	BallastBytes int64
@@ -51,7 +55,8 @@ const (
 	meterStep = 16 << 20
 )
 
-// Watch knows how much can be written to a disk. Its methods may be called concurrently. A nil Watch finds room always.
+// Watch knows how much can be written to a disk. Its methods may be called concurrently. A nil
+// Watch finds room always.
 type Watch struct {
 	fs      vfs.FS
 	dir     string
@@ -77,8 +82,8 @@ type state struct {
 	failed  error // why there is no telling
 }
 
-// Open looks at the disk that dir is on, and watches it until Close. It comes before the stores in dir are opened, which may need what the
-// ballast gives.
+// Open looks at the disk that dir is on, and watches it until Close. It comes before the stores in
+// dir are opened, which may need what the ballast gives.
 func Open(dir string, o Options) (*Watch, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -136,7 +141,8 @@ func (w *Watch) Relieve(free func()) {
 	w.relieve = append(w.relieve, free)
 }
 
-// Check tells whether anything may be written, as far as the last look knows. Errors: [ErrShort], [ErrRecovering].
+// Check tells whether anything may be written, as far as the last look knows. Errors: [ErrShort],
+// [ErrRecovering].
 func (w *Watch) Check() error {
 	if w == nil {
 		return nil
@@ -153,26 +159,30 @@ func (w *Watch) Look() error {
 	return w.Check()
 }
 
-// Room looks at the disk, and tells whether size bytes can be written to it without it becoming short. When the disk cannot be asked there is
-// room as long as there was. Errors: [ErrShort], [ErrRecovering], [ErrNoRoom].
+// Room looks at the disk, and tells whether size bytes can be written to it without it becoming
+// short. When the disk cannot be asked there is room as long as there was. Errors: [ErrShort],
+// [ErrRecovering], [ErrNoRoom].
 func (w *Watch) Room(size int64) error {
 	if err := w.Look(); w == nil || err != nil {
 		return err
 	}
 	s := w.state.Load()
 	if s.failed == nil && s.free < s.limit+uint64(size) {
-		return fmt.Errorf("%w: %d bytes are to be written, %d are free, of which %d are kept", ErrNoRoom, size, s.free, s.limit)
+		return fmt.Errorf("%w: %d bytes are to be written, %d are free, of which %d are kept", ErrNoRoom, size, s.free,
+			s.limit)
 	}
 	return nil
 }
 
-// Free returns how many bytes could be written at the last look, [math.MaxUint64] when the file system does not tell.
+// Free returns how many bytes could be written at the last look, [math.MaxUint64] when the file
+// system does not tell.
 func (w *Watch) Free() uint64 { return w.state.Load().free }
 
 // Err returns why the disk could not be asked, nil when it could.
 func (w *Watch) Err() error { return w.state.Load().failed }
 
-// FS returns the file system of the folder. A write that does not fit onto the disk gives up the ballast there, and is tried once more.
+// FS returns the file system of the folder. A write that does not fit onto the disk gives up the
+// ballast there, and is tried once more.
 func (w *Watch) FS() vfs.FS { return vfs.OnDiskFull(w.fs, w.full) }
 
 // full is called in the midst of a write that failed.
@@ -185,7 +195,8 @@ func (w *Watch) full() {
 	w.set(s)
 }
 
-// look asks for the free space and sets the state. refusal is what a disk that has become short answers with.
+// look asks for the free space and sets the state. refusal is what a disk that has become short
+// answers with.
 func (w *Watch) look(refusal error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +213,8 @@ func (w *Watch) look(refusal error) {
 	w.set(s)
 }
 
-// measure asks for the free space and returns what it means after the present state. The caller holds mu.
+// measure asks for the free space and returns what it means after the present state. The caller
+// holds mu.
 func (w *Watch) measure(refusal error) state {
 	before := w.state.Load()
 	usage, err := w.fs.GetDiskUsage(w.dir)
@@ -249,7 +261,8 @@ func (s *shortage) Error() string {
 	if on == "" {
 		on = "the disk"
 	}
-	return fmt.Sprintf("space: writes are paused: %s free on %s, %s needed; reads continue", Size(s.free), on, Size(s.needed))
+	return fmt.Sprintf("space: writes are paused: %s free on %s, %s needed; reads continue", Size(s.free), on,
+		Size(s.needed))
 }
 
 // Is reports whether target is the kind.
@@ -276,8 +289,8 @@ func (w *Watch) limit(totalBytes uint64) uint64 {
 	return min(minBytes, totalBytes/100*minPercent)
 }
 
-// trim gives up the ballast when the disk is all but full, and makes it when so much room is left that the disk stays fine. The caller
-// holds mu.
+// trim gives up the ballast when the disk is all but full, and makes it when so much room is left
+// that the disk stays fine. The caller holds mu.
 func (w *Watch) trim(s *state) {
 	size := min(uint64(w.options.BallastBytes), s.limit/2)
 	switch {

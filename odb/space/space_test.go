@@ -50,9 +50,18 @@ func TestHysteresis(t *testing.T) {
 		minBytes int64
 		steps    []step // the first one is before the start
 	}{
-		"5 percent":     {0, []step{{50_000, nil}, {49_999, space.ErrShort}, {50_001, space.ErrShort}, {62_499, space.ErrShort}, {62_500, nil}, {50_000, nil}}},
-		"stated":        {400, []step{{400, nil}, {0, space.ErrShort}, {499, space.ErrShort}, {500, nil}}},
-		"after a start": {400, []step{{399, space.ErrRecovering}, {499, space.ErrRecovering}, {500, nil}, {399, space.ErrShort}}},
+		"5 percent": {0, []step{
+			{50_000, nil},
+			{49_999, space.ErrShort},
+			{50_001, space.ErrShort},
+			{62_499, space.ErrShort},
+			{62_500, nil},
+			{50_000, nil},
+		}},
+		"stated": {400, []step{{400, nil}, {0, space.ErrShort}, {499, space.ErrShort}, {500, nil}}},
+		"after a start": {
+			400, []step{{399, space.ErrRecovering}, {499, space.ErrRecovering}, {500, nil}, {399, space.ErrShort}},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +89,9 @@ func TestHysteresis(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	var none *space.Watch
-	for name, w := range map[string]*space.Watch{"nil": none, "unsupported": open(t, vfs.NewMem(), space.Options{MinBytes: 1 << 60})} {
+	for name, w := range map[string]*space.Watch{
+		"nil": none, "unsupported": open(t, vfs.NewMem(), space.Options{MinBytes: 1 << 60}),
+	} {
 		meter := w.Meter()
 		if err := errors.Join(w.Check(), w.Look(), meter.Add(1<<30)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -173,7 +184,15 @@ func TestBallast(t *testing.T) {
 		free  uint64
 		there bool
 	}{
-		{10_000, true}, {300, true}, {199, false}, {499, false}, {600, false}, {700, false}, {701, true}, {399, true}, {1, false},
+		{10_000, true},
+		{300, true},
+		{199, false},
+		{499, false},
+		{600, false},
+		{700, false},
+		{701, true},
+		{399, true},
+		{1, false},
 	} {
 		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: step.free, TotalBytes: total})
 		w := open(t, fs, space.Options{MinBytes: 400}) // the ballast is 200
@@ -184,7 +203,8 @@ func TestBallast(t *testing.T) {
 	}
 }
 
-// TestFull writes to a disk that is full until the ballast is gone: the write succeeds, and the disk is short.
+// TestFull writes to a disk that is full until the ballast is gone: the write succeeds, and the
+// disk is short.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	base := mem(10_000)
@@ -290,7 +310,9 @@ func TestWords(t *testing.T) {
 			t.Errorf("with %d bytes free: %v, want %s", step.free, err, step.want)
 		}
 	}
-	for size, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 1 << 30: "1 GiB", 5 << 28: "1.2 GiB", 1<<64 - 1: "16 EiB"} {
+	for size, want := range map[uint64]string{
+		0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 1 << 30: "1 GiB", 5 << 28: "1.2 GiB", 1<<64 - 1: "16 EiB",
+	} {
 		if got := space.Size(size); got != want {
 			t.Errorf("%d bytes are %q, want %q", size, got, want)
 		}

@@ -4,16 +4,18 @@ import "slices"
 
 // Apply appends to dst the object that delta builds from base, and returns the extended slice.
 //
-// sizeMax bounds the result in bytes and is checked before anything is allocated. base and delta are only read and may be
-// reused when Apply returns; dst may be nil and must not overlap them.
+// sizeMax bounds the result in bytes and is checked before anything is allocated. base and delta
+// are only read and may be reused when Apply returns; dst may be nil and must not overlap them.
 //
-// Errors: [ErrCorrupt] when an instruction leaves base or the result misses its stated size, [ErrTooLarge] past sizeMax.
+// Errors: [ErrCorrupt] when an instruction leaves base or the result misses its stated size,
+// [ErrTooLarge] past sizeMax.
 func Apply(dst, base, delta []byte, sizeMax int64) ([]byte, error) {
 	result, program, err := header(delta, int64(len(base)), sizeMax)
 	if err != nil {
 		return dst, err
 	}
-	// A short delta may claim a long result, so a large claim is believed only after its instructions have been added up.
+	// A short delta may claim a long result, so a large claim is believed only after its instructions
+	// have been added up.
 	if result > trustedSize && programSize(program) != result {
 		return dst, corrupt("result misses its size")
 	}
@@ -68,7 +70,8 @@ func programSize(program []byte) (total int64) {
 	return total
 }
 
-// copyArguments decodes the copy instruction at the front of program and says how many bytes it took: 0 when it is cut off.
+// copyArguments decodes the copy instruction at the front of program and says how many bytes it
+// took: 0 when it is cut off.
 func copyArguments(program []byte) (offset, n int64, used int) {
 	op := program[0]
 	used = 1

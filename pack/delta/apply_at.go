@@ -11,10 +11,12 @@ type Source interface {
 	io.ByteReader
 }
 
-// ApplyAt writes to w the object that delta builds from a base of baseSize bytes that is read by offset, for objects that do not fit in
-// memory. It returns the size of the result, and holds 64 KiB whatever the sizes say.
+// ApplyAt writes to w the object that delta builds from a base of baseSize bytes that is read by
+// offset, for objects that do not fit in memory. It returns the size of the result, and holds 64
+// KiB whatever the sizes say.
 //
-// Errors: those of [Apply] (something may have been written by then), and those of w, base and delta.
+// Errors: those of [Apply] (something may have been written by then), and those of w, base and
+// delta.
 func ApplyAt(w io.Writer, base io.ReaderAt, baseSize int64, delta Source, sizeMax int64) (int64, error) {
 	statedBase, err := readSize(delta)
 	if err != nil {
@@ -152,7 +154,8 @@ func readSize(delta io.ByteReader) (value int64, err error) {
 	return 0, corrupt("bad size")
 }
 
-// cutOff turns the end of the stream inside an instruction into corruption and leaves other errors alone.
+// cutOff turns the end of the stream inside an instruction into corruption and leaves other errors
+// alone.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return corrupt("cut off")

@@ -94,7 +94,9 @@ func TestApplyAtLarge(t *testing.T) {
 		t.Fatal("no delta")
 	}
 	var got bytes.Buffer
-	if _, err := delta.ApplyAt(&got, bytes.NewReader(base), int64(len(base)), bytes.NewReader(program), int64(len(target))); err != nil {
+	if _, err := delta.ApplyAt(
+		&got, bytes.NewReader(base), int64(len(base)), bytes.NewReader(program), int64(len(target)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), target) {
@@ -110,7 +112,8 @@ func TestApplyAtPassesErrorsOn(t *testing.T) {
 	if _, err := delta.ApplyAt(failingWriter{broken}, base, 5, strings.NewReader(program), 10); !errors.Is(err, broken) {
 		t.Errorf("writer: %v", err)
 	}
-	if _, err := delta.ApplyAt(io.Discard, failingReaderAt{broken}, 5, strings.NewReader(program), 10); !errors.Is(err, broken) {
+	if _, err := delta.ApplyAt(io.Discard, failingReaderAt{broken}, 5, strings.NewReader(program), 10); !errors.Is(err,
+		broken) {
 		t.Errorf("base: %v", err)
 	}
 	src := bufio.NewReader(io.MultiReader(strings.NewReader(program[:3]), iotest.ErrReader(broken)))

@@ -6,10 +6,11 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// Create appends to dst a delta that builds target from the index's base, if it takes at most sizeMax bytes; else ok is false and dst is
-// returned as it was, perhaps in larger memory.
+// Create appends to dst a delta that builds target from the index's base, if it takes at most
+// sizeMax bytes; else ok is false and dst is returned as it was, perhaps in larger memory.
 //
-// The result depends on base and target only. target is only read. The time is linear in its length, give or take the bounded chains.
+// The result depends on base and target only. target is only read. The time is linear in its
+// length, give or take the bounded chains.
 func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) {
 	e := newEncoder(dst, len(x.base), target, sizeMax)
 	if !x.encode(&e, 0, len(target)) {
@@ -21,9 +22,11 @@ func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) 
 	return e.dst, true
 }
 
-// Between appends to dst a delta that builds target from base, as [Index.Create] does for an index of base, which x becomes for a part of it:
-// what both begin and end with is copied without a search, and for what lies between these ends of the target the base is searched no further
-// around than that is long. For two versions of a file that is a fraction of the work; what has moved from afar is inserted.
+// Between appends to dst a delta that builds target from base, as [Index.Create] does for an index
+// of base, which x becomes for a part of it: what both begin and end with is copied without a
+// search, and for what lies between these ends of the target the base is searched no further around
+// than that is long. For two versions of a file that is a fraction of the work; what has moved from
+// afar is inserted.
 func (x *Index) Between(dst, base, target []byte, sizeMax int) (delta []byte, ok bool) {
 	start := worthCopy(matchLength(base, target))
 	end := worthCopy(matchLengthBack(base[start:], target[start:]))
@@ -64,12 +67,13 @@ func worthCopy(length int) int {
 	return length
 }
 
-// encode encodes the target up to end, with copies of the base that lie shift bytes further on in what the delta is applied to. It reports
-// whether the limit was enough.
+// encode encodes the target up to end, with copies of the base that lie shift bytes further on in
+// what the delta is applied to. It reports whether the limit was enough.
 func (x *Index) encode(e *encoder, shift, end int) bool {
 	target, at := e.target[:end], e.done
 	for {
-		// What is not matched must be inserted, so that the search ends where that alone exceeds the limit.
+		// What is not matched must be inserted, so that the search ends where that alone exceeds the
+		// limit.
 		last := e.done + e.limit - len(e.dst) + 1
 		at = x.skip(target, at, last)
 		if at >= last {
@@ -107,7 +111,9 @@ type encoder struct {
 // newEncoder begins a delta of at most sizeMax bytes behind dst.
 func newEncoder(dst []byte, baseSize int, target []byte, sizeMax int) encoder {
 	sizeMax = min(sizeMax, len(target)+len(target)/insertMax+2*sizeBytesMax+1) // what inserting everything takes
-	return encoder{dst: appendSize(appendSize(dst, int64(baseSize)), int64(len(target))), limit: len(dst) + sizeMax, target: target}
+	return encoder{
+		dst: appendSize(appendSize(dst, int64(baseSize)), int64(len(target))), limit: len(dst) + sizeMax, target: target,
+	}
 }
 
 // insert encodes the target literally up to end.
@@ -123,7 +129,8 @@ func (e *encoder) insert(end int) {
 	}
 }
 
-// copy encodes the next length bytes of the target as copies from the base, of 64 KiB each: what every reader of packs takes.
+// copy encodes the next length bytes of the target as copies from the base, of 64 KiB each: what
+// every reader of packs takes.
 func (e *encoder) copy(offset, length int) {
 	for length > 0 {
 		n := min(length, copySizeAll)

@@ -111,9 +111,11 @@ func TestBetween(t *testing.T) {
 		"ends overlap":          {random[:100], append(bytes.Clone(random[:60]), random[40:100]...), 40},
 		"inserted in the midst": {random, append(append(bytes.Clone(random[:50_000]), "midst"...), random[50_000:]...), 40},
 		"removed in the midst":  {random, append(bytes.Clone(random[:50_000]), random[60_000:]...), 32},
-		"moved in the midst":    {random, append(append(append(bytes.Clone(random[:30_000]), random[60_000:70_000]...), random[30_000:60_000]...), random[70_000:]...), 48},
-		"inserted at front":     {random, append([]byte("front"), random...), 32},
-		"inserted at the end":   {random, append(bytes.Clone(random), "end"...), 32},
+		"moved in the midst": {random, append(
+			append(append(bytes.Clone(random[:30_000]), random[60_000:70_000]...), random[30_000:60_000]...), random[70_000:]...,
+		), 48},
+		"inserted at front":   {random, append([]byte("front"), random...), 32},
+		"inserted at the end": {random, append(bytes.Clone(random), "end"...), 32},
 	} {
 		program, ok := index.Between([]byte("x"), test.base, test.target, test.sizeMax)
 		if !ok {

@@ -1,13 +1,15 @@
 // Package delta creates and applies git deltas, the copy and insert programs stored in packs.
 //
-// A delta is two sizes and a list of instructions that build the result from pieces of a base and from literal bytes:
+// A delta is two sizes and a list of instructions that build the result from pieces of a base and
+// from literal bytes:
 //
 //	base size | result size      each 7 bits a byte, lowest first, 0x80 on all but the last
 //	1oooosss | 0-4 bytes offset | 0-3 bytes size    copy from base: a byte follows for each bit set, lowest first; size 0 is 65,536
 //	0nnnnnnn | n bytes                              insert; n is not 0
 //
-// The encoding is gitformat-pack(5), "Deltified representation". Start at [Apply] to read and [NewIndex] to create. The package is pure:
-// no files, no globals, no goroutines; its functions may be called concurrently.
+// The encoding is gitformat-pack(5), "Deltified representation". Start at [Apply] to read and
+// [NewIndex] to create. The package is pure: no files, no globals, no goroutines; its functions may
+// be called concurrently.
 package delta
 
 import (
@@ -16,19 +18,22 @@ import (
 )
 
 var (
-	// ErrCorrupt says that an instruction leaves the base, that the result misses its stated size, or that the delta is cut off.
+	// ErrCorrupt says that an instruction leaves the base, that the result misses its stated size, or
+	// that the delta is cut off.
 	ErrCorrupt = errors.New("delta: corrupt delta")
 	// ErrTooLarge says that the result is larger than the caller allows.
 	ErrTooLarge = errors.New("delta: result too large")
 )
 
-// SizeMin is the size in bytes of the shortest delta that git applies, the two sizes included. Shorter ones make nothing of a base below 16 KiB;
-// [Apply] takes them, since they may be stored, and nobody is to be given one.
+// SizeMin is the size in bytes of the shortest delta that git applies, the two sizes included.
+// Shorter ones make nothing of a base below 16 KiB; [Apply] takes them, since they may be stored,
+// and nobody is to be given one.
 const SizeMin = 4
 
 func corrupt(detail string) error { return fmt.Errorf("%w: %s", ErrCorrupt, detail) }
 
-// Sizes returns the sizes in bytes that delta states for its base and its result. Errors: [ErrCorrupt].
+// Sizes returns the sizes in bytes that delta states for its base and its result. Errors:
+// [ErrCorrupt].
 func Sizes(delta []byte) (base, result int64, err error) {
 	base, n, ok := size(delta)
 	if !ok {
@@ -41,7 +46,8 @@ func Sizes(delta []byte) (base, result int64, err error) {
 	return base, result, nil
 }
 
-// header is Sizes for a delta that is about to run on a base of baseSize bytes; it also returns the instructions.
+// header is Sizes for a delta that is about to run on a base of baseSize bytes; it also returns the
+// instructions.
 func header(delta []byte, baseSize, sizeMax int64) (result int64, program []byte, err error) {
 	base, n, ok := size(delta)
 	if !ok {

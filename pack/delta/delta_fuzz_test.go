@@ -8,7 +8,8 @@ import (
 	"packhorse/pack/delta"
 )
 
-// FuzzDeltaCreate holds that applying a created delta to its base gives the target, in memory and by offset.
+// FuzzDeltaCreate holds that applying a created delta to its base gives the target, in memory and
+// by offset.
 func FuzzDeltaCreate(f *testing.F) {
 	text := bytes.Repeat([]byte("a line that repeats itself\n"), 40)
 	f.Add(text, text[5:])
@@ -32,13 +33,15 @@ func FuzzDeltaCreate(f *testing.F) {
 		if got, err := delta.Apply(nil, base, between, int64(len(target))); err != nil || !bytes.Equal(got, target) {
 			t.Fatalf("between: %d bytes of %d, %v", len(got), len(target), err)
 		}
-		if baseSize, result, err := delta.Sizes(program); err != nil || baseSize != int64(len(base)) || result != int64(len(target)) {
+		if baseSize, result, err := delta.Sizes(program); err != nil || baseSize != int64(len(base)) ||
+			result != int64(len(target)) {
 			t.Errorf("sizes %d and %d, %v", baseSize, result, err)
 		}
 	})
 }
 
-// FuzzDeltaApply holds that applying any bytes allocates no more than allowed, and gives the same in memory and by offset.
+// FuzzDeltaApply holds that applying any bytes allocates no more than allowed, and gives the same
+// in memory and by offset.
 func FuzzDeltaApply(f *testing.F) {
 	f.Add([]byte("hello"), []byte("\x05\x06\x90\x05\x01!"))
 	f.Add([]byte("hello"), []byte("\x05\xff\xff\xff\x7f\x80"))

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// blockSize is the length of the pieces of the base that are looked up; shorter matches are not found.
+	// blockSize is the length of the pieces of the base that are looked up; shorter matches are not
+	// found.
 	blockSize = 16
 	// blocksMax bounds an index: a larger base is indexed more sparsely, every n-th block.
 	blocksMax = 1 << 20
@@ -16,9 +17,11 @@ const (
 	offsetMax = 1<<32 - 1
 )
 
-// Index finds places in a base where pieces of a target occur. It is made once per base and asked for many targets.
+// Index finds places in a base where pieces of a target occur. It is made once per base and asked
+// for many targets.
 //
-// It keeps the base, and 9 to 13 bytes for every 16 bytes of base, 13 MiB at most. Once made it may be used concurrently.
+// It keeps the base, and 9 to 13 bytes for every 16 bytes of base, 13 MiB at most. Once made it may
+// be used concurrently.
 type Index struct {
 	base   []byte
 	heads  []uint32 // by hash: 1 + number of the first block, 0 for none
@@ -28,7 +31,8 @@ type Index struct {
 	shift  uint     // makes a hash an index into heads
 }
 
-// filterBits is by how many bits the index into filter is longer than that into heads: 6 % of its bits are set then at most.
+// filterBits is by how many bits the index into filter is longer than that into heads: 6 % of its
+// bits are set then at most.
 const filterBits = 3
 
 // NewIndex returns an index of base, which must stay as it is while the index is used.
@@ -56,8 +60,8 @@ func (x *Index) Reset(base []byte) {
 	x.next = resized(x.next, blocks)
 	x.filter = resized(x.filter, 1<<(headBits+filterBits)/64)
 
-	// From back to front, so that each chain begins with its first place. Of a run of equal blocks only the first is kept:
-	// a match there extends over the whole run.
+	// From back to front, so that each chain begins with its first place. Of a run of equal blocks
+	// only the first is kept: a match there extends over the whole run.
 	previous := uint64(0)
 	for block := blocks - 1; block >= 0; block-- {
 		hash := hashBlock(base[block*x.step:])
@@ -84,15 +88,17 @@ func resized[T uint32 | uint64](s []T, n int) []T {
 	return s
 }
 
-// hashBlock mixes the first 16 bytes of b; its high bits are the good ones. Two loads and two multiplications, which do not wait for those
-// of the position before, cost less than updating a rolling hash.
+// hashBlock mixes the first 16 bytes of b; its high bits are the good ones. Two loads and two
+// multiplications, which do not wait for those of the position before, cost less than updating a
+// rolling hash.
 func hashBlock(b []byte) uint64 {
 	_ = b[blockSize-1]
 	low, high := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	return (low ^ bits.RotateLeft64(high*0x9e3779b97f4a7c15, 29)) * 0xd6e8feb86659fd93
 }
 
-// skip returns the first place from at on where target may match, or where it has no whole block any more, but at most end.
+// skip returns the first place from at on where target may match, or where it has no whole block
+// any more, but at most end.
 func (x *Index) skip(target []byte, at, end int) int {
 	shift := (x.shift - filterBits) & 63
 	for end = min(end, len(target)-blockSize+1); at < end; at++ {
@@ -104,7 +110,8 @@ func (x *Index) skip(target []byte, at, end int) int {
 	return at
 }
 
-// longest returns the longest match of want in the base, of at least blockSize bytes: where it begins, and its length or 0.
+// longest returns the longest match of want in the base, of at least blockSize bytes: where it
+// begins, and its length or 0.
 func (x *Index) longest(want []byte) (offset, length int) {
 	chain := 0
 	for block := x.heads[hashBlock(want)>>x.shift]; block != 0 && chain < chainMax; block = x.next[block-1] {

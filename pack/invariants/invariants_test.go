@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// A check that fails ends the process, also where panics are recovered from, and tells where it stood. One that holds
-// does nothing.
+// A check that fails ends the process, also where panics are recovered from, and tells where it
+// stood. One that holds does nothing.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const variable = "PACKHORSE_INVARIANTS_TEST"

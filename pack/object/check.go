@@ -21,11 +21,13 @@ func (e *CheckError) Error() string {
 // Reason returns the name of the check and the detail, for whoever knows what was checked.
 func (e *CheckError) Reason() string { return e.Name + ": " + e.Detail }
 
-// Check returns nil for an object that may be stored: what git fsck --strict accepts, and the three faults that real histories are full of
-// (badTimezone, missingSpaceBeforeDate, zeroPaddedFilemode). Otherwise it returns the first fault found, a [*CheckError].
+// Check returns nil for an object that may be stored: what git fsck --strict accepts, and the three
+// faults that real histories are full of (badTimezone, missingSpaceBeforeDate, zeroPaddedFilemode).
+// Otherwise it returns the first fault found, a [*CheckError].
 //
-// It judges data alone. What the object names is for [Links]; the content of a blob that a tree calls .gitmodules or .gitattributes is for
-// [Dotfile.Check], and [CheckTree] tells which blobs those are.
+// It judges data alone. What the object names is for [Links]; the content of a blob that a tree
+// calls .gitmodules or .gitattributes is for [Dotfile.Check], and [CheckTree] tells which blobs
+// those are.
 func Check(t Type, data []byte) error {
 	switch t {
 	case TypeCommit:
@@ -41,7 +43,8 @@ func Check(t Type, data []byte) error {
 	}
 }
 
-// checkHeader makes sure that a commit or tag begins with whole lines of text, up to the empty line or the end.
+// checkHeader makes sure that a commit or tag begins with whole lines of text, up to the empty line
+// or the end.
 func checkHeader(t Type, data []byte) error {
 	header, _, hasBody := bytes.Cut(data, []byte("\n\n"))
 	if bytes.IndexByte(header, 0) >= 0 {
@@ -163,7 +166,8 @@ func checkSignature(t Type, line []byte) error {
 	return checkDate(line, fault)
 }
 
-// checkDate judges the seconds in front of the time zone, which may be anything. (git 2.39 also finds them on the next line.)
+// checkDate judges the seconds in front of the time zone, which may be anything. (git 2.39 also
+// finds them on the next line.)
 func checkDate(line []byte, fault func(name, detail string) error) error {
 	if len(line) > 0 && line[0] == '0' && (len(line) == 1 || line[1] != ' ') {
 		return fault("zeroPaddedDate", "zeros before the date")

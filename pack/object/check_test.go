@@ -15,7 +15,8 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// checkCase is an object and the fault that git finds in it; tolerated marks the faults that Packhorse lets in.
+// checkCase is an object and the fault that git finds in it; tolerated marks the faults that
+// Packhorse lets in.
 type checkCase struct {
 	kind      object.Type
 	data      string
@@ -24,7 +25,9 @@ type checkCase struct {
 }
 
 func commitCase(author, fault string) checkCase {
-	return checkCase{kind: object.TypeCommit, data: treeLine + "author " + author + "\n" + commitLine + "\nx\n", fault: fault}
+	return checkCase{
+		kind: object.TypeCommit, data: treeLine + "author " + author + "\n" + commitLine + "\nx\n", fault: fault,
+	}
 }
 
 func treeCase(fault string, names ...string) checkCase {
@@ -58,70 +61,93 @@ func treeData(data, fault string) checkCase {
 }
 
 var checkCases = map[string]checkCase{
-	"commit":                        commitData(treeLine+parentLine+authorLine+commitLine+"\nx\n", ""),
-	"commit without message":        commitData(treeLine+authorLine+commitLine, ""),
-	"commit with extras":            commitData(treeLine+authorLine+commitLine+"encoding x\ngpgsig a\n b\nnonsense\n\nx\n", ""),
-	"commit with upper-case tree":   commitData("tree "+strings.ToUpper(hexA)+"\n"+authorLine+commitLine+"\nx\n", ""),
-	"commit of nothing":             commitData("", "unreadable"),
-	"no tree":                       commitData(authorLine+commitLine+"\nx\n", "unreadable"),
-	"bad tree":                      commitData("tree "+hexA+"0\n"+authorLine+commitLine+"\nx\n", "unreadable"),
-	"bad parent":                    commitData(treeLine+"parent "+hexA[1:]+"\n"+authorLine+commitLine+"\nx\n", "unreadable"),
-	"long parent":                   commitData(treeLine+"parent "+hexA+"0\n"+authorLine+commitLine+"\nx\n", "unreadable"),
-	"no author":                     commitData(treeLine+commitLine+"\nx\n", "missingAuthor"),
-	"two authors":                   commitData(treeLine+authorLine+authorLine+commitLine+"\nx\n", "multipleAuthors"),
-	"no committer":                  commitData(treeLine+authorLine+"\nx\n", "missingCommitter"),
-	"parent behind author":          commitData(treeLine+authorLine+parentLine+commitLine+"\nx\n", "missingCommitter"),
-	"encoding before author":        commitData(treeLine+"encoding x\n"+authorLine+commitLine+"\nx\n", "missingAuthor"),
-	"NUL in message":                commitData(treeLine+authorLine+commitLine+"\nx\x00\n", "nulInCommit"),
-	"NUL in header":                 commitData(treeLine+authorLine+commitLine+"a\x00b c\n\nx\n", "nulInHeader"),
-	"unterminated header":           commitData(treeLine+authorLine+commitLine+"more", "unterminatedHeader"),
-	"bad committer":                 commitData(treeLine+authorLine+"committer C <c> x +0000\n\nx\n", "badDate"),
-	"missing name":                  commitCase("<a> 1 +0000", "missingNameBeforeEmail"),
-	"empty name":                    commitCase(" <a> 1 +0000", ""),
-	"empty email":                   commitCase("A <> 1 +0000", ""),
-	"nothing":                       commitCase("", "missingEmail"),
-	"name only":                     commitCase("A", "missingEmail"),
-	"bracket in name":               commitCase("A> <a> 1 +0000", "badName"),
-	"no space before email":         commitCase("A<a> 1 +0000", "missingSpaceBeforeEmail"),
-	"email open":                    commitCase("A <a 1 +0000", "badEmail"),
-	"email twice":                   commitCase("A <a<b> 1 +0000", "badEmail"),
-	"no space before date":          {kind: object.TypeCommit, data: treeLine + "author A <a>1 +0000\n" + commitLine + "\nx\n", fault: "missingSpaceBeforeDate", tolerated: true},
-	"email last":                    {kind: object.TypeCommit, data: treeLine + "author A <a>\n" + commitLine + "\nx\n", fault: "missingSpaceBeforeDate", tolerated: true},
-	"zero-padded date":              commitCase("A <a> 01 +0000", "zeroPaddedDate"),
-	"zero date":                     commitCase("A <a> 0 +0000", ""),
-	"zero date without zone":        commitCase("A <a> 0", "zeroPaddedDate"),
-	"date overflow":                 commitCase("A <a> 9223372036854775808 +0000", "badDateOverflow"),
-	"date overflow by far":          commitCase("A <a> 99999999999999999999999999 +0000", "badDateOverflow"),
-	"largest date":                  commitCase("A <a> 9223372036854775807 +0000", ""),
-	"negative date":                 commitCase("A <a> -1 +0000", "badDateOverflow"),
-	"signed date":                   commitCase("A <a> +1 +0000", ""),
-	"spaces before date":            commitCase("A <a>  \t1 +0000", ""),
-	"no date":                       commitCase("A <a> x +0000", "badDate"),
-	"no zone":                       commitCase("A <a> 1", "badDate"),
-	"bad zone":                      {kind: object.TypeCommit, data: treeLine + "author A <a> 1 +051800\n" + commitLine + "\nx\n", fault: "badTimezone", tolerated: true},
-	"no zone but a space":           {kind: object.TypeCommit, data: treeLine + "author A <a> 1 \n" + commitLine + "\nx\n", fault: "badTimezone", tolerated: true},
-	"tag":                           tagData(tagStart+"tagger T <t> 1 +0000\n\nx\n", ""),
-	"tag without tagger":            tagData(tagStart+"\nx\n", ""),
-	"tag without message":           tagData(tagStart+"tagger T <t> 1 +0000\n", ""),
-	"tag with NUL":                  tagData(tagStart+"\nx\x00\n", ""),
-	"tag with odd name":             tagData("object "+hexB+"\ntype commit\ntag a..b c\n\nx\n", ""),
-	"tag with extra header":         tagData(tagStart+"tagger T <t> 1 +0000\nextra x\n\nx\n", ""),
-	"tag of a tag":                  tagData("object "+hexD+"\ntype tag\ntag v1.0\n\nmessage\n", ""),
-	"tag too short":                 tagData("object "+hexD+"\ntype tag\ntag a\n", "unreadable"),
-	"tag just long enough":          tagData("object "+hexD+"\ntype tag\ntag ab\n", ""),
-	"tag without object":            tagData("type commit\ntag v1.0\n\na message that is long enough to be a tag\n", "unreadable"),
-	"tag with bad object":           tagData("object "+hexA+"0\ntype commit\ntag v1.0\n\nx\n", "unreadable"),
-	"tag without type":              tagData("object "+hexA+"\ntag v1.0\n\nand a longer message\n", "unreadable"),
-	"tag with bad type":             tagData("object "+hexA+"\ntype comit\ntag v1.0\n\nx\n", "unreadable"),
-	"tag without name":              tagData("object "+hexB+"\ntype commit\ntagger T <t> 1 +0000\n\nx\n", "unreadable"),
-	"tag with bad tagger":           tagData(tagStart+taggerBad+"\nx\n", "badDate"),
-	"tag with NUL in header":        tagData(tagStart+"a\x00b\n\nx\n", "nulInHeader"),
-	"tag unterminated":              tagData(tagStart+"tagger T <t> 1 +0000", "unterminatedHeader"),
-	"empty tree":                    treeData("", ""),
-	"tree":                          treeCase("", "a", "b.c", "b/", "c"),
-	"modes":                         treeData(entry("100755", "a", hexC)+entry("120000", "b", hexC)+entry("160000", "c", hexB)+entry("40000", "d", hexA), ""),
-	"odd modes":                     treeData(entry("100664", "a", hexC)+entry("120777", "b", hexC)+entry("644", "c", hexB), ""),
-	"zero-padded mode":              {kind: object.TypeTree, data: entry("040000", "a", hexA), fault: "zeroPaddedFilemode", tolerated: true},
+	"commit":                 commitData(treeLine+parentLine+authorLine+commitLine+"\nx\n", ""),
+	"commit without message": commitData(treeLine+authorLine+commitLine, ""),
+	"commit with extras": commitData(treeLine+authorLine+commitLine+"encoding x\ngpgsig a\n b\nnonsense\n\nx\n",
+		""),
+	"commit with upper-case tree": commitData("tree "+strings.ToUpper(hexA)+"\n"+authorLine+commitLine+"\nx\n", ""),
+	"commit of nothing":           commitData("", "unreadable"),
+	"no tree":                     commitData(authorLine+commitLine+"\nx\n", "unreadable"),
+	"bad tree":                    commitData("tree "+hexA+"0\n"+authorLine+commitLine+"\nx\n", "unreadable"),
+	"bad parent": commitData(treeLine+"parent "+hexA[1:]+"\n"+authorLine+commitLine+"\nx\n",
+		"unreadable"),
+	"long parent":            commitData(treeLine+"parent "+hexA+"0\n"+authorLine+commitLine+"\nx\n", "unreadable"),
+	"no author":              commitData(treeLine+commitLine+"\nx\n", "missingAuthor"),
+	"two authors":            commitData(treeLine+authorLine+authorLine+commitLine+"\nx\n", "multipleAuthors"),
+	"no committer":           commitData(treeLine+authorLine+"\nx\n", "missingCommitter"),
+	"parent behind author":   commitData(treeLine+authorLine+parentLine+commitLine+"\nx\n", "missingCommitter"),
+	"encoding before author": commitData(treeLine+"encoding x\n"+authorLine+commitLine+"\nx\n", "missingAuthor"),
+	"NUL in message":         commitData(treeLine+authorLine+commitLine+"\nx\x00\n", "nulInCommit"),
+	"NUL in header":          commitData(treeLine+authorLine+commitLine+"a\x00b c\n\nx\n", "nulInHeader"),
+	"unterminated header":    commitData(treeLine+authorLine+commitLine+"more", "unterminatedHeader"),
+	"bad committer":          commitData(treeLine+authorLine+"committer C <c> x +0000\n\nx\n", "badDate"),
+	"missing name":           commitCase("<a> 1 +0000", "missingNameBeforeEmail"),
+	"empty name":             commitCase(" <a> 1 +0000", ""),
+	"empty email":            commitCase("A <> 1 +0000", ""),
+	"nothing":                commitCase("", "missingEmail"),
+	"name only":              commitCase("A", "missingEmail"),
+	"bracket in name":        commitCase("A> <a> 1 +0000", "badName"),
+	"no space before email":  commitCase("A<a> 1 +0000", "missingSpaceBeforeEmail"),
+	"email open":             commitCase("A <a 1 +0000", "badEmail"),
+	"email twice":            commitCase("A <a<b> 1 +0000", "badEmail"),
+	"no space before date": {
+		kind: object.TypeCommit, data: treeLine + "author A <a>1 +0000\n" + commitLine + "\nx\n",
+		fault: "missingSpaceBeforeDate", tolerated: true,
+	},
+	"email last": {
+		kind:      object.TypeCommit,
+		data:      treeLine + "author A <a>\n" + commitLine + "\nx\n",
+		fault:     "missingSpaceBeforeDate",
+		tolerated: true,
+	},
+	"zero-padded date":       commitCase("A <a> 01 +0000", "zeroPaddedDate"),
+	"zero date":              commitCase("A <a> 0 +0000", ""),
+	"zero date without zone": commitCase("A <a> 0", "zeroPaddedDate"),
+	"date overflow":          commitCase("A <a> 9223372036854775808 +0000", "badDateOverflow"),
+	"date overflow by far":   commitCase("A <a> 99999999999999999999999999 +0000", "badDateOverflow"),
+	"largest date":           commitCase("A <a> 9223372036854775807 +0000", ""),
+	"negative date":          commitCase("A <a> -1 +0000", "badDateOverflow"),
+	"signed date":            commitCase("A <a> +1 +0000", ""),
+	"spaces before date":     commitCase("A <a>  \t1 +0000", ""),
+	"no date":                commitCase("A <a> x +0000", "badDate"),
+	"no zone":                commitCase("A <a> 1", "badDate"),
+	"bad zone": {
+		kind: object.TypeCommit, data: treeLine + "author A <a> 1 +051800\n" + commitLine + "\nx\n",
+		fault: "badTimezone", tolerated: true,
+	},
+	"no zone but a space": {
+		kind: object.TypeCommit, data: treeLine + "author A <a> 1 \n" + commitLine + "\nx\n", fault: "badTimezone",
+		tolerated: true,
+	},
+	"tag":                   tagData(tagStart+"tagger T <t> 1 +0000\n\nx\n", ""),
+	"tag without tagger":    tagData(tagStart+"\nx\n", ""),
+	"tag without message":   tagData(tagStart+"tagger T <t> 1 +0000\n", ""),
+	"tag with NUL":          tagData(tagStart+"\nx\x00\n", ""),
+	"tag with odd name":     tagData("object "+hexB+"\ntype commit\ntag a..b c\n\nx\n", ""),
+	"tag with extra header": tagData(tagStart+"tagger T <t> 1 +0000\nextra x\n\nx\n", ""),
+	"tag of a tag":          tagData("object "+hexD+"\ntype tag\ntag v1.0\n\nmessage\n", ""),
+	"tag too short":         tagData("object "+hexD+"\ntype tag\ntag a\n", "unreadable"),
+	"tag just long enough":  tagData("object "+hexD+"\ntype tag\ntag ab\n", ""),
+	"tag without object": tagData("type commit\ntag v1.0\n\na message that is long enough to be a tag\n",
+		"unreadable"),
+	"tag with bad object":    tagData("object "+hexA+"0\ntype commit\ntag v1.0\n\nx\n", "unreadable"),
+	"tag without type":       tagData("object "+hexA+"\ntag v1.0\n\nand a longer message\n", "unreadable"),
+	"tag with bad type":      tagData("object "+hexA+"\ntype comit\ntag v1.0\n\nx\n", "unreadable"),
+	"tag without name":       tagData("object "+hexB+"\ntype commit\ntagger T <t> 1 +0000\n\nx\n", "unreadable"),
+	"tag with bad tagger":    tagData(tagStart+taggerBad+"\nx\n", "badDate"),
+	"tag with NUL in header": tagData(tagStart+"a\x00b\n\nx\n", "nulInHeader"),
+	"tag unterminated":       tagData(tagStart+"tagger T <t> 1 +0000", "unterminatedHeader"),
+	"empty tree":             treeData("", ""),
+	"tree":                   treeCase("", "a", "b.c", "b/", "c"),
+	"modes": treeData(
+		entry("100755", "a", hexC)+entry("120000", "b", hexC)+entry("160000", "c", hexB)+entry("40000", "d", hexA), "",
+	),
+	"odd modes": treeData(
+		entry("100664", "a", hexC)+entry("120777", "b", hexC)+entry("644", "c", hexB), "",
+	),
+	"zero-padded mode": {
+		kind: object.TypeTree, data: entry("040000", "a", hexA), fault: "zeroPaddedFilemode", tolerated: true,
+	},
 	"cut off":                       treeData(entry("100644", "a", hexC)[:20], "badTree"),
 	"second cut off":                treeData(entry("100644", "a", hexC)+"100644", "badTree"),
 	"mode not octal":                treeData(entry("100844", "a", hexC), "badTree"),
@@ -250,7 +276,8 @@ func TestCheckAgreesWithGit(t *testing.T) {
 			t.Errorf("%s %q accepted, git has %v", test.kind, test.data, git)
 		case err != nil && len(git) == 0:
 			t.Errorf("%s %q refused: %v, git has nothing", test.kind, test.data, err)
-		case err != nil && errors.As(err, &fault) && !slices.Contains(git, fault.Name) && !slices.Contains(git, "unreadable") && !slices.Contains(git, "badTree"):
+		case err != nil && errors.As(err, &fault) && !slices.Contains(git, fault.Name) &&
+			!slices.Contains(git, "unreadable") && !slices.Contains(git, "badTree"):
 			t.Errorf("%s %q: %v, git has %v", test.kind, test.data, err, git)
 		}
 	}
@@ -297,7 +324,8 @@ func sortedKeys[T any](m map[string]T) []string {
 func TestCheckTreeOptions(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 255)
-	data := entry("100644", ".gitattributes", hexC) + entry("100644", ".gitmodules", hexB) + entry("40000", "GITMOD~1", hexA) +
+	data := entry("100644", ".gitattributes", hexC) + entry("100644", ".gitmodules", hexB) +
+		entry("40000", "GITMOD~1", hexA) +
 		entry("120000", "gitatt~1", hexC) + entry("100644", long, hexC)
 	var found []string
 	check := object.TreeCheck{NameMax: 255, Found: func(name []byte, file object.Dotfile, _ object.Mode, id object.ID) {
@@ -306,7 +334,9 @@ func TestCheckTreeOptions(t *testing.T) {
 	if err := object.CheckTree([]byte(data), check); err != nil {
 		t.Error(err)
 	}
-	if want := []string{".gitattributes: .gitattributes 4567", ".gitmodules: .gitmodules 89ab", "GITMOD~1: .gitmodules 0123"}; !slices.Equal(found, want) {
+	if want := []string{
+		".gitattributes: .gitattributes 4567", ".gitmodules: .gitmodules 89ab", "GITMOD~1: .gitmodules 0123",
+	}; !slices.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
 	}
 	data += entry("100644", long+"n", hexC)
@@ -319,7 +349,9 @@ func TestCheckTreeOptions(t *testing.T) {
 func TestCheckTreeFindsBothDotfiles(t *testing.T) {
 	t.Parallel()
 	var found []object.Dotfile
-	check := object.TreeCheck{Found: func(_ []byte, file object.Dotfile, _ object.Mode, _ object.ID) { found = append(found, file) }}
+	check := object.TreeCheck{Found: func(_ []byte, file object.Dotfile, _ object.Mode, _ object.ID) {
+		found = append(found, file)
+	}}
 	if err := object.CheckTree([]byte(entry("100644", "~1000000", hexC)), check); err != nil {
 		t.Error(err)
 	}

@@ -13,12 +13,13 @@ var ErrNameTooLong = errors.New("object: name too long")
 type TreeCheck struct {
 	// NameMax is the longest name allowed, in bytes; 0 means no limit.
 	NameMax int
-	// Found is called for each entry whose blob git checks because of its name, gitmodules and gitattributes in any disguise. name is valid
-	// as long as the tree's bytes are.
+	// Found is called for each entry whose blob git checks because of its name, gitmodules and
+	// gitattributes in any disguise. name is valid as long as the tree's bytes are.
 	Found func(name []byte, file Dotfile, mode Mode, id ID)
 }
 
-// CheckTree is [Check] for a tree, with the options of check. Errors: [*CheckError], [ErrNameTooLong].
+// CheckTree is [Check] for a tree, with the options of check. Errors: [*CheckError],
+// [ErrNameTooLong].
 func CheckTree(data []byte, check TreeCheck) error {
 	var stack [8][]byte
 	c := treeChecker{TreeCheck: check, files: stack[:0]}
@@ -39,8 +40,9 @@ type treeChecker struct {
 	TreeCheck
 	previous     []byte
 	previousTree bool
-	// files are the names of files that a folder could still repeat: each is a prefix of the next and of the name before this entry.
-	// A folder's name sorts as if it ended in a slash, so that other names may lie between the file a and the folder a: a.b, a.b.c.
+	// files are the names of files that a folder could still repeat: each is a prefix of the next and
+	// of the name before this entry. A folder's name sorts as if it ended in a slash, so that other
+	// names may lie between the file a and the folder a: a.b, a.b.c.
 	files [][]byte
 }
 
@@ -84,7 +86,8 @@ func (c *treeChecker) entry(it *TreeIter) error {
 	return nil
 }
 
-// repeats reports whether name is that of an earlier file, and forgets the files that no later folder can repeat.
+// repeats reports whether name is that of an earlier file, and forgets the files that no later
+// folder can repeat.
 func (c *treeChecker) repeats(name []byte, tree bool) bool {
 	for len(c.files) > 0 {
 		file := c.files[len(c.files)-1]

@@ -28,9 +28,11 @@ type Commit struct {
 	raw string
 }
 
-// ParseCommit reads a commit, as leniently as git does: only the tree must be there, lines may be missing, repeated or in odd places.
+// ParseCommit reads a commit, as leniently as git does: only the tree must be there, lines may be
+// missing, repeated or in odd places.
 //
-// [Commit.Append] gives the same bytes again as long as no field has been changed. data is not kept. Errors: [ErrMalformed].
+// [Commit.Append] gives the same bytes again as long as no field has been changed. data is not
+// kept. Errors: [ErrMalformed].
 func ParseCommit(data []byte) (*Commit, error) {
 	c, err := parseCommit(string(data))
 	if err != nil {
@@ -82,7 +84,8 @@ func parseCommit(data string) (*Commit, error) {
 	return c, nil
 }
 
-// Append appends the stored form of c to dst: the bytes that were parsed while no field differs from them, else the layout of [Commit].
+// Append appends the stored form of c to dst: the bytes that were parsed while no field differs
+// from them, else the layout of [Commit].
 func (c *Commit) Append(dst []byte) []byte {
 	if c.raw != "" {
 		if parsed, err := parseCommit(c.raw); err == nil && parsed.equal(c) {
@@ -110,12 +113,14 @@ func (c *Commit) appendCanonical(dst []byte) []byte {
 }
 
 func (c *Commit) equal(other *Commit) bool {
-	return c.Tree == other.Tree && slices.Equal(c.Parents, other.Parents) && c.Author == other.Author && c.Committer == other.Committer &&
+	return c.Tree == other.Tree && slices.Equal(c.Parents, other.Parents) && c.Author == other.Author &&
+		c.Committer == other.Committer &&
 		c.Encoding == other.Encoding && slices.Equal(c.Extra, other.Extra) && c.Message == other.Message
 }
 
-// CommitLinks reads from a commit what a walk of history needs, without building a [Commit]: the tree, the parents in order and the
-// committer's date, 0 where it cannot be read (as git has it). parents is nil for a root. Errors: [ErrMalformed].
+// CommitLinks reads from a commit what a walk of history needs, without building a [Commit]: the
+// tree, the parents in order and the committer's date, 0 where it cannot be read (as git has it).
+// parents is nil for a root. Errors: [ErrMalformed].
 func CommitLinks(data []byte) (tree ID, parents []ID, committerSeconds int64, err error) {
 	tree, rest, ok := cutIDLine(data, "tree ")
 	if !ok {

@@ -28,29 +28,31 @@ var oddCommits = map[string]string{
 	"message begins in blank": treeLine + authorLine + commitLine + "\n\n\nsubject\n",
 	"NUL in message":          treeLine + authorLine + commitLine + "\nsub\x00ject\n",
 	"latin1":                  treeLine + authorLine + commitLine + "encoding ISO-8859-1\n\ngr\xfc\xdfe\n",
-	"signature":               treeLine + authorLine + commitLine + "gpgsig -----BEGIN PGP SIGNATURE-----\n \n abc=\n -----END PGP SIGNATURE-----\n\nx\n",
-	"encoding behind gpgsig":  treeLine + authorLine + commitLine + "gpgsig a\n b\nencoding latin1\n\nx\n",
-	"two encodings":           treeLine + authorLine + commitLine + "encoding a\nencoding b\n\nx\n",
-	"mergetag":                treeLine + authorLine + commitLine + "mergetag object " + hexB + "\n type commit\n tag v1\n tagger T <t> 1 +0000\n \n message\n\nx\n",
-	"mercurial":               treeLine + authorLine + commitLine + "HG:extra rebase_source:abc\nHG:rename a:b\n\nx\n",
-	"header without value":    treeLine + authorLine + commitLine + "alone\nspaced \n\nx\n",
-	"odd zones":               treeLine + "author A <a> 1 +051800\ncommitter B <b> 2 -7\n\nx\n",
-	"no zone":                 treeLine + "author A <a> 1\ncommitter B <b> 2 \n\nx\n",
-	"no name":                 treeLine + "author <a@b> 1 +0000\ncommitter  <> 2 +0000\n\nx\n",
-	"no space before date":    treeLine + "author A <a>1 +0000\ncommitter B <b>2 +0000\n\nx\n",
-	"brackets in name":        treeLine + "author A <x> <a@b> 1 +0000\ncommitter B > <b> 2 +0000\n\nx\n",
-	"zero-padded date":        treeLine + "author A <a> 0001 +0000\ncommitter B <b> 2  +0000\n\nx\n",
-	"negative date":           treeLine + "author A <a> -5 +0000\ncommitter B <b> 99999999999999999999 +0000\n\nx\n",
-	"tab in line":             treeLine + "author A\t <a>\t1 +0000\ncommitter B <b> 2 +0000 \n\nx\n",
-	"no author":               treeLine + commitLine + "\nx\n",
-	"two authors":             treeLine + authorLine + authorLine + commitLine + "\nx\n",
-	"no people":               treeLine + "\nx\n",
-	"tree only":               treeLine,
-	"parent behind author":    treeLine + authorLine + parentLine + commitLine + "\nx\n",
-	"upper-case tree":         "tree " + strings.ToUpper(hexA) + "\n" + authorLine + commitLine + "\nx\n",
-	"header cut off":          treeLine + authorLine + "committer B <b> 2 +0000",
-	"continuation cut off":    treeLine + authorLine + commitLine + "gpgsig a\n b",
-	"CR LF":                   treeLine + "author A <a> 1 +0000\r\ncommitter B <b> 2 +0000\r\n\r\nx\r\n",
+	"signature": treeLine + authorLine + commitLine +
+		"gpgsig -----BEGIN PGP SIGNATURE-----\n \n abc=\n -----END PGP SIGNATURE-----\n\nx\n",
+	"encoding behind gpgsig": treeLine + authorLine + commitLine + "gpgsig a\n b\nencoding latin1\n\nx\n",
+	"two encodings":          treeLine + authorLine + commitLine + "encoding a\nencoding b\n\nx\n",
+	"mergetag": treeLine + authorLine + commitLine + "mergetag object " + hexB +
+		"\n type commit\n tag v1\n tagger T <t> 1 +0000\n \n message\n\nx\n",
+	"mercurial":            treeLine + authorLine + commitLine + "HG:extra rebase_source:abc\nHG:rename a:b\n\nx\n",
+	"header without value": treeLine + authorLine + commitLine + "alone\nspaced \n\nx\n",
+	"odd zones":            treeLine + "author A <a> 1 +051800\ncommitter B <b> 2 -7\n\nx\n",
+	"no zone":              treeLine + "author A <a> 1\ncommitter B <b> 2 \n\nx\n",
+	"no name":              treeLine + "author <a@b> 1 +0000\ncommitter  <> 2 +0000\n\nx\n",
+	"no space before date": treeLine + "author A <a>1 +0000\ncommitter B <b>2 +0000\n\nx\n",
+	"brackets in name":     treeLine + "author A <x> <a@b> 1 +0000\ncommitter B > <b> 2 +0000\n\nx\n",
+	"zero-padded date":     treeLine + "author A <a> 0001 +0000\ncommitter B <b> 2  +0000\n\nx\n",
+	"negative date":        treeLine + "author A <a> -5 +0000\ncommitter B <b> 99999999999999999999 +0000\n\nx\n",
+	"tab in line":          treeLine + "author A\t <a>\t1 +0000\ncommitter B <b> 2 +0000 \n\nx\n",
+	"no author":            treeLine + commitLine + "\nx\n",
+	"two authors":          treeLine + authorLine + authorLine + commitLine + "\nx\n",
+	"no people":            treeLine + "\nx\n",
+	"tree only":            treeLine,
+	"parent behind author": treeLine + authorLine + parentLine + commitLine + "\nx\n",
+	"upper-case tree":      "tree " + strings.ToUpper(hexA) + "\n" + authorLine + commitLine + "\nx\n",
+	"header cut off":       treeLine + authorLine + "committer B <b> 2 +0000",
+	"continuation cut off": treeLine + authorLine + commitLine + "gpgsig a\n b",
+	"CR LF":                treeLine + "author A <a> 1 +0000\r\ncommitter B <b> 2 +0000\r\n\r\nx\r\n",
 }
 
 func TestCommitRoundTrip(t *testing.T) {
@@ -125,11 +127,13 @@ func TestChangedCommitIsWrittenInOrder(t *testing.T) {
 	}
 }
 
-// TestCommitDateAgreesWithGit compares the date that orders history with what git reads, on commits that git can read at all.
+// TestCommitDateAgreesWithGit compares the date that orders history with what git reads, on commits
+// that git can read at all.
 func TestCommitDateAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	r := oracle.New(t)
-	// Of people out of place git's log shows what its walks do not use; Check refuses such commits, and one that is a tree line only.
+	// Of people out of place git's log shows what its walks do not use; Check refuses such commits,
+	// and one that is a tree line only.
 	outOfPlace := map[string]bool{"two authors": true, "parent behind author": true, "no author": true}
 	for name, data := range oddCommits {
 		if name == "tree only" {

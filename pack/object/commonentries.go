@@ -8,8 +8,9 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// CommonEntries returns the length in bytes of the whole entries at the front that trees have in common: nearly all of two trees that
-// follow each other is the same, and is passed over without a look at its entries.
+// CommonEntries returns the length in bytes of the whole entries at the front that trees have in
+// common: nearly all of two trees that follow each other is the same, and is passed over without a
+// look at its entries.
 func CommonEntries(tree []byte, others ...[]byte) int {
 	same, whole := len(tree), 0
 	for _, other := range others {

@@ -2,7 +2,8 @@ package object
 
 import "strings"
 
-// configParser reads the variables of a file in the format of git-config(1), as far as git itself gets.
+// configParser reads the variables of a file in the format of git-config(1), as far as git itself
+// gets.
 type configParser struct {
 	rest  string
 	begun bool
@@ -137,7 +138,8 @@ func (p *configParser) variable(c byte) bool {
 	return true
 }
 
-// setName splits a variable's full name: the section ends at the first dot, the key begins behind the last.
+// setName splits a variable's full name: the section ends at the first dot, the key begins behind
+// the last.
 func (p *configParser) setName(name string) {
 	name, _, _ = strings.Cut(name, "\x00")
 	p.section, p.subsection, p.key, p.hasSubsection = "", "", name, false
@@ -151,7 +153,8 @@ func (p *configParser) setName(name string) {
 	}
 }
 
-// readValue reads up to the end of the line: white space at both ends falls away, inside it becomes spaces.
+// readValue reads up to the end of the line: white space at both ends falls away, inside it becomes
+// spaces.
 func (p *configParser) readValue() (string, bool) {
 	var value strings.Builder
 	quoted, spaces := false, 0

@@ -26,7 +26,8 @@ func (f Dotfile) String() string {
 	}
 }
 
-// Check returns nil if a blob may have the name f, and a [*CheckError] otherwise, as git fsck --strict does.
+// Check returns nil if a blob may have the name f, and a [*CheckError] otherwise, as git fsck
+// --strict does.
 func (f Dotfile) Check(blob []byte) error {
 	if f == Gitmodules {
 		return CheckGitmodules(blob)
@@ -34,19 +35,22 @@ func (f Dotfile) Check(blob []byte) error {
 	return CheckGitattributes(blob)
 }
 
-// Fault returns the [*CheckError] called after f and name, such as "gitmodulesMissing", that git fsck finds without reading a blob.
+// Fault returns the [*CheckError] called after f and name, such as "gitmodulesMissing", that git
+// fsck finds without reading a blob.
 func (f Dotfile) Fault(name, detail string) error {
 	return &CheckError{Type: TypeBlob, Name: f.String()[1:] + name, Detail: f.String() + " " + detail}
 }
 
-// dotfileNames has, without the dot, the name and what NTFS makes of it when its first short names are taken.
+// dotfileNames has, without the dot, the name and what NTFS makes of it when its first short names
+// are taken.
 var dotfileNames = [...]struct{ name, shortName string }{
 	Gitmodules:    {"gitmodules", "gi7eba"},
 	Gitattributes: {"gitattributes", "gi7d29"},
 }
 
-// Matches reports whether a tree entry called name is the file f on any file system that git runs on: HFS+ ignores certain code points, NTFS
-// trailing dots and spaces, case and streams, and has short names. A short name of digits alone matches every file.
+// Matches reports whether a tree entry called name is the file f on any file system that git runs
+// on: HFS+ ignores certain code points, NTFS trailing dots and spaces, case and streams, and has
+// short names. A short name of digits alone matches every file.
 func (f Dotfile) Matches(name []byte) bool {
 	if !suspicious(name) {
 		return false
@@ -66,7 +70,8 @@ func (f Dotfile) Matches(name []byte) bool {
 	return false
 }
 
-// IsDotGit reports whether a tree entry called name is .git on any file system that git runs on, or leads into it by a backslash.
+// IsDotGit reports whether a tree entry called name is .git on any file system that git runs on, or
+// leads into it by a backslash.
 func IsDotGit(name []byte) bool {
 	if !suspicious(name) {
 		return false
@@ -82,7 +87,8 @@ func IsDotGit(name []byte) bool {
 	return false
 }
 
-// suspicious reports whether name may be a disguise at all: every disguise has one of these bytes, and nearly no other name has.
+// suspicious reports whether name may be a disguise at all: every disguise has one of these bytes,
+// and nearly no other name has.
 func suspicious(name []byte) bool {
 	return len(name) > 0 && name[0] == '.' || marks(name)&disguiseMark != 0
 }
@@ -125,7 +131,8 @@ func isHFS(name []byte, want string) bool {
 	return c == 0 || c == '/'
 }
 
-// nextHFS returns the next code point that HFS+ does not ignore, 0 at the end and, as git does, at malformed UTF-8.
+// nextHFS returns the next code point that HFS+ does not ignore, 0 at the end and, as git does, at
+// malformed UTF-8.
 func nextHFS(name []byte) (rune, []byte) {
 	for len(name) > 0 {
 		c, n := utf8.DecodeRune(name)
@@ -154,8 +161,9 @@ func isNTFSDotGit(name []byte) bool {
 	return len(rest) == 0 || rest[0] == '\\' || rest[0] == '/' || rest[0] == ':'
 }
 
-// isNTFS reports whether NTFS takes name for the file called "." + want: by that name, by one of its first four short names (its first
-// six letters, a tilde and a digit), or by one of the later ones, which begin with shortName.
+// isNTFS reports whether NTFS takes name for the file called "." + want: by that name, by one of
+// its first four short names (its first six letters, a tilde and a digit), or by one of the later
+// ones, which begin with shortName.
 func isNTFS(name []byte, want, shortName string) bool {
 	rest, ok := cutFold(name, "."+want)
 	if !ok {
@@ -169,7 +177,8 @@ func isNTFS(name []byte, want, shortName string) bool {
 	return len(rest) == 0 || rest[0] == ':'
 }
 
-// cutShortName takes a short name of eight bytes from the front: some of prefix, a tilde, and a number that does not begin with 0.
+// cutShortName takes a short name of eight bytes from the front: some of prefix, a tilde, and a
+// number that does not begin with 0.
 func cutShortName(name []byte, prefix string) (rest []byte, ok bool) {
 	const size = 8
 	tilde := bytes.IndexByte(name, '~')
@@ -187,7 +196,8 @@ func cutShortName(name []byte, prefix string) (rest []byte, ok bool) {
 	return name[size:], true
 }
 
-// cutFold takes prefix, given in lower case, from the front of name, without regard to the case of ASCII letters.
+// cutFold takes prefix, given in lower case, from the front of name, without regard to the case of
+// ASCII letters.
 func cutFold(name []byte, prefix string) (rest []byte, ok bool) {
 	if len(name) < len(prefix) {
 		return nil, false

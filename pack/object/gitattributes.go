@@ -8,7 +8,8 @@ const (
 	gitattributesLineMax = 2048
 )
 
-// CheckGitattributes judges a blob as .gitattributes by its size and the length of its lines. Errors: [*CheckError].
+// CheckGitattributes judges a blob as .gitattributes by its size and the length of its lines.
+// Errors: [*CheckError].
 func CheckGitattributes(data []byte) error {
 	if len(data) > GitattributesSizeMax {
 		return Gitattributes.Fault("Large", "is too large")
@@ -18,8 +19,8 @@ func CheckGitattributes(data []byte) error {
 	return err
 }
 
-// GitattributesCheck judges a blob of at most [GitattributesSizeMax] bytes as .gitattributes while it is written, as [CheckGitattributes]
-// does. The zero value is at the blob's begin.
+// GitattributesCheck judges a blob of at most [GitattributesSizeMax] bytes as .gitattributes while
+// it is written, as [CheckGitattributes] does. The zero value is at the blob's begin.
 type GitattributesCheck struct {
 	line  int  // bytes of the current line
 	ended bool // git reads no further than the first NUL
@@ -39,7 +40,9 @@ func (c *GitattributesCheck) Write(p []byte) (int, error) {
 			line, c.ended = line[:end], true
 		}
 		if c.line += len(line); c.line >= gitattributesLineMax {
-			return 0, &CheckError{Type: TypeBlob, Name: "gitattributesLineLength", Detail: ".gitattributes has a line that is too long"}
+			return 0, &CheckError{
+				Type: TypeBlob, Name: "gitattributesLineLength", Detail: ".gitattributes has a line that is too long",
+			}
 		}
 		if end >= 0 {
 			c.line = 0

@@ -2,9 +2,9 @@ package object
 
 import "strings"
 
-// CheckGitmodules judges a blob as .gitmodules: submodule names, URLs, paths and update commands that could make git run or overwrite
-// something are refused. What git's configuration parser does not understand ends the check without an error, as in git.
-// Errors: [*CheckError].
+// CheckGitmodules judges a blob as .gitmodules: submodule names, URLs, paths and update commands
+// that could make git run or overwrite something are refused. What git's configuration parser does
+// not understand ends the check without an error, as in git. Errors: [*CheckError].
 func CheckGitmodules(data []byte) error {
 	p := configParser{rest: string(data)}
 	for p.next() {
@@ -50,8 +50,8 @@ func submoduleNameSafe(name string) bool {
 	return true
 }
 
-// submoduleURLSafe refuses URLs that look like an option, or whose decoded form could smuggle lines or another host into what git
-// hands to its helpers.
+// submoduleURLSafe refuses URLs that look like an option, or whose decoded form could smuggle lines
+// or another host into what git hands to its helpers.
 func submoduleURLSafe(url string) bool {
 	if strings.HasPrefix(url, "-") {
 		return false

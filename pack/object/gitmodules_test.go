@@ -20,18 +20,20 @@ func moduleName(name, fault string) [2]string {
 
 // gitmodulesCases holds the content of a .gitmodules and the fault that git finds in it.
 var gitmodulesCases = map[string][2]string{
-	"empty":                 {"", ""},
-	"plain":                 moduleURL("https://example.com/a.git", ""),
-	"no header":             {"url = -u\n", ""},
-	"other section":         {"[core \"a\"]\nurl = -u\n", ""},
-	"no subsection":         {"[submodule]\nurl = -u\n", ""},
-	"dotted header":         {"[submodule.x]\nurl = -u\n", "gitmodulesUrl"},
-	"dotted key":            {"[submodule.x.y]\nurl = -u\n", "gitmodulesUrl"},
-	"upper case":            {"[SUBMODULE \"x\"]\nURL = -u\n", "gitmodulesUrl"},
-	"one line":              {"[submodule \"x\"] url = -u\n", "gitmodulesUrl"},
-	"no newline":            {"[submodule \"x\"]\nurl = -u", "gitmodulesUrl"},
-	"CR LF":                 {"[submodule \"x\"]\r\nurl = -u\r\n", "gitmodulesUrl"},
-	"comments":              {"# a\n; b [submodule \"x\"]\n[submodule \"x\"] # c\nurl = x # -u\npath = -p ; d\n", "gitmodulesPath"},
+	"empty":         {"", ""},
+	"plain":         moduleURL("https://example.com/a.git", ""),
+	"no header":     {"url = -u\n", ""},
+	"other section": {"[core \"a\"]\nurl = -u\n", ""},
+	"no subsection": {"[submodule]\nurl = -u\n", ""},
+	"dotted header": {"[submodule.x]\nurl = -u\n", "gitmodulesUrl"},
+	"dotted key":    {"[submodule.x.y]\nurl = -u\n", "gitmodulesUrl"},
+	"upper case":    {"[SUBMODULE \"x\"]\nURL = -u\n", "gitmodulesUrl"},
+	"one line":      {"[submodule \"x\"] url = -u\n", "gitmodulesUrl"},
+	"no newline":    {"[submodule \"x\"]\nurl = -u", "gitmodulesUrl"},
+	"CR LF":         {"[submodule \"x\"]\r\nurl = -u\r\n", "gitmodulesUrl"},
+	"comments": {
+		"# a\n; b [submodule \"x\"]\n[submodule \"x\"] # c\nurl = x # -u\npath = -p ; d\n", "gitmodulesPath",
+	},
 	"quoted value":          {"[submodule \"x\"]\nurl = \"-u\"\n", "gitmodulesUrl"},
 	"quoted part":           {"[submodule \"x\"]\nurl = \"\"-\"u ; x\"\n", "gitmodulesUrl"},
 	"continued value":       {"[submodule \"x\"]\nurl = \\\n  -u\n", "gitmodulesUrl"},
@@ -111,11 +113,13 @@ func TestCheckGitmodules(t *testing.T) {
 	}
 }
 
-// TestCheckGitmodulesBehindByteOrderMark: git fsck does not look there, but git reads such a file once it is checked out.
+// TestCheckGitmodulesBehindByteOrderMark: git fsck does not look there, but git reads such a file
+// once it is checked out.
 func TestCheckGitmodulesBehindByteOrderMark(t *testing.T) {
 	t.Parallel()
 	var fault *object.CheckError
-	if err := object.CheckGitmodules([]byte("\ufeff[submodule \"x\"]\nurl = -u\n")); !errors.As(err, &fault) || fault.Name != "gitmodulesUrl" {
+	if err := object.CheckGitmodules([]byte("\ufeff[submodule \"x\"]\nurl = -u\n")); !errors.As(err, &fault) ||
+		fault.Name != "gitmodulesUrl" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/pjbgf/sha1cd"
 )
 
-// ErrCollision says that content was made to collide with other content under SHA-1; it is never stored.
+// ErrCollision says that content was made to collide with other content under SHA-1; it is never
+// stored.
 var ErrCollision = errors.New("object: content attempts a SHA-1 collision")
 
 // ErrSize says that a [Hasher] got more or fewer bytes than it was told.
@@ -27,7 +28,8 @@ func Hash(t Type, data []byte) (ID, error) {
 	return h.Sum()
 }
 
-// Hasher computes an object's ID from content that arrives in pieces. It is an [io.Writer] whose Write never fails.
+// Hasher computes an object's ID from content that arrives in pieces. It is an [io.Writer] whose
+// Write never fails.
 type Hasher struct {
 	sha  sha1cd.CollisionResistantHash
 	rest int64

@@ -2,7 +2,8 @@ package object
 
 import "strings"
 
-// Header is a named line of a commit or tag. A value of several lines holds plain newlines; the stored continuation lines begin with a space.
+// Header is a named line of a commit or tag. A value of several lines holds plain newlines; the
+// stored continuation lines begin with a space.
 type Header struct{ Name, Value string }
 
 // headerReader takes the lines of a commit from the front.
@@ -34,7 +35,8 @@ func (r *headerReader) takeID(name string) (id ID, ok bool) {
 	return ZeroID, false
 }
 
-// next returns the next line with its continuation lines; ok is false at the empty line or at the end.
+// next returns the next line with its continuation lines; ok is false at the empty line or at the
+// end.
 func (r *headerReader) next() (h Header, ok bool) {
 	if r.rest == "" || r.rest[0] == '\n' {
 		return Header{}, false

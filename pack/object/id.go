@@ -56,7 +56,8 @@ func clip(s string) string {
 	return s
 }
 
-// parseHex decodes the first 40 bytes of b, in either case: git reads upper-case IDs in old objects.
+// parseHex decodes the first 40 bytes of b, in either case: git reads upper-case IDs in old
+// objects.
 func parseHex(b []byte) (id ID, ok bool) {
 	if len(b) < HexSize {
 		return ZeroID, false
@@ -91,7 +92,9 @@ func (id ID) AppendHex(dst []byte) []byte { return hex.AppendEncode(dst, id[:]) 
 
 // IsZero reports whether id is [ZeroID].
 func (id ID) IsZero() bool {
-	return binary.NativeEndian.Uint64(id[:])|binary.NativeEndian.Uint64(id[8:])|uint64(binary.NativeEndian.Uint32(id[16:])) == 0 // no call
+	// No call.
+	return binary.NativeEndian.Uint64(id[:])|binary.NativeEndian.Uint64(id[8:])|
+		uint64(binary.NativeEndian.Uint32(id[16:])) == 0
 }
 
 // Compare orders IDs by their bytes: negative when id sorts before other, zero when equal.

@@ -2,9 +2,9 @@ package object
 
 import "bytes"
 
-// Links calls visit for every object that the object in data names, in stored order, with the type that it must have (0: any).
-// Gitlinks are skipped, and with them file types that git does not know, as git does: what they name lives in another repository.
-// Blobs name nothing.
+// Links calls visit for every object that the object in data names, in stored order, with the type
+// that it must have (0: any). Gitlinks are skipped, and with them file types that git does not
+// know, as git does: what they name lives in another repository. Blobs name nothing.
 //
 // The walk ends at the first error of visit, which is returned. Errors: [ErrMalformed].
 func Links(t Type, data []byte, visit func(id ID, want Type) error) error {

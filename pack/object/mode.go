@@ -20,7 +20,8 @@ const ModeMask Mode = 0o170000
 // IsTree reports whether the entry is a tree.
 func (m Mode) IsTree() bool { return m&ModeMask == ModeTree }
 
-// IsGitlink reports whether the entry is a commit of another repository (a submodule), which is never stored beside the tree.
+// IsGitlink reports whether the entry is a commit of another repository (a submodule), which is
+// never stored beside the tree.
 func (m Mode) IsGitlink() bool { return m&ModeMask == ModeGitlink }
 
 // IsSymlink reports whether the entry is a symbolic link, whose blob is the target's path.
@@ -32,7 +33,8 @@ func (m Mode) IsRegular() bool { return m&ModeMask == ModeBlob&ModeMask }
 // IsExec reports whether the entry is an executable file.
 func (m Mode) IsExec() bool { return m.IsRegular() && m&0o100 != 0 }
 
-// Type returns the type of object that the entry names; a gitlink's is a commit, and so is that of a file type that git does not know.
+// Type returns the type of object that the entry names; a gitlink's is a commit, and so is that of
+// a file type that git does not know.
 func (m Mode) Type() Type {
 	switch {
 	case m.IsTree():
@@ -60,5 +62,6 @@ func (m Mode) Canonical() Mode {
 	}
 }
 
-// String returns m as git prints it, in six octal digits: "100644", "040000". A tree stores it without the leading zero.
+// String returns m as git prints it, in six octal digits: "100644", "040000". A tree stores it
+// without the leading zero.
 func (m Mode) String() string { return fmt.Sprintf("%06o", uint32(m)) }

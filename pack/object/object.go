@@ -1,11 +1,13 @@
-// Package object holds git's objects as plain values: object IDs, trees, commits, tags, their hash and their checks.
+// Package object holds git's objects as plain values: object IDs, trees, commits, tags, their hash
+// and their checks.
 //
-// Parsing is lenient as git is, and exact: what [ParseCommit], [ParseTag] and [ParseTree] accept, the matching Append writes back byte for
-// byte, however odd the object is. What a server lets in is a separate question, answered by [Check]. Start at [ID] and [Type]; readers of
-// many trees want [TreeIter], walkers of history [CommitLinks].
+// Parsing is lenient as git is, and exact: what [ParseCommit], [ParseTag] and [ParseTree] accept,
+// the matching Append writes back byte for byte, however odd the object is. What a server lets in
+// is a separate question, answered by [Check]. Start at [ID] and [Type]; readers of many trees want
+// [TreeIter], walkers of history [CommitLinks].
 //
-// The encodings are those of git-fsck(1), git-commit-tree(1), git-mktag(1) and gitformat-pack(5). The package is pure: no files, no
-// goroutines, and every function may be called concurrently.
+// The encodings are those of git-fsck(1), git-commit-tree(1), git-mktag(1) and gitformat-pack(5).
+// The package is pure: no files, no goroutines, and every function may be called concurrently.
 package object
 
 import (

@@ -8,14 +8,15 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzObject holds that parsing is exact, that an object which passes the checks is one that all readers understand, and that the fast
-// readers agree with the full ones.
+// FuzzObject holds that parsing is exact, that an object which passes the checks is one that all
+// readers understand, and that the fast readers agree with the full ones.
 func FuzzObject(f *testing.F) {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	commit := "tree " + id + "\nparent " + id + "\nauthor A <a@b> 1 +0000\ncommitter C <c@d> 2 -0130\n"
 	tag := "object " + id + "\ntype commit\ntag v1\ntagger T <t@u> 3 +0000\n"
 	for _, data := range []string{
-		commit + "\nmessage\n", commit + "encoding latin1\ngpgsig a\n b\n \n c\nmergetag object\n\nmessage", commit, "tree " + id + "\n",
+		commit + "\nmessage\n", commit + "encoding latin1\ngpgsig a\n b\n \n c\nmergetag object\n\nmessage", commit, "tree " +
+			id + "\n",
 		tag + "\nmessage\n", tag + "extra x\n\n\x00", tag,
 		"100644 a\x00" + id[:20] + "40000 b\x00" + id[20:], "040000 .git \x00" + id[:20], "160000 .g\u200cit\x00" + id[:20],
 		"[submodule \"a/..\"]\n\turl = \"./%0a\\\n\" # x\n",
@@ -101,12 +102,14 @@ func tagIsExact(t *testing.T, data []byte) {
 		}
 		return
 	}
-	if head := "object " + id.String() + "\ntype " + kind.String(); string(data) != head && !bytes.HasPrefix(data, []byte(head+"\n")) {
+	if head := "object " + id.String() + "\ntype " + kind.String(); string(data) != head &&
+		!bytes.HasPrefix(data, []byte(head+"\n")) {
 		t.Errorf("read %s %s from %q", kind, id, data)
 	}
 }
 
-// FuzzTreeIter holds that a tree's iterator always ends, reads only whole entries and leaves nothing behind when it is content.
+// FuzzTreeIter holds that a tree's iterator always ends, reads only whole entries and leaves
+// nothing behind when it is content.
 func FuzzTreeIter(f *testing.F) {
 	f.Add([]byte("100644 a\x0001234567890123456789040000 b\x0001234567890123456789"))
 	f.Add([]byte("0 \x0001234567890123456789"))

@@ -10,16 +10,17 @@ import (
 //
 //	Name <Email> Seconds Zone
 //
-// Name and Email are bytes as stored, in whatever encoding. Zone is as stored too ("+0200", and in odd commits "-7", "+51800" or "");
-// Seconds is 0 when the line has no readable date.
+// Name and Email are bytes as stored, in whatever encoding. Zone is as stored too ("+0200", and in
+// odd commits "-7", "+51800" or ""); Seconds is 0 when the line has no readable date.
 type Signature struct {
 	Name, Email string
 	Seconds     int64 // since 1970-01-01 UTC
 	Zone        string
 }
 
-// ParseSignature reads a line as git does: the name ends before the first '<', the email at the next '>', and the date follows the last
-// '>'. ok is false when there is no email at all; the rest of a damaged line is left empty.
+// ParseSignature reads a line as git does: the name ends before the first '<', the email at the
+// next '>', and the date follows the last '>'. ok is false when there is no email at all; the rest
+// of a damaged line is left empty.
 func ParseSignature(line string) (sig Signature, ok bool) {
 	open := strings.IndexByte(line, '<')
 	if open < 0 {

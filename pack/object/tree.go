@@ -37,8 +37,8 @@ type TreeIter struct {
 	err  error
 }
 
-// IterTree returns an iterator over the tree in data, which must stay as it is while the iterator is used. A mode that exceeds 32 bits ends
-// it with an error; git would read it modulo 2^32.
+// IterTree returns an iterator over the tree in data, which must stay as it is while the iterator
+// is used. A mode that exceeds 32 bits ends it with an error; git would read it modulo 2^32.
 func IterTree(data []byte) TreeIter { return TreeIter{rest: data} }
 
 // Next moves to the next entry and reports whether there is one.
@@ -67,7 +67,8 @@ func (it *TreeIter) Next() bool {
 	return true
 }
 
-// mode takes any mode and the space behind it from the front of rest. It returns what follows, or nil when the walk fails.
+// mode takes any mode and the space behind it from the front of rest. It returns what follows, or
+// nil when the walk fails.
 func (it *TreeIter) mode(rest []byte) []byte {
 	var mode Mode
 	i := 0
@@ -105,7 +106,8 @@ func (it *TreeIter) Err() error { return it.err }
 // Rest returns the bytes behind the current entry.
 func (it *TreeIter) Rest() []byte { return it.rest }
 
-// AppendTree appends the tree of entries, in the order given, to dst. Of what [TreeIter] walked over it makes the same bytes again.
+// AppendTree appends the tree of entries, in the order given, to dst. Of what [TreeIter] walked
+// over it makes the same bytes again.
 func AppendTree(dst []byte, entries []TreeEntry) []byte {
 	for i := range entries {
 		dst = AppendTreeEntry(dst, &entries[i])
@@ -125,7 +127,8 @@ func AppendTreeEntry(dst []byte, e *TreeEntry) []byte {
 	return append(dst, e.ID[:]...)
 }
 
-// CompareEntries orders two entries as a tree does: by the bytes of their names, a tree's name being followed by a slash.
+// CompareEntries orders two entries as a tree does: by the bytes of their names, a tree's name
+// being followed by a slash.
 func CompareEntries[A, B string | []byte](aName A, aTree bool, bName B, bTree bool) int {
 	n := min(len(aName), len(bName))
 	switch { // comparing makes no copies of bytes
@@ -146,7 +149,8 @@ func CompareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
 	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
-// nameEnd returns what counts in a comparison behind the common part of two names: the next byte if there is one, else the implied end.
+// nameEnd returns what counts in a comparison behind the common part of two names: the next byte if
+// there is one, else the implied end.
 func nameEnd[T string | []byte](rest T, tree bool) int {
 	switch {
 	case len(rest) > 0:

@@ -35,9 +35,10 @@ func TestTreeRoundTrip(t *testing.T) {
 		"empty":             "",
 		"plain":             entry("100644", "a", hexA) + entry("40000", "b", hexB),
 		"zero-padded modes": entry("040000", "a", hexA) + entry("000100644", "b", hexA),
-		"odd modes":         entry("100664", "a", hexA) + entry("0", "b", hexA) + entry("00", "c", hexA) + entry("37777777777", "d", hexA),
-		"unsorted":          entry("100644", "b", hexA) + entry("100644", "a", hexA),
-		"odd names":         entry("100644", "", hexA) + entry("100644", " a\nb\xff/", hexA),
+		"odd modes": entry("100664", "a", hexA) + entry("0", "b", hexA) + entry("00", "c", hexA) +
+			entry("37777777777", "d", hexA),
+		"unsorted":  entry("100644", "b", hexA) + entry("100644", "a", hexA),
+		"odd names": entry("100644", "", hexA) + entry("100644", " a\nb\xff/", hexA),
 	}
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {

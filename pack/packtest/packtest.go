@@ -15,7 +15,8 @@ type Writer struct {
 	level int
 }
 
-// NewWriter returns a Writer of a pack with count entries, which are compressed as level says, by pack.LevelDefault when it is 0.
+// NewWriter returns a Writer of a pack with count entries, which are compressed as level says, by
+// pack.LevelDefault when it is 0.
 func NewWriter(dst io.Writer, count uint32, level int) *Writer {
 	if level == 0 {
 		level = pack.LevelDefault
@@ -28,7 +29,8 @@ func (w *Writer) WriteWhole(t object.Type, data []byte) (pack.Entry, error) {
 	return w.write(pack.EntryHeader{Kind: pack.EntryKind(t)}, data)
 }
 
-// WriteOFSDelta writes a delta whose base is the entry at baseOffset, which has been written before.
+// WriteOFSDelta writes a delta whose base is the entry at baseOffset, which has been written
+// before.
 func (w *Writer) WriteOFSDelta(baseOffset int64, delta []byte) (pack.Entry, error) {
 	return w.write(pack.EntryHeader{Kind: pack.KindOFSDelta, BaseDistance: w.Offset() - baseOffset}, delta)
 }

@@ -1,4 +1,5 @@
-// Package pktline reads and writes pkt-lines, the frames of git's network protocols, and the side-band inside them.
+// Package pktline reads and writes pkt-lines, the frames of git's network protocols, and the
+// side-band inside them.
 //
 // A line is its own length in four hexadecimal digits, the digits included, and the payload:
 //
@@ -7,8 +8,9 @@
 //	"0001"     delimiter: the end of a part of a section (protocol v2)
 //	"0002"     response end (protocol v2 over stateless connections)
 //
-// See gitprotocol-common(5) and gitprotocol-pack(5). Start at [NewReader] and [NewWriter]. The package is pure: no sockets, no goroutines.
-// A Reader or Writer is used by one goroutine at a time.
+// See gitprotocol-common(5) and gitprotocol-pack(5). Start at [NewReader] and [NewWriter]. The
+// package is pure: no sockets, no goroutines. A Reader or Writer is used by one goroutine at a
+// time.
 package pktline
 
 import "errors"

@@ -11,10 +11,13 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// FuzzPktline holds that lines come out the same however they arrive, that writing them again gives what was read, and that nothing is
-// lost between the lines and the rest.
+// FuzzPktline holds that lines come out the same however they arrive, that writing them again gives
+// what was read, and that nothing is lost between the lines and the rest.
 func FuzzPktline(f *testing.F) {
-	for _, data := range []string{"0006a\n0000PACK", "0001000200040005x", "fff1", "0003", "00", "000g", "0032want 0123456789abcdef0123456789abcdef01234567\n"} {
+	for _, data := range []string{
+		"0006a\n0000PACK", "0001000200040005x", "fff1", "0003", "00", "000g",
+		"0032want 0123456789abcdef0123456789abcdef01234567\n",
+	} {
 		f.Add([]byte(data), uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, count uint8) {
@@ -25,7 +28,8 @@ func FuzzPktline(f *testing.F) {
 		}
 		switch {
 		case err == nil || errors.Is(err, io.EOF):
-			if got := append(written, rest...); !bytes.Equal(lowerASCII(got), lowerASCII(data)) { // lengths may come in upper case
+			// Lengths may come in upper case.
+			if got := append(written, rest...); !bytes.Equal(lowerASCII(got), lowerASCII(data)) {
 				t.Errorf("lines %q and rest %q of %q", written, rest, data)
 			}
 		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, pktline.ErrLength), errors.Is(err, pktline.ErrTooLong):

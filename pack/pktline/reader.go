@@ -6,22 +6,26 @@ import (
 	"io"
 )
 
-// Reader reads lines. It reads ahead; what follows the lines, such as a pack, is taken from [Reader.Rest].
+// Reader reads lines. It reads ahead; what follows the lines, such as a pack, is taken from
+// [Reader.Rest].
 type Reader struct {
 	src        io.Reader
 	buf        []byte
 	start, end int // buf[start:end] is read and not yet returned
 }
 
-// windowSizeFirst suits requests of a few lines; the window grows to the longest line when one needs it.
+// windowSizeFirst suits requests of a few lines; the window grows to the longest line when one
+// needs it.
 const windowSizeFirst = 4 << 10
 
 // NewReader returns a Reader of the lines in src.
 func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
 
-// Read returns the next line. payload is nil unless kind is [Data], and stays valid until the next call.
+// Read returns the next line. payload is nil unless kind is [Data], and stays valid until the next
+// call.
 //
-// Errors: [io.EOF] when the input ends before a line, [io.ErrUnexpectedEOF] inside one, [ErrLength], [ErrTooLong], and those of the source.
+// Errors: [io.EOF] when the input ends before a line, [io.ErrUnexpectedEOF] inside one,
+// [ErrLength], [ErrTooLong], and those of the source.
 func (r *Reader) Read() (kind Kind, payload []byte, err error) {
 	if err := r.fill(lengthSize); err != nil {
 		return Data, nil, err
@@ -90,7 +94,8 @@ func (r *Reader) slide(n int) {
 	r.start, r.buf = 0, buf
 }
 
-// Rest returns a reader of what follows the lines read so far. The Reader must not be used any more.
+// Rest returns a reader of what follows the lines read so far. The Reader must not be used any
+// more.
 func (r *Reader) Rest() io.Reader {
 	rest := &restReader{ahead: r.buf[r.start:r.end], src: r.src}
 	r.start = r.end

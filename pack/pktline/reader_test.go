@@ -21,9 +21,11 @@ func TestRead(t *testing.T) {
 		want []string
 		err  error
 	}{
-		"nothing":           {err: io.EOF},
-		"lines":             {in: "0006a\n0007bc\n", want: []string{"data a\n", "data bc\n"}, err: io.EOF},
-		"controls":          {in: "00000001000200050", want: []string{"flush", "delim", "response-end", "data 0"}, err: io.EOF},
+		"nothing": {err: io.EOF},
+		"lines":   {in: "0006a\n0007bc\n", want: []string{"data a\n", "data bc\n"}, err: io.EOF},
+		"controls": {
+			in: "00000001000200050", want: []string{"flush", "delim", "response-end", "data 0"}, err: io.EOF,
+		},
 		"empty data":        {in: "0004", want: []string{"data "}, err: io.EOF},
 		"upper case":        {in: "000Babcdefg000babcdefg", want: []string{"data abcdefg", "data abcdefg"}, err: io.EOF},
 		"longest":           {in: "fff0" + longest + "0000", want: []string{"data " + longest, "flush"}, err: io.EOF},
@@ -108,7 +110,8 @@ func TestWriter(t *testing.T) {
 	var out bytes.Buffer
 	w := pktline.NewWriter(&out)
 	for _, step := range []error{
-		w.Data([]byte("a\n")), w.Delim(), w.String("bc"), w.Printf("%d %s\n", 7, "d"), w.Data(nil), w.ResponseEnd(), w.Flush(), w.String(longest),
+		w.Data([]byte("a\n")), w.Delim(), w.String("bc"), w.Printf("%d %s\n", 7, "d"), w.Data(nil), w.ResponseEnd(),
+		w.Flush(), w.String(longest),
 	} {
 		if step != nil {
 			t.Fatal(step)

@@ -9,7 +9,8 @@ const (
 	BandError    byte = 3 // the text of a fatal error, after which nothing follows
 )
 
-// SidebandSmall and SidebandLarge are the most bytes of content in a line of the side-band and side-band-64k capabilities.
+// SidebandSmall and SidebandLarge are the most bytes of content in a line of the side-band and
+// side-band-64k capabilities.
 const (
 	SidebandSmall = 999 - lengthSize
 	SidebandLarge = PayloadMax - 1
@@ -23,11 +24,12 @@ type Sideband struct {
 	batch   []byte
 }
 
-// batchSize is how much a Sideband hands to the destination at once: large writes cost a socket least.
+// batchSize is how much a Sideband hands to the destination at once: large writes cost a socket
+// least.
 const batchSize = 128 << 10
 
-// NewSideband returns a writer on a band of w, in lines of at most lineMax bytes of content (0 means [SidebandLarge]).
-// Writes through w and through its side-bands may alternate.
+// NewSideband returns a writer on a band of w, in lines of at most lineMax bytes of content (0
+// means [SidebandLarge]). Writes through w and through its side-bands may alternate.
 func NewSideband(w *Writer, band byte, lineMax int) *Sideband {
 	if lineMax <= 0 || lineMax > SidebandLarge {
 		lineMax = SidebandLarge

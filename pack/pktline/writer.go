@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// Writer writes lines, each with one Write of the destination: give it a buffered one when lines are short and many.
+// Writer writes lines, each with one Write of the destination: give it a buffered one when lines
+// are short and many.
 type Writer struct {
 	dst io.Writer
 	buf []byte
@@ -14,7 +15,8 @@ type Writer struct {
 // NewWriter returns a Writer to dst.
 func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst} }
 
-// Data writes payload as one line. Errors: [ErrTooLong] beyond [PayloadMax], and those of the destination.
+// Data writes payload as one line. Errors: [ErrTooLong] beyond [PayloadMax], and those of the
+// destination.
 func (w *Writer) Data(payload []byte) error {
 	w.buf = append(w.buf[:0], "0000"...)
 	w.buf = append(w.buf, payload...)
@@ -60,7 +62,8 @@ func (w *Writer) send() error {
 	return err
 }
 
-// AppendLine appends payload as one line to dst. It panics beyond [PayloadMax], which the caller has checked.
+// AppendLine appends payload as one line to dst. It panics beyond [PayloadMax], which the caller
+// has checked.
 func AppendLine(dst, payload []byte) []byte {
 	if len(payload) > PayloadMax {
 		panic("pktline: line too long")

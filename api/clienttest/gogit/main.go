@@ -1,4 +1,5 @@
-// Command gogit is a go-git client for the acceptance tests: it clones a repository, commits one file, and pushes a branch.
+// Command gogit is a go-git client for the acceptance tests: it clones a repository, commits one
+// file, and pushes a branch.
 //
 // Usage: gogit URL DIR BRANCH
 //

@@ -20,15 +20,17 @@ import (
 	"packhorse/api/exchange"
 )
 
-// Exchange is one request whose answer is gathered in memory. Its exported fields may be changed before it is handled.
+// Exchange is one request whose answer is gathered in memory. Its exported fields may be changed
+// before it is handled.
 type Exchange struct {
 	Ctx            context.Context // Background by default
 	ServingCtx     context.Context // what Serving returns, Background by default
 	RequestHeaders http.Header     // of the request
-	Length         int64           // what BodyLength tells; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader
-	SlotErr        error           // what Slot returns
-	ReserveErr     error           // what Reserve returns
-	Failures       []error         // what Failed and Refused were told
+	// What BodyLength tells; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader.
+	Length     int64
+	SlotErr    error   // what Slot returns
+	ReserveErr error   // what Reserve returns
+	Failures   []error // what Failed and Refused were told
 
 	method string
 	url    *url.URL
@@ -47,7 +49,8 @@ type Exchange struct {
 
 var _ exchange.Exchange = (*Exchange)(nil)
 
-// New makes a request. target is a path with an optional query; body may be nil. It panics on a target that is no URL.
+// New makes a request. target is a path with an optional query; body may be nil. It panics on a
+// target that is no URL.
 func New(method, target string, body io.Reader) *Exchange {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
@@ -125,7 +128,9 @@ func (x *Exchange) Stream(status int, contentType string, write func(ctx context
 }
 
 // StreamSized keeps write for Finish.
-func (x *Exchange) StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error) {
+func (x *Exchange) StreamSized(
+	status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error,
+) {
 	x.answer(status, contentType, size)
 	x.write = write
 }
@@ -170,8 +175,9 @@ type Answer struct {
 	Chunks [][]byte // the writes of a stream, one by one
 }
 
-// Finish runs the stream, if any, and returns the answer. Its error is one that would have cut the connection, or tells what the
-// handler did against the rules of [exchange.Exchange]: it did not answer, or it kept a slot or memory.
+// Finish runs the stream, if any, and returns the answer. Its error is one that would have cut the
+// connection, or tells what the handler did against the rules of [exchange.Exchange]: it did not
+// answer, or it kept a slot or memory.
 func (x *Exchange) Finish() (*Answer, error) {
 	if x.status == 0 {
 		return nil, errors.New("exchangetest: the handler did not answer")

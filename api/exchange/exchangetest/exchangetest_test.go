@@ -34,12 +34,22 @@ func TestFinish(t *testing.T) {
 			x.Stream(200, "a/b", write("no", boom))
 			x.Respond(500, "a/b", []byte("yes"))
 		}, "yes", ""},
-		"no answer":       {"GET", func(*exchangetest.Exchange) {}, "", "did not answer"},
-		"failed":          {"GET", func(x *exchangetest.Exchange) { x.Stream(200, "a/b", write("half", boom)) }, "half", "boom"},
-		"wrong size":      {"GET", func(x *exchangetest.Exchange) { x.StreamSized(200, "a/b", 6, write("hello", nil)) }, "hello", "6 announced"},
-		"slot kept":       {"GET", func(x *exchangetest.Exchange) { x.Respond(200, "", nil); _, _ = x.Slot(x.Context()) }, "", "1 slots"},
-		"slot given back": {"GET", func(x *exchangetest.Exchange) { x.Respond(200, "", nil); f, _ := x.Slot(x.Context()); f(); f() }, "", ""},
-		"memory kept":     {"GET", func(x *exchangetest.Exchange) { x.Respond(200, "", nil); _, _ = x.Reserve(x.Context(), 7) }, "", "7 bytes"},
+		"no answer": {"GET", func(*exchangetest.Exchange) {}, "", "did not answer"},
+		"failed": {
+			"GET", func(x *exchangetest.Exchange) { x.Stream(200, "a/b", write("half", boom)) }, "half", "boom",
+		},
+		"wrong size": {
+			"GET", func(x *exchangetest.Exchange) { x.StreamSized(200, "a/b", 6, write("hello", nil)) }, "hello", "6 announced",
+		},
+		"slot kept": {
+			"GET", func(x *exchangetest.Exchange) { x.Respond(200, "", nil); _, _ = x.Slot(x.Context()) }, "", "1 slots",
+		},
+		"slot given back": {
+			"GET", func(x *exchangetest.Exchange) { x.Respond(200, "", nil); f, _ := x.Slot(x.Context()); f(); f() }, "", "",
+		},
+		"memory kept": {
+			"GET", func(x *exchangetest.Exchange) { x.Respond(200, "", nil); _, _ = x.Reserve(x.Context(), 7) }, "", "7 bytes",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

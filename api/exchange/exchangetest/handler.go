@@ -14,8 +14,9 @@ import (
 	"packhorse/api/exchange"
 )
 
-// Handler lets a front door answer real clients over net/http. handle answers a request; refuse answers the error of one that has not
-// been answered. Bodies stream both ways, and a stream that fails is cut off.
+// Handler lets a front door answer real clients over net/http. handle answers a request; refuse
+// answers the error of one that has not been answered. Bodies stream both ways, and a stream that
+// fails is cut off.
 func Handler(handle func(exchange.Exchange) error, refuse func(exchange.Exchange, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &served{w: w, r: r}
@@ -74,7 +75,9 @@ func (x *served) Stream(status int, contentType string, write func(ctx context.C
 	x.write = write
 }
 
-func (x *served) StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error) {
+func (x *served) StreamSized(
+	status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error,
+) {
 	x.answer(status, contentType, size)
 	x.write = write
 }
@@ -84,7 +87,8 @@ func (x *served) answer(status int, contentType string, size int64) {
 	x.w.Header().Set("Content-Type", contentType)
 }
 
-// send is called when the handler has returned. Its panics show in the server's log, which tests make part of their own.
+// send is called when the handler has returned. Its panics show in the server's log, which tests
+// make part of their own.
 func (x *served) send() {
 	if !x.answered {
 		panic("exchangetest: the handler did not answer")

@@ -1,4 +1,5 @@
-// Package packhorsetest runs the packhorse binary as a process, for tests and benchmarks that want the real thing.
+// Package packhorsetest runs the packhorse binary as a process, for tests and benchmarks that want
+// the real thing.
 //
 // Start at [Build] and [Start]. It needs the go command, and nothing of the testing package.
 package packhorsetest
@@ -28,7 +29,8 @@ const Org = "acme"
 // Build compiles the binary into dir, with the tags given, and returns its path.
 func Build(ctx context.Context, dir string, tags ...string) (string, error) {
 	bin := filepath.Join(dir, "packhorse")
-	build := exec.CommandContext(ctx, "go", "build", "-tags", strings.Join(tags, ","), "-o", bin, "packhorse/cmd/packhorse")
+	build := exec.CommandContext(ctx, "go", "build", "-tags", strings.Join(tags, ","), "-o", bin,
+		"packhorse/cmd/packhorse")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build packhorse: %w\n%s", err, out)
 	}
@@ -43,7 +45,8 @@ type Options struct {
 	Config string   // the configuration file, "" for none; it says what is logged then
 	TLS    bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
 
-	// Log, if not nil, is called with each line that the process prints or logs, before Start returns and after it. It must not block.
+	// Log, if not nil, is called with each line that the process prints or logs, before Start returns
+	// and after it. It must not block.
 	Log func(line string)
 }
 
@@ -62,10 +65,13 @@ type Server struct {
 	err    error // of Wait, once exited is closed
 }
 
-// Start serves on a free port of the loopback, and returns when the server is ready. Stop or Kill it.
+// Start serves on a free port of the loopback, and returns when the server is ready. Stop or Kill
+// it.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	orgs := filepath.Join(o.Dir, "orgs")
-	s := &Server{bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{})}
+	s := &Server{
+		bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{}),
+	}
 	if err := s.register(ctx); err != nil {
 		return nil, err
 	}
@@ -136,7 +142,8 @@ func (s *Server) register(ctx context.Context) error {
 // public is the file of the key that tokens are verified with.
 func (s *Server) public() string { return filepath.Join(filepath.Dir(s.key), "public.pem") }
 
-// AddOrg registers another organization, whose tokens are signed with the same key: see [Server.KeyFile].
+// AddOrg registers another organization, whose tokens are signed with the same key: see
+// [Server.KeyFile].
 func (s *Server) AddOrg(ctx context.Context, org string) error {
 	add := exec.CommandContext(ctx, s.bin, "org", "add", org, "--key", s.public(), "--orgs", filepath.Dir(s.orgDir))
 	if out, err := add.CombinedOutput(); err != nil {
@@ -145,7 +152,8 @@ func (s *Server) AddOrg(ctx context.Context, org string) error {
 	return nil
 }
 
-// Token signs a token for a repository. Flags are those of packhorse token; by default it may read and write.
+// Token signs a token for a repository. Flags are those of packhorse token; by default it may read
+// and write.
 func (s *Server) Token(ctx context.Context, repo string, flags ...string) (string, error) {
 	args := append([]string{"token", "--org", Org, "--key", s.key, "--repo", repo}, flags...)
 	out, err := exec.CommandContext(ctx, s.bin, args...).Output()
@@ -170,7 +178,8 @@ func (s *Server) PID() int { return s.cmd.Process.Pid }
 // Output is what the process has printed and logged so far.
 func (s *Server) Output() string { return s.output.String() }
 
-// Stop asks for an orderly stop and waits for it. It fails when the process does not exit with status 0 within a minute.
+// Stop asks for an orderly stop and waits for it. It fails when the process does not exit with
+// status 0 within a minute.
 func (s *Server) Stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -195,7 +204,8 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// output gathers what a process prints, hands out its lines, and the base URL that one of them names.
+// output gathers what a process prints, hands out its lines, and the base URL that one of them
+// names.
 type output struct {
 	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer

@@ -9,7 +9,8 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// BenchmarkDiff compares contents of 20,000 lines that differ in so many places, and writes no hunks.
+// BenchmarkDiff compares contents of 20,000 lines that differ in so many places, and writes no
+// hunks.
 func BenchmarkDiff(b *testing.B) {
 	for _, edits := range []int{1, 100, 5000} {
 		b.Run(fmt.Sprint(edits), func(b *testing.B) {

@@ -9,7 +9,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// classes numbers the distinct lines between the common ends of two texts and counts how often each occurs in the whole of both.
+// classes numbers the distinct lines between the common ends of two texts and counts how often each
+// occurs in the whole of both.
 type classes struct {
 	a, b  *side
 	seed  maphash.Seed
@@ -50,7 +51,8 @@ func (c *classes) first(number int) []byte {
 	return c.a.Line(index)
 }
 
-// number returns the class of a line, a new one if need be; at is where the line stands, as in [class].
+// number returns the class of a line, a new one if need be; at is where the line stands, as in
+// [class].
 func (c *classes) number(line []byte, at int) int {
 	number, slot, hash := c.find(line)
 	if number < 0 {
@@ -87,7 +89,8 @@ func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, er
 	return classesA, classesB, nil
 }
 
-// countCommon counts the lines of the common ends, which both texts have, where lines between the ends are equal to them.
+// countCommon counts the lines of the common ends, which both texts have, where lines between the
+// ends are equal to them.
 func (c *classes) countCommon(ctx context.Context) error {
 	for _, part := range [...][2]int{{0, c.a.start}, {c.a.end, c.a.Count()}} {
 		for i := part[0]; i < part[1]; i++ {
@@ -117,8 +120,8 @@ const (
 // commonMax bounds the number from which on occurrences are too many.
 const commonMax = 1024
 
-// setAside finds the lines that are worth comparing and marks the others between the common ends as changed: those without a match, and
-// those with too many matches in the midst of such without.
+// setAside finds the lines that are worth comparing and marks the others between the common ends as
+// changed: those without a match, and those with too many matches in the midst of such without.
 func setAside(ctx context.Context, a, b *side) error {
 	c := newClasses(a, b)
 	classesA, classesB, err := c.numberAll(ctx)
@@ -133,8 +136,8 @@ func setAside(ctx context.Context, a, b *side) error {
 	return nil
 }
 
-// keep chooses the lines to compare. numbers holds the class of each line between the common ends, matches says how often the other text
-// has the lines of a class.
+// keep chooses the lines to compare. numbers holds the class of each line between the common ends,
+// matches says how often the other text has the lines of a class.
 func (s *side) keep(numbers []int32, matches func(number int32) int32) {
 	limit := int32(min(rootAbove(s.Count()), commonMax))
 	kinds := make([]byte, len(numbers))
@@ -163,8 +166,8 @@ func (s *side) keep(numbers []int32, matches func(number int32) int32) {
 // neighbours is how many lines on each side decide what becomes of a common one.
 const neighbours = 100
 
-// amongUnmatched says whether a common line stands between unmatched ones, with few enough common ones among them: fewer than a quarter of
-// all, itself counted twice.
+// amongUnmatched says whether a common line stands between unmatched ones, with few enough common
+// ones among them: fewer than a quarter of all, itself counted twice.
 func amongUnmatched(kinds []byte, i int) bool {
 	var unmatchedBefore, unmatchedBehind int
 	commons := 2

@@ -25,8 +25,12 @@ var ways = map[string]struct {
 	"no indent heuristic": {options: lines.Options{NoIndent: true}, around: 3, args: []string{"--no-indent-heuristic"}},
 	"no context":          {options: lines.Options{NoContext: true}, args: []string{"-U0"}},
 	"much context":        {around: 10, args: []string{"-U10"}},
-	"as merges":           {options: lines.Options{NoIndent: true, Histogram: true}, around: 3, args: []string{"--no-indent-heuristic", "--histogram"}},
-	"histogram":           {options: lines.Options{Histogram: true}, around: 3, args: []string{"--histogram"}},
+	"as merges": {
+		options: lines.Options{NoIndent: true, Histogram: true},
+		around:  3,
+		args:    []string{"--no-indent-heuristic", "--histogram"},
+	},
+	"histogram": {options: lines.Options{Histogram: true}, around: 3, args: []string{"--histogram"}},
 }
 
 // TestDiffAgainstGit compares generated contents of many shapes as git diff does.
@@ -54,8 +58,11 @@ func TestDiffAgainstGit(t *testing.T) {
 // storePairs makes a history of two commits in which file i has the contents of pair i.
 func storePairs(r *oracle.Repository, pairs []pair) {
 	var stream bytes.Buffer
-	for mark, content := range []func(p pair) []byte{func(p pair) []byte { return p.old }, func(p pair) []byte { return p.new }} {
-		fmt.Fprintf(&stream, "commit refs/heads/main\nmark :%d\ncommitter C <c@d> %d +0000\ndata 0\n", mark+1, 1_700_000_000+mark)
+	for mark, content := range []func(p pair) []byte{
+		func(p pair) []byte { return p.old }, func(p pair) []byte { return p.new },
+	} {
+		fmt.Fprintf(&stream, "commit refs/heads/main\nmark :%d\ncommitter C <c@d> %d +0000\ndata 0\n", mark+1,
+			1_700_000_000+mark)
 		if mark > 0 {
 			fmt.Fprintf(&stream, "from :%d\n", mark)
 		}
@@ -73,9 +80,12 @@ type filePatch struct {
 	hunks        []byte
 }
 
-// gitHunks returns what git diff-tree prints for each modified file of the commits on stdin, by its name as printed.
+// gitHunks returns what git diff-tree prints for each modified file of the commits on stdin, by its
+// name as printed.
 func gitHunks(r *oracle.Repository, commits []byte, args ...string) map[string]filePatch {
-	args = append([]string{"diff-tree", "--stdin", "-r", "-p", "--no-renames", "--text", "--full-index", "--diff-filter=M"}, args...)
+	args = append(
+		[]string{"diff-tree", "--stdin", "-r", "-p", "--no-renames", "--text", "--full-index", "--diff-filter=M"}, args...,
+	)
 	out := r.Input(commits, args...)
 	all := map[string]filePatch{}
 	several := bytes.Count(commits, []byte("\n")) > 1
@@ -113,11 +123,13 @@ func checkHunks(t *testing.T, p pair, o lines.Options, around int, want []byte) 
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("other hunks than git's.\nold: %.2000q\nnew: %.2000q\ngot:\n%.3000s\nwant:\n%.3000s", p.old, p.new, got.Bytes(), want)
+		t.Errorf("other hunks than git's.\nold: %.2000q\nnew: %.2000q\ngot:\n%.3000s\nwant:\n%.3000s", p.old, p.new,
+			got.Bytes(), want)
 	}
 }
 
-// newPair makes a content and a changed one. The kinds of lines, how many there are and how they are changed vary.
+// newPair makes a content and a changed one. The kinds of lines, how many there are and how they
+// are changed vary.
 func newPair(random *rand.Rand) pair {
 	kinds := []int{2, 3, 6, 20, 100, 5000}[random.IntN(6)]
 	size := []int{0, 3, 10, 40, 150, 600, 3000}[random.IntN(7)]
@@ -171,12 +183,15 @@ func newPair(random *rand.Rand) pair {
 	return p
 }
 
-// TestDiffOfRealRepository repeats the comparison on every modified file of a real history, or of the last PACKHORSE_REAL_COUNT commits.
+// TestDiffOfRealRepository repeats the comparison on every modified file of a real history, or of
+// the last PACKHORSE_REAL_COUNT commits.
 func TestDiffOfRealRepository(t *testing.T) {
 	t.Parallel()
 	r := oracle.Real(t)
 	count := oracle.RealCount(t, 1<<30)
-	commits := strings.SplitAfter(r.Git("rev-list", "--no-merges", "--branches", "--tags", fmt.Sprint("--max-count=", count)), "\n")
+	commits := strings.SplitAfter(
+		r.Git("rev-list", "--no-merges", "--branches", "--tags", fmt.Sprint("--max-count=", count)), "\n",
+	)
 	files, failed := 0, 0
 	for len(commits) > 0 {
 		n := min(len(commits), 100)

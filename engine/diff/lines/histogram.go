@@ -9,8 +9,9 @@ import (
 // occurrencesMax is from how many occurrences on a line is too common to begin a common run with.
 const occurrencesMax = 64
 
-// histogram compares two sides as git's histogram diff: it looks for a run of common lines around the line that occurs least often in a,
-// the longer the better, and goes on before and behind it. Where nothing but very common lines is common, Myers' algorithm decides.
+// histogram compares two sides as git's histogram diff: it looks for a run of common lines around
+// the line that occurs least often in a, the longer the better, and goes on before and behind it.
+// Where nothing but very common lines is common, Myers' algorithm decides.
 type histogram struct {
 	ctx                context.Context // a comparison is within one call
 	a, b               *side
@@ -87,7 +88,8 @@ func (h *histogram) compareByMyers(x box) error {
 	return nil
 }
 
-// search finds the best run of common lines in a box, an empty one if there is none; tooCommon says that all common lines are.
+// search finds the best run of common lines in a box, an empty one if there is none; tooCommon says
+// that all common lines are.
 func (h *histogram) search(x box) (best box, tooCommon bool, err error) {
 	for i := x.aEnd - 1; i >= x.aStart; i-- {
 		class := h.classesA[i]
@@ -120,7 +122,8 @@ type runSearch struct {
 	hasCommon bool
 }
 
-// from tries the runs through line j of b and returns the line of b to go on at, which is behind all of them.
+// from tries the runs through line j of b and returns the line of b to go on at, which is behind
+// all of them.
 func (r *runSearch) from(j int) int {
 	class := r.classesB[j]
 	after := j + 1
@@ -144,7 +147,8 @@ func (r *runSearch) from(j int) int {
 	return after
 }
 
-// extend returns the common run around line i of a and j of b, which are equal, and how often the rarest of its lines occurs in a.
+// extend returns the common run around line i of a and j of b, which are equal, and how often the
+// rarest of its lines occurs in a.
 func (r *runSearch) extend(i, j int) (run box, rarest int32) {
 	run = box{aStart: i, aEnd: i + 1, bStart: j, bEnd: j + 1}
 	rarest = r.counts[r.classesA[i]]

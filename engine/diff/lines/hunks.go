@@ -12,9 +12,10 @@ import (
 // ContextDefault is how many unchanged lines git diff shows around changes.
 const ContextDefault = 3
 
-// WriteHunks writes changes as unified hunks, each with up to around unchanged lines before and behind, and in its header the last line
-// before it that looks like the beginning of a function. The changes are those of [Diff] for the same texts. It writes 32 KiB at a time, or
-// a longer line at once.
+// WriteHunks writes changes as unified hunks, each with up to around unchanged lines before and
+// behind, and in its header the last line before it that looks like the beginning of a function.
+// The changes are those of [Diff] for the same texts. It writes 32 KiB at a time, or a longer line
+// at once.
 //
 // Errors: that of ctx, and those of w.
 func WriteHunks(ctx context.Context, w io.Writer, before, after Text, changes []Change, around int) error {
@@ -112,7 +113,8 @@ func (h *hunkWriter) lines(sign byte, t Text, index, count int) error {
 	return nil
 }
 
-// appendRange appends where lines stand, counted from 1. A range of none is said to stand behind the line before it.
+// appendRange appends where lines stand, counted from 1. A range of none is said to stand behind
+// the line before it.
 func appendRange(b []byte, start, count int) []byte {
 	if count > 0 {
 		start++
@@ -124,7 +126,8 @@ func appendRange(b []byte, start, count int) []byte {
 	return b
 }
 
-// findFunction looks for the function that a hunk at the old line start lies in, back to where the last search began.
+// findFunction looks for the function that a hunk at the old line start lies in, back to where the
+// last search began.
 func (h *hunkWriter) findFunction(start int) {
 	for i := start - 1; i > h.searched; i-- {
 		if name := functionName(h.old.Line(i)); name != nil {
@@ -138,14 +141,15 @@ func (h *hunkWriter) findFunction(start int) {
 // functionSize is the part of a line in bytes that a header shows.
 const functionSize = 80
 
-// BeginsFunction reports whether a line looks like the beginning of a function, to git where nothing is known about the language: it begins
-// with a letter, an underscore or a dollar.
+// BeginsFunction reports whether a line looks like the beginning of a function, to git where
+// nothing is known about the language: it begins with a letter, an underscore or a dollar.
 func BeginsFunction(line []byte) bool {
 	c := line[0]
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
 }
 
-// functionName returns what a header shows of a line that begins a function. It is nil for other lines.
+// functionName returns what a header shows of a line that begins a function. It is nil for other
+// lines.
 func functionName(line []byte) []byte {
 	if !BeginsFunction(line) {
 		return nil
@@ -160,8 +164,8 @@ func functionName(line []byte) []byte {
 // isSpace says what git takes for white space.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// validSize returns the size of the part of a line before the first byte that is not part of a character in UTF-8; git takes U+FFFE and
-// U+FFFF for none.
+// validSize returns the size of the part of a line before the first byte that is not part of a
+// character in UTF-8; git takes U+FFFE and U+FFFF for none.
 func validSize(line []byte) int {
 	n := 0
 	for n < len(line) {

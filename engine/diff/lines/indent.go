@@ -6,7 +6,8 @@ const (
 	slideMax  = 100 // lines that the choice of a place looks back
 )
 
-// Penalties of a place between two lines, where a group of changed lines may begin or end. git's authors fitted them to a corpus of diffs.
+// Penalties of a place between two lines, where a group of changed lines may begin or end. git's
+// authors fitted them to a corpus of diffs.
 const (
 	penaltyFileStart      = 1
 	penaltyFileEnd        = 21
@@ -36,8 +37,8 @@ func (s score) worse(t score) bool {
 	return weightIndentDirection*direction+s.penalty-t.penalty > 0
 }
 
-// bestEnd returns where g, which has slid down as far as it can, should end: top is the highest possible end. Of equally good places it
-// takes the lowest.
+// bestEnd returns where g, which has slid down as far as it can, should end: top is the highest
+// possible end. Of equally good places it takes the lowest.
 func (s *side) bestEnd(g group, top int) int {
 	size := g.end - g.start
 	best := -1
@@ -90,8 +91,8 @@ func (s *side) addPlace(sum *score, index int) {
 	}
 }
 
-// firstText returns the indentation of the first line from an index on that is not blank, -1 for none, and the number of blank lines before
-// it. Past too many of these it gives up and answers 0.
+// firstText returns the indentation of the first line from an index on that is not blank, -1 for
+// none, and the number of blank lines before it. Past too many of these it gives up and answers 0.
 func (s *side) firstText(index, step int) (indent, blanks int) {
 	for ; 0 <= index && index < s.Count(); index += step {
 		if indent := indentation(s.Line(index)); indent >= 0 {

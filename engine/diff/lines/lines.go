@@ -1,12 +1,14 @@
 // Package lines compares contents by lines, with git's result.
 //
-// [Diff] finds what was changed, [WriteHunks] shows it as unified hunks. The way is the one of git's default: E. Myers, "An O(ND)
-// Difference Algorithm and Its Variations" (1986), in linear space, after lines that cannot or hardly match have been set aside, with
-// limits on the cost where the contents differ much; then the groups of changed lines slide to where people would put them. Which of many
-// equally good answers comes out depends on every one of these steps, so each does exactly what git 2.39 does. The histogram diff, which
-// merges use, is there as well.
+// [Diff] finds what was changed, [WriteHunks] shows it as unified hunks. The way is the one of
+// git's default: E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986), in linear
+// space, after lines that cannot or hardly match have been set aside, with limits on the cost where
+// the contents differ much; then the groups of changed lines slide to where people would put them.
+// Which of many equally good answers comes out depends on every one of these steps, so each does
+// exactly what git 2.39 does. The histogram diff, which merges use, is there as well.
 //
-// The package is pure: no files, no goroutines; its functions may be called concurrently. Memory follows the number of lines.
+// The package is pure: no files, no goroutines; its functions may be called concurrently. Memory
+// follows the number of lines.
 package lines
 
 import (
@@ -17,16 +19,17 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// Change is a run of lines that were replaced: OldCount lines from index OldStart on by NewCount lines from NewStart on. Indexes count
-// from 0; one count may be 0.
+// Change is a run of lines that were replaced: OldCount lines from index OldStart on by NewCount
+// lines from NewStart on. Indexes count from 0; one count may be 0.
 type Change struct{ OldStart, OldCount, NewStart, NewCount int }
 
 // Options say how contents are compared. The zero value is what git diff does.
 type Options struct {
-	// NoIndent leaves out the heuristic that puts groups of changed lines where the indentation suggests it. Merges do.
+	// NoIndent leaves out the heuristic that puts groups of changed lines where the indentation
+	// suggests it. Merges do.
 	NoIndent bool
-	// NoContext is for a caller who shows no lines around changes: a common end is not looked at, and groups of changed lines do
-	// not slide into it. Blame does.
+	// NoContext is for a caller who shows no lines around changes: a common end is not looked at, and
+	// groups of changed lines do not slide into it. Blame does.
 	NoContext bool
 	// Histogram takes git's histogram diff in place of Myers' algorithm. Merges do.
 	Histogram bool
@@ -37,7 +40,8 @@ func Changes(ctx context.Context, before, after []byte, o Options) ([]Change, er
 	return Diff(ctx, Split(before), Split(after), o)
 }
 
-// Diff returns what makes after of before, in order, with at least one common line between two changes.
+// Diff returns what makes after of before, in order, with at least one common line between two
+// changes.
 //
 // Errors: that of ctx.
 func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) {
@@ -64,7 +68,8 @@ func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) 
 	return changes, nil
 }
 
-// check holds that changes make after of before: what stands between them is the same on both sides.
+// check holds that changes make after of before: what stands between them is the same on both
+// sides.
 func check(before, after Text, changes []Change) {
 	i, j := 0, 0
 	for n, c := range append(slices.Clip(changes), Change{OldStart: before.Count(), NewStart: after.Count()}) {

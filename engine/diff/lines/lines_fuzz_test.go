@@ -11,8 +11,8 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// FuzzLines holds that the changes between two contents, applied to the first, give the second, in each way of finding them, and that they
-// touch nothing twice.
+// FuzzLines holds that the changes between two contents, applied to the first, give the second, in
+// each way of finding them, and that they touch nothing twice.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Add([]byte(""), []byte("\n\n\n"))
@@ -45,7 +45,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// TestLinesNearMinimal holds that the changes are not many more than the fewest, which another implementation finds.
+// TestLinesNearMinimal holds that the changes are not many more than the fewest, which another
+// implementation finds.
 func TestLinesNearMinimal(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -98,7 +99,8 @@ func otherDistance(before, after []byte) (edits int) {
 	return edits
 }
 
-// FuzzLinesPairs holds that what differs between two lines lies within them, in order, and that the rest is the same.
+// FuzzLinesPairs holds that what differs between two lines lies within them, in order, and that the
+// rest is the same.
 func FuzzLinesPairs(f *testing.F) {
 	f.Add([]byte("x := first(1)"), []byte("y := second(1, 2)"))
 	f.Add([]byte("für grün"), []byte("f\xffr gelb\r"))

@@ -24,8 +24,8 @@ type myers struct {
 	a, b *side
 
 	costMax int
-	// forward and backward hold, for each diagonal (index in a less index in b), how far the paths from the front and from the
-	// back of a box have come, as an index in a. Diagonal 0 is at zero.
+	// forward and backward hold, for each diagonal (index in a less index in b), how far the paths
+	// from the front and from the back of a box have come, as an index in a. Diagonal 0 is at zero.
 	forward, backward []int32
 	zero              int
 }
@@ -94,7 +94,8 @@ type search struct {
 	*myers
 	box
 	cost int
-	// low and high are the outermost diagonals that paths have reached. Every second one between them is used.
+	// low and high are the outermost diagonals that paths have reached. Every second one between them
+	// is used.
 	frontLow, frontHigh int
 	backLow, backHigh   int
 }
@@ -141,8 +142,8 @@ func (m *myers) split(x box, minimal bool) (split, error) {
 	}
 }
 
-// advance takes the paths from the front one step further. It returns where one met a path from the back, and whether one ran through many
-// equal lines.
+// advance takes the paths from the front one step further. It returns where one met a path from the
+// back, and whether one ran through many equal lines.
 func (s *search) advance() (met split, long, found bool) {
 	a, b := s.a.classes[:s.aEnd], s.b.classes[:s.bEnd]
 	forward, zero := s.forward, s.zero
@@ -215,7 +216,8 @@ func (s *search) retreat() (met split, long, found bool) {
 	return split{}, long, false
 }
 
-// promisingFront finds the best path from the front that got far for its cost and ends in a run of equal lines.
+// promisingFront finds the best path from the front that got far for its cost and ends in a run of
+// equal lines.
 func (s *search) promisingFront() (at split, ok bool) {
 	a, b := s.a.classes, s.b.classes
 	best := promising * s.cost
@@ -263,7 +265,8 @@ func (s *search) promisingBack() (at split, ok bool) {
 
 func distance(d, e int) int { return max(d-e, e-d) }
 
-// furthest returns the end of the path that has come furthest, from either end, when the search has cost enough.
+// furthest returns the end of the path that has come furthest, from either end, when the search has
+// cost enough.
 func (s *search) furthest() split {
 	front, frontA := -1, -1
 	for d := s.frontHigh; d >= s.frontLow; d -= 2 {

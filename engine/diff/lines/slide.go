@@ -7,15 +7,16 @@ import (
 	"packhorse/odb/fair"
 )
 
-// slider moves the groups of changed lines of one side: a group between equal lines may as well stand one line further up or down.
+// slider moves the groups of changed lines of one side: a group between equal lines may as well
+// stand one line further up or down.
 type slider struct {
 	own, other *side
 	indent     bool
 	polls      int
 }
 
-// group is a run of changed lines, possibly empty, between two unchanged ones. A group of one side corresponds to the group of the other
-// side that follows the same unchanged line.
+// group is a run of changed lines, possibly empty, between two unchanged ones. A group of one side
+// corresponds to the group of the other side that follows the same unchanged line.
 type group struct{ start, end int }
 
 // firstGroup returns the group before the first unchanged line.
@@ -56,8 +57,8 @@ func (s *side) unchanged(index int) int {
 	return n
 }
 
-// run slides all groups of s.own, each to the last place where it meets a group of the other side, or else to where indentation suggests
-// it, or else down.
+// run slides all groups of s.own, each to the last place where it meets a group of the other side,
+// or else to where indentation suggests it, or else down.
 func (s *slider) run(ctx context.Context) error {
 	g, other := s.own.firstGroup(), s.other.firstGroup()
 	for {
@@ -123,7 +124,8 @@ func (s *slider) poll(ctx context.Context) error {
 	return nil
 }
 
-// up moves g one line up, if the line before it equals its last one. It takes in the group that it bumps into.
+// up moves g one line up, if the line before it equals its last one. It takes in the group that it
+// bumps into.
 func (s *slider) up(g *group) bool {
 	t := s.own
 	if g.start == 0 || !bytes.Equal(t.Line(g.start-1), t.Line(g.end-1)) {
@@ -139,7 +141,8 @@ func (s *slider) up(g *group) bool {
 	return true
 }
 
-// down moves g one line down, if the line behind it equals its first one. It takes in the group that it bumps into.
+// down moves g one line down, if the line behind it equals its first one. It takes in the group
+// that it bumps into.
 func (s *slider) down(g *group) bool {
 	t := s.own
 	if g.end == t.Count() || !bytes.Equal(t.Line(g.start), t.Line(g.end)) {

@@ -11,13 +11,15 @@ import (
 // SizeMax is the largest content in bytes that may be divided into lines, as in git.
 const SizeMax = 1023 << 20
 
-// Text is a content, divided into lines. Its copies share the content, which must not change. The zero value has no lines.
+// Text is a content, divided into lines. Its copies share the content, which must not change. The
+// zero value has no lines.
 type Text struct {
 	data    []byte
 	offsets []int32 // where each line begins, and where the last one ends; none without lines
 }
 
-// Split divides data, at most [SizeMax] bytes, into lines. It takes four bytes a line beside data, which it keeps.
+// Split divides data, at most [SizeMax] bytes, into lines. It takes four bytes a line beside data,
+// which it keeps.
 func Split(data []byte) Text {
 	if len(data) > SizeMax {
 		panic("lines: a content above SizeMax")
@@ -42,7 +44,8 @@ var newline = []byte{'\n'}
 // Count is the number of lines.
 func (t Text) Count() int { return max(len(t.offsets)-1, 0) }
 
-// Line returns the line of an index that counts from 0, with its line feed, which only the last line may lack.
+// Line returns the line of an index that counts from 0, with its line feed, which only the last
+// line may lack.
 func (t Text) Line(index int) []byte { return t.data[t.offsets[index]:t.offsets[index+1]] }
 
 // Range returns count lines from an index on, as they stand in the content.
@@ -93,8 +96,8 @@ func commonEnd(a, b Text, limit int) int {
 // tailBlock is the size of the blocks that cutTails leaves out, in bytes.
 const tailBlock = 1024
 
-// cutTails leaves out what both texts end with, in whole blocks of [tailBlock] bytes up to the end of a line, as git does before it
-// compares two contents whose surroundings it will not show.
+// cutTails leaves out what both texts end with, in whole blocks of [tailBlock] bytes up to the end
+// of a line, as git does before it compares two contents whose surroundings it will not show.
 func cutTails(a, b Text) (Text, Text) {
 	cut := object.CommonSuffix(a.data, b.data) / tailBlock * tailBlock
 	n := bytes.IndexByte(a.data[len(a.data)-cut:], '\n')

@@ -12,8 +12,9 @@ import (
 	"packhorse/odb/fair"
 )
 
-// Pair is a changed line and the line that it became, by their indexes, and what differs between the two: ranges of bytes from the
-// beginning of the line, each with its end behind it, in order. Ranges begin and end between characters, if the lines are UTF-8.
+// Pair is a changed line and the line that it became, by their indexes, and what differs between
+// the two: ranges of bytes from the beginning of the line, each with its end behind it, in order.
+// Ranges begin and end between characters, if the lines are UTF-8.
 type Pair struct {
 	OldIndex, NewIndex int
 	Old, New           []ByteRange
@@ -22,8 +23,9 @@ type Pair struct {
 // ByteRange is the bytes from From up to To, To not included.
 type ByteRange struct{ From, To int }
 
-// Pairs walks the pairs of changed lines: in each of the changes, which are those of [Diff] for the same texts, the first removed line and
-// the first added one, and so on until one of the two runs out of lines. What differs is told by whole words. Line feeds do not count.
+// Pairs walks the pairs of changed lines: in each of the changes, which are those of [Diff] for the
+// same texts, the first removed line and the first added one, and so on until one of the two runs
+// out of lines. What differs is told by whole words. Line feeds do not count.
 //
 // The error is that of ctx and ends the walk.
 func Pairs(ctx context.Context, before, after Text, changes []Change) iter.Seq2[Pair, error] {
@@ -46,7 +48,8 @@ func Pairs(ctx context.Context, before, after Text, changes []Change) iter.Seq2[
 	}
 }
 
-// wordsMax bounds the words of a line that are compared. Of longer lines everything between the first and the last difference differs.
+// wordsMax bounds the words of a line that are compared. Of longer lines everything between the
+// first and the last difference differs.
 const wordsMax = 1000
 
 // wordDiff compares lines by words.
@@ -94,7 +97,8 @@ func (w *wordDiff) compare(before, after []byte) (removed, added []ByteRange) {
 	return removed, added
 }
 
-// addRange appends a range, unless it is empty, and joins it to the last one if that ends where it begins.
+// addRange appends a range, unless it is empty, and joins it to the last one if that ends where it
+// begins.
 func addRange(all []ByteRange, from, size int) []ByteRange {
 	switch n := len(all); {
 	case size == 0:
@@ -113,7 +117,8 @@ func sizeOf(words [][]byte) (size int) {
 	return size
 }
 
-// asRunes gives each distinct word a character of its own, which is what the library compares. There are too few words for surrogates.
+// asRunes gives each distinct word a character of its own, which is what the library compares.
+// There are too few words for surrogates.
 func asRunes(words [][]byte, numbers map[string]rune) []rune {
 	runes := make([]rune, len(words))
 	for i, w := range words {
@@ -127,7 +132,8 @@ func asRunes(words [][]byte, numbers map[string]rune) []rune {
 	return runes
 }
 
-// words divides a line into runs of letters, digits and underscores, runs of white space, and single characters of any other kind.
+// words divides a line into runs of letters, digits and underscores, runs of white space, and
+// single characters of any other kind.
 func words(line []byte) (all [][]byte) {
 	for len(line) > 0 {
 		r, size := utf8.DecodeRune(line)

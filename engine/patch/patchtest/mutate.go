@@ -11,7 +11,8 @@ import (
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// mutate changes a patch in a few places, sometimes so that it still applies. other is another patch of the same history.
+// mutate changes a patch in a few places, sometimes so that it still applies. other is another
+// patch of the same history.
 func mutate(random *rand.Rand, text, other []byte) []byte {
 	for range 1 + random.IntN(2) {
 		text = mutateOnce(random, slices.Clone(text), other)
@@ -64,14 +65,19 @@ func mutateOnce(random *rand.Rand, text, other []byte) []byte {
 		}
 	case 6:
 		likely := []string{
-			"\\ No newline at end of file\n", "\n", " \n", "@@ -1 +1 @@\n", "garbage\n", "GIT binary patch\n", "--- /dev/null\n", "+++ /dev/null\n",
-			"new file mode 100644\n", "deleted file mode 100644\n", "old mode 100644\n", "new mode 100755\n", "similarity index 100%\n",
-			"rename from a\n", "rename to b\n", "copy from a\n", "copy to dir/b\n", "Binary files a/a and b/a differ\n", "-\n", "+\n",
-			"diff --git a/a b/a\n", "index 0000000..1111111 100644\n", "new file mode 120000\n", "new file mode 160000\n", "--- a/a\n", "+++ b/a\n",
+			"\\ No newline at end of file\n", "\n", " \n", "@@ -1 +1 @@\n", "garbage\n", "GIT binary patch\n", "--- /dev/null\n",
+			"+++ /dev/null\n",
+			"new file mode 100644\n", "deleted file mode 100644\n", "old mode 100644\n", "new mode 100755\n",
+			"similarity index 100%\n",
+			"rename from a\n", "rename to b\n", "copy from a\n", "copy to dir/b\n", "Binary files a/a and b/a differ\n", "-\n",
+			"+\n",
+			"diff --git a/a b/a\n", "index 0000000..1111111 100644\n", "new file mode 120000\n", "new file mode 160000\n",
+			"--- a/a\n", "+++ b/a\n",
 		}
 		lines = slices.Insert(lines, at, []byte(likely[random.IntN(len(likely))]))
 	case 7:
-		lines[at] = bytes.Replace(lines[at], []byte("a/"), [][]byte{nil, []byte("/"), []byte("a//"), []byte("a/../"), []byte("a/.git/"), []byte("\"a/")}[random.IntN(6)], 1)
+		lines[at] = bytes.Replace(lines[at], []byte("a/"),
+			[][]byte{nil, []byte("/"), []byte("a//"), []byte("a/../"), []byte("a/.git/"), []byte("\"a/")}[random.IntN(6)], 1)
 	case 8:
 		lines[at] = slices.Concat(bytes.TrimSuffix(lines[at], []byte{'\n'}), []byte("\t2001-02-03 04:05:06.000 +0100\n"))
 	}
@@ -82,7 +88,8 @@ func mutateOnce(random *rand.Rand, text, other []byte) []byte {
 func headerLine(random *rand.Rand, lines [][]byte) int {
 	var headers []int
 	for i, l := range lines {
-		if len(l) > 0 && bytes.IndexByte([]byte("@dionrscGl"), l[0]) >= 0 || bytes.HasPrefix(l, []byte("--- ")) || bytes.HasPrefix(l, []byte("+++ ")) {
+		if len(l) > 0 && bytes.IndexByte([]byte("@dionrscGl"), l[0]) >= 0 || bytes.HasPrefix(l, []byte("--- ")) ||
+			bytes.HasPrefix(l, []byte("+++ ")) {
 			headers = append(headers, i)
 		}
 	}

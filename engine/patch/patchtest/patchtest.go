@@ -1,4 +1,5 @@
-// Package patchtest holds ways to apply patches against git apply --cached, on patches of histories and on mutated ones.
+// Package patchtest holds ways to apply patches against git apply --cached, on patches of histories
+// and on mutated ones.
 //
 // A way is an [Apply]. Start at [Histories] and [Mutations].
 package patchtest
@@ -29,7 +30,8 @@ type Verdict struct {
 // Apply applies a patch to a tree in one of our ways.
 type Apply func(tb testing.TB, text []byte, base string) Verdict
 
-// Index is an index of git's that patches are applied to, with a place for the objects that they make.
+// Index is an index of git's that patches are applied to, with a place for the objects that they
+// make.
 type Index struct {
 	git  *oracle.Repository // which is not written to
 	dir  string
@@ -48,7 +50,8 @@ func NewIndex(tb testing.TB, git *oracle.Repository) *Index {
 	return &Index{git: git, dir: dir}
 }
 
-// run runs git on an index file and returns what it prints, its complaints, and whether it was content.
+// run runs git on an index file and returns what it prints, its complaints, and whether it was
+// content.
 func (x *Index) run(tb testing.TB, index string, stdin []byte, args ...string) (stdout, stderr string, ok bool) {
 	tb.Helper()
 	cmd := exec.Command("git", args...)
@@ -95,12 +98,14 @@ func (x *Index) Apply(tb testing.TB, text []byte, base string) (v Verdict, stder
 	return Verdict{Tree: tree}, stderr
 }
 
-// deliberate names the difference from git that package patch documents, "" if two verdicts differ for no such reason.
+// deliberate names the difference from git that package patch documents, "" if two verdicts differ
+// for no such reason.
 func deliberate(ours, theirs Verdict, stderr string) string {
 	switch {
 	case ours.Tree != "" || theirs.Tree == "":
 		return ""
-	case errors.Is(ours.Err, patch.ErrMalformed) && (strings.Contains(stderr, "corrupt binary patch") || strings.Contains(stderr, "unrecognized binary patch")):
+	case errors.Is(ours.Err, patch.ErrMalformed) &&
+		(strings.Contains(stderr, "corrupt binary patch") || strings.Contains(stderr, "unrecognized binary patch")):
 		return "git drops what follows an unreadable binary part"
 	case errors.Is(ours.Err, commit.ErrInvalid):
 		return "a path that git fsck refuses"
@@ -110,8 +115,11 @@ func deliberate(ours, theirs Verdict, stderr string) string {
 	return ""
 }
 
-// compare applies a patch both ways and reports a difference, "" if there is none; accepted tells git's verdict.
-func (x *Index) compare(tb testing.TB, apply Apply, text []byte, base string) (difference, reason string, accepted bool) {
+// compare applies a patch both ways and reports a difference, "" if there is none; accepted tells
+// git's verdict.
+func (x *Index) compare(
+	tb testing.TB, apply Apply, text []byte, base string,
+) (difference, reason string, accepted bool) {
 	tb.Helper()
 	ours := apply(tb, text, base)
 	theirs, stderr := x.Apply(tb, text, base)
@@ -121,5 +129,6 @@ func (x *Index) compare(tb testing.TB, apply Apply, text []byte, base string) (d
 	if reason := deliberate(ours, theirs, stderr); reason != "" {
 		return "", reason, true
 	}
-	return fmt.Sprintf("ours: %s %s\ngit: %s %s\nstderr: %s\nbase %s", ours.Tree, ours.Refusal, theirs.Tree, theirs.Refusal, stderr, base), "", theirs.Tree != ""
+	return fmt.Sprintf("ours: %s %s\ngit: %s %s\nstderr: %s\nbase %s", ours.Tree, ours.Refusal, theirs.Tree,
+		theirs.Refusal, stderr, base), "", theirs.Tree != ""
 }

@@ -1,8 +1,11 @@
-// Package githubapp gets access to repositories on GitHub as a GitHub App does: a token of its own for each repository, for an hour.
+// Package githubapp gets access to repositories on GitHub as a GitHub App does: a token of its own
+// for each repository, for an hour.
 //
-// Start at [New] and [App.Credentials]. The app proves itself to GitHub's API with a JSON Web Token that its private key has signed, asks
-// where it is installed, and has a token made that opens one repository and no other, so that what leaks or goes astray opens no more. See
-// "Authenticating as a GitHub App installation" in GitHub's documentation. Tokens are kept in memory only; no error holds one.
+// Start at [New] and [App.Credentials]. The app proves itself to GitHub's API with a JSON Web Token
+// that its private key has signed, asks where it is installed, and has a token made that opens one
+// repository and no other, so that what leaks or goes astray opens no more. See "Authenticating as
+// a GitHub App installation" in GitHub's documentation. Tokens are kept in memory only; no error
+// holds one.
 package githubapp
 
 import (
@@ -21,7 +24,8 @@ import (
 )
 
 var (
-	// ErrNotInstalled says that the app is not installed for a repository, or that there is no such repository.
+	// ErrNotInstalled says that the app is not installed for a repository, or that there is no such
+	// repository.
 	ErrNotInstalled = errors.New("githubapp: the app is not installed for this repository")
 	// ErrRefused says that the API does not accept the app, or what it asks for.
 	ErrRefused = errors.New("githubapp: refused")
@@ -65,12 +69,14 @@ const (
 	accessMax  = 10_000 // repositories whose tokens are kept
 	// A token is not used any more when it would expire in the midst of a transfer's negotiation.
 	expiryMargin = 5 * time.Minute
-	// A proof is valid from a minute ago, for clocks that differ, and for less than the ten minutes that GitHub accepts.
+	// A proof is valid from a minute ago, for clocks that differ, and for less than the ten minutes
+	// that GitHub accepts.
 	proofBefore = time.Minute
 	proofLife   = 9 * time.Minute
 )
 
-// New returns the app of a configuration. The error says what is wrong with it, and holds nothing of the key.
+// New returns the app of a configuration. The error says what is wrong with it, and holds nothing
+// of the key.
 func New(c Config) (*App, error) {
 	switch {
 	case c.ID == "":
@@ -88,7 +94,8 @@ func New(c Config) (*App, error) {
 	return &App{config: c, signer: signer, access: make(map[string]*access)}, nil
 }
 
-// Credentials returns what opens a repository, for some minutes at least. Who asks while a token is being made waits for that one.
+// Credentials returns what opens a repository, for some minutes at least. Who asks while a token is
+// being made waits for that one.
 //
 // Errors: [ErrNotInstalled], [ErrRefused], [ErrUnavailable]; those of package outbound and of ctx.
 func (a *App) Credentials(ctx context.Context, owner, name string) (user, password string, err error) {
@@ -116,7 +123,8 @@ func (a *App) Credentials(ctx context.Context, owner, name string) (user, passwo
 	return User, token, nil
 }
 
-// Forget makes the next one who asks for a repository get a new token, when the stored one is the given one: GitHub did not accept it.
+// Forget makes the next one who asks for a repository get a new token, when the stored one is the
+// given one: GitHub did not accept it.
 func (a *App) Forget(owner, name, token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

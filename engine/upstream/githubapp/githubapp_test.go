@@ -54,8 +54,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proof, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	var claims jwt.RegisteredClaims
 	_, err := jwt.ParseWithClaims(proof, &claims, func(*jwt.Token) (any, error) { return &signer().PublicKey, nil },
-		jwt.WithValidMethods([]string{"RS256"}), jwt.WithTimeFunc(a.time), jwt.WithIssuedAt(), jwt.WithExpirationRequired(), jwt.WithIssuer("1234"))
-	if err == nil && (claims.ExpiresAt.Sub(a.time()) > 10*time.Minute || a.time().Sub(claims.IssuedAt.Time) != time.Minute) {
+		jwt.WithValidMethods([]string{"RS256"}), jwt.WithTimeFunc(a.time), jwt.WithIssuedAt(), jwt.WithExpirationRequired(),
+		jwt.WithIssuer("1234"))
+	if err == nil &&
+		(claims.ExpiresAt.Sub(a.time()) > 10*time.Minute || a.time().Sub(claims.IssuedAt.Time) != time.Minute) {
 		err = errors.New("lives too long, or is not from a minute ago")
 	}
 	if err != nil {
@@ -77,11 +79,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var asked struct {
 			Repositories []string `json:"repositories"`
 		}
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Repositories) != 1 || asked.Repositories[0] != "repo.go" {
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Repositories) != 1 ||
+			asked.Repositories[0] != "repo.go" {
 			a.t.Errorf("a token for %v, %v", asked, err)
 		}
 		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprintf(w, `{"token": "ghs_%d", "expires_at": %q}`, a.made.Add(1), a.time().Add(a.life).UTC().Format(time.RFC3339))
+		_, _ = fmt.Fprintf(w, `{"token": "ghs_%d", "expires_at": %q}`, a.made.Add(1),
+			a.time().Add(a.life).UTC().Format(time.RFC3339))
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -171,20 +175,28 @@ func TestErrors(t *testing.T) {
 		name  string
 		err   error
 	}{
-		"no installation":  {func(*api) {}, "Owner", "other", githubapp.ErrNotInstalled},
-		"no name":          {func(*api) {}, "Owner", "..", githubapp.ErrNotInstalled},
-		"a path":           {func(*api) {}, "Owner/x", "repo.go", githubapp.ErrNotInstalled},
-		"no owner":         {func(*api) {}, "", "repo.go", githubapp.ErrNotInstalled},
-		"bad key":          {func(a *api) { a.status = http.StatusUnauthorized }, "Owner", "repo.go", githubapp.ErrRefused},
-		"suspended":        {func(a *api) { a.status = http.StatusForbidden }, "Owner", "repo.go", githubapp.ErrRefused},
-		"no permission":    {func(a *api) { a.status = http.StatusUnprocessableEntity }, "Owner", "repo.go", githubapp.ErrRefused},
-		"down":             {func(a *api) { a.status = http.StatusBadGateway }, "Owner", "repo.go", githubapp.ErrUnavailable},
-		"too many":         {func(a *api) { a.status = http.StatusTooManyRequests }, "Owner", "repo.go", githubapp.ErrUnavailable},
-		"no JSON":          {func(a *api) { a.body = "<html>" }, "Owner", "repo.go", githubapp.ErrUnavailable},
-		"no id":            {func(a *api) { a.body = "{}" }, "Owner", "repo.go", githubapp.ErrUnavailable},
-		"no token":         {func(a *api) { a.body = `{"id": 1}` }, "Owner", "repo.go", githubapp.ErrUnavailable},
-		"token of spaces":  {func(a *api) { a.body = `{"id": 1, "token": "a b"}` }, "Owner", "repo.go", githubapp.ErrUnavailable},
-		"endless":          {func(a *api) { a.body = `{"id": ` + strings.Repeat("1", 2<<20) }, "Owner", "repo.go", githubapp.ErrUnavailable},
+		"no installation": {func(*api) {}, "Owner", "other", githubapp.ErrNotInstalled},
+		"no name":         {func(*api) {}, "Owner", "..", githubapp.ErrNotInstalled},
+		"a path":          {func(*api) {}, "Owner/x", "repo.go", githubapp.ErrNotInstalled},
+		"no owner":        {func(*api) {}, "", "repo.go", githubapp.ErrNotInstalled},
+		"bad key":         {func(a *api) { a.status = http.StatusUnauthorized }, "Owner", "repo.go", githubapp.ErrRefused},
+		"suspended":       {func(a *api) { a.status = http.StatusForbidden }, "Owner", "repo.go", githubapp.ErrRefused},
+		"no permission": {
+			func(a *api) { a.status = http.StatusUnprocessableEntity }, "Owner", "repo.go", githubapp.ErrRefused,
+		},
+		"down": {func(a *api) { a.status = http.StatusBadGateway }, "Owner", "repo.go", githubapp.ErrUnavailable},
+		"too many": {
+			func(a *api) { a.status = http.StatusTooManyRequests }, "Owner", "repo.go", githubapp.ErrUnavailable,
+		},
+		"no JSON":  {func(a *api) { a.body = "<html>" }, "Owner", "repo.go", githubapp.ErrUnavailable},
+		"no id":    {func(a *api) { a.body = "{}" }, "Owner", "repo.go", githubapp.ErrUnavailable},
+		"no token": {func(a *api) { a.body = `{"id": 1}` }, "Owner", "repo.go", githubapp.ErrUnavailable},
+		"token of spaces": {
+			func(a *api) { a.body = `{"id": 1, "token": "a b"}` }, "Owner", "repo.go", githubapp.ErrUnavailable,
+		},
+		"endless": {
+			func(a *api) { a.body = `{"id": ` + strings.Repeat("1", 2<<20) }, "Owner", "repo.go", githubapp.ErrUnavailable,
+		},
 		"redirect to none": {func(a *api) { a.redirect = "/gone" }, "Owner", "repo.go", githubapp.ErrUnavailable},
 	}
 	for name, test := range tests {
@@ -193,7 +205,8 @@ func TestErrors(t *testing.T) {
 		_, secret, err := app.Credentials(t.Context(), test.owner, test.name)
 		if !errors.Is(err, test.err) || secret != "" {
 			t.Errorf("%s: %v", name, err)
-		} else if strings.Contains(err.Error(), "ey") || len(err.Error()) > 200 { // every JSON Web Token begins with these letters
+		} else if strings.Contains(err.Error(), "ey") || len(err.Error()) > 200 {
+			// Every JSON Web Token begins with these letters.
 			t.Errorf("%s: the error tells too much: %v", name, err)
 		}
 	}

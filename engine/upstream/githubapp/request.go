@@ -44,12 +44,15 @@ func (a *App) request(ctx context.Context, owner, name string) (token string, ex
 		Expires time.Time `json:"expires_at"`
 	}
 	id := strconv.FormatInt(installation.ID, 10)
-	if err := a.call(ctx, http.MethodPost, map[string]any{"repositories": []string{name}}, &made, "app", "installations", id, "access_tokens"); err != nil {
+	if err := a.call(ctx, http.MethodPost, map[string]any{
+		"repositories": []string{name},
+	}, &made, "app", "installations", id, "access_tokens"); err != nil {
 		return "", expires, err
 	}
 	now := a.config.Now()
 	switch {
-	case made.Token == "" || len(made.Token) > tokenMax || strings.ContainsFunc(made.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+	case made.Token == "" || len(made.Token) > tokenMax ||
+		strings.ContainsFunc(made.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "", expires, fmt.Errorf("%w: no token in the answer", ErrUnavailable)
 	case made.Expires.Sub(now) > tokenLife:
 		made.Expires = now.Add(tokenLife)
@@ -86,7 +89,8 @@ func (a *App) call(ctx context.Context, method string, body, answer any, path ..
 	case status == http.StatusOK, status == http.StatusCreated:
 	case status == http.StatusNotFound:
 		return ErrNotInstalled
-	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusForbidden && response.Header.Get("Retry-After") != "":
+	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusForbidden &&
+		response.Header.Get("Retry-After") != "":
 		return fmt.Errorf("%w: HTTP status %d", ErrUnavailable, status)
 	default:
 		return fmt.Errorf("%w: HTTP status %d", ErrRefused, status)
@@ -108,7 +112,8 @@ func (a *App) newRequest(ctx context.Context, method string, body any, path []st
 			return nil, fmt.Errorf("githubapp: encode a request: %w", err)
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, a.config.API.JoinPath(path...).String(), bytes.NewReader(content))
+	request, err := http.NewRequestWithContext(ctx, method, a.config.API.JoinPath(path...).String(),
+		bytes.NewReader(content))
 	if err != nil {
 		return nil, errors.New("githubapp: the URL of the API is none")
 	}

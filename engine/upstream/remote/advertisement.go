@@ -21,7 +21,8 @@ type Ref struct {
 // Advertisement is what the far side has at one time, and how it wants to be spoken to.
 type Advertisement struct {
 	Refs []Ref // sorted by name, no name twice
-	// Head is the branch that the far side's HEAD points at, "refs/heads/main", whether it exists or not; "" when that was not told.
+	// Head is the branch that the far side's HEAD points at, "refs/heads/main", whether it exists or
+	// not; "" when that was not told.
 	Head    string
 	Skipped int // refs whose names no repository of ours may have; they are not among Refs
 	Version int // of the protocol that the far side speaks: 0, 1 or 2
@@ -33,8 +34,8 @@ type Advertisement struct {
 	prefixes []string
 }
 
-// Refs lists the refs of the far side that begin with one of the prefixes, or all of them when there is none. Those under
-// "refs/namespaces/" are another host's own and never listed.
+// Refs lists the refs of the far side that begin with one of the prefixes, or all of them when
+// there is none. Those under "refs/namespaces/" are another host's own and never listed.
 func (r *Remote) Refs(ctx context.Context, prefixes ...string) (*Advertisement, error) {
 	ad, err := r.discover(ctx, "list refs", uploadPack, prefixes)
 	if err != nil || ad.Version != 2 {
@@ -43,7 +44,8 @@ func (r *Remote) Refs(ctx context.Context, prefixes ...string) (*Advertisement, 
 	return ad, r.listRefs(ctx, ad)
 }
 
-// discover asks for the advertisement of a service: the refs up to version 1, the capabilities only from version 2.
+// discover asks for the advertisement of a service: the refs up to version 1, the capabilities only
+// from version 2.
 func (r *Remote) discover(ctx context.Context, op, service string, prefixes []string) (*Advertisement, error) {
 	q := request{op: op, base: r.URL, service: service}
 	if service == uploadPack {
@@ -165,7 +167,8 @@ func newCollector(a *answer, ad *Advertisement, limits Limits) *collector {
 	return &collector{a: a, ad: ad, max: limits.Refs, left: limits.NameBytes}
 }
 
-// line takes a line of version 0 or 1: "<id> <name>", "<id> <name>^{}" behind the tag that it peels, "shallow <id>".
+// line takes a line of version 0 or 1: "<id> <name>", "<id> <name>^{}" behind the tag that it
+// peels, "shallow <id>".
 func (c *collector) line(text string) error {
 	digits, name, ok := strings.Cut(text, " ")
 	if digits == "shallow" {
@@ -214,12 +217,15 @@ func (c *collector) add(ref Ref) error {
 	return nil
 }
 
-// wants tells whether a ref was asked for; for a push, none is. HEAD and its like are told otherwise.
+// wants tells whether a ref was asked for; for a push, none is. HEAD and its like are told
+// otherwise.
 func (ad *Advertisement) wants(name string) bool {
 	if ad.service != uploadPack || !strings.HasPrefix(name, "refs/") || strings.HasPrefix(name, "refs/namespaces/") {
 		return false
 	}
-	return len(ad.prefixes) == 0 || slices.ContainsFunc(ad.prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return len(ad.prefixes) == 0 || slices.ContainsFunc(ad.prefixes, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix)
+	})
 }
 
 // end sorts what was gathered.

@@ -71,7 +71,8 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// peelOnce corrects what for-each-ref says about tags of tags: it peels once where the protocol peels to the end.
+// peelOnce corrects what for-each-ref says about tags of tags: it peels once where the protocol
+// peels to the end.
 func peelOnce(t *testing.T, repo *oracle.Repository, line string) string {
 	t.Helper()
 	if strings.Contains(line, "refs/tags/v-nested ") {

@@ -15,7 +15,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// answer is the body of an answer as it arrives: with the watchdog beside it, and errors in our kinds. It is bounded by [answer.limit].
+// answer is the body of an answer as it arrives: with the watchdog beside it, and errors in our
+// kinds. It is bounded by [answer.limit].
 type answer struct {
 	parent context.Context // the caller's: what ends it is no fault of the far side
 	ctx    context.Context // the request's
@@ -65,7 +66,8 @@ func (a *answer) close() error {
 	return a.body.Close()
 }
 
-// finish reads what little may follow the last packet, so that the connection can be used again, and closes.
+// finish reads what little may follow the last packet, so that the connection can be used again,
+// and closes.
 func (a *answer) finish() error {
 	a.limit(finishMax, "end of an answer")
 	_, err := io.Copy(io.Discard, a)
@@ -75,12 +77,14 @@ func (a *answer) finish() error {
 // finishMax is how many bytes may follow the last packet.
 const finishMax = 4 << 10
 
-// fail makes an error of a kind. Texts of the far side among the arguments lose what they may not tell.
+// fail makes an error of a kind. Texts of the far side among the arguments lose what they may not
+// tell.
 func (a *answer) fail(kind error, format string, args ...any) error {
 	return &Error{Kind: kind, Op: a.op, Text: a.hide.clean(fmt.Sprintf(format, args...))}
 }
 
-// broken makes an error of one of net/http: the caller's own end, a refusal, or a far side that is not available.
+// broken makes an error of one of net/http: the caller's own end, a refusal, or a far side that is
+// not available.
 func (a *answer) broken(err error) error {
 	if cause := context.Cause(a.parent); cause != nil {
 		return fmt.Errorf("remote: %s: %w", a.op, cause)
@@ -121,7 +125,8 @@ func (a *answer) text(payload []byte) (string, error) {
 	return text, nil
 }
 
-// next reads a packet and the words in it, which are "" for a packet without data. An error that the packet reports is an error.
+// next reads a packet and the words in it, which are "" for a packet without data. An error that
+// the packet reports is an error.
 func (a *answer) next(lines *pktline.Reader) (pktline.Kind, string, error) {
 	kind, payload, err := lines.Read()
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// bands reads the data of a side-band: gitprotocol-common(5). It ends at the flush packet, and nowhere else.
+// bands reads the data of a side-band: gitprotocol-common(5). It ends at the flush packet, and
+// nowhere else.
 type bands struct {
 	a            *answer
 	lines        *pktline.Reader
@@ -24,7 +25,8 @@ func newBands(a *answer, lines *pktline.Reader, dataMax, progressMax int64, prog
 	return &bands{a: a, lines: lines, dataLeft: dataMax, progressLeft: progressMax, progress: progress}
 }
 
-// Read reads data. Errors: io.EOF behind the last packet, [*Error], and those of the caller's context and progress writer.
+// Read reads data. Errors: io.EOF behind the last packet, [*Error], and those of the caller's
+// context and progress writer.
 func (b *bands) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -7,7 +7,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// capabilities are what a far side says it can: names, each with the values that were told for it, "" for none.
+// capabilities are what a far side says it can: names, each with the values that were told for it,
+// "" for none.
 type capabilities map[string][]string
 
 func parseCapabilities(words []string) capabilities {
@@ -21,7 +22,8 @@ func parseCapabilities(words []string) capabilities {
 
 func (c capabilities) has(name string) bool { return c[name] != nil }
 
-// offers tells whether a value of a capability, which holds several separated by spaces, is among those told.
+// offers tells whether a value of a capability, which holds several separated by spaces, is among
+// those told.
 func (c capabilities) offers(name, value string) bool {
 	return slices.ContainsFunc(c[name], func(told string) bool { return slices.Contains(strings.Fields(told), value) })
 }

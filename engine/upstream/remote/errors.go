@@ -19,7 +19,8 @@ var (
 	ErrForbidden = errors.New("remote: forbidden")
 	// ErrNotFound says that there is no such repository, for these credentials (404, 410).
 	ErrNotFound = errors.New("remote: repository not found")
-	// ErrUnavailable says that the far side cannot be reached, broke off, is silent, or asks to try again (408, 429, 5xx).
+	// ErrUnavailable says that the far side cannot be reached, broke off, is silent, or asks to try
+	// again (408, 429, 5xx).
 	ErrUnavailable = errors.New("remote: not available")
 	// ErrProtocol says that what answers does not speak git's protocol, or not as we need it.
 	ErrProtocol = errors.New("remote: protocol violated")
@@ -64,12 +65,16 @@ func kindOf(status int) error {
 // secrets are what no text may hold, in the forms in which a far side may give it back.
 type secrets []string
 
-// secretMin is the shortest text that is taken for a secret: hiding shorter ones would tell them by the holes.
+// secretMin is the shortest text that is taken for a secret: hiding shorter ones would tell them by
+// the holes.
 const secretMin = 4
 
 func newSecrets(user, password string) secrets {
 	var s secrets
-	for _, form := range []string{base64.StdEncoding.EncodeToString([]byte(user + ":" + password)), password, url.QueryEscape(password), url.PathEscape(password)} {
+	for _, form := range []string{
+		base64.StdEncoding.EncodeToString([]byte(user + ":" + password)), password, url.QueryEscape(password),
+		url.PathEscape(password),
+	} {
 		if password != "" && len(form) >= secretMin {
 			s = append(s, form)
 		}

@@ -9,30 +9,36 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// Haves is what we tell the far side that we have, so that it leaves that out: commits, newest first. Its methods are called by one goroutine.
+// Haves is what we tell the far side that we have, so that it leaves that out: commits, newest
+// first. Its methods are called by one goroutine.
 type Haves interface {
-	// Next returns up to most commits that were not returned before and that are not known to be common, nor to be behind a common
-	// one; none when there are no more.
+	// Next returns up to most commits that were not returned before and that are not known to be
+	// common, nor to be behind a common one; none when there are no more.
 	Next(ctx context.Context, most int) ([]object.ID, error)
-	// Common says that both sides have a commit, and so all that is behind it. It was returned by Next.
+	// Common says that both sides have a commit, and so all that is behind it. It was returned by
+	// Next.
 	Common(id object.ID)
 }
 
 // FetchRequest says what to fetch.
 type FetchRequest struct {
 	Wants []object.ID // at least one; of the advertisement
-	// Haves is nil when we have nothing. Otherwise the pack may be thin: deltas in it may have bases that we have and the pack has not.
+	// Haves is nil when we have nothing. Otherwise the pack may be thin: deltas in it may have bases
+	// that we have and the pack has not.
 	Haves Haves
 	// IncludeTags asks for annotated tags of what is fetched, too.
 	IncludeTags bool
-	// Progress is given what the far side tells about its progress, less secrets, control characters included; nil asks for none.
+	// Progress is given what the far side tells about its progress, less secrets, control characters
+	// included; nil asks for none.
 	Progress io.Writer
 }
 
-// Fetch negotiates and returns the pack, as it arrives. The caller reads it to its end, and closes it in any case.
+// Fetch negotiates and returns the pack, as it arrives. The caller reads it to its end, and closes
+// it in any case.
 //
-// The pack is the far side's: nothing in it was looked at. It ends with io.EOF where the far side has said that it ends, and with an
-// error when it breaks off or dawdles; reading it may take any time otherwise. The errors are those of package [remote], and of Haves.
+// The pack is the far side's: nothing in it was looked at. It ends with io.EOF where the far side
+// has said that it ends, and with an error when it breaks off or dawdles; reading it may take any
+// time otherwise. The errors are those of package [remote], and of Haves.
 func (r *Remote) Fetch(ctx context.Context, ad *Advertisement, q FetchRequest) (pack io.ReadCloser, err error) {
 	n := newNegotiation(r, ad, q)
 	if len(q.Wants) == 0 {
@@ -45,7 +51,8 @@ func (r *Remote) Fetch(ctx context.Context, ad *Advertisement, q FetchRequest) (
 		if err := n.advance(ctx); err != nil {
 			return nil, err
 		}
-		a, err := r.send(ctx, request{op: "fetch", base: ad.base, service: uploadPack, version: ad.Version &^ 1, body: n.body()})
+		a, err := r.send(ctx,
+			request{op: "fetch", base: ad.base, service: uploadPack, version: ad.Version &^ 1, body: n.body()})
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,9 @@ func (w *walked) Next(_ context.Context, most int) ([]object.ID, error) {
 func (w *walked) Common(id object.ID) { w.common[id] = true }
 
 // fetch fetches into a repository, and returns how long the pack was.
-func fetch(t *testing.T, r *remote.Remote, ad *remote.Advertisement, q remote.FetchRequest, into *oracle.Repository) int {
+func fetch(
+	t *testing.T, r *remote.Remote, ad *remote.Advertisement, q remote.FetchRequest, into *oracle.Repository,
+) int {
 	t.Helper()
 	stream, err := r.Fetch(t.Context(), ad, q)
 	if err != nil {
@@ -90,7 +92,8 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestFetchNegotiates is a fetch into a repository with many commits of its own above what both sides have: several rounds, and a small thin pack.
+// TestFetchNegotiates is a fetch into a repository with many commits of its own above what both
+// sides have: several rounds, and a small thin pack.
 func TestFetchNegotiates(t *testing.T) {
 	t.Parallel()
 	repo := oracle.New(t)
@@ -145,7 +148,8 @@ func TestFetchNothingInCommon(t *testing.T) {
 			repo := oracle.Open(t, repo.Dir)
 			r := serve(t, repo, version, "").remote()
 			into := oracle.New(t)
-			fetch(t, r, list(t, r), remote.FetchRequest{Wants: []object.ID{tip}, Haves: walk(t, other, "--all"), IncludeTags: true}, into)
+			fetch(t, r, list(t, r),
+				remote.FetchRequest{Wants: []object.ID{tip}, Haves: walk(t, other, "--all"), IncludeTags: true}, into)
 			into.Git("update-ref", "refs/heads/main", tip.String())
 			into.Git("fsck", "--strict", "--full")
 		})

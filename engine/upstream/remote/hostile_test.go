@@ -75,7 +75,8 @@ func (f *farSide) RoundTrip(request *http.Request) (*http.Response, error) {
 		status = http.StatusOK
 	}
 	return &http.Response{
-		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: request, ContentLength: -1,
+		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: request,
+		ContentLength: -1,
 		Body: io.NopCloser(readFunc(func(p []byte) (int, error) {
 			n, err := answer.Read(p)
 			f.read += int64(n)
@@ -115,8 +116,11 @@ func then(parts ...any) io.Reader {
 func (f *farSide) remote(t *testing.T) *remote.Remote {
 	t.Helper()
 	return &remote.Remote{
-		URL: parseURL(t, "https://far.test/owner/repo.git"), Client: &http.Client{Transport: f}, Authorize: password("user", secret),
-		Limits: remote.Limits{Refs: 100, NameBytes: 64 << 10, AdvertisementBytes: 1 << 20, PackBytes: 1 << 20, ProgressBytes: 64 << 10, Haves: 500},
+		URL: parseURL(t, "https://far.test/owner/repo.git"), Client: &http.Client{Transport: f}, Authorize: password("user",
+			secret),
+		Limits: remote.Limits{
+			Refs: 100, NameBytes: 64 << 10, AdvertisementBytes: 1 << 20, PackBytes: 1 << 20, ProgressBytes: 64 << 10, Haves: 500,
+		},
 	}
 }
 
@@ -128,7 +132,9 @@ func (f *farSide) judge(t *testing.T, name string, err, kind error) {
 		t.Errorf("%s: %v, want %v", name, err, kind)
 		return
 	}
-	for _, hidden := range []string{secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte("user:" + secret)), "\n", "\x1b"} {
+	for _, hidden := range []string{
+		secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte("user:" + secret)), "\n", "\x1b",
+	} {
 		if strings.Contains(err.Error(), hidden) {
 			t.Errorf("%s: %q is told in %q", name, hidden, err)
 		}
@@ -170,21 +176,28 @@ func hostileListings() map[string]struct {
 		"no flush":             one(lines("# service=git-upload-pack\n", first, "0000"), remote.ErrProtocol),
 		"no capabilities":      one(service+lines(idText+" refs/heads/main\n", "0000"), remote.ErrProtocol),
 		"no id":                one(service+lines("xyz refs/heads/main\x00caps\n", "0000"), remote.ErrProtocol),
-		"an id in upper case":  one(service+lines(strings.ToUpper(idText)+" refs/heads/main\x00caps\n", "0000"), remote.ErrProtocol),
-		"the zero id":          one(service+lines(strings.Repeat("0", 40)+" refs/heads/main\x00caps\n", "0000"), remote.ErrProtocol),
+		"an id in upper case": one(service+lines(strings.ToUpper(idText)+" refs/heads/main\x00caps\n", "0000"),
+			remote.ErrProtocol),
+		"the zero id": one(service+lines(strings.Repeat("0", 40)+" refs/heads/main\x00caps\n", "0000"),
+			remote.ErrProtocol),
 		"no name":              one(service+lines(idText+"\x00caps\n", "0000"), remote.ErrProtocol),
 		"twice":                one(service+lines(first, idText+" refs/heads/main\n", "0000"), remote.ErrProtocol),
 		"peeled without a tag": one(service+lines(first, idText+" refs/tags/v1^{}\n", "0000"), remote.ErrProtocol),
 		"a delimiter":          one(service+lines(first, "0001", "0000"), remote.ErrProtocol),
-		"SHA-256":              one(service+lines(idText+" refs/heads/main\x00object-format=sha256\n", "0000"), remote.ErrProtocol),
-		"a bad length":         one(service+"zzzz", remote.ErrProtocol),
-		"a long line":          one(service+"ffff"+strings.Repeat("a", 65531), remote.ErrProtocol),
-		"an error":             one(lines("ERR go away "+secret+"\x1b[31m\n"), remote.ErrRejected),
-		"an error later":       one(service+lines(first, "ERR "+strings.Repeat("x", 60000)), remote.ErrRejected),
-		"too many refs":        {[]io.Reader{then(service+lines(first), endlessRefs())}, remote.ErrLimit},
-		"endless repetition":   {[]io.Reader{then(service+lines(first), endless(lines(idText+" refs/pull/1\n")))}, remote.ErrLimit},
-		"endless HEADs":        {[]io.Reader{then(service+lines(first), endless(lines(idText+" HEAD\n")))}, remote.ErrLimit},
-		"endless shallows":     {[]io.Reader{then(service+lines(first), endless(lines("shallow "+idText+"\n")))}, remote.ErrLimit},
+		"SHA-256": one(service+lines(idText+" refs/heads/main\x00object-format=sha256\n", "0000"),
+			remote.ErrProtocol),
+		"a bad length":   one(service+"zzzz", remote.ErrProtocol),
+		"a long line":    one(service+"ffff"+strings.Repeat("a", 65531), remote.ErrProtocol),
+		"an error":       one(lines("ERR go away "+secret+"\x1b[31m\n"), remote.ErrRejected),
+		"an error later": one(service+lines(first, "ERR "+strings.Repeat("x", 60000)), remote.ErrRejected),
+		"too many refs":  {[]io.Reader{then(service+lines(first), endlessRefs())}, remote.ErrLimit},
+		"endless repetition": {
+			[]io.Reader{then(service+lines(first), endless(lines(idText+" refs/pull/1\n")))}, remote.ErrLimit,
+		},
+		"endless HEADs": {[]io.Reader{then(service+lines(first), endless(lines(idText+" HEAD\n")))}, remote.ErrLimit},
+		"endless shallows": {
+			[]io.Reader{then(service+lines(first), endless(lines("shallow "+idText+"\n")))}, remote.ErrLimit,
+		},
 		"endless capabilities": {[]io.Reader{then(lines(v2), endless(lines("x=y\n")))}, remote.ErrLimit},
 		"endless rest":         {[]io.Reader{then(service+lines(first, "0000"), endless("x"))}, remote.ErrLimit},
 		"no fetch":             one(lines(v2, "ls-refs\n", "0000"), remote.ErrProtocol),
@@ -195,11 +208,12 @@ func hostileListings() map[string]struct {
 		"v2, bad peeled":       two(remote.ErrProtocol, lines(idText+" refs/tags/v peeled:x\n", "0000")),
 		"v2, twice":            two(remote.ErrProtocol, lines(idText+" refs/tags/v\n", idText+" refs/tags/v\n", "0000")),
 		"v2, a delimiter":      two(remote.ErrProtocol, lines(idText+" refs/tags/v\n", "0001")),
-		"v2, an error":         two(remote.ErrRejected, lines("ERR "+base64.StdEncoding.EncodeToString([]byte("user:"+secret)))),
-		"v2, too many refs":    two(remote.ErrLimit, endlessRefs()),
-		"v2, endless unborn":   two(remote.ErrLimit, endless(lines("unborn HEAD symref-target:refs/heads/main\n"))),
-		"v2, long names":       two(remote.ErrLimit, longRefs()),
-		"v2, endless rest":     two(remote.ErrLimit, "0000", endless("0000")),
+		"v2, an error": two(remote.ErrRejected,
+			lines("ERR "+base64.StdEncoding.EncodeToString([]byte("user:"+secret)))),
+		"v2, too many refs":  two(remote.ErrLimit, endlessRefs()),
+		"v2, endless unborn": two(remote.ErrLimit, endless(lines("unborn HEAD symref-target:refs/heads/main\n"))),
+		"v2, long names":     two(remote.ErrLimit, longRefs()),
+		"v2, endless rest":   two(remote.ErrLimit, "0000", endless("0000")),
 	}
 }
 
@@ -243,22 +257,26 @@ func TestHostileHeads(t *testing.T) {
 		err   error
 		retry time.Duration
 	}{
-		"dumb":              {farSide{kind: "text/plain"}, remote.ErrProtocol, 0},
-		"HTML":              {farSide{kind: "text/html; charset=utf-8"}, remote.ErrProtocol, 0},
-		"another answer":    {farSide{kind: "application/x-git-upload-pack-result"}, remote.ErrProtocol, 0},
-		"a long type":       {farSide{kind: strings.Repeat("a", 10000) + "/b"}, remote.ErrProtocol, 0},
-		"gzip":              {farSide{header: http.Header{"Content-Encoding": {"gzip"}}}, remote.ErrProtocol, 0},
-		"brotli":            {farSide{header: http.Header{"Content-Encoding": {"br"}}}, remote.ErrProtocol, 0},
-		"not authorized":    {farSide{status: 401}, remote.ErrUnauthorized, 0},
-		"payment required":  {farSide{status: 402}, remote.ErrProtocol, 0},
-		"forbidden":         {farSide{status: 403}, remote.ErrForbidden, 0},
-		"not found":         {farSide{status: 404}, remote.ErrNotFound, 0},
-		"gone":              {farSide{status: 410}, remote.ErrNotFound, 0},
-		"no content":        {farSide{status: 204}, remote.ErrProtocol, 0},
-		"too many requests": {farSide{status: 429, header: http.Header{"Retry-After": {"120"}}}, remote.ErrUnavailable, 2 * time.Minute},
-		"broken":            {farSide{status: 500}, remote.ErrUnavailable, 0},
-		"bad gateway":       {farSide{status: 502, header: http.Header{"Retry-After": {"-5"}}}, remote.ErrUnavailable, 0},
-		"unavailable":       {farSide{status: 503, header: http.Header{"Retry-After": {"9999999"}}}, remote.ErrUnavailable, 24 * time.Hour},
+		"dumb":             {farSide{kind: "text/plain"}, remote.ErrProtocol, 0},
+		"HTML":             {farSide{kind: "text/html; charset=utf-8"}, remote.ErrProtocol, 0},
+		"another answer":   {farSide{kind: "application/x-git-upload-pack-result"}, remote.ErrProtocol, 0},
+		"a long type":      {farSide{kind: strings.Repeat("a", 10000) + "/b"}, remote.ErrProtocol, 0},
+		"gzip":             {farSide{header: http.Header{"Content-Encoding": {"gzip"}}}, remote.ErrProtocol, 0},
+		"brotli":           {farSide{header: http.Header{"Content-Encoding": {"br"}}}, remote.ErrProtocol, 0},
+		"not authorized":   {farSide{status: 401}, remote.ErrUnauthorized, 0},
+		"payment required": {farSide{status: 402}, remote.ErrProtocol, 0},
+		"forbidden":        {farSide{status: 403}, remote.ErrForbidden, 0},
+		"not found":        {farSide{status: 404}, remote.ErrNotFound, 0},
+		"gone":             {farSide{status: 410}, remote.ErrNotFound, 0},
+		"no content":       {farSide{status: 204}, remote.ErrProtocol, 0},
+		"too many requests": {
+			farSide{status: 429, header: http.Header{"Retry-After": {"120"}}}, remote.ErrUnavailable, 2 * time.Minute,
+		},
+		"broken":      {farSide{status: 500}, remote.ErrUnavailable, 0},
+		"bad gateway": {farSide{status: 502, header: http.Header{"Retry-After": {"-5"}}}, remote.ErrUnavailable, 0},
+		"unavailable": {
+			farSide{status: 503, header: http.Header{"Retry-After": {"9999999"}}}, remote.ErrUnavailable, 24 * time.Hour,
+		},
 		"an unknown status": {farSide{status: 799}, remote.ErrUnavailable, 0},
 	}
 	for name, test := range tests {
@@ -300,21 +318,25 @@ func TestHostileFetches(t *testing.T) {
 		answer []any
 		err    error
 	}{
-		"nothing":              {capsV2, []any{""}, remote.ErrUnavailable},
-		"no section":           {capsV2, []any{"0000"}, remote.ErrProtocol},
-		"an unknown section":   {capsV2, []any{lines("packfile-uris\n", "0000")}, remote.ErrProtocol},
-		"shallow":              {capsV2, []any{lines("shallow-info\n", "0000")}, remote.ErrProtocol},
-		"never a pack":         {capsV2, []any{endless(lines("acknowledgments\n", "NAK\n", "0000"))}, remote.ErrLimit},
-		"NAK for ever":         {capsV2, []any{lines("acknowledgments\n"), endless(lines("NAK\n"))}, remote.ErrLimit},
-		"unknown common":       {capsV2, []any{lines("acknowledgments\n", "ACK "+idText+"\n", "0000")}, remote.ErrProtocol},
-		"no acknowledgment":    {capsV2, []any{lines("acknowledgments\n", "YES\n", "0000")}, remote.ErrProtocol},
-		"ready, and no pack":   {capsV2, []any{lines("acknowledgments\n", "ready\n", "0000")}, remote.ErrProtocol},
-		"a pack, not ready":    {capsV2, []any{lines("acknowledgments\n", "NAK\n", "0001", "packfile\n")}, remote.ErrProtocol},
-		"cut behind ready":     {capsV2, []any{ready}, remote.ErrUnavailable},
-		"an error":             {capsV2, []any{lines("ERR not for " + secret + "\n")}, remote.ErrRejected},
-		"cut pack":             {capsV2, []any{lines("packfile\n", "\x01PACK")}, remote.ErrUnavailable},
-		"cut in a packet":      {capsV2, []any{lines("packfile\n"), "00ff\x01PACK"}, remote.ErrUnavailable},
-		"endless pack":         {capsV2, []any{lines("packfile\n"), endless(lines("\x01" + strings.Repeat("x", 60000)))}, remote.ErrLimit},
+		"nothing":            {capsV2, []any{""}, remote.ErrUnavailable},
+		"no section":         {capsV2, []any{"0000"}, remote.ErrProtocol},
+		"an unknown section": {capsV2, []any{lines("packfile-uris\n", "0000")}, remote.ErrProtocol},
+		"shallow":            {capsV2, []any{lines("shallow-info\n", "0000")}, remote.ErrProtocol},
+		"never a pack":       {capsV2, []any{endless(lines("acknowledgments\n", "NAK\n", "0000"))}, remote.ErrLimit},
+		"NAK for ever":       {capsV2, []any{lines("acknowledgments\n"), endless(lines("NAK\n"))}, remote.ErrLimit},
+		"unknown common":     {capsV2, []any{lines("acknowledgments\n", "ACK "+idText+"\n", "0000")}, remote.ErrProtocol},
+		"no acknowledgment":  {capsV2, []any{lines("acknowledgments\n", "YES\n", "0000")}, remote.ErrProtocol},
+		"ready, and no pack": {capsV2, []any{lines("acknowledgments\n", "ready\n", "0000")}, remote.ErrProtocol},
+		"a pack, not ready": {
+			capsV2, []any{lines("acknowledgments\n", "NAK\n", "0001", "packfile\n")}, remote.ErrProtocol,
+		},
+		"cut behind ready": {capsV2, []any{ready}, remote.ErrUnavailable},
+		"an error":         {capsV2, []any{lines("ERR not for " + secret + "\n")}, remote.ErrRejected},
+		"cut pack":         {capsV2, []any{lines("packfile\n", "\x01PACK")}, remote.ErrUnavailable},
+		"cut in a packet":  {capsV2, []any{lines("packfile\n"), "00ff\x01PACK"}, remote.ErrUnavailable},
+		"endless pack": {
+			capsV2, []any{lines("packfile\n"), endless(lines("\x01" + strings.Repeat("x", 60000)))}, remote.ErrLimit,
+		},
 		"endless progress":     {capsV2, []any{lines("packfile\n"), endless(lines("\x02Counting\r"))}, remote.ErrLimit},
 		"endless empty data":   {capsV2, []any{lines("packfile\n"), endless(lines("\x01"))}, remote.ErrLimit},
 		"endless empty lines":  {capsV2, []any{lines("packfile\n"), endless(lines(""))}, remote.ErrProtocol},
@@ -328,8 +350,10 @@ func TestHostileFetches(t *testing.T) {
 		"v0, unknown common":   {v0, []any{lines("ACK " + idText + " common\n")}, remote.ErrProtocol},
 		"v0, an early end":     {v0, []any{lines("ACK 0100000100000000000000000000000000000000\n")}, remote.ErrProtocol},
 		"v0, no ACK":           {v0, []any{lines("PACK\n")}, remote.ErrProtocol},
-		"v0, endless ACKs":     {v0, []any{endless(lines("ACK 0100000100000000000000000000000000000000 common\n"))}, remote.ErrLimit},
-		"v0, endless pack":     {v0plain, []any{lines("NAK\n"), endless("PACK")}, remote.ErrLimit},
+		"v0, endless ACKs": {
+			v0, []any{endless(lines("ACK 0100000100000000000000000000000000000000 common\n"))}, remote.ErrLimit,
+		},
+		"v0, endless pack": {v0plain, []any{lines("NAK\n"), endless("PACK")}, remote.ErrLimit},
 	}
 	for name, test := range tests {
 		far := &farSide{answers: []io.Reader{strings.NewReader(test.ad), strings.NewReader("0000"), then(test.answer...)}}
@@ -339,7 +363,8 @@ func TestHostileFetches(t *testing.T) {
 		r := far.remote(t)
 		ad := list(t, r)
 		far.read = 0
-		stream, err := r.Fetch(t.Context(), ad, remote.FetchRequest{Wants: []object.ID{{1}}, Haves: &endlessHaves{}, Progress: io.Discard})
+		stream, err := r.Fetch(t.Context(), ad,
+			remote.FetchRequest{Wants: []object.ID{{1}}, Haves: &endlessHaves{}, Progress: io.Discard})
 		if err == nil {
 			_, err = io.Copy(io.Discard, stream)
 			err = errors.Join(err, stream.Close())
@@ -391,28 +416,40 @@ func TestHostileReports(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"done":                {caps, banded("unpack ok\n", "ok refs/heads/main\n", "0000"), nil, ""},
-		"done, with options":  {caps, banded("unpack ok\n", "ok refs/heads/main\n", "option refname refs/x\n", "0000"), nil, ""},
-		"no side-band":        {"report-status ofs-delta", []any{lines("unpack ok\n", "ok refs/heads/main\n", "0000")}, nil, ""},
-		"refused":             {caps, banded("unpack ok\n", "ng refs/heads/main no "+secret+"\x1b\n", "0000"), nil, "no ***"},
-		"refused, no reason":  {caps, banded("unpack ok\n", "ng refs/heads/main\n", "0000"), nil, "refused without a reason"},
-		"not told":            {caps, banded("unpack ok\n", "0000"), nil, "the far side did not report on it"},
-		"not unpacked":        {caps, banded("unpack bad "+secret+"\n", "ng refs/heads/main unpacker error\n", "0000"), remote.ErrRejected, ""},
-		"no status":           {"ofs-delta", []any{""}, remote.ErrProtocol, ""},
-		"no offsets":          {"report-status", []any{""}, remote.ErrProtocol, ""},
-		"nothing":             {caps, []any{""}, remote.ErrUnavailable, ""},
-		"no report":           {caps, []any{"0000"}, remote.ErrUnavailable, ""},
-		"cut":                 {caps, []any{lines("\x01" + lines("unpack ok\n"))}, remote.ErrUnavailable, ""},
-		"cut in the band":     {caps, banded("unpack ok\n"), remote.ErrUnavailable, ""},
-		"no unpack":           {caps, banded("ok refs/heads/main\n", "0000"), remote.ErrProtocol, ""},
-		"another ref":         {caps, banded("unpack ok\n", "ok refs/heads/other\n", "0000"), remote.ErrProtocol, ""},
-		"nonsense":            {caps, banded("unpack ok\n", "maybe refs/heads/main\n", "0000"), remote.ErrProtocol, ""},
-		"an error":            {caps, []any{lines("\x03no "+secret, "0000")}, remote.ErrRejected, ""},
-		"an error afterwards": {caps, []any{lines("\x01"+lines("unpack ok\n", "ok refs/heads/main\n", "0000"), "\x03late")}, remote.ErrRejected, ""},
-		"endless report":      {caps, []any{endless(lines("\x01" + lines("unpack ok\n")))}, remote.ErrProtocol, ""},
-		"endless options":     {caps, []any{lines("\x01" + lines("unpack ok\n")), endless(lines("\x01" + lines("option x\n")))}, remote.ErrLimit, ""},
-		"endless progress":    {caps, []any{endless(lines("\x02remote: hello\n"))}, remote.ErrLimit, ""},
-		"endless, bare":       {"report-status ofs-delta", []any{lines("unpack ok\n"), endless(lines("option x\n"))}, remote.ErrLimit, ""},
+		"done": {caps, banded("unpack ok\n", "ok refs/heads/main\n", "0000"), nil, ""},
+		"done, with options": {
+			caps, banded("unpack ok\n", "ok refs/heads/main\n", "option refname refs/x\n", "0000"), nil, "",
+		},
+		"no side-band": {
+			"report-status ofs-delta", []any{lines("unpack ok\n", "ok refs/heads/main\n", "0000")}, nil, "",
+		},
+		"refused":            {caps, banded("unpack ok\n", "ng refs/heads/main no "+secret+"\x1b\n", "0000"), nil, "no ***"},
+		"refused, no reason": {caps, banded("unpack ok\n", "ng refs/heads/main\n", "0000"), nil, "refused without a reason"},
+		"not told":           {caps, banded("unpack ok\n", "0000"), nil, "the far side did not report on it"},
+		"not unpacked": {
+			caps, banded("unpack bad "+secret+"\n", "ng refs/heads/main unpacker error\n", "0000"), remote.ErrRejected, "",
+		},
+		"no status":       {"ofs-delta", []any{""}, remote.ErrProtocol, ""},
+		"no offsets":      {"report-status", []any{""}, remote.ErrProtocol, ""},
+		"nothing":         {caps, []any{""}, remote.ErrUnavailable, ""},
+		"no report":       {caps, []any{"0000"}, remote.ErrUnavailable, ""},
+		"cut":             {caps, []any{lines("\x01" + lines("unpack ok\n"))}, remote.ErrUnavailable, ""},
+		"cut in the band": {caps, banded("unpack ok\n"), remote.ErrUnavailable, ""},
+		"no unpack":       {caps, banded("ok refs/heads/main\n", "0000"), remote.ErrProtocol, ""},
+		"another ref":     {caps, banded("unpack ok\n", "ok refs/heads/other\n", "0000"), remote.ErrProtocol, ""},
+		"nonsense":        {caps, banded("unpack ok\n", "maybe refs/heads/main\n", "0000"), remote.ErrProtocol, ""},
+		"an error":        {caps, []any{lines("\x03no "+secret, "0000")}, remote.ErrRejected, ""},
+		"an error afterwards": {
+			caps, []any{lines("\x01"+lines("unpack ok\n", "ok refs/heads/main\n", "0000"), "\x03late")}, remote.ErrRejected, "",
+		},
+		"endless report": {caps, []any{endless(lines("\x01" + lines("unpack ok\n")))}, remote.ErrProtocol, ""},
+		"endless options": {
+			caps, []any{lines("\x01" + lines("unpack ok\n")), endless(lines("\x01" + lines("option x\n")))}, remote.ErrLimit, "",
+		},
+		"endless progress": {caps, []any{endless(lines("\x02remote: hello\n"))}, remote.ErrLimit, ""},
+		"endless, bare": {
+			"report-status ofs-delta", []any{lines("unpack ok\n"), endless(lines("option x\n"))}, remote.ErrLimit, "",
+		},
 	}
 	for name, test := range tests {
 		far := &farSide{answers: []io.Reader{strings.NewReader(advertise(test.caps)), then(test.answer...)}}
@@ -429,7 +466,8 @@ func TestHostileReports(t *testing.T) {
 		}
 	}
 	far := &farSide{answers: []io.Reader{strings.NewReader(advertise("report-status ofs-delta"))}}
-	results, err := far.remote(t).Push(t.Context(), remote.PushRequest{Commands: []remote.Command{{Name: "refs/heads/main", Old: object.ID{1}}}})
+	results, err := far.remote(t).Push(t.Context(),
+		remote.PushRequest{Commands: []remote.Command{{Name: "refs/heads/main", Old: object.ID{1}}}})
 	if err != nil || len(results) != 1 || !strings.Contains(results[0].Reason, "does not delete") || far.requests != 1 {
 		t.Errorf("a far side that does not delete: %v, %v", results, err)
 	}
@@ -474,7 +512,8 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("posted to %v", got)
 	}
 	_, err := at("/other/repo.git").Refs(t.Context())
-	if refused, ok := errors.AsType[*outbound.RefusedError](err); !ok || !strings.Contains(refused.Why, "another origin") || elsewhere.Load() != 0 {
+	if refused, ok := errors.AsType[*outbound.RefusedError](err); !ok ||
+		!strings.Contains(refused.Why, "another origin") || elsewhere.Load() != 0 {
 		t.Errorf("%v, and %d requests elsewhere", err, elsewhere.Load())
 	}
 	_, err = at("/login/repo.git").Refs(t.Context())

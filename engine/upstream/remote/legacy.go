@@ -6,7 +6,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// bodyLegacy is the request of gitprotocol-pack(5), "Packfile Negotiation", whose first line carries the capabilities.
+// bodyLegacy is the request of gitprotocol-pack(5), "Packfile Negotiation", whose first line
+// carries the capabilities.
 func (n *negotiation) bodyLegacy() []byte {
 	var caps []string
 	for _, name := range append([]string{"multi_ack_detailed", "no-done", "side-band-64k"}, n.options()...) {
@@ -32,8 +33,9 @@ func (n *negotiation) bodyLegacy() []byte {
 	return append(body, "0000"...)
 }
 
-// readLegacy reads the acknowledgments. A round that is not the last ends with NAK; behind it comes the pack at once when the far side is ready and
-// knows no-done. The last round ends with NAK or an ACK without a word behind it, and then the pack comes.
+// readLegacy reads the acknowledgments. A round that is not the last ends with NAK; behind it comes
+// the pack at once when the far side is ready and knows no-done. The last round ends with NAK or an
+// ACK without a word behind it, and then the pack comes.
 func (n *negotiation) readLegacy(a *answer, lines *pktline.Reader) (packFollows bool, err error) {
 	for count := 0; ; count++ {
 		kind, text, err := a.next(lines)

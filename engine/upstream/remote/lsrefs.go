@@ -20,7 +20,8 @@ func (r *Remote) command(ad *Advertisement, name string) []byte {
 	return append(body, "0001"...)
 }
 
-// prefixesMax is up to how many prefixes the far side is asked to leave out the rest. It may answer with more refs, as may one that was not asked.
+// prefixesMax is up to how many prefixes the far side is asked to leave out the rest. It may answer
+// with more refs, as may one that was not asked.
 const prefixesMax = 32
 
 // listRefs asks for the refs in version 2: gitprotocol-v2(5), ls-refs.

@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// negotiation finds out, in rounds, what both sides have. HTTP servers remember nothing, so each round says everything again: the wants, what is
-// known to be common, and some more commits.
+// negotiation finds out, in rounds, what both sides have. HTTP servers remember nothing, so each
+// round says everything again: the wants, what is known to be common, and some more commits.
 type negotiation struct {
 	remote  *Remote
 	ad      *Advertisement
@@ -32,8 +32,9 @@ const (
 	haveCommon
 )
 
-// The windows of git's stateless negotiation: it begins small, and doubles up to what fits a request. After inVainMax haves in a row that the far
-// side does not know, following one that it does, more of them are of no use.
+// The windows of git's stateless negotiation: it begins small, and doubles up to what fits a
+// request. After inVainMax haves in a row that the far side does not know, following one that it
+// does, more of them are of no use.
 const (
 	windowFirst = 16
 	windowMax   = 16 << 10
@@ -106,7 +107,8 @@ func (n *negotiation) read(a *answer, lines *pktline.Reader) (packFollows bool, 
 // sideband tells whether the pack comes with progress and errors beside it.
 func (n *negotiation) sideband() bool { return n.ad.Version == 2 || n.ad.caps.has("side-band-64k") }
 
-// options are what the pack may use; the legacy protocol has them as capabilities, version 2 as arguments.
+// options are what the pack may use; the legacy protocol has them as capabilities, version 2 as
+// arguments.
 func (n *negotiation) options() []string {
 	options := []string{"ofs-delta"}
 	if n.request.Haves != nil {

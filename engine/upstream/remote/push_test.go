@@ -16,7 +16,8 @@ import (
 // packOf writes a pack of what revisions reach, as git makes it.
 func packOf(t *testing.T, repo *oracle.Repository, revisions ...string) func(io.Writer) error {
 	t.Helper()
-	data := repo.Input([]byte(strings.Join(revisions, "\n")+"\n"), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
+	data := repo.Input([]byte(strings.Join(revisions, "\n")+"\n"), "pack-objects", "--revs", "--stdout",
+		"--delta-base-offset", "-q")
 	return func(w io.Writer) error {
 		_, err := io.Copy(w, bytes.NewReader(data))
 		return err
@@ -45,8 +46,10 @@ func TestPush(t *testing.T) {
 		commands []remote.Command
 		pack     func(io.Writer) error
 	}{
-		{[]remote.Command{{Name: "refs/heads/main", New: first}, {Name: "refs/heads/old", New: first}}, packOf(t, here, first.String())},
-		{[]remote.Command{{Name: "refs/heads/main", Old: first, New: second}}, packOf(t, here, second.String(), "^"+first.String())},
+		{[]remote.Command{{Name: "refs/heads/main", New: first}, {Name: "refs/heads/old", New: first}}, packOf(t, here,
+			first.String())},
+		{[]remote.Command{{Name: "refs/heads/main", Old: first, New: second}}, packOf(t, here, second.String(),
+			"^"+first.String())},
 		{[]remote.Command{{Name: "refs/heads/old", Old: first}}, nil},
 		{[]remote.Command{{Name: "refs/tags/v1", New: second}}, packOf(t, here, second.String(), "^"+second.String())},
 	}
@@ -101,7 +104,8 @@ func TestPushRefused(t *testing.T) {
 	if err := os.MkdirAll(hooks, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	oracle.WriteScript(t, filepath.Join(hooks, "update"), "#!/bin/sh\nif [ \"$1\" = refs/heads/hooked ]; then echo not this one >&2; exit 1; fi\n")
+	oracle.WriteScript(t, filepath.Join(hooks, "update"),
+		"#!/bin/sh\nif [ \"$1\" = refs/heads/hooked ]; then echo not this one >&2; exit 1; fi\n")
 	var progress bytes.Buffer
 	results := push(t, serve(t, there, "2", "").remote(), remote.PushRequest{
 		Commands: []remote.Command{
@@ -129,7 +133,9 @@ func TestPushRefused(t *testing.T) {
 	if !strings.Contains(progress.String(), "not this one") {
 		t.Errorf("progress %q", progress.String())
 	}
-	if got := there.Git("rev-parse", "main", "keep", "new"); got != strings.TrimSpace(strings.Repeat(tip.String()+"\n", 3)) {
+	if got := there.Git(
+		"rev-parse", "main", "keep", "new",
+	); got != strings.TrimSpace(strings.Repeat(tip.String()+"\n", 3)) {
 		t.Errorf("refs %s", got)
 	}
 }

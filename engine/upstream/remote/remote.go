@@ -1,10 +1,13 @@
-// Package remote is the client side of git's smart HTTP protocol: it lists, fetches from and pushes to one repository on another host.
+// Package remote is the client side of git's smart HTTP protocol: it lists, fetches from and pushes
+// to one repository on another host.
 //
-// Start at [Remote]. Listing and fetching speak protocol version 2, or 0 and 1 where the far side does; pushing speaks version 0, as git
-// does. See gitprotocol-http(5), gitprotocol-v2(5) and gitprotocol-pack(5). Servers that only serve files ("dumb" ones) are refused.
+// Start at [Remote]. Listing and fetching speak protocol version 2, or 0 and 1 where the far side
+// does; pushing speaks version 0, as git does. See gitprotocol-http(5), gitprotocol-v2(5) and
+// gitprotocol-pack(5). Servers that only serve files ("dumb" ones) are refused.
 //
-// Nothing that the far side sends is trusted: refs, bytes, progress and texts have limits, and so has its silence. Every error is an [*Error] of
-// one kind, except those of the caller's own context, of its pack writer, of its Authorize and of package outbound. No text in it holds a
+// Nothing that the far side sends is trusted: refs, bytes, progress and texts have limits, and so
+// has its silence. Every error is an [*Error] of one kind, except those of the caller's own
+// context, of its pack writer, of its Authorize and of package outbound. No text in it holds a
 // password, also where the far side repeats one.
 //
 // The package stores nothing. A Remote may be used concurrently.
@@ -21,10 +24,11 @@ import (
 // Remote is one repository on another host. Its fields are not changed while it is used.
 type Remote struct {
 	URL *url.URL // of the repository; without user, query and fragment
-	// Client is one of package outbound, unless the URL can be trusted. It need not limit the time to the head of an answer.
+	// Client is one of package outbound, unless the URL can be trusted. It need not limit the time to
+	// the head of an answer.
 	Client *http.Client
-	// Authorize returns what a request authenticates with; it is asked for each request. No password, or a nil Authorize, is no
-	// authentication. It is sent to the origin of URL and nowhere else.
+	// Authorize returns what a request authenticates with; it is asked for each request. No password,
+	// or a nil Authorize, is no authentication. It is sent to the origin of URL and nowhere else.
 	Authorize func(ctx context.Context) (user, password string, err error)
 	Agent     string // "packhorse/1.2"
 	Limits    Limits

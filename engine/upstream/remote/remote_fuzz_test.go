@@ -19,22 +19,28 @@ import (
 
 const farCapsV2 = "000eversion 2\n000cls-refs\n000afetch\n0000"
 
-// FuzzRemote holds that whatever a far side answers, to a listing, a fetch or a push, ends in a result that can be relied on or in an error
-// of a known kind, in bounded memory, and is understood in the same way however it arrives.
+// FuzzRemote holds that whatever a far side answers, to a listing, a fetch or a push, ends in a
+// result that can be relied on or in an error of a known kind, in bounded memory, and is understood
+// in the same way however it arrives.
 func FuzzRemote(f *testing.F) {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	line := func(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
 	const caps = "\x00multi_ack_detailed no-done side-band-64k ofs-delta symref=HEAD:refs/heads/main\n"
 	for _, seed := range []string{
-		"001e# service=git-upload-pack\n0000" + line(id+" HEAD"+caps) + line(id+" refs/tags/v\n") + line(id+" refs/tags/v^{}\n") + "0000",
+		"001e# service=git-upload-pack\n0000" + line(id+" HEAD"+caps) + line(id+" refs/tags/v\n") +
+			line(id+" refs/tags/v^{}\n") + "0000",
 		"001e# service=git-upload-pack\n0000000eversion 1\n" + line(strings.Repeat("0", 40)+" capabilities^{}"+caps) + "0000",
 		farCapsV2, line("ERR no\n"),
 	} {
 		f.Add(uint8(0), []byte(seed))
 	}
-	f.Add(uint8(1), []byte(line("unborn HEAD symref-target:refs/heads/main\n")+line(id+" refs/tags/v peeled:"+id+"\n")+"0000"))
-	f.Add(uint8(2), []byte(line("acknowledgments\n")+line("ACK "+id+"\n")+line("ready\n")+"0001"+line("packfile\n")+line("\x02hi")+line("\x01PACK")+"0000"))
-	f.Add(uint8(3), []byte(line("ACK "+id+" common\n")+line("ACK "+id+" ready\n")+line("NAK\n")+line("ACK "+id+"\n")+line("\x01PACK")+"0000"))
+	f.Add(uint8(1),
+		[]byte(line("unborn HEAD symref-target:refs/heads/main\n")+line(id+" refs/tags/v peeled:"+id+"\n")+"0000"))
+	f.Add(uint8(2), []byte(line("acknowledgments\n")+line("ACK "+id+"\n")+line("ready\n")+"0001"+line("packfile\n")+
+		line("\x02hi")+line("\x01PACK")+"0000"))
+	f.Add(uint8(3),
+		[]byte(line("ACK "+id+" common\n")+line("ACK "+id+" ready\n")+line("NAK\n")+line("ACK "+id+"\n")+line("\x01PACK")+
+			"0000"))
 	report := line("unpack ok\n") + line("ng refs/heads/main no\n") + "0000"
 	f.Add(uint8(4), []byte(line("\x01"+report)+"0000"))
 	f.Add(uint8(5), []byte(report))
@@ -53,13 +59,21 @@ func askFarSide(t *testing.T, mode uint8, data io.Reader) (result string, err er
 	const v0 = "001e# service=git-upload-pack\n0000" +
 		"00710123456789abcdef0123456789abcdef01234567 refs/heads/main\x00multi_ack_detailed no-done side-band-64k ofs-delta \n0000"
 	receive := func(caps string) string {
-		return "001f# service=git-receive-pack\n0000" + fmt.Sprintf("%04x", 4+40+17+len(caps)) + strings.Repeat("0", 40) + " capabilities^{}\x00" + caps + "0000"
+		return "001f# service=git-receive-pack\n0000" + fmt.Sprintf("%04x", 4+40+17+len(caps)) + strings.Repeat("0", 40) +
+			" capabilities^{}\x00" + caps + "0000"
 	}
 	conversation := [][]string{
-		{}, {farCapsV2}, {farCapsV2, "0000"}, {v0}, {receive("report-status ofs-delta side-band-64k")}, {receive("report-status ofs-delta")},
+		{},
+		{farCapsV2},
+		{farCapsV2, "0000"},
+		{v0},
+		{receive("report-status ofs-delta side-band-64k")},
+		{receive("report-status ofs-delta")},
 	}[mode]
 	r := &remote.Remote{
-		URL: &url.URL{Scheme: "https", Host: "far.test"}, Client: &http.Client{Transport: &scripted{answers: conversation, last: data}},
+		URL: &url.URL{
+			Scheme: "https", Host: "far.test",
+		}, Client: &http.Client{Transport: &scripted{answers: conversation, last: data}},
 		Limits: remote.Limits{Refs: 20, AdvertisementBytes: 4 << 10, PackBytes: 1 << 10, ProgressBytes: 1 << 10},
 	}
 	defer func() {
@@ -127,7 +141,8 @@ func (s *scripted) RoundTrip(request *http.Request) (*http.Response, error) {
 		kind = strings.Replace(request.Header.Get("Content-Type"), "-request", "-result", 1)
 	}
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Request: request, ContentLength: -1, Body: io.NopCloser(body),
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Request: request, ContentLength: -1,
+		Body: io.NopCloser(body),
 	}, nil
 }
 

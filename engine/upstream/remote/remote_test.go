@@ -26,7 +26,8 @@ type gitServer struct {
 	chunked  atomic.Int64
 }
 
-// serve serves a repository with a version of the protocol, whatever is asked for, and answers 401 without the password when there is one.
+// serve serves a repository with a version of the protocol, whatever is asked for, and answers 401
+// without the password when there is one.
 func serve(t *testing.T, repo *oracle.Repository, version, password string) *gitServer {
 	t.Helper()
 	backend := filepath.Join(strings.TrimSpace(repo.Git("--exec-path")), "git-http-backend")

@@ -16,7 +16,8 @@ func newReport(commands []Command) *report {
 	return &report{commands: commands, reasons: make(map[string]string, len(commands))}
 }
 
-// sendable returns the commands that the far side can understand, and whether a pack goes with them.
+// sendable returns the commands that the far side can understand, and whether a pack goes with
+// them.
 func (r *report) sendable(caps capabilities) (commands []Command, withPack bool) {
 	for _, c := range r.commands {
 		if c.New.IsZero() && !caps.has("delete-refs") {
@@ -38,7 +39,8 @@ func (r *report) bytesMax() int64 {
 	return most
 }
 
-// read reads a report-status, or its second version, whose option lines are about refs that the far side has renamed.
+// read reads a report-status, or its second version, whose option lines are about refs that the far
+// side has renamed.
 func (r *report) read(a *answer, lines *pktline.Reader) error {
 	kind, text, err := a.next(lines)
 	if err != nil {

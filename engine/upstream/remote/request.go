@@ -37,7 +37,8 @@ type request struct {
 // gzipMin is how long a body has to be for compressing it to be worth while, in bytes, as in git.
 const gzipMin = 1 << 10
 
-// send sends a request and returns its answer, which is 200 and of the right type. The caller closes it.
+// send sends a request and returns its answer, which is 200 and of the right type. The caller
+// closes it.
 //
 // A stream is its maker's to close.
 func (r *Remote) send(ctx context.Context, q request) (*answer, error) {
@@ -82,7 +83,8 @@ func (r *Remote) exchange(a *answer, q request, user, password string) error {
 	return nil
 }
 
-// client returns the client with a look at redirects of our own: credentials leave for one origin, whichever client is given.
+// client returns the client with a look at redirects of our own: credentials leave for one origin,
+// whichever client is given.
 func (r *Remote) client() *http.Client {
 	client := *r.Client
 	client.Jar = nil
@@ -135,7 +137,8 @@ func (q request) setVersion(request *http.Request) {
 	}
 }
 
-// setBody gives the request its body: compressed when it is long and we hold all of it, in chunks when its length is not known.
+// setBody gives the request its body: compressed when it is long and we hold all of it, in chunks
+// when its length is not known.
 func (q request) setBody(request *http.Request, dog *watchdog) {
 	body := q.body
 	if q.stream != nil {
@@ -178,7 +181,10 @@ func (a *answer) check(response *http.Response, q request) error {
 		if name := http.StatusText(response.StatusCode); name != "" {
 			text += " (" + name + ")"
 		}
-		return &Error{Kind: kindOf(response.StatusCode), Op: a.op, Text: text, Status: response.StatusCode, RetryAfter: retryAfter(response)}
+		return &Error{
+			Kind: kindOf(response.StatusCode), Op: a.op, Text: text, Status: response.StatusCode,
+			RetryAfter: retryAfter(response),
+		}
 	case got != want && q.body == nil:
 		return a.fail(ErrProtocol, "no smart HTTP git server: content type %.100q", got)
 	case got != want:

@@ -14,7 +14,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// silent serves an advertisement, and to each POST what begin has, and then nothing for as long as the client is there.
+// silent serves an advertisement, and to each POST what begin has, and then nothing for as long as
+// the client is there.
 func silent(t *testing.T, read bool, begin string) *remote.Remote {
 	t.Helper()
 	over := make(chan struct{})
@@ -23,7 +24,8 @@ func silent(t *testing.T, read bool, begin string) *remote.Remote {
 		switch {
 		case asked == "git-receive-pack":
 			w.Header().Set("Content-Type", "application/x-git-receive-pack-advertisement")
-			_, _ = io.WriteString(w, lines("# service=git-receive-pack\n", "0000", idText+" refs/heads/x\x00report-status ofs-delta\n", "0000"))
+			_, _ = io.WriteString(w,
+				lines("# service=git-receive-pack\n", "0000", idText+" refs/heads/x\x00report-status ofs-delta\n", "0000"))
 			return
 		case asked != "" && begin != noAdvertisement:
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
@@ -85,7 +87,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestSilenceOfPush is a far side that takes no more of a pack, and one that takes it and does not answer.
+// TestSilenceOfPush is a far side that takes no more of a pack, and one that takes it and does not
+// answer.
 func TestSilenceOfPush(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]bool{"takes nothing": false, "does not answer": true} {
@@ -128,8 +131,11 @@ func TestDrip(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := server.Client()
 	t.Cleanup(client.CloseIdleConnections)
-	r := &remote.Remote{URL: parseURL(t, server.URL), Client: client, Limits: remote.Limits{Answer: 300 * time.Millisecond}}
-	if _, err := r.Refs(t.Context()); !errors.Is(err, remote.ErrUnavailable) || !strings.Contains(err.Error(), "too long") {
+	r := &remote.Remote{
+		URL: parseURL(t, server.URL), Client: client, Limits: remote.Limits{Answer: 300 * time.Millisecond},
+	}
+	if _, err := r.Refs(t.Context()); !errors.Is(err, remote.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "too long") {
 		t.Errorf("error %v", err)
 	}
 }

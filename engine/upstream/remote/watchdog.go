@@ -13,8 +13,8 @@ var (
 	errSlow   = errors.New("the answer took too long")
 )
 
-// watchdog ends a request whose far side is silent, or takes too long altogether. The clock that sees to silence runs while we wait for the
-// far side, and rests while it waits for us.
+// watchdog ends a request whose far side is silent, or takes too long altogether. The clock that
+// sees to silence runs while we wait for the far side, and rests while it waits for us.
 type watchdog struct {
 	limits Limits
 	cancel context.CancelCauseFunc
@@ -25,7 +25,8 @@ type watchdog struct {
 	ended   bool
 }
 
-// watch returns a context that is cancelled with [errSilent] or [errSlow], and the dog that does it, whose clocks run.
+// watch returns a context that is cancelled with [errSilent] or [errSlow], and the dog that does
+// it, whose clocks run.
 func watch(ctx context.Context, limits Limits) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &watchdog{
@@ -90,7 +91,8 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 // Close closes the source.
 func (b *watchedBody) Close() error { return b.src.Close() }
 
-// pace tells when a pack that has begun comes too slowly. What counts is the time that we wait for it.
+// pace tells when a pack that has begun comes too slowly. What counts is the time that we wait for
+// it.
 type pace struct {
 	window time.Duration
 	least  int64 // bytes in a window

@@ -10,8 +10,9 @@ import (
 	"packhorse/odb/file"
 )
 
-// testCrash takes the power at random points of random lives of files. What was sealed is there and whole, and may be created by
-// nobody; what was not is gone for good, or whole if its sealing was under way.
+// testCrash takes the power at random points of random lives of files. What was sealed is there and
+// whole, and may be created by nobody; what was not is gone for good, or whole if its sealing was
+// under way.
 func testCrash(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {

@@ -16,10 +16,12 @@ import (
 type Harness struct {
 	// Open returns a new, empty store. The suite closes it.
 	Open func(t *testing.T) file.Store
-	// Other returns another server's store over the same files, which the suite closes. It is nil if the store has one server only.
+	// Other returns another server's store over the same files, which the suite closes. It is nil if
+	// the store has one server only.
 	Other func(t *testing.T, store file.Store) file.Store
-	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards, under the same
-	// server id. It is optional; without it the promises about crashes are not tested.
+	// Crash takes the power from a store that Open or Crash returned and gives back what comes up
+	// afterwards, under the same server id. It is optional; without it the promises about crashes are
+	// not tested.
 	Crash func(t *testing.T, store file.Store) file.Store
 }
 

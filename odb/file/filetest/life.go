@@ -65,7 +65,8 @@ func testNames(t *testing.T, h Harness) {
 	}
 }
 
-// testUnsealed checks that a file that is being written shows nowhere, and that it leaves nothing when it is aborted.
+// testUnsealed checks that a file that is being written shows nowhere, and that it leaves nothing
+// when it is aborted.
 func testUnsealed(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -221,7 +222,8 @@ func testDeleteOpen(t *testing.T, h Harness) {
 	}
 }
 
-// testOtherServer checks that servers see each other's sealed files, settle them and have leftovers of their own only.
+// testOtherServer checks that servers see each other's sealed files, settle them and have leftovers
+// of their own only.
 func testOtherServer(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Other == nil {

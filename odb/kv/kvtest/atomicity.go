@@ -13,7 +13,8 @@ import (
 
 const goroutines = 16
 
-// testCounter lets many goroutines count up one key by compare-and-swap: no count is lost, and each value was written once.
+// testCounter lets many goroutines count up one key by compare-and-swap: no count is lost, and each
+// value was written once.
 func testCounter(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -58,8 +59,8 @@ func testCounter(t *testing.T, h Harness) {
 	}
 }
 
-// testTransfers moves amounts between accounts, each move under preconditions on two of them, while snapshots sum them up: no
-// snapshot sees half a move.
+// testTransfers moves amounts between accounts, each move under preconditions on two of them, while
+// snapshots sum them up: no snapshot sees half a move.
 func testTransfers(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)

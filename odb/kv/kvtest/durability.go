@@ -45,8 +45,8 @@ func testWaitDurable(t *testing.T, h Harness) {
 	}
 }
 
-// testCrash applies batches one after another and takes the power at any time. What comes up is the state after one of them, not
-// before the last that was known to be durable.
+// testCrash applies batches one after another and takes the power at any time. What comes up is the
+// state after one of them, not before the last that was known to be durable.
 func testCrash(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {
@@ -119,7 +119,8 @@ func contents(t *testing.T, store kv.Store) map[string]string {
 	return pairs
 }
 
-// testCrashWaitDurable has writers that never wait, and readers that tell what they read after WaitDurable. What was told survives.
+// testCrashWaitDurable has writers that never wait, and readers that tell what they read after
+// WaitDurable. What was told survives.
 func testCrashWaitDurable(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {

@@ -10,9 +10,10 @@
 //	files, err := file.OpenDir("data/files", file.DirOptions{FS: faulty})
 //	after := disk.CrashClone(vfs.CrashCloneCfg{...})       // what a loss of power leaves at this instant; open new stores on it
 //
-// The zero configuration keeps only what was synced; with UnsyncedDataPercent and RNG some of the rest survives too, so that a test
-// meets torn ends. TestStoresCrash of package odb does all of this. A failed sync of the log calls OnFatal; when that returns, the
-// store answers with kv.ErrFailed, and its Close and calls that were under way may hang as those of a dead process do.
+// The zero configuration keeps only what was synced; with UnsyncedDataPercent and RNG some of the
+// rest survives too, so that a test meets torn ends. TestStoresCrash of package odb does all of
+// this. A failed sync of the log calls OnFatal; when that returns, the store answers with
+// kv.ErrFailed, and its Close and calls that were under way may hang as those of a dead process do.
 package kvtest
 
 import (
@@ -27,11 +28,11 @@ import (
 
 // Harness makes the stores under test.
 type Harness struct {
-	// Open returns a new, empty store, whose snapshots live for snapshotAge if it can be set, else for [kv.SnapshotAgeMax]. The
-	// suite closes it.
+	// Open returns a new, empty store, whose snapshots live for snapshotAge if it can be set, else for
+	// [kv.SnapshotAgeMax]. The suite closes it.
 	Open func(t *testing.T, snapshotAge time.Duration) kv.Store
-	// Crash takes the power from a store that Open or Crash returned and gives back what comes up afterwards. It is optional;
-	// without it the promises about crashes are not tested.
+	// Crash takes the power from a store that Open or Crash returned and gives back what comes up
+	// afterwards. It is optional; without it the promises about crashes are not tested.
 	Crash func(t *testing.T, store kv.Store) kv.Store
 }
 

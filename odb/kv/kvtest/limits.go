@@ -19,23 +19,25 @@ func testLimits(t *testing.T, h Harness) {
 		build func(*kv.Batch)
 		err   error
 	}{
-		"largest key":             {build: func(b *kv.Batch) { b.Put(key, nil) }},
-		"largest value":           {build: func(b *kv.Batch) { b.Put([]byte("k"), value) }},
-		"largest batch":           {build: func(b *kv.Batch) { fillBytes(b, kv.BatchBytesMax) }},
-		"most keys":               {build: func(b *kv.Batch) { fillCount(b, kv.BatchCountMax) }},
-		"key":                     {build: func(b *kv.Batch) { b.Put(longKey, nil) }, err: kv.ErrTooLarge},
-		"deleted key":             {build: func(b *kv.Batch) { b.Delete(longKey) }, err: kv.ErrTooLarge},
-		"start of a range":        {build: func(b *kv.Batch) { b.DeleteRange(longKey, []byte("z")) }, err: kv.ErrTooLarge},
-		"end of a range":          {build: func(b *kv.Batch) { b.DeleteRange([]byte("a"), longKey) }, err: kv.ErrTooLarge},
-		"required key":            {build: func(b *kv.Batch) { b.RequireAbsent(longKey) }, err: kv.ErrTooLarge},
-		"value":                   {build: func(b *kv.Batch) { b.Put([]byte("k"), longValue) }, err: kv.ErrTooLarge},
-		"required value":          {build: func(b *kv.Batch) { b.Require([]byte("k"), longValue) }, err: kv.ErrTooLarge},
-		"batch":                   {build: func(b *kv.Batch) { fillBytes(b, kv.BatchBytesMax+1) }, err: kv.ErrTooLarge},
-		"keys":                    {build: func(b *kv.Batch) { fillCount(b, kv.BatchCountMax+1) }, err: kv.ErrTooLarge},
-		"keys with preconditions": {build: func(b *kv.Batch) { fillCount(b, kv.BatchCountMax); b.RequireAbsent([]byte("k")) }, err: kv.ErrTooLarge},
-		"empty key":               {build: func(b *kv.Batch) { b.Put(nil, []byte("v")) }, err: kv.ErrEmptyKey},
-		"empty deleted key":       {build: func(b *kv.Batch) { b.Delete(nil) }, err: kv.ErrEmptyKey},
-		"empty required key":      {build: func(b *kv.Batch) { b.RequireAbsent(nil) }, err: kv.ErrEmptyKey},
+		"largest key":      {build: func(b *kv.Batch) { b.Put(key, nil) }},
+		"largest value":    {build: func(b *kv.Batch) { b.Put([]byte("k"), value) }},
+		"largest batch":    {build: func(b *kv.Batch) { fillBytes(b, kv.BatchBytesMax) }},
+		"most keys":        {build: func(b *kv.Batch) { fillCount(b, kv.BatchCountMax) }},
+		"key":              {build: func(b *kv.Batch) { b.Put(longKey, nil) }, err: kv.ErrTooLarge},
+		"deleted key":      {build: func(b *kv.Batch) { b.Delete(longKey) }, err: kv.ErrTooLarge},
+		"start of a range": {build: func(b *kv.Batch) { b.DeleteRange(longKey, []byte("z")) }, err: kv.ErrTooLarge},
+		"end of a range":   {build: func(b *kv.Batch) { b.DeleteRange([]byte("a"), longKey) }, err: kv.ErrTooLarge},
+		"required key":     {build: func(b *kv.Batch) { b.RequireAbsent(longKey) }, err: kv.ErrTooLarge},
+		"value":            {build: func(b *kv.Batch) { b.Put([]byte("k"), longValue) }, err: kv.ErrTooLarge},
+		"required value":   {build: func(b *kv.Batch) { b.Require([]byte("k"), longValue) }, err: kv.ErrTooLarge},
+		"batch":            {build: func(b *kv.Batch) { fillBytes(b, kv.BatchBytesMax+1) }, err: kv.ErrTooLarge},
+		"keys":             {build: func(b *kv.Batch) { fillCount(b, kv.BatchCountMax+1) }, err: kv.ErrTooLarge},
+		"keys with preconditions": {
+			build: func(b *kv.Batch) { fillCount(b, kv.BatchCountMax); b.RequireAbsent([]byte("k")) }, err: kv.ErrTooLarge,
+		},
+		"empty key":          {build: func(b *kv.Batch) { b.Put(nil, []byte("v")) }, err: kv.ErrEmptyKey},
+		"empty deleted key":  {build: func(b *kv.Batch) { b.Delete(nil) }, err: kv.ErrEmptyKey},
+		"empty required key": {build: func(b *kv.Batch) { b.RequireAbsent(nil) }, err: kv.ErrEmptyKey},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,9 @@ const (
 )
 
 // kinds is how often each is called.
-var kinds = []callKind{callGet, callGet, callGet, callPut, callDelete, callDeleteRange, callDeleteRange, callSwap, callSwap, callSwap}
+var kinds = []callKind{
+	callGet, callGet, callGet, callPut, callDelete, callDeleteRange, callDeleteRange, callSwap, callSwap, callSwap,
+}
 
 // result is what a get has seen, or whether a swap took place.
 type result struct {
@@ -71,8 +73,9 @@ var registers = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// testLinearizable records what goroutines do to few keys, with and without preconditions, and searches for an order that explains
-// it. It fails when a write without preconditions slips between the check and the application of another batch.
+// testLinearizable records what goroutines do to few keys, with and without preconditions, and
+// searches for an order that explains it. It fails when a write without preconditions slips between
+// the check and the application of another batch.
 func testLinearizable(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -110,7 +113,8 @@ func testLinearizable(t *testing.T, h Harness) {
 		})
 	}
 	group.Wait()
-	// Without a limit of time: few calls overlap, and a machine that stops for a minute says nothing about the store.
+	// Without a limit of time: few calls overlap, and a machine that stops for a minute says nothing
+	// about the store.
 	if !porcupine.CheckOperations(registers, history) {
 		t.Error("no order of the operations explains what the clients saw")
 	}

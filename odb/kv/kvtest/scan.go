@@ -25,14 +25,25 @@ func testScan(t *testing.T, h Harness) {
 		options kv.ScanOptions
 		want    []string
 	}{
-		"all":              {want: []string{"a=1", "b=1", "b\x00=1", "bb=1", "c=1", "\xff=1", "\xff\xff=1"}},
-		"start inclusive":  {options: kv.ScanOptions{Start: []byte("c")}, want: []string{"c=1", "\xff=1", "\xff\xff=1"}},
-		"end exclusive":    {options: kv.ScanOptions{End: []byte("b")}, want: []string{"a=1"}},
-		"successor":        {options: kv.ScanOptions{Start: []byte("b\x00"), End: []byte("bb\x00")}, want: []string{"b\x00=1", "bb=1"}},
-		"prefix":           {options: kv.ScanOptions{Start: []byte("b"), End: kv.PrefixEnd([]byte("b"))}, want: []string{"b=1", "b\x00=1", "bb=1"}},
-		"prefix of 0xff":   {options: kv.ScanOptions{Start: []byte{0xff}, End: kv.PrefixEnd([]byte{0xff})}, want: []string{"\xff=1", "\xff\xff=1"}},
-		"limit":            {options: kv.ScanOptions{Start: []byte("b"), Limit: 2}, want: []string{"b=1", "b\x00=1"}},
-		"reverse":          {options: kv.ScanOptions{Start: []byte("b"), End: []byte("c"), Reverse: true}, want: []string{"bb=1", "b\x00=1", "b=1"}},
+		"all":             {want: []string{"a=1", "b=1", "b\x00=1", "bb=1", "c=1", "\xff=1", "\xff\xff=1"}},
+		"start inclusive": {options: kv.ScanOptions{Start: []byte("c")}, want: []string{"c=1", "\xff=1", "\xff\xff=1"}},
+		"end exclusive":   {options: kv.ScanOptions{End: []byte("b")}, want: []string{"a=1"}},
+		"successor": {
+			options: kv.ScanOptions{Start: []byte("b\x00"), End: []byte("bb\x00")}, want: []string{"b\x00=1", "bb=1"},
+		},
+		"prefix": {
+			options: kv.ScanOptions{Start: []byte("b"), End: kv.PrefixEnd([]byte("b"))},
+			want:    []string{"b=1", "b\x00=1", "bb=1"},
+		},
+		"prefix of 0xff": {
+			options: kv.ScanOptions{Start: []byte{0xff}, End: kv.PrefixEnd([]byte{0xff})},
+			want:    []string{"\xff=1", "\xff\xff=1"},
+		},
+		"limit": {options: kv.ScanOptions{Start: []byte("b"), Limit: 2}, want: []string{"b=1", "b\x00=1"}},
+		"reverse": {
+			options: kv.ScanOptions{Start: []byte("b"), End: []byte("c"), Reverse: true},
+			want:    []string{"bb=1", "b\x00=1", "b=1"},
+		},
 		"reverse limit":    {options: kv.ScanOptions{Reverse: true, Limit: 2}, want: []string{"\xff\xff=1", "\xff=1"}},
 		"empty range":      {options: kv.ScanOptions{Start: []byte("b"), End: []byte("b")}},
 		"ends the wrong":   {options: kv.ScanOptions{Start: []byte("c"), End: []byte("a")}},
@@ -48,8 +59,8 @@ func testScan(t *testing.T, h Harness) {
 	}
 }
 
-// testScanModel compares scans with a sorted slice, over random keys of a small alphabet, so that they share prefixes, and enough of
-// them to fill pages.
+// testScanModel compares scans with a sorted slice, over random keys of a small alphabet, so that
+// they share prefixes, and enough of them to fill pages.
 func testScanModel(t *testing.T, h Harness) {
 	t.Helper()
 	keys := rapid.SliceOfN(rapid.ByteMax(3), 1, 5)
@@ -114,8 +125,8 @@ func scanModel(model map[string]string, options kv.ScanOptions) []string {
 	return keys
 }
 
-// testScanWhileWriting deletes each pair while it is visited, which neither blocks nor makes the walk miss pairs, and goes over
-// values that fill several pages.
+// testScanWhileWriting deletes each pair while it is visited, which neither blocks nor makes the
+// walk miss pairs, and goes over values that fill several pages.
 func testScanWhileWriting(t *testing.T, h Harness) {
 	t.Helper()
 	for _, reverse := range []bool{false, true} {

@@ -102,21 +102,33 @@ func testPreconditions(t *testing.T, h Harness) {
 		require  func(*kv.Batch)
 		conflict string
 	}{
-		"value holds":             {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")) }},
-		"empty value holds":       {require: func(b *kv.Batch) { b.Require([]byte("e"), nil) }},
-		"absence holds":           {require: func(b *kv.Batch) { b.RequireAbsent([]byte("none")) }},
-		"several hold":            {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")); b.RequireAbsent([]byte("none")) }},
-		"other value":             {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("2")) }, conflict: "a"},
-		"longer value":            {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1 ")) }, conflict: "a"},
-		"empty instead of value":  {require: func(b *kv.Batch) { b.Require([]byte("a"), nil) }, conflict: "a"},
-		"value instead of none":   {require: func(b *kv.Batch) { b.Require([]byte("none"), []byte("1")) }, conflict: "none"},
-		"empty instead of none":   {require: func(b *kv.Batch) { b.Require([]byte("none"), nil) }, conflict: "none"},
-		"none instead of value":   {require: func(b *kv.Batch) { b.RequireAbsent([]byte("a")) }, conflict: "a"},
-		"none instead of empty":   {require: func(b *kv.Batch) { b.RequireAbsent([]byte("e")) }, conflict: "e"},
-		"the second of two":       {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")); b.RequireAbsent([]byte("e")) }, conflict: "e"},
-		"two that exclude others": {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")); b.RequireAbsent([]byte("a")) }, conflict: "a"},
-		"its own write before":    {require: func(b *kv.Batch) { b.Put([]byte("none"), []byte("1")); b.Require([]byte("none"), []byte("1")) }, conflict: "none"},
-		"its own range before":    {require: func(b *kv.Batch) { b.DeleteRange([]byte("a"), []byte("z")); b.RequireAbsent([]byte("a")) }, conflict: "a"},
+		"value holds":       {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")) }},
+		"empty value holds": {require: func(b *kv.Batch) { b.Require([]byte("e"), nil) }},
+		"absence holds":     {require: func(b *kv.Batch) { b.RequireAbsent([]byte("none")) }},
+		"several hold": {require: func(b *kv.Batch) {
+			b.Require([]byte("a"), []byte("1"))
+			b.RequireAbsent([]byte("none"))
+		}},
+		"other value":            {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("2")) }, conflict: "a"},
+		"longer value":           {require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1 ")) }, conflict: "a"},
+		"empty instead of value": {require: func(b *kv.Batch) { b.Require([]byte("a"), nil) }, conflict: "a"},
+		"value instead of none":  {require: func(b *kv.Batch) { b.Require([]byte("none"), []byte("1")) }, conflict: "none"},
+		"empty instead of none":  {require: func(b *kv.Batch) { b.Require([]byte("none"), nil) }, conflict: "none"},
+		"none instead of value":  {require: func(b *kv.Batch) { b.RequireAbsent([]byte("a")) }, conflict: "a"},
+		"none instead of empty":  {require: func(b *kv.Batch) { b.RequireAbsent([]byte("e")) }, conflict: "e"},
+		"the second of two": {
+			require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")); b.RequireAbsent([]byte("e")) }, conflict: "e",
+		},
+		"two that exclude others": {
+			require: func(b *kv.Batch) { b.Require([]byte("a"), []byte("1")); b.RequireAbsent([]byte("a")) }, conflict: "a",
+		},
+		"its own write before": {
+			require:  func(b *kv.Batch) { b.Put([]byte("none"), []byte("1")); b.Require([]byte("none"), []byte("1")) },
+			conflict: "none",
+		},
+		"its own range before": {
+			require: func(b *kv.Batch) { b.DeleteRange([]byte("a"), []byte("z")); b.RequireAbsent([]byte("a")) }, conflict: "a",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +159,8 @@ func testPreconditions(t *testing.T, h Harness) {
 	}
 }
 
-// testRefusedLeavesNothing checks that preconditions alone write nothing, and that a refused batch has no effect of any kind.
+// testRefusedLeavesNothing checks that preconditions alone write nothing, and that a refused batch
+// has no effect of any kind.
 func testRefusedLeavesNothing(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)

@@ -42,7 +42,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if !passes(err) {
 			return nil, err
 		}
-		l.server.logger.Error("accept a connection", "error", err, "pause", pause)
+		l.server.logger.Error("failed to accept a connection", "error", err, "pause", pause)
 		select {
 		case <-l.server.serving.Done():
 			return nil, net.ErrClosed

@@ -54,7 +54,8 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 			Namespace: namespace, Name: "http_requests_total", Help: "Requests answered.",
 		}, []string{"route", "method", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "http_request_seconds", Help: "Time from a request's header to the end of its answer.",
+			Namespace: namespace, Name: "http_request_seconds",
+			Help:    "Time from the header of a request to the end of the answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 11),
 		}, []string{"route"}),
 		received: counter("http_received_bytes_total", "Bytes of request bodies."),

@@ -77,7 +77,7 @@ type methods struct {
 
 func (m *methods) add(e *endpoint) error {
 	if m.endpoints[e.Method] != nil {
-		return fmt.Errorf("route %s %s: it is there twice", e.Method, e.Path)
+		return fmt.Errorf("route %s %s: registered twice", e.Method, e.Path)
 	}
 	m.endpoints[e.Method] = e
 	names := make([]string, 0, len(m.endpoints))
@@ -102,7 +102,7 @@ func newTable(config *Config) (*table, error) {
 	for _, row := range config.Routes {
 		if row.Denied != http.StatusUnauthorized && row.Denied != http.StatusForbidden || row.Scope == 0 ||
 			row.Handler == nil {
-			return nil, fmt.Errorf("route %s %s: it must state a scope, 401 or 403, and a handler", row.Method, row.Path)
+			return nil, fmt.Errorf("route %s %s: a scope, 401 or 403, and a handler are required", row.Method, row.Path)
 		}
 		if row.BodyMax == 0 {
 			row.BodyMax = config.Limits.JSONBytes

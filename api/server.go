@@ -222,7 +222,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	s.mu.Unlock()
 	if s.tls == nil && !isLoopback(l.Addr()) {
-		s.logger.Warn("serving without TLS on an address that is not loopback", "address", l.Addr().String())
+		s.logger.Warn("serving without TLS on a non-loopback address", "address", l.Addr().String())
 	}
 	err := s.fast.Serve(&listener{Listener: l, server: s})
 	_ = l.Close()

@@ -125,7 +125,7 @@ func (f *folder) scan() map[string]*organization {
 	}
 	for path, text := range s.complaints {
 		if f.complaints[path] != text {
-			f.logger.Warn("organizations folder: entry is not in force", "path", filepath.Join(f.dir, path), "reason", text)
+			f.logger.Warn("organizations folder: invalid entry", "path", filepath.Join(f.dir, path), "reason", text)
 		}
 	}
 	f.alarm(s.unread)
@@ -143,12 +143,12 @@ func (f *folder) alarm(unread map[string]error) {
 		}
 		f.told[path] = now
 		if lines++; lines <= alarmLines {
-			f.logger.Error("organizations folder: what is known stays in force, since this cannot be read",
+			f.logger.Error("organizations folder: failed to read, keeping the last known state",
 				"path", filepath.Join(f.dir, path), "error", unread[path], "unread", len(unread))
 		}
 	}
 	if len(unread) == 0 && len(f.unread) > 0 {
-		f.logger.Info("organizations folder: all of it can be read again")
+		f.logger.Info("organizations folder: readable again")
 	}
 }
 
@@ -226,7 +226,7 @@ func (s *scan) org(name string) *organization {
 
 func (s *scan) key(id, path string) (*key, error) {
 	if !ValidName(id) {
-		return nil, errors.New("not the name of a key")
+		return nil, errors.New("not a valid key ID")
 	}
 	file, err := s.read(path)
 	if err != nil {

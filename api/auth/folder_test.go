@@ -141,7 +141,7 @@ func TestBadFiles(t *testing.T) {
 			f.write(t, "acme/good.pem", p256().public)
 			f.Reload()
 			f.Reload()
-			if n := strings.Count(f.log.String(), "not in force"); n != 1 {
+			if n := strings.Count(f.log.String(), "invalid entry"); n != 1 {
 				t.Errorf("logged %d times:\n%s", n, f.log)
 			}
 			if strings.Contains(f.log.String(), "BEGIN") || strings.Contains(f.log.String(), "s3cr3t") {

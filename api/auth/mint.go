@@ -100,7 +100,7 @@ func parsePrivateKey(data []byte) (crypto.Signer, error) {
 	case "RSA PRIVATE KEY":
 		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
-		return nil, fmt.Errorf("%w: PEM block %q is no private key", ErrKey, block.Type)
+		return nil, fmt.Errorf("%w: PEM block %q is not a private key", ErrKey, block.Type)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKey, err)

@@ -69,7 +69,7 @@ func (c *OrgConfig) check() error {
 	urls := make(map[string]bool)
 	for _, hook := range c.Webhooks {
 		if urls[hook.URL] {
-			return fmt.Errorf("webhooks: %s is there twice", hook.URL)
+			return fmt.Errorf("webhooks: %s is listed twice", hook.URL)
 		}
 		urls[hook.URL] = true
 		if err := checkHTTPURL(hook.URL); err != nil {
@@ -80,7 +80,7 @@ func (c *OrgConfig) check() error {
 		}
 		for _, event := range hook.Events {
 			if event != "push" {
-				return fmt.Errorf("webhooks: event %q is not known", event)
+				return fmt.Errorf("webhooks: unknown event %q", event)
 			}
 		}
 	}

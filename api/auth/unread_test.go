@@ -154,7 +154,7 @@ func TestUnreadableFolderIsToldSlowly(t *testing.T) {
 	}
 	folder.left = -1
 	f.Reload()
-	if !strings.Contains(f.log.String(), "can be read again") {
+	if !strings.Contains(f.log.String(), "readable again") {
 		t.Errorf("the end is not told:\n%s", f.log)
 	}
 }

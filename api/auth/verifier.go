@@ -127,7 +127,7 @@ func (v *Verifier) poll(ctx context.Context, log *slog.Logger) {
 				return nil
 			})
 			if err != nil {
-				log.ErrorContext(ctx, "organizations folder: what is known stays in force", "error", err)
+				log.ErrorContext(ctx, "organizations folder: failed to read, keeping the last known state", "error", err)
 			}
 		}
 	}
@@ -390,7 +390,7 @@ func (v *Verifier) candidates(header map[string]any, issuer string) (jwt.Signing
 	alg, _ := header["alg"].(string)
 	method, ok := methods[alg]
 	if !ok {
-		return nil, nil, errors.New("of an algorithm that is not known")
+		return nil, nil, errors.New("unknown algorithm")
 	}
 	org := (*v.orgs.Load())[issuer]
 	if org == nil {

@@ -106,7 +106,7 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 		}
 		log.Info("maintenance ended", "duration", time.Since(begun), "error", last.Error)
 		if err := tell(last); err != nil {
-			log.Info("nobody hears of the end", "error", err)
+			log.Info("failed to send the result: the client has gone", "error", err)
 		}
 	})
 	return mux
@@ -128,7 +128,7 @@ func beat(log *slog.Logger, tell func(adminLine) error, every time.Duration) (st
 			}
 		}
 		return nil
-	}, func(err error) { log.Error("tell that the server is alive", "error", err) })
+	}, func(err error) { log.Error("failed to send keep-alive lines", "error", err) })
 	return sync.OnceFunc(func() {
 		close(ended)
 		beating.Wait()
@@ -185,7 +185,7 @@ func hearTask(answer io.Reader, heardAny func(), line func(string) error) error 
 	for {
 		var heard adminLine
 		if err := lines.Decode(&heard); err != nil {
-			return fmt.Errorf("the server broke off: %w", err)
+			return fmt.Errorf("the server ended the connection early: %w", err)
 		}
 		heardAny()
 		switch {

@@ -17,16 +17,16 @@ import (
 
 // backupCommand makes backups and looks after them.
 type backupCommand struct {
-	Take   backupTakeCommand   `cmd:"" default:"withargs" help:"Copy every repository as of one instant: from a stopped server's folder, or through the server that runs."`
+	Take   backupTakeCommand   `cmd:"" default:"withargs" help:"Make a consistent backup of every repository, through the running server or of a stopped server's folder."`
 	List   backupListCommand   `cmd:"" help:"List the backups in a folder."`
 	Check  backupCheckCommand  `cmd:"" help:"Verify every file of every backup in a folder by its SHA-256."`
-	Forget backupForgetCommand `cmd:"" help:"Remove the backups in a folder that no --keep flag keeps, and what only they need."`
+	Forget backupForgetCommand `cmd:"" help:"Remove the backups that no --keep flag keeps, and the files used only by them."`
 }
 
 // backupTakeCommand copies a data folder.
 type backupTakeCommand struct {
-	Dest  string `arg:"" help:"Folder of the backups of this store; it is made if it does not exist. A second backup into it copies only what is new." type:"path"`
-	Prune bool   `help:"Afterwards remove the older backups in the folder, and what only they need. 'packhorse backup forget' can keep some."`
+	Dest  string `arg:"" help:"Folder of the backups of this store; created if missing. Later backups copy only new files." type:"path"`
+	Prune bool   `help:"Remove all older backups in the folder afterwards. To keep some of them, use 'packhorse backup forget'."`
 
 	taskFlags
 }
@@ -83,11 +83,11 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 		return damaged
 	}
 	if args.Prune {
-		_, err = fmt.Fprintf(out, "%d files of older backups were removed\n", report.PrunedCount)
+		_, err = fmt.Fprintf(out, "removed %d files of older backups\n", report.PrunedCount)
 	}
 	if err == nil && report.AgedCount > 0 {
 		_, err = fmt.Fprintf(out,
-			"%d backups do not say of which store they are, and were kept: packhorse backup forget removes them\n",
+			"kept %d backups that do not record their store; packhorse backup forget removes them\n",
 			report.AgedCount)
 	}
 	return err
@@ -102,7 +102,7 @@ func openBackups(dir string, readOnly bool) (*file.Dir, error) {
 	}
 	dest, err := file.OpenDir(dir, file.DirOptions{ServerID: "backup", ReadOnly: readOnly})
 	if errors.Is(err, file.ErrLocked) {
-		return nil, fmt.Errorf("a backup into %s is under way", dir)
+		return nil, fmt.Errorf("another backup into %s is running", dir)
 	}
 	if readOnly && errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s holds no backup", dir)
@@ -125,7 +125,7 @@ func withBackups(dir string, readOnly bool, use func(*file.Dir) error) error {
 
 // backupListCommand lists backups.
 type backupListCommand struct {
-	Dir string `arg:"" help:"Folder of the backups. It is only read." type:"existingdir"`
+	Dir string `arg:"" help:"Folder of the backups; it is not modified." type:"existingdir"`
 }
 
 // Run prints a line for each backup, the oldest first.
@@ -172,7 +172,7 @@ func summaryLine(s *backup.Summary) string {
 
 // backupCheckCommand verifies backups.
 type backupCheckCommand struct {
-	Dir string `arg:"" help:"Folder of the backups. It is only read." type:"existingdir"`
+	Dir string `arg:"" help:"Folder of the backups; it is not modified." type:"existingdir"`
 }
 
 // Run prints a line for each backup and each damage.
@@ -215,10 +215,10 @@ func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
 // backupForgetCommand removes backups.
 type backupForgetCommand struct {
 	Dir        string `arg:"" help:"Folder of the backups." type:"existingdir"`
-	KeepLast   int    `help:"Keep this many of the newest." placeholder:"N"`
-	KeepDaily  int    `help:"Keep the newest of each of the last N days that have one; a day ends at midnight UTC." placeholder:"N"`
-	KeepWeekly int    `help:"Keep the newest of each of the last N weeks that have one." placeholder:"N"`
-	Damaged    bool   `help:"Remove backups whose manifest is damaged, too."`
+	KeepLast   int    `help:"Number of newest backups to keep." placeholder:"N"`
+	KeepDaily  int    `help:"Keep the newest backup of each of the last N days with a backup (UTC)." placeholder:"N"`
+	KeepWeekly int    `help:"Keep the newest backup of each of the last N weeks with a backup." placeholder:"N"`
+	Damaged    bool   `help:"Remove backups with a damaged manifest, too."`
 }
 
 // Run prints what was removed. The newest complete backup always stays.

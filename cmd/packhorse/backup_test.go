@@ -61,7 +61,7 @@ func TestBackup(t *testing.T) {
 	}
 	got := packhorse(t, nil, "backup", "--prune", dest, "--data", data)
 	if got.status != 0 || !strings.HasPrefix(got.out, "backup 3: ") ||
-		!strings.Contains(got.out, "files of older backups were removed") {
+		!strings.Contains(got.out, " files of older backups\n") {
 		t.Errorf("pruning: %+v", got)
 	}
 
@@ -122,9 +122,9 @@ func TestBackupRefuses(t *testing.T) {
 		"a folder half restored": {
 			[]string{"serve", "--data", marked, "--orgs", filepath.Join(dir, "orgs"), "--listen", "127.0.0.1:0"},
 			1,
-			"holds a part of a backup",
+			"contains a partly restored backup",
 		},
-		"a store that is not one":  {[]string{"backup", dest, "--data", t.TempDir()}, 1, "no store is in"},
+		"a store that is not one":  {[]string{"backup", dest, "--data", t.TempDir()}, 1, "contains no store"},
 		"a backup never taken":     {[]string{"restore", dest, "--data", target + "2", "--number", "7"}, 1, "number 7"},
 		"a folder that is no path": {[]string{"backup", "/dev/null/x", "--data", data}, 1, "not a directory"},
 	}

@@ -54,7 +54,7 @@ func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certifi
 				_ = c.look(false) // the log is told
 			}
 		}
-	}, func(err error) { logger.Error("follow certificates", "error", err) })
+	}, func(err error) { logger.Error("failed to watch the certificate files", "error", err) })
 	return c, nil
 }
 
@@ -89,8 +89,8 @@ func (c *certificates) look(atOnce bool) error {
 		if pair, err = tls.X509KeyPair(cert, key); err == nil {
 			c.current.Store(&pair)
 			c.inForce, c.broken, c.told = held, "", false
-			c.logger.Info("certificate in force", "file", c.certFile, "names", pair.Leaf.DNSNames,
-				"not_after", pair.Leaf.NotAfter)
+			c.logger.Info("certificate loaded", "file", c.certFile, "names", pair.Leaf.DNSNames, "not_after",
+				pair.Leaf.NotAfter)
 			return nil
 		}
 	}
@@ -102,7 +102,7 @@ func (c *certificates) look(atOnce bool) error {
 	}
 	if !c.told && c.current.Load() != nil {
 		c.told = true
-		c.logger.Error("certificate cannot be used: the one before stays in force", "cert", c.certFile, "key", c.keyFile,
+		c.logger.Error("failed to load the certificate, keeping the previous one", "cert", c.certFile, "key", c.keyFile,
 			"error", err)
 	}
 	return err
@@ -114,7 +114,7 @@ func (c *certificates) figures() []api.Figure {
 		return nil
 	}
 	return []api.Figure{{
-		Name: "tls_certificate_end_seconds", Help: "When the certificate in force ends, in seconds since 1970.",
+		Name: "tls_certificate_end_seconds", Help: "End of the current certificate, in seconds since 1970.",
 		Value: func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) },
 	}}
 }

@@ -27,10 +27,10 @@ import (
 
 // devCommand serves from a folder that it fills itself.
 type devCommand struct {
-	Data      string `help:"Folder of the repositories, with an organization and its keys; it is made if it does not exist." default:"packhorse-data" type:"path"`
+	Data      string `help:"Data folder, with an organization and its keys; created if missing." default:"packhorse-data" type:"path"`
 	Listen    string `help:"Address to serve on." default:"127.0.0.1:8080"`
-	PublicURL string `help:"Base URL to print, where clients reach the server by another one than its address." placeholder:"URL"`
-	TLS       bool   `help:"Serve HTTPS, with a certificate authority of its own in the folder." name:"tls"`
+	PublicURL string `help:"Base URL to print, if clients use another one than the address." placeholder:"URL"`
+	TLS       bool   `help:"Serve HTTPS with a certificate authority stored in the folder." name:"tls"`
 
 	serverFlags
 }
@@ -177,7 +177,7 @@ func publicKeyOf(private []byte) ([]byte, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%T is not what dev makes", parsed)
+		return nil, fmt.Errorf("unexpected key type %T", parsed)
 	}
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 // figures are what the stores tell to /metrics.
 func (s *store) figures() []api.Figure {
 	figures := []api.Figure{
-		{Name: "disk_free_bytes", Help: "Bytes that can still be written to the disk.", Value: func() float64 {
+		{Name: "disk_free_bytes", Help: "Free disk space in bytes.", Value: func() float64 {
 			return float64(s.space.Free())
 		}},
-		{Name: "writes_refused", Help: "1 while nothing is written for want of disk space.", Value: func() float64 {
+		{Name: "writes_refused", Help: "1 while writes are refused for lack of disk space.", Value: func() float64 {
 			if s.space.Check() != nil {
 				return 1
 			}
@@ -27,12 +27,12 @@ func (s *store) figures() []api.Figure {
 		})
 	}
 	clones("bytes", "Size of the clone cache.", false, func(s clonecache.Stats) float64 { return float64(s.Bytes) })
-	clones("hits_total", "Packs that were sent from the clone cache.", true, func(s clonecache.Stats) float64 {
+	clones("hits_total", "Packs sent from the clone cache.", true, func(s clonecache.Stats) float64 {
 		return float64(s.Hits)
 	})
-	clones("joined_total", "Packs that were sent while they were generated for another.", true,
+	clones("joined_total", "Packs sent while they were generated for another request.", true,
 		func(s clonecache.Stats) float64 { return float64(s.Joined) })
-	clones("generated_total", "Packs that were generated for the clone cache.", true, func(s clonecache.Stats) float64 {
+	clones("generated_total", "Packs generated for the clone cache.", true, func(s clonecache.Stats) float64 {
 		return float64(s.Generated)
 	})
 	clones("damaged_total", "Files of the clone cache that failed a check.", true, func(s clonecache.Stats) float64 {

@@ -34,7 +34,7 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 	}}
 	for checked, err := range host.Fsck(ctx, options) {
 		if err != nil {
-			return fmt.Errorf("the check could not be finished: %w", err)
+			return fmt.Errorf("failed to finish the check: %w", err)
 		}
 		if !checked.IsStore() {
 			repositories++

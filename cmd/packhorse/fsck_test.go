@@ -34,7 +34,7 @@ func TestFsck(t *testing.T) {
 	}
 
 	if got := packhorse(t, nil, "fsck", "--data", t.TempDir()); got.status != 1 ||
-		!strings.Contains(got.errOut, "no store is in") {
+		!strings.Contains(got.errOut, "contains no store") {
 		t.Errorf("in an empty folder: %+v", got)
 	}
 	damage(t, filepath.Join(data, "keys"))

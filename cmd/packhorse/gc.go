@@ -13,11 +13,11 @@ import (
 
 // gcCommand maintains a data folder now.
 type gcCommand struct {
-	Grace       time.Duration `help:"How long objects stay that nothing reaches any more." default:"336h"`
-	ReaderGrace time.Duration `help:"How long files stay that nothing uses any more. With no server running none is needed." default:"0s"`
-	Geometric   bool          `help:"Merge only what has to be for a few segments to be left, instead of making one of each repository."`
-	Anew        bool          `help:"Search every delta anew: smaller, and slower by far."`
-	Cores       int           `help:"Cores to search deltas on." default:"2"`
+	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
+	ReaderGrace time.Duration `help:"How long obsolete files are kept; not needed while no server runs." default:"0s"`
+	Geometric   bool          `help:"Merge segments geometrically instead of into one for each repository."`
+	Anew        bool          `help:"Recompute all deltas: smaller results, much slower."`
+	Cores       int           `help:"Number of cores for the delta search." default:"2"`
 
 	taskFlags
 }
@@ -34,7 +34,7 @@ func (c gcCommand) Run(ctx context.Context, to streams) error {
 	return c.run(ctx, "gc", gcArgs{c.Grace, c.ReaderGrace, c.Geometric, c.Anew, c.Cores}, to)
 }
 
-var errMaintenance = errors.New("some repositories could not be maintained")
+var errMaintenance = errors.New("maintenance failed for some repositories")
 
 // runGC maintains every repository, and prints what was done.
 func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) error {
@@ -44,7 +44,7 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 		Grace: orNone(args.Grace), ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
 		Waiting: func() {
 			// Who cannot be told of this will not be told of the result either, and there it counts.
-			_, _ = fmt.Fprintln(out, "waiting for the end of the maintenance that is under way in the server")
+			_, _ = fmt.Fprintln(out, "waiting for the running maintenance of the server to end")
 		},
 		RepackOptions: packgen.RepackOptions{
 			Workers: args.Cores, Anew: args.Anew,
@@ -59,7 +59,7 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 	}
 	for done, err := range host.Maintain(ctx, options) {
 		if err != nil {
-			return fmt.Errorf("maintenance could not be finished: %w", err)
+			return fmt.Errorf("failed to finish maintenance: %w", err)
 		}
 		repositories++
 		rewritten += done.Compacted.ObjectCount

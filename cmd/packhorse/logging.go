@@ -7,8 +7,8 @@ import (
 
 // logFlags say what is logged.
 type logFlags struct {
-	LogLevel  slog.Level `help:"Least important lines to log: debug, info, warn, error." default:"${log_level}"`
-	LogFormat string     `help:"How lines are written: text, json." enum:"text,json" default:"text"`
+	LogLevel  slog.Level `help:"Least severe messages to log: debug, info, warn, error." default:"${log_level}"`
+	LogFormat string     `help:"Format of log lines: text, json." enum:"text,json" default:"text"`
 }
 
 func (f logFlags) logger(w io.Writer) *slog.Logger { return f.loggerAt(w, f.LogLevel) }

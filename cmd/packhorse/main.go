@@ -27,17 +27,17 @@ const (
 
 // commandLine is every subcommand and the flags that all of them take.
 type commandLine struct {
-	Config string `help:"Configuration file: YAML, one key a flag, named as the flag." placeholder:"FILE" type:"path"`
+	Config string `help:"Configuration file: YAML with one key for each flag." placeholder:"FILE" type:"path"`
 
-	Dev      devCommand      `cmd:"" set:"log_level=warn" help:"Serve from a folder with everything made ready, and print lines to try it with."`
+	Dev      devCommand      `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
 	Serve    serveCommand    `cmd:"" help:"Serve the repositories of organizations."`
 	Org      orgCommand      `cmd:"" help:"Register organizations."`
 	Token    tokenCommand    `cmd:"" help:"Sign a token with an organization's private key."`
-	GC       gcCommand       `cmd:"" name:"gc" help:"Maintain every repository now: in a stopped server's folder, or through the server that runs."`
-	Backup   backupCommand   `cmd:"" help:"Make backups of every repository, list, check and forget them."`
-	Restore  restoreCommand  `cmd:"" help:"Make a folder of repositories from a backup."`
-	Fsck     fsckCommand     `cmd:"" help:"Check every repository and object: in a stopped server's folder, or through the server that runs."`
-	Webhooks webhooksCommand `cmd:"" help:"Look after events that could not be delivered."`
+	GC       gcCommand       `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
+	Backup   backupCommand   `cmd:"" help:"Make, list, check and remove backups."`
+	Restore  restoreCommand  `cmd:"" help:"Restore a backup into a new data folder."`
+	Fsck     fsckCommand     `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
+	Webhooks webhooksCommand `cmd:"" help:"Inspect and retry undelivered events."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 

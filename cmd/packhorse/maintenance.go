@@ -10,14 +10,14 @@ import (
 
 // maintenanceFlags say what a server does in the background.
 type maintenanceFlags struct {
-	Off         bool          `help:"Leave maintenance to packhorse gc."`
-	Grace       time.Duration `help:"How long objects stay that nothing reaches any more." default:"336h"`
-	ReaderGrace time.Duration `help:"How long files stay that nothing uses any more." default:"1h"`
-	JournalAge  time.Duration `help:"How long the journal of changes is kept, at least as long as objects." default:"2160h"`
-	HotCount    int           `help:"Objects written in small writes that are folded together." default:"5000"`
-	HotBytes    byteSize      `help:"Bytes written in small writes that are folded together." default:"16MiB"`
-	Segments    int           `help:"Large writes that are merged together." default:"8"`
-	Every       time.Duration `help:"How often every repository is looked at." default:"24h"`
+	Off         bool          `help:"Turn off background maintenance; use packhorse gc instead."`
+	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
+	ReaderGrace time.Duration `help:"How long obsolete files are kept." default:"1h"`
+	JournalAge  time.Duration `help:"How long the journal of changes is kept; at least as long as unreachable objects." default:"2160h"`
+	HotCount    int           `help:"Objects in the hot tier of a repository before they are flushed to a segment." default:"5000"`
+	HotBytes    byteSize      `help:"Bytes in the hot tier of a repository before they are flushed to a segment." default:"16MiB"`
+	Segments    int           `help:"New segments of a repository before they are merged." default:"8"`
+	Every       time.Duration `help:"Interval between maintenance rounds over all repositories." default:"24h"`
 }
 
 // settings are nil when there is no maintenance in the background.

@@ -13,14 +13,14 @@ import (
 
 // orgCommand groups what there is to do with organizations.
 type orgCommand struct {
-	Add orgAddCommand `cmd:"" help:"Register a public key that an organization signs tokens with. Works while serving."`
+	Add orgAddCommand `cmd:"" help:"Register a public key of an organization. Takes effect while the server runs."`
 }
 
 // orgAddCommand registers a key.
 type orgAddCommand struct {
-	Name string `arg:"" help:"The organization: letters, digits, dot, underscore and dash."`
-	Key  string `help:"Public key: PKIX PEM with RSA of 2048 bits or more, EC P-256, P-384, P-521, or Ed25519." placeholder:"PUBLIC.pem" required:"" type:"path"`
-	Kid  string `help:"The key's id; from the key's fingerprint when left out." placeholder:"ID"`
+	Name string `arg:"" help:"Name of the organization: letters, digits, dot, underscore, dash."`
+	Key  string `help:"Public key, PKIX PEM: RSA of 2048 bits or more, EC P-256, P-384, P-521, or Ed25519." placeholder:"PUBLIC.pem" required:"" type:"path"`
+	Kid  string `help:"Key ID; by default derived from the fingerprint." placeholder:"ID"`
 	Orgs string `help:"Folder of organizations." placeholder:"DIR" required:"" type:"path"`
 }
 
@@ -64,7 +64,7 @@ func registerKey(orgs, org, kid string, publicPEM []byte) (string, error) {
 	path := filepath.Join(folder, kid+".pem")
 	if old, err := os.ReadFile(path); err == nil {
 		if registered, err := auth.ParsePublicKey(old); err != nil || !sameKey(registered, public) {
-			return "", fmt.Errorf("%s holds another key: remove it first, or choose another --kid", path)
+			return "", fmt.Errorf("%s contains a different key: remove it, or choose another --kid", path)
 		}
 		return kid, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -41,6 +41,6 @@ func warnOfLoose(dir string, logger *slog.Logger) {
 	if err != nil || info.Mode().Perm()&othersMode == 0 {
 		return
 	}
-	logger.Warn("other users of this machine can look into the data folder: chmod 700 closes it",
+	logger.Warn("other users of this machine can read the data folder: run chmod 700",
 		"folder", dir, "mode", info.Mode().Perm().String())
 }

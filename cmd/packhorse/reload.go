@@ -39,12 +39,12 @@ func (r *reloader) start(s *server) {
 		}
 		if r.again != nil {
 			if level, err := r.again(); err != nil {
-				s.logger.Error("reload: the log level stays", "error", err)
+				s.logger.Error("reload: failed to read the log level, keeping the current one", "error", err)
 			} else {
 				r.level.Set(level)
 			}
 		}
 		s.logger.Info("reloaded", "organizations", len(s.tokens.Orgs()), "log_level", r.level.Level().String())
 		return nil
-	}, func(err error) { s.logger.Error("reload", "error", err) })
+	}, func(err error) { s.logger.Error("reload failed", "error", err) })
 }

@@ -15,11 +15,11 @@ import (
 
 // restoreCommand makes a data folder of a backup.
 type restoreCommand struct {
-	Src    string `arg:"" help:"Folder of the backups. It is only read." type:"existingdir"`
-	Data   string `help:"Folder to restore into: empty, or it does not exist yet." placeholder:"DIR" required:"" type:"path"`
-	Number uint64 `help:"Which of the backups in the folder; the newest when 0." default:"0"`
+	Src    string `arg:"" help:"Folder of the backups; it is not modified." type:"existingdir"`
+	Data   string `help:"Folder to restore into; it must be empty or missing." placeholder:"DIR" required:"" type:"path"`
+	Number uint64 `help:"Number of the backup; 0 for the newest." default:"0"`
 
-	Incomplete bool `help:"Restore a backup that lacks files which were damaged in the store, too. 'packhorse fsck' then tells which repositories are hit."`
+	Incomplete bool `help:"Accept a backup that lacks files. 'packhorse fsck' then lists the repositories affected."`
 
 	logFlags
 }
@@ -44,13 +44,13 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 			err = fmt.Errorf("%s holds no backup", c.Src)
 		}
 		if errors.Is(err, backup.ErrIncomplete) {
-			err = fmt.Errorf("%w; --incomplete restores it as it is, --number an older one", err)
+			err = fmt.Errorf("%w; use --incomplete to restore it anyway, or --number to restore an older one", err)
 		}
 		return errors.Join(err, clearFolder(c.Data))
 	}
 	if report.LostCount > 0 {
 		to.complain(
-			"%d files are missing that were damaged when backup %d was made: packhorse fsck --data %s tells which repositories are hit",
+			"%d files are missing that were damaged when backup %d was made: packhorse fsck --data %s lists the repositories affected",
 			report.LostCount, report.Number, c.Data,
 		)
 	}
@@ -121,7 +121,7 @@ func checkRestored(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, restoringMark)); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err,
 			fmt.Errorf(
-				"%s holds a part of a backup: its restoration is under way or was interrupted; remove the folder and restore again",
+				"%s contains a partly restored backup: the restore is running or was interrupted; remove the folder and restore again",
 				dir,
 			))
 	}

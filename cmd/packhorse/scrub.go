@@ -35,7 +35,7 @@ func startScrubber(host *engine.Host, bytesPerSecond int64, logger *slog.Logger)
 			if ctx.Err() != nil {
 				return nil
 			}
-			logger.Error("scrubbing rests, since it cannot go on", "error", err, "rest", scrubRest)
+			logger.Error("scrubbing failed, trying again later", "error", err, "rest", scrubRest)
 			select {
 			case <-time.After(scrubRest):
 			case <-ctx.Done():
@@ -63,17 +63,18 @@ func scrubFigures(host *engine.Host) []api.Figure {
 	}
 	return []api.Figure{
 		{
-			Name: "damaged", Help: "Stored things that were found damaged since the start, and not found healed.",
+			Name: "damaged", Help: "Damaged items found since the start and not repaired since.",
 			Value: func() float64 { return float64(host.DamageCount()) },
 		},
-		figure("read_bytes_total", "Stored bytes that scrubbing has read.", func(s engine.ScrubStats) uint64 {
+		figure("read_bytes_total", "Stored bytes read by scrubbing.", func(s engine.ScrubStats) uint64 {
 			return s.Bytes
 		}),
 		figure("passes_total", "Passes of scrubbing over all repositories.", func(s engine.ScrubStats) uint64 {
 			return s.PassCount
 		}),
-		figure("problems_total", "Problems that scrubbing has found, again in each pass.", func(s engine.ScrubStats) uint64 {
-			return s.ProblemCount
-		}),
+		figure("problems_total", "Problems found by scrubbing, counted again in each pass.",
+			func(s engine.ScrubStats) uint64 {
+				return s.ProblemCount
+			}),
 	}
 }

@@ -7,11 +7,11 @@ import (
 
 // serveCommand serves for real.
 type serveCommand struct {
-	Data    string `help:"Folder of the repositories; it is made if it does not exist." placeholder:"DIR" required:"" type:"path"`
+	Data    string `help:"Data folder; created if missing." placeholder:"DIR" required:"" type:"path"`
 	Listen  string `help:"Address to serve on." placeholder:"ADDR" required:""`
-	Orgs    string `help:"Folder of organizations: ORG/KID.pem are their public keys. Changes count while serving." placeholder:"DIR" required:"" type:"path"`
-	TLSCert string `help:"Certificate chain to serve HTTPS with: PEM." placeholder:"FILE" type:"path"`
-	TLSKey  string `help:"Its private key: PEM." placeholder:"FILE" type:"path"`
+	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds." placeholder:"DIR" required:"" type:"path"`
+	TLSCert string `help:"Certificate chain for HTTPS, PEM." placeholder:"FILE" type:"path"`
+	TLSKey  string `help:"Private key of the certificate, PEM." placeholder:"FILE" type:"path"`
 
 	serverFlags
 }

@@ -320,7 +320,7 @@ func TestServeRefuses(t *testing.T) {
 			[]string{"--data", data, "--orgs", filepath.Join(orgs, "absent"), "--listen", ":0"}, 1, "absent",
 		},
 		"a size without sense": {
-			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--memory", "much"}, 2, "is no size",
+			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--memory", "much"}, 2, "is not a size",
 		},
 		"a level without name": {
 			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--log-level", "loud"}, 2, "--log-level",
@@ -351,7 +351,7 @@ func TestOneServerAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = packhorse(t, nil, "fsck", "--data", filepath.Join(dir, "data"))
-	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse that cannot be asked") {
+	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse that does not answer") {
 		t.Errorf("fsck beside a server without a socket: %+v", got)
 	}
 }

@@ -25,17 +25,17 @@ import (
 // serverFlags are what dev and serve have in common.
 type serverFlags struct {
 	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
-	AdminListen           string        `help:"Address for metrics and profiles, which are then not on the public one." placeholder:"ADDR"`
-	DrainDelay            time.Duration `help:"How long after SIGTERM connections are still accepted, while /readyz says that the server is draining." default:"0s"`
-	Drain                 time.Duration `help:"How long running requests may go on then." default:"30s"`
-	IdleWait              time.Duration `help:"How long an idle connection is kept; without a good token 10s at most." default:"75s"`
-	SecretKey             string        `help:"File of 32 random bytes that seals stored credentials. Without it there can be none." placeholder:"FILE" type:"path"`
-	ScrubRate             byteSize      `help:"Bytes a second at which all that is stored is read again, to find damage early. Off when 0." default:"4MiB"`
-	JSONMax               byteSize      `help:"Size of a JSON body." default:"1MiB" group:"Limits"`
-	Connections           int           `help:"Open connections. As many as the limit of open files allows when 0: half of them, or all but 4,096." default:"0" group:"Limits"`
-	ConnectionsPerAddress int           `help:"Open connections of one address, or of an IPv6 /64; the loopback and trusted proxies are not held to it. A quarter of --connections when 0." default:"0" group:"Limits"`
-	HeavyMax              int           `help:"Heavy computations at once; an organization gets half of them. Two a core when 0." default:"0" group:"Limits"`
-	WorkMax               time.Duration `help:"Time that one request may compute: diffs, merges, blames, searches, last commits." default:"1m" group:"Limits"`
+	AdminListen           string        `help:"Separate address for metrics and profiles; they are then not served on the public one." placeholder:"ADDR"`
+	DrainDelay            time.Duration `help:"How long to accept connections after SIGTERM while /readyz reports draining." default:"0s"`
+	Drain                 time.Duration `help:"How long running requests may continue after that." default:"30s"`
+	IdleWait              time.Duration `help:"How long an idle connection is kept; at most 10s without a valid token." default:"75s"`
+	SecretKey             string        `help:"File of 32 random bytes that encrypts stored credentials; required for credentials." placeholder:"FILE" type:"path"`
+	ScrubRate             byteSize      `help:"Bytes per second at which scrubbing rereads the store to find damage; 0 turns it off." default:"4MiB"`
+	JSONMax               byteSize      `help:"Maximum size of a JSON body." default:"1MiB" group:"Limits"`
+	Connections           int           `help:"Maximum number of open connections; 0: half of the open-file limit, or all but 4,096." default:"0" group:"Limits"`
+	ConnectionsPerAddress int           `help:"Maximum number of open connections of an IPv4 address or IPv6 /64, except loopback and trusted proxies; 0: a quarter of --connections." default:"0" group:"Limits"`
+	HeavyMax              int           `help:"Concurrent heavy computations; one organization gets half of them. 0: two for each core." default:"0" group:"Limits"`
+	WorkMax               time.Duration `help:"Maximum computing time of a request: diff, merge, blame, search, last commits." default:"1m" group:"Limits"`
 
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
@@ -131,7 +131,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		s.logger.Info("serving metrics and profiles", "url", "http://"+l.Addr().String())
 	}
 	if l, err := listenAdminSocket(ctx, filepath.Join(at.data, adminSocket)); err != nil {
-		s.logger.Warn("no tools can reach this server", "error", err)
+		s.logger.Warn("failed to open the admin socket: maintenance commands cannot reach this server", "error", err)
 	} else {
 		s.addPrivate(l, adminHandler(s.store.host, tasks, beatEvery, s.logger))
 	}

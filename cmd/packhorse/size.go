@@ -34,7 +34,7 @@ func (s *byteSize) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/int64(unit) {
-		return fmt.Errorf("%q is no size: want a number with KiB, MiB, GiB, or bytes", text)
+		return fmt.Errorf("%q is not a size: expected a number of bytes, or with KiB, MiB or GiB", text)
 	}
 	*s = byteSize(n) * unit
 	return nil

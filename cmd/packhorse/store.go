@@ -30,28 +30,28 @@ const (
 
 // storeFlags say where repositories are stored and what may be spent on them.
 type storeFlags struct {
-	Memory       byteSize `help:"Memory to use: shared out to the stores, caches and requests. 1GiB, or half of what the control group allows." default:"${memory}"`
-	IngestMemory byteSize `help:"Of which one incoming pack may hold this much; an eighth, and at most 128MiB, when 0." default:"0"`
-	MinFree      byteSize `help:"Free disk space below which nothing is written; 1GiB, or 5 % of the disk where that is less, when 0." default:"0"`
-	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 keeps none." default:"10GiB"`
+	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}"`
+	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0"`
+	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0"`
+	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
 }
 
 // limitFlags are the limits of what is stored.
 type limitFlags struct {
-	ObjectMax     byteSize `help:"Size of an object." default:"4GiB"`
-	PackMax       byteSize `help:"Size of the pack of one push." default:"16GiB"`
-	InflatedMax   byteSize `help:"What a pack may inflate to, unless 200 times its size is more." default:"20GiB"`
-	ObjectsMax    int      `help:"Objects of one push." default:"5000000"`
-	DeltaDepthMax int      `help:"Length of a delta chain in a push." default:"4095"`
-	TreeDepthMax  int      `help:"Nesting of folders." default:"2048"`
-	CommandsMax   int      `help:"Ref updates of one push." default:"10000"`
-	OperationsMax int      `help:"File operations of one commit." default:"100000"`
-	LastCommitMax int      `help:"Distinct last commits that one listing of files tells of." default:"100000"`
-	DiffFileMax   byteSize `help:"Size of a file that a diff looks into; a larger one counts as binary." default:"512MiB"`
-	MergeMaxBytes byteSize `help:"New objects of one merge." default:"256MiB"`
-	RefsMax       int      `help:"Refs of a repository." default:"1000000"`
+	ObjectMax     byteSize `help:"Maximum size of an object." default:"4GiB"`
+	PackMax       byteSize `help:"Maximum size of the pack of a push." default:"16GiB"`
+	InflatedMax   byteSize `help:"Maximum inflated size of a pack, unless 200 times its size is more." default:"20GiB"`
+	ObjectsMax    int      `help:"Maximum number of objects in a push." default:"5000000"`
+	DeltaDepthMax int      `help:"Maximum length of a delta chain in a push." default:"4095"`
+	TreeDepthMax  int      `help:"Maximum nesting of folders." default:"2048"`
+	CommandsMax   int      `help:"Maximum number of ref updates in a push." default:"10000"`
+	OperationsMax int      `help:"Maximum number of file operations in a commit." default:"100000"`
+	LastCommitMax int      `help:"Maximum number of distinct last commits in a listing of files." default:"100000"`
+	DiffFileMax   byteSize `help:"Maximum size of a file that a diff compares; larger files count as binary." default:"512MiB"`
+	MergeMaxBytes byteSize `help:"Maximum size of the new objects of a merge." default:"256MiB"`
+	RefsMax       int      `help:"Maximum number of refs in a repository." default:"1000000"`
 }
 
 // Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers,

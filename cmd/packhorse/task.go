@@ -50,8 +50,8 @@ func taskOf[A any](run func(ctx context.Context, host *engine.Host, args A, out 
 
 // taskFlags are what every maintenance command takes.
 type taskFlags struct {
-	Data string        `help:"Folder of the repositories." placeholder:"DIR" required:"" type:"existingdir"`
-	Wait time.Duration `help:"How long to wait for the server that has the folder open when it does not answer." default:"30s"`
+	Data string        `help:"Data folder." placeholder:"DIR" required:"" type:"existingdir"`
+	Wait time.Duration `help:"How long to wait for a server that has the folder open but does not answer." default:"30s"`
 
 	logFlags
 	storeFlags
@@ -79,7 +79,8 @@ func (f taskFlags) run(ctx context.Context, name string, args any, to streams) e
 	noServer := err
 	err = f.runHere(ctx, tasks[name], encoded, f.logger(to.errOut), printer)
 	if errors.Is(err, errInUse) {
-		return fmt.Errorf("%w that cannot be asked (%w): it starts, stops, or is a maintenance command itself", err, noServer)
+		return fmt.Errorf("%w that does not answer (%w): it is starting, stopping, or a maintenance command itself", err,
+			noServer)
 	}
 	return err
 }
@@ -88,7 +89,7 @@ func (f taskFlags) runHere(
 	ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter,
 ) (err error) {
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil { // opening would make a store
-		return fmt.Errorf("no store is in %s: %w", f.Data, err)
+		return fmt.Errorf("%s contains no store: %w", f.Data, err)
 	}
 	s, err := openStore(ctx, f.Data, f.storeFlags, outside{}, logger)
 	if err != nil {

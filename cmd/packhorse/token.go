@@ -11,15 +11,15 @@ import (
 
 // tokenCommand signs a token.
 type tokenCommand struct {
-	Org       string        `help:"The organization that signs." placeholder:"NAME" required:""`
-	Key       string        `help:"Its private key: PEM, PKCS #8." placeholder:"PRIVATE.pem" required:"" type:"path"`
-	Kid       string        `help:"The key's id; any key of the organization may verify the token when left out." placeholder:"ID"`
-	Repo      string        `help:"The repository that the token is for." placeholder:"REPO"`
-	Scope     []string      `help:"What it allows: git:read, git:write, repo:write, org:read. Repeats." enum:"git:read,git:write,repo:write,org:read" default:"git:read,git:write"`
-	TTL       time.Duration `help:"How long it is valid." default:"1h"`
-	Subject   string        `help:"Who is recorded as the actor of changes." placeholder:"TEXT"`
-	RefPolicy []string      `help:"PATTERN=OP,OP: what is refused on the refs that match; the first match wins. Repeats; a semicolon separates several." placeholder:"PATTERN=OP" sep:";"`
-	Op        []string      `help:"What is refused on refs that no policy matches: no-push, no-force-push, verify-sig. Repeats." placeholder:"OP"`
+	Org       string        `help:"Organization that signs the token." placeholder:"NAME" required:""`
+	Key       string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path"`
+	Kid       string        `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID"`
+	Repo      string        `help:"Repository of the token." placeholder:"REPO"`
+	Scope     []string      `help:"Scopes: git:read, git:write, repo:write, org:read. Repeatable." enum:"git:read,git:write,repo:write,org:read" default:"git:read,git:write"`
+	TTL       time.Duration `help:"Validity of the token." default:"1h"`
+	Subject   string        `help:"Actor to record in the journal." placeholder:"TEXT"`
+	RefPolicy []string      `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
+	Op        []string      `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP"`
 }
 
 // Run prints the token.

@@ -56,7 +56,7 @@ func TestOrgAdd(t *testing.T) {
 		}
 	}
 	if got := packhorse(t, nil, "org", "add", "acme", "--key", other, "--kid", "k1", "--orgs", orgs); got.status != 1 ||
-		!strings.Contains(got.errOut, "holds another key") {
+		!strings.Contains(got.errOut, "contains a different key") {
 		t.Errorf("another key under a taken id: %+v", got)
 	}
 	if got := packhorse(t, nil, "org", "add", "acme", "--key", private, "--orgs", orgs); got.status != 1 {

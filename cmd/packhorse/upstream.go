@@ -17,12 +17,12 @@ import (
 
 // upstreamFlags say how other hosts are reached: upstreams, and receivers of webhooks.
 type upstreamFlags struct {
-	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach although they are private or loopback; comma-separated." placeholder:"HOST|CIDR"`
-	UpstreamWorkers int           `help:"Repositories that are synced with their upstreams at once; an organization gets half of them." default:"4"`
-	UpstreamRetry   time.Duration `help:"Pause after a sync that has failed; it doubles with each failure, up to an hour." default:"5s"`
-	GithubAppID     string        `help:"Id of the GitHub App by which repositories on GitHub that are not public are reached, for the accounts that org.yaml lists as github_owners." placeholder:"ID"`
-	GithubAppKey    string        `help:"File of the app's private key, as PEM." placeholder:"FILE" type:"path"`
-	GithubAPI       string        `name:"github-api" help:"Base URL of GitHub's API; of an own server https://HOST/api/v3." default:"https://api.github.com" placeholder:"URL"`
+	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach even if private or loopback; comma-separated." placeholder:"HOST|CIDR"`
+	UpstreamWorkers int           `help:"Concurrent syncs with upstreams; one organization gets half of them." default:"4"`
+	UpstreamRetry   time.Duration `help:"Delay after a failed sync; it doubles with each failure, up to an hour." default:"5s"`
+	GithubAppID     string        `help:"ID of the GitHub App for private repositories on GitHub, of the accounts listed as github_owners in org.yaml." placeholder:"ID"`
+	GithubAppKey    string        `help:"Private key of the GitHub App: PEM file." placeholder:"FILE" type:"path"`
+	GithubAPI       string        `name:"github-api" help:"Base URL of the GitHub API; https://HOST/api/v3 for GitHub Enterprise Server." default:"https://api.github.com" placeholder:"URL"`
 }
 
 // upstreams returns how upstreams are reached.
@@ -69,7 +69,7 @@ func (f *upstreamFlags) app(guard *outbound.Guard) (*githubapp.App, error) {
 	case f.GithubAppID == "" && f.GithubAppKey == "":
 		return nil, nil
 	case f.GithubAppID == "" || f.GithubAppKey == "":
-		return nil, errors.New("a GitHub App needs both its id and its private key")
+		return nil, errors.New("a GitHub App needs both its ID and its private key")
 	}
 	key, err := os.ReadFile(f.GithubAppKey)
 	if err != nil {
@@ -92,15 +92,15 @@ func upstreamFigures(host *engine.Host) []api.Figure {
 		}}
 	}
 	return []api.Figure{
-		figure("syncs_total", "Syncs with upstreams that have ended.", true, func(s upstream.Stats) float64 {
+		figure("syncs_total", "Completed syncs with upstreams.", true, func(s upstream.Stats) float64 {
 			return float64(s.Syncs)
 		}),
-		figure("failures_total", "Syncs with upstreams that have failed, as a whole or for some refs.", true,
+		figure("failures_total", "Syncs with upstreams that failed, entirely or for some refs.", true,
 			func(s upstream.Stats) float64 { return float64(s.Failures) }),
-		figure("running", "Syncs with upstreams that run.", false, func(s upstream.Stats) float64 {
+		figure("running", "Running syncs with upstreams.", false, func(s upstream.Stats) float64 {
 			return float64(s.Running)
 		}),
-		figure("waiting", "Repositories that wait for a sync with their upstream, or for another try.", false,
+		figure("waiting", "Repositories waiting for a sync with their upstream or for a retry.", false,
 			func(s upstream.Stats) float64 { return float64(s.Waiting) }),
 	}
 }

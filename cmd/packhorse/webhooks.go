@@ -16,27 +16,27 @@ import (
 
 // webhookFlags say how events are delivered.
 type webhookFlags struct {
-	GiveUp time.Duration `help:"How long an event is sent again that a webhook does not take, before it is a dead letter." default:"24h"`
+	GiveUp time.Duration `help:"How long to retry an undelivered event before it becomes a dead letter." default:"24h"`
 }
 
 // webhooksCommand looks after what has to be delivered to receivers.
 type webhooksCommand struct {
-	List  webhooksListCommand  `cmd:"" help:"List the receivers that have had an event: what waits, the last error, and dead letters."`
-	Retry webhooksRetryCommand `cmd:"" help:"Send dead letters again."`
+	List  webhooksListCommand  `cmd:"" help:"List the webhooks: pending events, last error, dead letters."`
+	Retry webhooksRetryCommand `cmd:"" help:"Retry dead letters."`
 }
 
 type webhooksListCommand struct {
-	Org  string `help:"Only this organization's." placeholder:"ORG"`
-	Dead bool   `help:"Also print each dead letter."`
-	JSON bool   `help:"Print a line of JSON for each: a hook, or a letter." name:"json"`
+	Org  string `help:"Only webhooks of this organization." placeholder:"ORG"`
+	Dead bool   `help:"Print each dead letter, too."`
+	JSON bool   `help:"Print one JSON object a line: webhooks and dead letters." name:"json"`
 
 	taskFlags
 }
 
 type webhooksRetryCommand struct {
-	IDs []string `arg:"" optional:"" name:"id" help:"Deliveries to send again, as list --dead names them; all dead letters when there is none."`
-	Org string   `help:"Only this organization's." placeholder:"ORG"`
-	URL string   `help:"Only those to this receiver." placeholder:"URL" name:"url"`
+	IDs []string `arg:"" optional:"" name:"id" help:"IDs of deliveries to retry, from list --dead; all dead letters if omitted."`
+	Org string   `help:"Only webhooks of this organization." placeholder:"ORG"`
+	URL string   `help:"Only deliveries to this webhook." placeholder:"URL" name:"url"`
 
 	taskFlags
 }
@@ -165,14 +165,16 @@ func webhookFigures(host *engine.Host) []api.Figure {
 		}}
 	}
 	return []api.Figure{
-		figure("deliveries_total", "Events that receivers have taken.", true, func(s webhook.Stats) float64 {
+		figure("deliveries_total", "Events delivered to webhooks.", true, func(s webhook.Stats) float64 {
 			return float64(s.Delivered)
 		}),
-		figure("failures_total", "Attempts to deliver an event that failed.", true, func(s webhook.Stats) float64 {
+		figure("failures_total", "Failed attempts to deliver an event.", true, func(s webhook.Stats) float64 {
 			return float64(s.Failed)
 		}),
-		figure("dead_total", "Events that were given up.", true, func(s webhook.Stats) float64 { return float64(s.Dead) }),
-		figure("pending", "Events that are being delivered, or wait to be sent again.", false, func(s webhook.Stats) float64 {
+		figure("dead_total", "Events given up as dead letters.", true, func(s webhook.Stats) float64 {
+			return float64(s.Dead)
+		}),
+		figure("pending", "Events in delivery or waiting for a retry.", false, func(s webhook.Stats) float64 {
 			return float64(s.Pending)
 		}),
 	}

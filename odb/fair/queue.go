@@ -18,7 +18,7 @@ import (
 
 // ErrBusy says that a request was sent away: it has waited for too long, or too many of its own
 // tenant wait.
-var ErrBusy = errors.New("fair: too many requests wait")
+var ErrBusy = errors.New("fair: too many requests are waiting")
 
 // Tenant names who asks.
 type Tenant struct {

@@ -195,7 +195,7 @@ func (d *Dir) Free(ctx context.Context) (uint64, error) {
 		return math.MaxUint64, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("ask for free space: %w", err)
+		return 0, fmt.Errorf("get free space: %w", err)
 	}
 	return usage.AvailBytes, nil
 }

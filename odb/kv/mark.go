@@ -81,7 +81,7 @@ func (m *mark) load() ([]statement, error) {
 		}
 	}
 	if len(whole) == 0 {
-		m.logger.Warn("kv: it cannot be read how far the log was synced; the log is taken as it is",
+		m.logger.Warn("kv: failed to read the sync watermark, accepting the log as it is",
 			"path", m.path(), "bytes", n)
 	}
 	return whole, nil
@@ -93,8 +93,8 @@ func (m *mark) load() ([]statement, error) {
 func (m *mark) write(s statement, sync bool) bool {
 	err := m.put(s, sync)
 	if err != nil && !m.failing {
-		m.logger.Error("kv: it cannot be written how far the log is synced: a log that loses its end while "+
-			"the server is stopped would be taken for that of a crash", "path", m.path(), "error", err)
+		m.logger.Error("kv: failed to write the sync watermark: a log truncated while the server is stopped "+
+			"would not be detected", "path", m.path(), "error", err)
 	}
 	m.failing = err != nil
 	return err == nil

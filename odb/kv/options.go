@@ -55,13 +55,13 @@ func (p *Pebble) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			p.backgroundErrors.Add(1)
-			p.logger.Error("kv: background work failed and is tried again", "error", err)
+			p.logger.Error("kv: background work failed, retrying", "error", err)
 		},
 		// The reader of the damaged file gets the error; Pebble's default would end the process.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			p.corruptions.Add(1)
 			p.damaged.CompareAndSwap(nil, &info.Path)
-			p.logger.Error("kv: damaged table: packhorse fsck tells which repositories are hit, a restored backup heals them",
+			p.logger.Error("kv: damaged table: packhorse fsck lists the repositories affected, restoring a backup repairs them",
 				"path", info.Path, "error", info.Details)
 		},
 		FlushEnd:        func(pebble.FlushInfo) { p.stir() },
@@ -69,7 +69,7 @@ func (p *Pebble) listener() *pebble.EventListener {
 		ManifestCreated: func(pebble.ManifestCreateInfo) { p.stir() },
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			p.writeStalls.Add(1)
-			p.logger.Warn("kv: writes wait", "reason", info.Reason)
+			p.logger.Warn("kv: writes stalled", "reason", info.Reason)
 		},
 	}
 }

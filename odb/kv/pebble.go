@@ -290,7 +290,7 @@ func (p *Pebble) hasFailed() bool {
 func (p *Pebble) fail(err error) {
 	p.failing.Do(func() {
 		close(p.failed)
-		p.logger.Error("kv: the log cannot be made durable", "error", err)
+		p.logger.Error("kv: failed to sync the log", "error", err)
 		if p.opened.Load() {
 			p.onFatal(err)
 		}

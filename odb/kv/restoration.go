@@ -47,7 +47,7 @@ func CheckFileName(name string) error {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	stranger := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune(allowed, r) })
 	if name == "" || len(name) > fileNameBytesMax || name[0] == '.' || name == lockFile || stranger >= 0 {
-		return fmt.Errorf("%w: %q is no name of a file", ErrCorrupt, name)
+		return fmt.Errorf("%w: %q is not a file name", ErrCorrupt, name)
 	}
 	return nil
 }

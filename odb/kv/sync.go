@@ -67,7 +67,7 @@ func (p *Pebble) settle(c *commit) {
 	p.settled++
 	p.unsynced.Add(-1)
 	if err := c.batch.Close(); err != nil {
-		p.logger.Error("kv: release a batch", "error", err)
+		p.logger.Error("kv: failed to release a batch", "error", err)
 	}
 	c.batch = nil
 	close(c.done)

@@ -168,7 +168,7 @@ func (w *Watch) Room(size int64) error {
 	}
 	s := w.state.Load()
 	if s.failed == nil && s.free < s.limit+uint64(size) {
-		return fmt.Errorf("%w: %d bytes are to be written, %d are free, of which %d are kept", ErrNoRoom, size, s.free,
+		return fmt.Errorf("%w: %d bytes to write, %d free, %d of them reserved", ErrNoRoom, size, s.free,
 			s.limit)
 	}
 	return nil
@@ -222,7 +222,7 @@ func (w *Watch) measure(refusal error) state {
 		return state{free: ^uint64(0)}
 	}
 	if err != nil {
-		return state{free: before.free, refusal: before.refusal, failed: fmt.Errorf("ask for free space: %w", err)}
+		return state{free: before.free, refusal: before.refusal, failed: fmt.Errorf("get free space: %w", err)}
 	}
 	s := state{free: usage.AvailBytes}
 	s.limit = w.limit(usage.TotalBytes)
@@ -298,7 +298,7 @@ func (w *Watch) trim(s *state) {
 		w.giveUpBallast()
 	case s.refusal == nil && !w.ballast.there && size > 0 && s.free > s.limit+s.limit/4+size:
 		if err := w.ballast.create(int64(size)); err != nil {
-			w.log.Warn("the ballast file could not be made", "error", err)
+			w.log.Warn("failed to create the ballast file", "error", err)
 		}
 	}
 }
@@ -307,9 +307,9 @@ func (w *Watch) giveUpBallast() {
 	if !w.ballast.there {
 		return
 	}
-	w.log.Warn("the disk is full: the ballast file is given up")
+	w.log.Warn("the disk is full: deleting the ballast file")
 	if err := w.ballast.remove(); err != nil {
-		w.log.Error("the ballast file could not be removed", "error", err)
+		w.log.Error("failed to delete the ballast file", "error", err)
 	}
 }
 
@@ -318,10 +318,10 @@ func (w *Watch) set(s state) {
 	before := w.state.Swap(&s)
 	switch {
 	case s.failed != nil && before.failed == nil:
-		w.log.Error("free space is not known", "error", s.failed)
+		w.log.Error("failed to determine the free disk space", "error", s.failed)
 	case s.refusal != nil && before.refusal == nil:
-		w.log.Error("short of disk space: writes are refused", "folder", w.dir, "free", s.free, "needed", resumeAt(s.limit))
+		w.log.Error("short of disk space: refusing writes", "folder", w.dir, "free", s.free, "needed", resumeAt(s.limit))
 	case s.refusal == nil && before.refusal != nil:
-		w.log.Info("there is disk space again", "free", s.free)
+		w.log.Info("enough disk space again: accepting writes", "free", s.free)
 	}
 }

@@ -13,15 +13,15 @@ type grower struct {
 	by     any
 	token  *node
 	amount int64
-	done   chan bool // has room for the one answer: whether it is overdrawn
+	done   chan bool // capacity for the one answer: whether it is overdrawn
 }
 
-// Grow takes more for a tenant who holds something already, beside what [Queue.Acquire] gave. He
-// comes before all who hold nothing, in the order of arrival. What does not fit is taken
-// nevertheless, beside the capacity, when nobody else has done so: of those who hold something and
-// wait for each other one goes on, one organization after the other, and those of others who fit
-// are not kept out. More than the capacity counts as that. Who has gone on like this may do so
-// again: by says who it is.
+// Grow acquires more for a tenant that already holds something from [Queue.Acquire]. Growers are
+// served before all requests that hold nothing, in the order of arrival. If several growers wait
+// for each other, one of them at a time is admitted beyond the capacity, so that they cannot
+// deadlock; the organizations take turns, and other growers that fit are still admitted. An amount
+// above the capacity counts as the capacity. by identifies the request: one that was admitted
+// beyond the capacity may be admitted so again.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Grow(ctx context.Context, by any, t Tenant, share, amount int64) (release func(), err error) {
@@ -43,7 +43,7 @@ func (q *Queue) Grow(ctx context.Context, by any, t Tenant, share, amount int64)
 	}
 }
 
-// shrink takes g out of those who wait because of err, unless it was answered at the last moment.
+// shrink removes g from the queue because of err, unless g was answered at the last moment.
 func (q *Queue) shrink(g *grower, err error) (release func(), _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,8 +54,7 @@ func (q *Queue) shrink(g *grower, err error) (release func(), _ error) {
 	return q.giveBack(g.token, g.amount, <-g.done), nil
 }
 
-// growLocked gives to those who wait for more: whom it fits, and one of the others if nobody is
-// overdrawn.
+// growLocked admits the growers that fit, and one of the others if no request is overdrawn.
 func (q *Queue) growLocked() {
 	q.growers = slices.DeleteFunc(q.growers, func(g *grower) bool {
 		if !g.token.fits(g.amount) {
@@ -82,7 +81,7 @@ func (q *Queue) growLocked() {
 		q.overdrafts++
 		q.overdrawer, q.overdrew = g.by, g.org()
 		q.takeLocked(g.token, g.amount)
-		q.root.used -= g.amount // it is beside the capacity
+		q.root.used -= g.amount // beyond the capacity
 		q.checkLocked(g.token)
 		g.done <- true
 	}
@@ -90,8 +89,8 @@ func (q *Queue) growLocked() {
 
 func (g *grower) org() string { return g.token.parent.parent.key }
 
-// Spare takes for a tenant, without waiting, up to most of what is free for him, and leaves a
-// quarter of that to others.
+// Spare acquires for a tenant, without waiting, at most most of the free amount that the tenant may
+// take. It leaves a quarter of that amount to others.
 func (q *Queue) Spare(t Tenant, share, most int64) (taken int64, release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

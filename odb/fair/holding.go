@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 )
 
-// ErrMemory says that a request needs more memory than there is for all.
+// ErrMemory says that a request needs more memory than all requests may hold together.
 var ErrMemory = errors.New("fair: the request takes more memory than the server has for requests")
 
-// Holding is the memory of one request: what it was admitted for, and what it turns out to need.
-// The zero value holds nothing of no queue.
+// Holding is the memory of one request: the admitted amount and later growth. The zero value holds
+// nothing and has no queue.
 type Holding struct {
 	queue    *Queue
 	tenant   Tenant
@@ -20,26 +20,26 @@ type Holding struct {
 
 	total atomic.Int64 // changed under mu
 
-	// Guards the field below, and is held while more is waited for: others of the request need not ask
-	// then.
+	// Guards the field below. It is held while the request waits for more memory, so that its other
+	// goroutines do not ask at the same time.
 	mu      sync.Mutex
 	release []func() // nil after Close
 	closed  bool
 }
 
-// Begin says what the request was admitted for, and where more comes from.
+// Begin sets the admitted amount of the request and the queue for more.
 func (h *Holding) Begin(queue *Queue, t Tenant, admitted int64) {
 	h.queue, h.tenant, h.admitted = queue, t, admitted
 	h.total.Store(admitted)
 }
 
-// Total is how much the request may hold.
+// Total returns how much the request may hold.
 func (h *Holding) Total() int64 { return h.total.Load() }
 
-// Grown tells whether that is more than it was admitted for.
+// Grown reports whether the total exceeds the admitted amount.
 func (h *Holding) Grown() bool { return h.total.Load() > h.admitted }
 
-// Close gives back everything but what the request was admitted for.
+// Close gives back everything beyond the admitted amount.
 func (h *Holding) Close() {
 	h.mu.Lock()
 	release := h.release
@@ -72,15 +72,15 @@ func (h *Holding) keepLocked(sizeBytes int64, release func()) {
 
 type holdingKey struct{}
 
-// Hold returns a context whose work counts what it holds by h.
+// Hold returns a context whose work accounts its memory to h.
 func Hold(ctx context.Context, h *Holding) context.Context {
 	return context.WithValue(ctx, holdingKey{}, h)
 }
 
-// Need returns when the request of ctx may hold sizeBytes in all, until it ends. It is asked before
-// that much is allocated, in a turn at the processors or not, which is given back meanwhile. More
-// than there is for all requests counts as that, and is refused when it is more than twice as much.
-// Work that belongs to no request holds what it likes.
+// Need returns when the request of ctx may hold sizeBytes in all, until it ends. Callers ask before
+// they allocate that much, inside a turn at the processors or outside; a turn is given back during
+// the wait. An amount above the capacity for all requests counts as the capacity, and is refused if
+// it is more than twice as large. Work that belongs to no request is not limited.
 //
 // Errors: [ErrMemory]; [ErrBusy]; the cause of ctx's end.
 func Need(ctx context.Context, sizeBytes int64) error {
@@ -103,8 +103,8 @@ func Held(ctx context.Context) (sizeBytes int64, ok bool) {
 	return h.total.Load(), true
 }
 
-// Spare returns how much the request of ctx may hold until it ends: up to most, and what it was
-// admitted for at least. It does not wait.
+// Spare returns how much the request of ctx may hold until it ends: at least the admitted amount,
+// at most most. It does not wait.
 func Spare(ctx context.Context, most int64) int64 {
 	h, _ := ctx.Value(holdingKey{}).(*Holding)
 	if h == nil || h.queue == nil {

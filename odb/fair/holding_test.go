@@ -33,8 +33,7 @@ func newQueue() *fair.Queue {
 	return fair.NewQueue(fair.Options{Capacity: 100, Waiting: 100, Wait: 10 * time.Second})
 }
 
-// TestNeedOfAll lets everybody who was admitted need more than is left: one after the other gets
-// it.
+// TestNeedOfAll lets all admitted requests need more than is left: one after the other gets it.
 func TestNeedOfAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +79,8 @@ func TestNeedOfAll(t *testing.T) {
 	})
 }
 
-// TestNeed asks for what fits, for less, for more than there is, and when the request has ended.
+// TestNeed asks for an amount that fits, for less, for more than there is, and after the end of the
+// request.
 func TestNeed(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
@@ -133,7 +133,7 @@ func TestNeedEnds(t *testing.T) {
 	})
 }
 
-// TestGrowComesFirst gives what is given back to whom it lets go on, before those who come anew.
+// TestGrowComesFirst gives a released amount first to growers, then to new requests.
 func TestGrowComesFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestGrowComesFirst(t *testing.T) {
 	})
 }
 
-// TestSpare takes three quarters of what is free, and nothing when others wait.
+// TestSpare takes three quarters of the free amount, and nothing when others wait.
 func TestSpare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

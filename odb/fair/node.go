@@ -2,32 +2,31 @@ package fair
 
 import "container/heap"
 
-// node is the whole, an organization, a repository or a token, with what it holds and who waits in
-// it.
+// node is the root, an organization, a repository or a token, with its use and its waiters.
 type node struct {
 	parent   *node
 	key      string
 	children map[string]*node
 	limit    int64 // of used
 	used     int64
-	served   int64 // when it was served last, or was made
-	arrival  int64 // of the last who came
+	served   int64 // when it was served last, or created
+	arrival  int64 // of the last waiter
 	waiting  int   // below it
 	held     int   // turns below it
-	start    int64 // what that child had used that was served last
-	made     int   // nodes below the root since some were forgotten
-	blocked  bool  // it is at its limit, and waits for somebody below it to give something back
+	start    int64 // use of the child that was served last
+	made     int   // nodes created below the root since the last forget
+	blocked  bool  // it is at its limit and waits for a release below it
 
-	next  ranking // children with somebody to admit, whose turn is next first; not those that are blocked
-	crowd ranking // children that somebody waits in, the greatest number first
+	next  ranking // children with a waiter to admit, in the order of service; without blocked ones
+	crowd ranking // children with waiters, the greatest number first
 
 	nextAt, crowdAt int // places in the rankings of the parent, counted from 1; 0 is none
 
 	first, last *waiter // of a token
 }
 
-// idleMax is how many nodes are made until those are forgotten that hold nothing and that nobody
-// waits in.
+// idleMax is the number of new nodes after which idle ones are forgotten: nodes without use and
+// without waiters.
 const idleMax = 1024
 
 // find returns the node of a token below the root. A new one counts as served at this tick.
@@ -70,10 +69,10 @@ func (n *node) forget() {
 	}
 }
 
-// fits tells whether all above a token have room.
+// fits reports whether the token and all its ancestors have room.
 func (n *node) fits(amount int64) bool { return n.fullFor(amount) == nil }
 
-// fullFor returns the lowest node that has no room, nil when all have.
+// fullFor returns the lowest node without room, nil if all have room.
 func (n *node) fullFor(amount int64) *node {
 	for ; n != nil; n = n.parent {
 		if n.used+amount > n.limit {
@@ -83,7 +82,7 @@ func (n *node) fullFor(amount int64) *node {
 	return nil
 }
 
-// sort puts a node where it belongs among its siblings, after a change.
+// sort moves a node to its place among its siblings, after a change.
 func (n *node) sort() {
 	if n.parent == nil {
 		return
@@ -92,7 +91,7 @@ func (n *node) sort() {
 	n.parent.crowd.put(n, n.waiting > 0)
 }
 
-// block passes a node over until it has changed.
+// block skips a node until it has changed.
 func (n *node) block() {
 	n.blocked = true
 	for ; n != nil; n = n.parent {
@@ -105,7 +104,7 @@ func (n *node) unblock() {
 	n.sort()
 }
 
-// newest returns the waiter who came last to the greatest crowd.
+// newest returns the last waiter of the greatest crowd.
 func (n *node) newest() *waiter {
 	for n.last == nil {
 		n = n.crowd.first()
@@ -147,7 +146,7 @@ func sooner(a, b *node) bool {
 	return a.served < b.served
 }
 
-// larger is the order in which siblings lose those who wait.
+// larger is the order in which siblings lose waiters.
 func larger(a, b *node) bool {
 	if a.waiting != b.waiting {
 		return a.waiting > b.waiting
@@ -196,7 +195,7 @@ func (r *ranking) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (r *ranking) Push(n any) {
-	c := n.(*node) // of this package alone
+	c := n.(*node) // only this package pushes
 	r.nodes = append(r.nodes, c)
 	*r.at(c) = len(r.nodes)
 }

@@ -11,29 +11,28 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// ErrWork says that a request has computed for as long as one may.
+// ErrWork says that a request has used up its computing time.
 var ErrWork = errors.New("fair: the request takes too much computing")
 
 const (
-	// quantum is for how long one computes before others who wait come first.
+	// quantum is the computing time after which waiting requests go first.
 	quantum = time.Millisecond
-	// lightRecent is for how long after a light request of somebody else a processor is left free for
-	// the next one.
+	// lightRecent is how long a processor is left free after a light request of another tenant.
 	lightRecent = 5 * time.Millisecond
-	// stalled is for how long nobody's turn has begun or ended, until who waits goes on without one:
-	// those who have turns wait for something themselves, perhaps for him.
+	// stalled is the time without a turn that begins or ends after which a waiter goes on without one:
+	// the holders of the turns wait for something themselves, perhaps for that waiter.
 	stalled = time.Second
 )
 
-// Processors shares out the time of the processors among those who compute for long.
+// Processors shares out the time of the processors among long computations.
 //
-// Whoever has been charged least goes next, among organizations, then repositories, then tokens;
-// who comes anew begins where the others are. As many compute as there are processors, and one
-// fewer while light requests of others come, which ask for no turn. All methods may be called
-// concurrently.
+// The tenant with the least charged time goes next: first among organizations, then repositories,
+// then tokens. A tenant that was idle starts at the level of the others. The number of turns is the
+// number of processors, and one less while light requests of others arrive, which take no turn. All
+// methods may be called concurrently.
 type Processors struct {
 	count   int
-	waiters atomic.Int64 // who wait; changed under mu
+	waiters atomic.Int64 // number of waiters; changed under mu
 
 	mu      sync.Mutex
 	running int       // guarded by mu
@@ -41,16 +40,16 @@ type Processors struct {
 	tick    int64     // guarded by mu
 	moved   time.Time // guarded by mu: when a turn began or ended
 
-	latest, other light // guarded by mu: the light request that came last, and the last one of another tenant
+	latest, other light // guarded by mu: the last light request, and the last one of another tenant
 }
 
-// light is when a light request came, and of whom.
+// light is the time and the tenant of a light request.
 type light struct {
 	org, repo string
 	at        time.Time
 }
 
-// NewProcessors shares out the time of count processors; of all when it is 0.
+// NewProcessors shares out the time of count processors; of all if count is 0.
 func NewProcessors(count int) *Processors {
 	if count <= 0 {
 		count = runtime.GOMAXPROCS(0)
@@ -58,7 +57,7 @@ func NewProcessors(count int) *Processors {
 	return &Processors{count: count}
 }
 
-// Account is what one request computes.
+// Account is the computing time of one request.
 type Account struct {
 	processors *Processors
 	tenant     Tenant
@@ -66,12 +65,13 @@ type Account struct {
 	spent      atomic.Int64
 }
 
-// Account begins an account for a request that may compute for budget, or for ever when it is 0.
+// Account opens an account for a request that may compute for budget, or without limit if budget
+// is 0.
 func (p *Processors) Account(t Tenant, budget time.Duration) *Account {
 	return &Account{processors: p, tenant: t, budget: budget}
 }
 
-// Spent is for how long the request has computed.
+// Spent is how long the request has computed.
 func (a *Account) Spent() time.Duration { return time.Duration(a.spent.Load()) }
 
 func (a *Account) exceeded() bool { return a.budget > 0 && a.Spent() > a.budget }
@@ -85,7 +85,7 @@ func With(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }
 
-// Light notes a request that computes so little that it asks for no turn.
+// Light records a request that computes too little to need a turn.
 func (p *Processors) Light(t Tenant) {
 	now := time.Now()
 	p.mu.Lock()
@@ -97,17 +97,17 @@ func (p *Processors) Light(t Tenant) {
 	p.latest.at = now
 }
 
-// turn is the right to compute. It belongs to the goroutine that runs what [Do] was given.
+// turn is the right to compute. It belongs to the goroutine that runs the function given to [Do].
 type turn struct {
 	account *Account
-	mu      sync.Mutex // held by the goroutine that looks at it; others that work for it pass by
+	mu      sync.Mutex // held by the goroutine that checks the turn; other goroutines of the same work skip the check
 	token   *node
 	began   time.Time
 }
 
-// Do runs work in a turn at the processors, if ctx has an account. Work asks [Pause] at least each
-// millisecond or so, and must not wait for a client, nor for somebody who waits for a turn, unless
-// within [Rest]. Within a turn, Do only runs work.
+// Do runs work in a turn at the processors, if ctx has an account. Work calls [Pause] about every
+// millisecond. It must not wait for a client, nor for another turn, except within [Rest]. Inside a
+// turn, Do only runs work.
 //
 // Errors: those of work; [ErrWork]; the cause of ctx's end.
 func Do(ctx context.Context, work func(ctx context.Context) error) error {
@@ -126,8 +126,8 @@ func Do(ctx context.Context, work func(ctx context.Context) error) error {
 	return work(context.WithValue(ctx, turnKey{}, t))
 }
 
-// Pause lets others compute when it is their turn. It is called often by whoever computes for long,
-// in a turn or not.
+// Pause lets other requests compute when it is their turn. Long computations call it often, in a
+// turn or not.
 //
 // Errors: [ErrWork]; that of ctx.
 func Pause(ctx context.Context) error {
@@ -155,7 +155,7 @@ func Pause(ctx context.Context) error {
 	return t.begin(ctx, true)
 }
 
-// Rest runs wait, which waits for others, and gives the turn back meanwhile. Its error is that of
+// Rest runs wait, which blocks, and gives the turn back until wait returns. Its error is that of
 // wait.
 func Rest(ctx context.Context, wait func() error) error {
 	t, _ := ctx.Value(turnKey{}).(*turn)
@@ -172,8 +172,8 @@ func Rest(ctx context.Context, wait func() error) error {
 	return err
 }
 
-// Apart returns a context for a goroutine that works for ctx, and asks for turns of its own where
-// ctx is within one.
+// Apart returns a context for a goroutine that works for ctx and takes turns of its own, even if
+// ctx is within a turn.
 func Apart(ctx context.Context) context.Context {
 	if ctx.Value(turnKey{}) == nil {
 		return ctx
@@ -182,7 +182,7 @@ func Apart(ctx context.Context) context.Context {
 }
 
 // Charge returns ctx with the account of another context, if that has one: for work that may
-// outlive who began it.
+// outlive its initiator.
 func Charge(ctx, other context.Context) context.Context {
 	if a, _ := other.Value(accountKey{}).(*Account); a != nil {
 		return With(ctx, a)
@@ -190,7 +190,7 @@ func Charge(ctx, other context.Context) context.Context {
 	return ctx
 }
 
-// charge counts what was computed since the turn began.
+// charge accounts the time since the turn began.
 func (t *turn) charge(now time.Time) {
 	p := t.account.processors
 	p.mu.Lock()
@@ -208,8 +208,8 @@ func (t *turn) chargeLocked(now time.Time) {
 	}
 }
 
-// begin waits for a turn. Whoever goes on has it also when ctx has ended: its end is told by who
-// began it.
+// begin waits for a turn. With goesOn the caller gets a turn even if ctx has ended; the initiator
+// of the work reports that end.
 func (t *turn) begin(ctx context.Context, goesOn bool) error {
 	p := t.account.processors
 	now := time.Now()
@@ -253,7 +253,7 @@ func (t *turn) await(ctx context.Context, w *waiter, goesOn bool) error {
 	}
 }
 
-// pass lets w go on when nobody else does.
+// pass lets w go on if the turns are stalled.
 func (p *Processors) pass(w *waiter, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,7 +267,7 @@ func (p *Processors) pass(w *waiter, now time.Time) bool {
 	return true
 }
 
-// leave takes w out of the queue. It has a turn afterwards if it goes on, and else none.
+// leave removes w from the queue. If w goes on it has a turn afterwards.
 func (p *Processors) leave(w *waiter, goesOn bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,8 +304,8 @@ func (t *turn) end() {
 	p.dispatchLocked(now)
 }
 
-// startLocked counts one more who computes. Who comes anew to his siblings begins no earlier than
-// where he is now.
+// startLocked counts one more running computation. A token that was idle starts no earlier than its
+// siblings.
 func (p *Processors) startLocked(token *node, now time.Time) {
 	p.moved = now
 	p.running++
@@ -334,8 +334,8 @@ func (p *Processors) endLocked(token *node, now time.Time) {
 	}
 }
 
-// enterLocked returns the node of a tenant. Whoever was idle begins where those are who compute: he
-// has nothing saved up.
+// enterLocked returns the node of a tenant. An idle tenant starts at the level of the running ones:
+// it has saved nothing up.
 func (p *Processors) enterLocked(t Tenant) *node {
 	token := p.root.find(t, p.tick)
 	for n := token; n.parent != nil; n = n.parent {
@@ -346,7 +346,7 @@ func (p *Processors) enterLocked(t Tenant) *node {
 	return token
 }
 
-// dispatchLocked lets those compute who are next.
+// dispatchLocked gives turns to the next waiters.
 func (p *Processors) dispatchLocked(now time.Time) {
 	for p.root.waiting > 0 {
 		n := &p.root
@@ -361,7 +361,7 @@ func (p *Processors) dispatchLocked(now time.Time) {
 	}
 }
 
-// crowded tells whether more compute than may.
+// crowded reports whether more computations run than the tenant's room allows.
 func (p *Processors) crowded(t Tenant, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -372,8 +372,8 @@ func (p *Processors) roomFor(token *node, now time.Time) int {
 	return p.roomLocked(Tenant{Org: token.parent.parent.key, Repo: token.parent.key}, now)
 }
 
-// roomLocked is how many may compute when a tenant is next: one less than there are processors
-// while light requests of others come.
+// roomLocked is the number of turns if a tenant is next: one less than the processors while light
+// requests of others arrive.
 func (p *Processors) roomLocked(t Tenant, now time.Time) int {
 	l := &p.latest
 	if l.org == t.Org && l.repo == t.Repo {

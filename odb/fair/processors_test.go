@@ -160,8 +160,8 @@ func TestProcessorsBudget(t *testing.T) {
 	})
 }
 
-// Who pauses with something that those wait for who compute goes on after a while, and who rests
-// makes room.
+// A computation that pauses while it holds something that the others wait for goes on after a
+// while, and one that rests makes room.
 func TestProcessorsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestProcessorsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// Who waits for a turn when his context ends is gone.
+// A waiter whose context ends leaves the queue.
 func TestProcessorsLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package fair shares out among tenants what requests compete for: memory and slots by [Queue], the
-// processors by [Processors].
+// Package fair divides shared resources among tenants: memory and slots by [Queue], processor time
+// by [Processors].
 //
-// A tenant is an organization, in it a repository, in it a token. Whoever has least comes first:
-// among the organizations, then among the repositories of that one, then among its tokens, and
-// there in the order of arrival. The package knows neither git nor HTTP.
+// A tenant is an organization, a repository in it, and a token for that. The tenant with the least
+// use comes first: first among the organizations, then among the repositories of that organization,
+// then among the tokens, then in the order of arrival. The package knows neither git nor HTTP.
 package fair
 
 import (
@@ -16,52 +16,53 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// ErrBusy says that a request was sent away: it has waited for too long, or too many of its own
+// ErrBusy says that a request was refused: it has waited for too long, or too many requests of its
 // tenant wait.
 var ErrBusy = errors.New("fair: too many requests are waiting")
 
-// Tenant names who asks.
+// Tenant names the organization, repository and token of a request.
 type Tenant struct {
 	Org, Repo, Token string
 }
 
 // Options are the settings of a [Queue].
 type Options struct {
-	// Capacity is how much there is.
+	// Capacity is the total amount.
 	Capacity int64
-	// Share is what one organization may hold; half of the capacity when it is 0.
+	// Share is the amount that one organization may hold; half of the capacity if 0.
 	Share int64
-	// RepoShare is how much of an organization's share, in quarters, one repository may hold; all of
-	// it when it is 0.
+	// RepoShare is the part of an organization's share, in quarters, that one repository may hold; all
+	// of it if 0.
 	RepoShare int64
-	// Waiting is how many may wait. Half of that is open to one organization, and half of that again
-	// to one repository.
+	// Waiting is the maximum number of waiters. One organization may have half of them, and one
+	// repository half of that.
 	Waiting int
-	// Wait is how long one of them waits before it is sent away.
+	// Wait is how long a request waits before it is refused.
 	Wait time.Duration
 }
 
-// Queue shares out a quantity, bytes or slots.
+// Queue divides a quantity, bytes or slots.
 //
-// Who does not fit waits. What is given back goes to the organization that holds least, in it to
-// the repository that holds least, and in that to the token; of equals, to the one that was served
-// longest ago. An organization or a repository that holds its share is passed over. Who is next and
-// does not fit is not overtaken, so that large amounts are not starved by small ones. When too many
-// wait, the one goes that came last of those who wait in the greatest number, so that a full queue
-// refuses nobody who asks for little.
+// Requests that do not fit wait. A released amount goes to the organization that holds least, in it
+// to the repository that holds least, and in that to the token; among equals, to the one that was
+// served longest ago. An organization or a repository that holds its share is skipped. The next
+// waiter is not overtaken if it does not fit, so that small amounts do not starve large ones. If
+// too many wait, the queue refuses the newest waiter of the tenant with most waiters, so that a
+// full queue does not refuse tenants with few requests.
 //
-// Who holds something and needs more comes before them: see [Queue.Grow].
+// A request that holds something and needs more goes first: see [Queue.Grow].
 //
-// Each operation costs the logarithm of those who wait. All methods may be called concurrently.
+// Each operation takes time logarithmic in the number of waiters. All methods may be called
+// concurrently.
 type Queue struct {
 	options Options
 
 	mu   sync.Mutex
 	root node  // guarded by mu, with all below it
-	tick int64 // guarded by mu: counts what was served and who came
+	tick int64 // guarded by mu: counts admissions and arrivals
 
-	growers    []*grower // guarded by mu; who hold something and wait for more, the first first
-	overdrafts int       // guarded by mu: how often overdrawer was given what did not fit, and holds it
+	growers    []*grower // guarded by mu; requests that hold something and wait for more, in the order of arrival
+	overdrafts int       // guarded by mu: number of grants beyond the capacity that overdrawer holds
 	overdrawer any       // guarded by mu
 	overdrew   string    // guarded by mu: the organization of the last one
 }
@@ -70,13 +71,12 @@ type Queue struct {
 type waiter struct {
 	token  *node
 	amount int64
-	done   chan error // has room for the one answer, which is given under the lock of who shares out
+	done   chan error // capacity for the one answer, which is sent under the lock of the queue
 	before *waiter    // in the queue of its token
 	after  *waiter
 }
 
-// join puts w at the end of its token's queue. Those who were passed over on the way up are looked
-// at again.
+// join appends w to its token's queue. It unblocks the nodes on the way up.
 func (w *waiter) join(arrival int64) {
 	w.token.push(w)
 	for n := w.token; n != nil; n = n.parent {
@@ -86,7 +86,7 @@ func (w *waiter) join(arrival int64) {
 	}
 }
 
-// part takes w out of its token's queue, and lets those be looked at again who stood behind it.
+// part removes w from its token's queue, and unblocks the nodes on the way up.
 func (w *waiter) part() {
 	w.token.drop(w)
 	for n := w.token; n != nil; n = n.parent {
@@ -95,7 +95,7 @@ func (w *waiter) part() {
 	}
 }
 
-// NewQueue makes a queue that nobody waits in.
+// NewQueue returns an empty queue.
 func NewQueue(o Options) *Queue {
 	if o.Share <= 0 {
 		o.Share = max(1, o.Capacity/2)
@@ -111,7 +111,7 @@ func NewQueue(o Options) *Queue {
 
 const quarters = 4
 
-// Max is the most that one request of an organization with this share may take; 0 is the default
+// Max is the largest amount for one request of an organization with this share; 0 is the default
 // share.
 func (q *Queue) Max(share int64) int64 {
 	if share <= 0 {
@@ -125,8 +125,8 @@ func (q *Queue) repoLimit(share int64) int64 {
 }
 
 // Acquire takes amount for a tenant and returns the function that gives it back, which may be
-// called more than once. share is what the organization may hold, the default when it is 0. More
-// than [Queue.Max] counts as that.
+// called more than once. share is the limit of the organization, the default if it is 0. An amount
+// above [Queue.Max] counts as that maximum.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (release func(), err error) {
@@ -143,13 +143,13 @@ func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (rel
 	w.join(q.tick)
 	q.dispatchLocked()
 	if q.boundLocked(token) {
-		q.dispatchLocked() // who left may have stood before others
+		q.dispatchLocked() // the refused waiter may have stood before others
 	}
 	q.mu.Unlock()
 	return q.await(ctx, w)
 }
 
-// TryAcquire is Acquire for who cannot wait. It reports whether there was room.
+// TryAcquire is Acquire without waiting. It reports whether there was room.
 func (q *Queue) TryAcquire(t Tenant, share, amount int64) (release func(), ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,7 +162,7 @@ func (q *Queue) TryAcquire(t Tenant, share, amount int64) (release func(), ok bo
 	return q.giveBack(token, amount, false), true
 }
 
-// await waits until w is admitted or sent away.
+// await waits until w is admitted or refused.
 func (q *Queue) await(ctx context.Context, w *waiter) (release func(), err error) {
 	timer := time.NewTimer(q.options.Wait)
 	defer timer.Stop()
@@ -179,7 +179,7 @@ func (q *Queue) await(ctx context.Context, w *waiter) (release func(), err error
 	return q.giveBack(w.token, w.amount, false), nil
 }
 
-// leave takes w out of the queue because of err, which it returns unless w was answered at the last
+// leave removes w from the queue because of err, which it returns unless w was answered at the last
 // moment.
 func (q *Queue) leave(w *waiter, err error) error {
 	q.mu.Lock()
@@ -217,7 +217,7 @@ func (q *Queue) giveBack(token *node, amount int64, overdrawn bool) func() {
 	}
 }
 
-// Waits tells whether somebody of an organization waits.
+// Waits reports whether a request of an organization waits.
 func (q *Queue) Waits(org string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,14 +230,14 @@ func (q *Queue) Waits(org string) bool {
 	return n != nil && n.waiting > 0
 }
 
-// State returns how much is taken and how many wait.
+// State returns the amount taken and the number of waiters.
 func (q *Queue) State() (used int64, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.root.used, q.root.waiting + len(q.growers)
 }
 
-// enterLocked returns the token's node, and the amount as it counts.
+// enterLocked returns the token's node, and the amount after its limits.
 func (q *Queue) enterLocked(t Tenant, share, amount int64) (*node, int64) {
 	if share <= 0 {
 		share = q.options.Share
@@ -258,8 +258,8 @@ func (q *Queue) takeLocked(token *node, amount int64) {
 	}
 }
 
-// checkLocked holds that no more is given than there is, but for the overdraft, and taken back than
-// was given.
+// checkLocked checks that no more is taken than the capacity, overdrafts aside, and no more given
+// back than was taken.
 func (q *Queue) checkLocked(token *node) {
 	if !invariants.Enabled {
 		return
@@ -272,8 +272,8 @@ func (q *Queue) checkLocked(token *node) {
 	invariants.Check(q.overdrafts >= 0, "fair: %d overdrafts", q.overdrafts)
 }
 
-// boundLocked sends those away who are too many, of the greatest crowd below each bound, and
-// reports whether there were any.
+// boundLocked refuses surplus waiters, of the greatest crowd below each bound, and reports whether
+// there were any.
 func (q *Queue) boundLocked(token *node) (sent bool) {
 	bound := q.options.Waiting / 4
 	for n := token.parent; n != nil; n = n.parent {
@@ -288,7 +288,7 @@ func (q *Queue) boundLocked(token *node) (sent bool) {
 	return sent
 }
 
-// dispatchLocked admits who is next, while there is room.
+// dispatchLocked admits the next waiters while there is room.
 func (q *Queue) dispatchLocked() {
 	for {
 		n := &q.root
@@ -296,7 +296,7 @@ func (q *Queue) dispatchLocked() {
 			n = n.next.first()
 		}
 		if n == nil {
-			return // nobody waits but those whose shares are taken
+			return // all waiters have reached their shares
 		}
 		w := n.first
 		full := n.fullFor(w.amount)

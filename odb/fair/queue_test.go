@@ -54,8 +54,8 @@ func tenant(org, repo, token string) fair.Tenant {
 	return fair.Tenant{Org: org, Repo: repo, Token: token}
 }
 
-// A queue that one organization has filled refuses that one, and nobody else: neither whoever finds
-// room in his own share, nor whoever has to wait.
+// A queue filled by one organization refuses only that one: neither others that find room in their
+// own share, nor others that have to wait.
 func TestCrowdRefusesItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestCrowdRefusesItself(t *testing.T) {
 				t.Errorf("request %d of the others: admitted %t, answered %t", i, a.admitted(), a.answered())
 			}
 		}
-		for i := range 10 { // the queue is full; of the crowd goes who came last
+		for i := range 10 { // the queue is full; the newest waiter of the crowd is refused
 			if a := ask(t, q, tenant(fmt.Sprint("late", i), "r", ""), 1); a.answered() && i < 7 {
 				t.Errorf("late organization %d was refused by a queue that a crowd has filled", i)
 			}
@@ -96,8 +96,8 @@ func TestCrowdRefusesItself(t *testing.T) {
 	})
 }
 
-// What comes free goes to the organization with the least, in it to the repository with the least,
-// and in that to the token.
+// A released amount goes to the organization with the least, in it to the repository with the
+// least, and in that to the token.
 func TestLeastFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,9 +151,9 @@ func TestRepoShare(t *testing.T) {
 	})
 }
 
-// Random requests against a plain model: never more than there is, than a share, or than a bound of
-// the queue; and nobody waits for whom there is room; and when all is given back, everybody who
-// stayed has been served.
+// Random requests against a plain model: never more than the capacity, than a share, or than a
+// bound of the queue; no request waits while it fits; and when all is given back, every request
+// that stayed has been served.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -236,7 +236,7 @@ func checkQueue(t *testing.T, q *fair.Queue, held, waiting []*asked) {
 			t.Fatalf("%v: %d and %d held, %d and %d wait", a.tenant, orgs[org], repos[repo], crowd[org], crowd[repo])
 		}
 	}
-	// With room for the largest request of all, everybody who waits is held back by a share.
+	// With room for the largest request of all, every waiter is held back by a share.
 	if all+9 <= capacity {
 		for _, a := range waiting {
 			if orgs[a.tenant.Org]+9 <= share && repos[a.tenant.Repo]+9 <= repoShare {

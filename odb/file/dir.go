@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The folders of a Dir, and the marks that no name can carry: a file that is being written ends in
-// one, scratch files begin with it.
+// The folders of a Dir, and the marks that no name can contain: the name of an unsealed file ends
+// in one, that of a scratch file begins with it.
 const (
 	incomingName = "incoming"
 	settledName  = "settled"
@@ -33,8 +33,8 @@ type DirOptions struct {
 	// ServerID names the folder under incoming; servers that share a directory have different ones,
 	// and keep them over restarts. Empty means "local".
 	ServerID string
-	// ReadOnly opens a store that exists without a lock and leaves everything in it as it is, also
-	// beside a server that writes. What changes something then fails.
+	// ReadOnly opens an existing store without a lock, even beside a writing server, and changes
+	// nothing in it. Calls that would change something fail.
 	ReadOnly bool
 }
 
@@ -53,7 +53,7 @@ type Dir struct {
 	readOnly bool
 	scratch  atomic.Uint64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	writing map[string]struct{}
 	fanout  map[string]struct{} // folders under settled that are known to be durable
 	closed  bool
@@ -64,11 +64,11 @@ type Dir struct {
 
 var _ Store = (*Dir)(nil)
 
-// Folders returns the names of the folders in the directory of a Dir, all that lies there.
+// Folders returns the names of all folders in the directory of a Dir.
 func Folders() []string { return []string{incomingName, settledName} }
 
-// OpenDir opens the store in dir, which is made if it does not exist, and removes unsealed and
-// scratch files that a crash has left under the server id.
+// OpenDir opens the store in dir, which is created if missing, and removes unsealed and scratch
+// files that a crash has left under the server id.
 //
 // Errors: [ErrName] for a bad server id, [ErrLocked] while it is in use.
 func OpenDir(dir string, options DirOptions) (*Dir, error) {
@@ -99,7 +99,7 @@ func OpenDir(dir string, options DirOptions) (*Dir, error) {
 	return d, nil
 }
 
-// look makes sure that there is a store.
+// look checks that there is a store.
 func (d *Dir) look() error {
 	for _, folder := range []string{settledName, incomingName} {
 		if _, err := d.fs.Stat(d.fs.PathJoin(d.root, folder)); err != nil {
@@ -109,7 +109,7 @@ func (d *Dir) look() error {
 	return nil
 }
 
-// prepare makes the folders durable, takes the lock and removes what cannot be of use.
+// prepare makes the folders durable, takes the lock and removes leftovers.
 func (d *Dir) prepare() error {
 	for _, folder := range []string{d.fs.PathJoin(d.root, settledName), d.incoming} {
 		if err := d.makeFolder(folder); err != nil {
@@ -151,7 +151,7 @@ func (d *Dir) Open(ctx context.Context, name string) (File, error) {
 	}
 	f, err := d.fs.Open(path, vfs.RandomReadsOption)
 	if errors.Is(err, fs.ErrNotExist) && path != d.settledPath(name) {
-		f, err = d.fs.Open(d.settledPath(name), vfs.RandomReadsOption) // moved in between
+		f, err = d.fs.Open(d.settledPath(name), vfs.RandomReadsOption) // moved by a concurrent Settle
 	}
 	if err != nil {
 		return nil, failed("open", name, err)
@@ -214,7 +214,7 @@ func (d *Dir) Close() error {
 	return d.lock.Close()
 }
 
-// begin returns why a call cannot begin.
+// begin returns an error if a call cannot begin.
 func (d *Dir) begin(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,7 +224,7 @@ func (d *Dir) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// failed tells which operation on which file failed.
+// failed adds the operation and the file to err.
 func failed(verb, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s file %s: %w", verb, name, ErrNotFound)

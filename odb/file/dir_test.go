@@ -35,7 +35,7 @@ func openMem(t *testing.T, fs *vfs.MemFS, server string) *crashable {
 // as on the machine's file system.
 type atomicRenames struct {
 	vfs.FS
-	mu sync.RWMutex // held alone by renames, shared by who looks for a name
+	mu sync.RWMutex // exclusive for renames, shared by lookups of a name
 }
 
 func (a *atomicRenames) Rename(from, to string) error {
@@ -112,7 +112,7 @@ func TestServerID(t *testing.T) {
 	}
 }
 
-// TestSweep checks that a start removes what cannot be of use, and nothing else.
+// TestSweep checks that a start removes only leftovers.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

@@ -41,7 +41,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// runFaulty lives through a fault, takes the power and compares what is left with what succeeded.
+// runFaulty survives a fault, cuts the power and compares the remaining files with the successful
+// calls.
 func runFaulty(t *testing.T, fs *vfs.MemFS, faulty vfs.FS, at int64) {
 	t.Helper()
 	dir, err := file.OpenDir("data/files", file.DirOptions{FS: faulty})

@@ -29,25 +29,25 @@ import (
 const NameBytesMax = 100
 
 var (
-	// ErrNotFound means that no sealed file has a name.
+	// ErrNotFound means that there is no sealed file of that name.
 	ErrNotFound = errors.New("file: not found")
 	// ErrExists means that a file of that name is stored or being written.
 	ErrExists = errors.New("file: already exists")
 	// ErrName means that a name or a server id does not match [a-z0-9][a-z0-9.-]* or is too long; the
 	// error is a [NameError].
 	ErrName = errors.New("file: invalid name")
-	// ErrClosed means that a file, a writer or a store was used after its end.
+	// ErrClosed means that a file, a writer or a store was used after it was closed.
 	ErrClosed = errors.New("file: closed")
 	// ErrLocked means that another process, or another store of this one, writes under the same server
 	// id.
 	ErrLocked = errors.New("file: server id is in use")
-	// ErrReadOnly means that a store that was opened to be read was asked for a change.
+	// ErrReadOnly means that a change was requested of a store opened read-only.
 	ErrReadOnly = errors.New("file: store is read-only")
-	// ErrRange means that a WriteAt reaches beyond what was written.
+	// ErrRange means that a WriteAt reaches beyond the written bytes.
 	ErrRange = errors.New("file: write beyond the end")
 )
 
-// NameError tells which name was refused. It matches [ErrName].
+// NameError is a refused name. It matches [ErrName].
 type NameError struct{ Name string }
 
 // Error quotes the name.
@@ -76,7 +76,7 @@ func CheckName(name string) error {
 
 // Store holds large immutable files. Its methods may be called concurrently.
 type Store interface {
-	// Create begins a file. It is found by nobody until it is sealed, and vanishes in a crash.
+	// Create begins a file. It is invisible until it is sealed, and vanishes in a crash.
 	//
 	// Errors: [ErrName], and [ErrExists] when a file of that name is stored or being written.
 	Create(ctx context.Context, name string) (Writer, error)
@@ -85,30 +85,31 @@ type Store interface {
 	// caller closes it.
 	Open(ctx context.Context, name string) (File, error)
 
-	// Settle moves a sealed file, of any server, to its place. Readers find it at every instant. A
-	// settled file stays as it is, so that a Settle that was interrupted can be repeated;
-	// [ErrNotFound] if there is no such file.
+	// Settle moves a sealed file, of any server, to its final place. Readers find it at every instant.
+	// Settle is idempotent, so an interrupted one can be repeated; [ErrNotFound] if there is no such
+	// file.
 	Settle(ctx context.Context, name string) error
 
-	// Delete removes a sealed file, settled or not, durably; [ErrNotFound] if there is none. Files
-	// that are open can be read on.
+	// Delete removes a sealed file, settled or not, durably; [ErrNotFound] if there is none. Open
+	// files stay readable.
 	Delete(ctx context.Context, name string) error
 
-	// List walks all sealed files in no particular order. It may or may not show files that come or go
-	// meanwhile.
+	// List walks all sealed files in no particular order. It may or may not show files that are
+	// created or deleted during the walk.
 	List(ctx context.Context) iter.Seq2[Info, error]
 
-	// Leftovers walks the sealed files of this server that are not settled: after a start, what a
-	// crash left.
+	// Leftovers walks the unsettled sealed files of this server: after a start, the leftovers of a
+	// crash.
 	Leftovers(ctx context.Context) iter.Seq2[Info, error]
 
-	// Scratch returns an unnamed temporary file, which is gone when it is closed and after a crash.
+	// Scratch returns an unnamed temporary file, which is deleted when it is closed or the process
+	// ends.
 	Scratch(ctx context.Context) (Scratch, error)
 
-	// Free returns how many bytes can still be written, [math.MaxUint64] if there is no telling.
+	// Free returns the free disk space in bytes, [math.MaxUint64] if it is unknown.
 	Free(ctx context.Context) (uint64, error)
 
-	// Close releases the server id; what is open stays usable.
+	// Close releases the server id; open files stay usable.
 	Close() error
 }
 
@@ -116,7 +117,7 @@ type Store interface {
 type Writer interface {
 	io.Writer // appends
 
-	// ReadAt reads what was written, also what is not on the disk yet.
+	// ReadAt reads written bytes, including those that are not on the disk yet.
 	io.ReaderAt
 
 	// WriteAt replaces bytes that were already written; [ErrRange] beyond them.
@@ -126,7 +127,7 @@ type Writer interface {
 	Size() int64
 
 	// Seal makes the file durable, first its data and then its name, and ends the writer. If it fails
-	// the file is not stored, and Abort removes what there is.
+	// the file is not stored, and Abort removes the remains.
 	Seal(ctx context.Context) error
 
 	// Abort discards the file and ends the writer. After Seal or Abort it does nothing, so that it can

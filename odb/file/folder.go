@@ -5,9 +5,8 @@ import (
 	"io/fs"
 )
 
-// makeFolder makes a folder, with all above it, that survives a crash. One that exists may be what
-// another crash left of the attempt, so its entry is synced too; what is above it was then synced
-// by whoever made it.
+// makeFolder makes a folder and its parents, durably. An existing folder may be the remains of a
+// crashed attempt, so its entry is synced too; its parents were then synced by that attempt.
 func (d *Dir) makeFolder(path string) error {
 	_, err := d.fs.Stat(path)
 	made := errors.Is(err, fs.ErrNotExist)

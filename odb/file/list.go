@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// List implements Store. It walks incoming first: a file that moves meanwhile is then seen there or
-// in its place.
+// List implements Store. It walks incoming before settled, so a file that moves during the walk is
+// seen in one of them.
 func (d *Dir) List(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		servers, err := d.servers(ctx)
@@ -66,7 +66,7 @@ func (d *Dir) folder(ctx context.Context, path string, settled bool) iter.Seq2[I
 		}
 		for _, name := range names {
 			if CheckName(name) != nil {
-				continue // the lock, and what is being written
+				continue // the lock, and unsealed files
 			}
 			var info vfs.FileInfo
 			err := ctx.Err()
@@ -74,7 +74,7 @@ func (d *Dir) folder(ctx context.Context, path string, settled bool) iter.Seq2[I
 				info, err = d.fs.Stat(d.fs.PathJoin(path, name))
 			}
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+			case errors.Is(err, fs.ErrNotExist): // deleted or moved in between
 			case err != nil:
 				yield(Info{}, err)
 				return

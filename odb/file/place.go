@@ -9,16 +9,15 @@ import (
 	"io/fs"
 )
 
-// settledPath returns where name lies when it is settled.
+// settledPath returns the path of a settled file.
 func (d *Dir) settledPath(name string) string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, name)
 	return d.fs.PathJoin(d.root, settledName, fmt.Sprintf("%02x", byte(h.Sum32())), name)
 }
 
-// find returns where name lies, or ErrNotFound. A file moves in one direction only, from incoming
-// to settled, so whoever looks in this order, and at the end once more in its place, does not miss
-// it.
+// find returns the path of a file, or ErrNotFound. Files move only from incoming to settled, so a
+// search in this order, with a second look at the settled path, does not miss one.
 func (d *Dir) find(ctx context.Context, name string) (string, error) {
 	if err := d.begin(ctx); err != nil {
 		return "", err

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// scratch is a temporary file of a Dir. It has no name any more, so that the system frees it
-// whatever happens.
+// scratch is a temporary file of a Dir. Its name is already deleted, so that the system frees it in
+// any case.
 type scratch struct{ *spool }
 
 // Scratch implements Store.

@@ -30,7 +30,7 @@ func (s *sealed) ReadAt(p []byte, offset int64) (int, error) {
 // Size returns the size of the file.
 func (s *sealed) Size() int64 { return s.size }
 
-// Close waits for the reads under way.
+// Close waits for running reads.
 func (s *sealed) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

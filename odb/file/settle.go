@@ -10,8 +10,8 @@ import (
 
 // Settle implements Store.
 //
-// The new place is durable before the old one is given up. A crash in between can leave the file in
-// both.
+// The new entry is durable before the old one is removed. A crash in between can leave the file in
+// both folders.
 func (d *Dir) Settle(ctx context.Context, name string) error {
 	if d.readOnly {
 		return failed("settle", name, ErrReadOnly)
@@ -55,8 +55,8 @@ func (d *Dir) move(from, to string) error {
 	return d.syncIncoming(d.fs.PathDir(from))
 }
 
-// syncIncoming makes the entries of a folder durable, and first those of the folders into which
-// files were moved: an entry that is gone here must not be durable before the other is.
+// syncIncoming makes the entries of a folder durable, and before them those of the folders into
+// which files were moved: the removal of an old entry must not be durable before the new entry is.
 func (d *Dir) syncIncoming(folder string) error {
 	d.order.RLock()
 	for len(d.moved) > 0 {
@@ -74,8 +74,8 @@ func (d *Dir) syncIncoming(folder string) error {
 	return d.syncFolder(folder)
 }
 
-// syncMoved makes the entries of files that were moved durable. A folder whose sync failed is tried
-// again with the next.
+// syncMoved makes the entries of moved files durable. If the sync of a folder fails, the next call
+// repeats it.
 func (d *Dir) syncMoved() error {
 	d.order.Lock()
 	defer d.order.Unlock()
@@ -88,7 +88,7 @@ func (d *Dir) syncMoved() error {
 	return nil
 }
 
-// makeFanout makes a folder under settled that survives a crash.
+// makeFanout makes a folder under settled, durably.
 func (d *Dir) makeFanout(folder string) error {
 	d.mu.Lock()
 	_, known := d.fanout[folder]

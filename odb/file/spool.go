@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// spoolBytes is how much is gathered before it is written.
+	// spoolBytes is the size of the write buffer.
 	spoolBytes = 256 << 10
-	// syncAheadBytes is how much may be dirty before the system is asked to begin writing it back, so
-	// that the sync at the end is short, and so that those of other files in between, which wait for
-	// what the disk is at, are.
+	// syncAheadBytes is the amount of dirty data after which the system is asked to begin writeback.
+	// So the sync at the end is short, and so are concurrent syncs of other files, which wait for the
+	// same disk.
 	syncAheadBytes = 256 << 10
 )
 
@@ -23,15 +23,15 @@ var spoolBuffers = sync.Pool{New: func() any { return new([spoolBytes]byte) }}
 
 // spool appends to a file through a buffer, and reads back what was appended.
 type spool struct {
-	scratch bool // WriteAt may reach beyond the end, and nothing has to reach the disk
+	scratch bool // WriteAt may reach beyond the end, and the content need not be durable
 
-	mu      sync.RWMutex // guards what follows; shared by readers
+	mu      sync.RWMutex // guards the fields below; shared by readers
 	file    vfs.File     // nil when finished
 	buffer  *[spoolBytes]byte
 	fill    int   // of buffer
 	flushed int64 // bytes before the buffer
-	ahead   int64 // bytes that are being written back
-	err     error // of a write; sticks
+	ahead   int64 // bytes in writeback
+	err     error // of a write; sticky
 }
 
 func newSpool(file vfs.File, scratch bool) *spool {
@@ -125,7 +125,7 @@ func (s *spool) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// Size returns how many bytes were written.
+// Size returns the number of bytes written.
 func (s *spool) Size() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -134,7 +134,8 @@ func (s *spool) Size() int64 {
 
 func (s *spool) size() int64 { return s.flushed + int64(s.fill) }
 
-// finish closes the file, durable if asked, and gives the buffer back; ErrClosed the second time.
+// finish closes the file, after a sync if durable, and returns the buffer to the pool; ErrClosed
+// the second time.
 func (s *spool) finish(durable bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

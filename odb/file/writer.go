@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// writer is a file of a Dir that is being written.
+// writer is an unsealed file of a Dir.
 type writer struct {
 	*spool
 	dir  *Dir
@@ -67,7 +67,7 @@ func (d *Dir) unclaim(name string) {
 	delete(d.writing, name)
 }
 
-// path returns where the file lies until it is sealed.
+// path returns the path of the unsealed file.
 func (w *writer) path() string { return w.dir.fs.PathJoin(w.dir.incoming, w.name+mark) }
 
 // Seal implements Writer.
@@ -100,7 +100,7 @@ func (w *writer) Abort() error {
 	return w.discard(nil)
 }
 
-// discard removes what was written and joins what goes wrong to cause.
+// discard removes the unsealed file and joins its errors to cause.
 func (w *writer) discard(cause error) error {
 	defer w.dir.unclaim(w.name)
 	if ok, err := w.dir.exists(w.path()); ok || err != nil {

@@ -13,8 +13,8 @@ import (
 
 // Apply implements Store.
 //
-// The guards of the batch are held from the check of its preconditions until it is visible, never
-// over the sync.
+// The guards of the batch are held from the check of its preconditions until it is visible, not
+// during the sync.
 func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
 	if err := batch.Err(); err != nil {
 		return nil, err
@@ -131,8 +131,8 @@ func (p *Pebble) applyPebble(encoded *pebble.Batch) error {
 	return p.recovered(func() error { return p.db.ApplyNoSyncWait(encoded, pebble.Sync) })
 }
 
-// recovered returns the failure of a call into Pebble as an error. Pebble panics when its log does
-// not take a batch, and goes on after telling its logger that it cannot.
+// recovered returns the failure of a call into Pebble as an error. Pebble panics when it cannot
+// write a batch to its log; after other failures it calls Fatalf of its logger and goes on.
 func (p *Pebble) recovered(call func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {

@@ -5,15 +5,15 @@ import (
 	"iter"
 )
 
-// Batch collects operations and the preconditions under which they may become visible. It belongs
-// to no store.
+// Batch collects operations and the preconditions under which they become visible. It belongs to no
+// store.
 //
 // Operations take effect in the order of their calls: a Put after a DeleteRange that covers its key
-// stays, one before it does not. Preconditions speak about the state before the batch. Arguments
-// are copied. A batch may not be used concurrently.
+// stays, one before it does not. Preconditions refer to the state before the batch. Arguments are
+// copied. A batch may not be used concurrently.
 //
-// Past a limit of the contract a batch takes nothing more, so that its memory stays bounded; Apply
-// then returns what Err returns.
+// Beyond a limit of the contract a batch ignores further calls, so that its memory stays bounded;
+// Apply then returns the error of Err.
 type Batch struct {
 	data       []byte
 	operations []record
@@ -21,7 +21,7 @@ type Batch struct {
 	err        error
 }
 
-// record is an operation or a precondition whose key and second part lie in Batch.data.
+// record is an operation or a precondition whose key and second part are in Batch.data.
 type record struct {
 	kind   OperationKind
 	absent bool
@@ -30,7 +30,7 @@ type record struct {
 	end    int
 }
 
-// OperationKind tells the operations of a batch apart.
+// OperationKind is the kind of an operation of a batch.
 type OperationKind uint8
 
 // The operations.
@@ -46,16 +46,17 @@ type Operation struct {
 	Kind OperationKind
 	// Key is the key, or the start of a range.
 	Key []byte
-	// Value is what to put.
+	// Value is the value to put.
 	Value []byte
 	// End is the exclusive end of a range.
 	End []byte
 }
 
-// Precondition is what must hold for a batch to become visible. Its memory belongs to the batch.
+// Precondition is a condition that must hold for a batch to become visible. Its memory belongs to
+// the batch.
 type Precondition struct {
 	Key []byte
-	// Value is what the key must hold, byte for byte.
+	// Value is the required value of the key, byte for byte.
 	Value []byte
 	// Absent asks for no value instead.
 	Absent bool

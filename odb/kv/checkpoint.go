@@ -15,14 +15,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Checkpointer is a Store that can give away its files as they are at one instant.
+// Checkpointer is a Store that can copy its files as of one instant.
 type Checkpointer interface {
 	Store
 
 	// Checkpoint returns the store, durable or not, at one instant between the call and the return:
-	// with everything that was visible at the call. It takes no longer for a large store, and at first
-	// no room either: files are shared with the store, which writes new ones rather than change them.
-	// The caller closes it. What a crash leaves of it the next start removes.
+	// with everything that was visible at the call. Its time does not grow with the store, and at
+	// first it takes no disk space: it shares files with the store, which never modifies files. The
+	// caller closes it. After a crash the next start removes its remains.
 	Checkpoint(ctx context.Context) (Checkpoint, error)
 }
 
@@ -37,8 +37,8 @@ type Checkpoint interface {
 	// Open opens one of them. The caller closes it.
 	Open(name string) (io.ReadCloser, error)
 
-	// Check reads one of them to its end and holds it against the checksums in it, if it is a table:
-	// the others were read when the checkpoint was made. Errors: [ErrCorrupt].
+	// Check reads a table to its end and verifies its checksums. Other files were verified when the
+	// checkpoint was made. Errors: [ErrCorrupt].
 	Check(name string) error
 
 	// Close removes the checkpoint.
@@ -51,11 +51,10 @@ type CheckpointFile struct {
 	Size int64
 }
 
-// checkpointPrefix begins the names of the folders, inside that of the store, in which checkpoints
-// lie.
+// checkpointPrefix begins the names of the folders of checkpoints, inside the folder of the store.
 const checkpointPrefix = "checkpoint-"
 
-// lockFile is what holds the lock on a folder of Pebble's.
+// lockFile is the name of the file with Pebble's lock on a folder.
 const lockFile = "LOCK"
 
 // checkpoint is a Checkpoint in a folder of its own.
@@ -72,7 +71,7 @@ func (p *Pebble) Checkpoint(ctx context.Context) (_ Checkpoint, err error) {
 		return nil, err
 	}
 	defer p.life.RUnlock()
-	// What is visible goes into tables, so that the checkpoint needs no log.
+	// All visible batches go into tables, so that the checkpoint needs no log.
 	flushed, err := p.db.AsyncFlush()
 	if err != nil {
 		return nil, fmt.Errorf("flush for a checkpoint: %w", translate(err))
@@ -131,8 +130,8 @@ func (c *checkpoint) removeLogs() error {
 	return err
 }
 
-// openCopy opens what [pebble.DB.Checkpoint] wrote. It is not held against the statements in its
-// log, which speak of the files of the store that it was copied from.
+// openCopy opens a copy made by [pebble.DB.Checkpoint]. It does not check the statements in the log
+// of the copy, because they describe the files of the original store.
 func openCopy(fileSystem vfs.FS, dir string, logger *slog.Logger, readOnly bool) (db *pebble.DB, err error) {
 	p := &Pebble{logger: logger, failed: make(chan struct{})} // whose failure is an error
 	err = p.recovered(func() error {
@@ -174,7 +173,7 @@ func filesIn(fileSystem vfs.FS, dir string) ([]CheckpointFile, error) {
 	return files, nil
 }
 
-// removeCheckpoints removes what a crash left.
+// removeCheckpoints removes the checkpoints left by a crash.
 func removeCheckpoints(fileSystem vfs.FS, dir string) error {
 	names, err := fileSystem.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {

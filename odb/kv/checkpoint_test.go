@@ -55,9 +55,9 @@ func count(t *testing.T, r kv.Reader) uint64 {
 	return n
 }
 
-// TestCheckpoint takes checkpoints while a writer adds key after key, large enough that logs and
-// manifests are begun anew, and then lets the store lose power: neither must the checkpoint be
-// torn, nor the store take the checkpoint's files for its own.
+// TestCheckpoint takes checkpoints while a writer adds keys, large enough that logs and manifests
+// are rotated, and then cuts the power: the checkpoint must not be torn, and the store must not use
+// the checkpoint's files.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

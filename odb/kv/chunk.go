@@ -15,10 +15,10 @@ import (
 //	other logs   crc (4) ‖ length (2) ‖ kind 9-12 (1) ‖ log number (4) ‖ bytes synced (8) ‖ payload
 //	their end    0 (4) ‖ 0 (2) ‖ kind 5 (1) ‖ log number + 1 (4)
 //
-// A kind is full, first, middle or last, in this order. The checksum covers all that follows the
+// A kind is full, first, middle or last, in this order. The checksum covers everything after the
 // length. A new store begins its first log before it knows its format. See package record of
-// Pebble, whose own reader takes a chunk with the next log number for the end without looking at
-// anything else.
+// Pebble, whose own reader takes a chunk with the next log number as the end, without any other
+// check.
 const (
 	blockBytes     = 32 << 10
 	chunkKindFull  = 1
@@ -27,7 +27,8 @@ const (
 	chunkKindEnd   = 5
 )
 
-// chunkFormat is one of the three: its header, and what to subtract from its kinds.
+// chunkFormat is one of the three: the size of its header, and the number to subtract from its
+// kinds.
 type chunkFormat struct {
 	header   int
 	kindBase int
@@ -51,14 +52,14 @@ type chunkFile struct {
 // chunk is one of a file; payload is valid until the next.
 type chunk struct {
 	start   bool // of a record
-	behind  bool // what is damaged
+	behind  bool // the damage
 	synced  int64
 	payload []byte
 }
 
-// walk calls visit with every intact chunk, also with those behind a damaged one. It returns where
-// the first bytes are that are no chunk or end mark, and whether the file ends there as it should:
-// a log with its end mark, a manifest with the file.
+// walk calls visit with every intact chunk, even behind a damaged one. It returns the position of
+// the first bytes that are no chunk or end mark, and whether the file ends there as it should: a
+// log with its end mark, a manifest with the file.
 func (c *chunkFile) walk(visit func(chunk)) (end int64, clean bool, err error) {
 	buffer := make([]byte, blockBytes)
 	damaged := false
@@ -96,7 +97,7 @@ func (c *chunkFile) walk(visit func(chunk)) (end int64, clean bool, err error) {
 	}
 }
 
-// parse returns the chunk at the start of data and its size, or 0 if there is none that is intact.
+// parse returns the chunk at the start of data and its size, or 0 if there is no intact one.
 func (c *chunkFile) parse(data []byte) (int, chunk) {
 	if len(data) < manifestFormat.header {
 		return 0, chunk{}
@@ -127,8 +128,8 @@ func (c *chunkFile) parse(data []byte) (int, chunk) {
 	return size, got
 }
 
-// padding reports whether rest is what a writer leaves at the end of a whole block: zeros, where no
-// header fits.
+// padding reports whether rest is the padding at the end of a whole block: zeros, where no header
+// fits.
 func (c *chunkFile) padding(rest []byte, whole bool) bool {
 	header := manifestFormat.header
 	if c.log {

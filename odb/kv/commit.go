@@ -41,7 +41,7 @@ type durable struct{}
 func (durable) Wait(context.Context) error { return nil }
 
 // announce makes c known to waiters for its keys. It precedes the application of the batch: a
-// reader that sees what the batch wrote finds the commit here.
+// reader that sees the writes of the batch finds the commit here.
 func (s *stripes) announce(c *commit) {
 	c.written.each(func(i int) bool {
 		t := &s.list[i]

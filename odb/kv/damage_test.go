@@ -15,8 +15,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestDamage flips single bits in every file of a store. Whatever was acknowledged is read back as
-// it was, or an error tells of the damage; it never gets lost silently and never comes back wrong.
+// TestDamage flips single bits in every file of a store. Every acknowledged value is read back
+// unchanged, or an error reports the damage; none is lost silently or comes back wrong.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -101,7 +101,7 @@ func awaitRest(t *testing.T, store *kv.Pebble) {
 	awaitStats(t, store, func(s kv.Stats) bool { return s.Rested == s.Commits })
 }
 
-// awaitStats returns when the statistics show what they should.
+// awaitStats returns when the statistics have the expected values.
 func awaitStats(t *testing.T, store *kv.Pebble, show func(kv.Stats) bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -177,7 +177,7 @@ func flip(t *testing.T, fs *vfs.MemFS, path string, at int64, bit byte) {
 	}
 }
 
-// readAll opens a damaged store and compares what it reads. It returns the error that told of the
+// readAll opens a damaged store and compares its values. It returns the error that reported the
 // damage.
 func readAll(t *testing.T, fs *vfs.MemFS, written map[string][]byte) error {
 	t.Helper()

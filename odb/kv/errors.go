@@ -22,12 +22,12 @@ var (
 	ErrCorrupt = errors.New("kv: stored data is damaged")
 	// ErrLocked means that another process, or another store of this one, has the directory open.
 	ErrLocked = errors.New("kv: directory is in use")
-	// ErrFailed means that the store could not make its log durable. It answers nothing any more: what
-	// was visible may be lost, and only a restart can tell.
+	// ErrFailed means that the store could not sync its log. All further calls fail: visible writes
+	// may be lost, and only a restart can determine which.
 	ErrFailed = errors.New("kv: store has failed")
 )
 
-// ConflictError tells which precondition of a batch did not hold. It matches [ErrConflict].
+// ConflictError names the precondition of a batch that did not hold. It matches [ErrConflict].
 type ConflictError struct {
 	Key []byte
 }
@@ -40,11 +40,11 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// LimitError tells which limit of the contract was exceeded. It matches [ErrTooLarge].
+// LimitError names the limit of the contract that was exceeded. It matches [ErrTooLarge].
 type LimitError struct {
 	// What is "key size", "value size", "batch size" or "batch count".
 	What string
-	// Got is what was asked for, as far as it was counted.
+	// Got is the requested amount, as far as it was counted.
 	Got int
 	// Max is the limit.
 	Max int

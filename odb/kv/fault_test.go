@@ -46,8 +46,8 @@ func isWrite(kind errorfs.OpKind) bool {
 }
 
 // TestFaults makes every sync, and then every write of a file or its name, fail once. The store
-// then either goes on, or it ends the process and answers nothing more. What it acknowledged is
-// there after a loss of power.
+// then either goes on, or it ends the process and answers nothing more. All acknowledged writes
+// must survive a power failure.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(errorfs.OpKind) bool{"sync": isSync, "write": isWrite} {
@@ -71,8 +71,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// runFaulty writes to a store until all is written or the process would have ended, takes the power
-// and looks for what was acknowledged. It reports whether the process would have ended.
+// runFaulty writes to a store until all is written or the process would have ended, cuts the power
+// and checks the acknowledged writes. It reports whether the process would have ended.
 func runFaulty(t *testing.T, injected *faults) bool {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
@@ -118,7 +118,7 @@ func runFaulty(t *testing.T, injected *faults) bool {
 	}
 }
 
-// writeFaulty writes enough to flush and compact, and counts in last what was acknowledged.
+// writeFaulty writes enough to flush and compact, and counts the acknowledged writes in last.
 func writeFaulty(t *testing.T, store *kv.Pebble, last *atomic.Int64) int {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // it may be left behind, and then has nothing to say

@@ -109,7 +109,7 @@ func (s *stripes) lock(ctx context.Context, f *footprint, failed <-chan struct{}
 	return err
 }
 
-// unlock releases what lock took.
+// unlock releases the stripes of f.
 func (s *stripes) unlock(f *footprint) {
 	touched := f.touched()
 	touched.each(func(i int) bool {
@@ -118,7 +118,7 @@ func (s *stripes) unlock(f *footprint) {
 	})
 }
 
-// checkHeld holds that nobody can change what the preconditions of batch speak of:
+// checkHeld checks that no other batch can change the keys of the preconditions of batch:
 // docs/invariants.md 2.
 func (s *stripes) checkHeld(batch *Batch) {
 	for p := range batch.Preconditions() {
@@ -139,7 +139,7 @@ func (f *footprint) touched() stripeSet {
 	return union
 }
 
-// acquire takes the guard behind everybody who asked before.
+// acquire takes the guard in the order of the calls.
 func (s *stripe) acquire(ctx context.Context, exclusive bool, failed <-chan struct{}) error {
 	s.mu.Lock()
 	if len(s.queue) == 0 && s.grantable(exclusive) {

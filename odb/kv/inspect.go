@@ -13,21 +13,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// inspect looks for damage in the manifest and in the logs of dir that Pebble would take for the
-// end of the file, which loses what comes after it without a word. It returns an ErrCorrupt, which
-// is a [LossError] when it knows how much is lost.
+// inspect looks for damage in the manifest and in the logs of dir that Pebble would take as the end
+// of the file, silently losing the rest. It returns an ErrCorrupt, which is a [LossError] if the
+// amount of the loss is known.
 //
-// A crash leaves the last log and the manifest with an end in which anything can lie. What tells
-// damage from it:
+// After a crash the last log and the manifest may end in arbitrary bytes. Three facts distinguish
+// damage from that:
 //
 //   - The manifest is synced after every record, so a crash tears at most the last one: no intact
 //     chunk follows.
 //   - A log that is not the last was closed before the next was begun, so it has its end mark.
-//   - Logs and manifest reach at least as far as any statement of the witness says, in a log or in
-//     the [mark].
+//   - Logs and manifest are at least as long as every statement of the witness says, in a log or in the [mark].
 //
-// What was synced after the mark was written, and has no statement behind it either, is not
-// covered: damage exactly there looks like the crash.
+// Bytes that were synced after the mark was written, and that no later statement covers, are not
+// protected: damage exactly there looks like a crash.
 func inspect(dir string, m *mark) error {
 	marks, err := m.load()
 	if err != nil {
@@ -80,13 +79,13 @@ func inspect(dir string, m *mark) error {
 // claims are how far files are said to be synced.
 type claims map[claimed]int64
 
-// claimed is a file of which something is claimed.
+// claimed is a file about which there are claims.
 type claimed struct {
 	manifest bool
 	number   uint32
 }
 
-// add notes what s says.
+// add records the claims of s.
 func (c claims) add(s statement) {
 	c.note(claimed{number: fileOf(s.log)}, syncedBytes(s.log))
 	c.note(claimed{manifest: true, number: fileOf(s.manifest)}, syncedBytes(s.manifest))
@@ -94,7 +93,7 @@ func (c claims) add(s statement) {
 
 func (c claims) note(file claimed, synced int64) { c[file] = max(c[file], synced) }
 
-// remains is what was found of a store.
+// remains is the measured state of a store.
 type remains struct {
 	fs          vfs.FS
 	dir         string
@@ -108,9 +107,9 @@ func (r *remains) logPath(number uint32) string {
 	return r.fs.PathJoin(r.dir, fmt.Sprintf("%06d.log", number))
 }
 
-// missing returns what remains does not have of what is claimed, or nil. Logs before the oldest are
-// in tables, and may be gone. So may other manifests: an older one was replaced, and a newer one is
-// not in force until its name is stored, which a crash may forestall.
+// missing returns the part of the claims that the remains do not fulfil, or nil. Logs before the
+// oldest one are in tables and may be gone. Other manifests may be gone, too: an older one was
+// replaced, and a newer one takes effect only when its name is stored, which a crash may prevent.
 func (r *remains) missing(said claims) *LossError {
 	files := slices.SortedFunc(maps.Keys(said), func(a, b claimed) int { return cmp.Compare(a.number, b.number) })
 	for _, file := range files {
@@ -188,7 +187,7 @@ func unflushedLog(c chunk) (uint32, bool) {
 	return uint32(number), n > 0
 }
 
-// inspectLog returns where the intact part of a log ends, and notes what is said in it.
+// inspectLog returns where the intact part of a log ends, and records the statements in it.
 func inspectLog(fileSystem vfs.FS, path string, number uint32, last bool, said claims) (end int64, err error) {
 	file, err := fileSystem.Open(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package kv is the ordered key-value store under everything that Packhorse remembers, and its
-// embedded implementation over Pebble.
+// Package kv is the ordered key-value store below all other data of Packhorse, and its embedded
+// implementation over Pebble.
 //
 // Keys and values are opaque bytes; keys are ordered as [bytes.Compare] orders them. A [Batch] is
 // the only way to write: its preconditions are checked and its operations made visible in one
@@ -9,11 +9,11 @@
 // # Visible and durable
 //
 // A batch is visible to every reader when [Store.Apply] returns and durable when [Commit.Wait]
-// returns. Batches become durable in the order in which they became visible: what a batch was
-// decided upon is durable when the batch is. Whoever reads something and tells it to the outside
-// without writing calls [Store.WaitDurable] first, or a crash could take back what was told.
+// returns. Batches become durable in the order in which they became visible: if a batch is durable,
+// so is everything that was read to prepare it. A caller that sends data out after only reading
+// calls [Store.WaitDurable] first, because a crash could undo that data.
 //
-// # What is atomic with what
+// # Scope of atomicity
 //
 // A precondition holds at the instant at which its batch becomes visible, against every other
 // batch: those that require the same key, those that write it without any precondition, and those
@@ -47,13 +47,13 @@ type Reader interface {
 	// Get returns the value of key in memory that the caller owns, or [ErrNotFound].
 	Get(ctx context.Context, key []byte) ([]byte, error)
 
-	// Scan walks the pairs with options.Start <= key < options.End in the order of their keys, or
-	// against it.
+	// Scan walks the pairs with options.Start <= key < options.End in the order of their keys, or in
+	// reverse.
 	//
-	// A pair's memory is valid until the next step. The walk reads in bounded pages, and holds nothing
-	// in the store while its caller works on a page: over a Store, each page is read at its own
-	// instant, so a walk that must see one instant goes over a Snapshot. An error ends the walk and
-	// comes with a zero Pair.
+	// A pair's memory is valid until the next step. The walk reads in bounded pages, and holds no
+	// resources of the store while its caller works on a page: over a Store, each page is read at its
+	// own instant, so a walk that must see one instant uses a Snapshot. An error ends the walk and is
+	// yielded with a zero Pair.
 	Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error]
 }
 
@@ -66,17 +66,17 @@ type Store interface {
 
 	// Apply checks the preconditions of batch and makes all of it visible, or none of it.
 	//
-	// Batches that meet at a key are served in the order of their arrival. The batch is only read and
-	// may be reused when Apply returns. An empty batch is applied and durable at once.
+	// Batches with a common key are served in the order of their arrival. The batch is only read and
+	// may be reused when Apply returns. An empty batch is applied and durable immediately.
 	//
 	// Errors: [ErrConflict] when a precondition does not hold, [ErrTooLarge] past a limit; then
-	// nothing has become visible. The state that a conflict was decided upon may not be durable yet.
-	// The context ends the wait for a turn; once the batch is visible it is not looked at any more.
+	// nothing has become visible. The state that caused a conflict may not be durable yet. The context
+	// ends the wait for a turn; it has no effect once the batch is visible.
 	Apply(ctx context.Context, batch *Batch) (Commit, error)
 
-	// WaitDurable returns when every batch that wrote key, or deleted a range that holds it, and was
-	// visible at the call is durable. It returns at once when there is none, never waits for batches
-	// that were applied after the call, and for at most one sync of the disk.
+	// WaitDurable returns when every batch that wrote key, or deleted a range around it, and was
+	// visible at the call is durable. It returns immediately when there is none, never waits for
+	// batches that were applied after the call, and for at most one sync of the disk.
 	WaitDurable(ctx context.Context, key []byte) error
 
 	// Stats returns counters and sizes.

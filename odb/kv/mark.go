@@ -13,24 +13,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// markName is the file, beside the logs, that a mark lies in.
+// markName is the file of a mark, beside the logs.
 const markName = "SYNCED"
 
 // markEveryDefault is how often a busy store writes its mark.
 const markEveryDefault = time.Second
 
-// mark is a file with a statement of the witness that does not go when a log loses its end, as
-// those in the log do. [inspect] holds logs and manifest against it.
+// mark is a file with a statement of the witness. It survives if a log loses its end, unlike the
+// statements in the log. [inspect] checks logs and manifest against it.
 //
-// It says what was synced before it was written, so that it is true whatever a crash leaves of it:
-// this version, an older one, or none. It is therefore written without a sync while the store is
-// busy, and synced when it rests. Two slots are written in turns, so that a write that a crash
-// tears takes only the older statement away. All statements in it count:
+// It states the bytes that were synced before it was written, so each version of it that a crash
+// leaves is true: this one, an older one, or none. It is therefore written without a sync while the
+// store is busy, and synced when the store is idle. Two slots are written in turns, so that a torn
+// write destroys only the older statement. All intact statements count:
 //
 //	at 0 and at 4096: statement, as in the log ‖ its checksum, CRC-32C (4, big endian)
 //
-// Its methods are called by one goroutine at a time: while the store is opened, by syncLoop, and
-// when that has ended.
+// One goroutine at a time calls its methods: the opening one, then syncLoop, then the closing one.
 type mark struct {
 	fs     vfs.FS
 	dir    string
@@ -87,9 +86,9 @@ func (m *mark) load() ([]statement, error) {
 	return whole, nil
 }
 
-// write puts s in the place of the older statement. With sync it returns when s is on the disk. A
-// failure is logged, when the write before it did not fail: it costs nothing but what the mark is
-// for. write reports whether it has done what it should.
+// write replaces the older statement by s. With sync it returns when s is on the disk. The first of
+// several consecutive failures is logged: a failure weakens only the detection of damage. write
+// reports whether it succeeded.
 func (m *mark) write(s statement, sync bool) bool {
 	err := m.put(s, sync)
 	if err != nil && !m.failing {
@@ -184,20 +183,20 @@ func decodeMark(slot []byte) (statement, bool) {
 	return parseStatement(said)
 }
 
-// LossError tells that a log or a manifest has lost bytes that were synced, or that it is missing
-// as a whole. It matches [ErrCorrupt].
+// LossError says that a log or a manifest has lost synced bytes, or is missing. It matches
+// [ErrCorrupt].
 type LossError struct {
 	// Path names the log or the manifest.
 	Path string
 	// Synced is how many of its bytes were synced, Intact how many are there and intact, or -1 when
 	// there is no such file.
 	Synced, Intact int64
-	// Mark is the file that says so. Without it the store is opened with what is left. It is empty
-	// when other logs say so.
+	// Mark is the path of the mark if the claim comes from it. Without that file the store opens with
+	// the remaining data. It is empty if the claim comes from other logs.
 	Mark string
 }
 
-// Error tells what is lost and what to do.
+// Error names the loss and the remedy.
 func (e *LossError) Error() string {
 	state := fmt.Sprintf("ends at %d and was synced to %d", e.Intact, e.Synced)
 	if e.Intact < 0 {

@@ -87,9 +87,8 @@ func openDamaged(fs vfs.FS) (*kv.Pebble, error) {
 	return kv.OpenPebble("db", kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: quiet()})
 }
 
-// TestLostEnd cuts the newest log or manifest of a store that is not running. It is refused, with
-// words that say what is lost and what to do; without the mark a log that ends early is that of a
-// crash.
+// TestLostEnd cuts the newest log or manifest of a closed store. The store refuses to open, and
+// names the loss and the remedy; without the mark a log that ends early looks like one of a crash.
 func TestLostEnd(t *testing.T) {
 	t.Parallel()
 	stops := map[string]func(t *testing.T, fs *vfs.MemFS, store *kv.Pebble) *vfs.MemFS{
@@ -117,7 +116,7 @@ func TestLostEnd(t *testing.T) {
 			for _, pattern := range []string{"*.log", "MANIFEST-*"} {
 				name := newest(t, stopped, pattern)
 				content := readFile(t, stopped, name)
-				if pattern == "*.log" { // behind its end may be what is left of another one that it was before
+				if pattern == "*.log" { // behind its end there may be the rest of a former log in the same file
 					content = content[:syncedIn(t, stopped, name)]
 				}
 				for _, lost := range []int{1, 10, 300, 2250, 40_000, len(content)} {
@@ -245,8 +244,8 @@ func TestLostEverything(t *testing.T) {
 	}
 }
 
-// TestMarkUnreadable damages the mark itself, as a crash may, which costs nothing. What is left of
-// it counts.
+// TestMarkUnreadable damages the mark itself, as a crash may, which loses nothing. Its intact part
+// is used.
 func TestMarkUnreadable(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
@@ -308,7 +307,7 @@ func TestMarkUnreadable(t *testing.T) {
 	}
 }
 
-// TestMarkFaults makes what is done to the mark fail: the store goes on.
+// TestMarkFaults makes every operation on the mark fail: the store goes on.
 func TestMarkFaults(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
@@ -340,14 +339,14 @@ type crashes struct {
 	disk         *vfs.MemFS
 	acknowledged atomic.Int64
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	random *rand.Rand
 	every  int // operation
 	count  int
 	left   []crash
 }
 
-// crash is what one left, and what had been acknowledged before.
+// crash is the state after a crash, and the writes acknowledged before.
 type crash struct {
 	fs           *vfs.MemFS
 	acknowledged int64
@@ -373,9 +372,9 @@ func (c *crashes) MaybeError(op errorfs.Op) error {
 // String implements errorfs.Injector.
 func (c *crashes) String() string { return "crashes" }
 
-// TestMarkAfterCrashes takes the power before every third change of a file, while a store is
-// opened, filled, checkpointed, at rest and closed, twice: with everything, some, or nothing of
-// what was not synced. Never is the mark ahead of what a crash has left.
+// TestMarkAfterCrashes cuts the power before every third change of a file, while a store is opened,
+// filled, checkpointed, at rest and closed, twice: with all, some, or none of the unsynced data.
+// The mark must never be ahead of the remaining data.
 func TestMarkAfterCrashes(t *testing.T) {
 	t.Parallel()
 	every := 3

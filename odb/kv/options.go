@@ -25,8 +25,8 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		MemTableSize:                uint64(min(max(memory/8, 1<<20), 64<<20)),
 		MemTableStopWritesThreshold: 4,
 		// Pinned by name: an update of the dependency must not migrate stores by itself. From this format
-		// on, a damaged log is told apart from one that a crash cut short; see witness for what is
-		// missing there.
+		// on, a damaged log can be distinguished from one cut short by a crash; see witness for the gap
+		// in it.
 		FormatMajorVersion: pebble.FormatWALSyncChunks,
 		// Small commits make many small flushes: begin early to merge them, and be late to stop writing.
 		L0CompactionThreshold: 2,
@@ -50,7 +50,7 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 	return o
 }
 
-// listener counts what operators want to see and logs the rest.
+// listener counts events for operators and logs the rest.
 func (p *Pebble) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {

@@ -25,20 +25,19 @@ type PebbleOptions struct {
 	FS vfs.FS
 	// MemoryBytes bounds block cache and memtables together; 0 means 128 MiB.
 	MemoryBytes int64
-	// Logger receives what Pebble tells; nil is slog.Default().
+	// Logger receives the messages of Pebble; nil is slog.Default().
 	Logger *slog.Logger
-	// OnFatal is called once when the log cannot be made durable any more; nil logs the error and ends
-	// the process with status 1.
+	// OnFatal is called once when the log cannot be synced any more; nil logs the error and ends the
+	// process with status 1.
 	//
-	// After a failed sync nobody can say what is on the disk, so nothing may be answered. An OnFatal
-	// that returns, in a test, leaves a store whose calls fail with ErrFailed; an Apply that was
-	// inside Pebble at that instant, and the goroutine that called OnFatal, never return.
+	// After a failed sync the content of the disk is unknown, so no call may succeed. An OnFatal that
+	// returns, in a test, leaves a store whose calls fail with ErrFailed; an Apply that was inside
+	// Pebble at that instant, and the goroutine that called OnFatal, never return.
 	OnFatal func(error)
-	// RestAfter is how long the store is idle before it rests: it makes sure that damage to what was
-	// synced last will be seen. 0 means 100 ms.
+	// RestAfter is the idle time after which the store syncs its mark, so that damage to the last
+	// synced bytes is detected. 0 means 100 ms.
 	RestAfter time.Duration
-	// MarkEvery is how often a store that does not come to rest writes down how far its log is
-	// synced. 0 means a second.
+	// MarkEvery is the interval at which a busy store writes its mark. 0 means a second.
 	MarkEvery time.Duration
 	// SnapshotAge shortens the life of snapshots; 0 means SnapshotAgeMax, which is also the most.
 	SnapshotAge time.Duration
@@ -126,7 +125,7 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	return p, nil
 }
 
-// open locks the directory, looks for damage and opens what is there.
+// open locks the directory, looks for damage and opens the store.
 func (p *Pebble) open(dir string, options PebbleOptions) error {
 	if err := makeFolder(options.FS, dir); err != nil {
 		return err
@@ -297,8 +296,8 @@ func (p *Pebble) fail(err error) {
 	})
 }
 
-// logFailed is told by Pebble or its files that it cannot go on. It does not return: whatever
-// Pebble would do next, it must not, and the process is about to end. Only an opening store
+// logFailed is called by Pebble or its files when they cannot go on. It does not return: Pebble
+// must not continue, and the process is about to end. Only during the opening of the store it
 // returns, with an error.
 func (p *Pebble) logFailed(err error) {
 	p.fail(err)

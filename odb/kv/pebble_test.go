@@ -19,7 +19,7 @@ import (
 	"packhorse/odb/kv/kvtest"
 )
 
-// quiet drops what a store logs.
+// quiet drops the log of a store.
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // crashable is a store on a file system that can lose power.

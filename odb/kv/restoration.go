@@ -11,16 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Restoration makes a store of the files of a [Checkpoint]: [NewRestoration], then Write for each
-// file, then Finish. Before Finish has returned there is no store, and what there is may be
-// removed.
+// Restoration makes a store from the files of a [Checkpoint]: [NewRestoration], then Write for each
+// file, then Finish. Before Finish has returned there is no store, and the folder may be removed.
 type Restoration struct {
 	fs     vfs.FS
 	dir    string
 	logger *slog.Logger
 }
 
-// NewRestoration begins a store in dir, of whose options it heeds FS and Logger. Errors:
+// NewRestoration begins a store in dir. It uses only FS and Logger of the options. Errors:
 // [fs.ErrExist] when dir exists.
 func NewRestoration(dir string, options PebbleOptions) (*Restoration, error) {
 	r := &Restoration{fs: options.FS, dir: dir, logger: options.Logger}
@@ -67,8 +66,8 @@ func (r *Restoration) Write(name string, content io.Reader) (err error) {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Finish makes the store of the files durable, in a form that [OpenPebble] opens. Errors:
-// [ErrCorrupt] when the files are not those of a whole checkpoint.
+// Finish makes the store durable, in a form that [OpenPebble] opens. Errors: [ErrCorrupt] when the
+// files are not a complete checkpoint.
 func (r *Restoration) Finish() error {
 	folder, err := r.fs.OpenDir(r.dir)
 	if err != nil {
@@ -77,7 +76,7 @@ func (r *Restoration) Finish() error {
 	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
 		return err
 	}
-	// This begins a log and a manifest of its own, and finds out whether a table is missing.
+	// Opening begins a new log and manifest, and fails if a table is missing.
 	db, err := openCopy(r.fs, r.dir, r.logger, false)
 	if err != nil {
 		return fmt.Errorf("open restored store: %w", translate(err))

@@ -22,7 +22,7 @@ const (
 type page struct {
 	data []byte
 	ends []int // of each key and each value, alternating
-	more bool  // the range goes on after the last pair
+	more bool  // the range continues after the last pair
 }
 
 // pairs returns how many pairs the page has.
@@ -90,7 +90,7 @@ func scan(options ScanOptions, fill func(into *page, options ScanOptions) error)
 	}
 }
 
-// check holds that the page has pairs of the range, in order, each once: docs/invariants.md 4.
+// check checks that the page has pairs of the range, in order, each once: docs/invariants.md 4.
 func (p *page) check(options *ScanOptions) {
 	for i := range p.pairs() {
 		key := p.pair(i).Key

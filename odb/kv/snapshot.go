@@ -14,7 +14,7 @@ type snapshot struct {
 	store *Pebble
 	timer *time.Timer
 
-	mu   sync.RWMutex // guards what follows; shared while view is read
+	mu   sync.RWMutex // guards the fields below; shared while view is read
 	view *pebble.Snapshot
 	gone error // why view is nil
 }

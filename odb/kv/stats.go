@@ -19,9 +19,9 @@ type Stats struct {
 	// Snapshots is the number of open snapshots.
 	Snapshots int64
 
-	// DiskBytes is what the store occupies, logs included.
+	// DiskBytes is the disk space of the store, logs included.
 	DiskBytes uint64
-	// MemtableBytes is what was written and lies in memory and log only.
+	// MemtableBytes is the size of the writes that are only in memory and log.
 	MemtableBytes uint64
 	// CacheBytes, CacheHits and CacheMisses describe the cache of blocks.
 	CacheBytes  int64
@@ -35,7 +35,8 @@ type Stats struct {
 	// LogSyncs counts the syncs of the log, LogSyncTime is their sum.
 	LogSyncs    uint64
 	LogSyncTime time.Duration
-	// Flushes and Compactions count what ended, CompactionDebtBytes is what waits to be compacted.
+	// Flushes and Compactions count completed ones, CompactionDebtBytes is the amount waiting for
+	// compaction.
 	Flushes             int64
 	Compactions         int64
 	CompactionDebtBytes uint64

@@ -2,18 +2,18 @@ package kv
 
 import "time"
 
-// restAfterDefault is how long the store is idle before it syncs its mark, without which damage to
-// what was synced last looks like the end that a crash leaves.
+// restAfterDefault is the idle time after which the store syncs its mark. Without that sync, damage
+// to the last synced bytes looks like a crash.
 const restAfterDefault = 100 * time.Millisecond
 
 // On a slow disk, writers would fall into two groups, each of which commits while the other is
-// synced, so that a sync carries half of them. A pause before the next sync lets those who were
-// just told come back and join it.
+// synced, so that a sync carries half of them. A pause before the next sync lets the writers that
+// were just released join it.
 const (
 	pauseFrom       = time.Millisecond // syncs that are faster have no pause before the next
 	pauseShare      = 5                // the pause is that part of a sync
 	pauseMax        = time.Millisecond
-	pauseCommitsMin = 3 // with fewer commits on their way nobody would join
+	pauseCommitsMin = 3 // with fewer commits under way no writer would join
 )
 
 // syncPause is asked by Pebble after each sync of the log.
@@ -25,9 +25,9 @@ func (p *Pebble) syncPause() time.Duration {
 	return min(took/pauseShare, pauseMax)
 }
 
-// syncLoop waits for the sync of each commit, in the order in which they became visible, and tells
-// those who wait for it: one goroutine for all of them, so that a commit that nobody waits for is
-// settled too. Close ends it.
+// syncLoop waits for the sync of each commit, in the order in which they became visible, and
+// releases its waiters. One goroutine does this for all commits, so that a commit without waiters
+// is completed, too. Close ends it.
 func (p *Pebble) syncLoop() {
 	defer close(p.synced)
 	idle := time.NewTimer(p.restAfter)
@@ -55,7 +55,7 @@ func (p *Pebble) syncLoop() {
 	}
 }
 
-// settle waits for the sync of c and tells those who wait for it.
+// settle waits for the sync of c and releases its waiters.
 func (p *Pebble) settle(c *commit) {
 	if err := c.batch.SyncWait(); err != nil {
 		p.fail(err)
@@ -73,7 +73,7 @@ func (p *Pebble) settle(c *commit) {
 	close(c.done)
 }
 
-// stir tells syncLoop that the manifest has changed.
+// stir notifies syncLoop of a change of the manifest.
 func (p *Pebble) stir() {
 	select {
 	case p.stirred <- struct{}{}:
@@ -81,7 +81,7 @@ func (p *Pebble) stir() {
 	}
 }
 
-// rest syncs the mark, so that it covers what was synced last.
+// rest syncs the mark, so that it covers the last synced bytes.
 func (p *Pebble) rest() {
 	if p.mark.write(p.witness.now(), true) {
 		p.rested.Store(p.settled)

@@ -134,7 +134,7 @@ func TestWaitDurableWaitsForNoMore(t *testing.T) {
 		}
 	}()
 	for store.Stats().Waits == waits {
-		time.Sleep(time.Millisecond) // until it has taken note of what is pending
+		time.Sleep(time.Millisecond) // until it has seen the pending commits
 	}
 	later := put(t, store, "key", "2")
 	select {

@@ -13,7 +13,7 @@ import (
 // isTable reports whether a file of that name is a table.
 func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-// checkTable reads every block of a table and holds it against its checksum. Errors: [ErrCorrupt].
+// checkTable reads every block of a table and verifies its checksum. Errors: [ErrCorrupt].
 func checkTable(fileSystem vfs.FS, path string) (err error) {
 	f, err := fileSystem.Open(path, vfs.SequentialReadsOption)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 )
 
 // watchedFS stands between Pebble and its files. It reports the syncs of logs and manifests to a
-// witness, refuses tables with a damaged footer, and tells failed of every failure after which
-// nobody can say what is on the disk: Pebble's own answer to most of them is a panic, some of which
+// witness, refuses tables with a damaged footer, and calls failed after every failure that makes
+// the content of the disk unknown: Pebble itself panics on most of them, and some of these panics
 // cannot be recovered.
 //
-// It watches what lies in dir itself: files of the same names in a checkpoint are not those that
-// the store lives by.
+// It watches only files directly in dir: files of the same names in a checkpoint do not belong to
+// the running store.
 type watchedFS struct {
 	vfs.FS
 	dir     string
@@ -80,7 +80,7 @@ type watchedDir struct {
 // Sync implements vfs.File.
 func (d *watchedDir) Sync() error { return d.fs.report(d.File.Sync()) }
 
-// watchedFile counts what is written from its beginning, and tells what is synced.
+// watchedFile counts the bytes written from its beginning, and reports its syncs.
 type watchedFile struct {
 	vfs.File
 	fs      *watchedFS

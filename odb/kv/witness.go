@@ -10,13 +10,13 @@ import (
 )
 
 // witness knows how far Pebble's newest log and newest manifest are on the disk, by watching their
-// syncs. Every batch takes a statement of it along into the log, a [mark] has one of its own, and
-// [inspect] holds the files against the statements before Pebble reads them.
+// syncs. Every batch writes a statement of it to the log, and a [mark] holds another one. [inspect]
+// checks the files against the statements before Pebble reads them.
 //
 // Pebble has such statements of its own in its log chunks (FormatWALSyncChunks), but up to version
-// 2.1.7, and on its main branch in May 2026, they leave out whole blocks and so fall behind by a
-// third to all of what commits of some kilobytes write: a flipped bit there ended the log silently,
-// and acknowledged commits with it. For the manifest it has none at all.
+// 2.1.7, and on its main branch in May 2026, they leave out whole blocks. They fall behind by
+// between a third and all of the bytes that commits of some kilobytes write: a flipped bit there
+// ended the log silently, and acknowledged commits with it. For the manifest it has none at all.
 type witness struct {
 	log      atomic.Uint64 // file number << 32 | bytes synced
 	manifest atomic.Uint64
@@ -39,12 +39,12 @@ const (
 	statementBytes = len(statementMagic) + 16
 )
 
-// statement is what a witness said.
+// statement is a claim of a witness.
 type statement struct {
 	log, manifest uint64 // as in witness
 }
 
-// now returns what is known now.
+// now returns the current statement.
 func (w *witness) now() statement {
 	return statement{log: w.log.Load(), manifest: w.manifest.Load()}
 }

@@ -1,8 +1,8 @@
-// Package rescue runs goroutines of which a panic ends nothing but the work in which it happens.
+// Package rescue runs goroutines so that a panic ends only the work in which it happens.
 //
-// A panic in a goroutine that nobody guards ends the process, and with it the requests of
-// everybody. Start at [Do], which makes an error of it, [Group] for the goroutines of one task, and
-// [Go] for what runs by itself. `make tidy` refuses other ways to start one.
+// An unrecovered panic in any goroutine ends the process, and with it all requests. Start at [Do],
+// which turns a panic into an error, [Group] for the goroutines of one task, and [Go] for
+// independent goroutines. `make tidy` refuses other ways to start one.
 package rescue
 
 import (
@@ -12,16 +12,17 @@ import (
 	"sync"
 )
 
-// PanicError is a panic that has become an error. It is a bug of ours, never one of a client.
+// PanicError is a panic that has become an error. It is always a bug of the server, never the fault
+// of a client.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine, as runtime/debug writes it
 }
 
-// Error is for logs: it has the stack.
+// Error includes the stack: it is meant for logs.
 func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
 
-// Unwrap returns the value of the panic when that is an error.
+// Unwrap returns the value of the panic if that is an error.
 func (p *PanicError) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
@@ -37,8 +38,8 @@ func Do(work func() error) (err error) {
 	return work()
 }
 
-// Go runs work in a goroutine that running waits for. failed is called there with the error of
-// work, or a [*PanicError], if there is one.
+// Go runs work in a goroutine that running waits for. If work returns an error or panics, the
+// goroutine calls failed with the error or a [*PanicError].
 func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 	running.Go(func() {
 		if err := Do(work); err != nil {
@@ -47,8 +48,8 @@ func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 	})
 }
 
-// Beside runs work in a goroutine beside the caller, who waits for the error that comes through the
-// channel: nil, that of work, or a [*PanicError].
+// Beside runs work in a goroutine. The channel receives one value: nil, the error of work, or a
+// [*PanicError].
 func Beside(work func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- Do(work) }()
@@ -73,7 +74,7 @@ func WithContext(ctx context.Context) (*Group, context.Context) {
 // Go runs work in a goroutine. A panic in it is an error of the group.
 func (g *Group) Go(work func() error) { Go(&g.running, work, g.Fail) }
 
-// Fail is for an error that is met beside the goroutines.
+// Fail records an error that occurred outside the goroutines of the group.
 func (g *Group) Fail(err error) {
 	g.once.Do(func() {
 		g.err = err

@@ -7,17 +7,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ballastName is the ballast file's. It belongs to nobody else in the folder.
+// ballastName is the name of the ballast file. No other package uses it in the folder.
 const ballastName = "ballast"
 
-// ballast is a file that takes up room.
+// ballast is a file that reserves disk space.
 type ballast struct {
 	fs    vfs.FS
 	path  string
 	there bool
 }
 
-// find looks whether the file is there, from an earlier process.
+// find looks for the file of an earlier process.
 func (b *ballast) find() error {
 	_, err := b.fs.Stat(b.path)
 	b.there = err == nil
@@ -27,8 +27,8 @@ func (b *ballast) find() error {
 	return err
 }
 
-// create makes a file of size bytes. Its blocks are reserved, not written: a file system that
-// cannot do that has an empty ballast.
+// create makes a file of size bytes. Its blocks are reserved, not written: a file system without
+// that operation gets an empty ballast.
 func (b *ballast) create(size int64) error {
 	f, err := b.fs.Create(b.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -41,7 +41,7 @@ func (b *ballast) create(size int64) error {
 	return nil
 }
 
-// remove gives the room back. A file that somebody else has removed is gone as well.
+// remove deletes the file. It is no error if it is gone already.
 func (b *ballast) remove() error {
 	b.there = false
 	if err := b.fs.Remove(b.path); err != nil && !errors.Is(err, fs.ErrNotExist) {

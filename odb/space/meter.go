@@ -2,17 +2,17 @@ package space
 
 import "io"
 
-// Meter counts what an upload brings, and looks at the disk from time to time, so that not even one
+// Meter counts the bytes of an upload and checks the disk from time to time, so that not even one
 // large upload fills it. It is for one goroutine.
 type Meter struct {
 	watch *Watch
-	since int64 // bytes since the last look
+	since int64 // bytes since the last check
 }
 
 // Meter returns a meter.
 func (w *Watch) Meter() Meter { return Meter{watch: w} }
 
-// Add counts bytes that came. Errors: [ErrShort], [ErrRecovering].
+// Add counts received bytes. Errors: [ErrShort], [ErrRecovering].
 func (m *Meter) Add(count int) error {
 	if m.since += int64(count); m.since < meterStep {
 		return m.watch.Check()
@@ -21,7 +21,7 @@ func (m *Meter) Add(count int) error {
 	return m.watch.Look()
 }
 
-// Reader returns a reader of r that fails as a meter of what it reads does.
+// Reader returns a reader of r that counts its bytes with a meter and fails as that does.
 func (w *Watch) Reader(r io.Reader) io.Reader {
 	if w == nil || r == nil {
 		return r

@@ -1,11 +1,11 @@
 // Package space watches the free space of the disk, so that writes are refused before the stores
 // would fail.
 //
-// Start at [Open], which gives a [Watch]; [Watch.Check] is what a write asks first. A disk is short
-// from when its free space falls below a limit until it has risen a quarter above it. Pebble ends
-// the process when a write of its log fails, so a ballast file keeps some room from everybody else:
-// it is given up when the disk is full nevertheless, by the file system of [Watch.FS] in the midst
-// of the write that failed, and made again when there is room.
+// Start at [Open], which returns a [Watch]; writes call [Watch.Check] first. The disk becomes short
+// when its free space falls below a limit, and stays short until the free space is a quarter above
+// it. Pebble ends the process when a write of its log fails. Therefore a ballast file reserves some
+// space: if the disk is full nevertheless, the file system of [Watch.FS] deletes the ballast during
+// the failing write and repeats the write. The watch creates the ballast again when there is room.
 package space
 
 import (
@@ -23,25 +23,25 @@ import (
 )
 
 var (
-	// ErrShort says that writes are refused until there is room. Errors that wrap it tell how much
-	// there is.
+	// ErrShort says that writes are refused until there is room. Errors that wrap it include the free
+	// space.
 	ErrShort = errors.New("space: writes are paused: the disk is full; reads continue")
-	// ErrRecovering is what [ErrShort] is after a start on a disk that was short already.
+	// ErrRecovering replaces [ErrShort] after a start on a disk that was already short.
 	ErrRecovering = errors.New("space: writes are paused: the disk was full at the start; reads continue")
-	// ErrNoRoom says that something large would leave the disk short.
+	// ErrNoRoom says that a large write would make the disk short.
 	ErrNoRoom = errors.New("space: not enough free disk space")
 )
 
 // Options adjusts a watch. The zero value works.
 type Options struct {
-	// FS holds the folder; nil is the file system of the machine.
+	// FS holds the folder; nil is the file system of the operating system.
 	FS vfs.FS
-	// MinBytes is the free space below which the disk is short; when 0, 1 GiB, or 5 % of the disk
-	// where that is less.
+	// MinBytes is the free space below which the disk is short; if 0, 1 GiB, or 5 % of the disk if
+	// that is less.
 	MinBytes int64
-	// BallastBytes is the size of the ballast file; 64 MiB when 0, and at most half of MinBytes.
+	// BallastBytes is the size of the ballast file; 64 MiB if 0, and at most half of MinBytes.
 	BallastBytes int64
-	// Every is how often the watch looks by itself; each second when 0.
+	// Every is the interval of the periodic check; one second if 0.
 	Every  time.Duration
 	Logger *slog.Logger
 }
@@ -51,12 +51,12 @@ const (
 	minPercent   = 5
 	ballastBytes = 64 << 20
 	lookEvery    = time.Second
-	// meterStep is how much a [Meter] counts between two looks.
+	// meterStep is the number of bytes that a [Meter] counts between two checks.
 	meterStep = 16 << 20
 )
 
-// Watch knows how much can be written to a disk. Its methods may be called concurrently. A nil
-// Watch finds room always.
+// Watch knows the free space of a disk. Its methods may be called concurrently. A nil Watch always
+// finds room.
 type Watch struct {
 	fs      vfs.FS
 	dir     string
@@ -69,21 +69,21 @@ type Watch struct {
 
 	state atomic.Pointer[state]
 
-	mu      sync.Mutex // guards what follows, and changes of state
+	mu      sync.Mutex // guards the fields below, and changes of state
 	ballast ballast
 	relieve []func()
 }
 
-// state is what the last look has found.
+// state is the result of the last check.
 type state struct {
 	free    uint64
 	limit   uint64
 	refusal error // of writes: nil, or a *shortage
-	failed  error // why there is no telling
+	failed  error // why the free space is unknown
 }
 
-// Open looks at the disk that dir is on, and watches it until Close. It comes before the stores in
-// dir are opened, which may need what the ballast gives.
+// Open checks the disk of dir, and watches it until Close. Call it before the stores in dir are
+// opened: they may need the space of the ballast.
 func Open(dir string, o Options) (*Watch, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -107,11 +107,11 @@ func Open(dir string, o Options) (*Watch, error) {
 	w.state.Store(&state{})
 	w.look(ErrRecovering)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.running.Go(w.run) // bare: it looks at the disk and allocates nothing that others hold
+	w.running.Go(w.run) // bare: it checks the disk and allocates nothing shared
 	return w, nil
 }
 
-// run looks from time to time.
+// run checks the disk periodically.
 func (w *Watch) run() {
 	ticker := time.NewTicker(w.options.Every)
 	defer ticker.Stop()
@@ -131,7 +131,8 @@ func (w *Watch) Close() {
 	w.running.Wait()
 }
 
-// Relieve has free called whenever the disk is found short, to give up what can be spared.
+// Relieve makes the watch call free whenever it finds the disk short, to release space that can be
+// spared.
 func (w *Watch) Relieve(free func()) {
 	if w == nil {
 		return
@@ -141,7 +142,7 @@ func (w *Watch) Relieve(free func()) {
 	w.relieve = append(w.relieve, free)
 }
 
-// Check tells whether anything may be written, as far as the last look knows. Errors: [ErrShort],
+// Check reports whether writes are allowed, as of the last check of the disk. Errors: [ErrShort],
 // [ErrRecovering].
 func (w *Watch) Check() error {
 	if w == nil {
@@ -150,7 +151,7 @@ func (w *Watch) Check() error {
 	return w.state.Load().refusal
 }
 
-// Look looks at the disk, and is [Watch.Check] then.
+// Look checks the disk and then does the same as [Watch.Check].
 func (w *Watch) Look() error {
 	if w == nil {
 		return nil
@@ -159,8 +160,8 @@ func (w *Watch) Look() error {
 	return w.Check()
 }
 
-// Room looks at the disk, and tells whether size bytes can be written to it without it becoming
-// short. When the disk cannot be asked there is room as long as there was. Errors: [ErrShort],
+// Room checks the disk, and returns an error if a write of size bytes would make it short. While
+// the free space cannot be determined, the last known state decides. Errors: [ErrShort],
 // [ErrRecovering], [ErrNoRoom].
 func (w *Watch) Room(size int64) error {
 	if err := w.Look(); w == nil || err != nil {
@@ -174,18 +175,18 @@ func (w *Watch) Room(size int64) error {
 	return nil
 }
 
-// Free returns how many bytes could be written at the last look, [math.MaxUint64] when the file
-// system does not tell.
+// Free returns the free space at the last check, [math.MaxUint64] if the file system does not
+// report it.
 func (w *Watch) Free() uint64 { return w.state.Load().free }
 
-// Err returns why the disk could not be asked, nil when it could.
+// Err returns why the free space could not be determined, nil if it could.
 func (w *Watch) Err() error { return w.state.Load().failed }
 
-// FS returns the file system of the folder. A write that does not fit onto the disk gives up the
-// ballast there, and is tried once more.
+// FS returns the file system of the folder. If a write fails for lack of space, it deletes the
+// ballast and repeats the write once.
 func (w *Watch) FS() vfs.FS { return vfs.OnDiskFull(w.fs, w.full) }
 
-// full is called in the midst of a write that failed.
+// full is called inside a write that failed for lack of space.
 func (w *Watch) full() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,8 +196,8 @@ func (w *Watch) full() {
 	w.set(s)
 }
 
-// look asks for the free space and sets the state. refusal is what a disk that has become short
-// answers with.
+// look measures the free space and sets the state. refusal is the error of writes if the disk has
+// become short.
 func (w *Watch) look(refusal error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,8 +214,8 @@ func (w *Watch) look(refusal error) {
 	w.set(s)
 }
 
-// measure asks for the free space and returns what it means after the present state. The caller
-// holds mu.
+// measure reads the free space and returns the state that follows the present one. The caller holds
+// mu.
 func (w *Watch) measure(refusal error) state {
 	before := w.state.Load()
 	usage, err := w.fs.GetDiskUsage(w.dir)
@@ -241,15 +242,15 @@ func (w *Watch) measure(refusal error) state {
 	return s
 }
 
-// resumeAt is the free space from which a disk that was short is not any more.
+// resumeAt is the free space at which a short disk accepts writes again.
 func resumeAt(limit uint64) uint64 { return limit + limit/4 }
 
-// shortage says of what was measured that it is too little.
+// shortage returns the error for a state with too little space.
 func (w *Watch) shortage(kind error, s *state) error {
 	return &shortage{kind: kind, dir: w.dir, free: s.free, needed: resumeAt(s.limit)}
 }
 
-// shortage is [ErrShort] or [ErrRecovering] with its evidence.
+// shortage is [ErrShort] or [ErrRecovering] with the measured values.
 type shortage struct {
 	kind         error
 	dir          string
@@ -268,7 +269,7 @@ func (s *shortage) Error() string {
 // Is reports whether target is the kind.
 func (s *shortage) Is(target error) bool { return target == s.kind }
 
-// Size writes a number of bytes for people: "812 MiB", "1.2 GiB".
+// Size formats a number of bytes for people: "812 MiB", "1.2 GiB".
 func Size(bytes uint64) string {
 	const units = "KMGTPE"
 	if bytes < 1<<10 {
@@ -289,8 +290,8 @@ func (w *Watch) limit(totalBytes uint64) uint64 {
 	return min(minBytes, totalBytes/100*minPercent)
 }
 
-// trim gives up the ballast when the disk is all but full, and makes it when so much room is left
-// that the disk stays fine. The caller holds mu.
+// trim deletes the ballast when the disk is almost full, and creates it when enough room is left
+// after that. The caller holds mu.
 func (w *Watch) trim(s *state) {
 	size := min(uint64(w.options.BallastBytes), s.limit/2)
 	switch {
@@ -313,7 +314,7 @@ func (w *Watch) giveUpBallast() {
 	}
 }
 
-// set makes s the state and logs what has changed. The caller holds mu.
+// set stores s as the state and logs a change. The caller holds mu.
 func (w *Watch) set(s state) {
 	before := w.state.Swap(&s)
 	switch {

@@ -132,7 +132,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestRunLooks waits for the watch to find out by itself.
+// TestRunLooks waits for the periodic check of the watch.
 func TestRunLooks(t *testing.T) {
 	t.Parallel()
 	fs := mem(1000)
@@ -283,7 +283,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestWords reads what the refusal of a write says, first and while there is not enough room yet.
+// TestWords checks the message for refused writes, first and while there is not enough room yet.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

@@ -10,9 +10,9 @@ import (
 	"packhorse/odb/file"
 )
 
-// testCrash takes the power at random points of random lives of files. What was sealed is there and
-// whole, and may be created by nobody; what was not is gone for good, or whole if its sealing was
-// under way.
+// testCrash cuts the power at random points of random lives of files. A sealed file must be there
+// and complete, and its name taken. An unsealed file must be gone, or complete if the crash came
+// during Seal.
 func testCrash(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {
@@ -53,7 +53,7 @@ func testCrash(t *testing.T, h Harness) {
 	}
 }
 
-// checkSealed compares the files of a store with what they should be.
+// checkSealed compares the files of a store with the expected ones.
 func checkSealed(t *testing.T, store file.Store, sealed map[string][]byte) {
 	t.Helper()
 	var listed []string
@@ -78,7 +78,7 @@ func checkSealed(t *testing.T, store file.Store, sealed map[string][]byte) {
 	}
 }
 
-// testCrashSettle settles and deletes what a crash left in any state.
+// testCrashSettle settles and deletes the files of a crashed store, in any state.
 func testCrashSettle(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {

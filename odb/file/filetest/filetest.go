@@ -19,13 +19,13 @@ type Harness struct {
 	// Other returns another server's store over the same files, which the suite closes. It is nil if
 	// the store has one server only.
 	Other func(t *testing.T, store file.Store) file.Store
-	// Crash takes the power from a store that Open or Crash returned and gives back what comes up
-	// afterwards, under the same server id. It is optional; without it the promises about crashes are
+	// Crash cuts the power of a store that Open or Crash returned and returns the store after the
+	// restart, under the same server id. It is optional; without it the guarantees about crashes are
 	// not tested.
 	Crash func(t *testing.T, store file.Store) file.Store
 }
 
-// Run tests every promise of file.Store.
+// Run tests every guarantee of file.Store.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	tests := map[string]func(*testing.T, Harness){
@@ -103,7 +103,7 @@ func seal(t *testing.T, store file.Store, name string, data []byte) {
 	}
 }
 
-// settle moves a file to its place.
+// settle moves a file to its final place.
 func settle(t *testing.T, store file.Store, name string) {
 	t.Helper()
 	if err := store.Settle(t.Context(), name); err != nil {

@@ -65,8 +65,7 @@ func testNames(t *testing.T, h Harness) {
 	}
 }
 
-// testUnsealed checks that a file that is being written shows nowhere, and that it leaves nothing
-// when it is aborted.
+// testUnsealed checks that an unsealed file is invisible, and that an aborted one leaves nothing.
 func testUnsealed(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -159,7 +158,7 @@ func testList(t *testing.T, h Harness) {
 	}
 }
 
-// testReadWhileMoving opens files all the time while they are settled.
+// testReadWhileMoving opens files continuously while they are settled.
 func testReadWhileMoving(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)

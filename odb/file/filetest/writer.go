@@ -73,7 +73,7 @@ func testWriterModel(t *testing.T, h Harness) {
 	})
 }
 
-// spool is what writers and scratch files have in common.
+// spool is the common interface of writers and scratch files.
 type spool interface {
 	io.Writer
 	io.ReaderAt
@@ -127,7 +127,7 @@ func exercise(t *rapid.T, w spool, sparse bool) []byte {
 	return model
 }
 
-// testWriterEnd checks what is left of a writer after its end.
+// testWriterEnd checks the state of a writer after its end.
 func testWriterEnd(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)

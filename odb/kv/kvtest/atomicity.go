@@ -13,8 +13,8 @@ import (
 
 const goroutines = 16
 
-// testCounter lets many goroutines count up one key by compare-and-swap: no count is lost, and each
-// value was written once.
+// testCounter lets many goroutines increment one key by compare-and-swap: no increment is lost, and
+// each value was written once.
 func testCounter(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -107,7 +107,7 @@ func testTransfers(t *testing.T, h Harness) {
 	}
 }
 
-// transfer moves 1 if both accounts stay as they are while it looks at them.
+// transfer moves 1 if both accounts are unchanged since it read them.
 func transfer(t *testing.T, store kv.Store, from, to []byte) error {
 	t.Helper()
 	source, err := store.Get(t.Context(), from)

@@ -45,8 +45,8 @@ func testWaitDurable(t *testing.T, h Harness) {
 	}
 }
 
-// testCrash applies batches one after another and takes the power at any time. What comes up is the
-// state after one of them, not before the last that was known to be durable.
+// testCrash applies batches one after another and cuts the power at any time. The recovered state
+// is that after one of them, not earlier than the last one known to be durable.
 func testCrash(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {
@@ -119,8 +119,8 @@ func contents(t *testing.T, store kv.Store) map[string]string {
 	return pairs
 }
 
-// testCrashWaitDurable has writers that never wait, and readers that tell what they read after
-// WaitDurable. What was told survives.
+// testCrashWaitDurable has writers that never wait, and readers that record their reads after
+// WaitDurable. Recorded reads must survive the crash.
 func testCrashWaitDurable(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Crash == nil {

@@ -31,8 +31,8 @@ type Harness struct {
 	// Open returns a new, empty store, whose snapshots live for snapshotAge if it can be set, else for
 	// [kv.SnapshotAgeMax]. The suite closes it.
 	Open func(t *testing.T, snapshotAge time.Duration) kv.Store
-	// Crash takes the power from a store that Open or Crash returned and gives back what comes up
-	// afterwards. It is optional; without it the promises about crashes are not tested.
+	// Crash cuts the power of a store that Open or Crash returned and returns the store after the
+	// restart. It is optional; without it the guarantees about crashes are not tested.
 	Crash func(t *testing.T, store kv.Store) kv.Store
 }
 
@@ -87,7 +87,7 @@ func closeAtEnd(t *testing.T, store kv.Store) {
 	})
 }
 
-// apply applies what build puts into a batch and waits until it is durable.
+// apply applies the batch that build fills and waits until it is durable.
 func apply(t *testing.T, store kv.Store, build func(*kv.Batch)) {
 	t.Helper()
 	batch := kv.NewBatch()

@@ -13,7 +13,7 @@ import (
 	"packhorse/odb/kv"
 )
 
-// call is one operation on one key; an empty value stands for none.
+// call is one operation on one key; an empty value means absent.
 type call struct {
 	kind     callKind
 	key      string
@@ -35,13 +35,13 @@ var kinds = []callKind{
 	callGet, callGet, callGet, callPut, callDelete, callDeleteRange, callDeleteRange, callSwap, callSwap, callSwap,
 }
 
-// result is what a get has seen, or whether a swap took place.
+// result is the value that a get returned, or whether a swap took place.
 type result struct {
 	value   string
 	swapped bool
 }
 
-// registers is what a correct store does: each key is a register of its own.
+// registers is the model of a correct store: each key is an independent register.
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := make(map[string][]porcupine.Operation)
@@ -73,9 +73,9 @@ var registers = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// testLinearizable records what goroutines do to few keys, with and without preconditions, and
-// searches for an order that explains it. It fails when a write without preconditions slips between
-// the check and the application of another batch.
+// testLinearizable records the operations of goroutines on few keys, with and without
+// preconditions, and searches for an order that explains the results. It fails when a write without
+// preconditions slips between the check and the application of another batch.
 func testLinearizable(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -86,7 +86,7 @@ func testLinearizable(t *testing.T, h Harness) {
 	for client := range goroutines {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(7, uint64(client)))
-			last := make(map[string]string) // what this client saw, so that some swaps succeed
+			last := make(map[string]string) // the last reads of this client, so that some swaps succeed
 			for i := range 300 {
 				asked := call{key: fmt.Sprintf("key/%d", random.IntN(3)), kind: kinds[random.IntN(len(kinds))]}
 				asked.old = last[asked.key]
@@ -144,7 +144,8 @@ func (c call) do(t *testing.T, store kv.Store) (result, error) {
 		} else {
 			batch.Require(key, []byte(c.old))
 		}
-		// More preconditions keep the batch longer between the look at its key and its application.
+		// More preconditions prolong the time between the check of its key and the application of the
+		// batch.
 		for i := range 300 {
 			batch.RequireAbsent(fmt.Appendf(nil, "never written/%d", i))
 		}

@@ -104,7 +104,7 @@ func testScanModel(t *testing.T, h Harness) {
 	})
 }
 
-// scanModel is what a scan of the pairs in model shows.
+// scanModel is the expected result of a scan of the pairs in model.
 func scanModel(model map[string]string, options kv.ScanOptions) []string {
 	var keys []string
 	for key := range model {

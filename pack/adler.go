@@ -63,8 +63,8 @@ func lanes(word uint64) (l0, l1, l2, l3 uint32) {
 	return uint32(word & 0xffff), uint32(word >> 16 & 0xffff), uint32(word >> 32 & 0xffff), uint32(word >> 48)
 }
 
-// combineAdler returns the checksum of two pieces, one behind the other, from those of the pieces
-// and the length of the second.
+// combineAdler returns the checksum of two consecutive pieces, from their checksums and the length
+// of the second.
 func combineAdler(first, second uint32, secondSize int64) uint32 {
 	rest := uint64(secondSize % adlerMod)
 	a1, b1 := uint64(first&0xffff), uint64(first>>16)

@@ -49,8 +49,8 @@ func encodeBlock(dst, data []byte, level int) Block {
 	return Block{Packed: dst[start:], Size: len(data), Adler: adler}
 }
 
-// StoreBlock makes the block that keeps data, whose checksum is adler, as it is. Packed is appended
-// to dst.
+// StoreBlock makes an uncompressed block of data, whose checksum is adler. Packed is appended to
+// dst.
 func StoreBlock(dst, data []byte, adler uint32) Block {
 	start := len(dst)
 	return Block{Packed: appendStored(dst, data)[start:], Size: len(data), Adler: adler, Stored: true}
@@ -82,7 +82,7 @@ func appendStored(dst, data []byte) []byte {
 	return dst
 }
 
-// BlockTable says where the blocks of a stream lie.
+// BlockTable has the positions of the blocks of a stream.
 type BlockTable struct {
 	Size int64 // of the whole content
 	Rows []BlockRow
@@ -168,11 +168,11 @@ func (b *Blocks) Finish(dst []byte) []byte {
 // Offset returns how many bytes of the stream Append and Finish have made.
 func (b *Blocks) Offset() int64 { return b.offset }
 
-// Table returns where the blocks lie; it is complete after Finish.
+// Table returns the positions of the blocks; it is complete after Finish.
 func (b *Blocks) Table() BlockTable { return b.table }
 
-// DecodeBlock appends to dst the content of one block, whose packed bytes, size and checksum the
-// [BlockTable] tells. Errors: [ErrCorrupt].
+// DecodeBlock appends to dst the content of one block; the [BlockTable] has its packed bytes, size
+// and checksum. Errors: [ErrCorrupt].
 func DecodeBlock(dst, packed []byte, size int, adler uint32) ([]byte, error) {
 	if size < 0 || size > BlockSize {
 		return dst, corrupt("block of %d bytes", size)

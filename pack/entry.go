@@ -6,7 +6,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// EntryKind is how an entry holds its object: whole, under the number of its type, or as a delta.
+// EntryKind is the form of an entry's object: whole, under the number of its type, or a delta.
 type EntryKind uint8
 
 // The kinds of entries.
@@ -15,7 +15,7 @@ const (
 	KindTree     = EntryKind(object.TypeTree)
 	KindBlob     = EntryKind(object.TypeBlob)
 	KindTag      = EntryKind(object.TypeTag)
-	KindOFSDelta = EntryKind(6) // the base lies a distance before
+	KindOFSDelta = EntryKind(6) // the base is the given distance before
 	KindRefDelta = EntryKind(7) // the base has an ID, in this pack or (in a thin pack) outside
 )
 
@@ -46,7 +46,7 @@ func (k EntryKind) String() string {
 
 func (k EntryKind) valid() bool { return k.IsDelta() || object.Type(k).Valid() }
 
-// EntryHeader is what comes before an entry's zlib stream:
+// EntryHeader is the header of an entry, before its zlib stream:
 //
 //	ckkkssss | 0csssssss ...      kind, and the inflated size, 4 bits and then 7 a byte, lowest first; c: another byte follows
 //	cddddddd ...                  ofs-delta: distance, 7 bits a byte, highest first, 1 added per further byte

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// flateDecoder inflates deflate streams (RFC 1951) that lie in memory as a whole into memory of the
-// right size. It is two to three times as fast as a decoder of streams: no window is kept beside
-// the result, and bits are taken eight bytes at a time.
+// flateDecoder inflates deflate streams (RFC 1951) that are completely in memory into memory of the
+// right size. It is two to three times as fast as a decoder of streams: it needs no window beside
+// the result, and reads bits eight bytes at a time.
 type flateDecoder struct {
 	literals, distances, sizes huffmanTable
 	codeSizes                  [literalsMax + distancesMax]uint8
 	flateState
 }
 
-// flateState is where a decoder stands.
+// flateState is the position of a decoder.
 type flateState struct {
 	src  []byte
 	at   int    // of the next byte to be taken from src
@@ -68,7 +68,7 @@ var flateSymbols = sync.OnceValue(func() *struct{ literals, distances, sizes []h
 	return s
 })
 
-// fixedTables are those of blocks that bring none.
+// fixedTables are the tables of blocks without tables of their own.
 var fixedTables = sync.OnceValue(func() *[2]huffmanTable {
 	var sizes [symbolsMax]uint8
 	for symbol := range sizes {
@@ -170,7 +170,7 @@ func (s *flateState) stored() error {
 	if size != check^0xffff {
 		return corrupt("stored block with a wrong size")
 	}
-	// What fill has taken too much is given back.
+	// Surplus bytes that fill has taken are given back.
 	s.at -= int(s.n / 8)
 	s.bits, s.n = 0, 0
 	if size > len(s.out)-s.done {
@@ -185,7 +185,7 @@ func (s *flateState) stored() error {
 	return nil
 }
 
-// sizeOrder is the order in which a block tells the sizes of the codes for sizes.
+// sizeOrder is the order in which a block stores the sizes of the codes for sizes.
 var sizeOrder = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 // readTables reads the tables of a block that brings its own.
@@ -220,7 +220,7 @@ func (d *flateDecoder) readTables() error {
 	return nil
 }
 
-// readSizes reads the sizes of codes, runs of which are told in short.
+// readSizes reads the sizes of codes, which may be run-length coded.
 func (d *flateDecoder) readSizes(sizes []uint8) error {
 	for i := 0; i < len(sizes); {
 		symbol, err := d.symbol(&d.sizes)
@@ -284,10 +284,10 @@ func (s *flateState) symbol(t *huffmanTable) (huffmanEntry, error) {
 	return entry, nil
 }
 
-// errBadCode says that bits are no code, or one that stands for nothing.
+// errBadCode says that bits are no code, or an undefined one.
 var errBadCode = corrupt("bad deflate code")
 
-// block decodes a block up to its end: most codes by run, those near the ends of src and out one by
+// block decodes a block to its end: most codes by run, codes near the ends of src and out one by
 // one.
 func (s *flateState) block(literals, distances *huffmanTable) error {
 	for {
@@ -316,7 +316,7 @@ func (s *flateState) block(literals, distances *huffmanTable) error {
 	}
 }
 
-// match decodes what follows the code of a length, and copies.
+// match decodes the rest of a match after the code of its length, and copies.
 func (s *flateState) match(entry huffmanEntry, distances *huffmanTable) error {
 	more, ok := s.take(entry.extra())
 	if !ok {
@@ -437,7 +437,7 @@ func (s *flateState) run(literals, distances *huffmanTable) (ended bool, err err
 		if err = checkMatch(out, done, distance, size); err != nil {
 			break
 		}
-		// Both words are read before one is written, so that what lies behind the match does not matter.
+		// Both words are read before one is written, so that the bytes behind the match do not matter.
 		if from := done - distance; size <= 16 && distance >= size && done+16 <= len(out) {
 			low, high := binary.LittleEndian.Uint64(out[from:]), binary.LittleEndian.Uint64(out[from+8:])
 			binary.LittleEndian.PutUint64(out[done:], low)

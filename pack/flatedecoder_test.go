@@ -53,7 +53,7 @@ func TestInflateIntoMemory(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, level %d", name, level), func(t *testing.T) {
 				t.Parallel()
 				packed := deflated(t, content, level)
-				// What follows the stream, or does not, must make no difference.
+				// Bytes after the stream, or their absence, must make no difference.
 				for _, rest := range []int{0, 1, 7, 8, 100} {
 					got, consumed, err := pack.Inflate([]byte("front"), append(bytes.Clone(packed), make([]byte, rest)...),
 						int64(len(content)))
@@ -76,8 +76,7 @@ func TestInflateIntoMemory(t *testing.T) {
 	}
 }
 
-// TestInflateJudgesAsZlib breaks streams and compares what becomes of them with the standard
-// library.
+// TestInflateJudgesAsZlib breaks streams and compares the results with the standard library.
 func TestInflateJudgesAsZlib(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

@@ -2,10 +2,10 @@ package pack
 
 import "math/bits"
 
-// huffmanEntry is what a decoding table says of the bits that come next:
+// huffmanEntry is an entry of a decoding table, for the next bits of the stream:
 //
 //	bits 0-7    size of the code in bits, those of the first table included
-//	bits 8-12   how many extra bits follow the code
+//	bits 8-12   number of extra bits that follow the code
 //	bit  13     a literal
 //	bit  14     the code is longer: look into the second table that begins at the value
 //	bit  15     the end of the block or, with size 0, no code at all
@@ -18,8 +18,8 @@ const (
 	huffmanSpecial huffmanEntry = 1 << 15
 )
 
-// huffmanExtra returns the entry, without its size, of a symbol for base and what so many extra
-// bits add.
+// huffmanExtra returns the entry, without its size, of a symbol for base and the value of extra
+// further bits.
 func huffmanExtra(base, extra int) huffmanEntry {
 	return huffmanEntry(base)<<16 | huffmanEntry(extra)<<8
 }
@@ -40,16 +40,16 @@ type huffmanTable struct {
 	first, second uint
 }
 
-// newHuffmanTable returns a table for codes of up to symbols symbols, of which the first table
-// takes up to first bits.
+// newHuffmanTable returns a table for codes of at most symbols symbols, with a first table of at
+// most first bits.
 func newHuffmanTable(first uint, symbols int) huffmanTable {
 	// Below each entry of the first table that leads to a second one there are at least two symbols.
 	return huffmanTable{entries: make([]huffmanEntry, 1<<first+symbols/2<<(codeSizeMax-first)), first: first}
 }
 
 // build makes t the table of the code whose symbols have the given sizes in bits, 0 for those
-// without a code, and returns false when there is no such code. All bits must be used, unless there
-// is no symbol at all, or only one, of one bit: what zlib takes.
+// without a code, and returns false when there is no such code. As in zlib, all bits must be used,
+// unless there is no symbol, or a single one of one bit.
 //
 // firstMax bounds the first table. symbols has the entry of each symbol, without the size.
 func (t *huffmanTable) build(firstMax uint, sizes []uint8, symbols []huffmanEntry) bool {

@@ -35,11 +35,11 @@ func Inflate(dst, packed []byte, size int64) (content []byte, consumed int, err 
 
 var memoryInflaters = sync.Pool{New: func() any { return newMemoryInflater() }}
 
-// memoryInflater inflates streams that lie in memory as a whole.
+// memoryInflater inflates streams that are completely in memory.
 type memoryInflater struct {
 	decoder *flateDecoder
 	src     bytes.Reader
-	flate   io.ReadCloser // of src, for what decoder does not take
+	flate   io.ReadCloser // of src, for streams that decoder does not support
 }
 
 func newMemoryInflater() *memoryInflater {
@@ -48,7 +48,7 @@ func newMemoryInflater() *memoryInflater {
 	return m
 }
 
-// errShort says that the stream goes on behind the bytes given.
+// errShort says that the stream continues behind the given bytes.
 var errShort = fmt.Errorf("%w: zlib stream cut off: %w", ErrCorrupt, io.ErrUnexpectedEOF)
 
 // inflate is [Inflate]; it returns errShort itself when packed ends too early.
@@ -142,11 +142,11 @@ type Inflater struct {
 	src   *bufio.Reader
 	flate io.ReadCloser
 	sum   uint32
-	done  error // what Read returns once the stream has ended
+	done  error // the result of Read after the end of the stream
 	start bool
 }
 
-// inflaterBufferSize is what a streaming Inflater reads ahead at most.
+// inflaterBufferSize is the read-ahead of a streaming Inflater.
 const inflaterBufferSize = 16 << 10
 
 var inflaters = sync.Pool{New: func() any {

@@ -8,8 +8,8 @@ import (
 // ErrLimit is matched by every [LimitError].
 var ErrLimit = errors.New("pack: limit exceeded")
 
-// LimitError says which limit a pack exceeds. Value is what the pack has or claims, Max what is
-// allowed.
+// LimitError names the limit that a pack exceeds. Value is the value of the pack, actual or
+// claimed, Max the limit.
 type LimitError struct {
 	Limit      string // "object size", "object count", "pack size" or "inflated size"
 	Value, Max int64

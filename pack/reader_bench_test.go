@@ -24,8 +24,8 @@ func benchPack(b *testing.B) []byte {
 	return data
 }
 
-// BenchmarkReader reads a pack from memory to its end; MB/s are of the pack, not of what it
-// inflates to.
+// BenchmarkReader reads a pack from memory to its end; MB/s refer to the pack, not to its inflated
+// size.
 func BenchmarkReader(b *testing.B) {
 	data := benchPack(b)
 	variants := map[string]pack.ReaderOptions{

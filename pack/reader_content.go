@@ -8,7 +8,7 @@ import (
 )
 
 // ReadContent appends the current entry's whole content to dst, when nothing of it has been read
-// before. The caller has looked at its Size: up to 1 MiB of it is allocated at once, the rest as it
+// before. The caller has checked its Size: up to 1 MiB of it is allocated at once, the rest as it
 // arrives.
 //
 // Errors: as [Reader.Next]; without a fresh entry [io.EOF].
@@ -127,7 +127,7 @@ func (r *Reader) beginStream() {
 	r.state = stateStream
 }
 
-// endStream gives back what the inflater has read ahead.
+// endStream gives back the read-ahead of the inflater.
 func (r *Reader) endStream() error {
 	r.window.reclaim(r.stream.buffered())
 	err := r.stream.Close()
@@ -153,8 +153,8 @@ func (r *Reader) readStream(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// streamError tells a stream that is cut off because the pack's source has ended or failed from one
-// that is wrong in itself.
+// streamError distinguishes a stream that is cut off, because the pack's source has ended or
+// failed, from a stream that is invalid.
 func (r *Reader) streamError(err error) error {
 	if errors.Is(err, errShort) {
 		return r.window.endError()

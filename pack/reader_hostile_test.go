@@ -163,7 +163,7 @@ func TestReaderLimits(t *testing.T) {
 	}
 }
 
-// TestReaderMemory reads a pack that claims and inflates to much: what is held stays small.
+// TestReaderMemory reads a pack that claims and inflates to much: the memory stays small.
 func TestReaderMemory(t *testing.T) {
 	data := craft(rawEntry(t, pack.KindBlob, 16<<20, strings.Repeat("\x00", 16<<20)),
 		rawEntry(t, pack.KindBlob, 3<<30, "claims"))

@@ -65,8 +65,8 @@ type smallReader struct{ r io.Reader }
 
 func (r smallReader) Read(p []byte) (int, error) { return r.r.Read(p[:min(len(p), 1000)]) }
 
-// TestReaderAgreesWithGit reads packs of git in every way and compares entries with what git tells
-// of them.
+// TestReaderAgreesWithGit reads packs of git in every way and compares entries with git's
+// description of them.
 func TestReaderAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	r := oracle.New(t)
@@ -119,13 +119,13 @@ func incompressible(size int) []byte {
 	return data[:size]
 }
 
-// packedObject is what git verify-pack tells.
+// packedObject is a line of git verify-pack.
 type packedObject struct {
 	id, kind         string
 	size, packedSize int64
 }
 
-// verifyPack returns what git finds in a pack, by offset.
+// verifyPack returns the objects that git finds in a pack, by offset.
 func verifyPack(r *oracle.Repository, data []byte) map[int64]packedObject {
 	id := strings.TrimPrefix(strings.TrimSpace(string(r.Input(data, "index-pack", "--stdin", "--fix-thin"))), "pack\t")
 	objects := map[int64]packedObject{}

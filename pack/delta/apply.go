@@ -54,7 +54,7 @@ func Apply(dst, base, delta []byte, sizeMax int64) ([]byte, error) {
 // trustedSize is how many bytes are allocated on a delta's word alone.
 const trustedSize = 1 << 20
 
-// programSize adds up what the instructions produce, or returns -1 when one is cut off.
+// programSize adds up the output of the instructions, or returns -1 when one is cut off.
 func programSize(program []byte) (total int64) {
 	for len(program) > 0 {
 		n, used := int64(program[0]), 1+int(program[0])

@@ -12,11 +12,11 @@ type Source interface {
 }
 
 // ApplyAt writes to w the object that delta builds from a base of baseSize bytes that is read by
-// offset, for objects that do not fit in memory. It returns the size of the result, and holds 64
-// KiB whatever the sizes say.
+// offset, for objects that do not fit in memory. It returns the size of the result, and uses 64 KiB
+// of memory for any size.
 //
-// Errors: those of [Apply] (something may have been written by then), and those of w, base and
-// delta.
+// Errors: those of [Apply] (part of the result may have been written by then), and those of w, base
+// and delta.
 func ApplyAt(w io.Writer, base io.ReaderAt, baseSize int64, delta Source, sizeMax int64) (int64, error) {
 	statedBase, err := readSize(delta)
 	if err != nil {
@@ -53,7 +53,7 @@ func ApplyAt(w io.Writer, base io.ReaderAt, baseSize int64, delta Source, sizeMa
 	return result, run.flush()
 }
 
-// runner executes instructions and gathers what they produce in buf[:n].
+// runner executes instructions and gathers their output in buf[:n].
 type runner struct {
 	out      io.Writer
 	base     io.ReaderAt

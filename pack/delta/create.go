@@ -23,10 +23,10 @@ func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) 
 }
 
 // Between appends to dst a delta that builds target from base, as [Index.Create] does for an index
-// of base, which x becomes for a part of it: what both begin and end with is copied without a
-// search, and for what lies between these ends of the target the base is searched no further around
-// than that is long. For two versions of a file that is a fraction of the work; what has moved from
-// afar is inserted.
+// of base; x becomes an index of a part of base. The common beginning and end are copied without a
+// search. For the middle of the target, the search in base reaches no further around than the
+// length of that middle. For two versions of a file this takes a fraction of the time; content that
+// has moved far is inserted.
 func (x *Index) Between(dst, base, target []byte, sizeMax int) (delta []byte, ok bool) {
 	start := worthCopy(matchLength(base, target))
 	end := worthCopy(matchLengthBack(base[start:], target[start:]))
@@ -51,7 +51,7 @@ func (x *Index) Between(dst, base, target []byte, sizeMax int) (delta []byte, ok
 	return e.dst, true
 }
 
-// check holds that a delta makes target of base, and is no longer than it may be.
+// check checks that a delta makes target of base, and that its length is within the limit.
 func check(base, target, delta []byte, sizeMax int) {
 	made, err := Apply(nil, base, delta, int64(len(target)))
 	invariants.Check(err == nil && bytes.Equal(made, target),
@@ -67,13 +67,12 @@ func worthCopy(length int) int {
 	return length
 }
 
-// encode encodes the target up to end, with copies of the base that lie shift bytes further on in
-// what the delta is applied to. It reports whether the limit was enough.
+// encode encodes the target up to end. Copies of the base lie shift bytes further on in the base of
+// the whole delta. It reports whether the limit was enough.
 func (x *Index) encode(e *encoder, shift, end int) bool {
 	target, at := e.target[:end], e.done
 	for {
-		// What is not matched must be inserted, so that the search ends where that alone exceeds the
-		// limit.
+		// Unmatched bytes must be inserted, so that the search ends where they alone exceed the limit.
 		last := e.done + e.limit - len(e.dst) + 1
 		at = x.skip(target, at, last)
 		if at >= last {
@@ -110,7 +109,7 @@ type encoder struct {
 
 // newEncoder begins a delta of at most sizeMax bytes behind dst.
 func newEncoder(dst []byte, baseSize int, target []byte, sizeMax int) encoder {
-	sizeMax = min(sizeMax, len(target)+len(target)/insertMax+2*sizeBytesMax+1) // what inserting everything takes
+	sizeMax = min(sizeMax, len(target)+len(target)/insertMax+2*sizeBytesMax+1) // size if everything is inserted
 	return encoder{
 		dst: appendSize(appendSize(dst, int64(baseSize)), int64(len(target))), limit: len(dst) + sizeMax, target: target,
 	}
@@ -129,8 +128,8 @@ func (e *encoder) insert(end int) {
 	}
 }
 
-// copy encodes the next length bytes of the target as copies from the base, of 64 KiB each: what
-// every reader of packs takes.
+// copy encodes the next length bytes of the target as copies from the base, of at most 64 KiB each:
+// every reader of packs accepts that.
 func (e *encoder) copy(offset, length int) {
 	for length > 0 {
 		n := min(length, copySizeAll)

@@ -25,9 +25,9 @@ var (
 	ErrTooLarge = errors.New("delta: result too large")
 )
 
-// SizeMin is the size in bytes of the shortest delta that git applies, the two sizes included.
-// Shorter ones make nothing of a base below 16 KiB; [Apply] takes them, since they may be stored,
-// and nobody is to be given one.
+// SizeMin is the size in bytes of the shortest delta that git applies, the two sizes included. Only
+// deltas with an empty result and a base below 16 KiB are shorter; [Apply] accepts them, since they
+// may be stored, but they must not be sent to a client.
 const SizeMin = 4
 
 func corrupt(detail string) error { return fmt.Errorf("%w: %s", ErrCorrupt, detail) }
@@ -98,5 +98,5 @@ func appendSize(dst []byte, value int64) []byte {
 const (
 	copyFlag    = 0x80
 	insertMax   = 0x7f
-	copySizeAll = 0x10000 // what a copy without size bytes means
+	copySizeAll = 0x10000 // the meaning of a copy without size bytes
 )

@@ -26,7 +26,7 @@ type Index struct {
 	base   []byte
 	heads  []uint32 // by hash: 1 + number of the first block, 0 for none
 	next   []uint32 // by block: the next block of the same hash, numbered likewise
-	filter []uint64 // a bit by hash: most places of the target are known not to match without a look at heads
+	filter []uint64 // a bit by hash: rules out most places of the target without a look at heads
 	step   int      // bytes between blocks
 	shift  uint     // makes a hash an index into heads
 }

@@ -2,5 +2,5 @@
 
 package invariants
 
-// Enabled tells whether checks are made.
+// Enabled reports whether checks run.
 const Enabled = false

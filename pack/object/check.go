@@ -18,15 +18,15 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("object: %s: %s: %s", e.Type, e.Name, e.Detail)
 }
 
-// Reason returns the name of the check and the detail, for whoever knows what was checked.
+// Reason returns the name of the check and the detail, without the object.
 func (e *CheckError) Reason() string { return e.Name + ": " + e.Detail }
 
-// Check returns nil for an object that may be stored: what git fsck --strict accepts, and the three
-// faults that real histories are full of (badTimezone, missingSpaceBeforeDate, zeroPaddedFilemode).
-// Otherwise it returns the first fault found, a [*CheckError].
+// Check returns nil for an object that may be stored: one that git fsck --strict accepts, or that
+// has only the three faults common in real histories (badTimezone, missingSpaceBeforeDate,
+// zeroPaddedFilemode). Otherwise it returns the first fault found, a [*CheckError].
 //
-// It judges data alone. What the object names is for [Links]; the content of a blob that a tree
-// calls .gitmodules or .gitattributes is for [Dotfile.Check], and [CheckTree] tells which blobs
+// It judges data alone. [Links] lists the objects that it names; [Dotfile.Check] judges the content
+// of a blob that a tree calls .gitmodules or .gitattributes, and [CheckTree] reports which blobs
 // those are.
 func Check(t Type, data []byte) error {
 	switch t {

@@ -35,14 +35,14 @@ func CheckTree(data []byte, check TreeCheck) error {
 	return nil
 }
 
-// treeChecker holds what the next entry is compared with.
+// treeChecker holds the state for comparisons with the next entry.
 type treeChecker struct {
 	TreeCheck
 	previous     []byte
 	previousTree bool
 	// files are the names of files that a folder could still repeat: each is a prefix of the next and
-	// of the name before this entry. A folder's name sorts as if it ended in a slash, so that other
-	// names may lie between the file a and the folder a: a.b, a.b.c.
+	// of the name before this entry. A folder's name sorts as if it ended in a slash, so other names
+	// may sort between the file a and the folder a: a.b, a.b.c.
 	files [][]byte
 }
 
@@ -99,7 +99,7 @@ func (c *treeChecker) repeats(name []byte, tree bool) bool {
 	return false
 }
 
-// disguise looks at a name that some file system may take for one of git's own.
+// disguise checks a name that some file system may take for one of git's own.
 func (c *treeChecker) disguise(it *TreeIter) error {
 	if IsDotGit(it.Name) {
 		return &CheckError{Type: TypeTree, Name: "hasDotgit", Detail: "an entry that some file system takes for .git"}

@@ -127,13 +127,13 @@ func TestChangedCommitIsWrittenInOrder(t *testing.T) {
 	}
 }
 
-// TestCommitDateAgreesWithGit compares the date that orders history with what git reads, on commits
-// that git can read at all.
+// TestCommitDateAgreesWithGit compares the date that orders history with git's, on commits that git
+// can read at all.
 func TestCommitDateAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	r := oracle.New(t)
-	// Of people out of place git's log shows what its walks do not use; Check refuses such commits,
-	// and one that is a tree line only.
+	// For misplaced people git's log shows a date that its walks do not use; Check refuses such
+	// commits, and one that is a tree line only.
 	outOfPlace := map[string]bool{"two authors": true, "parent behind author": true, "no author": true}
 	for name, data := range oddCommits {
 		if name == "tree only" {

@@ -8,9 +8,8 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// CommonEntries returns the length in bytes of the whole entries at the front that trees have in
-// common: nearly all of two trees that follow each other is the same, and is passed over without a
-// look at its entries.
+// CommonEntries returns the length in bytes of the complete entries that trees have in common at
+// their beginning. Nearly all of two successive trees is equal, and is skipped without parsing.
 func CommonEntries(tree []byte, others ...[]byte) int {
 	same, whole := len(tree), 0
 	for _, other := range others {
@@ -36,7 +35,7 @@ func CommonEntries(tree []byte, others ...[]byte) int {
 	}
 }
 
-// compareBlock is how many bytes are compared at once where contents are equal.
+// compareBlock is the number of bytes compared at a time.
 const compareBlock = 1024
 
 // CommonPrefix returns how many bytes a and b begin with alike.

@@ -15,7 +15,8 @@ type configParser struct {
 	hasValue                 bool // a key without '=' has none
 }
 
-// next moves to the next variable. It returns false at the end, and at what git cannot parse.
+// next moves to the next variable. It returns false at the end, and where git cannot parse the
+// text.
 func (p *configParser) next() bool {
 	if !p.begun {
 		p.rest = strings.TrimPrefix(p.rest, "\ufeff")
@@ -188,7 +189,7 @@ func (p *configParser) readValue() (string, bool) {
 	}
 }
 
-// escape reads what follows a backslash in a value.
+// escape reads the escape sequence after a backslash in a value.
 func (p *configParser) escape(value *strings.Builder) bool {
 	switch c := p.take(); c {
 	case '\n':

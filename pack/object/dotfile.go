@@ -41,8 +41,8 @@ func (f Dotfile) Fault(name, detail string) error {
 	return &CheckError{Type: TypeBlob, Name: f.String()[1:] + name, Detail: f.String() + " " + detail}
 }
 
-// dotfileNames has, without the dot, the name and what NTFS makes of it when its first short names
-// are taken.
+// dotfileNames has, without the dot, the name and the NTFS short name for it if the first short
+// names are taken.
 var dotfileNames = [...]struct{ name, shortName string }{
 	Gitmodules:    {"gitmodules", "gi7eba"},
 	Gitattributes: {"gitattributes", "gi7d29"},

@@ -2,7 +2,7 @@ package object
 
 import "bytes"
 
-// What git reads of .gitattributes.
+// The limits of git for .gitattributes.
 const (
 	GitattributesSizeMax = 100 << 20
 	gitattributesLineMax = 2048

@@ -3,8 +3,8 @@ package object
 import "strings"
 
 // CheckGitmodules judges a blob as .gitmodules: submodule names, URLs, paths and update commands
-// that could make git run or overwrite something are refused. What git's configuration parser does
-// not understand ends the check without an error, as in git. Errors: [*CheckError].
+// that could make git run or overwrite something are refused. The check ends without an error at
+// text that git's configuration parser does not accept, as in git. Errors: [*CheckError].
 func CheckGitmodules(data []byte) error {
 	p := configParser{rest: string(data)}
 	for p.next() {
@@ -51,7 +51,7 @@ func submoduleNameSafe(name string) bool {
 }
 
 // submoduleURLSafe refuses URLs that look like an option, or whose decoded form could smuggle lines
-// or another host into what git hands to its helpers.
+// or another host into the input of git's helpers.
 func submoduleURLSafe(url string) bool {
 	if strings.HasPrefix(url, "-") {
 		return false
@@ -106,7 +106,7 @@ func remoteURLSafe(url string) bool {
 	return host != ""
 }
 
-// decodePercent decodes %xx and leaves what is no such sequence, and %00, as it is.
+// decodePercent decodes %xx and leaves anything else, and %00, as it is.
 func decodePercent(s string) string {
 	if !strings.Contains(s, "%") {
 		return s

@@ -13,7 +13,7 @@ import (
 // stored.
 var ErrCollision = errors.New("object: content attempts a SHA-1 collision")
 
-// ErrSize says that a [Hasher] got more or fewer bytes than it was told.
+// ErrSize says that a [Hasher] got more or fewer bytes than announced.
 var ErrSize = errors.New("object: content does not have the stated size")
 
 var hashers = sync.Pool{New: func() any { return newHasher() }}
@@ -73,7 +73,7 @@ func (h *Hasher) Sum() (ID, error) {
 	return ID(sum), nil
 }
 
-// AppendHashHeader appends what git hashes in front of content, "<type> <size>\0", to dst.
+// AppendHashHeader appends the header of the hashed content, "<type> <size>\0", to dst.
 func AppendHashHeader(dst []byte, t Type, size int64) []byte {
 	dst = append(dst, t.String()...)
 	dst = append(dst, ' ')

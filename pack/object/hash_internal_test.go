@@ -16,8 +16,8 @@ const shattered = `
 7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e972722fe7ad728f0e4904e046c2
 30570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c78305a21566461309789606bd0bf3f98cda8044629a1`
 
-// TestCollisionIsRefused hashes without the header of an object, since nobody has published two
-// objects that collide.
+// TestCollisionIsRefused hashes without the header of an object, since no colliding objects have
+// been published.
 func TestCollisionIsRefused(t *testing.T) {
 	t.Parallel()
 	data, err := hex.DecodeString(strings.ReplaceAll(shattered, "\n", ""))

@@ -58,7 +58,7 @@ func (r *headerReader) next() (h Header, ok bool) {
 	return Header{Name: name, Value: long.String()}, true
 }
 
-// message returns what follows the empty line.
+// message returns the text after the empty line.
 func (r *headerReader) message() string { return strings.TrimPrefix(r.rest, "\n") }
 
 func appendHeader(dst []byte, h Header) []byte {

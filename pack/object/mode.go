@@ -2,7 +2,7 @@ package object
 
 import "fmt"
 
-// Mode says what a tree entry is: a file type in the bits of [ModeMask], permissions below.
+// Mode is the mode of a tree entry: a file type in the bits of [ModeMask], permissions below.
 type Mode uint32
 
 // The modes that git writes. Old histories contain others, such as 100664; see [Mode.Canonical].

@@ -1,10 +1,10 @@
 // Package object holds git's objects as plain values: object IDs, trees, commits, tags, their hash
 // and their checks.
 //
-// Parsing is lenient as git is, and exact: what [ParseCommit], [ParseTag] and [ParseTree] accept,
-// the matching Append writes back byte for byte, however odd the object is. What a server lets in
-// is a separate question, answered by [Check]. Start at [ID] and [Type]; readers of many trees want
-// [TreeIter], walkers of history [CommitLinks].
+// Parsing is as lenient as git's, and lossless: for everything that [ParseCommit], [ParseTag] and
+// [ParseTree] accept, the matching Append function writes the same bytes again. [Check] decides
+// separately whether a server should accept an object. Start at [ID] and [Type]; readers of many
+// trees want [TreeIter], walkers of history [CommitLinks].
 //
 // The encodings are those of git-fsck(1), git-commit-tree(1), git-mktag(1) and gitformat-pack(5).
 // The package is pure: no files, no goroutines, and every function may be called concurrently.

@@ -27,7 +27,7 @@ var (
 	ErrTooLong = errors.New("pktline: line too long")
 )
 
-// Kind tells data from the three lines without payload.
+// Kind distinguishes data from the three lines without payload.
 type Kind uint8
 
 // The kinds of lines.

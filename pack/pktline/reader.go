@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Reader reads lines. It reads ahead; what follows the lines, such as a pack, is taken from
-// [Reader.Rest].
+// Reader reads lines. It reads ahead; [Reader.Rest] returns the bytes after the lines, such as a
+// pack.
 type Reader struct {
 	src        io.Reader
 	buf        []byte
@@ -94,7 +94,7 @@ func (r *Reader) slide(n int) {
 	r.start, r.buf = 0, buf
 }
 
-// Rest returns a reader of what follows the lines read so far. The Reader must not be used any
+// Rest returns a reader of the bytes after the lines read so far. The Reader must not be used any
 // more.
 func (r *Reader) Rest() io.Reader {
 	rest := &restReader{ahead: r.buf[r.start:r.end], src: r.src}

@@ -16,7 +16,7 @@ const (
 	SidebandLarge = PayloadMax - 1
 )
 
-// Sideband is an [io.Writer] that sends what it is given on one band.
+// Sideband is an [io.Writer] that sends its input on one band.
 type Sideband struct {
 	w       *Writer
 	band    byte
@@ -24,8 +24,7 @@ type Sideband struct {
 	batch   []byte
 }
 
-// batchSize is how much a Sideband hands to the destination at once: large writes cost a socket
-// least.
+// batchSize is the size of a write to the destination: large writes to a socket are the cheapest.
 const batchSize = 128 << 10
 
 // NewSideband returns a writer on a band of w, in lines of at most lineMax bytes of content (0

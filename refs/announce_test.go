@@ -100,7 +100,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// Nobody hears of a change that a crash could take back.
+// No change is announced that a crash could undo.
 func TestAnnouncedWhenDurable(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})

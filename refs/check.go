@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// permit applies the ops that look at where a ref comes from and where it goes.
+// permit applies the ops that depend on the old and the new value of a ref.
 func (tx *Tx) permit(ctx context.Context, name string, before, after *Ref) error {
 	ops := tx.change.Policy.Ops(name)
 	if before != nil && after == nil && ops.Has(NoForcePush) {
@@ -49,8 +49,7 @@ func move(before, after *Ref) Move {
 	return m
 }
 
-// checkRoom refuses a new ref that would be one too many, or stand where another one needs a
-// folder.
+// checkRoom refuses a new ref beyond the limit, or with a name that conflicts with another one.
 func (tx *Tx) checkRoom(ctx context.Context, name string) error {
 	if tx.count >= tx.store.options.RefsMax {
 		return &LimitError{What: "refs in a repository", Max: tx.store.options.RefsMax}
@@ -109,8 +108,8 @@ func (tx *Tx) checkLong(ctx context.Context, name string) error {
 	return nil
 }
 
-// folders walks the folders that a stored name lies in and that might be refs themselves, those of
-// three levels or more.
+// folders walks the folders of a stored name that might be refs themselves, those of three levels
+// or more.
 func folders(full string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		ns, name := SplitNamespace(full)

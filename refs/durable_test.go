@@ -20,7 +20,7 @@ import (
 type gated struct {
 	kv.Store
 	gate    chan struct{}
-	waiting chan string // tells who waits
+	waiting chan string // reports the waiters
 }
 
 type gatedCommit struct {
@@ -45,8 +45,8 @@ func (s *gated) WaitDurable(ctx context.Context, key []byte) error {
 	return s.Store.WaitDurable(ctx, key)
 }
 
-// Nothing is told before it is durable, neither to the writer nor to those who were refused because
-// of it, and nobody holds up the next writer meanwhile.
+// No result is returned before it is durable, neither to the writer nor to those who were refused
+// because of it, and the next writer is not held up by that.
 func TestToldWhenDurable(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})
@@ -101,8 +101,8 @@ func TestToldWhenDurable(t *testing.T) {
 	}
 }
 
-// Power fails at random instants under many writers. What was acknowledged before is there,
-// transactions are there as a whole and without a gap, and all tables agree.
+// Power fails at random instants under many writers. All acknowledged writes must exist,
+// transactions as a whole and without a gap, and all tables must agree.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	rounds := 40

@@ -10,7 +10,7 @@ import (
 var (
 	// ErrNotFound means that a ref does not exist.
 	ErrNotFound = errors.New("refs: ref not found")
-	// ErrRepositoryNotFound means that a repository does not exist, or does no more.
+	// ErrRepositoryNotFound means that a repository does not exist, or not any more.
 	ErrRepositoryNotFound = errors.New("refs: repository not found")
 	// ErrStale means that a ref is not where the caller expected it; the error is a [StaleError].
 	ErrStale = errors.New("refs: ref has moved")
@@ -40,12 +40,12 @@ var (
 	ErrTrimmed = errors.New("refs: journal has been trimmed")
 	// ErrCorrupt means that a stored row failed a check.
 	ErrCorrupt = errors.New("refs: stored data is damaged")
-	// ErrUnchanged is what the prepare function of [Store.Update] returns to end the transaction
+	// ErrUnchanged is returned by the prepare function of [Store.Update] to end the transaction
 	// without a change and without an error.
 	ErrUnchanged = errors.New("refs: nothing to change")
 )
 
-// StaleError tells where a ref is and where it was expected; the zero ID stands for "absent". It
+// StaleError has the actual and the expected value of a ref; the zero ID stands for "absent". It
 // matches [ErrStale].
 type StaleError struct {
 	Name             string
@@ -67,7 +67,7 @@ func describe(id object.ID) string {
 	return id.String()
 }
 
-// NameConflictError tells which existing ref keeps a name from being made. It matches
+// NameConflictError names the existing ref that conflicts with a new name. It matches
 // [ErrNameConflict].
 type NameConflictError struct {
 	Name, Existing string
@@ -81,7 +81,7 @@ func (e *NameConflictError) Error() string {
 // Is reports whether target is ErrNameConflict.
 func (e *NameConflictError) Is(target error) bool { return target == ErrNameConflict }
 
-// NameError tells which rule a name breaks. It matches [ErrInvalidName].
+// NameError names the rule that a name breaks. It matches [ErrInvalidName].
 type NameError struct {
 	Name, Reason string
 }
@@ -94,7 +94,7 @@ func (e *NameError) Error() string {
 // Is reports whether target is ErrInvalidName.
 func (e *NameError) Is(target error) bool { return target == ErrInvalidName }
 
-// DeniedError tells which op of a policy forbids the change of a ref. It matches [ErrDenied].
+// DeniedError names the op of a policy that forbids the change of a ref. It matches [ErrDenied].
 type DeniedError struct {
 	Name   string
 	Op     Op
@@ -112,7 +112,7 @@ func (e *DeniedError) Error() string {
 // Is reports whether target is ErrDenied.
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 
-// PolicyError tells what is wrong with a token's policy. It matches [ErrInvalidPolicy].
+// PolicyError describes the fault in a token's policy. It matches [ErrInvalidPolicy].
 type PolicyError struct {
 	Index  int // the rule, counted from 0
 	Reason string
@@ -126,7 +126,7 @@ func (e *PolicyError) Error() string {
 // Is reports whether target is ErrInvalidPolicy.
 func (e *PolicyError) Is(target error) bool { return target == ErrInvalidPolicy }
 
-// LimitError tells which limit a transaction exceeds. It matches [ErrLimit].
+// LimitError names the limit that a transaction exceeds. It matches [ErrLimit].
 type LimitError struct {
 	What string
 	Max  int
@@ -140,7 +140,7 @@ func (e *LimitError) Error() string {
 // Is reports whether target is ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
-// TrimmedError tells the first sequence that the journal still holds. It matches [ErrTrimmed].
+// TrimmedError has the first sequence that the journal still holds. It matches [ErrTrimmed].
 type TrimmedError struct {
 	Oldest uint64
 }

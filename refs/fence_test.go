@@ -20,9 +20,9 @@ type outcome struct {
 	name  string
 }
 
-// Three servers share one store. Their writers expect what they read before; every acknowledged
-// transaction is in the journal, at its sequence, on top of exactly the values that it expected,
-// and in an order that fits the clock.
+// Three servers share one store. Their writers expect values that they read before; every
+// acknowledged transaction is in the journal, at its sequence, on top of exactly the values that it
+// expected, and in an order that fits the clock.
 func TestServersShareRepository(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})
@@ -35,8 +35,8 @@ func TestServersShareRepository(t *testing.T) {
 	var mu sync.Mutex
 	var outcomes []outcome
 	stale := 0
-	// Everyone has seen the empty repository before anyone commits, so that of twelve who are about to
-	// create four branches most are stale.
+	// All writers have seen the empty repository before any commits, so that of twelve who are about
+	// to create four branches most are stale.
 	var seen sync.WaitGroup
 	seen.Add(writers)
 	var wg sync.WaitGroup

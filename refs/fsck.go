@@ -10,9 +10,9 @@ import (
 	"packhorse/odb/kv"
 )
 
-// FsckReport is what [Store.Fsck] found.
+// FsckReport is the result of [Store.Fsck].
 type FsckReport struct {
-	// RefCount and EntryCount are the refs and the journal entries that were looked at.
+	// RefCount and EntryCount are the numbers of checked refs and journal entries.
 	RefCount, EntryCount int64
 	// ProblemCount is how many problems there are, and Problems the first of them. They match
 	// [ErrCorrupt].
@@ -23,18 +23,18 @@ type FsckReport struct {
 const (
 	// fsckProblemsMax bounds the problems that a report holds.
 	fsckProblemsMax = 1000
-	// fsckNamesMax is about how many names that the journal tells of are held at once; more of them
-	// take several passes.
+	// fsckNamesMax is the approximate number of names in the journal that are held at once; more of
+	// them take several passes.
 	fsckNamesMax = 100_000
 )
 
-// Fsck verifies the names of a repository, as they are at one instant: that every row can be read,
-// that the head counts the refs, that branches can be listed in the order of their creation, that
-// the journal is without gaps up to the head, and that each change in it begins where the one
-// before it ended and leads to the ref as it is. Of what was trimmed nothing is known.
+// Fsck verifies the refs of a repository, as of one instant: that every row can be read, that the
+// head counts the refs, that branches can be listed in the order of their creation, that the
+// journal is without gaps up to the head, and that each change in it begins where the one before it
+// ended and leads to the current value of the ref. It cannot verify trimmed entries.
 //
-// What is wrong comes in the report. Errors: [ErrRepositoryNotFound], and those that keep the check
-// from being finished.
+// The report lists the faults. Errors: [ErrRepositoryNotFound], and those that keep the check from
+// being finished.
 func (s *Store) Fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
 	rows, err := s.kv.Snapshot(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func nameHash(name string) uint32 {
 	return h.Sum32()
 }
 
-// scan calls visit with the rows of a table. What visit finds wrong in a row is a problem.
+// scan calls visit with the rows of a table. An error of visit is a problem of that row.
 func (f *fsck) scan(ctx context.Context, table byte, visit func(pair kv.Pair) error) error {
 	prefix := tableKey(table, f.repo, 0)
 	for pair, err := range f.rows.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
@@ -149,7 +149,7 @@ func (f *fsck) refs(ctx context.Context) error {
 	return err
 }
 
-// creations looks for the branch of each row of the order of creation.
+// creations looks up the branch of each row of the order of creation.
 func (f *fsck) creations(ctx context.Context) error {
 	return f.scan(ctx, creationTable, func(pair kv.Pair) error {
 		key := pair.Key[1+len(f.repo):]
@@ -162,7 +162,7 @@ func (f *fsck) creations(ctx context.Context) error {
 			return corrupt("the creation %d.%d is that of no branch %q", at.Sequence, at.Index, pair.Value)
 		}
 		if errors.Is(err, ErrCorrupt) {
-			return nil // the row has been told of
+			return nil // already reported for the row
 		}
 		return err
 	})
@@ -199,7 +199,7 @@ func (f *fsck) sequences(ctx context.Context) (int64, error) {
 	return f.report.EntryCount, err
 }
 
-// changes holds what the journal says of some names against itself and against the refs.
+// changes checks the journal entries of some names against each other and against the refs.
 func (f *fsck) changes(ctx context.Context, takes func(name string) bool) error {
 	states := make(map[string]*Ref) // nil: deleted
 	var current Entry

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// guards lets one caller at a time work on a repository, in the order in which they came. It saves
-// work that would be in vain; what keeps the repository whole is the head that every batch
-// requires.
+// guards admits one caller at a time to a repository, in the order of arrival. It only avoids
+// wasted work; the head that every batch requires protects the repository.
 type guards struct {
 	mu sync.Mutex
-	// Guarded by mu: who holds a repository, then who waits; a channel is closed when its turn comes.
+	// Guarded by mu: the holder of a repository, then the waiters; a channel is closed when its turn
+	// comes.
 	queue map[RepoID][]chan struct{}
 }
 
-// lock waits for the caller's turn and returns what ends it. Errors: that of ctx.
+// lock waits for the caller's turn and returns the function that ends it. Errors: that of ctx.
 func (g *guards) lock(ctx context.Context, repo RepoID) (unlock func(), err error) {
 	turn := make(chan struct{})
 	g.mu.Lock()
@@ -38,7 +38,7 @@ func (g *guards) lock(ctx context.Context, repo RepoID) (unlock func(), err erro
 	}
 }
 
-// leave takes a caller out of the queue; if it was the first one, the next one's turn has come.
+// leave removes a caller from the queue; if it was the first one, the next one gets its turn.
 func (g *guards) leave(repo RepoID, turn chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,7 +26,7 @@ type Entry struct {
 	Cause   string
 	Options []string
 
-	before, after *Ref // what the ref was and is, nil for "absent"
+	before, after *Ref // the states of the ref, nil for "absent"
 }
 
 // EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole
@@ -36,9 +36,9 @@ const EventsMax = 1000
 // Page is a stretch of the journal.
 type Page struct {
 	Entries []Entry
-	// Next is the last sequence that the page covers; ask for what comes after it.
+	// Next is the last sequence that the page covers; pass it to get the next page.
 	Next uint64
-	// More tells that the journal goes on.
+	// More reports whether the journal continues.
 	More bool
 }
 
@@ -155,7 +155,7 @@ func (s *Store) TrimJournal(ctx context.Context, repo RepoID, before time.Time) 
 
 // Flags of an entry.
 const (
-	entryFirst  = 1 << iota // it is the first of its transaction, and carries what they share
+	entryFirst  = 1 << iota // it is the first of its transaction, and has the shared fields
 	entryBefore             // the ref existed
 	entryAfter              // the ref exists
 )
@@ -164,7 +164,7 @@ const (
 //
 //	version(1) flags(1) [time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
 //
-// Strings follow their size as a uvarint; what stands in brackets is there when a flag says so.
+// Strings follow their size as a uvarint; the flags say which parts in brackets are present.
 func appendEntry(dst []byte, entry *Entry) []byte {
 	flags := byte(0)
 	if entry.Index == 0 {
@@ -196,8 +196,8 @@ func appendEntry(dst []byte, entry *Entry) []byte {
 	return dst
 }
 
-// decodeEntry returns the entry of a row. Between the rows of one walk, current carries what the
-// entries of a transaction share.
+// decodeEntry returns the entry of a row. Between the rows of one walk, current carries the shared
+// fields of a transaction.
 func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 	sequence, index, err := journalPosition(pair.Key)
 	if err != nil {

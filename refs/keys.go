@@ -49,8 +49,8 @@ func refKey(repo RepoID, name string) []byte {
 	return append(append(key, name[:plainNameMax]...), sum[:]...)
 }
 
-// refBound returns a key that no ref from name on lies below: the start of a scan. Refs before name
-// lie below it too, except those with which a long name shares its first bytes.
+// refBound returns a key that is not above any ref from name on: the start of a scan. Refs before
+// name are below it too, except those that share the first bytes of a long name.
 func refBound(repo RepoID, name string) []byte {
 	return append(tableKey(refTable, repo, len(name)), name[:min(len(name), plainNameMax)]...)
 }
@@ -67,7 +67,7 @@ func journalKey(repo RepoID, sequence uint64, index uint32) []byte {
 	return binary.BigEndian.AppendUint32(key, index)
 }
 
-// journalPosition reads back what journalKey wrote.
+// journalPosition decodes the end of a journalKey.
 func journalPosition(key []byte) (sequence uint64, index uint32, err error) {
 	if len(key) != 1+len(RepoID{})+12 {
 		return 0, 0, corrupt("journal key of %d bytes", len(key))

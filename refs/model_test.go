@@ -14,7 +14,7 @@ import (
 	"packhorse/refs"
 )
 
-// model is what refs promise, over a plain map.
+// model is the contract of refs, over a plain map.
 type model map[string]modelRef
 
 type modelRef struct {
@@ -51,7 +51,7 @@ func (m model) set(name string, expected *object.ID, id object.ID, created int) 
 	return nil
 }
 
-// ids returns what the refs point to.
+// ids returns the targets of the refs.
 func (m model) ids() map[string]object.ID {
 	ids := make(map[string]object.ID, len(m))
 	for name, ref := range m {
@@ -60,7 +60,7 @@ func (m model) ids() map[string]object.ID {
 	return ids
 }
 
-// Transactions of random commands, some of them given up, leave what the model says, in every
+// Transactions of random commands, some of them given up, leave the state of the model, in every
 // reader.
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func checkHistory(t rapid.TB, entries []refs.Entry, history []model) {
 	}
 }
 
-// checkTables compares what the tables of a repository say about each other.
+// checkTables compares the tables of a repository with each other.
 func checkTables(t rapid.TB, keys kv.Store, repo refs.RepoID) {
 	store := refs.Open(keys, refs.Options{CacheBytes: 1})
 	ctx := context.Background()

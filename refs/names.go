@@ -103,8 +103,8 @@ func (ns Namespace) Branch(short string) (string, error) { return ns.under(branc
 // so.
 func (ns Namespace) Tag(short string) (string, error) { return ns.under(tagPrefix, short) }
 
-// under applies what git asks of a name that is given without its prefix, and refuses a full
-// refname in its place.
+// under applies git's rules for a name that is given without its prefix, and refuses a full refname
+// in its place.
 func (ns Namespace) under(prefix, short string) (string, error) {
 	reason := ""
 	switch {

@@ -8,13 +8,13 @@ type Namespace uint8
 
 // The namespaces.
 const (
-	// Main is what a clone of the repository sees.
+	// Main is the namespace that clones see.
 	Main Namespace = iota
 	// Ephemeral holds the branches of the `+ephemeral` remote.
 	Ephemeral
 )
 
-// Every namespace but Main lies under namespacesPrefix, where no ref of Main may be.
+// Every namespace but Main is below namespacesPrefix, where refs of Main are not allowed.
 const (
 	namespacesPrefix = "refs/namespaces/"
 	ephemeralPrefix  = namespacesPrefix + "ephemeral/"
@@ -22,7 +22,7 @@ const (
 	tagPrefix        = "refs/tags/"
 )
 
-// Prefix returns what the stored names of the namespace begin with, before `refs/`.
+// Prefix returns the beginning of the stored names of the namespace, before `refs/`.
 func (ns Namespace) Prefix() string {
 	if ns == Ephemeral {
 		return ephemeralPrefix
@@ -33,13 +33,13 @@ func (ns Namespace) Prefix() string {
 // Full returns the stored name of the ref that a client of the namespace calls name.
 func (ns Namespace) Full(name string) string { return ns.Prefix() + name }
 
-// Short returns what a client of the namespace calls the ref of a stored name that belongs to it.
+// Short returns the name by which clients of the namespace know the ref of a stored name in it.
 func (ns Namespace) Short(full string) string { return full[len(ns.Prefix()):] }
 
-// BranchPrefix returns what the stored names of the namespace's branches begin with.
+// BranchPrefix returns the beginning of the stored names of the namespace's branches.
 func (ns Namespace) BranchPrefix() string { return ns.Prefix() + branchPrefix }
 
-// TagPrefix returns what the stored names of the namespace's tags begin with.
+// TagPrefix returns the beginning of the stored names of the namespace's tags.
 func (ns Namespace) TagPrefix() string { return ns.Prefix() + tagPrefix }
 
 // SplitNamespace returns the namespace of a stored name, and the name that its clients see.

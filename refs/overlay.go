@@ -10,7 +10,7 @@ import (
 	"packhorse/odb/kv"
 )
 
-// overlay holds refs that differ from what is stored; nil stands for "absent".
+// overlay holds refs that differ from the stored ones; nil stands for "absent".
 type overlay map[string]*Ref
 
 // over walks rows with the overlay's refs of start <= name < end in their places.
@@ -52,9 +52,9 @@ func (o overlay) over(rows iter.Seq2[Ref, error], start, end string) iter.Seq2[R
 // differencesMax bounds the refs of an overlay that differences returns.
 const differencesMax = 100_000
 
-// differences returns what turns a repository's refs as of the sequence from into those as of the
-// sequence to, whichever is later. Errors: [ErrTrimmed] when the journal does not hold what lies
-// between; [ErrBusy] when it is more than differencesMax.
+// differences returns the changes that turn a repository's refs as of the sequence from into those
+// as of the sequence to, whichever is later. Errors: [ErrTrimmed] when the journal does not reach
+// back far enough; [ErrBusy] when there are more than differencesMax.
 func differences(ctx context.Context, reader kv.Reader, repo RepoID, from, to uint64) (overlay, error) {
 	changed := make(overlay)
 	for entry, err := range journal(ctx, reader, repo, min(from, to), max(from, to)) {

@@ -126,10 +126,10 @@ func (p Policy) Ops(name string) Ops {
 	return nil
 }
 
-// CheckWhole refuses, when it is about any ref below one of the prefixes (of all refs without one),
-// what cannot be held against the policy ref by ref because it is done to all of them at once, or
-// later: it is an error when a rule that may govern such a ref has one of the refused ops, or one
-// that is not known. detail says what was asked for. Errors: a [DeniedError] that names the rule.
+// CheckWhole checks an operation that affects all refs below the prefixes (all refs without one) at
+// once, or later, and so cannot be checked ref by ref. It refuses the operation when a rule that
+// may govern such a ref has one of the refused ops, or an unknown one. detail describes the
+// operation. Errors: a [DeniedError] that names the rule.
 func (p Policy) CheckWhole(detail string, refused Ops, prefixes ...string) error {
 	for i := range p.rules {
 		rule := &p.rules[i]
@@ -148,7 +148,8 @@ func (p Policy) CheckWhole(detail string, refused Ops, prefixes ...string) error
 	return nil
 }
 
-// meets tells whether the rule can match a name below one of the prefixes; without prefixes it can.
+// meets reports whether the rule can match a name below one of the prefixes; without prefixes it
+// can.
 func (r *rule) meets(prefixes []string) bool {
 	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(prefix string) bool {
 		return strings.HasPrefix(r.pattern, prefix) || r.glob && strings.HasPrefix(prefix, r.pattern)

@@ -133,7 +133,7 @@ func TestPolicyBindsUpdates(t *testing.T) {
 		name    string
 		prepare func(context.Context, *refs.Tx) error
 		want    refs.Op // the one that denies
-		blindTo refs.Op // the one that denies when nobody answers what it asks
+		blindTo refs.Op // the op that denies when its question has no answer
 	}{
 		{name: "no-push update", prepare: setter("refs/heads/locked", 6), want: refs.NoPush, blindTo: refs.NoPush},
 		{name: "no-push to the same value", prepare: setter("refs/heads/locked", 5), want: refs.NoPush, blindTo: refs.NoPush},
@@ -188,7 +188,7 @@ func TestPolicyBindsUpdates(t *testing.T) {
 	}
 }
 
-// TestPolicyCheckWhole is about what is done to all refs at once.
+// TestPolicyCheckWhole is about operations on all refs at once.
 func TestPolicyCheckWhole(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

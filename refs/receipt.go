@@ -30,13 +30,13 @@ type Receipt struct {
 	Request [sha256.Size]byte
 }
 
-// StoredReceipt is what a committed transaction left under its key.
+// StoredReceipt is the stored result of a committed transaction with an idempotency key.
 type StoredReceipt struct {
 	Sequence uint64
 	Result   []byte
 }
 
-// Check tells whether Key may be used. Errors: [ErrInvalidReceiptKey].
+// Check returns an error unless Key may be used. Errors: [ErrInvalidReceiptKey].
 func (k ReceiptKey) Check() error {
 	if k.Key == "" || len(k.Key) > ReceiptKeyMax ||
 		strings.ContainsFunc(k.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -45,7 +45,7 @@ func (k ReceiptKey) Check() error {
 	return nil
 }
 
-// scope returns what the key is stored under.
+// scope returns the storage key of the receipt.
 func (k ReceiptKey) scope() [sha256.Size]byte {
 	var text []byte
 	for _, part := range []string{k.Org, k.Repo, k.Endpoint, k.Key} {
@@ -57,8 +57,7 @@ func (k ReceiptKey) scope() [sha256.Size]byte {
 // hourOf returns the bucket of receipts that are written at a time.
 func hourOf(at time.Time) uint32 { return uint32(at.Unix() / 3600) }
 
-// FindReceipt returns what the transaction of an earlier equal request left, and whether there was
-// one.
+// FindReceipt returns the result of an earlier equal request, and whether there was one.
 //
 // Errors: [ErrReceiptMismatch] when the key was used for another request; [ErrInvalidReceiptKey].
 func (s *Store) FindReceipt(ctx context.Context, receipt *Receipt) (StoredReceipt, bool, error) {
@@ -75,8 +74,8 @@ func (s *Store) FindReceipt(ctx context.Context, receipt *Receipt) (StoredReceip
 	return stored, err == nil, err
 }
 
-// findReceipt looks through the buckets from now back to a time, with an hour to spare at both ends
-// for clocks of other servers that differ. It returns the key of the row, or nil if there is none.
+// findReceipt searches the buckets from now back to a time, and an hour more at both ends for
+// clocks of other servers that differ. It returns the key of the row, or nil if there is none.
 func (s *Store) findReceipt(ctx context.Context, receipt *Receipt, since time.Time) ([]byte, StoredReceipt, error) {
 	scope := receipt.Key.scope()
 	for hour := hourOf(s.options.Now()) + 1; hour+1 >= hourOf(since); hour-- {
@@ -94,11 +93,12 @@ func (s *Store) findReceipt(ctx context.Context, receipt *Receipt, since time.Ti
 	return nil, StoredReceipt{}, nil
 }
 
-// PutReceipt lets batch store a receipt: for batches that do not go through [Store.Update], whose
+// PutReceipt adds a receipt to batch: for batches that do not go through [Store.Update], where
 // [Tx.SetResult] does the same.
 //
-// The batch fails with kv.ErrConflict when a twin has stored one in the same hour. Twins across an
-// hour must meet at another precondition of the batch; then FindReceipt tells.
+// The batch fails with kv.ErrConflict if an equal request has stored a receipt in the same hour.
+// Equal requests in different hours must conflict at another precondition of the batch; then
+// FindReceipt returns the result.
 func (s *Store) PutReceipt(batch *kv.Batch, receipt *Receipt, stored StoredReceipt) {
 	key := receiptKey(hourOf(s.options.Now()), receipt.Key.scope())
 	batch.RequireAbsent(key)

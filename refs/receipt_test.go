@@ -186,8 +186,8 @@ func TestDropReceipts(t *testing.T) {
 	}
 }
 
-// A batch that creates a repository has no head to meet at; the receipt itself is what the twins
-// meet at.
+// A batch that creates a repository has no head to conflict at; equal requests conflict at the
+// receipt itself.
 func TestPutReceipt(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t, kv.PebbleOptions{})

@@ -1,13 +1,13 @@
 // Package refs keeps the names of a repository: its refs, the transactions that move them, and the
 // journal of every move.
 //
-// A repository has one head row, a sequence number that every transaction requires and counts up by
-// one. All that a transaction checks (expected old values, directory/file conflicts, policies,
-// limits) therefore still holds when it commits, whoever else writes, from this process or another.
+// A repository has one head row, a sequence number that every transaction requires and increments.
+// All checks of a transaction (expected old values, directory/file conflicts, policies, limits)
+// therefore still hold when it commits, whatever other writers do, in this process or another.
 // Start at [Open], [Store.Update] to write and [Store.Snapshot] to read.
 //
-// A change is visible before it is durable, so whatever is told to a client must be made durable
-// first: Update does so for its results and its refusals, and a reader calls
+// A change is visible before it is durable, so data must be made durable before it is sent to a
+// client: Update does so for its results and its refusals, and a reader calls
 // [Snapshot.WaitDurable]. Everything in the package may be used concurrently, except a [Tx].
 package refs
 
@@ -35,9 +35,9 @@ const (
 type Ref struct {
 	// Name is the full name, with the prefix of its namespace.
 	Name string
-	// ID is what the ref points to.
+	// ID is the object that the ref points to.
 	ID object.ID
-	// Peeled is what the tag object ID leads to, and zero when ID is no tag object.
+	// Peeled is the object that the tag object ID leads to, and zero when ID is no tag object.
 	Peeled object.ID
 	// Created is the ref's place in the order of creation. An update keeps it.
 	Created Creation
@@ -45,7 +45,7 @@ type Ref struct {
 	createdMillis int64
 }
 
-// Target returns what the ref leads to: what its tag object does, if it points to one.
+// Target returns the peeled object of the ref: Peeled for a tag object, else ID.
 func (r *Ref) Target() object.ID {
 	if r.Peeled.IsZero() {
 		return r.ID

@@ -74,7 +74,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// One reader lists 5,000 refs: again, after a commit, and without what is decoded.
+// One reader lists 5,000 refs: again, after a commit, and without the decoded set.
 func BenchmarkAdvertise(b *testing.B) {
 	const count = 5000
 	list := func(b *testing.B, store *refs.Store, repo refs.RepoID) {

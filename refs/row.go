@@ -21,7 +21,7 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// appendState appends what a ref is, without its name:
+// appendState appends the state of a ref, without its name:
 //
 //	flags(1: peeled) id(20) [peeled(20)] created sequence(uvarint) index(uvarint) time(varint, Unix milliseconds)
 func appendState(dst []byte, ref *Ref) []byte {
@@ -45,7 +45,7 @@ func encodeRow(ref *Ref) []byte {
 	return row
 }
 
-// decodeRow returns the ref of a row. nameKey is what follows the repository in its key.
+// decodeRow returns the ref of a row. nameKey is the part of the key after the repository.
 func decodeRow(nameKey, value []byte) (Ref, error) {
 	d := decoder{rest: value}
 	d.version()
@@ -90,7 +90,8 @@ func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end str
 		options.End = refBound(repo, end)
 	}
 	if len(end) > plainNameMax {
-		// Names that share the first bytes of end lie below it or above it, and their keys do not tell.
+		// Names that share the first bytes of end may lie below it or above it; their keys do not decide
+		// that.
 		options.End = kv.PrefixEnd(options.End)
 	}
 	return func(yield func(Ref, error) bool) {
@@ -153,7 +154,7 @@ func (d *decoder) fail() {
 	d.rest = nil
 }
 
-// end returns the first fault, and one for what was not read.
+// end returns the first fault, or one for unread bytes.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.rest) > 0 {
 		d.err = corrupt("bytes after the end of a row")

@@ -30,7 +30,7 @@ func drawRef(t *rapid.T, name string) *Ref {
 	return ref
 }
 
-// cutOrChanged returns what became of a row on a bad disk.
+// cutOrChanged returns a row as a bad disk might.
 func cutOrChanged(t *rapid.T, row []byte) []byte {
 	if rapid.Bool().Draw(t, "cut") {
 		return row[:rapid.IntRange(0, len(row)-1).Draw(t, "size")]
@@ -104,7 +104,7 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// What is no row at all is told as such, whatever it is.
+// Bytes that are not a row are reported as damage, whatever they are.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,8 +11,8 @@ import (
 )
 
 // set is all refs of a repository as of one sequence, decoded, in the order of their names. It is
-// immutable; what changes is copied by chunks, so that a set that differs in a few refs costs
-// little time and memory.
+// immutable; a changed set copies only the chunks that differ, so that it costs little time and
+// memory.
 type set struct {
 	sequence uint64
 	chunks   []chunk // none is empty
@@ -28,13 +28,13 @@ type chunk struct {
 // chunkRefs is the size of the chunks of a new set. A chunk that grew to twice as much is split.
 const chunkRefs = 256
 
-// refBytes is what a ref takes in memory, with an allowance for its share of the rest.
+// refBytes is the memory of a ref, with an allowance for its share of the rest.
 const refBytes = int64(unsafe.Sizeof(Ref{})) + 16
 
-// setBytes returns what a set would take.
+// setBytes returns the approximate memory of a set.
 func setBytes(count, nameBytes uint64) int64 { return int64(count)*refBytes + int64(nameBytes) }
 
-// newSet gathers rows, which come in order.
+// newSet builds a set of rows in order.
 func newSet(sequence uint64, rows iter.Seq2[Ref, error]) (*set, error) {
 	s := &set{sequence: sequence}
 	var refs []Ref
@@ -76,7 +76,7 @@ func (s *set) addChunk(c chunk) {
 	s.bytes += c.bytes
 }
 
-// check holds that a chunk may follow: its names stand in order behind all others, as seek relies
+// check checks that a chunk may follow: its names are in order behind all others, as seek relies
 // on.
 func (s *set) check(c *chunk) {
 	last := ""

@@ -13,10 +13,10 @@ import (
 )
 
 // Snapshot is the refs of a repository as of one sequence. The caller closes it. It does not age:
-// what it shows may be read for as long as the journal reaches back to its sequence.
+// it may be read for as long as the journal reaches back to its sequence.
 //
-// What a snapshot shows may not be durable yet; [Snapshot.WaitDurable] comes before anything of it
-// is told.
+// The content of a snapshot may not be durable yet; call [Snapshot.WaitDurable] before any of it is
+// sent out.
 type Snapshot struct {
 	store *Store
 	repo  RepoID
@@ -28,8 +28,8 @@ type Snapshot struct {
 	closed bool
 }
 
-// view is what the key-value store holds at one instant, with what undoes the transactions since
-// the snapshot.
+// view is a snapshot of the key-value store at one instant, with the overlay that undoes the
+// transactions since the snapshot.
 type view struct {
 	rows kv.Snapshot
 	undo overlay
@@ -48,7 +48,7 @@ func (s *Store) Snapshot(ctx context.Context, repo RepoID) (*Snapshot, error) {
 	return snapshot, nil
 }
 
-// Close releases what the snapshot holds.
+// Close releases the resources of the snapshot.
 func (sn *Snapshot) Close() error {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
@@ -56,7 +56,7 @@ func (sn *Snapshot) Close() error {
 	return sn.release()
 }
 
-// release gives up the view. The caller holds mu.
+// release closes the view. The caller holds mu.
 func (sn *Snapshot) release() error {
 	if sn.view == nil {
 		return nil
@@ -72,7 +72,7 @@ func (sn *Snapshot) Sequence() uint64 { return sn.head.sequence }
 // Count returns the number of refs in all namespaces.
 func (sn *Snapshot) Count() int { return int(sn.head.count) }
 
-// Require lets batch become visible only while the repository is still at the snapshot's sequence.
+// Require adds to batch the precondition that the repository is still at the snapshot's sequence.
 func (sn *Snapshot) Require(batch *kv.Batch) { sn.head.require(batch, sn.repo) }
 
 // WaitDurable returns when everything that the snapshot shows is durable.
@@ -119,7 +119,7 @@ func (sn *Snapshot) After(ctx context.Context, prefix, name string) iter.Seq2[Re
 }
 
 // In walks the refs of a namespace whose names, as its clients see them, begin with prefix, in byte
-// order. The names of the refs are those that are stored.
+// order. The refs have their stored names.
 func (sn *Snapshot) In(ctx context.Context, ns Namespace, prefix string) iter.Seq2[Ref, error] {
 	start := ns.Full(prefix)
 	end := prefixEnd(start)
@@ -157,7 +157,7 @@ func (sn *Snapshot) between(ctx context.Context, start, end string) iter.Seq2[Re
 }
 
 // scan walks the refs with start <= name < end in the key-value store. A reader may take longer
-// than the store keeps a view; the walk then goes on over a new one.
+// than the lifetime of a view; the walk then continues over a new one.
 func (sn *Snapshot) scan(ctx context.Context, start, end string) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
 		stopped := false
@@ -196,8 +196,8 @@ func (sn *Snapshot) read(ctx context.Context, do func(*view) error) error {
 	}
 }
 
-// retire gives up a view that has expired, unless another reader has done so. It returns cause when
-// a new view would not help.
+// retire closes an expired view, unless another reader has done so. It returns cause when a new
+// view would not help.
 func (sn *Snapshot) retire(v *view, cause error) error {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()

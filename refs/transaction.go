@@ -16,27 +16,27 @@ import (
 // triesMax is how often a transaction is tried before it fails with [ErrBusy].
 const triesMax = 16
 
-// Change says who changes a repository, why, and what they may do. The journal keeps Actor, Cause,
-// Time and Options.
+// Change is the origin of a transaction and its permissions. The journal keeps Actor, Cause, Time
+// and Options.
 type Change struct {
-	Actor   string    // who, as the token says
+	Actor   string    // the actor named by the token
 	Cause   string    // which operation, such as "push"
 	Time    time.Time // when; the zero time is the time of the call
 	Options []string  // push options
 
-	// Policy bounds what may be changed.
+	// Policy bounds the permitted changes.
 	Policy Policy
-	// FastForward tells whether the history of the object after holds the object before. It is asked
-	// for refs under [NoForcePush]; without it such a ref can only be created.
+	// FastForward reports whether the history of the object after contains the object before. It is
+	// called for refs under [NoForcePush]; without it such a ref can only be created.
 	FastForward func(ctx context.Context, before, after object.ID) (bool, error)
-	// Signed tells whether every commit that a change brings to its ref has a valid signature of a
-	// registered key. It is asked for refs under [VerifySig]; without it such a ref can only be
+	// Signed reports whether every commit that a change adds to its ref has a valid signature of a
+	// registered key. It is called for refs under [VerifySig]; without it such a ref can only be
 	// deleted.
 	Signed func(ctx context.Context, move Move) (bool, error)
 	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
 	Receipt *Receipt
-	// Announce adds to the batch of a transaction that changes refs what makes its changes known to
-	// others. It is called for each try, and not for a replay; updates are lent for the call.
+	// Announce adds rows to the batch of a transaction that changes refs, to announce its changes to
+	// others. It is called for each try, and not for a replay; updates are valid during the call.
 	Announce func(batch *kv.Batch, updates []Entry)
 	// Announced is called when a transaction that changed refs is durable, before Update returns. It
 	// must not block.
@@ -46,8 +46,7 @@ type Change struct {
 // Move is a change of one ref that leaves it in place.
 type Move struct {
 	Name string // as it is stored
-	// Before is what the ref leads to so far, a tag object peeled; zero for a ref that is not there
-	// yet.
+	// Before is the previous object of the ref, peeled; zero for a new ref.
 	Before object.ID
 	After  object.ID
 }
@@ -62,7 +61,7 @@ func (c *Change) check() error {
 	return nil
 }
 
-// entry returns an entry without a ref that carries what the entries of a transaction share.
+// entry returns an entry without a ref, with the fields that all entries of a transaction share.
 func (c *Change) entry(sequence uint64, now time.Time) Entry {
 	at := c.Time
 	if at.IsZero() {
@@ -73,13 +72,13 @@ func (c *Change) entry(sequence uint64, now time.Time) Entry {
 	}
 }
 
-// Result is what came of a transaction.
+// Result is the result of a transaction.
 type Result struct {
 	// Sequence is that of the transaction, or of the repository when nothing was changed.
 	Sequence uint64
 	// Updates are the changes of refs, as the journal holds them.
 	Updates []Entry
-	// Replayed tells that an equal request was committed before, with Receipt as its result; prepare
+	// Replayed reports that an equal request was committed before, with Receipt as its result; prepare
 	// was not needed.
 	Replayed bool
 	Receipt  []byte
@@ -87,17 +86,17 @@ type Result struct {
 
 // Update runs a transaction on a repository and returns when it is durable.
 //
-// prepare decides upon the changes and makes them through tx. It may be called again, up to 16
-// times, with a new Tx each, when another process committed meanwhile; it must then decide anew
-// from what the Tx shows. An error of prepare ends the transaction and is returned; [ErrUnchanged],
-// or a return without a change, ends it without an error. The result and any error that says
-// something about the repository are told only when the state that they speak of is durable, and it
-// is the state at one instant. Transactions of one repository are prepared one after the other, in
-// the order of the calls; they become durable together.
+// prepare decides the changes and makes them through tx. If another process commits in between,
+// Update calls it again, up to 16 times, each time with a new Tx; prepare must then decide only
+// from that Tx. An error of prepare ends the transaction and is returned; [ErrUnchanged], or a
+// return without a change, ends it without an error. Update returns the result, and any error that
+// says something about the repository, only when the state that they refer to is durable; that is
+// the state at one instant. Transactions of one repository are prepared one after the other, in the
+// order of the calls; they become durable together.
 //
-// The context ends the wait for a turn; once the transaction is visible, Update sees it through.
-// When it returns an error other than those of prepare and those listed, such as that of ctx,
-// nothing was changed, except after a failure of the store.
+// The context ends the wait for a turn; once the transaction is visible, Update completes it. When
+// it returns an error other than those of prepare and those listed, such as that of ctx, nothing
+// was changed, except after a failure of the store.
 //
 // Errors: [ErrRepositoryNotFound]; [ErrBusy]; [ErrReceiptMismatch], [ErrInvalidReceiptKey];
 // [ErrLimit]; kv.ErrTooLarge.
@@ -192,7 +191,7 @@ func (s *Store) commit(
 	return Result{}, nil, fmt.Errorf("commit to %s: %w", repo, ErrBusy)
 }
 
-// seal adds to the batch what the transaction changes. Errors: [ErrUnchanged].
+// seal adds the changes of the transaction to the batch. Errors: [ErrUnchanged].
 func (tx *Tx) seal() (Result, error) {
 	if err := tx.batch.Err(); err != nil {
 		return Result{}, err
@@ -219,7 +218,7 @@ func (tx *Tx) seal() (Result, error) {
 	return result, tx.batch.Err()
 }
 
-// checkFenced holds that the batch requires the head that the transaction was prepared under, and
+// checkFenced checks that the batch requires the head under which the transaction was prepared, and
 // that nothing else moves it: docs/invariants.md 2.
 func (tx *Tx) checkFenced(under head) {
 	key, fenced, moved := headKey(tx.repo), false, 0
@@ -236,7 +235,7 @@ func (tx *Tx) checkFenced(under head) {
 		"refs: a batch of %s moves its head %d times", tx.repo, moved)
 }
 
-// shared returns what the entries of the transaction share.
+// shared returns an entry with the shared fields of the transaction.
 func (tx *Tx) shared() *Entry {
 	entry := tx.change.entry(tx.head.sequence+1, tx.change.Time)
 	return &entry

@@ -140,7 +140,7 @@ func TestUpdate(t *testing.T) {
 		name    string
 		prepare func(context.Context, *refs.Tx) error
 		moves   bool
-		want    map[string]int // what differs afterwards
+		want    map[string]int // the differences afterwards
 	}{
 		{"the same value", setter("refs/heads/a", 2), false, nil},
 		{"nothing", setter(), false, nil},

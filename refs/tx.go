@@ -11,12 +11,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// Tx is one try of a transaction: the repository as of one sequence, and what shall follow it.
+// Tx is one try of a transaction: the repository as of one sequence, and the changes to it.
 //
-// Set and Delete take effect in the order of their calls, on what the Tx shows: to let one name
-// make room for another (refs/heads/a for refs/heads/a/b), delete first. One that returns an error
-// has no effect, and the transaction may go on without it. A Tx serves one goroutine, until the
-// prepare function that got it returns.
+// Set and Delete take effect in the order of their calls, on the state that the Tx shows: to let
+// one name make room for another (refs/heads/a for refs/heads/a/b), delete first. A call that
+// returns an error has no effect, and the transaction may go on without it. A Tx serves one
+// goroutine, until the prepare function that got it returns.
 type Tx struct {
 	store  *Store
 	repo   RepoID
@@ -25,9 +25,9 @@ type Tx struct {
 	batch  *kv.Batch
 
 	stored  overlay        // refs as they were found; holds all names of changed, except in a repository without refs
-	changed overlay        // refs as they shall be
-	order   []string       // the names of changed, as they came
-	slots   map[string]int // where a name stands in order
+	changed overlay        // the new states of refs
+	order   []string       // the names of changed, in the order of the calls
+	slots   map[string]int // the index of a name in order
 	folders map[string]int // how many refs of changed exist below a folder
 	long    map[string]int // how many names share their first bytes, as far as known; see checkLong
 	count   int            // the repository's refs, changes included
@@ -54,11 +54,11 @@ func (tx *Tx) Count() int { return tx.count }
 // transaction is tried again from its start.
 func (tx *Tx) Batch() *kv.Batch { return tx.batch }
 
-// SetResult says what the receipt of the transaction shall hold, if one was asked for.
+// SetResult sets the content of the receipt of the transaction, if one was requested.
 func (tx *Tx) SetResult(result []byte) { tx.result = result }
 
 // Drop makes the transaction remove the repository's refs and journal. Changes of refs in the same
-// transaction are in vain.
+// transaction have no effect.
 func (tx *Tx) Drop() { tx.dropped = true }
 
 // Lookup returns the ref of a stored name, changes included. Errors: [ErrNotFound].
@@ -93,8 +93,8 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 	return tx.stored[name], nil
 }
 
-// Created returns the names, in the order in which they came, of the refs that the transaction
-// creates and whose stored names begin with prefix.
+// Created returns the names, in the order of the calls, of the refs that the transaction creates
+// and whose stored names begin with prefix.
 func (tx *Tx) Created(prefix string) []string {
 	var names []string
 	for _, name := range tx.order {
@@ -111,10 +111,10 @@ func (tx *Tx) All(ctx context.Context, prefix string) iter.Seq2[Ref, error] {
 	return tx.changed.over(scanRefs(ctx, tx.store.kv, tx.repo, prefix, end), prefix, end)
 }
 
-// Set points the ref of a stored name to id, and creates it if need be. peeled is what the tag
-// object id leads to, and zero if id is no tag object. With expected the ref must be there now,
-// where the zero ID stands for "absent". The caller has made sure that the objects exist and that
-// all they name does.
+// Set points the ref of a stored name to id, and creates it if need be. peeled is the object that
+// the tag object id leads to, and zero if id is no tag object. With expected the ref must be there
+// now, where the zero ID stands for "absent". The caller has made sure that the objects exist, with
+// everything reachable from them.
 //
 // Errors: [ErrInvalidName], [ErrDenied], [ErrStale], [ErrNameConflict], [ErrLimit].
 func (tx *Tx) Set(ctx context.Context, name string, expected *object.ID, id, peeled object.ID) error {
@@ -168,7 +168,7 @@ func (tx *Tx) Delete(ctx context.Context, name string, expected *object.ID) erro
 	return tx.record(name, before, nil)
 }
 
-// expect returns the ref, nil for "absent", if it is where it is expected and a policy allows any
+// expect returns the ref, nil for "absent", if it has the expected value and a policy allows any
 // change of it at all.
 func (tx *Tx) expect(ctx context.Context, name string, expected *object.ID) (*Ref, error) {
 	ops := tx.change.Policy.Ops(name)

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Await looks for transactions of other processes, which cannot tell it of them: after pollFirst,
-// and the longer it waits the less often, up to pollLast, so that many who wait for hours cost
-// little.
+// Await polls for transactions of other processes, which cannot notify it. The interval grows from
+// pollFirst to pollLast, so that many long waits cost little.
 const (
 	pollFirst = 100 * time.Millisecond
 	pollLast  = 2 * time.Second
@@ -45,7 +44,7 @@ func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
 	}
 }
 
-// watchers tells who waits for a repository that it has moved.
+// watchers wakes the waiters for a repository when it has moved.
 type watchers struct {
 	mu    sync.Mutex
 	repos map[RepoID]*watched // guarded by mu
@@ -53,7 +52,7 @@ type watchers struct {
 
 type watched struct {
 	moved chan struct{}
-	count int // of those who wait; guarded by watchers.mu
+	count int // number of waiters; guarded by watchers.mu
 }
 
 // enter returns a channel that the next move closes. The caller leaves once.
@@ -78,7 +77,7 @@ func (w *watchers) enter(repo RepoID) (moved <-chan struct{}, leave func()) {
 	}
 }
 
-// notify tells that a repository has moved.
+// notify wakes the waiters for a repository.
 func (w *watchers) notify(repo RepoID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 )
 
 // BenchmarkClone fetches from a repository as the push left it, once its bitmaps are made, and
-// drops the pack. "fresh" generates every pack, "cached" has the clone cache, which decides for
-// itself what it keeps.
+// drops the pack. "fresh" generates every pack, "cached" uses the clone cache with its own policy.
 func BenchmarkClone(b *testing.B) {
 	h := openHistory(b)
 	wants := []object.ID{h.tip}
@@ -61,7 +60,7 @@ func fetch(b *testing.B, repo *engine.Repository, request engine.FetchRequest, w
 	}
 }
 
-// settle waits for what the host does in the background after a push.
+// settle waits for the background work after a push.
 func settle(b *testing.B, host *engine.Host) {
 	b.Helper()
 	for _, err := range host.Maintain(context.Background(), engine.MaintainOptions{}) {
@@ -71,7 +70,7 @@ func settle(b *testing.B, host *engine.Host) {
 	}
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {

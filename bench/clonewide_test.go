@@ -10,9 +10,8 @@ import (
 	"packhorse/refs"
 )
 
-// BenchmarkCloneWide clones 4,000 commits of the API that nobody has maintained, each of which adds
-// a file to the same folder: what a clone costs follows the objects, and not the entries of all
-// trees.
+// BenchmarkCloneWide clones 4,000 unmaintained commits of the API, each of which adds a file to the
+// same folder: the cost of a clone grows with the objects, and not with the entries of all trees.
 func BenchmarkCloneWide(b *testing.B) {
 	commits := 4000
 	if testing.Short() {

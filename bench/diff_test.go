@@ -61,7 +61,7 @@ func usedCPU(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// free lets everybody compute.
+// free admits every computation.
 type free struct{}
 
 func (free) Slot(context.Context) (func(), error)           { return func() {}, nil }

@@ -15,14 +15,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkForkMany commits to a base and forks it in turn, with maintenance in the background, and
-// asks how long the forks, and the first listing, clone and commit of each, take: the median of the
-// last hundred against that of the first, and of all what 99 % keep to. Every tenth fork is also
-// asked for the first commit by its ID, which takes the set of what it may read.
+// BenchmarkForkMany alternately commits to a base and forks it, with maintenance in the background,
+// and measures each fork, and its first listing, clone and commit: the median of the last hundred
+// against that of the first, and the 99th percentile of all. Every tenth fork is also asked for the
+// first commit by its ID, which requires its visibility set.
 //
-// PACKHORSE_FORKS says how many there are instead of 300, PACKHORSE_FORK_FILES how many files the
-// base has instead of 1,000. A clone is of the tip alone (depth 1) when there are more than 1,000
-// files.
+// PACKHORSE_FORKS is the number of forks instead of 300, PACKHORSE_FORK_FILES that of files in the
+// base instead of 1,000. With more than 1,000 files a clone is of the tip alone (depth 1).
 func BenchmarkForkMany(b *testing.B) {
 	forks, files := 300, 1000
 	if testing.Short() {
@@ -39,7 +38,7 @@ func BenchmarkForkMany(b *testing.B) {
 	}
 }
 
-// forkSteps are what is timed, in this order.
+// forkSteps are the measured steps, in this order.
 var forkSteps = []string{"base-commit", "fork", "read", "clone", "commit", "by-id"}
 
 func forkMany(b *testing.B, forks, files int) {

@@ -7,8 +7,8 @@ import (
 	"packhorse/engine"
 )
 
-// BenchmarkGrep searches the newest tree for what is not in it: "word" where a literal must be
-// there, "class" where none need be. The bytes are those of its files.
+// BenchmarkGrep searches the newest tree for absent text: "word" with a required literal, "class"
+// without. The bytes are those of its files.
 func BenchmarkGrep(b *testing.B) {
 	ctx := context.Background()
 	repo := openHistory(b).push(b, openHost(b, false), "r")

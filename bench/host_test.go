@@ -75,8 +75,8 @@ func (s stores) close(b *testing.B) {
 	closeStore(b, s.keys.Close)
 }
 
-// history is what the benchmarks push: that of the default branch of the bare repository that
-// PACKHORSE_REAL_REPO names, or else a made-up one.
+// history is the history that the benchmarks push: that of the default branch of the bare
+// repository in PACKHORSE_REAL_REPO, or else a made-up one.
 type history struct {
 	tip, older object.ID // older is up to 100 commits behind the tip
 	pack       []byte
@@ -134,5 +134,5 @@ func (h *history) push(b *testing.B, host *engine.Host, name string) *engine.Rep
 	return repo
 }
 
-// bencher is who writes.
+// bencher is the actor of writes.
 var bencher = engine.Actor{Org: enginetest.Org, Subject: "bench"}

@@ -9,9 +9,9 @@ import (
 	"packhorse/odb/packgen"
 )
 
-// BenchmarkMaintain maintains a repository of API commits: what one fold costs, one merge of folds
-// with what is there, a full search of deltas as it happens by itself when a pool has doubled, and
-// all deltas anew. It reports what a rewritten object costs and what is left on the disk.
+// BenchmarkMaintain maintains a repository of API commits. It measures one flush, one merge of
+// flushed segments, the full search of deltas that runs when a pool has doubled, and a search of
+// all deltas from scratch. It reports the cost of a rewritten object and the size on the disk.
 func BenchmarkMaintain(b *testing.B) {
 	commits, files := 2000, 400
 	if testing.Short() {

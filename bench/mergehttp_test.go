@@ -14,9 +14,9 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// BenchmarkMergeOverHTTP does what BenchmarkMerge does with 100,000 files through POST /repos/merge
-// of a server on the loopback. The metric p50-ms is the median of the calls: run it with -benchtime
-// 200x.
+// BenchmarkMergeOverHTTP runs the merges of BenchmarkMerge with 100,000 files through POST
+// /repos/merge of a server on the loopback. The metric p50-ms is the median of the calls: run it
+// with -benchtime 200x.
 func BenchmarkMergeOverHTTP(b *testing.B) {
 	count := 100_000
 	if testing.Short() {
@@ -60,7 +60,7 @@ func BenchmarkMergeOverHTTP(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 }
 
-// poster sends requests to a server and fails on what is not a success.
+// poster sends requests to a server and fails on errors.
 type poster struct {
 	tb         testing.TB
 	url, token string

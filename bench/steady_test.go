@@ -24,11 +24,11 @@ import (
 )
 
 // BenchmarkSteady commits three files at a time to one repository of 10,000 files while maintenance
-// runs in the background, and asks whether the last commits are as quick as the first, and how much
-// is stored in the end, before and after `packhorse gc`.
+// runs in the background. It compares the time of the last commits with that of the first, and
+// reports the stored size at the end, before and after `packhorse gc`.
 //
-// PACKHORSE_STEADY_COMMITS and PACKHORSE_STEADY_FILES say how many there are instead,
-// PACKHORSE_STEADY_GIT a folder for a clone that is held against ours after git gc --aggressive.
+// PACKHORSE_STEADY_COMMITS and PACKHORSE_STEADY_FILES change these numbers. PACKHORSE_STEADY_GIT
+// names a folder for a clone, whose size after git gc --aggressive is compared.
 func BenchmarkSteady(b *testing.B) {
 	commits, files := 5000, 10_000
 	if testing.Short() {
@@ -65,7 +65,7 @@ func steady(b *testing.B, commits, files int) {
 		b.ReportMetric(float64(quantile(last, q).Microseconds()), name+"-last-us")
 	}
 	b.ReportMetric(float64(host.MaintenanceStats().Compactions), "compactions")
-	maintain(b, host, engine.MaintainOptions{ReaderGrace: -1}) // what is left to do in the background
+	maintain(b, host, engine.MaintainOptions{ReaderGrace: -1}) // the remaining background work
 	ours := sizeOf(b, filepath.Join(dir, "files"))
 	b.ReportMetric(float64(ours), "background-bytes")
 	maintain(b, host, engine.MaintainOptions{ReaderGrace: -1, All: true, RepackOptions: packgen.RepackOptions{Workers: 2}})

@@ -59,7 +59,7 @@ func (b *bundle) commit(tree object.ID, seconds int, message string, parents ...
 
 func (b *bundle) ref(name string, to object.ID) { b.refs = append(b.refs, refChange{name, to}) }
 
-// push returns the body of a push of what was added.
+// push returns the body of a push of the added objects.
 func (b *bundle) push() ([]byte, error) {
 	packed, err := b.pack()
 	if err != nil {

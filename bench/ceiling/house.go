@@ -22,7 +22,7 @@ import (
 // The organizations that share a load's clients: one alone gets half of the memory.
 var orgs = []string{packhorsetest.Org, "other"}
 
-// house is the server, what it holds, and who asks.
+// house is the server, its data, and its clients.
 type house struct {
 	bin    string
 	dir    string
@@ -33,9 +33,9 @@ type house struct {
 	client *http.Client
 	key    []byte
 	tokens map[string]string    // of org/repo
-	named  map[string]object.ID // what refs of the repositories hold
+	named  map[string]object.ID // the IDs of refs of the repositories
 	pushes []newPush
-	count  atomic.Int64 // numbers what is pushed
+	count  atomic.Int64 // numbers the pushes
 }
 
 // start starts the server in its group.
@@ -66,7 +66,7 @@ func (h *house) start(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the server, and tells what it has said if it had ended before.
+// stop ends the server, and returns its output if it had ended before.
 func (h *house) stop() error {
 	h.client.CloseIdleConnections()
 	return h.server.Kill()
@@ -96,7 +96,7 @@ type ask struct {
 	keep         bool  // keeps the beginning of the answer as its reason
 }
 
-// told is what came of one.
+// told is the result of a request.
 type told struct {
 	status int    // 0 when the connection was cut before a status
 	cut    bool   // in the midst of the answer
@@ -147,7 +147,8 @@ func (h *house) do(ctx context.Context, a ask) (told, error) {
 	return got, nil
 }
 
-// dialNarrow connects with a small window, so that what a slow client leaves lies with the server.
+// dialNarrow connects with a small window, so that unread data of a slow client stays in the
+// server.
 func dialNarrow(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, address)

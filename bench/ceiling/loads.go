@@ -24,7 +24,7 @@ const (
 	bombers      = 16
 )
 
-// loads are what is asked, in the order in which it is measured.
+// loads are the loads in the order of measurement.
 func loads() []load {
 	get := func(path string) func(*house, int) ask {
 		return func(_ *house, client int) ask { return read(client, path) }
@@ -143,7 +143,7 @@ func commitWide(h *house, client int) ask {
 	return send(client, "repos/commit-pack", ndjson, []byte(lines))
 }
 
-// unknownNames is a commit whose chunk has a million fields that nobody knows.
+// unknownNames is a commit whose chunk has a million unknown fields.
 func unknownNames() []byte {
 	var body bytes.Buffer
 	body.WriteString(`{"metadata":{"target_branch":"text","commit_message":"m","author":{"name":"A","email":"a@example.com"},` +

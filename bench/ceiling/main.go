@@ -1,9 +1,9 @@
-// Command ceiling holds a server to its --memory: it runs one in a control group that allows a
-// quarter more, lets clients ask for what takes most, one kind after the other and all at once, and
-// tells whether the server stayed alive, how much it held, how long health answers took, and what
-// the clients were told.
+// Command ceiling checks that a server keeps to its --memory. It runs one in a control group that
+// allows a quarter more, and lets clients send the most expensive requests, one kind after the
+// other and all at once. It reports whether the server stayed alive, its memory, the time of health
+// answers, and the answers of the clients.
 //
-// Start at main; seed.go makes the repositories, loads.go and bombs.go are what is asked. It needs
+// Start at main; seed.go makes the repositories, loads.go and bombs.go are the requests. It needs
 // Linux, and the right to make a control group: it runs as root.
 package main
 

@@ -12,7 +12,7 @@ import (
 	"packhorse/bench/process"
 )
 
-// load is what some clients ask at once, each again and again.
+// load is a request that some clients repeat at once.
 type load struct {
 	name    string
 	clients int
@@ -23,10 +23,10 @@ const (
 	mib         = 1 << 20
 	samplePause = 10 * time.Millisecond
 	healthPause = 50 * time.Millisecond
-	healthMax   = time.Second // what an answer about health may take
+	healthMax   = time.Second // maximum time of a health answer
 )
 
-// figures are what was seen while a load lasted.
+// figures are the measurements of a load.
 type figures struct {
 	mu      sync.Mutex // guards the fields below
 	answers map[int]int
@@ -34,12 +34,12 @@ type figures struct {
 	reasons map[string]int
 	wrong   map[string]int // refusals that none should be
 	peak    int64          // anonymous memory
-	group   int64          // what the control group held
+	group   int64          // memory of the control group
 	health  time.Duration  // the slowest
 	unwell  int            // answers about health that did not come, or were too late
 }
 
-// measure lets clients ask for as long as it lasts, and tells whether the server stood it.
+// measure runs clients for a time, and reports whether the server withstood them.
 func (h *house) measure(ctx context.Context, name string, all []load, lasts time.Duration) (stood bool, err error) {
 	f := &figures{answers: make(map[int]int), reasons: make(map[string]int), wrong: make(map[string]int)}
 	asking, stop := context.WithTimeout(ctx, lasts)
@@ -171,7 +171,7 @@ func (h *house) watchHealth(ctx context.Context, f *figures) {
 	}
 }
 
-// alive tells whether the server answers once the load is over.
+// alive reports whether the server answers once the load is over.
 func (h *house) alive(ctx context.Context) bool {
 	for range 50 {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.server.URL+"/healthz", http.NoBody)

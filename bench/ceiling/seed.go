@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Sizes of what is made.
+// Sizes of the generated data.
 const (
 	textBytes   = 30 << 20 // of a file of text that is compared and blamed
 	wideEntries = 800_000  // of one folder: 31 MB
@@ -39,7 +39,7 @@ func versions(random *rand.Rand, size, count int) [][]byte {
 	return all
 }
 
-// seed makes a repository for each organization, and pushes to them what loads read.
+// seed makes a repository for each organization, and pushes the data of the loads.
 func (h *house) seed(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	h.named = make(map[string]object.ID)

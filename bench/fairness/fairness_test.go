@@ -23,8 +23,8 @@ func TestWriteHistory(t *testing.T) {
 	}
 }
 
-// TestRun counts what clients are answered with, keeps their connections, and takes one that ends
-// for a refusal.
+// TestRun checks that the clients count answers, keep their connections, and treat one that ends as
+// a refusal.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	conns := make(chan net.Conn, 100)

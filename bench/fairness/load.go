@@ -18,7 +18,7 @@ import (
 	"packhorse/bench/process"
 )
 
-// sample is what came of some clients in a window.
+// sample is the result of some clients in a window.
 type sample struct {
 	count   int // of operations that the server did
 	refused int
@@ -37,7 +37,7 @@ func (s *sample) p99() time.Duration {
 	return s.times[len(s.times)*99/100].Round(10 * time.Microsecond)
 }
 
-// tally gathers what several clients do.
+// tally sums up the results of several clients.
 type tally struct {
 	mu sync.Mutex // guards sample
 	sample
@@ -54,7 +54,7 @@ func (t *tally) add(took time.Duration, ok bool) {
 	t.times = append(t.times, took)
 }
 
-// watch runs work for a time and returns what was gathered.
+// watch runs work for a time and returns the sums.
 func (w *world) watch(window time.Duration, t *tally, work func() error) (sample, error) {
 	before, err := process.CPU(w.server.PID())
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *client) close() {
 	}
 }
 
-// do sends a request and reads its answer, and tells whether the server did what it was asked. A
+// do sends a request and reads its answer, and reports whether the server carried it out. A
 // connection that ends is a refusal.
 func (c *client) do(ctx context.Context, request []byte) (ok bool, err error) {
 	if c.conn == nil {

@@ -1,7 +1,7 @@
-// Command fairness measures what one tenant of a server gets while another one asks for ten times
-// as much.
+// Command fairness measures the service that one tenant of a server gets while another one sends
+// ten times as many requests.
 //
-// bench/README.md says how to read the numbers. Start at [measure].
+// bench/README.md explains the numbers. Start at [measure].
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 // settings are the command's flags.
 type settings struct {
 	packhorse string
-	victim    string   // what the victim does
-	mixtures  []string // what the aggressor does, one after the other
+	victim    string   // operation of the victim
+	mixtures  []string // operations of the aggressor, one after the other
 	repos     bool     // both are repositories of one organization
 	clients   int      // of the victim; the aggressor has ten times as many
 	window    time.Duration
@@ -126,7 +126,7 @@ func (w *world) beside(
 ) (err error) {
 	count := aggressorFactor * s.clients
 	kind := mixture
-	if mixture == "equal" { // another one who asks for as much, of the same
+	if mixture == "equal" { // another tenant with the same load
 		count, kind = s.clients, s.victim
 	}
 	side := w.aggressor
@@ -146,7 +146,7 @@ func (w *world) beside(
 	if err != nil {
 		return err
 	}
-	// What half of the server's CPU time would have made, at what an operation costs alone.
+	// The goodput that half of the server's CPU time allows, at the cost of an operation alone.
 	perOperation := alone.cpu.Seconds() / float64(alone.count)
 	fromCPU := float64(got.count) / (got.cpu.Seconds() / 2 / perOperation)
 	fmt.Printf("%-8s %7.0f/s %9.2f %9.2f %9v %9.1f %9v %8.1f %8d\n", mixture, got.goodput(),

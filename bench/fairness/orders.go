@@ -13,7 +13,7 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// order says what some clients are to do: all that another process needs to know.
+// order describes the load of some clients: all that another process needs to know.
 type order struct {
 	Address string
 	Kind    string
@@ -60,7 +60,7 @@ func (o *order) request(n int) []byte {
 	}
 }
 
-// hooks tells whether a mixture is about webhooks.
+// hooks reports whether a mixture is about webhooks.
 func hooks(mixture string) bool { return mixture == "hooks" || mixture == "all" }
 
 var (
@@ -92,7 +92,7 @@ func (o *order) commit(n int) []byte {
 	return o.raw(http.MethodPost, "/api/v1/repos/commit-pack", "Bearer "+o.Token, "application/x-ndjson", body)
 }
 
-// made counts forks. A fork is made, and then asked by ID for what lies behind its tips.
+// made counts forks. A fork is made, and then asked by ID for an object behind its tips.
 var made atomic.Int64
 
 func (o *order) fork(n int) []byte {
@@ -126,7 +126,7 @@ func (o *order) push() []byte {
 	return o.git("git-receive-pack", body.Bytes())
 }
 
-// clone is one of everything, or a shallow one that nobody has asked for before.
+// clone is a full clone, or a shallow one that was not requested before.
 func (o *order) clone(n int) []byte {
 	var body bytes.Buffer
 	lines := pktline.NewWriter(&body)

@@ -35,14 +35,14 @@ const (
 	repoRefs   = "refs"   // of many branches, likewise maintained
 )
 
-// sample is what one operation of a job took, on average over those of one round.
+// sample is the cost of one operation of a job, averaged over a round.
 type sample struct {
 	wall      time.Duration
 	firstByte time.Duration // to the first byte of a pack, 0 when none came
 	cpu       time.Duration // of the server
 	after     time.Duration // CPU time of the server from the end of the job until it rests, 0 for next to nothing
 	memory    int64         // peak anonymous memory of the server above its idle
-	added     int64         // the same above what it had when the round began
+	added     int64         // the same above the value at the beginning of the round
 	bytes     int64         // of packs
 	objects   int64         // in packs
 }
@@ -182,7 +182,7 @@ func (b *bench) fresh(prefix string) string {
 }
 
 func (b *bench) logf(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.log, format+"\n", args...) // progress, for whoever watches
+	_, _ = fmt.Fprintf(b.log, format+"\n", args...) // progress, for the user
 }
 
 // median returns the middle one, of an even number the lower.

@@ -33,7 +33,7 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 // reference is a line of ls-refs.
 type reference struct{ id, name string }
 
-// received is what came of a fetch.
+// received is the result of a fetch.
 type received struct {
 	firstByte time.Duration // from the request to the first byte of the pack
 	bytes     int64         // of the pack

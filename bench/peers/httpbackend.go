@@ -161,7 +161,7 @@ func findCommand(names ...string) (string, error) {
 	return "", fmt.Errorf("%w: %s", errNoPeer, names[0])
 }
 
-// freePort returns a port that nobody listens on.
+// freePort returns an unused port.
 func freePort(ctx context.Context) (int, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

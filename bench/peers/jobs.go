@@ -15,15 +15,15 @@ import (
 // job is a question to a peer.
 type job struct {
 	name string
-	note string // what exactly is asked
-	// prepare makes ready what is not to be measured, and returns the operation. Errors: errCannot
-	// when the peer has no such thing.
+	note string // the exact request
+	// prepare does the unmeasured preparation, and returns the operation. Errors: errCannot when the
+	// peer does not support the job.
 	prepare func(ctx context.Context, b *bench, p peer) (operation, error)
 }
 
 type operation func(ctx context.Context) (outcome, error)
 
-// outcome is what a round of a job did.
+// outcome is the result of a round of a job.
 type outcome struct {
 	count int             // operations, 0 means one
 	each  []time.Duration // of each operation, when the median one is asked for
@@ -170,8 +170,8 @@ func depthTogetherJob(clients, count int) func(context.Context, *bench, peer) (o
 	}
 }
 
-// incrementalJob fetches what the repository has that find returns, and a client of some commits
-// ago lacks.
+// incrementalJob fetches the commits of the repository of find that a client of some commits ago
+// lacks.
 func incrementalJob(
 	find func(ctx context.Context, p peer, repo string) (remote, error),
 ) func(context.Context, *bench, peer) (operation, error) {

@@ -29,8 +29,8 @@ func listFilesJob(ctx context.Context, b *bench, p peer) (operation, error) {
 }
 
 // lastCommitsJob lists the whole tree with the last commit of every file: of the tip again and
-// again, or cold, of commits that nobody has asked about, each older than the one before, so that
-// nothing is known of its history. git shows the walk that has the answer in it.
+// again, or cold, of commits that were not requested before, each older than the one before, so
+// that nothing is known of its history. git shows the walk that has the answer in it.
 func lastCommitsJob(cold bool) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		commits := []string{b.source.tip}
@@ -55,7 +55,7 @@ func lastCommitsJob(cold bool) func(context.Context, *bench, peer) (operation, e
 }
 
 // listJob reads from the repository that holds the source, one request after the other, or runs
-// what git has in its place.
+// git's equivalent.
 func listJob(
 	ctx context.Context, p peer, count int, read func(i int) (path string, command []string),
 ) (operation, error) {

@@ -1,8 +1,7 @@
 // Command peers runs the same jobs on packhorse and on other git servers, on one machine and in one
-// run, and writes what they took as a Markdown table and a plot.
+// run, and writes the costs as a Markdown table and a plot.
 //
-// It is started by `make bench-peers`; bench/README.md says how to read the numbers. Start at
-// [jobs].
+// It is started by `make bench-peers`; bench/README.md explains the numbers. Start at [jobs].
 package main
 
 import (

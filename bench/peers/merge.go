@@ -16,8 +16,8 @@ import (
 // mergeSamples is how many merges of the history are made again.
 const mergeSamples = 200
 
-// mergeJob merges anew what the newest merges of the repository merged, and stores nothing: for
-// git, in one process.
+// mergeJob repeats the newest merges of the repository, and stores nothing: for git, in one
+// process.
 func mergeJob(clients int) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		pairs, err := mergedPairs(ctx, b.source.dir)

@@ -68,8 +68,8 @@ func (p *packhorse) remote(ctx context.Context, repo string) (remote, error) {
 	}, nil
 }
 
-// repack does what is due, which the server would come to by itself, and returns when nothing goes
-// on in the background: that would be in the figures of the first jobs.
+// repack runs the due maintenance, which the server would run later by itself, and returns when no
+// background work is left: that would be in the figures of the first jobs.
 func (p *packhorse) repack(ctx context.Context, _ string) error {
 	return run(exec.CommandContext(ctx, p.bin, "gc", "--geometric", "--data", p.data))
 }
@@ -86,7 +86,7 @@ func (p *packhorse) createRequest(ctx context.Context, repo string) (*http.Reque
 	return p.apiRequest(ctx, token, "repos", "application/json", strings.NewReader(`{"default_branch":"main"}`))
 }
 
-// chunkBytes is how much of a file one line of a commit carries: what the API takes at most.
+// chunkBytes is the size of a chunk in one line of a commit: the maximum of the API.
 const chunkBytes = 4 << 20
 
 // commitRequest commits files to main in one call.
@@ -159,7 +159,7 @@ func (p *packhorse) getRequest(ctx context.Context, token, target string) (*http
 	return request, nil
 }
 
-// send sends a request that creates or tells something. Its answer is read and dropped.
+// send sends a request that creates or reports something. Its answer is read and dropped.
 func send(client *http.Client, request *http.Request) error {
 	response, err := client.Do(request)
 	if err != nil {

@@ -16,7 +16,7 @@ type peer interface {
 	create(ctx context.Context, repo string) (remote, error)
 	// remote returns how to reach a repository that is there.
 	remote(ctx context.Context, repo string) (remote, error)
-	// repack does to a repository what the peer's maintenance would do sooner or later.
+	// repack does the maintenance of a repository that the peer would do sooner or later.
 	repack(ctx context.Context, repo string) error
 	stop() error
 }

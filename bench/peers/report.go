@@ -147,7 +147,7 @@ func formatBytes(v float64) string {
 	}
 }
 
-// machine says in one line what the run ran on.
+// machine describes the machine of the run in one line.
 func machine(ctx context.Context, packhorse string) string {
 	model := runtime.GOARCH
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -56,7 +56,7 @@ func openSource(ctx context.Context, repo, dir string) (source, error) {
 	return s, err
 }
 
-// git runs git on the source and returns what it prints, without the space around.
+// git runs git on the source and returns its output, without surrounding white space.
 func (s source) git(ctx context.Context, args ...string) (string, error) {
 	out, err := process.Output(exec.CommandContext(ctx, "git", append([]string{"-C", s.dir}, args...)...))
 	return strings.TrimSpace(out), err
@@ -122,7 +122,7 @@ func writeHistory(w io.Writer) error {
 	return out.Flush()
 }
 
-// run runs a command, and returns what it complained about when it fails.
+// run runs a command. The error of a failed one includes its error output.
 func run(cmd *exec.Cmd) error {
 	_, err := process.Output(cmd)
 	return err

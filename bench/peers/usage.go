@@ -15,16 +15,16 @@ import (
 // samplePause is how often memory is looked at while a job runs.
 const samplePause = 5 * time.Millisecond
 
-// usage is what the processes of a server have taken.
+// usage is the resources taken by the processes of a server.
 type usage struct {
 	cpu       time.Duration // user and system
 	anonymous int64         // peak of the processes' anonymous memory together, in bytes
 	added     int64         // by how much that was more than when the job began
 }
 
-// measure runs job and returns what the processes below root, root included, took meanwhile. CPU
-// time of processes that have ended counts through their parents, once these have waited for them;
-// so measure waits until the tree is as small as it was.
+// measure runs job and returns the resources that the processes below root, root included, took
+// during it. CPU time of processes that have ended counts through their parents, once these have
+// waited for them; so measure waits until the tree is as small as it was.
 func measure(ctx context.Context, root int, job func() error) (usage, error) {
 	before, err := readTree(root)
 	if err != nil {
@@ -77,17 +77,17 @@ func settledTree(ctx context.Context, root, count int) (tree, error) {
 	}
 }
 
-// A server rests when it takes less than 4 % of a core: that is what looking after what is stored
-// may take at any time.
+// A server rests when it takes less than 4 % of a core: that is the limit of background work on
+// stored data.
 const (
 	restPause = 500 * time.Millisecond
 	restTicks = 2
 	restMax   = 2 * time.Minute
 )
 
-// rest waits until the processes below root do next to nothing, so that what one job leaves to be
-// done is not in the figures of the next. It returns the CPU time that they took until then, 0 for
-// less than a tenth of a second.
+// rest waits until the processes below root are almost idle, so that leftover work of one job is
+// not in the figures of the next. It returns the CPU time that they took until then, 0 for less
+// than a tenth of a second.
 func rest(ctx context.Context, root int) (time.Duration, error) {
 	began := time.Now()
 	first, err := readTree(root)
@@ -122,7 +122,7 @@ type tree struct {
 	anonymous int64
 }
 
-// readTree reads /proc. A process that ends meanwhile is left out.
+// readTree reads /proc. A process that ends during the reading is left out.
 func readTree(root int) (tree, error) {
 	var t tree
 	var visit func(pid int) error

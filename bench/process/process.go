@@ -1,4 +1,4 @@
-// Package process runs commands for the programs of bench, and tells what processes take.
+// Package process runs commands for the programs of bench, and reads the resources of processes.
 //
 // Start at [CPU] and [Anonymous], which read Linux's /proc.
 package process
@@ -50,8 +50,8 @@ func Anonymous(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no RssAnon", pid)
 }
 
-// Output runs a command and returns what it prints. Its error tells what the command complained
-// about.
+// Output runs a command and returns its output. The error of a failed one includes its error
+// output.
 func Output(cmd *exec.Cmd) (string, error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

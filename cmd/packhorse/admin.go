@@ -21,14 +21,14 @@ import (
 )
 
 // The admin socket lets maintenance commands work through the server that has a data folder open:
-// HTTP over a Unix socket in that folder. Whoever may open the file may use it.
+// HTTP over a Unix socket in that folder. The permissions of the file decide who may use it.
 //
 //	POST /tasks/NAME    the body is the task's arguments, as JSON; the answer is one adminLine a line of JSON, the last one Done
 //
-// A caller that goes away cancels its task. One that asks for beats (beatHeader) gets a line that
-// says nothing every few seconds, and so hears that the server is alive.
+// A caller that disconnects cancels its task. A caller that asks for beats (beatHeader) gets an
+// empty line every few seconds, as a sign that the server is alive.
 
-// adminLine is a line of the answer: what the task printed, or its end.
+// adminLine is a line of the answer: output of the task, or its end.
 type adminLine struct {
 	Text  string `json:"text,omitempty"`
 	Done  bool   `json:"done,omitempty"`
@@ -112,8 +112,8 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 	return mux
 }
 
-// beat tells that the server is alive, at once and then from time to time, until the returned
-// function is called.
+// beat sends keep-alive lines, at once and then periodically, until the returned function is
+// called.
 func beat(log *slog.Logger, tell func(adminLine) error, every time.Duration) (stop func()) {
 	ended := make(chan struct{})
 	var beating sync.WaitGroup
@@ -138,11 +138,10 @@ func beat(log *slog.Logger, tell func(adminLine) error, every time.Duration) (st
 // errNoServer says that no server has the data folder open, or that it has no socket.
 var errNoServer = errors.New("no server answers")
 
-// askAdmin runs a task in the server behind a socket, calls line with what it prints, and returns
-// its error. A socket that a killed server left is nobody's. Errors: errNoServer when nobody
-// listens.
+// askAdmin runs a task in the server behind a socket, calls line with its output, and returns its
+// error. The socket of a killed server has no listener. Errors: errNoServer when nothing listens.
 //
-// watch is told of everything that is heard, and ends the wait when that is nothing.
+// watch is notified of everything that arrives, and ends the wait when nothing does.
 func askAdmin(
 	ctx context.Context, socket, name string, args []byte, watch *vigil, line func(string) error,
 ) (err error) {

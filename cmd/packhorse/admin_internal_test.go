@@ -191,8 +191,8 @@ func patient() *vigil {
 	return &vigil{what: "the server", say: time.Hour, limit: time.Hour, tell: func(string) {}}
 }
 
-// TestAskAdminSilent asks a server that takes the connection and says nothing, as one does that is
-// stopped: the command says what it waits for, and gives up.
+// TestAskAdminSilent asks a server that accepts the connection and never answers, like a stopped
+// process: the command prints the reason of the wait, and gives up.
 func TestAskAdminSilent(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), adminSocket)

@@ -92,7 +92,7 @@ func startShell(t *testing.T, dir string) *commandShell {
 	return &commandShell{in, bufio.NewReader(out)}
 }
 
-// run returns what a command prints.
+// run returns the output of a command.
 func (s *commandShell) run(t *testing.T, command string) string {
 	t.Helper()
 	const end = "=== the end of the answer ==="
@@ -112,16 +112,16 @@ func (s *commandShell) run(t *testing.T, command string) string {
 	}
 }
 
-// sayings holds what is said on a page against what a server says. Ids differ from run to run, and
-// so do times and sizes.
+// sayings compares the page with the answers of a server. Ids differ from run to run, and so do
+// times and sizes.
 type sayings struct {
 	ids map[string]string // of the page, to those of the server
 }
 
 var (
 	idForm = regexp.MustCompile(`\b[0-9a-f]{40,64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
-	// changing is what differs from run to run: an id, a time, a request id; and what the page leaves
-	// out.
+	// changing matches text that differs from run to run: an id, a time, a request id; and omissions
+	// of the page.
 	changing = regexp.MustCompile(idForm.String() +
 		`|\d{4}-\d\d-\d\dT[0-9:.]+Z|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT|\b[0-9a-f]{12}-[0-9a-z]+\b|…`)
 )
@@ -136,7 +136,7 @@ func (s *sayings) translated(command string) string {
 	})
 }
 
-// text returns how what the server says differs from the page.
+// text returns the difference between the answer of the server and the page.
 func (s *sayings) text(want, got string) error {
 	var form strings.Builder
 	var fresh []string

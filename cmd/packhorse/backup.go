@@ -49,7 +49,7 @@ func (c backupTakeCommand) Run(ctx context.Context, to streams) error {
 	return c.run(ctx, "backup", backupArgs{Dest: c.Dest, Prune: c.Prune}, to)
 }
 
-// runBackup backs up, and prints what was copied and what could not be.
+// runBackup backs up, and prints the numbers of files and the damaged ones.
 func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.Writer) (err error) {
 	dest, err := openBackups(args.Dest, false)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c backupListCommand) Run(ctx context.Context, to streams) error {
 	})
 }
 
-// summaryLine tells of a backup.
+// summaryLine describes a backup.
 func summaryLine(s *backup.Summary) string {
 	if s.Damage != nil {
 		return fmt.Sprintf("backup %d: damaged: %v", s.Number, s.Damage)
@@ -221,13 +221,13 @@ type backupForgetCommand struct {
 	Damaged    bool   `help:"Remove backups with a damaged manifest, too."`
 }
 
-// Run prints what was removed. The newest complete backup always stays.
+// Run prints the removed backups. The newest complete backup always stays.
 func (c backupForgetCommand) Run(ctx context.Context, to streams) error {
 	if min(c.KeepLast, c.KeepDaily, c.KeepWeekly) < 0 || c.KeepLast+c.KeepDaily+c.KeepWeekly == 0 {
 		return &usageError{"say what to keep: --keep-last, --keep-daily or --keep-weekly, with a number of 1 or more"}
 	}
 	if err := withBackups(c.Dir, true, func(*file.Dir) error { return nil }); err != nil {
-		return err // before a folder is made of what is none
+		return err // before a folder is created for a wrong path
 	}
 	return withBackups(c.Dir, false, func(dest *file.Dir) error {
 		policy := backup.Policy{Last: c.KeepLast, Daily: c.KeepDaily, Weekly: c.KeepWeekly}

@@ -15,23 +15,23 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// certificates is a certificate that follows its two files. New connections get what was read last
-// and fits together.
+// certificates is a certificate that follows its two files. New connections get the last pair that
+// was read and matches.
 type certificates struct {
 	certFile, keyFile string
 	logger            *slog.Logger
 	current           atomic.Pointer[tls.Certificate]
 
-	mu      sync.Mutex // guards what follows
-	inForce string     // what the files of current hold
-	broken  string     // what did not fit at the last look
+	mu      sync.Mutex // guards the fields below
+	inForce string     // content of the files of current
+	broken  string     // content that did not match at the last look
 	told    bool       // the log, of broken
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
-// certificatesEvery is how often the files are looked at.
+// certificatesEvery is the interval at which the files are checked.
 const certificatesEvery = time.Second
 
 // followCertificates reads a chain and its private key, both PEM, and follows their changes until
@@ -51,7 +51,7 @@ func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certifi
 			case <-ctx.Done():
 				return nil
 			case <-ticker.C:
-				_ = c.look(false) // the log is told
+				_ = c.look(false) // look logs the error
 			}
 		}
 	}, func(err error) { logger.Error("failed to watch the certificate files", "error", err) })
@@ -63,16 +63,16 @@ func (c *certificates) close() {
 	c.running.Wait()
 }
 
-// config serves with what is in force when a connection begins.
+// config serves the certificate that is current when a connection begins.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.current.Load(), nil
 	}}
 }
 
-// look reads the files. What does not fit together leaves the pair before it in force, and is an
-// error in the log once it was met twice, because one file may be replaced a moment before the
-// other, or at once when that is asked for.
+// look reads the files. A pair that does not match leaves the previous one in force. It is logged
+// as an error at the second look, because one file may be replaced a moment before the other, or at
+// once with atOnce.
 func (c *certificates) look(atOnce bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *certificates) look(atOnce bool) error {
 	return err
 }
 
-// figures tell when the certificate in force ends. A nil c has none.
+// figures has the end of the current certificate. A nil c has none.
 func (c *certificates) figures() []api.Figure {
 	if c == nil {
 		return nil

@@ -87,8 +87,8 @@ func TestCertificatesFollowTheirFiles(t *testing.T) {
 	}
 }
 
-// The authority stays, so that what trusts it goes on; the certificate is made anew when a host is
-// new, or when it ends.
+// The authority is kept, so that clients still trust it; the certificate is renewed for a new host,
+// or when it ends.
 func TestDevCertificates(t *testing.T) {
 	t.Parallel()
 	data, now := t.TempDir(), time.Now()

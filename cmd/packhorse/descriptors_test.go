@@ -15,7 +15,7 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// A server with 1,024 descriptors goes on serving those who have a token, and lets others in,
+// A server with 1,024 descriptors continues to serve clients with a token, and lets others in,
 // however many idle connections there are.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()

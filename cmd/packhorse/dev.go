@@ -35,7 +35,7 @@ type devCommand struct {
 	serverFlags
 }
 
-// What dev adds to a data folder.
+// The files that dev adds to a data folder.
 const (
 	devOrg    = "dev"
 	devRepo   = "demo"
@@ -125,7 +125,7 @@ func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err 
 	return at, ca, err
 }
 
-// prepareDev makes what is missing: the organization's key pair and the secret key. It returns the
+// prepareDev creates missing files: the organization's key pair and the secret key. It returns the
 // private key.
 func prepareDev(data, orgs, secret string) ([]byte, error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
@@ -186,8 +186,8 @@ func publicKeyOf(private []byte) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// devLines are what dev prints. Everything below the dashes can be pasted as it stands, in the
-// folder of any git repository.
+// devLines is the output of dev. Everything below the dashes can be pasted unchanged, in the folder
+// of any git repository.
 var devLines = template.Must(template.New("dev").Funcs(template.FuncMap{"shell": quoteShell}).
 	Parse(`packhorse serves {{.URL}}
 data in {{.Data}}, organization "dev", stop with Ctrl-C

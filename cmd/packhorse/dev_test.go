@@ -17,7 +17,7 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestDev starts packhorse dev, pastes what it prints into a shell, and looks at what came of it.
+// TestDev starts packhorse dev, pastes its output into a shell, and checks the effects.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -32,7 +32,7 @@ func TestDev(t *testing.T) {
 }
 
 // TestDevTLS does the same over HTTPS, by the name that --public-url gives the server: git and curl
-// trust what dev says.
+// trust its certificate.
 func TestDevTLS(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("curl", "--version").Output(); err == nil && !strings.Contains(string(out), "https") {
@@ -47,7 +47,7 @@ func TestDevTLS(t *testing.T) {
 	tryDev(t, data, lines)
 }
 
-// TestDevPublicURL checks what dev prints where clients know it by another name, and on all
+// TestDevPublicURL checks the output of dev for a server with another public name, and on all
 // addresses.
 func TestDevPublicURL(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestDevPublicURL(t *testing.T) {
 	}
 }
 
-// tryDev pastes what dev printed.
+// tryDev pastes the output of dev.
 func tryDev(t *testing.T, data, lines string) {
 	t.Helper()
 	work := t.TempDir()
@@ -101,7 +101,7 @@ func tryDev(t *testing.T, data, lines string) {
 	}
 }
 
-// TestDevAgain checks that a second start finds what the first one made.
+// TestDevAgain checks that a second start uses the files of the first one.
 func TestDevAgain(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -132,7 +132,7 @@ func TestDevAgain(t *testing.T) {
 	}
 }
 
-// dev runs packhorse dev until the test ends, and returns what it offers to paste.
+// dev runs packhorse dev until the test ends, and returns the lines to paste.
 func dev(t *testing.T, data string, flags ...string) string {
 	t.Helper()
 	args := append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--min-free", "1MiB"}, flags...)
@@ -177,7 +177,7 @@ func dev(t *testing.T, data string, flags ...string) string {
 	return ""
 }
 
-// shell runs lines in a folder, each of which must succeed, and returns what they print.
+// shell runs lines in a folder, each of which must succeed, and returns their output.
 func shell(t *testing.T, dir, lines string) string {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil && strings.Contains(lines, "curl") {

@@ -17,21 +17,21 @@ import (
 	"time"
 )
 
-// What dev --tls adds to a data folder, below "tls".
+// The files that dev --tls adds to a data folder, below "tls".
 const (
 	devTLS     = "tls"
-	devCA      = "ca.pem" // what clients trust
+	devCA      = "ca.pem" // the certificate that clients trust
 	devCAKey   = "ca.key"
 	devCert    = "server.pem"
 	devCertKey = "server.key"
 
 	devCATime   = 10 * 365 * 24 * time.Hour
 	devCertTime = 365 * 24 * time.Hour
-	devCertLeft = 30 * 24 * time.Hour // below which the certificate is made anew
+	devCertLeft = 30 * 24 * time.Hour // remaining validity below which the certificate is renewed
 )
 
-// prepareTLS makes what is missing: a certificate authority of one's own, and a certificate by it
-// for the hosts. It returns the authority's certificate, and the server's with its key.
+// prepareTLS creates missing files: a certificate authority, and a certificate by it for the hosts.
+// It returns the authority's certificate, and the server's with its key.
 func prepareTLS(data string, hosts []string, now time.Time) (ca, cert, key string, err error) {
 	dir := filepath.Join(data, devTLS)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -67,7 +67,8 @@ func prepareTLS(data string, hosts []string, now time.Time) (ca, cert, key strin
 	return ca, cert, key, err
 }
 
-// fits tells whether a certificate is by the authority, for all of the hosts, and lasts.
+// fits reports whether a certificate is by the authority, for all of the hosts, and valid for long
+// enough.
 func fits(cert, authority *x509.Certificate, hosts []string, now time.Time) bool {
 	if cert.CheckSignatureFrom(authority) != nil || now.After(cert.NotAfter.Add(-devCertLeft)) {
 		return false
@@ -80,7 +81,7 @@ func fits(cert, authority *x509.Certificate, hosts []string, now time.Time) bool
 	return true
 }
 
-// issue makes a key and a certificate of it, signed by the authority or, without one, by itself,
+// issue makes a key and a certificate for it, signed by the authority or, without one, self-signed,
 // and writes both, the key first.
 func issue(
 	authority *tls.Certificate, template *x509.Certificate, now time.Time, certFile, keyFile string,

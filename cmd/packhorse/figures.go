@@ -5,7 +5,7 @@ import (
 	"packhorse/engine/clonecache"
 )
 
-// figures are what the stores tell to /metrics.
+// figures are the metrics of the stores.
 func (s *store) figures() []api.Figure {
 	figures := []api.Figure{
 		{Name: "disk_free_bytes", Help: "Free disk space in bytes.", Value: func() float64 {

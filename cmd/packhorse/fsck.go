@@ -23,7 +23,7 @@ func (c fsckCommand) Run(ctx context.Context, to streams) error {
 
 var errDamaged = errors.New("damage was found")
 
-// runFsck checks every repository, and prints what is wrong and how much was checked.
+// runFsck checks every repository, and prints the faults and the numbers of checked items.
 func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) error {
 	tell := progress(out)
 	var repositories, objects, damaged int64
@@ -75,7 +75,7 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 // listMax bounds the list of damaged repositories behind everything else.
 const listMax = 10_000
 
-// nameOf returns how a repository is told of, "store" for what belongs to none.
+// nameOf returns the printed name of a repository, "store" for damage outside repositories.
 func nameOf(checked *engine.Checked) string {
 	switch {
 	case checked.IsStore():

@@ -36,14 +36,14 @@ func (c gcCommand) Run(ctx context.Context, to streams) error {
 
 var errMaintenance = errors.New("maintenance failed for some repositories")
 
-// runGC maintains every repository, and prints what was done.
+// runGC maintains every repository, and prints the results.
 func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) error {
 	tell := progress(out)
 	var repositories, failed, rewritten, dropped int
 	options := engine.MaintainOptions{
 		Grace: orNone(args.Grace), ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
 		Waiting: func() {
-			// Who cannot be told of this will not be told of the result either, and there it counts.
+			// If this cannot be written, neither can the result, whose error is returned.
 			_, _ = fmt.Fprintln(out, "waiting for the running maintenance of the server to end")
 		},
 		RepackOptions: packgen.RepackOptions{
@@ -80,7 +80,8 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 	return err
 }
 
-// orNone turns a time of a flag into that of a setting, where 0 stands for the default.
+// orNone turns the value of a flag into that of an option: 0 becomes -1, because 0 stands for the
+// default there.
 func orNone(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

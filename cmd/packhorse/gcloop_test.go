@@ -17,9 +17,9 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestMaintainedWhileServing has git push, clone and fetch, and a program commit, in loops against
-// a server that is maintained in a loop which leaves nothing for later. What was acknowledged is
-// there in the end, and git finds nothing wrong with it.
+// TestMaintainedWhileServing runs git push, clone and fetch, and API commits, in loops against a
+// server under maintenance in a loop that postpones nothing. All acknowledged writes must exist at
+// the end, and git must find no fault.
 func TestMaintainedWhileServing(t *testing.T) {
 	t.Parallel()
 	rounds := 8

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// githubAPI is what of GitHub's API a GitHub App asks for: one installation, for the account ada,
-// of the app 42.
+// githubAPI is the part of GitHub's API that a GitHub App uses: one installation, for the account
+// ada, of the app 42.
 type githubAPI struct {
 	t     *testing.T
 	key   *rsa.PrivateKey
@@ -47,7 +47,7 @@ func (g *githubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// proves tells whether a token says that it is the app's, and is signed with its key.
+// proves reports whether a token names the app, and is signed with its key.
 func (g *githubAPI) proves(token string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -22,8 +22,8 @@ import (
 )
 
 // TestKill kills the server at random instants while programs commit and git pushes, again and
-// again over the same data: what was acknowledged is there, each keyed commit is there once, and
-// git finds nothing wrong. PACKHORSE_KILL_ROUNDS sets how often.
+// again over the same data: all acknowledged writes must exist, each keyed commit once, and git
+// must find no fault. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 4)
@@ -61,7 +61,7 @@ func killRounds(t *testing.T, rounds int) int {
 	return rounds
 }
 
-// killing is a server that is killed, and what its clients know.
+// killing is a server to be killed, and the knowledge of its clients.
 type killing struct {
 	t       *testing.T
 	dir     string
@@ -106,8 +106,8 @@ func (k *killing) round() {
 	k.look()
 }
 
-// crash lets clients write until the server dies, starts it again, and sends again what the kill
-// left open.
+// crash lets clients write until the server dies, restarts it, and repeats the requests without an
+// answer.
 func (k *killing) crash() {
 	k.t.Helper()
 	remote := k.remote()
@@ -129,7 +129,7 @@ func (k *killing) crash() {
 	}
 }
 
-// look clones everything and holds it against what was acknowledged.
+// look clones everything and compares it with the acknowledged writes.
 func (k *killing) look() {
 	k.t.Helper()
 	git := oracle.Open(k.t, filepath.Join(k.t.TempDir(), "mirror.git"))
@@ -173,7 +173,7 @@ func (w *keyedWriter) run(k *killing) {
 	}
 }
 
-// send asks for the commit of the current number and tells whether it was acknowledged.
+// send sends the commit of the current number and reports whether it was acknowledged.
 func (w *keyedWriter) send(k *killing) bool {
 	name := fmt.Sprintf("%s-%d", w.branch, w.number)
 	answer := k.commit(w.branch, name, name)
@@ -193,7 +193,7 @@ func (w *keyedWriter) send(k *killing) bool {
 	return true
 }
 
-// resume sends again what the kill left open.
+// resume repeats the request without an answer.
 func (w *keyedWriter) resume(k *killing) {
 	if w.lost && !w.send(k) {
 		k.t.Error("a commit that was sent again was not answered")
@@ -230,7 +230,7 @@ func (p *pusher) run(k *killing, remote string) {
 	}
 }
 
-// reply is what a call came to.
+// reply is the result of a call.
 type reply struct {
 	status   int
 	body     []byte

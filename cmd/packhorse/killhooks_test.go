@@ -55,7 +55,7 @@ func TestKillWebhooks(t *testing.T) {
 	for range rounds {
 		k.crash()
 	}
-	k.look() // what was acknowledged is there, and so in the journal
+	k.look() // all acknowledged writes exist, and so they are in the journal
 	journal := k.journal()
 	receiver.await(journal, func() string {
 		return packhorse(t, nil, "webhooks", "list", "--dead", "--data", filepath.Join(k.dir, "data")).out
@@ -106,7 +106,7 @@ func (k *killing) journal() []journalEvent {
 	return all
 }
 
-// receiver is a receiver of webhooks. It notes what it takes in the order in which that comes.
+// receiver is a receiver of webhooks. It records the accepted events in the order of arrival.
 type receiver struct {
 	t *testing.T
 
@@ -156,9 +156,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// await waits until all events of the journal have been taken. What is refused is sent again after
-// seconds, and holds up its ref meanwhile, so that what is bounded is the time without any
-// progress.
+// await waits until all events of the journal were accepted. A refused event is sent again after
+// seconds, and blocks its ref until then, so the time without any progress is bounded.
 func (r *receiver) await(journal []journalEvent, left func() string) {
 	r.t.Helper()
 	begun, at := time.Now(), r.missing(journal)
@@ -180,7 +179,7 @@ func (r *receiver) missing(journal []journalEvent) (count int) {
 	return len(journal) - len(r.heard)
 }
 
-// check holds what was taken against the journal.
+// check compares the accepted events with the journal.
 func (r *receiver) check(journal []journalEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

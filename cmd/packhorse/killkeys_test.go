@@ -231,7 +231,7 @@ func (r *keyedRound) checkBranch(worker int) {
 	}
 }
 
-// checkNotes holds the note of the seed against what was appended.
+// checkNotes compares the note of the seed with the appended ones.
 func (r *keyedRound) checkNotes() {
 	t := r.k.t
 	t.Helper()

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// logFlags say what is logged.
+// logFlags configure the log.
 type logFlags struct {
 	LogLevel  slog.Level `help:"Least severe messages to log: debug, info, warn, error." default:"${log_level}"`
 	LogFormat string     `help:"Format of log lines: text, json." enum:"text,json" default:"text"`
@@ -13,7 +13,7 @@ type logFlags struct {
 
 func (f logFlags) logger(w io.Writer) *slog.Logger { return f.loggerAt(w, f.LogLevel) }
 
-// loggerAt logs what is at least as important as level says, which may change.
+// loggerAt returns a logger for messages of at least the given level, which may change.
 func (f logFlags) loggerAt(w io.Writer, level slog.Leveler) *slog.Logger {
 	if f.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: withUnits}))
@@ -33,7 +33,7 @@ func withoutStacks(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// withUnits names the unit of what becomes a bare number in JSON.
+// withUnits adds the unit to the name of a value that becomes a bare number in JSON.
 func withUnits(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindDuration:
@@ -42,7 +42,7 @@ func withUnits(_ []string, a slog.Attr) slog.Attr {
 		if size, ok := a.Value.Any().(byteSize); ok {
 			return slog.Int64(a.Key+"_bytes", int64(size))
 		}
-	default: // says itself what it is
+	default: // the value includes its unit
 	}
 	return a
 }

@@ -41,19 +41,19 @@ type commandLine struct {
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
-// streams are what a subcommand prints to.
+// streams are the outputs of a subcommand.
 type streams struct {
-	out    io.Writer // what was asked for
+	out    io.Writer // results
 	errOut io.Writer // logs and complaints
 }
 
-// printf prints what was asked for.
+// printf prints a result.
 func (to streams) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(to.out, format, args...)
 	return err
 }
 
-// complain prints a line. When even that fails, the exit status still tells.
+// complain prints a line to errOut. If that fails, the exit status still shows the error.
 func (to streams) complain(format string, args ...any) {
 	_, _ = fmt.Fprintf(to.errOut, "packhorse: "+format+"\n", args...)
 }
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, to streams) int {
 // reparse reads command line, environment and configuration file again.
 type reparse func() (*commandLine, error)
 
-// newParser returns what fills cli.
+// newParser returns the parser that fills cli.
 func newParser(cli *commandLine, to streams, more ...kong.Option) *kong.Kong {
 	parser, err := kong.New(cli, append([]kong.Option{
 		kong.Name("packhorse"),

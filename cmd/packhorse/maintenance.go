@@ -8,7 +8,7 @@ import (
 	"packhorse/engine/maintain"
 )
 
-// maintenanceFlags say what a server does in the background.
+// maintenanceFlags configure background maintenance.
 type maintenanceFlags struct {
 	Off         bool          `help:"Turn off background maintenance; use packhorse gc instead."`
 	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
@@ -31,7 +31,7 @@ func (f maintenanceFlags) settings() *maintain.Settings {
 	}
 }
 
-// maintenanceFigures are what metrics tell of maintenance.
+// maintenanceFigures are the metrics of maintenance.
 func maintenanceFigures(host *engine.Host) []api.Figure {
 	counter := func(name, help string, value func(maintain.Stats) uint64) api.Figure {
 		return api.Figure{Name: name, Help: help, Counter: true, Value: func() float64 {

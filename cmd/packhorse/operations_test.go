@@ -85,7 +85,7 @@ func operations(t *testing.T) string {
 	return string(page)
 }
 
-// pairs returns what the two groups of an expression match.
+// pairs returns the matches of the two groups of an expression.
 func pairs(of *regexp.Regexp, text string) map[string]string {
 	found := make(map[string]string)
 	for _, match := range of.FindAllStringSubmatch(text, -1) {

@@ -11,7 +11,7 @@ import (
 	"packhorse/api/auth"
 )
 
-// orgCommand groups what there is to do with organizations.
+// orgCommand groups the subcommands for organizations.
 type orgCommand struct {
 	Add orgAddCommand `cmd:"" help:"Register a public key of an organization. Takes effect while the server runs."`
 }
@@ -39,8 +39,8 @@ func (c orgAddCommand) Run(to streams) error {
 	return err
 }
 
-// registerKey writes a public key to ORGS/<org>/<kid>.pem and returns its id, which comes from the
-// key when kid is "".
+// registerKey writes a public key to ORGS/<org>/<kid>.pem and returns its id. If kid is "" the id
+// is derived from the key.
 func registerKey(orgs, org, kid string, publicPEM []byte) (string, error) {
 	if !auth.ValidName(org) {
 		return "", &usageError{fmt.Sprintf("%q is no name for an organization", org)}

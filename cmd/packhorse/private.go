@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// othersMode is what group and others may do.
+// othersMode is the permission bits of group and others.
 const othersMode = 0o077
 
-// keepPrivate has this process make files with mode 0600 and folders with 0700 from now on,
-// whatever its umask was: what repositories hold is told to who has a token. It closes the folders
-// below dir that packhorse made before, with a wider mode.
+// keepPrivate makes this process create files with mode 0600 and folders with 0700 from now on,
+// whatever its umask was: the content of repositories requires a token. It also restricts the
+// folders below dir that packhorse created earlier with a wider mode.
 func keepPrivate(dir string, folders ...string) error {
 	syscall.Umask(othersMode)
 	for _, name := range folders {
@@ -34,8 +34,8 @@ func keepPrivate(dir string, folders ...string) error {
 	return nil
 }
 
-// warnOfLoose logs a warning when others can look into a data folder, whose mode is its owner's to
-// choose.
+// warnOfLoose logs a warning when other users can read a data folder; its owner decides on its
+// mode.
 func warnOfLoose(dir string, logger *slog.Logger) {
 	info, err := os.Stat(dir)
 	if err != nil || info.Mode().Perm()&othersMode == 0 {

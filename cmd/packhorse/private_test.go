@@ -21,7 +21,7 @@ func wideOpen(t *testing.T) string {
 	return path
 }
 
-// closed wants nobody else to get at anything below dir.
+// closed checks that other users have no access to anything below dir.
 func closed(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
@@ -44,7 +44,7 @@ func closed(t *testing.T, dir string) {
 	}
 }
 
-// TestPrivate serves, backs up and restores with the widest umask, and closes what was made open
+// TestPrivate serves, backs up and restores with the widest umask, and closes files that were open
 // before.
 func TestPrivate(t *testing.T) {
 	t.Parallel()

@@ -10,12 +10,12 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// reloader does on SIGHUP what the server else does by itself, and takes the log level from the
-// configuration file anew.
+// reloader repeats on SIGHUP the periodic checks of the server, and reads the log level from the
+// configuration file again.
 type reloader struct {
 	signals chan os.Signal
 	level   *slog.LevelVar
-	again   func() (slog.Level, error) // what the command line, the environment and the file say now; nil: the level stays
+	again   func() (slog.Level, error) // the present level of command line, environment and file; nil: the level stays
 
 	running sync.WaitGroup
 	one     sync.Mutex
@@ -28,14 +28,14 @@ func catchHangup(level *slog.LevelVar, again func() (slog.Level, error)) *reload
 	return r
 }
 
-// start reloads the server in the background: what it reads may hang.
+// start reloads the server in the background, because reading may hang.
 func (r *reloader) start(s *server) {
 	rescue.Go(&r.running, func() error {
 		r.one.Lock()
 		defer r.one.Unlock()
 		s.tokens.Reload()
 		if s.certificates != nil {
-			_ = s.certificates.look(true) // the log is told
+			_ = s.certificates.look(true) // look logs the error
 		}
 		if r.again != nil {
 			if level, err := r.again(); err != nil {

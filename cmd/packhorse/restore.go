@@ -24,11 +24,11 @@ type restoreCommand struct {
 	logFlags
 }
 
-// restoringMark is a file in a folder into which a backup is being restored. Nobody opens such a
-// folder.
+// restoringMark is a file in a folder into which a backup is being restored. All commands refuse
+// such a folder.
 const restoringMark = "RESTORING"
 
-// Run restores. What it has written is removed again when it fails.
+// Run restores. If it fails it removes the files that it has written.
 func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 	from, err := openBackups(c.Src, true)
 	if err != nil {
@@ -106,7 +106,7 @@ func takeEmpty(dir string) error {
 	return syncFolder(dir)
 }
 
-// clearFolder removes what is in a folder that takeEmpty has taken, the mark last.
+// clearFolder removes the content of a folder that takeEmpty has taken, the mark last.
 func clearFolder(dir string) error {
 	for _, name := range []string{filesFolder, keysFolder, restoringMark} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// scrubber reads what is stored in the background.
+// scrubber reads the store in the background to find damage.
 type scrubber struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -54,7 +54,7 @@ func (s *scrubber) stop() {
 	}
 }
 
-// scrubFigures are what the scrubber tells to /metrics.
+// scrubFigures are the metrics of the scrubber.
 func scrubFigures(host *engine.Host) []api.Figure {
 	figure := func(name, help string, value func(engine.ScrubStats) uint64) api.Figure {
 		return api.Figure{Name: "scrub_" + name, Help: help, Counter: true, Value: func() float64 {

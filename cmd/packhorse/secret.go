@@ -11,8 +11,8 @@ import (
 	"packhorse/engine/credential"
 )
 
-// makeSecret makes the key that seals stored secrets, unless it is there. It should lie outside of
-// the data folder, so that a copy of that does not hold it.
+// makeSecret makes the key that seals stored secrets, unless it exists. It should be outside the
+// data folder, so that a copy of that folder does not include it.
 func makeSecret(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

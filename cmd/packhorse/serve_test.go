@@ -242,7 +242,7 @@ func TestServeReloads(t *testing.T) {
 // leafOf returns the certificate that a server shows.
 func leafOf(t *testing.T, server *packhorsetest.Server) *x509.Certificate {
 	t.Helper()
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // what it is is compared
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // the test compares the certificate itself
 	c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL, "https://"))
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"packhorse/api/rest"
 )
 
-// serverFlags are what dev and serve have in common.
+// serverFlags are the common flags of dev and serve.
 type serverFlags struct {
 	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
 	AdminListen           string        `help:"Separate address for metrics and profiles; they are then not served on the public one." placeholder:"ADDR"`
@@ -65,18 +65,18 @@ type server struct {
 type privateListener struct {
 	net.Listener
 	http   *http.Server
-	cancel context.CancelFunc // ends what its requests do
+	cancel context.CancelFunc // cancels its requests
 }
 
-// place is where a server finds what it serves, and where it serves that.
+// place has the folders of a server, its address and its certificate.
 type place struct {
 	data, orgs string // folders
 	address    string // to listen on
 	cert, key  string // files of the certificate; "" for none
 }
 
-// openServer opens the listeners and the stores. Before serve everything is answered with 503, but
-// for the question whether the process is alive. It is told of SIGHUP by reload.
+// openServer opens the listeners and the stores. Until serve is called every request is answered
+// with 503, except /healthz. reload forwards SIGHUP to the server.
 func openServer(ctx context.Context, at place, flags serverFlags, reload *reloader, to streams) (_ *server, err error) {
 	s := &server{flags: flags, logger: flags.loggerAt(to.errOut, reload.level), reloader: reload}
 	defer func() {
@@ -159,8 +159,8 @@ func (s *server) listen(ctx context.Context, address string, config *tls.Config)
 	return answerStarting(l.(*net.TCPListener), config), nil
 }
 
-// reachable returns the host and port at which this machine reaches a listener: one on every
-// address has none of its own.
+// reachable returns the host and port at which this machine reaches a listener, also for one on all
+// addresses.
 func reachable(address net.Addr) string {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
@@ -263,7 +263,7 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 		}
 	}
 	for _, p := range s.private {
-		p.cancel() // maintenance ends at once; it can be begun again
+		p.cancel() // maintenance ends immediately; it can be started again
 	}
 	stopping := context.WithoutCancel(ctx)
 	drain, cancel := context.WithTimeout(stopping, s.flags.Drain)
@@ -276,8 +276,8 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 	return err
 }
 
-// leave tells whoever asks for readiness that the server is about to stop, and goes on serving for
-// as long as --drain-delay says.
+// leave reports to readiness checks that the server is about to stop, and continues to serve for
+// --drain-delay.
 func (s *server) leave(ended <-chan error) error {
 	s.api.Leave()
 	select {
@@ -288,7 +288,7 @@ func (s *server) leave(ended <-chan error) error {
 	}
 }
 
-// logStart tells what holds from now on.
+// logStart logs the settings in force.
 func (s *server) logStart() {
 	s.logger.Info("serving", "url", s.url, "version", version, "go", runtime.Version(), "cores", runtime.GOMAXPROCS(0),
 		"organizations", len(s.tokens.Orgs()))
@@ -302,7 +302,7 @@ func (s *server) logStart() {
 		"json", f.JSONMax, "diff_file", f.Limits.DiffFileMax, "merge", f.Limits.MergeMaxBytes)
 }
 
-// close closes what was opened.
+// close closes the listeners and the stores.
 func (s *server) close(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.private {

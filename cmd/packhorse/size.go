@@ -52,7 +52,7 @@ func (s byteSize) String() string {
 // memoryDefault is the --memory of a machine that sets no limit.
 const memoryDefault = gib
 
-// defaultMemory returns 1 GiB, or half of what the process's control group allows when that is
+// defaultMemory returns 1 GiB, or half of the limit of the process's control group when that is
 // less, in whole MiB.
 func defaultMemory() byteSize {
 	limit, ok := controlGroupMemory(os.ReadFile)
@@ -62,8 +62,8 @@ func defaultMemory() byteSize {
 	return max(limit/2/mib, 1) * mib
 }
 
-// controlGroupMemory returns the least memory limit of the process's control group and those above
-// it, and whether there is one.
+// controlGroupMemory returns the smallest memory limit of the process's control group and its
+// parents, and whether there is one.
 func controlGroupMemory(readFile func(string) ([]byte, error)) (byteSize, bool) {
 	membership, err := readFile("/proc/self/cgroup")
 	if err != nil {

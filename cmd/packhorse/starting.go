@@ -50,8 +50,8 @@ func answerStarting(l *net.TCPListener, config *tls.Config) *starting {
 	return s
 }
 
-// stop ends the answering, and leaves the listener to accept for somebody else. Connections that
-// have not sent a request are cut.
+// stop ends the answering, and leaves the listener to its next user. Connections that have not sent
+// a request are cut.
 func (s *starting) stop() error {
 	drain, cancel := context.WithTimeout(context.Background(), startingRetry)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestStoppedServer runs commands beside a server that is stopped in its tracks: they say what they
-// wait for, and end.
+// TestStoppedServer runs commands beside a server that is suspended: they print the reason of the
+// wait, and end.
 func TestStoppedServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

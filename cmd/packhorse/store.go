@@ -20,7 +20,7 @@ import (
 	"packhorse/refs"
 )
 
-// What lies in a data folder.
+// The content of a data folder.
 const (
 	keysFolder  = "keys"       // the key-value store
 	filesFolder = "files"      // segment files
@@ -28,7 +28,7 @@ const (
 	adminSocket = "admin.sock" // of the server that runs, mode 0600
 )
 
-// storeFlags say where repositories are stored and what may be spent on them.
+// storeFlags configure the location and the resources of the stores.
 type storeFlags struct {
 	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}"`
 	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0"`
@@ -38,7 +38,7 @@ type storeFlags struct {
 	Limits limitFlags `embed:"" group:"Limits"`
 }
 
-// limitFlags are the limits of what is stored.
+// limitFlags are the limits of stored data.
 type limitFlags struct {
 	ObjectMax     byteSize `help:"Maximum size of an object." default:"4GiB"`
 	PackMax       byteSize `help:"Maximum size of the pack of a push." default:"16GiB"`
@@ -54,7 +54,7 @@ type limitFlags struct {
 	RefsMax       int      `help:"Maximum number of refs in a repository." default:"1000000"`
 }
 
-// Shares of --memory, in sixteenths. What is left is for the program itself: connections, buffers,
+// Shares of --memory, in sixteenths. The rest is for the program itself: connections, buffers,
 // garbage.
 const (
 	keysShare     = 2
@@ -65,8 +65,8 @@ const (
 	shares        = 16
 )
 
-// garbagePercent is how much garbage may gather beside what is in use. Most of the heap is caches
-// of bytes without pointers, which cost nothing to pass over, so collecting often is cheap and
+// garbagePercent is the amount of garbage in percent of the live heap. Most of the heap is caches
+// of bytes without pointers, which the collector need not scan, so frequent collection is cheap and
 // keeps the process small.
 const garbagePercent = 40
 
@@ -95,11 +95,12 @@ type store struct {
 // errInUse says that another process has a data folder open.
 var errInUse = errors.New("is in use by another packhorse")
 
-// outside is what a store is told about what surrounds it. Maintenance commands need none of it.
+// outside is the part of a store's configuration that concerns its surroundings. Maintenance
+// commands need none of it.
 type outside struct {
 	secretKey   []byte                    // seals stored secrets
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
-	signingKeys func(org string) [][]byte // what the files of an organization's signing keys hold
+	signingKeys func(org string) [][]byte // the contents of the files of an organization's signing keys
 	webhooks    engine.WebhookConfig      // the zero value delivers nothing
 	upstreams   engine.UpstreamConfig     // the zero value syncs nothing
 }

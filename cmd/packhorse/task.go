@@ -21,9 +21,9 @@ import (
 // server, at whose admin socket the command asks for it, or in the command itself when no server
 // runs.
 //
-// Args are those of the command, as JSON. What the task writes to out is printed line by line; a
-// line of [progress] overwrites the one before on a terminal. The task ends when ctx does, which is
-// when its caller is gone or the server stops. Its error is the command's.
+// Args are the command's arguments, as JSON. The output of the task is printed line by line; on a
+// terminal a line of [progress] overwrites the one before. The task ends when ctx does, which is
+// when its caller disconnects or the server stops. The command returns its error.
 type task func(ctx context.Context, host *engine.Host, args json.RawMessage, out io.Writer) error
 
 // tasks are all of them, by the name of their command.
@@ -48,7 +48,7 @@ func taskOf[A any](run func(ctx context.Context, host *engine.Host, args A, out 
 	}
 }
 
-// taskFlags are what every maintenance command takes.
+// taskFlags are the common flags of all maintenance commands.
 type taskFlags struct {
 	Data string        `help:"Data folder." placeholder:"DIR" required:"" type:"existingdir"`
 	Wait time.Duration `help:"How long to wait for a server that has the folder open but does not answer." default:"30s"`
@@ -99,7 +99,7 @@ func (f taskFlags) runHere(
 	return run(ctx, s.host, args, &lineWriter{line: printer.print})
 }
 
-// progressMark begins the lines that tell how far a task has come.
+// progressMark begins the lines that report the progress of a task.
 const progressMark = "\r"
 
 // progress returns a function that prints how far a task has come, a few times a second at most.
@@ -116,7 +116,7 @@ func progress(out io.Writer) func(format string, args ...any) {
 		}
 		mu.Unlock()
 		if due {
-			// Who cannot be told of progress will not be told of the result either, and there it counts.
+			// If progress cannot be written, neither can the result, whose error is returned.
 			_, _ = fmt.Fprintf(out, progressMark+format+"\n", args...)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"packhorse/refs"
 )
 
-// readWrite is what a token allows by default.
+// readWrite is the default scope of a token.
 const readWrite = auth.GitRead | auth.GitWrite
 
 // keyPair writes a pair of PEM files.

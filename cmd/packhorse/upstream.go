@@ -55,8 +55,7 @@ func (s *server) upstreams() (engine.UpstreamConfig, error) {
 	}, nil
 }
 
-// mayUseApp tells whether an account on GitHub is one of those listed; GitHub knows no upper and
-// lower case.
+// mayUseApp reports whether an account on GitHub is one of those listed; GitHub ignores case.
 func mayUseApp(owners []string, owner string) bool {
 	return slices.ContainsFunc(owners, func(listed string) bool {
 		return listed == "*" || strings.EqualFold(listed, owner)
@@ -84,7 +83,7 @@ func (f *upstreamFlags) app(guard *outbound.Guard) (*githubapp.App, error) {
 	})
 }
 
-// upstreamFigures are what syncing tells to /metrics.
+// upstreamFigures are the metrics of syncs.
 func upstreamFigures(host *engine.Host) []api.Figure {
 	figure := func(name, help string, counter bool, value func(upstream.Stats) float64) api.Figure {
 		return api.Figure{Name: "upstream_" + name, Help: help, Counter: counter, Value: func() float64 {

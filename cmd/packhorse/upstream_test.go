@@ -20,7 +20,7 @@ type twoServers struct {
 	killing             // the one that syncs
 	far                 *packhorsetest.Server
 	farToken, farRemote string
-	git                 *oracle.Repository // what the upstream began with
+	git                 *oracle.Repository // the first refs of the upstream
 	credential          string             // id
 }
 
@@ -66,7 +66,7 @@ func newTwoServers(t *testing.T, seed uint64, provider, config string, flags ...
 	return s
 }
 
-// authorize stores what the upstream is shown.
+// authorize stores the credential for the upstream.
 func (s *twoServers) authorize(password string) {
 	s.t.Helper()
 	method, field, value := http.MethodPost, "repo_id", "r"
@@ -85,7 +85,7 @@ func (s *twoServers) authorize(password string) {
 	s.credential = stored.ID
 }
 
-// syncState is what GET /repo tells.
+// syncState is the sync state in GET /repo.
 type syncState struct {
 	BaseRepo *struct{ Provider string } `json:"base_repo"`
 	Sync     struct {
@@ -161,8 +161,8 @@ func TestSyncWithServer(t *testing.T) {
 }
 
 // TestKillSync kills the server at random instants, first while it imports, then while programs
-// commit and git pushes: in the end the upstream has what was acknowledged, and both have the same.
-// PACKHORSE_KILL_ROUNDS sets how often.
+// commit and git pushes: at the end the upstream has all acknowledged writes, and both have the
+// same refs. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillSync(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 2)
@@ -188,5 +188,5 @@ func TestKillSync(t *testing.T) {
 	}
 	s.api(http.MethodPost, "/api/v1/repos/pull-upstream", "", nil).mustBe(t, http.StatusAccepted)
 	s.equal()
-	s.look() // what was acknowledged is there, and so it is at the upstream
+	s.look() // all acknowledged writes exist, and so they do at the upstream
 }

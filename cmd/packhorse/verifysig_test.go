@@ -88,7 +88,7 @@ func (p *signedPushes) register(config string, public []byte) {
 	}
 }
 
-// push pushes a new commit, signed unless by is nil, and returns what git says when it is refused.
+// push pushes a new commit, signed unless by is nil, and returns git's message when it is refused.
 func (p *signedPushes) push(by *oracle.Signer) (refusal string) {
 	p.t.Helper()
 	p.count++

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// vigil watches over a wait: it says what is waited for once nothing was heard for a while, and
-// gives up after a longer one.
+// vigil watches over a wait: it prints the reason of the wait after some silence, and gives up
+// after a longer one.
 type vigil struct {
 	what       string
 	say, limit time.Duration
@@ -22,7 +22,7 @@ type vigil struct {
 // sayAfter is how long a command waits without a word.
 const sayAfter = 3 * time.Second
 
-// silentError says that nothing was heard for as long as was to be waited.
+// silentError says that nothing arrived for the maximum waiting time.
 type silentError struct {
 	what  string
 	limit time.Duration
@@ -33,7 +33,7 @@ func (e *silentError) Error() string {
 		e.what, e.limit)
 }
 
-// begin returns a context that ends, with a silentError as its cause, when nothing is heard for
+// begin returns a context that ends, with a silentError as its cause, when nothing arrives for
 // limit. The caller calls end.
 func (v *vigil) begin(ctx context.Context) context.Context {
 	ctx, v.cancel = context.WithCancelCause(ctx)
@@ -46,7 +46,7 @@ func (v *vigil) begin(ctx context.Context) context.Context {
 	return ctx
 }
 
-// heard begins the wait anew.
+// heard restarts the wait.
 func (v *vigil) heard() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

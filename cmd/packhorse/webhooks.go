@@ -19,7 +19,7 @@ type webhookFlags struct {
 	GiveUp time.Duration `help:"How long to retry an undelivered event before it becomes a dead letter." default:"24h"`
 }
 
-// webhooksCommand looks after what has to be delivered to receivers.
+// webhooksCommand groups the subcommands for undelivered events.
 type webhooksCommand struct {
 	List  webhooksListCommand  `cmd:"" help:"List the webhooks: pending events, last error, dead letters."`
 	Retry webhooksRetryCommand `cmd:"" help:"Retry dead letters."`
@@ -53,7 +53,8 @@ func (c webhooksListCommand) Run(ctx context.Context, to streams) error {
 	return c.run(ctx, "webhooks-list", webhooksArgs{Org: c.Org, Dead: c.Dead, JSON: c.JSON}, to)
 }
 
-// Run lets the server that has the folder open send again, or the one that opens it next.
+// Run requests a retry, from the server that has the folder open, or from the one that opens it
+// next.
 func (c webhooksRetryCommand) Run(ctx context.Context, to streams) error {
 	return c.run(ctx, "webhooks-retry", webhooksArgs{Org: c.Org, URL: c.URL, IDs: c.IDs}, to)
 }
@@ -136,7 +137,7 @@ func runWebhooksRetry(ctx context.Context, host *engine.Host, args webhooksArgs,
 	return err
 }
 
-// webhooks returns who hears of changes.
+// webhooks returns the configuration of webhooks.
 func (s *server) webhooks() (engine.WebhookConfig, error) {
 	guard, err := outbound.ParseGuard(s.flags.Upstream.UpstreamAllow)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *server) webhooks() (engine.WebhookConfig, error) {
 	}, nil
 }
 
-// webhookFigures are what deliveries tell to /metrics.
+// webhookFigures are the metrics of deliveries.
 func webhookFigures(host *engine.Host) []api.Figure {
 	figure := func(name, help string, counter bool, value func(webhook.Stats) float64) api.Figure {
 		return api.Figure{Name: "webhook_" + name, Help: help, Counter: counter, Value: func() float64 {

@@ -110,7 +110,7 @@ func TestWebhooks(t *testing.T) {
 	})
 }
 
-// A list of what may be reached is refused at the start if it cannot be understood.
+// A malformed --upstream-allow is refused at the start.
 func TestUpstreamAllow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

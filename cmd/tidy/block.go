@@ -11,7 +11,7 @@ type blockLine struct {
 	text   string
 }
 
-// words returns what stands before "#", split at spaces.
+// words returns the words of the line before "#".
 func (l blockLine) words() []string {
 	text, _, _ := strings.Cut(l.text, "#")
 	return strings.Fields(text)

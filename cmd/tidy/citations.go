@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// checkCitations finds citations of what is not in the tree. A comment, a Markdown page or the
-// Makefile cites a page by its path, with a heading (ARCHITECTURE.md, "The floors") or with the
-// number that a heading begins with (docs/invariants.md 2). The pages about the project also cite
-// files, folders and tests in backquotes.
+// checkCitations finds citations of missing things. A comment, a Markdown page or the Makefile
+// cites a page by its path, with a heading (ARCHITECTURE.md, "The floors") or with the number that
+// a heading begins with (docs/invariants.md 2). The pages about the project also cite files,
+// folders and tests in backquotes.
 func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 	t, err := readTree(root)
 	if err != nil {
@@ -37,12 +37,12 @@ func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 	return findings, nil
 }
 
-// isAboutProject tells whether what a page has in backquotes is held against the tree.
+// isAboutProject reports whether the words in backquotes of a page are checked against the tree.
 func isAboutProject(name string) bool {
 	return path.Ext(name) == ".md" && (path.Dir(name) == "." || path.Dir(name) == "docs")
 }
 
-// tree is what can be cited, and the texts beside Go that cite.
+// tree has all that can be cited, and the texts beside Go that cite.
 type tree struct {
 	paths map[string]bool   // files and folders, and each of their ends that begins at a folder
 	whole map[string]bool   // files and folders
@@ -50,7 +50,7 @@ type tree struct {
 	pages map[string]page
 }
 
-// page is what can be cited of a Markdown page.
+// page has the citable parts of a Markdown page.
 type page struct {
 	headings map[string]bool
 	numbers  map[string]bool // that headings begin with
@@ -131,7 +131,7 @@ func commentText(group *ast.CommentGroup) string {
 }
 
 var (
-	// citedPage is a page with all that is written to it, such as an address, which is none of ours.
+	// citedPage is a page with everything attached to it, such as an address, which is none of ours.
 	citedPage    = regexp.MustCompile(`[^\s"'()<>\[\]{}` + "`" + `,;]*\w\.md\b(?:#[\w-]+)?`)
 	citedHeading = regexp.MustCompile(`^,\s+"([^"]+)"`)
 	citedNumbers = regexp.MustCompile(`^\s+\d+(?:(?:,|,? and| to)\s+\d+)*`)
@@ -180,7 +180,7 @@ func (t *tree) checkPages(file string, line int, text string) []finding {
 
 var noAnchor = regexp.MustCompile(`[^\pL\pN _-]`)
 
-// hasAnchor tells whether a heading gets that anchor where pages are shown.
+// hasAnchor reports whether a heading has that anchor in the rendered page.
 func (p page) hasAnchor(anchor string) bool {
 	for heading := range p.headings {
 		if strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-") == anchor {
@@ -224,7 +224,7 @@ func (t *tree) checkQuoted(file, text string, tests map[string][]string) []findi
 	return findings
 }
 
-// isPath tells whether a word in backquotes is meant to be a path of the tree: a Go file, or
+// isPath reports whether a word in backquotes is meant to be a path of the tree: a Go file, or
 // anything in a folder that stands at the top. Below refs only Go files are, since git's refs are
 // called so too.
 func isPath(word string) bool {

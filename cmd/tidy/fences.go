@@ -6,9 +6,8 @@ import (
 )
 
 // fences is the modules block of ARCHITECTURE.md: a line is a dependency's module path and the
-// folders that may import it, with a comment after "#" that says what for. The word "tests" in
-// place of a folder lets every test, and every room of tests, import it. Folders beside the tower
-// are free.
+// folders that may import it, with the purpose in a comment after "#". The word "tests" in place of
+// a folder lets every test, and every room of tests, import it. Folders beside the tower are free.
 type fences []fence
 
 type fence struct {
@@ -66,7 +65,7 @@ func (l fences) check(mod *module, t tower) []finding {
 	return findings
 }
 
-// admit returns the place in the list that lets folder import importPath, or why it may not.
+// admit returns the entry in the list that allows folder to import importPath, or why it may not.
 func (l fences) admit(importPath, folder string, test bool) (place, reason string) {
 	i := slices.IndexFunc(l, func(f fence) bool {
 		return importPath == f.module || strings.HasPrefix(importPath, f.module+"/")
@@ -83,7 +82,7 @@ func (l fences) admit(importPath, folder string, test bool) (place, reason strin
 	}
 }
 
-// foreign tells whether a package is neither of this module nor of the standard library.
+// foreign reports whether a package is neither of this module nor of the standard library.
 func foreign(mod *module, importPath string) bool {
 	if _, ours := mod.folderOf(importPath); ours {
 		return false

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// guardedBy is the folder whose package starts goroutines: a panic in one that is started otherwise
-// ends the process.
+// guardedBy is the folder of the package that starts goroutines: a panic in a goroutine started
+// otherwise ends the process.
 const guardedBy = "odb/rescue"
 
-// checkGoroutines finds goroutines of the tower that nobody guards: go statements, and the Go
-// methods of sync and errgroup. A comment on the line that begins with "bare: " gives a reason, and
-// lets it pass.
+// checkGoroutines finds unguarded goroutines of the tower: go statements, and the Go methods of
+// sync and errgroup. A comment on the line that begins with "bare: " gives a reason, and allows it.
 func checkGoroutines(mod *module, t tower) []finding {
 	var findings []finding
 	for _, pkg := range mod.packages {
@@ -55,9 +54,8 @@ func checkGoroutines(mod *module, t tower) []finding {
 	return findings
 }
 
-// startsBare tells whether the argument of a method Go is what sync.WaitGroup takes: a function
-// without a result. Of one that is named it is taken for granted in a file that speaks of wait
-// groups.
+// startsBare reports whether the argument of a method Go fits sync.WaitGroup: a function without a
+// result. A named function is assumed to fit in a file that mentions wait groups.
 func startsBare(argument ast.Expr, waits bool) bool {
 	if literal, ok := argument.(*ast.FuncLit); ok {
 		return literal.Type.Results == nil
@@ -65,7 +63,7 @@ func startsBare(argument ast.Expr, waits bool) bool {
 	return waits
 }
 
-// mentions tells whether a file names something of a package.
+// mentions reports whether a file names something of a package.
 func mentions(file *ast.File, pkg, name string) bool {
 	found := false
 	ast.Inspect(file, func(n ast.Node) bool {

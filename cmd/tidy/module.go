@@ -67,7 +67,7 @@ func load(root fs.FS) (*module, error) {
 	})
 }
 
-// skipped tells whether a folder holds no sources of this module.
+// skipped reports whether a folder holds no sources of this module.
 func skipped(root fs.FS, folder string) bool {
 	if folder == "." {
 		return false

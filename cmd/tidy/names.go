@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// drawers are names for code that nobody has thought about.
+// drawers are names of packages without a subject.
 var drawers = []string{"util", "utils", "common", "helper", "helpers", "base", "misc", "shared"}
 
 // checkNames finds folders, packages and files that are called like a drawer.

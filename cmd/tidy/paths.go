@@ -13,19 +13,19 @@ import (
 // machinePath matches the paths of homes and checkouts, which mean nothing on another machine.
 var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.~/*%$}-])/(?:root|home|Users|work)/[A-Za-z0-9_.-]`)
 
-// topLevel lists the folders that may stand at the top. Files there are documents, dotfiles,
-// go.mod, go.sum and the Makefile.
+// topLevel lists the folders allowed at the top. Files there are documents, dotfiles, go.mod,
+// go.sum and the Makefile.
 var topLevel = []string{"api", "bench", "cmd", "docs", "engine", "fuzz", "odb", "pack", "refs"}
 
-// untold lists folders whose files nobody commits.
+// untold lists folders whose files are not committed.
 var untold = []string{".git", ".cache", ".data", "bin", "data", "node_modules", "bench/results/tmp"}
 
-// isUntold tells whether nobody commits the files of a folder.
+// isUntold reports whether the files of a folder are not committed.
 func isUntold(folder string) bool {
 	return slices.Contains(untold, folder) || path.Base(folder) == "node_modules"
 }
 
-// checkPaths finds text files that tell a path of somebody's machine, and what does not belong at
+// checkPaths finds text files that contain a path of a developer's machine, and misplaced files at
 // the top level.
 func checkPaths(root fs.FS) ([]finding, error) {
 	var findings []finding
@@ -55,8 +55,8 @@ func checkPaths(root fs.FS) ([]finding, error) {
 	return findings, err
 }
 
-// machinePaths returns a finding for every line of a text that tells a machine's path. A file with
-// a NUL in it is no text.
+// machinePaths returns a finding for every line of a text that contains a machine's path. A file
+// with a NUL in it is not a text.
 func machinePaths(name string, data []byte) []finding {
 	if bytes.IndexByte(data, 0) >= 0 {
 		return nil

@@ -137,5 +137,5 @@ func (t tower) host(room string) string {
 	return "."
 }
 
-// within tells whether folder lies inside outer.
+// within reports whether folder lies inside outer.
 func within(folder, outer string) bool { return strings.HasPrefix(folder, outer+"/") }

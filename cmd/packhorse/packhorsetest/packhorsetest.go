@@ -40,9 +40,9 @@ func Build(ctx context.Context, dir string, tags ...string) (string, error) {
 // Options of [Start]. Bin and Dir are required.
 type Options struct {
 	Bin    string   // the binary
-	Dir    string   // holds everything of the server; a second Start finds what the first one left
+	Dir    string   // holds everything of the server; a second Start continues with the data of the first
 	Flags  []string // more flags of packhorse serve; it logs only warnings by default
-	Config string   // the configuration file, "" for none; it says what is logged then
+	Config string   // the configuration file, "" for none; it then decides the log level
 	TLS    bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
 
 	// Log, if not nil, is called with each line that the process prints or logs, before Start returns
@@ -152,8 +152,8 @@ func (s *Server) AddOrg(ctx context.Context, org string) error {
 	return nil
 }
 
-// Token signs a token for a repository. Flags are those of packhorse token; by default it may read
-// and write.
+// Token signs a token for a repository. Flags are flags of packhorse token; by default the token
+// may read and write.
 func (s *Server) Token(ctx context.Context, repo string, flags ...string) (string, error) {
 	args := append([]string{"token", "--org", Org, "--key", s.key, "--repo", repo}, flags...)
 	out, err := exec.CommandContext(ctx, s.bin, args...).Output()
@@ -175,7 +175,7 @@ func (s *Server) KeyFile() string { return s.key }
 // PID is the process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Output is what the process has printed and logged so far.
+// Output returns everything that the process has printed and logged so far.
 func (s *Server) Output() string { return s.output.String() }
 
 // Stop asks for an orderly stop and waits for it. It fails when the process does not exit with
@@ -195,7 +195,7 @@ func (s *Server) Stop() error {
 	}
 }
 
-// Kill ends the process at once, as a crash does, and waits until it is gone.
+// Kill ends the process immediately, as a crash does, and waits for its end.
 func (s *Server) Kill() error {
 	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -204,12 +204,11 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// output gathers what a process prints, hands out its lines, and the base URL that one of them
-// names.
+// output gathers the output of a process, and extracts its lines and the base URL in one of them.
 type output struct {
 	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer
-	seen int  // bytes of text whose lines have been handed out
+	seen int  // bytes of text already returned as lines
 	told bool // the base URL
 
 	log  func(line string) // may be nil

@@ -48,8 +48,8 @@ func (s *Server) readyz(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// readiness tells whether new requests should come here. While nothing can be written those that
-// read still should, and what is damaged keeps nobody from the rest.
+// readiness reports whether the server should get new requests. It stays ready while only writes
+// are refused, since reads work, and while some stored data is damaged.
 func (s *Server) readiness() (status int, text string) {
 	if s.isLeaving() {
 		return http.StatusServiceUnavailable, "draining\n"

@@ -12,7 +12,7 @@ import (
 	"packhorse/api/problem"
 )
 
-// answer is what a handler said.
+// answer is the answer of a handler.
 type answer struct {
 	status int
 	size   int64 // announced; -1 for chunks
@@ -65,8 +65,8 @@ func (x *transfer) say(a answer, contentType string) {
 	x.fast.Response.Header.SetContentType(contentType)
 }
 
-// send hands the answer to fasthttp, which writes it when the server's handler has returned. It
-// reports whether the request goes on until then.
+// send passes the answer to fasthttp, which writes it when the server's handler has returned. It
+// reports whether the request continues until then.
 func (x *transfer) send() bool {
 	response := &x.fast.Response
 	response.SetStatusCode(x.answer.status)
@@ -85,8 +85,8 @@ func (x *transfer) send() bool {
 	return false
 }
 
-// answerStream runs the write function of an answer inside fasthttp. It is a reader that writes
-// itself, and not fasthttp's own stream writer: that one lets a body end cleanly after an error
+// answerStream runs the write function of an answer inside fasthttp. It implements io.WriterTo and
+// replaces fasthttp's own stream writer, which lets a body end cleanly after an error
 // (docs/invariants.md 24).
 type answerStream struct {
 	x   *transfer
@@ -124,7 +124,7 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 
 // Close ends the request: fasthttp calls it when the answer has been written, or could not be.
 func (s *answerStream) Close() error {
-	if !s.ran { // the write function may hold something that it gives back
+	if !s.ran { // the write function may hold resources that it releases
 		s.x.cancel(exchange.ErrGone)
 		_, _ = s.WriteTo(nil)
 	}
@@ -132,14 +132,13 @@ func (s *answerStream) Close() error {
 	return nil
 }
 
-// giveUp runs the write function of an answer that is not sent after all: it may hold something
-// that it gives back.
+// giveUp runs the write function of an answer that is not sent, so that it releases its resources.
 func (x *transfer) giveUp(cause error) {
 	x.cancel(cause)
 	_ = x.answer.write(x.ctx, &answerWriter{x: x})
 }
 
-// answerWriter is what a write function gets.
+// answerWriter is the writer for a write function.
 type answerWriter struct {
 	x *transfer
 	w io.Writer // nil when the function has returned
@@ -172,7 +171,7 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// errPanic is what a request fails with after a panic.
+// errPanic is the error of a request after a panic.
 var errPanic = errors.New("api: panic")
 
 // run calls f and turns a panic into an error, which is logged with its stack.

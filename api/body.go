@@ -19,11 +19,11 @@ type body struct {
 	max       int64
 	read      int64 // bytes so far
 	flows     bool  // the next byte ends the pauses
-	cost      *cost // of the request, which waits for its client here; nil while what is left is thrown away
+	cost      *cost // of the request, which waits for its client here; nil while the rest is discarded
 	end       error // once the stream has ended
 }
 
-// What the framing of chunks may take beside the content: 16 bytes for each byte, and this much.
+// The limit for the framing of chunks: 16 bytes for each byte of content, plus this.
 const (
 	framingFactor = 16
 	framingBytes  = 1 << 20
@@ -68,7 +68,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return 0, b.end
 }
 
-// ending says what an error of the stream means.
+// ending translates an error of the stream.
 func (b *body) ending(err error) error {
 	switch {
 	case errors.Is(err, io.EOF) && b.read == b.announced:
@@ -83,7 +83,7 @@ func (b *body) ending(err error) error {
 		return io.EOF
 	case isConnError(err):
 		return exchange.ErrEndedEarly
-	default: // what fasthttp says about chunks and trailers has no common type
+	default: // the errors of fasthttp about chunks and trailers have no common type
 		return exchange.ErrBadBody
 	}
 }
@@ -94,11 +94,11 @@ func isConnError(err error) bool {
 	return errors.As(err, &syscallError) || errors.Is(err, net.ErrClosed)
 }
 
-// drain reads on to the end of the body when that is near, and reports whether it is reached: the
-// chunk trailer, or what little a handler left unread. The connection can serve another request
-// only then.
+// drain reads to the end of the body if it is near, and reports whether it was reached: the chunk
+// trailer, or a short rest that the handler left unread. Only then the connection can serve another
+// request.
 func (b *body) drain() bool {
-	b.cost = nil // what is thrown away costs nothing
+	b.cost = nil // discarding is free
 	if b.end == nil && b.stream != nil && b.announced-b.read <= b.conn.server.limits.DrainBytes {
 		b.discard()
 	}

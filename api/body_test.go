@@ -171,8 +171,7 @@ func TestHiddenRequests(t *testing.T) {
 			if a.Header.Get("X-Request-Id") == "" {
 				t.Error("the answer has no request id")
 			}
-			// What follows: nothing, or the answer of a connection that goes on because the whole body was
-			// read.
+			// The rest: nothing, or the answer of a connection that goes on because the whole body was read.
 			c.closeWrite()
 			c.closes()
 		})

@@ -17,7 +17,7 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// phase is what a connection waits for.
+// phase is the state of a connection: the event that it waits for.
 type phase uint32
 
 const (
@@ -26,7 +26,7 @@ const (
 	header                  // the end of its header
 	headerDone              // its handler: fasthttp reads the first byte of a body before it calls the handler
 	inBody                  // its body
-	ending                  // nothing: it is to be closed
+	ending                  // nothing: it will be closed
 )
 
 // conn is a connection as fasthttp sees it. Deadlines roll with the phases of a request; fasthttp's
@@ -47,11 +47,11 @@ type conn struct {
 	idleBy   time.Time     // when the next request must begin
 	headerBy time.Time     // when the header, or the handshake, must be there
 	tail     [3]byte       // the last bytes of an unfinished header
-	bare     bool          // a line of it ends without a carriage return
+	bare     bool          // a header line ends without a carriage return
 	silence  time.Duration // that the body may keep
 	pace     pace          // of the body
 	received int64         // bytes since the body began
-	bound    int64         // for received: what the framing of a body may take; 0 for none
+	bound    int64         // for received: limit for the framing of a body; 0 for none
 	ended    bool          // the client has sent its last byte
 	stalled  bool          // the client let a deadline pass
 
@@ -89,12 +89,12 @@ func (c tlsConn) Handshake() error {
 	return nil
 }
 
-// ConnectionState tells what the handshake agreed on.
+// ConnectionState returns the result of the handshake.
 func (c tlsConn) ConnectionState() tls.ConnectionState {
 	return c.Conn.(*tls.Conn).ConnectionState() // made so in newConn
 }
 
-// connOf returns the conn behind what fasthttp hands out.
+// connOf returns the conn behind a connection of fasthttp.
 func connOf(c net.Conn) *conn {
 	if secure, ok := c.(tlsConn); ok {
 		return secure.conn
@@ -133,7 +133,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && err != nil {
-		err = nil // TLS tells the end together with the last bytes; it will again
+		err = nil // TLS returns the end together with the last bytes; it will again
 	}
 	if n == 0 {
 		c.ended = errors.Is(err, io.EOF)
@@ -147,7 +147,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, c.took(now, p[:n], time.Since(start))
 }
 
-// took goes on to the next phase with what came after a wait.
+// took moves to the next phase after a read.
 func (c *conn) took(now phase, p []byte, waited time.Duration) error {
 	switch now {
 	case idle:
@@ -236,8 +236,8 @@ func (c *conn) stopIdle() bool {
 	return true
 }
 
-// stopWaiting is stopIdle for a connection that may also be in the midst of a header, or be read to
-// its end: no request of it is being served. It leaves the closing to the caller.
+// stopWaiting is stopIdle for a connection that may also be in the midst of a header, or in a final
+// read: no request of it is being served. The caller closes it.
 func (c *conn) stopWaiting() bool {
 	for _, waiting := range []phase{idle, handshake, header} {
 		if c.phase.CompareAndSwap(uint32(waiting), uint32(ending)) {
@@ -247,7 +247,7 @@ func (c *conn) stopWaiting() bool {
 	return phase(c.phase.Load()) == ending
 }
 
-// abort closes the transport under whatever goes on.
+// abort closes the transport in any state.
 func (c *conn) abort() {
 	c.cut.Store(true)
 	_ = c.sock.Close()
@@ -256,9 +256,8 @@ func (c *conn) abort() {
 // gone reports whether the client has left.
 func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
 
-// Close is what fasthttp calls when it is done with the connection, and when Read has told it so
-// because the connection idles: fasthttp would keep 40 KiB of buffers for it (docs/invariants.md
-// 24).
+// Close is called by fasthttp when it is done with the connection, or when Read has made it give up
+// an idle connection, for which it would keep 40 KiB of buffers (docs/invariants.md 24).
 func (c *conn) Close() error {
 	if c.parking && phase(c.phase.Load()) == idle {
 		c.parking, c.served = false, false
@@ -289,9 +288,9 @@ func (c *conn) park() error {
 	return nil
 }
 
-// end closes the connection so that the client gets to read its last answer: a client that still
-// sends would see a reset instead of it. So the sending half is closed first, and what comes is
-// thrown away for a while; nothing of it is ever executed (docs/invariants.md 22).
+// end closes the connection so that the client can read its last answer: a client that still sends
+// would see a reset instead. So end closes the sending half first and discards input for a while;
+// none of it is ever executed (docs/invariants.md 22).
 func (c *conn) end() error {
 	if c.closed.Swap(true) {
 		return nil

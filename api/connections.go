@@ -11,16 +11,16 @@ import (
 	"packhorse/api/problem"
 )
 
-// connections are those that are open. Beyond the limit a stranger, a connection that has not shown
-// a good token, makes room for a new one; those that have keep theirs. Its user guards it.
+// connections are the open ones. Beyond the limit a stranger, a connection that has not shown a
+// good token, is closed for a new one; connections that have shown one stay. Its user guards it.
 type connections struct {
 	all       map[*conn]struct{}
 	strangers list.List            // of *conn, the oldest first
-	places    map[netip.Prefix]int // how many each address has, of those that are counted
+	places    map[netip.Prefix]int // number of connections of each counted address
 
 	refusedAll, refusedPlace, evicted uint64
 
-	toldAt time.Time // when the log was told of refusals
+	toldAt time.Time // when refusals were last logged
 }
 
 // Why a connection is refused.
@@ -29,15 +29,15 @@ var (
 	errPlaceMax = &exchange.Error{Status: 503, Message: "too many connections from this address"}
 )
 
-// victimsTried bounds how many strangers are looked at for one that may be closed: those whose
-// request is being answered may not.
+// victimsTried bounds the search for a connection to close among those without a good token: one
+// whose request is being answered may not be closed.
 const victimsTried = 64
 
-// toldEvery is how often the log is told that connections are refused.
+// toldEvery is the interval of log lines about refused connections.
 const toldEvery = time.Minute
 
-// place is what counts as one address: of IPv6 the network that a customer gets. Neither the
-// loopback nor a trusted proxy is counted, which speak for many.
+// place returns the network that counts as one address: for IPv6 the network of one customer.
+// Loopback and trusted proxies are not counted, since they act for many clients.
 func (s *Server) place(address netip.Addr) (netip.Prefix, bool) {
 	if !address.IsValid() || address.IsLoopback() || s.proxies.trusted(address) {
 		return netip.Prefix{}, false
@@ -50,8 +50,8 @@ func (s *Server) place(address netip.Addr) (netip.Prefix, bool) {
 	return place, err == nil
 }
 
-// remember adds a connection. It fails when the server is stopping or has too many; a stranger that
-// made room is to be closed.
+// remember adds a connection. It fails when the server is stopping or has too many; the caller must
+// close the victim, if any.
 func (s *Server) remember(c *conn) (victim *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Server) remember(c *conn) (victim *conn, err error) {
 	return victim, nil
 }
 
-// evictLocked takes the oldest stranger that waits for its client out of the connections, and
+// evictLocked removes the oldest stranger that waits for its client from the connections, and
 // returns it; nil when there is none.
 func (s *Server) evictLocked() *conn {
 	tried := 0
@@ -144,8 +144,8 @@ func (s *Server) forgetLocked(c *conn) {
 	}
 }
 
-// refuse closes a connection that has not been served. Without TLS it is told why; what it has sent
-// already may lose it the answer.
+// refuse closes a connection that has not been served. Without TLS it sends the reason; the client
+// may lose that answer if it has already sent data.
 func (c *conn) refuse(why error) {
 	if c.server.tls == nil {
 		body := problem.From(why).JSON()

@@ -60,8 +60,7 @@ func (f *fixture) metric(t *testing.T, name string) string {
 	return ""
 }
 
-// Strangers, however many, take no connection from those who have shown a token, and keep no new
-// one out.
+// Strangers, however many, displace no connection that has shown a token, and block no new one.
 func TestStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	for _, secure := range []bool{false, true} {
@@ -105,7 +104,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 }
 
-// When nobody can make room a new connection is refused at once, and those that are there go on.
+// When no connection can make room a new one is refused at once, and the existing ones go on.
 func TestConnectionsBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got")}, func(c *api.Config) {
@@ -132,7 +131,7 @@ func TestConnectionsBeyondTheLimit(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); ; {
 		c := f.dial(t)
 		c.send(get("/get"))
-		answer, err := http.ReadResponse(c.Reader, nil) // a refusal may be lost: what was sent is not read
+		answer, err := http.ReadResponse(c.Reader, nil) // a refusal may be lost: the request is not read
 		if err == nil && answer.StatusCode == http.StatusOK {
 			break
 		}

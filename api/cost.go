@@ -11,12 +11,12 @@ import (
 	"packhorse/odb/fair"
 )
 
-// What a request is admitted for while it waits for its client.
+// The admitted memory of a request while it waits for its client.
 const (
 	silentBytes = 64 << 10 // before its body flows: the buffers of its connection
 
-	// waitsShare is how much of Limits.MemoryBytes, beside it, is for those who wait: a quarter. They
-	// take nothing from those who work.
+	// waitsShare is the memory for requests that wait for their clients: a quarter of
+	// Limits.MemoryBytes, in addition to it. They take nothing from working requests.
 	waitsShare = 4
 
 	// repoQuarters is how much of an organization's memory, in quarters, one repository may hold.
@@ -26,11 +26,12 @@ const (
 	waitedLong = 500 * time.Millisecond
 )
 
-// cost is what a request holds for its route: all that the route costs while it works, and little
-// while it waits for its client. So clients who send or take nothing keep nobody out.
+// cost is the memory that a request holds for its route: the full cost of the route while it works,
+// and little while it waits for its client. So clients that send or read nothing do not block
+// others.
 type cost struct {
 	x      *transfer
-	waits  atomic.Bool  // holds what a waiting request does; changed under mu
+	waits  atomic.Bool  // holds the amount of a waiting request; changed under mu
 	since  atomic.Int64 // when it began to wait for its client, in nanoseconds; 0 while it does not
 	silent bool         // its body does not flow yet; used by the goroutine that serves it
 
@@ -57,8 +58,8 @@ func (c *cost) begin() error {
 	return c.work()
 }
 
-// work takes what the route costs. It is called by the goroutine that serves the request, which
-// held nothing or waited.
+// work acquires the cost of the route. The goroutine that serves the request calls it, when the
+// request holds nothing or the amount of a waiting one.
 func (c *cost) work() error {
 	x := c.x
 	release, err := x.server.memory.Acquire(x.ctx, x.tenant(), 0, x.endpoint.CostsBytes)
@@ -70,7 +71,7 @@ func (c *cost) work() error {
 	return nil
 }
 
-// keep replaces what is held.
+// keep replaces the held amount.
 func (c *cost) keep(release func()) {
 	c.mu.Lock()
 	before := c.release
@@ -81,7 +82,7 @@ func (c *cost) keep(release func()) {
 	}
 }
 
-// end gives back what is held.
+// end releases the held amount.
 func (c *cost) end() { c.keep(nil) }
 
 // await notes that the request begins to wait for its client.
@@ -91,7 +92,7 @@ func (c *cost) await() {
 	}
 }
 
-// goOn is called when the client has done something. flowed tells whether that was more than a
+// goOn is called when the client has made progress. flowed reports whether that was more than a
 // beginning.
 func (c *cost) goOn(flowed bool) error {
 	if c == nil || c.silent && !flowed {
@@ -99,16 +100,15 @@ func (c *cost) goOn(flowed bool) error {
 	}
 	c.silent = false
 	c.since.Store(0)
-	if !c.waits.Load() || c.x.holding.Grown() { // who has taken more might wait for himself
+	if !c.waits.Load() || c.x.holding.Grown() { // a request that has grown might wait for itself
 		return nil
 	}
 	return c.work()
 }
 
-// yield lets a request that has waited for its client give back what it only needs to work. One
-// that has turned out to need more holds that indeed, and keeps it. It is called by the goroutine
-// that watches, which may look at the endpoint and the grant since these are there before the first
-// wait begins.
+// yield releases the working memory of a request that waits for its client. A request that has
+// grown keeps all of it, because it really uses it. The watching goroutine calls yield; it may read
+// the endpoint and the grant, which are set before the first wait begins.
 func (c *cost) yield(now time.Time) {
 	x := c.x
 	if c.waited(now) < waitedLong || c.waits.Load() || x.endpoint.WaitsBytes == 0 || x.holding.Grown() {
@@ -136,8 +136,8 @@ func (c *cost) waited(now time.Time) time.Duration {
 	return 0
 }
 
-// sendAway ends the request for the sake of others of its organization: it has waited for its
-// client for too long.
+// sendAway ends a request that has waited for its client for too long, in favour of others of its
+// organization.
 func (c *cost) sendAway() {
 	x := c.x
 	x.cancel(exchange.ErrBusy)
@@ -145,15 +145,15 @@ func (c *cost) sendAway() {
 		x.conn.abort()
 		return
 	}
-	_ = x.conn.sock.readBy(time.Unix(1, 0)) // the next look repeats what a new read has overtaken
+	_ = x.conn.sock.readBy(time.Unix(1, 0)) // the next look repeats this if a new read has replaced the deadline
 }
 
-// sentAway tells whether sendAway was called.
+// sentAway reports whether sendAway was called.
 func (c *cost) sentAway() bool {
 	return c != nil && errors.Is(context.Cause(c.x.ctx), exchange.ErrBusy)
 }
 
-// crowds tells whether others of the organization wait for what the request holds.
+// crowds reports whether others of the organization wait for memory that the request holds.
 func (c *cost) crowds() bool {
 	if x := c.x; c.waits.Load() {
 		return x.server.waiting.Waits(x.grant.Org)
@@ -169,7 +169,7 @@ func busy(err error) error {
 	return err
 }
 
-// tenant is whom the request counts for.
+// tenant is the tenant to which the request is charged.
 func (x *transfer) tenant() fair.Tenant {
 	return fair.Tenant{Org: x.grant.Org, Repo: x.grant.Repo, Token: x.grant.Subject}
 }
@@ -187,8 +187,9 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 	return x.hold(held{release: release}), nil
 }
 
-// Reserve implements [exchange.Resources]. Who holds something already does not wait behind those
-// who hold nothing, and it counts towards the largest amount: he would wait for himself.
+// Reserve implements [exchange.Resources]. A request that already holds something does not wait
+// behind those that hold nothing, and its holding counts towards the largest amount: otherwise it
+// would wait for itself.
 func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (release func(), err error) {
 	if held := x.reserved(); held == 0 {
 		release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
@@ -212,13 +213,14 @@ func (x *transfer) reserved() (sizeBytes int64) {
 	return sizeBytes + max(x.holding.Total(), x.endpoint.CostsBytes)
 }
 
-// held is what a request holds of the server's resources.
+// held is a resource of the server that a request holds.
 type held struct {
 	release func()
 	bytes   int64 // of reserved memory
 }
 
-// hold remembers what must be given back when the request ends, whatever its handler forgets.
+// hold records a resource that must be given back when the request ends, even if its handler does
+// not release it.
 func (x *transfer) hold(h held) (release func()) {
 	x.freeing.Lock()
 	defer x.freeing.Unlock()

@@ -33,7 +33,7 @@ func crowded(t *testing.T, edit func(*api.Config)) *fixture {
 	})
 }
 
-// takeAll reads a body whose first five bytes are what a push begins with, and tells its size.
+// takeAll reads a body that begins like a push, with five bytes, and answers with its size.
 func takeAll(x exchange.Exchange, _ *auth.Grant) error {
 	if _, err := io.ReadFull(x.Body(), make([]byte, 5)); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (f *fixture) push(t *testing.T, org, repo string) *client {
 	return c
 }
 
-// Pushes that send nothing fill the queue of their organization, and keep nobody else out: neither
-// other organizations nor, inside it, other repositories.
+// Pushes that send nothing fill the queue of their organization, and block no others: neither other
+// organizations nor, inside it, other repositories.
 func TestSilentPushes(t *testing.T) {
 	t.Parallel()
 	f := crowded(t, nil)

@@ -39,7 +39,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// flipped is a store that is damaged in one place at a time, and what its clients were told before.
+// flipped is a store that is damaged in one place at a time, and the answers of the undamaged
+// store.
 type flipped struct {
 	t     *testing.T
 	fs    *vfs.MemFS
@@ -67,14 +68,14 @@ type ask struct {
 	want   told
 }
 
-// told is what a client made of an answer.
+// told is a client's view of an answer.
 type told struct {
 	status int
 	body   string // of a git client the objects that it got
 	err    error  // that the client cannot miss
 }
 
-// open opens the host anew, so that nothing is known from before.
+// open opens the host again, with empty caches.
 func (f *flipped) open() {
 	f.t.Helper()
 	clones, err := clonecache.Open("cache", clonecache.Options{FS: f.fs, CostMin: -1})
@@ -299,7 +300,7 @@ func (f *flipped) head(repo string) string {
 	return ""
 }
 
-// baseline keeps what is told of an undamaged store, which must be the same each time.
+// baseline records the answers of an undamaged store, which must be the same each time.
 func (f *flipped) baseline() {
 	f.t.Helper()
 	for i := range f.asks {
@@ -315,7 +316,7 @@ func (f *flipped) baseline() {
 	}
 }
 
-// do asks and returns what a client makes of the answer.
+// do sends a request and returns the client's view of the answer.
 func (f *flipped) do(one *ask) told {
 	f.t.Helper()
 	x := exchangetest.New(one.method, one.target, strings.NewReader(one.body))
@@ -420,7 +421,7 @@ func (f *flipped) unpack(packed io.Reader) (string, error) {
 	}
 }
 
-// gitClient is what a client has that fetches again: objects by their ID.
+// gitClient is the data of a client that fetches again: objects by their ID.
 type gitClient struct {
 	git     *oracle.Repository
 	objects map[object.ID]made
@@ -556,9 +557,9 @@ func (f *flipped) writeAt(at *place, p []byte, offset int64) {
 	must(open.Close())
 }
 
-// TestFlips damages a store in one place at a time and asks for everything: each answer is right,
-// or an error that the client cannot miss. What was damaged is found by the check of everything.
-// PACKHORSE_CASE_COUNT says in how many places.
+// TestFlips damages a store in one place at a time and sends all requests: each answer is right, or
+// an error that the client cannot miss. The full check finds the damage. PACKHORSE_CASE_COUNT is
+// the number of places.
 func TestFlips(t *testing.T) {
 	t.Parallel()
 	f := newFlipped(t)
@@ -636,7 +637,7 @@ func (f *flipped) found(byFsck bool) bool {
 	return found
 }
 
-// isLeftover reports whether a place waits to be removed, and nobody reads it.
+// isLeftover reports whether a place waits to be removed, and is not read any more.
 func (f *flipped) isLeftover(at *place) bool {
 	f.t.Helper()
 	id, _, _ := strings.Cut(path.Base(at.name), ".")

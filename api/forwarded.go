@@ -7,17 +7,16 @@ import (
 	"slices"
 )
 
-// proxies are the networks whose word about a client's address is taken.
+// proxies are the networks of trusted proxies.
 type proxies []netip.Prefix
 
 func (p proxies) trusted(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns who sent a request: the peer, or, when that is a trusted proxy, the last of the
-// hops which X-Forwarded-For names that is none. Whatever stands left of it was written by that
-// client and counts for nothing, and so does what stands left of a hop that is no address. Lines
-// are the values of the header, in order.
+// client returns the client of a request: the peer, or, if that is a trusted proxy, the last hop in
+// X-Forwarded-For that is not one. Hops left of it were written by that client and are ignored, and
+// so are those left of a hop that is not an address. Lines are the values of the header, in order.
 func (p proxies) client(peer netip.Addr, lines [][]byte) netip.Addr {
 	for _, line := range slices.Backward(lines) {
 		for more := true; more; {

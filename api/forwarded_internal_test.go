@@ -59,8 +59,8 @@ func TestForwardedClient(t *testing.T) {
 	}
 }
 
-// FuzzForwarded states that a client cannot choose its address: whatever it writes in front of what
-// the proxy adds changes nothing.
+// FuzzForwarded states that a client cannot choose its address: hops that it writes in front of the
+// proxy's change nothing.
 func FuzzForwarded(f *testing.F) {
 	f.Add("203.0.113.9, 10.0.0.1", "198.51.100.1")
 	f.Add("[::1]:80,,unknown", "2001:db8::1")

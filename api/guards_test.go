@@ -22,7 +22,7 @@ import (
 // into every query. Nothing may be written then, and the refusal names the guard.
 func TestGuards(t *testing.T) {
 	t.Parallel()
-	known := map[string]string{ // what a call understands
+	known := map[string]string{ // the guards of each call
 		"POST " + v1 + "/commit-pack": "expected_head_sha", "POST " + v1 + "/diff-commit": "expected_head_sha",
 		"POST " + v1 + "/restore-commit": "expected_head_sha", "POST " + v1 + "/merge": "expected_target_sha",
 		"POST " + v1 + "/notes": "expected_ref_sha", "DELETE " + v1 + "/notes": "expected_ref_sha",
@@ -90,7 +90,7 @@ func guarded(body string, at int, guard string) string {
 	return fmt.Sprintf("%s{\"%s\":\"%040d\"%s%s", strings.Join(parts[:at+1], "{"), guard, 1, comma, rest)
 }
 
-// TestUnenforcedPolicy uses a token whose policy nobody here holds a write against.
+// TestUnenforcedPolicy uses a token with a policy that the server does not enforce.
 func TestUnenforcedPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWritable(t)
@@ -108,7 +108,7 @@ func TestUnenforcedPolicy(t *testing.T) {
 	}
 }
 
-// unenforced is a token for "r" with a claim that nobody here knows.
+// unenforced is a token for "r" with an unknown claim.
 func unenforced(t *testing.T) string {
 	t.Helper()
 	block, _ := pem.Decode(keys().private)

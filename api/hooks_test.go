@@ -22,7 +22,7 @@ import (
 // all receivers are behind one address; and when they answer at last, each has its event.
 func TestHangingReceivers(t *testing.T) {
 	t.Parallel()
-	const hooksCount, underWay = 300, 32 // of an organization: hooks, and what they may have under way
+	const hooksCount, underWay = 300, 32 // of an organization: hooks, and their limit of running deliveries
 	for _, crowd := range [][]string{{"other"}, {"other", "third"}} {
 		t.Run(fmt.Sprint(len(crowd)), func(t *testing.T) {
 			t.Parallel()

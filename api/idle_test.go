@@ -67,7 +67,7 @@ func TestParkedConnections(t *testing.T) {
 				if a := c.receive(http.MethodPost); a.body != "3 <nil>" {
 					t.Fatalf("after %d rests: %q", i, a.body)
 				}
-				time.Sleep(2 * park) // what is tested is that time passes
+				time.Sleep(2 * park) // the test is about the passing of time
 			}
 			if err := f.Shutdown(t.Context()); err != nil {
 				t.Error(err)

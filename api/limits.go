@@ -7,7 +7,7 @@ import (
 	"packhorse/api/exchange"
 )
 
-// Limits bounds what clients may do. Zero fields take the defaults of [DefaultLimits].
+// Limits bounds the resources of clients. Zero fields take the defaults of [DefaultLimits].
 type Limits struct {
 	URLBytes  int   // of a request's target, escapes and query included
 	JSONBytes int64 // of a body on routes that state no limit of their own
@@ -20,7 +20,7 @@ type Limits struct {
 
 	HeaderWait  time.Duration // for a request's header, from its first byte; for a TLS handshake, from accepting
 	IdleWait    time.Duration // for the next request of a connection
-	ParkAfter   time.Duration // of idling, until a connection gives up its buffers
+	ParkAfter   time.Duration // idle time after which a connection releases its buffers
 	BodyPause   time.Duration // a silence before a body flows, on routes that allow it
 	BodySilence time.Duration // a silence in a body
 	AnswerWait  time.Duration // for the first byte of the answer, on routes that compute it
@@ -34,7 +34,7 @@ type Limits struct {
 	LingerWait  time.Duration // for them
 	CancelWait  time.Duration // that requests which are cancelled when a shutdown's time is over get to answer
 
-	HeavySlots int // heavy computations at once; an organization gets half of them
+	HeavySlots int // concurrent heavy computations; an organization gets half of them
 	// Requests that wait for a slot or for memory; an organization gets half of it, a repository a
 	// quarter.
 	QueueCount int
@@ -43,9 +43,9 @@ type Limits struct {
 
 	WorkMax time.Duration // that one request may compute; it is not bounded when negative
 
-	// MemoryBytes is what requests may be expected to hold while they work; an organization gets half
-	// of it, and a repository three quarters of that. Those who wait for their clients hold a quarter
-	// as much beside it.
+	// MemoryBytes is the memory that working requests may be expected to hold; an organization gets
+	// half of it, and a repository three quarters of that. Requests that wait for their clients hold
+	// up to a quarter as much in addition.
 	MemoryBytes int64
 }
 
@@ -82,7 +82,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Descriptors: what a server has when that is not known, and what connections leave to files.
+// The number of descriptors if the limit is unknown, and the number that connections leave to
+// files.
 const (
 	descriptorsDefault = 1024
 	descriptorsKept    = 4096

@@ -21,7 +21,7 @@ func (f *fixture) logLine(t *testing.T, path string) string {
 	return ""
 }
 
-// A request that is refused is logged with the reason, and with what the client calls itself.
+// A refused request is logged with the reason, and with the user agent of the client.
 func TestRefusalsAreLogged(t *testing.T) {
 	t.Parallel()
 	f := serve(t, map[string]api.Handler{
@@ -56,7 +56,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// The log names the client that a trusted proxy names, and the proxy; nobody else is believed.
+// The log has the client that a trusted proxy names, and the proxy; other proxies are not trusted.
 func TestClientBehindProxyIsLogged(t *testing.T) {
 	t.Parallel()
 	const request = "GET /healthz HTTP/1.1\nHost: x\nX-Forwarded-For: 203.0.113.9\nX-Forwarded-For: 198.51.100.1\n\n"

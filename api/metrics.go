@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what /metrics tells about the door. No label names an organization or a repository
+// metrics are the metrics of the door in /metrics. No label names an organization or a repository
 // (docs/invariants.md 37).
 type metrics struct {
 	requests *prometheus.CounterVec   // route, method, status
@@ -23,7 +23,7 @@ type metrics struct {
 	corrupt  prometheus.Counter
 }
 
-// Figure is a number that somebody else knows.
+// Figure is a metric with a value from another package.
 type Figure struct {
 	Name string // without the prefix "packhorse_"
 	Help string
@@ -129,8 +129,8 @@ func connectionCounter(
 	})
 }
 
-// textBytesMax bounds what a client can write into a log line by one header, or by what it was
-// refused for.
+// textBytesMax bounds the text from a client, such as a header or the reason of a refusal, in a log
+// line.
 const textBytesMax = 300
 
 func bounded(text string) string { return text[:min(len(text), textBytesMax)] }

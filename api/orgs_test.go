@@ -11,7 +11,7 @@ import (
 	"packhorse/api/auth"
 )
 
-// A folder of organizations that is gone takes nobody's token away; health and metrics tell of it.
+// A missing folder of organizations invalidates no token; health and metrics report it.
 func TestUnreadableOrganizations(t *testing.T) {
 	t.Parallel()
 	orgs := filepath.Join(t.TempDir(), "orgs")

@@ -11,7 +11,7 @@ type pace struct {
 	moved  int64
 }
 
-// add counts one wait and what came of it, and reports whether the peer keeps pace.
+// add counts one wait and the bytes moved after it, and reports whether the peer keeps pace.
 func (p *pace) add(waited time.Duration, moved int) bool {
 	p.waited += waited
 	p.moved += int64(moved)

@@ -23,8 +23,7 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// Names of refs. What has "free/" in it is what no policy here binds, "bound/" what each of them
-// binds.
+// Names of refs. No policy here binds refs with "free/", each policy binds those with "bound/".
 const (
 	here, there       = "refs/heads/bound/t", "refs/heads/bound/n" // a branch, and one that is not there yet
 	hereTag, thereTag = "refs/tags/bound/t", "refs/tags/bound/n"
@@ -67,28 +66,28 @@ var policies = map[string]struct {
 	},
 }
 
-// act is one request of a client, to a repository that holds refs and maybe what the request is
-// about.
+// act is one request of a client, to a repository that has refs and maybe the object of the
+// request.
 type act struct {
 	*policyServer
 	repo, token string
-	id          string // what refs are to go to
+	id          string // the new value of refs
 	held        *holder
 	credential  string
 }
 
-// reply is what a client hears.
+// reply is the client's view of the result.
 type reply struct {
 	status int
 	text   string
 }
 
-// done tells whether everything was carried out.
+// done reports whether everything was carried out.
 func (r reply) done() bool {
 	return r.status/100 == 2 && !strings.Contains(r.text, "ng refs/") && !strings.Contains(r.text, "ERR ")
 }
 
-// denied tells whether a policy refused something.
+// denied reports whether a policy refused something.
 func (r reply) denied() bool {
 	return (r.status == http.StatusForbidden || r.status == http.StatusOK && strings.Contains(r.text, "ng refs/")) &&
 		strings.Contains(r.text, "denied by policy")
@@ -126,7 +125,7 @@ func (a *act) send(method, path, kind, protocol string, body []byte) reply {
 }
 
 // push sends ref updates as a git client of a version of the protocol does: pairs are names of
-// stored refs, each with what it shall be.
+// stored refs, each with its new value.
 func (a *act) push(variant, capabilities, protocol string, pairs ...string) reply {
 	a.t.Helper()
 	now := a.standing(a.repo)
@@ -173,21 +172,21 @@ func (a *act) branch(member, ephemeral string) string {
 type way struct {
 	route string // of the API; "" for a push
 	do    func(a *act) reply
-	// branch says that it starts from a branch that holds what it is about, stored that this only has
-	// to be in the repository.
+	// branch says that it starts from a branch that contains its object, stored that the object only
+	// has to be in the repository.
 	branch, stored bool
-	// once says that what it is about is of no importance to it.
+	// once says that its object does not matter.
 	once bool
-	// each says that refs move or not each by itself, anew that the ref has been deleted before, in
-	// the same request: documented as two steps, of which the second one creates it.
+	// each says that each ref moves or not independently, anew that the ref has been deleted before,
+	// in the same request: documented as two steps, of which the second one creates it.
 	each, anew bool
 	// upstream says that the repository has one.
 	upstream bool
 	// still says that no ref moves.
 	still bool
 	// forks says that the refs of another repository appear, all of whose commits are new to it.
-	// Documented: a token under verify-sig creates no forks, that is no ref of one that it binds,
-	// whoever has signed what.
+	// Documented: a token under verify-sig creates no forks, that is, no ref in a fork that it binds,
+	// whatever the signatures are.
 	forks bool
 	// syncs says that it has a sync move all refs, later: documented as refused under both ops if any
 	// branch or tag is bound.
@@ -244,7 +243,7 @@ func fork(format string, args ...string) func(a *act) reply {
 	}
 }
 
-// merged merges the branch that holds what it is about into another one.
+// merged merges the branch that contains the object into another one.
 func merged(strategy, more string) func(a *act) reply {
 	return func(a *act) reply {
 		a.t.Helper()
@@ -454,12 +453,12 @@ var ways = map[string]way{
 	},
 }
 
-// holder is where a repository has what a change brings.
+// holder is the place where a repository has the objects of a change.
 type holder struct {
 	ref     string // that leads to it; "" if the repository does not have it
 	dropped bool   // the ref has been deleted
 	forked  bool   // the repository is a fork of the one that has the ref
-	odd     bool   // the ref may lead to what is no commit
+	odd     bool   // the ref may lead to another object than a commit
 	// make lets the server itself make the commit that the ref leads to.
 	make func(a *act)
 }
@@ -551,8 +550,8 @@ func (w *way) run(a *act, rules []auth.RefRule, ops []string) reply {
 	return w.do(a)
 }
 
-// refuses tells whether a change of a ref that an op binds is to be refused: what the documents
-// say, and git of the history.
+// refuses reports whether the change of a ref that an op binds must be refused, according to the
+// documents, and to git for the history.
 func (w *way) refuses(s *policyServer, op string, binds func(string) bool, before *standing, ref, to string) bool {
 	switch {
 	case op == noPush, w.forks:
@@ -562,7 +561,7 @@ func (w *way) refuses(s *policyServer, op string, binds func(string) bool, befor
 	case before.refs[ref] != "" && !w.anew:
 		return s.brings(to, before.refs[ref])
 	}
-	var others []string // a ref that is created may begin with what the others hold that the policy binds
+	var others []string // a created ref may begin with commits that other bound refs contain
 	for name, id := range before.refs {
 		if binds(name) {
 			others = append(others, id)
@@ -571,8 +570,8 @@ func (w *way) refuses(s *policyServer, op string, binds func(string) bool, befor
 	return s.brings(to, others...)
 }
 
-// expect returns what becomes of a repository, and whether anything of what a free token has done
-// to its twin is to be refused.
+// expect returns the expected state of a repository, and whether any change that a free token has
+// made in its twin must be refused.
 func (w *way) expect(
 	s *policyServer, op string, binds func(string) bool, before, twin *standing,
 ) (want standing, refused bool) {
@@ -616,11 +615,10 @@ func changed(before, after *standing) (names []string) {
 	return names
 }
 
-// TestPolicies lets tokens whose policies have the ops verify-sig and no-push change refs in all
-// ways that there are, with commits that are signed or not, and that the repository has already or
-// has not. What a token without a policy does to a twin of the repository says what the change is;
-// git says which commits it brings to a ref and who has signed them. A change that is refused
-// leaves nothing behind.
+// TestPolicies uses tokens whose policies have the ops verify-sig and no-push to change refs in all
+// possible ways, with signed and unsigned commits, new to the repository or not. The effect of a
+// token without a policy on a twin of the repository defines the change; git determines the commits
+// that it adds to a ref, and their signers. A refused change must leave nothing behind.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	looked := map[string]bool{}
@@ -653,7 +651,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// policyCase is what a change is about, and where the repository has it.
+// policyCase is the object of a change, and its place in the repository.
 type policyCase struct{ what, held string }
 
 // always are the cases that are tried however few there are to be: the others differ from one way
@@ -702,7 +700,7 @@ func (w *way) cases(h *history) (cases []policyCase) {
 	return cases
 }
 
-// try makes one change under all policies. It tells whether a token without one may make it, and
+// try makes one change under all policies. It reports whether a token without one may make it, and
 // whether refs move then.
 func (w *way) try(s *policyServer, name string, c policyCase) (done, moved bool) {
 	s.t.Helper()

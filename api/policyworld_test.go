@@ -27,15 +27,15 @@ import (
 	"packhorse/refs"
 )
 
-// history is what the tests of policies move refs to: the installed git has made it, and knows who
-// signed what.
+// history has the commits to which the tests of policies move refs: the installed git has made it,
+// and knows the signers.
 type history struct {
 	git    *oracle.Repository
 	public []byte            // the key that the organization has registered
 	ids    map[string]string // from a name to an object
 	empty  []byte            // a pack of nothing
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	packs map[string][]byte
 
 	parents map[string][]string
@@ -43,8 +43,8 @@ type history struct {
 	peeled  map[string]string
 }
 
-// policyTime is the only time that there is for the hosts of these tests: what they commit has the
-// same ID each time.
+// policyTime is the constant time of the hosts of these tests: their commits have the same IDs each
+// time.
 var policyTime = time.Unix(1_700_000_000, 0)
 
 func newHistory(t *testing.T) *history {
@@ -137,8 +137,8 @@ func (h *history) reach(ids ...string) map[string]bool {
 	return all
 }
 
-// commit peels an object, which may be one that a server has just made; it is "" for what leads to
-// no commit.
+// commit peels an object, which may be one that a server has just made; it is "" for an object that
+// leads to no commit.
 func (h *history) commit(id string) string {
 	if commit, ok := h.peeled[id]; ok {
 		return commit
@@ -149,8 +149,8 @@ func (h *history) commit(id string) string {
 	return id
 }
 
-// brings tells whether a ref that goes to id gets a commit that is not signed, and that none of the
-// ids of not leads to.
+// brings reports whether a ref that moves to id gets an unsigned commit that is not reachable from
+// any of the ids of not.
 func (h *history) brings(id string, not ...string) bool {
 	commit := h.commit(id)
 	if commit == "" {
@@ -171,7 +171,7 @@ func (h *history) brings(id string, not ...string) bool {
 	return false
 }
 
-// pack returns a pack of what ids lead to.
+// pack returns a pack of the objects reachable from ids.
 func (h *history) pack(ids ...string) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *policyServer) standing(repo string) (now standing) {
 	return now
 }
 
-// has tells whether a repository has an object.
+// has reports whether a repository has an object.
 func (s *policyServer) has(repo, id string) bool {
 	s.t.Helper()
 	r, err := s.host.Repository(context.Background(), "acme", repo)
@@ -270,8 +270,7 @@ func (s *policyServer) has(repo, id string) bool {
 	return err == nil
 }
 
-// files lists what lies in the store of files, except for what reads of forks find out in the
-// background.
+// files lists the store of files, except for files that reads of forks create in the background.
 func (s *policyServer) files() (all []string) {
 	s.t.Helper()
 	var list func(dir string)
@@ -295,7 +294,7 @@ func (s *policyServer) files() (all []string) {
 	return all
 }
 
-// place pushes to a repository in nobody's name: names of stored refs in the order of the
+// place pushes to a repository without an actor: names of stored refs in the order of the
 // arguments, each with an ID behind it, "" to delete the ref.
 func (s *policyServer) place(repo *engine.Repository, pack []byte, pairs ...string) {
 	s.t.Helper()

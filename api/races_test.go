@@ -14,7 +14,7 @@ import (
 	"packhorse/odb/kv"
 )
 
-// losing is a store on which batches lose races against nobody.
+// losing is a store on which batches fail with conflicts, without other writers.
 type losing struct {
 	kv.Store
 

@@ -11,13 +11,13 @@ import (
 	"packhorse/api/exchange"
 )
 
-// refuse is an error of the door, told with a status.
+// refuse returns an error of the door with a status.
 func refuse(status int, message string) error {
 	return &exchange.Error{Status: status, Message: message}
 }
 
-// once are the headers that two readers could understand differently if they came twice. Names are
-// in lower case.
+// once are the headers that different readers could interpret differently if they were repeated.
+// Names are in lower case.
 var once = map[string]struct {
 	bit     uint8
 	refusal error
@@ -51,8 +51,8 @@ var (
 	errURL      = refuse(http.StatusRequestURITooLong, "the URL is too long")
 )
 
-// checkHeader refuses what fasthttp lets pass and a proxy before us, or a reader behind, could
-// understand differently.
+// checkHeader refuses headers that fasthttp accepts and that a proxy in front, or a reader behind,
+// could interpret differently.
 func checkHeader(h *fasthttp.RequestHeader) error {
 	if !h.IsHTTP11() {
 		return errVersion
@@ -111,9 +111,9 @@ func splitTarget(target string, sizeMax int) (path, query string, err error) {
 	return path, query, err
 }
 
-// decodePath undoes percent-escapes once. It refuses what could be taken for another path by
-// somebody who splits, cleans or decodes in another order: escaped slashes and backslashes, dot
-// segments, control bytes, and escapes of escapes.
+// decodePath undoes percent-escapes once. It refuses paths that software with another order of
+// splitting, cleaning and decoding could take for a different path: escaped slashes and
+// backslashes, dot segments, control bytes, and escapes of escapes.
 func decodePath(raw string) (string, error) {
 	decoded := raw
 	if strings.IndexByte(raw, '%') >= 0 {

@@ -10,8 +10,8 @@ import (
 	"packhorse/api/exchange"
 )
 
-// What a request holds is bounded for its organization, waited for, and given back at its end even
-// when the handler forgets.
+// The resources of requests are bounded for each organization, waited for, and given back at the
+// end of a request even if the handler forgets.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(c *api.Config, started chan<- struct{}, finish <-chan struct{}){
@@ -78,8 +78,8 @@ func holding(x exchange.Exchange, started chan<- struct{}, finish <-chan struct{
 	return respond(200, "held")(x, nil)
 }
 
-// A request that holds memory already, for its route, may ask for more than there is: it gets what
-// is left of its share.
+// A request that holds memory already, for its route, may ask for more than there is: it gets the
+// rest of its share.
 func TestReserveMore(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, func(c *api.Config) {

@@ -13,14 +13,13 @@ import (
 	"packhorse/engine"
 )
 
-// Handler answers one request whose token is in order. An error is rendered by the door that the
-// route belongs to.
+// Handler answers one request with a valid token. The door of the route renders its error.
 type Handler func(x exchange.Exchange, grant *auth.Grant) error
 
-// Refuse renders an error as the answer, and returns what it told.
+// Refuse renders an error as the answer, and returns the rendered problem.
 type Refuse func(x exchange.Exchange, err error) problem.Problem
 
-// Route is one row of the table: what a call asks of its token, and what it allows its client.
+// Route is one row of the table: the requirements for the token, and the limits for the client.
 type Route struct {
 	Method  string
 	Path    string
@@ -29,12 +28,11 @@ type Route struct {
 	Handler Handler
 
 	Org bool // the token need not name a repository
-	// The token names a repository that is to be made, so that it is worth telling what is wrong with
-	// the name.
+	// The token names a repository to create, so that a fault of the name is worth reporting.
 	Creates    bool
 	BodyMax    int64 // in bytes; 0 for Limits.JSONBytes
 	Patient    bool  // the body may be silent until the handler calls BodyFlows
-	Computes   bool  // the first byte of the answer must come within Limits.AnswerWait
+	Computes   bool  // the first byte of the answer must be sent within Limits.AnswerWait
 	CostsBytes int64 // memory that the request is expected to hold while it works; 0 when it is not worth counting
 	WaitsBytes int64 // and while it waits for its client in the midst of a transfer; 0 for the same
 }
@@ -48,10 +46,10 @@ type Git struct {
 const (
 	fetchBodyMax  = 16 << 20  // of a fetch request
 	pushLinesMax  = 64 << 20  // of the commands of a push, beside its pack
-	pushDiscarded = 1 << 30   // of a push that is too large, so that git hears why
-	transferCosts = 1 << 20   // memory of a clone beside what is cached and budgeted below
+	pushDiscarded = 1 << 30   // of a push that is too large, so that git gets to the reason
+	transferCosts = 1 << 20   // memory of a clone beside the caches and the budgets below
 	pushCosts     = 2 << 20   // memory of a push that gets along with little
-	transferWaits = 256 << 10 // of that, what it holds while its client takes or sends nothing
+	transferWaits = 256 << 10 // part of it that it holds while its client takes or sends nothing
 )
 
 // endpoint is a row of the table as it is served.
@@ -62,13 +60,13 @@ type endpoint struct {
 	open  bool   // no token is asked for
 }
 
-// writes tells whether the endpoint is there to write: a push also when it looks at the refs first.
+// writes reports whether the endpoint is for writing; a push also when it reads the refs first.
 func (e *endpoint) writes() bool {
 	return e.Scope&(auth.GitWrite|auth.RepoWrite) != 0 &&
 		(e.git || e.Method != http.MethodGet && e.Method != http.MethodHead)
 }
 
-// methods is what a path answers to.
+// methods are the methods of a path.
 type methods struct {
 	endpoints map[string]*endpoint
 	allow     string // for the Allow header
@@ -151,7 +149,7 @@ var (
 	errNoMethod = refuse(http.StatusMethodNotAllowed, "method not allowed")
 )
 
-// find returns the endpoints of the path of x, and sets what the path says about git.
+// find returns the endpoints of the path of x, and sets the git part of the path.
 func (t *table) find(x *transfer) (*methods, error) {
 	if m := t.paths[x.path]; m != nil {
 		return m, nil

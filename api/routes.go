@@ -12,11 +12,11 @@ const (
 
 	commitPackMax = 24 << 30
 	diffCommitMax = 256 << 20
-	commitCosts   = 1 << 20  // memory of a commit's stream beside what is budgeted below
+	commitCosts   = 1 << 20  // memory of a commit's stream beside the budgets below
 	metadataCosts = 4 << 20  // memory of a walk that traces some thousand files
 	grepCosts     = 8 << 20  // memory of a page, and of files that are searched
-	archiveCosts  = 8 << 20  // memory of blocks under way, and of what is read ahead
-	diffCosts     = 8 << 20  // memory of the files of a diff that are being compared or wait to be told
+	archiveCosts  = 8 << 20  // memory of blocks under way, and of read-ahead
+	diffCosts     = 8 << 20  // memory of the files of a diff that are being compared or wait to be sent
 	blameCosts    = 16 << 20 // memory of some versions of a file, and of the commits on the way
 )
 

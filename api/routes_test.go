@@ -83,7 +83,7 @@ func TestBadRepositoryName(t *testing.T) {
 	}
 }
 
-// What a token must be for what.
+// The scopes that routes require of a token.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, func(c *api.Config) {
@@ -168,7 +168,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// A path means one thing to everybody, or nothing.
+// A path has one meaning, or none.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	f := serve(t, map[string]api.Handler{"GET /api/x": respond(200, "x")}, nil)
@@ -324,7 +324,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// Neither the log nor the metrics tell a secret, and the metrics name nobody.
+// Neither the log nor the metrics contain a secret, and the metrics have no names.
 func TestLogAndMetrics(t *testing.T) {
 	t.Parallel()
 	f := serve(t, map[string]api.Handler{

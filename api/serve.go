@@ -22,7 +22,7 @@ import (
 // serve is the handler of every request.
 func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	x, err := s.newTransfer(fast)
-	doubtful := err != nil // where this request ends: somebody before us may see it elsewhere
+	doubtful := err != nil // where this request ends: a proxy may see its end elsewhere
 	x.conn.current.Store(x)
 	x.conn.beginBody(false)
 	if err == nil {
@@ -58,8 +58,8 @@ func asksToClose(header string) bool {
 
 var errNoAnswer = errors.New("api: the handler did not answer")
 
-// expect decides before "100 Continue" goes out, so that nobody uploads what will be refused.
-// fasthttp closes the connection after a refusal.
+// expect decides before "100 Continue" is sent, so that clients do not upload a body that will be
+// refused. fasthttp closes the connection after a refusal.
 func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 	x, err := s.newTransfer(fast)
 	if err == nil {
@@ -76,7 +76,7 @@ func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 	return x.answer.status
 }
 
-// malformed answers what fasthttp could not parse. The connection ends with the answer.
+// malformed answers requests that fasthttp could not parse. The connection ends with the answer.
 func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 	status, message := http.StatusBadRequest, "malformed request"
 	var large *fasthttp.ErrSmallBuffer
@@ -95,8 +95,8 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 	x.finish()
 }
 
-// admit finds what a request is for, and holds its token and its announced body against that. It
-// reads nothing from the client.
+// admit finds the endpoint of a request, and checks its token and the announced size of its body.
+// It reads nothing from the client.
 func (s *Server) admit(x *transfer) error {
 	m, err := s.table.find(x)
 	if err != nil {
@@ -219,8 +219,8 @@ func (s *Server) tell(x *transfer, err error) {
 	s.note(x, &p, err)
 }
 
-// note counts and logs what a request failed with, if it is no fault of the client's. It names what
-// an operator looks for, and no more of the request: see account.
+// note counts and logs the error of a request, if it is not the client's fault. It logs only the
+// details that an operator needs: see account.
 func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	if p.Corrupt {
 		s.metrics.corrupt.Inc()
@@ -235,5 +235,5 @@ func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	s.logger.Error("request failed", append(attrs, "error", err)...)
 }
 
-// isLeaving reports whether the server is about to stop, or stopping: nobody should come back.
+// isLeaving reports whether the server is about to stop, or stopping: clients should not come back.
 func (s *Server) isLeaving() bool { return s.leaving.Load() || s.serving.Err() != nil }

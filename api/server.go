@@ -1,14 +1,14 @@
-// Package api is the server: it accepts connections, holds requests against the routes, their
+// Package api is the server: it accepts connections, checks requests against the routes, their
 // tokens and the limits, and joins the front doors to the host.
 //
 // Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
 // its header is checked (request.go), its endpoint found (route.go), its token verified, its body
-// wrapped (body.go), its handler run, and its answer written (answer.go). conn.go holds what each
-// connection waits for and how long; watch.go ends what nobody waits for any more.
+// wrapped (body.go), its handler run, and its answer written (answer.go). conn.go tracks the state
+// of each connection and its time limits; watch.go cancels requests whose clients have gone.
 //
-// fasthttp parses HTTP/1.1 and is seen by no other package. It leaves body limits, truncation, time
-// limits, unread bodies and panics to its user: docs/invariants.md 21 to 29 are kept here, and
-// tested on raw connections.
+// fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
+// limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
+// enforced here, and tested on raw connections.
 package api
 
 import (
@@ -33,27 +33,28 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// Config is what a server is made of. Tokens, Refuse and Git are required.
+// Config is the configuration of a server. Tokens, Refuse and Git are required.
 type Config struct {
 	Tokens *auth.Verifier
 	Routes []Route // see [Routes]
 	Refuse Refuse  // renders errors on Routes and on paths that are not known
 	Git    Git
 
-	// Ready tells whether the stores can serve; nil means that they always can. It must not block.
+	// Ready returns an error if the stores cannot serve; nil means that they always can. It must not
+	// block.
 	Ready func() error
-	// Writable tells whether anything may be written; nil means that it always may. What it returns
+	// Writable returns an error if writes are refused; nil means that they never are. The error
 	// answers requests that write, before their bodies are read. It must not block.
 	Writable func() error
-	// Damage tells how many stored things were found to be damaged; nil means none. It must not block.
+	// Damage returns the number of damaged items found; nil means none. It must not block.
 	Damage func() int
 	// TLS makes Serve speak TLS. Its NextProtos are replaced: HTTP/1.1 is the only protocol.
 	TLS *tls.Config
-	// TrustedProxies are the networks of proxies that add to X-Forwarded-For whom they got a request
-	// from.
+	// TrustedProxies are the networks of proxies that append the address of their client to
+	// X-Forwarded-For.
 	TrustedProxies []netip.Prefix
-	// Metrics is where the server registers its metrics, and what /metrics shows; by default a
-	// registry of its own, with those of the runtime and of the process.
+	// Metrics is the registry of the server and of /metrics; by default one of its own, with the
+	// metrics of the runtime and of the process.
 	Metrics *prometheus.Registry
 	// Figures are shown beside the server's metrics.
 	Figures []Figure
@@ -88,7 +89,7 @@ type Server struct {
 	metrics    *metrics
 	ids        *ids
 
-	ctx    context.Context // of every request; its cause tells why all were cancelled
+	ctx    context.Context // of every request; its cause says why all were cancelled
 	cancel context.CancelCauseFunc
 
 	leaving atomic.Bool     // see Leave
@@ -199,7 +200,7 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// quiet takes what fasthttp logs, all of which is about single connections.
+// quiet logs the messages of fasthttp at debug level: all are about single connections.
 type quiet struct{ logger *slog.Logger }
 
 // Printf implements fasthttp.Logger.
@@ -240,9 +241,9 @@ func isLoopback(address net.Addr) bool {
 func (s *Server) Leave() { s.leaving.Store(true) }
 
 // Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends.
-// Then it cancels what still runs, gives it [Limits].CancelWait to say so, and cuts the rest. It
-// returns nil when no request was cut, else ctx's error. Nobody hijacks connections here, so that
-// all of them are counted.
+// Then it cancels the running requests, gives them [Limits].CancelWait to answer, and cuts the
+// rest. It returns nil when no request was cut, else ctx's error. No connection is hijacked, so all
+// of them are counted.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopping {
@@ -278,7 +279,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // idleSweep is how soon a connection that becomes idle while stopping is ended.
 const idleSweep = 20 * time.Millisecond
 
-// emptied ends connections as they become idle, until there are none or ctx ends.
+// emptied ends connections as they become idle, and reports whether none was left before ctx ended.
 func (s *Server) emptied(ctx context.Context) bool {
 	ticker := time.NewTicker(idleSweep)
 	defer ticker.Stop()

@@ -79,7 +79,7 @@ type fixture struct {
 	log     *logged
 }
 
-// logged is what a server logs.
+// logged is the log of a server.
 type logged struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -256,7 +256,7 @@ func respond(status int, text string) api.Handler {
 	}
 }
 
-// reader answers with what became of the body.
+// reader answers with the result of reading the body.
 func reader(x exchange.Exchange, _ *auth.Grant) error {
 	n, err := io.Copy(io.Discard, x.Body())
 	x.Respond(http.StatusOK, "text/plain", fmt.Appendf(nil, "%d %v", n, err))

@@ -11,22 +11,22 @@ import (
 // errSlowReader says that a client does not take its answer.
 var errSlowReader = errors.New("api: the client reads too slowly")
 
-// socket is a connection below TLS. A write may take as long as the peer keeps taking bytes at the
-// floor's rate: a deadline over the whole of it would limit the answer's length. It lies below TLS
+// socket is a connection below TLS. A write may take as long as the peer keeps reading at the
+// minimum rate: a deadline for the whole write would limit the answer's length. It lies below TLS
 // because a TLS record cannot be continued after a deadline.
 type socket struct {
 	net.Conn
 	limits  *Limits
 	pace    pace // of writes; used by the writing goroutine
 	closing atomic.Bool
-	first   []byte // what was read to see whether something comes; used by the reading goroutine
+	first   []byte // the byte read to detect input; used by the reading goroutine
 }
 
 func newSocket(c net.Conn, limits *Limits) *socket {
 	return &socket{Conn: c, limits: limits, pace: pace{window: limits.FloorWindow, rate: limits.FloorRate}}
 }
 
-// Read reads what await has read, and then on.
+// Read returns the byte read by await first.
 func (s *socket) Read(p []byte) (int, error) {
 	if len(s.first) > 0 {
 		n := copy(p, s.first)
@@ -76,8 +76,8 @@ func (s *socket) Write(p []byte) (int, error) {
 	}
 }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline are the business of conn and socket alone: what
-// lies above them, TLS and fasthttp, would set deadlines over whole messages.
+// SetDeadline, SetReadDeadline and SetWriteDeadline do nothing: only conn and socket set deadlines.
+// The layers above, TLS and fasthttp, would set deadlines over whole messages.
 func (s *socket) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing.
@@ -89,7 +89,7 @@ func (s *socket) SetWriteDeadline(time.Time) error { return nil }
 // readBy sets the deadline of reads.
 func (s *socket) readBy(t time.Time) error { return s.Conn.SetReadDeadline(t) }
 
-// closeWrite tells the peer that nothing more comes, if the transport can.
+// closeWrite ends the sending direction, if the transport supports it.
 func (s *socket) closeWrite() error {
 	if c, ok := s.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

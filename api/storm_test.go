@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// committed is what a commit through the API is told.
+// committed is the answer to a commit through the API.
 type committed struct {
 	Commit struct {
 		SHA string `json:"commit_sha"`
@@ -19,7 +19,7 @@ type committed struct {
 	}
 }
 
-// commit writes a file to main and returns the status and what was told.
+// commit writes a file to main and returns the status and the answer.
 func (w *writable) commit(extra, path, content string) (status int, told committed) {
 	w.t.Helper()
 	got := w.do(call{"POST " + v1 + "/commit-pack", "r", commitLines(extra, path, content)}, nil)
@@ -101,7 +101,7 @@ func TestStormOfGuards(t *testing.T) {
 }
 
 // TestStormWithoutGuards lets writers of files of their own share a branch over HTTP without an
-// expectation: nobody is refused.
+// expectation: no write is refused.
 func TestStormWithoutGuards(t *testing.T) {
 	t.Parallel()
 	writers, commits := 50, 20

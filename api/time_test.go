@@ -19,7 +19,7 @@ import (
 // never is longer than any test.
 const never = time.Hour
 
-// patient limits wait for nobody in particular.
+// patient turns the time limits off, and then applies edit.
 func patient(edit func(*api.Limits)) func(*api.Config) {
 	return func(c *api.Config) {
 		c.Limits = api.Limits{

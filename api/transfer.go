@@ -15,13 +15,13 @@ import (
 	"packhorse/odb/fair"
 )
 
-// transfer is the [exchange.Exchange] of one request over fasthttp. What it hands out is copied:
-// fasthttp uses its buffers again for the next request.
+// transfer is the [exchange.Exchange] of one request over fasthttp. It returns copies: fasthttp
+// reuses its buffers for the next request.
 type transfer struct {
 	server  *Server
 	fast    *fasthttp.RequestCtx
 	conn    *conn
-	client  netip.Addr // who asks: the connection's peer, or whom a trusted proxy names
+	client  netip.Addr // the client: the connection's peer, or the address named by a trusted proxy
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	id      string
@@ -38,22 +38,22 @@ type transfer struct {
 	grant    *auth.Grant // nil until the token is verified
 
 	answer    answer
-	cost      cost         // what it holds for its route
-	holding   fair.Holding // and what it turns out to need
+	cost      cost         // the memory for its route
+	holding   fair.Holding // and for its growth
 	answering atomic.Bool  // the answer is being written
 	reason    string       // why it is a refusal or a failure, for the log
-	// refusedAs is the status of a refusal that the answer tells in a form of its own, 0 when there is
-	// none.
+	// refusedAs is the status of a refusal that the answer contains in a form of its own, 0 when there
+	// is none.
 	refusedAs int
-	free      map[*held]struct{} // what Reserve and Slot gave, and nobody has given back
+	free      map[*held]struct{} // resources of Reserve and Slot that are not released yet
 	freeing   sync.Mutex         // guards free
 	patience  *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
 }
 
 var _ exchange.Exchange = (*transfer)(nil)
 
-// newTransfer begins a request. It fails on what cannot be a request for anybody; the transfer can
-// be answered even then.
+// newTransfer begins a request. It fails if the request is invalid for every endpoint; the transfer
+// can be answered even then.
 func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 	x := &transfer{
 		server:  s,
@@ -129,8 +129,8 @@ func (x *transfer) BodyLength() int64 { return x.body.announced }
 // BodyFlows implements [exchange.Request].
 func (x *transfer) BodyFlows() { x.body.flows = true }
 
-// finish ends the request: nothing of it may be used afterwards. It is called once, by the
-// goroutine that served it.
+// finish ends the request, which must not be used afterwards. It is called once, by the goroutine
+// that served it.
 func (x *transfer) finish() {
 	x.stopPatience()
 	x.conn.current.Store(nil)

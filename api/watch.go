@@ -6,8 +6,8 @@ import (
 	"packhorse/api/exchange"
 )
 
-// watchInterval is how often running requests are looked at, and how long one runs before it is:
-// twice that bounds how long work goes on for nobody.
+// watchInterval is the interval between two checks of running requests, and the minimum age of a
+// request to be checked: twice that bounds how long work continues after its client has gone.
 const watchInterval = 500 * time.Millisecond
 
 // look sees to a request that may be waiting for its client.
@@ -20,9 +20,9 @@ func (s *Server) look(x *transfer, now time.Time, longest map[string]*transfer) 
 	}
 }
 
-// watch cancels the requests whose client has gone, and takes from those whose client keeps them
-// waiting. It looks at the socket: a request that computes reads and writes nothing and would not
-// notice.
+// watch cancels the requests whose client has gone, and takes memory from those whose client keeps
+// them waiting. It checks the socket: a request that computes reads and writes nothing and would
+// not notice.
 func (s *Server) watch() error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -31,7 +31,7 @@ func (s *Server) watch() error {
 		case <-s.ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			// Of each organization whose requests wait, the one that waits most for its client.
+			// For each organization with waiting requests, the request that waits most for its client.
 			longest := make(map[string]*transfer)
 			for _, c := range s.connections() {
 				x := c.current.Load()

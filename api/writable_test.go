@@ -10,7 +10,7 @@ import (
 	"packhorse/odb/space"
 )
 
-// TestWritable refuses what writes, and nothing else, while nothing can be written.
+// TestWritable refuses exactly the writes while writes are paused.
 func TestWritable(t *testing.T) {
 	t.Parallel()
 	var refusal atomic.Pointer[error]

@@ -148,9 +148,9 @@ func commitLines(extra, path, content string) string {
 
 // writing is a route that writes, as a client can use it again and again.
 type writing struct {
-	// call is a request that succeeds once; name makes it different from all others, and before is
-	// what has to be there first. space is the JSON member that asks for the ephemeral namespace, ""
-	// for the main one.
+	// call is a request that succeeds once; name makes it different from all others, and before are
+	// the requests that must precede it. space is the JSON member that asks for the ephemeral
+	// namespace, "" for the main one.
 	call      func(w *writable, name, space string) (before []call, c call)
 	denied    []string // the ops that refuse it
 	ephemeral string   // the member that asks for the ephemeral namespace; "" if there is no such thing
@@ -211,7 +211,7 @@ var writings = map[string]writing{
 			base := `{"base_repo":{"provider":"gitlab","owner":"o","name":"n"}}`
 			return []call{{"POST " + v1, name, base}}, call{"POST " + v1 + "/pull-upstream", name, `{}`}
 		},
-		denied: []string{noPush, verifySig}, // what the upstream has is not verified
+		denied: []string{noPush, verifySig}, // the commits of the upstream are not verified
 	},
 	"POST " + v1 + "/git-credentials": {
 		call: func(_ *writable, name, _ string) ([]call, call) {
@@ -325,9 +325,9 @@ func (w *writable) prepared(test writing, name, space string) call {
 	return c
 }
 
-// TestWrites holds every route that writes to what is true of all writes: the policies of its token
-// bind it, its answer tells the journal's position, its key makes it happen once, and
-// X-Min-Sequence is read. One that moves refs does so in both namespaces.
+// TestWrites checks every writing route for the common properties of writes: the policies of its
+// token bind it, its answer has the journal's position, its key makes it happen once, and
+// X-Min-Sequence is read. Routes that move refs do so in both namespaces.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	for _, route := range api.Routes(rest.New(rest.Config{})) {
@@ -356,7 +356,7 @@ func TestWrites(t *testing.T) {
 // bound makes the write under every op.
 func (w *writable) bound(test writing, name, space string) {
 	w.t.Helper()
-	denied := map[string]bool{"sign-off": len(test.denied) > 0} // an op that is not known refuses what it could be about
+	denied := map[string]bool{"sign-off": len(test.denied) > 0} // an unknown op refuses everything that it could concern
 	for _, op := range test.denied {
 		denied[op] = true
 	}

@@ -30,7 +30,7 @@ func (o object) with(name string, value any) object {
 	return changed
 }
 
-// raw is JSON, or what claims to be, that goes into a token as it is.
+// raw is JSON, or an imitation, that goes into a token unchanged.
 type raw string
 
 // signer makes a signature over the text of a token.
@@ -62,8 +62,8 @@ func by(method jwt.SigningMethod, key pair) signer {
 	}
 }
 
-// Every token that must not verify, made by somebody who knows all that is public, who holds a key
-// of another organization, or who is careless with a good key.
+// Every token that must not verify, made by an attacker who knows all public data, or holds a key
+// of another organization, or by a careless holder of a good key.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -210,7 +210,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// What is no token at all, or a good token in a shape that another reader could take for another
+// Headers that are no token, or a good token in a form that another reader could take for another
 // one.
 func TestMalformedHeaders(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What an address may spend on tokens that turn out bad. A unit is one key tried, so about 0.1 ms
+// The budget of an address for bad tokens. A unit is one verification with a key, so about 0.1 ms
 // with P-256 and 2.4 ms with P-521.
 const (
 	budgetBurst     = 100
@@ -17,8 +17,8 @@ const (
 	goodFor         = time.Minute // an address that showed a good token this recently is not held to its budget
 )
 
-// budgets hold addresses to what they may spend. An address with good tokens in use is never held
-// to it: others may share it.
+// budgets limit the bad tokens of addresses. An address with good tokens in use is not limited:
+// others may share it.
 type budgets struct {
 	mu     sync.Mutex
 	places generations[netip.Prefix, *budget] // guarded by mu, as are the budgets
@@ -34,13 +34,13 @@ func newBudgets() budgets {
 	return budgets{places: generations[netip.Prefix, *budget]{max: budgetPlaces}}
 }
 
-// placeOf is what counts as one address: of IPv6 the network that a customer gets.
+// placeOf returns the network that counts as one address: for IPv6 the network of one customer.
 func placeOf(address netip.Addr) netip.Prefix {
 	bits := 32
 	if address.Is6() {
 		bits = 64
 	}
-	place, _ := address.Prefix(bits) // the zero one of what is no address, which is a place too
+	place, _ := address.Prefix(bits) // the zero prefix for an invalid address, which is a place too
 	return place
 }
 
@@ -64,7 +64,7 @@ func (b *budgets) spend(address netip.Addr, units int, now time.Time) {
 	p.left = max(p.left-float64(units), -budgetBurst)
 }
 
-// good notes a good token, and gives back the units that were taken for it.
+// good records a good token, and returns the units that were taken for it.
 func (b *budgets) good(address netip.Addr, units int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *budgets) good(address netip.Addr, units int, now time.Time) {
 	p.good = now
 }
 
-// placeLocked returns the budget of an address with what has come since it was last looked at.
+// placeLocked returns the budget of an address, refilled for the time since its last use.
 func (b *budgets) placeLocked(address netip.Addr, now time.Time) *budget {
 	place := placeOf(address)
 	p, ok := b.places.get(place)

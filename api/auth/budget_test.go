@@ -11,7 +11,7 @@ import (
 	"packhorse/api/auth"
 )
 
-// badTokens returns a function whose tokens nobody has seen, signed by a stranger's key.
+// badTokens returns a function that makes a new token in each call, signed by a stranger's key.
 func badTokens(t *testing.T) func() string {
 	t.Helper()
 	stranger, n := newECPair(elliptic.P256()), 0
@@ -39,8 +39,8 @@ func status(t *testing.T, err error) int {
 	return refusal.StatusCode()
 }
 
-// An address may try so many bad tokens, then so many a second. Others are not held to what it did,
-// nor is it with good tokens in use.
+// An address may try so many bad tokens, then so many a second. Its refusals do not affect other
+// addresses, nor itself while it has good tokens in use.
 func TestBadTokensHaveABudget(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

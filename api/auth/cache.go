@@ -17,7 +17,7 @@ const (
 
 type cacheKey [sha256.Size]byte
 
-// cache remembers the grants of verified tokens by the hash of what the client sent.
+// cache remembers the grants of verified tokens by the hash of the header value.
 type cache struct {
 	mu     sync.Mutex
 	grants generations[cacheKey, *Grant] // guarded by mu
@@ -59,7 +59,7 @@ type refusals struct {
 	seen generations[cacheKey, seenRefusal] // guarded by mu
 }
 
-// seenRefusal is a refusal as long as the keys are those under which it was decided.
+// seenRefusal is a cached refusal. It is valid while the keys are those under which it was decided.
 type seenRefusal struct {
 	err  error
 	keys int64 // of Verifier.keys

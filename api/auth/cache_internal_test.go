@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The cache is bounded, keeps what is asked for, and forgets the grants of a removed key at once.
+// The cache is bounded, keeps entries in use, and forgets the grants of a removed key at once.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	c := newCache()

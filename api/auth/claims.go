@@ -20,8 +20,7 @@ type claims struct {
 	scopes []string
 	refs   [][]any
 	ops    []string
-	// unenforced is the first claim that states a policy which nobody here holds a write against; ""
-	// without one.
+	// unenforced is the first claim with a policy that the server does not enforce; "" without one.
 	unenforced string
 }
 
@@ -41,15 +40,15 @@ type wireClaims struct {
 	Others map[string]jsontext.Value `json:",embed"`
 }
 
-// policyClaims are names of claims that state a policy, or are likely to be misspelt ones of those
-// that do: in small letters, without what separates words.
+// policyClaims are names of claims with a policy, and likely misspellings of them: in lower case,
+// without separators.
 var policyClaims = []string{
 	"paths", "path", "pathpolicy", "pathpolicies", "refs", "ref", "refpolicy", "refpolicies", "ops", "op", "policy",
 	"policies",
 }
 
-// unenforced returns the first claim, by name, that states a policy which is not known. Only arrays
-// and objects can: "ref" is also what some issuers call the branch that a job runs for.
+// unenforced returns the first claim, by name, with an unknown policy. Only arrays and objects
+// count: "ref" is also the name that some issuers give to the branch of a job.
 func (c *wireClaims) unenforced() string {
 	for _, name := range slices.Sorted(maps.Keys(c.Others)) {
 		plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))

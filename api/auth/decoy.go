@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// decoy returns a key that could have made a signature of that algorithm and size, and that nobody
-// holds the private half of; nil when no key that may be registered makes such a signature. A token
-// that no key of its issuer can have signed is held against it, so that the time of the refusal
-// does not tell whether there is such an issuer, or which keys it has.
+// decoy returns a public key that fits a signature of that algorithm and size, and whose private
+// half does not exist; nil when no registrable key makes such a signature. A token that cannot be
+// signed by any key of its issuer is verified with the decoy, so that the time of the refusal does
+// not reveal whether that issuer exists, or which keys it has.
 func decoy(alg string, signatureBytes int) crypto.PublicKey {
 	if bits := 8 * signatureBytes; alg == "RS256" && bits >= rsaBitsMin && bits <= rsaBitsMax {
 		modulus := new(big.Int).Lsh(big.NewInt(1), uint(bits)) // it need not have two prime factors to be worked with

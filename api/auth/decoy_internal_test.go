@@ -47,9 +47,9 @@ func pemOf(t *testing.T, kind string, der []byte, err error) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// TestRefusalsCostTheSame counts what the refusal of a bad token computes: as much for an issuer
-// that does not exist, or has no such key or none of that kind, as for one whose key is tried. Only
-// so its time tells nothing of organizations and their keys.
+// TestRefusalsCostTheSame counts the computations for the refusal of a bad token: as many for an
+// issuer that does not exist, or has no such key or none of that kind, as for one whose key is
+// tried. Otherwise the time would reveal organizations and their keys.
 func TestRefusalsCostTheSame(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]struct {

@@ -10,19 +10,19 @@ import (
 // ErrKey says that a file holds no key that may sign tokens.
 var ErrKey = errors.New("auth: not a usable key")
 
-// Error is a refusal. It tells its status, which package problem passes on.
+// Error is a refusal. Its status is used by package problem.
 type Error struct {
 	Status  int           // 400, 401, 403 or 503
-	Message string        // for the client: tells nothing about keys, or other organizations
+	Message string        // for the client: reveals nothing about keys, or other organizations
 	Retry   time.Duration // when it may be better; 0 when it will not
 }
 
-// Refusals that callers tell apart.
+// Refusals that callers distinguish.
 var (
-	// ErrMissing says that no token came with the request.
+	// ErrMissing says that the request has no token.
 	ErrMissing = &Error{Status: http.StatusUnauthorized, Message: "missing authorization header"}
-	// ErrDuplicate says that several Authorization headers came, of which two readers could choose
-	// differently.
+	// ErrDuplicate says that the request has several Authorization headers: different readers could
+	// choose different ones.
 	ErrDuplicate = &Error{Status: http.StatusBadRequest, Message: "more than one authorization header"}
 	// ErrRevoked says that the key which verified the token has been removed since.
 	ErrRevoked = &Error{Status: http.StatusUnauthorized, Message: "invalid token: its key has been removed"}
@@ -55,7 +55,7 @@ func (e *Error) StatusCode() int { return e.Status }
 // RetryAfter is when the client may try again, or 0.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
 
-// told is a refusal with what the log tells of it beside what the client hears.
+// told is a refusal with a detail for the log that the client does not get.
 type told struct {
 	refusal *Error
 	detail  string
@@ -65,7 +65,7 @@ func (t *told) Error() string { return t.refusal.Message + " (" + t.detail + ")"
 
 func (t *told) Unwrap() error { return t.refusal }
 
-// with adds what the log tells of a refusal.
+// with adds a detail for the log to a refusal.
 func (e *Error) with(format string, args ...any) error {
 	return &told{e, fmt.Sprintf(format, args...)}
 }

@@ -27,7 +27,7 @@ const (
 	alarmLines = 10               // in the log for one scan
 )
 
-// ValidName tells whether name may be an organization's or a key's: 1 to 100 characters of
+// ValidName reports whether name may be an organization's or a key's: 1 to 100 characters of
 // [A-Za-z0-9._-], and not "." or "..".
 func ValidName(name string) bool {
 	if name == "" || len(name) > 100 || name == "." || name == ".." {
@@ -54,13 +54,13 @@ type organization struct {
 // folder reads ORGSDIR. It is used by one goroutine at a time.
 type folder struct {
 	fsys       fs.FS
-	dir        string // what fsys shows, for the log
+	dir        string // path of fsys, for the log
 	logger     *slog.Logger
 	now        func() time.Time
-	files      map[string]*storedFile // by path; what the last scan met
+	files      map[string]*storedFile // by path; the files found by the last scan
 	orgs       map[string]*organization
-	complaints map[string]string // by path; what has been logged and still holds
-	unread     map[string]error  // by path; what the last scan could not read
+	complaints map[string]string // by path; logged complaints that still hold
+	unread     map[string]error  // by path; the failures of the last scan
 	told       map[string]time.Time
 }
 
@@ -70,14 +70,14 @@ type storedFile struct {
 	read time.Time
 	data []byte
 	key  *key // parsed from data when it is a key file
-	// settled says that the content is not that of a file which somebody is writing: two scans met it,
-	// or it came whole, by a rename.
+	// settled says that the file was not being written when it was read: two scans found the same
+	// content, or the file was renamed into place.
 	settled bool
 }
 
-// scan is one reading of the folder. An answer, such as a listing without a key, counts at once. A
-// failure to answer says nothing: what was known of the path holds, and the path is remembered as
-// unread.
+// scan is one reading of the folder. A definite result, such as a listing without a key, takes
+// effect at once. After a failure the previous state of the path stays in force, and the path is
+// recorded as unread.
 type scan struct {
 	*folder    // as of the scan before
 	files      map[string]*storedFile
@@ -90,14 +90,14 @@ var (
 	errTooLarge   = fmt.Errorf("longer than %d bytes", fileBytesMax)
 )
 
-// answers tells whether an error is an answer about a path, rather than a failure to give one.
+// answers reports whether an error is a definite result about a path, rather than a failure to read
+// it.
 func answers(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) || errors.Is(err, errTooLarge)
 }
 
-// scan reads what changed and returns the organizations by name. What is read and makes no sense is
-// left out and logged once; an org.yaml that cannot be understood leaves the one before it in
-// force.
+// scan reads the changes and returns the organizations by name. Invalid entries are left out and
+// logged once; an invalid org.yaml leaves the previous one in force.
 func (f *folder) scan() map[string]*organization {
 	s := &scan{
 		folder: f, files: make(map[string]*storedFile), complaints: make(map[string]string), unread: make(map[string]error),
@@ -133,7 +133,7 @@ func (f *folder) scan() map[string]*organization {
 	return orgs
 }
 
-// alarm logs what cannot be read: a path at once, and again as long as it cannot.
+// alarm logs unreadable paths: at once, and again periodically while they stay unreadable.
 func (f *folder) alarm(unread map[string]error) {
 	now, lines := f.now(), 0
 	maps.DeleteFunc(f.told, func(_ string, at time.Time) bool { return now.Sub(at) >= alarmEvery })
@@ -152,7 +152,7 @@ func (f *folder) alarm(unread map[string]error) {
 	}
 }
 
-// isDir tells whether an entry is a folder, or a link to one. A link to nothing is none.
+// isDir reports whether an entry is a folder, or a link to one. A broken link is not.
 func (s *scan) isDir(entry fs.DirEntry) (bool, error) {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return entry.IsDir(), nil
@@ -167,7 +167,7 @@ func (s *scan) isDir(entry fs.DirEntry) (bool, error) {
 	return false, err
 }
 
-// keep returns what is known of an organization whose folder cannot be read.
+// keep returns the previous state of an organization whose folder cannot be read.
 func (s *scan) keep(name string, err error) *organization {
 	s.unread[name] = err
 	for path, file := range s.folder.files {
@@ -264,8 +264,8 @@ func (s *scan) config(dir, name string) (*OrgConfig, error) {
 	return config, nil
 }
 
-// read returns the content of a file, from memory when its metadata is what it was, or when it
-// cannot be read. Metadata tells nothing about a file that was read within a tick of its time
+// read returns the content of a file. It comes from memory if the metadata is unchanged, or if the
+// file cannot be read. Metadata proves nothing for a file that was read within a tick of its time
 // stamp, so that one is read again.
 func (s *scan) read(path string) (*storedFile, error) {
 	before := s.folder.files[path]

@@ -106,7 +106,7 @@ func TestFollows(t *testing.T) {
 	within(false)
 }
 
-// What is not in force is logged once, by path and reason, and never with its bytes.
+// Invalid entries are logged once, by path and reason, and never with their bytes.
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	weak := weakRSA(t)

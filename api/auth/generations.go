@@ -1,7 +1,8 @@
 package auth
 
-// generations is a bounded map: a full generation becomes the previous one, which keeps what is
-// asked for again, and what was in the one before that is forgotten. Its user guards it.
+// generations is a bounded map. A full generation becomes the previous one, and the one before that
+// is dropped; entries of the previous generation that are used move to the current one. Its user
+// guards it.
 type generations[K comparable, V any] struct {
 	max               int // entries of a generation
 	current, previous map[K]V

@@ -27,15 +27,15 @@ var scopeNames = map[string]Scope{
 	"org:read":   OrgRead,
 }
 
-// Grant is what a verified token allows. It is shared between requests: read only.
+// Grant is the permissions of a verified token. It is shared between requests: read only.
 type Grant struct {
 	Org     string      // the organization that signed the token
 	Subject string      // free text, recorded as the actor of a change
 	Repo    string      // the repository's name; "org" or "" in tokens of the whole organization
 	Scopes  Scope       // scopes that are not known are left out
-	Policy  refs.Policy // what the token may do to which ref
-	// Unenforced is a claim of the token that states a policy which nobody here holds a write against,
-	// so that none may happen; "" without.
+	Policy  refs.Policy // the permitted operations for each ref
+	// Unenforced is a claim of the token with a policy that the server does not enforce, so that all
+	// writes are refused; "" without one.
 	Unenforced string
 	KeyID      string    // the registered key that verified the token
 	Expires    time.Time // the token's exp
@@ -43,7 +43,7 @@ type Grant struct {
 	key *key // the identity of the key; another key of the same id does not count
 }
 
-// Allows tells whether the grant has every permission of scope.
+// Allows reports whether the grant has every permission of scope.
 func (g *Grant) Allows(scope Scope) bool { return g.Scopes&scope == scope }
 
 // String names the scopes as tokens do. Writing names git:write alone, with or without the reading

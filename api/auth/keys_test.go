@@ -67,7 +67,7 @@ type fixture struct {
 	*auth.Verifier
 	dir string
 	log *bytes.Buffer // written by Reload only
-	now time.Time     // what the verifier takes for now
+	now time.Time     // the present time for the verifier
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -77,7 +77,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// open opens the folder anew.
+// open opens the folder again.
 func (f *fixture) open(t *testing.T, options auth.Options) {
 	t.Helper()
 	var mu sync.Mutex

@@ -31,7 +31,7 @@ var methods = map[string]jwt.SigningMethod{
 	"EdDSA": jwt.SigningMethodEdDSA,
 }
 
-// algorithms lists what a key may sign with, its natural choice first.
+// algorithms lists the signature algorithms of a key, its natural choice first.
 func algorithms(public crypto.PublicKey) []string {
 	switch public := public.(type) {
 	case *rsa.PublicKey:
@@ -99,7 +99,7 @@ type trial struct {
 	jwt.SigningMethod
 	candidates []*key
 	found      *key
-	computed   int // signatures that were held against a key: at least one, whoever the issuer is
+	computed   int // number of verifications with a key: at least one for any issuer
 }
 
 var errNoFit = errors.New("auth: no key fits the signature")

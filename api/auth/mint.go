@@ -11,7 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Claims is what [Mint] puts into a token. Org and Expires are required.
+// Claims are the claims that [Mint] puts into a token. Org and Expires are required.
 type Claims struct {
 	Org       string // iss
 	Subject   string // sub, recorded as the actor of changes

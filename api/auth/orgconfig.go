@@ -22,19 +22,19 @@ type OrgConfig struct {
 	SigningKeys []string `yaml:"signing_keys"`
 	// Upstreams is the base URL of each generic provider.
 	Upstreams map[string]string `yaml:"upstreams"`
-	// GitHubOwners are the accounts on GitHub whose repositories the organization reaches through the
-	// server's GitHub App; "*" are all that have installed it. None, unless they are listed: the app
-	// may see what belongs to others.
+	// GitHubOwners are the accounts on GitHub whose repositories the organization may reach through
+	// the server's GitHub App; "*" are all that have installed it. By default there are none: the app
+	// may have access to accounts of other organizations.
 	GitHubOwners    []string  `yaml:"github_owners"`
 	CustomNotesRefs bool      `yaml:"custom_notes_refs"` // true unless switched off
 	Limits          OrgLimits `yaml:"limits"`
 
-	// SigningKeyData is what the files of SigningKeys hold, in that order; nil for one that cannot be
-	// read, which is logged.
+	// SigningKeyData are the contents of the files of SigningKeys, in that order; nil for an
+	// unreadable one, which is logged.
 	SigningKeyData [][]byte `yaml:"-"`
 }
 
-// Webhook is a receiver of an organization's events. Its URL tells it from others.
+// Webhook is a receiver of an organization's events. Its URL identifies it.
 type Webhook struct {
 	URL    string   `yaml:"url"`
 	Secret string   `yaml:"secret"`
@@ -43,15 +43,15 @@ type Webhook struct {
 
 // OrgLimits bounds one organization. Zero means the server's default.
 type OrgLimits struct {
-	HeavySlots   int `yaml:"heavy_slots"`  // heavy computations at once
-	Repositories int `yaml:"repositories"` // repositories at once
+	HeavySlots   int `yaml:"heavy_slots"`  // concurrent heavy computations
+	Repositories int `yaml:"repositories"` // number of repositories
 }
 
 // defaultOrgConfig is the configuration of an organization without org.yaml.
 func defaultOrgConfig() *OrgConfig { return &OrgConfig{CustomNotesRefs: true} }
 
-// ParseOrgConfig reads an org.yaml. Fields that are not known are refused, so that a misspelt one
-// is heard of. Errors: [ErrOrgConfig].
+// ParseOrgConfig reads an org.yaml. Unknown fields are refused, so that a misspelt one is noticed.
+// Errors: [ErrOrgConfig].
 func ParseOrgConfig(data []byte) (*OrgConfig, error) {
 	config := defaultOrgConfig()
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

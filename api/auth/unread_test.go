@@ -102,7 +102,8 @@ func (f *fixture) holds(t *testing.T) {
 	}
 }
 
-// Whatever read of the folder fails, what was known stays in force, and the failure is told.
+// Whatever read of the folder fails, the last known state stays in force, and the failure is
+// reported.
 func TestFailedReadsKeepWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	f, folder := newFailing(t)
@@ -243,7 +244,7 @@ func TestOrgConfigWrittenInPlace(t *testing.T) {
 	}
 }
 
-// What is added and removed later is logged by organization, name and fingerprint.
+// Later additions and removals are logged by organization, name and fingerprint.
 func TestKeyChangesAreLogged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

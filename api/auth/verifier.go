@@ -1,4 +1,4 @@
-// Package auth verifies the tokens that organizations sign, and tells what each of them grants.
+// Package auth verifies the tokens that organizations sign, and returns the permissions of each.
 //
 // Start at [Open]: it reads the folder of public keys and follows its changes. [Verifier.Verify]
 // turns an Authorization header into a [Grant]; [Mint] makes a token. Tokens are JSON Web Tokens
@@ -50,7 +50,7 @@ type Verifier struct {
 	orgs   atomic.Pointer[map[string]*organization]
 	cache  cache
 
-	keys     atomic.Int64 // counts how often keys came or went
+	keys     atomic.Int64 // counts additions and removals of keys
 	refusals refusals
 	budgets  budgets
 
@@ -63,10 +63,10 @@ type Verifier struct {
 	done chan struct{}
 }
 
-// Open reads the folder of organizations and starts to follow it: a change counts within two
-// seconds, and a key whose file has gone or changed stops working. What cannot be read keeps what
-// was known of it, see [Verifier.Following]; a folder that cannot be read at all is not opened.
-// Call Close to stop.
+// Open reads the folder of organizations and starts to follow it. A change takes effect within two
+// seconds, and a key whose file was removed or changed stops working. The last known state of an
+// unreadable path stays in force, see [Verifier.Following]; if the folder itself cannot be read,
+// Open fails. Call Close to stop.
 func Open(options Options) (*Verifier, error) {
 	if info, err := os.Stat(options.Dir); err != nil {
 		return nil, fmt.Errorf("open organizations folder: %w", err)
@@ -107,7 +107,7 @@ func Open(options Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Close stops following the folder. Verify goes on with what was read last.
+// Close stops following the folder. Verify continues with the last state.
 func (v *Verifier) Close() {
 	v.stop()
 	<-v.done
@@ -133,7 +133,7 @@ func (v *Verifier) poll(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// Reload reads what changed in the folder now. When it returns, no removed key verifies anything.
+// Reload reads the changes in the folder now. When it returns, no removed key verifies anything.
 func (v *Verifier) Reload() {
 	v.scanning.Lock()
 	defer v.scanning.Unlock()
@@ -180,8 +180,8 @@ func eachNewKey(a, b map[string]*organization, f func(org string, key *key)) {
 // staleAfter is how long a scan may take before the folder counts as one that is not followed.
 const staleAfter = 30 * time.Second
 
-// Following tells why what is in force may be older than what the folder says: nil when the last
-// scan could read everything. It does not block, and names no organization.
+// Following returns why the state in force may be older than the folder: nil when the last scan
+// could read everything. It does not block, and names no organization.
 func (v *Verifier) Following() error {
 	if unread := v.unread.Load(); unread > 0 {
 		return fmt.Errorf("parts of the folder of organizations cannot be read (%d)", unread)
@@ -192,7 +192,7 @@ func (v *Verifier) Following() error {
 	return nil
 }
 
-// Unread returns how many paths of the folder could not be read when they were last looked at.
+// Unread returns how many paths of the folder could not be read by the last scan.
 func (v *Verifier) Unread() int { return int(v.unread.Load()) }
 
 // OrgConfig returns the configuration of an organization, and whether there is such an
@@ -216,8 +216,8 @@ func (v *Verifier) Orgs() []string {
 	return names
 }
 
-// Verify returns what the token in the values of the request's Authorization headers grants. It
-// does not look at which repository or scope the request is about.
+// Verify returns the grant of the token in the values of the request's Authorization headers. It
+// does not check the repository and the scope of the request.
 //
 // Errors wrap an [*Error], which is for the client: [ErrMissing] without a header, [ErrDuplicate]
 // with several, others with status 401.
@@ -225,9 +225,9 @@ func (v *Verifier) Verify(authorization ...string) (*Grant, error) {
 	return v.verifyFrom(nil, authorization)
 }
 
-// VerifyFrom is Verify for a client at an address. Each address has a small budget for tokens that
-// turn out bad; when that is spent those that are not known yet are refused with status 429, unless
-// the address has good tokens in use.
+// VerifyFrom is Verify for a client at an address. Each address has a small budget for bad tokens.
+// When that is spent, unknown tokens are refused with status 429, unless the address has good
+// tokens in use.
 func (v *Verifier) VerifyFrom(address netip.Addr, authorization ...string) (*Grant, error) {
 	return v.verifyFrom(&address, authorization)
 }
@@ -255,8 +255,7 @@ func (v *Verifier) verifyFrom(address *netip.Addr, authorization []string) (*Gra
 	if err != nil {
 		return nil, err
 	}
-	// Before the keys are looked at: what is decided under older ones is not remembered for newer
-	// ones.
+	// Loaded first, so that a result for older keys is not cached for newer ones.
 	keys := v.keys.Load()
 	if err := v.refusals.get(hash, keys, now); err != nil {
 		return nil, err
@@ -283,9 +282,8 @@ func (v *Verifier) verifyFrom(address *netip.Addr, authorization []string) (*Gra
 	return grant, nil
 }
 
-// Recheck tells, before a write's batch, whether the key that verified the grant is still
-// registered. A token that expires while its request runs does not end the request. Errors:
-// [ErrRevoked].
+// Recheck checks, before a write's batch, that the key that verified the grant is still registered.
+// A token that expires during its request does not end the request. Errors: [ErrRevoked].
 func (v *Verifier) Recheck(grant *Grant) error {
 	if grant.key == nil || grant.key.removed.Load() {
 		return ErrRevoked
@@ -321,7 +319,7 @@ func credentials(header string) (string, error) {
 	return value, nil
 }
 
-// verify also returns how many keys it has held the token against.
+// verify also returns with how many keys it has verified the token.
 func (v *Verifier) verify(token string) (*Grant, int, error) {
 	var c claims
 	t := trial{}
@@ -366,7 +364,7 @@ func (v *Verifier) verify(token string) (*Grant, int, error) {
 	return grant, t.computed, nil
 }
 
-// nameOf returns what a token calls an organization or a key, for the log.
+// nameOf quotes the name of an organization or a key from a token, for the log.
 func nameOf(text string) string {
 	if !ValidName(text) {
 		return "(not a name)"
@@ -374,17 +372,17 @@ func nameOf(text string) string {
 	return text
 }
 
-// candidates returns how a token with this header must have been signed and by which keys: those of
-// its issuer that may use its algorithm, and of these the one that it names, if it names one. The
-// error tells why there are none; with a method beside it the token is verified all the same, see
-// decoy.
+// candidates returns the signing method for a token with this header and the keys that may have
+// signed it: those of its issuer for that algorithm, or of these the one that the token names. The
+// error explains why there are none; if a method is returned with it the token is verified
+// nevertheless, see decoy.
 func (v *Verifier) candidates(header map[string]any, issuer string) (jwt.SigningMethod, []*key, error) {
 	if typ, ok := header["typ"]; ok {
 		if name, ok := typ.(string); !ok || !strings.EqualFold(name, "JWT") {
 			return nil, nil, errMalformed
 		}
 	}
-	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11: refuse what is not understood, and nothing critical is
+	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11: refuse unknown critical parameters; the server knows none
 		return nil, nil, errMalformed
 	}
 	alg, _ := header["alg"].(string)

@@ -179,8 +179,8 @@ func TestDuplicateHeaders(t *testing.T) {
 	}
 }
 
-// No refusal may quote what the client sent: it could be a secret. The log gets to know of the
-// issuer and the key that a token names, no more, and the client of neither.
+// No refusal may quote the client's input: it could be a secret. The log has only the issuer and
+// the key that a token names, and the client gets neither.
 func TestRefusalsQuoteNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -75,7 +75,7 @@ func TestGitClients(t *testing.T) {
 			if parent := strings.TrimSpace(command(t, work, nil, "git", "rev-parse", pushed+"^")); parent != main {
 				t.Errorf("the pushed commit's parent is %s, the client cloned %s", parent, main)
 			}
-			// What the client has pushed is whole and sound for git too.
+			// git finds the client's push complete and sound, too.
 			again := filepath.Join(t.TempDir(), "again.git")
 			command(t, t.TempDir(), nil, "git", "clone", "-q", "--mirror", url, again)
 			command(t, again, nil, "git", "fsck", "--full", "--strict", "--no-dangling")

@@ -143,8 +143,8 @@ func startNginx(t *testing.T, nginx, upstream string) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// A single process of nginx cannot take over a listener. Where the master is root, so is its
-	// worker, who must get into the folder.
+	// A single process of nginx cannot take over a listener. If the master is root, so is its worker,
+	// which needs access to the folder.
 	config := fmt.Sprintf(`daemon off; user root; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
 events {}
 http {
@@ -158,8 +158,8 @@ http {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(nginx, "-p", dir, "-c", file) // ended below, in order
-	// nginx takes the listener over, as it does from an older nginx, so that nobody else can take the
-	// port meanwhile.
+	// nginx takes the listener over, as it does from an older nginx, so that no other process can take
+	// the port in between.
 	cmd.ExtraFiles, cmd.Env = []*os.File{inherited}, append(environment(), "NGINX=3;")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -174,8 +174,7 @@ http {
 			t.Errorf("nginx: %v\n%s", err, out.String())
 		}
 	})
-	// What connects before nginx is ready waits in the listener's queue; it is nginx's alone, and ends
-	// with it.
+	// Early connections wait in the listener's queue; it is nginx's alone, and ends with it.
 	if err := errors.Join(inherited.Close(), l.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 
 var (
 	bin     string // the binary under test, built once
-	scratch string // folder of what tests share
+	scratch string // folder that tests share
 )
 
 func TestMain(m *testing.M) {
@@ -104,8 +104,7 @@ func withToken(url, token string) string {
 	return strings.Replace(url, "://", "://t:"+token+"@", 1)
 }
 
-// command runs a client in a folder and returns what it prints; the test fails when the client
-// does.
+// command runs a client in a folder and returns its output; the test fails when the client does.
 func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	out, err := try(t, dir, env, name, args...)
@@ -122,7 +121,7 @@ func try(t *testing.T, dir string, env []string, name string, args ...string) (s
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.WaitDelay = 10 * time.Second // for what the client has started, when it has to be ended
+	cmd.WaitDelay = 10 * time.Second // for child processes of the client, when it has to be ended
 	cmd.Env = append(environment(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=Git", "GIT_AUTHOR_EMAIL=git@example.com", "GIT_COMMITTER_NAME=Git",
 		"GIT_COMMITTER_EMAIL=git@example.com")
@@ -133,8 +132,8 @@ func try(t *testing.T, dir string, env []string, name string, args ...string) (s
 	return out.String(), err
 }
 
-// environment is the machine's, which package managers need, without what would lead git elsewhere
-// than its folder and any client through a proxy to the server.
+// environment is the machine's, which package managers need, without variables that would lead git
+// outside its folder or any client through a proxy to the server.
 func environment() []string {
 	kept := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 	return append(kept, "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
@@ -200,7 +199,7 @@ func pushAll(t *testing.T, dir, url string, env ...string) {
 	command(t, dir, env, "git", "push", "-q", url, "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
 }
 
-// tip returns what a remote says a ref points at.
+// tip returns the ID of a ref of a remote.
 func tip(t *testing.T, url, ref string, env ...string) string {
 	t.Helper()
 	id, _, _ := strings.Cut(command(t, t.TempDir(), env, "git", "ls-remote", url, ref), "\t")

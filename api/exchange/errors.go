@@ -16,21 +16,21 @@ const (
 	SilenceMax = time.Minute
 )
 
-// Error is a refusal by the door itself. It tells its status, which package problem passes on.
+// Error is a refusal by the door itself. Its status is used by package problem.
 type Error struct {
 	Status  int    // HTTP status
 	Message string // for the client
 	Retry   time.Duration
 
-	is error // what it is besides
+	is error // an error that it also matches
 }
 
-// Is reports whether target is what the refusal is besides.
+// Is reports whether target is the other error that the refusal matches.
 func (e *Error) Is(target error) bool { return e.is != nil && target == e.is }
 
 // Errors of the door.
 var (
-	// ErrBusy says that no slot or memory came free within the queue's time.
+	// ErrBusy says that no slot or memory became free within the queue's time.
 	ErrBusy = &Error{
 		Status: http.StatusServiceUnavailable, Message: "the server is busy, try again", Retry: 2 * time.Second,
 	}
@@ -38,17 +38,17 @@ var (
 	ErrDraining = &Error{
 		Status: http.StatusServiceUnavailable, Message: "the server is shutting down, try again", Retry: 5 * time.Second,
 	}
-	// ErrSlowBody says that the body stalled, or came below the floor of 1 KiB/s.
+	// ErrSlowBody says that the body stalled, or was slower than 1 KiB/s.
 	ErrSlowBody = &Error{Status: http.StatusRequestTimeout, Message: "the request body stalled"}
 	// ErrLateAnswer says that the answer did not begin in time.
 	ErrLateAnswer = &Error{Status: http.StatusGatewayTimeout, Message: "the answer took too long"}
-	// ErrGone says that the client has left; nobody reads the answer. The status is for logs.
+	// ErrGone says that the client has left, so that the answer is not read. The status is for logs.
 	ErrGone = &Error{Status: 499, Message: "the client has gone"}
 	// ErrBadBody says that the framing of the body is not HTTP.
 	ErrBadBody = &Error{Status: http.StatusBadRequest, Message: "malformed request body"}
-	// ErrEndedEarly says that the client ended its body before its end. It is an
-	// [io.ErrUnexpectedEOF], which alone may come from a store as well, and is no fault of the
-	// client's then.
+	// ErrEndedEarly says that the client ended its body before its end. It matches
+	// [io.ErrUnexpectedEOF]; that error alone may be an error of a store, and is not the client's
+	// fault then.
 	ErrEndedEarly = &Error{Status: http.StatusBadRequest, Message: "the request ended early", is: io.ErrUnexpectedEOF}
 )
 
@@ -63,7 +63,7 @@ func (e *Error) RetryAfter() time.Duration { return e.Retry }
 
 // LimitError says that something the client sent exceeds a limit.
 type LimitError struct {
-	Limit string // what is limited, as a client knows it: "request body"
+	Limit string // the limited item, as a client knows it: "request body"
 	Max   int64  // in bytes
 }
 

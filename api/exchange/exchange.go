@@ -1,4 +1,4 @@
-// Package exchange is what the front doors see of HTTP: one request and the answer to it.
+// Package exchange is the view that the front doors have of HTTP: one request and the answer to it.
 //
 // Package api implements [Exchange] over its server; exchangetest implements it in memory. Start at
 // [Exchange]. A front door reads the request, calls the host, and answers with exactly one of
@@ -22,13 +22,13 @@ type Exchange interface {
 	Resources
 }
 
-// Request is what the client sent.
+// Request is the request of a client.
 type Request interface {
 	// Context ends when the client has gone, when the server's drain limit has passed, or when the
 	// answer is complete.
 	Context() context.Context
-	// Serving ends when the server begins to stop. A handler that only waits for something to happen
-	// waits no longer then, and answers with what there is.
+	// Serving ends when the server begins to stop. A handler that only waits for an event then stops
+	// waiting, and answers with the data that it has.
 	Serving() context.Context
 	// RequestID names the request in logs and in the X-Request-Id header of its answer, which the
 	// server sets.
@@ -37,33 +37,33 @@ type Request interface {
 	// trusted proxy names.
 	RemoteAddr() string
 
-	// Method is upper case. HEAD is told as HEAD: answer it as GET, the server leaves out the body.
+	// Method is upper case. Answer HEAD as GET: the server leaves out the body.
 	Method() string
 	// Path is the decoded path. A path with an escaped slash or backslash, a dot segment, or a control
 	// byte never gets here.
 	Path() string
 	// Query is parsed on the first call. The caller must not change it.
 	Query() url.Values
-	// Header returns the value of a request header, or "" without one. Names are matched without
-	// regard to case. Of a header that came several times it is the first; the server has refused a
-	// second Authorization, Content-Length, Content-Encoding, Content-Type, Idempotency-Key and Host.
+	// Header returns the value of a request header, or "" without one. Names are case-insensitive. It
+	// is the first value of a repeated header; the server has refused a second Authorization,
+	// Content-Length, Content-Encoding, Content-Type, Idempotency-Key and Host.
 	Header(name string) string
 
 	// Body reads the request's body up to the limit of the route; with [LimitError] past it,
 	// [ErrEndedEarly] when the client ended it early, [ErrSlowBody] when it stalled, and [io.EOF] only
 	// at its true end: a write may commit only after it has seen that.
 	//
-	// The handler reads the body, all of it, before it returns: what it left unread is then read to
-	// its end when that is near, and else the connection ends with the answer. The server below could
-	// go on reading while the write function of Stream runs, and curl and git would send and receive
-	// at once; most other clients do not, and would wait for ever.
+	// The handler reads all of the body before it returns. A short unread rest is then discarded, and
+	// a long one ends the connection with the answer. The server could go on reading while the write
+	// function of Stream runs, and curl and git would send and receive at once; but most other clients
+	// do not, and would wait for ever.
 	Body() io.Reader
-	// BodyLength is the body's size in bytes as announced, 0 without a body, -1 when it comes in
+	// BodyLength is the body's size in bytes as announced, 0 without a body, -1 when it is sent in
 	// chunks.
 	BodyLength() int64
-	// BodyFlows tells that the next byte begins what a client sends without long pauses: the pack
+	// BodyFlows announces that the client sends the rest of the body without long pauses: the pack
 	// after the commands of a push, the chunks after the metadata. On a route that allows pauses the
-	// body may be silent for [PauseMax] until that byte has come; afterwards, and on every other
+	// body may be silent for [PauseMax] until its next byte has come; afterwards, and on every other
 	// route, for [SilenceMax].
 	BodyFlows()
 }
@@ -77,33 +77,33 @@ type Response interface {
 	// Respond answers with a whole body. body must not be changed afterwards.
 	Respond(status int, contentType string, body []byte)
 	// Stream answers with a body of unknown size. write runs once, after the handler has returned,
-	// also when the client has gone meanwhile, but not when the method is HEAD; what it writes goes
-	// out at once, so write 64 to 256 KiB at a time, and less only to keep the client informed. An
-	// error, or a panic, in write cuts the connection, so that the answer never looks complete. w is
-	// not usable after write returns.
+	// even if the client has gone by then, but not when the method is HEAD. Its output is sent at
+	// once, so write 64 to 256 KiB at a time, and less only to keep the client informed. An error, or
+	// a panic, in write cuts the connection, so that the answer never looks complete. w is not usable
+	// after write returns.
 	Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error)
 	// StreamSized is Stream with a Content-Length of size bytes; writing fewer or more cuts the
 	// connection.
 	StreamSized(status int, contentType string, size int64, write func(ctx context.Context, w io.Writer) error)
-	// Failed tells the server of an error that the answer tells in a form of its own, such as the
-	// report of a push: what is not the client's fault is counted and logged, as it is when the
-	// handler or write returns it.
+	// Failed reports an error that the answer contains in a form of its own, such as the report of a
+	// push. It is counted and logged if it is not the client's fault, like an error that the handler
+	// or write returns.
 	Failed(err error)
 	// Refused is Failed for an error that refuses all of the request: the log and the metrics show its
 	// status in place of the answer's.
 	Refused(err error)
 }
 
-// Resources are what concurrent requests share.
+// Resources are shared by concurrent requests.
 type Resources interface {
-	// Slot waits for one of the server's slots for heavy work and returns the function that gives it
-	// back, which may be called more than once. Hold a slot while work is computed, never while
-	// reading the body or writing the answer: the client decides how long those take. It may be called
-	// by any goroutine, also after the request has ended, for work that others wait for. Errors:
-	// [ErrBusy] when none came free in time, or ctx's error.
+	// Slot waits for one of the server's slots for heavy work and returns the function that releases
+	// it, which may be called more than once. Hold a slot while work is computed, never while reading
+	// the body or writing the answer: the client decides how long those take. It may be called by any
+	// goroutine, also after the request has ended, for work that others wait for. Errors: [ErrBusy]
+	// when no slot became free in time, or ctx's error.
 	Slot(ctx context.Context) (release func(), err error)
 	// Reserve admits a request that will hold about sizeBytes of memory, and returns the function that
-	// gives it back, which may be called more than once. Errors: [ErrBusy] when memory did not come
+	// releases it, which may be called more than once. Errors: [ErrBusy] when memory did not become
 	// free in time, or ctx's error.
 	Reserve(ctx context.Context, sizeBytes int64) (release func(), err error)
 }

@@ -16,15 +16,16 @@ const (
 type GitPath struct {
 	Repo    string // name, as in the repo claim of tokens
 	Variant Variant
-	Service string // what follows "<name>.git/" or "<name>/": "info/refs", "git-upload-pack", "git-receive-pack", or [LFS]
+	// The path after "<name>.git/" or "<name>/": "info/refs", "git-upload-pack", "git-receive-pack",
+	// or [LFS].
+	Service string
 }
 
 // LFS is the service of every path that clients of git LFS ask for.
 const LFS = "info/lfs"
 
-// ParseGitPath splits a decoded path into the repository and the service asked for. It fails for
-// another service than the three of smart HTTP and LFS. Whether the repository's name may be one is
-// not looked at.
+// ParseGitPath splits a decoded path into the repository and the service. It fails for another
+// service than the three of smart HTTP and LFS. It does not check the repository's name.
 func ParseGitPath(path string) (GitPath, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {

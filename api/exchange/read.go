@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// ReadBody reads the whole body, sizeMax bytes at most. The announced size is trusted for an
-// allocation of 64 KiB, no more.
+// ReadBody reads the whole body, sizeMax bytes at most. It allocates at most 64 KiB on the strength
+// of the announced size.
 //
 // Errors: those of Body, and [LimitError].
 func ReadBody(x Request, sizeMax int64) ([]byte, error) {

@@ -43,7 +43,7 @@ func (s *session) advertise() error {
 	})
 }
 
-// answer streams what write puts on the lines of the answer.
+// answer streams the lines that write writes as the answer.
 func (s *session) answer(contentType string, write func(context.Context, *pktline.Writer) error) error {
 	s.x.Stream(http.StatusOK, contentType, func(ctx context.Context, w io.Writer) error {
 		buffer := streamBuffers.Get().(*bufio.Writer)

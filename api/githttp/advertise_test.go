@@ -65,7 +65,7 @@ func TestAdvertiseAgainstGit(t *testing.T) {
 	}
 }
 
-// What an empty repository says of itself: in version 0 the capabilities, as git does since 2.41.
+// The advertisement of an empty repository: in version 0 the capabilities, as git does since 2.41.
 func TestAdvertiseEmpty(t *testing.T) {
 	t.Parallel()
 	r := serve(t, githttp.Config{})

@@ -120,7 +120,7 @@ func TestBadPackAgainstGit(t *testing.T) {
 	}
 }
 
-// thinPack is a pack with deltas against what only git has.
+// thinPack is a pack with deltas against objects that only git has.
 func thinPack(t *testing.T, git *oracle.Repository, tip string) []byte {
 	t.Helper()
 	text := strings.Repeat("a long file with many lines\n", 1000)

@@ -11,7 +11,7 @@ import (
 	"packhorse/api/exchange"
 )
 
-// Bounds of what a git client may send, in bytes, decompressed.
+// Limits of a git client's request, in bytes, decompressed.
 const (
 	fetchRequestMax = 16 << 20
 	commandLinesMax = 32 << 20
@@ -34,7 +34,7 @@ func (s *session) body(sizeMax int64) (io.Reader, error) {
 	return &limitedBody{from: from, left: sizeMax, max: sizeMax}, nil
 }
 
-// gunzip tells errors of compression from those of the connection.
+// gunzip distinguishes errors of compression from those of the connection.
 type gunzip struct{ from *gzip.Reader }
 
 func (g gunzip) Read(p []byte) (int, error) {
@@ -71,7 +71,7 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// requestError turns an end of the body in the middle of a request into what it is.
+// requestError translates an end of the body in the middle of a request.
 func requestError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = exchange.ErrEndedEarly
@@ -92,7 +92,7 @@ func readToEnd(body io.Reader) error {
 	return malformed("something follows the request's end")
 }
 
-// drain reads what is left of a body.
+// drain discards the rest of a body.
 func drain(body io.Reader) error {
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		return requestError(err)

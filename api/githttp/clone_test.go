@@ -13,7 +13,7 @@ import (
 	"packhorse/refs"
 )
 
-// histories are what is cloned.
+// histories are the cloned histories.
 var histories = map[string]func(git *oracle.Repository){
 	"one line": func(git *oracle.Repository) { git.Seed(oracle.History{Seed: 1}) },
 	"merges and tags": func(git *oracle.Repository) {
@@ -31,7 +31,7 @@ var histories = map[string]func(git *oracle.Repository){
 	"blobs of 300 KiB": seedLargeBlobs,
 }
 
-// seedOddities makes what git allows and few histories have.
+// seedOddities makes objects that git allows and few histories have.
 func seedOddities(git *oracle.Repository) {
 	tip := git.Seed(oracle.History{Seed: 6, Merges: true, Tags: true})
 	blob := git.Write("blob", []byte("a blob that only a tag names\n"))
@@ -83,7 +83,7 @@ func seedLargeBlobs(git *oracle.Repository) {
 	git.Git("update-ref", "refs/heads/main", tip)
 }
 
-// noise is what does not compress.
+// noise is incompressible data.
 func noise(size int) []byte {
 	data := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // never fails
@@ -105,7 +105,7 @@ func TestClone(t *testing.T) {
 			versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test
 				clone := r.clone(version, "--mirror")
 				sameRepository(t, clone, git)
-				if name != "no branch" || version == 2 { // else nobody tells what HEAD would be
+				if name != "no branch" || version == 2 { // otherwise nothing says where HEAD would be
 					if got, want := clone.Git("symbolic-ref", "HEAD"), "refs/heads/main"; got != want {
 						t.Errorf("HEAD is %s, not %s", got, want)
 					}
@@ -115,7 +115,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// sameRepository holds a clone against what it is a clone of.
+// sameRepository compares a clone with its origin.
 func sameRepository(t *testing.T, got, want *oracle.Repository) {
 	t.Helper()
 	if got, want := allRefs(got), allRefs(want); !slices.Equal(got, want) {
@@ -127,7 +127,7 @@ func sameRepository(t *testing.T, got, want *oracle.Repository) {
 	got.Git("fsck", "--full", "--strict", "--no-dangling")
 }
 
-// reached returns the IDs of what the refs of a repository reach.
+// reached returns the IDs of the objects reachable from the refs of a repository.
 func reached(git *oracle.Repository, args ...string) []string {
 	out := lines(git.Git(append([]string{"rev-list", "--objects", "--no-object-names", "--all"}, args...)...))
 	slices.Sort(out)

@@ -73,7 +73,7 @@ func readCommand(in *pktline.Reader) (name string, arguments bool, err error) {
 	}
 }
 
-// checkCapability refuses what was not advertised, as git does.
+// checkCapability refuses capabilities that were not advertised, as git does.
 func checkCapability(text string) error {
 	key, value, _ := strings.Cut(text, "=")
 	switch key {

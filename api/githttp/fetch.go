@@ -30,7 +30,7 @@ func (s *session) fetch(in *pktline.Reader, arguments bool) error {
 	})
 }
 
-// streamFetch begins a fetch and lets answer stream what comes of it.
+// streamFetch begins a fetch and streams its output with answer.
 func (s *session) streamFetch(
 	request engine.FetchRequest, answer func(context.Context, *engine.Fetch, io.Writer) error,
 ) error {
@@ -50,7 +50,7 @@ func (s *session) streamFetch(
 	return nil
 }
 
-// fetchAsk is a fetch with what concerns its answer's form only.
+// fetchAsk is a fetch request with the options for the form of its answer.
 type fetchAsk struct {
 	engine.FetchRequest
 	done, waitForDone, sidebandAll, noProgress bool
@@ -87,7 +87,7 @@ func (a *fetchAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch, 
 	return s.sendPack(ctx, fetch, out, !a.noProgress)
 }
 
-// acknowledge sends the acknowledgments, and tells whether more sections follow.
+// acknowledge sends the acknowledgments, and reports whether more sections follow.
 func (a *fetchAsk) acknowledge(ctx context.Context, fetch *engine.Fetch, out *muxer) (over bool, err error) {
 	if !a.waitForDone {
 		if over, err = fetch.Ready(ctx); err != nil {

@@ -64,8 +64,8 @@ func TestDiskFillsDuringPush(t *testing.T) {
 			inner.ServeHTTP(w, request)
 			return
 		}
-		// git may still send when the answer is there: what net/http closes half a second later would
-		// take the answer with it.
+		// git may still send when the answer is there: net/http closes the connection half a second
+		// later, and the answer would be lost with it.
 		control := http.NewResponseController(w)
 		if err := control.EnableFullDuplex(); err != nil {
 			t.Error(err)

@@ -2,15 +2,15 @@
 // gitprotocol-pack(5).
 //
 // Start at [Door.Serve], which answers one request to a git remote. advertise.go answers info/refs
-// in every protocol version; command.go takes protocol v2 commands apart and lsrefs.go, fetch.go
-// and objectinfo.go answer them; legacy.go is the fetch of versions 0 and 1; push.go is
-// git-receive-pack, and report.go what it tells in the end. The doors above have read the token and
-// split the path; what a repository answers is the engine's affair, and only framing, capabilities
-// and git's habits live here.
+// in every protocol version; command.go parses protocol v2 commands, and lsrefs.go, fetch.go and
+// objectinfo.go answer them; legacy.go is the fetch of versions 0 and 1; push.go is
+// git-receive-pack, and report.go its report. Package api has verified the token and split the
+// path; package engine provides the data. Only framing, capabilities and the conventions of git
+// clients are handled here.
 //
-// A client learns what went wrong in one of three ways: by an HTTP status, when its request was no
-// git; by an ERR line or the error band, where git would say it so; and by a connection that is
-// cut, once an answer has begun that cannot be completed.
+// A client learns of an error in one of three ways: by an HTTP status, if its request was not a git
+// request; by an ERR line or the error band, where git would report it so; and by a cut connection,
+// if an answer has begun that cannot be completed.
 package githttp
 
 import (
@@ -26,18 +26,17 @@ import (
 	"packhorse/refs"
 )
 
-// Config is what a door works with.
+// Config is the configuration of a door.
 type Config struct {
 	Host *engine.Host
-	// Agent is told to clients, "packhorse/1.0".
+	// Agent is the agent capability, "packhorse/1.0".
 	Agent string
 	// PackBytesMax bounds the pack of one push.
 	PackBytesMax int64
-	// DiscardBytesMax bounds what is read of a push that has been refused, so that git gets to read
-	// why; 1 GiB when 0.
+	// DiscardBytesMax bounds how much of a refused push is read, so that git gets to the reason; 1 GiB
+	// when 0.
 	DiscardBytesMax int64
-	// Recheck tells, just before a push commits, whether its grant is still good; nil means that it
-	// is.
+	// Recheck checks, just before a push commits, that its grant is still valid; nil means that it is.
 	Recheck func(*auth.Grant) error
 	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as
 	// in git.
@@ -96,8 +95,8 @@ type session struct {
 	version int
 }
 
-// Serve answers a request to the remote that path names. What is wrong with the request itself is
-// answered with an HTTP status; what git would say within its protocol is said there.
+// Serve answers a request to the remote that path names. An invalid HTTP request gets an HTTP
+// status; errors for which the git protocol has a form are sent in that form.
 func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error {
 	service, refusal := serviceOf(x, path)
 	if refusal != nil {
@@ -133,8 +132,8 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 	}
 }
 
-// Refuse answers an error of Serve, or of what came before it, as git clients show it best: a
-// status and a line of text.
+// Refuse answers an error of Serve, or of an earlier step, in the form that git clients display
+// best: a status and a line of text.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
 	if p.Status == http.StatusUnauthorized {
@@ -180,12 +179,12 @@ func versionOf(header, service string) int {
 	return version
 }
 
-// refuse is an error that the client caused, told with an HTTP status.
+// refuse returns an error caused by the client, with an HTTP status.
 func refuse(status int, message string) error {
 	return &exchange.Error{Status: status, Message: message}
 }
 
-// malformed is what the client sent against the protocol.
+// malformed returns the error for a violation of the protocol.
 func malformed(format string, args ...any) error {
 	return refuse(http.StatusBadRequest, fmt.Sprintf(format, args...))
 }

@@ -36,7 +36,7 @@ func (s *session) legacyFetch() error {
 	})
 }
 
-// acknowledgment is how a client wants to hear of commits in common.
+// acknowledgment is the mode in which a client wants commits in common acknowledged.
 type acknowledgment uint8
 
 const (
@@ -117,8 +117,7 @@ func (a *legacyAsk) capabilities(list string) {
 	}
 }
 
-// readHaves reads the upload-haves up to the end of the round. As in git, nothing behind that is
-// looked at.
+// readHaves reads the upload-haves up to the end of the round. As in git, the rest is ignored.
 func (a *legacyAsk) readHaves(in *pktline.Reader) error {
 	for {
 		kind, line, err := in.Read()
@@ -172,8 +171,8 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 	return s.sendPack(ctx, fetch, out, !a.noProgress)
 }
 
-// acknowledge answers the haves one by one, as each acknowledgment mode wants it, and tells whether
-// the pack follows.
+// acknowledge answers the haves one by one, as each acknowledgment mode requires, and reports
+// whether the pack follows.
 func (a *legacyAsk) acknowledge(ctx context.Context, fetch *engine.Fetch, out *muxer) (over bool, err error) {
 	known := make(map[object.ID]bool, len(fetch.Common()))
 	for _, id := range fetch.Common() {

@@ -35,7 +35,7 @@ func gzipped(body []byte) []byte {
 	return out.Bytes()
 }
 
-// TestRefusedRequests sends what is no request, or too large a one.
+// TestRefusedRequests sends invalid and too large requests.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	r, git := serve(t, githttp.Config{PackBytesMax: 1 << 20}), oracle.New(t)
@@ -367,7 +367,7 @@ func TestManyCommands(t *testing.T) {
 	}
 }
 
-// endless gives a line again and again, and counts what was taken of it.
+// endless repeats a line, and counts the bytes read of it.
 type endless struct {
 	line  []byte
 	taken int64

@@ -12,10 +12,11 @@ import (
 	"packhorse/refs"
 )
 
-// prefixCountMax is git's own bound: from there on the prefixes are ignored and every ref is told.
+// prefixCountMax is the limit of git: from that number on the prefixes are ignored and every ref is
+// listed.
 const prefixCountMax = 65536
 
-// lsRefsAsk is what a client wants to hear of the refs.
+// lsRefsAsk is an ls-refs request.
 type lsRefsAsk struct {
 	peel, symrefs, unborn bool
 	prefixes              []string
@@ -76,10 +77,10 @@ func (s *session) lsRefs(in *pktline.Reader, arguments bool) error {
 	return nil
 }
 
-// refBytes is about what a line of a listing takes.
+// refBytes is the approximate size of a line of a listing.
 const refBytes = 80
 
-// key returns what the answer is cached under, false when it is too much to be held in memory.
+// key returns the cache key of the answer, false when it is too large to be held in memory.
 func (a *lsRefsAsk) key(s *session, shown *engine.Advertisement) (listingKey, bool) {
 	if shown.Count() > listingBytesMax/refBytes {
 		return listingKey{}, false
@@ -115,8 +116,8 @@ func (a *lsRefsAsk) tell(ctx context.Context, out *pktline.Writer, shown *engine
 	return out.Flush()
 }
 
-// tellHead tells what HEAD is, while its branch is unborn only to a client that asked for that and
-// for the branch's name.
+// tellHead lists HEAD. An unborn HEAD is listed only if the client asked for that and for the
+// symref target.
 func (a *lsRefsAsk) tellHead(out *pktline.Writer, shown *engine.Advertisement) error {
 	if !matches(a.prefixes, "HEAD") {
 		return nil

@@ -22,7 +22,7 @@ type muxer struct {
 	// banded puts lines on the data band too, which is the sideband-all of version 2.
 	banded bool
 
-	mu                    sync.Mutex // guards what follows
+	mu                    sync.Mutex // guards the fields below
 	buffer                *bufio.Writer
 	out                   *pktline.Writer
 	data, progress, fatal *pktline.Sideband
@@ -45,7 +45,7 @@ func newMuxer(w io.Writer, bandMax int, banded bool) *muxer {
 	}
 }
 
-// do runs write and keeps its failure. With flush, what is buffered goes out.
+// do runs write and keeps its failure. With flush, buffered output is sent.
 func (m *muxer) do(flush bool, write func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *muxer) line(text string) {
 	})
 }
 
-// boundary tells how the client's shallow boundary moves.
+// boundary sends the changes of the client's shallow boundary.
 func (m *muxer) boundary(shallow, unshallow []object.ID) {
 	for _, id := range shallow {
 		m.line("shallow " + id.String())
@@ -89,7 +89,7 @@ func (m *muxer) delim() { _ = m.do(false, m.out.Delim) }
 // endSection writes a flush packet. The client has something to go on with.
 func (m *muxer) endSection() error { return m.do(true, m.out.Flush) }
 
-// flush sends what is buffered.
+// flush sends buffered output.
 func (m *muxer) flush() error { return m.do(true, func() error { return nil }) }
 
 // beginPack sends the lines; a pack follows, or the report of a push.
@@ -108,7 +108,7 @@ func (m *muxer) end() error {
 	return m.endSection()
 }
 
-// tell shows text to the user as it stands.
+// tell shows text to the user unchanged.
 func (m *muxer) tell(text string) {
 	if m.bandMax == 0 || text == "" {
 		return
@@ -116,8 +116,8 @@ func (m *muxer) tell(text string) {
 	_ = m.do(true, func() error { return m.progress.Printf("%s", text) })
 }
 
-// Write sends a part of the pack, or of what else follows the lines: on the data band, or plainly
-// to clients without bands.
+// Write sends a part of the pack, or of other data after the lines: on the data band, or plainly to
+// clients without bands.
 func (m *muxer) Write(p []byte) (written int, err error) {
 	err = m.do(false, func() (err error) {
 		if m.bandMax == 0 {
@@ -152,7 +152,7 @@ func (m *muxer) keepAlive(ctx context.Context, silence time.Duration) (stop func
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
-			panic(err) // for the request to tell
+			panic(err) // the request reports it
 		}
 	}
 }
@@ -168,9 +168,9 @@ func (m *muxer) touch(silence time.Duration) time.Duration {
 	return silence
 }
 
-// fail tells err where git would, on an ERR line or on the error band, and returns what is to
-// become of the answer: it ends there if the client caused err. What is our fault cuts it, so that
-// nobody on the way takes it for whole, and so does what could not be told.
+// fail sends err in git's form, on an ERR line or on the error band, and returns the fate of the
+// answer. If the client caused err, the answer ends there. If the server did, or if err could not
+// be sent, the connection is cut, so that no proxy takes the answer as complete.
 func (m *muxer) fail(err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

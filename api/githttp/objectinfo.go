@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// infoAsk is what a client wants to hear of objects.
+// infoAsk is an object-info request.
 type infoAsk struct {
 	size bool
 	ids  []object.ID

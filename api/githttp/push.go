@@ -75,7 +75,7 @@ func (s *session) actor() engine.Actor {
 	}
 }
 
-// pushAsk is a push with what concerns its answer's form only.
+// pushAsk is a push request with the options for the form of its answer.
 type pushAsk struct {
 	engine.PushRequest
 	report  bool
@@ -84,10 +84,10 @@ type pushAsk struct {
 	bandMax int
 
 	lineBytes int64  // of the commands and shallow lines read so far
-	release   func() // gives back the memory that they were admitted for
+	release   func() // releases the memory that they were admitted for
 }
 
-// bringsPack tells whether a pack follows the commands: it does unless all of them delete.
+// bringsPack reports whether a pack follows the commands: it does unless all of them delete.
 func (a *pushAsk) bringsPack() bool {
 	for _, command := range a.Commands {
 		if !command.New.IsZero() {
@@ -97,17 +97,17 @@ func (a *pushAsk) bringsPack() bool {
 	return false
 }
 
-// Memory of the lines before a pack. Lines up to the usual size are part of what the route costs,
-// longer lists are admitted for.
+// Memory of the lines before a pack. The cost of the route covers lines up to the usual size;
+// longer lists are admitted separately.
 const (
 	commandBytesUsual = 256 << 10
-	// commandBytesMax is what one command may take on average: two IDs, the longest refname, and what
-	// is around them.
+	// commandBytesMax is the average size of the longest commands: two IDs, the longest refname, and
+	// the framing.
 	commandBytesMax = 1024 + 256
 )
 
-// read reads the commands and the push options. Limits hold while it reads: nothing is kept of what
-// lies beyond them.
+// read reads the commands and the push options. It checks limits while it reads, and keeps nothing
+// beyond them.
 func (a *pushAsk) read(in *pktline.Reader, s *session) error {
 	for {
 		kind, line, err := in.Read()
@@ -239,7 +239,7 @@ func (a *pushAsk) answer(ctx context.Context, s *session, push *engine.Push, out
 	return a.tellResult(result, out)
 }
 
-// tellResult ends the answer with what became of the push.
+// tellResult ends the answer with the result of the push.
 func (a *pushAsk) tellResult(result *engine.PushResult, out *muxer) error {
 	if a.report {
 		if _, err := out.Write(a.reportOf(result, out.tell)); err != nil {

@@ -26,7 +26,7 @@ const (
 // report is the answer to a push.
 type report struct {
 	lines   []string // unpack, ok, ng
-	remarks []string // what the user reads besides
+	remarks []string // further output for the user
 	fatal   string
 }
 
@@ -73,8 +73,8 @@ func pushBody(capabilities string, commands []string, rest ...[]byte) []byte {
 	return append(request(append(commands, flush)...), bytes.Join(rest, nil)...)
 }
 
-// pack makes a pack of what some revisions of a repository reach, as git pack-objects --revs takes
-// them.
+// packOf makes a pack of the objects reachable from some revisions of a repository, as git
+// pack-objects --revs takes them.
 func packOf(git *oracle.Repository, revisions ...string) []byte {
 	return git.Input([]byte(strings.Join(revisions, "\n")+"\n"), "pack-objects", "-q", "--revs", "--stdout",
 		"--delta-base-offset", "--thin")
@@ -120,8 +120,8 @@ func TestPushAgainstGit(t *testing.T) {
 		commands     []string
 		capabilities string
 		revisions    []string // of the pack; none: no pack
-		loose        bool     // only what becomes of commands is compared, not in which words
-		remark       string   // what git says, and we say too
+		loose        bool     // only the results of commands are compared, not their wording
+		remark       string   // a remark of git's that the server must send, too
 	}{
 		"create":          {commands: []string{"{0} {new} refs/heads/new"}, revisions: []string{"new", "^main"}},
 		"update":          {commands: []string{"{main} {new} refs/heads/main"}, revisions: []string{"new", "^main"}},

@@ -11,9 +11,9 @@ import (
 	"packhorse/refs"
 )
 
-// pushed is what a push of a git client ends in.
+// pushed is the result of a push of a git client.
 type pushed struct {
-	report string // what it prints with --porcelain, but for the address
+	report string // its output with --porcelain, but for the address
 	failed bool
 	stderr string
 }

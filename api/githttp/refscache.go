@@ -13,7 +13,7 @@ const (
 	listingAskMax    = 1 << 10  // bytes of prefixes
 )
 
-// listingKey is a repository and what is asked of it.
+// listingKey is a repository and the request for its refs.
 type listingKey struct {
 	repo                  refs.RepoID
 	space                 refs.Namespace
@@ -34,8 +34,13 @@ type listings struct {
 	cache *lru.Cache[listingKey, listing]
 }
 
-func newListings() listings {
-	return listings{lru.New[listingKey, listing](listingsBytesMax, listingsBytesMax)}
+// listings keeps the answers that were given last, the newest of each question. The zero value is
+// empty. Its methods may be called concurrently.
+type listings struct {
+	mu    sync.Mutex // guards the fields below
+	byKey map[listingKey]*list.Element
+	order list.List // of *listing, the one used last in front
+	bytes int64
 }
 
 // get returns the answer of a sequence, nil when it is not there.

@@ -18,9 +18,9 @@ import (
 // discardMax is how much of a refused push is thrown away, in bytes.
 const discardMax = 1 << 30
 
-// refusePush reports err as what became of a push. git shows nothing of an HTTP error that ends its
-// POST but the number, and reads no answer before it has sent everything: so the rest of the
-// request is thrown away first. What git cannot be told in a report is returned.
+// refusePush reports err as the result of a push. If a POST ends with an HTTP error, git shows only
+// the number, and it reads no answer before it has sent everything. So refusePush discards the rest
+// of the request first. It returns errors that do not fit into a report.
 func (s *session) refusePush(ask *pushAsk, err error) error {
 	if !ask.report || !isRefused(err) || s.discard() != nil {
 		return err
@@ -37,8 +37,8 @@ func (s *session) refusePush(ask *pushAsk, err error) error {
 	return nil
 }
 
-// isRefused tells whether err refuses a push that git has made as it should: for its size, or for
-// want of room or turn.
+// isRefused reports whether err refuses a well-formed push: for its size, or for lack of disk space
+// or capacity.
 func isRefused(err error) bool {
 	switch problem.From(err).Status {
 	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInsufficientStorage,
@@ -49,7 +49,7 @@ func isRefused(err error) bool {
 	}
 }
 
-// refused is the outcome of a push none of which was carried out.
+// refused is the result of a push without any executed command.
 func (a *pushAsk) refused(err error) *engine.PushResult {
 	result := &engine.PushResult{Unpack: err}
 	for _, command := range a.Commands {
@@ -116,7 +116,7 @@ func RefuseLFS(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// missing tells who wants to push to a repository that is not there how to create it.
+// missing adds to the error for a missing repository how to create it.
 func missing(err error, name string) error {
 	if !errors.Is(err, engine.ErrNotFound) {
 		return err

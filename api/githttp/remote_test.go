@@ -68,7 +68,7 @@ func (f failing) Write(p []byte) (int, error) {
 // policyHeader names the policy of a request's token.
 const policyHeader = "X-Policy"
 
-// policies are what a request may name.
+// policies are the policies that a request may name.
 var policies = map[string][]string{"no-push": {"no-push"}, "no-force-push": {"no-force-push"}, "odd": {"no-such-op"}}
 
 func (r *remote) handle(x exchange.Exchange) error {
@@ -87,10 +87,10 @@ func (r *remote) handle(x exchange.Exchange) error {
 	return r.door.Serve(x, path, grant)
 }
 
-// url is what a git client is given; variant is "", "+ephemeral" or "+import".
+// url is the URL for a git client; variant is "", "+ephemeral" or "+import".
 func (r *remote) url(variant string) string { return r.base + "/" + repoName + variant + ".git" }
 
-// refs returns what a namespace holds, "<id> <name>" in the order of the names.
+// refs returns the content of a namespace, "<id> <name>" in the order of the names.
 func (r *remote) refs(ns refs.Namespace) []string {
 	r.t.Helper()
 	shown, err := r.repo.Advertise(context.Background(), ns)
@@ -148,7 +148,7 @@ func allRefs(git *oracle.Repository) []string {
 	return lines(git.Git("for-each-ref", "--format=%(objectname) %(refname)"))
 }
 
-// lines splits what git prints, nil for nothing.
+// lines splits the output of git, nil for nothing.
 func lines(out string) []string {
 	if out = strings.TrimSuffix(out, "\n"); out == "" {
 		return nil

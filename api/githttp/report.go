@@ -13,7 +13,7 @@ import (
 	"packhorse/refs"
 )
 
-// tellFailures tells the server of what the report says to the client alone.
+// tellFailures reports to the server the failures that only the report to the client contains.
 func (s *session) tellFailures(result *engine.PushResult) {
 	if result.Unpack != nil {
 		s.x.Refused(result.Unpack)
@@ -27,7 +27,7 @@ func (s *session) tellFailures(result *engine.PushResult) {
 }
 
 // reportOf is the report-status of a push, as pkt-lines: gitprotocol-pack(5), "Report Status".
-// remark hears what git says on the terminal besides.
+// remark receives further text for the terminal.
 func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byte {
 	var report bytes.Buffer
 	out := pktline.NewWriter(&report)
@@ -68,14 +68,13 @@ func (a *pushAsk) reportOf(result *engine.PushResult, remark func(string)) []byt
 	return report.Bytes()
 }
 
-// findObject says how to find an object that is too large: what it is called is not known where its
-// size is.
+// findObject explains how to find an object that is too large: its name is not known where its size
+// is checked.
 const findObject = `hint: find it with: git rev-list --objects HEAD |
 hint:   git cat-file --batch-check="%(objectsize) %(objectname) %(rest)" | sort -n | tail
 `
 
-// refusal returns in git's words why a command was not carried out: in short, and what else there
-// is to say.
+// refusal returns, in git's words, why a command was refused: a short reason, and further text.
 func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string) {
 	const failed = "failed to update ref"
 	name := command.Name
@@ -115,7 +114,7 @@ func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string
 	}
 }
 
-// isHidden tells whether no client may see or change refs of such names.
+// isHidden reports whether refs of such names are invisible to all clients.
 func isHidden(name string) bool {
 	return strings.HasPrefix(name, "refs/namespaces/") || strings.HasPrefix(name, "refs/replace/")
 }

@@ -28,7 +28,7 @@ func (r *remote) pushVariant(variant, policy string, body []byte) report {
 	return readReport(r.t, answer.Body, true)
 }
 
-// TestPushRules tries what git lets through and Packhorse does not.
+// TestPushRules tries pushes that git accepts and Packhorse refuses.
 func TestPushRules(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
@@ -161,8 +161,8 @@ func TestPushRules(t *testing.T) {
 	}
 }
 
-// TestEphemeral pushes to the ephemeral face and reads it back; neither face shows what the other
-// holds.
+// TestEphemeral pushes to the ephemeral namespace and reads it back; neither namespace shows the
+// refs of the other.
 func TestEphemeral(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, version int) { //nolint:thelper // it is the test

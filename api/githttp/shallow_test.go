@@ -120,7 +120,7 @@ func options(words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !strings.HasPrefix(word, "-") })
 }
 
-// refspecs returns the words that are no options, or what stands for none.
+// refspecs returns the words that are no options, or none if there are none.
 func refspecs(words []string, none string) []string {
 	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.HasPrefix(word, "-") })
 	if len(words) == 0 {
@@ -129,7 +129,7 @@ func refspecs(words []string, none string) []string {
 	return words
 }
 
-// TestPartial clones with filters and fetches what is missing, one by one and in bulk.
+// TestPartial clones with filters and fetches the missing objects, one by one and in bulk.
 func TestPartial(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, func(git *oracle.Repository) {
@@ -154,7 +154,7 @@ func TestPartial(t *testing.T) {
 				} {
 					r.do(step...)
 				}
-				all := r.ours.Git("rev-list", "--objects", "--all", "--no-object-names") // fetches what is missing
+				all := r.ours.Git("rev-list", "--objects", "--all", "--no-object-names") // fetches missing objects
 				if want := r.gits.Git("rev-list", "--objects", "--all", "--no-object-names"); all != want {
 					t.Error("the objects differ in the end")
 				}

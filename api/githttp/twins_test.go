@@ -35,7 +35,7 @@ type twins struct {
 	thin   func() *oracle.Repository // sees every object
 }
 
-// twinConfig lets git's servers do what the remote does.
+// twinConfig enables in git's servers the features of the remote.
 const twinConfig = `
 [uploadpack]
 	allowFilter
@@ -251,7 +251,7 @@ func readTranscript(tb testing.TB, answer []byte) *transcript {
 }
 
 // sections gives the sections of a version 2 answer their documented order, in which git 2.39 does
-// not send them, and sorts what comes in the order of a hash table and at times twice.
+// not send them, and sorts lines that come in the order of a hash table and at times twice.
 func (a *transcript) sections() []string {
 	var order [][]string
 	for _, line := range a.lines {
@@ -296,8 +296,8 @@ func singleACK(lines []string) []string {
 // knownFaults are those of real histories, which are let in.
 const knownFaults = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore"
 
-// objects returns the IDs of what a pack holds, in order. A pack that is not thin must be complete
-// in itself; one that is must be so together with what the repository holds.
+// objects returns the IDs of the objects of a pack, in order. A pack that is not thin must be
+// complete in itself; a thin one must be complete together with the repository.
 func (tw *twins) objects(pack []byte, thin bool) []string {
 	tw.t.Helper()
 	if len(pack) < 12 {
@@ -332,7 +332,7 @@ func (tw *twins) objects(pack []byte, thin bool) []string {
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.offset, b.offset) })
 	ids := make([]string, 0, count)
-	for _, e := range entries[:count] { // what follows was added to complete the pack
+	for _, e := range entries[:count] { // later entries were added to complete the pack
 		ids = append(ids, e.id)
 	}
 	slices.Sort(ids)
@@ -373,8 +373,8 @@ func (tw *twins) compare(version int, body []byte) {
 		if len(more)+len(less) > 0 {
 			has := tw.clientHas(body)
 			less = without(tw.withoutTagsOf(less, has), has)
-			// What a thin pack of git's has deltas against it does not send as well, nor at a shallow client
-			// what the edge has anywhere.
+			// The delta bases of a thin pack of git's are not sent, nor, to a shallow client, anything that
+			// the edge contains.
 			if thin || bytes.Contains(body, []byte("shallow ")) {
 				more = without(more, has)
 			}
@@ -386,8 +386,8 @@ func (tw *twins) compare(version int, body []byte) {
 	}
 }
 
-// withoutTagsOf removes the tags of what the client has from a list: git sends such a tag along if
-// it sends the target once more.
+// withoutTagsOf removes from a list the tags of objects that the client has: git sends such a tag
+// along if it sends the target once more.
 func (tw *twins) withoutTagsOf(ids, has []string) []string {
 	tw.t.Helper()
 	return slices.DeleteFunc(ids, func(id string) bool {
@@ -399,9 +399,9 @@ func (tw *twins) withoutTagsOf(ids, has []string) []string {
 	})
 }
 
-// clientHas returns what a client has that sends a request: what its haves and its shallow commits
-// reach in a history that is cut at the latter. Git sends some of that nevertheless, where it would
-// take it too long to find out.
+// clientHas returns the objects that the client of a request has: those reachable from its haves
+// and its shallow commits in a history that is cut at the latter. Git sends some of them
+// nevertheless, where the search would take it too long.
 func (tw *twins) clientHas(body []byte) []string {
 	tw.t.Helper()
 	var shallow, haves []byte
@@ -428,7 +428,7 @@ func (tw *twins) clientHas(body []byte) []string {
 	return ids
 }
 
-// without returns what is in a and not in b; both are sorted.
+// without returns the elements of a that are not in b; both are sorted.
 func without(a, b []string) []string {
 	var only []string
 	for _, id := range a {
@@ -439,7 +439,7 @@ func without(a, b []string) []string {
 	return only
 }
 
-// describe says what objects are.
+// describe returns the types and names of objects.
 func (tw *twins) describe(ids []string) string {
 	return string(tw.git.Input([]byte(strings.Join(ids, "\n")), "cat-file", "--batch-check"))
 }

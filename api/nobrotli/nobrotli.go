@@ -1,6 +1,6 @@
-// Package brrr stands in for the Brotli codec that fasthttp imports, and refuses to code anything.
+// Package brrr stands in for the Brotli codec that fasthttp imports. All of its functions fail.
 //
-// Packhorse neither sends nor takes Brotli, so nothing calls this package: it only has the names
+// Packhorse neither sends nor accepts Brotli, so nothing calls this package: it only has the names
 // that fasthttp compiles against. The main module replaces github.com/molecule-man/go-brrr by it,
 // because module proxies refuse the source of that module and a fresh clone could not be built.
 package brrr

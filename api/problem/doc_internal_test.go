@@ -55,7 +55,7 @@ func TestErrorsDocument(t *testing.T) {
 	}
 }
 
-// kinds returns what the rows of the table are called, in their order.
+// kinds returns the names of the rows of the table, in their order.
 func kinds(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "table.go", nil, parser.SkipObjectResolution)

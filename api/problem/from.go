@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// statusError is a refusal by floors that this package does not know, such as those of tokens and
-// of the door: it tells its own status.
+// statusError is a refusal with a status of its own, by packages that this one does not know: those
+// of tokens and of the door.
 type statusError interface {
 	error
 	StatusCode() int
@@ -28,7 +28,8 @@ func (d *detailed) Unwrap() error { return d.error }
 // counted and logged.
 func With(err error, fields map[string]any) error { return &detailed{err, fields} }
 
-// From returns how err is told to a client. An error of no known kind is 500 without its words.
+// From returns the problem that a client gets for err. An error of no known kind is 500 without its
+// text.
 func From(err error) Problem {
 	p := from(err)
 	if more, ok := errors.AsType[*detailed](err); ok {
@@ -56,7 +57,7 @@ func from(err error) Problem {
 	return Problem{Status: http.StatusInternalServerError, Message: internal}
 }
 
-// match returns what of err is of the row's kind, or nil.
+// match returns the part of err that is of the row's kind, or nil.
 func (r *row) match(err error) error {
 	if r.typed != nil {
 		return r.typed(err)
@@ -78,9 +79,9 @@ func (r *row) problem(err, kind error) Problem {
 	return p
 }
 
-// words returns what an error of a kind says about itself: the words of the innermost error of that
-// kind, or of an outer one that continues them ("pack: corrupt pack: entry at 12"), without the
-// name of the package. What was added in front on the way up is for the log.
+// words returns the text of an error about itself: the text of the innermost error of that kind, or
+// of an outer one that continues it ("pack: corrupt pack: entry at 12"), without the name of the
+// package. Prefixes added by callers are for the log.
 func words(err, kind error) string {
 	var chain []error
 	for next := err; next != nil; next = inner(next, kind) {

@@ -1,5 +1,5 @@
-// Package problem tells errors to clients: every kind of error that a lower floor exports has one
-// row in its table, with the HTTP status and the words for it.
+// Package problem translates errors for clients: every kind of error that a lower floor exports has
+// one row in its table, with the HTTP status and the text for it.
 //
 // Start at [From]. Front doors call it in the one function that renders their errors.
 package problem
@@ -13,7 +13,7 @@ import (
 // ContentType is the media type of [Problem.JSON].
 const ContentType = "application/json"
 
-// Problem is an error as a client hears of it.
+// Problem is an error in the form that a client gets.
 type Problem struct {
 	Status     int            // HTTP status, 400 to 599
 	Message    string         // for people; names no key or other tenant, and of paths the data folder alone

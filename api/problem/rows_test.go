@@ -41,7 +41,7 @@ func TestEveryErrorHasARow(t *testing.T) {
 	}
 }
 
-// rows returns what table.go names, as "import/path.Name".
+// rows returns the names in table.go, as "import/path.Name".
 func rows(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "table.go", nil, 0)

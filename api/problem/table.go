@@ -42,8 +42,8 @@ import (
 	"packhorse/refs"
 )
 
-// row says how one kind of error is told. A kind is what errors.Is is asked for, or a type without
-// a sentinel that it matches.
+// row is the translation of one kind of error. A kind is the target of errors.Is, or a type without
+// such a sentinel.
 type row struct {
 	kind    error
 	typed   func(err error) error // typed[T], in place of a kind
@@ -62,8 +62,9 @@ const (
 	unavailable = "the storage is not available, try again"
 )
 
-// table is asked from the top: damage first, so that no other kind in the same chain can hide it,
-// then from the upper floors to the lower ones. What a client cannot cause has words of ours.
+// table is searched from the top: damage first, so that no other kind in the same chain can hide
+// it, then from the upper floors to the lower ones. Errors that a client cannot cause have a fixed
+// text.
 var table = []row{
 	{
 		kind:    engine.ErrUnreadable,
@@ -144,7 +145,7 @@ var table = []row{
 	{kind: patch.ErrMalformed, status: http.StatusBadRequest},
 	{kind: patch.ErrEmpty, status: http.StatusBadRequest},
 	{kind: patch.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
-	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; no program hears it
+	{typed: typed[engine.RefusalError], status: http.StatusConflict}, // git reports it; programs do not get it
 
 	{kind: refs.ErrDenied, status: http.StatusForbidden},
 	{kind: refs.ErrNotFound, status: http.StatusNotFound},

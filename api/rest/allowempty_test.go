@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAllowEmpty commits what is there already.
+// TestAllowEmpty commits content that exists already.
 func TestAllowEmpty(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -39,7 +39,7 @@ func TestAllowEmpty(t *testing.T) {
 		t.Errorf("a new branch without a change: %+v", told)
 	}
 
-	// What is a change is committed, and so is everything by default.
+	// Real changes are committed, and by default so is everything.
 	for _, more := range []string{`,"allow_empty":false`, ``, `,"allow_empty":true`} {
 		before := told.Result.NewSHA
 		pack("main", more, "2").want(http.StatusCreated).decode(&told)

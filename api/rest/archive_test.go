@@ -54,7 +54,7 @@ func TestArchive(t *testing.T) {
 	c.as("nope").call(c.door.Archive, http.MethodPost, "/", nil).refused(http.StatusNotFound, "nope")
 }
 
-// untar tells what is in an archive.
+// untar lists the content of an archive.
 func untar(t *testing.T, packed []byte) string {
 	t.Helper()
 	unzipped, err := gzip.NewReader(bytes.NewReader(packed))

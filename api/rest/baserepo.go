@@ -11,7 +11,7 @@ import (
 	"packhorse/engine/upstream"
 )
 
-// baseRepoJSON is what a new repository is made from: docs/api.md, "Repositories".
+// baseRepoJSON is the origin of a new repository: docs/api.md, "Repositories".
 type baseRepoJSON struct {
 	Provider  string `json:"provider"`
 	Operation string `json:"operation"`
@@ -42,8 +42,8 @@ func (c *initialCommitJSON) details() *engine.CommitDetails {
 	return details
 }
 
-// base completes a request for a new repository with what that is made from, or synced with. The
-// actor's recheck then covers the token that reads the base too.
+// base completes a request for a new repository with its base, or its upstream. The actor's recheck
+// then covers the token for the base, too.
 func (d *Door) base(
 	by *engine.Actor, to *engine.CreateRequest, from *baseRepoJSON, first *initialCommitJSON,
 ) (err error) {
@@ -64,7 +64,7 @@ func (d *Door) base(
 	return err
 }
 
-// upstream returns what a new repository is synced with.
+// upstream returns the upstream of a new repository.
 func (from *baseRepoJSON) upstream(first *initialCommitJSON) (*engine.UpstreamBase, error) {
 	base := &engine.UpstreamBase{Host: from.UpstreamHost, Origin: upstream.Origin{
 		Provider: from.Provider, Owner: from.Owner, Name: from.Name, DefaultBranch: from.DefaultBranch,
@@ -119,8 +119,8 @@ func (d *Door) own(by *engine.Actor, from *baseRepoJSON, first *initialCommitJSO
 	return base, d.authorizeBase(by, from)
 }
 
-// authorizeBase makes sure that the token in the body may read the base, of which nothing is told
-// before.
+// authorizeBase makes sure that the token in the body may read the base. Before that the answer
+// reveals nothing about the base.
 func (d *Door) authorizeBase(by *engine.Actor, from *baseRepoJSON) error {
 	if from.Auth == nil || from.Auth.Token == "" {
 		return badRequest("base_repo.auth.token is required")

@@ -85,7 +85,7 @@ func writeBlame(ctx context.Context, w io.Writer, blame *engine.Blame) error {
 	return out.end()
 }
 
-// blamedCommit is what each line from a commit tells about it, and the end of the line.
+// blamedCommit is the part of each line that describes its commit, and the end of the line.
 func blamedCommit(c *engine.Commit) string {
 	var out jsonStream
 	out.raw(`,"commit_sha":"` + c.ID.String() + `"`)

@@ -75,7 +75,7 @@ func (d *Door) CommitPack(x exchange.Exchange, grant *auth.Grant) error {
 	return answerCommit(x, result, true)
 }
 
-// answerCommit tells of a commit, or that there was nothing to commit.
+// answerCommit answers with a commit, or that there was nothing to commit.
 func answerCommit(x exchange.Exchange, result engine.CommitResult, countBlobs bool) error {
 	status := http.StatusCreated
 	if result.Unchanged {
@@ -121,7 +121,7 @@ func (d *Door) commitPack(
 	return metadata.TargetBranch, result, err
 }
 
-// observe lets a hash see the body as it is read, when the request is to be remembered.
+// observe makes a hash of the body as it is read, if the result of the request is to be stored.
 func observe(body io.Reader, remembered bool) (io.Reader, hash.Hash) {
 	if !remembered {
 		return body, nil
@@ -150,7 +150,7 @@ func readMetadata(x exchange.Exchange, lines *lineReader, filesMax int) (commitM
 	var first struct {
 		Metadata *commitMetadata `json:"metadata"`
 	}
-	if len(line) > lineBufferMin { // what it says is kept, beside the line
+	if len(line) > lineBufferMin { // its content is kept, beside the line
 		release, err := x.Reserve(x.Context(), 2*int64(len(line)))
 		if err != nil {
 			return commitMetadata{}, err
@@ -194,7 +194,7 @@ func takeLines(x exchange.Exchange, lines *lineReader, take func(ctx context.Con
 	}
 }
 
-// upload turns metadata into a request; what is missing or malformed is named.
+// upload turns metadata into a request; errors name the missing or malformed field.
 func (m *commitMetadata) upload() (engine.UploadRequest, error) {
 	target, details, err := m.target()
 	request := engine.UploadRequest{Target: target, Details: details}
@@ -240,7 +240,7 @@ func modeOf(text string) (object.Mode, error) {
 	}
 }
 
-// target reads what all commits have in common.
+// target reads the fields that all commits have.
 func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, error) {
 	t := engine.CommitTarget{
 		Branch:        m.TargetBranch,
@@ -275,7 +275,7 @@ func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, er
 	return t, d, nil
 }
 
-// commitResultJSON is what became of a commit: docs/api.md, "Writing commits".
+// commitResultJSON is the result of a commit: docs/api.md, "Writing commits".
 type commitResultJSON struct {
 	Commit struct {
 		CommitSHA    string `json:"commit_sha"`
@@ -287,7 +287,7 @@ type commitResultJSON struct {
 	Result refResultJSON `json:"result"`
 }
 
-// refResultJSON tells what became of a branch.
+// refResultJSON is the result for a branch.
 type refResultJSON struct {
 	Branch  string `json:"branch"`
 	OldSHA  string `json:"old_sha"`

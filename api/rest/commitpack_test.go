@@ -51,8 +51,8 @@ func TestCommitPack(t *testing.T) {
 	}
 }
 
-// TestCommitPackRefuses holds the rows of the specification's Errors table, and what else can be
-// wrong with a body.
+// TestCommitPackRefuses checks the rows of the specification's Errors table, and other faults of a
+// body.
 func TestCommitPackRefuses(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
@@ -200,7 +200,7 @@ func TestCommitPackUnusualLines(t *testing.T) {
 	}
 }
 
-// TestCommitPackFailingBody never commits what did not come to its end.
+// TestCommitPackFailingBody never commits an incomplete body.
 func TestCommitPackFailingBody(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -93,7 +93,7 @@ func (d *Door) readCredential(x exchange.Exchange, request *credentialRequest) (
 	return body, d.host.CheckSecrets()
 }
 
-// changeCredential reads which credential is to be changed, and by whom.
+// changeCredential reads the id of the credential to change, and the actor.
 func (d *Door) changeCredential(
 	x exchange.Exchange, grant *auth.Grant, endpoint string, request *credentialRequest, withPassword bool,
 ) (*engine.Repository, credential.ID, engine.Actor, error) {
@@ -125,9 +125,9 @@ func (d *Door) changeCredential(
 	return repo, id, by, err
 }
 
-// credentialTarget opens the repository that a request gives the id of, or names. An id comes
-// first: a repository may have the id of another one as its name, and must not get what is meant
-// for that.
+// credentialTarget opens the repository that a request identifies by id, or by name. An id takes
+// precedence: a repository may have the id of another one as its name, and must not get a
+// credential meant for that one.
 func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name string) (*engine.Repository, error) {
 	var repo *engine.Repository
 	id, err := refs.ParseRepoID(name)
@@ -143,15 +143,16 @@ func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name str
 	return repo, err
 }
 
-// claims tells whether the token is for the repository, or for the whole organization. A claim is a
-// name, never an id: ids are legal names, and a token for the one that is called so is for no
-// other.
+// claims reports whether the token is for the repository, or for the whole organization. The claim
+// of the token is a name, never an id: ids are legal names, and a token for a name that equals an
+// id is valid for no other repository.
 func claims(grant *auth.Grant, repo *engine.Repository) bool {
 	return grant.Repo == orgClaim || grant.Repo == repo.Item().Name
 }
 
-// credentialActor is who changes a credential of the repository, once that is where the request
-// wants it to be. Its receipt holds no plain hash of the body, which has a password in it.
+// credentialActor returns the actor for a change of a credential of the repository, once the
+// repository has reached the position that the request requires. Its receipt holds no plain hash of
+// the body, which contains a password.
 func (d *Door) credentialActor(
 	x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte,
 ) (engine.Actor, error) {

@@ -15,7 +15,7 @@ func (c *client) begin(target, message, path string) answer {
 	return c.commitPack(newPack(fields).chunk("1", path, true))
 }
 
-// defaultBranch is what GET /repo tells.
+// defaultBranch is the default branch in GET /repo.
 func (c *client) defaultBranch() string {
 	c.t.Helper()
 	var found repository
@@ -92,7 +92,7 @@ func TestDefaultBranchMoves(t *testing.T) {
 	}
 }
 
-// TestDefaultBranchOfEmpty chooses one before there is any branch: what comes first does not
+// TestDefaultBranchOfEmpty chooses one before there is any branch: the first branch does not
 // replace it then.
 func TestDefaultBranchOfEmpty(t *testing.T) {
 	t.Parallel()

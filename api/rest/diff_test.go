@@ -17,7 +17,7 @@ import (
 	"packhorse/api/rest"
 )
 
-// diffAnswer is what the two endpoints for diffs answer.
+// diffAnswer is the answer of the two endpoints for diffs.
 type diffAnswer struct {
 	SHA, Branch, Base string
 	BaseSHA           *string `json:"base_sha"`

@@ -5,12 +5,11 @@ import (
 	"errors"
 )
 
-// The common shape of a chunk of a patch, behind which the data and its end come as in a
-// blob_chunk.
+// The common form of a chunk of a patch; the data and its end follow as in a blob_chunk.
 var diffHead = []byte(`{"diff_chunk":{"data":"`)
 
 // diff decodes a line with a chunk of a patch, which has no content_id. As with decode, the common
-// shape is taken apart where it stands.
+// form is decoded in place.
 func (d *chunkDecoder) diff(line []byte) (blobChunk, error) {
 	if rest, ok := bytes.CutPrefix(line, diffHead); ok {
 		if chunk, ok := d.ending(rest); ok {

@@ -9,8 +9,8 @@ import (
 	"packhorse/engine"
 )
 
-// patchCosts is what applying a large patch holds in memory: a file of 32 MiB, what becomes of it,
-// and a hunk.
+// patchCosts is the memory for applying a large patch: a file of 32 MiB, the patched file, and a
+// hunk.
 const patchCosts = 96 << 20
 
 // DiffCommit answers POST /repos/diff-commit.

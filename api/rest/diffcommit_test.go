@@ -103,8 +103,8 @@ func TestDiffCommitBranches(t *testing.T) {
 	empty.diffCommit(newPack(onMain).diffChunk(first, true)).want(http.StatusCreated)
 }
 
-// TestDiffCommitRefuses holds the rows of the specification's Errors table, and what else can be
-// wrong with a body.
+// TestDiffCommitRefuses checks the rows of the specification's Errors table, and other faults of a
+// body.
 func TestDiffCommitRefuses(t *testing.T) {
 	t.Parallel()
 	c, seeds := seeded(t)
@@ -192,7 +192,7 @@ func TestDiffCommitUnusualLines(t *testing.T) {
 	}
 }
 
-// TestDiffCommitFailingBody never commits what did not come to its end.
+// TestDiffCommitFailingBody never commits an incomplete body.
 func TestDiffCommitFailingBody(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)

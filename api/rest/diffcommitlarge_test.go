@@ -74,8 +74,8 @@ func TestDiffCommitSpools(t *testing.T) {
 		"no patch")
 }
 
-// TestDiffCommitLargeFile holds what is possible with files above 32 MiB: they come and go as a
-// whole.
+// TestDiffCommitLargeFile checks the possible changes of files above 32 MiB: they are created and
+// deleted as a whole.
 func TestDiffCommitLargeFile(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

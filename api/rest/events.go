@@ -28,8 +28,7 @@ type eventJSON struct {
 	Cause    string `json:"cause"`
 }
 
-// Events answers GET /repos/events: a page of the journal, after a wait for it if there is nothing
-// to tell yet.
+// Events answers GET /repos/events: a page of the journal, after a wait if the page is empty.
 func (d *Door) Events(x exchange.Exchange, grant *auth.Grant) error {
 	request, wait, err := readEventsQuery(x)
 	if err != nil {
@@ -71,7 +70,7 @@ func readEventsQuery(x exchange.Exchange) (engine.EventsRequest, time.Duration, 
 	return engine.EventsRequest{After: after, Limit: limit}, wait, err
 }
 
-// countOf reads a query parameter that is a number from 0 on, which is also what its absence means.
+// countOf reads a query parameter that is a number from 0 on; 0 if it is absent.
 func countOf(x exchange.Exchange, name string) (uint64, error) {
 	text := x.Query().Get(name)
 	if text == "" {
@@ -84,8 +83,8 @@ func countOf(x exchange.Exchange, name string) (uint64, error) {
 	return count, nil
 }
 
-// follow waits until something follows an empty page and returns that, or what there is when the
-// time is over or the server stops.
+// follow waits until an event follows an empty page and returns the new page, or the last one when
+// the time is over or the server stops.
 func follow(
 	x exchange.Exchange, repo *engine.Repository, request engine.EventsRequest, page refs.Page, wait time.Duration,
 ) (refs.Page, error) {

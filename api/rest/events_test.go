@@ -82,13 +82,13 @@ func TestEvents(t *testing.T) {
 	c.as("nope").call(c.door.Events, http.MethodGet, "/", nil).refused(http.StatusNotFound, "nope")
 }
 
-// heard is what came of a request that waited.
+// heard is the result of a request that waited.
 type heard struct {
 	answer
 	err error
 }
 
-// wait asks for what follows sequence 5, in a goroutine of its own. serving is the life of the
+// wait requests the events after sequence 5, in a goroutine of its own. serving is the life of the
 // server.
 func (c *client) wait(ctx, serving context.Context) <-chan heard {
 	done := make(chan heard, 1)
@@ -144,7 +144,7 @@ func TestEventsWaitEnds(t *testing.T) {
 	}
 }
 
-// What the journal no longer holds is told apart from what has not happened.
+// Events that the journal no longer holds differ from events that have not happened yet.
 func TestEventsTrimmed(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -81,8 +81,8 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	return nil
 }
 
-// Memory that a file takes while it is sent, in bytes: small ones are held whole, of large ones a
-// block as it is stored, the same block inflated, and buffers.
+// Memory of a file that is being sent, in bytes: a small one whole; of a large one a block as it is
+// stored, the same block inflated, and buffers.
 const (
 	fileUncounted = 32 << 10
 	fileCostsMax  = 2<<20 + 512<<10
@@ -129,8 +129,8 @@ func precondition(x exchange.Exchange, etag string, modified time.Time) int {
 	return 0
 }
 
-// etagAmong tells whether a list of entity tags holds etag. Weak comparison passes over the W/ of a
-// tag.
+// etagAmong reports whether a list of entity tags contains etag. Weak comparison ignores the W/ of
+// a tag.
 func etagAmong(list, etag string, weak bool) bool {
 	for tag := range strings.SplitSeq(list, ",") {
 		tag = strings.TrimSpace(tag)
@@ -155,9 +155,9 @@ func timeOf(header string) (time.Time, bool) {
 // span is a run of bytes.
 type span struct{ offset, size int64 }
 
-// rangeOf returns what of size bytes is asked for, and 200, 206 or 416. HEAD is answered as GET
-// would be. Several ranges at once are answered with the whole, as RFC 9110, section 14.2 allows,
-// and so is a header that is malformed.
+// rangeOf returns the requested span of size bytes, and 200, 206 or 416. HEAD is answered as GET
+// would be. Several ranges at once, or a malformed header, are answered with the whole, as RFC
+// 9110, section 14.2 allows.
 func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (span, int) {
 	whole := span{0, size}
 	unit, spec, ok := strings.Cut(x.Header("Range"), "=")
@@ -200,7 +200,7 @@ func position(digits string) (n int64, given, ok bool) {
 	return n, true, true
 }
 
-// sameAs tells whether an If-Range header still holds, or is not there.
+// sameAs reports whether an If-Range header still holds, or is absent.
 func sameAs(condition, etag string, modified time.Time) bool {
 	if condition == "" {
 		return true

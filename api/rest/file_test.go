@@ -103,7 +103,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileKinds reads what is no plain file.
+// TestFileKinds reads entries that are not plain files.
 func TestFileKinds(t *testing.T) {
 	t.Parallel()
 	c, _ := mixed(t)

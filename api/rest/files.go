@@ -71,9 +71,9 @@ func readFilesQuery(x exchange.Exchange) (filesQuery, error) {
 // pathsHeld bounds the paths of a listing, in bytes, that are kept while its entries are written.
 const pathsHeld = 1 << 20
 
-// writeFiles writes the listing as it is walked. JSON holds entries and paths apart: the paths wait
-// in memory, and when they grow too many there is a second walk for them, which meets the trees in
-// the cache.
+// writeFiles writes the listing during the walk. The JSON has entries and paths in separate arrays:
+// the paths wait in memory, and when there are too many a second walk lists them, which finds the
+// trees in the cache.
 func writeFiles(ctx context.Context, w io.Writer, files *engine.Files, limit int) error {
 	out := newJSONStream(w)
 	out.raw(`{"ref":`)
@@ -139,7 +139,7 @@ func writePaths(ctx context.Context, out *jsonStream, files *engine.Files, count
 	return nil
 }
 
-// isFile tells whether an entry is among the paths: a file or a symbolic link.
+// isFile reports whether an entry is listed: a file or a symbolic link.
 func isFile(mode object.Mode) bool { return !mode.IsTree() && !mode.IsGitlink() }
 
 // entryType is the type of an entry in a listing.

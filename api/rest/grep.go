@@ -112,7 +112,7 @@ func (d *Door) Grep(x exchange.Exchange, grant *auth.Grant) error {
 	return answer(x, http.StatusOK, told)
 }
 
-// request checks the numbers of a body and returns what it asks for.
+// request checks the numbers of a body and returns the search request.
 func (b *grepJSON) request() (engine.GrepRequest, error) {
 	request := engine.GrepRequest{
 		Namespace: namespace(b.Ephemeral),

@@ -11,18 +11,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A guard is a field or a parameter that keeps a write from happening: an expectation, or the wish
-// to see only what would happen. One that is not known is refused, where any other unknown field is
-// passed over: a caller who states it relies on it.
+// A guard is a field or a parameter that keeps a write from happening: an expectation, or a dry
+// run. An unknown guard is refused, whereas other unknown fields are ignored: a caller who sends a
+// guard relies on it.
 
-// isGuard tells whether a name, however it is spelt, is that of a guard.
+// isGuard reports whether a name, however it is spelt, is that of a guard.
 func isGuard(name string) bool {
 	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 	return strings.HasPrefix(plain, "expected") || plain == "dryrun"
 }
 
-// mayGuard tells quickly whether JSON may hold the name of a guard, in a spelling that people use,
-// or escaped.
+// mayGuard reports quickly whether JSON may contain the name of a guard, in a likely spelling, or
+// escaped.
 func mayGuard(text []byte) bool {
 	for _, part := range guardParts {
 		if bytes.Contains(text, part) {
@@ -69,8 +69,8 @@ func checkGuards(data []byte, out any) error {
 		fieldName(unknown), strings.Join(understood, ", "))
 }
 
-// unknownGuard reads a value that is decoded into t, nil where nothing is, and returns where the
-// first guard lies that t does not know.
+// unknownGuard reads a value that is decoded into t, nil if it is ignored, and returns the place of
+// the first guard that t does not have.
 func unknownGuard(d *jsontext.Decoder, t reflect.Type) jsontext.Pointer {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

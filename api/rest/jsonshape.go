@@ -8,7 +8,7 @@ const (
 )
 
 // checkShape refuses JSON that is nested too deep or has an object with too many members, before
-// anything is decoded. What is no JSON may pass.
+// anything is decoded. Invalid JSON may pass.
 func checkShape(data []byte) error {
 	var members [depthMax + 1]int // of the object that is open at each depth
 	depth := 0

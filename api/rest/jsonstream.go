@@ -10,8 +10,8 @@ import (
 )
 
 // answerStream answers with a JSON value that write writes: with its length if it is short, in
-// chunks otherwise. isShort says that what is told is in memory already and takes no more than some
-// hundred KiB.
+// chunks otherwise. isShort says that the data is in memory already and that the answer has at most
+// some hundred KiB.
 func answerStream(
 	x exchange.Exchange, status int, isShort bool, write func(ctx context.Context, w io.Writer) error,
 ) error {
@@ -27,21 +27,22 @@ func answerStream(
 	return nil
 }
 
-// jsonStream writes a long JSON value as it comes. Its first failure is kept and told by end.
+// jsonStream writes a long JSON value piece by piece. It keeps its first failure, and end returns
+// it.
 type jsonStream struct {
 	w      io.Writer
 	buffer []byte
 	err    error
 }
 
-// streamBytes is how much goes out at once.
+// streamBytes is the size of the pieces sent.
 const streamBytes = 64 << 10
 
 func newJSONStream(w io.Writer) *jsonStream {
 	return &jsonStream{w: w, buffer: make([]byte, 0, streamBytes+4096)}
 }
 
-// raw writes what is JSON already.
+// raw writes text that is JSON already.
 func (s *jsonStream) raw(text string) { s.buffer = append(s.buffer, text...) }
 
 // text writes a string, a long one in pieces. Bytes that are not UTF-8, which JSON has no place
@@ -75,7 +76,7 @@ func (s *jsonStream) textField(name, value string) {
 	s.text(value)
 }
 
-// separate goes before the item of an index, and lets go what has been gathered. Its error is that
+// separate is called before the item of an index, and sends the gathered output. Its error is that
 // of end.
 func (s *jsonStream) separate(index int) error {
 	s.flush(streamBytes)
@@ -85,7 +86,7 @@ func (s *jsonStream) separate(index int) error {
 	return s.err
 }
 
-// page tells where the next page begins, "" for nowhere.
+// page writes the cursor of the next page; "" if there is none.
 func (s *jsonStream) page(next string) {
 	if next != "" {
 		s.raw(`,"next_cursor":"` + next + `","has_more":true`)

@@ -31,13 +31,13 @@ func appendText[T string | []byte](dst []byte, text T) []byte {
 // textWriter writes the inside of a JSON text piece by piece.
 type textWriter struct {
 	out     *bufio.Writer
-	rest    []byte // the beginning of a character whose end has not come yet
+	rest    []byte // the incomplete character at the end
 	buffer  []byte
-	size    int64 // of what was written to it
-	invalid bool  // some of it was no UTF-8
+	size    int64 // bytes of input
+	invalid bool  // some of it was not UTF-8
 }
 
-// textPiece is how many bytes are quoted at once.
+// textPiece is the number of bytes quoted at a time.
 const textPiece = 32 << 10
 
 func (t *textWriter) Write(p []byte) (int, error) {
@@ -82,7 +82,7 @@ func (t *textWriter) quote(piece []byte) error {
 	return err
 }
 
-// end writes what was kept of a character that has not ended.
+// end writes the incomplete character, if any.
 func (t *textWriter) end() error {
 	rest := t.rest
 	t.rest = nil

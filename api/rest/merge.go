@@ -27,7 +27,7 @@ type mergeJSON struct {
 	AllowUnrelated    bool           `json:"allow_unrelated_histories"`
 }
 
-// mergedBranch is one of the branches of a merge, as its answer tells of it.
+// mergedBranch is one of the branches of a merge, in its answer.
 type mergedBranch struct {
 	Branch    string `json:"branch"`
 	Ephemeral bool   `json:"ephemeral"`
@@ -84,7 +84,7 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 	})
 }
 
-// request turns the body into a request; what is missing or malformed is named.
+// request turns the body into a request; errors name the missing or malformed field.
 func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	request := engine.MergeRequest{
 		Source:    engine.MergeBranch{Name: m.SourceBranch, Namespace: namespace(m.SourceIsEphemeral)},
@@ -127,7 +127,7 @@ func mergeConflict(outcome *engine.MergeOutcome) error {
 	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"}, fields)
 }
 
-// withConflictType tells, for a target that is not where it was expected, that this is why.
+// withConflictType adds the type of the conflict to an error for a target that has moved.
 func withConflictType(err error) error {
 	if errors.Is(err, engine.ErrStale) {
 		return problem.With(err, map[string]any{"conflict_type": "target_moved", "conflict_paths": []string{}})

@@ -28,7 +28,7 @@ func (c *client) merge(fields string) answer {
 	return c.call(c.door.Merge, http.MethodPost, "/", strings.NewReader(body))
 }
 
-// details are what a merge commit needs.
+// details are the required fields of a merge commit.
 const details = `"commit_message":"joined",` + author
 
 // merged is the answer to a merge.
@@ -260,7 +260,7 @@ func TestMergeUnrelated(t *testing.T) {
 	}
 }
 
-// pushRoot pushes a branch that begins anew.
+// pushRoot pushes a branch with a new root.
 func (c *client) pushRoot(host *engine.Host, branch string) {
 	c.t.Helper()
 	git := oracle.New(c.t)

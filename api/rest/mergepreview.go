@@ -9,7 +9,7 @@ import (
 	"packhorse/engine"
 )
 
-// previewJSON is what a merge would do: docs/api.md, "Merging".
+// previewJSON is the outcome that a merge would have: docs/api.md, "Merging".
 type previewJSON struct {
 	Status            string             `json:"status"`
 	Result            engine.MergeKind   `json:"result"`
@@ -102,7 +102,7 @@ func previewOf(source, target string, preview *engine.MergePreview) previewJSON 
 	return told
 }
 
-// versionOf renders a version; bytes that are no UTF-8 cannot stand in JSON and are replaced.
+// versionOf renders a version; bytes that are not UTF-8 cannot be in JSON and are replaced.
 func versionOf(v *engine.ShownVersion) versionJSON {
 	told := versionJSON{OID: shaOrNone(v.ID), Truncated: v.Truncated, Binary: v.Binary}
 	if v.HasContent {

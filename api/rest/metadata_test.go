@@ -163,7 +163,7 @@ func TestFilesMetadataFollows(t *testing.T) {
 	last := map[string]string{}
 	for i, path := range []string{"a", "d/a", "d/e/f", "a", "d/b", "a/b", "d/e/f", "d", "d/x"} {
 		made := c.commit("main", path, fmt.Sprint("content ", i))
-		for other := range last { // what the path replaces
+		for other := range last { // the entries that the path replaces
 			if strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/") {
 				delete(last, other)
 			}
@@ -263,7 +263,7 @@ func TestFilesMetadataOfEphemeral(t *testing.T) {
 	c.call(c.door.FilesMetadata, http.MethodGet, "/?ref=spike", nil).refused(http.StatusNotFound, "spike")
 }
 
-// TestFilesMetadataBound has more distinct last commits than an answer tells of: pages go on.
+// TestFilesMetadataBound has more distinct last commits than one answer lists: pages go on.
 func TestFilesMetadataBound(t *testing.T) {
 	t.Parallel()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Limits: engine.Limits{LastCommitCountMax: 2}})

@@ -14,23 +14,23 @@ import (
 const (
 	metadataLineMax = 16 << 20
 	chunkBytesMax   = 4 << 20
-	// chunkLineMax holds a chunk in base64, every character escaped, and what is around it.
+	// chunkLineMax is the size of a line with a chunk in base64, every character escaped, and the JSON
+	// around it.
 	chunkLineMax = 6*(chunkBytesMax/3*4+4) + 4096
 )
 
-// lineReader reads the lines of a body. The body is read into the one buffer that lines are handed
-// out from; it grows to the longest. The buffer that it begins with is part of what a route costs;
-// before it grows, its new size is reserved, with as much again as the old one takes or a decoded
-// chunk.
+// lineReader reads the lines of a body. It returns lines from the one buffer into which it reads;
+// the buffer grows to the longest line. The cost of the route includes the first buffer. Before the
+// buffer grows, its new size is reserved, plus the size of the old one or of a decoded chunk.
 type lineReader struct {
 	memory     exchange.Resources
 	ctx        context.Context // of the request, for reserving
-	release    func()          // gives back what is reserved
+	release    func()          // releases the reservation
 	reserved   int64           // how many bytes that is
 	from       io.Reader
 	buffer     []byte
-	start, end int   // of what has been read and not handed out
-	err        error // of the body, behind what has been read
+	start, end int   // of the bytes read and not returned yet
+	err        error // of the body, after the bytes read
 }
 
 // lineBufferMin is the size of the buffer at first.
@@ -42,7 +42,7 @@ func newLineReader(x exchange.Exchange, body io.Reader) *lineReader {
 	}
 }
 
-// close gives back the memory of the buffer. Lines must not be used any more.
+// close releases the memory of the buffer. Lines must not be used any more.
 func (l *lineReader) close() { l.release() }
 
 // next returns the next line that is not blank, without its end; it is valid until the next call.
@@ -84,8 +84,8 @@ func (l *lineReader) read(sizeMax int) ([]byte, error) {
 	}
 }
 
-// fill reads more of the body, after what is pending. What ends the body is kept for the reader;
-// its own error says that there is no memory for a longer line.
+// fill reads more of the body, after the pending bytes. It keeps the end or error of the body for
+// the reader; its own error says that there is no memory for a longer line.
 func (l *lineReader) fill() error {
 	if pending := l.buffer[l.start:l.end]; l.start > 0 {
 		l.start, l.end = 0, copy(l.buffer, pending)
@@ -100,8 +100,7 @@ func (l *lineReader) fill() error {
 	return nil
 }
 
-// grow doubles the buffer. What is reserved for the one that is there is kept meanwhile: it is
-// held.
+// grow doubles the buffer. The reservation for the old one is kept during the copy.
 func (l *lineReader) grow() error {
 	size := 2 * len(l.buffer)
 	more := int64(size+size/2) - l.reserved
@@ -138,8 +137,8 @@ var (
 	chunkLast   = []byte(`","eof":true}}`)
 )
 
-// decode decodes a line. The common shape is taken apart where it stands; anything else goes
-// through the strict decoder, and both give the same answer.
+// decode decodes a line. The common form is decoded in place; anything else goes through the strict
+// decoder, and both give the same result.
 func (d *chunkDecoder) decode(line []byte) (blobChunk, error) {
 	if chunk, ok := d.common(line); ok {
 		return chunk, nil
@@ -167,7 +166,7 @@ func (d *chunkDecoder) common(line []byte) (blobChunk, bool) {
 	return chunk, ok
 }
 
-// ending decodes what follows the opening quote of the data in the common shape.
+// ending decodes the rest of the line after the opening quote of the data, in the common form.
 func (d *chunkDecoder) ending(rest []byte) (blobChunk, bool) {
 	data, eof := bytes.CutSuffix(rest, chunkLast)
 	if !eof {
@@ -182,7 +181,7 @@ func (d *chunkDecoder) ending(rest []byte) (blobChunk, bool) {
 	return blobChunk{data: d.data, eof: eof}, true
 }
 
-// plain tells whether b stands for itself in a JSON string.
+// plain reports whether b needs no escape in a JSON string.
 func plain(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' || c > '~' || c == '\\' {

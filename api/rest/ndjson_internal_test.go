@@ -12,8 +12,8 @@ import (
 	"packhorse/api/exchange/exchangetest"
 )
 
-// FuzzChunk holds the fast path to what the strict decoder answers: it may decline a line, never
-// read it differently.
+// FuzzChunk compares the fast path with the strict decoder: it may decline a line, never read it
+// differently.
 func FuzzChunk(f *testing.F) {
 	for _, seed := range []string{
 		`{"blob_chunk":{"content_id":"1","data":"eA==","eof":true}}`,
@@ -45,7 +45,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// FuzzMetadata reads a first line of any bytes without a panic, and what it takes names a branch
+// FuzzMetadata reads a first line of any bytes without a panic; accepted metadata names a branch
 // and every operation. The engine checks the rest.
 func FuzzMetadata(f *testing.F) {
 	f.Add(
@@ -75,8 +75,7 @@ func readLines(body io.Reader) *lineReader {
 	return newLineReader(exchangetest.New("POST", "/", nil), body)
 }
 
-// TestFilesAreCounted breaks off at the limit of file operations, in the midst of what would be no
-// JSON.
+// TestFilesAreCounted stops at the limit of file operations, in the midst of malformed JSON.
 func TestFilesAreCounted(t *testing.T) {
 	t.Parallel()
 	const line = `{"metadata":{"target_branch":"main","files":[{},{},{}`

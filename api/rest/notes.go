@@ -15,7 +15,7 @@ import (
 	"packhorse/refs"
 )
 
-// noteRequest is what the calls that change notes are given.
+// noteRequest is the body of the calls that change notes.
 type noteRequest struct {
 	SHA            string         `json:"sha"`
 	Action         string         `json:"action"`
@@ -35,7 +35,7 @@ type noteResultJSON struct {
 	Result     resultJSON `json:"result"`
 }
 
-// resultJSON says what became of a change of notes.
+// resultJSON is the result of a change of notes.
 type resultJSON struct {
 	Success bool   `json:"success"`
 	Status  string `json:"status"`
@@ -163,8 +163,8 @@ func (d *Door) NotesRefs(x exchange.Exchange, grant *auth.Grant) error {
 
 var errCustomNotes = badRequest("custom notes refs are not enabled")
 
-// customNotes tells whether the organization has notes refs beside the default one: it has, unless
-// it switched them off.
+// customNotes reports whether the organization has notes refs beside the default one: it has,
+// unless it switched them off.
 func (d *Door) customNotes(grant *auth.Grant) bool {
 	config, ok := d.orgConfig(grant.Org)
 	return !ok || config.CustomNotesRefs
@@ -189,7 +189,7 @@ func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespa
 	return target, nil
 }
 
-// noteChange reads which note is to be changed, by whom and under which expectation.
+// noteChange reads which note to change, the author and the expectation.
 func (d *Door) noteChange(grant *auth.Grant, request *noteRequest) (engine.NoteTarget, error) {
 	target, err := d.noteTarget(grant, request.SHA, request.Ref, namespace(request.Ephemeral))
 	if err != nil {

@@ -126,7 +126,7 @@ func TestNotesErrors(t *testing.T) {
 	}
 }
 
-// TestNotesConflicts looks at what a conflict tells beside its message.
+// TestNotesConflicts checks the fields of a conflict beside its message.
 func TestNotesConflicts(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)

@@ -50,8 +50,8 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 	}
 }
 
-// TestWritesOnce sends every write again under its key: it is told, byte for byte, what the first
-// was, whatever others wrote meanwhile.
+// TestWritesOnce sends every write again under its key: the answer is, byte for byte, the first
+// one, whatever others wrote in between.
 func TestWritesOnce(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
@@ -77,7 +77,8 @@ func TestWritesOnce(t *testing.T) {
 	}
 }
 
-// TestWritesAwait holds writes to X-Min-Sequence as reads are: what they build on is there.
+// TestWritesAwait checks X-Min-Sequence for writes as for reads: the state that they build on
+// exists.
 func TestWritesAwait(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)

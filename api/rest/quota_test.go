@@ -12,8 +12,8 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// TestRepositoryQuota has many creations race for what an organization may have: there are never
-// more, and all of it can be used.
+// TestRepositoryQuota makes many creations race for an organization's quota: it is never exceeded,
+// and all of it can be used.
 func TestRepositoryQuota(t *testing.T) {
 	t.Parallel()
 	const most = 5

@@ -28,16 +28,16 @@ func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error 
 	return answer(x, status, v)
 }
 
-// setSequence tells which journal position a write reached.
+// setSequence adds the journal position that a write reached to the answer.
 func setSequence(x exchange.Exchange, sequence uint64) {
 	x.SetHeader("X-Repo-Sequence", strconv.FormatUint(sequence, 10))
 }
 
-// Refuse answers an error of a handler, or of what came before it, as {"error": message}.
+// Refuse answers an error of a handler, or of an earlier step, as {"error": message}.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
 	if tellsResult(x.Path()) && p.Fields["result"] == nil {
-		// Refused before its handler, by its token or its size: clients look for the result all the same.
+		// Refused before its handler, by its token or its size: clients expect the result nevertheless.
 		p = problem.From(withResult("", err))
 	}
 	if p.Status == http.StatusUnauthorized {
@@ -47,7 +47,7 @@ func Refuse(x exchange.Exchange, err error) problem.Problem {
 	return p
 }
 
-// tellsResult tells whether the failures of an endpoint carry the result of a commit.
+// tellsResult reports whether the failures of an endpoint carry the result of a commit.
 func tellsResult(path string) bool {
 	switch path[strings.LastIndexByte(path, '/')+1:] {
 	case "commit-pack", "diff-commit", "restore-commit":
@@ -56,7 +56,7 @@ func tellsResult(path string) bool {
 	return false
 }
 
-// timestamp is how times are told: RFC 3339 in UTC.
+// timestamp formats a time for the API: RFC 3339 in UTC.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // repositoryJSON is a repository in a listing: docs/api.md, "Repositories".

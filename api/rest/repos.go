@@ -83,7 +83,7 @@ func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
 	return answerWrite(x, http.StatusOK, moved.Sequence, repositoryOf(moved.Item))
 }
 
-// syncJSON is how a repository stands to its upstream: docs/api.md, "Upstreams".
+// syncJSON is the state of a repository's syncs with its upstream: docs/api.md, "Upstreams".
 type syncJSON struct {
 	State       string `json:"state"`
 	LastSuccess string `json:"last_success,omitempty"`

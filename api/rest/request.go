@@ -38,8 +38,8 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 	return body, decodeJSON(body, out)
 }
 
-// decodeJSON is strict where a mistake could hide, in duplicate names and wrong types, and
-// tolerates unknown names but those of guards. The message of its error names the field.
+// decodeJSON is strict about mistakes that could stay hidden, duplicate names and wrong types, and
+// ignores unknown names except guards. The message of its error names the field.
 func decodeJSON(data []byte, out any, options ...json.Options) error {
 	if err := checkShape(data); err != nil {
 		return err

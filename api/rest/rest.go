@@ -23,12 +23,12 @@ import (
 	"packhorse/refs"
 )
 
-// Config is what a door works with.
+// Config is the configuration of a door.
 type Config struct {
 	Host *engine.Host
-	// Verify returns what a token allows that comes in a body; nil refuses all of them.
+	// Verify returns the grant of a token in a body; nil refuses all of them.
 	Verify func(token string) (*auth.Grant, error)
-	// Recheck tells, just before a write commits, whether its grant is still good; nil means that it
+	// Recheck checks, just before a write commits, that its grant is still valid; nil means that it
 	// is.
 	Recheck func(*auth.Grant) error
 	// OrgConfig returns the configuration of an organization, if it has one; nil means that none has.
@@ -114,8 +114,8 @@ func await(x exchange.Exchange, repo *engine.Repository) (waited bool, err error
 	return true, err
 }
 
-// write opens the repository of the token for a write and says who asks for it. endpoint is what an
-// idempotency key belongs to; the caller signs the actor's receipt.
+// write opens the repository of the token for a write and returns the actor. endpoint is the scope
+// of an idempotency key; the caller adds the signature of the request to the actor's receipt.
 func (d *Door) write(
 	x exchange.Exchange, grant *auth.Grant, endpoint string,
 ) (*engine.Repository, engine.Actor, error) {
@@ -140,8 +140,8 @@ func (d *Door) writeJSON(
 	return repo, by, err
 }
 
-// actor is who a write is done for. scope is what its idempotency key belongs to beside the
-// endpoint: a repository's id, or its name where the id is not there yet or no more.
+// actor returns the actor of a write. scope is the scope of its idempotency key beside the
+// endpoint: a repository's id, or its name where the id does not exist yet or any more.
 func (d *Door) actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint string) (engine.Actor, error) {
 	a := engine.Actor{
 		Org:       grant.Org,

@@ -42,7 +42,7 @@ func (c *client) as(repo string) *client {
 
 type handler func(x exchange.Exchange, grant *auth.Grant) error
 
-// answer is what came back.
+// answer is the answer of a handler.
 type answer struct {
 	*exchangetest.Answer
 	t *testing.T

@@ -7,7 +7,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// restoreMetadata is what restore-commit has beside what all commits have.
+// restoreMetadata has the fields of restore-commit beside those of all commits.
 type restoreMetadata struct {
 	commitMetadata
 	TargetCommitSHA string `json:"target_commit_sha"`
@@ -46,7 +46,7 @@ func (d *Door) restoreCommit(
 	return branch, result, err
 }
 
-// restore turns metadata into a request; what is missing or malformed is named.
+// restore turns metadata into a request; errors name the missing or malformed field.
 func (m *restoreMetadata) restore() (engine.RestoreRequest, error) {
 	m.BaseBranch, m.EphemeralBase = "", false // unknown here: the branch exists
 	target, details, err := m.target()

@@ -83,8 +83,8 @@ func TestTags(t *testing.T) {
 	c.as("nope").call(c.door.Tags, http.MethodGet, "/", nil).refused(http.StatusNotFound, "nope")
 }
 
-// TestTagsRefuse holds the rows of the specification's Errors table that are the handlers', and
-// what else can be wrong.
+// TestTagsRefuse checks the rows of the specification's Errors table that are the handlers', and
+// other faults.
 func TestTagsRefuse(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)

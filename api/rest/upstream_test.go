@@ -14,8 +14,8 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// newUpstreamClient returns a client of a host that syncs nothing: what is created stays as it
-// begins.
+// newUpstreamClient returns a client of a host without syncs: new repositories stay in their first
+// state.
 func newUpstreamClient(t *testing.T) *client {
 	t.Helper()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Upstreams: engine.UpstreamConfig{ImportWait: 1}})
@@ -25,7 +25,7 @@ func newUpstreamClient(t *testing.T) *client {
 	return c
 }
 
-// upstreamItem is what is told of a repository with an upstream.
+// upstreamItem is a repository with an upstream in an answer.
 type upstreamItem struct {
 	DefaultBranch string                                  `json:"default_branch"`
 	Base          *struct{ Provider, Owner, Name string } `json:"base_repo"`

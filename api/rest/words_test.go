@@ -33,7 +33,7 @@ func TestMissingBranchElsewhere(t *testing.T) {
 	}
 }
 
-// TestRefusedPaths reads what a commit is told about its paths: in the words of git, and no others.
+// TestRefusedPaths checks the messages about paths of a commit: git's words, and no others.
 func TestRefusedPaths(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

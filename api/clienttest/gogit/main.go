@@ -3,7 +3,7 @@
 //
 // Usage: gogit URL DIR BRANCH
 //
-// It is a module of its own, so that what go-git needs stays out of the server's go.mod.
+// It is a separate module, so that the dependencies of go-git stay out of the server's go.mod.
 package main
 
 import (

@@ -20,17 +20,17 @@ import (
 	"packhorse/api/exchange"
 )
 
-// Exchange is one request whose answer is gathered in memory. Its exported fields may be changed
-// before it is handled.
+// Exchange is one request with its answer in memory. Its exported fields may be changed before it
+// is handled.
 type Exchange struct {
 	Ctx            context.Context // Background by default
-	ServingCtx     context.Context // what Serving returns, Background by default
+	ServingCtx     context.Context // the result of Serving, Background by default
 	RequestHeaders http.Header     // of the request
-	// What BodyLength tells; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader.
+	// The result of BodyLength; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader.
 	Length     int64
-	SlotErr    error   // what Slot returns
-	ReserveErr error   // what Reserve returns
-	Failures   []error // what Failed and Refused were told
+	SlotErr    error   // the error of Slot
+	ReserveErr error   // the error of Reserve
+	Failures   []error // the arguments of Failed and Refused
 
 	method string
 	url    *url.URL
@@ -83,7 +83,7 @@ func (x *Exchange) RequestID() string { return "test-request" }
 // RemoteAddr is the same for every request.
 func (x *Exchange) RemoteAddr() string { return "192.0.2.1:1234" }
 
-// Method returns what New was given.
+// Method returns the method given to New.
 func (x *Exchange) Method() string { return x.method }
 
 // Path returns the path of the target, decoded.
@@ -109,7 +109,7 @@ func (x *Exchange) BodyLength() int64 { return x.Length }
 // BodyFlows is remembered for Flows.
 func (x *Exchange) BodyFlows() { x.flows = true }
 
-// Flows tells whether the handler called BodyFlows.
+// Flows reports whether the handler called BodyFlows.
 func (x *Exchange) Flows() bool { return x.flows }
 
 // SetHeader sets a header of the answer.
@@ -149,7 +149,7 @@ func (x *Exchange) answer(status int, contentType string, size int64) {
 	}
 }
 
-// Slot counts the slots that are held. It fails with SlotErr.
+// Slot counts the slots in use. It fails with SlotErr.
 func (x *Exchange) Slot(ctx context.Context) (func(), error) {
 	if err := errors.Join(x.SlotErr, ctx.Err()); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (x *Exchange) Slot(ctx context.Context) (func(), error) {
 	return sync.OnceFunc(func() { x.slots.Add(-1) }), nil
 }
 
-// Reserve counts the memory that is held. It fails with ReserveErr.
+// Reserve counts the memory in use. It fails with ReserveErr.
 func (x *Exchange) Reserve(ctx context.Context, sizeBytes int64) (func(), error) {
 	if err := errors.Join(x.ReserveErr, ctx.Err()); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (x *Exchange) Reserve(ctx context.Context, sizeBytes int64) (func(), error)
 	return sync.OnceFunc(func() { x.memory.Add(-sizeBytes) }), nil
 }
 
-// Answer is what the client would have received.
+// Answer is the answer that the client would have received.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -176,8 +176,8 @@ type Answer struct {
 }
 
 // Finish runs the stream, if any, and returns the answer. Its error is one that would have cut the
-// connection, or tells what the handler did against the rules of [exchange.Exchange]: it did not
-// answer, or it kept a slot or memory.
+// connection, or a violation of the rules of [exchange.Exchange] by the handler: it did not answer,
+// or it kept a slot or memory.
 func (x *Exchange) Finish() (*Answer, error) {
 	if x.status == 0 {
 		return nil, errors.New("exchangetest: the handler did not answer")

@@ -10,7 +10,8 @@ import (
 	"packhorse/api/exchange/exchangetest"
 )
 
-// What would have been cut, or kept, on a real connection fails a front door's test.
+// Answers that would be cut on a real connection, and resources that would leak, fail a front
+// door's test.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")

@@ -113,7 +113,7 @@ func (x *served) send() {
 	}
 }
 
-// flushed sends every write at once.
+// flushed flushes after every write.
 type flushed struct {
 	w       io.Writer
 	control *http.ResponseController

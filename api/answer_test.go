@@ -163,7 +163,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A door that fails to tell an error does not take the server down.
+// A door that fails to report an error does not take the server down.
 func TestPanicInTheDoor(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, func(c *api.Config) {

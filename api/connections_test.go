@@ -15,7 +15,7 @@ import (
 	"packhorse/api"
 )
 
-// from makes connections come from an address: the first byte that a client sends says which.
+// from makes connections come from an address: the first byte that a client sends selects it.
 type from struct{ net.Listener }
 
 type fromConn struct {

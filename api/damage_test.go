@@ -16,9 +16,9 @@ import (
 	"packhorse/odb"
 )
 
-// TestDamageIsCountedAndNamed meets damaged bytes before an answer, in the midst of one, and where
-// the answer tells it in its own way: each is counted, logged with the repository, and seen by the
-// client as no success. A store that is cut off is never the client's mistake.
+// TestDamageIsCountedAndNamed reads damaged bytes before an answer, in the midst of one, and where
+// the answer reports it in a form of its own: each is counted, logged with the repository, and
+// never looks like a success to the client. A store that is cut off is never the client's mistake.
 func TestDamageIsCountedAndNamed(t *testing.T) {
 	t.Parallel()
 	damage := fmt.Errorf("read: %w", &odb.CorruptError{File: "1234.segment", Why: "checksum"})
@@ -90,7 +90,7 @@ func TestDamageIsCountedAndNamed(t *testing.T) {
 	}
 }
 
-// TestReadyWithDamage asks a server that has met damaged bytes.
+// TestReadyWithDamage asks a server that has read damaged bytes.
 func TestReadyWithDamage(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, func(c *api.Config) {

@@ -349,8 +349,8 @@ func (f *flipped) do(one *ask) told {
 	return got
 }
 
-// fetched takes a git client's answer apart, as git does: bands, pack, checksums, deltas. It
-// returns the objects that came.
+// fetched parses a git client's answer, as git does: bands, pack, checksums, deltas. It returns the
+// received objects.
 func (f *flipped) fetched(body []byte, one *ask) (string, error) {
 	in := pktline.NewReader(bytes.NewReader(body))
 	banded := strings.Contains(one.body, "side-band") || one.header["Git-Protocol"] != ""
@@ -499,8 +499,8 @@ func (f *flipped) places() map[string][]place {
 	return all
 }
 
-// damage changes a bit, a byte or a page of a place, and returns how to change it back and whether
-// anything is different.
+// damage changes a bit, a byte or a page of a place, and returns a function that restores it and
+// whether anything has changed.
 func (f *flipped) damage(at *place, random *rand.Rand) (how string, restore func(), changed bool) {
 	f.t.Helper()
 	offset, size := random.Int64N(at.size), int64(1)

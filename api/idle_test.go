@@ -77,8 +77,8 @@ func TestParkedConnections(t *testing.T) {
 	}
 }
 
-// A connection on which a request has been answered ends when the next one does not come, whether
-// it has given up its buffers or not.
+// A connection on which a request has been answered ends when the next one does not arrive, whether
+// it has released its buffers or not.
 func TestIdleConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for name, park := range map[string]time.Duration{"parked": 20 * time.Millisecond, "not parked": never} {
@@ -98,7 +98,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 }
 
 // answered returns a connection on which a request has been answered. On a slow machine the server
-// may well end a few others before, because their request has not come in time.
+// may end a few others first, because their request was late.
 func (f *fixture) answered(t *testing.T) *client {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

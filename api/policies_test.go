@@ -162,7 +162,7 @@ func (a *act) push(variant, capabilities, protocol string, pairs ...string) repl
 		protocol, []byte(body.String()))
 }
 
-// branch is the JSON that names the branch that holds id, and whether it is ephemeral.
+// branch is the JSON for the branch that contains id, and for whether it is ephemeral.
 func (a *act) branch(member, ephemeral string) string {
 	name, inSpace := strings.CutPrefix(a.held.ref, aside)
 	return fmt.Sprintf(`%q:%q,%q:%t`, member, strings.TrimPrefix(name, "refs/heads/"), ephemeral, inSpace)

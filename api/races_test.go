@@ -58,8 +58,8 @@ func newLosing(t *testing.T) (*writable, *losing) {
 	return newWritableOn(t, host), store
 }
 
-// TestLostRaces lets every write lose races for its repository: it tries again inside, up to 16
-// times in all, and then says when to come back.
+// TestLostRaces makes every write lose races for its repository: it retries internally, up to 16
+// times in all, and then answers with the time for the next try.
 func TestLostRaces(t *testing.T) {
 	t.Parallel()
 	const triesMax = 16

@@ -199,7 +199,7 @@ func (c *client) send(text string) {
 	}
 }
 
-// raw writes text as it is.
+// raw writes text unchanged.
 func (c *client) raw(text string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c.Conn, text); err != nil {

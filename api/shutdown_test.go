@@ -190,7 +190,8 @@ func TestShutdownLeavesTheDeafBehind(t *testing.T) {
 	close(finish)
 }
 
-// A shortage of descriptors passes; a server that stops accepting for it would never come back.
+// A shortage of descriptors passes; a server that stops accepting because of it would never
+// recover.
 func TestAcceptOutlivesShortage(t *testing.T) {
 	t.Parallel()
 	f := serve(t, map[string]api.Handler{"GET /get": respond(200, "got")}, nil)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A reader above the floor gets an answer of any length; one that falls below it is cut when the
-// window is over in which it did.
+// A reader above the minimum rate gets an answer of any length; a slower one is cut at the end of
+// the window in which it was slower.
 func TestFloor(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 10

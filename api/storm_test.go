@@ -55,9 +55,9 @@ func (w *writable) listed() []string {
 	return ids
 }
 
-// TestStormOfGuards lets writers race for one branch over HTTP, each with the tip that it knows for
-// an expectation: the winners form one chain, which the listing tells, and everyone else is
-// answered 409 with the tip that was there.
+// TestStormOfGuards lets writers race for one branch over HTTP, each expecting the tip that it
+// knows: the winners form one chain, as the listing shows, and all others are answered 409 with the
+// present tip.
 func TestStormOfGuards(t *testing.T) {
 	t.Parallel()
 	writers, commits := 64, 200

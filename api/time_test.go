@@ -164,7 +164,7 @@ func (c *client) trickle(text string) {
 	}()
 }
 
-// patient begins a body on a route that allows a pause until three bytes have come. All of it is
+// patient begins a body on a route that allows a pause until three bytes have arrived. All of it is
 // one write, between whose parts no time can pass.
 func (c *client) patient(chunks ...string) {
 	text := "POST /patient HTTP/1.1\nHost: x\nAuthorization: " + token("r", "git:write") +
@@ -187,7 +187,7 @@ func flowing(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// computing never answers before its context ends, unless asked to begin: then it is done after a
+// computing never answers before its context ends, unless asked to begin: then it finishes after a
 // while.
 func computing(while time.Duration) api.Handler {
 	wait := func(ctx context.Context, while time.Duration) error {
@@ -216,7 +216,7 @@ func computing(while time.Duration) api.Handler {
 	}
 }
 
-// A client that goes on sending after its last answer is heard for a while, and then cut.
+// Input of a client that continues after its last answer is discarded for a while, and then cut.
 func TestLingeringEnds(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil, patient(func(l *api.Limits) { l.LingerWait = 100 * time.Millisecond }))

@@ -36,7 +36,7 @@ type raw string
 // signer makes a signature over the text of a token.
 type signer func(text string) []byte
 
-// forge makes a token of anything.
+// forge makes a token of any header and payload.
 func forge(header, payload any, sign signer) string {
 	encode := func(v any) string {
 		data := []byte(nil)

@@ -13,7 +13,7 @@ import (
 	"packhorse/api/auth"
 )
 
-// A key counts as long as its file is there, is readable and says the same.
+// A key is valid while its file exists, is readable and is unchanged.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

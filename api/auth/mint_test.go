@@ -35,7 +35,7 @@ func TestParsePublicKeyOfRSA(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		bits, exponent int
-		says           string // "" when it is taken
+		says           string // "" when it is accepted
 	}{
 		{2048, 65537, ""},
 		{8192, 65537, ""},

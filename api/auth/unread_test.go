@@ -140,7 +140,7 @@ func TestFailedReadsKeepWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A folder that stays unreadable is told at once, and again ten minutes later.
+// A folder that stays unreadable is logged at once, and again ten minutes later.
 func TestUnreadableFolderIsToldSlowly(t *testing.T) {
 	t.Parallel()
 	f, folder := newFailing(t)
@@ -201,7 +201,7 @@ func TestUnreadableFromTheStart(t *testing.T) {
 	f.holds(t)
 }
 
-// An org.yaml that is written in place is in force once it stays as it is; one that was renamed
+// An org.yaml that is written in place takes effect once it stays unchanged; one that was renamed
 // into place, at once.
 func TestOrgConfigWrittenInPlace(t *testing.T) {
 	t.Parallel()

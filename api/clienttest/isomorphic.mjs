@@ -1,5 +1,6 @@
-// An isomorphic-git client for the acceptance tests: clones a repository, commits one file, and pushes a branch.
-// Usage: node isomorphic.mjs URL DIR BRANCH, where URL holds user and password.
+// An isomorphic-git client for the acceptance tests: clones a repository, commits one file, and
+// pushes a branch.
+// Usage: node isomorphic.mjs URL DIR BRANCH, where URL contains user and password.
 import fs from 'node:fs';
 import path from 'node:path';
 import git from 'isomorphic-git';

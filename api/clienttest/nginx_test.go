@@ -21,8 +21,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestNginx pushes, clones, uploads and downloads through nginx, with the settings that the README
-// tells.
+// TestNginx pushes, clones, uploads and downloads through nginx, with the settings of the
+// documentation.
 func TestNginx(t *testing.T) {
 	t.Parallel()
 	nginx := need(t, "nginx", "/usr/sbin/nginx")

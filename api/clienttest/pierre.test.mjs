@@ -1,4 +1,5 @@
-// Acceptance test of the reference client, @pierre/storage, unchanged. npm_test.go starts it with the server's URL and key.
+// Acceptance test of the reference client, @pierre/storage, unchanged. npm_test.go starts it with
+// the server's URL and key.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -731,7 +732,7 @@ describe('forks', () => {
     git(scratch, 'clone', '-q', await old.getRemoteURL(), dir);
     assert.deepEqual(git(dir, 'rev-list', 'HEAD').split('\n'), [later.commitSha, first.commitSha]);
     assert.equal(git(dir, 'fsck', '--full', '--strict'), '');
-    assert.throws(() => git(dir, 'fetch', '-q', 'origin', second.commitSha)); // it did not come along
+    assert.throws(() => git(dir, 'fetch', '-q', 'origin', second.commitSha)); // the fork does not have it
     const branch = await store.createRepo({ id: 'forks/branch', baseRepo: { id: 'forks/source', ref: 'side' } });
     assert.deepEqual((await branch.listBranches()).branches.map((b) => b.headSha), [second.commitSha]);
     await assert.rejects(store.createRepo({ id: 'forks/whole', baseRepo: { id: 'forks/source' } }));
@@ -751,7 +752,7 @@ describe('credentials of upstreams', () => {
   });
 });
 
-// until waits for something that happens in the background.
+// until waits for a background operation.
 async function until(is) {
   while (!(await is())) {
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -881,7 +882,7 @@ describe('webhooks', () => {
     try {
       const repo = await store.createRepo({ id: 'hooks/one' });
       const commits = [zeros];
-      while (heard.length === 0) { // the configuration counts within two seconds
+      while (heard.length === 0) { // the configuration takes effect within two seconds
         commits.push((await commit(repo).addFileFromString('a', String(commits.length)).send()).commitSha);
         await sleep(100);
       }

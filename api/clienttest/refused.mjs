@@ -1,4 +1,5 @@
-// Uploads with Node's fetch what the server refuses at its first sight, and prints status and body of each answer as a line of JSON.
+// Uploads bodies with Node's fetch that the server refuses at once, and prints status and body of
+// each answer as a line of JSON.
 // Usage: node refused.mjs URL TOKEN COUNT
 const [url, token, count] = process.argv.slice(2);
 const piece = new Uint8Array(256 * 1024).fill(32);

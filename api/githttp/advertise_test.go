@@ -110,7 +110,7 @@ func TestListRefsAgainstGit(t *testing.T) {
 	}
 }
 
-// Refs come, move and go between equal questions, each asked twice.
+// Refs are created, moved and deleted between equal requests, each sent twice.
 func TestListRefsFollowsPushes(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, func(git *oracle.Repository) { git.Seed(oracle.History{Seed: 42, Commits: 12, Tags: true}) })
@@ -135,7 +135,7 @@ func TestListRefsFollowsPushes(t *testing.T) {
 	}
 }
 
-// Git gives up on prefixes when there are too many, and tells every ref.
+// Git ignores prefixes when there are too many, and lists every ref.
 func TestListRefsManyPrefixes(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, func(git *oracle.Repository) { git.Seed(oracle.History{Seed: 41, Commits: 12, Tags: true}) })

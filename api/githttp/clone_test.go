@@ -134,7 +134,7 @@ func reached(git *oracle.Repository, args ...string) []string {
 	return slices.Compact(out)
 }
 
-// An empty repository is cloned with the name of its unborn branch, by clients that can be told.
+// An empty repository is cloned with the name of its unborn branch, by clients that support it.
 func TestCloneEmpty(t *testing.T) {
 	t.Parallel()
 	r := serve(t, githttp.Config{})
@@ -148,7 +148,7 @@ func TestCloneEmpty(t *testing.T) {
 		clone := cloneFrom(t, r.base+"/trunk.git", version)
 		want := "refs/heads/trunk"
 		if version < 2 {
-			want = "refs/heads/master" // it is not told, so that the client's own default counts
+			want = "refs/heads/master" // the server does not send it, so that the client's own default counts
 		}
 		if got := clone.Git("symbolic-ref", "HEAD"); got != want {
 			t.Errorf("HEAD is %s, not %s", got, want)

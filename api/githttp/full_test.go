@@ -37,8 +37,8 @@ func (r *trigger) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestDiskFillsDuringPush fills the disk while git push sends a pack: git hears of it, clones go
-// on, and the same push gets through when there is room again.
+// TestDiskFillsDuringPush fills the disk while git push sends a pack: git gets the reason, clones
+// go on, and the same push succeeds when there is room again.
 func TestDiskFillsDuringPush(t *testing.T) {
 	t.Parallel()
 	const diskBytes = 1 << 40

@@ -19,7 +19,7 @@ import (
 	"packhorse/odb"
 )
 
-// layout is how the objects of a remote come to lie in its pool.
+// layout determines how the objects of a remote are stored in its pool.
 type layout struct {
 	// options let small histories be stored as large ones are.
 	options odb.Options
@@ -98,7 +98,7 @@ func hasBitmaps(t *testing.T, fs vfs.FS, dir string) bool {
 	return false
 }
 
-// partRef holds a part of the history while the rest is still to come.
+// partRef holds a part of the history before the rest is pushed.
 const partRef = "refs/heads/part"
 
 func (tw *twins) push(repo string, refspecs ...string) {
@@ -129,7 +129,7 @@ func (tw *twins) fork(from, to string) {
 	}
 }
 
-// maintain returns when the remote has all the bitmaps that it is to have.
+// maintain returns when the remote has all its bitmaps.
 func (tw *twins) maintain() {
 	tw.t.Helper()
 	for done, err := range tw.remote.host.Maintain(context.Background(), engine.MaintainOptions{}) {

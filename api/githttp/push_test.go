@@ -287,8 +287,8 @@ func TestPushFirstBranch(t *testing.T) {
 	})
 }
 
-// TestPushWithoutDefault pushes branches beside the default branch that was asked for: the user
-// hears that HEAD leads nowhere.
+// TestPushWithoutDefault pushes branches other than the configured default branch: the user is told
+// that HEAD leads nowhere.
 func TestPushWithoutDefault(t *testing.T) {
 	t.Parallel()
 	r := serve(t, githttp.Config{})

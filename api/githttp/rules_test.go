@@ -227,8 +227,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestRace lets pushes race for one ref from the same old value: one wins, the others hear how it
-// came. Pushes to other refs all win.
+// TestRace lets pushes race for one ref from the same old value: one wins, the others get the
+// reason. Pushes to other refs all win.
 func TestRace(t *testing.T) {
 	t.Parallel()
 	const rounds, writers = 6, 8

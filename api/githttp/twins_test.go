@@ -193,7 +193,7 @@ func (r *remote) exchangeWith(variant, service string, version int, body io.Read
 	return pending{x, r.handle(x)}
 }
 
-// finish writes the answer, which tells an error of the handler.
+// finish writes the answer, which contains an error of the handler.
 func (p pending) finish() (*exchangetest.Answer, error) {
 	if p.err != nil {
 		githttp.Refuse(p.Exchange, p.err)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestErrorsDocument holds the table of errors in docs/api.md against the table of this package:
-// each kind with its status, and whether the client is told when to try again.
+// TestErrorsDocument compares the table of errors in docs/api.md with the table of this package:
+// each kind with its status, and whether the client gets a time for the next try.
 func TestErrorsDocument(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/api.md")

@@ -19,7 +19,7 @@ func TestEveryErrorHasARow(t *testing.T) {
 	t.Parallel()
 	const root = "../.."
 	told := rows(t)
-	taken := make(map[string]string) // a kind, and the package's name.Name that it is elsewhere
+	taken := make(map[string]string) // a kind, and its package.Name in another package
 	type kind struct{ importPath, name string }
 	var kinds []kind
 	for _, floor := range []string{"refs", "odb", "pack", "engine"} {

@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// commitOf is how a commit is told.
+// commitOf is a commit in an answer.
 type commitOf struct {
 	Commit struct {
 		SHA            string

@@ -9,7 +9,7 @@ import (
 	"packhorse/api/rest"
 )
 
-// A repository without an upstream is detached already, however often it is asked for.
+// Detaching a repository without an upstream succeeds, however often.
 func TestDetach(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -206,8 +206,8 @@ func TestDiffCommitFailingBody(t *testing.T) {
 	c.diffCommit(strings.NewReader(body)).want(http.StatusCreated)
 }
 
-// TestDiffCommitMany lets patches for lines of one file race: each is applied again to the tip that
-// it meets, and none is lost.
+// TestDiffCommitMany lets patches for lines of one file race: each is applied again to the present
+// tip, and none is lost.
 func TestDiffCommitMany(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

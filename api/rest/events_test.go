@@ -105,7 +105,7 @@ func (c *client) wait(ctx, serving context.Context) <-chan heard {
 	return done
 }
 
-// A waiting request hears of the next change, whichever of the two comes first.
+// A waiting request gets the next change, whichever of the two comes first.
 func TestEventsWait(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)

@@ -152,8 +152,8 @@ func TestFileOfBlocks(t *testing.T) {
 	}
 }
 
-// TestFileMemory reads files of several sizes: a large one is admitted for the memory that it
-// takes, before anything of it is read, and gives it back.
+// TestFileMemory reads files of several sizes: the memory of a large one is reserved before it is
+// read, and released.
 func TestFileMemory(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

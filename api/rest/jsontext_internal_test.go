@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestTextWriter writes texts in pieces of all sizes, which must come to the same as in one.
+// TestTextWriter writes texts in pieces of all sizes, with the same result as in one.
 func TestTextWriter(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -47,7 +47,7 @@ func TestTextWriter(t *testing.T) {
 	}
 }
 
-// TestStreamedText writes long texts, whose pieces must come to the same as the whole.
+// TestStreamedText writes long texts in pieces, with the same result as the whole.
 func TestStreamedText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -62,8 +62,8 @@ func (c *client) parents(branch string) []string {
 	return page.Commits[0].Parents
 }
 
-// diverged has the branches main and dev, each with a commit of its own, and returns them and the
-// commit that they come from.
+// diverged has the branches main and dev, each with a commit of its own, and returns them and their
+// common base.
 func diverged(t *testing.T, mainPath, devPath string) (c *client, base, main, dev string) {
 	t.Helper()
 	c = newClient(t)

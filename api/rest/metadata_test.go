@@ -38,7 +38,7 @@ func (c *client) metadata(query string) metadataPage {
 	return p
 }
 
-// told writes files as one line each, with names for commits.
+// told formats files as one line each, with names for commits.
 func (p metadataPage) told(names map[string]string) string {
 	var told []string
 	for _, f := range p.Files {
@@ -154,8 +154,8 @@ func TestFilesMetadataPages(t *testing.T) {
 	}
 }
 
-// TestFilesMetadataFollows asks again and again while commits come, so that answers are made from
-// earlier ones.
+// TestFilesMetadataFollows repeats the request while commits are made, so that answers are derived
+// from earlier ones.
 func TestFilesMetadataFollows(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

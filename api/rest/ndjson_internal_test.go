@@ -90,8 +90,8 @@ func TestFilesAreCounted(t *testing.T) {
 	}
 }
 
-// TestLongLinesAreReserved reads a line that is longer than the first buffer: its memory is asked
-// for before it is taken, and given back.
+// TestLongLinesAreReserved reads a line that is longer than the first buffer: its memory is
+// reserved before it is allocated, and released.
 func TestLongLinesAreReserved(t *testing.T) {
 	t.Parallel()
 	x := exchangetest.New("POST", "/", nil)

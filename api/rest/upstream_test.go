@@ -160,7 +160,7 @@ func TestPullUpstreamAndDetach(t *testing.T) {
 			t.Errorf("headers are %v", got.Header)
 		}
 	}
-	for range 2 { // under a key it happens once, which the journal tells
+	for range 2 { // under a key it happens once, as the journal shows
 		got := c.call(c.door.PullUpstream, http.MethodPost, "/", strings.NewReader("{}"), "Idempotency-Key", "p").
 			want(http.StatusAccepted)
 		if got.Header.Get("X-Repo-Sequence") != "2" {

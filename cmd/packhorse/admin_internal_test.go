@@ -130,8 +130,8 @@ func TestAskAdminCancels(t *testing.T) {
 	}
 }
 
-// TestAskAdminNobody checks that a socket without a server is told apart from one that may not be
-// used.
+// TestAskAdminNobody checks that a socket without a server is distinguished from one without
+// permission.
 func TestAskAdminNobody(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -217,8 +217,8 @@ func TestAskAdminSilent(t *testing.T) {
 	}
 }
 
-// TestAskAdminBeats has a task that prints nothing: the server is heard all the same, and the lines
-// are none of the task's.
+// TestAskAdminBeats has a task that prints nothing: the beats of the server arrive nevertheless,
+// and are not part of the task's output.
 func TestAskAdminBeats(t *testing.T) {
 	t.Parallel()
 	released := make(chan struct{})

@@ -17,8 +17,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestAPIDocument runs the examples of docs/api.md in one shell beside packhorse dev, and holds
-// their answers against the page. An id of the page stands for the same object everywhere.
+// TestAPIDocument runs the examples of docs/api.md in one shell beside packhorse dev, and compares
+// their answers with the page. An id of the page stands for the same object everywhere.
 func TestAPIDocument(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "curl", "tar"} {
@@ -84,7 +84,7 @@ func startShell(t *testing.T, dir string) *commandShell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close() // a shell that has ended is told by Wait
+		_ = in.Close() // Wait reports a shell that has ended
 		if err := cmd.Wait(); err != nil || complaints.Len() > 0 {
 			t.Errorf("the shell: %v\n%s", err, complaints.String())
 		}

@@ -11,7 +11,7 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestRestoredMirrors restores a backup, and clones every repository as it was and as it is.
+// TestRestoredMirrors restores a backup, and clones every repository from before and after.
 func TestRestoredMirrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A new pair is in force at once. One that does not fit leaves the old one in force, and is an
-// error once it is there to stay.
+// A new pair takes effect at once. One that does not match leaves the old one in force, and is an
+// error if it persists.
 func TestCertificatesFollowTheirFiles(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -12,8 +12,8 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestServeFull serves from a disk that is short of space: git and programs read, and hear why they
-// cannot write.
+// TestServeFull serves from a disk that is short of space: git and programs read, and get the
+// reason why they cannot write.
 func TestServeFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

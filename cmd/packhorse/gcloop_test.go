@@ -77,7 +77,7 @@ func TestMaintainedWhileServing(t *testing.T) {
 			}
 		}
 	})
-	writers.Go(func() { // the same objects come, go, and come again
+	writers.Go(func() { // the same objects are added, removed, and added again
 		again := oracle.NewAt(t, filepath.Join(dir, "again"))
 		again.Seed(oracle.History{Seed: 6, Commits: 30, Files: 20})
 		tips[1] = again.Git("rev-parse", "main")

@@ -45,8 +45,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killRounds is how often to kill: PACKHORSE_KILL_ROUNDS, or else the number given, and half of it
-// in short tests.
+// killRounds is the number of kills: PACKHORSE_KILL_ROUNDS, or else the number given, and half of
+// it in short tests.
 func killRounds(t *testing.T, rounds int) int {
 	t.Helper()
 	if testing.Short() {

@@ -21,9 +21,9 @@ import (
 )
 
 // TestKillWebhooks kills the server at random instants while programs commit, git pushes and a
-// receiver hears of it, which refuses some events in long runs: each event of the journal arrives,
-// none is invented, and the first deliveries of each ref are in its order. PACKHORSE_KILL_ROUNDS
-// sets how often.
+// receiver gets the events, some of which it refuses in long runs: each event of the journal
+// arrives, none is invented, and the first deliveries of each ref are in its order.
+// PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillWebhooks(t *testing.T) {
 	t.Parallel()
 	rounds := killRounds(t, 4)
@@ -117,7 +117,7 @@ type receiver struct {
 	taken, refused int
 }
 
-// pushed is an event as a receiver hears of it.
+// pushed is an event in the form that a receiver gets.
 type pushed struct {
 	Repository         struct{ ID, URL string }
 	Ref, Before, After string

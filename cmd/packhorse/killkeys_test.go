@@ -14,8 +14,8 @@ import (
 )
 
 // TestKillKeyedWrites kills the server at a random point of 500 keyed writes of all kinds and sends
-// the same keys again: each write has happened exactly once, and is told in the same bytes as
-// before the kill. PACKHORSE_KILL_ROUNDS sets how often.
+// the same keys again: each write has happened exactly once, and its answer has the same bytes as
+// before the kill. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillKeyedWrites(t *testing.T) {
 	t.Parallel()
 	rounds, writes := killRounds(t, 2), 500
@@ -195,7 +195,7 @@ func (r *keyedRound) check(last int) int {
 		r.checkBranch(worker)
 	}
 	r.checkNotes()
-	// The position after one more write is the sum of all, so nothing was done without being told.
+	// The position after one more write is the sum of all, so no write happened without an answer.
 	end := r.k.commit("main", r.name, r.name)
 	end.mustBe(t, http.StatusCreated)
 	if want := strconv.Itoa(last + len(r.told) + 1); end.sequence != want {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// traced is an error that prints its origin when it is asked for everything, as those of Pebble do.
+// traced is an error that prints its origin with the verb %+v, as those of Pebble do.
 type traced struct{}
 
 func (traced) Error() string { return "disk is gone" }
@@ -21,7 +21,7 @@ func (traced) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprint(s, "disk is gone")
 }
 
-// Text tells durations and sizes with their units and errors without their origin; JSON names the
+// Text shows durations and sizes with their units and errors without their origin; JSON names the
 // units.
 func TestLogFormats(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestHelp checks that every flag tells its variable, and its default if it has one.
+// TestHelp checks that every flag shows its variable, and its default if it has one.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{

@@ -15,7 +15,7 @@ import (
 	"packhorse/api/auth"
 )
 
-// operationsPage is the page that tells operators of every flag.
+// operationsPage is the page that lists every flag.
 const operationsPage = "../../docs/operations.md"
 
 var (
@@ -56,7 +56,7 @@ func documented(page string) map[string]map[string]string {
 	return told
 }
 
-// defaultOf is how the page tells the default of a flag.
+// defaultOf is the default of a flag as the page writes it.
 func defaultOf(flag *kong.Flag) string {
 	switch {
 	case flag.Name == "memory": // --help shows that of this machine

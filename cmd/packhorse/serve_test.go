@@ -115,8 +115,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestServeDrains checks that a request which is under way when the server is told to stop gets its
-// answer.
+// TestServeDrains checks that a running request gets its answer when the server is stopped.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{Flags: []string{"--log-level", "info"}})
@@ -251,8 +250,8 @@ func leafOf(t *testing.T, server *packhorsetest.Server) *x509.Certificate {
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0] // a TLS dialer makes nothing else
 }
 
-// TestServeDrainDelay checks that a server which was told to stop says so, and serves on until its
-// balancer had time to hear it.
+// TestServeDrainDelay checks that a stopping server reports it, and continues to serve until its
+// load balancer had time to notice.
 func TestServeDrainDelay(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{Flags: []string{"--drain-delay", "1h"}})

@@ -80,7 +80,7 @@ func TestStarting(t *testing.T) {
 	}
 }
 
-// urlAfter watches a log for the first line with a message, and sends the URL that it tells.
+// urlAfter watches a log for the first line with a message, and sends the URL in it.
 func urlAfter(message string, found chan<- string) func(line string) {
 	return func(line string) {
 		_, rest, ok := strings.Cut(line, fmt.Sprintf("msg=%q url=", message))
@@ -89,7 +89,7 @@ func urlAfter(message string, found chan<- string) func(line string) {
 		}
 		select {
 		case found <- rest:
-		default: // it has been told
+		default: // it has been sent
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (s *gated) WaitDurable(ctx context.Context, key []byte) error {
 	return s.Store.WaitDurable(ctx, key)
 }
 
-// No result is returned before it is durable, neither to the writer nor to those who were refused
+// No result is returned before it is durable, neither to the writer nor to others that are refused
 // because of it, and the next writer is not held up by that.
 func TestToldWhenDurable(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"packhorse/refs"
 )
 
-// outcome is an acknowledged transaction with the sequences between which it must lie.
+// outcome is an acknowledged transaction with the bounds of its sequence.
 type outcome struct {
 	refs.Result
 	began uint64 // the head before the call
@@ -35,7 +35,7 @@ func TestServersShareRepository(t *testing.T) {
 	var mu sync.Mutex
 	var outcomes []outcome
 	stale := 0
-	// All writers have seen the empty repository before any commits, so that of twelve who are about
+	// All writers have seen the empty repository before any commits, so that of twelve that are about
 	// to create four branches most are stale.
 	var seen sync.WaitGroup
 	seen.Add(writers)
@@ -136,8 +136,8 @@ func TestServersShareRepository(t *testing.T) {
 	checkTables(t, keys, repo)
 }
 
-// intruder commits through another server whenever a batch is about to be applied, as long as told
-// to.
+// intruder commits through another server whenever a batch is about to be applied, until it is
+// switched off.
 type intruder struct {
 	kv.Store
 	strike func()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Callers get their turns in the order in which they came; one that gives up does not hold up those
-// behind it.
+// Callers get their turns in the order of arrival; one that gives up does not hold up those behind
+// it.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	var g guards

@@ -129,7 +129,7 @@ func TestModel(t *testing.T) {
 				}
 			},
 		})
-		// The journal tells every state that there was.
+		// The journal has every former state.
 		page, err := store.Events(t.Context(), repo, 0, refs.EventsMax)
 		if err != nil || page.More {
 			rt.Fatal(page.More, err)

@@ -123,8 +123,8 @@ func TestNonsense(t *testing.T) {
 	})
 }
 
-// A row of a later version, one that goes on behind its end, and one that lies under the key of
-// another name are refused.
+// A row of a later version, one with surplus bytes, and one under the key of another name are
+// refused.
 func TestOtherVersions(t *testing.T) {
 	t.Parallel()
 	row := encodeRow(&Ref{Name: "refs/heads/a"})

@@ -60,7 +60,7 @@ func createRepo(tb testing.TB, keys kv.Store, store *refs.Store) refs.RepoID {
 	return repo
 }
 
-// id returns an object ID that n tells apart from others; 0 is the zero ID.
+// id returns an object ID for n; 0 is the zero ID.
 func id(n int) object.ID {
 	if n == 0 {
 		return object.ZeroID

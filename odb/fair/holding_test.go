@@ -106,7 +106,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestNeedEnds waits in vain: the queue's time ends, or the request.
+// TestNeedEnds waits until the queue's time ends, or the request.
 func TestNeedEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

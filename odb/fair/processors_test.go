@@ -110,7 +110,7 @@ func TestProcessorsAreShared(t *testing.T) {
 	}
 }
 
-// While light requests of others come, one processor is left to them.
+// While light requests of others arrive, one processor is left to them.
 func TestProcessorsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -142,7 +142,7 @@ func TestProcessorsLeaveRoom(t *testing.T) {
 	}
 }
 
-// A request ends that has computed for longer than it may, wherever it is.
+// A request that has computed for longer than its budget ends, wherever it is.
 func TestProcessorsBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -195,7 +195,7 @@ func playQueue(t *testing.T, random *rand.Rand) {
 		waiting = stay
 		checkQueue(t, q, held, waiting)
 	}
-	for len(held) > 0 { // all that stayed are served in the end
+	for len(held) > 0 { // all that stayed are served finally
 		held[0].release()
 		held = held[1:]
 		var stay []*asked

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// waiters returns how many stand in the queue of a stripe.
+// waiters returns the length of the queue of a stripe.
 func (s *stripe) waiters() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -17,7 +17,7 @@ func (s *stripe) waiters() int {
 }
 
 // queueUp starts a goroutine that acquires s, writes its name into order and releases, and returns
-// when it stands in the queue.
+// when it is in the queue.
 func queueUp(ctx context.Context, s *stripe, exclusive bool, group *sync.WaitGroup, do func(error)) {
 	before := s.waiters()
 	group.Go(func() {
@@ -67,7 +67,7 @@ func TestGuardOrder(t *testing.T) {
 	}
 	s.release(true)
 	group.Wait()
-	// Shared guards are granted together, so neighbours in the queue may come in any order.
+	// Shared guards are granted together, so neighbours in the queue may run in any order.
 	exclusives := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return i%3 == 0 })
 	if len(order) != 15 || !slices.IsSorted(exclusives) {
 		t.Errorf("served %v", order)

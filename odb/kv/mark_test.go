@@ -136,7 +136,7 @@ func TestLostEnd(t *testing.T) {
 	}
 }
 
-// syncedIn returns how much of a log was synced, as the error says when nothing of it is left.
+// syncedIn returns how much of a log was synced, from the error for an empty log.
 func syncedIn(t *testing.T, fs *vfs.MemFS, name string) int64 {
 	t.Helper()
 	empty := fs.CrashClone(vfs.CrashCloneCfg{})
@@ -189,7 +189,7 @@ func wantLoss(t *testing.T, fs *vfs.MemFS, name string, synced, left int64) {
 	}
 }
 
-// TestLostEndBusy cuts the log of a store that never came to rest.
+// TestLostEndBusy cuts the log of a store that was never idle.
 func TestLostEndBusy(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
@@ -207,7 +207,7 @@ func TestLostEndBusy(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	atOpen := syncs.Load()
-	for i := range 3 { // the mark is written when the writer has been told: the third finds that of the second
+	for i := range 3 { // the mark is written after the writer was released: the third finds that of the second
 		if err := put(t, store, fmt.Sprint("key/", i), "value").Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,8 @@ func cutTo(t *testing.T, fs *vfs.MemFS, name string, size int) *vfs.MemFS {
 	return cut
 }
 
-// TestLostEverything leaves nothing of a store but its mark: it is no new one.
+// TestLostEverything removes everything of a store but its mark: the store must not be taken as a
+// new one.
 func TestLostEverything(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewMem()

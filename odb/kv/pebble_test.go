@@ -82,7 +82,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// TestFormat pins the format on the disk: a change of it must be meant.
+// TestFormat pins the format on the disk: a change of it must be intended.
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

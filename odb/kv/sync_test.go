@@ -25,7 +25,7 @@ type gate struct {
 func openGated(t *testing.T) (*kv.Pebble, *gate) {
 	t.Helper()
 	g := &gate{arrived: make(chan struct{}, 1000), pass: make(chan struct{}), open: make(chan struct{})}
-	closed := make(chan struct{}) // until the store has come up
+	closed := make(chan struct{}) // until the store is open
 	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		select {
 		case <-closed:

@@ -13,7 +13,7 @@ import (
 
 func boom() error { panic("boom") }
 
-// wantPanic checks that err is a panic that tells where it happened.
+// wantPanic checks that err is a panic with its origin.
 func wantPanic(t *testing.T, err error) {
 	t.Helper()
 	p, ok := errors.AsType[*rescue.PanicError](err)

@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// A check that fails ends the process, also where panics are recovered from, and tells where it
-// stood. One that holds does nothing.
+// A failed check ends the process, also where panics are recovered, and prints its place. A check
+// that holds does nothing.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const variable = "PACKHORSE_INVARIANTS_TEST"

@@ -18,7 +18,7 @@ const (
 	commitLine = "committer C O Mitter <committer@example.com> 1112912053 +0200\n"
 )
 
-// oddCommits are stored objects that some tool has made and that must come back as they are.
+// oddCommits are objects made by various tools that must be reproduced unchanged.
 var oddCommits = map[string]string{
 	"plain":                   treeLine + authorLine + commitLine + "\nsubject\n\nbody\n",
 	"two parents":             treeLine + parentLine + parentLine + authorLine + commitLine + "\nmerge\n",

@@ -8,7 +8,7 @@ import (
 	"packhorse/engine"
 )
 
-// BenchmarkArchive archives the newest tree: "tar" as it is, "tar.gz" compressed. The bytes are
+// BenchmarkArchive archives the newest tree: "tar" uncompressed, "tar.gz" compressed. The bytes are
 // those of the tar stream.
 func BenchmarkArchive(b *testing.B) {
 	ctx := context.Background()

@@ -19,9 +19,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkCommit makes one-file commits to one branch of one repository, every one synced to disk
-// before the next of its writer begins: on the disk as it is, with every sync made 5 ms slower, and
-// with maintenance in the background, which comes every 1,700 commits or so.
+// BenchmarkCommit makes one-file commits to one branch of one repository, each synced to disk
+// before the next of its writer begins: on the machine's disk, with every sync delayed by 5 ms, and
+// with maintenance in the background, about every 1,700 commits.
 func BenchmarkCommit(b *testing.B) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
 		for _, writers := range []int{1, 16} {
@@ -138,7 +138,7 @@ func (f slowFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// wait holds a thread, as a sync does: the runtime's timers may come a whole millisecond late.
+// wait blocks a thread, as a sync does: the runtime's timers may be a whole millisecond late.
 func (f slowFile) wait() {
 	if f.delay > 0 {
 		_, _ = unix.Poll(nil, int(f.delay/time.Millisecond)) // interrupted at worst

@@ -50,8 +50,8 @@ func BenchmarkDiff(b *testing.B) {
 	b.ReportMetric(float64(usedCPU(b)-before)/float64(i), "cpu-ns/op")
 }
 
-// usedCPU is the CPU time of the process, which tells more than the clock where several processors
-// compute.
+// usedCPU is the CPU time of the process, which is a better measure than the clock where several
+// processors compute.
 func usedCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

@@ -17,11 +17,10 @@ import (
 // manyWriters is how many clients create repositories at once.
 const manyWriters = 16
 
-// BenchmarkMany creates repositories and commits a file to each, every one synced, and asks how
-// fast that goes, how much of the disk each takes when the store has come to rest, and how long the
-// host takes to open.
+// BenchmarkMany creates repositories and commits a file to each, every one synced. It measures the
+// rate, the disk space of each repository when the store is idle, and the time to open the host.
 //
-// PACKHORSE_MANY_REPOSITORIES says how many there are instead of 2,000.
+// PACKHORSE_MANY_REPOSITORIES is the number of repositories instead of 2,000.
 func BenchmarkMany(b *testing.B) {
 	count := 2_000
 	if testing.Short() {

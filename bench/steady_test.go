@@ -102,7 +102,7 @@ func (w *steadyWriter) lines(count int) string {
 	return text.String()
 }
 
-// commitAll commits every file as it is.
+// commitAll commits every file unchanged.
 func (w *steadyWriter) commitAll(b *testing.B, repo *engine.Repository) {
 	b.Helper()
 	all := make([]int, len(w.contents))

@@ -92,7 +92,7 @@ type ask struct {
 	contentType  string
 	body         io.Reader
 	length       int64 // of body; -1 sends it in chunks
-	slow         bool  // reads the answer as slowly as it is allowed
+	slow         bool  // reads the answer as slowly as allowed
 	keep         bool  // keeps the beginning of the answer as its reason
 }
 

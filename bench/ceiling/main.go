@@ -24,10 +24,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	bin := flag.String("packhorse", "", "the binary; it is built when this is left out")
+	bin := flag.String("packhorse", "", "the packhorse `binary`; built if omitted")
 	memory := flag.Int64("memory", 256, "--memory of the server, in MiB")
-	lasts := flag.Duration("for", 10*time.Second, "how long each load lasts")
-	only := flag.String("only", ".", "regular expression of the loads that are run")
+	lasts := flag.Duration("for", 10*time.Second, "duration of each load")
+	only := flag.String("only", ".", "loads whose names match this `regexp`")
 	flag.Parse()
 	ok, err := run(ctx, *bin, *memory<<20, *lasts, *only)
 	if err != nil {

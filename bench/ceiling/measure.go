@@ -36,7 +36,7 @@ type figures struct {
 	peak    int64          // anonymous memory
 	group   int64          // memory of the control group
 	health  time.Duration  // the slowest
-	unwell  int            // answers about health that did not come, or were too late
+	unwell  int            // health answers that failed or were too late
 }
 
 // measure runs clients for a time, and reports whether the server withstood them.

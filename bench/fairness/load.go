@@ -80,8 +80,8 @@ func (w *world) closed(ctx context.Context, o order, window time.Duration) (samp
 	})
 }
 
-// open measures requests that come at a rate, whatever becomes of those before. Each is timed from
-// when it was due.
+// open measures requests that are sent at a rate, whether earlier ones are answered or not. Each is
+// timed from when it was due.
 func (w *world) open(ctx context.Context, o order, rate float64, window time.Duration) (sample, error) {
 	var t tally
 	return w.watch(window, &t, func() error {
@@ -119,8 +119,8 @@ func (w *world) open(ctx context.Context, o order, rate float64, window time.Dur
 	})
 }
 
-// run keeps o.Clients clients busy until ctx ends. done hears of every request that was answered by
-// then.
+// run keeps o.Clients clients busy until ctx ends. It calls done for every request that was
+// answered by then.
 func (o *order) run(ctx context.Context, done func(took time.Duration, ok bool)) error {
 	var all sync.WaitGroup
 	errs := make(chan error, o.Clients)

@@ -37,13 +37,13 @@ func main() {
 	var mixtures string
 	var attacks bool
 	flag.StringVar(&s.packhorse, "packhorse", "bin/packhorse", "the packhorse `binary`")
-	flag.StringVar(&s.victim, "victim", "everyday", "what the victim does: everyday, or a `mixture`")
+	flag.StringVar(&s.victim, "victim", "everyday", "operations of the victim: everyday, or a `mixture`")
 	flag.StringVar(&mixtures, "mixtures", "equal,reads,diffs,forks,pushes,clones,hooks,all",
-		"what the aggressor does, one after the other: `list`; none measures the victim alone")
+		"mixtures of the aggressor, a comma-separated `list`; none measures the victim alone")
 	flag.BoolVar(&s.repos, "repos", false, "two repositories of one organization instead of two organizations")
 	flag.IntVar(&s.clients, "clients", 8, "`number` of the victim's clients")
-	flag.DurationVar(&s.window, "window", 4*time.Second, "for how long each figure is measured")
-	flag.BoolVar(&attacks, "attack", false, "be the aggressor; its orders are on the standard input")
+	flag.DurationVar(&s.window, "window", 4*time.Second, "duration of each measurement")
+	flag.BoolVar(&attacks, "attack", false, "run as the aggressor; its orders are read from standard input")
 	flag.Parse()
 	s.mixtures = strings.Split(mixtures, ",")
 

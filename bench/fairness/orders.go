@@ -114,7 +114,7 @@ func (o *order) fork(n int) []byte {
 
 var start = time.Now().UnixNano()
 
-// push is of the whole history, with a ref update that is refused in the end: it takes all the
+// push is of the whole history, with a ref update that is refused at the end: it takes all the
 // work, and leaves nothing behind.
 func (o *order) push() []byte {
 	var body bytes.Buffer

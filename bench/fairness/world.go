@@ -74,7 +74,7 @@ func openWorld(ctx context.Context, s settings, dir string) (_ *world, err error
 			}
 		}
 	}
-	if slices.ContainsFunc(s.mixtures, hooks) { // which also the victim has, if it is of the same organization
+	if slices.ContainsFunc(s.mixtures, hooks) { // the victim has them too, if it is of the same organization
 		if err := w.hang(filepath.Join(orgs, w.hooked.Org, "org.yaml")); err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (o *order) fill(ctx context.Context) error {
 		return fmt.Errorf("push to %s/%s: done %t, %w", o.Org, o.Repo, ok, err)
 	}
 	if ok, err := c.do(ctx, o.get("diff?sha="+o.Large)); err != nil || !ok {
-		return fmt.Errorf("%s/%s does not hold what was pushed: done %t, %w", o.Org, o.Repo, ok, err)
+		return fmt.Errorf("%s/%s lacks the pushed objects: done %t, %w", o.Org, o.Repo, ok, err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type bench struct {
 	large  int // bytes of a large file
 	log    io.Writer
 
-	idle map[string]int64 // anonymous memory of each peer before anything was asked of it
+	idle map[string]int64 // anonymous memory of each peer before the first request
 	made int              // repositories, commits and folders made so far, for new names
 
 	asked  int // commits, from the tip on, whose files have been listed cold
@@ -38,7 +38,7 @@ const (
 // sample is the cost of one operation of a job, averaged over a round.
 type sample struct {
 	wall      time.Duration
-	firstByte time.Duration // to the first byte of a pack, 0 when none came
+	firstByte time.Duration // to the first byte of a pack, 0 without a pack
 	cpu       time.Duration // of the server
 	after     time.Duration // CPU time of the server from the end of the job until it rests, 0 for next to nothing
 	memory    int64         // peak anonymous memory of the server above its idle

@@ -12,8 +12,8 @@ import (
 // blameCount is how many files are blamed.
 const blameCount = 20
 
-// blameJob blames files that stand at equal distances in the tree, one after the other: over the
-// API by one client, of git by a command for each.
+// blameJob blames files at equal distances in the tree, one after the other: over the API by one
+// client, of git by a command for each.
 func blameJob(ctx context.Context, b *bench, p peer) (operation, error) {
 	listed, err := exec.CommandContext(ctx, "git", "-C", b.source.dir, "ls-tree", "-r", "-z", b.source.tip).Output()
 	if err != nil {

@@ -23,8 +23,8 @@ type httpBackend struct {
 	cmd   *exec.Cmd
 }
 
-// lighttpdConfig serves /git from a folder of bare repositories. Request bodies are spooled by
-// lighttpd, as it refuses to pass on chunked ones; answers are passed on as they come.
+// lighttpdConfig serves /git from a folder of bare repositories. lighttpd spools request bodies,
+// since it refuses to pass on chunked ones; answers are streamed.
 const lighttpdConfig = `server.document-root = %[1]q
 server.bind = "127.0.0.1"
 server.port = %[2]d

@@ -12,8 +12,8 @@ import (
 // installWait bounds the installation of a peer.
 const installWait = 5 * time.Minute
 
-// provide returns the first of names that can be run. When there is none it installs the Debian
-// package of the first one's name, if this is Debian and we are root. Errors: errNoPeer.
+// provide returns the first of names that is installed. If none is, it installs the Debian package
+// of the first name, if this is Debian and the user is root. Errors: errNoPeer.
 func provide(ctx context.Context, names ...string) (string, error) {
 	path, err := findCommand(names...)
 	if !errors.Is(err, errNoPeer) || os.Geteuid() != 0 {

@@ -32,7 +32,7 @@ type outcome struct {
 }
 
 // errCannot says that a job does not apply.
-var errCannot = errors.New("the peer has no such thing")
+var errCannot = errors.New("not supported by the peer")
 
 // jobs lists the questions in the order of the report.
 func jobs() []job {
@@ -189,7 +189,7 @@ func incrementalJob(
 
 func asItIs(ctx context.Context, p peer, repo string) (remote, error) { return p.remote(ctx, repo) }
 
-// withoutBitmaps returns a repository as the peer answers from it when it is to do without bitmaps.
+// withoutBitmaps returns a repository that the peer serves without bitmaps.
 func withoutBitmaps(ctx context.Context, p peer, repo string) (remote, error) {
 	if plain, ok := p.(bitmapPeer); ok {
 		return plain.withoutBitmaps(ctx, repo)

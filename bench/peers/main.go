@@ -34,7 +34,7 @@ func main() {
 	var only, repos string
 	flag.StringVar(&s.packhorse, "packhorse", "bin/packhorse", "the packhorse `binary`")
 	flag.StringVar(&repos, "repo", os.Getenv("BENCH_REPOS"),
-		"local bare `repositories`, comma-separated; a seeded one is made up without (BENCH_REPOS)")
+		"local bare `repositories`, comma-separated; by default a generated one (BENCH_REPOS)")
 	flag.IntVar(&s.runs, "runs", 5, "measured `rounds` of every job")
 	flag.StringVar(&only, "only", "", "jobs whose names match this `regexp`")
 	flag.StringVar(&s.out, "out", "bench/results", "`folder` of the results")

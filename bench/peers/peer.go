@@ -14,7 +14,7 @@ type peer interface {
 	pid() int
 	// create makes an empty repository and returns how to reach it.
 	create(ctx context.Context, repo string) (remote, error)
-	// remote returns how to reach a repository that is there.
+	// remote returns the address of an existing repository.
 	remote(ctx context.Context, repo string) (remote, error)
 	// repack does the maintenance of a repository that the peer would do sooner or later.
 	repack(ctx context.Context, repo string) error

@@ -15,8 +15,8 @@ func archiveJob(ctx context.Context, b *bench, p peer) (operation, error) {
 		b.source.tip)
 }
 
-// searchJob looks through all of the newest tree for a pattern that is in none of its files, so
-// that both sides answer with nothing.
+// searchJob searches all of the newest tree for a pattern that is in none of its files, so that
+// both sides answer with nothing.
 func searchJob(pattern string) func(context.Context, *bench, peer) (operation, error) {
 	return func(ctx context.Context, b *bench, p peer) (operation, error) {
 		body := map[string]any{"ref": b.source.tip, "query": map[string]any{"pattern": pattern}}

@@ -12,7 +12,7 @@ import (
 	"packhorse/bench/process"
 )
 
-// samplePause is how often memory is looked at while a job runs.
+// samplePause is the interval of memory samples while a job runs.
 const samplePause = 5 * time.Millisecond
 
 // usage is the resources taken by the processes of a server.

@@ -22,7 +22,7 @@ func CPU(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The command's name stands in parentheses and may hold anything.
+	// The command's name is in parentheses and may contain anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var ticks int64
 	for _, field := range fields[11:15] { // utime stime cutime cstime

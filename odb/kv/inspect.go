@@ -23,7 +23,8 @@ import (
 //   - The manifest is synced after every record, so a crash tears at most the last one: no intact
 //     chunk follows.
 //   - A log that is not the last was closed before the next was begun, so it has its end mark.
-//   - Logs and manifest are at least as long as every statement of the witness says, in a log or in the [mark].
+//   - Logs and manifest are at least as long as every statement of the witness says, in a log or in
+//     the [mark].
 //
 // Bytes that were synced after the mark was written, and that no later statement covers, are not
 // protected: damage exactly there looks like a crash.

@@ -23,9 +23,9 @@ type Block struct {
 	Stored bool   // Packed holds the content as it is
 }
 
-// EncodeBlock encodes up to [BlockSize] bytes of content, which are kept as they are where
-// compression does not make them shorter. Packed is appended to dst; data is only read and must not
-// overlap it. It may be called concurrently for the blocks of one stream.
+// EncodeBlock encodes up to [BlockSize] bytes of content. Content that compression does not make
+// shorter is stored. Packed is appended to dst; data is only read and must not overlap it. It may
+// be called concurrently for the blocks of one stream.
 func EncodeBlock(dst, data []byte, level int) Block {
 	if len(data) > BlockSize {
 		panic("pack: block too large")
@@ -67,7 +67,7 @@ const (
 	storedHeaderSize = 5
 )
 
-// storedSize returns how long size bytes are in stored blocks.
+// storedSize returns the length of size bytes in stored blocks.
 func storedSize(size int) int { return size + (size+storedMax-1)/storedMax*storedHeaderSize }
 
 func appendStored(dst, data []byte) []byte {
@@ -95,7 +95,7 @@ type BlockRow struct {
 	Adler  uint32 // of the block's content
 }
 
-// Locate returns which bytes of the zlib stream hold block index, and the size of its content.
+// Locate returns the bytes of the zlib stream that hold block index, and the size of its content.
 func (t *BlockTable) Locate(index int) (offset, packedSize int64, size int) {
 	end, size := t.End, BlockSize
 	if index+1 < len(t.Rows) {
@@ -107,11 +107,11 @@ func (t *BlockTable) Locate(index int) (offset, packedSize int64, size int) {
 	return offset, end - offset, size
 }
 
-// Blocks assembles a zlib stream of blocks that can be inflated each alone:
+// Blocks assembles a zlib stream of blocks that can be inflated independently:
 //
 //	78 01 | block 0 | block 1 | ... | 03 00 (an empty last block) | Adler-32 of all, 4 B
 //
-// Encode with [EncodeBlock], in parallel if you like, and give the blocks to Append in order. The
+// Encode with [EncodeBlock], in parallel if you like, and pass the blocks to Append in order. The
 // zero value is ready; for one goroutine.
 type Blocks struct {
 	table  BlockTable

@@ -62,12 +62,12 @@ type EntryHeader struct {
 const EntryHeaderSizeMax = sizeBytesMax + max(distanceBytesMax, object.IDSize)
 
 const (
-	sizeBytesMax     = 9 // 4+8*7 bits: no object comes near
+	sizeBytesMax     = 9 // 4+8*7 bits: more than any object needs
 	distanceBytesMax = 8
 )
 
-// ParseEntryHeader reads the header at the front of b and says how many bytes it took.
-// [EntryHeaderSizeMax] bytes are always enough.
+// ParseEntryHeader parses the header at the front of b and returns its length. [EntryHeaderSizeMax]
+// bytes are always enough.
 //
 // Errors: [ErrCorrupt], also when b ends inside the header.
 func ParseEntryHeader(b []byte) (h EntryHeader, n int, err error) {

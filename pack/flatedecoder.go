@@ -354,8 +354,7 @@ func checkMatch(out []byte, done, distance, size int) error {
 	}
 }
 
-// copyMatch copies size bytes to out[done:] from a distance before, where they may still be in the
-// making.
+// copyMatch copies size bytes to out[done:] from a distance before; source and target may overlap.
 func copyMatch(out []byte, done, distance, size int) {
 	from, end := done-distance, done+size
 	for done < end {
@@ -363,8 +362,8 @@ func copyMatch(out []byte, done, distance, size int) {
 	}
 }
 
-// run decodes codes as long as there is room to read and write without looking, and reports whether
-// the block has ended.
+// run decodes codes without bounds checks while src and out have room, and reports whether the
+// block has ended.
 func (s *flateState) run(literals, distances *huffmanTable) (ended bool, err error) {
 	const (
 		srcRoom = 16 // two fills

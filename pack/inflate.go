@@ -17,7 +17,7 @@ const (
 	zlibHeaderSize  = 2
 	zlibTrailerSize = 4
 
-	// trustedSize is how many bytes are allocated on a claim alone.
+	// trustedSize is the number of bytes allocated on a claim alone.
 	trustedSize = 1 << 20
 )
 

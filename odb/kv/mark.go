@@ -188,7 +188,7 @@ func decodeMark(slot []byte) (statement, bool) {
 type LossError struct {
 	// Path names the log or the manifest.
 	Path string
-	// Synced is how many of its bytes were synced, Intact how many are there and intact, or -1 when
+	// Synced is the number of its bytes that were synced, Intact the number of intact ones, or -1 when
 	// there is no such file.
 	Synced, Intact int64
 	// Mark is the path of the mark if the claim comes from it. Without that file the store opens with

@@ -28,7 +28,7 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		// on, a damaged log can be distinguished from one cut short by a crash; see witness for the gap
 		// in it.
 		FormatMajorVersion: pebble.FormatWALSyncChunks,
-		// Small commits make many small flushes: begin early to merge them, and be late to stop writing.
+		// Small commits make many small flushes: merge them early, and stop writes late.
 		L0CompactionThreshold: 2,
 		L0StopWritesThreshold: 48,
 		LBaseMaxBytes:         64 << 20,
@@ -74,8 +74,7 @@ func (p *Pebble) listener() *pebble.EventListener {
 	}
 }
 
-// pebbleLogger hands Pebble's words to the store's logger. Informational ones are details: level
-// debug.
+// pebbleLogger passes Pebble's messages to the store's logger. Informational ones have level debug.
 type pebbleLogger struct{ store *Pebble }
 
 // Infof implements pebble.Logger.
@@ -91,7 +90,7 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 }
 
 // Fatalf implements pebble.Logger. Pebble expects that it does not return. After a commit it may:
-// recovered looks for the failure, and the goroutine is a caller's.
+// recovered checks for the failure, and the goroutine is a caller's.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	if strings.HasPrefix(format, "pebble: fatal commit error") {

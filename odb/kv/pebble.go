@@ -209,8 +209,8 @@ func (p *Pebble) WaitDurable(ctx context.Context, key []byte) error {
 	return nil
 }
 
-// Damage returns an [ErrCorrupt] that names a table which was found to be damaged since the store
-// was opened, or nil.
+// Damage returns an [ErrCorrupt] that names a table found damaged since the store was opened, or
+// nil.
 func (p *Pebble) Damage() error {
 	if path := p.damaged.Load(); path != nil {
 		return fmt.Errorf("%w: table %s", ErrCorrupt, p.fs.PathBase(*path))
@@ -319,7 +319,7 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 	return owned, nil
 }
 
-// translate gives errors of Pebble the names of this package.
+// translate maps errors of Pebble to those of this package.
 func translate(err error) error {
 	switch {
 	case err == nil:

@@ -13,8 +13,8 @@ type Stats struct {
 	Waits uint64
 	// Unsynced is the number of batches that are visible and not yet durable.
 	Unsynced int64
-	// Rested is how many of Commits the store has rested behind: damage to their end of the log cannot
-	// pass for the end that a crash leaves.
+	// Rested is the number of Commits that the mark covers: damage to their part of the log cannot be
+	// mistaken for a crash.
 	Rested uint64
 	// Snapshots is the number of open snapshots.
 	Snapshots int64
@@ -44,7 +44,7 @@ type Stats struct {
 	ReadAmplification int
 	// WriteStalls counts the times at which writes had to wait for flushes or compactions.
 	WriteStalls uint64
-	// BackgroundErrors counts failed flushes and compactions, which are tried again.
+	// BackgroundErrors counts failed flushes and compactions, which are retried.
 	BackgroundErrors uint64
 	// Corruptions counts the reads of tables that found damage.
 	Corruptions uint64

@@ -16,7 +16,7 @@ const (
 	pauseCommitsMin = 3 // with fewer commits under way no writer would join
 )
 
-// syncPause is asked by Pebble after each sync of the log.
+// syncPause is called by Pebble after each sync of the log.
 func (p *Pebble) syncPause() time.Duration {
 	took := time.Duration(p.witness.lastNanos.Load())
 	if took < pauseFrom || p.unsynced.Load() < pauseCommitsMin {

@@ -21,7 +21,7 @@ type watchedFS struct {
 	failed  func(error)
 }
 
-// report hands a failure on and returns it.
+// report passes a failure to failed and returns it.
 func (f *watchedFS) report(err error) error {
 	if err != nil {
 		f.failed(err)

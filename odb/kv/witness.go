@@ -70,7 +70,7 @@ func decodeStatement(record []byte) (statement, bool) {
 	return parseStatement(body[2 : 2+statementBytes])
 }
 
-// parseStatement returns the statement that encode has made these bytes of.
+// parseStatement decodes a statement.
 func parseStatement(encoded []byte) (statement, bool) {
 	numbers, ok := bytes.CutPrefix(encoded, []byte(statementMagic))
 	if !ok || len(encoded) != statementBytes {
@@ -79,10 +79,10 @@ func parseStatement(encoded []byte) (statement, bool) {
 	return statement{log: binary.BigEndian.Uint64(numbers), manifest: binary.BigEndian.Uint64(numbers[8:])}, true
 }
 
-// fileOf returns the file that a witness value speaks of.
+// fileOf returns the file of a witness value.
 func fileOf(value uint64) uint32 { return uint32(value >> 32) }
 
-// syncedBytes returns how much of that file it says to be synced.
+// syncedBytes returns the number of synced bytes in a witness value.
 func syncedBytes(value uint64) int64 { return int64(uint32(value)) }
 
 // logNumber returns the number in the name of a log, such as 000123.log.

@@ -14,7 +14,7 @@ func Apply(dst, base, delta []byte, sizeMax int64) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	// A short delta may claim a long result, so a large claim is believed only after its instructions
+	// A short delta may claim a long result, so a large claim is trusted only after its instructions
 	// have been added up.
 	if result > trustedSize && programSize(program) != result {
 		return dst, corrupt("result misses its size")
@@ -51,7 +51,7 @@ func Apply(dst, base, delta []byte, sizeMax int64) ([]byte, error) {
 	return out, nil
 }
 
-// trustedSize is how many bytes are allocated on a delta's word alone.
+// trustedSize is the number of bytes allocated on the claim of a delta alone.
 const trustedSize = 1 << 20
 
 // programSize adds up the output of the instructions, or returns -1 when one is cut off.

@@ -7,10 +7,10 @@ import (
 )
 
 // Create appends to dst a delta that builds target from the index's base, if it takes at most
-// sizeMax bytes; else ok is false and dst is returned as it was, perhaps in larger memory.
+// sizeMax bytes; else ok is false and dst is returned unchanged, perhaps in larger memory.
 //
 // The result depends on base and target only. target is only read. The time is linear in its
-// length, give or take the bounded chains.
+// length, apart from the bounded chains.
 func (x *Index) Create(dst, target []byte, sizeMax int) (delta []byte, ok bool) {
 	e := newEncoder(dst, len(x.base), target, sizeMax)
 	if !x.encode(&e, 0, len(target)) {

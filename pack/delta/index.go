@@ -11,14 +11,15 @@ const (
 	blockSize = 16
 	// blocksMax bounds an index: a larger base is indexed more sparsely, every n-th block.
 	blocksMax = 1 << 20
-	// chainMax bounds how many places of one hash are tried, so that repetitive bases stay linear.
+	// chainMax bounds the number of places tried for one hash, so that repetitive bases take linear
+	// time.
 	chainMax = 24
 	// offsetMax is where copy instructions end.
 	offsetMax = 1<<32 - 1
 )
 
-// Index finds places in a base where pieces of a target occur. It is made once per base and asked
-// for many targets.
+// Index finds places in a base where pieces of a target occur. It is made once for each base and
+// used for many targets.
 //
 // It keeps the base, and 9 to 13 bytes for every 16 bytes of base, 13 MiB at most. Once made it may
 // be used concurrently.
@@ -35,7 +36,7 @@ type Index struct {
 // bits are set then at most.
 const filterBits = 3
 
-// NewIndex returns an index of base, which must stay as it is while the index is used.
+// NewIndex returns an index of base, which must not change while the index is used.
 func NewIndex(base []byte) *Index {
 	x := &Index{}
 	x.Reset(base)
@@ -131,7 +132,7 @@ func (x *Index) longest(want []byte) (offset, length int) {
 	return offset, length
 }
 
-// lengthEnough is a match so long that no better one is looked for.
+// lengthEnough is the length of a match at which the search ends.
 const lengthEnough = 4096
 
 // matchLength returns how many bytes a and b have in common at their beginning.

@@ -36,17 +36,16 @@ type adminLine struct {
 	Beat  bool   `json:"beat,omitempty"`  // nothing else
 }
 
-// beatHeader is in the request of a caller that understands beats.
+// beatHeader is sent by callers that understand beats.
 const beatHeader = "Packhorse-Beat"
 
-// beatEvery is how often the server says that it is alive.
+// beatEvery is the interval of beats.
 const beatEvery = 5 * time.Second
 
 // adminArgsMax bounds the arguments of a task in bytes.
 const adminArgsMax = 1 << 20
 
-// listenAdminSocket makes the socket. The store is open, so that one which is there already was
-// left by a crash.
+// listenAdminSocket makes the socket. The store is open, so an existing socket was left by a crash.
 func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"packhorse/odb/file"
 )
 
-// backupCommand makes backups and looks after them.
+// backupCommand groups the subcommands for backups.
 type backupCommand struct {
 	Take   backupTakeCommand   `cmd:"" default:"withargs" help:"Make a consistent backup of every repository, through the running server or of a stopped server's folder."`
 	List   backupListCommand   `cmd:"" help:"List the backups in a folder."`
@@ -247,7 +247,7 @@ func numberList(numbers []uint64) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ", "), "[]")
 }
 
-// bytesOf writes a size for people.
+// bytesOf formats a size for people.
 func bytesOf(size int64) string {
 	const unit = 1 << 10
 	value, units := float64(size), "BKMGTPE"

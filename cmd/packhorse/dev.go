@@ -45,7 +45,7 @@ const (
 	devTTL    = 30 * 24 * time.Hour
 )
 
-// Run makes the folder ready, serves until ctx ends, and prints lines to paste.
+// Run prepares the folder, serves until ctx ends, and prints lines to paste.
 func (c devCommand) Run(ctx context.Context, to streams) error {
 	orgs := filepath.Join(c.Data, devOrgs)
 	if c.SecretKey == "" {
@@ -92,10 +92,10 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	})
 }
 
-// devAllow are the receivers of webhooks and the upstreams that run on the same machine.
+// devAllow are the addresses of webhooks and upstreams on the same machine.
 var devAllow = []string{"localhost", "127.0.0.0/8", "::1"}
 
-// quoteShell writes text as one word of a shell.
+// quoteShell quotes text as one word of a shell.
 func quoteShell(text string) string {
 	if text != "" && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+:@,") == "" {
 		return text
@@ -103,8 +103,8 @@ func quoteShell(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// place returns where dev serves, with --tls by a certificate for every name that it may be reached
-// by, and that authority's certificate.
+// place returns the place of dev, with --tls with a certificate for every name by which clients may
+// reach it, and the authority's certificate.
 func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err error) {
 	at = place{data: c.Data, orgs: orgs, address: c.Listen}
 	hosts := []string{"localhost", "127.0.0.1", "::1", hostname()}

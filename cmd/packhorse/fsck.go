@@ -87,7 +87,7 @@ func nameOf(checked *engine.Checked) string {
 	}
 }
 
-// printDamage prints a line a problem.
+// printDamage prints one line for each problem.
 func printDamage(out io.Writer, checked *engine.Checked) error {
 	name := nameOf(checked)
 	for _, line := range checked.Problems() {
@@ -98,7 +98,7 @@ func printDamage(out io.Writer, checked *engine.Checked) error {
 	return nil
 }
 
-// printWarnings prints a line for each stored object that git objects to. That is no damage.
+// printWarnings prints a line for each stored object with a fault in git's eyes. That is no damage.
 func printWarnings(out io.Writer, checked *engine.Checked) error {
 	for _, line := range checked.Warnings() {
 		if _, err := fmt.Fprintf(out, "%s/%s: warning: %s\n", checked.Org, checked.Name, line); err != nil {

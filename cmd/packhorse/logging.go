@@ -21,8 +21,8 @@ func (f logFlags) loggerAt(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutStacks}))
 }
 
-// withoutStacks makes an error its message alone. The text handler would print all that it holds,
-// as far as to the stack of its origin.
+// withoutStacks reduces an error to its message. The text handler would print all of its details,
+// including the stack of its origin.
 func withoutStacks(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindAny {
 		return a

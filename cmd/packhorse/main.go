@@ -60,7 +60,7 @@ func (to streams) complain(format string, args ...any) {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly stop; a second one ends the process as it always does.
+	// The first signal requests an orderly stop; a second one ends the process immediately.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, errOut: os.Stderr}))
 }
@@ -133,7 +133,7 @@ func commandOf(err error) string {
 	return ""
 }
 
-// usageError says that flags which are right on their own do not go together.
+// usageError says that valid flags do not go together.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }

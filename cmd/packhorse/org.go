@@ -78,7 +78,7 @@ func sameKey(a, b crypto.PublicKey) bool {
 	return ok && equal.Equal(b)
 }
 
-// writeWhole writes a file that is never seen in part: a server may be reading the folder.
+// writeWhole writes a file that is never visible in part: a server may be reading the folder.
 func writeWhole(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

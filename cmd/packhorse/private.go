@@ -27,7 +27,7 @@ func keepPrivate(dir string, folders ...string) error {
 			return err
 		}
 		if mode := info.Mode().Perm(); mode&othersMode != 0 {
-			// Where modes mean nothing, as on some network disks, this fails and changes nothing.
+			// Where modes have no meaning, as on some network disks, this fails and changes nothing.
 			_ = os.Chmod(path, mode&^othersMode)
 		}
 	}

@@ -21,7 +21,7 @@ type reloader struct {
 	one     sync.Mutex
 }
 
-// catchHangup begins to catch SIGHUP, which else ends the process.
+// catchHangup begins to catch SIGHUP, which otherwise ends the process.
 func catchHangup(level *slog.LevelVar, again func() (slog.Level, error)) *reloader {
 	r := &reloader{signals: make(chan os.Signal, 1), level: level, again: again}
 	signal.Notify(r.signals, syscall.SIGHUP)

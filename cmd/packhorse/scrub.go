@@ -16,7 +16,7 @@ type scrubber struct {
 	ended  chan struct{}
 }
 
-// Between two passes, and after one that could not go on.
+// The pause between two passes, and after a failed one.
 const scrubRest = 10 * time.Minute
 
 // startScrubber returns nil for a rate of 0.

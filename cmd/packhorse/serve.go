@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// serveCommand serves for real.
+// serveCommand is the server for production.
 type serveCommand struct {
 	Data    string `help:"Data folder; created if missing." placeholder:"DIR" required:"" type:"path"`
 	Listen  string `help:"Address to serve on." placeholder:"ADDR" required:""`

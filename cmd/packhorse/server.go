@@ -45,7 +45,7 @@ type serverFlags struct {
 	storeFlags
 }
 
-// server is everything that a process serves with.
+// server is the server of a process with all its parts.
 type server struct {
 	url string // base URL, with the port that was chosen
 
@@ -61,7 +61,7 @@ type server struct {
 	scrubber     *scrubber
 }
 
-// privateListener serves something that is not for clients.
+// privateListener serves an endpoint that is not for clients.
 type privateListener struct {
 	net.Listener
 	http   *http.Server

@@ -12,15 +12,15 @@ import (
 	"packhorse/api/problem"
 )
 
-// starting answers while the stores are opened, which after a crash takes as long as there is a log
-// to replay: the process is alive, and not ready. It hands its listener on.
+// starting answers while the stores are opened, which takes as long as the replay of the log after
+// a crash: the process is alive, and not ready. It passes its listener on.
 type starting struct {
 	listener *net.TCPListener
 	http     *http.Server
 	ended    chan error
 }
 
-// startingRetry is when a client may ask again.
+// startingRetry is the time after which a client may try again.
 const startingRetry = time.Second
 
 // answerStarting answers on l until stop. config makes it speak TLS.

@@ -208,8 +208,7 @@ func openClones(dir string, flags storeFlags, logger *slog.Logger) (*clonecache.
 	return clonecache.Open(dir, clonecache.Options{BudgetBytes: int64(flags.CloneCache), Logger: logger})
 }
 
-// damageCount is how many stored things were found to be damaged; tables of the key-value store
-// count as one.
+// damageCount is the number of damaged items found; tables of the key-value store count as one.
 func (s *store) damageCount() int {
 	count := s.host.DamageCount()
 	if s.damage() != nil {

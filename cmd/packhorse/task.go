@@ -122,7 +122,7 @@ func progress(out io.Writer) func(format string, args ...any) {
 	}
 }
 
-// lineWriter hands on whole lines. It may be written to concurrently, a line a call.
+// lineWriter passes on complete lines. It may be written to concurrently, a line a call.
 type lineWriter struct {
 	line func(string) error
 
@@ -130,7 +130,7 @@ type lineWriter struct {
 	rest []byte
 }
 
-// Write hands on the lines that p ends.
+// Write passes on the lines that p completes.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,15 +148,15 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// taskPrinter prints the lines of a task: progress on a terminal in one line that is drawn again
-// and again, and nowhere else.
+// taskPrinter prints the lines of a task. Progress is shown only on a terminal, in one line that is
+// redrawn.
 type taskPrinter struct {
 	to       streams
 	terminal bool
 	drawn    bool
 }
 
-// eraseLine goes to the begin of a terminal's line and clears it.
+// eraseLine clears a terminal's line and goes to its beginning.
 const eraseLine = "\r\x1b[K"
 
 func (p *taskPrinter) print(line string) error {

@@ -15,7 +15,7 @@ import (
 	"packhorse/engine/upstream/githubapp"
 )
 
-// upstreamFlags say how other hosts are reached: upstreams, and receivers of webhooks.
+// upstreamFlags configure outbound connections: upstreams, and webhooks.
 type upstreamFlags struct {
 	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach even if private or loopback; comma-separated." placeholder:"HOST|CIDR"`
 	UpstreamWorkers int           `help:"Concurrent syncs with upstreams; one organization gets half of them." default:"4"`
@@ -25,7 +25,7 @@ type upstreamFlags struct {
 	GithubAPI       string        `name:"github-api" help:"Base URL of the GitHub API; https://HOST/api/v3 for GitHub Enterprise Server." default:"https://api.github.com" placeholder:"URL"`
 }
 
-// upstreams returns how upstreams are reached.
+// upstreams returns the configuration of upstreams.
 func (s *server) upstreams() (engine.UpstreamConfig, error) {
 	guard, err := outbound.ParseGuard(s.flags.Upstream.UpstreamAllow)
 	if err != nil {

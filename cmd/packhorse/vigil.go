@@ -19,7 +19,7 @@ type vigil struct {
 	timers []*time.Timer
 }
 
-// sayAfter is how long a command waits without a word.
+// sayAfter is the silence after which a command prints the reason of its wait.
 const sayAfter = 3 * time.Second
 
 // silentError says that nothing arrived for the maximum waiting time.

@@ -14,7 +14,7 @@ import (
 	"packhorse/engine/webhook"
 )
 
-// webhookFlags say how events are delivered.
+// webhookFlags configure the delivery of events.
 type webhookFlags struct {
 	GiveUp time.Duration `help:"How long to retry an undelivered event before it becomes a dead letter." default:"24h"`
 }
@@ -59,7 +59,7 @@ func (c webhooksRetryCommand) Run(ctx context.Context, to streams) error {
 	return c.run(ctx, "webhooks-retry", webhooksArgs{Org: c.Org, URL: c.URL, IDs: c.IDs}, to)
 }
 
-// runWebhooksList prints the hooks, each followed by nothing or, after all, the dead letters.
+// runWebhooksList prints the webhooks, and with Dead all dead letters after them.
 func runWebhooksList(ctx context.Context, host *engine.Host, args webhooksArgs, out io.Writer) error {
 	lines := json.NewEncoder(out)
 	for status, err := range host.Webhooks().List(ctx) {

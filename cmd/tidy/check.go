@@ -10,7 +10,7 @@ import (
 // drawing is the document that holds the floors and modules blocks.
 const drawing = "ARCHITECTURE.md"
 
-// finding is one thing out of order.
+// finding is one violation.
 type finding struct {
 	path string // from the module's folder, with slashes
 	line int    // from 1; 0 when the whole file or folder is meant

@@ -198,7 +198,7 @@ var (
 	inFolders = regexp.MustCompile("^\\s+\\(in\\s+`[\\w/]+`(?:\\s+and\\s+in\\s+`[\\w/]+`)*\\)")
 )
 
-// checkQuoted returns the files, folders and tests in backquotes that are not there.
+// checkQuoted returns the missing files, folders and tests in backquotes.
 func (t *tree) checkQuoted(file, text string, tests map[string][]string) []finding {
 	var findings []finding
 	for _, at := range quoted.FindAllStringSubmatchIndex(text, -1) {

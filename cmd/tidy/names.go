@@ -9,7 +9,7 @@ import (
 // drawers are names of packages without a subject.
 var drawers = []string{"util", "utils", "common", "helper", "helpers", "base", "misc", "shared"}
 
-// checkNames finds folders, packages and files that are called like a drawer.
+// checkNames finds folders, packages and files with such names.
 func checkNames(mod *module) []finding {
 	var findings []finding
 	for _, pkg := range mod.packages {

@@ -17,7 +17,7 @@ import (
 
 const textPlain = "text/plain; charset=utf-8"
 
-// health are the endpoints that ask for no token.
+// health are the endpoints without a token.
 func (s *Server) health() []*endpoint {
 	endpoints := []*endpoint{
 		{Route: Route{Path: "/healthz", Handler: s.healthz}},

@@ -21,7 +21,7 @@ type answer struct {
 
 	sent int64 // of the body
 	err  error // why it was cut
-	lost bool  // the client does not take it any more
+	lost bool  // the client does not read it any more
 }
 
 // Body implements [exchange.Request].
@@ -101,7 +101,8 @@ func (s *answerStream) Read([]byte) (int, error) { return 0, errNoRead }
 // SupportsBodyWriteTo makes fasthttp call WriteTo.
 func (s *answerStream) SupportsBodyWriteTo() bool { return true }
 
-// WriteTo runs the write function. An error makes fasthttp close the connection where the body is.
+// WriteTo runs the write function. An error makes fasthttp close the connection in the middle of
+// the body.
 func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 	x := s.x
 	s.ran = true
@@ -122,7 +123,7 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 	return x.answer.sent, err
 }
 
-// Close ends the request: fasthttp calls it when the answer has been written, or could not be.
+// Close ends the request: fasthttp calls it after the answer, sent or not.
 func (s *answerStream) Close() error {
 	if !s.ran { // the write function may hold resources that it releases
 		s.x.cancel(exchange.ErrGone)

@@ -77,7 +77,7 @@ func (b *body) ending(err error) error {
 		return exchange.ErrBusy
 	case b.conn.stalled:
 		return exchange.ErrSlowBody
-	case b.conn.ended: // a body in chunks has its last chunk before the end of the connection is seen
+	case b.conn.ended: // the last chunk of a body in chunks precedes the end of the connection
 		return exchange.ErrEndedEarly
 	case errors.Is(err, io.EOF) && b.announced < 0:
 		return io.EOF
@@ -119,7 +119,7 @@ func (b *body) discard() {
 	}
 }
 
-// close makes later reads fail: the stream belongs to the next request then.
+// close makes later reads fail, because the stream then belongs to the next request.
 func (b *body) close() {
 	b.stream, b.end = nil, errBodyClosed
 }

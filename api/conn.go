@@ -55,7 +55,7 @@ type conn struct {
 	ended    bool          // the client has sent its last byte
 	stalled  bool          // the client let a deadline pass
 
-	cut    atomic.Bool // the answer was not sent whole, and must not look so
+	cut    atomic.Bool // the answer is incomplete, and must not look complete
 	closed atomic.Bool
 }
 
@@ -99,7 +99,7 @@ func connOf(c net.Conn) *conn {
 	if secure, ok := c.(tlsConn); ok {
 		return secure.conn
 	}
-	return c.(*conn) // the listener hands out nothing else
+	return c.(*conn) // the listener returns no other type
 }
 
 // Read waits for the client as long as the phase allows.
@@ -169,13 +169,13 @@ func (c *conn) took(now phase, p []byte, waited time.Duration) error {
 	return nil
 }
 
-// lookForEnd notices the empty line after a header.
+// lookForEnd looks for the empty line after a header.
 func (c *conn) lookForEnd(p []byte) error {
 	const end = "\r\n\r\n"
 	seam := append(append(make([]byte, 0, 6), c.tail[:]...), p[:min(len(p), 3)]...)
 	if bytes.Contains(seam, []byte(end)) || bytes.Contains(p, []byte(end)) {
 		if !c.phase.CompareAndSwap(uint32(header), uint32(headerDone)) {
-			return io.EOF // it had to make room: the request is not run
+			return io.EOF // it was closed for a new one: the request does not run
 		}
 		return nil
 	}
@@ -192,7 +192,7 @@ func (c *conn) lookForEnd(p []byte) error {
 	return nil
 }
 
-// beginBody is called when the header has been understood.
+// beginBody is called when the header has been parsed.
 func (c *conn) beginBody(patient bool) {
 	c.phase.Store(uint32(inBody))
 	c.received, c.bound, c.stalled = 0, 0, false
@@ -204,7 +204,7 @@ func (c *conn) beginBody(patient bool) {
 	}
 }
 
-// flows ends the patience with a body.
+// flows ends the allowance for a pause in a body.
 func (c *conn) flows() {
 	c.silence = c.server.limits.BodySilence
 	c.pace.reset(c.server.limits.FloorWindow)
@@ -218,7 +218,7 @@ func (c *conn) beginIdle() {
 	c.phase.CompareAndSwap(uint32(inBody), uint32(idle))
 }
 
-// idleWait is how long the next request may take to begin.
+// idleWait is the time within which the next request must begin.
 func (c *conn) idleWait() time.Duration {
 	if c.known.Load() {
 		return c.server.limits.IdleWait
@@ -274,7 +274,7 @@ func (c *conn) Close() error {
 	return c.end()
 }
 
-// park waits for the next request without any buffer, and has it served.
+// park waits for the next request without any buffer, and then has it served.
 func (c *conn) park() error {
 	if err := c.sock.await(c.idleBy); err != nil {
 		_ = c.end()

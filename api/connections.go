@@ -23,7 +23,7 @@ type connections struct {
 	toldAt time.Time // when refusals were last logged
 }
 
-// Why a connection is refused.
+// Reasons to refuse a connection.
 var (
 	errConnsMax = &exchange.Error{Status: 503, Message: "too many connections"}
 	errPlaceMax = &exchange.Error{Status: 503, Message: "too many connections from this address"}
@@ -157,5 +157,6 @@ func (c *conn) refuse(why error) {
 	c.abort()
 }
 
-// refusalWait bounds the writing of a refusal, which a new connection has room for.
+// refusalWait bounds the time for writing a refusal; the buffers of a new connection have room for
+// it.
 const refusalWait = 10 * time.Millisecond

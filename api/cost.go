@@ -13,7 +13,7 @@ import (
 
 // The admitted memory of a request while it waits for its client.
 const (
-	silentBytes = 64 << 10 // before its body flows: the buffers of its connection
+	silentBytes = 64 << 10 // before its body flows, for the buffers of its connection
 
 	// waitsShare is the memory for requests that wait for their clients: a quarter of
 	// Limits.MemoryBytes, in addition to it. They take nothing from working requests.
@@ -22,7 +22,7 @@ const (
 	// repoQuarters is how much of an organization's memory, in quarters, one repository may hold.
 	repoQuarters = 3
 
-	// waitedLong is when a request counts as waiting for its client.
+	// waitedLong is the time after which a request counts as waiting for its client.
 	waitedLong = 500 * time.Millisecond
 )
 
@@ -39,7 +39,7 @@ type cost struct {
 	release func() // guarded by mu; nil when the route costs nothing, or the request has ended
 }
 
-// begin admits the request: as a waiting one if it has yet to send a body.
+// begin admits the request: as a waiting one if the client has yet to send a body.
 func (c *cost) begin() error {
 	x := c.x
 	if x.endpoint.CostsBytes == 0 {
@@ -85,7 +85,7 @@ func (c *cost) keep(release func()) {
 // end releases the held amount.
 func (c *cost) end() { c.keep(nil) }
 
-// await notes that the request begins to wait for its client.
+// await records that the request begins to wait for its client.
 func (c *cost) await() {
 	if c != nil && !c.silent {
 		c.since.Store(time.Now().UnixNano())
@@ -128,7 +128,7 @@ func (c *cost) yield(now time.Time) {
 	release()
 }
 
-// waited is for how long the request has been waiting for its client.
+// waited returns how long the request has been waiting for its client.
 func (c *cost) waited(now time.Time) time.Duration {
 	if since := c.since.Load(); since != 0 {
 		return now.Sub(time.Unix(0, since))
@@ -161,7 +161,7 @@ func (c *cost) crowds() bool {
 	return c.x.server.memory.Waits(c.x.grant.Org)
 }
 
-// busy turns a refusal of the queue into that of the door.
+// busy turns a refusal of the queue into one of the door.
 func busy(err error) error {
 	if errors.Is(err, fair.ErrBusy) {
 		return exchange.ErrBusy

@@ -39,9 +39,9 @@ type Limits struct {
 	// quarter.
 	QueueCount int
 	QueueWait  time.Duration // until a waiting request is sent away
-	ClientWait time.Duration // of a request for its client, until it is sent away for others of its organization
+	ClientWait time.Duration // of a request for its client, until it is refused in favour of others of its organization
 
-	WorkMax time.Duration // that one request may compute; it is not bounded when negative
+	WorkMax time.Duration // that one request may compute; unlimited if negative
 
 	// MemoryBytes is the memory that working requests may be expected to hold; an organization gets
 	// half of it, and a repository three quarters of that. Requests that wait for their clients hold
@@ -49,7 +49,7 @@ type Limits struct {
 	MemoryBytes int64
 }
 
-// DefaultLimits are the limits of a server that states none.
+// DefaultLimits are the default limits of a server.
 func DefaultLimits() Limits {
 	conns := defaultConnsMax(descriptorsMax())
 	return Limits{
@@ -90,8 +90,7 @@ const (
 	connsMost          = 32768 // an idle one costs memory, too
 )
 
-// defaultConnsMax shares the descriptors out: half of them are for files, or 4,096 where there are
-// more.
+// defaultConnsMax divides the descriptors: half of them are for files, or 4,096 if there are more.
 func defaultConnsMax(descriptors uint64) int {
 	return int(min(connsMost, max(descriptors/2, descriptors-min(descriptors, descriptorsKept))))
 }

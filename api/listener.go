@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// listener hands out conns. It outlives a shortage of descriptors or memory, at which fasthttp
-// would stop serving.
+// listener returns conns. It survives a shortage of descriptors or memory, at which fasthttp would
+// stop serving.
 type listener struct {
 	net.Listener
 	server *Server

@@ -48,7 +48,7 @@ const (
 	pushLinesMax  = 64 << 20  // of the commands of a push, beside its pack
 	pushDiscarded = 1 << 30   // of a push that is too large, so that git gets to the reason
 	transferCosts = 1 << 20   // memory of a clone beside the caches and the budgets below
-	pushCosts     = 2 << 20   // memory of a push that gets along with little
+	pushCosts     = 2 << 20   // memory of a push with small needs
 	transferWaits = 256 << 10 // part of it that it holds while its client takes or sends nothing
 )
 

@@ -20,8 +20,7 @@ const (
 	blameCosts    = 16 << 20 // memory of some versions of a file, and of the commits on the way
 )
 
-// Routes is the table of the calls that programs make: docs/api.md, with the status for a missing
-// scope.
+// Routes is the table of the API: docs/api.md, with the status for a missing scope.
 func Routes(d *rest.Door) []Route {
 	const (
 		unauthorized = http.StatusUnauthorized

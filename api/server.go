@@ -185,7 +185,7 @@ func NewServer(config Config) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		ReadBufferSize:               headerBytesMax,
 		WriteBufferSize:              writeBufferBytes,
-		ReduceMemoryUsage:            true, // gives the write buffer of an idle connection to others
+		ReduceMemoryUsage:            true, // lets others use the write buffer of an idle connection
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
 		Name:                         "packhorse",
@@ -235,9 +235,9 @@ func isLoopback(address net.Addr) bool {
 	return !ok || tcp.IP.IsLoopback()
 }
 
-// Leave makes /readyz say that the server is draining, and ends each connection with its next
-// answer. Everything is still served, also on new connections, until Shutdown: balancers get to
-// know in time.
+// Leave makes /readyz report that the server is draining, and ends each connection with its next
+// answer. Everything is still served, also on new connections, until Shutdown, so that load
+// balancers notice in time.
 func (s *Server) Leave() { s.leaving.Store(true) }
 
 // Shutdown stops accepting, ends idle connections, and lets running requests finish until ctx ends.
@@ -276,7 +276,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// idleSweep is how soon a connection that becomes idle while stopping is ended.
+// idleSweep is the interval at which connections that became idle during the stop are closed.
 const idleSweep = 20 * time.Millisecond
 
 // emptied ends connections as they become idle, and reports whether none was left before ctx ended.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// errSlowReader says that a client does not take its answer.
+// errSlowReader says that a client does not read its answer.
 var errSlowReader = errors.New("api: the client reads too slowly")
 
 // socket is a connection below TLS. A write may take as long as the peer keeps reading at the
@@ -36,7 +36,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return s.Conn.Read(p)
 }
 
-// await waits for the next byte, which stays to be read.
+// await waits for the next byte, which remains unread.
 func (s *socket) await(deadline time.Time) error {
 	if err := s.readBy(deadline); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (s *socket) await(deadline time.Time) error {
 	return nil
 }
 
-// Write writes all of p, or ends the connection's usefulness.
+// Write writes all of p, or makes the connection unusable.
 func (s *socket) Write(p []byte) (int, error) {
 	written := 0
 	for {

@@ -41,7 +41,7 @@ type transfer struct {
 	cost      cost         // the memory for its route
 	holding   fair.Holding // and for its growth
 	answering atomic.Bool  // the answer is being written
-	reason    string       // why it is a refusal or a failure, for the log
+	reason    string       // the cause of a refusal or a failure, for the log
 	// refusedAs is the status of a refusal that the answer contains in a form of its own, 0 when there
 	// is none.
 	refusedAs int

@@ -10,7 +10,7 @@ import (
 // request to be checked: twice that bounds how long work continues after its client has gone.
 const watchInterval = 500 * time.Millisecond
 
-// look sees to a request that may be waiting for its client.
+// look handles a request that may be waiting for its client.
 func (s *Server) look(x *transfer, now time.Time, longest map[string]*transfer) {
 	x.cost.yield(now)
 	if waited := x.cost.waited(now); waited >= s.limits.ClientWait && x.grant != nil && x.cost.crowds() {

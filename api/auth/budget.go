@@ -14,7 +14,7 @@ const (
 	budgetBurst     = 100
 	budgetPerSecond = 10
 	budgetPlaces    = 16384       // addresses remembered in each of two generations, 100 bytes each
-	goodFor         = time.Minute // an address that showed a good token this recently is not held to its budget
+	goodFor         = time.Minute // an address with a good token this recently is not limited
 )
 
 // budgets limit the bad tokens of addresses. An address with good tokens in use is not limited:
@@ -56,7 +56,7 @@ func (b *budgets) take(address netip.Addr, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// spend takes units that are not there, too: they are owed.
+// spend takes units beyond the budget, too: they become a debt.
 func (b *budgets) spend(address netip.Addr, units int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

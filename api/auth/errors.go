@@ -14,7 +14,7 @@ var ErrKey = errors.New("auth: not a usable key")
 type Error struct {
 	Status  int           // 400, 401, 403 or 503
 	Message string        // for the client: reveals nothing about keys, or other organizations
-	Retry   time.Duration // when it may be better; 0 when it will not
+	Retry   time.Duration // when to try again; 0 if that is of no use
 }
 
 // Refusals that callers distinguish.

@@ -48,7 +48,7 @@ type organization struct {
 	keys   map[string]*key
 	sorted []*key // by id
 	config *OrgConfig
-	blind  bool // it has keys, or may have, that could not be read even once
+	blind  bool // it has, or may have, keys that could never be read
 }
 
 // folder reads ORGSDIR. It is used by one goroutine at a time.
@@ -240,8 +240,8 @@ func (s *scan) key(id, path string) (*key, error) {
 	return file.key, nil
 }
 
-// config reads an org.yaml; nil without an error means that the one before stays in force, because
-// this one is being written.
+// config reads an org.yaml; nil without an error means that the previous one stays in force,
+// because this one is being written.
 func (s *scan) config(dir, name string) (*OrgConfig, error) {
 	file, err := s.read(name)
 	if err != nil || !file.settled {

@@ -34,7 +34,7 @@ type RefRule struct {
 }
 
 // Mint signs a token with a private key in PEM (PKCS #8, or the older forms of EC and RSA keys).
-// Errors: [ErrKey] when the key may not sign tokens, or not with the algorithm asked for; they
+// Errors: [ErrKey] when the key may not sign tokens, or not with the requested algorithm; they
 // never quote the key.
 func Mint(privateKeyPEM []byte, c Claims) (string, error) {
 	signer, err := parsePrivateKey(privateKeyPEM)

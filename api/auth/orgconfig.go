@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrOrgConfig says that an org.yaml is not one.
+// ErrOrgConfig says that an org.yaml is invalid.
 var ErrOrgConfig = errors.New("auth: bad organization configuration")
 
 // OrgConfig is ORGSDIR/<org>/org.yaml. It is shared: read only.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// How long a body may be silent.
+// Limits of silence in a body.
 const (
 	// PauseMax bounds a pause before the client's data flows: git push computes for minutes inside its
 	// POST.
@@ -57,7 +57,7 @@ func (e *Error) Error() string { return e.Message }
 // StatusCode is the HTTP status of the refusal.
 func (e *Error) StatusCode() int { return e.Status }
 
-// RetryAfter is how long the client should wait before it tries again, 0 when trying again is of no
+// RetryAfter is how long the client should wait before it tries again, 0 if trying again is of no
 // use.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
 

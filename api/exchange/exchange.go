@@ -69,7 +69,7 @@ type Request interface {
 }
 
 // Response is the answer. Exactly one of Respond, Stream and StreamSized is called; a later call
-// replaces an earlier one, so that an error met after it can still be answered.
+// replaces an earlier one, so that a later error can still be answered.
 type Response interface {
 	// SetHeader sets a header of the answer. The server sets Content-Length, Connection, Date, Server
 	// and X-Request-Id.

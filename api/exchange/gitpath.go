@@ -2,7 +2,7 @@ package exchange
 
 import "strings"
 
-// Variant is the face of a repository that a git remote shows.
+// Variant selects the namespace and purpose of a git remote of a repository.
 type Variant uint8
 
 // The variants.

@@ -116,7 +116,7 @@ func readArguments(in *pktline.Reader, arguments bool, take func(argument string
 
 func trimLine(line []byte) string { return strings.TrimSuffix(string(line), "\n") }
 
-// respondEmpty answers a request that asks for nothing. git probes with a lone flush before a large
+// respondEmpty answers a request without a command. git probes with a lone flush before a large
 // request.
 func (s *session) respondEmpty() {
 	s.x.Respond(http.StatusOK, "application/x-"+s.service+"-result", nil)

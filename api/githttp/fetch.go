@@ -162,7 +162,7 @@ func (a *fetchAsk) flag(name string) *bool {
 	}
 }
 
-// parseNegotiation takes the arguments that every protocol version words alike.
+// parseNegotiation parses the arguments that are the same in all protocol versions.
 func parseNegotiation(q *engine.FetchRequest, name, value string) (known bool, err error) {
 	switch name {
 	case "want":

@@ -38,8 +38,7 @@ type Config struct {
 	DiscardBytesMax int64
 	// Recheck checks, just before a push commits, that its grant is still valid; nil means that it is.
 	Recheck func(*auth.Grant) error
-	// KeepAlive is how long a client waits without a sign of life while its pack is worked on; 5 s, as
-	// in git.
+	// KeepAlive is the longest silence of the server while a pack is worked on; 5 s, as in git.
 	KeepAlive time.Duration
 }
 
@@ -161,8 +160,8 @@ func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
 	return service, nil
 }
 
-// versionOf is the protocol version that the client asks for and the service has: pushes know 0 and
-// 1 only.
+// versionOf is the protocol version of the request, if the service supports it: pushes support 0
+// and 1 only.
 func versionOf(header, service string) int {
 	version := 0
 	for word := range strings.SplitSeq(header, ":") {

@@ -12,8 +12,8 @@ import (
 )
 
 // legacyFetch answers git-upload-pack in protocol versions 0 and 1: gitprotocol-pack(5), "Packfile
-// Negotiation", with the stateless habits of gitprotocol-http(5): one round of negotiation is one
-// request, and all before it is said again.
+// Negotiation", with the stateless form of gitprotocol-http(5): one round of negotiation is one
+// request, which repeats all earlier ones.
 func (s *session) legacyFetch() error {
 	body, err := s.body(fetchRequestMax)
 	if err != nil {

@@ -31,7 +31,7 @@ type muxer struct {
 	err                   error
 }
 
-// lineBytes is the buffer of lines. Packets of a pack are put together elsewhere, and pass it by.
+// lineBytes is the size of the buffer of lines. Packets of a pack bypass it.
 const lineBytes = 16 << 10
 
 func newMuxer(w io.Writer, bandMax int, banded bool) *muxer {
@@ -86,7 +86,7 @@ func (m *muxer) boundary(shallow, unshallow []object.ID) {
 
 func (m *muxer) delim() { _ = m.do(false, m.out.Delim) }
 
-// endSection writes a flush packet. The client has something to go on with.
+// endSection writes a flush packet and sends the buffer, so that the client can continue.
 func (m *muxer) endSection() error { return m.do(true, m.out.Flush) }
 
 // flush sends buffered output.

@@ -15,7 +15,7 @@ import (
 	"packhorse/pack"
 )
 
-// discardMax is how much of a refused push is thrown away, in bytes.
+// discardMax is how much of a refused push is discarded, in bytes.
 const discardMax = 1 << 30
 
 // refusePush reports err as the result of a push. If a POST ends with an HTTP error, git shows only
@@ -58,7 +58,7 @@ func (a *pushAsk) refused(err error) *engine.PushResult {
 	return result
 }
 
-// discard reads the request to its end, as long as that is not too far.
+// discard reads the request to its end, up to that limit.
 func (s *session) discard() error {
 	s.x.BodyFlows()
 	count, err := io.Copy(io.Discard, io.LimitReader(s.x.Body(), s.discardBytesMax+1))
@@ -108,8 +108,8 @@ func packLimit(e *pack.LimitError) string {
 	}
 }
 
-// RefuseLFS answers clients of git LFS, which take any other answer for a repository that is
-// missing or closed to them.
+// RefuseLFS answers clients of git LFS, which interpret any other answer as a missing or private
+// repository.
 func RefuseLFS(x exchange.Exchange, _ *auth.Grant) error {
 	x.Respond(http.StatusNotImplemented, "application/vnd.git-lfs+json", []byte(
 		`{"message": "Packhorse stores large files in git itself; run \"git lfs migrate export --everything --include=*\" and push"}`+"\n"))

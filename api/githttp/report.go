@@ -119,5 +119,5 @@ func isHidden(name string) bool {
 	return strings.HasPrefix(name, "refs/namespaces/") || strings.HasPrefix(name, "refs/replace/")
 }
 
-// oneLine is text in the one line that a report has for it.
+// oneLine reduces text to the one line that a report has for it.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -19,7 +19,7 @@ type Problem struct {
 	Message    string         // for people; names no key or other tenant, and of paths the data folder alone
 	Fields     map[string]any // more fields of the JSON object
 	RetryAfter time.Duration  // when trying again may help, else 0
-	Corrupt    bool           // stored bytes failed a check: to be counted and logged
+	Corrupt    bool           // stored bytes failed a check: count and log it
 }
 
 // JSON is {"error": message} with the fields, which cannot replace the message.

@@ -48,7 +48,7 @@ type row struct {
 	kind    error
 	typed   func(err error) error // typed[T], in place of a kind
 	status  int
-	message string        // "" passes on the error's own words
+	message string        // "" uses the text of the error
 	retry   time.Duration // for RetryAfter
 	corrupt bool
 	fields  func(err error) map[string]any

@@ -46,7 +46,7 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	release, err := x.Slot(x.Context()) // a busy server says so as long as there is a status to say it with
+	release, err := x.Slot(x.Context()) // a busy server reports that while it can still send a status
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 	return nil
 }
 
-// patiently returns a function that waits for a slot however long it takes: an answer that has
-// begun cannot say that the server is busy.
+// patiently returns a function that waits for a slot without a time limit: an answer that has begun
+// cannot report that the server is busy.
 func patiently(x exchange.Exchange) func(ctx context.Context) (func(), error) {
 	return func(ctx context.Context) (func(), error) {
 		for {

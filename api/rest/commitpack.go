@@ -315,7 +315,7 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 	return told
 }
 
-// withResult adds to the failure of a commit the result that says the same to client libraries.
+// withResult adds to the failure of a commit the result in the form that client libraries expect.
 func withResult(branch string, err error) error {
 	p := problem.From(err)
 	result := refResultJSON{Branch: branch, Status: commitStatus(p.Status), Message: p.Message}

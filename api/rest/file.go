@@ -184,8 +184,8 @@ func rangeOf(x exchange.Exchange, etag string, modified time.Time, size int64) (
 	return span{from, to - from + 1}, http.StatusPartialContent
 }
 
-// position reads a number of a range, which may be left out. One that is too large for any file is
-// as good as the largest.
+// position reads a number of a range, which may be missing. A number too large for any file counts
+// as the largest.
 func position(digits string) (n int64, given, ok bool) {
 	if digits == "" {
 		return 0, false, true

@@ -21,8 +21,8 @@ func appendTextField(dst []byte, name, text string) []byte {
 	return appendText(appendField(dst, name), text)
 }
 
-// appendText appends a text in quotes. Bytes that are no UTF-8 become U+FFFD: JSON has nothing else
-// for them.
+// appendText appends a text in quotes. Bytes that are not UTF-8 become U+FFFD, because JSON cannot
+// contain them.
 func appendText[T string | []byte](dst []byte, text T) []byte {
 	dst, _ = jsontext.AppendQuote(dst, text) // the error says that there were such bytes
 	return dst

@@ -170,7 +170,7 @@ func (d *Door) customNotes(grant *auth.Grant) bool {
 	return !ok || config.CustomNotesRefs
 }
 
-// noteTarget reads which note is meant.
+// noteTarget reads the target of a note.
 func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespace) (engine.NoteTarget, error) {
 	target := engine.NoteTarget{Namespace: space}
 	if sha == "" {
@@ -223,8 +223,8 @@ func noteResultOf(r engine.NoteResult, message string) noteResultJSON {
 	return told
 }
 
-// withNoteResult adds to the failure of a change of notes, when it is a conflict, the result that
-// says the same to client libraries.
+// withNoteResult adds to a conflict of a change of notes the result in the form that client
+// libraries expect.
 func withNoteResult(target engine.NoteTarget, err error) error {
 	p := problem.From(err)
 	if p.Status != http.StatusConflict {

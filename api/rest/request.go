@@ -22,8 +22,8 @@ const (
 	limitMax     = 100
 )
 
-// readJSON reads a JSON object into out and returns its bytes. An empty body leaves out as it is
-// when optional allows it.
+// readJSON reads a JSON object into out and returns its bytes. If optional allows it, an empty body
+// leaves out unchanged.
 func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 	body, err := exchange.ReadBody(x, jsonBodyMax)
 	if err != nil {
@@ -139,7 +139,7 @@ func flagOf(x exchange.Exchange, name string, byDefault bool) (bool, error) {
 	}
 }
 
-// spaceOf reads which namespace a query is about.
+// spaceOf reads the namespace of a query.
 func spaceOf(x exchange.Exchange) (refs.Namespace, error) {
 	ephemeral, err := flagOf(x, "ephemeral", false)
 	return namespace(ephemeral), err

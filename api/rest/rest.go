@@ -35,7 +35,7 @@ type Config struct {
 	OrgConfig func(org string) (*auth.OrgConfig, bool)
 }
 
-// Door answers programs. Its methods may be called concurrently; each has the form of a route's
+// Door answers API clients. Its methods may be called concurrently; each has the form of a route's
 // handler.
 type Door struct {
 	host      *engine.Host
@@ -63,8 +63,7 @@ func New(c Config) *Door {
 // docs/invariants.md 42.
 const minSequenceWait = 5 * time.Second
 
-// openList opens the repository for a listing, and reads which namespace and how many items it is
-// about.
+// openList opens the repository for a listing, and reads the namespace and the page size.
 func (d *Door) openList(
 	x exchange.Exchange, grant *auth.Grant,
 ) (repo *engine.Repository, space refs.Namespace, limit int, err error) {
@@ -78,8 +77,7 @@ func (d *Door) openList(
 	return repo, space, limit, err
 }
 
-// open opens the repository of the token, after a wait for the X-Min-Sequence that the request asks
-// for.
+// open opens the repository of the token, after a wait for the requested X-Min-Sequence.
 func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
 	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
 	if err != nil {
@@ -91,7 +89,7 @@ func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository,
 	return d.host.Repository(x.Context(), grant.Org, grant.Repo) // as it is at that position
 }
 
-// await waits for the X-Min-Sequence that the request asks for, if it does.
+// await waits for the requested X-Min-Sequence, if any.
 func await(x exchange.Exchange, repo *engine.Repository) (waited bool, err error) {
 	header := x.Header("X-Min-Sequence")
 	if header == "" {
@@ -159,7 +157,7 @@ func (d *Door) actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint str
 	return a, nil
 }
 
-// sign completes a receipt with the request that it is for.
+// sign completes a receipt with the request.
 func sign(a *engine.Actor, body []byte) {
 	if a.Receipt != nil {
 		a.Receipt.Request = sha256.Sum256(body)

@@ -100,13 +100,13 @@ func (x *Exchange) Query() url.Values {
 // Header returns the first value of a header in RequestHeaders.
 func (x *Exchange) Header(name string) string { return x.RequestHeaders.Get(name) }
 
-// Body returns the body given to New. Wrap a reader that fails to play a client that stops.
+// Body returns the body given to New. To play a client that stops, wrap a reader that fails.
 func (x *Exchange) Body() io.Reader { return x.body }
 
 // BodyLength returns Length.
 func (x *Exchange) BodyLength() int64 { return x.Length }
 
-// BodyFlows is remembered for Flows.
+// BodyFlows is recorded for Flows.
 func (x *Exchange) BodyFlows() { x.flows = true }
 
 // Flows reports whether the handler called BodyFlows.

@@ -87,8 +87,8 @@ func (x *served) answer(status int, contentType string, size int64) {
 	x.w.Header().Set("Content-Type", contentType)
 }
 
-// send is called when the handler has returned. Its panics show in the server's log, which tests
-// make part of their own.
+// send is called when the handler has returned. Its panics appear in the server's log, which tests
+// include in their own.
 func (x *served) send() {
 	if !x.answered {
 		panic("exchangetest: the handler did not answer")

@@ -89,8 +89,8 @@ func (c *certificates) look(atOnce bool) error {
 		if pair, err = tls.X509KeyPair(cert, key); err == nil {
 			c.current.Store(&pair)
 			c.inForce, c.broken, c.told = held, "", false
-			c.logger.Info("certificate loaded", "file", c.certFile, "names", pair.Leaf.DNSNames, "not_after",
-				pair.Leaf.NotAfter)
+			c.logger.Info("certificate loaded", "file", c.certFile, "names", pair.Leaf.DNSNames,
+				"not_after", pair.Leaf.NotAfter)
 			return nil
 		}
 	}

@@ -38,11 +38,10 @@ type Reader struct {
 	entry    Entry
 	state    readerState
 	inflated int64 // stated sizes of all entries so far
-	trailer  [TrailerSize]byte
-	err      error // the result of every further call
+	err      error // what every call returns from now on
 
 	memory     *memoryInflater
-	content    []byte // stateContent: content that Read has not returned yet
+	content    []byte // stateContent: what Read has not returned yet
 	buf        []byte // memory of content
 	stream     *Inflater
 	streamLeft int64 // stated size less what stream has delivered
@@ -54,7 +53,7 @@ const (
 	stateDone    readerState = iota // no entry, or its content has been read to the end
 	stateFresh                      // header read, content untouched
 	stateContent                    // content is in memory
-	stateStream                     // content is read from stream
+	stateStream                     // content comes from stream
 )
 
 // NewReader returns a Reader of the pack in src.
@@ -98,8 +97,8 @@ func (r *Reader) readHeader() error {
 	return nil
 }
 
-// Next moves to the next entry and skips the unread rest of the current one. PackedSize and CRC32
-// of the returned Entry are not known yet.
+// Next moves to the next entry, over what is unread of the current one. PackedSize and CRC32 of the
+// returned Entry are not known yet.
 //
 // Errors: [io.EOF] behind the last entry, the trailer having been verified; [ErrCorrupt], with
 // [io.ErrUnexpectedEOF] when the source ends early; [ErrChecksum]; [ErrLimit]; those of the source
@@ -159,7 +158,7 @@ func (r *Reader) Entry() Entry { return r.entry }
 // Offset returns how many bytes of the pack have been read.
 func (r *Reader) Offset() int64 { return r.window.position() }
 
-// Rest returns a reader of the bytes after the pack, for use after [Reader.Next] has returned
+// Rest returns a reader of what follows the pack, for use after [Reader.Next] has returned
 // [io.EOF].
 func (r *Reader) Rest() io.Reader {
 	if errors.Is(r.window.srcErr, io.EOF) {
@@ -168,18 +167,7 @@ func (r *Reader) Rest() io.Reader {
 	return io.MultiReader(bytes.NewReader(r.window.ahead()), r.window.src)
 }
 
-// Skip consumes the unread rest of the current entry, as Next does, so that [Reader.Entry] is
-// complete. Errors: as Next.
-func (r *Reader) Skip() error {
-	if r.err != nil {
-		return r.err
-	}
-	if err := r.skip(); err != nil {
-		return r.fail(r.entryError(err))
-	}
-	return nil
-}
-
+// skip consumes what is unread of the current entry.
 func (r *Reader) skip() error {
 	switch r.state {
 	case stateFresh:
@@ -197,7 +185,7 @@ func (r *Reader) skip() error {
 	return nil
 }
 
-// finish completes the description of an entry at its end, the window standing behind it.
+// finish records what is known at the end of an entry, the window standing behind it.
 func (r *Reader) finish() error {
 	r.state = stateDone
 	r.entry.PackedSize = r.window.position() - r.entry.Offset
@@ -230,7 +218,7 @@ func (r *Reader) entryError(err error) error {
 	return fmt.Errorf("entry at offset %d: %w", r.entry.Offset, err)
 }
 
-// fail makes err the result of all further calls, and releases memory.
+// fail makes err the Reader's last word, and gives back the memory that it no longer needs.
 func (r *Reader) fail(err error) error {
 	r.err = err
 	r.window.release()

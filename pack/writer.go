@@ -15,16 +15,9 @@ import (
 // its header promises.
 var ErrCount = errors.New("pack: number of entries differs from the header")
 
-// WriterOptions says how a [Writer] writes.
-type WriterOptions struct {
-	// Level is the compression level for inflated input, [LevelDefault] when 0.
-	Level int
-}
-
 // Writer writes a packfile as a stream. For one goroutine; an error stays.
 //
-// Each method that writes an entry returns its description. Small writes are passed on unbuffered:
-// use a buffered destination.
+// Small writes go to the destination as they come: give it a buffered one.
 type Writer struct {
 	dst    io.Writer
 	sum    hash.Hash
@@ -42,33 +35,6 @@ func NewWriter(dst io.Writer, count uint32) *Writer {
 
 // Offset returns where the next entry begins, in bytes from the start of the pack.
 func (w *Writer) Offset() int64 { return max(w.offset, HeaderSize) }
-
-// WriteWhole writes an object of type t as it is.
-func (w *Writer) WriteWhole(t object.Type, data []byte) (Entry, error) {
-	return w.writeInflated(EntryHeader{Kind: EntryKind(t), Size: int64(len(data))}, data)
-}
-
-// WriteOFSDelta writes a delta whose base is the entry at baseOffset, written before.
-func (w *Writer) WriteOFSDelta(baseOffset int64, delta []byte) (Entry, error) {
-	return w.writeInflated(EntryHeader{Kind: KindOFSDelta, Size: int64(len(delta)), BaseDistance: w.Offset() - baseOffset},
-		delta)
-}
-
-// WriteRefDelta writes a delta whose base is the object base, in this pack or outside.
-func (w *Writer) WriteRefDelta(base object.ID, delta []byte) (Entry, error) {
-	return w.writeInflated(EntryHeader{Kind: KindRefDelta, Size: int64(len(delta)), BaseID: base}, delta)
-}
-
-func (w *Writer) writeInflated(h EntryHeader, content []byte) (Entry, error) {
-	w.begin(1)
-	w.buf = h.Append(w.buf[:0])
-	entry := w.entry(h)
-	w.buf = Deflate(w.buf, content, w.level)
-	entry.CRC32 = crc32.ChecksumIEEE(w.buf)
-	w.write(w.buf)
-	entry.PackedSize = w.offset - entry.Offset
-	return entry, w.err
-}
 
 // entry describes the entry that begins at the current offset and whose header lies in buf.
 func (w *Writer) entry(h EntryHeader) Entry {
@@ -96,14 +62,6 @@ func (w *Writer) WriteDeflatedFrom(h EntryHeader, src io.Reader, packedSize int6
 	return entry, w.err
 }
 
-// CopyRun writes size bytes of src verbatim: count complete consecutive entries, in pieces of 64
-// KiB. The distances of ofs-deltas among them stay valid if their bases are in the same run.
-func (w *Writer) CopyRun(src io.Reader, size int64, count uint32) error {
-	w.begin(count)
-	w.copy(src, size, func([]byte) {})
-	return w.err
-}
-
 const copyBufferSize = 64 << 10
 
 // copy updates the CRC with what it copies.
@@ -124,7 +82,7 @@ func (w *Writer) copy(src io.Reader, size int64, crc *uint32) {
 }
 
 // Close writes the trailer and returns the pack's checksum. It does not close the destination.
-// Errors: [ErrCount], and those of earlier calls.
+// Errors: [ErrCount], and those of before.
 func (w *Writer) Close() (trailer [TrailerSize]byte, err error) {
 	if w.left != 0 {
 		w.fail(fmt.Errorf("%w: %d missing", ErrCount, w.left))

@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// A set with changes equals a newly built set, in every walk and in its reported size.
+// A set with changes equals the set that is made anew, in every walk and in what it says it takes.
 func TestSetWith(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,9 +80,9 @@ func TestSetWith(t *testing.T) {
 	})
 }
 
-// The cache keeps the last sets read, within its budget, and never an older set in place of a newer
-// one.
-func TestCache(t *testing.T) {
+// The cache never keeps an older set in place of a newer one, and drops an older one that has
+// become too large.
+func TestCacheKeepsLaterSets(t *testing.T) {
 	t.Parallel()
 	s := &Store{cache: lru.New[RepoID, *set](100, 100)}
 	for _, step := range []struct{ sequence, bytes, want uint64 }{

@@ -13,8 +13,8 @@ import (
 
 // Options are the settings of a [Store]; the zero value takes every default.
 type Options struct {
-	// CacheBytes bounds the memory of decoded refs, over all repositories; 64 MiB by default. A
-	// repository whose refs would take more than a quarter of it is read in pages instead.
+	// CacheBytes bounds the memory of the refs that are kept decoded, over all repositories; 64 MiB by
+	// default. A repository whose refs would take more than a quarter of it is read in pages instead.
 	CacheBytes int64
 	// RefsMax bounds the refs of a repository; 1,000,000 by default.
 	RefsMax int
@@ -29,9 +29,9 @@ type Options struct {
 type Store struct {
 	kv      kv.Store
 	options Options
-	writers guards // the order of the transactions of a repository
-	loaders guards // so that one reader decodes the refs of a repository for all
-	cache   cache
+	writers guards                   // in whose order the transactions of a repository run
+	loaders guards                   // lets one reader decode the refs of a repository for all
+	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
 	watch   watchers
 }
 
@@ -81,8 +81,8 @@ func (s *Store) WaitDurable(ctx context.Context, repo RepoID) error {
 	return s.kv.WaitDurable(ctx, headKey(repo))
 }
 
-// Create adds the creation of a repository without refs, at sequence 1, to batch. The batch fails
-// with kv.ErrConflict when repo exists.
+// Create lets batch create a repository without refs, at sequence 1. The batch fails with
+// kv.ErrConflict when repo exists.
 func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	if err := change.check(); err != nil {
 		return err
@@ -95,7 +95,8 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 }
 
 // CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their
-// order. Only Name, ID and Peeled of them are used, as for [Tx.Set]. change.Policy applies to them.
+// order. Of each, Name, ID and Peeled count, as for [Tx.Set]. What change.Policy says holds for
+// them.
 //
 // Errors: [ErrLimit] for more refs than a transaction can change or a repository hold, and
 // otherwise those of [Tx.Set].
@@ -122,8 +123,8 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 	return nil
 }
 
-// Drop adds the removal of a repository's head, refs and journal, in any state, to batch. [Tx.Drop]
-// does so in a transaction.
+// Drop lets batch remove a repository's head, refs and journal, whatever state they are in.
+// [Tx.Drop] does so in a transaction.
 func Drop(batch *kv.Batch, repo RepoID) {
 	batch.Delete(headKey(repo))
 	for _, table := range []byte{refTable, creationTable, journalTable} {

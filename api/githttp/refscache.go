@@ -13,7 +13,7 @@ const (
 	listingAskMax    = 1 << 10  // bytes of prefixes
 )
 
-// listingKey is a repository and the request for its refs.
+// listingKey is a repository and what is asked of it.
 type listingKey struct {
 	repo                  refs.RepoID
 	space                 refs.Namespace
@@ -34,13 +34,8 @@ type listings struct {
 	cache *lru.Cache[listingKey, listing]
 }
 
-// listings caches the last answers, the newest for each question. The zero value is empty. Its
-// methods may be called concurrently.
-type listings struct {
-	mu    sync.Mutex // guards the fields below
-	byKey map[listingKey]*list.Element
-	order list.List // of *listing, the one used last in front
-	bytes int64
+func newListings() listings {
+	return listings{lru.New[listingKey, listing](listingsBytesMax, listingsBytesMax)}
 }
 
 // get returns the answer of a sequence, nil when it is not there.
@@ -52,29 +47,8 @@ func (c listings) get(key listingKey, sequence uint64) []byte {
 	return l.answer
 }
 
-// put caches an answer, unless there is a later one.
-func (c *listings) put(l *listing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.byKey[l.key]; at != nil {
-		if at.Value.(*listing).sequence >= l.sequence {
-			return
-		}
-		c.remove(at)
-	}
-	if c.byKey == nil {
-		c.byKey = make(map[listingKey]*list.Element)
-	}
-	c.byKey[l.key] = c.order.PushFront(l)
-	c.bytes += l.cost()
-	for c.bytes > listingsBytesMax {
-		c.remove(c.order.Back())
-	}
-}
-
-// remove drops an answer. The caller holds mu.
-func (c *listings) remove(at *list.Element) {
-	l := c.order.Remove(at).(*listing)
-	delete(c.byKey, l.key)
-	c.bytes -= l.cost()
+// put keeps an answer, unless a later one is there.
+func (c listings) put(key listingKey, sequence uint64, answer []byte) {
+	cost := int64(len(answer)+len(key.head)+len(key.prefixes)) + listingCost
+	c.cache.PutUnless(key, listing{sequence, answer}, cost, func(old listing) bool { return old.sequence >= sequence })
 }

@@ -13,8 +13,8 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// diffStream writes the answer to a diff. The JSON lists complete files and others separately, so
-// the latter are kept until the end.
+// diffStream writes the answer to a diff. JSON has the files that are told apart from those that
+// are not, so the latter are kept until the end.
 type diffStream struct {
 	ctx      context.Context // of the answer
 	out      *bufio.Writer
@@ -26,7 +26,7 @@ type diffStream struct {
 	files, additions, deletions int64
 }
 
-// diffStreamBuffer is the number of bytes written at once, while more files follow.
+// diffStreamBuffer is how many bytes are written at once, while there are files to be told.
 const diffStreamBuffer = 64 << 10
 
 func newDiffStream(ctx context.Context, w io.Writer, filtered *engine.Spool, inline bool) *diffStream {
@@ -79,8 +79,8 @@ func (s *diffStream) file(f *diffs.File) error {
 	return s.end(f, f.Bytes)
 }
 
-// end writes the rest of an entry after the diff of a file.
-func (s *diffStream) end(f *engine.DiffFile, size int64) error {
+// end writes what stands behind the diff of a file.
+func (s *diffStream) end(f *diffs.File, size int64) error {
 	s.entry = s.entry[:0]
 	if s.inline {
 		s.entry = append(s.entry, `,"inline":[`...)
@@ -104,8 +104,8 @@ func (s *diffStream) end(f *engine.DiffFile, size int64) error {
 	return err
 }
 
-// large writes an entry whose diff is not in memory: the diff is streamed, and its size follows it.
-func (s *diffStream) large(f *engine.DiffFile) error {
+// large writes an entry whose diff is not held: it is written, and its size said behind it.
+func (s *diffStream) large(f *diffs.File) error {
 	fmt.Fprintf(s.out, `%s"`, appendField(s.entry, "raw"))
 	text := textWriter{out: s.out}
 	if err := f.WriteRaw(s.ctx, &text); err != nil {

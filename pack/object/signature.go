@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Signature is a person and a time, as in the author, committer and tagger lines:
+// Signature is who did something, and when, as in the author, committer and tagger lines:
 //
 //	Name <Email> Seconds Zone
 //
@@ -47,26 +47,8 @@ func ParseSignature(line string) (sig Signature, ok bool) {
 	return sig, true
 }
 
-// whitespace is the white space of git, which does not include the vertical tab.
+// whitespace is what git trims; the vertical tab is none to it.
 const whitespace = " \t\n\r"
-
-// NewSignature returns the signature of name and email at t, with t's zone. The caller has cleaned
-// both with [CleanName].
-func NewSignature(name, email string, t time.Time) Signature {
-	return Signature{Name: name, Email: email, Seconds: t.Unix(), Zone: t.Format("-0700")}
-}
-
-// CleanName removes from a name or an email the bytes that git removes before it writes a line:
-// '<', '>', newline and NUL anywhere, and white space and the punctuation ".,:;\"\\'" at both ends.
-func CleanName(s string) string {
-	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`.,:;<>"\'`, r) })
-	return strings.Map(func(r rune) rune {
-		if r == '<' || r == '>' || r == '\n' || r == 0 {
-			return -1
-		}
-		return r
-	}, s)
-}
 
 // Append appends the line, without its keyword and newline, to dst.
 func (s Signature) Append(dst []byte) []byte {

@@ -67,7 +67,7 @@ func (it *TreeIter) Next() bool {
 	return true
 }
 
-// mode takes any mode and the space behind it from the front of rest. It returns the remainder, or
+// mode takes any mode and the space behind it from the front of rest. It returns what follows, or
 // nil when the walk fails.
 func (it *TreeIter) mode(rest []byte) []byte {
 	var mode Mode
@@ -106,20 +106,8 @@ func (it *TreeIter) Err() error { return it.err }
 // Rest returns the bytes behind the current entry.
 func (it *TreeIter) Rest() []byte { return it.rest }
 
-// ParseTree returns the entries of the tree in data in stored order, sorted or not. Errors:
-// [ErrMalformed].
-func ParseTree(data []byte) ([]TreeEntry, error) {
-	const entrySizeTypical = 36
-	entries := make([]TreeEntry, 0, len(data)/entrySizeTypical+1)
-	it := IterTree(data)
-	for it.Next() {
-		entries = append(entries, TreeEntry{Mode: it.Mode, Padding: it.Padding, Name: string(it.Name), ID: it.ID})
-	}
-	return entries, it.Err()
-}
-
-// AppendTree appends the tree of entries, in the order given, to dst. For the entries of
-// [ParseTree] the result is the parsed data again.
+// AppendTree appends the tree of entries, in the order given, to dst. Of what [TreeIter] walked
+// over it makes the same bytes again.
 func AppendTree(dst []byte, entries []TreeEntry) []byte {
 	for i := range entries {
 		dst = AppendTreeEntry(dst, &entries[i])
@@ -161,8 +149,8 @@ func CompareNames(aName []byte, aTree bool, bName []byte, bTree bool) int {
 	return nameEnd(aName[n:], aTree) - nameEnd(bName[n:], bTree)
 }
 
-// nameEnd returns the byte to compare behind the common part of two names: the next byte if there
-// is one, else the implied end.
+// nameEnd returns what counts in a comparison behind the common part of two names: the next byte if
+// there is one, else the implied end.
 func nameEnd[T string | []byte](rest T, tree bool) int {
 	switch {
 	case len(rest) > 0:

@@ -30,7 +30,7 @@ type damaged struct {
 	host  *engine.Host
 }
 
-// newDamaged makes a store with a segment and all of its companions, a fork of it, and hot objects.
+// newDamaged makes a store with a segment and all of its auxiliary files, a fork of it, and hot objects.
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
 	d := &damaged{t: t, fs: vfs.NewMem()}
@@ -191,7 +191,7 @@ func (d *damaged) paths() []string {
 	return all
 }
 
-// departed reports whether a layer or companion waits to be removed.
+// departed reports whether a layer or auxiliary file waits to be removed.
 func (d *damaged) departed(layer string) bool {
 	d.t.Helper()
 	for pair, err := range d.keys.Scan(d.t.Context(), kv.ScanOptions{Start: []byte{'d'}, End: []byte{'e'}}) {

@@ -8,8 +8,8 @@ import (
 	"packhorse/odb/repack"
 )
 
-// What companions are made of does not push what requests read out of the cache.
-func TestCompanionsLeaveTheCacheAlone(t *testing.T) {
+// What auxiliary files are made of does not push what requests read out of the cache.
+func TestAuxiliariesLeaveTheCacheAlone(t *testing.T) {
 	t.Parallel()
 	g := newHistory(t, historyOptions{seed: 44, commitCount: 40})
 	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
@@ -27,6 +27,6 @@ func TestCompanionsLeaveTheCacheAlone(t *testing.T) {
 	_, _, err := v.Read(t.Context(), trees[len(trees)-1]) // the index is cached from here on
 	must(t, err)
 	if first, second := misses(), misses(); first <= second {
-		t.Errorf("%d misses for a tree that only companions were made of, %d for one that was read", first, second)
+		t.Errorf("%d misses for a tree that only auxiliary files were made of, %d for one that was read", first, second)
 	}
 }

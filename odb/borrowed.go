@@ -12,8 +12,8 @@ import (
 // lending is what a view knows of the layers that its pool took over as a fork (docs/invariants.md
 // 8).
 type lending struct {
-	companion segment.LayerID
-	layers    map[segment.LayerID]struct{} // that the companion stands beside
+	auxiliary segment.LayerID
+	layers    map[segment.LayerID]struct{} // that the auxiliary file stands beside
 
 	mu   sync.Mutex
 	loan *loan // guarded by mu; nil until it is needed
@@ -23,9 +23,9 @@ type lending struct {
 func newLending(m *manifest) *lending {
 	var l *lending
 	for i := range m.layers {
-		if companion, ok := m.layers[i].borrowed(); ok {
+		if auxiliary, ok := m.layers[i].borrowed(); ok {
 			if l == nil {
-				l = &lending{companion: companion, layers: make(map[segment.LayerID]struct{})}
+				l = &lending{auxiliary: auxiliary, layers: make(map[segment.LayerID]struct{})}
 			}
 			l.layers[m.layers[i].id] = struct{}{}
 		}
@@ -33,12 +33,12 @@ func newLending(m *manifest) *lending {
 	return l
 }
 
-// borrowed returns the companion that says what of the layer may be read; without one all of it
+// borrowed returns the auxiliary file that says what of the layer may be read; without one all of it
 // may.
 func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
-	for _, companion := range l.companions {
-		if companion.kind == segment.KindBorrowed {
-			return companion.id, true
+	for _, auxiliary := range l.auxiliaries {
+		if auxiliary.kind == segment.KindBorrowed {
+			return auxiliary.id, true
 		}
 	}
 	return segment.LayerID{}, false
@@ -142,7 +142,7 @@ func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []Lo
 	return false, borrowed, nil
 }
 
-// loan returns what a companion says, read once for the view.
+// loan returns what an auxiliary file says, read once for the view.
 func (v *View) loan(ctx context.Context, l *lending) (*loan, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

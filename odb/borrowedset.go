@@ -18,11 +18,11 @@ import (
 // borrowedSet says which objects of the layers that a fork took it may read: those that the tips
 // reach which it took. It is immutable.
 //
-// It is the companion of all those layers, one file for a fork, in one of two forms. The tips are
+// It is the auxiliary file of all those layers, one file for a fork, in one of two forms. The tips are
 // all that a fork writes down, whatever the size of the source; what they reach is found out later
 // and takes their place.
 //
-//	12 magic | 4 format version | 16 companion ID | 1 form
+//	12 magic | 4 format version | 16 auxiliary file ID | 1 form
 //	form 1   uvarint count, per tip: 20 ID; sorted
 //	form 2   uvarint segment count, per segment: 16 layer ID | uvarint object count | 1 bit per ordinal, lowest bit first
 //	         uvarint count, per readable object outside of segments: 20 ID; sorted
@@ -151,7 +151,7 @@ func (s lentSegment) size() int {
 	return n
 }
 
-// encode returns the companion of that ID.
+// encode returns the auxiliary file of that ID.
 func (s *borrowedSet) encode(id segment.LayerID) []byte {
 	dst := make([]byte, 0, segment.BorrowedHead+s.size()+16)
 	dst = append(dst, segment.BorrowedMagic...)
@@ -181,7 +181,7 @@ func (l idList) append(dst []byte) []byte {
 
 var errBorrowed = errors.New("what a fork may read is malformed")
 
-// decodeBorrowed takes apart the companion of that ID, whose bytes the set goes on to use.
+// decodeBorrowed takes apart the auxiliary file of that ID, whose bytes the set goes on to use.
 func decodeBorrowed(id segment.LayerID, data []byte) (*borrowedSet, error) {
 	body := len(data) - 4
 	if body < segment.BorrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzBorrowed holds that the file which tells what a fork may read is refused or says the same
-// when it is encoded again, and that a file of another companion and one that ends early or late
+// when it is encoded again, and that a file of another auxiliary file and one that ends early or late
 // are refused.
 func FuzzBorrowed(f *testing.F) {
 	id := segment.LayerID{1, 2, 3}
@@ -40,7 +40,7 @@ func FuzzBorrowed(f *testing.F) {
 			t.Errorf("%x is encoded as %x and then as %x, %v", data, again, third, err)
 		}
 		if _, err := odb.DecodeBorrowed(segment.LayerID{9}, data); err == nil {
-			t.Error("it is taken for that of another companion")
+			t.Error("it is taken for that of another auxiliary file")
 		}
 		for _, cut := range [][]byte{
 			body, odb.SealBorrowed(body[:len(body)-1]), odb.SealBorrowed(append(bytes.Clone(body), 0)),

@@ -81,7 +81,7 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 	return nil
 }
 
-// leave lets b end a pool's use of a layer or companion, which is removed when nobody uses it any
+// leave lets b end a pool's use of a layer or auxiliary file, which is removed when nobody uses it any
 // more.
 func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segment.LayerID) {
 	b.Delete(userKey(id, pool))
@@ -121,18 +121,18 @@ func (m *manifest) clone() manifest {
 	next := *m
 	next.layers = slices.Clone(m.layers)
 	for i := range next.layers {
-		next.layers[i].companions = slices.Clone(next.layers[i].companions)
+		next.layers[i].auxiliaries = slices.Clone(next.layers[i].auxiliaries)
 	}
 	return next
 }
 
-// parts returns the layers and companions of a manifest.
+// parts returns the layers and auxiliary files of a manifest.
 func (m *manifest) parts() map[segment.LayerID]segment.LayerKind {
 	parts := make(map[segment.LayerID]segment.LayerKind)
 	for _, l := range m.layers {
 		parts[l.id] = l.kind
-		for _, companion := range l.companions {
-			parts[companion.id] = companion.kind
+		for _, auxiliary := range l.auxiliaries {
+			parts[auxiliary.id] = auxiliary.kind
 		}
 	}
 	return parts

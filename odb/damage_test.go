@@ -132,7 +132,7 @@ func (w *world) checkDamaged() (noticed bool) {
 	return noticed
 }
 
-// TestBitFlipsInFiles flips bits anywhere in the files of segments and companions: reads notice or
+// TestBitFlipsInFiles flips bits anywhere in the files of segments and auxiliary files: reads notice or
 // are right all the same, and fsck does.
 func TestBitFlipsInFiles(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 		w.reopen()
 		if path.Ext(name) == ".segment" {
 			w.checkDamaged()
-		} else if w.checkDamaged() { // without companions answers take longer
+		} else if w.checkDamaged() { // without auxiliary files answers take longer
 			t.Fatalf("with a damaged %s something cannot be read", name)
 		}
 		report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
@@ -267,7 +267,7 @@ func flipAt(t *testing.T, w *world, name string, offset int64, mask byte) {
 	w.must(f.Close())
 }
 
-// listFiles returns the paths of the files of segments and companions.
+// listFiles returns the paths of the files of segments and auxiliary files.
 func listFiles(t *testing.T, w *world) []string {
 	t.Helper()
 	var names []string

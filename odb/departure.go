@@ -8,7 +8,7 @@ import (
 	"packhorse/odb/segment"
 )
 
-// departure is a row of table d: a layer or companion that a pool does not use any more, or a pool
+// departure is a row of table d: a layer or auxiliary file that a pool does not use any more, or a pool
 // that no repository uses.
 type departure struct {
 	time time.Time

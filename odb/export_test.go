@@ -39,7 +39,7 @@ func PathFilter(ctx context.Context, v *View, commit object.ID) ([]byte, error) 
 	return filters.Find(ctx, commit)
 }
 
-// ReadFilters makes a filter companion of the rows and bytes of its sections, with IDs of its own,
+// ReadFilters makes a filter file of the rows and bytes of its sections, with IDs of its own,
 // and returns the filter of each row, nil for one that is found damaged. Both ways of asking a
 // filter must agree.
 func ReadFilters(ctx context.Context, s *Store, rows, filters []byte) ([][]byte, error) {
@@ -328,15 +328,15 @@ func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...ob
 	return nil
 }
 
-// AddCompanions puts a manifest into b whose hot layer has count companions, which nothing asks
+// AddAuxiliaries puts a manifest into b whose hot layer has count auxiliary files, which nothing asks
 // for.
-func (s *Store) AddCompanions(ctx context.Context, b *kv.Batch, pool PoolID, count int) error {
+func (s *Store) AddAuxiliaries(ctx context.Context, b *kv.Batch, pool PoolID, count int) error {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
 		return err
 	}
 	for range count {
-		m.layers[0].companions = append(m.layers[0].companions,
+		m.layers[0].auxiliaries = append(m.layers[0].auxiliaries,
 			manifestLayer{kind: segment.KindGraph, id: segment.NewLayerID()})
 	}
 	m.version++
@@ -442,7 +442,7 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 	return 0, nil
 }
 
-// DecodeBorrowed takes apart a companion that says what a fork may read, and puts it together
+// DecodeBorrowed takes apart an auxiliary file that says what a fork may read, and puts it together
 // again.
 func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	set, err := decodeBorrowed(id, data)
@@ -452,7 +452,7 @@ func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	return set.encode(id), nil
 }
 
-// EncodeBorrowed returns companions of both forms, by what is in them: tips, or the ordinals of a
+// EncodeBorrowed returns auxiliary files of both forms, by what is in them: tips, or the ordinals of a
 // segment that words have and loose objects.
 func EncodeBorrowed(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
 	byTips := borrowedSet{tips: newIDList(ids)}
@@ -473,7 +473,7 @@ func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return segment.KindBorrowed.FileName(newLending(&m).companion), nil
+	return segment.KindBorrowed.FileName(newLending(&m).auxiliary), nil
 }
 
 // ObjectIDs returns the IDs of everything in a pool's layers.

@@ -45,7 +45,7 @@ func TestFaultsWhileWriting(t *testing.T) {
 		})
 		want := 0
 		if committed {
-			want = 2 // a segment and its companion
+			want = 2 // a segment and its auxiliary file
 		}
 		if n := fileCount(t, w); n != want {
 			t.Fatalf("fault %d: %d files, want %d", index, n, want)

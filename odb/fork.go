@@ -17,7 +17,7 @@ type Fork struct {
 	store     *Store
 	pool      PoolID
 	hot       segment.LayerID
-	companion segment.LayerID // zero when nothing was taken
+	auxiliary segment.LayerID // zero when nothing was taken
 	settled   bool
 }
 
@@ -93,9 +93,9 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 		}
 		shared := manifestLayer{kind: l.kind, id: l.id}
 		// Bitmaps too: they are over segments alone, and the fork takes all of them in their order.
-		for _, companion := range l.companions {
-			if companion.kind != segment.KindBorrowed {
-				shared.companions = append(shared.companions, companion)
+		for _, auxiliary := range l.auxiliaries {
+			if auxiliary.kind != segment.KindBorrowed {
+				shared.auxiliaries = append(shared.auxiliaries, auxiliary)
 			}
 		}
 		taken = append(taken, shared)
@@ -103,17 +103,17 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 	return taken, nil
 }
 
-// borrow puts the companion beside the layers that were taken.
+// borrow puts the auxiliary file beside the layers that were taken.
 func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
-	companion, err := f.store.writeBorrowed(ctx, &borrowedSet{tips: newIDList(tips)})
+	auxiliary, err := f.store.writeBorrowed(ctx, &borrowedSet{tips: newIDList(tips)})
 	if err != nil {
 		return err
 	}
-	f.companion = companion
+	f.auxiliary = auxiliary
 	for i := range layers {
-		layers[i].companions = append(layers[i].companions, manifestLayer{kind: segment.KindBorrowed, id: companion})
+		layers[i].auxiliaries = append(layers[i].auxiliaries, manifestLayer{kind: segment.KindBorrowed, id: auxiliary})
 	}
-	b.Put(registrationKey(companion), (&registration{pool: f.pool, kind: segment.KindBorrowed}).encode())
+	b.Put(registrationKey(auxiliary), (&registration{pool: f.pool, kind: segment.KindBorrowed}).encode())
 	return nil
 }
 
@@ -159,24 +159,24 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 // Settled tells the fork that its batch was committed. What the fork may read is found out when
 // somebody asks; see [View.Linked] for who need not.
 func (f *Fork) Settled(ctx context.Context) {
-	if f.settled || f.companion == (segment.LayerID{}) {
+	if f.settled || f.auxiliary == (segment.LayerID{}) {
 		return
 	}
 	f.settled = true
-	f.store.settle(context.WithoutCancel(ctx), []string{segment.KindBorrowed.FileName(f.companion)})
+	f.store.settle(context.WithoutCancel(ctx), []string{segment.KindBorrowed.FileName(f.auxiliary)})
 }
 
 // Close removes the file of a fork that was not committed. A batch may have been committed although
 // its caller did not hear of it, so the registration decides; what cannot be decided is left to the
 // next start.
 func (f *Fork) Close() error {
-	if f.settled || f.companion == (segment.LayerID{}) {
+	if f.settled || f.auxiliary == (segment.LayerID{}) {
 		return nil
 	}
 	ctx := context.Background() // cleaning up does not end with the request
-	_, err := f.store.keys.Get(ctx, registrationKey(f.companion))
+	_, err := f.store.keys.Get(ctx, registrationKey(f.auxiliary))
 	if !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	return f.store.Files.Delete(ctx, segment.KindBorrowed.FileName(f.companion))
+	return f.store.Files.Delete(ctx, segment.KindBorrowed.FileName(f.auxiliary))
 }

@@ -7,7 +7,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// bitmapFile checks a bitmap companion: its blocks, the list of segments that it is over, and every
+// bitmapFile checks a bitmap file: its blocks, the list of segments that it is over, and every
 // bitmap against what its commit reaches.
 func (f *fsck) bitmapFile(ctx context.Context, l *SegmentLayer) error {
 	c := l.Bitmaps

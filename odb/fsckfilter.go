@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// filterFile checks a filter companion: its blocks, and that its commits and their filters are
+// filterFile checks a filter file: its blocks, and that its commits and their filters are
 // those of the segment.
 func (f *fsck) filterFile(ctx context.Context, l *SegmentLayer) error {
 	g, err := l.Filters.Acquire(ctx)

@@ -90,7 +90,7 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 		return f.noted(l.ID, object.ZeroID, err)
 	}
 	defer l.Release(g)
-	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.companions...)
+	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.auxiliaries...)
 	for _, part := range parts {
 		if err := f.keys(ctx, part.id, userKey(part.id, f.view.pool), registrationKey(part.id)); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 // presence checks that the files of a segment can be opened: those that are open can be read
 // although they are gone.
 func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
-	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.companions...)
+	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.auxiliaries...)
 	for _, part := range parts {
 		if part.kind == segment.KindBorrowed {
 			continue // it is opened each time that it is read
@@ -158,7 +158,7 @@ func (f *fsck) problems() int64 {
 	return f.met
 }
 
-// keys checks that the keys are there which keep a layer or companion from being taken for a
+// keys checks that the keys are there which keep a layer or auxiliary file from being taken for a
 // leftover. It may have left the pool since the view was made, and its keys with it.
 func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) error {
 	for _, key := range keys {
@@ -244,7 +244,7 @@ func (f *fsck) sortedIDs(ctx context.Context, g *segment.File) error {
 	return nil
 }
 
-// segment.GraphFile checks the companion of a segment: its blocks, and that each of its commits is
+// segment.GraphFile checks the auxiliary file of a segment: its blocks, and that each of its commits is
 // in the segment. The rows themselves are compared when their commits are checked.
 func (f *fsck) graphFile(ctx context.Context, l *SegmentLayer) error {
 	rows, err := l.Rows.Acquire(ctx)

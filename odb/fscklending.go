@@ -8,22 +8,22 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending checks the companion of layers that a fork took: that it is kept, that it can be read and
+// lending checks the auxiliary file of layers that a fork took: that it is kept, that it can be read and
 // fits the layers, and that what the fork took is there.
 func (f *fsck) lending(ctx context.Context, l *lending) error {
 	if l == nil {
 		return nil
 	}
 	s := f.view.store
-	if err := f.keys(ctx, l.companion, userKey(l.companion, f.view.pool), registrationKey(l.companion)); err != nil {
+	if err := f.keys(ctx, l.auxiliary, userKey(l.auxiliary, f.view.pool), registrationKey(l.auxiliary)); err != nil {
 		return err
 	}
-	set, err := s.readBorrowed(ctx, f.view.pool, l.companion)
+	set, err := s.readBorrowed(ctx, f.view.pool, l.auxiliary)
 	if err != nil {
-		return f.noted(l.companion, object.ZeroID, err)
+		return f.noted(l.auxiliary, object.ZeroID, err)
 	}
 	for i := range set.tips.count() {
-		if err := f.lentTip(ctx, l.companion, set.tips.at(i)); err != nil {
+		if err := f.lentTip(ctx, l.auxiliary, set.tips.at(i)); err != nil {
 			return err
 		}
 	}
@@ -35,12 +35,12 @@ func (f *fsck) lending(ctx context.Context, l *lending) error {
 	return nil
 }
 
-func (f *fsck) lentTip(ctx context.Context, companion segment.LayerID, tip object.ID) error {
+func (f *fsck) lentTip(ctx context.Context, auxiliary segment.LayerID, tip object.ID) error {
 	_, ok, err := f.view.locate(ctx, tip)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: the fork took it", ErrMissing)
 	}
-	return f.noted(companion, tip, err)
+	return f.noted(auxiliary, tip, err)
 }
 
 // lentSegment checks that what is said of a segment is about as many objects as it has.
@@ -54,7 +54,7 @@ func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *SegmentLaye
 	}
 	defer segment.Release(g)
 	if said, ok := set.segments[segment.ID]; !ok || said.count != g.Count {
-		f.problem(l.companion, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
+		f.problem(l.auxiliary, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
 			ErrDisagree, said.count, segment.ID, g.Count))
 	}
 	return nil

@@ -115,7 +115,7 @@ func (f *tablesFsck) has(ctx context.Context, key []byte) (bool, error) {
 	return err == nil, err
 }
 
-// isUsed reports whether a pool uses a layer or companion.
+// isUsed reports whether a pool uses a layer or auxiliary file.
 func (f *tablesFsck) isUsed(ctx context.Context, id segment.LayerID) (bool, error) {
 	prefix := hotPrefix(tableUser, id)
 	for _, err := range f.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {

@@ -11,9 +11,9 @@ const (
 	tableObject       = 'o' // layer, object ID -> hot value
 	tableGraph        = 'g' // layer, object ID -> graph row of a hot commit
 	tableFilter       = 'f' // layer, object ID -> path filter of a hot commit
-	tableUser         = 'u' // layer or companion, pool -> nothing; a pool that uses it
-	tableDeparture    = 'd' // time, kind, layer, companion or pool -> pool; what left a manifest and waits to be removed
-	tableRegistration = 's' // layer or companion -> its file's registration; a file without one is a leftover
+	tableUser         = 'u' // layer or auxiliary file, pool -> nothing; a pool that uses it
+	tableDeparture    = 'd' // time, kind, layer, auxiliary file or pool -> pool; what left a manifest and waits to be removed
+	tableRegistration = 's' // layer or auxiliary file -> its file's registration; a file without one is a leftover
 )
 
 func manifestKey(pool PoolID) []byte {

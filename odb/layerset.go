@@ -15,7 +15,7 @@ type layerSet struct {
 	files *segment.OpenFiles
 
 	mu sync.Mutex // guards the fields below and the pins of segments; nothing is locked below it
-	// segments are those that are pinned or open. A segment whose companions were replaced is there
+	// segments are those that are pinned or open. A segment whose auxiliary files were replaced is there
 	// once for each set of them.
 	segments map[segment.LayerID][]*SegmentLayer
 	hot      map[segment.LayerID]int // pins
@@ -36,7 +36,7 @@ func (s *layerSet) pin(m manifestLayer) layer {
 		return &hotLayer{store: s.store, id: m.id}
 	}
 	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool {
-		return slices.EqualFunc(l.companions, m.companions, sameCompanion)
+		return slices.EqualFunc(l.auxiliaries, m.auxiliaries, sameAuxiliary)
 	})
 	if at < 0 {
 		at = len(s.segments[m.id])
@@ -47,7 +47,7 @@ func (s *layerSet) pin(m manifestLayer) layer {
 	return l
 }
 
-func sameCompanion(a, b manifestLayer) bool { return a.kind == b.kind && a.id == b.id }
+func sameAuxiliary(a, b manifestLayer) bool { return a.kind == b.kind && a.id == b.id }
 
 // unpin ends one pin. Files of a layer that nobody pins stay open for the next view, until the set
 // of open files needs their place.
@@ -65,7 +65,7 @@ func (s *layerSet) unpin(l layer) {
 	}
 }
 
-// isPinned reports whether a view may read a layer or companion.
+// isPinned reports whether a view may read a layer or auxiliary file.
 func (s *layerSet) isPinned(id segment.LayerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *layerSet) tidyLocked(id segment.LayerID) {
 	}
 }
 
-// forget closes the files of a layer or companion that is to be removed.
+// forget closes the files of a layer or auxiliary file that is to be removed.
 func (s *layerSet) forget(id segment.LayerID) error {
 	var err error
 	for _, l := range s.all() {

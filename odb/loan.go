@@ -23,7 +23,7 @@ type loan struct {
 	set    atomic.Pointer[borrowedSet]
 
 	// The fields below are guarded by mu of loans.
-	companion segment.LayerID
+	auxiliary segment.LayerID
 	size      int               // what it counts for in bytes
 	found     uint64            // counts up with each set that is found out
 	leads     []segment.LayerID // layers that it is the latest of, or was
@@ -79,10 +79,10 @@ func newLoans(bytesMax int) *loans {
 	}
 }
 
-// find returns the loan of a pool that a companion stands for.
+// find returns the loan of a pool that an auxiliary file stands for.
 func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*loan, error) {
 	l.mu.Lock()
-	found := l.known[of.companion]
+	found := l.known[of.auxiliary]
 	if found != nil {
 		l.used.MoveToFront(found.place)
 	}
@@ -90,22 +90,22 @@ func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*
 	if found != nil {
 		return found, nil
 	}
-	set, err := s.readBorrowed(ctx, pool, of.companion)
+	set, err := s.readBorrowed(ctx, pool, of.auxiliary)
 	if err != nil {
 		return nil, err
 	}
 	return l.add(of, set), nil
 }
 
-// add returns the loan that a companion stands for, whose content is set.
+// add returns the loan that an auxiliary file stands for, whose content is set.
 func (l *loans) add(of *lending, set *borrowedSet) *loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if found := l.known[of.companion]; found != nil {
+	if found := l.known[of.auxiliary]; found != nil {
 		return found
 	}
-	next := &loan{companion: of.companion, layers: of.layers, tips: set.tips}
-	l.known[of.companion] = next
+	next := &loan{auxiliary: of.auxiliary, layers: of.layers, tips: set.tips}
+	l.known[of.auxiliary] = next
 	next.place = l.used.PushFront(next)
 	l.count(next, loanOverhead+loanLayerOverhead*len(of.layers)+len(set.tips))
 	if set.known {
@@ -152,7 +152,7 @@ func (l *loans) forget(of *loan) {
 	l.bytes -= of.size
 	l.used.Remove(of.place)
 	of.place = nil
-	delete(l.known, of.companion)
+	delete(l.known, of.auxiliary)
 	for _, layer := range of.leads {
 		if l.latest[layer] == of {
 			delete(l.latest, layer)
@@ -160,17 +160,17 @@ func (l *loans) forget(of *loan) {
 	}
 }
 
-// rename puts a loan under the companion that has taken the place of its first one.
-func (l *loans) rename(of *loan, companion segment.LayerID) {
+// rename puts a loan under the auxiliary file that has taken the place of its first one.
+func (l *loans) rename(of *loan, auxiliary segment.LayerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if of.place != nil {
-		if other := l.known[companion]; other != nil { // somebody has read it already
+		if other := l.known[auxiliary]; other != nil { // somebody has read it already
 			l.forget(other)
 		}
-		delete(l.known, of.companion)
-		of.companion = companion
-		l.known[companion] = of
+		delete(l.known, of.auxiliary)
+		of.auxiliary = auxiliary
+		l.known[auxiliary] = of
 	}
 }
 
@@ -238,10 +238,10 @@ func (l *loans) join(v *View, of *loan) *loanFlight {
 		ctx, cancel := context.WithCancel(v.store.closing)
 		f = &loanFlight{cancel: cancel, done: make(chan struct{})}
 		of.flight = f
-		s, pool, owner, companion := v.store, v.pool, v.owner, of.companion
+		s, pool, owner, auxiliary := v.store, v.pool, v.owner, of.auxiliary
 		rescue.Go(&s.background, func() error {
 			defer cancel()
-			s.lend(ctx, pool, owner, of, companion, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
+			s.lend(ctx, pool, owner, of, auxiliary, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
 			return nil
 		}, func(err error) {
 			s.log.ErrorContext(ctx, "find out what a fork may read", "pool", pool.String(), "error", err)
@@ -270,9 +270,9 @@ func (l *loans) land(of *loan, f *loanFlight, set *borrowedSet, err error) {
 	close(f.done)
 }
 
-// readBorrowed reads a companion, or the one that has taken its place.
-func (s *Store) readBorrowed(ctx context.Context, pool PoolID, companion segment.LayerID) (*borrowedSet, error) {
-	set, err := s.readBorrowedFile(ctx, companion)
+// readBorrowed reads an auxiliary file, or the one that has taken its place.
+func (s *Store) readBorrowed(ctx context.Context, pool PoolID, auxiliary segment.LayerID) (*borrowedSet, error) {
+	set, err := s.readBorrowedFile(ctx, auxiliary)
 	if !errors.Is(err, file.ErrNotFound) {
 		return set, err
 	}
@@ -280,10 +280,10 @@ func (s *Store) readBorrowed(ctx context.Context, pool PoolID, companion segment
 	if err != nil {
 		return nil, err
 	}
-	if now := newLending(&m); now == nil || now.companion != companion {
+	if now := newLending(&m); now == nil || now.auxiliary != auxiliary {
 		return s.replacedLoan(ctx, &m)
 	}
-	return nil, s.damage.Corrupt(companion, object.ZeroID, "the file that tells what a fork may read is missing")
+	return nil, s.damage.Corrupt(auxiliary, object.ZeroID, "the file that tells what a fork may read is missing")
 }
 
 // replacedLoan returns what a pool may read as its manifest says now.
@@ -292,21 +292,21 @@ func (s *Store) replacedLoan(ctx context.Context, m *manifest) (*borrowedSet, er
 	if now == nil { // it was found out that the tips reach everything
 		return &borrowedSet{known: true, all: true}, nil
 	}
-	return s.readBorrowedFile(ctx, now.companion)
+	return s.readBorrowedFile(ctx, now.auxiliary)
 }
 
-func (s *Store) readBorrowedFile(ctx context.Context, companion segment.LayerID) (set *borrowedSet, err error) {
-	f, err := s.Files.Open(ctx, segment.KindBorrowed.FileName(companion))
+func (s *Store) readBorrowedFile(ctx context.Context, auxiliary segment.LayerID) (set *borrowedSet, err error) {
+	f, err := s.Files.Open(ctx, segment.KindBorrowed.FileName(auxiliary))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data := make([]byte, f.Size())
 	if err := segment.ReadFullAt(f, data, 0); err != nil {
-		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(companion), companion, object.ZeroID, err)
+		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(auxiliary), auxiliary, object.ZeroID, err)
 	}
-	if set, err = decodeBorrowed(companion, data); err != nil {
-		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(companion), companion, object.ZeroID, err)
+	if set, err = decodeBorrowed(auxiliary, data); err != nil {
+		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(auxiliary), auxiliary, object.ZeroID, err)
 	}
 	return set, nil
 }

@@ -14,7 +14,7 @@ import (
 // lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then
 // writes it down in the place of the tips.
 func (s *Store) lend(
-	ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error),
+	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
 ) {
 	told := false
 	tellOnce := func(set *borrowedSet, err error) {
@@ -23,10 +23,10 @@ func (s *Store) lend(
 			tell(set, err)
 		}
 	}
-	whole, err := s.walkLoan(ctx, pool, owner, of, companion, tellOnce)
+	whole, err := s.walkLoan(ctx, pool, owner, of, auxiliary, tellOnce)
 	tellOnce(nil, err)
 	if whole != nil {
-		err = s.settleLoan(s.closing, pool, of, companion, whole)
+		err = s.settleLoan(s.closing, pool, of, auxiliary, whole)
 	}
 	s.warnOfLoan(s.closing, pool, err)
 }
@@ -34,7 +34,7 @@ func (s *Store) lend(
 // walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without
 // layers there is nothing to write down.
 func (s *Store) walkLoan(
-	ctx context.Context, pool PoolID, owner string, of *loan, companion segment.LayerID, tell func(*borrowedSet, error),
+	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
 ) (map[segment.LayerID]bool, error) {
 	release, err := s.loans.turns.take(ctx, owner)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) walkLoan(
 	}
 	defer all.Close()
 	all.Aside()
-	part := all.manifest.lent(companion)
+	part := all.manifest.lent(auxiliary)
 	if len(part.layers) == 0 { // another server has found it out
 		set, err := s.replacedLoan(ctx, &all.manifest)
 		tell(set, err)
@@ -87,11 +87,11 @@ func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
 	}
 }
 
-// lent returns the layers of a manifest that a companion stands beside.
-func (m *manifest) lent(companion segment.LayerID) manifest {
+// lent returns the layers of a manifest that an auxiliary file stands beside.
+func (m *manifest) lent(auxiliary segment.LayerID) manifest {
 	part := manifest{version: m.version, drops: m.drops}
 	for _, l := range m.layers {
-		if id, ok := l.borrowed(); ok && id == companion {
+		if id, ok := l.borrowed(); ok && id == auxiliary {
 			part.layers = append(part.layers, l)
 		}
 	}
@@ -237,7 +237,7 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 // settleLoan puts what was found out in the place of the tips, and makes those layers own that are
 // whole.
 func (s *Store) settleLoan(
-	ctx context.Context, pool PoolID, of *loan, companion segment.LayerID, whole map[segment.LayerID]bool,
+	ctx context.Context, pool PoolID, of *loan, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
 ) error {
 	next, err := s.writeBorrowed(ctx, of.ready())
 	if err != nil {
@@ -249,15 +249,15 @@ func (s *Store) settleLoan(
 		used = false
 		for i := range m.layers {
 			l := &m.layers[i]
-			for at, c := range l.companions {
-				if c.kind != segment.KindBorrowed || c.id != companion {
+			for at, c := range l.auxiliaries {
+				if c.kind != segment.KindBorrowed || c.id != auxiliary {
 					continue
 				}
 				changed = true
 				if whole[l.id] {
-					l.companions = append(l.companions[:at:at], l.companions[at+1:]...)
+					l.auxiliaries = append(l.auxiliaries[:at:at], l.auxiliaries[at+1:]...)
 				} else {
-					l.companions[at].id = next
+					l.auxiliaries[at].id = next
 					used = true
 				}
 				break
@@ -306,7 +306,7 @@ func (s *Store) claimLent(ctx context.Context, v *View) {
 	s.warnOfLoan(ctx, v.pool, err)
 }
 
-// writeBorrowed writes a companion, which is not registered yet.
+// writeBorrowed writes an auxiliary file, which is not registered yet.
 func (s *Store) writeBorrowed(ctx context.Context, set *borrowedSet) (segment.LayerID, error) {
 	id := segment.NewLayerID()
 	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))

@@ -15,9 +15,9 @@ import (
 
 // manifestLayer is a layer in a manifest.
 type manifestLayer struct {
-	kind       segment.LayerKind
-	id         segment.LayerID
-	companions []manifestLayer // without companions of their own
+	kind        segment.LayerKind
+	id          segment.LayerID
+	auxiliaries []manifestLayer // without auxiliary files of their own
 }
 
 // manifest is what a pool consists of. Layers stand in the order in which they joined.
@@ -28,7 +28,7 @@ type manifestLayer struct {
 //	uvarint     layer count, then per layer:
 //	    byte     kind
 //	    16       layer ID
-//	    uvarint  companion count, then per companion: byte kind, 16 ID
+//	    uvarint  auxiliary file count, then per auxiliary file: byte kind, 16 ID
 //	4           CRC-32C of all before and of the pool's ID
 type manifest struct {
 	version, drops uint64
@@ -52,10 +52,10 @@ func (m *manifest) encode(pool PoolID) []byte {
 	for _, layer := range m.layers {
 		dst = append(dst, byte(layer.kind))
 		dst = append(dst, layer.id[:]...)
-		dst = binary.AppendUvarint(dst, uint64(len(layer.companions)))
-		for _, companion := range layer.companions {
-			dst = append(dst, byte(companion.kind))
-			dst = append(dst, companion.id[:]...)
+		dst = binary.AppendUvarint(dst, uint64(len(layer.auxiliaries)))
+		for _, auxiliary := range layer.auxiliaries {
+			dst = append(dst, byte(auxiliary.kind))
+			dst = append(dst, auxiliary.id[:]...)
 		}
 	}
 	return binary.BigEndian.AppendUint32(dst, manifestSum(pool, dst))
@@ -81,7 +81,7 @@ func decodeManifest(pool PoolID, data []byte) (manifest, error) {
 	for range d.count() {
 		layer := d.layer()
 		for range d.count() {
-			layer.companions = append(layer.companions, d.layer())
+			layer.auxiliaries = append(layer.auxiliaries, d.layer())
 		}
 		m.layers = append(m.layers, layer)
 	}

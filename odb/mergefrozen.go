@@ -28,7 +28,7 @@ func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *ma
 	}
 	for len(hot) > 1 {
 		first := len(hot) - 1
-		for first > 0 && m.layers[hot[first-1]].sharesCompanions(&m.layers[hot[first]]) {
+		for first > 0 && m.layers[hot[first-1]].sharesAuxiliaries(&m.layers[hot[first]]) {
 			first--
 		}
 		run, err := s.frozenRun(ctx, m, hot[first:])
@@ -54,14 +54,14 @@ func (m *manifest) hotLayers() []int {
 	return hot
 }
 
-// sharesCompanions reports whether two layers have the same companions: both are the pool's own, or
+// sharesAuxiliaries reports whether two layers have the same auxiliary files: both are the pool's own, or
 // borrowed alike.
-func (l *manifestLayer) sharesCompanions(other *manifestLayer) bool {
-	if len(l.companions) != len(other.companions) {
+func (l *manifestLayer) sharesAuxiliaries(other *manifestLayer) bool {
+	if len(l.auxiliaries) != len(other.auxiliaries) {
 		return false
 	}
-	for i := range l.companions {
-		if !sameCompanion(l.companions[i], other.companions[i]) {
+	for i := range l.auxiliaries {
+		if !sameAuxiliary(l.auxiliaries[i], other.auxiliaries[i]) {
 			return false
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 	layers := make([]manifestLayer, 0, len(m.layers))
 	for i, l := range m.layers {
 		if i == oldest {
-			layers = append(layers, manifestLayer{kind: segment.KindHot, id: merged, companions: l.companions})
+			layers = append(layers, manifestLayer{kind: segment.KindHot, id: merged, auxiliaries: l.auxiliaries})
 		} else if _, gone := former[l.id]; !gone {
 			layers = append(layers, l)
 		}

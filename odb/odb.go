@@ -21,7 +21,7 @@
 //	segmentwriter, sectionwriter,    writing one: the data as it comes, then the sorted index; sorting beyond memory
 //	indextable, runs
 //	hotvalue, hotlayer               the format of hot values; a key range of them as a layer
-//	graph, graphfile, graphtable     commit-graph rows: with hot commits, and in companions of segments
+//	graph, graphfile, graphtable     commit-graph rows: with hot commits, and in auxiliary files of segments
 //	cache, aside                     one budget for index blocks, inflated bases, trees and commits; what is read once goes aside
 //	view, chain, spool, prefix       reading: find, resolve a delta chain, in scratch files what is large
 //	fork, borrowed, borrowedset,     pools that share layers, and what of them a fork may read
@@ -41,9 +41,9 @@
 //	trace, tracer, traceset          and the last change of every file in one walk
 //	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
 //	inventory, search, generate
-//	bitmap, bitmapwriter, ...build,  reachability bitmaps: the companion, making one, and packs planned from it
+//	bitmap, bitmapwriter, ...build,  reachability bitmaps: the auxiliary file, making one, and packs planned from it
 //	cover, reachbitmap, filterset,
-//	companion, companionqueue
+//	auxiliary file, companionqueue
 //
 // Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All
 // methods may be called concurrently unless they say otherwise.

@@ -76,7 +76,7 @@ func TestCompactMakesFilters(t *testing.T) {
 	}
 }
 
-// FuzzPathFilters holds that whatever a filter companion says is a filter of the size that it
+// FuzzPathFilters holds that whatever a filter file says is a filter of the size that it
 // states or is found damaged, and that a hot filter is read as it was written and in no other way.
 func FuzzPathFilters(f *testing.F) {
 	h := newIngestHost(f, odb.Options{CacheBytes: 1 << 20})

@@ -18,7 +18,7 @@ func (v *View) FirstParentTree(ctx context.Context, row *GraphRow) (object.ID, e
 	return parent.Tree, err
 }
 
-// PathFilters are the filters of a view: those of its hot layers, and its filter companions, held
+// PathFilters are the filters of a view: those of its hot layers, and its filter files, held
 // open for a walk. For one goroutine.
 type PathFilters struct {
 	hot    []*hotLayer // the newest first
@@ -26,7 +26,7 @@ type PathFilters struct {
 	files  []*segment.File
 }
 
-// OpenFilters opens the filter companions of a view. One that is damaged is done without.
+// OpenFilters opens the filter files of a view. One that is damaged is done without.
 func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
 	p := &PathFilters{}
 	for _, l := range v.storedLayers() {

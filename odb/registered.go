@@ -53,7 +53,7 @@ func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 	}
 }
 
-// registeredName returns the name of the file that is registered for a layer or companion, or ""
+// registeredName returns the name of the file that is registered for a layer or auxiliary file, or ""
 // for a hot layer.
 func registeredName(ctx context.Context, r kv.Reader, id segment.LayerID) (string, error) {
 	value, err := r.Get(ctx, registrationKey(id))

@@ -97,7 +97,7 @@ func (r *Rewrite) OwnLayers(ctx context.Context, shared bool) ([]OwnLayer, error
 	var own []OwnLayer
 	for _, l := range m.layers {
 		if l.id == hot ||
-			slices.ContainsFunc(l.companions, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
+			slices.ContainsFunc(l.auxiliaries, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
 			continue
 		}
 		isShared, err := r.store.isShared(ctx, r.view.pool, l.id)

@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// SegmentLayer is a segment of a pool, with the companion that holds its graph rows if it has
+// SegmentLayer is a segment of a pool, with the auxiliary file that holds its graph rows if it has
 // commits.
 type SegmentLayer struct {
 	store   *Store
@@ -21,16 +21,16 @@ type SegmentLayer struct {
 	Bitmaps *segment.SharedFile
 	pins    int // guarded by layerSet.mu
 
-	companions []manifestLayer
+	auxiliaries []manifestLayer
 }
 
 func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *SegmentLayer {
-	l := &SegmentLayer{store: s, ID: m.id, companions: m.companions}
+	l := &SegmentLayer{store: s, ID: m.id, auxiliaries: m.auxiliaries}
 	l.data.Init(files, m.id, m.id, segment.KindSegment)
-	for _, companion := range m.companions {
+	for _, auxiliary := range m.auxiliaries {
 		f := &segment.SharedFile{}
-		f.Init(files, m.id, companion.id, companion.kind)
-		switch companion.kind {
+		f.Init(files, m.id, auxiliary.id, auxiliary.kind)
+		switch auxiliary.kind {
 		case segment.KindGraph:
 			l.Rows = f
 		case segment.KindFilter:
@@ -43,7 +43,7 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 	return l
 }
 
-// files are those of the segment and its companions.
+// files are those of the segment and its auxiliary files.
 func (l *SegmentLayer) files() []*segment.SharedFile {
 	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Bitmaps},
 		func(f *segment.SharedFile) bool { return f == nil })
@@ -64,10 +64,10 @@ func (v *View) Segments() []*SegmentLayer {
 
 func (l *SegmentLayer) layerID() segment.LayerID { return l.ID }
 
-// consistsOf reports whether id names the segment or one of its companions.
+// consistsOf reports whether id names the segment or one of its auxiliary files.
 func (l *SegmentLayer) consistsOf(id segment.LayerID) bool {
-	return l.ID == id || slices.ContainsFunc(l.companions, func(companion manifestLayer) bool {
-		return companion.id == id
+	return l.ID == id || slices.ContainsFunc(l.auxiliaries, func(auxiliary manifestLayer) bool {
+		return auxiliary.id == id
 	})
 }
 

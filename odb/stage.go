@@ -161,7 +161,7 @@ func (s *Store) settle(ctx context.Context, names []string) {
 func sealedLayer(s *segment.Sealed) manifestLayer {
 	l := manifestLayer{kind: segment.KindSegment, id: s.ID}
 	if s.Graph != (segment.LayerID{}) {
-		l.companions = []manifestLayer{{kind: segment.KindGraph, id: s.Graph}}
+		l.auxiliaries = []manifestLayer{{kind: segment.KindGraph, id: s.Graph}}
 	}
 	return l
 }

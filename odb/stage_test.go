@@ -101,7 +101,7 @@ func TestManyLayers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{Limits: odb.Limits{HotValueBytes: 1}})
 	b := kv.NewBatch()
-	w.must(w.store.AddCompanions(t.Context(), b, w.pool, 15_200))
+	w.must(w.store.AddAuxiliaries(t.Context(), b, w.pool, 15_200))
 	w.apply(b)
 	d := w.draft()
 	d.write(object.TypeBlob, []byte("x"), object.ZeroID)

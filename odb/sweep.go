@@ -14,7 +14,7 @@ import (
 
 // Swept is what [Store.Sweep] has removed.
 type Swept struct {
-	// PoolCount, LayerCount and FileCount are pools, hot layers, and files of segments and companions.
+	// PoolCount, LayerCount and FileCount are pools, hot layers, and files of segments and auxiliary files.
 	PoolCount, LayerCount, FileCount int
 	// WaitingCount is what stays until its users and readers have gone.
 	WaitingCount int
@@ -103,7 +103,7 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 	return s.removed(ctx, b, &swept.PoolCount)
 }
 
-// removePart removes a layer or companion, unless it is needed. Nobody can begin to use one that no
+// removePart removes a layer or auxiliary file, unless it is needed. Nobody can begin to use one that no
 // manifest names.
 func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *Swept) error {
 	b := kv.NewBatch()

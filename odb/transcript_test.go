@@ -506,9 +506,9 @@ func (s *scene) flip(t *testing.T, layer string) {
 
 // storedLayer is a layer as docs/formats.md tells of manifests.
 type storedLayer struct {
-	kind       segment.LayerKind
-	id         string // hexadecimal
-	companions []segment.LayerKind
+	kind        segment.LayerKind
+	id          string // hexadecimal
+	auxiliaries []segment.LayerKind
 }
 
 // manifest reads what a pool consists of from the key-value store; false is for a pool that has
@@ -535,7 +535,7 @@ func (s *scene) manifest(pool odb.PoolID) (version, drops uint64, layers []store
 	for range number() {
 		l := layer()
 		for range number() {
-			l.companions = append(l.companions, layer().kind)
+			l.auxiliaries = append(l.auxiliaries, layer().kind)
 		}
 		layers = append(layers, l)
 	}
@@ -558,7 +558,7 @@ func (s *scene) layers(pool string) string {
 		if l.kind == segment.KindHot {
 			out += map[bool]string{true: ", takes writes", false: ", frozen"}[i == len(layers)-1]
 		}
-		for _, kind := range l.companions {
+		for _, kind := range l.auxiliaries {
 			out += ", " + map[segment.LayerKind]string{
 				segment.KindGraph: "graph", segment.KindFilter: "filter",
 				segment.KindBitmap: "bitmap", segment.KindBorrowed: "borrowed",

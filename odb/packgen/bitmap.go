@@ -14,7 +14,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// A bitmap companion is a sectioned file beside the last of a frozen list of segments. Its IDs are
+// A bitmap file is a sectioned file beside the last of a frozen list of segments. Its IDs are
 // commits; the bitmap of a commit has a bit for every object that the commit reaches, itself
 // included, all of which lie in the listed segments.
 //
@@ -122,7 +122,7 @@ func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) 
 // out to be damaged is logged, counted, and then done without.
 type reachBitmaps struct {
 	inv       *inventory
-	companion *segment.SharedFile
+	auxiliary *segment.SharedFile
 	file      *segment.File
 	spans     []bitmapSpan
 	wordCount int
@@ -141,7 +141,7 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 		if l.Bitmaps == nil {
 			continue
 		}
-		b := &reachBitmaps{inv: inv, companion: l.Bitmaps, types: make(map[object.Type][]uint64)}
+		b := &reachBitmaps{inv: inv, auxiliary: l.Bitmaps, types: make(map[object.Type][]uint64)}
 		ok, err := b.open(ctx)
 		if err == nil && ok {
 			err = b.findTwins(ctx)
@@ -159,7 +159,7 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 
 // open reports whether the file lists what the segments of the inventory begin with.
 func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
-	g, err := b.companion.Acquire(ctx)
+	g, err := b.auxiliary.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -184,7 +184,7 @@ func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
 
 func (b *reachBitmaps) close() {
 	if b.file != nil {
-		b.companion.Release()
+		b.auxiliary.Release()
 		b.file = nil
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// bitmapWriter gathers the bitmaps of commits and writes a bitmap companion. It holds the last few
+// bitmapWriter gathers the bitmaps of commits and writes a bitmap file. It holds the last few
 // whole, and all of them as they are stored.
 type bitmapWriter struct {
 	wordCount int
@@ -92,7 +92,7 @@ func encodeBitmap(words, against []uint64) ([]byte, error) {
 	return bitmap.ToBytes()
 }
 
-// write writes the sections of the companion over the segments that layers name.
+// write writes the sections of the auxiliary file over the segments that layers name.
 func (w *bitmapWriter) write(sections *segment.SectionWriter, layers []segment.LayerID, counts []int) int {
 	sections.Begin(segment.SectionBitmapLayers)
 	for i, id := range layers {

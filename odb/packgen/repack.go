@@ -160,7 +160,7 @@ func (r *Repack) Prepare(ctx context.Context) error {
 	return r.search(ctx, paths)
 }
 
-// askForRoom makes sure that the segment fits on the disk, with its companions, and the deltas in
+// askForRoom makes sure that the segment fits on the disk, with its auxiliary files, and the deltas in
 // their scratch file before.
 func (r *Repack) askForRoom() error {
 	if r.options.Room == nil {

@@ -54,7 +54,7 @@ func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb
 	return nil
 }
 
-// segment.WriteFilters writes the filter companion of a segment.
+// segment.WriteFilters writes the filter file of a segment.
 func writeFilterFile(
 	ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *odb.Pacer,
 ) (segment.LayerID, error) {
@@ -96,7 +96,7 @@ func writeFilterFile(
 		})
 }
 
-// filterOfRow returns the path filter of a commit of a graph companion.
+// filterOfRow returns the path filter of a commit of a graph file.
 func filterOfRow(ctx context.Context, v *odb.View, rows *segment.File, index uint32) (bloom.Filter, error) {
 	row, err := rows.GraphRowAt(ctx, index)
 	if err != nil {

@@ -77,11 +77,11 @@ func (s *Store) attach(
 		}
 		for i := range m.layers {
 			l := &m.layers[i]
-			l.companions = slices.DeleteFunc(l.companions, func(c manifestLayer) bool {
+			l.auxiliaries = slices.DeleteFunc(l.auxiliaries, func(c manifestLayer) bool {
 				return c.kind == added.kind && !keeps(l.id)
 			})
 		}
-		m.layers[at].companions = append(m.layers[at].companions, added)
+		m.layers[at].auxiliaries = append(m.layers[at].auxiliaries, added)
 		r := registration{pool: pool, kind: added.kind}
 		b.Put(registrationKey(added.id), r.encode())
 		return nil
@@ -97,7 +97,7 @@ func (s *Store) attach(
 	return nil
 }
 
-// removeUnregistered removes the file of a companion, unless it turns out to be registered.
+// removeUnregistered removes the file of an auxiliary file, unless it turns out to be registered.
 func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
 	if _, err := s.keys.Get(ctx, registrationKey(c.id)); !errors.Is(err, kv.ErrNotFound) {
 		return err

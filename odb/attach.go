@@ -48,7 +48,7 @@ func (v *View) SegmentsAlone() (*View, []segment.LayerID) {
 
 // oldestSegments is SegmentsAlone with count segments at most.
 func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
-	alone := manifest{version: v.manifest.version, drops: v.manifest.drops}
+	alone := manifest{version: v.manifest.version, prunes: v.manifest.prunes}
 	for _, l := range v.manifest.layers {
 		if l.kind == segment.KindSegment && len(alone.layers) < count {
 			alone.layers = append(alone.layers, l)

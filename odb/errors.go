@@ -19,9 +19,9 @@ var (
 	ErrCorrupt = segment.ErrCorrupt
 	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
 	ErrTooLarge = segment.ErrTooLarge
-	// ErrDropped says that objects were dropped from the pool since a quarantine's connectivity was
+	// ErrPruned says that objects were dropped from the pool since a quarantine's connectivity was
 	// checked; see [Quarantine.Refresh].
-	ErrDropped = errors.New("odb: objects were dropped from the pool meanwhile")
+	ErrPruned = errors.New("odb: objects were dropped from the pool meanwhile")
 	// ErrManyLayers says that a pool's manifest cannot take another layer before maintenance has
 	// merged some.
 	ErrManyLayers = errors.New("odb: the pool has too many layers")

@@ -323,7 +323,7 @@ func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...ob
 		}
 	}
 	m.version++
-	m.drops++
+	m.prunes++
 	b.Put(manifestKey(pool), m.encode(pool))
 	return nil
 }
@@ -351,7 +351,7 @@ func (s *Store) Freeze(ctx context.Context, pool PoolID) error { return s.freeze
 func (s *Store) LeaveAll(ctx context.Context, pool PoolID) error {
 	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
 		m.layers = m.layers[len(m.layers)-1:]
-		m.drops++
+		m.prunes++
 		return nil
 	})
 }

@@ -290,7 +290,7 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 func (h *ingestHost) dropTo(tips ...object.ID) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
-	drop, err := repack.PlanDrop(ctx, h.store, h.pool, dropOptions(0, tips...))
+	drop, err := repack.PlanPrune(ctx, h.store, h.pool, dropOptions(0, tips...))
 	h.must(err)
 	if drop == nil {
 		return

@@ -89,7 +89,7 @@ func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
 
 // lent returns the layers of a manifest that an auxiliary file stands beside.
 func (m *manifest) lent(auxiliary segment.LayerID) manifest {
-	part := manifest{version: m.version, drops: m.drops}
+	part := manifest{version: m.version, prunes: m.prunes}
 	for _, l := range m.layers {
 		if id, ok := l.borrowed(); ok && id == auxiliary {
 			part.layers = append(part.layers, l)

@@ -31,8 +31,8 @@ type manifestLayer struct {
 //	    uvarint  auxiliary file count, then per auxiliary file: byte kind, 16 ID
 //	4           CRC-32C of all before and of the pool's ID
 type manifest struct {
-	version, drops uint64
-	layers         []manifestLayer
+	version, prunes uint64
+	layers          []manifestLayer
 }
 
 const manifestFormat = 1
@@ -47,7 +47,7 @@ func (m *manifest) encode(pool PoolID) []byte {
 	dst := make([]byte, 0, 32+64*len(m.layers))
 	dst = append(dst, manifestFormat)
 	dst = binary.AppendUvarint(dst, m.version)
-	dst = binary.AppendUvarint(dst, m.drops)
+	dst = binary.AppendUvarint(dst, m.prunes)
 	dst = binary.AppendUvarint(dst, uint64(len(m.layers)))
 	for _, layer := range m.layers {
 		dst = append(dst, byte(layer.kind))
@@ -77,7 +77,7 @@ func decodeManifest(pool PoolID, data []byte) (manifest, error) {
 		return m, fmt.Errorf("manifest format %d is unknown", data[0])
 	}
 	d := decoder{data: data[1 : len(data)-4]}
-	m.version, m.drops = d.uvarint(), d.uvarint()
+	m.version, m.prunes = d.uvarint(), d.uvarint()
 	for range d.count() {
 		layer := d.layer()
 		for range d.count() {

@@ -144,7 +144,7 @@ func TestForksDuringADrop(t *testing.T) {
 	d := w.draft()
 	d.write(object.TypeBlob, []byte("garbage"), object.ZeroID)
 	d.commit()
-	drop, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, tip))
+	drop, err := repack.PlanPrune(t.Context(), w.store, w.pool, dropOptions(0, tip))
 	w.must(err)
 	if drop == nil {
 		t.Fatal("nothing is dropped")

@@ -9,41 +9,32 @@
 //
 // Start at [Open], then [Store.View]. The map of the package, by file:
 //
-//	odb, limits, errors              Store and its settings; what callers branch on
-//	keys, pool, manifest, change     tables m, o, g, u, s, d; a pool and its list of layers
-//	departure, sweep                 removing what left its last manifest
-//	compact, repack, repacksearch,   maintenance: many layers become one segment, with a search for deltas
-//	pacer, drop, revive              or goes without what nothing reaches, which a writer may need after all
-//	layer, layerset, openfiles       what every layer answers; pins; the bounded set of open files
-//	section, index, segment          the segment format: sections of checked blocks, lookups, records and pack order
-//	segmentlayer, dataregion,        a segment as a layer: its entries, verified, whole or as streams
-//	contentstream, outline
-//	segmentwriter, sectionwriter,    writing one: the data as it comes, then the sorted index; sorting beyond memory
-//	indextable, runs
-//	hotvalue, hotlayer               the format of hot values; a key range of them as a layer
-//	graph, graphfile, graphtable     commit-graph rows: with hot commits, and in auxiliary files of segments
-//	cache, aside                     one budget for index blocks, inflated bases, trees and commits; what is read once goes aside
-//	view, chain, spool, prefix       reading: find, resolve a delta chain, in scratch files what is large
-//	fork, borrowed, borrowedset,     pools that share layers, and what of them a fork may read
-//	loan, change
-//	stream, blocks, entry            objects as streams, by range, and as they are stored
-//	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them so
-//	pendingsegment, stage
-//	write, blob                      what the API writes: skip-deltas, blobs as streams of independent blocks
+//	odb, limits, errors              Store and its settings; errors that callers decide on
+//	keys, decoder, pool, manifest    tables m, o, g, f, u, s, d; a pool and its list of layers
+//	change, departure, sweep         changes of manifests; files that no manifest names any more
+//	rewrite, rewriteprune,           what maintenance needs: layers replaced by one segment, with all objects
+//	attach, pacer                    or without some; auxiliary files; rests while requests are served
+//	layer, layerset, segmentlayer,   layers and their pins: segments, hot key ranges
+//	hotlayer, hotvalue
+//	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
+//	changedpaths
+//	view, chain, spool, prefix,      reading: lookup, delta chains, scratch files for large objects
+//	aside, named
+//	stream, blocks, entry,           objects as streams, by range, and as they are stored
+//	packedentry
+//	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible
+//	pendingsegment, stage, revive
+//	write, blob, arrival, blockpipe, writes of the API: skip-deltas, blobs as streams of independent blocks, and
+//	dotfile                          the files that git reads by their names
+//	fork, mergefrozen, borrowed,     pools that share layers, and what of them a fork may read
+//	borrowedset, loan, loanwalk,
+//	reachability, turns
 //	fsck and fsck...                 verifies everything in a pool, and what lies outside of pools
-//	registered, filecheck            the files that pools use, for copies of them, and their own checksums
-//	ingest, lanes, intake, examine   packs in, pass one: stored and looked at while they are read
-//	resolve, resolver, thinbase,     pass two: deltas, thin packs, links, connectivity
-//	links, connect, settle
-//	walk, mergebase, deepen, history walks over commits
-//	pathwalk, pathfilter, filter...  walks limited to a path, and the changed-path filters that make them quick
-//	changedpaths, listing,           walks that rest between two pages
-//	trace, tracer, traceset          and the last change of every file in one walk
-//	plan, reach, whole, filter,      packs out: what to send, and sending it as it is stored
-//	inventory, search, generate
-//	bitmap, bitmapwriter, ...build,  reachability bitmaps: the auxiliary file, making one, and packs planned from it
-//	cover, reachbitmap, filterset,
-//	auxiliary file, companionqueue
+//	registered                       the files that pools use, for copies of them
+//
+// Its subfolders are above it, but for those that say what it stands on: kv, file, segment, bloom,
+// extsort, lru, fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen,
+// maintenance in repack.
 //
 // Nothing here is guarded by being alone: what a batch relies on is a precondition in it. All
 // methods may be called concurrently unless they say otherwise.

@@ -68,9 +68,9 @@ func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 // with the quarantine.
 func (q *Quarantine) View() *View { return q.view }
 
-// DropCount is the pool's drop count under which the quarantine looks at the pool: that of the view
+// PruneCount is the pool's drop count under which the quarantine looks at the pool: that of the view
 // it was made from, or of the last [Quarantine.Refresh].
-func (q *Quarantine) DropCount() uint64 { return q.stored().DropCount() }
+func (q *Quarantine) PruneCount() uint64 { return q.stored().PruneCount() }
 
 // PackedBytes is the size of what is quarantined, as it is stored.
 func (q *Quarantine) PackedBytes() int64 {
@@ -183,7 +183,7 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 		return err
 	}
 	next.owner = base.owner
-	if m = next.manifest; m.drops != base.manifest.drops {
+	if m = next.manifest; m.prunes != base.manifest.prunes {
 		if err := q.rebase(ctx, next); err != nil {
 			return errors.Join(err, next.Close())
 		}
@@ -192,7 +192,7 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	q.old = append(q.old, q.base)
 	q.base = next
 	q.mu.Unlock()
-	if next.manifest.drops != base.manifest.drops {
+	if next.manifest.prunes != base.manifest.prunes {
 		return q.revive(ctx, base)
 	}
 	return nil

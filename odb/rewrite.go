@@ -195,9 +195,9 @@ func (r *Rewrite) Put(q *Quarantine) error {
 // Commit puts the new segment in the place of the chosen layers, all of whose objects it or another
 // own segment has, and returns when that is durable. Errors: [ErrMoved].
 func (r *Rewrite) Commit(ctx context.Context) error {
-	drops := r.view.manifest.drops
+	drops := r.view.manifest.prunes
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
-		if m.drops != drops { // what was left out because another segment holds it may be gone
+		if m.prunes != drops { // what was left out because another segment holds it may be gone
 			return ErrMoved
 		}
 		return r.replace(m, b)

@@ -17,7 +17,7 @@ import (
 // repository's head: that is what keeps an object that is found absent here from being added by
 // somebody else before the batch is.
 //
-// Errors: [ErrDropped] when objects were dropped since the last Refresh and connectivity has to be
+// Errors: [ErrPruned] when objects were dropped since the last Refresh and connectivity has to be
 // checked again, [ErrManyLayers].
 func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	if q.closed {
@@ -32,8 +32,8 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 		return err
 	}
 	defer now.Close()
-	if now.manifest.drops != base.manifest.drops {
-		return ErrDropped
+	if now.manifest.prunes != base.manifest.prunes {
+		return ErrPruned
 	}
 	b.Require(manifestKey(base.pool), raw)
 	q.staged = true

@@ -47,13 +47,13 @@ func TestStageAfterADrop(t *testing.T) {
 	w.apply(b)
 	delete(w.objects, dropped)
 
-	before := d.q.DropCount()
-	if err := d.q.Stage(t.Context(), kv.NewBatch()); !errors.Is(err, odb.ErrDropped) {
-		t.Fatalf("Stage after a drop: %v, want ErrDropped", err)
+	before := d.q.PruneCount()
+	if err := d.q.Stage(t.Context(), kv.NewBatch()); !errors.Is(err, odb.ErrPruned) {
+		t.Fatalf("Stage after a drop: %v, want ErrPruned", err)
 	}
 	w.must(d.q.Refresh(t.Context()))
-	if d.q.DropCount() != before+1 {
-		t.Errorf("drop count %d after %d", d.q.DropCount(), before)
+	if d.q.PruneCount() != before+1 {
+		t.Errorf("drop count %d after %d", d.q.PruneCount(), before)
 	}
 	if ok, err := d.q.View().Has(t.Context(), again); !ok || err != nil {
 		t.Errorf("an object that was written again has gone: %v", err)

@@ -78,7 +78,7 @@ type scene struct {
 	forks  map[string]bool
 	grown  odb.Growth // by the last write
 	draft  *draft
-	plan   *repack.Drop
+	plan   *repack.Prune
 	views  map[string]*odb.View
 	objs   map[string]object.ID // C, C:, C:path
 	names  map[string]string    // hexadecimal ID of an object or layer to its name
@@ -133,7 +133,7 @@ func (s *scene) fold(all bool) (repack.Compacted, error) {
 }
 
 func (s *scene) planDrop(tips, old []object.ID, shareMin float64) (err error) {
-	s.plan, err = repack.PlanDrop(s.Context(), s.store, s.pool, repack.DropOptions{
+	s.plan, err = repack.PlanPrune(s.Context(), s.store, s.pool, repack.PruneOptions{
 		ShareMin: shareMin, Roots: func(context.Context) (_, _ []object.ID, err error) { return tips, old, nil },
 	})
 	return err

@@ -117,8 +117,8 @@ func (v *View) Limits() Limits { return v.store.limits }
 // IsQuarantine reports whether v reads what is quarantined too.
 func (v *View) IsQuarantine() bool { return v.quarantine != nil }
 
-// DropCount counts the changes of the pool that removed objects, as of v.
-func (v *View) DropCount() uint64 { return v.currentManifest().drops }
+// PruneCount counts the changes of the pool that removed objects, as of v.
+func (v *View) PruneCount() uint64 { return v.currentManifest().prunes }
 
 // Has reports whether the object of id can be read.
 func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {

@@ -122,7 +122,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 // drop removes what nothing has reached since a time.
 func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) {
 	var sequence uint64
-	d, err := repack.PlanDrop(ctx, j.Objects, j.Pool, repack.DropOptions{
+	d, err := repack.PlanPrune(ctx, j.Objects, j.Pool, repack.PruneOptions{
 		RepackOptions: j.Compact.RepackOptions,
 		ShareMin:      j.DropShare,
 		Roots: func(ctx context.Context) (tips, old []object.ID, err error) {

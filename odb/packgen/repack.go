@@ -85,7 +85,7 @@ func (r *Repack) TakeAll(ctx context.Context) error {
 		}
 		send.addAll(i)
 		for _, newer := range picked {
-			if err := send.dropTwins(ctx, newer, i); err != nil {
+			if err := send.removeDuplicates(ctx, newer, i); err != nil {
 				return err
 			}
 		}

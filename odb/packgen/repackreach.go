@@ -64,7 +64,7 @@ func (r *Repack) keepOwn(ctx context.Context, live *objectSet) error {
 			if r.View().IsBorrowed(layers[j]) {
 				continue
 			}
-			if err := live.addTwins(ctx, i, j); err != nil {
+			if err := live.addDuplicates(ctx, i, j); err != nil {
 				return fmt.Errorf("look for own copies of what is borrowed: %w", err)
 			}
 		}

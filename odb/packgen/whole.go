@@ -168,7 +168,7 @@ func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 		}
 		for newer := range i {
 			if w.whole[newer] {
-				if err := r.send.dropTwins(ctx, newer, i); err != nil {
+				if err := r.send.removeDuplicates(ctx, newer, i); err != nil {
 					return err
 				}
 			}
@@ -199,8 +199,8 @@ func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 	return nil
 }
 
-// dropTwins removes from the set what it has of a segment and of a newer one too.
-func (s *objectSet) dropTwins(ctx context.Context, newer, older int) error {
+// removeDuplicates removes from the set what it has of a segment and of a newer one too.
+func (s *objectSet) removeDuplicates(ctx context.Context, newer, older int) error {
 	return s.inv.eachTwin(ctx, newer, older, func(inNewer, inOlder handle) {
 		if s.has(inNewer) {
 			s.remove(inOlder)
@@ -208,8 +208,8 @@ func (s *objectSet) dropTwins(ctx context.Context, newer, older int) error {
 	})
 }
 
-// addTwins adds what it has of one segment as the objects of another that holds them too.
-func (s *objectSet) addTwins(ctx context.Context, one, other int) error {
+// addDuplicates adds what it has of one segment as the objects of another that holds them too.
+func (s *objectSet) addDuplicates(ctx context.Context, one, other int) error {
 	return s.inv.eachTwin(ctx, one, other, func(inOne, inOther handle) {
 		if s.has(inOne) {
 			s.add(inOther)

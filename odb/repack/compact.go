@@ -1,7 +1,7 @@
 // Package repack is the maintenance of one pool: it merges layers into one segment, removes what
 // nothing reaches, and builds auxiliary files. Everything here may run beside reads and writes.
 //
-// Start at [Compact], [PlanDrop] and [BuildAuxiliary].
+// Start at [Compact], [PlanPrune] and [BuildAuxiliary].
 package repack
 
 import (

@@ -51,7 +51,7 @@ func (r *Rewrite) look(
 	ctx context.Context, m *manifest, b *kv.Batch, moved []object.ID, rest func(context.Context) error,
 ) (*manifest, error) {
 	next := m.clone()
-	next.drops++
+	next.prunes++
 	if err := r.replace(&next, b); err != nil {
 		return nil, errors.Join(ErrNeeded, err)
 	}

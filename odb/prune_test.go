@@ -14,9 +14,9 @@ import (
 )
 
 // drop removes what the tips do not reach, and what they do not reach from what the world expects.
-func (w *world) drop(kept map[object.ID]content, options repack.DropOptions) {
+func (w *world) drop(kept map[object.ID]content, options repack.PruneOptions) {
 	w.Helper()
-	d, err := repack.PlanDrop(w.Context(), w.store, w.pool, options)
+	d, err := repack.PlanPrune(w.Context(), w.store, w.pool, options)
 	w.must(err)
 	if d == nil {
 		w.Fatal("nothing was dropped")
@@ -25,13 +25,13 @@ func (w *world) drop(kept map[object.ID]content, options repack.DropOptions) {
 	w.objects = kept
 }
 
-func dropOptions(shareMin float64, tips ...object.ID) repack.DropOptions {
-	return repack.DropOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) {
+func dropOptions(shareMin float64, tips ...object.ID) repack.PruneOptions {
+	return repack.PruneOptions{ShareMin: shareMin, Roots: func(context.Context) (_, old []object.ID, err error) {
 		return tips, nil, nil
 	}}
 }
 
-func (w *world) commitDrop(d *repack.Drop) {
+func (w *world) commitDrop(d *repack.Prune) {
 	w.Helper()
 	w.must(d.Look(w.Context()))
 	b := kv.NewBatch()
@@ -72,7 +72,7 @@ func TestDrop(t *testing.T) {
 			w := newWorld(t, odb.Options{})
 			tip, other, kept := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			before(w)
-			if d, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(1, tip)); d != nil || err != nil {
+			if d, err := repack.PlanPrune(t.Context(), w.store, w.pool, dropOptions(1, tip)); d != nil || err != nil {
 				t.Fatalf("a drop that does not pay: %v, %v", d, err)
 			}
 			w.drop(kept, dropOptions(0, tip))
@@ -82,7 +82,7 @@ func TestDrop(t *testing.T) {
 					t.Errorf("the other history is still there: %v", err)
 				}
 			})
-			if d, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, tip)); d != nil || err != nil {
+			if d, err := repack.PlanPrune(t.Context(), w.store, w.pool, dropOptions(0, tip)); d != nil || err != nil {
 				t.Errorf("there is still something to drop: %v, %v", d, err)
 			}
 			w.reopen()
@@ -96,15 +96,15 @@ func TestDropKeepsOldValues(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 	unknown := object.ID{1}
-	options := repack.DropOptions{Roots: func(context.Context) (tips, old []object.ID, err error) {
+	options := repack.PruneOptions{Roots: func(context.Context) (tips, old []object.ID, err error) {
 		return []object.ID{tip}, []object.ID{other, unknown}, nil
 	}}
-	d, err := repack.PlanDrop(t.Context(), w.store, w.pool, options)
+	d, err := repack.PlanPrune(t.Context(), w.store, w.pool, options)
 	if d != nil || err != nil {
-		t.Errorf("PlanDrop = %v, %v, want nothing to drop", d, err)
+		t.Errorf("PlanPrune = %v, %v, want nothing to drop", d, err)
 	}
-	if _, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, unknown)); !errors.Is(err, odb.ErrNotFound) {
-		t.Errorf("PlanDrop with a tip that is missing: %v", err)
+	if _, err := repack.PlanPrune(t.Context(), w.store, w.pool, dropOptions(0, unknown)); !errors.Is(err, odb.ErrNotFound) {
+		t.Errorf("PlanPrune with a tip that is missing: %v", err)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestDropIsNeeded(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, odb.Options{})
 			tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
-			d, err := repack.PlanDrop(t.Context(), w.store, w.pool, dropOptions(0, tip))
+			d, err := repack.PlanPrune(t.Context(), w.store, w.pool, dropOptions(0, tip))
 			w.must(err)
 			w.must(d.Look(t.Context())) // nothing has come yet
 			moved := use(w, other)

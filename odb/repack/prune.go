@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// DropOptions say what [PlanDrop] keeps and when it pays.
-type DropOptions struct {
+// PruneOptions say what [PlanPrune] keeps and when it pays.
+type PruneOptions struct {
 	packgen.RepackOptions
 	// Roots returns what the refs of all namespaces point at, and former values of refs that are kept
 	// too; such as are not stored count for nothing. It is called once, when what is written no longer
@@ -22,22 +22,22 @@ type DropOptions struct {
 	ShareMin float64
 }
 
-// Drop is a removal of unreachable objects that is ready to be committed: layers that held some
+// Prune is a removal of unreachable objects that is ready to be committed: layers that held some
 // have been rewritten without them.
 //
 // It is committed by a batch that [odb.Rewrite.Stage] fills, with the repository's head as a
 // precondition, and closed in the end. A Drop belongs to one goroutine.
-type Drop struct {
+type Prune struct {
 	*odb.Rewrite
 	repack *packgen.Repack
 	count  int
 }
 
-// PlanDrop finds what nothing reaches and rewrites the layers that the pool alone uses and that
+// PlanPrune finds what nothing reaches and rewrites the layers that the pool alone uses and that
 // hold such objects; nil when there are none, or too few to pay. What is written meanwhile stays.
 //
 // Errors: [odb.ErrNotFound] for a tip that is not stored, [odb.ErrCorrupt].
-func PlanDrop(ctx context.Context, s *odb.Store, pool odb.PoolID, options DropOptions) (*Drop, error) {
+func PlanPrune(ctx context.Context, s *odb.Store, pool odb.PoolID, options PruneOptions) (*Prune, error) {
 	var tips, old []object.ID
 	rewrite, err := s.BeginRewrite(ctx, pool, func(ctx context.Context) (err error) {
 		if tips, old, err = options.Roots(ctx); err != nil {
@@ -52,7 +52,7 @@ func PlanDrop(ctx context.Context, s *odb.Store, pool odb.PoolID, options DropOp
 	if err != nil {
 		return nil, errors.Join(err, rewrite.Close())
 	}
-	d := &Drop{Rewrite: rewrite, repack: r}
+	d := &Prune{Rewrite: rewrite, repack: r}
 	pays, err := d.plan(ctx, options.ShareMin, tips, old)
 	if err == nil && pays && r.Count() > 0 {
 		err = r.Write(ctx)
@@ -67,21 +67,21 @@ func PlanDrop(ctx context.Context, s *odb.Store, pool odb.PoolID, options DropOp
 }
 
 // ObjectCount is the number of objects that are dropped, copies of others included.
-func (d *Drop) ObjectCount() int { return d.count }
+func (d *Prune) ObjectCount() int { return d.count }
 
 // LayerCount is the number of layers that are rewritten.
-func (d *Drop) LayerCount() int { return len(d.Chosen()) }
+func (d *Prune) LayerCount() int { return len(d.Chosen()) }
 
 // Look is [odb.Rewrite.Look] at the pace of the plan.
-func (d *Drop) Look(ctx context.Context) error {
+func (d *Prune) Look(ctx context.Context) error {
 	return d.Rewrite.Look(ctx, d.repack.Rest)
 }
 
 // Close gives up what was not committed.
-func (d *Drop) Close() error { return errors.Join(d.repack.Close(), d.Rewrite.Close()) }
+func (d *Prune) Close() error { return errors.Join(d.repack.Close(), d.Rewrite.Close()) }
 
 // plan decides what is taken into the new segment, and reports whether that pays.
-func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
+func (d *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
 	own, err := d.OwnLayers(ctx, false)
 	if err != nil {
 		return false, err
@@ -100,7 +100,7 @@ func (d *Drop) plan(ctx context.Context, shareMin float64, tips, old []object.ID
 
 // roots returns what has to stay with all that it leads to: the tips, those of old that are stored,
 // and what is named by objects in layers that are not rewritten, so that the pool stays closed.
-func (d *Drop) roots(ctx context.Context, own []odb.OwnLayer, tips, old []object.ID) ([]object.ID, error) {
+func (d *Prune) roots(ctx context.Context, own []odb.OwnLayer, tips, old []object.ID) ([]object.ID, error) {
 	for _, id := range old {
 		ok, err := d.View().Stores(ctx, id)
 		if err != nil {

@@ -342,7 +342,9 @@ type crashes struct {
 
 	mu     sync.Mutex // guards the fields below
 	random *rand.Rand
-	every  int // operation
+	every  int    // operation
+	path   string // of which operations count; empty: all
+	clones int    // what is left of each, by chance; one when 0
 	count  int
 	left   []crash
 }
@@ -356,16 +358,18 @@ type crash struct {
 
 // MaybeError implements errorfs.Injector.
 func (c *crashes) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+	if op.Kind.ReadOrWrite() == errorfs.OpIsRead || !strings.Contains(op.Path, c.path) {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.count++; c.count%c.every == 0 {
 		acknowledged := c.acknowledged.Load()
-		cfg := vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[c.random.IntN(3)], RNG: c.random}
 		name := fmt.Sprint(c.count, " ", op.Path)
-		c.left = append(c.left, crash{fs: c.disk.CrashClone(cfg), acknowledged: acknowledged, op: name})
+		for range max(c.clones, 1) {
+			cfg := vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[c.random.IntN(3)], RNG: c.random}
+			c.left = append(c.left, crash{fs: c.disk.CrashClone(cfg), acknowledged: acknowledged, op: name})
+		}
 	}
 	return nil
 }
@@ -382,7 +386,19 @@ func TestMarkAfterCrashes(t *testing.T) {
 	if testing.Short() {
 		every = 15
 	}
-	c := &crashes{disk: vfs.NewCrashableMem(), random: rand.New(rand.NewPCG(3, 4)), every: every}
+	testCrashes(t, &crashes{every: every})
+}
+
+// TestManifestAfterCrashes cuts the power where the marker that names the manifest moves, and keeps
+// many choices of the unsynced entries of the directory: the manifest that is named is there.
+func TestManifestAfterCrashes(t *testing.T) {
+	t.Parallel()
+	testCrashes(t, &crashes{every: 1, path: "marker.manifest", clones: 40})
+}
+
+func testCrashes(t *testing.T, c *crashes) {
+	t.Helper()
+	c.disk, c.random = vfs.NewCrashableMem(), rand.New(rand.NewPCG(3, 4))
 	options := kv.PebbleOptions{
 		FS: errorfs.Wrap(c.disk, c), MemoryBytes: 1 << 20, Logger: quiet(),
 		RestAfter: time.Millisecond, MarkEvery: time.Nanosecond,

@@ -8,7 +8,7 @@ import (
 )
 
 // watchedFS stands between Pebble and its files. It reports the syncs of logs and manifests to a
-// witness, refuses tables with a damaged footer, and calls failed after every failure that makes
+// witness, refuses tables with a damaged footer, settles markers, and calls failed after every failure that makes
 // the content of the disk unknown: Pebble itself panics on most of them, and some of these panics
 // cannot be recovered.
 //
@@ -31,6 +31,9 @@ func (f *watchedFS) report(err error) error {
 
 // Create implements vfs.FS.
 func (f *watchedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.settleMarker(name); err != nil {
+		return nil, err
+	}
 	file, err := f.FS.Create(name, category)
 	return f.watch(name, file, err)
 }

@@ -17,17 +17,17 @@ const (
 	agree          // it has it already
 	pull           // the far side's value comes here
 	push           // ours goes there
-	leave          // neither may: the sync tells why
+	leave          // neither may: the sync reports why
 )
 
 // sides is a ref as it is here and there, and as both had it last. The zero id is none.
 type sides struct {
 	local, far, seen object.ID
-	// held is what an import has made of it here, nil if none has.
+	// held is the value that an import gave it here, nil if none has.
 	held *object.ID
 }
 
-// decision is what is to be done about a ref, and why nothing can be.
+// decision is the action for a ref, or the reason why there is none.
 type decision struct {
 	action action
 	why    string
@@ -44,7 +44,7 @@ const (
 
 // decide compares the sides of one ref.
 //
-// A side that did not change since both were the same takes what the other has become, if that goes
+// A side that did not change since both were the same takes the value of the other, if that goes
 // forward. When both changed, the one that contains the other wins, and new work wins over a
 // deletion. view shows the objects of ours.
 func (s *sides) decide(ctx context.Context, view *odb.View, name string, isDefault bool) (decision, error) {
@@ -76,10 +76,11 @@ func (s *sides) compare(ctx context.Context, view *odb.View) (decision, error) {
 		return decision{}, err
 	}
 	if !known && s.far == s.seen {
-		return decision{leave, whyRewound}, nil // so long ago that what was left has been removed
+		return decision{leave, whyRewound}, nil // so long ago that the old commits were pruned
 	}
 	if !known {
-		// What we do not have is in no history of ours. Whether ours is in it shows when it has come.
+		// The remote value is not in this store, so it is not an ancestor of ours. Whether it is a
+		// descendant shows after the fetch.
 		return decision{action: pull}, nil
 	}
 	ahead, err := isAncestor(ctx, view, s.far, s.local)
@@ -103,7 +104,7 @@ func (s *sides) compare(ctx context.Context, view *odb.View) (decision, error) {
 	}
 }
 
-// isAncestor is false too for what is no commit.
+// isAncestor is false for objects that are not commits.
 func isAncestor(ctx context.Context, view *odb.View, ancestor, descendant object.ID) (bool, error) {
 	for _, id := range []object.ID{ancestor, descendant} {
 		info, err := view.Stat(ctx, id)
@@ -123,7 +124,7 @@ const (
 	tagPrefix    = "refs/tags/"
 )
 
-// Covers tells whether a ref, by its stored name, is one that is synced.
+// Covers reports whether the ref of a stored name is synced.
 func Covers(name string) bool {
 	return strings.HasPrefix(name, branchPrefix) || strings.HasPrefix(name, tagPrefix)
 }

@@ -10,18 +10,19 @@ import (
 	"packhorse/pack/object"
 )
 
-// haves tells the far side which commits we have, the newest first, and nothing behind what both
-// have. It implements remote.Haves.
+// haves lists our commits for negotiation, newest first. It leaves out the ancestors of common
+// commits. It implements remote.Haves.
 type haves struct {
 	view  *odb.View
 	queue commitQueue
 	met   map[object.ID]*queued
 	open  int // commits in queue that are not known to be common
-	// shared are what the far side advertises and we have: they are told, and nothing behind them.
+	// shared are the advertised objects that this store has. They are sent, their ancestors are
+	// not.
 	shared map[object.ID]bool
 }
 
-// newHaves begins at tips, commits or not. Memory follows the commits that are told.
+// newHaves begins at tips, commits or not. Memory grows with the commits that are sent.
 func newHaves(ctx context.Context, view *odb.View, tips, shared []object.ID) (*haves, error) {
 	h := &haves{view: view, met: make(map[object.ID]*queued), shared: make(map[object.ID]bool)}
 	for _, id := range shared {
@@ -64,8 +65,8 @@ func (h *haves) add(ctx context.Context, id object.ID, common bool) error {
 	return nil
 }
 
-// mark notes that the far side has a commit. What lies behind one whose turn has come was met; it
-// is common too.
+// mark marks a commit as common. The parents of a commit that left the queue are in the map; they
+// are common, too.
 func (h *haves) mark(c *queued) {
 	pending := []*queued{c}
 	for len(pending) > 0 {
@@ -85,7 +86,7 @@ func (h *haves) mark(c *queued) {
 	}
 }
 
-// Next returns up to most commits that were not told yet.
+// Next returns up to most commits that were not returned yet.
 func (h *haves) Next(ctx context.Context, most int) ([]object.ID, error) {
 	var next []object.ID
 	for h.open > 0 && len(next) < most {

@@ -12,12 +12,12 @@ const (
 	tableRef   = 'v' // repository id, kind, hash of a ref's name -> object id, name
 )
 
-// kind tells the rows of table v apart.
+// kind distinguishes the rows of table v.
 type kind byte
 
 const (
-	seen kind = 's' // what the ref was on both sides when it was last the same, or has been on the far side
-	held kind = 'h' // what an import has made of the ref here, which is not sent; the zero id for its deletion
+	seen kind = 's' // value of the ref when both sides were last equal, or a value that the far side had
+	held kind = 'h' // value that an import gave the ref here, which is not sent; the zero ID for its deletion
 )
 
 // hashSize is how much of a name's hash stands in a key: names are longer than keys may be.

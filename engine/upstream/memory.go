@@ -9,7 +9,7 @@ import (
 	"packhorse/refs"
 )
 
-// memory is what is remembered of the refs of a repository between two syncs, by name.
+// memory holds the state of the refs of a repository between two syncs, by name.
 type memory struct {
 	seen, held map[string]object.ID
 }
@@ -20,7 +20,7 @@ func remembered(ctx context.Context, r kv.Reader, repo refs.RepoID) (memory, err
 	prefix := refsPrefix(repo)
 	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {
-			return memory{}, fmt.Errorf("read what the upstream had: %w", err)
+			return memory{}, fmt.Errorf("read the last known refs of the upstream: %w", err)
 		}
 		if len(pair.Key) != len(prefix)+1+hashSize || len(pair.Value) <= object.IDSize {
 			return memory{}, fmt.Errorf("%w: ref of an upstream, key of %d bytes, value of %d", errCorrupt, len(pair.Key),
@@ -35,8 +35,8 @@ func remembered(ctx context.Context, r kv.Reader, repo refs.RepoID) (memory, err
 	return m, nil
 }
 
-// See lets b remember that a ref is the same on both sides, or for the zero id that it is on
-// neither. What was held back is forgotten.
+// See adds to b that a ref is equal on both sides, or for the zero ID that neither has it. It
+// removes the held value.
 func See(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	if id.IsZero() {
 		b.Delete(refKey(repo, seen, name))
@@ -46,8 +46,8 @@ func See(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	b.Delete(refKey(repo, held, name))
 }
 
-// Hold lets b remember that a ref has come to its value, or to its end for the zero id, by an
-// import of old history, which is not sent.
+// Hold adds to b that an import of old history gave the ref its value, or deleted it for the zero
+// ID. Held values are not sent.
 func Hold(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	b.Put(refKey(repo, held, name), refValue(name, id))
 }

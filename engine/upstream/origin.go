@@ -10,8 +10,8 @@ import (
 // GitHub is the one provider that is asked with tokens of an app, and not with a stored credential.
 const GitHub = "github"
 
-// providers are the hosts that are known, with the base URL of each where nobody says another one,
-// and the user name that a credential without one stands for.
+// providers are the known hosts: the default base URL of each, and the user name for a credential
+// without one.
 var providers = map[string]struct{ base, user string }{
 	GitHub:      {"https://github.com", "x-access-token"},
 	"gitlab":    {"https://gitlab.com", "oauth2"},
@@ -24,15 +24,15 @@ var providers = map[string]struct{ base, user string }{
 
 const sourcehut = "sr.ht"
 
-// Known tells whether a provider is one of those in docs/api.md, "Upstreams".
+// Known reports whether a provider is one of those in docs/api.md, "Upstreams".
 func Known(provider string) bool {
 	_, ok := providers[provider]
 	return ok
 }
 
 // Origin is the repository that one of ours is synced with. It is stored with the repository and
-// does not change: what its base URL was at the creation stays, so that a credential is never sent
-// to another host than the one that it was given for.
+// does not change: it keeps the base URL of its creation, so that a credential is only ever sent to
+// the host that it was given for.
 type Origin struct {
 	Provider string `json:"provider"`
 	Owner    string `json:"owner"`
@@ -49,7 +49,7 @@ type Origin struct {
 }
 
 // ErrOrigin says that something cannot be the name of an upstream.
-var ErrOrigin = errors.New("upstream: not an upstream")
+var ErrOrigin = errors.New("upstream: invalid upstream")
 
 // OriginError is [ErrOrigin] with the field of base_repo that is at fault.
 type OriginError struct{ Field, Why string }

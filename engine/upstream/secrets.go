@@ -17,15 +17,15 @@ import (
 	"packhorse/refs"
 )
 
-// lastErrorMax bounds what is kept of an error, in bytes.
+// lastErrorMax bounds the stored text of an error, in bytes.
 const lastErrorMax = 1000
 
-// Secrets are what an upstream was shown. It may send them back, in whatever it says.
+// Secrets are the secrets that were sent to an upstream. It may return them in any text.
 type Secrets []string
 
-// Explain is how clients hear of why a sync failed: in the words of the error when it is about the
-// upstream, or what came from there, and in none when it is about the stores. kinds are errors of
-// the caller that are told in their words too.
+// Explain returns the text that clients see for a failed sync: the text of the error when it
+// concerns the upstream or data from there, and a general one when it concerns the stores. kinds
+// are errors of the caller whose texts are shown, too.
 func (s Secrets) Explain(err error, kinds ...error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
@@ -70,7 +70,7 @@ func formsOf(secret string) []string {
 		return nil
 	}
 	forms := []string{secret, url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret))}
-	// In base64 what stands in front decides how the rest looks; the letters at both ends depend on
+	// In base64 the preceding bytes decide how the rest looks; the letters at both ends depend on
 	// their neighbours.
 	for lead := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", lead) + secret))

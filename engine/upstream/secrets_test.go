@@ -38,7 +38,7 @@ func TestSecretsHide(t *testing.T) {
 	}
 }
 
-// TestSecretsExplain tells what is about the upstream in its words, and nothing of the stores.
+// TestSecretsExplain shows errors of the upstream, and hides those of the stores.
 func TestSecretsExplain(t *testing.T) {
 	t.Parallel()
 	secrets := upstream.Secrets{"secret"}

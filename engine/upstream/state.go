@@ -33,7 +33,7 @@ type State struct {
 	// where it is kept now.
 	DefaultBranch string    `json:"default_branch,omitempty"`
 	LastSuccess   time.Time `json:"last_success,omitzero"`
-	// LastError is why the last sync failed, "" when it did not. Clients are told it.
+	// LastError is why the last sync failed, "" when it did not. Clients see it.
 	LastError string `json:"last_error,omitempty"`
 	// Attempts is how many syncs have failed since one succeeded, and Next when the next one is due.
 	Attempts int       `json:"attempts,omitempty"`
@@ -43,7 +43,7 @@ type State struct {
 // ErrNoState says that the row of a repository that has an upstream is missing.
 var ErrNoState = errors.New("upstream: the sync state is missing")
 
-// errCorrupt is in the chain of what is wrong with stored rows.
+// errCorrupt is in the chain of errors about stored rows.
 var errCorrupt = kv.ErrCorrupt
 
 // ReadState returns the state of a repository's upstream, and the bytes that a precondition
@@ -80,7 +80,7 @@ func (s *State) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Replace lets b replace the state that is stored as before, and returns what is stored then.
+// Replace adds to b the replacement of the state stored as before, and returns the new stored form.
 func (s *State) Replace(b *kv.Batch, repo refs.RepoID, before []byte) ([]byte, error) {
 	data, err := s.Encode()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *State) Replace(b *kv.Batch, repo refs.RepoID, before []byte) ([]byte, e
 // ErrDetaching says that a repository is being detached from its upstream, or cannot be.
 var ErrDetaching = errors.New("upstream: being detached")
 
-// MakeDue makes the state one in which a sync is due, and tells whether it was none. Errors:
+// MakeDue makes the state one in which a sync is due, and reports whether it changed. Errors:
 // [ErrDetaching].
 func (s *State) MakeDue() (changed bool, err error) {
 	switch s.Phase {
@@ -108,7 +108,7 @@ func (s *State) MakeDue() (changed bool, err error) {
 	return true, nil
 }
 
-// BeginDetach makes the state one that is being detached, and tells whether it was not detached
+// BeginDetach makes the state one that is being detached, and reports whether it was not detached
 // yet. Errors: [ErrDetaching].
 func (s *State) BeginDetach() (changed bool, err error) {
 	switch s.Phase {
@@ -122,8 +122,8 @@ func (s *State) BeginDetach() (changed bool, err error) {
 	return true, nil
 }
 
-// Succeed records a sync that came to its end. What its report says of single refs is a failure all
-// the same, which is returned.
+// Succeed records a sync that came to its end. Failures of single refs in its report count as a
+// failure, which is returned.
 func (s *State) Succeed(now time.Time, report *Report) error {
 	s.LastError, s.Next = "", time.Time{}
 	s.Imported, s.LastSuccess = true, now.UTC()
@@ -150,7 +150,7 @@ func (s *State) Fail(now time.Time, o *Settings, failed error, why string) (agai
 // changeTriesMax bounds how often a change of a state is tried against others.
 const changeTriesMax = 16
 
-// Change changes a stored state, unless change returns false, and returns when what is stored is
+// Change changes a stored state, unless change returns false, and returns when the new state is
 // durable.
 //
 // Errors: those of change; [ErrNoState]; refs.ErrBusy.
@@ -214,13 +214,13 @@ func Pending(
 	return nil
 }
 
-// Drop lets b remove everything about a repository's upstream.
+// Drop adds to b the removal of all rows of a repository's upstream.
 func Drop(b *kv.Batch, repo refs.RepoID) {
 	b.Delete(StateKey(repo))
 	Forget(b, repo)
 }
 
-// Forget lets b remove what the upstream had when it was last seen.
+// Forget adds to b the removal of the refs that the upstream had in the last sync.
 func Forget(b *kv.Batch, repo refs.RepoID) {
 	prefix := refsPrefix(repo)
 	b.DeleteRange(prefix, kv.PrefixEnd(prefix))

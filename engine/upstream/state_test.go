@@ -74,7 +74,7 @@ func TestStateAfterSync(t *testing.T) {
 	}
 }
 
-// TestChange changes a stored state while another one does, and looks for what is due.
+// TestChange changes a stored state while another writer does, and finds due syncs.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	keys, _, shut := odbtest.OpenStores(t, vfs.NewMem())

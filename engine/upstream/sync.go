@@ -2,11 +2,11 @@
 // directions.
 //
 // Start at [Sync.Run], which is one sync, and at [Worker], which runs those that are due. origin.go
-// says where the far side is, state.go what is stored about it, compare.go decides what is to be
-// done about a ref, transfer.go does it. Package remote speaks to the far side.
+// says where the far side is, state.go what is stored about it, compare.go decides on the action
+// for each ref, transfer.go does it. Package remote speaks to the far side.
 //
-// Nothing is forced on either side. What both sides had when they were last the same is remembered,
-// so that a ref that one side lacks is known to be new or gone.
+// Nothing is forced on either side. The values that both sides last agreed on are stored, so that a
+// ref that one side lacks is known to be new or deleted.
 package upstream
 
 import (
@@ -30,18 +30,18 @@ type Update struct {
 	Old, New object.ID
 }
 
-// Pull is what a sync asks of [Repository.Pull].
+// Pull is the argument of [Repository.Pull].
 type Pull struct {
 	Updates []Update
-	// Pack holds what is missing for them; nil when nothing is.
+	// Pack holds the missing objects; nil when none is missing.
 	Pack io.Reader
 	// Stage adds to the batch that moves the refs; moved are those of Updates that do. It may be
 	// called again, with another batch.
 	Stage func(b *kv.Batch, moved []Update)
 }
 
-// Repository is a repository of ours, as a sync sees it; package engine implements it. What it
-// tells is durable.
+// Repository is a repository of ours, as a sync sees it; package engine implements it. Its answers
+// are durable.
 type Repository interface {
 	// ID names the repository in the rows of this package.
 	ID() refs.RepoID
@@ -49,8 +49,8 @@ type Repository interface {
 	Refs(ctx context.Context) ([]refs.Ref, error)
 	// Objects opens the objects for reading; the caller closes the view.
 	Objects(ctx context.Context) (*odb.View, error)
-	// Pull stores a pack, after every check that a push has to pass, and moves branches forward only.
-	// What is wrong with a single update is returned in its place, nil for one that was made.
+	// Pull stores a pack, after every check that a push has to pass, and moves branches forward
+	// only. It returns an error for each update, nil for one that succeeded.
 	Pull(ctx context.Context, p *Pull) ([]error, error)
 	// Apply commits a batch of rows, if the repository is still to be synced.
 	Apply(ctx context.Context, b *kv.Batch) error
@@ -83,17 +83,17 @@ type Sync struct {
 // Problem is why a ref is not the same on both sides.
 type Problem struct{ Ref, Why string }
 
-// Report is what came of a sync that went through.
+// Report is the result of a completed sync.
 type Report struct {
 	// Problems are the refs that are not the same on both sides, or empty.
 	Problems []Problem
-	// Moved says that a ref has moved here meanwhile, so that another sync is due.
+	// Moved says that a ref moved here during the sync, so that another sync is due.
 	Moved bool
 }
 
-// Run syncs the repository: first it fetches what is new there, then it sends what is new here. An
-// error says that it did not come to its end. What was done until then stays, and the next sync
-// goes on from there.
+// Run syncs the repository: first it fetches the new commits of the far side, then it pushes ours.
+// An error means that it was not completed. Its effects until then stay, and the next sync
+// continues from there.
 func (s *Sync) Run(ctx context.Context) (_ *Report, err error) {
 	if err := s.look(ctx); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (s *Sync) remember(ctx context.Context, names []string) error {
 			continue
 		}
 		if err := s.Repo.Apply(ctx, b); err != nil {
-			return fmt.Errorf("remember what the upstream has: %w", err)
+			return fmt.Errorf("store the refs of the upstream: %w", err)
 		}
 	}
 	return nil

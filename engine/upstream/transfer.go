@@ -14,7 +14,7 @@ import (
 	"packhorse/refs"
 )
 
-// pull fetches what is missing and moves our refs.
+// pull fetches the missing objects and moves our refs.
 func (s *Sync) pull(ctx context.Context) (err error) {
 	updates := s.updates(s.steps[pull], s.local, s.far)
 	if len(updates) == 0 {
@@ -70,7 +70,7 @@ func (s *Sync) pull(ctx context.Context) (err error) {
 	return nil
 }
 
-// FarError is what went wrong on the way to the far side, or there.
+// FarError is a failure of the far side or of the connection.
 type FarError struct{ Err error }
 
 func (e *FarError) Error() string { return e.Err.Error() }
@@ -80,7 +80,7 @@ func (e *FarError) Unwrap() error { return e.Err }
 
 func far(err error) error { return &FarError{err} }
 
-// farReader marks the errors of what is read from the far side.
+// farReader marks errors of reading from the far side.
 type farReader struct{ io.Reader }
 
 func (r farReader) Read(p []byte) (int, error) {
@@ -91,7 +91,7 @@ func (r farReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// haves tells what we have, nil when that is nothing.
+// haves returns our commits for the negotiation, nil when there are none.
 func (s *Sync) haves(ctx context.Context) (remote.Haves, error) {
 	if len(s.tips) == 0 {
 		return nil, nil
@@ -119,7 +119,7 @@ func (s *Sync) pulled(u Update, refused error) {
 	}
 }
 
-// updates returns what makes the refs of one side, which are at from, those of the other.
+// updates returns the ref updates that bring one side, which is at from, to the other.
 func (s *Sync) updates(names []string, from, to map[string]object.ID) []Update {
 	updates := make([]Update, len(names))
 	for i, name := range names {
@@ -148,7 +148,8 @@ func (s *Sync) missing(ctx context.Context, updates []Update) ([]object.ID, erro
 	return wants, nil
 }
 
-// push sends what is new here and moves the refs there, never but from where they were seen.
+// push sends our new objects and moves the remote refs, each only from the value that was
+// advertised.
 func (s *Sync) push(ctx context.Context) error {
 	updates := s.updates(s.steps[push], s.far, s.local)
 	if len(updates) == 0 {
@@ -202,7 +203,7 @@ func (s *Sync) send(ctx context.Context, updates []Update) error {
 	return s.remember(ctx, done)
 }
 
-// common returns what the far side advertises and we have too.
+// common returns the advertised objects that this store has.
 func (s *Sync) common(ctx context.Context) ([]object.ID, error) {
 	var common []object.ID
 	asked := make(map[object.ID]struct{})

@@ -26,7 +26,7 @@ type Settings struct {
 	Logger *slog.Logger
 }
 
-// SetDefaults fills in what is zero.
+// SetDefaults sets zero fields to their defaults.
 func (s *Settings) SetDefaults() {
 	s.Workers = cmp.Or(s.Workers, 4)
 	s.RetryMin = cmp.Or(s.RetryMin, 5*time.Second)
@@ -43,15 +43,15 @@ func (s *Settings) Pause(attempts int) time.Duration {
 	return pause/2 + rand.N(pause) //nolint:gosec // it spreads load
 }
 
-// Host is what a [Worker] asks for; package engine implements it. Its methods are called
+// Host provides a [Worker] with syncs; package engine implements it. Its methods are called
 // concurrently, for different repositories.
 type Host interface {
 	// Org returns the organization of a repository; an error drops the repository.
 	Org(ctx context.Context, repo refs.RepoID) (string, error)
 	// Sync syncs a repository and returns when that is due again, the zero time for when it is woken.
 	Sync(ctx context.Context, repo refs.RepoID) (again time.Time)
-	// Pending finds what was due when the last process ended, and calls wake for each. at may be the
-	// zero time.
+	// Pending finds the syncs that were due when the last process ended, and calls wake for each.
+	// at may be the zero time.
 	Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error
 }
 
@@ -65,7 +65,7 @@ type Worker struct {
 	ended  sync.WaitGroup
 	poke   chan struct{} // has the dispatcher look again
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	jobs    map[refs.RepoID]*job
 	waiting schedule          // jobs by when they are due
 	ready   map[string][]*job // due jobs by organization, in their order
@@ -130,7 +130,7 @@ func (w *Worker) guard(what string, work func()) {
 			if err == nil {
 				break
 			}
-			w.settings.Logger.ErrorContext(w.ctx, "syncs with upstreams", "step", what, "error", err)
+			w.settings.Logger.ErrorContext(w.ctx, "failed to schedule upstream syncs", "step", what, "error", err)
 			_ = sleep(w.ctx, time.Minute) // ctx is looked at next
 		}
 		return nil
@@ -200,7 +200,7 @@ func (w *Worker) look() {
 	}
 }
 
-// Busy tells whether a sync of the repository runs or is about to.
+// Busy reports whether a sync of the repository runs or is about to.
 func (w *Worker) Busy(repo refs.RepoID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,10 +269,11 @@ func (w *Worker) settle(j *job) {
 	}
 }
 
-// dispatch begins what is due, until the worker is stopped; then it waits for what runs.
+// dispatch starts due syncs until the worker is stopped; then it waits for the running ones.
 func (w *Worker) dispatch() {
-	// What the last process left is looked for beside the work, since it takes a while.
-	w.guard("look for what is pending", func() {
+	// The syncs that the last process left are searched concurrently, since the search takes a
+	// while.
+	w.guard("find pending syncs", func() {
 		for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 			err := w.host.Pending(w.ctx, func(repo refs.RepoID, at time.Time) { w.wake(repo, at, false) })
 			if err == nil || sleep(w.ctx, pause) != nil {
@@ -297,7 +298,7 @@ func (w *Worker) dispatch() {
 // idle is how long the dispatcher sleeps when nothing is due.
 const idle = time.Hour
 
-// begin begins what may be begun, and returns when something more will be due.
+// begin starts the syncs that may start, and returns the time until the next one is due.
 func (w *Worker) begin() time.Duration {
 	for w.ctx.Err() == nil {
 		w.mu.Lock()
@@ -389,7 +390,7 @@ func (w *Worker) start(j *job) {
 		w.look()
 		return nil
 	}, func(err error) {
-		w.settings.Logger.ErrorContext(w.ctx, "syncs with upstreams", "step", "end", "error", err)
+		w.settings.Logger.ErrorContext(w.ctx, "failed to schedule upstream syncs", "step", "end", "error", err)
 	})
 }
 
@@ -401,7 +402,7 @@ func (w *Worker) sync(ctx context.Context, repo refs.RepoID) (again time.Time) {
 	})
 	if err != nil {
 		w.failures.Add(1)
-		w.settings.Logger.ErrorContext(ctx, "a sync with an upstream has panicked", "repository", repo.String(), "error", err)
+		w.settings.Logger.ErrorContext(ctx, "panic in an upstream sync", "repository", repo.String(), "error", err)
 		again = time.Now().Add(w.settings.RetryMax)
 	}
 	return again

@@ -13,7 +13,7 @@ import (
 
 const patience = 3 * time.Minute
 
-// host is a Host whose syncs last until they are told how to end.
+// host is a Host whose syncs last until the test ends them.
 type host struct {
 	t       *testing.T
 	orgs    map[refs.RepoID]string
@@ -135,7 +135,7 @@ func TestWorkerRunsAgain(t *testing.T) {
 	}
 }
 
-// After a failure a change waits for the next try; who asks by name does not.
+// After a failure a change waits for the next try; an explicit request does not.
 func TestWorkerWaitsAfterFailure(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -229,7 +229,7 @@ func TestWorkerHold(t *testing.T) {
 	h.idle(w, repo)
 }
 
-// What a process has left is found by the next one; what has been deleted is dropped.
+// The next process finds the syncs that a process left, and drops those of deleted repositories.
 func TestWorkerTakesUp(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -27,7 +27,7 @@ var (
 	// ErrNotInstalled says that the app is not installed for a repository, or that there is no such
 	// repository.
 	ErrNotInstalled = errors.New("githubapp: the app is not installed for this repository")
-	// ErrRefused says that the API does not accept the app, or what it asks for.
+	// ErrRefused says that the API rejects the app or its request.
 	ErrRefused = errors.New("githubapp: refused")
 	// ErrUnavailable says that the API cannot be reached, or gives no answer that can be understood.
 	ErrUnavailable = errors.New("githubapp: not available")
@@ -58,7 +58,7 @@ type App struct {
 
 // access is a repository's token. The app's mutex guards it, but for turn.
 type access struct {
-	turn    chan struct{} // holds one element while nobody asks for a token
+	turn    chan struct{} // holds one element while no token is being requested
 	users   int           // who use this or wait for their turn; one that is used is not forgotten
 	token   string
 	expires time.Time // when the token is not used any more
@@ -75,18 +75,18 @@ const (
 	proofLife   = 9 * time.Minute
 )
 
-// New returns the app of a configuration. The error says what is wrong with it, and holds nothing
-// of the key.
+// New returns the app of a configuration. The error names the fault and contains no part of the
+// key.
 func New(c Config) (*App, error) {
 	switch {
 	case c.ID == "":
-		return nil, errors.New("githubapp: the app has no id")
+		return nil, errors.New("githubapp: the app has no ID")
 	case c.API == nil || c.API.Host == "" || c.API.User != nil || c.API.RawQuery != "" || c.API.Fragment != "":
 		return nil, errors.New("githubapp: the URL of the API has no host, or a user, a query or a fragment")
 	}
 	signer, err := jwt.ParseRSAPrivateKeyFromPEM(c.Key)
 	if err != nil || signer.N.BitLen() < keyBitsMin {
-		return nil, fmt.Errorf("githubapp: the key is no RSA private key of at least %d bits in PEM", keyBitsMin)
+		return nil, fmt.Errorf("githubapp: the key must be an RSA private key of at least %d bits in PEM", keyBitsMin)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -94,8 +94,8 @@ func New(c Config) (*App, error) {
 	return &App{config: c, signer: signer, access: make(map[string]*access)}, nil
 }
 
-// Credentials returns what opens a repository, for some minutes at least. Who asks while a token is
-// being made waits for that one.
+// Credentials returns the credentials of a repository, valid for some minutes at least. Concurrent
+// callers share one request for a token.
 //
 // Errors: [ErrNotInstalled], [ErrRefused], [ErrUnavailable]; those of package outbound and of ctx.
 func (a *App) Credentials(ctx context.Context, owner, name string) (user, password string, err error) {
@@ -123,8 +123,8 @@ func (a *App) Credentials(ctx context.Context, owner, name string) (user, passwo
 	return User, token, nil
 }
 
-// Forget makes the next one who asks for a repository get a new token, when the stored one is the
-// given one: GitHub did not accept it.
+// Forget removes the stored token of a repository if it is the given one, because GitHub rejected
+// it. The next caller requests a new one.
 func (a *App) Forget(owner, name, token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,7 +135,7 @@ func (a *App) Forget(owner, name, token string) {
 
 func key(owner, name string) string { return strings.ToLower(owner + "/" + name) }
 
-// enter returns what is known of a repository, to be left later.
+// enter returns the entry of a repository; the caller leaves it later.
 func (a *App) enter(owner, name string) *access {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +168,7 @@ func (a *App) stored(at *access) string {
 	return at.token
 }
 
-// validSegment tells whether a name can be that of an account or a repository of GitHub.
+// validSegment reports whether a name can be that of an account or a repository of GitHub.
 func validSegment(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= 100 && strings.Trim(name, segmentLetters) == ""
 }

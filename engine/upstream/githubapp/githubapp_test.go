@@ -68,7 +68,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.status != 0:
 		w.WriteHeader(a.status)
-		_, _ = io.WriteString(w, proof) // which no error may tell
+		_, _ = io.WriteString(w, proof) // no error may contain it
 	case a.redirect != "":
 		http.Redirect(w, r, a.redirect, http.StatusFound)
 	case a.body != "":

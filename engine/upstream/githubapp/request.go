@@ -37,7 +37,7 @@ func (a *App) request(ctx context.Context, owner, name string) (token string, ex
 		return "", expires, err
 	}
 	if installation.ID <= 0 {
-		return "", expires, fmt.Errorf("%w: an installation without an id", ErrUnavailable)
+		return "", expires, fmt.Errorf("%w: an installation without an ID", ErrUnavailable)
 	}
 	var made struct {
 		Token   string    `json:"token"`
@@ -115,7 +115,7 @@ func (a *App) newRequest(ctx context.Context, method string, body any, path []st
 	request, err := http.NewRequestWithContext(ctx, method, a.config.API.JoinPath(path...).String(),
 		bytes.NewReader(content))
 	if err != nil {
-		return nil, errors.New("githubapp: the URL of the API is none")
+		return nil, errors.New("githubapp: the API URL is malformed")
 	}
 	request.Header.Set("Authorization", "Bearer "+proof)
 	request.Header.Set("Accept", "application/vnd.github+json")
@@ -127,13 +127,13 @@ func (a *App) newRequest(ctx context.Context, method string, body any, path []st
 	return request, nil
 }
 
-// callError is an error of package http without its URL and without what the far side has said.
+// callError is an error of package http without its URL and without the text of the remote.
 func callError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("githubapp: ask the API: %w", cause)
+		return fmt.Errorf("githubapp: call the API: %w", cause)
 	}
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
-		return fmt.Errorf("githubapp: ask the API: %w", refused)
+		return fmt.Errorf("githubapp: call the API: %w", refused)
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok && outer.Timeout() {
 		return fmt.Errorf("%w: the API took too long", ErrUnavailable)

@@ -15,14 +15,14 @@ import (
 type Ref struct {
 	Name   string // full
 	ID     object.ID
-	Peeled object.ID // of an annotated tag, the object that it comes to in the end; else zero
+	Peeled object.ID // of an annotated tag, the peeled object; else zero
 }
 
-// Advertisement is what the far side has at one time, and how it wants to be spoken to.
+// Advertisement is the refs and capabilities of the far side at one time.
 type Advertisement struct {
 	Refs []Ref // sorted by name, no name twice
-	// Head is the branch that the far side's HEAD points at, "refs/heads/main", whether it exists or
-	// not; "" when that was not told.
+	// Head is the branch that the far side's HEAD points at, "refs/heads/main", whether it exists
+	// or not; "" when the far side does not say.
 	Head    string
 	Skipped int // refs whose names no repository of ours may have; they are not among Refs
 	Version int // of the protocol that the far side speaks: 0, 1 or 2
@@ -58,7 +58,7 @@ func (r *Remote) discover(ctx context.Context, op, service string, prefixes []st
 	a.limit(r.Limits.withDefaults().AdvertisementBytes, "advertisement")
 	ad := &Advertisement{service: service, prefixes: prefixes}
 	if err := ad.read(a, r.Limits.withDefaults()); err != nil {
-		_ = a.close() // what went wrong is known
+		_ = a.close() // the error is known already
 		return nil, err
 	}
 	ad.base, err = a.repository(service)
@@ -217,8 +217,8 @@ func (c *collector) add(ref Ref) error {
 	return nil
 }
 
-// wants tells whether a ref was asked for; for a push, none is. HEAD and its like are told
-// otherwise.
+// wants reports whether a ref was requested; a push requests none. HEAD and its like are handled
+// elsewhere.
 func (ad *Advertisement) wants(name string) bool {
 	if ad.service != uploadPack || !strings.HasPrefix(name, "refs/") || strings.HasPrefix(name, "refs/namespaces/") {
 		return false
@@ -228,7 +228,7 @@ func (ad *Advertisement) wants(name string) bool {
 	})
 }
 
-// end sorts what was gathered.
+// end sorts the collected refs.
 func (c *collector) end() error {
 	list := c.ad.Refs
 	slices.SortFunc(list, func(a, b Ref) int { return strings.Compare(a.Name, b.Name) })

@@ -30,10 +30,10 @@ type answer struct {
 	what   string        // that is limited
 }
 
-// limit bounds what is read from now on, in bytes.
+// limit bounds the bytes read from now on, in bytes.
 func (a *answer) limit(bytes int64, what string) { a.left, a.what = bytes, what }
 
-// unlimited lifts the bound where what is inside the answer is counted.
+// unlimited lifts the bound where the content of the answer is counted.
 func (a *answer) unlimited() { a.limit(math.MaxInt64, "") }
 
 // takeWaited returns how long the far side was waited for since the last call.
@@ -60,7 +60,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// close ends the exchange. What was not read is not waited for.
+// close ends the exchange. It does not wait for unread data.
 func (a *answer) close() error {
 	defer a.dog.end()
 	return a.body.Close()
@@ -77,8 +77,7 @@ func (a *answer) finish() error {
 // finishMax is how many bytes may follow the last packet.
 const finishMax = 4 << 10
 
-// fail makes an error of a kind. Texts of the far side among the arguments lose what they may not
-// tell.
+// fail makes an error of a kind. Texts of the far side among the arguments are cleaned of secrets.
 func (a *answer) fail(kind error, format string, args ...any) error {
 	return &Error{Kind: kind, Op: a.op, Text: a.hide.clean(fmt.Sprintf(format, args...))}
 }

@@ -18,7 +18,7 @@ type bands struct {
 	progress     io.Writer
 	pace         *pace // of the data once it has begun; nil where the answer is limited as a whole
 	begun        bool
-	err          error // what every further Read returns
+	err          error // result of every further Read
 }
 
 func newBands(a *answer, lines *pktline.Reader, dataMax, progressMax int64, progress io.Writer) *bands {

@@ -7,8 +7,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// capabilities are what a far side says it can: names, each with the values that were told for it,
-// "" for none.
+// capabilities are the advertised capabilities of a far side: names, each with its values, "" for
+// none.
 type capabilities map[string][]string
 
 func parseCapabilities(words []string) capabilities {
@@ -22,8 +22,8 @@ func parseCapabilities(words []string) capabilities {
 
 func (c capabilities) has(name string) bool { return c[name] != nil }
 
-// offers tells whether a value of a capability, which holds several separated by spaces, is among
-// those told.
+// offers reports whether a capability was advertised with a value; a capability holds several,
+// separated by spaces.
 func (c capabilities) offers(name, value string) bool {
 	return slices.ContainsFunc(c[name], func(told string) bool { return slices.Contains(strings.Fields(told), value) })
 }
@@ -31,7 +31,7 @@ func (c capabilities) offers(name, value string) bool {
 // capabilitiesMax bounds the lines of a version 2 advertisement.
 const capabilitiesMax = 1000
 
-// readCapabilities reads what follows "version 2": a capability a line.
+// readCapabilities reads the lines after "version 2": one capability each.
 func (ad *Advertisement) readCapabilities(a *answer, lines *pktline.Reader) error {
 	var words []string
 	for {

@@ -30,16 +30,16 @@ var (
 	ErrRejected = errors.New("remote: the far side reports an error")
 )
 
-// Error is what went wrong with a far side.
+// Error is a failure of a far side.
 type Error struct {
 	Kind       error         // one of the above
 	Op         string        // "list refs", "fetch", "push"
 	Text       string        // for people, on one line, at most about 1 KiB; may quote the far side
-	Status     int           // of HTTP, when that is what went wrong
+	Status     int           // of HTTP, when that is the failure
 	RetryAfter time.Duration // as the far side has asked for, at most a day, or 0
 }
 
-// Error says what was done and what went wrong.
+// Error names the kind, the operation and the failure.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %s", e.Kind.Error(), e.Op, e.Text) }
 
 // Unwrap returns the kind.
@@ -62,11 +62,11 @@ func kindOf(status int) error {
 	return ErrProtocol
 }
 
-// secrets are what no text may hold, in the forms in which a far side may give it back.
+// secrets are the strings that no text may contain, in the forms in which a far side may return
+// them.
 type secrets []string
 
-// secretMin is the shortest text that is taken for a secret: hiding shorter ones would tell them by
-// the holes.
+// secretMin is the shortest text that counts as a secret: the gaps would reveal shorter ones.
 const secretMin = 4
 
 func newSecrets(user, password string) secrets {
@@ -93,7 +93,7 @@ func (s secrets) remove(text string) string {
 // textMax is how much of a far side's text is kept, in bytes.
 const textMax = 1 << 10
 
-// clean returns what a far side has said as one line without secrets and control characters.
+// clean returns a text of a far side as one line without secrets and control characters.
 func (s secrets) clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

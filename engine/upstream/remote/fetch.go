@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// Haves is what we tell the far side that we have, so that it leaves that out: commits, newest
-// first. Its methods are called by one goroutine.
+// Haves lists our commits, newest first, so that the far side leaves them out. Its methods are
+// called by one goroutine.
 type Haves interface {
 	// Next returns up to most commits that were not returned before and that are not known to be
 	// common, nor to be behind a common one; none when there are no more.
@@ -26,10 +26,10 @@ type FetchRequest struct {
 	// Haves is nil when we have nothing. Otherwise the pack may be thin: deltas in it may have bases
 	// that we have and the pack has not.
 	Haves Haves
-	// IncludeTags asks for annotated tags of what is fetched, too.
+	// IncludeTags asks for annotated tags of the fetched commits, too.
 	IncludeTags bool
-	// Progress is given what the far side tells about its progress, less secrets, control characters
-	// included; nil asks for none.
+	// Progress receives the progress messages of the far side, without secrets but with control
+	// characters; nil asks for none.
 	Progress io.Writer
 }
 
@@ -64,7 +64,7 @@ func (r *Remote) Fetch(ctx context.Context, ad *Advertisement, q FetchRequest) (
 		}
 		switch {
 		case err != nil:
-			_ = a.close() // what went wrong is known
+			_ = a.close() // the error is known already
 			return nil, err
 		case packFollows:
 			return n.stream(a, lines), nil

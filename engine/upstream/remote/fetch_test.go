@@ -92,8 +92,8 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestFetchNegotiates is a fetch into a repository with many commits of its own above what both
-// sides have: several rounds, and a small thin pack.
+// TestFetchNegotiates is a fetch into a repository with many commits of its own above the common
+// history: several rounds, and a small thin pack.
 func TestFetchNegotiates(t *testing.T) {
 	t.Parallel()
 	repo := oracle.New(t)

@@ -41,7 +41,7 @@ func lines(texts ...string) string {
 	return string(out)
 }
 
-// farSide answers without a network, and counts what is read of its answers.
+// farSide answers without a network, and counts the bytes read of its answers.
 type farSide struct {
 	answers  []io.Reader // one a request; the last one again when there are no more
 	requests int
@@ -473,7 +473,7 @@ func TestHostileReports(t *testing.T) {
 	}
 }
 
-// TestRedirects is a far side that sends us, and what we authorize with, to somewhere else.
+// TestRedirects is a far side that redirects us, and our credentials, to another host.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	var elsewhere atomic.Int64

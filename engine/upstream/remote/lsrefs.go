@@ -49,7 +49,7 @@ func (r *Remote) listRefs(ctx context.Context, ad *Advertisement) error {
 	limits := r.Limits.withDefaults()
 	a.limit(limits.AdvertisementBytes, "advertisement")
 	if err := ad.readListing(a, limits); err != nil {
-		_ = a.close() // what went wrong is known
+		_ = a.close() // the error is known already
 		return err
 	}
 	return a.finish()

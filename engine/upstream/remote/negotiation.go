@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// negotiation finds out, in rounds, what both sides have. HTTP servers remember nothing, so each
-// round says everything again: the wants, what is known to be common, and some more commits.
+// negotiation determines the common commits in rounds. HTTP servers keep no state, so each round
+// repeats everything: the wants, the known common commits, and some more haves.
 type negotiation struct {
 	remote  *Remote
 	ad      *Advertisement
@@ -59,7 +59,7 @@ func (n *negotiation) advance(ctx context.Context) error {
 	}
 	ids, err := n.request.Haves.Next(ctx, most)
 	if err != nil {
-		return fmt.Errorf("remote: fetch: walk what is here: %w", err)
+		return fmt.Errorf("remote: fetch: walk local commits: %w", err)
 	}
 	for _, id := range ids[:min(len(ids), most)] {
 		if n.sent[id] == 0 {
@@ -73,7 +73,7 @@ func (n *negotiation) advance(ctx context.Context) error {
 	return nil
 }
 
-// acknowledge takes what the far side says it has. It can only have what it was asked for.
+// acknowledge handles an ACK. The far side may only acknowledge commits that were sent to it.
 func (n *negotiation) acknowledge(a *answer, digits string) error {
 	id, err := object.ParseID(digits)
 	if err != nil || n.sent[id] == 0 {
@@ -96,7 +96,7 @@ func (n *negotiation) body() []byte {
 	return n.bodyLegacy()
 }
 
-// read reads the answer up to the pack, and tells whether there is one.
+// read reads the answer up to the pack, and reports whether there is one.
 func (n *negotiation) read(a *answer, lines *pktline.Reader) (packFollows bool, err error) {
 	if n.ad.Version == 2 {
 		return n.readV2(a, lines)
@@ -104,11 +104,11 @@ func (n *negotiation) read(a *answer, lines *pktline.Reader) (packFollows bool, 
 	return n.readLegacy(a, lines)
 }
 
-// sideband tells whether the pack comes with progress and errors beside it.
+// sideband reports whether the pack comes with progress and errors beside it.
 func (n *negotiation) sideband() bool { return n.ad.Version == 2 || n.ad.caps.has("side-band-64k") }
 
-// options are what the pack may use; the legacy protocol has them as capabilities, version 2 as
-// arguments.
+// options are the features that the pack may use; the legacy protocol has them as capabilities,
+// version 2 as arguments.
 func (n *negotiation) options() []string {
 	options := []string{"ofs-delta"}
 	if n.request.Haves != nil {
@@ -166,7 +166,7 @@ func (n *negotiation) readV2(a *answer, lines *pktline.Reader) (bool, error) {
 	return false, a.fail(ErrProtocol, "a section that was not asked for: %s %.60q", kind, text)
 }
 
-// readAcks reads the section of that name, and tells whether another one follows.
+// readAcks reads the section of that name, and reports whether another section follows.
 func (n *negotiation) readAcks(a *answer, lines *pktline.Reader) (more bool, err error) {
 	for count := 0; ; count++ {
 		kind, text, err := a.next(lines)

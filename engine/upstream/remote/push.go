@@ -28,20 +28,20 @@ type Result struct {
 // PushRequest says what to push.
 type PushRequest struct {
 	Commands []Command
-	// Pack writes a pack of what the far side is missing; offset deltas are welcome, thin packs are
-	// not. It is called at most once, in a goroutine of its own that has ended when Push returns, and
-	// not at all when refs are only deleted.
+	// Pack writes a pack of the objects that the far side lacks; offset deltas are welcome, thin
+	// packs are not. It is called at most once, in a goroutine of its own that has ended when Push
+	// returns, and not at all when refs are only deleted.
 	Pack func(w io.Writer) error
 	// Progress is given what hooks and the like of the far side say; or nil.
 	Progress io.Writer
 }
 
-// Push sends a pack and changes refs, each for itself: some may be refused while others are done.
-// There is a result for each command, in their order, when the far side has reported; an error says
-// that it has not, and that nobody knows what it has done.
+// Push sends a pack and changes refs, each for itself: some may be refused while others succeed.
+// When the far side has reported, there is a result for each command, in their order. An error
+// means that it has not reported, and that the outcome is unknown.
 //
-// Errors: those of package [remote]; [ErrRejected] when the far side could not take the pack; and
-// what Pack returns.
+// Errors: those of package [remote]; [ErrRejected] when the far side rejects the pack; those of
+// Pack.
 func (r *Remote) Push(ctx context.Context, q PushRequest) ([]Result, error) {
 	ad, err := r.discover(ctx, "push", receivePack, nil)
 	if err != nil {
@@ -97,8 +97,8 @@ type pushing struct {
 	report  *report
 }
 
-// packHeld is how much of a pack is held to learn whether that is all of it: not every server takes
-// a body whose length is not told.
+// packHeld is the size up to which a pack is buffered to learn its length: not every server accepts
+// a body of unknown length.
 const packHeld = 1 << 20
 
 // run sends the request and reads the report.
@@ -131,7 +131,7 @@ func (p *pushing) exchange(ctx context.Context, q request) error {
 		return err
 	}
 	if err := p.read(a); err != nil {
-		_ = a.close() // what went wrong is known
+		_ = a.close() // the error is known already
 		return err
 	}
 	return a.finish()
@@ -162,11 +162,11 @@ type packSource struct {
 }
 
 var (
-	// errUnread ends the writer of a pack that nobody reads any more.
+	// errUnread ends the writer of a pack whose reader has gone.
 	errUnread = errors.New("remote: the pack is not read any more")
 	// errHalf ends the reader of a pack whose writer has failed, whatever its error is: one that is
 	// io.EOF would make half a pack look whole.
-	errHalf = errors.New("remote: the pack could not be written")
+	errHalf = errors.New("remote: failed to write the pack")
 )
 
 func startPack(write func(io.Writer) error) *packSource {
@@ -189,8 +189,8 @@ func (s *packSource) Close() error {
 	return nil
 }
 
-// end closes the source after a push that ended with err, and returns what went wrong first: the
-// pack, or the far side.
+// end closes the source after a push that ended with err, and returns the first error: that of the
+// pack, or of the far side.
 func (s *packSource) end(err error) error {
 	_ = s.Close() // always nil
 	if s.failed != nil && !errors.Is(s.failed, errUnread) {

@@ -27,14 +27,16 @@ type Remote struct {
 	// Client is one of package outbound, unless the URL can be trusted. It need not limit the time to
 	// the head of an answer.
 	Client *http.Client
-	// Authorize returns what a request authenticates with; it is asked for each request. No password,
-	// or a nil Authorize, is no authentication. It is sent to the origin of URL and nowhere else.
+	// Authorize returns the credentials of a request; it is called for each request. No password,
+	// or a nil Authorize, means no authentication. The credentials are sent to the origin of URL
+	// and nowhere else.
 	Authorize func(ctx context.Context) (user, password string, err error)
 	Agent     string // "packhorse/1.2"
 	Limits    Limits
 }
 
-// Limits bound what a far side may send, and how long it may be silent. A zero is the default.
+// Limits bound the data that a far side may send, and how long it may be silent. A zero is the
+// default.
 type Limits struct {
 	Refs               int           // kept of an advertisement; 200,000
 	NameBytes          int64         // of the names of these; 32 MiB
@@ -44,7 +46,7 @@ type Limits struct {
 	Haves              int           // sent in all; 50,000
 	Idle               time.Duration // without one byte sent or received; 60 s
 	Answer             time.Duration // for a whole answer that is no pack, and until a pack begins; 10 min
-	Receive            time.Duration // from the end of what is pushed to the end of the report; 1 h
+	Receive            time.Duration // from the end of the request to the end of the report; 1 h
 	PackRate           int64         // of a pack that has begun, in bytes a second, over Idle; 1 KiB
 }
 
@@ -63,5 +65,5 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// agent is what the far side is told about us.
+// agent is our agent string.
 func (r *Remote) agent() string { return cmp.Or(r.Agent, "packhorse") }

@@ -53,7 +53,7 @@ func FuzzRemote(f *testing.F) {
 	})
 }
 
-// askFarSide gives data as the last answer of a conversation, and returns what came of it.
+// askFarSide gives data as the last answer of a conversation, and returns the outcome.
 func askFarSide(t *testing.T, mode uint8, data io.Reader) (result string, err error) {
 	t.Helper()
 	const v0 = "001e# service=git-upload-pack\n0000" +
@@ -118,7 +118,7 @@ func askFarSide(t *testing.T, mode uint8, data io.Reader) (result string, err er
 	return string(pack), nil
 }
 
-// scripted answers without a network: what is in answers, then last, then nothing.
+// scripted answers without a network: the elements of answers, then last, then nothing.
 type scripted struct {
 	answers []string
 	last    io.Reader

@@ -77,7 +77,7 @@ func (r *report) read(a *answer, lines *pktline.Reader) error {
 		}
 	}
 	if unpacked != "ok" {
-		return a.fail(ErrRejected, "the pack was not taken: %s", unpacked)
+		return a.fail(ErrRejected, "the pack was rejected: %s", unpacked)
 	}
 	return nil
 }

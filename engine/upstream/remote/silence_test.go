@@ -95,7 +95,7 @@ func TestSilenceOfPush(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := silent(t, read, "")
-			r.Limits.Receive = time.Second // for what it needs to answer; 50 ms are for each part of the pack
+			r.Limits.Receive = time.Second // bounds the time to answer; 50 ms are for each part of the pack
 			left := 32 << 20
 			_, err := r.Push(t.Context(), remote.PushRequest{
 				Commands: []remote.Command{{Name: "refs/heads/main", New: object.ID{1}}},

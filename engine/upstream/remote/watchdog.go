@@ -19,7 +19,7 @@ type watchdog struct {
 	limits Limits
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex // guards what follows: a request's body is read beside its answer
+	mu      sync.Mutex // guards the fields below: a request's body is read beside its answer
 	silence *time.Timer
 	whole   *time.Timer
 	ended   bool
@@ -45,7 +45,7 @@ func (d *watchdog) rest() { d.silence.Stop() }
 // unhurried lifts the limit on the whole: a pack may take as long as its bytes keep coming.
 func (d *watchdog) unhurried() { d.whole.Stop() }
 
-// receiving begins to wait for a far side that works on what was pushed, in silence perhaps.
+// receiving begins to wait for a far side that processes the pushed pack, maybe silently.
 func (d *watchdog) receiving() {
 	d.set(d.silence, d.limits.Receive)
 	d.set(d.whole, d.limits.Receive)
@@ -76,7 +76,7 @@ type watchedBody struct {
 	long bool // once all is sent, the far side has work to do before it answers
 }
 
-// Read reads what is to be sent next.
+// Read reads the next bytes to send.
 func (b *watchedBody) Read(p []byte) (int, error) {
 	b.dog.rest()
 	n, err := b.src.Read(p)
@@ -91,8 +91,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 // Close closes the source.
 func (b *watchedBody) Close() error { return b.src.Close() }
 
-// pace tells when a pack that has begun comes too slowly. What counts is the time that we wait for
-// it.
+// pace detects a pack that arrives too slowly. Only the time that we wait for it counts.
 type pace struct {
 	window time.Duration
 	least  int64 // bytes in a window
@@ -104,7 +103,7 @@ func newPace(limits Limits) *pace {
 	return &pace{window: limits.Idle, least: int64(limits.Idle.Seconds() * float64(limits.PackRate))}
 }
 
-// tooSlow takes what came, and how long it was waited for.
+// tooSlow takes the number of bytes that came, and the time waited for them.
 func (p *pace) tooSlow(got int, waited time.Duration) bool {
 	p.got += int64(got)
 	p.waited += waited

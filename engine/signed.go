@@ -12,13 +12,13 @@ import (
 	"packhorse/refs"
 )
 
-// signatures tells for one change whether the commits that it brings to its refs are signed. It
+// signatures checks for one change whether the commits that it adds to its refs are signed. It
 // belongs to one goroutine.
 //
-// What is new to a ref that is there is what its old value does not reach, whatever other refs hold
-// it: a ref that the policy leaves alone must not be a way around it. For a ref that is created it
-// is what no other ref reaches which the same policy puts under verify-sig, so that a branch of a
-// protected branch needs no second look at the whole history.
+// For an existing ref, the new commits are those that its old value does not reach, even if other
+// refs reach them: a ref outside the policy must not be a way around it. For a created ref, they
+// are those that no other ref under verify-sig of the same policy reaches, so that a branch of a
+// protected branch need not be checked from the root.
 type signatures struct {
 	repo   *Repository
 	policy refs.Policy
@@ -40,9 +40,9 @@ func (r *Repository) newSignatures(policy refs.Policy) *signatures {
 	return &signatures{repo: r, policy: policy}
 }
 
-// signed tells whether every commit in view that move brings has a signature of a registered key
-// that is in force. What is no commit and leads to none brings none. Errors: [refs.ErrDenied] when
-// there are too many of them to look at.
+// signed reports whether every new commit of move has a valid signature of a registered key. A
+// target that peels to no commit adds none. Errors: [refs.ErrDenied] when there are too many to
+// check.
 func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move) (bool, error) {
 	names, err := s.repo.visibleNames(ctx)
 	if err != nil {
@@ -145,8 +145,8 @@ func onlyCommits(ctx context.Context, view *odb.View, id object.ID) ([]object.ID
 	return []object.ID{id}, nil
 }
 
-// verifyAhead looks at the signatures of a move before the change waits for its turn, so that
-// others need not wait meanwhile. What stands against the move is for the transaction to say.
+// verifyAhead checks the signatures of a move before the change waits for its turn, so that other
+// changes do not wait for it. The transaction reports refusals.
 func verifyAhead(ctx context.Context, change *refs.Change, move refs.Move) error {
 	if !change.Policy.Ops(move.Name).Has(refs.VerifySig) {
 		return nil
@@ -170,14 +170,14 @@ func (s *signatures) registered() *signature.Keys {
 	}
 	keys, errs := signature.ParseKeys(files)
 	if err := errors.Join(errs...); err != nil {
-		host.log.Warn("signing keys are not in force", "org", org, "error", err)
+		host.log.Warn("failed to load signing keys", "org", org, "error", err)
 	}
 	s.keys = keys
 	return keys
 }
 
-// storedSigned is signed for a change that points refs to what is stored. A commit that is not
-// there yet is one that this server writes, and it signs none.
+// storedSigned is signed for a change that points refs to stored objects. A commit that is not
+// stored yet is written by this server, which signs none.
 func (r *Repository) storedSigned(policy refs.Policy) func(ctx context.Context, move refs.Move) (bool, error) {
 	signatures := r.newSignatures(policy)
 	return func(ctx context.Context, move refs.Move) (bool, error) {

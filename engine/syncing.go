@@ -15,7 +15,7 @@ import (
 	"packhorse/refs"
 )
 
-// syncHost is what the worker that syncs asks of the host.
+// syncHost implements upstream.Host.
 type syncHost struct{ *Host }
 
 // Org implements [upstream.Host].
@@ -27,7 +27,7 @@ func (h syncHost) Org(ctx context.Context, id refs.RepoID) (string, error) {
 // Pending implements [upstream.Host].
 func (h syncHost) Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error {
 	err := upstream.Pending(ctx, h.keys, wake, func(key []byte, err error) {
-		h.log.ErrorContext(ctx, "a stored sync state is damaged", "key", fmt.Sprintf("%x", key), "error", err)
+		h.log.ErrorContext(ctx, "corrupt sync state", "key", fmt.Sprintf("%x", key), "error", err)
 	})
 	if err != nil {
 		return h.logPending(ctx, err)
@@ -43,7 +43,7 @@ func (h syncHost) Pending(ctx context.Context, wake func(repo refs.RepoID, at ti
 
 func (h syncHost) logPending(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		h.log.ErrorContext(ctx, "looking for repositories to be synced failed", "error", err)
+		h.log.ErrorContext(ctx, "failed to find repositories to sync", "error", err)
 	}
 	return err
 }
@@ -53,19 +53,19 @@ func (h syncHost) Sync(ctx context.Context, id refs.RepoID) time.Time {
 	again, err := h.sync(ctx, id)
 	switch {
 	case err == nil || ctx.Err() != nil || isNotFound(err) || errors.Is(err, refs.ErrRepositoryNotFound):
-	case errors.Is(err, upstream.ErrNoState): // GET /repo tells of it
+	case errors.Is(err, upstream.ErrNoState): // GET /repo reports it
 		return time.Time{}
 	case errors.Is(err, kv.ErrConflict): // a detachment, a deletion or another host got in between
 		return h.now().Add(h.upstreams.Settings.Pause(0))
 	default:
-		h.log.ErrorContext(ctx, "a sync could not keep its state", "repository", id.String(), "error", err)
+		h.log.ErrorContext(ctx, "failed to store the state of an upstream sync", "repository", id.String(), "error", err)
 		return h.now().Add(h.upstreams.Settings.Pause(1))
 	}
 	return again
 }
 
-// sync syncs one repository, and returns when it is to be tried again. An error says that the
-// stores failed, or that somebody else has changed the state.
+// sync syncs one repository, and returns the time of the next attempt. An error says that the
+// stores failed, or that another writer has changed the state.
 func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, err error) {
 	rec, stored, err := readRecord(ctx, h.keys, id)
 	if err != nil {
@@ -112,7 +112,7 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 		return err
 	})
 	if ctx.Err() != nil {
-		return time.Time{}, ctx.Err() // the state stays: whoever comes next begins anew
+		return time.Time{}, ctx.Err() // the state stays: the next sync starts over
 	}
 	if failed == nil {
 		failed = s.state.Succeed(h.now(), report)
@@ -122,7 +122,7 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 		h.upstreams.worker.Failed()
 		again = s.state.Fail(h.now(), &h.upstreams.Settings, failed,
 			s.secrets.Explain(failed, ErrTooLarge, ErrNoApp, credential.ErrKey))
-		h.log.WarnContext(ctx, "a sync with an upstream has failed", "repository", s.record.ID.String(),
+		h.log.WarnContext(ctx, "upstream sync failed", "repository", s.record.ID.String(),
 			"attempts", s.state.Attempts,
 			"duration", h.now().Sub(begun), "error", s.secrets.Hide(failed.Error()))
 	case report.Moved:
@@ -135,8 +135,8 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	return again, s.putState(ctx, b)
 }
 
-// putState lets b replace the stored state by that of s, and returns when it is durable. Errors:
-// kv.ErrConflict when another one is stored, or the repository is gone.
+// putState adds the replacement of the stored state by that of s to b, and returns when it is
+// durable. Errors: kv.ErrConflict when another one is stored, or the repository is gone.
 func (s *syncing) putState(ctx context.Context, b *kv.Batch) (err error) {
 	if s.row, err = s.state.Replace(b, s.record.ID, s.row); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *syncing) run(ctx context.Context) (*upstream.Report, error) {
 	return report, err
 }
 
-// authorize returns what the upstream is shown.
+// authorize returns the credentials for the upstream.
 func (s *syncing) authorize(ctx context.Context) (user, password string, err error) {
 	origin := s.record.Upstream
 	switch {
@@ -200,8 +200,8 @@ func (s *syncing) authorize(ctx context.Context) (user, password string, err err
 	return user, password, err
 }
 
-// head decides upon the default branch when the first import has seen what there is: one that was
-// asked for stays if it can. Another one is stored by the transaction that creates it.
+// head chooses the default branch when the first import knows the refs: a requested one stays if it
+// exists. Another one is stored by the transaction that creates it.
 func (s *syncing) head(head string, far, local func(ref string) bool) string {
 	origin := s.record.Upstream
 	own := s.defaultRef(refs.Main)

@@ -1,15 +1,14 @@
 // Package clonecache keeps generated packs, so that equal fetches cost one generation.
 //
 // Start at [Open], which gives a [Cache], and at [Cache.Send]. A pack is found by its [Key], which
-// holds everything that decides on its bytes; nothing else invalidates it. While a pack is
-// generated it is a flight: whoever asks for the same key reads behind the writer, from the file,
-// so that no client waits for another. When it has ended it is kept until the least recently used
-// packs have to make room.
+// holds everything that determines its bytes; entries need no other invalidation. While a pack is
+// generated it is a flight: requests with the same key read behind the writer, from the file, so
+// that no client waits for another. The completed pack is kept until it is evicted as least
+// recently used.
 //
-// Everything lies in one folder, which may be deleted at any time, also while it is in use: what is
-// missing or damaged is generated again. Nothing is synced. Every block that is sent is held
-// against its checksum, and every block of a file from before the last start is, before any of it
-// is sent.
+// All files lie in one folder, which may be deleted at any time, even while it is in use: missing
+// and damaged packs are generated again. Nothing is synced. Every block is verified before it is
+// sent. A file from before the last start is verified as a whole before its first block is sent.
 package clonecache
 
 import (
@@ -40,8 +39,8 @@ type Key [32]byte
 // String is the key in hexadecimal digits, which is also the name of its file.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// Generate writes a pack to w and tells lines for the client. It stops when ctx ends. Errors:
-// [ErrBypass] before it has written anything.
+// Generate writes a pack to w and passes lines for the client to tell. It stops when ctx ends.
+// Errors: [ErrBypass] before it has written anything.
 type Generate func(ctx context.Context, w io.Writer, tell func(string)) error
 
 // Options adjusts a cache.
@@ -76,7 +75,7 @@ type Cache struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // flights
 
-	mu      sync.Mutex            // guards what follows, and the users of each flight
+	mu      sync.Mutex            // guards the fields below, and the users of each flight
 	stored  lru.List[Key, *entry] // packs by the order of their last use
 	flights map[Key]*flight
 	growing int64  // bytes of flights
@@ -85,7 +84,7 @@ type Cache struct {
 	closed  bool
 }
 
-// Stats counts what a cache has done.
+// Stats are counters of a cache.
 type Stats struct {
 	Hits      uint64 // packs sent from files
 	Joined    uint64 // requests that joined a flight
@@ -97,8 +96,8 @@ type Stats struct {
 	Bytes     int64  // of them and of flights
 }
 
-// Open opens the cache in dir, which is made if it does not exist. What earlier processes left
-// there is used, as far as it passes its checks.
+// Open opens the cache in dir, which it creates if needed. Files of earlier processes are used if
+// they pass their checks.
 func Open(dir string, o Options) (*Cache, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -148,7 +147,7 @@ func (c *Cache) load() error {
 		}
 		info, err := c.fs.Stat(path)
 		if err != nil {
-			continue // deleted meanwhile
+			continue // deleted since
 		}
 		e.fileSize = info.Size()
 		found = append(found, foundEntry{e, info.ModTime()})
@@ -184,7 +183,7 @@ func (c *Cache) Clear() {
 // EntryBytesMax returns the size of the largest pack that is kept.
 func (c *Cache) EntryBytesMax() int64 { return c.budgetBytes / 4 }
 
-// Stats returns what the cache has done.
+// Stats returns the counters of the cache.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,11 +194,11 @@ func (c *Cache) Stats() Stats {
 
 // Send writes the pack of a key to w: from its file, from the flight that generates it, or else
 // from a new flight, whose generation begin returns; begin is called at most once and must not
-// block. tell hears the lines of the generation, and may be nil.
+// block. tell receives the lines of the generation, and may be nil.
 //
-// A flight goes on without whoever began it, and is given up when nobody reads it any more. Its
-// error is everyone's; what they were sent must not be used then. Errors: [ErrBypass], that of the
-// generation, of ctx and of w.
+// A flight goes on without the request that began it, and is cancelled when its last reader leaves.
+// All readers get its error and must discard the bytes that they received. Errors: [ErrBypass],
+// that of the generation, of ctx and of w.
 func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string), begin func() Generate) error {
 	for {
 		e, f := c.enter(key, begin)
@@ -225,7 +224,7 @@ func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string
 		if !errors.Is(err, errDamaged) {
 			return err
 		}
-		c.log.Warn("a cached pack is damaged or missing", "key", key.String(), "error", err)
+		c.log.Warn("cached pack damaged or missing", "key", key.String(), "error", err)
 		c.discard(e)
 		if sent > 0 {
 			return err
@@ -233,8 +232,8 @@ func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string
 	}
 }
 
-// enter finds what a key is answered from: a stored pack, or a flight, which is then used once
-// more. Neither when the cache is closed.
+// enter finds the stored pack or the flight of a key, and adds a user to a flight. It returns
+// neither when the cache is closed.
 func (c *Cache) enter(key Key, begin func() Generate) (*entry, *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,7 +289,7 @@ func (c *Cache) remove(e *entry) {
 	}
 	c.stored.Remove(e.key)
 	if err := c.fs.Remove(c.path(e.key.String())); err != nil {
-		c.log.Debug("remove a cached pack", "error", err)
+		c.log.Debug("failed to remove a cached pack", "error", err)
 	}
 }
 

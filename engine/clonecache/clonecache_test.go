@@ -68,7 +68,7 @@ func never(t *testing.T) func() clonecache.Generate {
 	}
 }
 
-// send asks for a pack and compares what comes.
+// send requests a pack and compares the result.
 func send(t *testing.T, c *clonecache.Cache, key clonecache.Key, want []byte, begin func() clonecache.Generate) {
 	t.Helper()
 	var got bytes.Buffer
@@ -149,7 +149,7 @@ func TestSingleFlight(t *testing.T) {
 	}
 }
 
-// arrival tells of the first write.
+// arrival signals the first write.
 type arrival struct {
 	io.Writer
 	arrived func()
@@ -424,8 +424,8 @@ func TestFolderGone(t *testing.T) {
 	send(t, c, clonecache.Key{2}, p, writes(p))
 }
 
-// TestBudget fills a cache over its budget: what was not used for the longest time goes first, also
-// after a start.
+// TestBudget fills a cache over its budget: the least recently used pack is evicted first, also
+// after a restart.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -461,7 +461,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestFileFails makes the file system fail: nobody gets less than a whole pack, or an error.
+// TestFileFails makes the file system fail: every reader gets a whole pack or an error.
 func TestFileFails(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

@@ -23,9 +23,9 @@ const (
 )
 
 // errFile says that the cache's own file failed, which is no fault of the pack.
-var errFile = errors.New("clonecache: its file failed")
+var errFile = errors.New("clonecache: failed to access the file")
 
-// flight is a pack that is being generated into a file, and everyone who reads it meanwhile.
+// flight is a pack that is being generated into a file, with its readers.
 type flight struct {
 	cache *Cache
 	key   Key
@@ -34,11 +34,11 @@ type flight struct {
 	users int
 	// cancel gives the generation up.
 	cancel context.CancelFunc
-	sums   summer // of what was written; for the generation alone
+	sums   summer // of the written bytes; for the generation alone
 
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // guards the fields below
 	file    vfs.File      // nil until something was written
-	size    int64         // of what was written
+	size    int64         // bytes written
 	text    string        // lines for the client
 	ended   bool          // the generation
 	err     error         // how it ended
@@ -85,7 +85,7 @@ func (c *Cache) leave(f *flight) {
 		}
 	case f.users == 0 && f.file != nil:
 		if err := f.file.Close(); err != nil {
-			c.log.Debug("close a cached pack", "error", err)
+			c.log.Debug("failed to close a cached pack", "error", err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (f *flight) run(ctx context.Context, generate Generate) {
 	err := f.guard(ctx, generate)
 	took := time.Since(began)
 	if err != nil {
-		c.ground(f) // before it is told: who asks again begins anew
+		c.ground(f) // before the error is reported: later requests start over
 	}
 	f.change(func() { f.ended, f.err = true, err })
 
@@ -122,13 +122,13 @@ func (f *flight) run(ctx context.Context, generate Generate) {
 	c.mu.Unlock()
 	if !kept && f.file != nil {
 		if err := c.fs.Remove(f.path); err != nil {
-			c.log.Debug("remove a pack that is not cached", "error", err)
+			c.log.Debug("failed to remove an incomplete cached pack", "error", err)
 		}
 	}
 	c.leave(f)
 }
 
-// ground makes nobody join a flight any more.
+// ground removes a flight from the cache, so that no request joins it any more.
 func (c *Cache) ground(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (f *flight) guard(ctx context.Context, generate Generate) error {
 func (f *flight) store(t *tail) bool {
 	_, err := f.file.Write(t.encode(f.key))
 	if err != nil {
-		f.cache.log.Warn("a pack could not be cached", "error", err)
+		f.cache.log.Warn("failed to cache a pack", "error", err)
 	}
 	return err == nil
 }
@@ -193,8 +193,8 @@ func (f *flight) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// append writes a copy of p to the file: a [vfs.File] may change what it is given, and p may be
-// read by others meanwhile.
+// append writes a copy of p to the file: a [vfs.File] may change its argument, while others may
+// read p.
 func (f *flight) append(p []byte) error {
 	buffer := blockBuffers.Get().(*[blockSize]byte)
 	defer blockBuffers.Put(buffer)
@@ -208,7 +208,7 @@ func (f *flight) append(p []byte) error {
 	return nil
 }
 
-// create makes the file, and the folder when somebody has deleted it.
+// create makes the file, and the folder if it has been deleted.
 func (f *flight) create() (vfs.File, error) {
 	c := f.cache
 	file, err := c.fs.Create(f.path, vfs.WriteCategoryUnspecified)
@@ -221,7 +221,7 @@ func (f *flight) create() (vfs.File, error) {
 	return file, err
 }
 
-// flightState is what a reader sees of a flight at one instant.
+// flightState is the state of a flight at one instant, for its readers.
 type flightState struct {
 	file    vfs.File
 	size    int64

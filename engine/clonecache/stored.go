@@ -14,8 +14,8 @@ import (
 type entry struct {
 	key      Key
 	fileSize int64
-	// tail is what the end of the file tells, nil until it was read and the whole file held against
-	// it. It is guarded by Cache.mu and never changes once it is there.
+	// tail is the parsed end of the file, nil until the whole file was verified against it. It is
+	// guarded by Cache.mu and never changes once it is there.
 	tail *tail
 }
 
@@ -51,8 +51,8 @@ func (c *Cache) sendStored(ctx context.Context, e *entry, w io.Writer) (sent int
 	return sent, err
 }
 
-// tailOf returns the tail of an entry. If this process has neither written nor checked its file,
-// the whole file is held against it first.
+// tailOf returns the tail of an entry. If this process has neither written nor checked its file, it
+// first verifies the whole file.
 func (c *Cache) tailOf(ctx context.Context, e *entry, file vfs.File, buffer []byte) (*tail, error) {
 	c.mu.Lock()
 	t := e.tail

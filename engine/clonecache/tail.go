@@ -30,7 +30,7 @@ var errDamaged = errors.New("clonecache: damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// tail is what lies behind the pack of a file.
+// tail is the part of a file behind the pack.
 type tail struct {
 	size int64 // of the pack
 	sums []uint32
@@ -61,7 +61,7 @@ func readTail(r io.ReaderAt, fileSize int64, key Key) (*tail, error) {
 	size := int64(binary.BigEndian.Uint64(footer[footerSize-12:]))
 	if string(footer[:len(tailMagic)]) != tailMagic || Key(footer[len(tailMagic):footerSize-12]) != key || size < 0 ||
 		size > fileSize {
-		return nil, fmt.Errorf("%w: its end is not that of the pack", errDamaged)
+		return nil, fmt.Errorf("%w: its trailer is not that of the pack", errDamaged)
 	}
 	count := (size + blockSize - 1) / blockSize
 	if size+count*sumSize+int64(footerSize) != fileSize {

@@ -49,8 +49,8 @@ func (l *lane) dispatch(hook Hook) {
 	}
 }
 
-// try makes one attempt when there is room for it. Errors: that of the lane's context when it was
-// not made.
+// try makes one attempt when there is room for it. Errors: that of the lane's context when no
+// attempt was made.
 func (l *lane) try(hook Hook, it *item) error {
 	release, err := l.d.attempts.Acquire(l.ctx, fair.Tenant{Org: l.hook.Org}, 0, 1)
 	if err != nil {
@@ -60,10 +60,10 @@ func (l *lane) try(hook Hook, it *item) error {
 	return l.d.send(l.ctx, hook, it)
 }
 
-// errInternal is what an event is told to have failed with when we did.
+// errInternal is the recorded error of an event whose attempt failed inside this server.
 var errInternal = errors.New("internal error")
 
-// guarded is try, with a panic told to the log alone.
+// guarded is try, with panics logged instead of returned.
 func (l *lane) guarded(hook Hook, it *item) error {
 	err := rescue.Do(func() error { return l.try(hook, it) })
 	if _, ok := errors.AsType[*rescue.PanicError](err); ok {
@@ -104,14 +104,14 @@ func (l *lane) complete(a attempt) {
 			it.Died = now
 			l.store(b, kindDead, it)
 			l.d.dead.Add(1)
-			l.log.WarnContext(l.ctx, "webhook: an event was given up", "delivery", deliveryID(it.repo, it.at),
+			l.log.WarnContext(l.ctx, "webhook: gave up an event", "delivery", deliveryID(it.repo, it.at),
 				"attempts", it.Attempts, "error", it.Error)
 			l.settle(b, q)
 			break
 		}
 		it.Next = now.Add(backOff(it.Attempts))
 		if it.Attempts == 1 {
-			l.log.WarnContext(l.ctx, "webhook: an event was not taken and will be sent again",
+			l.log.WarnContext(l.ctx, "webhook: failed to deliver an event, it will be retried",
 				"delivery", deliveryID(it.repo, it.at), "error", it.Error)
 		}
 		l.park(b, q, now)

@@ -22,7 +22,7 @@ func TestAttempts(t *testing.T) {
 			}
 			return release
 		}
-		// ask waits in the queue; the order of the answers is what is looked at.
+		// ask waits in the queue; the test checks the order of the answers.
 		type answer struct {
 			org     string
 			release func()

@@ -2,7 +2,7 @@ package webhook
 
 import "time"
 
-// Clock tells the time and when a time has come.
+// Clock is the current time, with timers.
 type Clock interface {
 	Now() time.Time
 	// At returns a channel that can be received from once at is not in the future; stop ends what that

@@ -55,7 +55,7 @@ func (c *clock) advance(by time.Duration) {
 	c.fire()
 }
 
-// awaited tells whether somebody waits for exactly that time.
+// awaited reports whether a timer waits for exactly that time.
 func (c *clock) awaited(at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,8 +54,8 @@ func (e *Event) encode() ([]byte, error) {
 	return body, nil
 }
 
-// DeliveryID names an event to receivers, the same in every attempt, so that they can drop what
-// they have already.
+// DeliveryID identifies an event to receivers. It is the same in every attempt, so that they can
+// discard duplicates.
 func deliveryID(repo refs.RepoID, at position) string {
 	return fmt.Sprintf("%s.%d.%d", repo, at.Sequence, at.Index)
 }

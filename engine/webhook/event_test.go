@@ -25,7 +25,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// An event is told as the contract says, to the byte.
+// An event is sent as the contract says, to the byte.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// What was committed before the deliverer was started, or while it was not told of it, is
+// Transactions that were committed before the deliverer started, or without a notification, are
 // delivered.
 func TestCatchesUp(t *testing.T) {
 	t.Parallel()

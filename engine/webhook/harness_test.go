@@ -79,7 +79,7 @@ func (w *world) restart() {
 	w.d.Start()
 }
 
-// crash cuts the power while the deliverer works, and starts another one with what is left.
+// crash cuts the power while the deliverer works, and starts another one on the remaining data.
 func (w *world) crash(random *rand.Rand) {
 	w.t.Helper()
 	dead := w.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
@@ -178,7 +178,7 @@ func (w *world) status() webhook.Status {
 	return webhook.Status{}
 }
 
-// idle tells whether nothing is left to do but to look after dead letters.
+// idle reports whether only dead letters are left to handle.
 func (w *world) idle() bool {
 	status := w.status()
 	return status.Parked == 0 && status.Behind == 0

@@ -12,7 +12,7 @@ import (
 	"packhorse/refs"
 )
 
-// missingPause is how long a lane rests whose hook is not in the configuration.
+// missingPause is the pause of a lane whose hook is not in the configuration.
 const missingPause = 2 * time.Second
 
 // Bounds of a lane.
@@ -23,7 +23,7 @@ const (
 	parkedMax  = 10_000 // parked events with which it opens no more pages; the open ones may park some more
 )
 
-// lane sends the events of one hook. What is below inbox belongs to its goroutine.
+// lane sends the events of one hook. The fields below inbox belong to its goroutine.
 type lane struct {
 	d       *Deliverer
 	id      hookID
@@ -48,7 +48,7 @@ type lane struct {
 	resumeAt time.Time // no page is opened before: the stores failed
 }
 
-// inbox is what others have for a lane.
+// inbox holds notifications for a lane.
 type inbox struct {
 	repositories map[refs.RepoID]bool // whose stream has grown
 	revived      [][]byte             // keys of parked events that were dead letters
@@ -72,13 +72,13 @@ func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 	return l
 }
 
-// close ends the lane and waits for that.
+// close ends the lane and waits until it has ended.
 func (l *lane) close() {
 	l.cancel()
 	<-l.ended
 }
 
-// post tells the lane that a stream has grown.
+// post notifies the lane of new events of a repository.
 func (l *lane) post(id refs.RepoID) {
 	l.mu.Lock()
 	if l.inbox.repositories == nil {
@@ -89,7 +89,7 @@ func (l *lane) post(id refs.RepoID) {
 	signal(l.wake)
 }
 
-// revive tells the lane that dead letters have become parked events.
+// revive notifies the lane of dead letters that became parked events.
 func (l *lane) revive(keys [][]byte) {
 	l.mu.Lock()
 	l.inbox.revived = append(l.inbox.revived, keys...)
@@ -97,7 +97,7 @@ func (l *lane) revive(keys [][]byte) {
 	signal(l.wake)
 }
 
-// run sends what is due until the lane is closed.
+// run sends due events until the lane is closed.
 func (l *lane) run() {
 	defer close(l.ended)
 	defer l.cancel()
@@ -107,7 +107,7 @@ func (l *lane) run() {
 		if err == nil {
 			break
 		}
-		l.d.logFailure(l.ctx, "read what is to be sent", err)
+		l.d.logFailure(l.ctx, "read pending events", err)
 		if l.d.pause(l.ctx) != nil {
 			return
 		}
@@ -134,7 +134,7 @@ func (l *lane) run() {
 	}
 }
 
-// leave waits for the attempts under way, and takes what is in memory out of the count.
+// leave waits for the attempts under way, and subtracts the events in memory from the count.
 func (l *lane) leave() {
 	for ; l.busy > 0; l.busy-- {
 		<-l.results
@@ -144,14 +144,14 @@ func (l *lane) leave() {
 	}
 }
 
-// load takes up what an earlier deliverer left.
+// load resumes the rows of an earlier deliverer.
 func (l *lane) load() error {
 	for row, err := range scan[delivery](l.ctx, l.d.KV, hookPrefix(kindParked, l.id)) {
 		if err == nil {
 			err = l.insert(row.key, row.row)
 		}
 		if errors.Is(err, errCorrupt) { // the others are sent
-			l.d.logFailure(l.ctx, "take up a parked event", err)
+			l.d.logFailure(l.ctx, "resume a parked event", err)
 			continue
 		}
 		if err != nil {
@@ -159,7 +159,7 @@ func (l *lane) load() error {
 		}
 	}
 	for row, err := range scan[stream](l.ctx, l.d.KV, hookPrefix(kindStream, l.id)) {
-		if err != nil && !errors.Is(err, errCorrupt) { // opening it tells
+		if err != nil && !errors.Is(err, errCorrupt) { // opening it reports the error
 			return err
 		}
 		l.await(refs.RepoID(row.key[len(row.key)-len(refs.RepoID{}):]))
@@ -194,11 +194,11 @@ func (l *lane) takeInbox() {
 				err = l.insert(key, row)
 			}
 		}
-		l.d.logFailure(l.ctx, "take up a dead letter", err) // it is a parked event, which the next start takes up
+		l.d.logFailure(l.ctx, "resume a dead letter", err) // it is a parked event, which the next start takes up
 	}
 }
 
-// step begins what is due and returns when something will be, or the zero time.
+// step starts due attempts and returns the time of the next one, or the zero time.
 func (l *lane) step() time.Time {
 	now := l.d.Clock.Now()
 	hook, found := l.d.find(l.hook)

@@ -10,7 +10,7 @@ import (
 	"packhorse/refs"
 )
 
-// Status is what a hook has to do. Hooks are known from their first event on.
+// Status counts the pending events of a hook. Hooks are known from their first event on.
 type Status struct {
 	Org string `json:"org"`
 	URL string `json:"url"`
@@ -135,9 +135,9 @@ type Selection struct {
 // sent again are held in memory.
 const RetryMax = 10_000
 
-// Retry makes dead letters events that wait to be sent, for another day, and returns how many, and
-// whether there are more. Each goes before the later events of its ref that wait; those that have
-// been delivered meanwhile stay delivered.
+// Retry turns dead letters into pending events for another day. It returns how many, and whether
+// there are more. Each goes before the waiting later events of its ref; events that have been
+// delivered since stay delivered.
 func (d *Deliverer) Retry(ctx context.Context, s Selection) (count int, more bool, err error) {
 	for hook, err := range scan[hookRow](ctx, d.KV, []byte{table, kindHook}) {
 		if err != nil {

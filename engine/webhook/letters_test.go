@@ -92,8 +92,8 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
-// A letter that is sent again while no deliverer runs is sent by the next one, before what waits
-// behind it.
+// A dead letter that is retried while no deliverer runs is sent by the next one, before the events
+// waiting behind it.
 func TestRetryWithoutDeliverer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -247,7 +247,7 @@ func TestHookComesBack(t *testing.T) {
 	}
 }
 
-// A repository that is deleted takes along what was not tried yet; what was tried goes on.
+// Deleting a repository removes events that were not tried yet; those that were tried are retried.
 func TestDeletedRepository(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -88,7 +88,7 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// A transaction of more refs than are held in memory at once is told whole.
+// A transaction of more refs than fit in memory at once is delivered completely.
 func TestLargeTransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,9 +118,9 @@ func TestLargeTransaction(t *testing.T) {
 	}
 }
 
-// Receivers fail at random, repositories are written to meanwhile, the deliverer is restarted and
-// the power fails: every event arrives, none is invented, and the first deliveries of each ref are
-// in its order.
+// Receivers fail at random, repositories are written to, the deliverer is restarted and the power
+// fails: every event arrives, none is invented, and the first deliveries of each ref are in its
+// order.
 func TestRandomFailures(t *testing.T) {
 	t.Parallel()
 	rounds := 30

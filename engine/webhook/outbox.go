@@ -13,8 +13,7 @@ import (
 
 // Times of the goroutine that reads the outbox.
 const (
-	// sweepEvery is how often it looks for what it was not told of, and for hooks that are not
-	// configured any more.
+	// sweepEvery is the interval of searches for missed notifications and for removed hooks
 	sweepEvery = time.Minute
 	// forgetAfter is how long a hook has to be gone from the configuration for its rows to go: an edit
 	// that breaks it takes nothing.
@@ -24,7 +23,7 @@ const (
 	deadAge     = 30 * 24 * time.Hour
 )
 
-// run hands what is in the outbox to the lanes of the hooks.
+// run passes the rows of the outbox to the lanes of the hooks.
 func (d *Deliverer) run(ctx context.Context) {
 	missing := make(map[hookID]time.Time)
 	var sweepAt, expireAt time.Time
@@ -52,7 +51,7 @@ func (d *Deliverer) run(ctx context.Context) {
 
 func (d *Deliverer) logFailure(ctx context.Context, step string, err error) {
 	if err != nil && ctx.Err() == nil {
-		d.Logger.ErrorContext(ctx, "webhooks failed", "step", step, "error", err)
+		d.Logger.ErrorContext(ctx, "failed to process webhooks", "step", step, "error", err)
 	}
 }
 
@@ -67,7 +66,7 @@ func (d *Deliverer) openLanes(ctx context.Context) error {
 	return nil
 }
 
-// lane returns the lane of a hook, which is opened if need be. It is called by one goroutine.
+// lane returns the lane of a hook, and opens it if needed. It is called by one goroutine.
 func (d *Deliverer) lane(ctx context.Context, hook hookRow) *lane {
 	id := newHookID(hook.Org, hook.URL)
 	d.mu.Lock()
@@ -87,8 +86,8 @@ func (d *Deliverer) lane(ctx context.Context, hook hookRow) *lane {
 	return l
 }
 
-// lose forgets a lane that a panic has ended. What it has to send is in the store, and the next
-// sweep opens it again.
+// lose forgets a lane that a panic has ended. Its events are in the store, and the next sweep opens
+// it again.
 func (d *Deliverer) lose(l *lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,8 +114,7 @@ func (d *Deliverer) takeTold() []refs.RepoID {
 	return ids
 }
 
-// findWaiting takes what the outbox holds, also what another process or an earlier one has put
-// there.
+// findWaiting processes all rows of the outbox, including those of other and earlier processes.
 func (d *Deliverer) findWaiting(ctx context.Context) error {
 	for id, err := range d.Source.Waiting(ctx) {
 		if err != nil {
@@ -127,7 +125,7 @@ func (d *Deliverer) findWaiting(ctx context.Context) error {
 	return nil
 }
 
-// hear makes what the outbox holds of a repository work for all hooks of its organization.
+// hear passes the outbox rows of a repository to all hooks of its organization.
 func (d *Deliverer) hear(ctx context.Context, id refs.RepoID) error {
 	first, last, found, err := d.Source.Span(ctx, id, d.seen[id])
 	if err != nil || !found {
@@ -228,7 +226,7 @@ func (d *Deliverer) forgetMissing(ctx context.Context, missing map[hookID]time.T
 		delete(d.lanes, l.id)
 		d.mu.Unlock()
 		delete(missing, l.id)
-		d.Logger.InfoContext(ctx, "a webhook is gone from the configuration and was forgotten", "org", l.hook.Org,
+		d.Logger.InfoContext(ctx, "webhook: removed from the configuration, its events are discarded", "org", l.hook.Org,
 			"host", l.hook.host())
 	}
 	return nil

@@ -11,11 +11,11 @@ import (
 	"packhorse/refs"
 )
 
-// page is a stretch of a repository's journal that a lane has open.
+// page is the part of a repository's journal that a lane has in memory.
 type page struct {
 	items []*item
 	head  int      // how many of the first items are settled
-	end   position // what follows the page
+	end   position // the position after the page
 }
 
 // next is the first position that has not been dealt with.
@@ -72,8 +72,8 @@ func (l *lane) openPage(id refs.RepoID, now time.Time) error {
 	return nil
 }
 
-// read returns what follows a position of the journal, few lanes at a time: a transaction is read
-// as a whole.
+// read returns the entries after a position of the journal, few lanes at a time: a transaction is
+// read as a whole.
 func (l *lane) read(id refs.RepoID, after uint64) (refs.Page, Repository, error) {
 	select {
 	case l.d.pages <- struct{}{}:
@@ -136,7 +136,7 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	}
 	done := p != nil && p.head == len(p.items)
 	if p == nil || !done && p.next() == before {
-		_ = l.d.apply(l.ctx, b) // it fails only when the lane ends; what it stood for is done again then
+		_ = l.d.apply(l.ctx, b) // it fails only when the lane ends; the work is done again then
 		return
 	}
 	more, err := l.moveCursor(b, id, p.next())
@@ -157,7 +157,7 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	}
 }
 
-// moveCursor applies b with the cursor at a position, and tells whether something follows.
+// moveCursor applies b with the cursor at a position, and reports whether something follows.
 func (l *lane) moveCursor(b *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
 	l.d.rows.Lock()
 	defer l.d.rows.Unlock()

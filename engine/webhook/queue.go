@@ -18,7 +18,7 @@ type refKey struct {
 // all are.
 type queue struct {
 	key    refKey
-	items  []*item // at least one, while the lane knows the queue
+	items  []*item // never empty while the lane has the queue
 	busy   bool    // the first one is being sent
 	listed bool    // the queue is in lane.runnable
 }

@@ -34,7 +34,7 @@ type receivers struct {
 	mu     sync.Mutex // guards the fields below
 	heard  []delivery
 	answer func(d *delivery) (status int, err error) // nil takes everything
-	block  map[string]chan struct{}                  // by URL: what its receiver waits for
+	block  map[string]chan struct{}                  // by URL: blocks its receiver until closed
 }
 
 func (r *receivers) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -57,7 +57,7 @@ type stream struct {
 	Since time.Time `json:"since"` // when there was first something
 }
 
-// delivery is an event with what came of it so far.
+// delivery is an event with the outcome of its attempts.
 type delivery struct {
 	Event    Event `json:"event"`
 	Attempts int   `json:"attempts,omitempty"`
@@ -94,7 +94,7 @@ func eventPosition(key []byte) (repo refs.RepoID, at position, err error) {
 	return repo, position{binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:])}, nil
 }
 
-// put adds a row. What is stored is small and always encodes.
+// put adds a row. Rows are small and always encode.
 func put(b *kv.Batch, key []byte, row any) error {
 	value, err := json.Marshal(row)
 	if err != nil {
@@ -147,7 +147,7 @@ type keyed[T any] struct {
 	row T
 }
 
-// forget lets b remove all rows of a hook.
+// forget adds the removal of all rows of a hook to b.
 func forget(b *kv.Batch, hook hookID) {
 	for _, kind := range []byte{kindHook, kindStream, kindParked, kindDead} {
 		prefix := hookPrefix(kind, hook)

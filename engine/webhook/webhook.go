@@ -1,22 +1,22 @@
-// Package webhook tells an organization's receivers of the changes of branches and tags.
+// Package webhook sends the changes of branches and tags to an organization's receivers.
 //
-// Start at [New] and [Deliverer.Start]. What has to be told comes from an outbox, which a crash
-// does not empty, and from the journal: for each hook and repository a cursor says how far into the
-// journal all has been dealt with. An event is sent at least once, and the events of one ref in
-// their order, each after the one before it was taken or given up. One that fails is parked, in a
-// row of its own, with what follows of its ref; the cursor moves on, so that other refs do not
-// wait. It is tried again for a day, ever less often, and is a dead letter then, which only an
-// operator sends again ([Deliverer.Retry]).
+// Start at [New] and [Deliverer.Start]. Events come from an outbox, which survives a crash, and
+// from the journal: for each hook and repository a cursor stores the position up to which the
+// journal has been handled. An event is sent at least once. The events of one ref are sent in
+// order, each after the previous one was delivered or given up. A failed event is parked in a row
+// of its own, together with the later events of its ref; the cursor moves on, so that other refs do
+// not wait. The event is retried for a day with growing pauses. Then it is a dead letter, which
+// only an operator sends again ([Deliverer.Retry]).
 //
 // A change of any branch or tag is an event, in all namespaces, under the stored name of the ref.
-// Notes and other refs are none, nor is what a repository is created with, nor what comes through
-// `+import`. The events of a repository that is deleted before they were first tried are gone with
-// its journal.
+// Changes of notes and other refs are not, nor are the initial refs of a repository, nor changes
+// through `+import`. Deleting a repository deletes its journal and with it the events that were not
+// tried yet.
 //
-// Each hook has a lane: a goroutine that owns what is in memory of it, and a few attempts at a
-// time, so that a slow receiver holds up nobody else. All that an organization's hooks have under
-// way is bounded too, and organizations take turns. Memory is bounded by what a lane has open of
-// the journal and by how many of its events may be parked.
+// Each hook has a lane: a goroutine that owns its memory, and a few concurrent attempts, so that a
+// slow receiver delays no other. The attempts of an organization are bounded too, and organizations
+// take turns. Memory is bounded by the part of the journal that a lane holds and by the number of
+// its parked events.
 package webhook
 
 import (
@@ -42,21 +42,21 @@ type Hook struct {
 	Secret string
 }
 
-// Repository is what events tell of a repository.
+// Repository describes a repository in events.
 type Repository struct {
 	ID   refs.RepoID
 	Org  string
 	Name string
 }
 
-// Source is what the deliverer asks of the host; package engine implements it. Its methods are
-// called concurrently.
+// Source provides the deliverer with events; package engine implements it. Its methods are called
+// concurrently.
 type Source interface {
 	// Hooks returns the receivers of an organization, as they are now.
 	Hooks(org string) []Hook
 	// Repository describes a repository. Errors: [refs.ErrRepositoryNotFound].
 	Repository(ctx context.Context, id refs.RepoID) (Repository, error)
-	// Events returns a page of the journal, without what is no event. Errors:
+	// Events returns a page of the journal, reduced to events. Errors:
 	// [refs.ErrRepositoryNotFound], [refs.ErrTrimmed].
 	Events(ctx context.Context, id refs.RepoID, after uint64, limit int) (refs.Page, error)
 	// Waiting walks the repositories with something in the outbox.
@@ -64,11 +64,11 @@ type Source interface {
 	// Span returns the first and the last transaction in the outbox after a sequence, and false if
 	// there is none.
 	Span(ctx context.Context, id refs.RepoID, after uint64) (first, last uint64, found bool, err error)
-	// Remove lets b remove these transactions, and what lies between them, from the outbox.
+	// Remove adds to b the removal of these transactions, and those between them, from the outbox.
 	Remove(b *kv.Batch, id refs.RepoID, first, last uint64)
 }
 
-// Config is what a deliverer works with. KV, Source and Client are required.
+// Config is the configuration of a deliverer. KV, Source and Client are required.
 type Config struct {
 	KV     kv.Store
 	Source Source
@@ -92,7 +92,7 @@ type Deliverer struct {
 
 	cancel   context.CancelFunc
 	ended    sync.WaitGroup
-	wake     chan struct{} // holds one when there is something in told
+	wake     chan struct{} // holds an element when told is not empty
 	attempts *fair.Queue   // over all lanes
 	pages    chan struct{} // has room for pages of the journal that are being read
 
@@ -119,9 +119,9 @@ const (
 	seenMax        = 100_000
 )
 
-// newAttempts bounds how many attempts are under way, in all and of one organization. Where more
-// are asked for, the organization with the fewest comes next, so that one whose receivers hang
-// holds up its own events and nobody else's. Events wait for as long as it takes.
+// newAttempts bounds the concurrent attempts, in total and of one organization. The organization
+// with the fewest goes next, so that hanging receivers delay only the events of their own
+// organization. Events wait without a time limit.
 func newAttempts(most, orgMost int64) *fair.Queue {
 	return fair.NewQueue(fair.Options{Capacity: most, Share: orgMost, Waiting: math.MaxInt, Wait: math.MaxInt64})
 }
@@ -157,21 +157,20 @@ func New(c Config) *Deliverer {
 	}
 }
 
-// Start begins with what was left when the last deliverer over the store ended, and goes on until
-// Stop.
+// Start resumes the pending events of the last deliverer over the store, and goes on until Stop.
 func (d *Deliverer) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	rescue.Go(&d.ended, func() error {
 		for ctx.Err() == nil {
-			d.logFailure(ctx, "hear of changes", rescue.Do(func() error {
+			d.logFailure(ctx, "read the outbox", rescue.Do(func() error {
 				d.run(ctx)
 				return nil
 			}))
 			_ = d.pause(ctx) // ctx is looked at next
 		}
 		return nil
-	}, func(err error) { d.logFailure(ctx, "hear of changes", err) })
+	}, func(err error) { d.logFailure(ctx, "read the outbox", err) })
 }
 
 // Stop ends the attempts under way, which count as not made, and waits for them.
@@ -198,7 +197,7 @@ func (d *Deliverer) Stats() Stats {
 	return Stats{Delivered: d.delivered.Load(), Failed: d.failed.Load(), Dead: d.dead.Load(), Pending: d.pending.Load()}
 }
 
-// signal wakes who waits for a channel that holds one.
+// signal does a non-blocking send on a channel of capacity one.
 func signal(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -213,7 +212,7 @@ func (d *Deliverer) apply(ctx context.Context, b *kv.Batch) error {
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		d.Logger.ErrorContext(ctx, "state of webhooks cannot be stored", "error", err)
+		d.Logger.ErrorContext(ctx, "failed to store the state of webhooks", "error", err)
 		if err := d.pause(ctx); err != nil {
 			return err
 		}

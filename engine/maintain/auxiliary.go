@@ -60,7 +60,7 @@ func (a *Auxiliaries) Add(pool odb.PoolID) {
 	if !a.running {
 		a.running = true
 		rescue.Go(&a.work, a.run, func(err error) {
-			a.log.ErrorContext(a.ctx, "auxiliary files were not built", "error", err)
+			a.log.ErrorContext(a.ctx, "failed to build auxiliary files", "error", err)
 		})
 	}
 }
@@ -69,7 +69,7 @@ func (a *Auxiliaries) run() error {
 	for pool, ok := a.next(); ok; pool, ok = a.next() {
 		err := rescue.Do(func() error { return a.build(a.ctx, pool) })
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, odb.ErrNoPool) {
-			a.log.WarnContext(a.ctx, "auxiliary files were not built", "pool", pool.String(), "error", err)
+			a.log.WarnContext(a.ctx, "failed to build auxiliary files", "pool", pool.String(), "error", err)
 		}
 	}
 	// Without this the memory of a large push and of this work would stay with the process until much
@@ -103,8 +103,7 @@ func (a *Auxiliaries) next() (odb.PoolID, bool) {
 	return pool, true
 }
 
-// Await waits for all pools that were added before the call, however many are added meanwhile.
-// Errors: that of ctx.
+// Await waits for all pools that were added before the call. Errors: that of ctx.
 func (a *Auxiliaries) Await(ctx context.Context) error {
 	a.mu.Lock()
 	due, done, moved := a.added, a.done, a.moved

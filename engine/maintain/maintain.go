@@ -1,8 +1,8 @@
-// Package maintain keeps repositories small and quick: it folds what was written a little at a
-// time, merges segments, and removes what nothing reaches, receipts that have expired and the
-// oldest part of the journal.
+// Package maintain keeps repositories small and fast: it flushes hot layers, merges segments,
+// prunes unreachable objects, and removes expired idempotency records and the oldest part of the
+// journal.
 //
-// Start at [Job], which is the maintenance of one repository; [Worker] does what is due in the
+// Start at [Job], which is the maintenance of one repository; [Worker] does due work in the
 // background. Everything here may run beside reads and writes, and may be cancelled at any time.
 package maintain
 
@@ -18,8 +18,8 @@ import (
 	"packhorse/refs"
 )
 
-// Settings say what is kept for how long, and when it is time to do something. Zero fields take
-// their defaults; a negative time is none.
+// Settings are retention times and thresholds of maintenance. Zero fields take their defaults; a
+// negative time is none.
 type Settings struct {
 	// Grace is how long objects stay that nothing reaches any more; 14 days.
 	Grace time.Duration
@@ -28,7 +28,7 @@ type Settings struct {
 	ReaderGrace time.Duration
 	// JournalAge is how long the journal is kept, at least Grace; 90 days.
 	JournalAge time.Duration
-	// HotCount and HotBytes are how much is written to a pool's hot tier before it is folded; 5,000
+	// HotCount and HotBytes are the size of a pool's hot tier that makes a flush due; 5,000
 	// objects, 16 MiB.
 	HotCount int
 	HotBytes int64
@@ -36,7 +36,7 @@ type Settings struct {
 	SegmentCount int
 	// RoundInterval is how often the whole store is gone through; 24 hours.
 	RoundInterval time.Duration
-	// SweepInterval is how often what has left is removed; 10 minutes.
+	// SweepInterval is the interval of deleting obsolete files; 10 minutes.
 	SweepInterval time.Duration
 	// DropShare is the least share of unreachable objects for which a pool is rewritten in the
 	// background; 0.1.
@@ -84,19 +84,18 @@ type Job struct {
 	Compact repack.CompactOptions
 }
 
-// Report is what a job did.
+// Report counts the work of a job.
 type Report struct {
 	// DroppedCount objects were unreachable, or there twice.
 	DroppedCount int
 	Compacted    repack.Compacted
 }
 
-// dropTriesMax bounds how often a drop is planned anew because something that was to go has come
-// into use.
+// dropTriesMax bounds how often a prune is planned because an object to be pruned has come into
+// use.
 const dropTriesMax = 3
 
-// Run does everything that is due. Errors: [refs.ErrRepositoryNotFound] when the repository has
-// been deleted meanwhile.
+// Run does all due work. Errors: [refs.ErrRepositoryNotFound] when the repository has been deleted.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	var report Report
 	now := j.Now()
@@ -109,7 +108,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 			continue // what else is unreachable waits for the next time
 		}
 		if err != nil {
-			return report, fmt.Errorf("drop unreachable objects: %w", err)
+			return report, fmt.Errorf("prune unreachable objects: %w", err)
 		}
 		report.DroppedCount = count
 		break
@@ -136,7 +135,7 @@ func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	for range 2 { // what came during the plan, and during a first look at that
+	for range 2 { // changes during the plan, and during a first check of those
 		if err := d.Look(ctx); err != nil {
 			return 0, err
 		}
@@ -156,7 +155,7 @@ func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) 
 	return d.ObjectCount(), nil
 }
 
-// tips returns what the refs of all namespaces point at, as of a sequence.
+// tips returns the targets of the refs of all namespaces, as of a sequence.
 func (j *Job) tips(ctx context.Context) (tips []object.ID, sequence uint64, err error) {
 	names, err := j.Names.Snapshot(ctx, j.Repo)
 	if err != nil {
@@ -194,7 +193,7 @@ func (j *Job) moved(ctx context.Context, sequence uint64) ([]object.ID, error) {
 	return moved, err
 }
 
-// events calls visit with the journal after a sequence, or what is left of it.
+// events calls visit with the journal after a sequence, as far as it has not been trimmed.
 func (j *Job) events(ctx context.Context, after uint64, visit func(*refs.Entry)) error {
 	for {
 		page, err := j.Names.Events(ctx, j.Repo, after, refs.EventsMax)

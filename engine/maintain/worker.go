@@ -15,21 +15,21 @@ import (
 	"packhorse/odb/space"
 )
 
-// Host is what a [Worker] asks for; package engine implements it. The calls come from one
+// Host provides a [Worker] with maintenance; package engine implements it. The calls come from one
 // goroutine.
 type Host interface {
-	// Compact folds and merges what is due in one pool.
+	// Compact flushes and merges the due layers of one pool.
 	Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error)
 	// Round maintains every repository.
 	Round(ctx context.Context, options packgen.RepackOptions) error
 	// UntilRound returns how long it is until a round is due, that many after the last one began, also
 	// if a former process did it.
 	UntilRound(ctx context.Context, interval time.Duration) (time.Duration, error)
-	// Sweep removes what has left, and what has expired.
+	// Sweep deletes obsolete files and expired rows.
 	Sweep(ctx context.Context) error
 }
 
-// Worker does what is due, one thing at a time, until it is stopped. The owners of pools take
+// Worker does due maintenance, one step at a time, until it is stopped. The owners of pools take
 // turns.
 type Worker struct {
 	host     Host
@@ -57,7 +57,7 @@ type Stats struct {
 	Rounds, Failures uint64
 	// Postponed is how often something was put off because the disk had no room for it.
 	Postponed uint64
-	// DueCount is how many pools wait. What a round has taken over does not.
+	// DueCount counts the waiting pools, without those that a round has taken over.
 	DueCount int
 }
 
@@ -67,7 +67,7 @@ func NewWorker(settings Settings, log *slog.Logger) *Worker {
 	return &Worker{settings: settings, log: log, wake: make(chan struct{}, 1), grown: make(map[odb.PoolID]odb.Growth)}
 }
 
-// Grew notes what was written to a pool. It never waits for work.
+// Grew counts a write to a pool. It never waits for work.
 func (w *Worker) Grew(pool odb.PoolID, by odb.Growth) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,7 @@ func (w *Worker) Grew(pool odb.PoolID, by odb.Growth) {
 	w.arm()
 }
 
-// count adds to what was written to a pool. mu is held.
+// count adds to the counted writes of a pool. mu is held.
 func (w *Worker) count(pool odb.PoolID, by odb.Growth) {
 	before := w.grown[pool]
 	sum := odb.Growth{
@@ -117,7 +117,7 @@ func (w *Worker) Start(host Host) {
 	}, func(err error) { w.note(ctx, "run", err) })
 }
 
-// Stop cancels what is being done and waits for its end.
+// Stop cancels the running work and waits for its end.
 func (w *Worker) Stop() {
 	if w.cancel != nil {
 		w.cancel()
@@ -148,7 +148,7 @@ func (w *Worker) run(ctx context.Context, first time.Duration) {
 		case <-w.wake:
 			w.compactNext(ctx)
 		case <-sweep.C:
-			w.note(ctx, "remove what has left", rescue.Do(func() error { return w.host.Sweep(ctx) }))
+			w.note(ctx, "delete obsolete files", rescue.Do(func() error { return w.host.Sweep(ctx) }))
 			w.takeUp()
 		case <-round.C:
 			begun := time.Now()
@@ -161,7 +161,7 @@ func (w *Worker) run(ctx context.Context, first time.Duration) {
 // untilRound returns how long it is until the first round of this worker.
 func (w *Worker) untilRound(ctx context.Context) time.Duration {
 	left, err := w.host.UntilRound(ctx, w.settings.RoundInterval)
-	w.note(ctx, "find out when the last round was", err)
+	w.note(ctx, "read the time of the last round", err)
 	if err != nil {
 		return w.settings.RoundInterval
 	}
@@ -172,8 +172,8 @@ func (w *Worker) pace() packgen.RepackOptions {
 	return packgen.RepackOptions{Workers: 1, Pause: w.settings.Pause}
 }
 
-// compactNext takes one pool only: a sweep has its turn among them however quickly others come, or
-// what they replaced would fill the disk.
+// compactNext takes one pool only: the sweeps run between pools even under constant load, because
+// the replaced files would fill the disk otherwise.
 func (w *Worker) compactNext(ctx context.Context) {
 	next, ok := w.take()
 	if !ok {
@@ -200,29 +200,29 @@ func (w *Worker) compactNext(ctx context.Context) {
 	if err == nil && done.LayerCount > 0 {
 		w.compactions.Add(1)
 		w.objects.Add(uint64(done.ObjectCount))
-		w.log.InfoContext(ctx, "layers were merged", "pool", pool.String(), "layers", done.LayerCount,
+		w.log.InfoContext(ctx, "layers compacted", "pool", pool.String(), "layers", done.LayerCount,
 			"objects", done.ObjectCount,
 			"bytes", done.PackedBytes, "duration", time.Since(begun))
 	}
 }
 
-// round starts counting anew: what was written before a round is maintained by it, and pools that
-// nobody writes to take no memory.
+// round resets the counts: a round maintains everything written before it, and pools without writes
+// take no memory.
 func (w *Worker) round(ctx context.Context) {
 	w.mu.Lock()
 	grown, due := w.grown, w.due
 	w.grown, w.due = make(map[odb.PoolID]odb.Growth), rota{}
 	w.mu.Unlock()
 	err := rescue.Do(func() error { return w.host.Round(ctx, w.pace()) })
-	w.note(ctx, "go through all repositories", err)
+	w.note(ctx, "maintain all repositories", err)
 	if err != nil {
 		w.giveBack(grown, due)
 	}
 	w.rounds.Add(1)
 }
 
-// giveBack takes back what a round was to maintain: those pools have waited longer than what has
-// come since.
+// giveBack restores the counts and the queue that a failed round had taken over; those pools go
+// before newer ones.
 func (w *Worker) giveBack(grown map[odb.PoolID]odb.Growth, due rota) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,8 +250,7 @@ func (w *Worker) take() (duePool, bool) {
 	return next, ok
 }
 
-// takeUp lets pools have their turn again that the disk had no room for: what has left was removed
-// meanwhile.
+// takeUp requeues pools that were postponed for lack of disk space, after a sweep.
 func (w *Worker) takeUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,8 +266,8 @@ func IsPostponed(err error) bool {
 	return errors.Is(err, space.ErrNoRoom) || errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrRecovering)
 }
 
-// note counts and logs a failure. What failed is tried again when it is due the next time, what was
-// put off after the next sweep.
+// note counts and logs a failure. Failed work is retried when it is due the next time, postponed
+// work after the next sweep.
 func (w *Worker) note(ctx context.Context, what string, err error) {
 	if err == nil || ctx.Err() != nil {
 		return

@@ -69,8 +69,7 @@ func (h *host) add(letter rune) {
 	h.done += string(letter)
 }
 
-// wants waits until nothing is left to do for now, and holds what was done since the test began
-// against those that are right.
+// wants waits until no work is due, and compares the work done since the test began with right.
 func (h *host) wants(t *testing.T, right ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -81,8 +80,7 @@ func (h *host) wants(t *testing.T, right ...string) {
 	}
 }
 
-// newWorker returns a worker for whom a pool is due when 10 objects were written. It sweeps each
-// minute.
+// newWorker returns a worker with a threshold of 10 written objects a pool. It sweeps each minute.
 func newWorker(roundInterval time.Duration) *maintain.Worker {
 	settings := maintain.Settings{HotCount: 10, SweepInterval: time.Minute, RoundInterval: roundInterval}
 	settings.SetDefaults()
@@ -153,8 +151,8 @@ func TestWorkerOwners(t *testing.T) {
 	})
 }
 
-// TestWorkerKeepsUp writes more than can be compacted: sweeps and rounds come nevertheless, about
-// as often as they should.
+// TestWorkerKeepsUp writes faster than compaction: sweeps and rounds run nevertheless, about as
+// often as they should.
 func TestWorkerKeepsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +187,7 @@ func TestWorkerKeepsUp(t *testing.T) {
 	})
 }
 
-// TestWorkerRoundOverRestarts starts a worker anew each hour, and has a daily round all the same.
+// TestWorkerRoundOverRestarts restarts a worker each hour, and expects a daily round.
 func TestWorkerRoundOverRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +219,8 @@ func oneHour(t *testing.T, h *host) {
 	w.Stop()
 }
 
-// TestWorkerRound has a round leave what was written meanwhile, and all of it when it fails.
+// TestWorkerRound checks that a round leaves the writes during it due, and all writes when it
+// fails.
 func TestWorkerRound(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("the round fails")

@@ -17,7 +17,7 @@ import (
 // ErrNoCheckpoints says that the host's key-value store cannot be copied while it is used.
 var ErrNoCheckpoints = errors.New("engine: the key-value store makes no checkpoints")
 
-// Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] tells how,
+// Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] describes it
 // and its errors. The host may serve meanwhile. Errors: [ErrNoCheckpoints].
 func (h *Host) Backup(ctx context.Context, dest file.Store, options backup.Options) (backup.Report, error) {
 	keys, ok := h.keys.(kv.Checkpointer)
@@ -39,7 +39,7 @@ func openStoreID(ctx context.Context, keys kv.Store) (string, error) {
 	for {
 		id, err := keys.Get(ctx, storeIDKey)
 		if err == nil && len(id) != backup.StoreIDSize {
-			return "", fmt.Errorf("%w: the store's id has %d bytes", ErrCorrupt, len(id))
+			return "", fmt.Errorf("%w: the store's ID has %d bytes", ErrCorrupt, len(id))
 		}
 		if !errors.Is(err, kv.ErrNotFound) {
 			return hex.EncodeToString(id), err
@@ -54,7 +54,7 @@ func openStoreID(ctx context.Context, keys kv.Store) (string, error) {
 			continue // another host was quicker
 		}
 		if err != nil {
-			return "", fmt.Errorf("give the store an id: %w", err)
+			return "", fmt.Errorf("assign the store an ID: %w", err)
 		}
 		return hex.EncodeToString(id), commit.Wait(ctx)
 	}
@@ -74,7 +74,7 @@ func poolNames(ctx context.Context, r kv.Reader, pools []odb.PoolID) (map[odb.Po
 		}
 		var rec record
 		if json.Unmarshal(pair.Value, &rec) != nil {
-			continue // fsck tells of it
+			continue // fsck reports it
 		}
 		if _, ok := wanted[rec.Pool]; ok {
 			names[rec.Pool] = rec.Org + "/" + rec.Name

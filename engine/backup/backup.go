@@ -1,4 +1,4 @@
-// Package backup copies the stores of a host into a folder, and makes stores of such a copy.
+// Package backup copies the stores of a host into a folder, and restores stores from it.
 //
 // A backup is of one instant: a checkpoint of the key-value store, and the files that it names.
 // Files are immutable, so that the next backup into the same folder copies only new ones. Start at
@@ -8,16 +8,16 @@
 //
 // It is a [file.Store] of its own, for the backups of one store. Files of pools lie in it under
 // their names, files of the key-value store under the SHA-256 of their content, and each backup is
-// a manifest, written last, that names all files with their checksums. So a backup that was
-// interrupted is none, and those before it stay as they are.
+// a manifest, written last, that names all files with their checksums. So an interrupted backup
+// does not exist, and earlier ones stay as they are.
 //
 // # Damage
 //
-// A file is held against its own checksums while it is copied, and what fails them is not taken. A
-// copy is replaced only when it is not what a manifest says, by what is: damage in the store never
-// reaches an older backup. A file of pools that is damaged in the store is named from its older
-// copy, or else left out and listed as lost; a damaged table of the key-value store ends the
-// backup.
+// A file is checked against its own checksums while it is copied, and a file that fails is not
+// stored. A copy is replaced only when it differs from the manifest, and only by a file that
+// matches it: damage in the store never reaches an older backup. For a file of pools that is
+// damaged in the store, the manifest names an older copy, or else lists the file as lost; a damaged
+// table of the key-value store ends the backup.
 package backup
 
 import (
@@ -39,8 +39,8 @@ const StoreIDSize = 16
 // Facts that a caller decides on.
 var (
 	// ErrNone says that a folder holds no backup, or not the one that was asked for.
-	ErrNone = errors.New("backup: no backup is there")
-	// ErrDamaged says that a file of a backup is missing or not what was written; the error is a
+	ErrNone = errors.New("backup: not found")
+	// ErrDamaged says that a file of a backup is missing or has changed; the error is a
 	// [DamagedError].
 	ErrDamaged = errors.New("backup: damaged")
 	// ErrStoreDamaged says that files of the store are damaged; the error is a [StoreDamagedError].
@@ -110,8 +110,8 @@ func (e *StoreDamagedError) Is(target error) bool { return target == ErrStoreDam
 
 // Options are the settings of [Write] and [Restore]. The zero value works.
 type Options struct {
-	// Prune removes the older backups of the same store, and what only they name, once the new one is
-	// complete. Those from before stores had an id stay.
+	// Prune removes the older backups of the same store, and the files that only they name, once
+	// the new one is complete. Backups from before stores had an ID stay.
 	Prune bool
 	// Number is the backup to restore; the newest when 0.
 	Number uint64
@@ -123,13 +123,13 @@ type Options struct {
 	Progress func(Report)
 }
 
-// Report is what was done.
+// Report is the result of a backup.
 type Report struct {
 	// Number counts the backups of a folder, from 1.
 	Number uint64
 	// FileCount and Bytes are the size of the backup.
 	FileCount, Bytes int64
-	// CopiedCount and CopiedBytes are what was written of it; the rest was there already.
+	// CopiedCount and CopiedBytes count the files written; the others existed already.
 	CopiedCount, CopiedBytes int64
 	// LostCount files are not in the backup.
 	LostCount int64
@@ -139,7 +139,7 @@ type Report struct {
 	AgedCount int
 }
 
-// Source is what a backup is made of.
+// Source is the data to back up.
 type Source struct {
 	// StoreID is that of the store, 32 hexadecimal digits.
 	StoreID string
@@ -154,9 +154,9 @@ type Source struct {
 // Write adds a backup of source to dest, and returns when it is durable. It may run while the
 // stores are used.
 //
-// Errors: [ErrStranger], and then nothing was written; [ErrStoreDamaged], when there is a backup
-// all the same and the report tells which; nothing is pruned then. [kv.ErrCorrupt], when a table of
-// the key-value store is damaged, and there is no backup.
+// Errors: [ErrStranger], when nothing was written; [ErrStoreDamaged], when the backup was completed
+// without damaged files, which the report lists; nothing is pruned then. [kv.ErrCorrupt], when a
+// table of the key-value store is damaged, and there is no backup.
 func Write(ctx context.Context, source Source, dest file.Store, options Options) (_ Report, err error) {
 	all, err := List(ctx, dest)
 	if err != nil {
@@ -165,7 +165,7 @@ func Write(ctx context.Context, source Source, dest file.Store, options Options)
 	if err := checkStore(all, source.StoreID); err != nil {
 		return Report{}, err
 	}
-	release := source.Hold() // before the checkpoint, so that what it names stays
+	release := source.Hold() // before the checkpoint, so that the files it names stay
 	defer release()
 	checkpoint, err := source.Keys.Checkpoint(ctx)
 	if err != nil {
@@ -215,8 +215,8 @@ func newest(all []Summary) uint64 {
 	return all[len(all)-1].Number
 }
 
-// checkStore returns a [StrangerError] if a backup is of another store. Those that do not tell
-// belong to who comes first.
+// checkStore returns a [StrangerError] if a backup is of another store. Backups without a store ID
+// match any store.
 func checkStore(all []Summary, store string) error {
 	for i := range all {
 		if other := all[i].Store; other != "" && other != store {

@@ -11,7 +11,7 @@ import (
 // Checked is what [Check] found about a backup.
 type Checked struct {
 	Summary
-	// DamageCount files are not what they have to be, and Damages are the first of them.
+	// DamageCount files are missing or damaged; Damages are the first of them.
 	DamageCount int64
 	Damages     []error
 }
@@ -33,7 +33,7 @@ func Check(ctx context.Context, from file.Store, progress func(files, bytes int6
 		for _, number := range found {
 			checked, err := c.backup(ctx, number)
 			if errors.Is(err, file.ErrNotFound) {
-				continue // removed meanwhile
+				continue // removed since
 			}
 			if !yield(checked, err) || err != nil {
 				return
@@ -42,7 +42,7 @@ func Check(ctx context.Context, from file.Store, progress func(files, bytes int6
 	}
 }
 
-// checkedCopy is a file that was looked at, and what was expected.
+// checkedCopy is a checked file and its expected entry.
 type checkedCopy struct {
 	name string
 	size int64
@@ -80,7 +80,7 @@ func (c *checker) backup(ctx context.Context, number uint64) (Checked, error) {
 			}
 		}
 	}
-	// What is missing may have been removed with the backup itself.
+	// Missing files may have been removed with the backup itself.
 	if checked.DamageCount > 0 {
 		if _, err := summarize(ctx, c.from, number); err != nil {
 			return checked, err

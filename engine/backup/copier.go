@@ -67,14 +67,14 @@ func (c *copier) files(ctx context.Context, w *manifestWriter) error {
 	return nil
 }
 
-// sourceError says that the source of a copy could not be read, or is not what it has to be.
+// sourceError says that the source of a copy could not be read, or is damaged.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// file brings a file of pools into the folder, and returns what the manifest says of it; is.sum is
-// set when the newest backup has it.
+// file copies a file of pools into the folder, and returns its manifest entry; is.sum is set when
+// the newest backup has it.
 func (c *copier) file(ctx context.Context, is entry) (entry, error) {
 	copied, err := c.fileCopied(ctx, &is)
 	if damaged, ok := errors.AsType[*sourceError](err); ok && ctx.Err() == nil {
@@ -111,8 +111,8 @@ func (c *copier) fileCopied(ctx context.Context, is *entry) (copied bool, err er
 	return true, c.write(ctx, is, content, out)
 }
 
-// replace takes the place of a file that is there already: one of an interrupted or an older
-// backup, or what has become of it. What is as the source is stays.
+// replace replaces a file that exists already: one of an interrupted or an older backup, maybe
+// damaged. A file that equals the source stays.
 func (c *copier) replace(ctx context.Context, is *entry, content file.File) (copied bool, err error) {
 	found := *is
 	if found.sum, err = sumFile(ctx, is.name, content, io.Discard); err != nil {
@@ -129,8 +129,8 @@ func (c *copier) replace(ctx context.Context, is *entry, content file.File) (cop
 	if checkStored(ctx, c.dest, *is, io.Discard) == nil {
 		return false, nil
 	}
-	// What is there is damaged: no backup can be restored with it, and those that name the file get it
-	// back.
+	// The existing file is damaged: no backup can be restored with it, and those that name the file
+	// get it back.
 	if err := c.dest.Delete(ctx, is.stored()); err != nil {
 		return false, err
 	}
@@ -141,8 +141,8 @@ func (c *copier) replace(ctx context.Context, is *entry, content file.File) (cop
 	return true, c.write(ctx, is, content, out)
 }
 
-// write copies a file of pools to out, holds it against its own checksums meanwhile, and fills in
-// its SHA-256. What fails is not stored.
+// write copies a file of pools to out, checks it against its own checksums on the way, and fills in
+// its SHA-256. A file that fails is not stored.
 func (c *copier) write(ctx context.Context, is *entry, content file.File, out file.Writer) (err error) {
 	defer func() { err = errors.Join(err, out.Abort()) }() // nothing, after Seal
 	got, err := sumFile(ctx, is.name, content, out)

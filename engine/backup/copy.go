@@ -35,8 +35,8 @@ func sumOf(ctx context.Context, content io.Reader, size int64) (sum, error) {
 	return sum(hash.Sum(nil)), err
 }
 
-// checkStored copies a file of a backup to w. Errors: [ErrDamaged] when it is not what is says; w
-// has then got it all the same.
+// checkStored copies a file of a backup to w. Errors: [ErrDamaged] when it differs from is; w has
+// received it nevertheless.
 func checkStored(ctx context.Context, from file.Store, is entry, w io.Writer) (err error) {
 	stored, err := from.Open(ctx, is.stored())
 	if errors.Is(err, file.ErrNotFound) {

@@ -47,7 +47,7 @@ const (
 	currentVersion = 2
 )
 
-// head is what a manifest says before it names files.
+// head is the part of a manifest before the files.
 type head struct {
 	version int
 	time    time.Time
@@ -148,7 +148,7 @@ func parseEntry(line string) (entry, error) {
 		return entry{kind: kindLost, name: fields[1]}, file.CheckName(fields[1])
 	}
 	if len(fields) != 4 {
-		return e, errors.New("is no line of a manifest")
+		return e, errors.New("is not a manifest line")
 	}
 	e.kind, e.name = fields[0], fields[1]
 	var err error
@@ -177,7 +177,8 @@ func parseEntry(line string) (entry, error) {
 	return e, nil
 }
 
-// manifestWriter writes a manifest while files are copied. It is found by nobody before its end.
+// manifestWriter writes a manifest while files are copied. Readers cannot find the manifest before
+// it is complete.
 type manifestWriter struct {
 	out    file.Writer
 	buffer *bufio.Writer
@@ -223,11 +224,11 @@ func (w *manifestWriter) end(ctx context.Context) error {
 const lineBytesMax = 1 << 10
 
 // errManifest says that a text is no manifest, or no whole one.
-var errManifest = errors.New("is no whole manifest")
+var errManifest = errors.New("is not a complete manifest")
 
-// parseManifest walks the lines of a manifest that name files, and fills in h before it yields
-// anything. Its form and its checksum are verified as it goes: what it yields may be wrong until
-// the walk has ended without an error. It holds one line at a time.
+// parseManifest walks the lines of a manifest that name files, and fills in h before it yields the
+// first one. It verifies syntax and checksum on the way, so entries may be wrong until the walk has
+// ended without an error. It holds one line at a time.
 func parseManifest(r io.Reader, h *head) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		hash := sha256.New()
@@ -276,12 +277,12 @@ func endOf(lines *bufio.Reader, digest string, hash hash.Hash) error {
 		return fmt.Errorf("%w: it fails its checksum", errManifest)
 	}
 	if _, err := lines.ReadByte(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: it goes on after its end", errManifest)
+		return fmt.Errorf("%w: data after its end", errManifest)
 	}
 	return nil
 }
 
-// entries walks what a backup names, and fills in h before.
+// entries walks the files that a backup names, and fills in h first.
 func entries(ctx context.Context, from file.Store, number uint64, h *head) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		name := manifestName(number)
@@ -305,7 +306,7 @@ func entries(ctx context.Context, from file.Store, number uint64, h *head) iter.
 	}
 }
 
-// Summary is what a backup says of itself.
+// Summary describes a backup.
 type Summary struct {
 	Number uint64
 	Time   time.Time
@@ -315,7 +316,7 @@ type Summary struct {
 	FileCount, Bytes int64
 	// LostCount files of pools were damaged in the store, and are not in the backup.
 	LostCount int64
-	// Damage is why the manifest cannot be read, and the rest cannot be told, or nil.
+	// Damage is why the manifest cannot be read, so that the other fields are unknown, or nil.
 	Damage error
 }
 
@@ -349,7 +350,7 @@ func List(ctx context.Context, from file.Store) ([]Summary, error) {
 	for _, number := range found {
 		s, err := summarize(ctx, from, number)
 		if errors.Is(err, file.ErrNotFound) {
-			continue // removed meanwhile
+			continue // removed since
 		}
 		if err != nil {
 			return nil, err

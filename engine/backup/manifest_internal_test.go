@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzBackupManifest holds that a manifest which is taken is, line for line, what its writer wrote:
-// nothing else has its checksum.
+// FuzzBackupManifest checks that an accepted manifest equals, line for line, the output of its
+// writer: nothing else has its checksum.
 func FuzzBackupManifest(f *testing.F) {
 	body := "packhorse backup 1\ntime 2026-01-02T15:04:05Z\n" +
 		"file 0123456789abcdef0123456789abcdef.segment 12 " + strings.Repeat("ab", sha256.Size) + "\n" +

@@ -9,9 +9,9 @@ import (
 	"packhorse/odb/file"
 )
 
-// prune removes every backup but some, and then what those do not name. Interrupted, it leaves
-// files that nobody needs. Memory: about a hundred bytes a file. It removes nothing when one of
-// those cannot be read.
+// prune removes every backup except those in keep, and then the files that these do not name.
+// Interrupted, it leaves unreferenced files. Memory: about a hundred bytes a file. It removes
+// nothing when a manifest to keep cannot be read.
 func prune(ctx context.Context, dest file.Store, keep []uint64) (removed int64, err error) {
 	needed := make(map[string]struct{})
 	for _, number := range keep {
@@ -101,10 +101,10 @@ type Forgotten struct {
 	FileCount int64
 }
 
-// Forget removes the backups that the policy does not keep, and what only they name.
+// Forget removes the backups that the policy does not keep, and the files that only they name.
 //
-// Errors: [ErrNone]; [ErrDamaged] when a manifest cannot be read, unless damaged says that such
-// backups go too.
+// Errors: [ErrNone]; [ErrDamaged] when a manifest cannot be read, unless damaged is set, which
+// removes such backups, too.
 func Forget(ctx context.Context, dest file.Store, policy Policy, damaged bool) (Forgotten, error) {
 	all, err := List(ctx, dest)
 	if err != nil {

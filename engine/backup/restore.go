@@ -18,10 +18,10 @@ type Target struct {
 	Files file.Store
 }
 
-// Restore makes stores of a backup, every file of which is held against its checksum. They are
-// durable when it returns without an error; after one they are of no use.
+// Restore restores stores from a backup and verifies the checksum of every file. The stores are
+// durable when it returns without an error, and unusable after an error.
 //
-// Errors: [ErrNone], [ErrDamaged], [ErrIncomplete] unless the options take that, [file.ErrExists]
+// Errors: [ErrNone], [ErrDamaged], [ErrIncomplete] unless the options accept that, [file.ErrExists]
 // when Files is not empty.
 func Restore(ctx context.Context, from file.Store, target Target, options Options) (Report, error) {
 	report, err := each(ctx, from, options, func(e entry) error {

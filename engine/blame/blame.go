@@ -1,15 +1,14 @@
-// Package blame finds out which commit each line of a file comes from, as git blame does.
+// Package blame determines the commit that each line of a file comes from, as git blame does.
 //
-// Start at [File]. The lines of the file are blamed on the commit that is asked about (origin.go);
-// it passes on to its parents what it has in common with them (pass.go), and so on from the newest
-// commit to the oldest, until every line has stopped at a commit that no parent shares it with. A
-// file that a parent does not have is looked for among what the commit removed, by the rename
-// detection of package diff. With moves (moves.go), lines that the commit merely put elsewhere are
-// found in the parent's file as well. ranges.go knows the forms of git blame -L, pattern.go their
-// regular expressions.
+// Start at [File]. All lines start at the requested commit (origin.go). A commit passes the lines
+// that a parent shares on to that parent (pass.go), from the newest commit to the oldest, until
+// every line is at a commit whose parents do not have it. A file that a parent does not have is
+// searched among the files that the commit removed, by the rename detection of package diff. With
+// moves (moves.go), lines that the commit only moved are found in the parent's file as well.
+// ranges.go parses the forms of git blame -L, pattern.go their regular expressions.
 //
-// Results are those of git 2.39 in a bare repository. Nothing here knows names or refs; a call
-// belongs to one goroutine.
+// Results are those of git 2.39 in a bare repository. The package knows neither names nor refs; a
+// call belongs to one goroutine.
 package blame
 
 import (
@@ -36,7 +35,7 @@ var (
 	ErrTooLarge = errors.New("blame: the file is too large")
 )
 
-// Options say what is blamed, and how.
+// Options select the lines to blame, and how.
 type Options struct {
 	// Ranges are the lines to blame, each in a form of git blame -L; none means all of them.
 	Ranges []string
@@ -142,7 +141,7 @@ func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*ori
 	return o, err
 }
 
-// run passes the blame on until nobody is left to pass it to.
+// run passes the blame on until no entry is left to pass on.
 func (b *blamer) run(ctx context.Context) error {
 	for {
 		n := b.pop()

@@ -244,7 +244,7 @@ func (h *blameHistory) path() string {
 	return fmt.Sprintf("%s%c", []string{"", "dir/", "dir/sub/"}[h.random.IntN(3)], 'a'+rune(h.random.IntN(8)))
 }
 
-// lines makes new lines: some tell much, some little, and some stand everywhere.
+// lines makes new lines: some distinctive, some short, and some frequent.
 func (h *blameHistory) lines(count int) []string {
 	all := make([]string, count)
 	for i := range all {

@@ -6,14 +6,14 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// moveScore is how much lines must tell to be looked for elsewhere: one more than their letters and
+// moveScore is the score that lines need to be searched as moved: one more than their letters and
 // digits.
 const moveScore = 20
 
-// passMoves hands to the parents the lines that they have somewhere else in the file. Lines that
-// tell too little stay.
+// passMoves passes to the parents the lines that they have somewhere else in the file. Lines with
+// too low a score stay.
 func (b *blamer) passMoves(ctx context.Context, o *origin, parents []*origin) error {
-	var kept []entry // what is not looked for any more
+	var kept []entry // not searched any more
 	todo := b.telling(o.entries, &kept)
 	for _, parent := range parents {
 		if len(todo) == 0 {
@@ -55,7 +55,7 @@ func (b *blamer) passMoves(ctx context.Context, o *origin, parents []*origin) er
 	return nil
 }
 
-// telling returns the entries that tell enough, and adds the others to rest.
+// telling returns the entries with a sufficient score, and adds the others to rest.
 func (b *blamer) telling(entries []entry, rest *[]entry) (enough []entry) {
 	for _, e := range entries {
 		if b.score(e) > moveScore {
@@ -67,8 +67,8 @@ func (b *blamer) telling(entries []entry, rest *[]entry) (enough []entry) {
 	return enough
 }
 
-// moved finds the run of an entry's lines in a parent's file that tells most, of equal ones the
-// last. The result has its lines there.
+// moved finds the run of an entry's lines in a parent's file with the highest score, of equal ones
+// the last. The result has its lines there.
 func (b *blamer) moved(ctx context.Context, before lines.Text, e entry) (best entry, found bool, err error) {
 	changes, err := lines.Diff(ctx, before, lines.Split(b.final.Range(e.line, e.count)), lineDiff)
 	if err != nil {
@@ -92,7 +92,7 @@ func (b *blamer) moved(ctx context.Context, before lines.Text, e entry) (best en
 	return best, score > moveScore, nil
 }
 
-// score says how much an entry tells.
+// score is one more than the letters and digits of an entry.
 func (b *blamer) score(e entry) int {
 	score := 1
 	for _, c := range b.final.Range(e.line, e.count) {

@@ -11,8 +11,8 @@ import (
 // lineDiff is how git blame compares files.
 var lineDiff = lines.Options{NoContext: true}
 
-// pass hands the entries of an origin to the parents of its commit, as far as these have the lines.
-// What is left is the commit's own.
+// pass passes the entries of an origin to the parents of its commit, as far as these have the
+// lines. The remaining lines are the commit's own.
 func (b *blamer) pass(ctx context.Context, o *origin) error {
 	parents, whole, err := b.parents(ctx, o)
 	if err != nil {
@@ -158,8 +158,8 @@ func (b *blamer) passTo(ctx context.Context, o, parent *origin) error {
 	if err != nil {
 		return err
 	}
-	// Entries may overlap, since several lines of the blamed file may come from the same one, so each
-	// looks for its changes anew.
+	// Entries may overlap, since several lines of the blamed file may come from the same one, so
+	// each searches its changes from the start.
 	var passed, kept []entry
 	at := 0
 	for _, e := range o.entries {
@@ -181,9 +181,9 @@ func (b *blamer) passTo(ctx context.Context, o, parent *origin) error {
 
 func newEnd(c lines.Change) int { return c.NewStart + c.NewCount }
 
-// divide cuts an entry where changes begin and end: what lies between them goes to passed, with its
-// lines in the old file, what lies in them to kept. The change with the index at is the first that
-// ends behind the beginning of the entry.
+// divide cuts an entry where changes begin and end: the lines between them go to passed, with their
+// numbers in the old file, those inside them to kept. The change with the index at is the first
+// that ends behind the beginning of the entry.
 func divide(e entry, changes []lines.Change, at int, passed, kept []entry) (_, _ []entry) {
 	shift := 0 // from a line of the new file to the same one of the old file
 	if at > 0 {
@@ -212,5 +212,5 @@ func divide(e entry, changes []lines.Change, at int, passed, kept []entry) (_, _
 	return passed, kept
 }
 
-// from returns what is left of an entry without its first lines.
+// from returns an entry without its first lines.
 func (e entry) from(count int) entry { return entry{e.line + count, e.source + count, e.count - count} }

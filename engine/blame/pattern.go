@@ -9,7 +9,7 @@ import (
 // Reasons why a pattern cannot be translated.
 var (
 	errBackReference = errors.New("the pattern refers back to a group, which RE2 cannot say")
-	errBracket       = errors.New("the pattern has a bracket expression that RE2 cannot say")
+	errBracket       = errors.New("the pattern has a bracket expression that RE2 cannot express")
 	errUnfinished    = errors.New("the pattern ends too early")
 	errWordEdge      = errors.New("the pattern has the edge of a word where RE2 cannot say which one")
 )
@@ -86,7 +86,7 @@ func (t *translator) literal(c byte) {
 	t.begun = true
 }
 
-// escape translates what follows a backslash.
+// escape translates an escape sequence, behind its backslash.
 func (t *translator) escape() error {
 	if t.at == len(t.from) {
 		return errUnfinished

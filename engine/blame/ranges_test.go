@@ -102,7 +102,7 @@ var blameRanges = [][]string{
 	{`/\./`},
 }
 
-// rangedFile is what the ranges are of.
+// rangedFile is the file of the range tests.
 const rangedFile = `#include
 func one() {
 	x := a/b

@@ -12,8 +12,7 @@ import (
 	"packhorse/pack/delta"
 )
 
-// writeBinary writes the header and a GIT binary patch: what makes the new content of the old one,
-// and what makes the old one of the new.
+// writeBinary writes the header and a GIT binary patch: forward and reverse.
 func (p *part) writeBinary(ctx context.Context, w io.Writer, header []byte) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	fmt.Fprintf(out, "%sGIT binary patch\n", header)

@@ -48,7 +48,7 @@ func Changes(ctx context.Context, objects Objects, before, after object.ID, path
 	}
 }
 
-// changes is what the first walk of Changes finds out.
+// changes is the result of the first walk of Changes.
 type changes struct {
 	held           []Change
 	whole          bool // held is all there is
@@ -96,8 +96,7 @@ func (c *changes) gather(ctx context.Context, objects Objects, before, after obj
 
 func isEmpty(tree object.ID) bool { return tree == object.ZeroID || tree == object.EmptyTreeID }
 
-// resolve returns what a change is once the renames are known; it is false for one that is a part
-// of another.
+// resolve returns a change with its rename, and false for one that is a part of another.
 func (c *changes) resolve(change Change) (Change, bool) {
 	switch change.Status {
 	case Deleted:

@@ -20,13 +20,13 @@ type Resources interface {
 	Reserve(ctx context.Context, sizeBytes int64) (release func(), err error)
 }
 
-// CompareOptions say what is told of the files that differ.
+// CompareOptions select the files that differ and the details of their diffs.
 type CompareOptions struct {
-	// Paths restricts the comparison to these files and folders, as the paths of git diff do: a rename
-	// is told as such if both names are among them. What is asked for like this is told whole,
-	// whatever it is.
+	// Paths restricts the comparison to these files and folders, as the paths of git diff do: a
+	// rename is reported as such if both names are among them. Files selected like this are shown
+	// in full, whatever their kind.
 	Paths []string
-	// Inline also tells what changed within changed lines.
+	// Inline also marks the changes within changed lines.
 	Inline bool
 	// SizeMax is that of [TextOptions].
 	SizeMax int64
@@ -34,10 +34,10 @@ type CompareOptions struct {
 
 // Comparison compares the files of two trees on all processors and hands them out in their order.
 //
-// One goroutine walks the trees, some compare files, and whoever reads the comparison takes them.
-// What is finished and waits for its turn is bounded in bytes and in number: beyond, the walk
-// pauses until half of it has been taken. While all wait for the reader, who waits for his client,
-// the comparison gives up its slot.
+// One goroutine walks the trees, some compare files, and the reader of the comparison takes them.
+// Finished files that wait for their turn are bounded in bytes and in number: beyond, the walk
+// pauses until half of them have been taken. While all wait for the reader, which waits for its
+// client, the comparison gives up its slot.
 type Comparison struct {
 	ctx       context.Context // of the request; a comparison lasts as long
 	cancel    context.CancelFunc
@@ -52,7 +52,7 @@ type Comparison struct {
 	idle  func() error // of the reader; nil before there is one
 
 	mu      sync.Mutex
-	room    *sync.Cond // told that some was taken, or that ctx has ended
+	room    *sync.Cond // signalled when files were taken, or when ctx has ended
 	waiting int        // guarded by mu: files that the walk has found and the reader has not had
 	bytes   int        // guarded by mu: of their diffs
 }
@@ -62,8 +62,8 @@ const (
 	waitingBytesMax = 4 << 20
 )
 
-// comparing is a file on its way. What it holds belongs to the worker until it has been compared,
-// and to the reader then.
+// comparing is a file on its way. It belongs to the worker until it has been compared, and to the
+// reader then.
 type comparing struct {
 	file       File
 	raw        *bytes.Buffer
@@ -176,7 +176,7 @@ func (c *Comparison) awaitRoom() error {
 	return nil
 }
 
-// raws holds the buffers that diffs are kept in until they are told.
+// raws holds the buffers of diffs that wait for the reader.
 var raws = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // compare compares a file unless it is large.
@@ -198,7 +198,7 @@ func (c *Comparison) compare(ctx context.Context, f *comparing) (*comparing, err
 func (c *Comparison) take() (*comparing, error) {
 	f, err, _ := c.next()
 	if err != nil && c.ctx.Err() != nil {
-		err = context.Cause(c.ctx) // what the file says is that it was cancelled
+		err = context.Cause(c.ctx) // the error of the file is only the cancellation
 	}
 	return f, err
 }

@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// countedSlots gives slots and memory to everyone, and tells when a slot was given back.
+// countedSlots gives slots and memory to everyone, and signals when a slot was given back.
 type countedSlots struct {
 	mu       sync.Mutex
 	held     int
@@ -91,8 +91,8 @@ func TestCompareManyFiles(t *testing.T) {
 			t.Errorf("%d files, want %d", files, count)
 		}
 	})
-	// The work pauses while nobody reads, and gives its slot to others; it goes on when somebody does,
-	// and ends when its reader leaves.
+	// The work pauses while nobody reads, and releases its slot. It resumes with the reader, and
+	// ends when the reader leaves.
 	t.Run("a reader who waits, and goes", func(t *testing.T) {
 		t.Parallel()
 		slots := &countedSlots{returned: make(chan struct{}, 1)}
@@ -131,7 +131,7 @@ func TestCompareManyFiles(t *testing.T) {
 	})
 }
 
-// unlimited gives slots and memory to everyone, also to who has gone, and tells when a slot was
+// unlimited grants all slots and memory, also after a cancellation, and signals when a slot was
 // given back.
 type unlimited struct{ returned chan struct{} }
 
@@ -146,8 +146,8 @@ func (u unlimited) Slot(context.Context) (func(), error) {
 
 func (u unlimited) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
 
-// TestComparisonEndsWhilePaused closes comparisons whose walk pauses, as nobody takes what has been
-// compared.
+// TestComparisonEndsWhilePaused closes comparisons whose walk pauses, because nobody takes the
+// compared files.
 func TestComparisonEndsWhilePaused(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)

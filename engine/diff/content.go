@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// content is one side of a file: nothing, a blob, or what git shows of a submodule.
+// content is one side of a file: nothing, a blob, or the line that git shows for a submodule.
 type content struct {
 	objects Objects
 	id      object.ID
@@ -24,8 +24,8 @@ type content struct {
 // [odb.View.Read].
 const storedWholeMax = 32 << 20
 
-// openContent looks at a content. It is read at once up to 8 MiB; of a larger one only whether it
-// is binary is found out.
+// openContent opens a content. Up to 8 MiB it is read at once; a larger one is only probed whether
+// it is binary.
 func openContent(ctx context.Context, objects Objects, e *Entry, sizeMax int64) (content, error) {
 	c := content{objects: objects, id: e.ID}
 	switch {
@@ -104,7 +104,7 @@ func (c *content) section(ctx context.Context, offset int64, part []byte) error 
 	return nil
 }
 
-// endsInNewline tells whether the last byte is a line feed.
+// endsInNewline reports whether the last byte is a line feed.
 func (c *content) endsInNewline(ctx context.Context) (bool, error) {
 	last := [1]byte{}
 	switch {
@@ -119,8 +119,8 @@ func (c *content) endsInNewline(ctx context.Context) (bool, error) {
 	return last[0] == '\n', nil
 }
 
-// EndsInNewline tells of what an entry names whether its last byte is a line feed, without reading
-// what lies before where that can be avoided.
+// EndsInNewline reports whether the last byte of an entry's content is a line feed, if possible
+// without reading the bytes before.
 func EndsInNewline(ctx context.Context, objects Objects, e *Entry) (bool, error) {
 	c, err := openContent(ctx, objects, e, 0)
 	if err != nil {

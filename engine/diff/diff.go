@@ -1,13 +1,13 @@
-// Package diff tells what changed between two trees, as git diff-tree does.
+// Package diff lists the changes between two trees, as git diff-tree does.
 //
-// Start at [Trees], which walks two trees side by side and never opens what they have in common;
-// [Changes] is the same with renames found by [Renames]. A [Text] is the diff of one file, and
-// [Compare] makes those of all files of two trees on all processors. Results are those of git 2.39:
-// the order of gitdiffcore(7) and its rename detection, with the same scores; the headers and hunks
-// of git-diff-tree(1) with -p -M --full-index.
+// Start at [Trees], which walks two trees side by side and never opens common subtrees; [Changes]
+// is the same with renames found by [Renames]. A [Text] is the diff of one file, and [Compare]
+// makes those of all files of two trees on all processors. Results are those of git 2.39: the order
+// of gitdiffcore(7) and its rename detection, with the same scores; the headers and hunks of
+// git-diff-tree(1) with -p -M --full-index.
 //
-// Nothing here knows names or refs. Functions may be called concurrently; what they return belongs
-// to the caller.
+// The package knows neither names nor refs. Functions may be called concurrently; their results
+// belong to the caller.
 package diff
 
 import (
@@ -17,8 +17,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Objects is what is read; an odb.View is one. Slices that Read returns are shared and never
-// written.
+// Objects is the source of objects; an odb.View is one. Slices that Read returns are shared and
+// never written.
 type Objects interface {
 	Read(ctx context.Context, id object.ID) (object.Type, []byte, error)
 	Stat(ctx context.Context, id object.ID) (odb.Info, error)
@@ -38,7 +38,7 @@ func (e *Entry) Exists() bool { return e.Mode != 0 }
 // Status says what happened to a file, in git's letters.
 type Status byte
 
-// What happens to files.
+// The kinds of changes to files.
 const (
 	Added       Status = 'A'
 	Deleted     Status = 'D'

@@ -12,11 +12,11 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// FilterReason says why the diff of a file is not told unless the file is asked for by its path:
+// FilterReason says why the diff of a file is left out unless the file is selected by its path:
 // docs/api.md, "Diffs".
 type FilterReason string
 
-// Why diffs are not told.
+// Reasons to leave out diffs.
 const (
 	NotFiltered    FilterReason = ""
 	FilteredSize   FilterReason = "size"
@@ -26,9 +26,9 @@ const (
 )
 
 const (
-	// fileBytesMax is the size of a file above which its diff is not told, nor found out.
+	// fileBytesMax is the size of a file above which it is listed without computing a diff.
 	fileBytesMax = 512_000
-	// fileLinesMax is how many changed lines are told.
+	// fileLinesMax bounds the changed lines of a diff that is shown.
 	fileLinesMax = 2_000
 	// largeBytes is the size of both sides together from which a file is compared when its turn has
 	// come, alone, and its diff goes out without being held.
@@ -53,13 +53,13 @@ var lockFiles = func() map[string]bool {
 // File is a changed file. It is valid until the next one is asked for.
 type File struct {
 	Change
-	// Reason says why there is no diff to be told.
+	// Reason says why the diff is left out.
 	Reason FilterReason
-	// Bytes is the size of the diff; 0 where it is not found out, and of a large file, whose diff is
-	// known when it has been written.
+	// Bytes is the size of the diff; 0 if it was not computed, or for a large file, whose diff is
+	// only computed when it is written.
 	Bytes                int64
 	Additions, Deletions int
-	// EndsInNewline tells of the new content, or of the old one of a file that is gone.
+	// EndsInNewline is about the new content, or about the old one of a deleted file.
 	EndsInNewline bool
 	// Raw is the diff, unless the file is filtered or large.
 	Raw []byte
@@ -74,8 +74,8 @@ func (f *File) IsLarge() bool { return f.text != nil }
 // WriteRaw writes the diff of a large file, the same bytes each time.
 func (f *File) WriteRaw(ctx context.Context, w io.Writer) error { return f.text.Write(ctx, w) }
 
-// Inline walks the pairs of changed lines with what differs within them. There are none unless they
-// were asked for, and none of what is not told by lines.
+// Inline walks the pairs of changed lines with the differences within them. There are none unless
+// they were requested, and none for contents that are not compared by lines.
 func (f *File) Inline(ctx context.Context) iter.Seq2[lines.Pair, error] {
 	if f.text != nil {
 		return pairsOf(ctx, f.text)
@@ -99,12 +99,12 @@ func pairsOf(ctx context.Context, text *Text) iter.Seq2[lines.Pair, error] {
 
 // settings are what holds for all files of a comparison.
 type settings struct {
-	selected bool // files are asked for by their paths, and told whatever they are
-	inline   bool // what differs within changed lines is told too
+	selected bool // files were selected by their paths, and are shown whatever their kind
+	inline   bool // the differences within changed lines are computed, too
 	text     TextOptions
 }
 
-// sizes returns the sizes of the two sides; what is not a blob has none.
+// sizes returns the sizes of the two sides; entries other than blobs have none.
 func sizes(ctx context.Context, objects Objects, c *Change) (before, after int64, err error) {
 	for _, side := range []struct {
 		entry *Entry
@@ -122,7 +122,7 @@ func sizes(ctx context.Context, objects Objects, c *Change) (before, after int64
 	return before, after, nil
 }
 
-// compare makes the diff of a file, into raw, and decides whether it is told.
+// compare writes the diff of a file to raw, and decides whether it is shown.
 func (f *File) compare(ctx context.Context, objects Objects, s *settings, raw *bytes.Buffer) error {
 	before, after, err := sizes(ctx, objects, &f.Change)
 	if err != nil {
@@ -166,7 +166,7 @@ func (f *File) compareLines(ctx context.Context, text *Text) error {
 	return nil
 }
 
-// heldBytes is about what a compared file holds.
+// heldBytes is the approximate memory of a compared file.
 func (f *File) heldBytes() int {
 	const pairBytes, rangeBytes = 64, 16
 	size := len(f.Raw)
@@ -210,7 +210,7 @@ func writeText(ctx context.Context, w io.Writer, text *Text) error {
 	return err
 }
 
-// byteCount counts what is written to it.
+// byteCount counts the bytes written to it.
 type byteCount int64
 
 func (n *byteCount) Write(p []byte) (int, error) {

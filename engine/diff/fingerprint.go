@@ -10,11 +10,10 @@ import (
 	"packhorse/pack/object"
 )
 
-// Fingerprint is what the similarity of two contents is estimated from: how many bytes each of
-// 107,927 kinds of lines takes, where a line ends after 64 bytes at the latest, and its kind is a
-// hash. A last line without an end counts for nothing, and in a text neither does the first half of
-// a line end of two. It is the one of git (diffcore-delta.c), and takes 8 bytes for each kind that
-// occurs.
+// Fingerprint summarizes a content for similarity estimates: it counts the bytes of each of 107,927
+// kinds of lines, where a line ends after 64 bytes at the latest, and its kind is a hash. A last
+// line without an end is ignored, and in a text also the CR of a CR LF. It is the one of git
+// (diffcore-delta.c), and takes 8 bytes for each kind that occurs.
 type Fingerprint struct {
 	size  int64
 	spans []span
@@ -27,14 +26,15 @@ const (
 	spanKinds    = 107_927
 	spanBytesMax = 64
 
-	// binaryProbe is how much of a content is looked at to tell a binary one: any NUL in it.
+	// binaryProbe is the length of the beginning that is searched for a NUL, which makes a content
+	// binary.
 	binaryProbe = 8_000
 	// binarySize is the size in bytes above which git takes any content for a binary one:
 	// core.bigFileThreshold.
 	binarySize = 512 << 20
 )
 
-// IsBinary tells whether git takes data for a binary content.
+// IsBinary reports whether git treats data as binary.
 func IsBinary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), binaryProbe)], 0) >= 0 || len(data) > binarySize
 }
@@ -84,12 +84,12 @@ func streamFingerprint(blob *odb.Object) (*Fingerprint, error) {
 	return f, nil
 }
 
-// fingerprintStream feeds a counter piece by piece. It keeps back what can be understood only with
-// what follows.
+// fingerprintStream feeds a counter piece by piece. It holds back bytes whose meaning depends on
+// the next ones.
 type fingerprintStream struct {
 	counter *counter
 	size    int64
-	head    []byte // until it can be told whether the content is binary
+	head    []byte // until it is known whether the content is binary
 	begun   bool
 	isCR    bool // the last byte was one, and has not been counted
 }
@@ -160,7 +160,7 @@ func (c *counter) end(kind, length uint32) {
 	c.bytes[kind] += length
 }
 
-// finish returns what was counted and makes the counter empty.
+// finish returns the counts and empties the counter.
 func (c *counter) finish(size int64) *Fingerprint {
 	f := &Fingerprint{size: size, spans: make([]span, len(c.kinds))}
 	for i, kind := range c.kinds {
@@ -182,7 +182,7 @@ func Score(a, b *Fingerprint) int {
 	return score
 }
 
-// MayScore tells, by the sizes of two contents alone, whether they may reach a score.
+// MayScore reports, from the sizes of two contents alone, whether they may reach a score.
 func MayScore(aSize, bSize int64, score int) bool {
 	larger, smaller := max(aSize, bSize), min(aSize, bSize)
 	return larger*int64(ScoreMax-score) >= (larger-smaller)*ScoreMax

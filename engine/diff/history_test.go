@@ -14,7 +14,7 @@ import (
 	"packhorse/odb/odbtest"
 )
 
-// fileDiff is what is told of one changed file.
+// fileDiff is the diff of one changed file.
 type fileDiff struct {
 	raw, text            string
 	additions, deletions int
@@ -54,7 +54,7 @@ func ourDiff(tb testing.TB, view *odb.View, s oracle.Step) []fileDiff {
 	return list
 }
 
-// theirDiff takes apart what git diff-tree --raw -p says.
+// theirDiff parses the output of git diff-tree --raw -p.
 func theirDiff(said []byte) []fileDiff {
 	var list []fileDiff
 	text, at := "", 0
@@ -103,7 +103,7 @@ func (f *fileDiff) count() {
 	}
 }
 
-// isSecondPart tells whether text creates what a change of type has deleted.
+// isSecondPart reports whether text creates the file that a change of type has deleted.
 func isSecondPart(f *fileDiff, text string) bool {
 	letter := strings.Fields(f.raw)[4]
 	return letter == "T" && strings.Count(f.text, "\ndeleted file mode") == 1 &&

@@ -85,8 +85,8 @@ type source struct {
 // again for each added file.
 const printsHeldMax = 32 << 20
 
-// matchSimilar compares what is left of the deleted files with what is left of the added ones, on
-// all processors.
+// matchSimilar compares the remaining deleted files with the remaining added ones, on all
+// processors.
 func (r *renaming) matchSimilar(from, to []int) error {
 	m := &matrix{renaming: r, new: to, rows: make([]row, len(to))}
 	for _, i := range from {

@@ -58,7 +58,7 @@ func (d *diffStream) next() {
 	}
 }
 
-// answer returns what git says about a step.
+// answer returns the output of git for a step.
 func (d *diffStream) answer(s oracle.Step, following *oracle.Step) []byte {
 	if head := s.Before + " " + s.After + "\n"; string(d.line) != head {
 		return nil // nothing differs
@@ -80,7 +80,7 @@ func (d *diffStream) close() {
 	}
 }
 
-// rawLine tells a change in the format of git diff-tree --raw.
+// rawLine formats a change in the format of git diff-tree --raw.
 func rawLine(c *diff.Change) string {
 	line := fmt.Sprintf(":%s %s %s %s %c", c.Old.Mode, c.New.Mode, c.Old.ID, c.New.ID, c.Status)
 	if c.Status == diff.Renamed {

@@ -18,8 +18,8 @@ type Rename struct {
 const (
 	// scoreMin is the similarity from which a pair is a rename: git's -M50%.
 	scoreMin = ScoreMax / 2
-	// scoreMinBasename is the one for two files that share a name nobody else has, which are not
-	// compared with any other.
+	// scoreMinBasename is the one for two files that share a unique name, which are not compared
+	// with any other.
 	scoreMinBasename = scoreMin + (ScoreMax-scoreMin)/2
 	// matrixSide bounds the comparisons of the last pass, as the side of a square: git's
 	// diff.renameLimit.
@@ -69,7 +69,7 @@ func (r *renaming) pair(from, to, score int) {
 	r.pairs = append(r.pairs, Rename{Old: from, New: to, Score: score})
 }
 
-// left returns the indexes of what is not used.
+// left returns the unused indexes.
 func left(used []bool) []int {
 	var list []int
 	for i, u := range used {

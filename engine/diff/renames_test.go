@@ -174,7 +174,7 @@ func TestRenamesOfUnreadableFiles(t *testing.T) {
 	}
 }
 
-// Files are compared in turns, also within one: the worker of a merge gives its own back meanwhile.
+// Files are compared in turns, also within one: the worker of a merge gives its own back during it.
 func TestRenamesTakeTurns(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)

@@ -44,7 +44,7 @@ func (s *sharedSlot) share() {
 	s.busy++
 }
 
-// end gives the slot back for those who have not left when nobody computes any more.
+// end releases the slot when the last computation has ended and not all callers have left.
 func (s *sharedSlot) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *sharedSlot) leave() {
 	}
 }
 
-// insistPause is the time before a diff that is under way asks again for what it did not get.
+// insistPause is the time before a running diff asks again for memory that it was refused.
 const insistPause = time.Second
 
 // insist asks for a resource until it gets it or ctx has ended: an answer that has begun cannot be

@@ -11,41 +11,41 @@ import (
 
 // TextOptions say how the diff of a file is made.
 type TextOptions struct {
-	// Binary tells binary contents whole, as a GIT binary patch, which git apply takes; otherwise they
-	// are only said to differ.
+	// Binary includes binary contents as a GIT binary patch, which git apply accepts; otherwise the
+	// diff only says that they differ.
 	Binary bool
 	// SizeMax is the size in bytes above which a file is taken for a binary one; 0 means 512 MiB.
 	SizeMax int64
 }
 
-// Text is the diff of one file: what git diff prints for it.
+// Text is the diff of one file: the output of git diff for it.
 type Text struct {
 	// Additions and Deletions count lines; they are 0 for a binary file.
 	Additions, Deletions int
 	// Binary says that one of the contents is binary.
 	Binary bool
-	// EndsInNewline tells of the new content, or of the old one where the file is deleted.
+	// EndsInNewline is about the new content, or about the old one of a deleted file.
 	EndsInNewline bool
 
 	parts []part
 }
 
-// part is a header and what follows it. There is one, and two where a file changed its type: the
-// deletion and the creation.
+// part is a header with its body. There is one, or two where a file changed its type: the deletion
+// and the creation.
 type part struct {
 	objects  Objects
 	change   Change
 	old, new content
 	changes  []lines.Change
-	binary   bool // the contents are not told by lines
-	whole    bool // they are told as a binary patch
+	binary   bool // the contents are not compared by lines
+	whole    bool // they are shown as a binary patch
 }
 
 // NewText compares the contents of one changed file.
 //
 // Both are held in memory, with about 50 bytes a line while they are compared, and as long as the
-// text is used; above 32 MiB they are copies of what is stored. Of binary files above 8 MiB only
-// the beginning is read. Errors: those of objects and of ctx.
+// text is used; above 32 MiB they are copies of the stored bytes. Only the beginning of binary
+// files above 8 MiB is read. Errors: those of objects and of ctx.
 func NewText(ctx context.Context, objects Objects, c *Change, o TextOptions) (*Text, error) {
 	if o.SizeMax == 0 {
 		o.SizeMax = binarySize
@@ -78,8 +78,7 @@ func NewText(ctx context.Context, objects Objects, c *Change, o TextOptions) (*T
 	return t, nil
 }
 
-// halves returns a change as what is told of it: one that changes the type is a deletion and a
-// creation.
+// halves returns a change as the diff shows it: a change of type is a deletion and a creation.
 func halves(c *Change) []Change {
 	if c.Status != TypeChanged {
 		return []Change{*c}
@@ -117,11 +116,10 @@ func (p *part) compare(ctx context.Context, o TextOptions) error {
 	return err
 }
 
-// isSame tells that nothing but names and modes differs.
+// isSame reports whether only names and modes differ.
 func (p *part) isSame() bool { return p.change.Old.ID == p.change.New.ID }
 
-// Lines returns the two texts and what changed between them, if the file is one that is told by
-// lines.
+// Lines returns the two texts and the changes between them, if the file is compared by lines.
 func (t *Text) Lines() (before, after lines.Text, changes []lines.Change, ok bool) {
 	if len(t.parts) != 1 || t.Binary {
 		return before, after, nil, false
@@ -130,7 +128,8 @@ func (t *Text) Lines() (before, after lines.Text, changes []lines.Change, ok boo
 	return p.old.text, p.new.text, p.changes, true
 }
 
-// Write writes the diff, the same bytes each time it is called. What is large goes out in pieces.
+// Write writes the diff, the same bytes each time it is called. Large contents are written in
+// pieces.
 //
 // Errors: those of objects, of ctx and of w.
 func (t *Text) Write(ctx context.Context, w io.Writer) error {
@@ -160,5 +159,5 @@ func (p *part) write(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// hasContent tells whether an entry names something that is stored here.
+// hasContent reports whether the object of an entry is stored here.
 func (e *Entry) hasContent() bool { return e.Exists() && e.Mode != object.ModeGitlink }

@@ -164,8 +164,8 @@ func (w *treeWalk) entry(older, newer *object.TreeIter, depth int) error {
 	return nil
 }
 
-// wanted tells whether what lies at the path in w.folder is asked for, or, being a folder, may hold
-// what is.
+// wanted reports whether the path in w.folder is selected or, being a folder, may contain a
+// selected path.
 func (w *treeWalk) wanted(isTree bool) bool {
 	if len(w.paths) == 0 {
 		return true

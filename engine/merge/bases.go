@@ -33,8 +33,8 @@ type recursion struct {
 	objects *objects
 }
 
-// virtual is a commit, or the merge of several that nobody made: then it has a tree, and stands for
-// what all of them reach.
+// virtual is a commit, or the virtual merge of several, which has a tree and reaches everything
+// that they reach.
 type virtual struct {
 	commits []object.ID
 	tree    object.ID // zero for that of the one commit

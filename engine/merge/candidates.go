@@ -1,9 +1,9 @@
 package merge
 
-// renames are what each side may have renamed; that of the base is not used.
+// renames are the possible renames of each side; the element of the base is not used.
 type renames [3]sideRenames
 
-// sideRenames is what one side removed and added, and what is known of where it went.
+// sideRenames is the set of files that one side removed and added, with the renames found so far.
 type sideRenames struct {
 	// pairs are the removals and additions in the order in which they were met, and later the renames.
 	pairs []*pair
@@ -38,7 +38,7 @@ const (
 	forLocation                  // the other side added files to its folder
 )
 
-// demand says who asks where a removed folder went.
+// demand says whose files need the new place of a removed folder.
 type demand int8
 
 const (
@@ -64,8 +64,8 @@ type pair struct {
 func (p *pair) added() bool   { return p.old.Mode == 0 }
 func (p *pair) removed() bool { return p.new.Mode == 0 }
 
-// noteCandidates notes what a name's absence or presence may mean for renames, and returns which
-// side's absence holds below it.
+// noteCandidates records the names that may be part of renames, and returns which side's absence
+// holds below it.
 func (m *merger) noteCandidates(n *node, dir string, t *triple, gone vanished) vanished {
 	half := n.folders == baseBit|oursBit || n.folders == baseBit|theirsBit
 	if half && gone != allBits {

@@ -68,11 +68,10 @@ func (m *merger) keepPath(ctx context.Context, path string) error {
 	return fair.Need(ctx, pathsFrom+m.pathBytes)
 }
 
-// pathsFrom is what a merge holds beside its paths.
+// pathsFrom is the memory of a merge without its paths.
 const pathsFrom = 8 << 20
 
-// nodeBytes is about what a node takes in memory, with its places in maps and what may be said of
-// it.
+// nodeBytes is the approximate memory of a node, with its entries in maps and its conflict.
 const nodeBytes = int64(unsafe.Sizeof(node{})) + 128
 
 // meet makes a node of a name, and walks it if it is a folder that must be opened.

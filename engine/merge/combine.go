@@ -2,8 +2,8 @@ package merge
 
 import "context"
 
-// combine brings together, for each rename, what both sides have of the file: at the new path, or
-// marked as a conflict at both.
+// combine brings together, for each rename, the versions of both sides: at the new path, or marked
+// as a conflict at both.
 func (m *merger) combine(ctx context.Context, renames []*pair) error {
 	for i := 0; i < len(renames); i++ {
 		p := renames[i]
@@ -31,7 +31,7 @@ func (m *merger) combine(ctx context.Context, renames []*pair) error {
 }
 
 // entangle makes a conflict of paths that renames lead to and away from at the same time, so that
-// what belongs where cannot be told. Of such a merge git dies.
+// the right place of each is unknown. git dies of such a merge.
 func entangle(nodes ...*node) {
 	for _, n := range nodes {
 		if n != nil && n.files != 0 {

@@ -15,7 +15,7 @@ func (c *Conflict) Staged() bool { return c.Stages != [3]Version{} }
 // Kind says why a path conflicts.
 type Kind uint8
 
-// The kinds of conflicts. Where several of them apply to a path, the first that was met is told.
+// The kinds of conflicts. If several apply to a path, the first one found is reported.
 const (
 	// BothChanged is a file that both sides changed in the same place.
 	BothChanged Kind = iota + 1
@@ -31,7 +31,8 @@ const (
 	RenameRename
 	// RenameCollides is a file that was renamed onto another one.
 	RenameCollides
-	// FileDirectory is a file in the way of a folder of the other side; it was moved aside.
+	// FileDirectory is a file in the way of a folder of the other side; it was moved to another
+	// name.
 	FileDirectory
 	// DistinctTypes is a path that is a file here and a symbolic link or a submodule there.
 	DistinctTypes

@@ -10,7 +10,7 @@ import (
 
 // ContentOptions say how conflicts are shown. The zero value names no sides.
 type ContentOptions struct {
-	Ours, Theirs string // what the two sides are called behind the markers; "" for nothing
+	Ours, Theirs string // labels of the two sides behind the markers; "" for none
 	MarkerSize   int    // how many characters a marker has; 0 means [MarkerSizeDefault]
 }
 
@@ -97,8 +97,7 @@ const (
 // align puts the changes of both sides side by side. Those that touch are a conflict, unless they
 // are the same.
 func (m *contentMerge) align(ours, theirs []lines.Change) {
-	// What stands between changes corresponds to the base: these are the distances of its lines on
-	// both sides.
+	// Lines between changes correspond to the base: these are their distances on both sides.
 	oursShift, theirsShift := 0, 0
 	for len(ours) > 0 || len(theirs) > 0 {
 		switch {

@@ -130,7 +130,7 @@ func newTriple(random *rand.Rand) triple {
 	return triple{content(base), content(ours), content(theirs)}
 }
 
-// TestContent holds what the comparison with git does not show.
+// TestContent covers the cases that the comparison with git does not show.
 func TestContent(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -180,7 +180,7 @@ func conflict(ours, theirs string) string {
 	return "<<<<<<<\n" + ours + "\n=======\n" + theirs + "\n>>>>>>>\n"
 }
 
-// TestContentCancelled holds that a merge ends when nobody waits for it any more.
+// TestContentCancelled checks that a merge ends when its context is cancelled.
 func TestContentCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

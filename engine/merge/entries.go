@@ -112,7 +112,7 @@ func (r *entryReader) skip(n int) {
 	r.load()
 }
 
-// take takes what stands under a name that is not behind the current one.
+// take returns the entry of a name that is not behind the current one.
 func (r *entryReader) take(name string) Version {
 	if !r.ok {
 		return Version{}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// followRenames finds what each side renamed, moves files into folders that the other side renamed,
-// and brings the versions of a renamed file together.
+// followRenames finds the renames of each side, moves files into folders that the other side
+// renamed, and brings the versions of a renamed file together.
 func (m *merger) followRenames(ctx context.Context) error {
 	searched := false
 	compare := newComparer(m.objects)
@@ -77,8 +77,8 @@ func moved(path, from, to string) string {
 	return join(to, strings.TrimPrefix(path[len(from):], "/"))
 }
 
-// collectRenames returns the renames of both sides, and what was moved after a folder, in the order
-// of their old paths.
+// collectRenames returns the renames of both sides, and the files that follow a renamed folder, in
+// the order of their old paths.
 func (m *merger) collectRenames() []*pair {
 	var landings [3]map[string]*collision
 	for side := ours; side <= theirs; side++ {
@@ -147,7 +147,7 @@ func (m *merger) inWay(path string, side int) bool {
 	return n.settled || (n.files|n.folders)&(1<<side) != 0
 }
 
-// moveAfterFolder moves what a pair added to path. That this was meant is an assumption, and so the
+// moveAfterFolder moves the added file of a pair to path. The move is only an assumption, so the
 // path conflicts.
 func (m *merger) moveAfterFolder(p *pair, path string) {
 	n := m.nodes[p.new.path]
@@ -181,7 +181,7 @@ func (m *merger) moveAfterFolder(p *pair, path string) {
 	p.new.path = path
 }
 
-// makeFolders makes nodes of the folders above a path that nobody has met.
+// makeFolders makes nodes of the folders above a path that have none yet.
 func (m *merger) makeFolders(path string, mask uint8) {
 	for dir := above(path); dir != "" && m.node(dir) == nil; dir = above(dir) {
 		m.nodes[dir] = &node{path: dir, folders: mask}

@@ -197,7 +197,7 @@ func (h *mergeWriter) change(files map[string]oracle.Leaf) {
 	}
 }
 
-// moveFolder moves what is in the folder of a path to one or two others.
+// moveFolder moves the files in the folder of a path to one or two others.
 func (h *mergeWriter) moveFolder(files map[string]oracle.Leaf, paths []string, path string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {
@@ -221,7 +221,7 @@ func (h *mergeWriter) moveFolder(files map[string]oracle.Leaf, paths []string, p
 	}
 }
 
-// edit changes some lines, or all of what has none.
+// edit changes some lines, or the whole content if it has none.
 func (h *mergeWriter) edit(f oracle.Leaf) oracle.Leaf {
 	switch {
 	case f.Mode == "160000" || f.Mode == "120000" || strings.HasPrefix(f.Content, "\x00"):

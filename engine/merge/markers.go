@@ -76,8 +76,8 @@ const (
 	crlf
 )
 
-// endsInCR says whether markers end as lines do under Windows: where the lines before the conflict,
-// or the first ones, of both sides do so, or it cannot be told, and the base does.
+// endsInCR says whether markers end as lines do under Windows: if the lines before the conflict, or
+// the first ones, of both sides do so, or if these do not decide, and the base does.
 func (m *contentMerge) endsInCR(p part) bool {
 	if lineEndAt(m.ours, max(p.ours.start-1, 0)) == lf || lineEndAt(m.theirs, max(p.theirs.start-1, 0)) == lf {
 		return false
@@ -85,7 +85,8 @@ func (m *contentMerge) endsInCR(p part) bool {
 	return lineEndAt(m.base, 0) == crlf
 }
 
-// lineEndAt tells how a line ends, or the line before it if it is the last one and has no end.
+// lineEndAt returns the line end of a line, or the line before it if it is the last one and has no
+// end.
 func lineEndAt(t lines.Text, index int) lineEnd {
 	if t.Count() == 0 {
 		return unknown

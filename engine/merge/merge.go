@@ -1,20 +1,20 @@
 // Package merge merges commits as git's default strategy does, without a work tree.
 //
-// The rules are those of merge-ort in git 2.39, and [Commits], where to start, comes to the same
-// tree, the same verdict and the same conflicts as git merge-tree --write-tree does in a bare
-// repository. It finds the merge bases; the merge of three trees has three phases: collect.go walks
-// the three trees and notes what differs, rename.go and its neighbours find out what was renamed
-// and move what belongs together to one path, and resolve.go settles each path and writes the
-// folders. A subtree that only one side changed is taken whole without being opened, unless
-// something may have been renamed into it.
+// The rules are those of merge-ort in git 2.39, and [Commits], where to start, produces the same
+// tree, verdict and conflicts as git merge-tree --write-tree in a bare repository. It finds the
+// merge bases; the merge of three trees has three phases: collect.go walks the three trees and
+// records the differences, rename.go and its neighbours find the renames and move the versions of a
+// file to one path, and resolve.go resolves each path and writes the folders. A subtree that only
+// one side changed is taken whole without being opened, unless a file may have been renamed into
+// it.
 //
 // New objects are kept in memory, within a limit, until [Result.Write] stores the ones that the
 // result needs: neither a conflict nor a virtual merge base leaves anything behind. A merge belongs
 // to one goroutine.
 //
-// What git takes from a work tree or from configuration has no say here: attributes (a bare
-// repository has none), merge drivers, renormalization. The commits of submodules are not there to
-// be compared either, so that two that differ conflict, as they do in git without the submodule.
+// Settings of a work tree or a configuration have no effect: attributes (a bare repository has
+// none), merge drivers, renormalization. The commits of submodules are not stored here, so two
+// different ones conflict, as they do in git without the submodule.
 package merge
 
 import (
@@ -40,7 +40,7 @@ var ErrManyPaths = fmt.Errorf("merge: too many paths differ (%w)", ErrTooLarge)
 // ErrUnrelated says that two commits have no common ancestor.
 var ErrUnrelated = errors.New("merge: the histories are unrelated")
 
-// Options tell what a merge is called and how much it may do. The zero value will do.
+// Options are the labels and limits of a merge. The zero value is valid.
 type Options struct {
 	// Ours and Theirs name the sides in conflict markers and in the names of files that had to make
 	// room; "ours" and "theirs" if empty.
@@ -54,7 +54,7 @@ type Options struct {
 	// RenameMax is the number of sources and of destinations up to which they are all compared with
 	// each other; 0 means 7000, as in git.
 	RenameMax int
-	// Unrelated lets [Commits] merge what has no common ancestor.
+	// Unrelated lets [Commits] merge histories without a common ancestor.
 	Unrelated bool
 }
 
@@ -81,9 +81,10 @@ func (o *Options) fill() {
 	}
 }
 
-// Result is what a merge comes to.
+// Result is the outcome of a merge.
 type Result struct {
-	// Tree is the merged tree. With conflicts, it holds what git would put into the work tree.
+	// Tree is the merged tree. With conflicts, it holds the contents that git would write to the
+	// work tree.
 	Tree object.ID
 	// Conflicts are sorted by path; a merge without any is clean.
 	Conflicts []Conflict
@@ -109,14 +110,13 @@ func (r *Result) Open(ctx context.Context, id object.ID, sizeMax int64) (data []
 	return r.objects.begin(ctx, id, sizeMax)
 }
 
-// Find returns what stands at a path of the merged tree, zero for nothing.
+// Find returns the entry at a path of the merged tree, zero for none.
 func (r *Result) Find(ctx context.Context, path string) (Version, error) {
 	return r.objects.find(ctx, r.Tree, path)
 }
 
-// mergeTrees merges the third tree into the second, both of which come from the first; the empty
-// tree will do for any of them. depth says how many virtual merge bases are being merged inside
-// each other: 0 for what was asked for.
+// mergeTrees merges the third tree into the second, both of which come from the first; any of them
+// may be the empty tree. depth is the nesting of virtual merge bases: 0 for the requested merge.
 func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Options, depth int) (*Result, error) {
 	m := newMerger(objects, o, depth)
 	if err := m.collect(ctx, trees); err != nil {
@@ -138,7 +138,7 @@ type merger struct {
 	objects *objects
 	depth   int
 
-	nodes      map[string]*node   // what a path holds, but for what is the same in all three trees
+	nodes      map[string]*node   // the paths that are not the same in all three trees
 	pathBytes  int64              // that nodes and folders take in memory, about
 	folders    map[string]*folder // the folders that were opened
 	renames    renames
@@ -157,7 +157,7 @@ func newMerger(objects *objects, o Options, depth int) *merger {
 	return m
 }
 
-// conflicts returns what could not be merged.
+// conflicts returns the paths that could not be merged.
 func (m *merger) conflicts() []Conflict {
 	found := slices.Clone(m.unplaced)
 	for _, path := range slices.Sorted(maps.Keys(m.conflicted)) {

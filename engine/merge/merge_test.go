@@ -23,7 +23,7 @@ import (
 // pair is two commits to merge.
 type pair struct{ ours, theirs string }
 
-// verdict is what a merge comes to: the tree, and the sorted paths that conflict.
+// verdict is the outcome of a merge: the tree, and the sorted paths that conflict.
 type verdict struct {
 	clean     bool
 	tree      string
@@ -135,8 +135,8 @@ func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 	return v
 }
 
-// checkStored stores what a clean merge made: all of its tree is there then, and nothing else of
-// the merge.
+// checkStored stores the objects of a clean merge, and checks that all of its tree is stored and no
+// other object of the merge.
 func checkStored(tb testing.TB, view *odb.View, result *merge.Result) {
 	tb.Helper()
 	ctx := tb.Context()

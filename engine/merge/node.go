@@ -6,7 +6,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Version is what a tree holds at a path. The mode is as git reads it, and zero where the path is
+// Version is the entry of a tree at a path. The mode is as git reads it, and zero where the path is
 // absent.
 type Version struct {
 	Mode object.Mode
@@ -17,7 +17,7 @@ type Version struct {
 // folder in others.
 type node struct {
 	path string
-	// settled says that result is what the path comes to, or nothing if absent is set.
+	// settled says that result is the outcome of the path, or none if absent is set.
 	settled bool
 	absent  bool
 	result  Version
@@ -36,7 +36,7 @@ type node struct {
 	kind      Kind
 }
 
-// note tells which conflict the path has; what was found out first counts.
+// note records the conflict of the path; the first one counts.
 func (n *node) note(k Kind) {
 	if n.kind == 0 {
 		n.kind = k
@@ -73,7 +73,7 @@ func (m *merger) known(path string) bool {
 	return ok
 }
 
-// unchanged returns what an opened folder holds at path if that is the same in all three trees.
+// unchanged returns the entry of an opened folder at path if it is the same in all three trees.
 func (m *merger) unchanged(path string) (Version, bool) {
 	above, name := split(path)
 	if f := m.folders[above]; f != nil {

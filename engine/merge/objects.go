@@ -56,7 +56,7 @@ func (o *objects) tree(ctx context.Context, id object.ID) ([]byte, error) {
 	return o.read(ctx, object.TypeTree, id)
 }
 
-// fingerprint returns what a file is compared with others by.
+// fingerprint returns the similarity fingerprint of a file.
 func (o *objects) fingerprint(ctx context.Context, id object.ID) (*diff.Fingerprint, error) {
 	if f, ok := o.fresh[id]; ok {
 		return diff.NewFingerprint(f.data), nil
@@ -116,7 +116,8 @@ func (o *objects) add(t object.Type, data []byte, predecessor object.ID) (object
 	return id, nil
 }
 
-// store quarantines an object that the merge made, and before it what it names.
+// store adds a new object of the merge to the quarantine, and the new objects that it names before
+// it.
 func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) error {
 	f, ok := o.fresh[id]
 	if !ok {
@@ -140,7 +141,7 @@ func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) er
 	return err
 }
 
-// find returns what stands at a path below a tree.
+// find returns the entry at a path below a tree.
 func (o *objects) find(ctx context.Context, tree object.ID, path string) (Version, error) {
 	v := Version{object.ModeTree, tree}
 	for name := range strings.SplitSeq(path, "/") {

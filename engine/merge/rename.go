@@ -23,7 +23,7 @@ const (
 // emptyBlob is never renamed.
 var emptyBlob, _ = object.Hash(object.TypeBlob, nil)
 
-// search finds out which of a side's additions are renames of its removals.
+// search decides which of a side's additions are renames of its removals.
 type search struct {
 	*sideRenames
 	compare *comparer

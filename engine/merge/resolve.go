@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// resolve settles each path and writes each opened folder, what lies deeper first, and returns the
+// resolve resolves each path and writes each opened folder, the deepest first, and returns the
 // root.
 func (m *merger) resolve(ctx context.Context) (object.ID, error) {
 	nodes := slices.SortedFunc(maps.Values(m.nodes), func(a, b *node) int { return compareDeep(b.path, a.path) })
@@ -33,8 +33,8 @@ func (m *merger) resolve(ctx context.Context) (object.ID, error) {
 	return m.writeFolder(ctx, "", root)
 }
 
-// compareDeep orders paths so that a folder stands right before what is in it, as a name with a
-// slash at its end.
+// compareDeep orders paths so that a folder stands right before its entries, as a name with a slash
+// at its end.
 func compareDeep(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -111,8 +111,8 @@ func (n *node) keepFiles() {
 	}
 }
 
-// makeRoom moves the file of a node aside, where a folder has its path now, and returns it and its
-// side.
+// makeRoom moves the file of a node to another name, because a folder has its path now, and returns
+// it and its side.
 func (m *merger) makeRoom(n *node) (*node, int) {
 	side := ours
 	if n.folders&oursBit != 0 {
@@ -145,8 +145,8 @@ func (m *merger) settleMatch(n *node) {
 	}
 }
 
-// settleTypes is for what is one type on our side and another on theirs: at least one of them gets
-// a name of its own.
+// settleTypes resolves a path with different types on both sides: at least one of them gets another
+// name.
 func (m *merger) settleTypes(n *node) error {
 	n.note(DistinctTypes)
 	if m.depth > 0 {

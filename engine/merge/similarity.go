@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// comparer tells how similar files are.
+// comparer computes the similarity of files.
 type comparer struct {
 	objects *objects
 	prints  map[object.ID]*diff.Fingerprint

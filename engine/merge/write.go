@@ -41,8 +41,8 @@ func (m *merger) completeFolder(ctx context.Context, n *node) error {
 	return nil
 }
 
-// writeFolder makes the tree of a folder: what was decided, and between it what is the same in all
-// three trees.
+// writeFolder makes the tree of a folder: the resolved entries, and between them the entries that
+// are the same in all three trees.
 func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
 	object.SortTree(f.entries)
 	replaced := make(map[string]bool, len(f.entries))

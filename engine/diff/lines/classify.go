@@ -114,7 +114,7 @@ const pollLines = 1 << 12
 const (
 	unmatched = 0 // the other text does not have the line
 	matched   = 1
-	common    = 2 // the other text has it so often that a match tells little
+	common    = 2 // the other text has it so often that a match says little
 )
 
 // commonMax bounds the number from which on occurrences are too many.

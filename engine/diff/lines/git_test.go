@@ -74,14 +74,14 @@ func storePairs(r *oracle.Repository, pairs []pair) {
 	r.Input(stream.Bytes(), "fast-import", "--quiet", "--done")
 }
 
-// filePatch is what git prints for one file.
+// filePatch is the output of git for one file.
 type filePatch struct {
 	oldID, newID string
 	hunks        []byte
 }
 
-// gitHunks returns what git diff-tree prints for each modified file of the commits on stdin, by its
-// name as printed.
+// gitHunks returns the output of git diff-tree for each modified file of the commits on stdin, by
+// its name as printed.
 func gitHunks(r *oracle.Repository, commits []byte, args ...string) map[string]filePatch {
 	args = append(
 		[]string{"diff-tree", "--stdin", "-r", "-p", "--no-renames", "--text", "--full-index", "--diff-filter=M"}, args...,
@@ -161,7 +161,7 @@ func newPair(random *rand.Rand) pair {
 		gone := min(random.IntN(1+random.IntN(12)), len(fresh)-at)
 		var added []string
 		switch random.IntN(4) {
-		case 0: // a copy of what stands somewhere
+		case 0: // a copy of existing lines
 			from := random.IntN(len(fresh) + 1)
 			added = append(added, fresh[from:min(from+random.IntN(30), len(fresh))]...)
 		case 1: // another order

@@ -37,7 +37,7 @@ func WriteHunks(ctx context.Context, w io.Writer, before, after Text, changes []
 type hunkWriter struct {
 	ctx        context.Context // a writer is used within one call
 	to         io.Writer
-	out        []byte // what has not been written yet
+	out        []byte // not written yet
 	old, fresh Text
 	around     int
 	searched   int // the old line up to which headers have been searched for functions
@@ -148,8 +148,8 @@ func BeginsFunction(line []byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
 }
 
-// functionName returns what a header shows of a line that begins a function. It is nil for other
-// lines.
+// functionName returns the part of a line that begins a function which a header shows. It is nil
+// for other lines.
 func functionName(line []byte) []byte {
 	if !BeginsFunction(line) {
 		return nil
@@ -161,7 +161,7 @@ func functionName(line []byte) []byte {
 	return line[:validSize(line)]
 }
 
-// isSpace says what git takes for white space.
+// isSpace reports whether git treats c as white space.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // validSize returns the size of the part of a line before the first byte that is not part of a

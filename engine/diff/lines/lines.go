@@ -1,14 +1,14 @@
 // Package lines compares contents by lines, with git's result.
 //
-// [Diff] finds what was changed, [WriteHunks] shows it as unified hunks. The way is the one of
-// git's default: E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986), in linear
-// space, after lines that cannot or hardly match have been set aside, with limits on the cost where
-// the contents differ much; then the groups of changed lines slide to where people would put them.
+// [Diff] finds the changes, [WriteHunks] shows them as unified hunks. The algorithm is git's
+// default: E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986), in linear space,
+// after lines that cannot or hardly match have been set aside, with limits on the cost where the
+// contents differ much; then the groups of changed lines slide to the places that people prefer.
 // Which of many equally good answers comes out depends on every one of these steps, so each does
 // exactly what git 2.39 does. The histogram diff, which merges use, is there as well.
 //
 // The package is pure: no files, no goroutines; its functions may be called concurrently. Memory
-// follows the number of lines.
+// grows with the number of lines.
 package lines
 
 import (
@@ -23,7 +23,7 @@ import (
 // lines from NewStart on. Indexes count from 0; one count may be 0.
 type Change struct{ OldStart, OldCount, NewStart, NewCount int }
 
-// Options say how contents are compared. The zero value is what git diff does.
+// Options say how contents are compared. The zero value is the default of git diff.
 type Options struct {
 	// NoIndent leaves out the heuristic that puts groups of changed lines where the indentation
 	// suggests it. Merges do.
@@ -40,8 +40,8 @@ func Changes(ctx context.Context, before, after []byte, o Options) ([]Change, er
 	return Diff(ctx, Split(before), Split(after), o)
 }
 
-// Diff returns what makes after of before, in order, with at least one common line between two
-// changes.
+// Diff returns the changes that turn before into after, in order, with at least one common line
+// between two changes.
 //
 // Errors: that of ctx.
 func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) {
@@ -68,7 +68,7 @@ func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) 
 	return changes, nil
 }
 
-// check holds that changes make after of before: what stands between them is the same on both
+// check asserts that changes turn before into after: the lines between them are equal on both
 // sides.
 func check(before, after Text, changes []Change) {
 	i, j := 0, 0

@@ -67,7 +67,7 @@ func (s *slider) run(ctx context.Context) error {
 				return err
 			}
 		} else if n := min(s.own.unchanged(g.end), s.other.unchanged(other.end)); n > 1 {
-			// What is unchanged on both sides is nothing but empty groups.
+			// Between unchanged lines of both sides there are only empty groups.
 			g, other = group{g.end + n - 1, g.end + n - 1}, group{other.end + n - 1, other.end + n - 1}
 		}
 		if !s.own.next(&g) {

@@ -96,8 +96,8 @@ func commonEnd(a, b Text, limit int) int {
 // tailBlock is the size of the blocks that cutTails leaves out, in bytes.
 const tailBlock = 1024
 
-// cutTails leaves out what both texts end with, in whole blocks of [tailBlock] bytes up to the end
-// of a line, as git does before it compares two contents whose surroundings it will not show.
+// cutTails leaves out the common end of both texts, in whole blocks of [tailBlock] bytes up to the
+// end of a line, as git does before it compares two contents whose surroundings it will not show.
 func cutTails(a, b Text) (Text, Text) {
 	cut := object.CommonSuffix(a.data, b.data) / tailBlock * tailBlock
 	n := bytes.IndexByte(a.data[len(a.data)-cut:], '\n')

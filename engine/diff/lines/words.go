@@ -25,7 +25,7 @@ type ByteRange struct{ From, To int }
 
 // Pairs walks the pairs of changed lines: in each of the changes, which are those of [Diff] for the
 // same texts, the first removed line and the first added one, and so on until one of the two runs
-// out of lines. What differs is told by whole words. Line feeds do not count.
+// out of lines. Differences are marked by whole words. Line feeds do not count.
 //
 // The error is that of ctx and ends the walk.
 func Pairs(ctx context.Context, before, after Text, changes []Change) iter.Seq2[Pair, error] {
@@ -117,7 +117,7 @@ func sizeOf(words [][]byte) (size int) {
 	return size
 }
 
-// asRunes gives each distinct word a character of its own, which is what the library compares.
+// asRunes gives each distinct word a character of its own, because the library compares characters.
 // There are too few words for surrogates.
 func asRunes(words [][]byte, numbers map[string]rune) []rune {
 	runes := make([]rune, len(words))
@@ -151,7 +151,7 @@ func words(line []byte) (all [][]byte) {
 	return all
 }
 
-// wordKind tells characters apart where words end.
+// wordKind classifies characters to find the ends of words.
 type wordKind int
 
 const (

@@ -25,8 +25,8 @@ type leaf struct {
 	values []object.ID
 }
 
-// newLeaf returns what an entry of the folder of ids that begin with prefix stands for, or nil when
-// it is no note.
+// newLeaf returns the leaf for an entry of the folder of IDs that begin with prefix, or nil if it
+// is not a note.
 func newLeaf(prefix []byte, it *object.TreeIter) *leaf {
 	l := &leaf{values: []object.ID{it.ID}}
 	copy(l.key[:], prefix)
@@ -49,7 +49,7 @@ func newLeaf(prefix []byte, it *object.TreeIter) *leaf {
 	return l
 }
 
-// holds tells whether ids that begin as id does lie in the folder l.
+// holds reports whether id belongs to the folder l.
 func (l *leaf) holds(id object.ID) bool { return bytes.Equal(id[:l.size], l.key[:l.size]) }
 
 // only returns the one note in n, or nil when n is empty. A node with more, or with anything else,
@@ -76,8 +76,8 @@ type place struct {
 	slot  *any
 }
 
-// search finds the place of id below n, and opens the folders on the way. What stands there is
-// nothing, a note of this or another id, or a folder that does not hold id.
+// search finds the place of id below n, and opens the folders on the way. The place is empty, or
+// holds a note of this or another ID, or a folder that id does not belong to.
 func (t *Tree) search(ctx context.Context, n *node, level int, id object.ID) (place, error) {
 	for {
 		// The first child too may be a folder that holds id: one whose key has ended above this level

@@ -1,15 +1,14 @@
 // Package notes reads and writes notes trees, the trees behind refs/notes/*, exactly as git does.
 //
-// A notes tree maps object ids to blobs. Its paths are the ids in hexadecimal, split into folders
-// of two digits as far as a part of the tree is full ("fanout"). git decides that anew with every
-// write, from the entries that it has met so far, so the same tree comes out only of the same
-// steps: package notes follows git's notes.c, whose nodes of 16 children it has too. Whatever in
-// the tree is no note stays where it is.
+// A notes tree maps object IDs to blobs. Its paths are the IDs in hexadecimal, split into folders
+// of two digits where a part of the tree is full ("fanout"). git decides on the fanout in every
+// write, from the entries that it has read so far, so only the same steps produce the same tree:
+// package notes follows git's notes.c, with the same nodes of 16 children. Entries that are not
+// notes stay in place.
 //
-// Start at [Open]; [Tree.Find], [Tree.Set] and [Tree.Remove] open the folders on their way and no
-// others, and [Tree.Write] those that the fanout makes it join. [Clean] and [Append] are what
-// `git notes add` and `git notes append` do to a text. The package knows objects and ids and
-// nothing of refs.
+// Start at [Open]; [Tree.Find], [Tree.Set] and [Tree.Remove] open only the folders on their way,
+// and [Tree.Write] only those that the fanout joins. [Clean] and [Append] edit a text as
+// `git notes add` and `git notes append` do. The package knows objects and IDs, but no refs.
 package notes
 
 import (
@@ -22,7 +21,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Bounds of what is held in memory.
+// Memory bounds.
 const (
 	// TextMax is the size in bytes of the longest note that is read or written.
 	TextMax = 16 << 20
@@ -35,8 +34,8 @@ var (
 	// ErrTooLarge says that a note, or the part of a notes tree that had to be opened, exceeds a bound
 	// of the package.
 	ErrTooLarge = errors.New("notes: too large")
-	// ErrMalformed says that what a notes ref leads to is no tree, or one in which git loses its way
-	// too.
+	// ErrMalformed says that the target of a notes ref is not a tree, or a tree that git cannot
+	// read as notes either.
 	ErrMalformed = errors.New("notes: not a notes tree")
 )
 
@@ -47,8 +46,8 @@ type Tree struct {
 	entries int // how many leaves were loaded
 	// others are the entries that are no notes, of the folders that were opened.
 	others []other
-	// folders holds the trees that were opened, by the first digits of the ids in them: what is
-	// written is stored as a delta against the one in the same place.
+	// folders holds the trees that were opened, by the first digits of the IDs in them: a new tree
+	// is stored as a delta against the one in the same place.
 	folders map[string]object.ID
 }
 
@@ -89,7 +88,7 @@ func (t *Tree) Set(ctx context.Context, id, blob object.ID) error {
 	return t.insert(ctx, &t.root, 0, &leaf{key: id, values: []object.ID{blob}}, true)
 }
 
-// Remove removes the note of id and tells whether there was one. Errors: [ErrMalformed],
+// Remove removes the note of id and reports whether there was one. Errors: [ErrMalformed],
 // [ErrTooLarge].
 func (t *Tree) Remove(ctx context.Context, id object.ID) (bool, error) {
 	at, err := t.search(ctx, &t.root, 0, id)

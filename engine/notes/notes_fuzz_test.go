@@ -11,11 +11,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzNotes holds that a notes tree, whatever stands in it at the start, remembers what is set and
-// forgets what is removed, and that the trees that are written are sound.
+// FuzzNotes checks that a notes tree, whatever its initial content, returns the notes that were set
+// and none that were removed, and that the written trees are sound.
 //
-// The input is a list of bytes: the first of each pair says what to do, the second to which of few
-// ids, so that they meet in folders.
+// The input is a list of bytes: the first of each pair selects the operation, the second one of few
+// IDs, so that they share folders.
 func FuzzNotes(f *testing.F) {
 	f.Add([]byte("f\x11F\x11n\x11s\x11r\x11w\x00"))
 	f.Add([]byte("o\x01f\x01d\x02o\x02s\x10s\x20s\x30w\x00r\x10w\x00"))

@@ -9,9 +9,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Clean returns text as `git notes add` stores what it is given with -m or -F: without white space
-// at the ends of lines, without empty lines at the start and the end, with one for several in
-// between, and with a line end. Nothing may be left of it.
+// Clean returns text as `git notes add` stores a text from -m or -F: without white space at the
+// ends of lines, without empty lines at the start and the end, with one for several in between, and
+// with a line end. The result may be empty.
 func Clean(text []byte) []byte {
 	var clean []byte
 	gap := false

@@ -36,7 +36,7 @@ type folder struct {
 	folders map[string]*folder
 }
 
-// add puts an entry at path. weak ones give way to what is there.
+// add puts an entry at path. weak ones do not replace an existing entry.
 func (f *folder) add(path string, entry object.TreeEntry, weak bool) {
 	name, rest, below := strings.Cut(path, "/")
 	if below {
@@ -65,8 +65,8 @@ type writer struct {
 	root *folder
 }
 
-// node adds what is below n, at level, to the folders. fanout is how many folders the paths of the
-// node above it go through.
+// node adds the notes below n, at level, to the folders. fanout is how many folders the paths of
+// the node above it go through.
 func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 	return nil
 }
 
-// isFull tells whether a node calls for one more level of folders: each of its children stands for
+// isFull reports whether a node needs one more level of folders: each of its children stands for
 // many notes, as far as is known.
 func (n *node) isFull() bool {
 	for _, child := range n {

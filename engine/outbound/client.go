@@ -33,12 +33,12 @@ type Options struct {
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client returns a client that connects to what the guard allows and to nothing else.
+// Client returns a client that connects only to addresses that the guard allows.
 //
-// It has no limit on the whole of an answer, in bytes or in time: that is the caller's, with a
-// context and a limited reader. Its errors are [*url.Error]s, which quote the URL; what is in them
-// is of one short line, and a [*RefusedError] when it is the guard's. Close its idle connections
-// when it is not needed any more.
+// It does not limit the size of an answer or its total time; the caller does, with a limited reader
+// and a context. Its errors are [*url.Error]s, which quote the URL and wrap an error of one short
+// line, a [*RefusedError] if the guard refused. Close its idle connections when it is not needed
+// any more.
 func (g *Guard) Client(o Options) *http.Client {
 	d := &dialer{guard: g, resolve: o.Resolve, dial: o.Dial, timeout: cmp.Or(o.DialTimeout, 10*time.Second)}
 	if d.resolve == nil {
@@ -86,7 +86,7 @@ func (g *Guard) checkRedirect(next, first *url.URL, count, most int) error {
 	return nil
 }
 
-// SameOrigin tells whether two URLs have the same scheme, host and port.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
@@ -104,8 +104,8 @@ type guarded struct {
 	transport *http.Transport
 }
 
-// RoundTrip sends a request to what the guard allows. Errors: [*RefusedError], and those of the
-// transport.
+// RoundTrip sends a request if the guard allows its target. Errors: [*RefusedError], and those of
+// the transport.
 func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	if _, err := t.guard.CheckURL(request.URL.String()); err != nil {
 		if request.Body != nil {
@@ -125,13 +125,13 @@ func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // sendError is an error of the transport, with a text of bounded length: those of net/http quote
-// what the far side has sent instead of an answer.
+// the bytes that the far side has sent instead of an answer.
 type sendError struct{ err error }
 
 // sendTextMax is how long such a text is at most, in bytes.
 const sendTextMax = 400
 
-// Error is what the transport says, on one line.
+// Error is the text of the transport's error, on one line.
 func (e *sendError) Error() string {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

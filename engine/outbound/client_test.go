@@ -98,7 +98,7 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
-// TestAnswers is what the far side may do with the head of an answer, and with its body.
+// TestAnswers covers the heads and bodies of answers that the far side may send.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	_, port, seen := listener(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

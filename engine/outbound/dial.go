@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// dialer resolves, judges and connects. Nobody resolves after it has judged: what it dials are
-// addresses.
+// dialer resolves, checks and connects. It dials the checked IP addresses, so that no second
+// resolution follows the check.
 type dialer struct {
 	guard   *Guard
 	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -79,7 +79,8 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 			continue
 		}
 		if err := d.guard.CheckAddr(addrs[i]); err != nil {
-			// The address is not told: whoever has named the host need not know what it is called here.
+			// The address is left out: the owner of the URL need not learn the address of the host
+			// in our network.
 			refused, _ := errors.AsType[*RefusedError](err)
 			return nil, &RefusedError{Target: host, Why: "it resolves to " + refused.Why, Resolved: true}
 		}

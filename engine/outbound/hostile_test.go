@@ -17,8 +17,8 @@ import (
 	"packhorse/engine/outbound"
 )
 
-// hostile are URLs behind which nothing is asked for. PORT is that of a listener on the loopback
-// interface, SECRET may not be told.
+// hostile are URLs that must not be requested. PORT is that of a listener on the loopback
+// interface; SECRET must not appear in errors.
 var hostile = map[string]struct{ url, why string }{
 	"loopback":                {"http://127.0.0.1:PORT/", "loopback"},
 	"loopback, another":       {"http://127.8.9.10:PORT/", "loopback"},
@@ -116,7 +116,7 @@ var hostile = map[string]struct{ url, why string }{
 	"nothing":                 {"", "neither http nor https"},
 }
 
-// names is what the resolver of these tests knows.
+// names are the names of the resolver of these tests.
 var names = map[string][]string{
 	"public.test":              {"93.184.216.34"},
 	"private.test":             {"10.0.0.1"},
@@ -139,7 +139,7 @@ func resolve(_ context.Context, host string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// counters count what must not happen.
+// counters count forbidden events.
 type counters struct{ dialled, served atomic.Int64 }
 
 // listener returns a server on the loopback interface and its port, and a client that counts.
@@ -175,7 +175,7 @@ func TestHostileURLs(t *testing.T) {
 	}
 	for name, test := range hostile {
 		raw := strings.ReplaceAll(test.url, "PORT", port)
-		// Once as everybody should do it, and once more as one does who has forgotten to look at the URL.
+		// Once with a check of the URL, as every caller should do, and once without it.
 		_, checked := guard.CheckURL(raw)
 		if checked != nil {
 			refused(t, name+", checked", checked, test.why)
@@ -276,7 +276,7 @@ func TestRedirectOnOneOrigin(t *testing.T) {
 	refused(t, "none", err, "more than 0 redirects")
 }
 
-// TestAllowed is what an allow list lets through, and what it does not.
+// TestAllowed covers the targets that an allow list permits, and others.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	_, port, seen := listener(t, nil)

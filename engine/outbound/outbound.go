@@ -1,15 +1,14 @@
-// Package outbound makes the HTTP clients with which a host talks to others: to upstreams, to
-// webhook receivers, to GitHub's API.
+// Package outbound makes the HTTP clients for outbound requests: to upstreams, to webhook
+// receivers, to GitHub's API.
 //
-// Who may name a URL may not thereby reach what the host can reach. Start at [ParseGuard] and
-// [Guard.Client]. A client of a guard connects to public addresses only, and to what the operator
-// has allowed by name or by address; it looks at the address that is dialled, so that a resolver
-// which changes its mind gains nothing. It follows redirects on the same origin only, uses no
-// proxy, asks for no compression, and bounds what it waits for and how long the head of an answer
-// is; the body is the caller's to bound. Everything that is refused is a [RefusedError], before any
-// connection is made.
+// Configuring a URL must not give access to hosts that only the server can reach (SSRF). Start at
+// [ParseGuard] and [Guard.Client]. A client of a guard connects only to public addresses, and to
+// names and addresses that the operator has allowed. It checks the address that it dials, so that
+// DNS rebinding is useless. It follows redirects on the same origin only, uses no proxy, requests
+// no compression, and bounds its waits and the size of the head of an answer; the caller bounds the
+// body. A refusal is a [RefusedError] and comes before any connection.
 //
-// A Guard is never changed after it was made and may be used concurrently.
+// A Guard is immutable and may be used concurrently.
 package outbound
 
 import (
@@ -28,16 +27,16 @@ type Guard struct {
 type RefusedError struct {
 	Target   string // host, address or scheme that is refused
 	Why      string
-	Resolved bool // Why is about what the name Target resolves to, or that it does not
+	Resolved bool // Why is about the addresses that Target resolves to, or about a failed resolution
 }
 
-// Error names what is refused, and why.
+// Error names the refused target and the reason.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("outbound: refused %q: %s", e.Target, e.Why)
 }
 
-// Told is the error for who has named the target. A name in our network is no different there from
-// one that nobody has.
+// Told is the error for the owner of the URL. It does not distinguish a name in our network from a
+// name that does not exist.
 func (e *RefusedError) Told() string {
 	if !e.Resolved {
 		return e.Error()
@@ -45,10 +44,10 @@ func (e *RefusedError) Told() string {
 	return fmt.Sprintf("outbound: refused %q: it has no address that may be connected to%s", e.Target, allowHint)
 }
 
-// allowHint says how the operator allows what is not public.
+// allowHint says how the operator allows private addresses.
 const allowHint = " (--upstream-allow lists what may be reached all the same)"
 
-// targetMax keeps texts short when what is refused is long.
+// targetMax shortens the quoted target.
 const targetMax = 100
 
 func refuse(target, why string) error {
@@ -58,9 +57,9 @@ func refuse(target, why string) error {
 	return &RefusedError{Target: target, Why: why}
 }
 
-// ParseGuard returns a guard that allows public addresses and what is listed: host names, IP
-// addresses and networks as in "10.1.0.0/16". A name allows whatever it resolves to, for URLs with
-// exactly this name; letters in either case. The error names what is none of these.
+// ParseGuard returns a guard that allows public addresses and the listed ones: host names, IP
+// addresses and networks as in "10.1.0.0/16". A name allows all addresses that it resolves to, for
+// URLs with exactly this name, in upper or lower case. The error names an invalid element.
 func ParseGuard(allow []string) (*Guard, error) {
 	g := &Guard{names: make(map[string]bool)}
 	for _, entry := range allow {
@@ -82,7 +81,7 @@ func ParseGuard(allow []string) (*Guard, error) {
 	return g, nil
 }
 
-// allowsName tells whether the operator has allowed a host by name.
+// allowsName reports whether the operator has allowed a host by name.
 func (g *Guard) allowsName(host string) bool { return g.names[strings.ToLower(host)] }
 
 // CheckAddr is nil when an address may be connected to. Errors: [*RefusedError].

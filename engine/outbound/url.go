@@ -11,10 +11,10 @@ import (
 const urlMax = 2048
 
 // CheckURL returns the URL in raw when a client of this guard would send a request to it, as far as
-// that can be told without asking a resolver: http or https, a host in its plain form, no user, no
-// fragment. What browsers would mend is refused, since whoever reads the URL next may mend it in
-// another way: numbers that are no dotted quad, backslashes, spaces, percent signs and foreign
-// letters in the host, a dot at its end.
+// that is known without a resolver: http or https, a host in its plain form, no user, no fragment.
+// It refuses forms that browsers would correct, since the next parser may correct them in another
+// way: numbers that are not a dotted quad, backslashes, spaces, percent signs and foreign letters
+// in the host, a dot at its end.
 //
 // Errors: [*RefusedError].
 func (g *Guard) CheckURL(raw string) (*url.URL, error) {
@@ -27,7 +27,7 @@ func (g *Guard) CheckURL(raw string) (*url.URL, error) {
 		return nil, refuse("URL", "a fragment")
 	}
 	u, err := url.Parse(raw)
-	if err != nil { // its text would quote all of the URL, with what is secret in it
+	if err != nil { // its text would quote the URL with its secrets
 		return nil, refuse("URL", "not a URL")
 	}
 	return u, g.checkParsed(u)
@@ -80,7 +80,7 @@ func (g *Guard) checkBracketed(u *url.URL) error {
 	return g.CheckAddr(addr)
 }
 
-// validPort tells whether text is a port in its plain form.
+// validPort reports whether text is a port in its plain form.
 func validPort(text string) bool {
 	port, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && port > 0 && strconv.FormatUint(port, 10) == text
@@ -120,8 +120,8 @@ func isNameLetter(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
 }
 
-// isNumber tells whether resolvers may take the last label of a name for a number, and with it the
-// whole name for an IPv4 address.
+// isNumber reports whether resolvers may take the last label of a name for a number, and with it
+// the whole name for an IPv4 address.
 func isNumber(label string) bool {
 	if digits, ok := strings.CutPrefix(strings.ToLower(label), "0x"); ok {
 		return strings.Trim(digits, "0123456789abcdef") == ""

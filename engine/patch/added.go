@@ -51,7 +51,7 @@ func (a *applier) streamed(ctx context.Context, h binaryHunk) (content, error) {
 type addedReader struct {
 	from   *bufio.Reader
 	buffer []byte // a part of a line
-	line   []byte // what is left of it
+	line   []byte // the rest of it
 	begins bool   // the next part begins a line
 }
 
@@ -95,7 +95,7 @@ func (r *addedReader) next() error {
 	return nil
 }
 
-// skip passes over what is left of a note.
+// skip skips the rest of a note.
 func (r *addedReader) skip() error {
 	for !r.begins {
 		part, err := r.from.ReadSlice('\n')

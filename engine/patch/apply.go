@@ -10,9 +10,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Apply holds the patch against the tree root, zero for an empty one, writes the contents that it
-// makes into q and returns what it changes. It may be called again for another tree; what an
-// earlier call wrote stays in q.
+// Apply applies the patch to the tree root, zero for an empty one, writes the new contents into q
+// and returns the changes. It may be called again for another tree; contents of earlier calls stay
+// in q.
 //
 // A patch that does not fit is an outcome. Errors: [ErrTooLarge], and those of the stores.
 func (p *Patch) Apply(ctx context.Context, q *odb.Quarantine, root object.ID) (Outcome, error) {
@@ -63,17 +63,17 @@ type applier struct {
 	work int64
 }
 
-// state is what the patch has made of a path so far: a result, or its absence, done or announced.
+// state is the state of a path in the patch so far: a result, or its absence, done or announced.
 type state struct {
 	result   *result
 	toRemove bool
 	removed  bool
 }
 
-// linkChange tells of a symbolic link at a path.
+// linkChange describes the change of a symbolic link at a path.
 type linkChange struct{ goes, stays bool }
 
-// result is what a part makes of its file.
+// result is the result of a part for its file.
 type result struct {
 	oldName, newName string
 	isNew, isCopy    bool
@@ -103,8 +103,8 @@ func (a *applier) prepare() {
 	}
 }
 
-// apply holds one part against the tree and what the parts before have made of it. It returns why
-// it does not fit, "" if it does.
+// apply applies one part to the tree as the previous parts have changed it. It returns the reason
+// why the part does not apply, "" if it does.
 func (a *applier) apply(ctx context.Context, f file, r *result) (reason string, err error) {
 	previous, reason := a.previous(&f)
 	if reason != "" {
@@ -154,7 +154,7 @@ func (a *applier) previous(f *file) (*result, string) {
 	return s.result, ""
 }
 
-// preimage finds what f applies to, and completes what its header leaves open.
+// preimage finds the content that f applies to, and fills in the fields that its header omits.
 func (a *applier) preimage(ctx context.Context, f *file, previous *result) (old content, reason string, err error) {
 	if f.oldName == "" {
 		return content{}, "", nil

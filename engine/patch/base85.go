@@ -12,7 +12,7 @@ import (
 type base85Reader struct {
 	ctx    context.Context // a reader is used within one call
 	source *source
-	at     int64 // of the next line; behind the blank line in the end
+	at     int64 // of the next line; at the end, behind the blank line
 	left   []byte
 	done   bool
 	buffer [52]byte

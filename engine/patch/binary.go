@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// binaryMethod says what the bytes of a binary hunk are.
+// binaryMethod says how to read the bytes of a binary hunk.
 type binaryMethod uint8
 
 const (
@@ -32,7 +32,7 @@ type binaryHunk struct {
 	at     int64 // of its first line
 }
 
-// binary reads what follows "GIT binary patch": a hunk, and mostly its reverse, which is only
+// binary reads the lines after "GIT binary patch": a hunk, and mostly its reverse, which is only
 // checked.
 func (p *parser) binary(ctx context.Context, at int64, f *file) (int64, error) {
 	f.isBinary = true
@@ -79,7 +79,7 @@ func (p *parser) binaryHunk(ctx context.Context, at int64) (binaryHunk, int64, e
 	encoded := &base85Reader{ctx: ctx, source: p.source, at: h.at}
 	err = inflate(io.Discard, encoded, h.size)
 	if err == nil {
-		_, err = io.Copy(io.Discard, encoded) // what stands behind the stream must be base 85 too
+		_, err = io.Copy(io.Discard, encoded) // the bytes behind the stream must be base 85, too
 	}
 	if errors.Is(err, errBinary) {
 		return h, 0, p.malformed(encoded.at, "a corrupt binary hunk")
@@ -115,7 +115,7 @@ func inflate(w io.Writer, r io.Reader, size int64) error {
 	return binaryFault(err)
 }
 
-// binaryFault tells errors of the encoding from those of the source.
+// binaryFault distinguishes errors of the encoding from those of the source.
 func binaryFault(err error) error {
 	corrupt := err != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, zlib.ErrHeader) || errors.Is(err, zlib.ErrChecksum) || errors.Is(err, zlib.ErrDictionary) ||

@@ -18,8 +18,8 @@ const textMax = 32 << 20
 
 var errTextTooLarge = &LimitError{Limit: "size in bytes of a file that a hunk or a delta is applied to", Max: textMax}
 
-// content is what a file holds: a stored blob, or for a submodule the line that names its commit.
-// The zero content is empty.
+// content is the content of a file: a stored blob, or for a submodule the line that names its
+// commit. The zero content is empty.
 type content struct {
 	id   object.ID // of the blob
 	link []byte    // of the submodule
@@ -59,7 +59,7 @@ func (a *applier) read(ctx context.Context, c content) ([]byte, error) {
 	return data, nil
 }
 
-// write makes a content of bytes; predecessor is what the path held.
+// write stores bytes as a content; predecessor is the previous blob of the path.
 func (a *applier) write(ctx context.Context, mode object.Mode, data []byte, predecessor content) (content, error) {
 	size := int64(len(data))
 	if mode.IsGitlink() {

@@ -36,7 +36,7 @@ func newEdit(text []byte) *edit {
 	return e
 }
 
-// hunkLines yields the lines of a hunk: a blank, a plus or a minus, and what the line says.
+// hunkLines yields the lines of a hunk: a blank, a plus or a minus, and the rest of the line.
 func hunkLines(text []byte) func(yield func(kind byte, content []byte) bool) {
 	return func(yield func(byte, []byte) bool) {
 		rest := text

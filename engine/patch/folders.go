@@ -9,13 +9,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// entry is what a path holds.
+// entry is the entry of a path.
 type entry struct {
 	mode object.Mode // as git reads it
 	id   object.ID
 }
 
-// base is the tree that a patch is held against. Folders stay open while it is asked, so that many
+// base is the tree that a patch is applied to. Folders stay open between lookups, so that many
 // files of one folder cost little.
 type base struct {
 	view    *odb.View
@@ -27,7 +27,7 @@ type base struct {
 // entriesMax bounds how many entries are held at a time.
 const entriesMax = 500_000
 
-// lookup returns what stands at a path: a file, a link, a submodule or a folder.
+// lookup returns the entry at a path: a file, a link, a submodule or a folder.
 func (b *base) lookup(ctx context.Context, path string) (entry, bool, error) {
 	above, name := "", path
 	if i := strings.LastIndexByte(path, '/'); i > 0 {
@@ -38,7 +38,7 @@ func (b *base) lookup(ctx context.Context, path string) (entry, bool, error) {
 	return e, ok, err
 }
 
-// file is lookup for what is no folder.
+// file is lookup for entries that are not folders.
 func (b *base) file(ctx context.Context, path string) (entry, bool, error) {
 	e, ok, err := b.lookup(ctx, path)
 	return e, ok && !e.mode.IsTree(), err

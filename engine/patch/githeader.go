@@ -98,7 +98,7 @@ func fieldOf(text []byte) *headerField {
 	return nil
 }
 
-// kinds counts what the header says that the file is; more than one contradict each other.
+// kinds counts the kinds of change that the header declares; more than one contradict each other.
 func (f *file) kinds() int {
 	n := 0
 	for _, is := range []bool{f.isNew == yes, f.isDelete == yes, f.isRename, f.isCopy} {
@@ -122,7 +122,8 @@ func (p *parser) renamed(f *file, name *string, b []byte) (done bool) {
 	return false
 }
 
-// agree holds the name behind "--- " or "+++ " against what is known, and learns it otherwise.
+// agree checks the name behind "--- " or "+++ " against the known name, or stores it if none is
+// known.
 func (p *parser) agree(name *string, b []byte, absent bool) error {
 	switch {
 	case *name == "" && absent:
@@ -162,8 +163,7 @@ func cutNumber(b []byte, most byte) (digits, rest []byte) {
 
 const hexSize = 40
 
-// setIDs reads "old..new mode", the ids abbreviated or not. What does not look like it is passed
-// over.
+// setIDs reads "old..new mode", the IDs abbreviated or not. It ignores other text.
 func (f *file) setIDs(b []byte) error {
 	text := lineOf(b)
 	i := bytes.IndexByte(text, '.')

@@ -15,7 +15,7 @@ type hunk struct {
 
 	at       int64 // of its first line, behind the head
 	size     int64 // in bytes, from there
-	addBytes int64 // what its added lines come to
+	addBytes int64 // the size of its added lines
 }
 
 // parseHunkHead reads "@@ -pos,lines +pos,lines @@"; a count of 1 may be left out.

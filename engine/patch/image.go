@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// image is a file while hunks are applied to it: pieces of what it was, and between them what hunks
-// have made. What a hunk has made is never searched again.
+// image is a file while hunks are applied to it: pieces of the old content, and between them the
+// results of hunks. The result of a hunk is never searched again.
 type image struct {
 	pieces []piece
 	lines  int
@@ -16,7 +16,7 @@ type image struct {
 	// Where the last hunk was placed, so that the next one need not count from the beginning.
 	near, nearLine int
 
-	work    int64 // bytes compared, with what a step costs
+	work    int64 // bytes compared, with the cost of steps
 	workMax int64
 }
 
@@ -139,13 +139,13 @@ func lineSize(text []byte) int {
 }
 
 const (
-	// stepWork is what a step of the search costs, in bytes compared.
+	// stepWork is the cost of a step of the search, in bytes compared.
 	stepWork = 16
 	// searchCheck is after how many steps the search looks whether it is still wanted.
 	searchCheck = 256
 )
 
-// check tells whether there may be more work.
+// check returns an error when the limit of work is reached or ctx has ended.
 func (m *image) check(ctx context.Context) error {
 	if m.work > m.workMax {
 		return &LimitError{Limit: "work of finding the places of hunks", Max: m.workMax}
@@ -154,8 +154,8 @@ func (m *image) check(ctx context.Context) error {
 }
 
 // find looks for the lines of e around the line wanted: there, then one line behind, one before,
-// two behind, and so on. With atStart or atEnd they must be there. The extent is what is to be
-// replaced.
+// two behind, and so on. With atStart or atEnd they must be there. The extent is the part to
+// replace.
 func (m *image) find(
 	ctx context.Context, e *edit, wanted int, atStart, atEnd bool,
 ) (at place, extent extent, ok bool, err error) {
@@ -170,7 +170,7 @@ func (m *image) find(
 		at = m.seek(0)
 	case atEnd:
 		at = m.seek(last)
-		if at.line != last { // inside of what a hunk has made
+		if at.line != last { // inside the result of a hunk
 			return at, extent, false, nil
 		}
 	}
@@ -221,8 +221,8 @@ type extent struct {
 	bytes int
 }
 
-// match tells whether the old lines of e stand at a place, and with atEnd, that nothing follows
-// them.
+// match reports whether the old lines of e are at a place, and with atEnd, whether they end the
+// file.
 func (m *image) match(at place, e *edit, atEnd bool) (extent, bool) {
 	if at.line+e.oldLines > m.lines || atEnd && at.line+e.oldLines != m.lines {
 		return extent{}, false

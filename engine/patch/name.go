@@ -12,7 +12,7 @@ import (
 // spaces). The functions here are given the bytes from the name on, at least to the end of its
 // line, and return "" where no name is.
 
-// space tells what git's ctype table calls white.
+// space reports whether git's ctype table has c as white space.
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // lineOf returns the bytes before the first line feed.
@@ -23,13 +23,13 @@ func lineOf(b []byte) []byte {
 
 const null = "/dev/null"
 
-// isNull tells whether the name is that of no file.
+// isNull reports whether the name is /dev/null, which stands for no file.
 func isNull(b []byte) bool {
 	return len(b) > len(null) && string(b[:len(null)]) == null && space(b[len(null)])
 }
 
-// unquote reads a C string; rest is what follows it. Like git it does not mind that the string goes
-// on in the next line.
+// unquote reads a C string; rest is the text after it. Like git it accepts a string that continues
+// in the next line.
 func unquote(b []byte) (name, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] != '"' {
 		return nil, nil, false
@@ -144,8 +144,8 @@ func plainName(b []byte, byDefault string, strip int) string {
 // epoch is the time of a file that is not there, in whatever zone.
 var epoch = regexp.MustCompile(`^(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)$`)
 
-// isEpoch tells whether the name in the line is followed by the beginning of Unix time, which says
-// that there is no such file.
+// isEpoch reports whether the name in the line is followed by the beginning of Unix time, which
+// means that the file does not exist.
 func isEpoch(b []byte) bool {
 	text := lineOf(b)
 	i := bytes.LastIndexByte(text, '\t')

@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// outcome gathers what the parts come to: first everything that they take away, then everything
-// that they make, in their order.
+// outcome collects the changes of the parts: first all removals, then all new files, in their
+// order.
 func (a *applier) outcome(ctx context.Context, results []result) (Outcome, error) {
 	removed := make(map[string]bool)
 	written := make(map[string]Change)
@@ -63,7 +63,7 @@ func (a *applier) outcome(ctx context.Context, results []result) (Outcome, error
 	return Outcome{Changes: changes}, nil
 }
 
-// change is what the tree gets at the result's path.
+// change is the change of the tree at the result's path.
 func (r *result) change() (Change, string) {
 	c := Change{Path: r.newName, Mode: r.mode, ID: r.content.id}
 	switch {

@@ -81,8 +81,8 @@ func (p *parser) part(ctx context.Context, at int64, f *file) (int64, error) {
 	return at, nil
 }
 
-// header finds the next header and returns the offset behind it, 0 when there is none. What is
-// between parts is passed over.
+// header finds the next header and returns the offset behind it, 0 when there is none. Text between
+// parts is skipped.
 func (p *parser) header(ctx context.Context, at int64, f *file) (int64, error) {
 	const shortest = 6
 	for at < p.size {

@@ -1,11 +1,11 @@
 // Package patch reads patches and applies them to trees, as git apply --cached --binary does.
 //
 // Start at [Parse], which checks the form of a patch and notes where each file's part lies;
-// [Patch.Apply] holds it against a tree and returns what the patch writes and removes. A patch
-// applies as a whole or not at all. Which patches have a good form, which of them fit a tree, and
-// what becomes of the tree is decided as by git 2.39 with its default options: a leading folder of
-// each name is stripped, hunks may be found at another line but never with less context than they
-// have, parts for one file build on each other, and white space is never complained about.
+// [Patch.Apply] applies it to a tree and returns the files that the patch writes and removes. A
+// patch applies as a whole or not at all. Syntax, applicability and result are those of git 2.39
+// with its default options: a leading folder of each name is stripped, hunks may be found at
+// another line but never with less context than they have, parts for one file build on each other,
+// and white space errors are ignored.
 //
 // A patch is read through a window and its hunks are read again when they are applied, so that
 // memory does not grow with its size. Files of more than 32 MiB can be created, removed and
@@ -25,8 +25,8 @@
 //   - One beyond the [Limits], or with a name, a mode or a hunk's head further than 64 KiB from the
 //     beginning of its line.
 //
-// Beyond that, git apply writes the modes of all other entries anew as it knows them, where old
-// tools have left others; here entries that the patch does not name stay as they are.
+// Beyond that, git apply normalizes the modes of all other entries, where old tools have left
+// unusual ones; here entries that the patch does not name stay as they are.
 package patch
 
 import (
@@ -75,17 +75,17 @@ func (e *LimitError) Error() string {
 // Is reports whether target is [ErrTooLarge].
 func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
 
-// Limits bound what a patch may ask for. Zero fields take their defaults.
+// Limits bound the effort of a patch. Zero fields take their defaults.
 type Limits struct {
 	// FileCountMax bounds the parts for one file each.
 	FileCountMax int
 	// HunkCountMax bounds the hunks of one part.
 	HunkCountMax int
-	// BlobBytesMax bounds what a binary part inflates to.
+	// BlobBytesMax bounds the inflated size of a binary part.
 	BlobBytesMax int64
 	// InflatedBytesMax bounds the sum of it.
 	InflatedBytesMax int64
-	// WorkBytesMax bounds what is compared in the search for the places of hunks.
+	// WorkBytesMax bounds the bytes compared in the search for the places of hunks.
 	WorkBytesMax int64
 }
 
@@ -117,7 +117,7 @@ func (p *Patch) FileCount() int { return len(p.files) }
 // Outcome is what became of a patch.
 type Outcome struct {
 	// Changes holds each path once, those that are removed before those that are written, which may
-	// take a folder's place. They contradict neither each other nor what stays in the tree.
+	// take a folder's place. They are consistent with each other and with the entries that stay.
 	Changes []Change
 	// Rejected is why the patch does not apply, nil if it does.
 	Rejected *Rejection
@@ -169,7 +169,7 @@ type file struct {
 	binary binaryHunk // its method is 0 for none
 }
 
-// changesMetadata tells whether the part says something even without hunks.
+// changesMetadata reports whether the part changes something even without hunks.
 func (f *file) changesMetadata() bool {
 	return f.isRename || f.isCopy || f.isNew == yes || f.isDelete != no ||
 		f.oldMode != 0 && f.newMode != 0 && f.oldMode != f.newMode

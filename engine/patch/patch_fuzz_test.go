@@ -12,8 +12,8 @@ import (
 	"packhorse/odb/odbtest"
 )
 
-// FuzzPatch holds that any bytes are either refused for what they are or come to the same changes
-// each time, which can be written.
+// FuzzPatch checks that any bytes are either refused as malformed or produce the same changes each
+// time, which can be written.
 func FuzzPatch(f *testing.F) {
 	git := oracle.New(f)
 	git.Evolve(rand.New(rand.NewPCG(1, 6)), map[string]oracle.Leaf{

@@ -9,7 +9,7 @@ import (
 	"packhorse/engine/patch"
 )
 
-// Parts of patches. What they do to trees is held against git in history_test.go.
+// Parts of patches. history_test.go compares their effect on trees with git.
 const (
 	edited  = "diff --git a/f b/f\nindex 1111111..2222222 100644\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n 1\n-2\n+3\n"
 	plain   = "--- a/f.orig\t2001-02-03 04:05:06 +0100\n+++ b/f\t2001-02-03 04:05:06 +0100\n@@ -1 +1 @@\n-1\n+2\n"

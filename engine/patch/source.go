@@ -8,11 +8,11 @@ import (
 	"io"
 )
 
-// Sizes in bytes of what is held of a patch at a time.
+// Sizes in bytes of the parts of a patch in memory.
 const (
 	windowSize = 256 << 10
-	// headMax is how much of a line is looked at: more than any name has. What a header says behind it
-	// is not found.
+	// headMax bounds the part of a line that is parsed: more than any name has. Text of a header
+	// behind it is ignored.
 	headMax = 64 << 10
 )
 

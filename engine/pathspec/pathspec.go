@@ -1,10 +1,10 @@
-// Package pathspec selects files of a tree by folders, globs and extensions, and walks what is
-// selected.
+// Package pathspec selects files of a tree by folders, globs and extensions, and walks the selected
+// files.
 //
 // Start at [Spec.Compile], then [Walk]. Globs are those of gitignore(5), with alternatives in
 // braces beside: a star stops at a slash, two stars do not; a glob with a slash anywhere but at its
-// end begins at the root, any other names a file or folder wherever it lies; what names a folder
-// selects all that is in it.
+// end begins at the root, any other matches files and folders at any depth; a glob that matches a
+// folder selects all files in it.
 package pathspec
 
 import (
@@ -37,7 +37,7 @@ type Spec struct {
 	// Paths are files, and folders with all that is in them, literally. "" is the root.
 	Paths            []string
 	Include, Exclude []string
-	// Extensions are what follows a dot at the end of a name, with the dot or without it.
+	// Extensions are extensions of names, with or without the dot.
 	Extensions []string
 }
 
@@ -48,7 +48,7 @@ type Filter struct {
 	suffixes         []string
 }
 
-// folder is a path that selects itself and what is in it.
+// folder is a path that selects itself and its content.
 type folder struct {
 	path string
 	only bool // it was asked for with a slash at its end, and is nothing if it is a file
@@ -57,7 +57,7 @@ type folder struct {
 // glob is one compiled glob.
 type glob struct {
 	pattern  string
-	anywhere bool   // it is held against names, not against whole paths
+	anywhere bool   // it is matched with names, not with whole paths
 	only     bool   // it matches folders only
 	root     string // of a glob for whole paths: the folder that all it matches lies in
 }
@@ -130,7 +130,7 @@ func compileGlobs(texts []string) ([]glob, error) {
 		case g.only:
 			g.pattern += "/*" // not the folder itself
 		default:
-			g.pattern, g.only = inside, true // what is in a folder is selected with it
+			g.pattern, g.only = inside, true // the content of a folder is selected with it
 		}
 		if g.pattern == "" || !doublestar.ValidatePattern(g.pattern) {
 			return nil, fmt.Errorf("%w: glob %q", ErrInvalid, text)
@@ -227,7 +227,7 @@ func (f *Filter) Match(path string) bool {
 	return f.file(path, state)
 }
 
-// inherited is what the folders above have decided for all that is in them.
+// inherited is the decision of the parent folders for their content.
 type inherited struct {
 	inPath   bool // it lies in one of the paths
 	included bool // a folder matches an included glob
@@ -237,7 +237,7 @@ func (f *Filter) root() inherited {
 	return inherited{inPath: len(f.paths) == 0, included: len(f.include) == 0}
 }
 
-// enter tells what a folder hands on to what is in it, and false when nothing in it is selected.
+// enter returns the decision of a folder for its content, and false when nothing in it is selected.
 func (f *Filter) enter(path string, above inherited) (inherited, bool) {
 	if !above.inPath {
 		leads := false
@@ -267,7 +267,7 @@ func (f *Filter) enter(path string, above inherited) (inherited, bool) {
 	return above, true
 }
 
-// file tells whether a file is selected.
+// file reports whether a file is selected.
 func (f *Filter) file(path string, above inherited) bool {
 	if !above.inPath && !slices.ContainsFunc(f.paths, func(p folder) bool { return p.path == path && !p.only }) {
 		return false
@@ -282,7 +282,7 @@ func (f *Filter) file(path string, above inherited) bool {
 	return !anyMatches(f.exclude, path, false)
 }
 
-// isAbove tells whether path lies in folder, at any depth; everything lies in "".
+// isAbove reports whether path lies in folder, at any depth; everything lies in "".
 func isAbove(folder, path string) bool {
 	return folder == "" || len(path) > len(folder) && path[len(folder)] == '/' && path[:len(folder)] == folder
 }

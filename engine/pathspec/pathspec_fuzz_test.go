@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzGlob: a glob divides paths into those that it includes and those that it excludes, and it
-// names a folder together with what is in it.
+// selects a folder together with its content.
 func FuzzGlob(f *testing.F) {
 	f.Add("lib/**/*.{go,ts}", "lib/a/b.go")
 	f.Add("[!a-z]*/", "A/b")

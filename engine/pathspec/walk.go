@@ -28,11 +28,11 @@ type Entry struct {
 	ID   object.ID
 }
 
-// Walk yields what f selects of the tree root, in the order of trees, and the folders on the way,
-// each before what is in it, also when nothing in it turns out to be selected. With a path in from,
-// the walk begins there: with the entry at that path, or where it would be; folders above it are
-// left out. Folders that can hold nothing selected are never opened. Errors: [ErrDepth] and those
-// of objects.
+// Walk yields the files of the tree root that f selects, in the order of trees, and the folders on
+// the way, each before its content, even if nothing in it turns out to be selected. With a path in
+// from, the walk begins there: with the entry at that path, or where it would be; folders above it
+// are left out. Folders that can hold nothing selected are never opened. Errors: [ErrDepth] and
+// those of objects.
 func Walk(ctx context.Context, objects Reader, root object.ID, f *Filter, from string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := walker{ctx: ctx, objects: objects, filter: f, yield: yield}
@@ -54,7 +54,7 @@ type walker struct {
 	yield   func(Entry, error) bool
 }
 
-// folder yields what is in a folder, from a path on that is relative to it and may be empty.
+// folder yields the content of a folder, from a path on that is relative to it and may be empty.
 func (w *walker) folder(at Entry, above inherited, from string, depth int) error {
 	if depth == 0 {
 		return fmt.Errorf("%w: %d levels", ErrDepth, DepthMax)

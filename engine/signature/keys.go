@@ -62,7 +62,7 @@ func (k *Keys) add(data []byte) error {
 }
 
 func (k *Keys) addArmored(data []byte) error {
-	from := bufio.NewReader(bytes.NewReader(data)) // from any other, armor would take what is behind a block too
+	from := bufio.NewReader(bytes.NewReader(data)) // any other reader would let armor consume bytes behind the block, too
 	for {
 		block, err := armor.Decode(from)
 		if errors.Is(err, io.EOF) {

@@ -50,7 +50,7 @@ func publicPGP(t *testing.T, key *openpgp.Entity) string {
 	return file.String()
 }
 
-// signPGP signs what a commit signs, at a time.
+// signPGP signs the payload of a commit, at a time.
 func signPGP(t *testing.T, key *openpgp.Entity, when time.Time, payload string) string {
 	t.Helper()
 	var armored bytes.Buffer

@@ -1,10 +1,10 @@
 // Package signature verifies the signatures of commits, as `git verify-commit` does with a keyring
 // of registered keys only.
 //
-// A commit carries its signature in the header gpgsig; what is signed is the commit without it. git
-// knows OpenPGP signatures (RFC 9580) and SSH signatures (OpenSSH's PROTOCOL.sshsig, namespace
+// A commit carries its signature in the header gpgsig; the signature covers the commit without it.
+// git knows OpenPGP signatures (RFC 9580) and SSH signatures (OpenSSH's PROTOCOL.sshsig, namespace
 // "git"). Start at [ParseKeys] and [Keys.Verify]. The package is pure: it knows bytes, keys and the
-// time that it is told.
+// time that it is given.
 package signature
 
 import (
@@ -26,7 +26,7 @@ var (
 	ErrKey = errors.New("signature: not a signing key")
 )
 
-// Split separates a commit from its signature: payload is what was signed, and armored the
+// Split separates a commit from its signature: payload is the signed text, and armored the
 // signature. ok is false unless there is exactly one. Signatures for other hash functions
 // (gpgsig-sha256) belong to neither.
 func Split(commit []byte) (payload, armored []byte, ok bool) {
@@ -84,8 +84,8 @@ func (k *Keys) Verify(commit []byte, now time.Time) error {
 }
 
 func (k *Keys) verifyPGP(payload, armored []byte, now time.Time) error {
-	// What expires or is revoked is held against this time, and not against the one that a signature
-	// states: whoever signs makes that up.
+	// Expiry and revocation are checked at this time, and not at the one that a signature states:
+	// the signer can invent that.
 	config := &packet.Config{Time: func() time.Time { return now }}
 	_, err := openpgp.CheckArmoredDetachedSignature(k.pgp, bytes.NewReader(payload), bytes.NewReader(armored), config)
 	return err

@@ -17,7 +17,8 @@ const (
 	sshBegin = "-----BEGIN SSH SIGNATURE-----"
 	sshEnd   = "-----END SSH SIGNATURE-----"
 	sshMagic = "SSHSIG"
-	// sshNamespace is what git signs for: a signature made for a file or a login is none of a commit.
+	// sshNamespace is the namespace of git's signatures: one made for a file or a login is not
+	// valid for a commit.
 	sshNamespace = "git"
 
 	sshSignatureMax = 64 << 10
@@ -34,7 +35,7 @@ type sshSignature struct {
 	Signature     []byte
 }
 
-// sshSigned is what the key signs, after the magic word.
+// sshSigned is the signed data, after the magic word.
 type sshSigned struct {
 	Namespace     string
 	Reserved      string
@@ -110,8 +111,8 @@ func (k *Keys) verifySSH(payload, armored []byte, now time.Time) error {
 	return key.public.Verify(signed, &signature)
 }
 
-// checkFormat refuses what ssh-keygen refuses too: RSA over SHA-1, and a security key that nobody
-// touched.
+// checkFormat refuses formats that ssh-keygen refuses too: RSA over SHA-1, and a security key that
+// was not touched.
 func checkFormat(keyType string, s *ssh.Signature) error {
 	const touched = 1
 	switch keyType {

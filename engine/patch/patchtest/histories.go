@@ -97,7 +97,7 @@ func Mutations(t *testing.T, git *oracle.Repository, apply Apply, seed uint64, c
 	}
 	t.Logf("%d patches, git accepts %d; deliberate differences: %v", count, accepted, expected)
 	if accepted < count/20 || accepted > count*19/20 {
-		t.Errorf("git accepts %d of %d: the mutations say little", accepted, count)
+		t.Errorf("git accepts only %d of %d mutations", accepted, count)
 	}
 }
 

@@ -50,8 +50,7 @@ func NewIndex(tb testing.TB, git *oracle.Repository) *Index {
 	return &Index{git: git, dir: dir}
 }
 
-// run runs git on an index file and returns what it prints, its complaints, and whether it was
-// content.
+// run runs git on an index file and returns its output, its messages, and whether it succeeded.
 func (x *Index) run(tb testing.TB, index string, stdin []byte, args ...string) (stdout, stderr string, ok bool) {
 	tb.Helper()
 	cmd := exec.Command("git", args...)
@@ -70,7 +69,7 @@ func (x *Index) run(tb testing.TB, index string, stdin []byte, args ...string) (
 	return strings.TrimSpace(out.String()), complaints.String(), err == nil
 }
 
-// Apply applies a patch to a tree with git, and returns what git complains about too.
+// Apply applies a patch to a tree with git, and returns git's messages, too.
 func (x *Index) Apply(tb testing.TB, text []byte, base string) (v Verdict, stderr string) {
 	tb.Helper()
 	if x.base != base {
@@ -115,7 +114,7 @@ func deliberate(ours, theirs Verdict, stderr string) string {
 	return ""
 }
 
-// compare applies a patch both ways and reports a difference, "" if there is none; accepted tells
+// compare applies a patch both ways and reports a difference, "" if there is none; accepted is
 // git's verdict.
 func (x *Index) compare(
 	tb testing.TB, apply Apply, text []byte, base string,

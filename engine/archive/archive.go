@@ -28,7 +28,7 @@ var ErrPrefix = errors.New("archive: the prefix must be a relative path without 
 // prefixBytesMax bounds a prefix: docs/invariants.md 44.
 const prefixBytesMax = 255
 
-// Options say what is archived and how. Commit and Filter are required.
+// Options select the content and the form of an archive. Commit and Filter are required.
 type Options struct {
 	// Commit is recorded in the archive, and Seconds, its committer's time, is what everything in it
 	// was modified at.
@@ -61,8 +61,8 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// Write writes the tree root as a tar.gz. After an error, what was written is not a whole archive
-// and must not look like one.
+// Write writes the tree root as a tar.gz. After an error, the written data is an incomplete
+// archive, and must not look complete.
 //
 // Errors: [ErrPrefix], [pathspec.ErrDepth], and those of view and of w.
 func Write(ctx context.Context, view *odb.View, root object.ID, o Options, w io.Writer) error {
@@ -93,7 +93,7 @@ func WriteTar(ctx context.Context, view *odb.View, root object.ID, o Options, w 
 	return a.tar.close()
 }
 
-// What is read before its turn to be written: files of up to wholeBytes, so many for each core.
+// Files of up to wholeBytes are read ahead, so many for each core.
 const (
 	wholeBytes = 1 << 20
 	readAhead  = 16
@@ -191,7 +191,7 @@ func (a *archiver) writeFile(ctx context.Context, f *file) error {
 	return a.tar.pad(n)
 }
 
-// member returns how the tar stream tells of a file.
+// member returns the entry of a file in the tar stream.
 func (a *archiver) member(f *file) *member {
 	m := &member{path: a.options.Prefix + f.Path, mode: f.Mode, id: f.ID, size: f.size, data: f.data}
 	if f.Mode.IsTree() || f.Mode.IsGitlink() {

@@ -24,7 +24,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// source is a repository of git's, and what its branches reach in a pool.
+// source is a repository of git's, and a pool with the objects that its branches reach.
 type source struct {
 	git  *oracle.Repository
 	view *odb.View
@@ -84,7 +84,7 @@ func (s *source) archived(
 	return packed, stream
 }
 
-// differs tells the first member in which two tar streams differ.
+// differs describes the first member in which two tar streams differ.
 func differs(got, want []byte) string {
 	if bytes.Equal(got, want) {
 		return ""
@@ -350,7 +350,7 @@ func TestArchiveExtracts(t *testing.T) {
 	}
 	here := []string{"-c", "core.bare=false", "--work-tree", dir}
 	git.Git(append(here, "read-tree", "main")...)
-	// Fails if anything has changed, which the next one tells.
+	// fails if anything has changed, which the next command shows
 	_, _ = git.Try(nil, append(here, "update-index", "-q", "--refresh")...)
 	if changed := git.Git(append(here, "diff-files", "--name-only")...); changed != "" {
 		t.Errorf("changed: %q", strings.Fields(changed))

@@ -16,9 +16,9 @@ import (
 )
 
 // A gzip stream is a header without name and time, deflated blocks, and a trailer of CRC-32 and
-// size: RFC 1952. Each compressBlock bytes are compressed on their own, with the end of what came
-// before as a dictionary, and end at a byte by an empty stored block; the last ends the deflate
-// stream. Changing one of these figures changes the bytes of every archive.
+// size: RFC 1952. Each compressBlock bytes are compressed on their own, with the end of the
+// preceding data as a dictionary, and end at a byte by an empty stored block; the last ends the
+// deflate stream. Changing one of these values changes the bytes of every archive.
 const (
 	compressBlock = 512 << 10
 	dictionary    = 32 << 10
@@ -27,10 +27,10 @@ const (
 
 var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3}
 
-// errStop ends a stream that nobody reads any more.
+// errStop ends a stream whose reader has gone.
 var errStop = errors.New("archive: stop")
 
-// compress runs write and sends what it writes to w, compressed.
+// compress runs write and sends its output to w, compressed.
 func compress(
 	ctx context.Context, w io.Writer, turn func(context.Context) (func(), error),
 	write func(ctx context.Context, w io.Writer) error,
@@ -66,7 +66,7 @@ const blocksAhead = 4
 
 // block is a stretch of the stream.
 type block struct {
-	buffer [dictionary + compressBlock]byte // what came before, then the stretch
+	buffer [dictionary + compressBlock]byte // the end of the data before, then the block
 	before int                              // how much of the dictionary is there, at its end
 	size   int
 	first  bool
@@ -105,7 +105,7 @@ func (b *block) deflate() error {
 	return nil
 }
 
-// cutter gathers what is written into blocks.
+// cutter cuts written data into blocks.
 type cutter struct {
 	current *block
 	sum     uint32

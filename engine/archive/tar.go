@@ -25,7 +25,7 @@ const (
 	sizeMax  = 0o77777777777
 	mtimeMax = 0o77777777777
 
-	permissionMask = 0o002 // what git takes from everybody: tar.umask
+	permissionMask = 0o002 // mode bits that git clears for all users: tar.umask
 )
 
 // Types of entries.
@@ -110,7 +110,7 @@ func (t *tarWriter) entry(m *member) error {
 	return t.pad(int64(len(m.data)))
 }
 
-// extended writes a header of pairs for what follows it.
+// extended writes a header of pairs for the next entry.
 func (t *tarWriter) extended(kind byte, name string, pairs []byte) error {
 	var h header
 	h.kind(kind)

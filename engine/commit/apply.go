@@ -9,23 +9,23 @@ import (
 	"packhorse/pack/object"
 )
 
-// met is what an operation's path held in the base that was last located or applied to; the zero id
-// is nothing.
+// met is the entry at an operation's path in the base that was last located or applied to; the zero
+// ID means none.
 type met struct {
 	mode     object.Mode
 	id       object.ID
 	from, to int // where the entry lies in its tree
 }
 
-// Existing returns what the path of the operation at index held in the base tree of the
-// last [Plan.Locate]: its mode and id, or zeros when nothing was there.
+// Existing returns mode and ID of the entry at the path of the operation at index, in the base tree
+// of the last [Plan.Locate], or zeros without one.
 func (p *Plan) Existing(index int) (object.Mode, object.ID) {
 	m := p.nodes[index].met
 	return m.mode, m.id
 }
 
-// Locate notes what each operation's path holds in the tree base, which may be the zero id for
-// none. It opens each folder that is on the way to an operation once.
+// Locate records the entry at each operation's path in the tree base, which may be the zero ID for
+// none. It opens each folder on the way to an operation once.
 func (p *Plan) Locate(ctx context.Context, v *odb.View, base object.ID) error {
 	if p.located && p.base == base {
 		return nil
@@ -130,7 +130,7 @@ func (n *node) apply(
 	return q.Write(ctx, object.TypeTree, spliced, base)
 }
 
-// entry returns what stands at n after the operations; an entry with the zero id is nothing.
+// entry returns the entry at n after the operations; the zero ID means none.
 func (n *node) entry(ctx context.Context, q *odb.Quarantine, v *odb.View, cleared bool) (object.TreeEntry, error) {
 	nothing := object.TreeEntry{}
 	if n.remove != nil && n.met.id.IsZero() {

@@ -17,7 +17,7 @@ type Person struct {
 }
 
 // Check returns why p cannot stand in a commit header, or "". Angle brackets, NUL and line ends
-// would change what the header says (git strips them, which would record somebody else).
+// would change the meaning of the header (git strips them, which would record another person).
 func (p Person) Check() string {
 	switch {
 	case strings.TrimSpace(p.Name) == "":
@@ -32,7 +32,7 @@ func (p Person) Check() string {
 	return ""
 }
 
-// Header is what a new commit says beside its tree.
+// Header is the content of a new commit without its tree.
 type Header struct {
 	Parents   []object.ID
 	Author    Person

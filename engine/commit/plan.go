@@ -1,10 +1,10 @@
 // Package commit turns file operations into trees and commit objects.
 //
-// It is the knowledge behind an API write: which paths may be written, what an operation does to
-// the tree that it meets, and what the new commit says. Start at [NewPlan], which checks operations
-// among themselves; [Plan.Apply] then builds the new root tree over a base, opening only the
-// folders that an operation names; [Build] writes the commit. The package knows objects and ids and
-// nothing of refs: the caller decides which base is the right one and what moves.
+// It implements API writes: which paths may be written, the effect of an operation on a tree, and
+// the content of the new commit. Start at [NewPlan], which checks operations among themselves;
+// [Plan.Apply] then builds the new root tree over a base, opening only the folders that an
+// operation names; [Build] writes the commit. The package knows objects and IDs, but no refs: the
+// caller chooses the base and moves the branch.
 package commit
 
 import (

@@ -20,8 +20,8 @@ type edit struct {
 	entry    object.TreeEntry // with the zero id: nothing
 }
 
-// change puts entry in the place of what was met in the tree. Either may be nothing, which has the
-// zero id.
+// change replaces the entry was, which the tree holds, by entry. Either may be absent, with the
+// zero ID.
 func (s *splice) change(was met, entry object.TreeEntry) {
 	removed, adds := !was.id.IsZero(), !entry.ID.IsZero()
 	switch {
@@ -58,7 +58,7 @@ func (s *splice) tree() ([]byte, error) {
 	return append(changed, s.data[at:]...), nil
 }
 
-// placeAdded makes edits of what is added, each before the first entry that it precedes.
+// placeAdded turns the added entries into edits, each before the first entry that it precedes.
 func (s *splice) placeAdded() error {
 	object.SortTree(s.added)
 	it, at := object.IterTree(s.data), 0 // the current entry and where it begins

@@ -1,8 +1,8 @@
-// Package credential keeps what the upstreams of repositories ask for: one user name and password a
-// repository, sealed with the server's key and bound to its place.
+// Package credential keeps the credentials for upstreams: one user name and password a repository,
+// sealed with the server's key and bound to its place.
 //
-// Start at [Seal], which is the key. A [Row] is a credential as it is stored; who stores it commits
-// it in a batch of his own.
+// Start at [Seal], which is the key. A [Row] is a credential as it is stored; the caller commits it
+// in its own batch.
 package credential
 
 import (
@@ -32,7 +32,7 @@ func (Secret) GoString() string { return "(secret)" }
 // LogValue hides the secret.
 func (Secret) LogValue() slog.Value { return slog.StringValue("(secret)") }
 
-// Login is what a repository's upstream asks for.
+// Login is the user name and password for a repository's upstream.
 type Login struct {
 	Username Secret // may be empty
 	Password Secret
@@ -45,7 +45,7 @@ type ID [len(refs.RepoID{}) + 8]byte
 func NewID(repo refs.RepoID) (id ID, err error) {
 	copy(id[:], repo[:])
 	if _, err := rand.Read(id[len(repo):]); err != nil {
-		return id, fmt.Errorf("draw an id: %w", err)
+		return id, fmt.Errorf("generate an ID: %w", err)
 	}
 	return id, nil
 }

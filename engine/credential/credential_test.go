@@ -27,7 +27,7 @@ func newSeal(t *testing.T, fill byte) *credential.Seal {
 	return seal
 }
 
-// TestSeal opens what was sealed in its own place with its own key, and nowhere else.
+// TestSeal opens a sealed login in its own place with its own key, and fails elsewhere.
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	repo, otherRepo := refs.RepoID{1}, refs.RepoID{2}

@@ -59,20 +59,20 @@ func (s *Seal) Check() error {
 	return nil
 }
 
-// sealedLogin is what is sealed.
+// sealedLogin is the sealed content.
 type sealedLogin struct {
 	Username string `json:"username,omitempty"`
 	Password string `json:"password"`
 }
 
-// place binds what is sealed to its organization, repository and credential.
+// place binds a sealed login to its organization, repository and credential.
 func place(org string, repo refs.RepoID, id ID) []byte {
 	text := append([]byte(org), 0)
 	text = append(text, repo[:]...)
 	return append(text, id[:]...)
 }
 
-// Close seals what a credential of an organization's repository holds. There must be a key.
+// Close seals the login of a credential. There must be a key.
 func (s *Seal) Close(org string, repo refs.RepoID, id ID, l Login) (sealed []byte, err error) {
 	secret, err := json.Marshal(sealedLogin{Username: string(l.Username), Password: string(l.Password)})
 	if err != nil {

@@ -63,7 +63,7 @@ func Create(tb testing.TB, host *engine.Host, name string) *engine.Repository {
 // Org is the organization of [Create].
 const Org = "acme"
 
-// Push makes a pack and some refs part of a repository, in the name of nobody in particular.
+// Push pushes a pack and some refs to a repository, without a particular actor.
 func Push(tb testing.TB, repo *engine.Repository, pack []byte, commands ...engine.Command) {
 	tb.Helper()
 	ctx := context.Background()

@@ -2,8 +2,8 @@ package grep
 
 import "context"
 
-// Text searches one text as [Search] does a file, and reports whether there is more than may be
-// told at once.
+// Text searches one text as [Search] does a file, and reports whether there is more than fits one
+// page.
 func Text(ctx context.Context, text []byte, o Options) (lines []Line, more bool, err error) {
 	o.setDefaults()
 	var scan scanner

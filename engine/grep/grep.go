@@ -1,10 +1,10 @@
 // Package grep finds the lines of a tree's files that match a pattern, as `git grep -I` does.
 //
 // Start at [Compile], then [Search]. Files are searched in the order of trees, on all cores;
-// symbolic links, submodules and binary files are passed over. A pattern is RE2, which takes time
-// linear in the text whatever it says; where every match contains one of a few literals, only lines
-// with one of these are held against it. What is told is bounded by pages, and a search can be
-// continued at any line.
+// symbolic links, submodules and binary files are skipped. A pattern is RE2, which takes linear
+// time for any pattern. Where every match contains one of a few literals, only lines with one of
+// these are matched. Results come in pages of bounded size, and a search can be continued at any
+// line.
 package grep
 
 import (
@@ -24,18 +24,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// LineBytesMax is how much of a line is told.
+// LineBytesMax is the length of the part of a line that is returned.
 const LineBytesMax = 1 << 20
 
-// Options say what is searched for, where, and how much of it is told at once. Pattern and Filter
-// are required.
+// Options are the pattern, the files to search, and the bounds of a page. Pattern and Filter are
+// required.
 type Options struct {
 	Pattern *Pattern
 	Filter  *pathspec.Filter
-	// Before and After are how many lines of context each match comes with. Where they overlap they
-	// are told once.
+	// Before and After are the numbers of context lines around each match. Overlapping lines are
+	// returned once.
 	Before, After int
-	// MatchesMax bounds the matches that are told of each file; 0 does not.
+	// MatchesMax bounds the matches that are returned for each file; 0 means no bound.
 	MatchesMax int
 	// FilesMax, LinesMax and BytesMax bound a page; by default 20, 10,000, and 4 MiB.
 	FilesMax, LinesMax, BytesMax int
@@ -57,8 +57,8 @@ func setDefault(field *int, value int) {
 	}
 }
 
-// Position is a place in a search: all lines up to Line of the file at Path have been told, and all
-// files before it.
+// Position is a place in a search: all lines up to Line of the file at Path have been returned, and
+// all files before it.
 type Position struct {
 	Path string
 	Line int64
@@ -73,7 +73,7 @@ type File struct {
 	Lines []Line
 }
 
-// Page is what a search tells at once.
+// Page is a page of search results.
 type Page struct {
 	Files []File
 	// Next is where the search goes on, if More.
@@ -81,7 +81,7 @@ type Page struct {
 	More bool
 }
 
-// found is what came of one file.
+// found is the result of one file.
 type found struct {
 	path  string
 	lines []Line
@@ -144,7 +144,7 @@ type searcher struct {
 	options *Options
 }
 
-// files walks what is to be searched.
+// files walks the files to search.
 func (s *searcher) files(ctx context.Context, root object.ID) iter.Seq2[pathspec.Entry, error] {
 	return func(yield func(pathspec.Entry, error) bool) {
 		for entry, err := range pathspec.Walk(ctx, s.view, root, s.options.Filter, s.options.From.Path) {
@@ -185,7 +185,7 @@ func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, err
 	return f, nil
 }
 
-// isBinary tells whether a file is no text to git: there is a NUL in its first 8,000 bytes.
+// isBinary reports whether git treats a file as binary: its first 8,000 bytes contain a NUL.
 func isBinary(text []byte) bool {
 	const first = 8000
 	return bytes.IndexByte(text[:min(len(text), first)], 0) >= 0
@@ -228,11 +228,11 @@ func (s *searcher) searchLarge(ctx context.Context, scan *scanner, id object.ID)
 	return errors.Join(err, content.Close())
 }
 
-// lineHeldMax bounds what is held of a line of a large file: a longer one is searched in pieces, as
-// if they were lines.
+// lineHeldMax bounds the buffered part of a line of a large file: a longer one is searched in
+// pieces, as if they were lines.
 const lineHeldMax = 32 << 20
 
-// window gathers what is written to it into blocks of whole lines and has them searched.
+// window collects writes into blocks of whole lines and searches them.
 type window struct {
 	ctx    context.Context
 	scan   *scanner

@@ -11,8 +11,8 @@ import (
 	"packhorse/engine/grep"
 )
 
-// FuzzGrep: a search tells the lines that the pattern matches, one by one, with their context, each
-// once; whatever shortcuts it takes.
+// FuzzGrep: despite all shortcuts, a search returns the lines that match one by one, with their
+// context, each once.
 func FuzzGrep(f *testing.F) {
 	f.Add("horse|mule", "a horse\nno\na mule\n", false, byte(0))
 	f.Add("(?i:K)elvin|s+", "\u212aelvin\nno\n\u017f\n", true, byte(0x11))

@@ -23,7 +23,7 @@ type query struct {
 	grep.Options
 }
 
-// searched tells all pages of a search of a tree as git grep does: "path:number:text" for a match,
+// searched prints all pages of a search of a tree as git grep does: "path:number:text" for a match,
 // "path-number-text" for context.
 func searched(t *testing.T, view *odb.View, root object.ID, q query) string {
 	t.Helper()
@@ -100,7 +100,7 @@ func gitGrep(git *oracle.Repository, ref string, q *query, more ...string) strin
 	return out.String()
 }
 
-// firstDifference tells the first line in which two listings differ.
+// firstDifference returns the first line in which two listings differ.
 func firstDifference(got, want string) string {
 	ours, theirs := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(ours), len(theirs)) {
@@ -111,7 +111,7 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(ours), len(theirs))
 }
 
-// texts is a tree of files that are hard to tell lines of.
+// texts is a tree of files with unusual lines.
 func texts(git *oracle.Repository) string {
 	var index strings.Builder
 	add := func(mode, content, path string) {

@@ -28,16 +28,16 @@ const (
 // Pattern finds lines. It may be used concurrently.
 type Pattern struct {
 	expr *regexp.Regexp
-	// literals are strings of which every match has one, none if there is no telling. With fold they
-	// are in lower case.
+	// literals are strings of which every match has one, none if unknown. With fold they are in
+	// lower case.
 	literals [][]byte
 	fold     bool
 	// literal says that the pattern is its one literal.
 	literal bool
 }
 
-// Compile compiles a pattern in the syntax of RE2. It is held against lines without their ends, so
-// that ^ and $ are those of the line. Errors: [ErrPattern].
+// Compile compiles a pattern in the syntax of RE2. It matches lines without their ends, so that ^
+// and $ are those of the line. Errors: [ErrPattern].
 func Compile(pattern string, ignoreCase bool) (*Pattern, error) {
 	if len(pattern) > patternBytesMax {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrPattern, patternBytesMax)
@@ -242,8 +242,8 @@ func (p *Pattern) match(ctx context.Context, line []byte) (bool, error) {
 	return ok, fair.Pause(ctx)
 }
 
-// patientReader reads a long line, and ends it when nobody waits for the answer any more: a match
-// cannot be interrupted otherwise.
+// patientReader reads a long line, and ends it when the request is cancelled: a match cannot be
+// interrupted otherwise.
 type patientReader struct {
 	ctx   context.Context
 	rest  []byte

@@ -7,28 +7,28 @@ import (
 	"packhorse/odb/fair"
 )
 
-// Line is a line of a file that is told.
+// Line is a line of the result.
 type Line struct {
 	Number int64 // counted from 1
 	Text   string
 	Match  bool // it matches, or else it is context
 }
 
-// scanner goes through one file, block by block, and keeps the lines that are to be told.
+// scanner searches one file, block by block, and keeps the lines of the result.
 type scanner struct {
 	options *Options
 	finder  finder
-	skip    int64 // lines up to this one have been told before
+	skip    int64 // lines up to this one were returned before
 
 	number    int64  // lines before the block
 	matches   int    // found so far
 	afterLeft int    // lines of context that the last match still asks for
-	passed    int64  // the last line that has been told, or was skipped
+	passed    int64  // the last line that was returned or skipped
 	tail      []Line // the last lines of the block before, which may become context
 
 	lines []Line
 	size  int  // bytes of lines
-	full  bool // there is more than may be told at once
+	full  bool // more lines than fit the page
 }
 
 func (s *scanner) reset(o *Options, skip int64) {
@@ -73,10 +73,10 @@ func (s *scanner) block(ctx context.Context, text []byte) (bool, error) {
 	return true, fair.Pause(ctx)
 }
 
-// hasAll tells whether no further match of the file counts.
+// hasAll reports whether no further match of the file counts.
 func (s *scanner) hasAll() bool { return s.options.MatchesMax > 0 && s.matches >= s.options.MatchesMax }
 
-// tellAfter tells the context that the last match asks for, up to the offset end.
+// tellAfter returns the context after the last match, up to the offset end.
 func (s *scanner) tellAfter(text []byte, at place, end int) place {
 	for ; s.afterLeft > 0 && at.offset < end; s.afterLeft-- {
 		next := lineEnd(text, at.offset)
@@ -86,8 +86,8 @@ func (s *scanner) tellAfter(text []byte, at place, end int) place {
 	return at
 }
 
-// tellBefore tells the context before the match that begins at start. What lies before at was told,
-// if it was to be.
+// tellBefore returns the context before the match that begins at start. Lines before at have been
+// handled.
 func (s *scanner) tellBefore(text []byte, at place, start int) place {
 	first, count := start, 0
 	for count < s.options.Before && first > at.offset {
@@ -115,7 +115,7 @@ func (s *scanner) keepTail(text []byte, at place) {
 	lines := int64(bytes.Count(text[at.offset:], newline))
 	s.number = at.number - 1 + lines
 	if at.offset > 0 {
-		s.tail = s.tail[:0] // what lies there is behind a match
+		s.tail = s.tail[:0] // these lines are behind a match
 	}
 	if s.options.Before == 0 {
 		return
@@ -143,7 +143,7 @@ func lineEnd(text []byte, offset int) int {
 	return len(text)
 }
 
-// tell keeps a line for the answer, if it is new and there is room.
+// tell adds a line to the result, if it is new and there is room.
 func (s *scanner) tell(number int64, text []byte, match bool) {
 	s.passed = number
 	if number <= s.skip || s.full {

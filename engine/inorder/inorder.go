@@ -1,8 +1,8 @@
 // Package inorder works on a sequence with several goroutines and hands out the results in the
 // order of the sequence.
 //
-// Start at [Map]. What is under way is bounded, and when the caller stops, or the context ends,
-// every goroutine has ended before [Map] returns.
+// Start at [Map]. The number of running calls is bounded. When the caller stops, or the context
+// ends, every goroutine has ended before [Map] returns.
 package inorder
 
 import (
@@ -63,7 +63,7 @@ func Map[T, R any](
 	return func(yield func(R, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		var running rescue.Group
-		defer func() { _ = running.Wait() }() // what they met is yielded
+		defer func() { _ = running.Wait() }() // their errors are yielded
 		defer cancel()
 		turns := make(chan *task[T, R], o.Ahead) // in order, for the caller
 		todo := make(chan *task[T, R], o.Ahead)  // the same, for the workers
@@ -105,8 +105,8 @@ func Map[T, R any](
 	}
 }
 
-// receive returns what comes through a channel, or the zero value when that is closed. idle, if
-// there is one, is called before a wait.
+// receive returns the next element of a channel, or the zero value when it is closed. It calls
+// idle, if not nil, before a wait.
 func receive[T any](from <-chan T, idle func() error) (got T, err error) {
 	if idle != nil {
 		select {

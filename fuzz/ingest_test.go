@@ -14,12 +14,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzIngest holds that a pack is either refused for what it is or leaves a pool that is sound,
-// also when it is pushed twice, in the hot tier and as a segment.
+// FuzzIngest checks that a pack is either refused as invalid or leaves a sound pool, also when it
+// is pushed twice, in the hot tier and as a segment.
 //
 // The input is a list of entries: kind, base, size, content. The harness deflates and seals them,
-// and puts the IDs of whole entries where contents say <raw n> or <hex n>, so that the fuzzer gets
-// to what packs mean.
+// and puts the IDs of whole entries where contents say <raw n> or <hex n>, so that the fuzzer
+// reaches the meaning of packs.
 func FuzzIngest(f *testing.F) {
 	const person = "A <a@b> 1 +0000\n"
 	f.Add(entryScript(

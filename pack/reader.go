@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// ReaderOptions says what a [Reader] does besides reading.
+// ReaderOptions are options of a [Reader].
 type ReaderOptions struct {
 	// Raw gets every byte of the pack in order, trailer included, in pieces of up to 256 KiB: an
 	// entry's bytes at the latest when the pack has been read to its end. Bytes behind the pack do not
@@ -38,7 +38,7 @@ type Reader struct {
 	entry    Entry
 	state    readerState
 	inflated int64 // stated sizes of all entries so far
-	err      error // what every call returns from now on
+	err      error // result of every further call
 
 	memory     *memoryInflater
 	content    []byte // stateContent: what Read has not returned yet
@@ -97,8 +97,8 @@ func (r *Reader) readHeader() error {
 	return nil
 }
 
-// Next moves to the next entry, over what is unread of the current one. PackedSize and CRC32 of the
-// returned Entry are not known yet.
+// Next moves to the next entry, past the unread rest of the current one. PackedSize and CRC32 of
+// the returned Entry are not known yet.
 //
 // Errors: [io.EOF] behind the last entry, the trailer having been verified; [ErrCorrupt], with
 // [io.ErrUnexpectedEOF] when the source ends early; [ErrChecksum]; [ErrLimit]; those of the source
@@ -158,7 +158,7 @@ func (r *Reader) Entry() Entry { return r.entry }
 // Offset returns how many bytes of the pack have been read.
 func (r *Reader) Offset() int64 { return r.window.position() }
 
-// Rest returns a reader of what follows the pack, for use after [Reader.Next] has returned
+// Rest returns a reader of the bytes behind the pack, for use after [Reader.Next] has returned
 // [io.EOF].
 func (r *Reader) Rest() io.Reader {
 	if errors.Is(r.window.srcErr, io.EOF) {
@@ -167,7 +167,7 @@ func (r *Reader) Rest() io.Reader {
 	return io.MultiReader(bytes.NewReader(r.window.ahead()), r.window.src)
 }
 
-// skip consumes what is unread of the current entry.
+// skip consumes the unread rest of the current entry.
 func (r *Reader) skip() error {
 	switch r.state {
 	case stateFresh:
@@ -185,7 +185,7 @@ func (r *Reader) skip() error {
 	return nil
 }
 
-// finish records what is known at the end of an entry, the window standing behind it.
+// finish records the fields that are known at the end of an entry, the window standing behind it.
 func (r *Reader) finish() error {
 	r.state = stateDone
 	r.entry.PackedSize = r.window.position() - r.entry.Offset

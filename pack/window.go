@@ -20,7 +20,7 @@ const windowSize = 256 << 10
 // raw writer and into the checksums.
 type window struct {
 	src      io.Reader
-	raw      io.Writer // nil: nobody wants them
+	raw      io.Writer // nil: not wanted
 	sum      hash.Hash // nil behind the last entry
 	buf      []byte
 	offset   int64 // of buf[0] in the stream
@@ -42,8 +42,8 @@ func newWindow(src io.Reader, raw io.Writer, sizeMax int64) *window {
 	return &window{src: src, raw: raw, sum: sha1.New(), buf: windowBuffers.Get().(*[windowSize]byte)[:], sizeMax: sizeMax}
 }
 
-// release gives the window's memory back, when nothing more will be read through it. What lies
-// ahead is kept.
+// release frees the window's memory, when nothing more will be read through it. It keeps the unread
+// bytes.
 func (w *window) release() {
 	ahead := bytes.Clone(w.ahead())
 	windowBuffers.Put((*[windowSize]byte)(w.buf))
@@ -54,7 +54,7 @@ func (w *window) release() {
 // position returns the offset in the stream of the next byte to consume.
 func (w *window) position() int64 { return w.offset + int64(w.pos) }
 
-// ahead returns what is in memory and not consumed.
+// ahead returns the bytes in memory that are not consumed.
 func (w *window) ahead() []byte { return w.buf[w.pos:w.end] }
 
 // fill tries to have n bytes ahead, at most the window's size. Fewer are there only when the stream
@@ -100,7 +100,7 @@ func (w *window) read() {
 // readsEmptyMax is how often in a row a source may return nothing, as in package bufio.
 const readsEmptyMax = 100
 
-// endError says why nothing more comes, to one who needs more.
+// endError is the error of a caller that needs more bytes than come.
 func (w *window) endError() error {
 	if errors.Is(w.srcErr, io.EOF) {
 		return fmt.Errorf("%w: it ends early at offset %d: %w", ErrCorrupt, w.offset+int64(w.end), io.ErrUnexpectedEOF)
@@ -108,7 +108,7 @@ func (w *window) endError() error {
 	return fmt.Errorf("read pack: %w", w.srcErr)
 }
 
-// slide settles what is consumed and moves the rest to the front.
+// slide accounts for the consumed bytes and moves the rest to the front.
 func (w *window) slide() error {
 	if err := w.settle(); err != nil {
 		return err
@@ -145,13 +145,12 @@ func (w *window) writeRaw(piece []byte) error {
 // beginEntry starts the checksum of an entry at the next byte.
 func (w *window) beginEntry() { w.crc, w.crcFrom = 0, w.pos }
 
-// entryCRC returns the checksum of what has been consumed since beginEntry.
+// entryCRC returns the checksum of the bytes consumed since beginEntry.
 func (w *window) entryCRC() uint32 {
 	return crc32.Update(w.crc, crc32.IEEETable, w.buf[w.crcFrom:w.pos])
 }
 
-// lend begins to hand out bytes through Read, whose reader gives back with reclaim what it did not
-// use.
+// lend begins to hand out bytes through Read, whose reader returns unused bytes with reclaim.
 func (w *window) lend() { w.lent = w.pos }
 
 // reclaim ends lending; the last unused bytes count as not consumed.

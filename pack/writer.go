@@ -64,7 +64,7 @@ func (w *Writer) WriteDeflatedFrom(h EntryHeader, src io.Reader, packedSize int6
 
 const copyBufferSize = 64 << 10
 
-// copy updates the CRC with what it copies.
+// copy updates the CRC with the copied bytes.
 func (w *Writer) copy(src io.Reader, size int64, crc *uint32) {
 	if cap(w.buf) < copyBufferSize {
 		w.buf = make([]byte, copyBufferSize)

@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// A set with changes equals the set that is made anew, in every walk and in what it says it takes.
+// A set with changes equals a newly made set, in every walk and in its reported size.
 func TestSetWith(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -95,8 +95,7 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 }
 
 // CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their
-// order. Of each, Name, ID and Peeled count, as for [Tx.Set]. What change.Policy says holds for
-// them.
+// order. Of each, Name, ID and Peeled count, as for [Tx.Set]. change.Policy applies to them.
 //
 // Errors: [ErrLimit] for more refs than a transaction can change or a repository hold, and
 // otherwise those of [Tx.Set].

@@ -13,7 +13,7 @@ const (
 	listingAskMax    = 1 << 10  // bytes of prefixes
 )
 
-// listingKey is a repository and what is asked of it.
+// listingKey is a repository and the options of a listing.
 type listingKey struct {
 	repo                  refs.RepoID
 	space                 refs.Namespace

@@ -13,8 +13,8 @@ import (
 	"packhorse/engine/diff/lines"
 )
 
-// diffStream writes the answer to a diff. JSON has the files that are told apart from those that
-// are not, so the latter are kept until the end.
+// diffStream writes the answer to a diff. The JSON lists files with a diff apart from files without
+// one, so the latter are kept until the end.
 type diffStream struct {
 	ctx      context.Context // of the answer
 	out      *bufio.Writer
@@ -26,7 +26,7 @@ type diffStream struct {
 	files, additions, deletions int64
 }
 
-// diffStreamBuffer is how many bytes are written at once, while there are files to be told.
+// diffStreamBuffer is the size of a write, while more files follow.
 const diffStreamBuffer = 64 << 10
 
 func newDiffStream(ctx context.Context, w io.Writer, filtered *engine.Spool, inline bool) *diffStream {
@@ -79,7 +79,7 @@ func (s *diffStream) file(f *diffs.File) error {
 	return s.end(f, f.Bytes)
 }
 
-// end writes what stands behind the diff of a file.
+// end writes the fields behind the diff of a file.
 func (s *diffStream) end(f *diffs.File, size int64) error {
 	s.entry = s.entry[:0]
 	if s.inline {
@@ -136,7 +136,7 @@ func separated(dst []byte, count *int) []byte {
 	return dst
 }
 
-// appendDiffEntry appends what is told of every file: docs/api.md, "Diffs".
+// appendDiffEntry appends the fields that every file has: docs/api.md, "Diffs".
 func appendDiffEntry(dst []byte, f *diffs.File) []byte {
 	state, oldPath := string(f.Status), ""
 	if f.Status == diffs.Renamed {

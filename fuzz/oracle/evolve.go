@@ -15,9 +15,9 @@ type Leaf struct {
 	Content string // of a submodule the ID of a commit
 }
 
-// Evolve builds a history on refs/heads/main in which everything happens to files that a patch can
-// tell: it begins with files, which are changed at random before each further commit. Equal
-// arguments give equal objects.
+// Evolve builds a history on refs/heads/main with every kind of change that a patch can express: it
+// begins with files, which are changed at random before each further commit. Equal arguments give
+// equal objects.
 func (r *Repository) Evolve(random *rand.Rand, files map[string]Leaf, commits int) {
 	r.tb.Helper()
 	if files == nil {

@@ -73,7 +73,7 @@ func (s *seeder) commit(i int) {
 	}
 }
 
-// rewrite writes every file anew, since a merge begins with the files of its first parent only.
+// rewrite writes every file again, since a merge begins with the files of its first parent only.
 func (s *seeder) rewrite() {
 	s.out.WriteString("deleteall\n")
 	for _, name := range s.names() {

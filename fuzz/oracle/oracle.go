@@ -1,5 +1,5 @@
-// Package oracle asks the installed git what the right answer is, and makes repositories to ask
-// about. It is for tests and benchmarks only.
+// Package oracle asks the installed git for the right answer, and makes repositories for that. It
+// is for tests and benchmarks only.
 //
 // A [Repository] is bare, lives in a temporary folder of the test, and sees nothing of the machine:
 // no configuration of the system or the user, fixed identities, dates and time zone, English
@@ -71,8 +71,7 @@ func EnvOutside(home string) []string {
 	}
 }
 
-// Git runs a git command and returns what it prints, less the final newline. A failure ends the
-// test.
+// Git runs a git command and returns its output, less the final newline. A failure ends the test.
 func (r *Repository) Git(args ...string) string {
 	r.tb.Helper()
 	return strings.TrimSuffix(string(r.Input(nil, args...)), "\n")
@@ -88,8 +87,8 @@ func (r *Repository) Input(stdin []byte, args ...string) []byte {
 	return stdout
 }
 
-// Try runs a git command that may fail: the error is an [*ExitError] then. What was printed is
-// returned in any case.
+// Try runs a git command that may fail: the error is an [*ExitError] then. The output is returned
+// in any case.
 func (r *Repository) Try(stdin []byte, args ...string) ([]byte, error) {
 	r.tb.Helper()
 	cmd := exec.Command("git", args...)
@@ -115,7 +114,7 @@ type ExitError struct {
 	Stderr string
 }
 
-// Error shows the command, its status and what it complained about.
+// Error shows the command, its status and the error output.
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("git %s: status %d: %s", strings.Join(e.Args, " "), e.Code, e.Stderr)
 }

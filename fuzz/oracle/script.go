@@ -9,8 +9,8 @@ import (
 // WriteScript writes a program that git is to run, with its #! line, to a path in a folder that
 // exists.
 //
-// A shell writes it: what this process has open for writing while another goroutine forks cannot be
-// executed as long as the child has it, too.
+// A shell writes it: a file that this process has open for writing while another goroutine forks
+// cannot be executed as long as the child has it open, too.
 func WriteScript(tb testing.TB, path, text string) {
 	tb.Helper()
 	write := exec.Command("sh", "-c", `cat >"$1" && chmod +x "$1"`, "sh", path)

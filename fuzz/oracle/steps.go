@@ -8,7 +8,7 @@ import (
 // Step is the tree of a commit, and the one that it follows.
 type Step struct{ Before, After string }
 
-// EmptyTree is what a first commit follows.
+// EmptyTree is the empty tree, the base of a first commit.
 const EmptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // Steps lists the commits of all branches that are no merges and change something, newest first,

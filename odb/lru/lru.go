@@ -1,7 +1,8 @@
-// Package lru keeps the values that were used last, by what they cost in bytes.
+// Package lru is an LRU cache, bounded by the cost of its values in bytes.
 //
-// [Cache] has a budget, and may be used concurrently. [List] is what it is made of, for whoever has
-// a lock of his own, or evicts by rules of his own. What either forgets is the garbage collector's.
+// [Cache] has a budget, and may be used concurrently. [List] is its data structure without a lock,
+// for callers with a lock or eviction rules of their own. Evicted values are left to the garbage
+// collector.
 package lru
 
 import "sync"
@@ -24,7 +25,7 @@ type node[K comparable, V any] struct {
 // Len returns how many values there are.
 func (l *List[K, V]) Len() int { return len(l.byKey) }
 
-// Bytes returns what they cost.
+// Bytes returns the cost of the values.
 func (l *List[K, V]) Bytes() int64 { return l.bytes }
 
 // Peek returns the value of a key, which is not used by that.
@@ -146,7 +147,7 @@ func (c *Cache[K, V]) Len() int {
 	return c.list.Len()
 }
 
-// Bytes returns what they cost.
+// Bytes returns the cost of the values.
 func (c *Cache[K, V]) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"packhorse/odb/lru"
 )
 
-// entry is what the model keeps of a value.
+// entry is a value in the model.
 type entry struct{ key, value, bytes int }
 
 // model is a cache that is right at sight: the youngest entry comes last.

@@ -4,7 +4,7 @@ import "bytes"
 
 // Links calls visit for every object that the object in data names, in stored order, with the type
 // that it must have (0: any). Gitlinks are skipped, and with them file types that git does not
-// know, as git does: what they name lives in another repository. Blobs name nothing.
+// know, as git does: their objects are in another repository. Blobs have no links.
 //
 // The walk ends at the first error of visit, which is returned. Errors: [ErrMalformed].
 func Links(t Type, data []byte, visit func(id ID, want Type) error) error {
@@ -52,7 +52,7 @@ func treeLinks(data []byte, visit func(id ID, want Type) error) error {
 	return it.Err()
 }
 
-// TagLink returns what a tag object names, and its type. Errors: [ErrMalformed].
+// TagLink returns the target of a tag object, and its type. Errors: [ErrMalformed].
 func TagLink(data []byte) (ID, Type, error) {
 	id, rest, ok := cutIDLine(data, "object ")
 	if !ok {

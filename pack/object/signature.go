@@ -47,7 +47,7 @@ func ParseSignature(line string) (sig Signature, ok bool) {
 	return sig, true
 }
 
-// whitespace is what git trims; the vertical tab is none to it.
+// whitespace is the white space that git trims, without the vertical tab.
 const whitespace = " \t\n\r"
 
 // Append appends the line, without its keyword and newline, to dst.

@@ -67,8 +67,8 @@ func (it *TreeIter) Next() bool {
 	return true
 }
 
-// mode takes any mode and the space behind it from the front of rest. It returns what follows, or
-// nil when the walk fails.
+// mode takes any mode and the space behind it from the front of rest. It returns the rest, or nil
+// when the walk fails.
 func (it *TreeIter) mode(rest []byte) []byte {
 	var mode Mode
 	i := 0

@@ -151,9 +151,9 @@ func (w *apiWriter) write() bool {
 	return done(result.New, err)
 }
 
-// TestWhatTheAPIAcceptsGitTakes makes writes of every kind that may be refused. Git takes what
-// comes of those that are not, strictly, and so does another repository; maintenance goes through,
-// and fsck has nothing to say.
+// TestWhatTheAPIAcceptsGitTakes makes writes of every kind that may be refused. Git with strict
+// checks accepts the results of all others, and so does another repository; maintenance succeeds,
+// and fsck finds nothing.
 func TestWhatTheAPIAcceptsGitTakes(t *testing.T) {
 	t.Parallel()
 	const batch = 100 // writes to one repository, so that git is asked once for all of them

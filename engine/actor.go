@@ -8,7 +8,7 @@ import (
 	"packhorse/refs"
 )
 
-// Actor is who asks for a change, as the token says, and under which idempotency key.
+// Actor is the author of a change, as the token names it, and its idempotency key.
 type Actor struct {
 	// Org is the organization that signed the token.
 	Org string
@@ -41,8 +41,8 @@ func (a *Actor) checkSync() error {
 		"refs/tags/")
 }
 
-// person is the actor as the author of a commit: the token's subject, in which what would end a
-// name is left out. It is the address too when it looks like one, and there is no other.
+// person is the actor as the author of a commit: the token's subject, without the characters that
+// would end a name. It is the address too when it looks like one, and there is no other.
 func (a *Actor) person() commit.Person {
 	subject := strings.TrimSpace(strings.Map(func(c rune) rune {
 		if c < ' ' || c == '<' || c == '>' || c == 0x7f {

@@ -12,8 +12,8 @@ import (
 	"packhorse/refs"
 )
 
-// Advertisement is the refs of a namespace at one instant, as git clients are told of them. The
-// caller closes it.
+// Advertisement is the refs of a namespace at one instant, as git clients see them. The caller
+// closes it.
 type Advertisement struct {
 	names    *refs.Snapshot
 	space    refs.Namespace
@@ -21,7 +21,7 @@ type Advertisement struct {
 	headID   object.ID
 }
 
-// Advertise returns the refs of a namespace; all that it tells is durable.
+// Advertise returns the refs of a namespace; everything in it is durable.
 func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Advertisement, error) {
 	names, err := r.names(ctx)
 	if err != nil {
@@ -34,11 +34,11 @@ func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Adverti
 	return &Advertisement{names: names, space: ns, headName: branchPrefix + branch, headID: ref.ID}, nil
 }
 
-// Close releases what the advertisement reads.
+// Close releases the snapshot of the advertisement.
 func (a *Advertisement) Close() error { return a.names.Close() }
 
-// Sequence returns the repository's journal position at which the refs were read: all that the
-// advertisement tells, apart from [Advertisement.HeadName], follows from it.
+// Sequence returns the repository's journal position at which the refs were read. Everything in the
+// advertisement except [Advertisement.HeadName] follows from it.
 func (a *Advertisement) Sequence() uint64 { return a.names.Sequence() }
 
 // Count returns the number of refs of the repository, those of other namespaces included.

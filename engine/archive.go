@@ -11,7 +11,7 @@ import (
 	"packhorse/refs"
 )
 
-// ArchiveRequest says what is archived.
+// ArchiveRequest selects the content of an archive.
 type ArchiveRequest struct {
 	// Ref is a branch, tag, full ref or object id; "" is the default branch.
 	Ref   string
@@ -52,7 +52,7 @@ func (r *Repository) Archive(ctx context.Context, request ArchiveRequest) (*Arch
 	}}, nil
 }
 
-// Write writes the archive as a tar.gz. After an error, what was written is not whole.
+// Write writes the archive as a tar.gz. After an error, the written archive is incomplete.
 func (a *Archive) Write(ctx context.Context, w io.Writer) error {
 	return archive.Write(ctx, a.view, a.tree, a.options, w)
 }
@@ -62,5 +62,5 @@ func (a *Archive) WriteTar(ctx context.Context, w io.Writer) error {
 	return archive.WriteTar(ctx, a.view, a.tree, a.options, w)
 }
 
-// Close releases what the archive reads.
+// Close releases the view of the archive.
 func (a *Archive) Close() error { return a.view.Close() }

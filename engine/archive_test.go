@@ -12,7 +12,7 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestArchive archives what refs lead to, and refuses what it can before anything is written.
+// TestArchive archives the targets of refs, and checks that refusals come before the first byte.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)

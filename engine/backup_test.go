@@ -65,11 +65,11 @@ func whole(t *testing.T, from file.Store) (all []backup.Checked) {
 	return all
 }
 
-// smallHot makes segments of what is not tiny, so that backups have files to copy.
+// smallHot makes segments of all but tiny objects, so that backups have files to copy.
 var smallHot = engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}}}
 
-// TestBackupInAStorm takes backups while API commits and pushes run. What had been acknowledged
-// before is in the backup, and everything that is in it is whole.
+// TestBackupInAStorm takes backups while API commits and pushes run. Each backup has the writes
+// acknowledged before it, and everything in it is whole.
 func TestBackupInAStorm(t *testing.T) {
 	t.Parallel()
 	packs := pushes(t)
@@ -106,7 +106,8 @@ func TestBackupInAStorm(t *testing.T) {
 	}
 }
 
-// TestBackupIsIncremental counts what a second backup copies, goes back to the first, and prunes.
+// TestBackupIsIncremental counts the files that a second backup copies, goes back to the first, and
+// prunes.
 func TestBackupIsIncremental(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -112,15 +112,15 @@ func (b *backedUp) restores(t *testing.T, number uint64, tips map[string]object.
 	}
 }
 
-// damages are ways in which a file is not what it was.
+// damages are ways to damage a file.
 var damages = map[string]func(t *testing.T, fs vfs.FS, name string){
 	"flipped": flipBit,
 	"missing": func(t *testing.T, fs vfs.FS, name string) { t.Helper(); must(t, fs.Remove(name)) },
 	"cut off": cut,
 }
 
-// TestBackupOfADamagedStore damages a file that the backup before has. Neither that one nor the
-// next takes harm, and the next tells.
+// TestBackupOfADamagedStore damages a file that the previous backup has. Neither that one nor the
+// next is harmed, and the next reports the damage.
 func TestBackupOfADamagedStore(t *testing.T) {
 	t.Parallel()
 	for kind, damage := range damages {
@@ -213,8 +213,8 @@ func TestBackupOfADamagedTable(t *testing.T) {
 	}
 }
 
-// TestBackupRepairs damages a copy in the folder: the next backup writes it anew, for the older
-// ones, too.
+// TestBackupRepairs damages a copy in the folder: the next backup replaces it, for the older ones,
+// too.
 func TestBackupRepairs(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"missing", "cut off"} {
@@ -250,7 +250,7 @@ func TestBackupOfAStranger(t *testing.T) {
 	}
 	b.restores(t, 1, b.tips)
 
-	// What is restored is the same store.
+	// The restored store equals the original.
 	restored := vfs.NewMem()
 	must(t, restoreOn(t, restored, b.dest, backup.Options{}))
 	host, shut := enginetest.OpenOn(t, restored, smallHot)
@@ -313,7 +313,7 @@ func TestBackupForget(t *testing.T) {
 	}
 }
 
-// TestBackupCheck finds what is damaged in each backup, and a manifest that is.
+// TestBackupCheck finds the damaged files of each backup, and a damaged manifest.
 func TestBackupCheck(t *testing.T) {
 	t.Parallel()
 	b := newBackedUp(t, engine.Config{})

@@ -16,7 +16,7 @@ import (
 // blameRangesMax is how many ranges of lines one request may select.
 const blameRangesMax = 16
 
-// BlameRequest names a file, and what is asked about its lines.
+// BlameRequest names a file and the lines to blame.
 type BlameRequest struct {
 	Namespace refs.Namespace
 	Ref       string
@@ -29,7 +29,7 @@ type BlameRequest struct {
 	Slot Slot
 }
 
-// Blame tells where the lines of a file come from. The caller closes it.
+// Blame is the commits that the lines of a file come from. The caller closes it.
 type Blame struct {
 	Revision Revision
 	Path     string
@@ -46,10 +46,10 @@ type BlameLine struct {
 	Previous       object.ID // zero if the commit had nothing to change
 }
 
-// Blame finds out where the lines of a file or of a symbolic link's target come from, as git blame
-// does.
+// Blame attributes each line of a file, or of the target of a symbolic link, to a commit, as git
+// blame does.
 //
-// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a
+// Errors: [ErrNotFound] when the ref or the path does not exist; [ErrInvalid] when the path is a
 // folder or a submodule, or for too many ranges; [blame.ErrRange]; [blame.ErrTooLarge].
 func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, error) {
 	if len(request.Ranges) > blameRangesMax {

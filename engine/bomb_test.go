@@ -32,8 +32,8 @@ func treeBomb(git *oracle.Repository, depth int, content, parents string) string
 		[]byte("tree "+id+"\n"+parents+"author A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\n"+content+"\n"))
 }
 
-// TestTreeBombs asks for what a tree of a billion files comes to: it ends at the limit of memory,
-// whatever the page.
+// TestTreeBombs reads a tree of a billion files in several ways: each request ends at the limit of
+// memory, whatever the page.
 func TestTreeBombs(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)

@@ -8,9 +8,9 @@ import (
 	"packhorse/refs"
 )
 
-// changeRefs runs a transaction that moves refs and stores no objects. It returns what prepare told
-// in the try that was committed, or what an earlier equal request under the same idempotency key
-// was told.
+// changeRefs runs a transaction that moves refs and stores no objects. It returns the result of
+// prepare in the attempt that was committed, or the stored result of an earlier equal request under
+// the same idempotency key.
 func changeRefs[T any](
 	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(
 		ctx context.Context, tx *refs.Tx, now *Repository,
@@ -34,8 +34,8 @@ func changeRefs[T any](
 	return outcome, nil
 }
 
-// withStored shows do the objects that are stored now, and makes the transaction depend on none of
-// them being dropped before it commits: what do finds there may be pointed to.
+// withStored gives do a view of the objects that are stored now. The transaction fails if one of
+// them is pruned before it commits, so refs may point to objects that do finds there.
 func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb.View) error) error {
 	view, err := r.Objects(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb
 		return err
 	}
 	if err := objects.Stage(ctx, tx.Batch()); err != nil {
-		return fmt.Errorf("hold on to stored objects: %w", err)
+		return fmt.Errorf("protect stored objects from pruning: %w", err)
 	}
 	return nil
 }

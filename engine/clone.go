@@ -51,7 +51,7 @@ func (f *Fetch) Send(ctx context.Context, w io.Writer, o SendOptions) error {
 	return send(ctx, plan, w, o.Progress)
 }
 
-// packRequest says what the pack is for.
+// packRequest is the request for the pack.
 func (f *Fetch) packRequest(ctx context.Context) (packgen.Request, error) {
 	shallow, unshallow, err := f.Boundary(ctx)
 	if err != nil {
@@ -131,9 +131,9 @@ type generation struct {
 	request packgen.Request
 	slot    func(context.Context) (release func(), err error)
 
-	mu     sync.Mutex        // guards what follows
+	mu     sync.Mutex        // guards the fields below
 	left   *packgen.PackPlan // that the cache did not want
-	closed bool              // nobody will take it
+	closed bool              // nobody will use it
 }
 
 // begin makes the generation one of the cache, which may outlive the fetch. It is charged to who
@@ -156,15 +156,15 @@ func (g *generation) begin(began context.Context) clonecache.Generate {
 	}
 }
 
-// pays tells whether the pack is worth its place in the cache. What is copied from whole segments
-// comes out of a file of the cache no faster than out of them, and would be stored twice. A disk
-// that is short has no place.
+// pays reports whether the pack is worth its place in the cache. Reading copies of whole segments
+// from a cached file is no faster than reading the segments, and would store them twice. When disk
+// space is short, nothing is cached.
 func (g *generation) pays(plan *packgen.PackPlan) bool {
 	return g.fetch.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 &&
 		plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
 }
 
-// plan decides what the pack holds.
+// plan decides on the content of the pack.
 func (g *generation) plan(ctx context.Context, tell func(string)) (*packgen.PackPlan, error) {
 	if g.slot != nil {
 		release, err := g.slot(ctx)

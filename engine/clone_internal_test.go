@@ -11,7 +11,7 @@ import (
 	"packhorse/refs"
 )
 
-// TestCloneKey changes a request field by field: each is another key. What says the same in another
+// TestCloneKey changes a request field by field: each is another key. The same request in another
 // order is not.
 func TestCloneKey(t *testing.T) {
 	t.Parallel()

@@ -74,8 +74,8 @@ func seedHistory(t *testing.T, repo *engine.Repository, count int) []object.ID {
 	return commits
 }
 
-// TestClonesAreShared asks for several packs again and again: each is generated once, and is what a
-// host without a cache sends.
+// TestClonesAreShared requests several packs again and again: each is generated once, and equals
+// the pack of a host without a cache.
 func TestClonesAreShared(t *testing.T) {
 	t.Parallel()
 	host, clones := openCloning(t)
@@ -119,7 +119,7 @@ func TestClonesAreShared(t *testing.T) {
 	}
 }
 
-// TestClonesFollowRefs moves and deletes what a cached clone was of.
+// TestClonesFollowRefs moves and deletes the refs of a cached clone.
 func TestClonesFollowRefs(t *testing.T) {
 	t.Parallel()
 	host, clones := openCloning(t)
@@ -169,7 +169,7 @@ func TestCloneWaitsForSlot(t *testing.T) {
 	if !errors.Is(err, busy) {
 		t.Errorf("got %v, want %v", err, busy)
 	}
-	// Another pack: what has just failed may be joined for an instant more.
+	// Another pack: a request may join a flight shortly after it has failed.
 	request := engine.FetchRequest{Wants: tip, OFSDelta: true}
 	taken, given := 0, 0
 	slot := func(context.Context) (func(), error) {

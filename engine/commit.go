@@ -12,7 +12,7 @@ import (
 	"packhorse/refs"
 )
 
-// CommitTarget says onto which branch a commit is to go, and what must hold.
+// CommitTarget names the branch that gets a commit, and the preconditions.
 type CommitTarget struct {
 	Branch    string
 	Namespace refs.Namespace
@@ -25,7 +25,7 @@ type CommitTarget struct {
 	BaseNamespace refs.Namespace
 }
 
-// CommitDetails is what the commit says.
+// CommitDetails are message, author and committer of a commit.
 type CommitDetails struct {
 	Message   string
 	Author    commit.Person
@@ -35,7 +35,7 @@ type CommitDetails struct {
 	SkipEmpty bool
 }
 
-// CommitResult is the outcome of a commit through the API. It is what an idempotency key remembers.
+// CommitResult is the outcome of a commit through the API. An idempotency record stores it.
 type CommitResult struct {
 	Branch      string
 	Old, New    object.ID // Old is zero when the branch did not exist
@@ -47,7 +47,7 @@ type CommitResult struct {
 	Unchanged bool `json:",omitempty"`
 }
 
-// check validates what can be wrong whatever the repository holds.
+// check validates the fields that can be judged without the repository.
 func (t *CommitTarget) check() error {
 	if _, err := t.Namespace.Branch(t.Branch); err != nil {
 		return badName("target_branch", err)
@@ -89,10 +89,10 @@ type lookuper interface {
 	Count() int
 }
 
-// parent finds what a commit to the target builds on: the tip that it follows, zero for the first
-// commit of a repository, and the value that the branch has now, zero when it does not exist.
+// parent returns the parent of a commit to the target, zero for the first commit of a repository,
+// and the current value of the branch, zero when it does not exist.
 //
-// Errors: [ErrNotFound] for a branch that is not there and cannot be begun; [ErrStale] when the
+// Errors: [ErrNotFound] for a branch that does not exist and cannot be created; [ErrStale] when the
 // expectation fails.
 func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget) (parent, now object.ID, err error) {
 	ref, err := names.Lookup(ctx, t.Namespace.Full("refs/heads/"+t.Branch))
@@ -118,9 +118,9 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 	}
 }
 
-// expected finds the commit that a commit to the target would build on now. That there is none, or
-// not the expected one, is left for the transaction to find out where an idempotency key may replay
-// an earlier success.
+// expected returns the commit that a commit to the target would build on now. Where an idempotency
+// key may replay an earlier success, it leaves the refusal of a missing or unexpected tip to the
+// transaction.
 func (r *Repository) expected(ctx context.Context, actor *Actor, target *CommitTarget) (object.ID, error) {
 	names, err := r.visibleNames(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *Repository) expected(ctx context.Context, actor *Actor, target *CommitT
 	if err == nil || actor.Receipt != nil {
 		return parent, nil
 	}
-	if waitErr := names.WaitDurable(ctx); waitErr != nil { // the refusal tells what it saw
+	if waitErr := names.WaitDurable(ctx); waitErr != nil { // the refusal shows the state that was read
 		return object.ZeroID, waitErr
 	}
 	return object.ZeroID, err

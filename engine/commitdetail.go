@@ -17,12 +17,13 @@ type SignedCommit struct {
 	// Signature is the armored signature of the header gpgsig, without a line end behind it; nil
 	// without one, or with several.
 	Signature []byte
-	// Payload is what was signed: the stored commit without that header. It is nil where Signature is.
+	// Payload is the signed data: the stored commit without that header. It is nil where Signature
+	// is.
 	Payload []byte
 }
 
 // Commit reads the commit of an object id, or of the unique beginning of one. Errors:
-// [ErrNotFound]; [ErrInvalid] for what is no id, or too short, or ambiguous.
+// [ErrNotFound]; [ErrInvalid] for text that is not an ID, too short or ambiguous.
 func (r *Repository) Commit(ctx context.Context, sha string) (SignedCommit, error) {
 	view, err := r.Objects(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"packhorse/refs"
 )
 
-// Commit is a commit as it is told.
+// Commit is a commit as answers show it.
 type Commit struct {
 	ID        object.ID
 	Parents   []object.ID
@@ -25,8 +25,8 @@ type Commit struct {
 	Committer object.Signature
 }
 
-// CommitTime returns the time that a commit or a tag tells in seconds. What lies beyond the year
-// 9999 is the beginning of 1970, as git shows it.
+// CommitTime converts the time of a commit or tag from seconds. Times beyond the year 9999 become
+// the beginning of 1970, as git shows them.
 func CommitTime(seconds int64) time.Time {
 	const beyond = 253402300800 // 10000-01-01
 	if seconds < 0 || seconds >= beyond {
@@ -60,7 +60,7 @@ type CommitPage struct {
 	rest []object.ID // of the commits behind Items
 }
 
-// pageBytesMax is how much of a page's commits is held before the page is told, in bytes.
+// pageBytesMax bounds the commits of a page that are read before the page is sent, in bytes.
 const pageBytesMax = 512 << 10
 
 // IsWhole reports whether Items holds the whole page.
@@ -83,8 +83,7 @@ func (p *CommitPage) All(ctx context.Context) iter.Seq2[Commit, error] {
 	}
 }
 
-// Close releases what the page reads. A page that is whole reads nothing any more, and need not be
-// closed.
+// Close releases the resources of the page. A complete page holds none and need not be closed.
 func (p *CommitPage) Close() error {
 	if p.view == nil {
 		return nil
@@ -93,10 +92,10 @@ func (p *CommitPage) Close() error {
 }
 
 // Commits lists the history of a branch by commit date, newest first, as git log does. A cursor
-// keeps the tip that its first page began with, so that pages fit together whatever is pushed
-// meanwhile. With a path, history is simplified as git log does by default.
+// keeps the tip that its first page began with, so that pages stay consistent despite pushes. With
+// a path, history is simplified as git log does by default.
 //
-// Errors: [ErrNotFound] for a branch that is not there; [ErrInvalid] for a cursor of another
+// Errors: [ErrNotFound] for a branch that does not exist; [ErrInvalid] for a cursor of another
 // listing.
 func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*CommitPage, error) {
 	names, err := r.names(ctx)
@@ -175,15 +174,15 @@ type listingKey struct {
 	cursor string
 }
 
-// commitListing is a listing and the commit that the next page begins with, which told that there
-// is one.
+// commitListing is a listing and the first commit of the next page, which was read to learn whether
+// there is one.
 type commitListing struct {
 	*revwalk.Listing
 	ahead revwalk.Commit
 }
 
-// listing returns the listing that goes on at the cursor of a request, one that rests or a new one
-// that passes over what was given, and whether there is a commit ahead.
+// listing returns the listing that continues at the cursor of a request, either a cached one or a
+// new one that skips the commits already sent, and whether another commit follows.
 func (h *Host) listing(
 	ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest,
 ) (*commitListing, bool, error) {
@@ -210,7 +209,7 @@ func (h *Host) listing(
 	}
 }
 
-// page reads a page of commits. The slot is for what may have to walk far.
+// page reads a page of commits. The slot is for listings that may walk far.
 func (h *Host) page(
 	ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest,
 ) (*CommitPage, error) {
@@ -255,8 +254,8 @@ func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, mor
 	return page, nil
 }
 
-// take adds a commit to the page: as it is told, while all of them fit what is left in bytes, or
-// else by its ID. The first that does not fit has been read for nothing.
+// take adds a commit to the page: as answers show it, while all of them fit the remaining bytes, or
+// else by its ID. The first that does not fit is read twice.
 func (p *CommitPage) take(ctx context.Context, view *odb.View, id object.ID, left *int64) error {
 	if *left >= 0 {
 		commit, err := readCommit(ctx, view, id)
@@ -272,7 +271,7 @@ func (p *CommitPage) take(ctx context.Context, view *odb.View, id object.ID, lef
 	return nil
 }
 
-// size is about how many bytes the commit is told in.
+// size is the approximate size of the commit in an answer, in bytes.
 func (c *Commit) size() int64 {
 	size := len(c.Message) + len(c.Parents)*object.HexSize
 	for _, person := range []*object.Signature{&c.Author, &c.Committer} {
@@ -281,7 +280,7 @@ func (c *Commit) size() int64 {
 	return int64(size)
 }
 
-// readCommit reads a commit as it is told.
+// readCommit reads a commit as answers show it.
 func readCommit(ctx context.Context, view *odb.View, id object.ID) (Commit, error) {
 	t, data, err := view.Read(ctx, id)
 	if err != nil {
@@ -312,7 +311,7 @@ func parseCommit(id object.ID, data []byte) (Commit, error) {
 	}, nil
 }
 
-// isLatin1 tells whether a commit says that it is written in ISO 8859-1, the one encoding but UTF-8
+// isLatin1 reports whether a commit declares the encoding ISO 8859-1, the one encoding but UTF-8
 // that histories hold in any number.
 func isLatin1(encoding string) bool {
 	switch strings.ToLower(encoding) {

@@ -22,7 +22,7 @@ import (
 	"packhorse/refs"
 )
 
-// ledger is what clients were told: the tip of each branch after the last write that was
+// ledger is the knowledge of the clients: the tip of each branch after the last write that was
 // acknowledged.
 type ledger struct {
 	mu    sync.Mutex           // guards the fields below
@@ -37,7 +37,7 @@ func (l *ledger) note(branch string, tip object.ID) {
 	l.count++
 }
 
-// has tells whether so many writes were acknowledged.
+// has reports whether so many writes were acknowledged.
 func (l *ledger) has(count int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +50,8 @@ func (l *ledger) copy() map[string]object.ID {
 	return maps.Clone(l.tips)
 }
 
-// TestPowerLoss cuts the power while API commits and pushes run: what was acknowledged is there
-// afterwards, and everything that is there is whole.
+// TestPowerLoss cuts the power while API commits and pushes run: acknowledged writes exist
+// afterwards, and everything that exists is whole.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	rounds := 12
@@ -113,7 +113,7 @@ func commitUntil(ctx context.Context, t *testing.T, repo *engine.Repository, tol
 	}
 }
 
-// push is a pack with what it makes of a branch.
+// push is a pack with its update of a branch.
 type push struct {
 	pack []byte
 	tip  object.ID
@@ -171,7 +171,7 @@ func pushUntil(ctx context.Context, t *testing.T, repo *engine.Repository, told 
 	}
 }
 
-// afterwards holds a host that was opened after a crash to what had been acknowledged.
+// afterwards checks a host that was opened after a crash against the acknowledged writes.
 func afterwards(t *testing.T, host *engine.Host, acknowledged map[string]object.ID) {
 	t.Helper()
 	ctx := context.Background()

@@ -21,7 +21,7 @@ type CreateRequest struct {
 	DefaultBranch string
 	// Base is nil for a repository that begins empty.
 	Base *Base
-	// Upstream is what it is synced with; nil for nothing. It excludes Base.
+	// Upstream is the upstream to sync with; nil for none. It excludes Base.
 	Upstream *UpstreamBase
 	// CountMax is how many repositories the organization may have at once, this one included; 0 for
 	// any number.
@@ -41,8 +41,8 @@ var creatorSeed = maphash.MakeSeed()
 
 // CreateRepository creates a repository, empty or from a base, and returns when it is durable.
 //
-// The caller has made sure that the actor may read the base. Errors: [ErrInvalid] for a name that
-// cannot be one, [ErrExists], [ErrNotFound] for a base or what is asked of it, [ErrTooLarge] for a
+// The caller has checked that the actor may read the base. Errors: [ErrInvalid] for an invalid
+// name, [ErrExists], [ErrNotFound] for a missing base or a missing ref of it, [ErrTooLarge] for a
 // fork of too many refs, [ErrQuota].
 func (h *Host) CreateRepository(ctx context.Context, actor Actor, request CreateRequest) (Created, error) {
 	if err := CheckRepositoryName(request.Name); err != nil {
@@ -91,7 +91,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 		if origin != nil {
 			h.upstreams.worker.WakeNow(created.Item.ID)
 		}
-		begin.settled(ctx) // a file in its place that a crash lets nobody know of would stay for good
+		begin.settled(ctx) // after a crash nobody would know of a finalized file, and it would stay forever
 		return created, nil
 	}
 	return Created{}, fmt.Errorf("create repository %q: %w", request.Name, refs.ErrBusy)

@@ -20,7 +20,7 @@ func ParseCredentialID(text string) (credential.ID, error) {
 	return id, nil
 }
 
-// StoredCredential is a credential as it is told: without what it holds.
+// StoredCredential is a credential as answers show it: without its secret.
 type StoredCredential struct {
 	ID       credential.ID
 	Created  time.Time
@@ -57,8 +57,8 @@ func (r *Repository) Credential(ctx context.Context) (credential.Login, error) {
 // CheckSecrets is credential.ErrKey when the host has no key to seal secrets with.
 func (h *Host) CheckSecrets() error { return h.secrets.Check() }
 
-// SecretDigest identifies a request that holds a secret, for the receipt of an idempotency key. The
-// host must have a secret key.
+// SecretDigest identifies a request that holds a secret, for an idempotency record. The host must
+// have a secret key.
 func (h *Host) SecretDigest(request []byte) [32]byte { return h.secrets.Digest(request) }
 
 // RepositoryByID opens the organization's repository of an id. Errors: [ErrNotFound].
@@ -111,8 +111,7 @@ func (r *Repository) CreateCredential(ctx context.Context, actor Actor, l creden
 		})
 }
 
-// UpdateCredential replaces what a credential holds, its user name too, and returns when that is
-// durable.
+// UpdateCredential replaces secret and user name of a credential, and returns when that is durable.
 //
 // Errors: [ErrNotFound]; credential.ErrKey; refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) UpdateCredential(

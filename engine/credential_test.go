@@ -110,8 +110,8 @@ func TestCredentialWithoutKey(t *testing.T) {
 	}
 }
 
-// TestCredentialIsSealed looks at every stored value: none holds what a credential holds, nor a
-// hash that it could be tried on, and what is sealed for one repository opens for no other.
+// TestCredentialIsSealed reads every stored value: none contains the secret of a credential, nor a
+// hash to try guesses on, and a login that is sealed for one repository opens for no other.
 func TestCredentialIsSealed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

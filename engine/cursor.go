@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// A cursor is opaque to clients: a byte that names its listing, then what the listing needs to go
-// on, in base64.
+// A cursor is opaque to clients: a byte that names its listing, then the position of the listing,
+// in base64.
 
 func encodeCursor(listing byte, position []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{listing}, position...))

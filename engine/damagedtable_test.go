@@ -14,9 +14,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestFsckOfADamagedTable changes bits all over the tables of the key-value store. Fsck goes on to
-// its end and tells of every repository that cannot be read, and the store says that a table is
-// damaged.
+// TestFsckOfADamagedTable changes bits all over the tables of the key-value store. Fsck completes
+// and reports every repository that cannot be read, and the store reports a damaged table.
 func TestFsckOfADamagedTable(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -61,7 +60,7 @@ func TestFsckOfADamagedTable(t *testing.T) {
 }
 
 // fsckDamaged reads all repositories and checks them. It reports whether one could not be read, and
-// whether each of those was told of.
+// whether each of those was reported.
 func fsckDamaged(t *testing.T, fs vfs.FS, repositories int) (hit, told bool) {
 	t.Helper()
 	keys, err := kv.OpenPebble("keys",

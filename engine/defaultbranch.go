@@ -57,7 +57,7 @@ func (r *Repository) MoveDefaultBranch(ctx context.Context, actor Actor, name st
 	return moved, nil
 }
 
-// Describe returns the repository's item when all that it tells is durable.
+// Describe returns the repository's item when everything in it is durable.
 func (r *Repository) Describe(ctx context.Context) (Item, error) {
 	if err := r.host.keys.WaitDurable(ctx, recordKey(r.record.ID)); err != nil {
 		return Item{}, fmt.Errorf("wait for record of repository %s: %w", r.record.ID, err)
@@ -65,7 +65,7 @@ func (r *Repository) Describe(ctx context.Context) (Item, error) {
 	return r.record.item(), nil
 }
 
-// hasBranches tells whether there is a branch outside of the ephemeral namespace.
+// hasBranches reports whether there is a branch outside of the ephemeral namespace.
 func hasBranches(ctx context.Context, tx *refs.Tx) (bool, error) {
 	for _, err := range tx.All(ctx, branchPrefix) {
 		return err == nil, err
@@ -73,9 +73,9 @@ func hasBranches(ctx context.Context, tx *refs.Tx) (bool, error) {
 	return false, nil
 }
 
-// adopt makes the first branch the default branch where nobody has chosen one: of several that the
-// transaction creates main, master, or the only one. It is called last, since it looks at what the
-// transaction does.
+// adopt makes the first branch the default branch if none was chosen: of several that the
+// transaction creates main, master, or the only one. It is called last, since it reads the changes
+// of the transaction.
 func (r *Repository) adopt(ctx context.Context, tx *refs.Tx) error {
 	if r.record.Chosen != chosenByNobody {
 		return nil
@@ -109,8 +109,8 @@ func (r *Repository) adopt(ctx context.Context, tx *refs.Tx) error {
 	return r.putDefault(tx.Batch(), first)
 }
 
-// dangles tells whether the default branch is not there, after what the transaction changes, and
-// other branches are.
+// dangles reports whether, after the changes of the transaction, the default branch does not exist
+// while other branches do.
 func (r *Repository) dangles(ctx context.Context, tx *refs.Tx) (bool, error) {
 	_, err := tx.Lookup(ctx, r.defaultRef(refs.Main))
 	if !errors.Is(err, refs.ErrNotFound) {
@@ -119,7 +119,7 @@ func (r *Repository) dangles(ctx context.Context, tx *refs.Tx) (bool, error) {
 	return hasBranches(ctx, tx)
 }
 
-// putDefault lets b store another default branch. The batch depends on the record being stored as r
+// putDefault adds another default branch to b. The batch depends on the record being stored as r
 // has it.
 func (r *Repository) putDefault(b *kv.Batch, name string) error {
 	rec, err := decodeRecord(r.record.ID, r.stored)
@@ -137,7 +137,7 @@ func (r *Repository) putDefault(b *kv.Batch, name string) error {
 	return nil
 }
 
-// follow takes over what may have changed of the stored record since r was read.
+// follow copies the fields of the stored record that may have changed since r was read.
 func (r *record) follow(stored *record) {
 	if stored.Chosen == chosenLater {
 		r.DefaultBranch = stored.DefaultBranch

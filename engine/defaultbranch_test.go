@@ -17,7 +17,7 @@ import (
 	"packhorse/refs"
 )
 
-// unsettled creates a repository whose default branch nobody has chosen.
+// unsettled creates a repository without a chosen default branch.
 func unsettled(t *testing.T, host *engine.Host) *engine.Repository {
 	t.Helper()
 	if _, err := host.CreateRepository(t.Context(), acme, engine.CreateRequest{Name: "r"}); err != nil {
@@ -73,7 +73,7 @@ func pushRefs(
 	return result.Dangling
 }
 
-// TestFirstBranch pushes to repositories whose default branch nobody has chosen.
+// TestFirstBranch pushes to repositories without a chosen default branch.
 func TestFirstBranch(t *testing.T) {
 	t.Parallel()
 	type push struct {

@@ -37,7 +37,7 @@ func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (
 }
 
 func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) (Deleted, error) {
-	// With the repository its refs are gone, and could be made anew in any way.
+	// Deleting the repository deletes its refs, which could then be created with any value.
 	if err := actor.Policy.CheckWhole(
 		"the repository would be deleted", refs.Ops{refs.NoPush, refs.NoForcePush},
 	); err != nil {

@@ -108,7 +108,7 @@ func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error)
 	return Detached{Sequence: done.Sequence}, nil
 }
 
-// forgetAnnounced lets b remove what was to be sent.
+// forgetAnnounced adds to b the removal of the pending outbox rows.
 func (r *Repository) forgetAnnounced(b *kv.Batch) {
 	prefix := outboxPrefix(upstreamListener, r.record.ID)
 	b.DeleteRange(prefix, kv.PrefixEnd(prefix))

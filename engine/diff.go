@@ -14,25 +14,27 @@ import (
 	"packhorse/refs"
 )
 
-// DiffOptions say what is told of a diff.
+// DiffOptions select the content of a diff.
 type DiffOptions struct {
 	// Paths restricts the diff to these files and folders, as the paths of git diff do: a rename is
-	// told as such if both names are among them. What is asked for like this is told whole, whatever
-	// it is.
+	// reported as such if both names are among them. Files selected like this are shown in full,
+	// whatever their kind.
 	Paths []string
-	// Inline also tells what changed within changed lines.
+	// Inline also marks the changes within changed lines.
 	Inline bool
 }
 
 // CommitDiffRequest names two commits by their full object ids.
 type CommitDiffRequest struct {
 	Commit string
-	// Base is what the commit is compared with; "" is its first parent, or nothing if it has none.
+	// Base is the revision to compare the commit with; "" is its first parent, or the empty tree if
+	// it has none.
 	Base string
 	DiffOptions
 }
 
-// BranchDiffRequest names two branches. What is compared with the branch is where it left the base.
+// BranchDiffRequest names two branches. The branch is compared with the commit where it left the
+// base.
 type BranchDiffRequest struct {
 	Branch        string
 	Namespace     refs.Namespace
@@ -45,8 +47,8 @@ type BranchDiffRequest struct {
 type Diff struct {
 	// Branch and Base are the names that were asked for; "" for commits.
 	Branch, Base string
-	// Commit is the new side. BaseCommit is what was asked for as the other one, zero for nothing;
-	// MergeBase the newest common ancestor of the two, zero without one.
+	// Commit is the new side. BaseCommit is the requested other side, zero for none. MergeBase is
+	// the newest common ancestor of the two, zero without one.
 	Commit, BaseCommit, MergeBase object.ID
 
 	view  *odb.View
@@ -55,11 +57,11 @@ type Diff struct {
 
 // CommitDiff opens the diff of a commit. It returns when the first file has been compared.
 //
-// Errors: [ErrInvalid] for what is no object id; [ErrNotFound].
+// Errors: [ErrInvalid] for a malformed object ID; [ErrNotFound].
 func (r *Repository) CommitDiff(
 	ctx context.Context, request CommitDiffRequest, resources diff.Resources,
 ) (*Diff, error) {
-	names, err := r.names(ctx) // what is read by id alone must be durable too
+	names, err := r.names(ctx) // data read by ID alone must be durable, too
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +125,8 @@ func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, 
 	return bases[0], nil
 }
 
-// BranchDiff opens the diff of what a branch has done since it left another one. Without a common
-// ancestor that is everything in it. It returns when the first file has been compared. Errors:
+// BranchDiff opens the diff of the changes of a branch since it left another one. Without a common
+// ancestor that is its whole content. It returns when the first file has been compared. Errors:
 // [ErrNotFound].
 func (r *Repository) BranchDiff(
 	ctx context.Context, request BranchDiffRequest, resources diff.Resources,
@@ -155,7 +157,7 @@ func (d *Diff) resolveBranches(
 		return before, after, err
 	}
 	d.Branch, d.Base, d.Commit, d.BaseCommit = branch.Name, base.Name, branch.Commit, base.Commit
-	d.view = d.view.Linked() // what follows is below the two
+	d.view = d.view.Linked() // the objects read below belong to the two commits
 	if d.MergeBase, err = mergeBase(ctx, d.view, d.BaseCommit, d.Commit); err != nil {
 		return before, after, err
 	}
@@ -190,12 +192,12 @@ func (r *Repository) startDiff(
 	return d, nil
 }
 
-// Files yields the changed files in the order of git diff. idle is called before a file is waited
-// for that is still being compared: what has been said so far may go out then. It may be called
+// Files yields the changed files in the order of git diff. It calls idle before it waits for a file
+// that is still being compared, so that the caller can send the output so far. Files may be called
 // once. Errors: those of ctx as it was given to the use case, and of the object database.
 func (d *Diff) Files(idle func() error) iter.Seq2[*diff.File, error] { return d.files.Files(idle) }
 
-// Close ends the comparison, waits for it and releases what it reads.
+// Close ends the comparison, waits for it and releases its view.
 func (d *Diff) Close() error {
 	d.files.Close()
 	return d.view.Close()

@@ -118,8 +118,9 @@ func applyPatch(
 	return u.Finish(ctx)
 }
 
-// TestDisguisesAreJudgedAsByGit has commits of files and patches refused whenever git fsck --strict
-// objects to what they make, for a reason that names the path, and git take all others.
+// TestDisguisesAreJudgedAsByGit checks that commits of files and patches are refused whenever git
+// fsck --strict objects to their result, for a reason that names the path, and that git accepts all
+// others.
 func TestDisguisesAreJudgedAsByGit(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)

@@ -13,7 +13,7 @@ import (
 var (
 	// ErrNotFound says that a repository, ref, commit or path is not there, or may not be read.
 	ErrNotFound = errors.New("engine: not found")
-	// ErrExists says that what was to be created is there already.
+	// ErrExists says that the item to create exists already.
 	ErrExists = errors.New("engine: exists already")
 	// ErrDeleted says that a repository has been deleted already.
 	ErrDeleted = errors.New("engine: deleted already")
@@ -24,7 +24,7 @@ var (
 	ErrInvalid = errors.New("engine: invalid request")
 	// ErrStale says that an expectation about a tip was not met.
 	ErrStale = errors.New("engine: the tip is not the expected one")
-	// ErrConflict says that a patch does not fit what it is to be applied to.
+	// ErrConflict says that a patch does not apply to its target.
 	ErrConflict = errors.New("engine: the patch does not apply")
 	// ErrNotForward says that a branch would have to go back to get where it was to go.
 	ErrNotForward = errors.New("engine: not a fast-forward")
@@ -37,7 +37,7 @@ var (
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
 	// ErrManyCommits says that the files of a listing were changed last by more commits than one
-	// answer tells of.
+	// answer lists.
 	ErrManyCommits = errors.New("engine: too many distinct last commits")
 	// ErrNoApp says that a repository of GitHub needs an app, and the organization has none for it.
 	ErrNoApp = errors.New("engine: no GitHub app")
@@ -62,7 +62,7 @@ type failure struct {
 func (f *failure) Error() string        { return f.text }
 func (f *failure) Is(target error) bool { return target == f.kind }
 
-// NotFoundError matches [ErrNotFound] and says what was not found.
+// NotFoundError matches [ErrNotFound] and names the missing item.
 func notFound(format string, args ...any) error {
 	return &failure{kind: ErrNotFound, text: fmt.Sprintf(format, args...)}
 }

@@ -10,7 +10,7 @@ import (
 type EventsRequest struct {
 	// After is the last sequence that the caller knows; 0 is before the first.
 	After uint64
-	// Limit is how many events to return. The last transaction is told whole, so that there may be
+	// Limit is how many events to return. The last transaction is complete, so that there may be
 	// more.
 	Limit int
 }
@@ -18,8 +18,8 @@ type EventsRequest struct {
 // Events returns the changes of refs, in all namespaces, that follow a position of the journal. All
 // of them are durable.
 //
-// Errors: [refs.ErrTrimmed] when the journal no longer holds what follows; [ErrInvalid] for a
-// position that it has not reached.
+// Errors: [refs.ErrTrimmed] when the following entries have been trimmed from the journal;
+// [ErrInvalid] for a position that it has not reached.
 func (r *Repository) Events(ctx context.Context, request EventsRequest) (refs.Page, error) {
 	page, err := r.host.names.Events(ctx, r.record.ID, request.After, request.Limit)
 	if err != nil {

@@ -1,4 +1,4 @@
 package engine
 
-// LoanWalkCount returns how often it was found out what a fork may read.
+// LoanWalkCount returns the number of visibility walks.
 func (h *Host) LoanWalkCount() uint64 { return h.objects.Stats().LoanWalkCount }

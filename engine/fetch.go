@@ -16,8 +16,8 @@ import (
 	"packhorse/refs"
 )
 
-// FetchRequest is what a git client asks for, whatever version of the protocol it speaks. Ref names
-// are as clients of the namespace see them.
+// FetchRequest is the request of a git client, in any version of the protocol. Ref names are as
+// clients of the namespace see them.
 type FetchRequest struct {
 	Namespace refs.Namespace
 	Wants     []object.ID
@@ -36,7 +36,7 @@ type FetchRequest struct {
 	Thin, OFSDelta, IncludeTag bool
 }
 
-// Deepens tells whether the request moves the client's shallow boundary.
+// Deepens reports whether the request moves the client's shallow boundary.
 func (q *FetchRequest) Deepens() bool { return q.Depth > 0 || q.Since > 0 || len(q.Not) > 0 }
 
 // LimitError says which limit a request exceeds. It matches [ErrTooLarge].
@@ -52,8 +52,8 @@ func (e *LimitError) Error() string {
 // Is reports whether target is [ErrTooLarge].
 func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
 
-// Fetch is a negotiated fetch: what it sends is what was readable when it began. It is used by one
-// goroutine at a time and closed when its answer has ended.
+// Fetch is a negotiated fetch: it sends the objects that were readable when it began. It is used by
+// one goroutine at a time and closed when its answer has ended.
 type Fetch struct {
 	repo     *Repository
 	request  FetchRequest
@@ -73,9 +73,9 @@ type Fetch struct {
 // boundary is how the client's shallow boundary moves.
 type boundary struct{ shallow, unshallow []object.ID }
 
-// Fetch begins a fetch: it finds out what is wanted and what both sides have. Errors: [ErrNotFound]
-// for a want that may not be read, [ErrInvalid] for a filter that cannot be served and for limits
-// of history that make no sense.
+// Fetch begins a fetch: it resolves the wants and the common commits. Errors: [ErrNotFound] for a
+// want that may not be read, [ErrInvalid] for a filter that cannot be served and for limits of
+// history that make no sense.
 func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, error) {
 	var filter packgen.Filter
 	if request.Filter != "" {
@@ -108,7 +108,7 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 	return f, nil
 }
 
-// Close releases what the fetch reads. A generation that others wait for reads on.
+// Close releases the view of the fetch. A generation that others wait for reads on.
 func (f *Fetch) Close() {
 	f.names.Close()
 	f.release()
@@ -150,8 +150,8 @@ func (f *Fetch) findWantedRefs(ctx context.Context) error {
 	return nil
 }
 
-// lookup finds a ref that the client names in full; HEAD is the default branch. What clients of the
-// namespace do not see is not found.
+// lookup finds a ref that the client names in full; HEAD is the default branch. Refs that clients
+// of the namespace do not see are not found.
 func (f *Fetch) lookup(ctx context.Context, name string) (refs.Ref, error) {
 	full := f.request.Namespace.Full(name)
 	if name == "HEAD" {
@@ -230,15 +230,15 @@ func (f *Fetch) Common() []object.ID { return f.common }
 // WantedRefs returns the refs of want-ref requests with the values that are sent.
 func (f *Fetch) WantedRefs() []refs.Ref { return f.wanted }
 
-// Ready tells whether enough is in common to send a good pack: every want has an ancestor among the
-// haves.
+// Ready reports whether the common commits suffice for a good pack: every want has an ancestor
+// among the haves.
 func (f *Fetch) Ready(ctx context.Context) (bool, error) {
 	return f.areReady(ctx, f.wants, len(f.common), nil)
 }
 
-// ReadyAfter returns how many of [Fetch.Common] it took to be ready, false if all of them are not
-// enough. It looks at the history that will be sent, as far as the boundary, which versions 0 and 1
-// of the protocol tell first.
+// ReadyAfter returns how many of [Fetch.Common] make the fetch ready, false if all of them do not
+// suffice. It examines the history that will be sent, down to the boundary, which versions 0 and 1
+// of the protocol announce first.
 func (f *Fetch) ReadyAfter(ctx context.Context) (count int, ok bool, err error) {
 	shallow, unshallow, err := f.Boundary(ctx)
 	if err != nil {
@@ -273,7 +273,7 @@ func (f *Fetch) areReady(ctx context.Context, wants []object.ID, commonCount int
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("look for wants behind the common commits: %w", err)
+		return false, fmt.Errorf("check wants against common commits: %w", err)
 	}
 	return ready, nil
 }
@@ -313,7 +313,7 @@ func (f *Fetch) Boundary(ctx context.Context) (shallow, unshallow []object.ID, e
 	return f.moved.shallow, f.moved.unshallow, nil
 }
 
-// tips returns what the refs of the namespace point at.
+// tips returns the targets of the refs of the namespace.
 func (f *Fetch) tips(ctx context.Context) ([]object.ID, error) {
 	var tips []object.ID
 	for ref, err := range f.names.In(ctx, f.request.Namespace, "") {

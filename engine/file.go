@@ -92,7 +92,7 @@ func lookupFile(ctx context.Context, at position, path string) (File, error) {
 	return found, nil
 }
 
-// Content opens what is in the file. The caller closes it before the file.
+// Content opens the content of the file. The caller closes it before the file.
 func (f *OpenFile) Content(ctx context.Context) (*odb.Object, error) {
 	content, err := f.view.Open(ctx, f.ID)
 	if err != nil {

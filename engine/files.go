@@ -106,10 +106,10 @@ func (f *Files) CursorAfter(path string) string {
 	return encodeCursor(cursorFiles, append(f.Revision.Commit[:], path...))
 }
 
-// Close releases what the listing reads.
+// Close releases the view of the listing.
 func (f *Files) Close() error { return f.view.Close() }
 
-// All walks the entries in tree order, folders before what is in them.
+// All walks the entries in tree order, folders before their entries.
 func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		if !f.start.Mode.IsTree() {
@@ -132,8 +132,8 @@ func (f *Files) All(ctx context.Context) iter.Seq2[File, error] {
 // treeDepthMax bounds the nesting of folders.
 const treeDepthMax = 2048
 
-// walk yields what is in the folder, behind the path after, which is relative to it and may be
-// empty. It tells whether to go on.
+// walk yields the entries of the folder that follow the path after, which is relative to it and may
+// be empty. It reports whether to go on.
 func (f *Files) walk(
 	ctx context.Context, folder File, after string, depth int, yield func(File, error) bool,
 ) (bool, error) {
@@ -178,7 +178,7 @@ func (f *Files) walk(
 	return true, nil
 }
 
-// lookupPath finds what lies at a path below the tree root. Errors: [ErrNotFound].
+// lookupPath finds the entry at a path below the tree root. Errors: [ErrNotFound].
 func lookupPath(ctx context.Context, view *odb.View, root object.ID, path string) (File, error) {
 	found := File{Mode: object.ModeTree, ID: root}
 	for name := range strings.SplitSeq(path, "/") {
@@ -216,7 +216,7 @@ func findEntry(tree []byte, name string) (object.Mode, object.ID, bool, error) {
 // position is a revision with its objects open.
 type position struct {
 	revision Revision
-	view     *odb.View // of what the revision leads to; an ID of a client is asked of its Asking
+	view     *odb.View // of the target of the revision; an ID of a client is looked up in its Asking
 	row      odb.GraphRow
 	tree     object.ID
 }
@@ -236,7 +236,7 @@ func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (pos
 	if err != nil {
 		return position{}, errors.Join(err, view.Close())
 	}
-	view = view.Linked() // what follows is below the revision
+	view = view.Linked() // the objects read below belong to the revision
 	row, err := view.Graph(ctx, revision.Commit)
 	if err != nil {
 		return position{}, errors.Join(fmt.Errorf("read commit %s: %w", revision.Commit, err), view.Close())

@@ -15,8 +15,8 @@ import (
 	"packhorse/refs"
 )
 
-// Base is the repository that a new one is made from. The two share what they have in common;
-// nothing is copied.
+// Base is the repository that a new one is made from. The two share their common objects; nothing
+// is copied.
 type Base struct {
 	// Name is that of a repository of the same organization.
 	Name string
@@ -47,7 +47,7 @@ func isObjectName(text string) bool {
 		strings.Trim(strings.ToLower(text), "0123456789abcdef") == ""
 }
 
-// cause is what the journal calls the creation.
+// cause is the name of the creation in the journal.
 func (b *Base) cause() string {
 	switch {
 	case b == nil:
@@ -59,7 +59,7 @@ func (b *Base) cause() string {
 	}
 }
 
-// origin is what a new repository begins with.
+// origin is the initial content of a new repository.
 type origin struct {
 	pool          odb.PoolID
 	defaultBranch string
@@ -81,7 +81,7 @@ func (o *origin) close() error {
 	return o.fork.Close()
 }
 
-// origin adds to b the pool of a new repository. The caller closes what is returned.
+// origin adds to b the pool of a new repository. The caller closes the result.
 func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *CreateRequest) (*origin, error) {
 	if request.Base == nil {
 		o := &origin{pool: h.objects.CreatePool(b), defaultBranch: request.DefaultBranch}
@@ -100,7 +100,7 @@ func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *C
 		return nil, err
 	}
 	o, err := source.fork(ctx, b, names, request)
-	if err != nil && !errors.Is(err, kv.ErrConflict) { // a refusal tells what it saw
+	if err != nil && !errors.Is(err, kv.ErrConflict) { // a refusal shows the state that was read
 		err = errors.Join(err, names.WaitDurable(ctx))
 	}
 	if err = errors.Join(err, names.Close()); err != nil {
@@ -119,8 +119,8 @@ func (r *Repository) fork(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
-	// With the refs as they were before and after the view was made, what they name is in it. Objects
-	// that are dropped from now on change the layers, which b depends on.
+	// If the refs are the same before and after the view was made, their objects are in it. Pruning
+	// from now on changes the layers, which b depends on.
 	if now, err := r.Sequence(ctx); err != nil {
 		return nil, err
 	} else if now != names.Sequence() {

@@ -19,7 +19,7 @@ import (
 	"packhorse/refs"
 )
 
-// forks are forks that were acknowledged, and what their main was then.
+// forks are forks that were acknowledged, and their main at that time.
 type forks struct {
 	mu   sync.Mutex
 	tips map[string]object.ID // guarded by mu
@@ -37,7 +37,7 @@ func (f *forks) forkUntil(ctx context.Context, t *testing.T, host *engine.Host, 
 			return // the source has been deleted
 		}
 		if errors.Is(err, refs.ErrBusy) {
-			continue // the source was written to too often meanwhile
+			continue // the source was written to too often
 		}
 		if err != nil {
 			t.Errorf("fork %s: %v", name, err)
@@ -111,8 +111,8 @@ func gcUntil(ctx context.Context, t *testing.T, host *engine.Host) {
 }
 
 // TestForksAmongWriters forks a repository while it is written to, while its branches are deleted,
-// while maintenance with no grace rewrites and removes, and while it is deleted in the end: every
-// fork has all that it took.
+// while maintenance with no grace rewrites and removes, and finally deleted: every fork has all
+// objects that it took.
 func TestForksAmongWriters(t *testing.T) {
 	t.Parallel()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(),

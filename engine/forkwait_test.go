@@ -13,8 +13,8 @@ import (
 	"packhorse/refs"
 )
 
-// Whatever is asked of a fork by way of its refs is answered without finding out what its tips
-// reach, also after commits to it. What is asked by an ID that is no tip is found out once.
+// Requests to a fork by ref are answered without a visibility walk, also after commits to it.
+// Requests by an ID that is no tip compute the visibility set once.
 func TestForkAnswersByRefAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -39,10 +39,10 @@ func (c *Checked) ProblemCount() int64 {
 	return count
 }
 
-// IsStore reports whether this is about what lies in the store and belongs to no repository.
+// IsStore reports whether this is about data of the store that belongs to no repository.
 func (c *Checked) IsStore() bool { return c.Repository == (refs.RepoID{}) && c.Problem == nil }
 
-// Problems tells what is wrong, a line each.
+// Problems describes the damage, one line each.
 func (c *Checked) Problems() []string {
 	var lines []string
 	if c.Problem != nil {
@@ -73,7 +73,7 @@ func (c *Checked) Heal() string {
 	return "restore a backup, or delete the repository, create it again and push a whole clone to it"
 }
 
-// Warnings tells what git objects to and is no damage, a line each.
+// Warnings describes objects that git objects to and that are not damaged, one line each.
 func (c *Checked) Warnings() []string {
 	var lines []string
 	for _, warning := range c.Objects.Warnings {
@@ -94,13 +94,13 @@ type FsckOptions struct {
 	pace func(ctx context.Context, bytes int64) error // see [odb.FsckOptions]
 }
 
-// Fsck verifies every repository in turn: its record, its refs and their journal, that what they
-// point at is there, and every stored object. If something is wrong with what belongs to no
-// repository, a last [Checked] without one tells of it. Fsck may run while the host serves.
+// Fsck verifies every repository in turn: its record, its refs and their journal, that their
+// targets exist, and every stored object. A last [Checked] without a repository reports damage that
+// belongs to none. Fsck may run while the host serves.
 //
 // An error ends the walk; it says that checking was not possible, not that something is damaged. A
-// damaged table of the key-value store is a problem of each repository that has rows there. A walk
-// to the end that finds nothing takes back what [Host.DamageCount] told before.
+// damaged table of the key-value store is a problem of each repository that has rows there. A
+// complete walk that finds nothing resets [Host.DamageCount].
 func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked, error] {
 	return func(yield func(Checked, error) bool) {
 		sound, whole := h.objects.WholeCheck(), true
@@ -134,7 +134,7 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 	}
 }
 
-// storeProblem is damage to what belongs to no repository, or to none that can be told.
+// storeProblem is damage that belongs to no repository, or to none that can be determined.
 func storeProblem(err error) Checked {
 	return Checked{Objects: odb.FsckReport{ProblemCount: 1, Problems: []odb.FsckProblem{{Err: err}}}}
 }
@@ -207,7 +207,7 @@ func (o *poolOwners) owned(ctx context.Context, pool odb.PoolID) (bool, error) {
 			return false, err
 		}
 		var rec record
-		if json.Unmarshal(pair.Value, &rec) == nil { // else the check of the repository has told of it
+		if json.Unmarshal(pair.Value, &rec) == nil { // else the check of the repository has reported it
 			o.pools[rec.Pool] = struct{}{}
 		}
 	}
@@ -251,7 +251,7 @@ func (h *Host) checkName(ctx context.Context, rec *record) error {
 		return err
 	}
 	if _, _, err := readRecord(ctx, h.keys, rec.ID); err != nil {
-		return err // deleted meanwhile
+		return err // deleted since
 	}
 	return fmt.Errorf("%w: repository %s is not listed as %q, number %d of %q", ErrCorrupt, rec.ID, rec.Name, rec.Number,
 		rec.Org)
@@ -276,7 +276,7 @@ func (h *Host) checkObjects(
 	report, err := h.objects.Fsck(ctx, pool, objects)
 	if errors.Is(err, odb.ErrNoPool) {
 		if _, _, gone := readRecord(ctx, h.keys, checked.Repository); gone != nil {
-			return checked, gone // deleted meanwhile
+			return checked, gone // deleted since
 		}
 		checked.Problem = fmt.Errorf("%w: repository %s has lost its pool: %w", ErrCorrupt, checked.Repository, err)
 		return checked, nil
@@ -288,7 +288,7 @@ func (h *Host) checkObjects(
 	return checked, nil
 }
 
-// tips returns what the refs of all namespaces point at, each once if they are in a row.
+// tips returns the targets of the refs of all namespaces, without consecutive duplicates.
 func (h *Host) tips(ctx context.Context, id refs.RepoID) (tips []object.ID, err error) {
 	names, err := h.names.Snapshot(ctx, id)
 	if err != nil {

@@ -30,7 +30,8 @@ type damaged struct {
 	host  *engine.Host
 }
 
-// newDamaged makes a store with a segment and all of its auxiliary files, a fork of it, and hot objects.
+// newDamaged makes a store with a segment and all of its auxiliary files, a fork of it, and hot
+// objects.
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
 	d := &damaged{t: t, fs: vfs.NewMem()}
@@ -61,7 +62,7 @@ func newDamaged(t *testing.T) *damaged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No tip, so that it waits for what the fork has to find out.
+	// No tip, so that it waits for the visibility walk.
 	content, err := fork.File(t.Context(), engine.FileRequest{Path: "a/b"})
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +130,7 @@ func (d *damaged) problems() []string {
 	return found
 }
 
-// expect wants a problem that says something, from the host as it runs and after it was opened
-// anew.
+// expect wants a problem with a text, from the running host and after it was reopened.
 func (d *damaged) expect(want string) {
 	d.t.Helper()
 	for _, when := range []string{"online", "offline"} {
@@ -440,8 +440,8 @@ func (d *damaged) checked() map[string]engine.Checked {
 	return all
 }
 
-// TestDamageAsideIsHealed damages what is made of a segment: fsck says that maintenance makes it
-// again, and it does.
+// TestDamageAsideIsHealed damages auxiliary files: fsck says that maintenance builds them again,
+// and it does.
 func TestDamageAsideIsHealed(t *testing.T) {
 	t.Parallel()
 	d := &damaged{t: t, fs: vfs.NewMem()}
@@ -492,8 +492,8 @@ func TestDamageAsideIsHealed(t *testing.T) {
 	}
 }
 
-// TestDamageIsToldUntilAllIsSound damages one repository of two and takes the damage back: it is
-// told until a check has looked at both and has found nothing.
+// TestDamageIsToldUntilAllIsSound damages one repository of two and repairs it: the damage is
+// reported until a check of both has found nothing.
 func TestDamageIsToldUntilAllIsSound(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t)

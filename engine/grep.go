@@ -37,8 +37,8 @@ type Grep struct {
 
 const cursorGrep = 'g'
 
-// grepPatience is when a page ends with what has been found so far, so that its answer begins in
-// time.
+// grepPatience is the time after which a page ends with the matches found so far, so that its
+// answer begins in time.
 const grepPatience = 10 * time.Second
 
 // Grep searches the files of a revision. A page may hold less than was asked for, or nothing, and

@@ -1,12 +1,12 @@
-// Package engine is what a host does with repositories: it composes the object database, the refs
-// and the operations on them into use cases.
+// Package engine implements the use cases of a host: it composes the object database, the refs and
+// the operations on them.
 //
 // Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of
 // the two is a use case and has a file of its own: create, fork, delete, list, detach; advertise,
 // fetch, receive for git clients; commit, upload, restorecommit, createbranch, deleteref, tags,
 // notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, grep, events
-// for programs. Only this package turns names into ids and moves refs; the operations of the rooms
-// below take an object store and object ids.
+// for programs. Only this package turns names into IDs and moves refs; the operations of the rooms
+// below take an object store and object IDs.
 //
 // merge and mergepreview are two more use cases.
 //
@@ -35,7 +35,7 @@ import (
 	"packhorse/refs"
 )
 
-// Config is what a host works with. KV and Files are required and stay the caller's to close, after
+// Config is the configuration of a host. KV and Files are required; the caller closes them after
 // [Host.Close].
 type Config struct {
 	KV      kv.Store
@@ -47,8 +47,8 @@ type Config struct {
 	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
 	Space  *space.Watch
 	Limits Limits
-	// HistoryBytes is the budget for what was found out about histories: last changes of files, and
-	// listings of commits that may go on; 64 MiB when 0.
+	// HistoryBytes is the memory of caches about histories: last changes of files, and listings of
+	// commits that may be continued; 64 MiB when 0.
 	HistoryBytes int64
 	// Maintenance says when maintenance is due; Background lets the host do it by itself until it is
 	// closed.
@@ -60,18 +60,18 @@ type Config struct {
 	// SecretKey seals stored secrets: credential.KeySize bytes, which must not change, or none, and
 	// then there can be no secrets.
 	SecretKey []byte
-	// SigningKeys returns what the files of an organization's signing keys hold at the time of the
-	// call; nil means that none has any.
+	// SigningKeys returns the contents of an organization's signing key files at the time of the
+	// call; a nil function means no keys.
 	SigningKeys func(org string) [][]byte
 	// Webhooks says who hears of changes.
 	Webhooks WebhookConfig
 	// Upstreams says how upstreams are reached.
 	Upstreams UpstreamConfig
-	// Version is told to git clients and recorded nowhere.
+	// Version is sent to git clients and not stored.
 	Version string
 }
 
-// Limits bound what one request may ask for. Zero fields take their defaults.
+// Limits bound the size of one request. Zero fields take their defaults.
 type Limits struct {
 	// CommandCountMax bounds the ref updates of one push.
 	CommandCountMax int
@@ -79,19 +79,19 @@ type Limits struct {
 	OperationCountMax int
 	// OpenContentCountMax bounds the contents of one API commit that have begun and not ended.
 	OpenContentCountMax int
-	// LastCommitCountMax bounds the commits that one listing of files with their last commits tells
-	// of.
+	// LastCommitCountMax bounds the commits that one listing of files with their last commits
+	// returns.
 	LastCommitCountMax int
-	// TraceBytesMax bounds what a listing of files with their last commits keeps in memory while it is
-	// made; 0 means 256 MiB.
+	// TraceBytesMax bounds the memory of the walk for a listing of files with their last commits; 0
+	// means 256 MiB.
 	TraceBytesMax int64
 	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were
 	// binary.
 	DiffFileBytes int64
 	// MergeBytesMax bounds the new objects of a merge in bytes; 0 means 256 MiB.
 	MergeBytesMax int64
-	// MergePathBytesMax bounds what a merge keeps of paths that differ, in bytes of memory; 0 means
-	// 256 MiB.
+	// MergePathBytesMax bounds the memory for differing paths in a merge, in bytes; 0 means 256
+	// MiB.
 	MergePathBytesMax int64
 	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means
 	// 100,000.
@@ -154,7 +154,7 @@ type Host struct {
 	creators [64]sync.Mutex
 }
 
-// Open opens the stores' repositories. It removes what a crash of this server left behind.
+// Open opens the stores' repositories. It removes the leftovers of a crash of this server.
 func Open(ctx context.Context, c Config) (*Host, error) {
 	c.Limits.setDefaults()
 	setDefault(&c.HistoryBytes, 64<<20)

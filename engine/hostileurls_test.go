@@ -22,9 +22,9 @@ import (
 	"packhorse/engine/webhook"
 )
 
-// hostileURLs are base URLs of upstreams and URLs of webhooks by which somebody wants the host to
-// talk to itself or to its neighbours. PORT is that of a listener on the loopback interface; names
-// under .test are known to a resolver of the test.
+// hostileURLs are base URLs of upstreams and URLs of webhooks that would make the host connect to
+// itself or to its network. PORT is that of a listener on the loopback interface; names under .test
+// are known to a resolver of the test.
 var hostileURLs = []string{
 	"http://127.0.0.1:PORT", "http://127.1:PORT", "http://127.0.1:PORT", "http://2130706433:PORT",
 	"http://0177.0.0.1:PORT", "http://017700000001:PORT",
@@ -48,8 +48,8 @@ var hostileURLs = []string{
 }
 
 // world is a network of its own: a resolver, and a dialler that lets connections through to one
-// listener, asked for as redirecting.test or sideways.test, whose answers lead to where nobody may
-// go.
+// listener, asked for as redirecting.test or sideways.test, whose answers redirect to forbidden
+// addresses.
 type world struct {
 	port     string
 	allowed  string // the listener's address, by which these two names go
@@ -80,8 +80,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// resolve knows that the two names of the listener are on a network that is documented to be
-// nobody's, so that dial can tell them apart.
+// resolve maps the two names of the listener to a network reserved for documentation, so that dial
+// can distinguish them.
 func (w *world) resolve(_ context.Context, host string) ([]netip.Addr, error) {
 	addrs := map[string][]string{
 		"private.test": {"10.0.0.1"}, "mapped.test": {"::ffff:127.0.0.1"}, "both.test": {"93.184.216.34", "127.0.0.1"},

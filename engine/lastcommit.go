@@ -26,7 +26,8 @@ func (s Slot) hold(ctx context.Context) (release func(), err error) {
 // them back; nil needs not wait.
 type Reserve func(ctx context.Context, sizeBytes int64) (release func(), err error)
 
-// traceMemory admits what a trace keeps, step by step. It belongs to one goroutine.
+// traceMemory reserves the memory of a last-modified trace, step by step. It belongs to one
+// goroutine.
 type traceMemory struct {
 	reserve  Reserve
 	limit    int64 // of one trace
@@ -35,14 +36,14 @@ type traceMemory struct {
 	releases []func()
 }
 
-// traceStep is how much is reserved at once. The first is part of what a listing costs in any case.
+// traceStep is the size of one reservation. The first step is part of the fixed cost of a listing.
 const traceStep = 4 << 20
 
 func newTraceMemory(limit int64, reserve Reserve) *traceMemory {
 	return &traceMemory{reserve: reserve, limit: limit, left: limit, admitted: traceStep}
 }
 
-// admit lets a trace keep sizeBytes more. Errors: [LimitError]; those of reserving.
+// admit reserves sizeBytes more for a trace. Errors: [LimitError]; those of reserving.
 func (m *traceMemory) admit(ctx context.Context, sizeBytes int64) error {
 	if m.left -= sizeBytes; m.left < 0 {
 		return &LimitError{
@@ -69,15 +70,14 @@ func (m *traceMemory) release() {
 	m.releases = nil
 }
 
-// commitKey names a commit of a pool: forks do not learn from each other what they may not read.
+// commitKey names a commit of a pool: forks do not learn of objects that they may not read.
 type commitKey struct {
 	pool   odb.PoolID
 	commit object.ID
 }
 
-// traces keeps what is known about the last changes of files. A commit never changes, so that
-// nothing in it is ever wrong; the trace of a new tip ends at the commits that are there, and
-// shares the folders that have not changed since.
+// traces caches last-modified traces. A commit never changes, so entries never become stale. The
+// trace of a new tip ends at cached commits, and shares the folders that have not changed since.
 type traces = lru.Cache[commitKey, *revwalk.TracedFolder]
 
 // newHistoryCache makes a cache of what walks through histories have found, of which nothing may
@@ -86,9 +86,9 @@ func newHistoryCache[K comparable, V any](bytesMax int64) *lru.Cache[K, V] {
 	return lru.New[K, V](bytesMax, bytesMax/2)
 }
 
-// trace returns the last changes of what lies at a path of a revision, from the cache or by a walk,
-// which holds a slot. What the walk keeps is admitted by reserve until it has ended; then it is the
-// cache's.
+// trace returns the last changes of the files at a path of a revision, from the cache or by a walk,
+// which holds a slot. reserve accounts for the memory of the walk until it ends; then the cache
+// does.
 func (h *Host) trace(
 	ctx context.Context, at position, path string, slot Slot, reserve Reserve,
 ) (*revwalk.TracedFolder, error) {

@@ -72,7 +72,7 @@ type write struct {
 	expected *object.ID // of a commit
 }
 
-// outcome is what a call was told.
+// outcome is the result of a call.
 type outcome struct {
 	err      error
 	actual   object.ID // of a refusal for its expectation
@@ -82,7 +82,7 @@ type outcome struct {
 	tips     [slots]object.ID // of a listing: the branches of the main namespace
 }
 
-// repositoryModel is what the calls promise over a plain array of refs.
+// repositoryModel is the specification of the calls, over a plain array of refs.
 func repositoryModel(first object.ID) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return [slots]object.ID{slotMain: first} },
@@ -115,7 +115,7 @@ func repositoryModel(first object.ID) porcupine.Model {
 	}
 }
 
-// refusalFits tells whether the refs, as they stand, give reason to refuse a call in this way.
+// refusalFits reports whether the current refs justify this refusal of a call.
 func refusalFits(now [slots]object.ID, asked write, got outcome) bool {
 	is := now[asked.slot]
 	noBase := asked.base < 0 || now[asked.base].IsZero()
@@ -138,8 +138,8 @@ func refusalFits(now [slots]object.ID, asked write, got outcome) bool {
 }
 
 // TestLinearizable lets clients of two hosts commit with and without an expectation, restore,
-// create, promote, delete and list, and searches for an order of the calls that explains what each
-// was told. The journal must tell the same story.
+// create, promote, delete and list, and searches for an order of the calls that explains all
+// results. The journal must show the same order.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	rounds, clients, calls := 6, 8, 60
@@ -217,7 +217,7 @@ type stormClient struct {
 	number int
 	random *rand.Rand
 	count  int
-	seen   [slots]object.ID // what it saw last, for expectations
+	seen   [slots]object.ID // the last values it read, for expectations
 }
 
 // next decides what to ask for.

@@ -10,7 +10,7 @@ import (
 	"packhorse/refs"
 )
 
-// Page is what a listing returns: the items, and the cursor of the next page when there is more.
+// Page is a page of a listing: the items, and the cursor of the next page when there is more.
 type Page[T any] struct {
 	Items []T
 	// Next is the cursor after the last item, "" when the listing is at its end.
@@ -74,7 +74,7 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		page.Items = append(page.Items, rec.item())
 		last = rec
 	}
-	// A listing that tells of a creation makes it certain first: docs/invariants.md 1.
+	// A listing that shows a creation makes it durable first: docs/invariants.md 1.
 	if err := h.keys.WaitDurable(ctx, counterKey(org)); err != nil {
 		return Page[Item]{}, fmt.Errorf("wait for creations of %s: %w", org, err)
 	}

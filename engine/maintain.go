@@ -45,10 +45,10 @@ type Maintained struct {
 }
 
 // Maintain maintains every repository in turn, waits for bitmaps and path filters, and then removes
-// what no repository uses any more. It may run while the host serves; only one maintenance runs at
-// a time.
+// the data that no repository uses any more. It may run while the host serves; only one maintenance
+// runs at a time.
 //
-// An error ends the walk; what fails for one repository alone is in its [Maintained].
+// An error ends the walk; a failure of one repository is in its [Maintained].
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
 	settings := h.maintenance
 	options.Room = h.space.Room
@@ -69,7 +69,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 				return
 			}
 			if len(pair.Key) != 1+len(refs.RepoID{}) {
-				continue // fsck tells of it
+				continue // fsck reports it
 			}
 			done, err := h.maintainOne(ctx, refs.RepoID(pair.Key[1:]), &options, &settings)
 			if errors.Is(err, ErrNotFound) || errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
@@ -110,11 +110,11 @@ func (h *Host) maintainOne(
 	return done, err
 }
 
-// sweep removes what is due for removal: layers, files and pools, and receipts.
+// sweep removes obsolete layers, files and pools, and expired idempotency records.
 func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
 	_, swept := h.objects.Sweep(ctx, grace)
 	if err := h.names.DropReceipts(ctx); err != nil {
-		return errors.Join(swept, fmt.Errorf("drop receipts: %w", err))
+		return errors.Join(swept, fmt.Errorf("remove expired idempotency records: %w", err))
 	}
 	return swept
 }
@@ -142,10 +142,10 @@ func (h *Host) beginMaintenance(ctx context.Context, waiting func()) error {
 
 func (h *Host) endMaintenance() { <-h.maintaining }
 
-// MaintenanceStats returns what the maintenance in the background has done.
+// MaintenanceStats returns the counters of background maintenance.
 func (h *Host) MaintenanceStats() maintain.Stats { return h.worker.Stats() }
 
-// background is what the worker asks of the host.
+// background implements maintain.Host.
 type background struct{ *Host }
 
 // Compact implements [maintain.Host].

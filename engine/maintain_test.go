@@ -28,8 +28,8 @@ import (
 // none is a maintenance that leaves nothing for later.
 var none = engine.MaintainOptions{Grace: -1, ReaderGrace: -1}
 
-// keep maintains everything, and fails the test if that fails. It returns what was done for the
-// last repository.
+// keep maintains everything, and fails the test if that fails. It returns the report of the last
+// repository.
 func keep(t *testing.T, host *engine.Host, options engine.MaintainOptions) (last engine.Maintained) {
 	t.Helper()
 	for done, err := range host.Maintain(t.Context(), options) {
@@ -94,8 +94,8 @@ func fsckClean(t *testing.T, host *engine.Host) {
 	}
 }
 
-// TestMaintainStories runs histories of writes through maintenance, and holds every object against
-// what it was before.
+// TestMaintainStories runs histories of writes through maintenance, and compares every object with
+// its content before.
 func TestMaintainStories(t *testing.T) {
 	t.Parallel()
 	packs := pushes(t)

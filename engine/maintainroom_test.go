@@ -31,7 +31,7 @@ func roomFor(t *testing.T, fs *vfs.MemFS) (*space.Watch, func(size uint64)) {
 	return watch, free
 }
 
-// TestMaintainNeedsRoom has maintenance give up before it writes when what it would write does not
+// TestMaintainNeedsRoom checks that maintenance gives up before it writes when the output would not
 // fit.
 func TestMaintainNeedsRoom(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestMaintainNeedsRoom(t *testing.T) {
 	fsckClean(t, host)
 }
 
-// TestMaintainWaitsForRoom has what is due in the background put off, and taken up by itself when
-// there is room.
+// TestMaintainWaitsForRoom checks that background maintenance is postponed, and resumes by itself
+// when there is room.
 func TestMaintainWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

@@ -16,8 +16,8 @@ import (
 	"packhorse/odb/packgen"
 )
 
-// TestMaintainedSize makes a history of API commits and holds what is left of it after maintenance
-// against git gc --aggressive: at most half as much again, files beside the pack included.
+// TestMaintainedSize makes a history of API commits and compares its size after maintenance with
+// git gc --aggressive: at most half as much again, files beside the pack included.
 func TestMaintainedSize(t *testing.T) {
 	t.Parallel()
 	commits, files := 1500, 500

@@ -16,7 +16,7 @@ import (
 	"packhorse/refs"
 )
 
-// MergeStrategy says what may become of a target branch.
+// MergeStrategy says how a merge may change its target branch.
 type MergeStrategy string
 
 // The strategies of the specification.
@@ -50,10 +50,10 @@ type MergeRequest struct {
 	Unrelated bool
 }
 
-// MergeKind says what came of a merge.
+// MergeKind is the kind of outcome of a merge.
 type MergeKind string
 
-// What comes of a merge.
+// Outcomes of a merge.
 const (
 	MergeCommitted MergeKind = "merge_commit"
 	MergeForwarded MergeKind = "fast_forward"
@@ -63,7 +63,7 @@ const (
 	MergeConflicted MergeKind = "conflict"
 )
 
-// MergeOutcome is what came of a merge. It is what an idempotency key remembers.
+// MergeOutcome is the outcome of a merge. An idempotency record stores it.
 type MergeOutcome struct {
 	Kind MergeKind
 	// Commit is where the target stands now, Tree its tree; both are zero after a conflict.
@@ -78,7 +78,7 @@ type MergeOutcome struct {
 	Sequence  uint64
 }
 
-// check validates what can be wrong whatever the repository holds.
+// check validates the fields that can be judged without the repository.
 func (m *MergeRequest) check() error {
 	if _, err := m.Source.Namespace.Branch(m.Source.Name); err != nil {
 		return invalid("source_branch: %v", err)
@@ -101,17 +101,17 @@ func (m *MergeRequest) check() error {
 	return nil
 }
 
-// mergeTriesMax is how often a merge is made anew because its target moved meanwhile:
+// mergeTriesMax bounds how often a merge is repeated because its target has moved:
 // docs/invariants.md 43.
 const mergeTriesMax = 16
 
-// Merge merges one branch into another and returns when that is durable. Which commit is merged is
-// decided once; when the target moves meanwhile and nothing was expected of it, that commit is
-// merged into what it moved to. Branches that cannot be merged are an outcome, with the conflicts.
+// Merge merges one branch into another and returns when that is durable. The source commit is
+// resolved once. When the target moves during the merge and the request has no expectation, the
+// merge is repeated onto the new tip. A conflict is an outcome, not an error.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; [ErrStale]; [ErrNotForward],
-// merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied, refs.ErrBusy,
-// refs.ErrReceiptMismatch.
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch that does not exist; [ErrStale];
+// [ErrNotForward], merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied,
+// refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeRequest) (MergeOutcome, error) {
 	if err := request.check(); err != nil {
 		return MergeOutcome{}, err
@@ -127,12 +127,12 @@ func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeReques
 	return MergeOutcome{}, fmt.Errorf("merge into %s: %w", request.Target.Name, refs.ErrBusy)
 }
 
-// errTargetMoved says that a target is not any more what a merge was made for.
+// errTargetMoved says that the target has moved since a merge was computed.
 var errTargetMoved = errors.New("engine: the target of a merge moved")
 
-// mergeOnce merges the source, or the tip that it is pinned to, into the target as it is now, and
-// returns that tip. The merge is made before the repository's turn begins. What stands against it
-// is told by the transaction, where an idempotency key may replay an earlier success instead.
+// mergeOnce merges the source, or the tip that it is pinned to, into the current target, and
+// returns that tip. The merge is computed before the repository's turn begins. Refusals are left to
+// the transaction, where an idempotency key may replay an earlier success instead.
 func (r *Repository) mergeOnce(
 	ctx context.Context, actor *Actor, request *MergeRequest, pinned object.ID,
 ) (_ MergeOutcome, source object.ID, err error) {
@@ -198,7 +198,7 @@ type mergePlan struct {
 	result  *merge.Result // nil where no trees were merged
 }
 
-// planMerge decides what a merge comes to and writes what it needs into objects.
+// planMerge decides on the outcome of a merge and writes the new objects into objects.
 func (r *Repository) planMerge(
 	ctx context.Context, objects *odb.Quarantine, request *MergeRequest, pinned object.ID,
 ) (mergePlan, error) {

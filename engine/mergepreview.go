@@ -8,17 +8,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// MergePreview is what a merge would come to.
+// MergePreview is the expected outcome of a merge.
 type MergePreview struct {
 	MergeOutcome
-	// Shown are the conflicts with what stands on each side.
+	// Shown are the conflicts with the versions of both sides.
 	Shown []ShownConflict
 	// Hidden are conflicts that are not shown, with the reason.
 	Hidden []HiddenConflict
 }
 
-// ShownConflict is a path that the sides disagree on, with the versions of it. Result is what git
-// would put into the work tree.
+// ShownConflict is a path that the sides disagree on, with the versions of it. Result is the
+// content that git would write to the work tree.
 type ShownConflict struct {
 	Path                       string
 	Result, Base, Ours, Theirs ShownVersion
@@ -28,7 +28,7 @@ type ShownConflict struct {
 type ShownVersion struct {
 	ID      object.ID
 	Content []byte // none if contents were not asked for, or for a binary file
-	// HasContent tells an empty content from none.
+	// HasContent distinguishes an empty content from none.
 	HasContent bool
 	Truncated  bool
 	Binary     bool
@@ -52,8 +52,8 @@ const (
 	hiddenFolder    = "folder"
 )
 
-// PreviewMerge tells what a merge of one branch into another would come to, and changes nothing.
-// contents asks for the versions of conflicting files, within bounds.
+// PreviewMerge returns the outcome that a merge of one branch into another would have, and changes
+// nothing. contents asks for the versions of conflicting files, within bounds.
 //
 // Errors: [ErrInvalid]; [ErrNotFound]; merge.ErrUnrelated, merge.ErrTooLarge; [ErrUnreadable].
 func (r *Repository) PreviewMerge(

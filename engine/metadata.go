@@ -48,7 +48,7 @@ type Metadata struct {
 
 	view    *odb.View
 	root    *revwalk.TracedFolder
-	path    string // what is listed
+	path    string // of the listed folder
 	after   string // where the page begins: a path, or "" for the first one
 	limit   int
 	commits []object.ID // distinct, in the order of the files
@@ -154,7 +154,7 @@ func (m *Metadata) Commits(ctx context.Context) iter.Seq2[Commit, error] {
 	}
 }
 
-// Close releases what the listing reads.
+// Close releases the view of the listing.
 func (m *Metadata) Close() error { return m.view.Close() }
 
 // walk gives the files from the start of the page to the end of the listing.
@@ -173,8 +173,8 @@ func (m *Metadata) walk() iter.Seq[FileMetadata] {
 	}
 }
 
-// walkTraced gives the files of a folder behind the path after, which is relative to it and may be
-// empty. It tells whether to go on.
+// walkTraced yields the files of a folder that follow the path after, which is relative to it and
+// may be empty. It reports whether to go on.
 func walkTraced(f *revwalk.TracedFolder, prefix, after string, yield func(FileMetadata) bool) bool {
 	head, below, _ := strings.Cut(after, "/")
 	skipping := after != ""

@@ -3,7 +3,7 @@ package engine
 import "fmt"
 
 // narrate turns counts into the lines that git prints on a terminal: a carriage return overwrites
-// the line until it is done. Nobody hears of them when tell is nil.
+// the line until it is done. A nil tell discards them.
 func narrate(tell func(string)) func(phase string, done, total int64) {
 	if tell == nil {
 		return nil

@@ -61,11 +61,11 @@ type NoteTarget struct {
 	Commit object.ID
 	// Expected is where the notes ref must be, the zero id for "absent"; nil expects nothing.
 	Expected *object.ID
-	// Author is who writes; the actor when it is empty.
+	// Author is the author of the notes commit; empty means the actor.
 	Author commit.Person
 }
 
-// NoteResult is the outcome of a change of notes. It is what an idempotency key remembers.
+// NoteResult is the outcome of a change of notes. An idempotency record stores it.
 type NoteResult struct {
 	Commit   object.ID // that the note is about
 	Ref      string    // as clients of the namespace see it
@@ -73,7 +73,7 @@ type NoteResult struct {
 	Sequence uint64
 }
 
-// Note is a note as it is told.
+// Note is a note as answers show it.
 type Note struct {
 	Text string // without the line ends that it ends in
 	// Tip is where the notes ref is.
@@ -175,7 +175,7 @@ func (r *Repository) AddNote(
 		})
 }
 
-// setNote makes what the blobs hold, followed by text, the note of a commit.
+// setNote sets the note of a commit to the contents of the blobs, followed by text.
 func setNote(
 	ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, id object.ID, blobs []object.ID, text []byte,
 ) error {
@@ -293,7 +293,7 @@ func (t *NoteTarget) tip(ctx context.Context, names lookuper) (object.ID, error)
 	return ref.ID, nil
 }
 
-// author returns who writes a note: docs/invariants.md 43.
+// author returns the author of a note: docs/invariants.md 43.
 func (t *NoteTarget) author(actor *Actor) (commit.Person, error) {
 	if t.Author != (commit.Person{}) {
 		if reason := t.Author.Check(); reason != "" {

@@ -159,7 +159,7 @@ func TestNotesTreesAreGits(t *testing.T) {
 	}
 }
 
-// TestNotesTextsAreGits holds what is stored against what git makes of the same text.
+// TestNotesTextsAreGits compares the stored notes with git's for the same text.
 func TestNotesTextsAreGits(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -188,7 +188,7 @@ func TestNotesTextsAreGits(t *testing.T) {
 	}
 }
 
-// TestNotesCommits looks at the messages, parents and persons of what is written.
+// TestNotesCommits checks messages, parents and persons of the written commits.
 func TestNotesCommits(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"packhorse/refs"
 )
 
-// causeImport is the cause of what comes through `+import`: history, of which nobody else is told.
+// causeImport is the cause of changes through `+import`: old history, which is not announced.
 const causeImport = "import"
 
 // listener is a part of the host that hears of changes of refs after they have been committed. It
@@ -27,27 +27,27 @@ const (
 // listeners are all that a key of the outbox may name.
 var listeners = []listener{upstreamListener, webhookListener}
 
-// subscription says what a listener hears of. Its functions are called at any time, concurrently,
-// and do not wait for anything.
+// subscription selects the changes that a listener hears of. Its functions are called at any time,
+// concurrently, and do not wait for anything.
 type subscription struct {
 	listener listener
-	// wants tells whether a transaction of that cause on a repository may matter. It is asked for
-	// every transaction.
+	// wants reports whether a transaction of that cause on a repository may matter. It is called
+	// for every transaction.
 	wants func(rec *record, cause string) bool
-	// matters tells whether the change of a ref does, by its stored name.
+	// matters reports whether the change of a ref matters, by its stored name.
 	matters func(ref string) bool
-	// told hears that the outbox has had something more of a repository, which is durable. What a
-	// crash kept it from hearing is in [outbox.repositories].
+	// told is called when the outbox has another durable row of a repository. After a crash,
+	// [outbox.repositories] yields the rows whose call was lost.
 	told func(id refs.RepoID)
 }
 
-// outbox remembers which transactions the listeners have yet to hear of, so that no crash makes
-// them forget one.
+// outbox stores the transactions that the listeners have not handled yet, so that they survive a
+// crash.
 //
-// A transaction that matters to a listener leaves it a row, in the batch that moves the refs, and
-// tells it when that is durable. Rows are only added, each under its own sequence; a listener
-// removes those that it has seen, in the batch that remembers what it makes of them, without a
-// precondition. No row is written where nobody listens, nor for an import, nor for the refs that a
+// A transaction that matters to a listener adds a row in the batch that moves the refs, and
+// notifies the listener when that is durable. Rows are only added, each under its own sequence; a
+// listener removes the rows that it has handled in the batch that stores its own state, without a
+// precondition. No row is written without a listener, nor for an import, nor for the refs that a
 // repository is created with. A repository that is deleted takes its rows along: its journal goes
 // too.
 type outbox struct {
@@ -116,7 +116,7 @@ func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uin
 			}
 			found = true
 		}
-		if !found { // what comes between the two looks has not been seen by the first: it is told of by itself
+		if !found { // rows added between the two reads announce themselves
 			return span{}, false, nil
 		}
 		scan.Reverse = true
@@ -124,7 +124,7 @@ func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uin
 	return s, true, nil
 }
 
-// remove lets b remove the rows of a span.
+// remove adds the removal of the rows of a span to b.
 func (o *outbox) remove(b *kv.Batch, l listener, id refs.RepoID, s span) {
 	// Few deletions of keys are cheaper to read over afterwards than that of a range.
 	if s.last-s.first >= 64 {
@@ -136,7 +136,7 @@ func (o *outbox) remove(b *kv.Batch, l listener, id refs.RepoID, s span) {
 	}
 }
 
-// drop lets b remove all rows of a repository.
+// drop adds the removal of all rows of a repository to b.
 func (o *outbox) drop(b *kv.Batch, id refs.RepoID) {
 	for _, l := range listeners {
 		prefix := outboxPrefix(l, id)

@@ -17,7 +17,7 @@ import (
 	"packhorse/refs"
 )
 
-// outboxed is a repository whose transactions of branches are told to one listener.
+// outboxed is a repository with one listener for transactions of branches.
 type outboxed struct {
 	outbox
 	names *refs.Store
@@ -77,7 +77,7 @@ func (o *outboxed) set(t *testing.T, cause, ref string, n byte) {
 	}
 }
 
-// rest describes what the listener has yet to hear of.
+// rest describes the pending rows of the listener.
 func (o *outboxed) rest(t *testing.T, after uint64) string {
 	t.Helper()
 	var ids []refs.RepoID
@@ -156,8 +156,8 @@ func TestOutbox(t *testing.T) {
 	step("nothing", 103)
 }
 
-// What was acknowledged is in the outbox after a loss of power, until what the listener made of it
-// is durable.
+// An acknowledged transaction is in the outbox after a loss of power, until the listener's own
+// state is durable.
 func TestOutboxAfterCrash(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()

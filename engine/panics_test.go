@@ -81,9 +81,9 @@ func (w trappedWriter) ReadAt(p []byte, at int64) (int, error) {
 	return w.Writer.ReadAt(p, at)
 }
 
-// TestPanics lets the stores panic at one call after the other, below every kind of work. The
-// request hears of it, or does without what panicked; the process lives, nobody waits for ever, and
-// the same work done again ends well.
+// TestPanics makes the stores panic in one call after the other, below every kind of work. The
+// request fails, or succeeds without the panicking part; the process lives, nothing blocks for
+// ever, and the same work succeeds when repeated.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	works := map[string]func(ctx context.Context, host *engine.Host, repo *engine.Repository, tip object.ID) error{

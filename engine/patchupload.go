@@ -21,11 +21,10 @@ type PatchRequest struct {
 	Details CommitDetails
 }
 
-// PatchUpload is a commit whose patch is arriving. It is used by one goroutine and closed in the
-// end.
+// PatchUpload is a commit whose patch is arriving. It is used by one goroutine, which closes it.
 //
 // The patch is kept until it has been applied, in memory while it is small and in a spool file
-// otherwise: it is read once for its form, and again for each tip that it is applied to.
+// otherwise: it is read once to check its syntax, and again for each tip that it is applied to.
 type PatchUpload struct {
 	repo    *Repository
 	actor   Actor
@@ -43,7 +42,7 @@ type PatchUpload struct {
 	ready appliedPatch
 }
 
-// appliedPatch is what a patch comes to on one tree.
+// appliedPatch is the result of a patch on one tree.
 type appliedPatch struct {
 	base    object.ID
 	plan    *commit.Plan
@@ -56,7 +55,7 @@ const patchBytesMax = 256 << 20
 // patchHeldMax is the size in bytes up to which a patch is kept in memory.
 const patchHeldMax = 1 << 20
 
-// NewPatchUpload begins a commit from a patch. It refuses at once what could only fail in the end,
+// NewPatchUpload begins a commit from a patch. It refuses at once a request that is bound to fail,
 // unless an idempotency key may have to replay an earlier success.
 //
 // Errors: [ErrInvalid], [ErrNotFound], [ErrStale], space.ErrShort.
@@ -80,7 +79,7 @@ func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request Pa
 	return u, nil
 }
 
-// Close gives up what was not committed.
+// Close discards an uncommitted upload.
 func (u *PatchUpload) Close() error {
 	err := errors.Join(u.objects.Close(), u.view.Close())
 	if u.spool != nil {
@@ -125,8 +124,8 @@ func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
 // does.
 func (u *PatchUpload) IsLarge() bool { return u.spool != nil }
 
-// Finish applies the patch, makes the commit and returns when it is durable. The request's receipt,
-// if it has one, is complete by now.
+// Finish applies the patch, makes the commit and returns when it is durable. The request's
+// idempotency record, if it has one, is complete by now.
 //
 // Errors: [ErrInvalid], [ErrNoChange] for an empty patch, [ErrConflict] for one that does not
 // apply, patch.ErrMalformed, patch.ErrTooLarge, commit.ErrInvalid, [ErrNotFound], [ErrStale],
@@ -178,13 +177,13 @@ func (u *PatchUpload) parse(ctx context.Context) error {
 	return err
 }
 
-// isBlank tells whether there is nothing in the patch but white space.
+// isBlank reports whether the patch consists of white space.
 func (u *PatchUpload) isBlank() bool {
 	return u.spool == nil && len(bytes.TrimSpace(u.small.Bytes())) == 0
 }
 
-// rehearse applies the patch to the tip as it is now, outside of the repository's turn. If that
-// fails, the transaction will find out why.
+// rehearse applies the patch to the current tip, outside of the repository's turn. It leaves
+// failures to the transaction.
 func (u *PatchUpload) rehearse(ctx context.Context) {
 	parent, err := u.repo.expected(ctx, &u.actor, &u.request.Target)
 	if err != nil {
@@ -200,7 +199,7 @@ func (u *PatchUpload) rehearse(ctx context.Context) {
 	_ = u.apply(ctx, base)
 }
 
-// apply makes ready what the patch comes to on the tree base.
+// apply computes the result of the patch on the tree base.
 func (u *PatchUpload) apply(ctx context.Context, base object.ID) error {
 	if u.ready.plan != nil && u.ready.base == base {
 		return nil

@@ -41,7 +41,7 @@ func (p *powerCut) arm(operations int) {
 	p.armed, p.left = true, operations
 }
 
-// rest returns what is left of the disk.
+// rest returns the remaining content of the disk.
 func (p *powerCut) rest() vfs.FS {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,8 +30,8 @@ func newReadWorld(t *testing.T, git *oracle.Repository, seed uint64) *readWorld 
 	return &readWorld{git: git, repo: repo, r: rand.New(rand.NewPCG(seed, 4))}
 }
 
-// compareFiles holds the entries of a commit, at once and in pages, against git ls-tree. It returns
-// the paths of what is no folder.
+// compareFiles compares the entries of a commit, at once and in pages, with git ls-tree. It returns
+// the paths of all entries but folders.
 func (w *readWorld) compareFiles(t *testing.T, commit string) (files []string) {
 	t.Helper()
 	var want []string
@@ -111,7 +111,7 @@ func (w *readWorld) compareLast(t *testing.T, commit string, files []string, mos
 	}
 }
 
-// commitFormat has what the API tells of a commit, as git shows it.
+// commitFormat has the fields that the API returns for a commit, as git shows them.
 const commitFormat = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%cn%x00%ce%x00%ct%x00%B%x01"
 
 // compareCommits holds the commits that changed a path, or all of them, in pages, against git log.
@@ -137,7 +137,7 @@ func (w *readWorld) compareCommits(t *testing.T, path string, limit int) int {
 		for i := range page.Items {
 			got = append(got, gitLine(&page.Items[i]))
 		}
-		if w.r.IntN(20) == 0 { // what is asked again is answered again
+		if w.r.IntN(20) == 0 { // repeated requests are answered again
 			again, err := w.repo.Commits(t.Context(), request)
 			if err != nil || len(again.Items) != len(page.Items) || again.Next != page.Next ||
 				again.Items[0].ID != page.Items[0].ID {

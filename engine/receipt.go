@@ -24,7 +24,7 @@ func setReceipt(tx *refs.Tx, outcome any) error {
 func decodeReceipt[T any](result []byte) (T, error) {
 	var outcome T
 	if err := json.Unmarshal(result, &outcome); err != nil {
-		return outcome, fmt.Errorf("%w: receipt: %w", ErrCorrupt, err)
+		return outcome, fmt.Errorf("%w: idempotency record: %w", ErrCorrupt, err)
 	}
 	return outcome, nil
 }

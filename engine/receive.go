@@ -25,7 +25,7 @@ type Command struct {
 	Old, New object.ID
 }
 
-// PushRequest is what a git client sends.
+// PushRequest is the ref updates and options of a push.
 type PushRequest struct {
 	Namespace refs.Namespace
 	// Import marks the push of an old history: it is no news to webhooks and upstreams.
@@ -38,11 +38,11 @@ type PushRequest struct {
 	// Shallow is the client's shallow boundary.
 	Shallow []object.ID
 
-	// upstream is not nil when it is no push, but what was fetched from an upstream.
+	// upstream is set when the objects were fetched from an upstream, nil for a push.
 	upstream *upstreamPull
 }
 
-// upstreamPull is what sets what was fetched from an upstream apart from a push.
+// upstreamPull holds the differences between a fetch from an upstream and a push.
 type upstreamPull struct {
 	// stage adds rows to the batch of updates that are made.
 	stage func(b *kv.Batch, moved []upstream.Update)
@@ -94,7 +94,7 @@ const (
 	RefusedDefault = RefusalError("deletion of the current branch prohibited")
 )
 
-// Push is a push whose pack has been read and stored where nobody sees it.
+// Push is a push whose pack has been read into a quarantine.
 type Push struct {
 	repo    *Repository
 	actor   Actor
@@ -102,7 +102,7 @@ type Push struct {
 	view    *odb.View
 	ingest  *ingest.Ingest
 	objects *odb.Quarantine
-	unpack  error // what is wrong with the pack
+	unpack  error // error in the pack
 	shallow bool  // the pack was refused because it goes on from where the client's history is cut
 	// signatures are those of the commits that it brings.
 	signatures *signatures
@@ -120,8 +120,8 @@ func (h *Host) CheckCommands(count int) error {
 	return nil
 }
 
-// Receive reads a push to the end of its pack. What is wrong with the pack itself is kept for
-// [Push.Finish] to report; errors are those of reading, of limits, and of the stores.
+// Receive reads a push to the end of its pack. Errors in the pack itself are kept for [Push.Finish]
+// to report; returned errors are those of reading, of limits, and of the stores.
 func (r *Repository) Receive(ctx context.Context, actor Actor, request PushRequest) (*Push, error) {
 	if request.upstream == nil {
 		if err := r.host.CheckCommands(len(request.Commands)); err != nil {
@@ -153,7 +153,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	return p, nil
 }
 
-// Close gives up what was not committed.
+// Close discards an uncommitted push.
 func (p *Push) Close() {
 	if p.objects != nil {
 		p.objects.Close()
@@ -165,8 +165,8 @@ func (p *Push) Close() {
 }
 
 // Finish resolves and checks the pack and moves the refs; it returns when the result is durable.
-// progress hears lines for the client. What the client did wrong is in the result; an error is
-// ours.
+// progress receives lines for the client. Errors of the client are in the result; a returned error
+// is the server's.
 func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, error) {
 	if err := p.resolve(ctx, progress); err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 	return &PushResult{Commands: results, Sequence: done.Sequence, Dangling: dangling}, nil
 }
 
-// resolve turns the pack that was read into objects, or finds out what is wrong with it.
+// resolve turns the pack that was read into objects, or records the error in it.
 func (p *Push) resolve(ctx context.Context, progress func(string)) error {
 	if p.unpack != nil || p.objects != nil {
 		return nil
@@ -222,7 +222,7 @@ func (p *Push) resolve(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// cause is what the journal calls this kind of change.
+// cause is the name of this kind of change in the journal.
 func (p *Push) cause() string {
 	switch {
 	case p.request.Import:
@@ -369,7 +369,8 @@ func (p *Push) command(ctx context.Context, tx *refs.Tx, now *Repository, comman
 	return tx.Set(ctx, full, &command.Old, command.New, peeled)
 }
 
-// fastForward tells whether to contains from. What is no commit contains nothing but itself.
+// fastForward reports whether to contains from. An object that is not a commit contains only
+// itself.
 func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error) {
 	view := p.objects.View()
 	for _, id := range []*object.ID{&from, &to} {
@@ -385,7 +386,7 @@ func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error
 	return revwalk.IsAncestor(ctx, view, from, to)
 }
 
-// signed tells whether the commits that a move brings are signed.
+// signed reports whether the new commits of a move are signed.
 func (p *Push) signed(ctx context.Context, move refs.Move) (bool, error) {
 	return p.signatures.signed(ctx, p.objects.View(), move)
 }
@@ -408,8 +409,8 @@ func (p *Push) verify(ctx context.Context, change *refs.Change) error {
 	return nil
 }
 
-// targetOf returns what the ref of a stored name leads to now, the zero id for one that is not
-// there.
+// targetOf returns the current target of the ref of a stored name, the zero ID if it does not
+// exist.
 func (r *Repository) targetOf(ctx context.Context, name string) (object.ID, error) {
 	names, err := r.visibleNames(ctx)
 	if err != nil {
@@ -426,7 +427,7 @@ func (r *Repository) targetOf(ctx context.Context, name string) (object.ID, erro
 	return ref.Target(), nil
 }
 
-// isRefusal tells whether err is about one ref update, and not about the stores.
+// isRefusal reports whether err is about one ref update, and not about the stores.
 func isRefusal(err error) bool {
 	var refusal RefusalError
 	var branch *BranchTypeError

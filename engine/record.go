@@ -58,12 +58,12 @@ type record struct {
 	Chosen        chosenBy    `json:"chosen,omitempty"`
 	Created       time.Time   `json:"created"`
 	Pool          odb.PoolID  `json:"pool"`
-	// Upstream is what the repository was created to be synced with. Of a repository that is open, it
-	// is nil after a detachment.
+	// Upstream is the upstream given at the creation. In an open repository, it is nil after a
+	// detachment.
 	Upstream *upstream.Origin `json:"upstream,omitempty"`
 }
 
-// chosenBy says who has chosen a default branch.
+// chosenBy says how the default branch was chosen.
 type chosenBy string
 
 const (
@@ -72,8 +72,8 @@ const (
 	chosenLater      chosenBy = "later"  // the first branch that came, or a call that moved it
 )
 
-// nameRow is what a name stands for, under table N: a repository, or the last one of that name
-// after its deletion.
+// nameRow is the row of a name in table N: the repository of that name, or the last one of that
+// name after its deletion.
 type nameRow struct {
 	id      refs.RepoID
 	deleted bool
@@ -94,7 +94,7 @@ func decodeNameRow(data []byte) (nameRow, error) {
 	return nameRow{id: refs.RepoID(data[1:]), deleted: data[0] == 1}, nil
 }
 
-// lookupName returns what a name stands for. Errors: [ErrNotFound].
+// lookupName returns the row of a name. Errors: [ErrNotFound].
 func lookupName(ctx context.Context, r kv.Reader, org, name string) (nameRow, error) {
 	data, err := r.Get(ctx, nameKey(org, name))
 	if errors.Is(err, kv.ErrNotFound) {
@@ -137,7 +137,7 @@ func (r *record) encode() ([]byte, error) {
 	return data, nil
 }
 
-// item is how the record is told.
+// item is the record as answers show it.
 func (r *record) item() Item {
 	item := Item{ID: r.ID, Name: r.Name, DefaultBranch: r.DefaultBranch, Created: r.Created}
 	if r.Upstream != nil {
@@ -165,7 +165,7 @@ const (
 	nameSegmentsMax = 8
 )
 
-// RepositoryNames says what the name of a repository is.
+// RepositoryNames describes the names of repositories.
 const RepositoryNames = `a name is 1 to 8 segments of A-Z, a-z, 0-9, '.', '_' and '-', joined by '/', of 200 bytes at most, ` +
 	`and no segment is '.' or '..', or ends in .git or .lock`
 

@@ -13,12 +13,11 @@ import (
 )
 
 // Repository is one repository as it was when it was opened; it holds nothing open. Its methods may
-// be called concurrently and fail with [ErrNotFound] when the repository has been deleted
-// meanwhile.
+// be called concurrently and fail with [ErrNotFound] when the repository has since been deleted.
 type Repository struct {
 	host   *Host
 	record record
-	// stored is the record as it is stored, the precondition of what is decided upon it.
+	// stored is the record as it is stored, the precondition of writes that depend on it.
 	stored []byte
 	// state is how it stood to its upstream, if it has one, and busy whether a sync ran or was about
 	// to just before that was read.
@@ -54,15 +53,14 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 	return v.For(r.record.Org), nil
 }
 
-// visibleNames opens a snapshot of the repository's refs, which the caller closes. What it holds
-// may not be durable yet.
+// visibleNames opens a snapshot of the repository's refs, which the caller closes. Its values may
+// not be durable yet.
 func (r *Repository) visibleNames(ctx context.Context) (*refs.Snapshot, error) {
 	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID)
 	return snapshot, r.gone(err)
 }
 
-// names opens a snapshot of the repository's refs, which the caller closes; what it holds is
-// durable.
+// names opens a snapshot of the repository's refs, which the caller closes; its values are durable.
 func (r *Repository) names(ctx context.Context) (*refs.Snapshot, error) {
 	snapshot, err := r.visibleNames(ctx)
 	if err != nil {

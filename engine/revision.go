@@ -13,7 +13,7 @@ import (
 
 // Revision is a commit and the name that led to it.
 type Revision struct {
-	// Name is what the caller asked for, or the default branch.
+	// Name is the requested name, or the default branch.
 	Name string
 	// Ref is the ref that was followed, as clients of its namespace see it, or "" for an object id.
 	Ref string
@@ -122,7 +122,7 @@ var errTagChain = &LimitError{Limit: "tag objects that lead from one to the next
 // follow follows tag objects to the first object that is none. Errors: [odb.ErrNotFound],
 // errTagChain.
 func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.Type, error) {
-	for tags := 0; ; tags, v = tags+1, v.Linked() { // what a tag names may be read if the tag may
+	for tags := 0; ; tags, v = tags+1, v.Linked() { // the target of a tag is readable if the tag is
 		info, err := v.Stat(ctx, id)
 		if err != nil {
 			return id, 0, fmt.Errorf("read %s: %w", id, err)
@@ -148,10 +148,10 @@ func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.T
 // errNotCommit says that an object that should lead to a commit does not.
 var errNotCommit = errors.New("engine: not a commit")
 
-// isUnknown tells whether err says that there is no such commit to be read.
+// isUnknown reports whether err says that no such commit can be read.
 func isUnknown(err error) bool {
 	return errors.Is(err, odb.ErrNotFound) || errors.Is(err, errNotCommit)
 }
 
-// IsUnknownObject tells whether err says that an object is not there or may not be read.
+// IsUnknownObject reports whether err says that an object does not exist or may not be read.
 func IsUnknownObject(err error) bool { return errors.Is(err, odb.ErrNotFound) }

@@ -45,8 +45,8 @@ type ScrubOptions struct {
 }
 
 // Scrub checks one repository after the other, as [Host.Fsck] does, on one core and at a bounded
-// rate, and begins again after the last one. What it finds is logged and counted. It goes on where
-// it was ended before, with the repository that it was at.
+// rate, and begins again after the last one. It logs and counts damage. It continues with the
+// repository at which it was last stopped.
 func (h *Host) Scrub(ctx context.Context, options ScrubOptions) error {
 	for pass := 0; options.Passes == 0 || pass < options.Passes; pass++ {
 		if pass > 0 {
@@ -85,7 +85,7 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		}
 		if len(pair.Key) != 1+len(refs.RepoID{}) {
 			whole = false
-			continue // fsck tells of it
+			continue // fsck reports it
 		}
 		id := refs.RepoID(pair.Key[1:])
 		if err := h.storeScrubPosition(ctx, &id); err != nil {
@@ -94,7 +94,7 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		checked, err := h.check(ctx, id, FsckOptions{pace: pace})
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, refs.ErrRepositoryNotFound), errors.Is(err, odb.ErrNoPool):
-			// Deleted meanwhile.
+			// deleted since
 		case err != nil:
 			return err
 		default:
@@ -117,7 +117,7 @@ func (h *Host) scrubPace(perSecond int64) func(ctx context.Context, bytes int64)
 	due := time.Now()
 	return func(ctx context.Context, bytes int64) error {
 		h.scrubbed.bytes.Add(uint64(bytes))
-		// What was not read while something else was waited for is not made up for.
+		// time spent waiting is not made up for
 		if now := time.Now(); due.Before(now) {
 			due = now
 		}
@@ -141,7 +141,7 @@ func (h *Host) storeScrubPosition(ctx context.Context, id *refs.RepoID) error {
 	return err
 }
 
-// logScrubbed tells of what is wrong in a repository.
+// logScrubbed logs damage of a repository.
 func (h *Host) logScrubbed(ctx context.Context, checked *Checked) {
 	h.scrubbed.problems.Add(uint64(checked.ProblemCount()))
 	for _, problem := range checked.Problems() {

@@ -18,8 +18,8 @@ import (
 // fast is a rate that does not slow a test down.
 var fast = engine.ScrubOptions{BytesPerSecond: 1 << 40, Passes: 1}
 
-// TestScrubFindsFlippedBits flips a bit in many places of every segment and auxiliary file, one at a
-// time: each is found in one pass.
+// TestScrubFindsFlippedBits flips a bit in many places of every segment and auxiliary file, one at
+// a time: each is found in one pass.
 func TestScrubFindsFlippedBits(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -207,8 +207,8 @@ func stripped(commit []byte) []byte {
 	return append(append(head, '\n'), rest...)
 }
 
-// TestVerifySigOfWrites holds the API to the policy: it signs nothing, so what it makes is refused,
-// and what is there may be pointed to.
+// TestVerifySigOfWrites checks the policy for the API: it signs nothing, so its new commits are
+// refused, and refs may move to existing ones.
 func TestVerifySigOfWrites(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -9,8 +9,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// Spool keeps what is written to it until it is wanted: up to 1 MiB in memory, more in a scratch
-// file. It belongs to one goroutine, which closes it.
+// Spool buffers writes until they are read back: up to 1 MiB in memory, more in a scratch file. It
+// belongs to one goroutine, which closes it.
 type Spool struct {
 	ctx     context.Context // of the request that it belongs to
 	files   file.Store
@@ -21,7 +21,7 @@ type Spool struct {
 
 const spoolHeldMax = 1 << 20
 
-// NewSpool returns an empty spool for what the host has to tell later.
+// NewSpool returns an empty spool for output that is sent later.
 func (r *Repository) NewSpool(ctx context.Context) *Spool {
 	return &Spool{ctx: ctx, files: r.host.files}
 }
@@ -59,7 +59,7 @@ func (s *Spool) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, io.NewSectionReader(s.scratch, 0, s.size))
 }
 
-// Close gives up what was kept.
+// Close discards the content.
 func (s *Spool) Close() error {
 	if s.scratch == nil {
 		return nil

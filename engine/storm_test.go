@@ -69,7 +69,7 @@ func newStorm(t *testing.T, hosts int) *storm {
 // repo is the repository for the client of a number.
 func (s *storm) repo(client int) *engine.Repository { return s.repos[client%len(s.repos)] }
 
-// entries are the journal's after the seed, each on top of what the one before it left.
+// entries are the journal's after the seed, each on top of the previous one.
 func (s *storm) entries(t *testing.T) []refs.Entry {
 	t.Helper()
 	var all []refs.Entry

@@ -15,8 +15,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// afterGet is a store in which something happens, once, between the reading of a key and what its
-// reader does next.
+// afterGet is a store in which something happens, once, between the reading of a key and the next
+// step of its reader.
 type afterGet struct {
 	kv.Store
 	next atomic.Pointer[happening]
@@ -36,8 +36,8 @@ func (s *afterGet) Get(ctx context.Context, key []byte) ([]byte, error) {
 }
 
 // TestSyncStateIsNotFromBefore opens a repository whose sync waits for its turn, and lets the whole
-// of it, which fails, pass between two steps of that: what the last sync came to is not told as the
-// outcome.
+// of it, which fails, pass between two steps of that: the outcome of the previous sync is not
+// returned.
 func TestSyncStateIsNotFromBefore(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)

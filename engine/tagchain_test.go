@@ -13,8 +13,8 @@ import (
 	"packhorse/refs"
 )
 
-// TestTagChains pushes tags of tags: a ref may not lead through more of them than are followed, and
-// what is readable by its ID alone is not followed any further either.
+// TestTagChains pushes tags of tags: a chain behind a ref may not be longer than the limit, and the
+// limit also holds for tags that are readable by ID alone.
 func TestTagChains(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)

@@ -15,7 +15,7 @@ type Tag struct {
 	// Cursor continues the listing after the tag.
 	Cursor string
 	Name   string
-	// Target is what the tag leads to, a commit as a rule; tag objects have been peeled.
+	// Target is the target of the tag, usually a commit; tag objects have been peeled.
 	Target object.ID
 }
 

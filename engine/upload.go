@@ -32,12 +32,12 @@ type UploadRequest struct {
 	Operations []FileOperation
 }
 
-// Upload is an API commit whose contents are arriving. It is used by one goroutine and closed in
-// the end.
+// Upload is an API commit whose contents are arriving. It is used by one goroutine, which closes
+// it.
 //
 // A content that ends in its first chunk is stored at once. Any other is spooled while it arrives,
 // since git hashes an object's size first, and read back once when it has ended (docs/invariants.md
-// 12). One of them at a time is compressed meanwhile.
+// 12). One of them at a time is compressed while it arrives.
 type Upload struct {
 	repo     *Repository
 	actor    Actor
@@ -68,7 +68,7 @@ type content struct {
 // extent is a run of bytes in the spool file.
 type extent struct{ offset, size int64 }
 
-// NewUpload begins an API commit. It refuses at once what could only fail in the end, unless an
+// NewUpload begins an API commit. It refuses at once a request that is bound to fail, unless an
 // idempotency key may have to replay an earlier success.
 //
 // Errors: [ErrInvalid], commit.ErrInvalid, [ErrNotFound], [ErrStale], [ErrTooLarge].
@@ -142,7 +142,7 @@ func (u *Upload) arrange() error {
 	return err
 }
 
-// Close gives up what was not committed.
+// Close discards an uncommitted upload.
 func (u *Upload) Close() error {
 	err := errors.Join(u.dropArrival(), u.objects.Close(), u.view.Close())
 	if u.spool != nil {
@@ -200,7 +200,7 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 	return err
 }
 
-// begin prepares for a content that comes in pieces. One at a time is compressed meanwhile.
+// begin prepares for a content that comes in pieces. One at a time is compressed while it arrives.
 func (u *Upload) begin(ctx context.Context, c *content) error {
 	if u.spool == nil {
 		spool, err := u.repo.host.files.Scratch(ctx)
@@ -333,10 +333,10 @@ func (u *Upload) finish(c *content, id object.ID) {
 	}
 }
 
-// Finish makes the commit and returns when it is durable. The request's receipt, if it has one, is
-// complete by now.
+// Finish makes the commit and returns when it is durable. The request's idempotency record, if it
+// has one, is complete by now.
 //
-// Errors: [ErrInvalid] when a content is missing or an operation does not fit what it meets,
+// Errors: [ErrInvalid] when a content is missing or an operation does not fit the tree,
 // commit.ErrInvalid, [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy,
 // refs.ErrReceiptMismatch.
 func (u *Upload) Finish(ctx context.Context) (CommitResult, error) {

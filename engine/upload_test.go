@@ -67,7 +67,7 @@ var (
 	main = engine.CommitTarget{Branch: "main"}
 )
 
-// model is a work tree: what git would have after the same operations.
+// model is a work tree: that of git after the same operations.
 type model map[string]change
 
 func (m model) apply(changes []change) {
@@ -295,8 +295,7 @@ func TestUploadTargets(t *testing.T) {
 	}
 }
 
-// TestUploadSpools sends two contents in interleaved chunks, one of them beyond what is held in
-// memory.
+// TestUploadSpools sends two contents in interleaved chunks, one of them too large for memory.
 func TestUploadSpools(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -382,7 +381,7 @@ func TestUploadIncomplete(t *testing.T) {
 	}
 }
 
-// TestUploadOnce replays keyed commits, also when twins run at once.
+// TestUploadOnce replays keyed commits, also when two equal ones run concurrently.
 func TestUploadOnce(t *testing.T) {
 	t.Parallel()
 	repo := enginetest.Create(t, enginetest.Open(t), "r")

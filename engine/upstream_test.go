@@ -299,7 +299,7 @@ func TestSyncBothWays(t *testing.T) {
 		t.Errorf("a branch that has gone is at %s", got)
 	}
 
-	// Here: forward, new, a tag, a deletion, and what stays here.
+	// Here: forward, new, a tag, a deletion, and an ephemeral branch.
 	n.commit("main", "", "ours")
 	n.commit("topic", "main", "a topic")
 	repo := n.open()

@@ -45,7 +45,7 @@ func linkRoot(t *testing.T, dir string) string {
 	return root
 }
 
-// guarded lets in who knows a password, and repeats what it was shown to who does not.
+// guarded accepts a user name and password, and answers any other with the credentials it was sent.
 func (f *far) guarded(user, password string) {
 	f.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		u, p, _ := r.BasicAuth()
@@ -78,7 +78,7 @@ func (b *syncBuffer) String() string {
 }
 
 // TestSyncCredentials rotates a credential: none, a wrong one, the right one. A sync that has
-// failed is tried at once, and nothing of a secret is in what is told or logged.
+// failed is tried at once, and no part of a secret is in answers or logs.
 func TestSyncCredentials(t *testing.T) {
 	t.Parallel()
 	const wrong, right = "a-wrong-s3cret", "the-right-s3cret"
@@ -114,8 +114,9 @@ func TestSyncCredentials(t *testing.T) {
 	}
 }
 
-// TestSyncCredentialsUnderPolicy stores, changes and deletes a credential under policies. Who may
-// not ask for a sync gets none that way: it would bring what is new at the upstream.
+// TestSyncCredentialsUnderPolicy stores, changes and deletes a credential under policies. An actor
+// that may not request a sync does not get one that way: it would fetch the new commits of the
+// upstream.
 func TestSyncCredentialsUnderPolicy(t *testing.T) {
 	t.Parallel()
 	for _, op := range []refs.Op{"", refs.NoForcePush, refs.NoPush, refs.VerifySig} {
@@ -186,7 +187,7 @@ func TestSyncUpstreamGone(t *testing.T) {
 	n.equal(f)
 }
 
-// refusing returns the URL of a port that is bound, so that nobody else listens on it, and not
+// refusing returns the URL of a port that is bound, so that no other process listens on it, and not
 // listened on.
 func refusing(t *testing.T) string {
 	t.Helper()
@@ -220,8 +221,8 @@ func TestSyncNoConnection(t *testing.T) {
 	}
 }
 
-// hang blocks every request whose path ends in suffix until let is called, when it breaks them off:
-// whoever sent them may have gone. It tells when the first one is there.
+// hang blocks every request whose path ends in suffix until let is called, which then aborts them:
+// their clients may have gone. reached is closed with the first one.
 func (f *far) hang(suffix string) (reached chan struct{}, let func()) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -322,7 +323,7 @@ func TestSyncRestart(t *testing.T) {
 	}
 }
 
-// TestSyncAfterRestart finds what was committed when nothing was synced.
+// TestSyncAfterRestart syncs commits that were made while no worker ran.
 func TestSyncAfterRestart(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -467,8 +468,8 @@ func TestDetachAfterCrash(t *testing.T) {
 	}
 }
 
-// TestSyncHostile answers fetches with what no honest upstream sends: nothing of it is taken, and
-// the reason is told.
+// TestSyncHostile answers fetches with malicious data: none of it is stored, and the reason is
+// reported.
 func TestSyncHostile(t *testing.T) {
 	t.Parallel()
 	pack := func(w io.Writer, data []byte) {
@@ -526,7 +527,7 @@ func TestSyncHostile(t *testing.T) {
 	}
 }
 
-// endless writes a pack that does not end, until nobody reads it.
+// endless writes a pack that does not end, until its reader is gone.
 func endless(w io.Writer, frame func(io.Writer, []byte)) {
 	frame(w, []byte("PACK\x00\x00\x00\x02\x00\x0f\xff\xff"))
 	// Blobs of one stored block of zeros, each different from its neighbour in nothing.

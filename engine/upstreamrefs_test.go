@@ -17,7 +17,7 @@ import (
 )
 
 // TestSyncNeverForces moves refs on both sides so that neither contains the other: both stay, and
-// the reason is told.
+// the reason is reported.
 func TestSyncNeverForces(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -77,8 +77,8 @@ func TestSyncNeverForces(t *testing.T) {
 	}
 }
 
-// TestSyncSendsWhatBelongsThere looks at what is sent, and what is not: ephemeral branches stay
-// until they are promoted, with their history then, and so does what has been imported.
+// TestSyncSendsWhatBelongsThere checks which refs are sent: ephemeral branches stay here until they
+// are promoted, with their history then, and so do imported ones.
 func TestSyncSendsWhatBelongsThere(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -208,8 +208,8 @@ func (c counter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// TestPullIsSmall fetches one commit more: the upstream hears what is here, and sends no more than
-// that.
+// TestPullIsSmall fetches one more commit: the upstream learns our commits and sends only the new
+// one.
 func TestPullIsSmall(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
@@ -226,7 +226,7 @@ func TestPullIsSmall(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	})
-	// Nothing but this commit is new, and its parent is behind what the upstream's refs are at.
+	// Nothing but this commit is new, and its parent is an ancestor of the upstream's refs.
 	tree := f.Git("rev-parse", "main~20^{tree}")
 	f.Git("update-ref", "refs/heads/more", f.Git("commit-tree", tree, "-p", "main~20", "-m", "more"))
 	if state := n.pull(); state.Phase != upstream.Synced {

@@ -24,9 +24,9 @@ type UpstreamConfig struct {
 	// Bases returns the base URLs that an organization has for providers, at the time of the call; nil
 	// means that none has any.
 	Bases func(org string) map[string]string
-	// App returns what gets access to an organization's repositories of an account on GitHub, at the
-	// time of the call. It is nil, as is what it returns, where there is no app, or where the app is
-	// not for this organization to use: the app may see what others have let it see.
+	// App returns the GitHub App that has access to an organization's repositories of an account,
+	// at the time of the call. App, or its result, is nil when there is no app or when the
+	// organization may not use it: an installation can see repositories of other organizations.
 	App func(org, owner string) GitHubApp
 
 	Settings upstream.Settings
@@ -39,7 +39,7 @@ type UpstreamConfig struct {
 type GitHubApp interface {
 	// Credentials returns what opens a repository.
 	Credentials(ctx context.Context, owner, name string) (user, password string, err error)
-	// Forget is told that GitHub does not take a password any more.
+	// Forget discards a password that GitHub rejected.
 	Forget(owner, name, password string)
 }
 
@@ -59,20 +59,20 @@ func (c *UpstreamConfig) setDefaults() {
 	setDefault(&c.ImportWait, 5*time.Second)
 }
 
-// upstreams is what a host knows of those of its repositories.
+// upstreams is the part of the host that syncs repositories with their upstreams.
 type upstreams struct {
 	UpstreamConfig
 	worker *upstream.Worker
-	agent  string // what upstreams are told to talk to
+	agent  string // user agent for upstreams
 }
 
-// causePull is the cause of what comes from an upstream, and upstreamSubject who did it.
+// causePull is the cause of changes from an upstream, upstreamSubject their subject.
 const (
 	causePull       = "pull-upstream"
 	upstreamSubject = "upstream"
 )
 
-// openUpstreams makes the host hear of what is to be sent.
+// openUpstreams subscribes to changes that must be sent to upstreams.
 func (h *Host) openUpstreams(c UpstreamConfig, version string) {
 	c.setDefaults()
 	c.Settings.Logger = cmp.Or(c.Settings.Logger, h.log)
@@ -140,7 +140,7 @@ type UpstreamBase struct {
 	Host string
 }
 
-// SyncState is how a repository stands to its upstream, as it is told.
+// SyncState is the sync state of a repository as answers show it.
 type SyncState struct {
 	Phase       upstream.Phase
 	LastSuccess time.Time // zero before the first one
@@ -162,8 +162,8 @@ func (r *Repository) Sync() (SyncState, bool) {
 	return state, true
 }
 
-// withUpstream completes a record that was read with what has become of its upstream: one that is
-// detached is none any more.
+// withUpstream updates a record that was read with the state of its upstream: it clears a detached
+// one.
 func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (upstream.State, error) {
 	if rec.Upstream == nil {
 		return upstream.State{}, nil
@@ -196,8 +196,8 @@ func (h *Host) opened(ctx context.Context, rec *record, stored []byte) (*Reposit
 	return &Repository{host: h, record: *rec, stored: stored, state: state, busy: busy}, nil
 }
 
-// isImporting tells whether the first import is under way: what the repository holds is not yet
-// what its upstream does.
+// isImporting reports whether the first import is running, so that the repository does not have the
+// content of its upstream yet.
 func (r *Repository) isImporting() bool {
 	state, attached := r.Sync()
 	return attached && !r.state.Imported && state.Phase == upstream.Syncing

@@ -69,14 +69,14 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 // now.
 func (h *Host) Webhooks() *webhook.Deliverer { return h.hooks }
 
-// isEvent tells whether receivers hear of changes of a ref: of branches and tags, in all
+// isEvent reports whether changes of a ref are events: those of branches and tags, in all
 // namespaces.
 func isEvent(ref string) bool {
 	_, name := refs.SplitNamespace(ref)
 	return strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/")
 }
 
-// webhookSource is what the deliverer asks of the host.
+// webhookSource implements webhook.Source.
 type webhookSource struct {
 	host  *Host
 	hooks func(org string) []webhook.Hook

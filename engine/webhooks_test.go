@@ -65,7 +65,8 @@ func (h *hearing) heard() []string {
 	return slices.Clone(h.events)
 }
 
-// hooked returns the settings of a host that delivers to URLs, and may reach what is listed.
+// hooked returns the settings of a host that delivers to URLs, and may connect to the listed
+// targets.
 func hooked(t *testing.T, allow []string, urls ...string) engine.Config {
 	t.Helper()
 	guard, err := outbound.ParseGuard(allow)
@@ -91,8 +92,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Branches and tags of all namespaces are told, whichever way they were changed, and nothing else
-// is.
+// Changes of branches and tags in all namespaces are events, however they were made; other changes
+// are not.
 func TestWebhookEvents(t *testing.T) {
 	t.Parallel()
 	receiver := newHearing(t, nil)
@@ -184,7 +185,7 @@ func TestWebhookEvents(t *testing.T) {
 	}
 }
 
-// drained tells whether all that is known of has been delivered.
+// drained reports whether all known events have been delivered.
 func drained(t *testing.T, host *engine.Host) bool {
 	t.Helper()
 	for status, err := range host.Webhooks().List(t.Context()) {
@@ -299,8 +300,8 @@ func TestWebhookKeptConnection(t *testing.T) {
 	}
 }
 
-// Receivers are not read to their end, nor waited for for ever: what they answer with counts by its
-// status alone.
+// Receivers are not read to their end, nor waited for for ever: only the status of their answers
+// counts.
 func TestWebhookEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	receiver := newHearing(t, func(w http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ type Actor struct {
 	// Receipt makes the change happen at most once; nil without an idempotency key. Its request hash
 	// may be filled in until the change is finished.
 	Receipt *refs.Receipt
-	// Recheck says just before a batch whether the token is still good; nil means that it is.
+	// Recheck verifies the token again, just before a batch is written; nil means no check.
 	Recheck func() error
 }
 

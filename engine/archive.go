@@ -16,10 +16,10 @@ type ArchiveRequest struct {
 	// Ref is a branch, tag, full ref or object id; "" is the default branch.
 	Ref   string
 	Files pathspec.Spec
-	// Prefix is put before every path, and BlobBytesMax, if it is not 0, leaves out larger files.
+	// Prefix is prepended to every path. BlobBytesMax, if not 0, leaves out larger files.
 	Prefix       string
 	BlobBytesMax int64
-	// Turn, if not nil, is asked before each stretch of work: see [archive.Options].
+	// Turn, if not nil, is called before each step of work: see [archive.Options].
 	Turn func(ctx context.Context) (release func(), err error)
 }
 

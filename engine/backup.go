@@ -14,11 +14,11 @@ import (
 	"packhorse/odb/kv"
 )
 
-// ErrNoCheckpoints says that the host's key-value store cannot be copied while it is used.
+// ErrNoCheckpoints says that the host's key-value store cannot be copied while it is in use.
 var ErrNoCheckpoints = errors.New("engine: the key-value store makes no checkpoints")
 
 // Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] describes it
-// and its errors. The host may serve meanwhile. Errors: [ErrNoCheckpoints].
+// and its errors. The host may serve requests during it. Errors: [ErrNoCheckpoints].
 func (h *Host) Backup(ctx context.Context, dest file.Store, options backup.Options) (backup.Report, error) {
 	keys, ok := h.keys.(kv.Checkpointer)
 	if !ok {

@@ -19,10 +19,11 @@ import (
 
 // SendOptions are what [Fetch.Send] needs of its caller. The zero value works.
 type SendOptions struct {
-	// Slot waits for a slot for heavy work, which is held while the pack is planned. It may be called
-	// by another goroutine, and after Send has returned, since others may wait for the same pack.
+	// Slot waits for a slot for heavy work, which is held while the pack is planned. It may be
+	// called by another goroutine, and after Send has returned, since other requests may wait for
+	// the same pack.
 	Slot func(context.Context) (release func(), err error)
-	// Progress hears lines for the client.
+	// Progress receives lines for the client.
 	Progress func(string)
 }
 

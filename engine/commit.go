@@ -30,8 +30,8 @@ type CommitDetails struct {
 	Message   string
 	Author    commit.Person
 	Committer commit.Person // the author when empty
-	// SkipEmpty makes no commit that would have the tree of its parent. A branch that is new is
-	// created all the same.
+	// SkipEmpty makes no commit that would have the tree of its parent. A new branch is created
+	// nevertheless.
 	SkipEmpty bool
 }
 
@@ -43,7 +43,7 @@ type CommitResult struct {
 	PackedBytes int64
 	BlobCount   int
 	Sequence    uint64
-	// Unchanged says that there was nothing to commit: New is where the branch was.
+	// Unchanged says that there was nothing to commit: New is the unchanged tip.
 	Unchanged bool `json:",omitempty"`
 }
 

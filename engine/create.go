@@ -16,15 +16,14 @@ import (
 // CreateRequest describes a repository to create.
 type CreateRequest struct {
 	Name string
-	// DefaultBranch is, when empty, "main" until the first branch comes; with a base, the branch that
-	// is taken, or the base's default branch.
+	// DefaultBranch defaults to "main" until the first branch is created; with a base, to the
+	// selected branch, or the base's default branch.
 	DefaultBranch string
 	// Base is nil for a repository that begins empty.
 	Base *Base
 	// Upstream is the upstream to sync with; nil for none. It excludes Base.
 	Upstream *UpstreamBase
-	// CountMax is how many repositories the organization may have at once, this one included; 0 for
-	// any number.
+	// CountMax bounds the repositories of the organization, this one included; 0 means no bound.
 	CountMax int
 }
 

@@ -15,8 +15,8 @@ import (
 type CreateBranchRequest struct {
 	Branch    string
 	Namespace refs.Namespace
-	// Base is the branch that the new one starts from; or, when AnyRef is set, whatever a ref may be:
-	// an object id, a branch, a tag, a full ref, or the unique beginning of an object id.
+	// Base is the branch that the new one starts from; or, when AnyRef is set, any revision: an
+	// object ID, a branch, a tag, a full ref, or the unique beginning of an object ID.
 	Base          string
 	AnyRef        bool
 	BaseNamespace refs.Namespace
@@ -41,10 +41,10 @@ func (c *CreateBranchRequest) check() error {
 	return nil
 }
 
-// CreateBranch creates a branch at the commit that another name stands for now, and returns when
-// that is durable.
+// CreateBranch creates a branch at the commit that another name resolves to, and returns when that
+// is durable.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a base that is not there; [ErrExists];
+// Errors: [ErrInvalid]; [ErrNotFound] for a base that does not exist; [ErrExists];
 // refs.ErrNameConflict, refs.ErrDenied, refs.ErrLimit, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) CreateBranch(
 	ctx context.Context, actor Actor, request CreateBranchRequest,

@@ -20,9 +20,9 @@ type MovedDefault struct {
 }
 
 // MoveDefaultBranch makes a branch the default branch and returns when that is durable. It moves no
-// ref, so that no policy of refs bears on it. A repository without branches takes any name.
+// ref, so ref policies do not apply. A repository without branches takes any name.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch that is not there; refs.ErrBusy,
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch that does not exist; refs.ErrBusy,
 // refs.ErrReceiptMismatch.
 func (r *Repository) MoveDefaultBranch(ctx context.Context, actor Actor, name string) (MovedDefault, error) {
 	full, err := refs.Main.Branch(name)

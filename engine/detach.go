@@ -15,14 +15,13 @@ type Detached struct {
 	Sequence uint64
 }
 
-// Detach makes the repository independent of its upstream, after a sync that runs has ended; it is
-// cancelled. One that has no upstream is left as it is; that is no error, and has no entry in the
-// journal.
+// Detach makes the repository independent of its upstream, after it has cancelled a running sync
+// and waited for its end. A repository without an upstream is left unchanged; that is not an error,
+// and adds no entry to the journal.
 //
-// A crash in the middle leaves a detachment that the next start finishes. Errors:
-// upstream.ErrDetaching while another one runs, or when the sync state is missing;
-// [ErrDetachTimeout] when the sync does not end, and nothing has changed then;
-// refs.ErrReceiptMismatch.
+// The next start completes a detachment that a crash interrupted. Errors: upstream.ErrDetaching
+// while another one runs, or when the sync state is missing; [ErrDetachTimeout] when the sync does
+// not end, in which case nothing has changed; refs.ErrReceiptMismatch.
 func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) {
 	if r.record.Upstream == nil {
 		return r.detach(ctx, &actor)

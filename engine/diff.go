@@ -45,7 +45,7 @@ type BranchDiffRequest struct {
 
 // Diff is an open diff. Its files are being computed from the start; the caller closes it.
 type Diff struct {
-	// Branch and Base are the names that were asked for; "" for commits.
+	// Branch and Base are the requested names; "" for commits.
 	Branch, Base string
 	// Commit is the new side. BaseCommit is the requested other side, zero for none. MergeBase is
 	// the newest common ancestor of the two, zero without one.

@@ -11,39 +11,40 @@ import (
 
 // Facts that a caller decides on.
 var (
-	// ErrNotFound says that a repository, ref, commit or path is not there, or may not be read.
+	// ErrNotFound says that a repository, ref, commit or path does not exist, or may not be read.
 	ErrNotFound = errors.New("engine: not found")
 	// ErrExists says that the item to create exists already.
 	ErrExists = errors.New("engine: exists already")
 	// ErrDeleted says that a repository has been deleted already.
 	ErrDeleted = errors.New("engine: deleted already")
-	// ErrDefaultBranch says that the default branch was to be deleted, which would leave a clone
-	// without a branch to check out.
+	// ErrDefaultBranch says that the default branch cannot be deleted, because that would leave a
+	// clone without a branch to check out.
 	ErrDefaultBranch = errors.New("engine: the default branch cannot be deleted")
-	// ErrInvalid says that the request cannot be right, whatever the repository holds.
+	// ErrInvalid says that the request is invalid for any repository.
 	ErrInvalid = errors.New("engine: invalid request")
-	// ErrStale says that an expectation about a tip was not met.
+	// ErrStale says that a tip is not the expected one.
 	ErrStale = errors.New("engine: the tip is not the expected one")
 	// ErrConflict says that a patch does not apply to its target.
 	ErrConflict = errors.New("engine: the patch does not apply")
-	// ErrNotForward says that a branch would have to go back to get where it was to go.
+	// ErrNotForward says that an update of a branch is not a fast-forward.
 	ErrNotForward = errors.New("engine: not a fast-forward")
 	// ErrUnreadable says that stored objects that a merge needs are damaged or missing.
 	ErrUnreadable = errors.New("engine: stored objects cannot be read")
-	// ErrNoChange says that a change was asked for which changes nothing.
+	// ErrNoChange says that a requested change would change nothing.
 	ErrNoChange = errors.New("engine: nothing to change")
-	// ErrQuota says that an organization has as many repositories as it may.
+	// ErrQuota says that an organization has reached its limit of repositories.
 	ErrQuota = errors.New("engine: no more repositories")
 	// ErrTooLarge says that a limit of the host was exceeded.
 	ErrTooLarge = errors.New("engine: over a limit")
 	// ErrManyCommits says that the files of a listing were changed last by more commits than one
 	// answer lists.
 	ErrManyCommits = errors.New("engine: too many distinct last commits")
-	// ErrNoApp says that a repository of GitHub needs an app, and the organization has none for it.
+	// ErrNoApp says that the organization has no app for a repository on GitHub.
 	ErrNoApp = errors.New("engine: no GitHub app")
 	// ErrNoUpstream says that a repository has no upstream to sync with.
 	ErrNoUpstream = errors.New("engine: no upstream")
-	// ErrDetachTimeout says that a repository could not be detached since a sync went on for too long.
+	// ErrDetachTimeout says that a repository could not be detached because a running sync did not
+	// end in time.
 	ErrDetachTimeout = errors.New("engine: a sync did not end")
 	// ErrImporting says that the first import of a repository has not ended.
 	ErrImporting = errors.New("engine: the first import has not ended")

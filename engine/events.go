@@ -8,10 +8,10 @@ import (
 
 // EventsRequest selects a stretch of the journal.
 type EventsRequest struct {
-	// After is the last sequence that the caller knows; 0 is before the first.
+	// After is the last sequence that the caller has; 0 is before the first.
 	After uint64
-	// Limit is how many events to return. The last transaction is complete, so that there may be
-	// more.
+	// Limit is the number of events to return. The last transaction is complete, so that there may
+	// be more.
 	Limit int
 }
 

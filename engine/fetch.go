@@ -25,7 +25,7 @@ type FetchRequest struct {
 	Haves     []object.ID
 	// Shallow is the client's shallow boundary.
 	Shallow []object.ID
-	// Depth, Since (seconds since 1970) and Not ask for a new boundary; with Relative, Depth counts
+	// Depth, Since (seconds since 1970) and Not define a new boundary; with Relative, Depth counts
 	// from the old one.
 	Depth    int
 	Since    int64
@@ -39,7 +39,7 @@ type FetchRequest struct {
 // Deepens reports whether the request moves the client's shallow boundary.
 func (q *FetchRequest) Deepens() bool { return q.Depth > 0 || q.Since > 0 || len(q.Not) > 0 }
 
-// LimitError says which limit a request exceeds. It matches [ErrTooLarge].
+// LimitError names the limit that a request exceeds. It matches [ErrTooLarge].
 type LimitError struct {
 	Limit string
 	Max   int64
@@ -74,8 +74,8 @@ type Fetch struct {
 type boundary struct{ shallow, unshallow []object.ID }
 
 // Fetch begins a fetch: it resolves the wants and the common commits. Errors: [ErrNotFound] for a
-// want that may not be read, [ErrInvalid] for a filter that cannot be served and for limits of
-// history that make no sense.
+// want that may not be read, [ErrInvalid] for a filter that cannot be served and for contradictory
+// limits of history.
 func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, error) {
 	var filter packgen.Filter
 	if request.Filter != "" {
@@ -224,7 +224,7 @@ func (f *Fetch) findExcluded(ctx context.Context) error {
 	return nil
 }
 
-// Common returns the haves that the repository has too, in the order in which they came.
+// Common returns the haves that the repository has too, in the order of the request.
 func (f *Fetch) Common() []object.ID { return f.common }
 
 // WantedRefs returns the refs of want-ref requests with the values that are sent.

@@ -37,7 +37,7 @@ type FileRequest struct {
 // File opens a file or a symbolic link, whose content is its target. Nothing of the content is read
 // yet.
 //
-// Errors: [ErrNotFound] when the ref or the path is not there; [ErrInvalid] when the path is a
+// Errors: [ErrNotFound] when the ref or the path does not exist; [ErrInvalid] when the path is a
 // folder or a submodule.
 func (r *Repository) File(ctx context.Context, request FileRequest) (*OpenFile, error) {
 	at, err := r.at(ctx, request.Namespace, request.Ref)

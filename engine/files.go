@@ -45,7 +45,7 @@ type Files struct {
 const cursorFiles = 'f'
 
 // Files opens a listing of the files and folders of a revision. Errors: [ErrNotFound] for a ref or
-// a path that is not there, [ErrInvalid] for a cursor of another listing.
+// a path that does not exist, [ErrInvalid] for a cursor of another listing.
 func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, error) {
 	at, err := r.at(ctx, request.Namespace, request.Ref)
 	if err != nil {

@@ -20,8 +20,8 @@ type Checked struct {
 	Org, Name  string // "" when the repository's record is damaged
 	Objects    odb.FsckReport
 	Refs       refs.FsckReport
-	// Problem is damage to the rows of the repository itself, which kept its objects from being looked
-	// at, or nil.
+	// Problem is damage to the rows of the repository itself, which prevented the check of its
+	// objects, or nil.
 	Problem error
 }
 
@@ -30,7 +30,7 @@ func (c *Checked) Damaged() bool {
 	return c.ProblemCount() > 0
 }
 
-// ProblemCount is how many problems there are.
+// ProblemCount is the number of problems.
 func (c *Checked) ProblemCount() int64 {
 	count := c.Objects.ProblemCount + c.Refs.ProblemCount
 	if c.Problem != nil {
@@ -61,7 +61,7 @@ func (c *Checked) Problems() []string {
 	return lines
 }
 
-// Heal says what helps, in a line for the operator of a repository that is damaged.
+// Heal is a line of advice for the operator of a damaged repository.
 func (c *Checked) Heal() string {
 	aside := c.Problem == nil && c.Refs.ProblemCount == 0 && c.Objects.ProblemCount == int64(len(c.Objects.Problems))
 	for _, problem := range c.Objects.Problems {
@@ -87,8 +87,8 @@ func (c *Checked) Warnings() []string {
 
 // FsckOptions are the settings of [Host.Fsck].
 type FsckOptions struct {
-	// Progress, if not nil, hears from time to time how many objects of a repository have been checked
-	// and how many are known of. It is not called concurrently.
+	// Progress, if not nil, is called from time to time with the numbers of checked and of known
+	// objects of a repository. It is not called concurrently.
 	Progress func(repository string, done, known int64)
 
 	pace func(ctx context.Context, bytes int64) error // see [odb.FsckOptions]
@@ -98,7 +98,7 @@ type FsckOptions struct {
 // targets exist, and every stored object. A last [Checked] without a repository reports damage that
 // belongs to none. Fsck may run while the host serves.
 //
-// An error ends the walk; it says that checking was not possible, not that something is damaged. A
+// An error ends the walk; it means that the check was not possible, not that data is damaged. A
 // damaged table of the key-value store is a problem of each repository that has rows there. A
 // complete walk that finds nothing resets [Host.DamageCount].
 func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked, error] {

@@ -41,8 +41,8 @@ const cursorGrep = 'g'
 // answer begins in time.
 const grepPatience = 10 * time.Second
 
-// Grep searches the files of a revision. A page may hold less than was asked for, or nothing, and
-// yet have a next one: when the search takes long.
+// Grep searches the files of a revision. If the search takes long, a page may have fewer matches
+// than requested, or none, and yet a next page.
 //
 // Errors: [ErrNotFound] for the ref; [grep.ErrPattern]; [pathspec.ErrInvalid]; [ErrInvalid] for a
 // cursor of another search.

@@ -50,8 +50,8 @@ type Config struct {
 	// HistoryBytes is the memory of caches about histories: last changes of files, and listings of
 	// commits that may be continued; 64 MiB when 0.
 	HistoryBytes int64
-	// Maintenance says when maintenance is due; Background lets the host do it by itself until it is
-	// closed.
+	// Maintenance are the thresholds of maintenance; Background runs it in the background until the
+	// host is closed.
 	Maintenance maintain.Settings
 	Background  bool
 	Logger      *slog.Logger
@@ -63,9 +63,9 @@ type Config struct {
 	// SigningKeys returns the contents of an organization's signing key files at the time of the
 	// call; a nil function means no keys.
 	SigningKeys func(org string) [][]byte
-	// Webhooks says who hears of changes.
+	// Webhooks is the configuration of webhooks.
 	Webhooks WebhookConfig
-	// Upstreams says how upstreams are reached.
+	// Upstreams is the configuration of upstreams.
 	Upstreams UpstreamConfig
 	// Version is sent to git clients and not stored.
 	Version string
@@ -96,7 +96,7 @@ type Limits struct {
 	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means
 	// 100,000.
 	VerifyCountMax int
-	// ReceiptLife is how long an idempotency key is remembered.
+	// ReceiptLife is the life of an idempotency record.
 	ReceiptLife time.Duration
 }
 

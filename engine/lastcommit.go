@@ -22,8 +22,8 @@ func (s Slot) hold(ctx context.Context) (release func(), err error) {
 	return s(ctx)
 }
 
-// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives
-// them back; nil needs not wait.
+// Reserve waits until about sizeBytes of memory are available, reserves them, and returns the
+// function that releases them; nil does not wait.
 type Reserve func(ctx context.Context, sizeBytes int64) (release func(), err error)
 
 // traceMemory reserves the memory of a last-modified trace, step by step. It belongs to one

@@ -20,8 +20,7 @@ import (
 // MaintainOptions are the settings of [Host.Maintain]. Zero times take those of the host's
 // settings; a negative time is none.
 type MaintainOptions struct {
-	// Grace is how long objects stay that nothing reaches, ReaderGrace how long a file stays that
-	// nothing uses.
+	// Grace is the time that unreachable objects stay, ReaderGrace the time that unused files stay.
 	Grace, ReaderGrace time.Duration
 	// All makes one segment of each repository's own objects, instead of a few that grow
 	// geometrically.
@@ -40,7 +39,8 @@ type MaintainOptions struct {
 type Maintained struct {
 	Org, Name string
 	maintain.Report
-	// Err is why the repository's maintenance failed; the others' goes on.
+	// Err is the failure of the repository's maintenance; the other repositories are maintained
+	// nevertheless.
 	Err error
 }
 

@@ -59,14 +59,14 @@ const (
 	MergeForwarded MergeKind = "fast_forward"
 	MergeNothing   MergeKind = "no_op" // the target held the source already
 	MergeSquashed  MergeKind = "squash"
-	// MergeConflicted is no outcome of the wire: nothing was changed, and Conflicts say why.
+	// MergeConflicted is not sent to clients: nothing was changed, and Conflicts give the reason.
 	MergeConflicted MergeKind = "conflict"
 )
 
 // MergeOutcome is the outcome of a merge. An idempotency record stores it.
 type MergeOutcome struct {
 	Kind MergeKind
-	// Commit is where the target stands now, Tree its tree; both are zero after a conflict.
+	// Commit is the new tip of the target, Tree its tree; both are zero after a conflict.
 	Commit, Tree object.ID
 	// Source is the tip that was merged, Old that of the target before.
 	Source, Old object.ID

@@ -24,7 +24,7 @@ type ShownConflict struct {
 	Result, Base, Ours, Theirs ShownVersion
 }
 
-// ShownVersion is one version of a conflicting file; the zero value is one that is not there.
+// ShownVersion is one version of a conflicting file; the zero value is an absent one.
 type ShownVersion struct {
 	ID      object.ID
 	Content []byte // none if contents were not asked for, or for a binary file
@@ -53,7 +53,7 @@ const (
 )
 
 // PreviewMerge returns the outcome that a merge of one branch into another would have, and changes
-// nothing. contents asks for the versions of conflicting files, within bounds.
+// nothing. contents includes the versions of conflicting files, within bounds.
 //
 // Errors: [ErrInvalid]; [ErrNotFound]; merge.ErrUnrelated, merge.ErrTooLarge; [ErrUnreadable].
 func (r *Repository) PreviewMerge(

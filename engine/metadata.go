@@ -59,9 +59,9 @@ const cursorMetadata = 'm'
 // Metadata lists the files of a revision in tree order, each with the commit that changed it last,
 // as git log -1 -- PATH finds it.
 //
-// Errors: [ErrNotFound] for a ref or a path that is not there; [ErrInvalid] for a cursor of another
-// listing, and for a ref that does not lead to a ref of the ephemeral namespace when that is asked;
-// [ErrManyCommits].
+// Errors: [ErrNotFound] for a ref or a path that does not exist; [ErrInvalid] for a cursor of
+// another listing, and for a ref outside the ephemeral namespace if the request is for that
+// namespace; [ErrManyCommits].
 func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Metadata, error) {
 	at, err := r.metadataRevision(ctx, request.Namespace, request.Ref)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Names of refs that hold notes.
 const (
 	notesPrefix = "refs/notes/"
-	// DefaultNotesRef is where notes are unless a request says otherwise.
+	// DefaultNotesRef is the ref of notes unless a request names another one.
 	DefaultNotesRef = notesPrefix + "commits"
 )
 
@@ -53,7 +53,7 @@ func notesName(name string) (string, error) {
 	return notesPrefix + name, nil
 }
 
-// NoteTarget says which note of a commit is meant.
+// NoteTarget identifies a note of a commit.
 type NoteTarget struct {
 	Namespace refs.Namespace
 	// Ref is the full name of the notes ref, as clients of the namespace see it.

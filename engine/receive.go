@@ -31,7 +31,7 @@ type PushRequest struct {
 	// Import marks the push of an old history: it is no news to webhooks and upstreams.
 	Import   bool
 	Commands []Command
-	// Pack is read to its end; nil when nothing but deletions was asked for.
+	// Pack is read to its end; nil when the push only deletes refs.
 	Pack    io.Reader
 	Atomic  bool
 	Options []string
@@ -50,14 +50,13 @@ type upstreamPull struct {
 	head string
 }
 
-// PushResult is what becomes of a push: of its pack, and of each command in the order in which they
-// came.
+// PushResult is the outcome of a push: of its pack, and of each command in their order.
 type PushResult struct {
 	Unpack   error
 	Commands []CommandResult
 	Sequence uint64
-	// Dangling is the default branch when it is missing after the push and other branches are there: a
-	// clone would check nothing out. Else it is "".
+	// Dangling is the default branch if it does not exist after the push while other branches do,
+	// so that a clone would check nothing out. Else it is "".
 	Dangling string
 }
 
@@ -65,7 +64,7 @@ type PushResult struct {
 type CommandResult struct {
 	Name string
 	Err  error
-	// Absent says that there was nothing to delete, which the client knew.
+	// Absent says that the ref to delete did not exist, as the client expected.
 	Absent bool
 }
 
@@ -88,7 +87,7 @@ const (
 	// RefusedShallow says that the history behind the new object ends at commits whose parents the
 	// repository does not have.
 	RefusedShallow = RefusalError("shallow update not allowed")
-	// RefusedTagChain says that the new object is a tag object behind which too many others stand.
+	// RefusedTagChain says that the new object begins too long a chain of tag objects.
 	RefusedTagChain = RefusalError("too many tag objects lead from one to the next")
 	// RefusedDefault says that a clone would be left without a branch to check out.
 	RefusedDefault = RefusalError("deletion of the current branch prohibited")
@@ -108,11 +107,11 @@ type Push struct {
 	signatures *signatures
 }
 
-// CommandCountMax returns how many ref updates one push may have.
+// CommandCountMax returns the limit of ref updates in a push.
 func (h *Host) CommandCountMax() int { return h.limits.CommandCountMax }
 
-// CheckCommands is a [LimitError] for more ref updates than one push may have. Whoever gathers them
-// asks before it keeps one.
+// CheckCommands returns a [LimitError] for more ref updates than one push may have. Callers check
+// before they store another one.
 func (h *Host) CheckCommands(count int) error {
 	if limit := h.limits.CommandCountMax; count > limit {
 		return &LimitError{Limit: "ref updates in one push", Max: int64(limit)}
@@ -436,7 +435,7 @@ func isRefusal(err error) bool {
 		errors.Is(err, refs.ErrDenied) || errors.Is(err, refs.ErrLimit)
 }
 
-// BranchTypeError says that a branch would point to an object that is no commit.
+// BranchTypeError says that a branch would point to an object that is not a commit.
 type BranchTypeError struct {
 	Name string
 	ID   object.ID

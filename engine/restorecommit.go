@@ -15,11 +15,11 @@ type RestoreRequest struct {
 	Commit  object.ID     // whose tree is to come back
 }
 
-// RestoreCommit puts a commit with the tree of an earlier one on top of a branch, also when the
-// tree there is the same, and returns when that is durable. When the branch has moved and nothing
-// else was expected, the commit goes onto the new tip.
+// RestoreCommit adds a commit with the tree of an earlier one to a branch, even if the tip has the
+// same tree, and returns when that is durable. When the branch has moved and the request has no
+// expectation, the commit is added to the new tip.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch, or a commit, that is not there; [ErrStale];
+// Errors: [ErrInvalid]; [ErrNotFound] for a branch or commit that does not exist; [ErrStale];
 // refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) RestoreCommit(
 	ctx context.Context, actor Actor, request RestoreRequest,

@@ -14,8 +14,8 @@ import (
 
 // ScrubStats are counts since the host was opened.
 type ScrubStats struct {
-	// Bytes were read, PassCount passes over all repositories ended, and ProblemCount problems were
-	// found.
+	// Bytes counts the bytes read, PassCount the completed passes over all repositories, and
+	// ProblemCount the problems found.
 	Bytes, PassCount, ProblemCount uint64
 }
 
@@ -29,16 +29,16 @@ func (h *Host) ScrubStats() ScrubStats {
 	}
 }
 
-// DamageCount returns how many stored things were found to be damaged since the host was opened, by
-// reads, checks and scrubbing, unless a [Host.Fsck] or a pass of [Host.Scrub] over everything has
-// found nothing since. It does not block.
+// DamageCount returns the number of damaged items found since the host was opened, by reads, checks
+// and scrubbing, unless a [Host.Fsck] or a pass of [Host.Scrub] over all repositories has since
+// found nothing. It does not block.
 func (h *Host) DamageCount() int { return h.objects.Stats().DamageCount }
 
 // ScrubOptions are the settings of [Host.Scrub].
 type ScrubOptions struct {
 	// BytesPerSecond bounds how fast stored bytes are read. It must be positive.
 	BytesPerSecond int64
-	// Rest is how long nothing is read after all repositories have been looked at.
+	// Rest is the pause after a pass over all repositories.
 	Rest time.Duration
 	// Passes ends the work after that many passes; 0 goes on until the context ends.
 	Passes int

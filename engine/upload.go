@@ -103,7 +103,7 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	return u, nil
 }
 
-// OperationCountMax returns how many file operations one API commit may have.
+// OperationCountMax returns the limit of file operations in an API commit.
 func (h *Host) OperationCountMax() int { return h.limits.OperationCountMax }
 
 // arrange checks the operations among themselves.

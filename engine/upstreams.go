@@ -14,11 +14,11 @@ import (
 	"packhorse/refs"
 )
 
-// UpstreamConfig says how upstreams are reached. Nothing is synced unless Enabled.
+// UpstreamConfig is the configuration of upstreams. Nothing is synced unless Enabled.
 type UpstreamConfig struct {
 	Enabled bool
-	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of
-	// its clients; nil makes one.
+	// Guard decides which addresses may be connected to; nil allows only public ones. Client is one
+	// of its clients; nil makes one.
 	Guard  *outbound.Guard
 	Client *http.Client
 	// Bases returns the base URLs that an organization has for providers, at the time of the call; nil
@@ -30,8 +30,8 @@ type UpstreamConfig struct {
 	App func(org, owner string) GitHubApp
 
 	Settings upstream.Settings
-	// DetachWait is how long a detachment waits for a sync to end, ImportWait how long a request waits
-	// for the first one; 30 s, 5 s.
+	// DetachWait is the time that a detachment waits for a sync to end, ImportWait the time that a
+	// request waits for the first import; 30 s, 5 s.
 	DetachWait, ImportWait time.Duration
 }
 
@@ -136,7 +136,7 @@ func (h *Host) completeUpstream(org string, base *UpstreamBase) (*upstream.Origi
 type UpstreamBase struct {
 	// Origin is without its base URL.
 	upstream.Origin
-	// Host stands in for the provider's own: a name, with or without a port.
+	// Host replaces the provider's own host: a name, with or without a port.
 	Host string
 }
 
@@ -147,7 +147,7 @@ type SyncState struct {
 	LastError   string
 }
 
-// Sync returns how the repository stands to its upstream, false when it has none.
+// Sync returns the sync state of the repository, false when it has none.
 func (r *Repository) Sync() (SyncState, bool) {
 	if r.record.Upstream == nil {
 		return SyncState{}, false

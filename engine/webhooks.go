@@ -14,19 +14,19 @@ import (
 	"packhorse/refs"
 )
 
-// WebhookConfig says who hears of changes, and how receivers are reached.
+// WebhookConfig is the configuration of webhooks.
 type WebhookConfig struct {
 	// Hooks returns the receivers of an organization at the time of the call; nil means that nothing
 	// is delivered by this host.
 	Hooks func(org string) []webhook.Hook
-	// Guard knows which addresses may be connected to; nil allows public ones only. Client is one of
-	// its clients; nil makes one.
+	// Guard decides which addresses may be connected to; nil allows only public ones. Client is one
+	// of its clients; nil makes one.
 	Guard  *outbound.Guard
 	Client *http.Client
-	// Timeout is how long one delivery may take; 15 seconds when 0.
+	// Timeout is the time limit of one delivery; 15 seconds when 0.
 	Timeout time.Duration
-	// GiveUp is how long an event is sent again before it is a dead letter; 24 hours when 0, and it is
-	// sent once when negative.
+	// GiveUp is the time for which a failing event is retried before it is a dead letter; 24 hours
+	// when 0; negative means a single attempt.
 	GiveUp time.Duration
 	// Clock is the system's when nil.
 	Clock webhook.Clock

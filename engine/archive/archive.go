@@ -3,8 +3,8 @@
 //
 // Start at [Write]. The tar stream is the one of `git archive --format=tar`, byte for byte, as long
 // as no .gitattributes of the tree says otherwise: attributes (export-ignore, export-subst, line
-// ends) are not looked at. It is compressed in blocks of a fixed size, so that several cores can
-// work on it and the result does not depend on which of them was quicker.
+// ends) are ignored. It is compressed in blocks of a fixed size, so that several cores can work on
+// it and the result does not depend on which of them is faster.
 package archive
 
 import (
@@ -36,7 +36,7 @@ type Options struct {
 	Seconds int64
 	// Filter selects the files. Folders are in the archive if a file in them is.
 	Filter *pathspec.Filter
-	// Prefix is put before every path: a folder if it ends in a slash.
+	// Prefix is prepended to every path: a folder if it ends in a slash.
 	Prefix string
 	// BlobBytesMax leaves out larger files; 0 leaves out none.
 	BlobBytesMax int64

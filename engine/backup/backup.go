@@ -38,7 +38,7 @@ const StoreIDSize = 16
 
 // Facts that a caller decides on.
 var (
-	// ErrNone says that a folder holds no backup, or not the one that was asked for.
+	// ErrNone says that a folder holds no backup, or not the requested one.
 	ErrNone = errors.New("backup: not found")
 	// ErrDamaged says that a file of a backup is missing or has changed; the error is a
 	// [DamagedError].
@@ -77,7 +77,7 @@ type Damage struct {
 	Why  string
 	// Repositories use the file, as organization/name.
 	Repositories []string
-	// Kept says that an older backup holds the file as it was, and the new one names that copy.
+	// Kept says that an older backup holds the undamaged file, and the new one names that copy.
 	Kept bool
 }
 
@@ -119,7 +119,7 @@ type Options struct {
 	Incomplete bool
 	// Time is recorded in the backup.
 	Time time.Time
-	// Progress, if not nil, hears of every file that is done. It is not called concurrently.
+	// Progress, if not nil, is called after every file. It is not called concurrently.
 	Progress func(Report)
 }
 
@@ -133,7 +133,7 @@ type Report struct {
 	CopiedCount, CopiedBytes int64
 	// LostCount files are not in the backup.
 	LostCount int64
-	// PrunedCount is how many files were removed.
+	// PrunedCount is the number of removed files.
 	PrunedCount int64
 	// AgedCount backups are from before stores had an id, and were not pruned.
 	AgedCount int
@@ -147,7 +147,8 @@ type Source struct {
 	Files   file.Store
 	// Hold keeps files from being removed until release is called.
 	Hold func() (release func())
-	// Owners returns who uses pools, as organization/name, by the tables of a checkpoint.
+	// Owners returns the repositories that use pools, as organization/name, by the tables of a
+	// checkpoint.
 	Owners func(ctx context.Context, tables kv.Reader, pools []odb.PoolID) (map[odb.PoolID]string, error)
 }
 

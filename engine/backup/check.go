@@ -19,9 +19,9 @@ type Checked struct {
 // damagesMax bounds the damages that a [Checked] holds.
 const damagesMax = 100
 
-// Check reads every file of every backup, each once, and holds it against its SHA-256 and, if it is
-// one of pools, against the checksums in it. Progress, if not nil, hears of how many files and
-// bytes have been read. Memory: about a hundred bytes a file.
+// Check reads every file of every backup, each once, and checks it against its SHA-256 and, if it
+// is a file of pools, against the checksums in it. It calls progress, if not nil, with the numbers
+// of files and bytes read. Memory: about a hundred bytes a file.
 func Check(ctx context.Context, from file.Store, progress func(files, bytes int64)) iter.Seq2[Checked, error] {
 	return func(yield func(Checked, error) bool) {
 		found, err := numbers(ctx, from)

@@ -43,13 +43,13 @@ func prune(ctx context.Context, dest file.Store, keep []uint64) (removed int64, 
 	return removed, nil
 }
 
-// Policy says which backups are kept: those that any of its rules names. The newest complete one
+// Policy selects the backups to keep: those that any of its rules selects. The newest complete one
 // always is.
 type Policy struct {
-	// Last is how many of the newest are kept.
+	// Last is the number of the newest backups to keep.
 	Last int
-	// Daily and Weekly are for how many days and weeks, among those with a backup, the newest of each
-	// is kept. A day ends at midnight UTC, a week on Sunday.
+	// Daily and Weekly are the numbers of days and weeks, among those with a backup, of which the
+	// newest backup is kept. A day ends at midnight UTC, a week on Sunday.
 	Daily, Weekly int
 }
 
@@ -97,7 +97,7 @@ func first(seen map[string]struct{}, key string, bound int) bool {
 type Forgotten struct {
 	// Kept and Removed are numbers of backups, ascending.
 	Kept, Removed []uint64
-	// FileCount is how many files were removed, manifests included.
+	// FileCount is the number of removed files, manifests included.
 	FileCount int64
 }
 

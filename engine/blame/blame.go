@@ -29,7 +29,7 @@ const SizeMax = 64 << 20
 
 // Facts that a caller decides on.
 var (
-	// ErrRange says that a range of lines is malformed, or is not in the file.
+	// ErrRange says that a range of lines is malformed, or outside the file.
 	ErrRange = errors.New("blame: invalid range")
 	// ErrTooLarge says that a file is larger than [SizeMax].
 	ErrTooLarge = errors.New("blame: the file is too large")
@@ -43,7 +43,7 @@ type Options struct {
 	Moves bool
 }
 
-// Run is some lines of the file that come from the same place. Indexes count from 0.
+// Run is a run of lines with the same origin. Indexes count from 0.
 type Run struct {
 	Index, Count int
 	Commit       object.ID
@@ -53,12 +53,11 @@ type Run struct {
 	Previous object.ID
 }
 
-// File blames the file at a path of a commit. The runs come in the order of the lines. Memory
-// follows the lines of the file and the commits that are looked at, with the contents of a few
-// versions.
+// File blames the file at a path of a commit. The runs are in the order of the lines. Memory grows
+// with the lines of the file and the commits visited, plus the contents of a few versions.
 //
-// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and what
-// reading gives.
+// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and those of
+// reading.
 func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
 	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader)}
 	defer b.close()

@@ -28,8 +28,8 @@ import (
 	"packhorse/odb/lru"
 )
 
-// ErrBypass says that a pack is not the cache's business, and that nothing of it was written:
-// whoever asked generates it for himself. A [Generate] returns it when its pack does not pay;
+// ErrBypass says that a pack is not cached, and that nothing of it was written: the caller
+// generates it without the cache. A [Generate] returns it when its pack is not worth caching;
 // [Cache.Send] also when the cache's own files fail.
 var ErrBypass = errors.New("clonecache: not cached")
 
@@ -49,8 +49,7 @@ type Options struct {
 	FS vfs.FS
 	// BudgetBytes bounds the files; 10 GiB when 0. A pack of more than a quarter of it is not kept.
 	BudgetBytes int64
-	// CostMin is how long a generation must have taken for its pack to be kept; 5 ms when 0, and
-	// everything is kept when it is negative.
+	// CostMin is the shortest generation whose pack is kept; 5 ms when 0; negative keeps all packs.
 	CostMin time.Duration
 	Logger  *slog.Logger
 }
@@ -162,7 +161,7 @@ func (c *Cache) load() error {
 	return nil
 }
 
-// Close gives up the flights, whose readers fail, and waits for them.
+// Close cancels the flights, whose readers fail, and waits for them.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -77,10 +77,10 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 // new root tree; the zero base stands for an empty one. Folders that end up empty are left out, as
 // git does.
 //
-// It is an [InvalidError] when a path to delete is not there, or when content that is to keep an
+// It is an [InvalidError] when a path to delete does not exist, or when content that is to keep an
 // existing mode does not fit it, and an [odb.RefusedFileError] when git refuses a content under its
-// name. Deletions count against base, writes come after them. Trees of an earlier Apply of the same
-// plan stay in q.
+// name. Deletions apply to base, and writes are done after them. Trees of an earlier Apply of the
+// same plan stay in q.
 func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (object.ID, error) {
 	v := q.View().Linked()
 	if err := p.Locate(ctx, v, base); err != nil {

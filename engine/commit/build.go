@@ -16,8 +16,8 @@ type Person struct {
 	Email string `json:"email"`
 }
 
-// Check returns why p cannot stand in a commit header, or "". Angle brackets, NUL and line ends
-// would change the meaning of the header (git strips them, which would record another person).
+// Check returns the reason why p is invalid in a commit header, or "". Angle brackets, NUL and line
+// ends would change the meaning of the header (git strips them, which would record another person).
 func (p Person) Check() string {
 	switch {
 	case strings.TrimSpace(p.Name) == "":

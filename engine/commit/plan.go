@@ -18,8 +18,8 @@ import (
 // ErrInvalid matches every [InvalidError].
 var ErrInvalid = errors.New("commit: invalid operation")
 
-// InvalidError says which operation of a request cannot be done and why. Its Is method matches
-// [ErrInvalid].
+// InvalidError names the operation of a request that cannot be done, and the reason. Its Is method
+// matches [ErrInvalid].
 type InvalidError struct {
 	// Path is the path as the request gave it.
 	Path string
@@ -47,7 +47,7 @@ type Operation struct {
 	// Mode is the mode to write, or zero: an existing file then keeps its own and a new one is a plain
 	// file.
 	Mode object.Mode
-	// Content is the blob, or for a gitlink the commit, to put at Path.
+	// Content is the blob, or for a gitlink the commit, for Path.
 	Content object.ID
 }
 

@@ -100,8 +100,8 @@ func (s *Seal) Open(org string, repo refs.RepoID, id ID, sealed []byte) (Login, 
 	return Login{Username: Secret(l.Username), Password: Secret(l.Password)}, nil
 }
 
-// Digest identifies a request that holds a secret. Whoever reads it later cannot try secrets on it
-// without the key, which there must be.
+// Digest identifies a request that holds a secret. Readers of the digest cannot test guesses
+// without the key, which must be set.
 func (s *Seal) Digest(request []byte) (sum [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write(request)

@@ -13,10 +13,10 @@ import (
 
 // Resources are what heavy requests share with each other.
 type Resources interface {
-	// Slot waits for a place among those who compute, and returns the function that gives it back.
+	// Slot waits for a slot for computing, and returns the function that releases it.
 	Slot(ctx context.Context) (release func(), err error)
-	// Reserve waits until about sizeBytes of memory may be held, and returns the function that gives
-	// them back.
+	// Reserve waits until about sizeBytes of memory are available, reserves them, and returns the
+	// function that releases them.
 	Reserve(ctx context.Context, sizeBytes int64) (release func(), err error)
 }
 
@@ -32,12 +32,12 @@ type CompareOptions struct {
 	SizeMax int64
 }
 
-// Comparison compares the files of two trees on all processors and hands them out in their order.
+// Comparison compares the files of two trees on all processors and returns them in their order.
 //
 // One goroutine walks the trees, some compare files, and the reader of the comparison takes them.
 // Finished files that wait for their turn are bounded in bytes and in number: beyond, the walk
 // pauses until half of them have been taken. While all wait for the reader, which waits for its
-// client, the comparison gives up its slot.
+// client, the comparison releases its slot.
 type Comparison struct {
 	ctx       context.Context // of the request; a comparison lasts as long
 	cancel    context.CancelFunc

@@ -25,7 +25,7 @@ type Objects interface {
 	Open(ctx context.Context, id object.ID) (*odb.Object, error)
 }
 
-// Entry is one side of a change. Its mode is one of the five of git, or 0 when nothing is there.
+// Entry is one side of a change. Its mode is one of the five of git, or 0 when it is absent.
 type Entry struct {
 	Path string
 	Mode object.Mode
@@ -35,7 +35,7 @@ type Entry struct {
 // Exists reports whether there is something on this side.
 func (e *Entry) Exists() bool { return e.Mode != 0 }
 
-// Status says what happened to a file, in git's letters.
+// Status is the kind of change of a file, in git's letters.
 type Status byte
 
 // The kinds of changes to files.

@@ -50,7 +50,7 @@ var lockFiles = func() map[string]bool {
 	return names
 }()
 
-// File is a changed file. It is valid until the next one is asked for.
+// File is a changed file. It is valid until the next one is requested.
 type File struct {
 	Change
 	// Reason says why the diff is left out.

@@ -30,9 +30,9 @@ const (
 // paths.
 //
 // First come equal contents; then files of the same name, if each is the only one of that name on
-// its side; then all that is left is compared with each other, unless these are more than 1,000 by
-// 1,000 comparisons. Each file is in one pair at most. The pairs are in the order of the added
-// files. Memory is 8 bytes a line for a few megabytes of fingerprints, beside the lists.
+// its side; then all remaining files are compared with each other, unless that takes more than
+// 1,000 by 1,000 comparisons. Each file is in one pair at most. The pairs are in the order of the
+// added files. Memory is 8 bytes a line for a few megabytes of fingerprints, beside the lists.
 func Renames(ctx context.Context, objects Objects, deleted, added []Entry) ([]Rename, error) {
 	if len(deleted) == 0 || len(added) == 0 {
 		return nil, nil

@@ -9,12 +9,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// TextOptions say how the diff of a file is made.
+// TextOptions are the options of the diff of a file.
 type TextOptions struct {
 	// Binary includes binary contents as a GIT binary patch, which git apply accepts; otherwise the
 	// diff only says that they differ.
 	Binary bool
-	// SizeMax is the size in bytes above which a file is taken for a binary one; 0 means 512 MiB.
+	// SizeMax is the size in bytes above which a file is treated as binary; 0 means 512 MiB.
 	SizeMax int64
 }
 

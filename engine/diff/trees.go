@@ -10,17 +10,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrTooDeep says that folders are nested deeper than any are followed.
+// ErrTooDeep says that folders are nested too deeply.
 var ErrTooDeep = errors.New("diff: folders are nested too deeply")
 
 // depthMax bounds the nesting of folders.
 const depthMax = 2048
 
 // Trees yields the files that differ between two trees, in the order of git diff-tree -r: by path,
-// with a folder where its name and a slash would stand. object.ZeroID stands for the tree without
-// entries. A subtree that both have is not opened.
+// with a folder at the place of its name and a slash. object.ZeroID stands for the tree without
+// entries. Common subtrees are not opened.
 //
-// paths, unless empty, restricts the walk to these files, and to all that lies in these folders.
+// paths, unless empty, restricts the walk to these files, and to the content of these folders.
 // Errors: [ErrTooDeep], object.ErrMalformed, and those of objects.
 func Trees(ctx context.Context, objects Objects, before, after object.ID, paths []string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {

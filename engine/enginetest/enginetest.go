@@ -1,8 +1,8 @@
 // Package enginetest opens hosts over stores in memory for tests.
 //
-// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is
-// left behind. Start at [Open]; [OpenOn] opens a host again on the same file system, after a crash
-// or beside another host.
+// The stores are the real ones on a file system in memory, so that nothing is mocked and tests
+// leave no files behind. Start at [Open]; [OpenOn] opens a host again on the same file system,
+// after a crash or beside another host.
 package enginetest
 
 import (
@@ -43,8 +43,8 @@ func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, 
 	}
 }
 
-// Create creates a repository of the organization "acme", whose default branch is main whatever
-// comes, and opens it.
+// Create creates a repository of the organization "acme", with the fixed default branch main, and
+// opens it.
 func Create(tb testing.TB, host *engine.Host, name string) *engine.Repository {
 	tb.Helper()
 	ctx := context.Background()

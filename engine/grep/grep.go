@@ -76,7 +76,7 @@ type File struct {
 // Page is a page of search results.
 type Page struct {
 	Files []File
-	// Next is where the search goes on, if More.
+	// Next is the position where the search continues, if More.
 	Next Position
 	More bool
 }

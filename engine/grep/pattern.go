@@ -14,7 +14,7 @@ import (
 	"packhorse/odb/fair"
 )
 
-// ErrPattern says that a pattern is no RE2, or too large a one.
+// ErrPattern says that a pattern is not valid RE2, or too large.
 var ErrPattern = errors.New("grep: invalid pattern")
 
 // Bounds of a pattern. The time for a line is its length times the instructions, and a line is

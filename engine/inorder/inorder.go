@@ -16,12 +16,12 @@ import (
 
 // Options are the settings of [Map]; the zero value takes every default.
 type Options struct {
-	// Workers is how many goroutines work; by default as many as there are cores.
+	// Workers is the number of goroutines; by default that of cores.
 	Workers int
-	// Ahead is how many items may be under way or wait for their turn; by default four for each
+	// Ahead bounds the items that are computed or wait for their turn; by default four for each
 	// worker. It bounds the memory.
 	Ahead int
-	// Idle is called before the caller waits for a result that is not there yet. Its error is yielded
+	// Idle is called before the caller waits for a result that is not ready. Its error is yielded
 	// and ends the walk.
 	Idle func() error
 }

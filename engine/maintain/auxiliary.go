@@ -12,9 +12,9 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// Auxiliaries makes bitmaps and path filters of pools that got a large segment, one pool after
-// another, on one goroutine that is there while there is something to do. They make answers faster:
-// a failure is logged, and the pool is served without them.
+// Auxiliaries builds bitmaps and path filters of pools with a new large segment, one pool after
+// another, on one goroutine that runs while pools wait. These files only speed up reads: a failure
+// is logged, and the pool is served without them.
 type Auxiliaries struct {
 	build func(ctx context.Context, pool odb.PoolID) error
 	busy  func() bool // requests are served

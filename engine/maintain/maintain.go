@@ -21,27 +21,26 @@ import (
 // Settings are retention times and thresholds of maintenance. Zero fields take their defaults; a
 // negative time is none.
 type Settings struct {
-	// Grace is how long objects stay that nothing reaches any more; 14 days.
+	// Grace is the time that unreachable objects stay; 14 days.
 	Grace time.Duration
-	// ReaderGrace is how long a layer stays that no pool uses any more, for readers in other
-	// processes; 1 hour.
+	// ReaderGrace is the time that an unused layer stays, for readers in other processes; 1 hour.
 	ReaderGrace time.Duration
-	// JournalAge is how long the journal is kept, at least Grace; 90 days.
+	// JournalAge is the time that the journal is kept, at least Grace; 90 days.
 	JournalAge time.Duration
 	// HotCount and HotBytes are the size of a pool's hot tier that makes a flush due; 5,000
 	// objects, 16 MiB.
 	HotCount int
 	HotBytes int64
-	// SegmentCount is how many segments come to a pool before they are merged; 8.
+	// SegmentCount is the number of new segments of a pool that makes a merge due; 8.
 	SegmentCount int
-	// RoundInterval is how often the whole store is gone through; 24 hours.
+	// RoundInterval is the interval of rounds over the whole store; 24 hours.
 	RoundInterval time.Duration
 	// SweepInterval is the interval of deleting obsolete files; 10 minutes.
 	SweepInterval time.Duration
 	// DropShare is the least share of unreachable objects for which a pool is rewritten in the
 	// background; 0.1.
 	DropShare float64
-	// Pause is how long the work in the background rests, as a share of the time that it works; 1.
+	// Pause is the rest of background work, as a multiple of the time that it works; 1.
 	Pause float64
 }
 
@@ -80,7 +79,7 @@ type Job struct {
 	Grace, JournalAge time.Duration
 	// DropShare is the least share of unreachable objects for which layers are rewritten.
 	DropShare float64
-	// Compact says how far layers are merged.
+	// Compact are the options of merging layers.
 	Compact repack.CompactOptions
 }
 

@@ -22,8 +22,8 @@ type Host interface {
 	Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error)
 	// Round maintains every repository.
 	Round(ctx context.Context, options packgen.RepackOptions) error
-	// UntilRound returns how long it is until a round is due, that many after the last one began, also
-	// if a former process did it.
+	// UntilRound returns the time until a round is due: interval after the last one began, also if
+	// an earlier process ran it.
 	UntilRound(ctx context.Context, interval time.Duration) (time.Duration, error)
 	// Sweep deletes obsolete files and expired rows.
 	Sweep(ctx context.Context) error
@@ -50,12 +50,12 @@ type Worker struct {
 
 // Stats are counts since the worker was started.
 type Stats struct {
-	// Compactions is how often layers of a pool became one, ObjectCount how many objects were
-	// rewritten for it.
+	// Compactions is the number of merges of layers, ObjectCount the number of objects rewritten by
+	// them.
 	Compactions, ObjectCount uint64
-	// Rounds is how often the whole store was gone through, Failures how often something failed.
+	// Rounds is the number of rounds over the whole store, Failures the number of failed steps.
 	Rounds, Failures uint64
-	// Postponed is how often something was put off because the disk had no room for it.
+	// Postponed is the number of steps postponed for lack of disk space.
 	Postponed uint64
 	// DueCount counts the waiting pools, without those that a round has taken over.
 	DueCount int

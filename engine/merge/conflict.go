@@ -12,7 +12,7 @@ type Conflict struct {
 // Staged reports whether an index would hold an entry of the path.
 func (c *Conflict) Staged() bool { return c.Stages != [3]Version{} }
 
-// Kind says why a path conflicts.
+// Kind is the reason why a path conflicts.
 type Kind uint8
 
 // The kinds of conflicts. If several apply to a path, the first one found is reported.
@@ -42,8 +42,8 @@ const (
 	Symlink
 	// FileLocation is a file in a folder that the other side renamed.
 	FileLocation
-	// DirectoryInWay is a path that files of a renamed folder would have to move to, and which is
-	// taken.
+	// DirectoryInWay is a path that files of a renamed folder would have to move to, and that
+	// already exists.
 	DirectoryInWay
 	// DirectoryCollision is a path that several files of renamed folders would have to move to.
 	DirectoryCollision

@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// ContentOptions say how conflicts are shown. The zero value names no sides.
+// ContentOptions are the options of showing conflicts. The zero value has no labels.
 type ContentOptions struct {
 	Ours, Theirs string // labels of the two sides behind the markers; "" for none
 	MarkerSize   int    // how many characters a marker has; 0 means [MarkerSizeDefault]
@@ -18,13 +18,13 @@ type ContentOptions struct {
 // ones.
 const MarkerSizeDefault = 7
 
-// Content merges two contents that come from a common one, line by line, as git merge does: by the
-// histogram diff, and with conflicts reduced to the lines that differ, unless three lines or less
-// would stand between two of them.
+// Content merges two contents with a common base, line by line, as git merge does: by the histogram
+// diff, and with conflicts reduced to the lines that differ, unless three lines or fewer would
+// separate two of them.
 //
 // It returns the merged content, in memory of its own or of one of the arguments, and the number of
-// conflicts, which it shows between markers. Whether contents are text is for the caller to know.
-// Each has at most [lines.SizeMax] bytes.
+// conflicts, which it shows between markers. The caller makes sure that the contents are text. Each
+// has at most [lines.SizeMax] bytes.
 //
 // Errors: that of ctx.
 func Content(

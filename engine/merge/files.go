@@ -120,8 +120,8 @@ func (m *merger) keepBinary(ids [3]object.ID) (object.ID, Kind, error) {
 	return ids[base], 0, nil
 }
 
-// IsBinary reports whether a file that begins with data is taken for binary, as one without lines
-// to merge.
+// IsBinary reports whether a file that begins with data counts as binary, which has no lines to
+// merge.
 func IsBinary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), binaryPrefix)], 0) >= 0
 }

@@ -45,11 +45,10 @@ type Options struct {
 	// Ours and Theirs name the sides in conflict markers and in the names of files that had to make
 	// room; "ours" and "theirs" if empty.
 	Ours, Theirs string
-	// BytesMax is how many bytes of new objects a merge may make, and how large a file may be that is
-	// merged by lines; 0 means 256 MiB.
+	// BytesMax bounds the new objects of a merge, and the size of a file that is merged by lines,
+	// in bytes; 0 means 256 MiB.
 	BytesMax int64
-	// PathBytesMax is how many bytes of memory a merge may keep of the paths that differ; 0 means 256
-	// MiB.
+	// PathBytesMax bounds the memory for differing paths, in bytes; 0 means 256 MiB.
 	PathBytesMax int64
 	// RenameMax is the number of sources and of destinations up to which they are all compared with
 	// each other; 0 means 7000, as in git.

@@ -31,8 +31,8 @@ const (
 )
 
 var (
-	// ErrTooLarge says that a note, or the part of a notes tree that had to be opened, exceeds a bound
-	// of the package.
+	// ErrTooLarge says that a note, or the part of a notes tree that must be opened, exceeds a
+	// bound of the package.
 	ErrTooLarge = errors.New("notes: too large")
 	// ErrMalformed says that the target of a notes ref is not a tree, or a tree that git cannot
 	// read as notes either.
@@ -82,7 +82,7 @@ func (t *Tree) Find(ctx context.Context, id object.ID) ([]object.ID, error) {
 	return nil, nil
 }
 
-// Set makes blob the note of id, in place of any that is there. Errors: [ErrMalformed],
+// Set makes blob the note of id, and replaces an existing one. Errors: [ErrMalformed],
 // [ErrTooLarge].
 func (t *Tree) Set(ctx context.Context, id, blob object.ID) error {
 	return t.insert(ctx, &t.root, 0, &leaf{key: id, values: []object.ID{blob}}, true)

@@ -12,10 +12,10 @@ import (
 )
 
 // Write writes the trees that differ from those that were opened into q and returns the root, which
-// is the empty tree when nothing is left. q must show the objects that the tree was opened on.
+// is the empty tree when no entry is left. q must show the objects that the tree was opened on.
 //
 // The entries of a folder come in tree order. That is git's result too, except where git would
-// write a folder that is none: it sorts entries that are no notes as if all of them were files.
+// write a malformed folder: it sorts entries that are not notes as if all of them were files.
 //
 // Errors: [ErrMalformed], [ErrTooLarge].
 func (t *Tree) Write(ctx context.Context, q *odb.Quarantine) (object.ID, error) {

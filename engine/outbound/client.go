@@ -27,8 +27,8 @@ type Options struct {
 
 	TLS *tls.Config // nil trusts the system's roots, or those in SSL_CERT_FILE
 
-	// Resolve and Dial stand in for the system's resolver and network where they are not nil. Dial is
-	// given addresses that the guard has allowed, never names.
+	// Resolve and Dial replace the system's resolver and network if not nil. Dial gets addresses
+	// that the guard has allowed, never names.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -154,5 +154,5 @@ func (e *sendError) Timeout() bool {
 	return ok && timeout.Timeout()
 }
 
-// CloseIdleConnections closes what [http.Client.CloseIdleConnections] asks it to.
+// CloseIdleConnections implements [http.Client.CloseIdleConnections].
 func (t *guarded) CloseIdleConnections() { t.transport.CloseIdleConnections() }

@@ -23,8 +23,8 @@ const addressesMax = 16
 
 // DialContext connects to a host and port.
 //
-// A name that resolves to any address which may not be connected to is refused as a whole: no
-// honest name points both ways. Errors: [*RefusedError], and those of the resolver and the network.
+// One forbidden address among those of a name refuses the name as a whole: no honest name has both
+// kinds. Errors: [*RefusedError], and those of the resolver and the network.
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()

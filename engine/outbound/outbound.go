@@ -17,13 +17,14 @@ import (
 	"strings"
 )
 
-// Guard knows which addresses may be connected to. The zero value allows public ones only.
+// Guard decides which addresses may be connected to. The zero value allows only public ones.
 type Guard struct {
 	names    map[string]bool // in lower case
 	prefixes []netip.Prefix
 }
 
-// RefusedError says why nothing was sent. It holds no user name, no password and no path.
+// RefusedError is the reason why nothing was sent. It contains no user name, no password and no
+// path.
 type RefusedError struct {
 	Target   string // host, address or scheme that is refused
 	Why      string

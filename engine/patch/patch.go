@@ -1,8 +1,8 @@
 // Package patch reads patches and applies them to trees, as git apply --cached --binary does.
 //
-// Start at [Parse], which checks the form of a patch and notes where each file's part lies;
-// [Patch.Apply] applies it to a tree and returns the files that the patch writes and removes. A
-// patch applies as a whole or not at all. Syntax, applicability and result are those of git 2.39
+// Start at [Parse], which checks the syntax of a patch and records the position of each file's
+// part; [Patch.Apply] applies it to a tree and returns the files that the patch writes and removes.
+// A patch applies as a whole or not at all. Syntax, applicability and result are those of git 2.39
 // with its default options: a leading folder of each name is stripped, hunks may be found at
 // another line but never with less context than they have, parts for one file build on each other,
 // and white space errors are ignored.
@@ -19,7 +19,7 @@
 //   - One that becomes unreadable inside a "GIT binary patch". Git complains, applies what came
 //     before, and drops the rest.
 //   - One that names a path which git fsck --strict, and so a push, would refuse. Git apply checks
-//     for the file systems of the machine that it runs on only.
+//     only for the file systems of the machine that it runs on.
 //   - One that creates a file with the mode of a folder. Git records a submodule whose commit is
 //     the file's blob.
 //   - One beyond the [Limits], or with a name, a mode or a hunk's head further than 64 KiB from the
@@ -39,13 +39,13 @@ import (
 var (
 	// ErrMalformed matches every [SyntaxError].
 	ErrMalformed = errors.New("patch: malformed patch")
-	// ErrEmpty says that the input holds no patch at all.
+	// ErrEmpty says that the input contains no patch.
 	ErrEmpty = errors.New("patch: no patch in the input")
 	// ErrTooLarge matches every [LimitError].
 	ErrTooLarge = errors.New("patch: over a limit")
 )
 
-// SyntaxError says where a patch cannot be read. Its Is method matches [ErrMalformed].
+// SyntaxError is the position of a syntax error in a patch. Its Is method matches [ErrMalformed].
 type SyntaxError struct {
 	// Line counts from 1.
 	Line   int64
@@ -57,7 +57,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("patch: line %d: %s", 
 // Is reports whether target is [ErrMalformed].
 func (e *SyntaxError) Is(target error) bool { return target == ErrMalformed }
 
-// LimitError says which limit a patch exceeds. Its Is method matches [ErrTooLarge].
+// LimitError names the limit that a patch exceeds. Its Is method matches [ErrTooLarge].
 type LimitError struct {
 	// Path is the file that it is about, "" for the whole patch.
 	Path  string
@@ -138,7 +138,7 @@ type Rejection struct {
 	Reason string
 }
 
-// String says it in a sentence.
+// String is the rejection as a sentence.
 func (r *Rejection) String() string { return fmt.Sprintf("%s: %s", r.Path, r.Reason) }
 
 // answer is a yes or a no that may still be open: a plain header does not say whether it creates or

@@ -16,12 +16,12 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// ErrInvalid says that a glob, a path or an extension can match nothing, or asks for too much.
+// ErrInvalid says that a glob, a path or an extension can match nothing, or exceeds a limit.
 var ErrInvalid = errors.New("pathspec: invalid path filter")
 
 // Limits of a [Spec].
 const (
-	// CountMax is how many paths, globs and extensions of each kind there may be.
+	// CountMax bounds the number of paths, globs and extensions of each kind.
 	CountMax = 1000
 	// GlobBytesMax is the size of a glob or a path.
 	GlobBytesMax = 4096
@@ -30,9 +30,9 @@ const (
 	alternativesMax = 256
 )
 
-// Spec says which files are selected: those that lie in one of the paths, match an included glob
-// and no excluded one, and have one of the extensions. A list that is empty does not restrict, and
-// the zero value selects everything.
+// Spec selects files: those in one of the paths, match an included glob and no excluded one, and
+// have one of the extensions. A list that is empty does not restrict, and the zero value selects
+// everything.
 type Spec struct {
 	// Paths are files, and folders with all that is in them, literally. "" is the root.
 	Paths            []string

@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrDepth says that folders are nested too deeply.
+// ErrDepth says that folders are nested deeper than [DepthMax].
 var ErrDepth = errors.New("pathspec: folders nested too deeply")
 
 // DepthMax bounds the nesting of folders.
@@ -30,9 +30,9 @@ type Entry struct {
 
 // Walk yields the files of the tree root that f selects, in the order of trees, and the folders on
 // the way, each before its content, even if nothing in it turns out to be selected. With a path in
-// from, the walk begins there: with the entry at that path, or where it would be; folders above it
-// are left out. Folders that can hold nothing selected are never opened. Errors: [ErrDepth] and
-// those of objects.
+// from, the walk begins there: with the entry at that path, or its place; folders above it are left
+// out. Folders that can hold nothing selected are never opened. Errors: [ErrDepth] and those of
+// objects.
 func Walk(ctx context.Context, objects Reader, root object.ID, f *Filter, from string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := walker{ctx: ctx, objects: objects, filter: f, yield: yield}

@@ -20,7 +20,7 @@ import (
 var (
 	// ErrUnsigned says that a commit carries no signature, or more than one.
 	ErrUnsigned = errors.New("signature: commit is not signed")
-	// ErrInvalid says that no registered key that is in force made a commit's signature.
+	// ErrInvalid says that a commit's signature is not by a valid registered key.
 	ErrInvalid = errors.New("signature: no valid signature of a registered key")
 	// ErrKey says that a file holds something other than keys.
 	ErrKey = errors.New("signature: not a signing key")

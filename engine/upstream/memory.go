@@ -35,7 +35,7 @@ func remembered(ctx context.Context, r kv.Reader, repo refs.RepoID) (memory, err
 	return m, nil
 }
 
-// See adds to b that a ref is equal on both sides, or for the zero ID that neither has it. It
+// See records in b that a ref is equal on both sides, or for the zero ID that neither has it. It
 // removes the held value.
 func See(b *kv.Batch, repo refs.RepoID, name string, id object.ID) {
 	if id.IsZero() {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// GitHub is the one provider that is asked with tokens of an app, and not with a stored credential.
+// GitHub is the only provider that is accessed with tokens of an app instead of a stored
+// credential.
 const GitHub = "github"
 
 // providers are the known hosts: the default base URL of each, and the user name for a credential
@@ -39,16 +40,16 @@ type Origin struct {
 	Name     string `json:"name"`
 	// Base is the URL in front of owner and name, without a slash at its end.
 	Base string `json:"base"`
-	// DefaultBranch was asked for, whatever the upstream's HEAD is.
+	// DefaultBranch is the requested default branch; it overrides the upstream's HEAD.
 	DefaultBranch string `json:"default_branch,omitempty"`
 	// FollowHead takes the upstream's HEAD as the default branch, also where the upstream has one of
 	// the usual name.
 	FollowHead bool `json:"follow_head,omitempty"`
-	// Public asks without credentials, and sends nothing.
+	// Public fetches without credentials, and never pushes.
 	Public bool `json:"public,omitempty"`
 }
 
-// ErrOrigin says that something cannot be the name of an upstream.
+// ErrOrigin says that the data of an upstream is invalid.
 var ErrOrigin = errors.New("upstream: invalid upstream")
 
 // OriginError is [ErrOrigin] with the field of base_repo that is at fault.
@@ -132,5 +133,5 @@ func (o *Origin) URL() string {
 	return path + ".git"
 }
 
-// User is the user name that stands in for one that a credential does not have.
+// User is the user name for a credential without one.
 func (o *Origin) User() string { return providers[o.Provider].user }

@@ -12,7 +12,7 @@ import (
 	"packhorse/refs"
 )
 
-// Phase is how a repository stands to its upstream.
+// Phase is the phase of a repository's sync.
 type Phase string
 
 // The phases. A detached repository has had an upstream and has none any more.
@@ -35,7 +35,8 @@ type State struct {
 	LastSuccess   time.Time `json:"last_success,omitzero"`
 	// LastError is why the last sync failed, "" when it did not. Clients see it.
 	LastError string `json:"last_error,omitempty"`
-	// Attempts is how many syncs have failed since one succeeded, and Next when the next one is due.
+	// Attempts is the number of failed syncs since the last success, and Next the time of the next
+	// one.
 	Attempts int       `json:"attempts,omitempty"`
 	Next     time.Time `json:"next,omitzero"`
 }
@@ -122,7 +123,7 @@ func (s *State) BeginDetach() (changed bool, err error) {
 	return true, nil
 }
 
-// Succeed records a sync that came to its end. Failures of single refs in its report count as a
+// Succeed records a sync that was completed. Failures of single refs in its report count as a
 // failure, which is returned.
 func (s *State) Succeed(now time.Time, report *Report) error {
 	s.LastError, s.Next = "", time.Time{}
@@ -190,8 +191,8 @@ func Apply(ctx context.Context, keys kv.Store, b *kv.Batch, repo refs.RepoID) er
 	return commit.Wait(ctx)
 }
 
-// Pending calls wake for each repository whose sync is due, or will be at a time, by its stored
-// state. damaged hears of states that cannot be read.
+// Pending calls wake for each repository whose sync is due, now or at a later time, by its stored
+// state. It calls damaged for states that cannot be read.
 func Pending(
 	ctx context.Context, keys kv.Reader, wake func(repo refs.RepoID, at time.Time), damaged func(key []byte, err error),
 ) error {

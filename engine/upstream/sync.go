@@ -1,9 +1,9 @@
-// Package upstream keeps a repository and one on another host the same: branches and tags, in both
+// Package upstream synchronizes a repository with one on another host: branches and tags, in both
 // directions.
 //
 // Start at [Sync.Run], which is one sync, and at [Worker], which runs those that are due. origin.go
-// says where the far side is, state.go what is stored about it, compare.go decides on the action
-// for each ref, transfer.go does it. Package remote speaks to the far side.
+// identifies the far side, state.go stores the sync state, compare.go decides on the action for
+// each ref, transfer.go does it. Package remote speaks to the far side.
 //
 // Nothing is forced on either side. The values that both sides last agreed on are stored, so that a
 // ref that one side lacks is known to be new or deleted.
@@ -45,7 +45,7 @@ type Pull struct {
 type Repository interface {
 	// ID names the repository in the rows of this package.
 	ID() refs.RepoID
-	// Refs returns all refs that [Covers] knows.
+	// Refs returns all refs that [Covers] accepts.
 	Refs(ctx context.Context) ([]refs.Ref, error)
 	// Objects opens the objects for reading; the caller closes the view.
 	Objects(ctx context.Context) (*odb.View, error)
@@ -61,9 +61,9 @@ type Sync struct {
 	Repo Repository
 	Keys kv.Reader
 	Far  *remote.Remote
-	// Head returns the default branch here, by its full name, once the refs of both sides are known:
-	// it is not deleted, and comes with the first of those that are pulled. head is what HEAD is a
-	// symbolic ref to there, "" when that is not known or has no value.
+	// Head returns the default branch here, by its full name, once the refs of both sides are
+	// known: it is not deleted, and is pulled with the first ones. head is the target of the
+	// symbolic ref HEAD there, "" when unknown or unborn.
 	Head func(head string, far, local func(ref string) bool) string
 	// ReadOnly sends nothing.
 	ReadOnly bool
@@ -213,7 +213,7 @@ const (
 	rowsMax    = 5_000
 )
 
-// RefsError says that a sync went through but for some refs.
+// RefsError says that a sync was completed except for some refs.
 type RefsError struct{ Problems []Problem }
 
 // toldMax is how many refs an error names.

@@ -16,13 +16,12 @@ import (
 
 // Settings are those of a [Worker]. Zero fields take their defaults.
 type Settings struct {
-	// Workers is how many repositories are synced at once; 4. One organization has half of them at
-	// most.
+	// Workers bounds the concurrent syncs; 4. One organization gets at most half of them.
 	Workers int
 	// RetryMin and RetryMax are the first pause after a failure and the longest one; 5 s, 1 h. Each
 	// failure doubles it.
 	RetryMin, RetryMax time.Duration
-	// Logger hears of panics; none by default.
+	// Logger logs failures and panics; none by default.
 	Logger *slog.Logger
 }
 
@@ -34,7 +33,7 @@ func (s *Settings) SetDefaults() {
 	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 }
 
-// Pause is how long to wait after so many failures: twice as long each time, give or take a half.
+// Pause is the time to wait after so many failures: doubled each time, with a jitter of a half.
 func (s *Settings) Pause(attempts int) time.Duration {
 	pause := s.RetryMax
 	if attempts < 30 {
@@ -98,8 +97,8 @@ type job struct {
 // Stats are counts since the worker was made.
 type Stats struct {
 	Syncs, Failures uint64
-	// Running is how many syncs run, Waiting how many repositories wait for their turn or for another
-	// try.
+	// Running is the number of running syncs, Waiting that of repositories that wait for their turn
+	// or a retry.
 	Running, Waiting int
 }
 
@@ -113,7 +112,7 @@ func NewWorker(settings Settings) *Worker {
 	}
 }
 
-// Start lets the worker work for host, until Stop.
+// Start starts the worker for host, until Stop.
 func (w *Worker) Start(host Host) {
 	w.host = host
 	w.guard("dispatch", w.dispatch)
@@ -160,7 +159,7 @@ func (w *Worker) Failed() { w.failures.Add(1) }
 // one will do.
 func (w *Worker) Wake(repo refs.RepoID) { w.wake(repo, time.Time{}, false) }
 
-// WakeNow makes a sync of a repository due, whatever it waits for.
+// WakeNow makes a sync of a repository due at once, even during a pause.
 func (w *Worker) WakeNow(repo refs.RepoID) { w.wake(repo, time.Time{}, true) }
 
 func (w *Worker) wake(repo refs.RepoID, at time.Time, hasten bool) {
@@ -217,9 +216,8 @@ func (w *Worker) Cancel(repo refs.RepoID) {
 	}
 }
 
-// Hold cancels the sync of a repository that runs, waits for its end, and keeps another from
-// beginning until release is called, which is called once. Errors: that of ctx, when the sync goes
-// on for longer.
+// Hold cancels a running sync of a repository, waits for its end, and prevents another until
+// release is called, exactly once. Errors: that of ctx, when the sync does not end before.
 func (w *Worker) Hold(ctx context.Context, repo refs.RepoID) (release func(), err error) {
 	w.mu.Lock()
 	j, known := w.jobs[repo]

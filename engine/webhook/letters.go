@@ -124,15 +124,15 @@ func (d *Deliverer) Letters(ctx context.Context, org string) iter.Seq2[Letter, e
 	}
 }
 
-// Selection says which dead letters to send again. Empty fields select all.
+// Selection selects the dead letters to retry. Empty fields select all.
 type Selection struct {
 	Org string
 	URL string   // of the hook
 	IDs []string // of deliveries
 }
 
-// RetryMax is how many dead letters one call of [Deliverer.Retry] takes of a hook: all that are
-// sent again are held in memory.
+// RetryMax bounds the dead letters of a hook in one call of [Deliverer.Retry], which holds them in
+// memory.
 const RetryMax = 10_000
 
 // Retry turns dead letters into pending events for another day. It returns how many, and whether

@@ -35,8 +35,7 @@ import (
 	"packhorse/refs"
 )
 
-// Hook is a receiver as it is configured. Its organization and URL say which one it is; a secret
-// may be replaced.
+// Hook is a configured receiver. Organization and URL identify it; the secret may change.
 type Hook struct {
 	URL    string
 	Secret string
@@ -74,7 +73,7 @@ type Config struct {
 	Source Source
 	// Client sends; it follows no redirects and connects only where it may.
 	Client *http.Client
-	// Timeout is how long one attempt may take, answer included; 15 seconds.
+	// Timeout is the time limit of one attempt, including the answer; 15 seconds.
 	Timeout time.Duration
 	// GiveUp is how old an event gets, from its first attempt on, before an attempt that fails makes
 	// it a dead letter; 24 hours, and the first attempt is the last one when negative.
@@ -128,10 +127,11 @@ func newAttempts(most, orgMost int64) *fair.Queue {
 
 // Stats are counts since the start, but for Pending.
 type Stats struct {
-	// Delivered events were taken, Failed attempts were not, and Dead events were given up.
+	// Delivered counts the delivered events, Failed the failed attempts, and Dead the events given
+	// up.
 	Delivered, Failed, Dead uint64
-	// Pending is how many events are held in memory: those that are being sent, and those that failed
-	// or wait for one that did.
+	// Pending is the number of events in memory: those being sent, and those that failed or wait
+	// for a failed one.
 	Pending int64
 }
 
@@ -183,8 +183,7 @@ func (d *Deliverer) Stop() {
 	d.Client.CloseIdleConnections()
 }
 
-// Told hears that the outbox has had something more of a repository, which is durable. It does not
-// wait.
+// Told notifies the deliverer of another durable outbox row of a repository. It does not block.
 func (d *Deliverer) Told(id refs.RepoID) {
 	d.mu.Lock()
 	d.told[id] = true

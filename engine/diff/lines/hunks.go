@@ -9,7 +9,7 @@ import (
 	"packhorse/odb/fair"
 )
 
-// ContextDefault is how many unchanged lines git diff shows around changes.
+// ContextDefault is the number of unchanged lines that git diff shows around changes.
 const ContextDefault = 3
 
 // WriteHunks writes changes as unified hunks, each with up to around unchanged lines before and

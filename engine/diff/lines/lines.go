@@ -25,11 +25,11 @@ type Change struct{ OldStart, OldCount, NewStart, NewCount int }
 
 // Options say how contents are compared. The zero value is the default of git diff.
 type Options struct {
-	// NoIndent leaves out the heuristic that puts groups of changed lines where the indentation
-	// suggests it. Merges do.
+	// NoIndent leaves out the heuristic that moves groups of changed lines to places suggested by
+	// indentation. Merges set it.
 	NoIndent bool
-	// NoContext is for a caller who shows no lines around changes: a common end is not looked at, and
-	// groups of changed lines do not slide into it. Blame does.
+	// NoContext is for a caller who shows no lines around changes: a common end is skipped, and
+	// groups of changed lines do not slide into it. Blame sets it.
 	NoContext bool
 	// Histogram takes git's histogram diff in place of Myers' algorithm. Merges do.
 	Histogram bool

@@ -48,7 +48,7 @@ func (t Text) Count() int { return max(len(t.offsets)-1, 0) }
 // line may lack.
 func (t Text) Line(index int) []byte { return t.data[t.offsets[index]:t.offsets[index+1]] }
 
-// Range returns count lines from an index on, as they stand in the content.
+// Range returns count lines from an index on, as they are in the content.
 func (t Text) Range(index, count int) []byte {
 	if count == 0 {
 		return nil

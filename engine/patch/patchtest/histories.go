@@ -23,8 +23,8 @@ var diffOptions = [][]string{
 	{"--no-renames", "-W"},
 }
 
-// Histories applies the patches of the last count commits of a history: the tree must be the one
-// that they lead to, or git must refuse them too. It returns how many make their tree.
+// Histories applies the patches of the last count commits of a history: the result must be the tree
+// of the commit, or git must refuse the patch, too. It returns the number of accepted patches.
 func Histories(t *testing.T, git *oracle.Repository, apply Apply, count int) (applied int) {
 	t.Helper()
 	all := git.Steps(count)
@@ -52,9 +52,8 @@ func Histories(t *testing.T, git *oracle.Repository, apply Apply, count int) (ap
 	return len(all) - int(refused.Load())
 }
 
-// Mutations changes count patches of a history at random and applies them, to the tree that they
-// are for or to another one: git must come to the same verdict and, if it takes them, to the same
-// tree.
+// Mutations changes count patches of a history at random and applies them, to their own tree or to
+// another one: git must come to the same verdict and, if it accepts them, to the same tree.
 func Mutations(t *testing.T, git *oracle.Repository, apply Apply, seed uint64, count int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 5))

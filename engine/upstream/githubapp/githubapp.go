@@ -2,10 +2,9 @@
 // for each repository, for an hour.
 //
 // Start at [New] and [App.Credentials]. The app proves itself to GitHub's API with a JSON Web Token
-// that its private key has signed, asks where it is installed, and has a token made that opens one
-// repository and no other, so that what leaks or goes astray opens no more. See "Authenticating as
-// a GitHub App installation" in GitHub's documentation. Tokens are kept in memory only; no error
-// holds one.
+// that its private key has signed, looks up its installation, and requests a token for a single
+// repository, which limits the damage of a leak. See "Authenticating as a GitHub App installation"
+// in GitHub's documentation. Tokens are kept in memory only; no error holds one.
 package githubapp
 
 import (
@@ -29,14 +28,14 @@ var (
 	ErrNotInstalled = errors.New("githubapp: the app is not installed for this repository")
 	// ErrRefused says that the API rejects the app or its request.
 	ErrRefused = errors.New("githubapp: refused")
-	// ErrUnavailable says that the API cannot be reached, or gives no answer that can be understood.
+	// ErrUnavailable says that the API cannot be reached, or sends an invalid answer.
 	ErrUnavailable = errors.New("githubapp: not available")
 )
 
 // User is the user name that goes with a token.
 const User = "x-access-token"
 
-// Config says which app it is.
+// Config identifies the app.
 type Config struct {
 	ID     string       // of the app, or its client id
 	Key    []byte       // its private key, PEM

@@ -13,18 +13,19 @@ import (
 
 // The kinds of errors. Each [*Error] matches one.
 var (
-	// ErrUnauthorized says that the far side wants other credentials (401), or any.
+	// ErrUnauthorized says that the far side requires other credentials, or any (401).
 	ErrUnauthorized = errors.New("remote: not authorized")
-	// ErrForbidden says that the far side knows us and does not let us (403).
+	// ErrForbidden says that the far side denies access for these credentials (403).
 	ErrForbidden = errors.New("remote: forbidden")
 	// ErrNotFound says that there is no such repository, for these credentials (404, 410).
 	ErrNotFound = errors.New("remote: repository not found")
-	// ErrUnavailable says that the far side cannot be reached, broke off, is silent, or asks to try
-	// again (408, 429, 5xx).
+	// ErrUnavailable says that the far side cannot be reached, aborted, is silent, or requests a
+	// retry (408, 429, 5xx).
 	ErrUnavailable = errors.New("remote: not available")
-	// ErrProtocol says that what answers does not speak git's protocol, or not as we need it.
+	// ErrProtocol says that the far side does not speak git's protocol, or lacks features that we
+	// need.
 	ErrProtocol = errors.New("remote: protocol violated")
-	// ErrLimit says that the far side has sent more than it may.
+	// ErrLimit says that the far side has exceeded a limit.
 	ErrLimit = errors.New("remote: limit exceeded")
 	// ErrRejected says that the far side has reported an error of its own, in git's protocol.
 	ErrRejected = errors.New("remote: the far side reports an error")

@@ -15,18 +15,17 @@ type Haves interface {
 	// Next returns up to most commits that were not returned before and that are not known to be
 	// common, nor to be behind a common one; none when there are no more.
 	Next(ctx context.Context, most int) ([]object.ID, error)
-	// Common says that both sides have a commit, and so all that is behind it. It was returned by
-	// Next.
+	// Common reports that both sides have a commit, and so its ancestors. It was returned by Next.
 	Common(id object.ID)
 }
 
-// FetchRequest says what to fetch.
+// FetchRequest selects the objects to fetch.
 type FetchRequest struct {
 	Wants []object.ID // at least one; of the advertisement
 	// Haves is nil when we have nothing. Otherwise the pack may be thin: deltas in it may have bases
 	// that we have and the pack has not.
 	Haves Haves
-	// IncludeTags asks for annotated tags of the fetched commits, too.
+	// IncludeTags requests annotated tags of the fetched commits, too.
 	IncludeTags bool
 	// Progress receives the progress messages of the far side, without secrets but with control
 	// characters; nil asks for none.
@@ -36,9 +35,9 @@ type FetchRequest struct {
 // Fetch negotiates and returns the pack, as it arrives. The caller reads it to its end, and closes
 // it in any case.
 //
-// The pack is the far side's: nothing in it was looked at. It ends with io.EOF where the far side
-// has said that it ends, and with an error when it breaks off or dawdles; reading it may take any
-// time otherwise. The errors are those of package [remote], and of Haves.
+// The pack is unchecked data of the far side. It ends with io.EOF at the end that the far side
+// marks, and with an error when it breaks off or is too slow; the reader itself may take any time.
+// The errors are those of package [remote], and of Haves.
 func (r *Remote) Fetch(ctx context.Context, ad *Advertisement, q FetchRequest) (pack io.ReadCloser, err error) {
 	n := newNegotiation(r, ad, q)
 	if len(q.Wants) == 0 {

@@ -25,14 +25,14 @@ type Result struct {
 	Reason string // why the far side has refused it; "" when it was done
 }
 
-// PushRequest says what to push.
+// PushRequest holds the updates to push.
 type PushRequest struct {
 	Commands []Command
 	// Pack writes a pack of the objects that the far side lacks; offset deltas are welcome, thin
 	// packs are not. It is called at most once, in a goroutine of its own that has ended when Push
 	// returns, and not at all when refs are only deleted.
 	Pack func(w io.Writer) error
-	// Progress is given what hooks and the like of the far side say; or nil.
+	// Progress receives messages of the far side, such as those of hooks; or nil.
 	Progress io.Writer
 }
 

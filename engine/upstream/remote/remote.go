@@ -35,8 +35,7 @@ type Remote struct {
 	Limits    Limits
 }
 
-// Limits bound the data that a far side may send, and how long it may be silent. A zero is the
-// default.
+// Limits bound the data that a far side may send, and its silence. Zero fields take their defaults.
 type Limits struct {
 	Refs               int           // kept of an advertisement; 200,000
 	NameBytes          int64         // of the names of these; 32 MiB

@@ -18,7 +18,7 @@ type Options struct {
 	CacheBytes int64
 	// RefsMax bounds the refs of a repository; 1,000,000 by default.
 	RefsMax int
-	// ReceiptAge is how long an idempotency key is remembered; 24 hours by default.
+	// ReceiptAge is the life of an idempotency record; 24 hours by default.
 	ReceiptAge time.Duration
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
@@ -81,8 +81,8 @@ func (s *Store) WaitDurable(ctx context.Context, repo RepoID) error {
 	return s.kv.WaitDurable(ctx, headKey(repo))
 }
 
-// Create lets batch create a repository without refs, at sequence 1. The batch fails with
-// kv.ErrConflict when repo exists.
+// Create adds to batch the creation of a repository without refs, at sequence 1. The batch fails
+// with kv.ErrConflict when repo exists.
 func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	if err := change.check(); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 	return nil
 }
 
-// Drop lets batch remove a repository's head, refs and journal, whatever state they are in.
-// [Tx.Drop] does so in a transaction.
+// Drop adds to batch the removal of a repository's head, refs and journal, in any state. [Tx.Drop]
+// does so in a transaction.
 func Drop(batch *kv.Batch, repo RepoID) {
 	batch.Delete(headKey(repo))
 	for _, table := range []byte{refTable, creationTable, journalTable} {

@@ -22,7 +22,7 @@ type node[K comparable, V any] struct {
 	prev, next *node[K, V]
 }
 
-// Len returns how many values there are.
+// Len returns the number of values.
 func (l *List[K, V]) Len() int { return len(l.byKey) }
 
 // Bytes returns the cost of the values.
@@ -61,7 +61,7 @@ func (l *List[K, V]) Put(key K, value V, bytes int64) {
 	l.bytes += bytes
 }
 
-// Remove forgets the value of a key, and returns it if it was there.
+// Remove removes the value of a key, and returns it if it existed.
 func (l *List[K, V]) Remove(key K) (value V, ok bool) {
 	n := l.byKey[key]
 	if n == nil {
@@ -102,7 +102,7 @@ func New[K comparable, V any](bytesMax, valueBytesMax int64) *Cache[K, V] {
 	return &Cache[K, V]{bytesMax: bytesMax, valueBytesMax: min(bytesMax, valueBytesMax)}
 }
 
-// Get returns the value of a key, if it is there.
+// Get returns the value of a key, if it exists.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *Cache[K, V]) PutUnless(key K, value V, bytes int64, stays func(old V) b
 	}
 }
 
-// Len returns how many values there are.
+// Len returns the number of values.
 func (c *Cache[K, V]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

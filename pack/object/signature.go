@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Signature is who did something, and when, as in the author, committer and tagger lines:
+// Signature is a person and a time, as in the author, committer and tagger lines:
 //
 //	Name <Email> Seconds Zone
 //

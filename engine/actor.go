@@ -33,8 +33,8 @@ func (a *Actor) recheck() error {
 	return a.Recheck()
 }
 
-// checkSync refuses a sync that the policy would not let the actor make: whatever it is asked for
-// it may move every branch and tag, and it verifies no signatures.
+// checkSync refuses a sync that the actor's policy forbids: any sync may move every branch and tag,
+// and it verifies no signatures.
 func (a *Actor) checkSync() error {
 	refused := refs.Ops{refs.NoPush, refs.VerifySig}
 	return a.Policy.CheckWhole("a sync with an upstream may move every branch and tag", refused, "refs/heads/",

@@ -13,7 +13,7 @@ import (
 	"packhorse/refs"
 )
 
-// blameRangesMax is how many ranges of lines one request may select.
+// blameRangesMax bounds the ranges of lines in one request.
 const blameRangesMax = 16
 
 // BlameRequest names a file and the lines to blame.

@@ -126,7 +126,7 @@ func (k keyHash) set(ids []object.ID) {
 	}
 }
 
-// generation is a pack on its way from a plan to whoever asked for it.
+// generation is the generation of a pack, from its plan to its readers.
 type generation struct {
 	fetch   *Fetch
 	request packgen.Request
@@ -134,11 +134,11 @@ type generation struct {
 
 	mu     sync.Mutex        // guards the fields below
 	left   *packgen.PackPlan // that the cache did not want
-	closed bool              // nobody will use it
+	closed bool              // no request will use it
 }
 
-// begin makes the generation one of the cache, which may outlive the fetch. It is charged to who
-// began it.
+// begin turns the generation into one of the cache, which may outlive the fetch. It is charged to
+// the request that began it.
 func (g *generation) begin(began context.Context) clonecache.Generate {
 	g.fetch.readers.Add(1)
 	return func(ctx context.Context, w io.Writer, tell func(string)) error {

@@ -157,12 +157,12 @@ func treeOf(ctx context.Context, view *odb.View, id object.ID) (object.ID, error
 	return row.Tree, nil
 }
 
-// onTop is how a commit moves a branch: it stands on the tip that it takes the place of.
+// onTop is the check of a commit's move of a branch: its parent is the old tip.
 func onTop(context.Context, object.ID, object.ID) (bool, error) { return true, nil }
 
-// commitTo puts a commit onto the target. build is given the tree to build on and returns the new
-// root tree, which it has written into objects; it is called again on a new parent when the branch
-// has moved and nothing else was expected. blobCount is asked after it.
+// commitTo adds a commit to the target. build gets the tree to build on and returns the new root
+// tree, which it has written into objects; it is called again on a new parent when the branch has
+// moved and the request has no expectation. blobCount is called after it.
 func (r *Repository) commitTo(
 	ctx context.Context, actor *Actor, cause string, t *CommitTarget, d *CommitDetails, objects *odb.Quarantine,
 	blobCount func() int,

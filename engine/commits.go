@@ -148,7 +148,8 @@ func (r *Repository) commits(
 	return r.host.page(ctx, view.Linked(), tip, skip, &request)
 }
 
-// commitsPosition is where a page begins: how many commits to pass over, counted from which tip.
+// commitsPosition is the position of a page: the number of commits to skip, and the tip to count
+// from.
 func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64, error) {
 	if request.Cursor == "" {
 		return tip, 0, nil
@@ -237,8 +238,7 @@ func (h *Host) page(
 	return page, nil
 }
 
-// read takes up to limit commits from a listing and leaves the one behind them ahead, zero for
-// none.
+// read takes up to limit commits from a listing and stores the next one in ahead, zero for none.
 func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, more bool) (*CommitPage, error) {
 	page := &CommitPage{}
 	left := int64(pageBytesMax)

@@ -33,7 +33,7 @@ type Created struct {
 	Sequence uint64
 }
 
-// createTriesMax bounds how often a creation is tried against those of other servers.
+// createTriesMax bounds the attempts of a creation against concurrent ones of other servers.
 const createTriesMax = 16
 
 var creatorSeed = maphash.MakeSeed()
@@ -90,7 +90,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 		if origin != nil {
 			h.upstreams.worker.WakeNow(created.Item.ID)
 		}
-		begin.settled(ctx) // after a crash nobody would know of a finalized file, and it would stay forever
+		begin.settled(ctx) // after a crash a finalized file would be unknown and would stay forever
 		return created, nil
 	}
 	return Created{}, fmt.Errorf("create repository %q: %w", request.Name, refs.ErrBusy)

@@ -70,7 +70,7 @@ func (r *Repository) endUpstream(ctx context.Context, actor *Actor) (Detached, e
 	return r.detach(ctx, actor)
 }
 
-// undoDetach lets the repository be synced again.
+// undoDetach makes the repository synced again.
 func (r *Repository) undoDetach(ctx context.Context, before upstream.State) error {
 	err := upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State) (changed bool, err error) {
 		if s.Phase != upstream.Detaching {

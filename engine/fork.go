@@ -41,7 +41,7 @@ func (b *Base) check() error {
 	return b.Snapshot.checkAs("initial_commit.message")
 }
 
-// isObjectName reports whether text is an object id or as much of one as may stand for it.
+// isObjectName reports whether text is an object ID or a sufficiently long beginning of one.
 func isObjectName(text string) bool {
 	return len(text) >= prefixDigitsMin && len(text) <= object.HexSize &&
 		strings.Trim(strings.ToLower(text), "0123456789abcdef") == ""
@@ -110,7 +110,7 @@ func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *C
 }
 
 // fork adds to b a pool that shares the repository's layers. Errors: [kv.ErrConflict] when the
-// repository changed while it was looked at.
+// repository changed during the reading.
 func (r *Repository) fork(
 	ctx context.Context, b *kv.Batch, names *refs.Snapshot, request *CreateRequest,
 ) (o *origin, err error) {

@@ -145,8 +145,7 @@ func isDamage(err error) bool {
 }
 
 // repositories walks all repositories by their records. When a table of the records is damaged it
-// yields that as an error, and goes on with the repositories that the organizations' lists name
-// beyond.
+// yields that as an error, and continues with the repositories in the organizations' lists.
 func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
 	return func(yield func(refs.RepoID, error) bool) {
 		var last refs.RepoID

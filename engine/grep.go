@@ -97,7 +97,7 @@ func (g *GrepRequest) query() [8]byte {
 	return [8]byte(sum[:8])
 }
 
-// grepCursor is where a search goes on: commit, query, line, path.
+// grepCursor is the position where a search continues: commit, query, line, path.
 type grepCursor struct {
 	commit object.ID
 	query  [8]byte

@@ -27,7 +27,7 @@ type ShownConflict struct {
 // ShownVersion is one version of a conflicting file; the zero value is an absent one.
 type ShownVersion struct {
 	ID      object.ID
-	Content []byte // none if contents were not asked for, or for a binary file
+	Content []byte // none if contents were not requested, or for a binary file
 	// HasContent distinguishes an empty content from none.
 	HasContent bool
 	Truncated  bool
@@ -90,7 +90,7 @@ func (r *Repository) PreviewMerge(
 	return preview, nil
 }
 
-// showing gathers the versions of conflicting files.
+// showing collects the versions of conflicting files.
 type showing struct {
 	result   *merge.Result
 	contents bool

@@ -107,7 +107,7 @@ func (r *Repository) metadataRevision(ctx context.Context, ns refs.Namespace, re
 	return position{}, bad
 }
 
-// measure looks where the page ends, and gathers its commits.
+// measure finds the end of the page, and collects its commits.
 func (m *Metadata) measure(commitsMax int) error {
 	count, last := 0, ""
 	known := make(map[object.ID]struct{})

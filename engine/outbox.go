@@ -14,8 +14,8 @@ import (
 // causeImport is the cause of changes through `+import`: old history, which is not announced.
 const causeImport = "import"
 
-// listener is a part of the host that hears of changes of refs after they have been committed. It
-// stands in the keys of the outbox.
+// listener is a part of the host that is notified of committed changes of refs. Its number is in
+// the keys of the outbox.
 type listener byte
 
 // The listeners.
@@ -27,8 +27,8 @@ const (
 // listeners are all that a key of the outbox may name.
 var listeners = []listener{upstreamListener, webhookListener}
 
-// subscription selects the changes that a listener hears of. Its functions are called at any time,
-// concurrently, and do not wait for anything.
+// subscription selects the changes that a listener is notified of. Its functions are called at any
+// time, concurrently, and do not block.
 type subscription struct {
 	listener listener
 	// wants reports whether a transaction of that cause on a repository may matter. It is called
@@ -58,7 +58,7 @@ type outbox struct {
 // subscribe adds a listener. All are added before the first transaction.
 func (o *outbox) subscribe(s subscription) { o.subscriptions = append(o.subscriptions, s) }
 
-// follow makes a transaction on a repository known to those who listen.
+// follow announces a transaction on a repository to the listeners.
 func (o *outbox) follow(change *refs.Change, rec *record) {
 	if change.Cause == causeImport {
 		return
@@ -101,8 +101,8 @@ func (s *subscription) anyOf(updates []refs.Entry) bool {
 // span is a stretch of a repository's journal.
 type span struct{ first, last uint64 }
 
-// span returns the first and the last transaction after a sequence that a listener has yet to hear
-// of, and false if there is none. Not all in between need matter to it.
+// span returns the first and the last transaction after a sequence that a listener has not handled
+// yet, and false if there is none. Some in between may not matter to it.
 func (o *outbox) span(ctx context.Context, l listener, id refs.RepoID, after uint64) (s span, found bool, err error) {
 	scan := kv.ScanOptions{Start: outboxKey(l, id, after+1), End: kv.PrefixEnd(outboxPrefix(l, id)), Limit: 1}
 	for _, end := range []*uint64{&s.first, &s.last} {
@@ -144,7 +144,7 @@ func (o *outbox) drop(b *kv.Batch, id refs.RepoID) {
 	}
 }
 
-// repositories walks the repositories with something that a listener has yet to hear of.
+// repositories walks the repositories with rows that a listener has not handled yet.
 func (o *outbox) repositories(ctx context.Context, l listener) iter.Seq2[refs.RepoID, error] {
 	return func(yield func(refs.RepoID, error) bool) {
 		start, end := []byte{tableOutbox, byte(l)}, []byte{tableOutbox, byte(l) + 1}

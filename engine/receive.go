@@ -102,7 +102,7 @@ type Push struct {
 	ingest  *ingest.Ingest
 	objects *odb.Quarantine
 	unpack  error // error in the pack
-	shallow bool  // the pack was refused because it goes on from where the client's history is cut
+	shallow bool  // the pack was refused because it starts at the boundary of the client's shallow history
 	// signatures are those of the commits that it brings.
 	signatures *signatures
 }
@@ -142,7 +142,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	p.ingest, err = ingest.Read(ctx, view, r.host.space.Reader(request.Pack), ingest.Options{Shallow: request.Shallow})
 	if ingest.IsBadPack(err) && request.upstream == nil {
 		p.unpack = err
-		// A client that is still sending would not hear why.
+		// A client that is still sending would not read the refusal.
 		_, err = io.Copy(io.Discard, request.Pack)
 	}
 	if err != nil {
@@ -303,7 +303,7 @@ func (p *Push) apply(ctx context.Context, tx *refs.Tx, now *Repository) ([]Comma
 	return results, nil
 }
 
-// remember adds to the batch what syncing has to know of the updates that are made.
+// remember adds to the batch the state of syncing for the updates made.
 func (p *Push) remember(b *kv.Batch, made []upstream.Update) {
 	switch {
 	case p.request.upstream != nil:
@@ -390,7 +390,7 @@ func (p *Push) signed(ctx context.Context, move refs.Move) (bool, error) {
 	return p.signatures.signed(ctx, p.objects.View(), move)
 }
 
-// verify looks at signatures before the push waits for its turn.
+// verify checks signatures before the push waits for its turn.
 func (p *Push) verify(ctx context.Context, change *refs.Change) error {
 	for _, command := range p.request.Commands {
 		name := p.request.Namespace.Full(command.Name)

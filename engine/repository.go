@@ -91,7 +91,7 @@ func (r *Repository) defaultRef(ns refs.Namespace) string {
 	return ns.Full("refs/heads/" + r.record.DefaultBranch)
 }
 
-// change describes a transaction of the actor to the journal, and lets the listeners know of it.
+// change describes a transaction of the actor to the journal, and announces it to the listeners.
 func (r *Repository) change(actor *Actor, cause string) refs.Change {
 	change := refs.Change{
 		Actor:   actor.Subject,

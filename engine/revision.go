@@ -21,11 +21,11 @@ type Revision struct {
 	Commit object.ID
 }
 
-// prefixDigitsMin is the length from which hexadecimal digits may stand for an object.
+// prefixDigitsMin is the shortest abbreviation of an object ID.
 const prefixDigitsMin = 7
 
-// resolve finds the commit that name stands for: an object id, a branch, a tag, a full ref, or the
-// unique beginning of an object id, in this order (docs/invariants.md 32). Without a name it is the
+// resolve finds the commit of a name: an object ID, a branch, a tag, a full ref, or the unique
+// beginning of an object ID, in this order (docs/invariants.md 32). Without a name it is the
 // default branch.
 //
 // Errors: [ErrNotFound]; [ErrInvalid] for an ambiguous prefix.
@@ -112,8 +112,7 @@ func peel(ctx context.Context, v *odb.View, id object.ID) (object.ID, error) {
 	return id, err
 }
 
-// tagChainMax bounds how many tag objects may lead to an object, one to the next. Histories have
-// one, seldom two.
+// tagChainMax bounds the chain of tag objects before an object. Real chains have one, seldom two.
 const tagChainMax = 100
 
 // errTagChain says that an object is behind more tag objects than are followed.

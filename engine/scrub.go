@@ -40,7 +40,7 @@ type ScrubOptions struct {
 	BytesPerSecond int64
 	// Rest is the pause after a pass over all repositories.
 	Rest time.Duration
-	// Passes ends the work after that many passes; 0 goes on until the context ends.
+	// Passes ends the work after that many passes; 0 continues until the context ends.
 	Passes int
 }
 

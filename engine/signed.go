@@ -23,8 +23,8 @@ type signatures struct {
 	repo   *Repository
 	policy refs.Policy
 	keys   *signature.Keys
-	// known holds the moves that were looked at, and verified the commits that are signed: the
-	// repository may have moved on between two looks at one move.
+	// known holds the moves that were checked, and verified the signed commits: the repository may
+	// have changed between two checks of one move.
 	known    map[knownMove]bool
 	verified map[object.ID]struct{}
 	count    int // commits that walks have given
@@ -78,7 +78,7 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 	return signed, nil
 }
 
-// newSigned looks at the commits that a walk gives.
+// newSigned checks the commits of a walk.
 func (s *signatures) newSigned(
 	ctx context.Context, view *odb.View, name string, walk revwalk.WalkOptions,
 ) (bool, error) {
@@ -99,7 +99,7 @@ func (s *signatures) newSigned(
 			return false, fmt.Errorf("read commit %s: %w", c.ID, err)
 		}
 		if err := s.registered().Verify(data, s.repo.host.now()); err != nil {
-			return false, nil // whatever is wrong with the signature, there is no valid one
+			return false, nil // any error of the signature means that it is invalid
 		}
 		s.verified[c.ID] = struct{}{}
 	}

@@ -275,7 +275,7 @@ func (s *syncing) Apply(ctx context.Context, b *kv.Batch) error {
 	return upstream.Apply(ctx, s.host.keys, b, s.record.ID)
 }
 
-// forwardOnly lets branches of ours go forward, and no ref be replaced.
+// forwardOnly permits fast-forwards of our branches, and no replaced refs.
 var forwardOnly = func() refs.Policy {
 	policy, err := refs.ParsePolicy(nil, []string{string(refs.NoForcePush)})
 	if err != nil {

@@ -218,7 +218,7 @@ func (u *Upload) begin(ctx context.Context, c *content) error {
 	return nil
 }
 
-// dropArrival gives up compressing what arrives.
+// dropArrival ends the compression of the arriving content.
 func (u *Upload) dropArrival() error {
 	if u.arriving == nil {
 		return nil

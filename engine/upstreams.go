@@ -48,8 +48,8 @@ func (c *UpstreamConfig) setDefaults() {
 		c.Guard = &outbound.Guard{}
 	}
 	if c.Client == nil {
-		// The far side of a push is silent until it has indexed the pack; how long it may be is up to
-		// package remote.
+		// The far side of a push is silent until it has indexed the pack; package remote bounds
+		// that time.
 		c.Client = c.Guard.Client(outbound.Options{HeaderTimeout: -1, ConnsMax: max(8, c.Settings.Workers)})
 	}
 	if c.Bases == nil {
@@ -203,7 +203,7 @@ func (r *Repository) isImporting() bool {
 	return attached && !r.state.Imported && state.Phase == upstream.Syncing
 }
 
-// importPoll is how often a request that waits for the first import looks.
+// importPoll is the poll interval of a request that waits for the first import.
 const importPoll = 20 * time.Millisecond
 
 // Imported returns the repository when its first import has ended, well or not, at once when it has

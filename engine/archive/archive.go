@@ -116,7 +116,7 @@ type file struct {
 	left  bool   // it is too large to be archived
 }
 
-// read looks at an entry, and reads its content unless that is large. It is called by several
+// read opens an entry, and reads its content unless that is large. It is called by several
 // goroutines.
 func (a *archiver) read(ctx context.Context, entry pathspec.Entry) (file, error) {
 	f := file{Entry: entry}

@@ -61,13 +61,13 @@ func compress(
 	return nil
 }
 
-// blocksAhead is how many blocks may be under way.
+// blocksAhead bounds the blocks in progress.
 const blocksAhead = 4
 
 // block is a stretch of the stream.
 type block struct {
 	buffer [dictionary + compressBlock]byte // the end of the data before, then the block
-	before int                              // how much of the dictionary is there, at its end
+	before int                              // filled length of the dictionary, at its end
 	size   int
 	first  bool
 	last   bool

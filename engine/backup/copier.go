@@ -322,7 +322,7 @@ func withFile(checkpoint kv.Checkpoint, name string, use func(io.Reader) error) 
 	return errors.Join(use(content), content.Close())
 }
 
-// done counts a file, unless err says that it is not there.
+// done counts a file, unless err says that it does not exist.
 func (c *copier) done(is entry, copied bool, err error) error {
 	if err != nil {
 		return err

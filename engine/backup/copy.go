@@ -13,7 +13,7 @@ import (
 // sum is a SHA-256.
 type sum [sha256.Size]byte
 
-// pieceBytes is how much is copied between two looks at the context.
+// pieceBytes is the number of bytes copied between two checks of the context.
 const pieceBytes = 1 << 20
 
 // has reports whether the folder holds a file of that name and size.

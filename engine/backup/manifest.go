@@ -54,7 +54,7 @@ type head struct {
 	store   string // "" in version 1
 }
 
-// lineCount is how many lines the head has.
+// lineCount is the number of lines of the head.
 func (h *head) lineCount() int { return h.version + 1 }
 
 // take reads a line of the head.

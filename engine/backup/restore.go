@@ -104,10 +104,10 @@ func restoreKeys(ctx context.Context, from file.Store, to *kv.Restoration, e ent
 	content, in := io.Pipe()
 	checked := rescue.Beside(func() error {
 		err := rescue.Do(func() error { return checkStored(ctx, from, e, in) })
-		return errors.Join(err, in.CloseWithError(err)) // which Write hears of
+		return errors.Join(err, in.CloseWithError(err)) // Write gets this error
 	})
 	err := to.Write(e.name, content)
-	closed := content.CloseWithError(err) // which checkStored hears of
+	closed := content.CloseWithError(err) // checkStored gets this error
 	if cause := <-checked; err == nil {
 		err = cause
 	}

@@ -56,8 +56,8 @@ type Run struct {
 // File blames the file at a path of a commit. The runs are in the order of the lines. Memory grows
 // with the lines of the file and the commits visited, plus the contents of a few versions.
 //
-// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file is not there, and those of
-// reading.
+// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file does not exist, and those
+// of reading.
 func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
 	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader)}
 	defer b.close()

@@ -14,7 +14,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// entry is some lines of the blamed file, from line on, that stand in the file of an origin from
+// entry is a run of lines of the blamed file, from line on, which are in the file of an origin from
 // source on.
 type entry struct{ line, source, count int }
 
@@ -122,7 +122,7 @@ func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
 	return o.text, nil
 }
 
-// forget lets go of the lines of a file that is blamed for nothing.
+// forget releases the lines of a file without entries.
 func (o *origin) forget() {
 	if len(o.entries) == 0 {
 		o.text, o.hasText = lines.Text{}, false

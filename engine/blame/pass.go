@@ -48,7 +48,7 @@ func (b *blamer) pass(ctx context.Context, o *origin) error {
 // files there is only the first.
 func (b *blamer) parents(ctx context.Context, o *origin) (all []*origin, whole *origin, err error) {
 	found := make([]*origin, len(o.node.row.Parents))
-	added := make([]bool, len(found)) // the file is not there, under this name
+	added := make([]bool, len(found)) // the file does not exist under this name
 	for _, renames := range [2]bool{false, true} {
 		for i, id := range o.node.row.Parents {
 			if found[i] != nil || renames && !added[i] {

@@ -31,7 +31,7 @@ type translator struct {
 	from  string
 	at    int
 	out   strings.Builder
-	begun bool // something stands before, since the last beginning of an alternative, that can be repeated
+	begun bool // a repeatable item precedes, since the last beginning of an alternative
 }
 
 func (t *translator) next() error {
@@ -71,7 +71,7 @@ func (t *translator) next() error {
 	return nil
 }
 
-// atBeginning says whether the character before t.at stands where an alternative begins.
+// atBeginning reports whether the character before t.at is at the beginning of an alternative.
 func (t *translator) atBeginning() bool {
 	before := t.from[:t.at-1]
 	return before == "" || strings.HasSuffix(before, `\(`) || strings.HasSuffix(before, `\|`)

@@ -104,8 +104,8 @@ func (p *rangeParser) start(anchor int) (int, error) {
 	return p.pattern(anchor)
 }
 
-// end reads what start reads, or how many lines there are behind (+) or before (-) the start. After
-// is the line behind the start.
+// end reads the same forms as start, or the number of lines behind (+) or before (-) the start.
+// After is the line behind the start.
 func (p *rangeParser) end(after int) (int, error) {
 	if p.rest == "" || p.rest[0] != '+' && p.rest[0] != '-' {
 		if n, ok, err := p.number(); ok || err != nil {
@@ -199,7 +199,7 @@ func (p *rangeParser) compile(pattern string) (*regexp.Regexp, error) {
 	return expression, nil
 }
 
-// pollLines is after how many lines a search looks whether it is still wanted.
+// pollLines is the number of lines between two checks of the context.
 const pollLines = 1 << 12
 
 // find returns the number of the first line from one on that fits and that an expression matches.

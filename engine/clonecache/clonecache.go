@@ -257,7 +257,7 @@ func (c *Cache) count(n *uint64) {
 	*n++
 }
 
-// discard gives up a damaged entry.
+// discard removes a damaged entry.
 func (c *Cache) discard(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

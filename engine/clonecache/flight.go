@@ -151,7 +151,7 @@ func (f *flight) store(t *tail) bool {
 	return err == nil
 }
 
-// change makes a change that readers hear of.
+// change makes a change and wakes the readers.
 func (f *flight) change(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,7 +237,7 @@ func (f *flight) state() flightState {
 	return flightState{f.file, f.size, f.text, f.ended, f.err, f.changed}
 }
 
-// send writes the pack to w as it grows, and returns how much was written.
+// send writes the pack to w as it grows, and returns the number of bytes written.
 func (f *flight) send(ctx context.Context, w io.Writer, tell func(string)) (sent int64, err error) {
 	buffer := blockBuffers.Get().(*[blockSize]byte)
 	defer blockBuffers.Put(buffer)

@@ -27,7 +27,8 @@ type foundEntry struct {
 
 var blockBuffers = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// sendStored writes the pack of an entry to w and returns how much was written. Errors: errDamaged.
+// sendStored writes the pack of an entry to w and returns the number of bytes written. Errors:
+// errDamaged.
 func (c *Cache) sendStored(ctx context.Context, e *entry, w io.Writer) (sent int64, err error) {
 	file, err := c.fs.Open(c.path(e.key.String()), vfs.SequentialReadsOption)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	sumSize    = 4
 )
 
-// errDamaged says that a file is not there or failed a check.
+// errDamaged says that a file is missing or failed a check.
 var errDamaged = errors.New("clonecache: damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

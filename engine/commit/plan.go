@@ -180,9 +180,8 @@ func (n *node) writtenBelow() string {
 	return ""
 }
 
-// checkComponent returns why name cannot stand in a tree that is to be cloned safely, or "". The
-// rules are those of git fsck --strict for a tree entry, so that the API writes nothing that a push
-// could not.
+// checkComponent returns the reason why name is unsafe in a tree, or "". The rules are those of git
+// fsck --strict for a tree entry, so that the API writes nothing that a push could not.
 func checkComponent(name string, mode object.Mode) string {
 	switch {
 	case name == "":

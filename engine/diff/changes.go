@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// changesHeldMax is how many changes are held while it is not known yet which of them are renames;
-	// of more only the candidates are, and the trees are walked twice.
+	// changesHeldMax bounds the changes in memory while renames are not known yet; beyond, only the
+	// candidates are kept, and the trees are walked twice.
 	changesHeldMax = 20_000
-	// candidatesHeldMax bounds the candidates: in a diff with more deleted and added files no renames
-	// are looked for.
+	// candidatesHeldMax bounds the candidates: in a diff with more deleted and added files no
+	// renames are searched.
 	candidatesHeldMax = 500_000
 )
 

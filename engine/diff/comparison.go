@@ -46,7 +46,7 @@ type Comparison struct {
 	settings  settings
 	slot      sharedSlot
 
-	next  func() (*comparing, error, bool) // goes on to the next file
+	next  func() (*comparing, error, bool) // moves to the next file
 	stop  func()
 	first *comparing   // taken from next and not handed out yet
 	idle  func() error // of the reader; nil before there is one

@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// devNull stands for a file that is not there.
+// devNull stands for an absent file.
 const devNull = "/dev/null"
 
-// appendHeader appends the extended header of gitdiff(1): names, modes, what became of the name,
-// and the IDs. A change of lines may follow without a word, but a header that stands alone is there
-// only if it says something.
+// appendHeader appends the extended header of gitdiff(1): names, modes, renames, and the IDs. The
+// extended lines may be empty before a change of lines, but a header without a body is only written
+// if it has some.
 func (p *part) appendHeader(dst []byte) []byte {
 	c := &p.change
 	dst = append(dst, "diff --git "...)

@@ -34,11 +34,11 @@ func worse(a, b *candidate) int {
 	}
 }
 
-// candidatesMax is how many sources are kept in mind for each added file. When all of them are
-// taken by others, the file has none.
+// candidatesMax bounds the candidate sources of each added file. When all of them are taken by
+// others, the file has none.
 const candidatesMax = 4
 
-// row gathers the candidates of one added file. Of equally good ones, which is kept and in which
+// row collects the candidates of one added file. Of equally good ones, which is kept and in which
 // order they are asked follows from the places that they get here, as in git.
 type row struct {
 	candidates [candidatesMax]candidate

@@ -32,8 +32,7 @@ func mustQuote(path string) bool {
 
 func isOdd(c byte) bool { return c < ' ' || c >= 0x7f || c == '"' || c == '\\' }
 
-// escapes holds the letter that stands for a byte behind a backslash; other bytes are written in
-// octal.
+// escapes holds the letter for a byte behind a backslash; other bytes are written in octal.
 var escapes = [256]byte{
 	'\a': 'a', '\b': 'b', '\t': 't', '\n': 'n', '\v': 'v', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\',
 }

@@ -80,7 +80,8 @@ func left(used []bool) []int {
 	return list
 }
 
-// equalTriesMax is among how many files of the same content git looks for the one of the same name.
+// equalTriesMax bounds the files of the same content among which git searches the one of the same
+// name.
 const equalTriesMax = 100
 
 // matchEqual pairs files of the same content: with the first one, or rather with one of the same

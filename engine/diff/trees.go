@@ -87,7 +87,7 @@ func (w *treeWalk) pair(before, after object.ID, depth int) error {
 	}
 }
 
-// compare orders the next entries of two trees; one that is not there comes last.
+// compare orders the next entries of two trees; an absent one comes last.
 func compare(older *object.TreeIter, haveOld bool, newer *object.TreeIter, haveNew bool) int {
 	switch {
 	case !haveNew:
@@ -113,8 +113,8 @@ func (w *treeWalk) read(tree object.ID) ([]byte, error) {
 	return data, nil
 }
 
-// entry looks at a name that one tree has, or both have as the same kind of thing; nil is the side
-// that has it not.
+// entry handles a name that one tree has, or both have with the same kind; nil is the side without
+// it.
 func (w *treeWalk) entry(older, newer *object.TreeIter, depth int) error {
 	var from, to object.TreeIter
 	some := older

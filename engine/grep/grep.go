@@ -134,8 +134,8 @@ func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Pag
 	return page, nil
 }
 
-// filesAhead is how many files may be under way for each core. Each holds its content, of up to 32
-// MiB, while it is searched, and its lines until their turn comes.
+// filesAhead bounds the files in progress for each core. Each holds its content, of up to 32 MiB,
+// while it is searched, and its lines until their turn comes.
 const filesAhead = 4
 
 // searcher lives as long as a search.
@@ -191,7 +191,7 @@ func isBinary(text []byte) bool {
 	return bytes.IndexByte(text[:min(len(text), first)], 0) >= 0
 }
 
-// blockBytes is how much is searched between two looks at the context.
+// blockBytes is the number of bytes searched between two checks of the context.
 const blockBytes = 1 << 20
 
 // searchText searches a text in blocks of whole lines.

@@ -84,7 +84,7 @@ type requiredLiteral struct {
 	whole bool // it is all of the literal in the pattern
 }
 
-// alternativesMax bounds how many literals a line is looked through for.
+// alternativesMax bounds the literals that a line is searched for.
 const alternativesMax = 8
 
 // required returns literals of which every match of re contains one, the longest there are, or none
@@ -134,7 +134,7 @@ func shortest(set []requiredLiteral) int {
 	return size
 }
 
-// literalOf returns the longest stretch of a literal that can be looked for byte by byte. The
+// literalOf returns the longest stretch of a literal that can be searched byte by byte. The
 // replacement character stands for any invalid byte. Without regard to case it is a stretch of
 // ASCII without k and s, which are small letters of the Kelvin and the long s too.
 func literalOf(re *syntax.Regexp) []requiredLiteral {

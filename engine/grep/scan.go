@@ -110,7 +110,7 @@ func (s *scanner) tellBefore(text []byte, at place, start int) place {
 	return at
 }
 
-// keepTail remembers the last lines of the text from at on, and counts its lines.
+// keepTail keeps the last lines of the text from at on, and counts its lines.
 func (s *scanner) keepTail(text []byte, at place) {
 	lines := int64(bytes.Count(text[at.offset:], newline))
 	s.number = at.number - 1 + lines

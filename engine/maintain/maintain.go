@@ -90,7 +90,7 @@ type Report struct {
 	Compacted    repack.Compacted
 }
 
-// dropTriesMax bounds how often a prune is planned because an object to be pruned has come into
+// dropTriesMax bounds the repeated plans of a prune because an object to be pruned has come into
 // use.
 const dropTriesMax = 3
 

@@ -31,7 +31,7 @@ func (r *rota) add(d duePool) {
 	r.check()
 }
 
-// check holds that each owner with pools has one place in the order.
+// check asserts that each owner with pools has one place in the order.
 func (r *rota) check() {
 	if !invariants.Enabled {
 		return

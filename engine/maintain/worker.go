@@ -136,7 +136,7 @@ func (w *Worker) Stats() Stats {
 	}
 }
 
-// run works until ctx ends; first is how long it is until a round.
+// run works until ctx ends; first is the time until the first round.
 func (w *Worker) run(ctx context.Context, first time.Duration) {
 	sweep := time.NewTicker(w.settings.SweepInterval)
 	defer sweep.Stop()
@@ -158,7 +158,7 @@ func (w *Worker) run(ctx context.Context, first time.Duration) {
 	}
 }
 
-// untilRound returns how long it is until the first round of this worker.
+// untilRound returns the time until the first round of this worker.
 func (w *Worker) untilRound(ctx context.Context) time.Duration {
 	left, err := w.host.UntilRound(ctx, w.settings.RoundInterval)
 	w.note(ctx, "read the time of the last round", err)

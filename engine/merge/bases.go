@@ -42,8 +42,7 @@ type virtual struct {
 
 func commitOf(id object.ID) virtual { return virtual{commits: []object.ID{id}} }
 
-// depthMax bounds how many merges of bases are nested in each other; a history that needs more is
-// no history of merges.
+// depthMax bounds the nesting of merges of bases; no real history needs more.
 const depthMax = 64
 
 // The names of the sides in a virtual base.

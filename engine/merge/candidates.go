@@ -13,7 +13,7 @@ type sideRenames struct {
 	relevant map[string]relevance
 	// removed are the folders that the side has no more.
 	removed map[string]demand
-	// destinations count, for a removed folder, how many of its files went to which folder.
+	// destinations count, for a removed folder, the files that moved to each other folder.
 	destinations map[string]*tally
 	// folders are the folders that were renamed as a whole, and where to.
 	folders map[string]string
@@ -43,11 +43,11 @@ type demand int8
 
 const (
 	forNobody   demand = iota
-	forAncestor        // a folder above was removed as well, and is asked about
+	forAncestor        // a folder above was removed as well, and its new place is needed
 	forItself          // the other side added files to it
 )
 
-// file is one side of a pair. A file that is not there has the mode 0.
+// file is one side of a pair. An absent file has the mode 0.
 type file struct {
 	path string
 	Version

@@ -55,7 +55,7 @@ func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone 
 	return nil
 }
 
-// keepPath makes sure that a node may be kept. The request's memory is asked a MiB at a time.
+// keepPath reserves memory for a node. The request's memory is reserved a MiB at a time.
 func (m *merger) keepPath(ctx context.Context, path string) error {
 	before := m.pathBytes
 	m.pathBytes += nodeBytes + int64(len(path))

@@ -121,6 +121,6 @@ func (m *merger) combineOnce(ctx context.Context, source, target *node, side int
 	return nil
 }
 
-// markersOfRenames is by how much conflict markers are longer in a file that may be merged once
+// markersOfRenames is the additional length of conflict markers in a file that may be merged once
 // more under its new name.
 func markersOfRenames(depth int) int { return 1 + 2*depth }

@@ -11,7 +11,7 @@ import (
 // ContentOptions are the options of showing conflicts. The zero value has no labels.
 type ContentOptions struct {
 	Ours, Theirs string // labels of the two sides behind the markers; "" for none
-	MarkerSize   int    // how many characters a marker has; 0 means [MarkerSizeDefault]
+	MarkerSize   int    // length of a marker in characters; 0 means [MarkerSizeDefault]
 }
 
 // MarkerSizeDefault is the size of conflict markers in files. Merges of merge bases use longer
@@ -73,8 +73,8 @@ type contentMerge struct {
 	parts              []part
 }
 
-// part is a place where a side differs from the base: lines of ours and the lines of theirs that
-// stand there.
+// part is a place where a side differs from the base: the lines of ours and of theirs at that
+// place.
 type part struct {
 	taken        taken
 	ours, theirs span
@@ -182,7 +182,7 @@ func (m *contentMerge) refine(ctx context.Context) error {
 	return nil
 }
 
-// check holds that the parts follow each other on both sides, within them.
+// check asserts that the parts follow each other on both sides, within them.
 func (m *contentMerge) check() {
 	oursAt, theirsAt := 0, 0
 	for i, p := range m.parts {
@@ -194,7 +194,7 @@ func (m *contentMerge) check() {
 		"merge: parts reach to %d and %d", oursAt, theirsAt)
 }
 
-// betweenMax is how many common lines between two conflicts become part of one.
+// betweenMax is the largest number of common lines between two conflicts that are joined.
 const betweenMax = 3
 
 // join makes one conflict of two with few lines between them.

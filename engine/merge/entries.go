@@ -44,11 +44,11 @@ func (t *triple) agreeing() uint8 {
 	}
 }
 
-// compareEntries returns what differs between three trees, in the order in which git meets it, and
-// the runs of stored entries that are the same in all of them.
+// compareEntries returns the differences between three trees, in the order in which git finds them,
+// and the runs of stored entries that are the same in all of them.
 //
 // That order is that of the names as they come first in any of the trees. Where a name is a file
-// here and a folder there, the two stand in different places, and the second is read ahead.
+// here and a folder there, the two are at different places, and the second is read ahead.
 func compareEntries(trees [3][]byte) (different []triple, same [][]byte, err error) {
 	var readers [3]entryReader
 	for side, data := range trees {
@@ -106,7 +106,7 @@ func (r *entryReader) load() {
 	}
 }
 
-// skip passes over n bytes of whole entries.
+// skip skips n bytes of whole entries.
 func (r *entryReader) skip(n int) {
 	r.rest = r.rest[n:]
 	r.load()
@@ -138,8 +138,8 @@ func (r *entryReader) take(name string) Version {
 	return Version{}
 }
 
-// mayFollow reports whether an entry called name may stand behind current: as a folder it is sorted
-// as if a slash followed.
+// mayFollow reports whether an entry called name may follow current: as a folder it is sorted as if
+// a slash followed.
 func mayFollow(current []byte, name string) bool {
 	return len(current) > len(name) && string(current[:len(name)]) == name && current[len(name)] < '/'
 }

@@ -10,7 +10,7 @@ type tally struct {
 	count map[string]int
 }
 
-// notFound stands for the place of files that have not been found yet.
+// notFound is the destination of files that have not been found yet.
 const notFound = "/"
 
 func (t *tally) add(to string) {
@@ -46,8 +46,7 @@ func (t *tally) winner() (to string, ok, tied bool) {
 	return to, most > 0 && !tied, most > 0 && tied
 }
 
-// certain reports whether the winner is known whatever becomes of the files that have not been
-// found.
+// certain reports whether the winner is known whatever the destinations of the files not found yet.
 func (t *tally) certain() bool {
 	first, second := 0, 0
 	for dir, n := range t.count {
@@ -115,8 +114,8 @@ func (s *search) beginCounts() {
 	}
 }
 
-// dropKnownFolders gives up sources of which only the folder matters, where it is certain already
-// what became of that.
+// dropKnownFolders drops sources of which only the folder matters, if the new place of the folder
+// is certain already.
 func (s *search) dropKnownFolders() {
 	for _, p := range s.sources {
 		for dir := above(p.old.path); dir != "" && s.removed[dir] != forNobody; dir = above(dir) {

@@ -3,7 +3,7 @@ package merge
 import "slices"
 
 // Some of git's answers depend on the order in which it goes through a hash table: which of several
-// equally good folders a file is looked for in, and in which order folders are opened, which
+// equally good folders is searched for a file, and the order in which folders are opened, which
 // decides between equally similar files. The order is the same everywhere, since neither the hash
 // nor the table has anything random in it.
 

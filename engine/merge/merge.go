@@ -142,7 +142,7 @@ type merger struct {
 	folders    map[string]*folder // the folders that were opened
 	renames    renames
 	conflicted map[string]*node
-	unplaced   []Conflict // that no entry stands for
+	unplaced   []Conflict // without an entry
 }
 
 func newMerger(objects *objects, o Options, depth int) *merger {
@@ -173,7 +173,7 @@ func (m *merger) conflicts() []Conflict {
 	return found
 }
 
-// The three trees of a merge, and the bits that stand for them in a mask.
+// The three trees of a merge, and their bits in a mask.
 const (
 	base = iota
 	ours

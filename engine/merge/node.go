@@ -112,8 +112,7 @@ func above(path string) string {
 	return dir
 }
 
-// freePath returns a path that nothing stands at, for a file of the side called label that cannot
-// stay at path.
+// freePath returns an unused path, for a file of the side called label that cannot stay at path.
 func (m *merger) freePath(path, label string) string {
 	free := path + "~" + strings.ReplaceAll(label, "/", "_")
 	for i, stem := 0, free; m.known(free); i++ {

@@ -48,7 +48,7 @@ func (o *objects) read(ctx context.Context, t object.Type, id object.ID) ([]byte
 	return data, nil
 }
 
-// tree returns the bytes of a tree; the zero ID stands for none.
+// tree returns the bytes of a tree; the zero ID means none.
 func (o *objects) tree(ctx context.Context, id object.ID) ([]byte, error) {
 	if id.IsZero() || id == object.EmptyTreeID {
 		return nil, nil

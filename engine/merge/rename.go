@@ -14,9 +14,9 @@ const (
 	// nameScoreMin is the similarity that does without a comparison with all others, if only one file
 	// of that name left and one came.
 	nameScoreMin = scoreMin + (scoreMax-scoreMin)/2
-	// equalsMax is how many equal files are looked at to find the best of them.
+	// equalsMax bounds the equal files that are compared to find the best of them.
 	equalsMax = 100
-	// candidatesMax is how many of the best sources are kept for a destination.
+	// candidatesMax bounds the best sources that are kept for a destination.
 	candidatesMax = 4
 )
 

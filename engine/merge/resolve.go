@@ -33,7 +33,7 @@ func (m *merger) resolve(ctx context.Context) (object.ID, error) {
 	return m.writeFolder(ctx, "", root)
 }
 
-// compareDeep orders paths so that a folder stands right before its entries, as a name with a slash
+// compareDeep orders paths so that a folder comes right before its entries, as a name with a slash
 // at its end.
 func compareDeep(a, b string) int {
 	n := min(len(a), len(b))

@@ -13,7 +13,7 @@ type comparer struct {
 	objects *objects
 	prints  map[object.ID]*diff.Fingerprint
 	sizes   map[object.ID]int64
-	held    int64 // bytes that stand behind prints
+	held    int64 // memory of prints, in bytes
 }
 
 // heldMax bounds the contents whose fingerprints are kept, which are at most as large; beyond it

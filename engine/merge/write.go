@@ -21,8 +21,8 @@ func (m *merger) record(path string, v Version, absent bool) {
 	}
 }
 
-// completeFolder makes a node's result the folder in its place, if anything in that was looked at;
-// everything in it has been settled.
+// completeFolder makes the folder at its path the result of a node, if the folder was opened;
+// everything in it has been resolved.
 func (m *merger) completeFolder(ctx context.Context, n *node) error {
 	f := m.folders[n.path]
 	if f == nil {
@@ -83,7 +83,7 @@ func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.
 	return m.objects.add(object.TypeTree, slices.Clip(data), predecessor)
 }
 
-// checkOrder holds that a folder has its entries in git's order, each once.
+// checkOrder asserts that a folder has its entries in git's order, each once.
 func checkOrder(path string, data []byte) {
 	var last object.TreeIter
 	it := object.IterTree(data)

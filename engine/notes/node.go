@@ -13,8 +13,8 @@ import (
 // which counts from 0 at the root. A child is nil, a *node, or a *leaf.
 type node [16]any
 
-// leaf is a note, or a folder that has not been opened. It stands as high as no other entry begins
-// with the same digits.
+// leaf is a note, or a folder that has not been opened. It is at the highest level where no other
+// entry begins with the same digits.
 type leaf struct {
 	// key is the id that the note is about; of a folder, the ids in it begin with its first size bytes
 	// and the rest is zero.
@@ -80,8 +80,8 @@ type place struct {
 // holds a note of this or another ID, or a folder that id does not belong to.
 func (t *Tree) search(ctx context.Context, n *node, level int, id object.ID) (place, error) {
 	for {
-		// The first child too may be a folder that holds id: one whose key has ended above this level
-		// goes on with zeros.
+		// The first child too may be a folder that holds id: one whose key has ended above this
+		// level continues with zeros.
 		opened := false
 		for _, slot := range []*any{&n[0], &n[nibble(id, level)]} {
 			if f, ok := (*slot).(*leaf); ok && f.isFolder && f.holds(id) {

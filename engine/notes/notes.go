@@ -43,7 +43,7 @@ var (
 type Tree struct {
 	objects *odb.View
 	root    node
-	entries int // how many leaves were loaded
+	entries int // number of leaves loaded
 	// others are the entries that are no notes, of the folders that were opened.
 	others []other
 	// folders holds the trees that were opened, by the first digits of the IDs in them: a new tree
@@ -119,7 +119,7 @@ func (t *Tree) consolidate(id object.ID, level int) {
 	}
 }
 
-// load reads the folder f and puts its entries below n, which stands at level.
+// load reads the folder f and puts its entries below n, which is at level.
 func (t *Tree) load(ctx context.Context, f *leaf, n *node, level int) error {
 	data, err := t.readFolder(ctx, f.values[0])
 	if err != nil {

@@ -65,8 +65,8 @@ type writer struct {
 	root *folder
 }
 
-// node adds the notes below n, at level, to the folders. fanout is how many folders the paths of
-// the node above it go through.
+// node adds the notes below n, at level, to the folders. fanout is the number of folders in the
+// paths of the node above it.
 func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -75,8 +75,7 @@ func (w *writer) node(ctx context.Context, n *node, level, fanout int) error {
 		fanout++
 	}
 	for i := range n {
-		// A folder that stays one is kept as it is; any other is opened, and then something else stands
-		// in its place.
+		// A folder that stays a folder is kept unchanged; any other is opened and replaced.
 		for {
 			f, ok := n[i].(*leaf)
 			if !ok || !f.isFolder || level < 2*fanout {

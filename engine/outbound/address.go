@@ -3,8 +3,8 @@ package outbound
 import "net/netip"
 
 // special are the networks that are not the public Internet, from IANA's registries of
-// special-purpose addresses; the first that contains an address says why it is refused. Networks
-// that carry an IPv4 address inside an IPv6 one are refused whatever they carry.
+// special-purpose addresses; the first that contains an address is the reason of the refusal.
+// Networks that embed an IPv4 address in an IPv6 one are refused in any case.
 var special = []struct {
 	prefix netip.Prefix
 	why    string

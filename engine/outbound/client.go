@@ -20,7 +20,7 @@ type Options struct {
 	DialTimeout    time.Duration // to resolve and to connect; 10 s
 	TLSTimeout     time.Duration // 10 s
 	HeaderTimeout  time.Duration // from the end of a request to the head of its answer; 60 s, and no limit when negative
-	IdleTimeout    time.Duration // how long a connection that is not used is kept; 60 s
+	IdleTimeout    time.Duration // time that an unused connection is kept; 60 s
 	HeaderBytesMax int64         // of an answer's head; 64 KiB
 	RedirectsMax   int           // on the same origin; 3, and none when negative
 	ConnsMax       int           // to one host at a time; 8
@@ -71,8 +71,8 @@ func (g *Guard) Client(o Options) *http.Client {
 	}
 }
 
-// checkRedirect refuses a redirect that leaves the origin which was asked first, or is one too
-// many.
+// checkRedirect refuses a redirect that leaves the first origin, or exceeds the number of
+// redirects.
 func (g *Guard) checkRedirect(next, first *url.URL, count, most int) error {
 	if count > most {
 		return refuse(first.Hostname(), fmt.Sprintf("more than %d redirects", max(most, 0)))
@@ -98,7 +98,7 @@ func port(u *url.URL) string {
 	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 }
 
-// guarded looks at every request before the transport does, whoever has made its URL.
+// guarded checks every request before the transport sends it.
 type guarded struct {
 	guard     *Guard
 	transport *http.Transport
@@ -128,7 +128,7 @@ func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 // the bytes that the far side has sent instead of an answer.
 type sendError struct{ err error }
 
-// sendTextMax is how long such a text is at most, in bytes.
+// sendTextMax bounds such a text, in bytes.
 const sendTextMax = 400
 
 // Error is the text of the transport's error, on one line.

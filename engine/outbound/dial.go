@@ -18,7 +18,7 @@ type dialer struct {
 	timeout time.Duration
 }
 
-// addressesMax bounds how many addresses of one name are looked at.
+// addressesMax bounds the addresses of one name that are checked.
 const addressesMax = 16
 
 // DialContext connects to a host and port.

@@ -13,7 +13,7 @@ import (
 // wholeMax is the size in bytes from which a new content is written as it is read.
 const wholeMax = 1 << 20
 
-// added writes the content of a file that one hunk of added lines makes, whatever its size.
+// added writes the content of a file that one hunk of added lines makes, of any size.
 func (a *applier) added(ctx context.Context, f *file) (content, string, error) {
 	h, ok, err := a.source.hunk(ctx, f.hunksAt)
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *applier) added(ctx context.Context, f *file) (content, string, error) {
 	return content{id: id, size: h.addBytes}, "", nil
 }
 
-// streamed writes the content of a literal, whatever its size.
+// streamed writes the content of a literal, of any size.
 func (a *applier) streamed(ctx context.Context, h binaryHunk) (content, error) {
 	r, w := io.Pipe()
 	inflated := rescue.Beside(func() error {

@@ -44,7 +44,7 @@ func (r *base85Reader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// decodeLine decodes one line, with its end, into dst and returns how many bytes it holds.
+// decodeLine decodes one line, with its end, into dst and returns the number of decoded bytes.
 func decodeLine(dst, text []byte) (int, bool) {
 	const least = 7 // "A00000\n"
 	if len(text) < least || (len(text)-2)%5 != 0 {

@@ -182,8 +182,8 @@ func (f *file) fullIDs() (oldID, newID object.ID, ok bool) {
 	return oldID, newID, err == nil
 }
 
-// known returns the content of an object that is stored already. Like git it is content with any
-// object. The patch names it, so that it is asked for.
+// known returns the content of an object that is stored already. Like git it accepts any object.
+// The ID comes from the client, so it is looked up with Asking.
 func (a *applier) known(ctx context.Context, id object.ID) (content, bool, error) {
 	info, err := a.base.view.Asking().Stat(ctx, id)
 	if errors.Is(err, odb.ErrNotFound) {

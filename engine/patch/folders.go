@@ -24,7 +24,7 @@ type base struct {
 	count   int // entries that folders hold
 }
 
-// entriesMax bounds how many entries are held at a time.
+// entriesMax bounds the entries in memory.
 const entriesMax = 500_000
 
 // lookup returns the entry at a path: a file, a link, a submodule or a folder.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// errHeader is a line that cannot stand in a git header; it becomes a [SyntaxError].
+// errHeader is a line that is invalid in a git header; it becomes a [SyntaxError].
 var errHeader = errors.New("bad header line")
 
 // headerField is a line of a git header. set takes the bytes behind its words, which go on behind
@@ -17,7 +17,7 @@ type headerField struct {
 	set   func(p *parser, f *file, b []byte) (done bool, err error)
 }
 
-// headerFields are asked in this order.
+// headerFields are tried in this order.
 var headerFields = []headerField{
 	{"@@ -", func(*parser, *file, []byte) (bool, error) { return true, nil }},
 	{"--- ", func(p *parser, f *file, b []byte) (bool, error) { return false, p.agree(&f.oldName, b, f.isNew == yes) }},
@@ -109,7 +109,7 @@ func (f *file) kinds() int {
 	return n
 }
 
-// copied and renamed read a name that stands without a/ or b/.
+// copied and renamed read a name without a/ or b/.
 func (p *parser) copied(f *file, name *string, b []byte) (done bool) {
 	f.isCopy = true
 	*name = headerName(b, max(p.strip-1, 0), false)

@@ -51,8 +51,7 @@ func parseRange(b []byte, pos, lines *uint64) (rest []byte, ok bool) {
 	return b, true
 }
 
-// noteMin is the size of the shortest "\ No newline at end of file", which may stand there in any
-// language.
+// noteMin is the size of the shortest "\ No newline at end of file", which may be in any language.
 const noteMin = 12
 
 // hunk reads the hunk whose head is at an offset, and false if it is corrupt.

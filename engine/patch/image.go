@@ -58,7 +58,7 @@ func (m *image) bytes() []byte {
 	return text
 }
 
-// place is the beginning of a line: its number from 0, and where it stands.
+// place is the beginning of a line: its number from 0, and its position.
 type place struct {
 	line   int
 	piece  int // len(pieces) behind the last line
@@ -141,7 +141,7 @@ func lineSize(text []byte) int {
 const (
 	// stepWork is the cost of a step of the search, in bytes compared.
 	stepWork = 16
-	// searchCheck is after how many steps the search looks whether it is still wanted.
+	// searchCheck is the number of steps between two checks of the context.
 	searchCheck = 256
 )
 
@@ -215,7 +215,7 @@ func (m *image) find(
 	return at, extent, false, nil
 }
 
-// extent is a number of whole lines that stand in pieces which are not patched.
+// extent is a number of whole lines in pieces that are not patched.
 type extent struct {
 	lines int
 	bytes int
@@ -250,8 +250,8 @@ func (m *image) match(at place, e *edit, atEnd bool) (extent, bool) {
 }
 
 // matchRagged is match where a line of the hunk has no end. Git then compares each line without its
-// white space, as a hash, and the bytes only as far as the hunk has them, so that a line without an
-// end also stands for one that has it.
+// white space, as a hash, and the bytes only as far as the hunk has them, so a line without an end
+// also matches one with an end.
 func (m *image) matchRagged(at place, e *edit, atEnd bool) (extent, bool) {
 	var text []byte // the lines at the place
 	old := e.old

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Names stand in a patch in three dresses: quoted as C strings, followed by a tab (git's own), and
+// A patch has names in three forms: quoted as C strings, followed by a tab (git's own), and
 // followed by the time of the file (diff -u of other tools, sometimes with the tab turned into
-// spaces). The functions here are given the bytes from the name on, at least to the end of its
-// line, and return "" where no name is.
+// spaces). The functions here get the bytes from the name on, at least to the end of its line, and
+// return "" if there is no name.
 
 // space reports whether git's ctype table has c as white space.
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
@@ -141,7 +141,7 @@ func plainName(b []byte, byDefault string, strip int) string {
 	return strippedName(text, byDefault, strip)
 }
 
-// epoch is the time of a file that is not there, in whatever zone.
+// epoch is the time of an absent file, in any zone.
 var epoch = regexp.MustCompile(`^(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)$`)
 
 // isEpoch reports whether the name in the line is followed by the beginning of Unix time, which
@@ -171,8 +171,7 @@ func isEpoch(b []byte) bool {
 	return time == zone
 }
 
-// belowPrefix strips folders as they stand in the line "diff --git a/name b/name"; an absolute name
-// has none.
+// belowPrefix strips folders as in the line "diff --git a/name b/name"; an absolute name has none.
 func belowPrefix(b []byte, strip int) ([]byte, bool) {
 	if strip == 0 {
 		return b, len(b) == 0 || b[0] != '/'
@@ -188,8 +187,8 @@ func belowPrefix(b []byte, strip int) ([]byte, bool) {
 	return nil, false
 }
 
-// commonName reads the names behind "diff --git ", which stand for the file's name if they are the
-// same: a rename says its names elsewhere. b begins behind the words and goes on behind the line,
+// commonName reads the names behind "diff --git ", which are the file's name if they are equal: a
+// rename has its names in other lines. b begins behind the words and continues behind the line,
 // whose size with its end is given.
 func commonName(b []byte, size, strip int) string {
 	text := b[:size]

@@ -25,8 +25,8 @@ const (
 	CountMax = 1000
 	// GlobBytesMax is the size of a glob or a path.
 	GlobBytesMax = 4096
-	// alternativesMax bounds how many globs the braces of one stand for: all of them may be tried, for
-	// every path.
+	// alternativesMax bounds the globs that the braces of one expand to: all of them may be tried,
+	// for every path.
 	alternativesMax = 256
 )
 
@@ -51,7 +51,7 @@ type Filter struct {
 // folder is a path that selects itself and its content.
 type folder struct {
 	path string
-	only bool // it was asked for with a slash at its end, and is nothing if it is a file
+	only bool // the path had a slash at its end and does not match a file
 }
 
 // glob is one compiled glob.
@@ -148,7 +148,7 @@ func compileGlobs(texts []string) ([]glob, error) {
 	return globs, nil
 }
 
-// alternatives returns how many globs without braces a glob stands for, or more.
+// alternatives returns the number of globs without braces that a glob expands to, or more.
 func alternatives(pattern string) int {
 	product := 1
 	var open []int // the alternatives of each brace that is open
@@ -168,8 +168,8 @@ func alternatives(pattern string) int {
 	return product
 }
 
-// exceptSlash keeps negated classes from matching a slash, which the library lets them do: it adds
-// the range of the slash to each.
+// exceptSlash keeps negated classes from matching a slash, which the library permits: it adds the
+// range of the slash to each.
 func exceptSlash(pattern string) string {
 	var out strings.Builder
 	for i := 0; i < len(pattern); i++ {

@@ -20,7 +20,7 @@ const (
 	held kind = 'h' // value that an import gave the ref here, which is not sent; the zero ID for its deletion
 )
 
-// hashSize is how much of a name's hash stands in a key: names are longer than keys may be.
+// hashSize is the length of the part of a name's hash in a key: names are longer than keys may be.
 const hashSize = 16
 
 // StateKey is the key of a repository's state.

@@ -148,7 +148,7 @@ func (s *State) Fail(now time.Time, o *Settings, failed error, why string) (agai
 	return again
 }
 
-// changeTriesMax bounds how often a change of a state is tried against others.
+// changeTriesMax bounds the attempts to change a state against concurrent changes.
 const changeTriesMax = 16
 
 // Change changes a stored state, unless change returns false, and returns when the new state is

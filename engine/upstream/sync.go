@@ -186,7 +186,7 @@ func (s *Sync) decide(ctx context.Context, head string) error {
 
 func (s *Sync) tell(ref, why string) { s.problems = append(s.problems, Problem{ref, why}) }
 
-// remember notes that refs are the same on both sides.
+// remember stores that refs are equal on both sides.
 func (s *Sync) remember(ctx context.Context, names []string) error {
 	for part := range slices.Chunk(names, rowsMax) {
 		b := kv.NewBatch()
@@ -207,8 +207,8 @@ func (s *Sync) remember(ctx context.Context, names []string) error {
 }
 
 const (
-	// updatesMax is how many refs one transaction moves, and rowsMax how many rows of memory one batch
-	// writes.
+	// updatesMax bounds the refs that one transaction moves, and rowsMax the rows of memory that
+	// one batch writes.
 	updatesMax = 5_000
 	rowsMax    = 5_000
 )
@@ -216,7 +216,7 @@ const (
 // RefsError says that a sync was completed except for some refs.
 type RefsError struct{ Problems []Problem }
 
-// toldMax is how many refs an error names.
+// toldMax bounds the refs that an error names.
 const toldMax = 5
 
 // Error names the first of the refs.

@@ -109,7 +109,7 @@ func (s *Sync) pulled(u Update, refused error) {
 	switch {
 	case refused == nil:
 	case errors.Is(refused, refs.ErrStale):
-		s.moved = true // the next sync looks at it again
+		s.moved = true // the next sync handles it
 	case errors.As(refused, &denied) && u.Old == s.known.seen[u.Name]:
 		s.tell(u.Name, whyForced)
 	case errors.As(refused, &denied):

@@ -89,7 +89,7 @@ type job struct {
 
 	again bool               // was woken when it could not be scheduled
 	now   bool               // and is not to wait for another try
-	holds int                // who keeps it from being run
+	holds int                // number of holders that prevent its syncs
 	stop  context.CancelFunc // of the run
 	ended chan struct{}      // closed when the run has ended
 }
@@ -130,7 +130,7 @@ func (w *Worker) guard(what string, work func()) {
 				break
 			}
 			w.settings.Logger.ErrorContext(w.ctx, "failed to schedule upstream syncs", "step", what, "error", err)
-			_ = sleep(w.ctx, time.Minute) // ctx is looked at next
+			_ = sleep(w.ctx, time.Minute) // ctx is checked next
 		}
 		return nil
 	}, func(error) {})
@@ -293,7 +293,7 @@ func (w *Worker) dispatch() {
 	}
 }
 
-// idle is how long the dispatcher sleeps when nothing is due.
+// idle is the sleep of the dispatcher when nothing is due.
 const idle = time.Hour
 
 // begin starts the syncs that may start, and returns the time until the next one is due.

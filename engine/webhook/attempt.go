@@ -17,7 +17,7 @@ const (
 	backOffMax   = time.Hour
 )
 
-// backOff returns how long to wait after so many attempts failed.
+// backOff returns the time to wait after so many failed attempts.
 func backOff(attempts int) time.Duration {
 	wait := backOffFirst
 	for range attempts - 1 {

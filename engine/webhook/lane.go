@@ -167,7 +167,7 @@ func (l *lane) load() error {
 	return nil
 }
 
-// await lets a repository wait for its turn.
+// await queues a repository for its turn.
 func (l *lane) await(id refs.RepoID) {
 	if !l.known[id] {
 		l.known[id] = true
@@ -232,7 +232,7 @@ func (l *lane) step() time.Time {
 	return due
 }
 
-// list lets the first event of a queue be sent when its turn comes.
+// list queues the first event of a queue for sending.
 func (l *lane) list(q *queue) {
 	if !q.busy && !q.listed {
 		q.listed = true

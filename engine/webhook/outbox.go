@@ -13,12 +13,12 @@ import (
 
 // Times of the goroutine that reads the outbox.
 const (
-	// sweepEvery is the interval of searches for missed notifications and for removed hooks
+	// sweepEvery is the interval of searches for missed notifications and for removed hooks.
 	sweepEvery = time.Minute
-	// forgetAfter is how long a hook has to be gone from the configuration for its rows to go: an edit
-	// that breaks it takes nothing.
+	// forgetAfter is the time after which the rows of a removed hook are deleted: a broken edit of
+	// the configuration loses nothing.
 	forgetAfter = time.Hour
-	// expireEvery is how often dead letters are looked at for their age, and deadAge how old they get.
+	// expireEvery is the interval of checks for expired dead letters, and deadAge their life.
 	expireEvery = time.Hour
 	deadAge     = 30 * 24 * time.Hour
 )

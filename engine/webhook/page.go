@@ -14,7 +14,7 @@ import (
 // page is the part of a repository's journal that a lane has in memory.
 type page struct {
 	items []*item
-	head  int      // how many of the first items are settled
+	head  int      // number of settled items at the front
 	end   position // the position after the page
 }
 

@@ -43,7 +43,7 @@ func (l *lane) queueOf(it *item) *queue {
 	return q
 }
 
-// enqueue lets an event of the journal wait behind those of its ref; it is parked if they are.
+// enqueue queues an event of the journal behind those of its ref; it is parked if they are.
 func (l *lane) enqueue(b *kv.Batch, it *item, now time.Time) {
 	q := l.queueOf(it)
 	q.items = append(q.items, it)
@@ -72,7 +72,7 @@ func (l *lane) park(b *kv.Batch, q *queue, now time.Time) {
 	}
 }
 
-// insert takes up a parked event that has a row, among those of its ref and in its place.
+// insert loads a parked event from its row, and puts it in order among those of its ref.
 func (l *lane) insert(key []byte, row delivery) error {
 	repo, at, err := eventPosition(key)
 	if err != nil {

@@ -17,12 +17,12 @@ const (
 	headerDelivery  = "X-Pierre-Delivery" // see deliveryID
 )
 
-// answerBytesMax is how much of an answer is read, for the connection to be used again. Nothing in
-// it counts but the status.
+// answerBytesMax bounds the part of an answer that is read so that the connection can be reused.
+// Only the status counts.
 const answerBytesMax = 64 << 10
 
-// statusError says that a receiver did not take an event: it answered anything but 2xx. No status
-// is final, 410 neither: a receiver that is to hear no more is taken out of the configuration.
+// statusError says that a receiver rejected an event: it answered with another status than 2xx. No
+// status is final, not even 410: operators remove a receiver from the configuration.
 type statusError struct{ Status int }
 
 // Error names the status.

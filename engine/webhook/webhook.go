@@ -167,7 +167,7 @@ func (d *Deliverer) Start() {
 				d.run(ctx)
 				return nil
 			}))
-			_ = d.pause(ctx) // ctx is looked at next
+			_ = d.pause(ctx) // ctx is checked next
 		}
 		return nil
 	}, func(err error) { d.logFailure(ctx, "read the outbox", err) })
@@ -218,7 +218,7 @@ func (d *Deliverer) apply(ctx context.Context, b *kv.Batch) error {
 	}
 }
 
-// storePause is how long the deliverer waits when the stores fail.
+// storePause is the pause of the deliverer when the stores fail.
 const storePause = 5 * time.Second
 
 func (d *Deliverer) pause(ctx context.Context) error {

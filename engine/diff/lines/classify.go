@@ -9,8 +9,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// classes numbers the distinct lines between the common ends of two texts and counts how often each
-// occurs in the whole of both.
+// classes numbers the distinct lines between the common ends of two texts and counts their
+// occurrences in both whole texts.
 type classes struct {
 	a, b  *side
 	seed  maphash.Seed
@@ -51,7 +51,7 @@ func (c *classes) first(number int) []byte {
 	return c.a.Line(index)
 }
 
-// number returns the class of a line, a new one if need be; at is where the line stands, as in
+// number returns the class of a line, a new one if need be; at is the position of the line, as in
 // [class].
 func (c *classes) number(line []byte, at int) int {
 	number, slot, hash := c.find(line)
@@ -108,7 +108,7 @@ func (c *classes) countCommon(ctx context.Context) error {
 	return nil
 }
 
-// pollLines is after how many lines a loop looks whether it is still wanted.
+// pollLines is the number of lines between two checks of the context.
 const pollLines = 1 << 12
 
 const (
@@ -137,7 +137,7 @@ func setAside(ctx context.Context, a, b *side) error {
 }
 
 // keep chooses the lines to compare. numbers holds the class of each line between the common ends,
-// matches says how often the other text has the lines of a class.
+// matches returns the number of lines of a class in the other text.
 func (s *side) keep(numbers []int32, matches func(number int32) int32) {
 	limit := int32(min(rootAbove(s.Count()), commonMax))
 	kinds := make([]byte, len(numbers))
@@ -163,10 +163,10 @@ func (s *side) keep(numbers []int32, matches func(number int32) int32) {
 	}
 }
 
-// neighbours is how many lines on each side decide what becomes of a common one.
+// neighbours is the number of lines on each side that decide whether a common one is kept.
 const neighbours = 100
 
-// amongUnmatched says whether a common line stands between unmatched ones, with few enough common
+// amongUnmatched reports whether a common line is between unmatched ones, with few enough common
 // ones among them: fewer than a quarter of all, itself counted twice.
 func amongUnmatched(kinds []byte, i int) bool {
 	var unmatchedBefore, unmatchedBehind int

@@ -6,20 +6,21 @@ import (
 	"packhorse/odb/fair"
 )
 
-// occurrencesMax is from how many occurrences on a line is too common to begin a common run with.
+// occurrencesMax is the number of occurrences from which on a line is too common to start a common
+// run.
 const occurrencesMax = 64
 
-// histogram compares two sides as git's histogram diff: it looks for a run of common lines around
-// the line that occurs least often in a, the longer the better, and goes on before and behind it.
-// Where nothing but very common lines is common, Myers' algorithm decides.
+// histogram compares two sides as git's histogram diff: it searches the longest run of common lines
+// around the line that occurs least often in a, and continues before and behind it. Where only very
+// common lines are shared, Myers' algorithm decides.
 type histogram struct {
 	ctx                context.Context // a comparison is within one call
 	a, b               *side
 	classesA, classesB []int32
 
-	// Where the lines of the region being searched stand in a. Classes that it does not have count 0.
+	// Positions in a of the lines of the searched region. Classes that it does not have count 0.
 	first  []int32 // of a class: the first line
-	counts []int32 // of a class: how many lines
+	counts []int32 // of a class: number of lines
 	next   []int32 // of a line: the next equal one, or -1
 }
 
@@ -58,7 +59,7 @@ func (h *histogram) compare(x box) error {
 		}
 		head := box{aStart: x.aStart, aEnd: common.aStart, bStart: x.bStart, bEnd: common.bStart}
 		tail := box{aStart: common.aEnd, aEnd: x.aEnd, bStart: common.bEnd, bEnd: x.bEnd}
-		if head.size() > tail.size() { // the larger one goes on here, so that the stack stays low
+		if head.size() > tail.size() { // the larger one is handled here, so that the stack stays low
 			head, tail = tail, head
 		}
 		if err := h.compare(head); err != nil {
@@ -118,7 +119,7 @@ type runSearch struct {
 	*histogram
 	box
 	best      box
-	rarest    int32 // how often the rarest line of the best run occurs in a
+	rarest    int32 // occurrences in a of the rarest line of the best run
 	hasCommon bool
 }
 
@@ -147,8 +148,8 @@ func (r *runSearch) from(j int) int {
 	return after
 }
 
-// extend returns the common run around line i of a and j of b, which are equal, and how often the
-// rarest of its lines occurs in a.
+// extend returns the common run around line i of a and j of b, which are equal, and the number of
+// occurrences in a of its rarest line.
 func (r *runSearch) extend(i, j int) (run box, rarest int32) {
 	run = box{aStart: i, aEnd: i + 1, bStart: j, bEnd: j + 1}
 	rarest = r.counts[r.classesA[i]]

@@ -44,7 +44,7 @@ type hunkWriter struct {
 	function   []byte
 }
 
-// flushSize is how many bytes are written at a time.
+// flushSize is the number of bytes of a write.
 const flushSize = 32 << 10
 
 func (h *hunkWriter) flush() error {
@@ -113,8 +113,8 @@ func (h *hunkWriter) lines(sign byte, t Text, index, count int) error {
 	return nil
 }
 
-// appendRange appends where lines stand, counted from 1. A range of none is said to stand behind
-// the line before it.
+// appendRange appends the position of lines, counted from 1. The position of an empty range is that
+// of the line before it.
 func appendRange(b []byte, start, count int) []byte {
 	if count > 0 {
 		start++

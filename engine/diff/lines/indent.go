@@ -2,7 +2,7 @@ package lines
 
 const (
 	indentMax = 200 // columns; more counts as this much
-	blanksMax = 20  // blank lines that are looked at
+	blanksMax = 20  // bounds the blank lines that are checked
 	slideMax  = 100 // lines that the choice of a place looks back
 )
 
@@ -92,7 +92,7 @@ func (s *side) addPlace(sum *score, index int) {
 }
 
 // firstText returns the indentation of the first line from an index on that is not blank, -1 for
-// none, and the number of blank lines before it. Past too many of these it gives up and answers 0.
+// none, and the number of blank lines before it. Past too many of these it stops and returns 0.
 func (s *side) firstText(index, step int) (indent, blanks int) {
 	for ; 0 <= index && index < s.Count(); index += step {
 		if indent := indentation(s.Line(index)); indent >= 0 {
@@ -106,7 +106,7 @@ func (s *side) firstText(index, step int) (indent, blanks int) {
 	return -1, blanks
 }
 
-// indentation returns how many columns a line is indented, -1 if it is blank.
+// indentation returns the indentation of a line in columns, -1 if it is blank.
 func indentation(line []byte) int {
 	n := 0
 	for _, c := range line {

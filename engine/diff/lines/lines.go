@@ -28,7 +28,7 @@ type Options struct {
 	// NoIndent leaves out the heuristic that moves groups of changed lines to places suggested by
 	// indentation. Merges set it.
 	NoIndent bool
-	// NoContext is for a caller who shows no lines around changes: a common end is skipped, and
+	// NoContext is for callers that show no lines around changes: a common end is skipped, and
 	// groups of changed lines do not slide into it. Blame sets it.
 	NoContext bool
 	// Histogram takes git's histogram diff in place of Myers' algorithm. Merges do.

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// snakeLong is how many equal lines in a row are a good sign.
+	// snakeLong is the number of consecutive equal lines that is a good sign.
 	snakeLong = 20
 	// costHeuristic is the cost from which on a search may end at a promising place.
 	costHeuristic = 256
 	// costLimitMin is the least cost at which a search ends wherever it is.
 	costLimitMin = 256
-	// promising is how many lines each unit of cost must have brought for a place to be promising.
+	// promising is the number of lines for each unit of cost that makes a place promising.
 	promising = 4
 )
 
@@ -70,7 +70,7 @@ func (m *myers) compare(x box, minimal bool) error {
 		head := box{aStart: x.aStart, aEnd: s.a, bStart: x.bStart, bEnd: s.b}
 		tail := box{aStart: s.a, aEnd: x.aEnd, bStart: s.b, bEnd: x.bEnd}
 		headMinimal, tailMinimal := s.headMinimal, s.tailMinimal
-		if head.size() > tail.size() { // the larger one goes on here, so that the stack stays low
+		if head.size() > tail.size() { // the larger one is handled here, so that the stack stays low
 			head, tail = tail, head
 			headMinimal, tailMinimal = tailMinimal, headMinimal
 		}

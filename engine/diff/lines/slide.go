@@ -7,8 +7,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// slider moves the groups of changed lines of one side: a group between equal lines may as well
-// stand one line further up or down.
+// slider moves the groups of changed lines of one side: a group between equal lines may equally be
+// one line further up or down.
 type slider struct {
 	own, other *side
 	indent     bool

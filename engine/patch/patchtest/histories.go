@@ -12,7 +12,7 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// diffOptions are ways to make a patch that git apply takes back.
+// diffOptions are ways to make a patch that git apply accepts.
 var diffOptions = [][]string{
 	{"-U3"},
 	{"-M"},
@@ -69,7 +69,7 @@ func Mutations(t *testing.T, git *oracle.Repository, apply Apply, seed uint64, c
 			continue
 		}
 		base := s.Before
-		if random.IntN(4) == 0 { // hunks must be looked for
+		if random.IntN(4) == 0 { // hunks must be searched
 			base = steps[min(max(at+random.IntN(40)-20, 0), len(steps)-1)].Before
 		}
 		for range 10 {

@@ -58,7 +58,7 @@ type App struct {
 // access is a repository's token. The app's mutex guards it, but for turn.
 type access struct {
 	turn    chan struct{} // holds one element while no token is being requested
-	users   int           // who use this or wait for their turn; one that is used is not forgotten
+	users   int           // requests that use this or wait for their turn; a used one is not removed
 	token   string
 	expires time.Time // when the token is not used any more
 }

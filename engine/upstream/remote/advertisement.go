@@ -146,14 +146,14 @@ func (ad *Advertisement) readRefs(a *answer, lines *pktline.Reader, first string
 	}
 }
 
-// setHead remembers where HEAD points, when that is a branch.
+// setHead stores the target of HEAD, when that is a branch.
 func (ad *Advertisement) setHead(target string) {
 	if strings.HasPrefix(target, "refs/heads/") && refs.CheckName(target) == nil {
 		ad.Head = target
 	}
 }
 
-// collector gathers refs.
+// collector collects refs.
 type collector struct {
 	a    *answer
 	ad   *Advertisement
@@ -194,7 +194,7 @@ func (c *collector) line(text string) error {
 	return c.add(Ref{Name: name, ID: id})
 }
 
-// add keeps a ref that was asked for.
+// add keeps a requested ref.
 func (c *collector) add(ref Ref) error {
 	c.last, c.kept = ref.Name, false
 	switch {

@@ -36,7 +36,7 @@ func (a *answer) limit(bytes int64, what string) { a.left, a.what = bytes, what 
 // unlimited lifts the bound where the content of the answer is counted.
 func (a *answer) unlimited() { a.limit(math.MaxInt64, "") }
 
-// takeWaited returns how long the far side was waited for since the last call.
+// takeWaited returns the time waited for the far side since the last call.
 func (a *answer) takeWaited() time.Duration {
 	waited := a.waited
 	a.waited = 0
@@ -74,7 +74,7 @@ func (a *answer) finish() error {
 	return errors.Join(err, a.close())
 }
 
-// finishMax is how many bytes may follow the last packet.
+// finishMax bounds the bytes after the last packet.
 const finishMax = 4 << 10
 
 // fail makes an error of a kind. Texts of the far side among the arguments are cleaned of secrets.

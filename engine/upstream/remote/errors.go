@@ -37,7 +37,7 @@ type Error struct {
 	Op         string        // "list refs", "fetch", "push"
 	Text       string        // for people, on one line, at most about 1 KiB; may quote the far side
 	Status     int           // of HTTP, when that is the failure
-	RetryAfter time.Duration // as the far side has asked for, at most a day, or 0
+	RetryAfter time.Duration // requested by the far side, at most a day, or 0
 }
 
 // Error names the kind, the operation and the failure.
@@ -91,7 +91,7 @@ func (s secrets) remove(text string) string {
 	return text
 }
 
-// textMax is how much of a far side's text is kept, in bytes.
+// textMax bounds the kept part of a far side's text, in bytes.
 const textMax = 1 << 10
 
 // clean returns a text of a far side as one line without secrets and control characters.

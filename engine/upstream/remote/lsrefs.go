@@ -20,8 +20,8 @@ func (r *Remote) command(ad *Advertisement, name string) []byte {
 	return append(body, "0001"...)
 }
 
-// prefixesMax is up to how many prefixes the far side is asked to leave out the rest. It may answer
-// with more refs, as may one that was not asked.
+// prefixesMax bounds the ref prefixes in a request. The far side may answer with other refs
+// nevertheless, and always does without prefixes.
 const prefixesMax = 32
 
 // listRefs asks for the refs in version 2: gitprotocol-v2(5), ls-refs.

@@ -19,7 +19,7 @@ type negotiation struct {
 	round  []object.ID             // haves that are new in this round
 	common []object.ID             // haves that the far side has, too
 	sent   map[object.ID]haveState // all haves so far
-	window int                     // how many haves the next round may add
+	window int                     // number of haves that the next round may add
 	inVain int                     // haves since the last one that was common
 	ready  bool                    // the far side knows enough
 	done   bool                    // this round is the last
@@ -193,5 +193,5 @@ func (n *negotiation) readAcks(a *answer, lines *pktline.Reader) (more bool, err
 	}
 }
 
-// acksExtra is how many lines may come beside one for each have.
+// acksExtra bounds the lines beside one for each have.
 const acksExtra = 16

@@ -64,7 +64,7 @@ func (r *Remote) Push(ctx context.Context, q PushRequest) ([]Result, error) {
 	return report.results(), nil
 }
 
-// commands returns the part of the request that stands before the pack.
+// commands returns the part of the request before the pack.
 func (r *Remote) commands(ad *Advertisement, commands []Command) []byte {
 	var caps []string
 	for _, name := range []string{"report-status-v2", "report-status", "side-band-64k"} {
@@ -164,8 +164,8 @@ type packSource struct {
 var (
 	// errUnread ends the writer of a pack whose reader has gone.
 	errUnread = errors.New("remote: the pack is not read any more")
-	// errHalf ends the reader of a pack whose writer has failed, whatever its error is: one that is
-	// io.EOF would make half a pack look whole.
+	// errHalf ends the reader of a pack whose writer has failed, and replaces its error: an io.EOF
+	// would make half a pack look whole.
 	errHalf = errors.New("remote: failed to write the pack")
 )
 

@@ -6,7 +6,7 @@ import (
 	"packhorse/pack/pktline"
 )
 
-// report gathers what became of commands.
+// report collects the results of commands.
 type report struct {
 	commands []Command
 	reasons  map[string]string // by name; of those that are known to have been done or refused
@@ -30,7 +30,7 @@ func (r *report) sendable(caps capabilities) (commands []Command, withPack bool)
 	return commands, withPack
 }
 
-// bytesMax is how long the report of these commands can be, in bytes.
+// bytesMax bounds the report of these commands, in bytes.
 func (r *report) bytesMax() int64 {
 	most := int64(64 << 10)
 	for _, c := range r.commands {

@@ -28,13 +28,13 @@ type request struct {
 	op      string // as in [Error.Op]
 	base    *url.URL
 	service string
-	version int           // of the protocol, asked for; 0 asks for none
+	version int           // requested protocol version; 0 requests none
 	body    []byte        // nil asks for the advertisement
 	stream  io.ReadCloser // follows body, and its length is not known; or nil
 	long    bool          // the request may take as long as its bytes keep going, and the answer as a push may
 }
 
-// gzipMin is how long a body has to be for compressing it to be worth while, in bytes, as in git.
+// gzipMin is the size from which a body is compressed, in bytes, as in git.
 const gzipMin = 1 << 10
 
 // send sends a request and returns its answer, which is 200 and of the right type. The caller
@@ -167,7 +167,7 @@ type joined struct {
 	io.Closer
 }
 
-// check looks at the head of an answer.
+// check checks the head of an answer.
 func (a *answer) check(response *http.Response, q request) error {
 	kind := "result"
 	if q.body == nil {

@@ -27,9 +27,9 @@ type ReaderOptions struct {
 //	}
 //
 // It checks the format, each entry's stated size and zlib checksum, the trailer, and the limits;
-// deltas are content like any other and bases are not looked for. Memory is a window of 256 KiB
-// and, for callers of [Reader.Read], one buffer of that size, whatever the pack claims. It reads
-// ahead, so that the source should end with the pack or go on delivering. For one goroutine.
+// deltas are content like any other and bases are not resolved. Memory is a window of 256 KiB and,
+// for callers of [Reader.Read], one buffer of that size, regardless of the pack. It reads ahead, so
+// that the source should end with the pack or keep delivering. For one goroutine.
 type Reader struct {
 	window   *window
 	limits   Limits
@@ -155,7 +155,7 @@ func (r *Reader) next() error {
 // the end.
 func (r *Reader) Entry() Entry { return r.entry }
 
-// Offset returns how many bytes of the pack have been read.
+// Offset returns the number of bytes of the pack read so far.
 func (r *Reader) Offset() int64 { return r.window.position() }
 
 // Rest returns a reader of the bytes behind the pack, for use after [Reader.Next] has returned

@@ -97,7 +97,7 @@ func (w *window) read() {
 	w.srcErr = io.ErrNoProgress
 }
 
-// readsEmptyMax is how often in a row a source may return nothing, as in package bufio.
+// readsEmptyMax bounds the consecutive empty reads of a source, as in package bufio.
 const readsEmptyMax = 100
 
 // endError is the error of a caller that needs more bytes than come.

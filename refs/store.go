@@ -30,7 +30,7 @@ type Store struct {
 	kv      kv.Store
 	options Options
 	writers guards                   // in whose order the transactions of a repository run
-	loaders guards                   // lets one reader decode the refs of a repository for all
+	loaders guards                   // one reader decodes the refs of a repository for all
 	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
 	watch   watchers
 }

@@ -38,7 +38,7 @@ func newListings() listings {
 	return listings{lru.New[listingKey, listing](listingsBytesMax, listingsBytesMax)}
 }
 
-// get returns the answer of a sequence, nil when it is not there.
+// get returns the answer of a sequence, nil when it is not cached.
 func (c listings) get(key listingKey, sequence uint64) []byte {
 	l, ok := c.cache.Get(key)
 	if !ok || l.sequence != sequence {

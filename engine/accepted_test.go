@@ -15,7 +15,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// apiWriter makes writes of every kind that may be refused, and remembers what was accepted.
+// apiWriter makes writes of every kind that may be refused, and records the accepted ones.
 type apiWriter struct {
 	ctx     context.Context
 	repo    *engine.Repository

@@ -129,7 +129,7 @@ func TestOutbox(t *testing.T) {
 
 	b := kv.NewBatch()
 	box.remove(b, webhookListener, box.rec.ID, span{first: 5, last: 7})
-	box.set(t, "push", "refs/heads/main", 7) // committed before what the listener decided on an older state
+	box.set(t, "push", "refs/heads/main", 7) // committed before the batch of a listener that read an older state
 	box.apply(t, b)
 	step("8 to 8", 3)
 

@@ -67,7 +67,7 @@ type record struct {
 type chosenBy string
 
 const (
-	chosenAtCreation chosenBy = ""       // whoever created the repository, or what it was made from
+	chosenAtCreation chosenBy = ""       // by the creating request, or by its base
 	chosenByNobody   chosenBy = "nobody" // it is "main" until the first branch comes
 	chosenLater      chosenBy = "later"  // the first branch that came, or a call that moved it
 )

@@ -94,7 +94,7 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		checked, err := h.check(ctx, id, FsckOptions{pace: pace})
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, refs.ErrRepositoryNotFound), errors.Is(err, odb.ErrNoPool):
-			// deleted since
+			// Deleted since.
 		case err != nil:
 			return err
 		default:

@@ -350,7 +350,7 @@ func TestArchiveExtracts(t *testing.T) {
 	}
 	here := []string{"-c", "core.bare=false", "--work-tree", dir}
 	git.Git(append(here, "read-tree", "main")...)
-	// fails if anything has changed, which the next command shows
+	// This fails if anything has changed, which the next command shows.
 	_, _ = git.Try(nil, append(here, "update-index", "-q", "--refresh")...)
 	if changed := git.Git(append(here, "diff-files", "--name-only")...); changed != "" {
 		t.Errorf("changed: %q", strings.Fields(changed))

@@ -8,10 +8,10 @@ import (
 
 // Reasons why a pattern cannot be translated.
 var (
-	errBackReference = errors.New("the pattern refers back to a group, which RE2 cannot say")
-	errBracket       = errors.New("the pattern has a bracket expression that RE2 cannot express")
+	errBackReference = errors.New("the pattern refers back to a group, which RE2 does not support")
+	errBracket       = errors.New("the pattern has a bracket expression that RE2 does not support")
 	errUnfinished    = errors.New("the pattern ends too early")
-	errWordEdge      = errors.New("the pattern has the edge of a word where RE2 cannot say which one")
+	errWordEdge      = errors.New("the pattern has a word boundary that RE2 does not support")
 )
 
 // translate makes of a basic regular expression, as GNU regex reads it for git, one for package

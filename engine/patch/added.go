@@ -20,7 +20,7 @@ func (a *applier) added(ctx context.Context, f *file) (content, string, error) {
 		return content{}, "", err
 	}
 	if !ok {
-		return content{}, "", a.source.malformed(f.hunksAt, "a corrupt hunk") // the source is not what it was
+		return content{}, "", a.source.malformed(f.hunksAt, "a corrupt hunk") // the source has changed
 	}
 	lines := &addedReader{
 		from: bufio.NewReaderSize(io.NewSectionReader(a.source.from, h.at, h.size), windowSize), begins: true,

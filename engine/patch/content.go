@@ -98,7 +98,7 @@ func (a *applier) patched(ctx context.Context, f *file, old content) (content, s
 		at = h.at + h.size
 	}
 	a.work += m.work
-	if f.newName == "" { // what is removed leaves nothing, or is refused
+	if f.newName == "" { // a removal leaves no content, or is refused
 		return content{size: m.size}, "", nil
 	}
 	c, err := a.write(ctx, mode, m.bytes(), old)
@@ -112,7 +112,7 @@ func (a *applier) place(ctx context.Context, m *image, at int64) (hunk, string, 
 		return h, "", err
 	}
 	if !ok {
-		return h, "", a.source.malformed(at, "a corrupt hunk") // the source is not what it was
+		return h, "", a.source.malformed(at, "a corrupt hunk") // the source has changed
 	}
 	if h.size > 2*textMax {
 		return h, "", errTextTooLarge

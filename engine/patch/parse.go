@@ -41,8 +41,8 @@ type parser struct {
 	limits   Limits
 	inflated int64
 
-	// number of leading folders that names lose: 1, unless the first plain header has names without
-	// folders
+	// strip is the number of leading folders that names lose: 1, unless the first plain header has
+	// names without folders.
 	strip      int
 	stripKnown bool
 	// headerDefault is the name in the "diff --git" line.

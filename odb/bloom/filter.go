@@ -17,11 +17,11 @@ type Filter []byte
 const (
 	filterBitsPerPath = 10
 	filterHashCount   = 7
-	// PathsMax is how many paths a filter holds; a commit that changed more has Full.
+	// PathsMax is the number of paths that a filter can hold; a commit that changed more has [Full].
 	PathsMax = 512
 )
 
-// Full has every path.
+// Full is the filter that has every path.
 var Full = Filter{0xff}
 
 // New returns the filter of some paths.
@@ -60,7 +60,7 @@ type Probe struct {
 	inverse uint64
 }
 
-// Probe returns what asks f.
+// Probe returns a Probe of f.
 func (f Filter) Probe() Probe {
 	if len(f) == 0 {
 		return Probe{}
@@ -83,7 +83,7 @@ func (p *Probe) Has(key Key) bool {
 	return true
 }
 
-// Key is a path as filters are asked for it.
+// Key is the pair of hashes that filters are asked with for a path.
 type Key struct{ first, second uint32 }
 
 // NewKey returns the key of a path.
@@ -96,7 +96,7 @@ func (k Key) bit(i uint32, size int) uint64 {
 	return uint64(k.first+i*k.second) % (8 * uint64(size))
 }
 
-// Keys returns the keys of a path and of the folders on the way.
+// Keys returns the keys of a path and of the folders above it.
 func Keys(path string) []Key {
 	keys := []Key{NewKey(path)}
 	for at := strings.LastIndexByte(path, '/'); at > 0; at = strings.LastIndexByte(path[:at], '/') {

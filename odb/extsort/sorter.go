@@ -31,7 +31,7 @@ type Sorter struct {
 	sorted  []sortKey
 	scratch file.Scratch
 	runs    []run
-	Count   int // of the records that were added
+	Count   int // of the added records
 }
 
 // run is a sorted part of the scratch file.
@@ -46,8 +46,8 @@ type sortKey struct {
 // bufferBytes is the memory that one sorter takes.
 const bufferBytes = 16 << 20
 
-// New returns a sorter of records of width bytes, whose scratch file comes from files. The caller
-// closes it.
+// New returns a sorter of records of width bytes. It takes its scratch file from files. The caller
+// closes the sorter.
 func New(files file.Store, width int) *Sorter {
 	const keySize = 16
 	return &Sorter{files: files, width: width, max: bufferBytes / (width + keySize)}
@@ -70,7 +70,7 @@ func (s *Sorter) at(index uint32) []byte {
 	return s.buffer[int(index)*s.width : (int(index)+1)*s.width]
 }
 
-// order sorts what is in memory.
+// order sorts the buffer.
 func (s *Sorter) order() {
 	if s.sorted != nil || len(s.buffer) == 0 {
 		return
@@ -94,12 +94,12 @@ func (s *Sorter) order() {
 	})
 }
 
-// spill writes what is in memory as a run.
+// spill sorts the buffer and writes it as a run.
 func (s *Sorter) spill(ctx context.Context) error {
 	if s.scratch == nil {
 		scratch, err := s.files.Scratch(ctx)
 		if err != nil {
-			return fmt.Errorf("make a scratch file: %w", err)
+			return fmt.Errorf("make scratch file: %w", err)
 		}
 		s.scratch = scratch
 	}
@@ -119,7 +119,7 @@ func (s *Sorter) spill(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// All walks the records in order. It may be walked again, and not concurrently. A record is valid
+// All walks the records in order. It may be walked again, but not concurrently. A record is valid
 // until the next step.
 func (s *Sorter) All(ctx context.Context) iter.Seq2[[]byte, error] {
 	s.order()
@@ -160,7 +160,7 @@ func (s *Sorter) All(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// merge returns the heap of all runs and of what is in memory, each at its first record.
+// merge returns the heap of all runs and the buffer, each at its first record.
 func (s *Sorter) merge() (runHeap, error) {
 	var merge runHeap
 	for _, r := range s.runs {
@@ -198,7 +198,7 @@ func (s *Sorter) merge() (runHeap, error) {
 	return started, nil
 }
 
-// Close gives the memory back and removes the scratch file.
+// Close releases the memory and removes the scratch file.
 func (s *Sorter) Close() error {
 	s.buffer, s.sorted = nil, nil
 	if s.scratch == nil {

@@ -1,4 +1,6 @@
-// Package progress tells how far long work has come.
+// Package progress reports how far long work has come.
+//
+// Start at [Meter].
 package progress
 
 import (
@@ -9,11 +11,12 @@ import (
 	"packhorse/odb/fair"
 )
 
-// Func hears how many of total steps of a phase are done, now and then and at the end of the phase,
-// never concurrently.
+// Func receives the number of done steps of total steps of a phase. [Meter] calls it now and then
+// and at the end of the phase, never concurrently.
 type Func func(phase string, done, total int64)
 
-// Meter tells how far the work has come, at most ten times a second.
+// Meter reports progress to Report, which may be nil, at most ten times a second. Its methods may
+// be called concurrently.
 type Meter struct {
 	Report Func
 	Turn   context.Context //nolint:containedctx // the one of the turn in which it is told, which ends meanwhile; nil where there is none
@@ -24,11 +27,11 @@ type Meter struct {
 
 const (
 	progressEvery = 100 * time.Millisecond
-	// Steps is how many steps pass between two looks at the clock.
+	// Steps is the number of steps between two looks at the clock.
 	Steps = 128
 )
 
-// Step tells that done of total are done.
+// Step reports that done of total steps are done, unless a report came just before.
 func (p *Meter) Step(phase string, done, total int64) {
 	if p.Report == nil || done%Steps != 0 {
 		return
@@ -41,7 +44,7 @@ func (p *Meter) Step(phase string, done, total int64) {
 	}
 }
 
-// End tells that a phase is over.
+// End reports the end of a phase.
 func (p *Meter) End(phase string, done, total int64) {
 	if p.Report == nil {
 		return

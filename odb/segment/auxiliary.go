@@ -9,15 +9,15 @@ import (
 	"packhorse/odb/file"
 )
 
-// WriteAuxiliary creates the file of an auxiliary file and makes it durable. write fills it and
-// returns how many IDs it holds.
+// WriteAuxiliary creates an auxiliary file of a kind and makes it durable. write fills in the
+// sections and returns the number of IDs. After an error the file is removed.
 func WriteAuxiliary(
 	ctx context.Context, files file.Store, kind LayerKind, write func(sections *SectionWriter) (int, error),
 ) (LayerID, error) {
 	id := NewLayerID()
 	f, err := files.Create(ctx, kind.FileName(id))
 	if err != nil {
-		return LayerID{}, fmt.Errorf("begin an auxiliary file: %w", err)
+		return LayerID{}, fmt.Errorf("begin auxiliary file: %w", err)
 	}
 	sections := NewSectionWriter(f, id, 0)
 	count, err := write(sections)

@@ -22,7 +22,8 @@ type Cache struct {
 }
 
 // CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment
-// (section 0), or, with the number NoOrdinal, an object of a hot layer.
+// (section 0), or, with the block NoOrdinal, an object of a hot layer. ID is used only for an
+// object of a hot layer; Block is the number of the block or the ordinal.
 type CacheKey struct {
 	Layer   LayerID
 	ID      object.ID
@@ -30,19 +31,20 @@ type CacheKey struct {
 	Block   uint32
 }
 
-// CacheEntry is a block, or an object with its type. The bytes are shared and never written.
+// CacheEntry is a block, or an object with its type. Kind is zero for a block. The bytes of Data
+// are shared and never written.
 type CacheEntry struct {
 	Data []byte
 	Kind object.Type
 }
 
-// Weight is about the memory that an entry takes.
+// Weight returns approximately the memory in bytes that an entry takes.
 func (c *CacheEntry) Weight() int64 { return int64(cap(c.Data)) + cacheOverhead }
 
 // cacheOverhead is about what an entry costs beside its bytes.
 const cacheOverhead = 160
 
-// NewCache returns a cache that holds about that many bytes.
+// NewCache returns a cache with a budget of about that many bytes.
 func NewCache(bytes int64) (*Cache, error) {
 	entries, err := otter.New(&otter.Options[CacheKey, CacheEntry]{
 		MaximumWeight: uint64(bytes),
@@ -58,17 +60,17 @@ func NewCache(bytes int64) (*Cache, error) {
 	return &Cache{entries: entries, max: bytes}, nil
 }
 
-// Get returns an entry, whose bytes are only to be read.
+// Get returns an entry, or false if there is none. The caller must not modify its bytes.
 func (c *Cache) Get(key CacheKey) (CacheEntry, bool) { return c.entries.GetIfPresent(key) }
 
-// Set offers an entry. One that would take more than an eighth of the budget is not taken.
+// Set offers an entry. The cache refuses one that takes more than an eighth of the budget.
 func (c *Cache) Set(key CacheKey, value CacheEntry) {
 	if int64(len(value.Data)) <= c.max/8 {
 		c.entries.Set(key, value)
 	}
 }
 
-// Stats returns the bytes that are held, and how many were asked for and there, or not.
+// Stats returns the bytes held, and the counts of hits and misses.
 func (c *Cache) Stats() (bytes, hits, misses uint64) {
 	counted := c.entries.Stats()
 	return c.entries.WeightedSize(), counted.Hits, counted.Misses

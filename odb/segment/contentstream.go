@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Open returns what an entry inflates to as a stream, whose last bytes come only after everything
-// was verified: whoever has read as many bytes as the entry has may use them.
+// Open returns the inflated content of an entry as a stream. The last bytes come only after every
+// check has passed, so a caller that has read all r.Size bytes may use them.
 func (d Region) Open(ctx context.Context, r Record, id object.ID) (io.ReadCloser, error) {
 	header, headerSize, err := d.Head(ctx, r, id)
 	if err != nil {
@@ -46,7 +46,7 @@ type contentStream struct {
 	done     error
 }
 
-// crcWriter computes a CRC-32 of what is written.
+// crcWriter computes the CRC-32 of the bytes that are written to it.
 type crcWriter uint32
 
 func (c *crcWriter) Write(p []byte) (int, error) {
@@ -83,7 +83,7 @@ func (s *contentStream) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// atEnd returns [io.EOF] if the zlib stream ends here, with the checksum of what came before.
+// atEnd returns [io.EOF] if the zlib stream ends here and its checksum holds.
 func (s *contentStream) atEnd() error {
 	var more [1]byte
 	for {
@@ -95,7 +95,7 @@ func (s *contentStream) atEnd() error {
 	}
 }
 
-// verify reads what may be left of the entry and returns [io.EOF] if everything was right.
+// verify reads the rest of the entry and returns [io.EOF] if all checks pass.
 func (s *contentStream) verify() error {
 	if _, err := io.Copy(&s.sum, s.packed); err != nil {
 		return err

@@ -13,19 +13,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// Facts that a caller decides on.
+// Errors that a caller decides on.
 var (
 	// ErrCorrupt says that stored bytes failed a check.
 	ErrCorrupt = errors.New("odb: stored bytes are corrupt")
-	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
+	// ErrTooLarge says that an object exceeds a limit, or the memory that the call may use.
 	ErrTooLarge = errors.New("odb: too large")
 )
 
-// ErrFormat says that stored bytes are not what their place promises.
+// ErrFormat says that stored bytes do not have the format of their place.
 var ErrFormat = errors.New("malformed")
 
 // CorruptError is [ErrCorrupt] with its evidence. Object is zero when the damage is in an index or
-// a manifest, File is empty when it is not in a file.
+// a manifest. File is the name of the damaged file, empty when the bytes lie in none. Why is the
+// failed check.
 type CorruptError struct {
 	Object object.ID
 	Layer  LayerID
@@ -47,11 +48,11 @@ func (e *CorruptError) Error() string {
 // Is reports whether target is [ErrCorrupt].
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// damageMax bounds the damage that a DamageLog remembers.
+// damageMax bounds the entries that a DamageLog remembers.
 const damageMax = 10_000
 
-// DamageLog counts stored bytes that failed a check, logs each damage once, and remembers what was
-// not found healed since. Its methods may be called concurrently.
+// DamageLog counts reads of stored bytes that failed a check, logs each damage once, and remembers
+// it until a complete check no longer finds it. Its methods may be called concurrently.
 type DamageLog struct {
 	log      *slog.Logger
 	MetCount atomic.Uint64 // reads that met damage
@@ -61,18 +62,18 @@ type DamageLog struct {
 	checks uint64 // have begun; set has how many there were when damage was met last
 }
 
-// NewDamageLog returns an empty one, which logs to log.
+// NewDamageLog returns an empty DamageLog that logs to log.
 func NewDamageLog(log *slog.Logger) *DamageLog {
 	return &DamageLog{log: log, set: make(map[CorruptError]uint64)}
 }
 
-// Corrupt reports stored bytes of layer that failed a check, and returns the error that says so.
+// Corrupt reports stored bytes of layer that failed a check, and returns a [CorruptError].
 func (d *DamageLog) Corrupt(layer LayerID, id object.ID, format string, args ...any) error {
 	return d.met(&CorruptError{Object: id, Layer: layer, Why: fmt.Sprintf(format, args...)})
 }
 
 // Wrap turns the failed check of stored bytes into a reported [CorruptError]; file is empty when
-// they lie in none. Other errors, such as those of a file system, stay what they are.
+// they lie in none. It returns other errors, such as those of a file system, with context.
 func (d *DamageLog) Wrap(file string, layer LayerID, id object.ID, err error) error {
 	for _, check := range []error{ErrFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
 		if errors.Is(err, check) {
@@ -98,8 +99,8 @@ func (d *DamageLog) met(damage *CorruptError) error {
 	return damage
 }
 
-// isNew takes in damage, and reports whether it was not met before. What does not fit any more is
-// never new.
+// isNew records damage and reports whether it is seen for the first time. Damage beyond damageMax
+// is never new.
 func (d *DamageLog) isNew(damage *CorruptError) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +112,8 @@ func (d *DamageLog) isNew(damage *CorruptError) bool {
 	return !known
 }
 
-// BeginCheck begins a check of everything. Its caller calls sound when it has found nothing: damage
-// that was met before, and not since, is forgotten.
+// BeginCheck begins a check of the whole store. A caller whose check found nothing calls sound,
+// which forgets the damage that no read has met since the check began.
 func (d *DamageLog) BeginCheck() (sound func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +126,7 @@ func (d *DamageLog) BeginCheck() (sound func()) {
 	}
 }
 
-// KnownCount is how many different things are known to be wrong.
+// KnownCount returns the number of different damages that are remembered.
 func (d *DamageLog) KnownCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// Env is what sectioned files are read and written with.
+// Env holds the services that sectioned files are read and written with: the store of the files,
+// the cache of their blocks, the log of damage, and the log of the server.
 type Env struct {
 	Files  file.Store
 	Cache  *Cache

@@ -15,8 +15,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// FileCheck holds the bytes of a pool's file, as they go by, against the checksums that the file
-// carries: those of its pack, its blocks and its footer. No byte is left out. It is for one
+// FileCheck verifies the bytes of a pool's file, as they pass, against the checksums that the file
+// contains: those of its pack, its blocks and its footer. It covers every byte. It is for one
 // goroutine.
 type FileCheck struct {
 	layer LayerID
@@ -33,8 +33,8 @@ type checkedPart struct {
 	want []byte // the checksum
 }
 
-// CheckFile reads what the file of that name says of itself, and returns a check for its content.
-// Errors: [ErrCorrupt], also when the name is not that of a pool's file.
+// CheckFile reads the layout and the checksums of the file of that name, and returns a check for
+// its content. Errors: [ErrCorrupt], also when the name is not that of a pool's file.
 func CheckFile(name string, f file.File) (*FileCheck, error) {
 	layer, ok := LayerOfFile(name)
 	if !ok {
@@ -117,7 +117,7 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 			c.add(checkedPart{what: "a block", end: s.offset + size, want: want})
 		}
 	}
-	// The footer was held against its checksum, so that what is read now has to be the same.
+	// The footer has passed its checksum, so a second reading must return the same bytes.
 	tail := make([]byte, 4)
 	if err := ReadFullAt(f, tail, f.Size()-tailSize); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 	return c.addRead(f, "the footer", f.Size())
 }
 
-// planned returns up to where the file is covered.
+// planned returns the offset up to which the file is covered.
 func (c *FileCheck) planned() int64 {
 	if len(c.parts) == 0 {
 		return 0
@@ -138,7 +138,7 @@ func (c *FileCheck) planned() int64 {
 
 func (c *FileCheck) add(p checkedPart) { c.parts = append(c.parts, p) }
 
-// addRead covers what follows, up to end, by what it is now.
+// addRead covers the bytes up to end by the checksum of their present content.
 func (c *FileCheck) addRead(f file.File, what string, end int64) error {
 	data := make([]byte, end-c.planned())
 	if err := ReadFullAt(f, data, c.planned()); err != nil {
@@ -150,7 +150,8 @@ func (c *FileCheck) addRead(f file.File, what string, end int64) error {
 	return nil
 }
 
-// Write takes the next bytes. Errors: [ErrCorrupt], once a part has ended that fails its checksum.
+// Write takes the next bytes of the file. Errors: [ErrCorrupt] at the end of a part that fails its
+// checksum.
 func (c *FileCheck) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
@@ -183,7 +184,7 @@ func (p *checkedPart) newSum() hash.Hash {
 	return crc32.New(castagnoli)
 }
 
-// End returns whether all of the file went by and was right. Errors: [ErrCorrupt].
+// End returns nil if the whole file has passed and every checksum holds. Errors: [ErrCorrupt].
 func (c *FileCheck) End() error {
 	if len(c.parts) > 0 {
 		return c.fail(fmt.Sprintf("it ends at %d", c.at))

@@ -15,8 +15,8 @@ import (
 //	8 offset | 4 size in bytes
 const FilterRowSize = 8 + 4
 
-// PathFilter returns the path filter of a commit, or false if the file holds none. It is shared and
-// only to be read.
+// PathFilter returns the path filter of a commit, or false if the file holds none. The filter is
+// shared and read-only.
 func (g *File) PathFilter(ctx context.Context, commit object.ID) (bloom.Filter, bool, error) {
 	index, ok, err := g.Lookup(ctx, commit)
 	if !ok || err != nil {
@@ -26,7 +26,7 @@ func (g *File) PathFilter(ctx context.Context, commit object.ID) (bloom.Filter, 
 	return f, err == nil, err
 }
 
-// PathFilterAt returns the path filter at an ordinal.
+// PathFilterAt returns the path filter at an ordinal, shared and read-only.
 func (g *File) PathFilterAt(ctx context.Context, index uint32) (bloom.Filter, error) {
 	item, err := g.Item(ctx, SectionFilterRows, int(index))
 	if err != nil {
@@ -39,8 +39,8 @@ func (g *File) PathFilterAt(ctx context.Context, index uint32) (bloom.Filter, er
 	return g.Bytes(ctx, SectionFilterBytes, int64(binary.BigEndian.Uint64(item)&(1<<62-1)), size)
 }
 
-// WriteFilters writes the sections of a filter file over the commits of a graph file, in whose
-// order the filters are.
+// WriteFilters writes the sections of a filter file for the commits of a graph file, and returns
+// their number. filters are in the order of the rows of the graph file.
 func WriteFilters(ctx context.Context, sections *SectionWriter, rows *File, filters []bloom.Filter) (int, error) {
 	sections.Begin(SectionIDs)
 	for i := range filters {

@@ -8,17 +8,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// GraphRow is what a walk over history needs to know of a commit.
+// GraphRow holds the fields of a commit that a walk over history needs.
 type GraphRow struct {
 	Tree    object.ID
 	Parents []object.ID // in stored order; shared, read only
-	// Seconds is the committer's date since 1970, as the commit says.
+	// Seconds is the committer date of the commit, in seconds since 1970.
 	Seconds int64
-	// Generation is one more than the highest generation of the parents; 0 is not known. It saturates.
+	// Generation is one more than the highest generation of the parents. 0 means unknown. It
+	// saturates.
 	Generation uint32
 }
 
-// ParseGraphRow returns the row of a commit's content, without a generation.
+// ParseGraphRow returns the row of a commit with the content data. Its generation is unknown.
 func ParseGraphRow(data []byte) (GraphRow, error) {
 	tree, parents, seconds, err := object.CommitLinks(data)
 	if err != nil {
@@ -27,8 +28,8 @@ func ParseGraphRow(data []byte) (GraphRow, error) {
 	return GraphRow{Tree: tree, Parents: parents, Seconds: seconds}, nil
 }
 
-// NextGeneration returns the generation of a commit whose parents are at the given ones: 0 if one
-// is not known.
+// NextGeneration returns the generation of a commit whose parents have the given ones: 0 if one of
+// them is unknown.
 func NextGeneration(parents []uint32) uint32 {
 	highest := uint32(0)
 	for _, g := range parents {
@@ -51,7 +52,7 @@ func NextGeneration(parents []uint32) uint32 {
 //	20 each  parents
 const graphRowSize = object.IDSize + 8 + 4
 
-// Append appends the row as it is stored.
+// Append appends the stored form of the row to dst.
 func (row *GraphRow) Append(dst []byte) []byte {
 	dst = append(dst, row.Tree[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(row.Seconds))
@@ -62,7 +63,7 @@ func (row *GraphRow) Append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeGraphRow returns the row that [GraphRow.Append] has written.
+// DecodeGraphRow decodes the output of [GraphRow.Append].
 func DecodeGraphRow(data []byte) (GraphRow, error) {
 	if len(data) < graphRowSize || (len(data)-graphRowSize)%object.IDSize != 0 {
 		return GraphRow{}, fmt.Errorf("%w: graph row of %d bytes", ErrFormat, len(data))
@@ -79,7 +80,7 @@ func DecodeGraphRow(data []byte) (GraphRow, error) {
 	return row, nil
 }
 
-// Equal reports whether two rows say the same.
+// Equal reports whether two rows are equal.
 func (row *GraphRow) Equal(other *GraphRow) bool {
 	return row.Tree == other.Tree && row.Seconds == other.Seconds && row.Generation == other.Generation &&
 		slices.Equal(row.Parents, other.Parents)

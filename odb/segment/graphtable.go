@@ -17,8 +17,8 @@ import (
 // rows or of parents.
 type graphTable struct {
 	files file.Store
-	// rows: id 20, tree 20, seconds 8, generation 4, parent count 4, then two parents 20 each, or for
-	// more of them the offset 8 of all parents in the scratch file.
+	// rows: id 20, tree 20, seconds 8, generation 4, parent count 4, then two parents of 20 each. For
+	// more parents the two are replaced by the offset 8 of all parents in the scratch file.
 	rows    *extsort.Sorter
 	octopus file.Scratch // nil until a commit has more than two parents
 	parents int64
@@ -62,7 +62,7 @@ func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64
 	if t.octopus == nil {
 		scratch, err := t.files.Scratch(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("make a scratch file: %w", err)
+			return 0, fmt.Errorf("make scratch file: %w", err)
 		}
 		t.octopus = scratch
 	}
@@ -92,7 +92,7 @@ func (t *graphTable) writeSections(ctx context.Context, sections *SectionWriter)
 		}
 		id := record[:object.IDSize]
 		if bytes.Equal(id, previous) {
-			return fmt.Errorf("%w: commit %x is there twice", errRows, id)
+			return fmt.Errorf("%w: commit %x occurs twice", errRows, id)
 		}
 		previous = append(previous[:0], id...)
 		fanout[id[0]]++

@@ -10,7 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Bucket returns the ordinals that IDs with the first byte of id take: first <= ordinal < end.
+// Bucket returns the range of ordinals of the IDs that share the first byte of id: first <= ordinal
+// < end.
 func (g *File) Bucket(id object.ID) (first, end int) {
 	if id[0] > 0 {
 		first = int(g.fanout[id[0]-1])
@@ -18,11 +19,11 @@ func (g *File) Bucket(id object.ID) (first, end int) {
 	return first, int(g.fanout[id[0]])
 }
 
-// Lookup returns the ordinal of id.
+// Lookup returns the ordinal of id, or false if the file does not hold it.
 //
-// IDs are spread evenly, so the block that holds id is guessed by interpolation within the bucket
-// of its first byte and is right most of the time; wrong guesses halve what is left, so that chosen
-// IDs cannot make a lookup slow.
+// IDs are spread evenly. So Lookup guesses the block of id by interpolation within the bucket of
+// its first byte, and is right most of the time. A wrong guess halves the range, so chosen IDs
+// cannot make a lookup slow.
 func (g *File) Lookup(ctx context.Context, id object.ID) (ordinal uint32, ok bool, err error) {
 	first, end := g.Bucket(id)
 	if first == end {
@@ -82,7 +83,7 @@ func searchIDs(block []byte, first, end int, id object.ID) (int, bool) {
 }
 
 // LookupMany calls visit for those of the sorted ids that the file holds, in order, with their
-// index in ids and their ordinal. A block is asked for once, however many of the ids lie in it.
+// index in ids and their ordinal. It reads each block once. An error of visit ends it.
 func (g *File) LookupMany(ctx context.Context, ids []object.ID, visit func(index int, ordinal uint32) error) error {
 	perBlock := g.sections[SectionIDs].perBlock()
 	for i := 0; i < len(ids); {
@@ -112,8 +113,8 @@ func (g *File) LookupMany(ctx context.Context, ids []object.ID, visit func(index
 	return nil
 }
 
-// blockOf returns the first block whose last ID is not below id, among those of the bucket of id;
-// false if there is none.
+// blockOf returns the first block in the bucket of id whose last ID is not below id; false if there
+// is none.
 func (g *File) blockOf(ctx context.Context, id object.ID) (int, bool, error) {
 	first, end := g.Bucket(id)
 	if first == end {
@@ -141,7 +142,7 @@ func (g *File) ID(ctx context.Context, ordinal uint32) (object.ID, error) {
 	return object.ID(item), nil
 }
 
-// Scan calls visit with the IDs from low to high, both included, in order, until visit returns
+// Scan calls visit in order with the IDs from low to high, both included, until visit returns
 // false.
 func (g *File) Scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
 	first, end := g.Bucket(low)
@@ -162,7 +163,7 @@ func (g *File) Scan(ctx context.Context, low, high object.ID, visit func(object.
 	return err
 }
 
-// SortIDs sorts ids and drops repetitions, as lookupMany wants them.
+// SortIDs sorts ids in place and removes repetitions, as LookupMany requires.
 func SortIDs(ids []object.ID) []object.ID {
 	slices.SortFunc(ids, object.ID.Compare)
 	return slices.Compact(ids)

@@ -16,13 +16,13 @@ import (
 )
 
 // indexTable collects the rows of a segment and writes its index. A row refers to its base by
-// offset; the index wants ordinals, which are known once the IDs are sorted:
+// offset. The index stores ordinals, which are known only after the IDs have been sorted:
 //
 //	rows by ID               give the ordinals, the IDs and the fan-out
 //	(offset, ordinal) sorted  gives the pack order
 //	(base's offset, ordinal)  joined with the former gives (ordinal, base's ordinal)
 //
-// Every table is a [extsort.Sorter], so that memory does not grow with the number of objects.
+// Every table is an [extsort.Sorter], so memory does not grow with the number of objects.
 type indexTable struct {
 	rows    *extsort.Sorter // id 20, offset 5, packed 5, size 5, type 1, base offset 5, CRC-32 4
 	offsets *extsort.Sorter // offset 5, ordinal 4, packed 5
@@ -31,7 +31,7 @@ type indexTable struct {
 	streams []BlockStream
 }
 
-// BlockStream is the block table of a blob.
+// BlockStream is the block table of the blob ID. Sums are the CRC-32C of the packed blocks.
 type BlockStream struct {
 	ID    object.ID
 	Table pack.BlockTable
@@ -94,10 +94,10 @@ func (t *indexTable) addStream(id object.ID, table pack.BlockTable, sums []uint3
 	t.streams = append(t.streams, BlockStream{ID: id, Table: table, Sums: sums})
 }
 
-// errRows says that the rows do not describe a data region: the packfile or its reader is wrong.
+// errRows says that the rows do not describe the data region: the packfile or its reader is wrong.
 var errRows = errors.New("odb: rows do not fit the data region")
 
-// write writes the sections of the index of the data region that ends before sections.
+// write writes the index sections of the data region in front of sections.
 func (t *indexTable) write(ctx context.Context, sections *SectionWriter) error {
 	if err := t.writeIDs(ctx, sections); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (t *indexTable) write(ctx context.Context, sections *SectionWriter) error {
 	return t.writeStreams(ctx, sections)
 }
 
-// writeIDs gives the ordinals.
+// writeIDs assigns the ordinals and writes IDs and fan-out.
 func (t *indexTable) writeIDs(ctx context.Context, sections *SectionWriter) error {
 	var fanout [256]uint32
 	var previous object.ID
@@ -123,7 +123,7 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *SectionWriter) erro
 		}
 		row := decodeRow(record)
 		if ordinal > 0 && row.ID == previous {
-			return fmt.Errorf("%w: object %s is there twice", errRows, row.ID)
+			return fmt.Errorf("%w: object %s occurs twice", errRows, row.ID)
 		}
 		previous = row.ID
 		fanout[row.ID[0]]++
@@ -146,7 +146,7 @@ func (t *indexTable) writeIDs(ctx context.Context, sections *SectionWriter) erro
 	return nil
 }
 
-// writeOrder writes the pack order, makes sure that the entries fill the data region, and finds the
+// writeOrder writes the pack order, verifies that the entries fill the data region, and finds the
 // ordinals of the bases.
 func (t *indexTable) writeOrder(ctx context.Context, sections *SectionWriter) error {
 	nextBase, stop := iter.Pull2(t.bases.All(ctx))
@@ -177,7 +177,7 @@ func (t *indexTable) writeOrder(ctx context.Context, sections *SectionWriter) er
 		return err
 	}
 	if more {
-		return fmt.Errorf("%w: no entry at %d, which is a base", errRows, uint40(base))
+		return fmt.Errorf("%w: no entry at %d, which is the base of another", errRows, uint40(base))
 	}
 	if expected != sections.dataSize-pack.TrailerSize {
 		return fmt.Errorf("%w: entries end at %d of %d", errRows, expected, sections.dataSize)
@@ -216,7 +216,7 @@ func (t *indexTable) writeRecords(ctx context.Context, sections *SectionWriter) 
 	return err
 }
 
-// writeStreams writes the tables of block streams, which are sorted as their objects are.
+// writeStreams writes the tables of block streams, sorted by the IDs of their objects.
 func (t *indexTable) writeStreams(ctx context.Context, sections *SectionWriter) error {
 	if len(t.streams) == 0 {
 		return nil

@@ -7,32 +7,32 @@ import (
 	"github.com/google/uuid"
 )
 
-// LayerID names a layer, and the file of a segment or an auxiliary file. IDs are UUIDs of version 7
-// and are never used again.
+// LayerID names a layer, the file of a segment, or an auxiliary file. It is a UUID of version 7 and
+// is never reused.
 type LayerID [16]byte
 
 // String returns the 32 hexadecimal digits that begin the names of the layer's files.
 func (l LayerID) String() string { return hex.EncodeToString(l[:]) }
 
-// NewLayerID returns an ID that was never used. It panics only when the system has no random
-// numbers, which crypto/rand does not survive either.
+// NewLayerID returns a new ID. It panics only when the system has no random numbers; crypto/rand
+// panics then, too.
 func NewLayerID() LayerID { return LayerID(uuid.Must(uuid.NewV7())) }
 
-// LayerKind says what a layer or an auxiliary file is. The numbers are stored.
+// LayerKind is the kind of a layer or of an auxiliary file. The numbers are stored.
 type LayerKind uint8
 
 // The kinds. Those from KindGraph on are auxiliary files: KindGraph to KindBitmap of a segment,
 // KindBorrowed of a layer that a fork took.
 const (
-	KindHot      LayerKind = 1 // a key range of small objects
-	KindSegment  LayerKind = 2
+	KindHot      LayerKind = 1 // the rows of small objects
+	KindSegment  LayerKind = 2 // a packfile with its index
 	KindGraph    LayerKind = 3 // commit-graph rows
 	KindFilter   LayerKind = 4 // changed-path filters of the commits
-	KindBitmap   LayerKind = 5 // what commits reach in the layers up to this one
-	KindBorrowed LayerKind = 6 // what of the layer may be read
+	KindBitmap   LayerKind = 5 // the objects that commits reach in the layers up to this one
+	KindBorrowed LayerKind = 6 // the objects of a borrowed layer that a fork may read
 )
 
-// Names of files: the layer's ID in hexadecimal and what the file is.
+// The suffixes of file names. A layer's ID in hexadecimal stands before them.
 const (
 	segmentSuffix  = ".segment"
 	graphSuffix    = ".graph"
@@ -47,7 +47,7 @@ func FileName(layer LayerID) string { return layer.String() + segmentSuffix }
 // GraphFile returns the name of the file of graph rows.
 func GraphFile(id LayerID) string { return id.String() + graphSuffix }
 
-// LayerOfFile returns the ID in the name of a file of this package.
+// LayerOfFile returns the ID in the name of a file of this package, or false for another name.
 func LayerOfFile(name string) (LayerID, bool) {
 	var id LayerID
 	if len(name) <= 2*len(id) {
@@ -65,7 +65,7 @@ func LayerOfFile(name string) (LayerID, bool) {
 	return id, true
 }
 
-// FileName returns the file of a layer or auxiliary file of that kind.
+// FileName returns the name of the file of the layer or auxiliary file id of kind k.
 func (k LayerKind) FileName(id LayerID) string {
 	switch k {
 	case KindSegment:
@@ -83,7 +83,7 @@ func (k LayerKind) FileName(id LayerID) string {
 	}
 }
 
-// magic ends the files of a kind.
+// magic returns the magic at the end of files of a kind.
 func (k LayerKind) magic() string {
 	switch k {
 	case KindSegment:

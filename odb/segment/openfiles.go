@@ -11,8 +11,8 @@ import (
 	"packhorse/odb/file"
 )
 
-// OpenFiles is the bounded set of sectioned files that are open: descriptors and fan-outs, shared
-// by all views. A file that nobody uses stays open until its place is needed.
+// OpenFiles is the bounded set of open sectioned files: descriptors and fan-outs, shared by all
+// views. An unused file stays open until another one needs its place.
 type OpenFiles struct {
 	env  *Env
 	max  int
@@ -23,13 +23,14 @@ type OpenFiles struct {
 	hand int
 }
 
-// NewOpenFiles returns an empty set for at most countMax files. idle is told the owner of each file
-// that was closed to make room.
+// NewOpenFiles returns an empty set for at most countMax files. It calls idle with the owner of
+// each file that it closes to make room.
 func NewOpenFiles(env *Env, countMax int, idle func(LayerID)) *OpenFiles {
 	return &OpenFiles{env: env, max: countMax, idle: idle}
 }
 
-// SharedFile is a file that is opened when it is asked for and closed when others need its place.
+// SharedFile is a file that Acquire opens and that its set closes when another file needs the
+// place. Layer names the file.
 type SharedFile struct {
 	set    *OpenFiles
 	owner  LayerID // the segment; the file may be that of an auxiliary file
@@ -43,7 +44,7 @@ type SharedFile struct {
 	recently bool
 }
 
-// Init makes f a file of a set: that of layer, which belongs to the segment owner.
+// Init makes f the file layer of a set. The file belongs to the segment owner.
 func (f *SharedFile) Init(set *OpenFiles, owner, layer LayerID, kind LayerKind) {
 	f.set, f.owner, f.Layer, f.kind = set, owner, layer, kind
 }
@@ -51,8 +52,8 @@ func (f *SharedFile) Init(set *OpenFiles, owner, layer LayerID, kind LayerKind) 
 // Opened reports whether the file is open.
 func (f *SharedFile) Opened() bool { return f.isOpen.Load() }
 
-// Acquire opens the file, unless it is open, and keeps it open until release. Errors: [ErrCorrupt],
-// also when the file is not there.
+// Acquire opens the file, unless it is open, and keeps it open until Release. Errors: [ErrCorrupt],
+// also when the file is missing.
 func (f *SharedFile) Acquire(ctx context.Context) (*File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +75,7 @@ func (f *SharedFile) openNow(ctx context.Context) (*File, error) {
 	s := f.set.env
 	handle, err := s.Files.Open(ctx, f.kind.FileName(f.Layer))
 	if errors.Is(err, file.ErrNotFound) {
-		return nil, s.Damage.met(&CorruptError{Layer: f.Layer, File: f.kind.FileName(f.Layer), Why: "it is missing"})
+		return nil, s.Damage.met(&CorruptError{Layer: f.Layer, File: f.kind.FileName(f.Layer), Why: "the file is missing"})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open layer %s: %w", f.Layer, err)
@@ -86,14 +87,14 @@ func (f *SharedFile) openNow(ctx context.Context) (*File, error) {
 	return opened, nil
 }
 
-// Release ends one acquire.
+// Release ends one Acquire.
 func (f *SharedFile) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.users--
 }
 
-// Close closes the file unless somebody uses it.
+// Close closes the file unless it is in use.
 func (f *SharedFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,8 +112,8 @@ func (f *SharedFile) closeOpen() error {
 	return open.Handle.Close()
 }
 
-// add puts a file that was opened into the ring, and closes others to keep to the bound. When all
-// are in use the bound is exceeded until the next time.
+// add puts an opened file into the ring, and closes others to keep to the bound. When all are in
+// use, the set exceeds the bound until the next call.
 func (o *OpenFiles) add(f *SharedFile) {
 	for _, closed := range o.addLocked(f) {
 		o.idle(closed.owner)
@@ -138,8 +139,8 @@ func (o *OpenFiles) addLocked(f *SharedFile) (closed []*SharedFile) {
 	return closed
 }
 
-// giveUp closes the file if it was not used since the last time around. It must not wait for f.mu:
-// whoever holds that may wait for the ring.
+// giveUp closes the file if it was not used since the last round. It must not wait for f.mu,
+// because the holder of f.mu may wait for the ring.
 func (f *SharedFile) giveUp() bool {
 	if !f.mu.TryLock() {
 		return false
@@ -150,7 +151,7 @@ func (f *SharedFile) giveUp() bool {
 		return false
 	}
 	if err := f.closeOpen(); err != nil {
-		f.set.env.Log.Warn("close a layer's file", "layer", f.Layer.String(), "error", err)
+		f.set.env.Log.Warn("failed to close the file of a layer", "layer", f.Layer.String(), "error", err)
 	}
 	return true
 }
@@ -161,7 +162,7 @@ func (o *OpenFiles) remove(f *SharedFile) {
 	o.ring = slices.DeleteFunc(o.ring, func(candidate *SharedFile) bool { return candidate == f })
 }
 
-// Count is the number of files that are open.
+// Count returns the number of open files.
 func (o *OpenFiles) Count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// RecordReader reads index records of a segment in any order. The blocks that it touched last stay
-// at hand, 4 MiB at most, so that the cache is not asked for every record. For one goroutine.
+// RecordReader reads index records of a segment in any order. It keeps the last used blocks, at
+// most 4 MiB, so that it does not consult the cache for every record. It is for one goroutine.
 type RecordReader struct {
 	segment *Segment
 	held    [64]heldBlock
@@ -40,7 +40,7 @@ func (r *RecordReader) item(ctx context.Context, ordinal uint32) ([]byte, error)
 	return held.data[at : at+recordSize], nil
 }
 
-// Record returns a record.
+// Record returns the record at an ordinal.
 func (r *RecordReader) Record(ctx context.Context, ordinal uint32) (Record, error) {
 	item, err := r.item(ctx, ordinal)
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *RecordReader) Record(ctx context.Context, ordinal uint32) (Record, erro
 	return r.segment.parseRecord(item, ordinal)
 }
 
-// Offset returns where the entry of a record lies.
+// Offset returns the offset in the data region of the entry at an ordinal.
 func (r *RecordReader) Offset(ctx context.Context, ordinal uint32) (int64, error) {
 	item, err := r.item(ctx, ordinal)
 	if err != nil {
@@ -58,7 +58,8 @@ func (r *RecordReader) Offset(ctx context.Context, ordinal uint32) (int64, error
 	return uint40(item), nil
 }
 
-// Info returns the type and the size of an object, and the size of its entry.
+// Info returns the type and the size of the object at an ordinal, and the size of its entry, both
+// in bytes.
 func (r *RecordReader) Info(ctx context.Context, ordinal uint32) (t object.Type, size, packedSize int64, err error) {
 	item, err := r.item(ctx, ordinal)
 	if err != nil {

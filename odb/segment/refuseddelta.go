@@ -6,10 +6,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// IsRefusedDelta reports whether git may refuse how an object of size bytes is stored. Git reads no
-// delta below [delta.SizeMin], and only those that make nothing are so short. No such delta comes
-// in, but segments and hot layers of former times may have them: the object goes out whole, also if
-// its delta is long enough for git, and maintenance writes it so.
+// IsRefusedDelta reports whether git may refuse the stored form of an object of size bytes. Git
+// reads no delta below [delta.SizeMin], and only a delta with an empty result is so short. Ingest
+// accepts no such delta, but older segments and hot layers may have them. Packs then contain the
+// whole object, also if its delta is long enough for git, and maintenance stores it whole. its
+// delta is long enough for git, and maintenance writes it so.
 func IsRefusedDelta(isDelta bool, size int64) bool { return isDelta && size == 0 }
 
 // HasRefusedDelta reports whether an object of the segment is stored as a delta that git refuses.

@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Region reads the entries of a packfile whose index says where they are: that of a segment, or of
-// one that is still being written. Whatever it returns has been verified.
+// Region reads the entries of a packfile by its index records: that of a segment, or of one that is
+// still being written. It verifies everything that it returns.
 type Region struct {
 	env     *Env
 	Layer   LayerID
@@ -22,28 +22,29 @@ type Region struct {
 }
 
 const (
-	// verifiedCopySize is the size in bytes up to which an entry is verified before any of it is
-	// written.
+	// verifiedCopySize is the size in bytes up to which CopyPacked verifies an entry before it writes
+	// any of it.
 	verifiedCopySize = 1 << 20
 	// CopyBufferSize is the size in bytes of the pieces in which entries are copied.
 	CopyBufferSize = 256 << 10
 )
 
-// WholeMax is the size in bytes up to which an object, or a delta base, is held in memory whole
+// WholeMax is the size in bytes up to which memory holds a whole object or delta base
 // (docs/invariants.md 13).
 const WholeMax = 32 << 20
 
-// ErrLargeChain says that something in a delta chain is too large to be held in memory.
+// ErrLargeChain says that an object of a delta chain is larger than WholeMax.
 var ErrLargeChain = fmt.Errorf("delta chain holds an object over %d MiB: %w", WholeMax>>20, ErrTooLarge)
 
 var copyBuffers = sync.Pool{New: func() any { return new([CopyBufferSize]byte) }}
 
-// ReadPacked appends an entry to dst, header included. id is for errors.
+// ReadPacked appends an entry to dst, header included. id is for errors. Errors: [ErrCorrupt];
+// [ErrTooLarge] for an entry too large for memory.
 func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.ID) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return dst, err
 	}
-	if r.PackedSize > WholeMax+1<<20 { // what does not shrink grows a little
+	if r.PackedSize > WholeMax+1<<20 { // incompressible content grows a little
 		return dst, fmt.Errorf("entry of %d bytes: %w", r.PackedSize, ErrTooLarge)
 	}
 	start := len(dst)
@@ -58,7 +59,7 @@ func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.
 	return dst, nil
 }
 
-// Parse takes apart an entry that was verified.
+// Parse splits a verified entry into its parts.
 func (d Region) Parse(
 	ctx context.Context, packed []byte, r Record, id object.ID,
 ) (header pack.EntryHeader, payload []byte, err error) {
@@ -72,8 +73,8 @@ func (d Region) Parse(
 	return header, packed[n:], nil
 }
 
-// Head returns the header of an entry, which no checksum has covered yet: what is told from it is
-// verified when the entry itself is read.
+// Head returns the header of an entry. No checksum covers it yet: the read of the entry itself
+// verifies it.
 func (d Region) Head(
 	ctx context.Context, r Record, id object.ID,
 ) (header pack.EntryHeader, headerSize int64, err error) {
@@ -88,7 +89,8 @@ func (d Region) Head(
 	return header, int64(len(head) - len(payload)), err
 }
 
-// Content returns what an entry inflates to. Errors: [ErrTooLarge] over WholeMax.
+// Content returns the inflated content of an entry. Errors: [ErrCorrupt]; [ErrTooLarge] over
+// WholeMax.
 func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, error) {
 	buffer := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(buffer)
@@ -106,7 +108,7 @@ func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, er
 	}
 	content, consumed, err := pack.Inflate(nil, payload, header.Size)
 	if err == nil && consumed != len(payload) {
-		err = fmt.Errorf("%w: bytes behind the entry at %d", ErrFormat, r.Offset)
+		err = fmt.Errorf("%w: trailing bytes after the entry at %d", ErrFormat, r.Offset)
 	}
 	if err == nil && r.Base == NoOrdinal && header.Size != r.Size {
 		err = fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size)
@@ -117,8 +119,9 @@ func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, er
 	return content, nil
 }
 
-// CopyPacked writes the bytes of an entry from skip on. Up to verifiedCopySize they are verified
-// before; beyond, an error at the end says that they were wrong.
+// CopyPacked writes the bytes of an entry from skip on. It verifies an entry of at most
+// verifiedCopySize before the first write. For a larger one it returns an error after the last
+// write.
 func (d Region) CopyPacked(ctx context.Context, w io.Writer, r Record, id object.ID, skip int64) error {
 	if r.PackedSize <= verifiedCopySize {
 		buffer := packedBuffers.Get().(*[]byte)
@@ -142,10 +145,10 @@ func (d Region) CopyPacked(ctx context.Context, w io.Writer, r Record, id object
 	return err
 }
 
-// packedBuffers holds buffers of entries on their way out.
+// packedBuffers holds the buffers of entries that CopyPacked writes.
 var packedBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Stream passes an entry to visit piece by piece and returns the checksum of what it passed.
+// Stream passes an entry to visit piece by piece and returns the CRC-32 of the pieces.
 func (d Region) Stream(ctx context.Context, r Record, id object.ID, visit func(piece []byte) error) (uint32, error) {
 	buffer := copyBuffers.Get().(*[CopyBufferSize]byte)
 	defer copyBuffers.Put(buffer)
@@ -167,13 +170,13 @@ func (d Region) Stream(ctx context.Context, r Record, id object.ID, visit func(p
 	return sum, nil
 }
 
-// Failed says that an entry is not what its checksum says.
+// Failed reports an entry whose checksum fails, and returns the error.
 func (d Region) Failed(ctx context.Context, id object.ID, r Record) error {
 	return d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", ErrFormat, r.Offset))
 }
 
-// Damaged turns a failed check of the entry at an offset into a counted [CorruptError]; id is zero
-// where nobody has looked which object that is.
+// Damaged turns a failed check of the entry at an offset into a counted [CorruptError]. If id is
+// zero, it looks up which object lies there.
 func (d Region) Damaged(ctx context.Context, id object.ID, offset int64, err error) error {
 	if d.segment == nil {
 		return d.env.Damage.Wrap("", d.Layer, id, err)

@@ -37,20 +37,19 @@ const (
 	sectionStreams SectionKind = 5
 	// 13: a block: offset in its zlib stream, Adler-32 of its content, CRC-32C as stored.
 	sectionStreamBlocks SectionKind = 6
-	sectionRows         SectionKind = 7 // 40: a graph row per ID: tree, seconds, generation, first parent, parent count
-	sectionParents      SectionKind = 8 // 20: parent IDs, commit after commit
-	sectionTips         SectionKind = 9 // 20: of the summary, sorted, and so the next two
-	SectionThinBases    SectionKind = 10
-	SectionExternal     SectionKind = 11
-	SectionBitmapLayers SectionKind = 12 // 20: a segment that bitmaps are over: layer, object count; oldest first
-	SectionBitmapTypes  SectionKind = 13 // 16: the bitmaps of all commits, trees, blobs and tags, as in the next
-	// 16: a bitmap per ID: offset and size of its bytes, index of the one that it is XORed with.
+	sectionRows         SectionKind = 7  // 40: a graph row per ID: tree, seconds, generation, first parent, parent count
+	sectionParents      SectionKind = 8  // 20: parent IDs, commit after commit
+	sectionTips         SectionKind = 9  // 20: tips of the summary, sorted
+	SectionThinBases    SectionKind = 10 // 20: thin-pack bases of the summary, sorted
+	SectionExternal     SectionKind = 11 // 20: external references of the summary, sorted
+	SectionBitmapLayers SectionKind = 12 // 20: a segment that the bitmaps cover: layer, object count; oldest first
+	SectionBitmapTypes  SectionKind = 13 // 16: the bitmaps of all commits, trees, blobs and tags, as in the next section
+	// 16: a bitmap per ID: offset and size of its bytes, index of the bitmap that it is XORed with.
 	SectionBitmapRows  SectionKind = 14
 	SectionBitmapBytes SectionKind = 15 // 1: bitmaps
-	SectionFilterRows  SectionKind = 16 // 12: where the path filter of each ID lies: offset, size
+	SectionFilterRows  SectionKind = 16 // 12: offset and size of the path filter of each ID
 	SectionFilterBytes SectionKind = 17 // 1: path filters
-	// 1: one item where deltas were found among few objects, and a search among more finds better
-	// ones.
+	// 1: one item if the segment is delta-incomplete: a search among more objects finds better deltas.
 	sectionProvisional SectionKind = 18
 	sectionKindEnd     SectionKind = 19
 )
@@ -62,21 +61,21 @@ const bitmapRowSize = 8 + 4 + 4
 const (
 	// MagicSize is the length of the magic that ends, or begins, every file.
 	MagicSize = 12
-	// FormatVersion is what every file says.
+	// FormatVersion is the format version in every file.
 	FormatVersion = 1
 )
 
 const (
-	// BlockSizeMax is the size in bytes up to which items share a block, and a checksum.
+	// BlockSizeMax is the size in bytes up to which items share a block and its checksum.
 	BlockSizeMax = 64 << 10
 	footerHead   = 16 + 8 + 8 + 1
 	sectionHead  = 1 + 2 + 8 + 8
 	tailSize     = 4 + 4 + 4 + MagicSize
-	// footerSizeMax keeps a damaged tail from asking for more memory than any footer needs: 4 bytes
-	// per 64 KiB of 256 GiB.
+	// footerSizeMax bounds the memory that a damaged tail can ask for. A footer needs 4 bytes per 64
+	// KiB, and a segment has at most 256 GiB.
 	footerSizeMax = 16 << 20
-	// openReadSize is what is read from the end of a file to have tail and footer of all but the
-	// largest in one call.
+	// openReadSize is the number of bytes read from the end of a file. One such read gets tail and
+	// footer of all but the largest files.
 	openReadSize = 4 << 10
 )
 
@@ -85,17 +84,17 @@ const (
 	segmentMagic = "packhorseSEG"
 	graphMagic   = "packhorseGRA"
 	bitmapMagic  = "packhorseBIT"
-	FilterMagic  = "packhorseFIL"
-	// BorrowedMagic begins a file of the objects that a fork may read, which is no sectioned one.
+	FilterMagic  = "packhorseFIL" // of changed-path filters
+	// BorrowedMagic begins the file of a visibility set, which is not a sectioned file.
 	BorrowedMagic = "packhorseBOR"
-	BorrowedHead  = MagicSize + 4 + 16 + 1 // magic, version, layer, form
+	BorrowedHead  = MagicSize + 4 + 16 + 1 // size in bytes of its head: magic, version, layer, form
 )
 
-// castagnoli is the polynomial of the checksums of everything but entries, whose checksum is that
-// of pack indexes.
+// castagnoli is the polynomial of all checksums except those of entries, which are the CRC-32 of
+// pack indexes.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// section is where a section lies and how its blocks are verified.
+// section is the place of a section and the checksums of its blocks.
 type section struct {
 	width  int
 	offset int64
@@ -103,24 +102,25 @@ type section struct {
 	sums   []uint32
 }
 
-// perBlock is the number of items in a block, at least 1 also for a section that is not there.
+// perBlock returns the number of items in a block: at least 1, also for a missing section.
 func (s *section) perBlock() int { return BlockSizeMax / max(s.width, 1) }
 
 func (s *section) count() int { return int(s.size / int64(max(s.width, 1))) }
 
-// File reads a sectioned file that is open. Its blocks go through the store's cache.
+// File reads an open sectioned file. Its blocks go through the cache of its [Env].
 type File struct {
 	env      *Env
-	Layer    LayerID // that the cache and errors know it by
+	Layer    LayerID // its name in the cache and in errors
 	magic    string
-	Handle   file.File
-	DataSize int64
-	Count    int
+	Handle   file.File // the open file
+	DataSize int64     // of the data region, in bytes
+	Count    int       // of the IDs
 	sections [sectionKindEnd]section
 	fanout   [256]uint32
 }
 
-// OpenFile reads the tail, footer and fan-out of a file. Errors: [ErrCorrupt] and those of f.
+// OpenFile reads the tail, footer and fan-out of a file. The File takes over f. Errors:
+// [ErrCorrupt] and those of f.
 func OpenFile(ctx context.Context, env *Env, layer LayerID, f file.File, magic string) (*File, error) {
 	g := &File{env: env, Layer: layer, magic: magic, Handle: f}
 	if err := g.readFooter(); err != nil {
@@ -132,13 +132,13 @@ func OpenFile(ctx context.Context, env *Env, layer LayerID, f file.File, magic s
 	return g, nil
 }
 
-// Damaged turns a failed check into a counted [CorruptError]; errors of the file system stay what
-// they are.
+// Damaged turns a failed check into a counted [CorruptError]; it returns errors of the file system
+// with context.
 func (g *File) Damaged(err error) error {
 	return g.env.Damage.Wrap(g.FileName(), g.Layer, object.ZeroID, err)
 }
 
-// FileName is the name that the file store knows the file by.
+// FileName returns the name of the file in the file store.
 func (g *File) FileName() string {
 	for _, kind := range []LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap} {
 		if kind.magic() == g.magic {
@@ -261,8 +261,8 @@ var sectionWidths = [sectionKindEnd]int{
 	SectionFilterBytes:  1,
 }
 
-// checkWidths makes sure that every section is what this version writes and that those which have
-// an item per ID have all of them.
+// checkWidths verifies that every section has the item width of this format version, and that the
+// sections with an item per ID are complete.
 func (g *File) checkWidths() error {
 	perID := []SectionKind{SectionIDs}
 	switch g.magic {
@@ -291,12 +291,12 @@ func (g *File) checkWidths() error {
 	return nil
 }
 
-// ItemCount is the number of items in a section.
+// ItemCount returns the number of items in a section.
 func (g *File) ItemCount(kind SectionKind) int { return g.sections[kind].count() }
 
-// VerifyBlocks reads every block of the file past the cache. wait is told the size in bytes of each
-// before it is read, found the damage of each that fails its checksum; an error of either ends the
-// work.
+// VerifyBlocks reads every block of the file, past the cache. It calls wait with an upper bound of
+// the size in bytes before each block, and found with the damage of each block that fails its
+// checksum. An error of either ends the work.
 func (g *File) VerifyBlocks(
 	ctx context.Context, wait func(ctx context.Context, size int64) error, found func(error) error,
 ) error {
@@ -318,7 +318,7 @@ func (g *File) VerifyBlocks(
 	return nil
 }
 
-// block returns a verified block of a section, shared and only to be read.
+// block returns a verified block of a section, shared and read-only.
 func (g *File) block(ctx context.Context, kind SectionKind, n int) ([]byte, error) {
 	key := CacheKey{Layer: g.Layer, section: kind, Block: uint32(n)}
 	if cached, ok := g.env.Cache.Get(key); ok {
@@ -339,7 +339,7 @@ func (g *File) block(ctx context.Context, kind SectionKind, n int) ([]byte, erro
 func (g *File) readBlock(kind SectionKind, n int) ([]byte, error) {
 	s := &g.sections[kind]
 	if n >= len(s.sums) {
-		return nil, fmt.Errorf("%w: block %d of section %d is not there", ErrFormat, n, kind)
+		return nil, fmt.Errorf("%w: no block %d in section %d", ErrFormat, n, kind)
 	}
 	blockSize := int64(s.perBlock() * s.width)
 	start := int64(n) * blockSize
@@ -353,11 +353,11 @@ func (g *File) readBlock(kind SectionKind, n int) ([]byte, error) {
 	return block, nil
 }
 
-// Item returns an item of a section, shared and only to be read.
+// Item returns an item of a section, shared and read-only. Errors: [ErrCorrupt].
 func (g *File) Item(ctx context.Context, kind SectionKind, index int) ([]byte, error) {
 	s := &g.sections[kind]
 	if index < 0 || index >= s.count() {
-		return nil, g.Damaged(fmt.Errorf("%w: item %d of section %d is not there", ErrFormat, index, kind))
+		return nil, g.Damaged(fmt.Errorf("%w: no item %d in section %d", ErrFormat, index, kind))
 	}
 	n := index / s.perBlock()
 	block, err := g.block(ctx, kind, n)
@@ -368,10 +368,11 @@ func (g *File) Item(ctx context.Context, kind SectionKind, index int) ([]byte, e
 	return block[at : at+s.width : at+s.width], nil
 }
 
-// Bytes returns size bytes of a section of single bytes, from offset on, only to be read.
+// Bytes returns size bytes of a section of single bytes, from offset on. The caller must not modify
+// them. Errors: [ErrCorrupt].
 func (g *File) Bytes(ctx context.Context, kind SectionKind, offset, size int64) ([]byte, error) {
 	if total := g.sections[kind].size; offset < 0 || size < 0 || offset > total || size > total-offset {
-		return nil, g.Damaged(fmt.Errorf("%w: bytes %d of section %d are not there", ErrFormat, offset, kind))
+		return nil, g.Damaged(fmt.Errorf("%w: no bytes at %d in section %d", ErrFormat, offset, kind))
 	}
 	var joined []byte
 	for size > 0 {
@@ -391,7 +392,7 @@ func (g *File) Bytes(ctx context.Context, kind SectionKind, offset, size int64) 
 	return joined, nil
 }
 
-// ReadFullAt fills p; a file that ends before is a malformed one.
+// ReadFullAt fills p with the bytes at off. Errors: [ErrFormat] for a file that ends before.
 func ReadFullAt(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	if n == len(p) {
@@ -403,8 +404,7 @@ func ReadFullAt(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// footerReader takes apart a footer. After a failure it returns zeros, so that its user checks
-// once.
+// footerReader parses a footer. After a failure it returns zeros, so one check at the end suffices.
 type footerReader struct {
 	data   []byte
 	failed bool

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// SectionWriter appends sections and the footer to a file. For one goroutine; an error stays and
-// comes from finish.
+// SectionWriter appends sections and the footer to a file. It is for one goroutine. An error stays,
+// and Finish returns it.
 type SectionWriter struct {
 	w        *bufio.Writer
 	offset   int64 // in the file
@@ -23,12 +23,12 @@ type writtenSection struct {
 	section
 }
 
-// NewSectionWriter writes sections behind a data region of dataSize bytes.
+// NewSectionWriter returns a writer of the sections behind a data region of dataSize bytes.
 func NewSectionWriter(w io.Writer, layer LayerID, dataSize int64) *SectionWriter {
 	return &SectionWriter{w: bufio.NewWriterSize(w, BlockSizeMax), offset: dataSize, layer: layer, dataSize: dataSize}
 }
 
-// Begin ends the current section and begins another.
+// Begin ends the current section and begins another one.
 func (s *SectionWriter) Begin(kind SectionKind) {
 	s.flush()
 	s.sections = append(s.sections,
@@ -56,8 +56,8 @@ func (s *SectionWriter) AddBytes(p []byte) {
 	}
 }
 
-// flush writes the current block. An error of a bufio.Writer stays, and is found when the footer is
-// flushed.
+// flush writes the current block. An error of a bufio.Writer stays, and the flush of the footer
+// returns it.
 func (s *SectionWriter) flush() {
 	if len(s.block) == 0 {
 		return
@@ -78,8 +78,8 @@ func (s *SectionWriter) AddFanout(fanout *[256]uint32) {
 	}
 }
 
-// Finish writes what is left of the sections, and returns the footer with its tail, which are to
-// end the file.
+// Finish writes the rest of the sections. It returns the footer with its tail, which the caller
+// writes at the end of the file.
 func (s *SectionWriter) Finish(count int, magic string) ([]byte, error) {
 	s.flush()
 	footer := append([]byte(nil), s.layer[:]...)

@@ -1,7 +1,7 @@
 // Package segment has the immutable files of the object database: segments, whose data region is a
-// valid packfile as it was pushed, and the auxiliary files beside them (graph rows, path filters,
-// bitmaps). It knows their formats, reads them verified, through one cache and a bounded set of
-// open files, and writes them. It knows nothing of pools and manifests.
+// valid packfile as it was pushed, and their auxiliary files (graph rows, path filters, bitmaps).
+// It defines their formats, writes them, and reads them verified, through one cache and a bounded
+// set of open files. It knows nothing of pools and manifests.
 //
 // Start at [Writer] to write a segment and at [OpenFiles] to read one. The map, by file:
 //
@@ -30,15 +30,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// Segment is an open segment file; it is valid until released. The ordinal of an object is its
-// index among the sorted IDs, its position is its index among the entries of the data region.
+// Segment is an open segment file; it is valid until its file is released. The ordinal of an object
+// is its index among the sorted IDs. Its position is its index among the entries of the data
+// region.
 type Segment struct{ *File }
 
 // NoOrdinal is the ordinal of an entry that is not in a sealed segment, and the base of an entry
-// that is whole.
+// that is no delta.
 const NoOrdinal = ^uint32(0)
 
-// Record is what the index says of an object.
+// Record is the index record of an object.
 //
 //	5 offset | 5 packed size | 5 size | 1 type and flags | 4 ordinal of the base, all ones for none | 4 CRC-32
 type Record struct {
@@ -111,8 +112,8 @@ func (g *Segment) parseRecord(item []byte, ordinal uint32) (Record, error) {
 	return r, nil
 }
 
-// InPackOrder walks the ordinals of the positions from first on, below end, as they lie in the data
-// region.
+// InPackOrder walks the ordinals of the objects at the positions first <= position < end, in the
+// order of the data region.
 func (g *Segment) InPackOrder(ctx context.Context, first, end uint32) iter.Seq2[uint32, error] {
 	return func(yield func(uint32, error) bool) {
 		perBlock := uint32(g.sections[sectionOrder].perBlock())
@@ -132,13 +133,13 @@ func (g *Segment) InPackOrder(ctx context.Context, first, end uint32) iter.Seq2[
 	}
 }
 
-// Region returns the reader of the segment's entries.
+// Region returns a reader of the segment's entries.
 func (g *Segment) Region() Region {
 	return Region{env: g.env, Layer: g.Layer, Data: g.Handle, segment: g}
 }
 
-// objectAt returns the object whose entry holds an offset of the data region, the zero ID if that
-// cannot be found out. It is for errors.
+// objectAt returns the object whose entry covers an offset of the data region, or the zero ID if
+// the index is damaged. It is for errors.
 func (g *Segment) objectAt(ctx context.Context, offset int64) object.ID {
 	ordinalOf := func(position int) (uint32, error) {
 		item, err := g.Item(ctx, sectionOrder, position)
@@ -171,12 +172,12 @@ func (g *Segment) objectAt(ctx context.Context, offset int64) object.ID {
 	return id
 }
 
-// IsProvisional reports whether the deltas of the segment are to be searched again, among more
-// objects.
+// IsProvisional reports whether the segment is delta-incomplete: maintenance searches its deltas
+// again among more objects.
 func (g *Segment) IsProvisional() bool { return g.sections[sectionProvisional].count() > 0 }
 
-// BlockTable returns where the blocks of a block stream of size bytes lie, with the checksums of
-// their packed bytes.
+// BlockTable returns the table of a block stream of size bytes, with the checksums of its packed
+// blocks. Errors: [ErrCorrupt].
 func (g *Segment) BlockTable(ctx context.Context, ordinal uint32, size int64) (pack.BlockTable, []uint32, error) {
 	var err error
 	at := sort.Search(g.sections[sectionStreams].count(), func(i int) bool {
@@ -211,7 +212,8 @@ func (g *Segment) BlockTable(ctx context.Context, ordinal uint32, size int64) (p
 	return table, sums, nil
 }
 
-// BlockStreams walks the ordinals of the objects that are stored as block streams, in order.
+// BlockStreams walks the ordinals of the objects that are stored as block streams, in ascending
+// order.
 func (g *Segment) BlockStreams(ctx context.Context) iter.Seq2[uint32, error] {
 	return func(yield func(uint32, error) bool) {
 		for i := range g.ItemCount(sectionStreams) {

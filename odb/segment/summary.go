@@ -7,35 +7,34 @@ import (
 	"packhorse/pack/object"
 )
 
-// Summary is what a segment is as a whole: enough to send all of it without opening an object. It
-// is kept in sections of the segment, its lists sorted; a segment whose lists would be long has
-// none.
+// Summary describes a segment as a whole: enough to send all of it without opening an object.
+// Sections of the segment store it, each list sorted. A segment with a long list has none.
 type Summary struct {
 	// Tips are the objects that no other object of the segment names.
 	Tips []object.ID
-	// ThinBases are the bases that were added to complete a thin pack. They are not tips, and what
-	// they name does not count.
+	// ThinBases are the bases that ingest added to complete a thin pack. They are not tips, and their
+	// links do not count.
 	ThinBases []object.ID
-	// External are the objects that objects of the segment name and that are not in it, or only as
-	// thin bases.
+	// External are the external references: objects that objects of the segment name and that the
+	// segment does not hold, or holds only as thin-pack bases.
 	External []object.ID
 }
 
 // summaryCountMax bounds each list: a clone reads all of them.
 const summaryCountMax = 1 << 16
 
-// isLong reports whether a summary is too long to be kept.
+// isLong reports whether a summary is too long to be stored.
 func (o *Summary) isLong() bool {
 	return max(len(o.Tips), len(o.ThinBases), len(o.External)) > summaryCountMax
 }
 
-// HasThinBase reports whether an object is there only as the base of a delta.
+// HasThinBase reports whether the segment holds an object only as the base of a delta.
 func (o *Summary) HasThinBase(id object.ID) bool {
 	_, ok := slices.BinarySearchFunc(o.ThinBases, id, object.ID.Compare)
 	return ok
 }
 
-// List returns the IDs that a section holds.
+// List returns the list that a section stores.
 func (o *Summary) List(kind SectionKind) *[]object.ID {
 	switch kind {
 	case sectionTips:
@@ -47,7 +46,7 @@ func (o *Summary) List(kind SectionKind) *[]object.ID {
 	}
 }
 
-// SummarySections are the sections that hold a summary.
+// SummarySections are the sections of a summary.
 var SummarySections = [...]SectionKind{sectionTips, SectionThinBases, SectionExternal}
 
 // write appends the sections of a summary, unless it is long.
@@ -83,7 +82,7 @@ func (g *Segment) Summary(ctx context.Context) (Summary, bool, error) {
 	return o, true, nil
 }
 
-// Note takes in an object that a pack holds or names.
+// Note adds an object that a pack holds or names. Calls come in the order of the IDs.
 func (o *Summary) Note(id object.ID, isHeld, isNamed bool) {
 	switch {
 	case o.isLong():
@@ -94,9 +93,9 @@ func (o *Summary) Note(id object.ID, isHeld, isNamed bool) {
 	}
 }
 
-// AddThinBase takes in an object that was added to a segment behind those of the pack, and that
-// note took for one of them. The empty tree, which git knows without having it, is no thin base: it
-// is there because something names it.
+// AddThinBase adds an object that ingest appended to the objects of a pack, and that Note counted
+// as one of them. The empty tree, which git knows without storing it, is no thin-pack base: it is
+// stored because an object names it.
 func (o *Summary) AddThinBase(id object.ID) {
 	if id == object.EmptyTreeID {
 		if at, ok := slices.BinarySearchFunc(o.External, id, object.ID.Compare); ok {
@@ -112,11 +111,11 @@ func (o *Summary) AddThinBase(id object.ID) {
 	}
 }
 
-// NamedIDs gathers what the objects of a segment name while they are written one by one; nil once
-// that is too much for a summary.
+// NamedIDs collects the IDs that the objects of a segment name while a writer adds them one by one.
+// It is nil once there are too many for a summary.
 type NamedIDs map[object.ID]struct{}
 
-// Add takes in the links of an object.
+// Add adds the links of an object with the content data.
 func (n *NamedIDs) Add(t object.Type, data []byte) {
 	if *n == nil {
 		return
@@ -130,7 +129,7 @@ func (n *NamedIDs) Add(t object.Type, data []byte) {
 	}
 }
 
-// Summary returns the summary of a segment that holds ids, nil if it is not known.
+// Summary returns the summary of a segment that holds ids, nil if it is unknown.
 func (n NamedIDs) Summary(ids []object.ID) *Summary {
 	if n == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Row is an object of a segment as its writer knows it.
+// Row describes an object of a segment to its writer.
 type Row struct {
 	ID         object.ID
 	Type       object.Type // of the object, also when the entry is a delta
@@ -27,8 +27,8 @@ type Row struct {
 	CRC32      uint32      // IEEE, of the entry as packed, header included
 }
 
-// Writer writes a segment file with the graph file that belongs to it. The order of calls is: data
-// by Write, WriteAt, Rewind and AppendWhole; Complete unless the bytes written are a complete pack
+// Writer writes a segment file and the graph file that belongs to it. The order of calls is: data
+// by Write, WriteAt, Rewind and AppendWhole; Complete, unless the written bytes are a complete pack
 // with its trailer; AddRow and AddGraph in any order; Finish. Abort is safe at any time and removes
 // the files.
 //
@@ -44,16 +44,16 @@ type Writer struct {
 	finished bool // the file is sealed
 	done     bool
 
-	summary     *Summary // nil: not known
-	Provisional bool     // see sectionProvisional
+	summary     *Summary // nil if unknown
+	Provisional bool     // delta-incomplete, see sectionProvisional
 }
 
-// NewWriter begins a segment. Nothing of it is visible before it is registered.
+// NewWriter begins a segment. It is invisible until it is registered.
 func NewWriter(ctx context.Context, env *Env) (*Writer, error) {
 	id := NewLayerID()
 	f, err := env.Files.Create(ctx, FileName(id))
 	if err != nil {
-		return nil, fmt.Errorf("begin a segment: %w", err)
+		return nil, fmt.Errorf("begin segment: %w", err)
 	}
 	return &Writer{env: env, ID: id, file: f, index: newIndexTable(env.Files)}, nil
 }
@@ -73,30 +73,30 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadAt reads what was written.
+// ReadAt reads written bytes.
 func (w *Writer) ReadAt(p []byte, off int64) (int, error) { return w.file.ReadAt(p, off) }
 
-// WriteAt replaces bytes that were written, such as the header of a pack.
+// WriteAt replaces written bytes, such as the header of a pack.
 func (w *Writer) WriteAt(p []byte, off int64) (int, error) { return w.file.WriteAt(p, off) }
 
-// Size is the number of bytes in the data region so far.
+// Size returns the number of bytes in the data region so far.
 func (w *Writer) Size() int64 { return w.size }
 
-// Rewind forgets the data region from off on, such as the trailer of a thin pack; Write goes on
-// there.
+// Rewind discards the data region from off on, such as the trailer of a thin pack. The next Write
+// continues there.
 func (w *Writer) Rewind(off int64) { w.size = off }
 
-// Region reads the entries that were written.
+// Region returns a reader of the entries written so far.
 func (w *Writer) Region() Region {
 	return Region{env: w.env, Layer: w.ID, Data: w}
 }
 
-// Level is the compression of what is written one object at a time: maintenance has more time than
-// a request.
+// Level is the compression level of objects that are written one at a time: maintenance has more
+// time than a request.
 const Level = pack.LevelFast
 
-// AppendWhole writes an object as a whole deflated entry and returns its row, which the caller
-// adds: the base that completes a thin pack.
+// AppendWhole writes an object as a whole deflated entry, such as the base that completes a thin
+// pack. It returns the row, which the caller adds.
 func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, error) {
 	buffer := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(buffer)
@@ -117,8 +117,8 @@ func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, err
 }
 
 // Complete writes the pack header for count objects, reads the data region once more for its
-// checksum and appends that trailer. The checksum begins with the count, which is known last: hence
-// the second reading, as git does it.
+// checksum and appends that trailer. The checksum begins with the count, which is known only at the
+// end. git reads a second time for the same reason.
 func (w *Writer) Complete(ctx context.Context, count int) error {
 	header := pack.Header{Version: 2, Count: uint32(count)}.Append(nil)
 	if _, err := w.WriteAt(header, 0); err != nil {
@@ -142,13 +142,13 @@ func (w *Writer) Complete(ctx context.Context, count int) error {
 	return err
 }
 
-// AddRow adds an object to the index. What does not fit in memory is sorted in runs on scratch
-// files.
+// AddRow adds an object to the index. Rows that exceed the memory go to scratch files in sorted
+// runs.
 func (w *Writer) AddRow(ctx context.Context, row Row) error {
 	return w.index.add(ctx, &row)
 }
 
-// Rows walks the rows that were added, by ID. It may be walked again.
+// Rows walks the rows added so far, by ID. It may be walked again.
 func (w *Writer) Rows(ctx context.Context) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for record, err := range w.index.rows.All(ctx) {
@@ -176,12 +176,12 @@ func (w *Writer) AddGraph(ctx context.Context, id object.ID, row *GraphRow) erro
 	return w.graph.add(ctx, id, row)
 }
 
-// SetSummary says what the segment is as a whole; nil says that it is not known.
+// SetSummary sets the summary of the segment; nil means that it is unknown.
 func (w *Writer) SetSummary(o *Summary) { w.summary = o }
 
 // Finish writes the index and the graph file, and makes both files durable. The rows must describe
-// the data region without gaps or overlaps, and every base must be a row. The writer is done then,
-// also after an error.
+// the data region without gaps or overlaps, and every base must be a row. The writer cannot be used
+// afterwards, also after an error, which removes the files.
 func (w *Writer) Finish(ctx context.Context) (sealed *Sealed, err error) {
 	defer func() {
 		if err != nil {
@@ -206,7 +206,7 @@ func (w *Writer) Finish(ctx context.Context) (sealed *Sealed, err error) {
 	return sealed, errors.Join(w.index.close(), w.closeGraph())
 }
 
-// removeSealed removes the file that was finished when the other was not.
+// removeSealed removes the file that was finished when the other one failed.
 func (w *Writer) removeSealed(ctx context.Context, sealed *Sealed) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
@@ -237,7 +237,7 @@ func (w *Writer) finishFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What a Rewind left behind lies between the sections and the footer, which has to end the file.
+	// A Rewind may have left bytes between the sections and the footer. The footer must end the file.
 	w.size = max(w.size, w.file.Size()-int64(len(footer)))
 	if _, err := w.Write(footer); err != nil {
 		return err
@@ -265,12 +265,12 @@ func (w *Writer) Abort() error {
 	return errors.Join(w.file.Abort(), w.index.close(), w.closeGraph())
 }
 
-// Sealed is a segment whose files are complete and durable, and not registered yet.
+// Sealed is a segment whose files are complete and durable but not registered yet.
 type Sealed struct {
 	ID        LayerID
 	Graph     LayerID // zero when the segment holds no commit
-	DataBytes int64
-	Count     int
+	DataBytes int64   // size of the data region
+	Count     int     // of objects
 }
 
 var (

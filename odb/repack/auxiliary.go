@@ -13,25 +13,24 @@ import (
 	"packhorse/odb/segment"
 )
 
-// BuildAuxiliary makes the bitmaps and path filters of a pool, and rests while requests are served:
-// pause is the rest as a share of the work. It may run beside everything else. Errors:
-// [odb.ErrNoPool] and those of reading; what could be made is there.
+// BuildAuxiliary builds the bitmaps and path filters of a pool, and rests while requests are
+// served: pause is the rest as a share of the work. It may run beside everything else. Errors:
+// [odb.ErrNoPool] and those of reading. After an error the files that were built are kept.
 func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause float64) error {
 	pace := s.NewPacer(pause)
 	return errors.Join(packgen.BuildBitmaps(ctx, s, pool, nil, pace), buildFilters(ctx, s, pool, &odb.PathFilters{}, pace))
 }
 
-// BuildFilters makes changed-path filters of the commits of every segment of a pool that has none
-// yet. Walks that are limited to a path are quicker with them, and right without.
+// BuildFilters builds changed-path filters for the commits of every segment of a pool that lacks
+// them. Walks that are limited to a path are faster with them, and correct without.
 //
-// Memory is 16 MiB for objects and about 60 bytes a commit of the segment that is worked on. It may
-// run beside everything else; a segment that leaves the pool meanwhile is passed over.
+// It takes 16 MiB of memory for objects and about 60 bytes a commit of the current segment. It may
+// run beside everything else; it skips a segment that leaves the pool meanwhile.
 func BuildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID) error {
 	return buildFilters(ctx, s, pool, &odb.PathFilters{}, nil)
 }
 
-// buildFilters is [BuildFilters], which takes what is known already as it is, and rests when pace
-// says so.
+// buildFilters is [BuildFilters] that copies the filters in known and rests when pace says so.
 func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb.PathFilters, pace *odb.Pacer) error {
 	v, err := s.View(ctx, pool)
 	if err != nil {
@@ -54,7 +53,7 @@ func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb
 	return nil
 }
 
-// segment.WriteFilters writes the filter file of a segment.
+// writeFilterFile writes the filter file of a segment.
 func writeFilterFile(
 	ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *odb.Pacer,
 ) (segment.LayerID, error) {
@@ -63,7 +62,7 @@ func writeFilterFile(
 		return segment.LayerID{}, err
 	}
 	defer l.Rows.Release()
-	// By generation the trees of one commit are near those of the next; by ID they lie anywhere.
+	// In the order of generations, the trees of one commit lie near those of the next.
 	type place struct{ index, generation uint32 }
 	order := make([]place, rows.Count)
 	for i := range order {

@@ -1,5 +1,5 @@
-// Package repack is the maintenance of one pool: it merges layers into one segment, removes what
-// nothing reaches, and builds auxiliary files. Everything here may run beside reads and writes.
+// Package repack is the maintenance of one pool: it merges layers into one segment, removes
+// unreachable objects, and builds auxiliary files. Everything here may run beside reads and writes.
 //
 // Start at [Compact], [PlanPrune] and [BuildAuxiliary].
 package repack
@@ -15,33 +15,32 @@ import (
 	"packhorse/odb/packgen"
 )
 
-// CompactOptions say how far [Compact] goes. The zero value does what is due.
+// CompactOptions say how far [Compact] goes. The zero value does the work that is due.
 type CompactOptions struct {
 	packgen.RepackOptions
-	// All makes one segment of everything that the pool alone uses, if that is not one segment already
-	// whose deltas were found among all of it.
+	// All makes one segment of all layers that no other pool uses, unless they are one segment
+	// already that is not delta-incomplete.
 	All bool
-	// Settle does so when more than a quarter of the objects are in segments whose deltas were found
-	// among few of them.
+	// Settle does the same when more than a quarter of the objects are in delta-incomplete segments.
 	Settle bool
 }
 
-// Compacted is what [Compact] did.
+// Compacted is the result of [Compact].
 type Compacted struct {
-	// LayerCount layers with ObjectCount objects became one segment of PackedBytes; 0 when nothing was
-	// due.
+	// LayerCount layers with ObjectCount objects became one segment whose data region has PackedBytes;
+	// 0 when nothing was due.
 	LayerCount, ObjectCount int
 	PackedBytes             int64
 }
 
-// Compact ends the writing to the pool's hot layer, folds what was hot into a segment, and merges
-// segments so that each has at least twice as many objects as all smaller ones, as git repack
-// --geometric=2 does. Reads and writes go on meanwhile. Every object stays. Layers that other pools
-// use too are rewritten by the pool that they were made for alone, and stay with the others as they
-// are; what is borrowed stays.
+// Compact freezes the pool's hot layer, flushes hot objects to a segment, and merges segments so
+// that each has at least twice as many objects as all smaller ones, as git repack --geometric=2
+// does. Reads and writes go on meanwhile. Compact removes no object. Only the pool that a layer was
+// made for rewrites a layer that other pools use, too; the others keep the old one. Borrowed layers
+// stay.
 //
-// Segments that have no path filters get them. The former layers are removed by [odb.Store.Sweep].
-// Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
+// Segments without path filters get them. [odb.Store.Sweep] removes the former layers. Errors:
+// [odb.ErrNoPool], [odb.ErrCorrupt].
 func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options CompactOptions) (done Compacted, err error) {
 	rewrite, err := s.BeginRewrite(ctx, pool, nil)
 	if err != nil {
@@ -64,23 +63,23 @@ func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options Compact
 	if !chosen && !lacksFilters(v) {
 		return done, nil
 	}
-	// The filters of what was merged have left the manifest with their layers, which v pins.
+	// v pins the filters of the merged segments, which have left the manifest with their layers.
 	if err := keepFilters(ctx, s, v, s.NewPacer(options.Pause)); err != nil {
 		if ctx.Err() != nil {
 			return done, err
 		}
-		s.Env().Log.WarnContext(ctx, "path filters were not built", "pool", pool.String(), "error", err)
+		s.Env().Log.WarnContext(ctx, "failed to build path filters", "pool", pool.String(), "error", err)
 	}
 	return done, nil
 }
 
-// lacksFilters reports whether a segment has commits and no path filters of them.
+// lacksFilters reports whether a segment has commits but no path filters.
 func lacksFilters(v *odb.View) bool {
 	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool { return l.Rows != nil && l.Filters == nil })
 }
 
-// keepFilters gives the segments of a pool the path filters that v has of their commits, and makes
-// those that it lacks.
+// keepFilters gives the segments of a pool the path filters that v holds of their commits, and
+// builds the missing ones.
 func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *odb.Pacer) error {
 	known, err := v.OpenFilters(ctx)
 	if err != nil {
@@ -90,7 +89,7 @@ func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *odb.Pacer
 	return buildFilters(ctx, s, v.Pool(), known, pace)
 }
 
-// merge makes one segment of the chosen layers, with a full search of deltas or not, and swaps.
+// merge makes one segment of the chosen layers and commits it; full asks for a full delta search.
 func merge(
 	ctx context.Context, rewrite *odb.Rewrite, full bool, options packgen.RepackOptions,
 ) (done Compacted, err error) {
@@ -117,14 +116,14 @@ func merge(
 	return Compacted{LayerCount: len(rewrite.Chosen()), ObjectCount: r.Count(), PackedBytes: rewrite.PackedBytes()}, nil
 }
 
-// settleShare is the part of a pool's objects that has to be provisional for
-// [CompactOptions.Settle] to rewrite it: one in so many.
+// settleShare is the reciprocal of the share of a pool's objects in delta-incomplete segments above
+// which [CompactOptions.Settle] rewrites the pool.
 const settleShare = 4
 
-// due chooses the layers that are to become one, none if that would change nothing, and reports
-// whether deltas are to be searched again that were found among few objects. That is so when
-// everything becomes one, which geometry brings about when the pool has grown by half or more: so
-// each object is searched once or twice while the pool doubles.
+// due chooses the layers that are to become one, none if that would change nothing. full asks for a
+// new delta search of delta-incomplete segments. That is so when everything becomes one segment,
+// which geometry causes when the pool has grown by half or more: so each object is searched once or
+// twice while the pool doubles.
 func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *CompactOptions) (full bool, err error) {
 	all := options.All
 	own, err := rewrite.OwnLayers(ctx, true)
@@ -135,7 +134,7 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 	folded, provisional, refused, total := 0, 0, 0, 0
 	for _, l := range own {
 		if l.Shared && !l.Hot && (all || options.Settle) {
-			continue // what is rewritten as a whole is not stored twice as a whole
+			continue // a full rewrite would store a shared layer twice
 		}
 		total += l.Count
 		if l.Hot {
@@ -175,8 +174,8 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 	return n == len(segments), nil
 }
 
-// geometricSplit returns how many of the segments, which are sorted by size, are to be merged with
-// folded hot objects so that each that is left has at least twice the objects of all before it.
+// geometricSplit returns how many of the segments, sorted by size, to merge with the folded hot
+// objects, so that each remaining one has at least twice the objects of all before it.
 func geometricSplit(segments []odb.OwnLayer, folded int) int {
 	const factor = 2
 	n := len(segments)

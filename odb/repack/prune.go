@@ -10,33 +10,33 @@ import (
 	"packhorse/pack/object"
 )
 
-// PruneOptions say what [PlanPrune] keeps and when it pays.
+// PruneOptions say what [PlanPrune] keeps and when a prune pays.
 type PruneOptions struct {
 	packgen.RepackOptions
-	// Roots returns what the refs of all namespaces point at, and former values of refs that are kept
-	// too; such as are not stored count for nothing. It is called once, when what is written no longer
-	// goes to where it might be dropped from.
+	// Roots returns the targets of the refs of all namespaces, and the retained former ref values. IDs
+	// of old that are not stored are ignored. It is called once, after the hot layer has been frozen.
 	Roots func(ctx context.Context) (tips, old []object.ID, err error)
-	// ShareMin is the least share of the objects in the layers that would be rewritten that has to be
-	// unreachable.
+	// ShareMin is the smallest share of unreachable objects among those in the layers to rewrite, from
+	// 0 to 1. Below it, PlanPrune does nothing.
 	ShareMin float64
 }
 
-// Prune is a removal of unreachable objects that is ready to be committed: layers that held some
-// have been rewritten without them.
+// Prune is a removal of unreachable objects that is ready to commit: it has rewritten the layers
+// that held some without them.
 //
-// It is committed by a batch that [odb.Rewrite.Stage] fills, with the repository's head as a
-// precondition, and closed in the end. A Drop belongs to one goroutine.
+// A batch that [odb.Rewrite.Stage] fills commits it, with the repository's head as a precondition.
+// The caller closes it. A Prune belongs to one goroutine.
 type Prune struct {
 	*odb.Rewrite
 	repack *packgen.Repack
 	count  int
 }
 
-// PlanPrune finds what nothing reaches and rewrites the layers that the pool alone uses and that
-// hold such objects; nil when there are none, or too few to pay. What is written meanwhile stays.
+// PlanPrune finds unreachable objects and rewrites the layers that hold them and that no other pool
+// uses. It returns nil when there are none, or too few to pay. Objects that are written meanwhile
+// stay.
 //
-// Errors: [odb.ErrNotFound] for a tip that is not stored, [odb.ErrCorrupt].
+// Errors: [odb.ErrNotFound] for a tip that is not stored, [odb.ErrCorrupt], those of options.Roots.
 func PlanPrune(ctx context.Context, s *odb.Store, pool odb.PoolID, options PruneOptions) (*Prune, error) {
 	var tips, old []object.ID
 	rewrite, err := s.BeginRewrite(ctx, pool, func(ctx context.Context) (err error) {
@@ -58,7 +58,7 @@ func PlanPrune(ctx context.Context, s *odb.Store, pool odb.PoolID, options Prune
 		err = r.Write(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("plan a drop in pool %s: %w", pool, err), d.Close())
+		return nil, errors.Join(fmt.Errorf("plan a prune of pool %s: %w", pool, err), d.Close())
 	}
 	if !pays {
 		return nil, d.Close()
@@ -66,10 +66,10 @@ func PlanPrune(ctx context.Context, s *odb.Store, pool odb.PoolID, options Prune
 	return d, nil
 }
 
-// ObjectCount is the number of objects that are dropped, copies of others included.
+// ObjectCount returns the number of pruned objects, duplicates included.
 func (d *Prune) ObjectCount() int { return d.count }
 
-// LayerCount is the number of layers that are rewritten.
+// LayerCount returns the number of rewritten layers.
 func (d *Prune) LayerCount() int { return len(d.Chosen()) }
 
 // Look is [odb.Rewrite.Look] at the pace of the plan.
@@ -77,10 +77,10 @@ func (d *Prune) Look(ctx context.Context) error {
 	return d.Rewrite.Look(ctx, d.repack.Rest)
 }
 
-// Close gives up what was not committed.
+// Close discards the new segment unless it was committed.
 func (d *Prune) Close() error { return errors.Join(d.repack.Close(), d.Rewrite.Close()) }
 
-// plan decides what is taken into the new segment, and reports whether that pays.
+// plan chooses the objects of the new segment, and reports whether the prune pays.
 func (d *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
 	own, err := d.OwnLayers(ctx, false)
 	if err != nil {
@@ -98,8 +98,8 @@ func (d *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.I
 	return true, d.repack.Prepare(ctx)
 }
 
-// roots returns what has to stay with all that it leads to: the tips, those of old that are stored,
-// and what is named by objects in layers that are not rewritten, so that the pool stays closed.
+// roots returns the objects to keep with all that they reach: the tips, those of old that are
+// stored, and the objects that layers which stay name, so that the pool stays closed.
 func (d *Prune) roots(ctx context.Context, own []odb.OwnLayer, tips, old []object.ID) ([]object.ID, error) {
 	for _, id := range old {
 		ok, err := d.View().Stores(ctx, id)

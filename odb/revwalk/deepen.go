@@ -17,26 +17,27 @@ const DepthInfinite = math.MaxInt32
 // ErrNoCommits says that the limits of a shallow fetch leave no commit; the text is git's.
 var ErrNoCommits = errors.New("no commits selected for shallow requests")
 
-// DeepenOptions say how far the history of a shallow fetch reaches: either Depth, or Since and Not.
+// DeepenOptions say how far the history of a shallow fetch extends: either Depth, or Since and Not.
 type DeepenOptions struct {
-	// Depth is the number of commits on the way from a want, itself included; [DepthInfinite] for all.
+	// Depth is the number of commits on a path from a want, including the want; [DepthInfinite] for
+	// all.
 	Depth int
 	// Relative counts Depth from the client's present boundary, as far as Tips reach it.
 	Relative bool
 	// Since leaves out commits older than this, in seconds since 1970; 0 leaves out none.
 	Since int64
-	// Not leaves out what these commits or tags reach.
+	// Not leaves out the commits that these commits or tags reach.
 	Not []object.ID
-	// ClientShallow is the boundary that the client has, the IDs of its "shallow" lines. Unknown ones
-	// are passed over.
+	// ClientShallow is the boundary of the client, the IDs of its "shallow" lines. Unknown ones are
+	// ignored.
 	ClientShallow []object.ID
 	// Tips are the refs of the repository; only Relative needs them.
 	Tips []object.ID
 }
 
-// Deepen returns the boundary of a shallow fetch of wants: what git upload-pack answers in its
-// "shallow" and "unshallow" lines, in its order. shallow are commits whose parents the client must
-// not expect from now on, unshallow those of options.ClientShallow whose parents it will get.
+// Deepen returns the boundary of a shallow fetch of wants: the "shallow" and "unshallow" lines of
+// git upload-pack, in its order. shallow are the commits without whose parents the client will be,
+// unshallow those of options.ClientShallow whose parents it will get.
 //
 // Errors: [ErrNoCommits], [odb.ErrNotFound] for a want.
 func Deepen(
@@ -65,8 +66,8 @@ func Deepen(
 	return d.answer()
 }
 
-// deepening is the state of one [Deepen]. A commit in inside has its parents at the client
-// afterwards.
+// deepening is the state of one [Deepen]. The client will have the parents of the commits in
+// inside.
 type deepening struct {
 	view     *odb.View
 	history  *Graph
@@ -75,7 +76,7 @@ type deepening struct {
 	inside   map[int32]struct{}
 }
 
-// addClient takes in the commits that the client names as its boundary.
+// addClient adds the commits that the client names as its boundary.
 func (d *deepening) addClient(ctx context.Context, ids []object.ID) error {
 	d.inside = make(map[int32]struct{})
 	for _, id := range ids {
@@ -96,8 +97,8 @@ func (d *deepening) addClient(ctx context.Context, ids []object.ID) error {
 	return nil
 }
 
-// reachable returns the commits of the client's boundary that tips reach, by the same walk as git
-// asks.
+// reachable returns the commits of the client's boundary that tips reach, by the same walk as in
+// git.
 func (d *deepening) reachable(ctx context.Context, tips []object.ID) ([]object.ID, error) {
 	w := NewWalker(d.view, WalkOptions{})
 	commits, err := w.Graph.CommitsOf(ctx, tips)
@@ -118,8 +119,8 @@ func (d *deepening) reachable(ctx context.Context, tips []object.ID) ([]object.I
 }
 
 // toDepth finds the commits at the given depth below heads: git's get_shallow_commits, in its
-// order, in which every line of last parents is followed to its end before another head or another
-// parent is taken.
+// order. It follows every line of last parents to its end before it takes another head or another
+// parent.
 func (d *deepening) toDepth(ctx context.Context, heads []object.ID, depth int) error {
 	depths := make(map[int32]int, len(heads))
 	var stack []int32
@@ -144,8 +145,8 @@ func (d *deepening) toDepth(ctx context.Context, heads []object.ID, depth int) e
 	return nil
 }
 
-// follow goes from n along last parents as far as depth allows or nothing shallower is found, and
-// adds the other parents to stack.
+// follow goes from n along last parents until depth is reached or a commit has a smaller depth
+// already, and adds the other parents to stack.
 func (d *deepening) follow(
 	ctx context.Context, n int32, depth int, depths map[int32]int, stack []int32,
 ) ([]int32, error) {
@@ -178,7 +179,7 @@ func (d *deepening) follow(
 	}
 }
 
-// toLimits finds the commits some of whose parents a walk with options leaves out: git's
+// toLimits finds the commits that have a parent which a walk with options leaves out: git's
 // get_shallow_commits_by_rev_list.
 func (d *deepening) toLimits(ctx context.Context, wants []object.ID, options DeepenOptions) error {
 	w := NewWalker(d.view, WalkOptions{Since: options.Since})
@@ -211,7 +212,7 @@ func (d *deepening) toLimits(ctx context.Context, wants []object.ID, options Dee
 	return nil
 }
 
-// answer says what of the boundary is news to the client.
+// answer returns the part of the boundary that is new to the client.
 func (d *deepening) answer() (shallow, unshallow []object.ID, err error) {
 	told := make(map[object.ID]struct{}, len(d.client)+len(d.boundary))
 	for _, id := range d.client {

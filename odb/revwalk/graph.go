@@ -27,14 +27,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// IDTable numbers object IDs in the order in which they come: 0, 1, 2 and so on. It takes 28 to 36
-// bytes an ID.
+// IDTable numbers object IDs in the order of their first lookup: 0, 1, 2 and so on. It takes 28 to
+// 36 bytes an ID.
 type IDTable struct {
 	ids   []object.ID
 	slots []uint32 // number + 1, open addressing; the length is a power of two
 }
 
-// Number returns the number of id, which is new when fresh.
+// Number returns the number of id, and whether id was added by this call.
 func (t *IDTable) Number(id object.ID) (n int32, fresh bool) {
 	if 2*len(t.ids) >= len(t.slots) {
 		t.grow()
@@ -77,24 +77,24 @@ func (t *IDTable) grow() {
 	}
 }
 
-// marks are what a walk knows about a commit.
+// marks is the state of a commit in a walk.
 type marks uint32
 
 const (
 	markLoaded marks = 1 << iota // the graph row has been read
-	MarkSeen                     // was in the queue at some time
+	MarkSeen                     // has been in the queue
 	markQueued                   // is in the queue now
-	markAdded                    // its parents have been looked at
-	MarkHidden                   // reachable from what is to be left out; git's UNINTERESTING
-	markOne                      // reachable from the first side of a question
+	markAdded                    // its parents have been visited
+	MarkHidden                   // reachable from a hidden commit; git's UNINTERESTING
+	markOne                      // reachable from the first side of a comparison
 	markTwo                      // reachable from the second side
 	markStale                    // reachable from a merge base
 	MarkEdge                     // a hidden parent of a commit that is sent
 	MarkAsked                    // asked for by its ID, or by a tag that leads to it
-	markSame                     // has the same as a parent at the path that the walk is about; git's TREESAME
+	markSame                     // equal to a parent at the path of the walk; git's TREESAME
 )
 
-// commitNode is one commit of a [Graph]. Its number is its index, its ID that of the table.
+// commitNode is one commit of a [Graph]. Its number is its index; the table holds its ID.
 type commitNode struct {
 	tree        object.ID
 	seconds     int64
@@ -104,18 +104,19 @@ type commitNode struct {
 	parentCount int32
 }
 
-// Graph is the part of a view's commit graph that one walk has met: commits are numbered as they
-// are met and read when they are needed, so that memory follows what was visited (about 100 bytes a
-// commit). Only one goroutine uses it.
+// Graph is the part of a view's commit graph that one walk has visited. It numbers commits when it
+// meets them and reads them on demand, so memory follows the visited part: about 100 bytes a
+// commit. It belongs to one goroutine.
 type Graph struct {
-	view    *odb.View              // of which tips are asked
-	linked  *odb.View              // and this of what they lead to
+	view    *odb.View              // reads tips
+	linked  *odb.View              // reads the commits that tips lead to
 	cut     map[object.ID]struct{} // commits that count as having no parents: a shallow boundary
 	table   IDTable
 	nodes   []commitNode
 	parents []int32
 }
 
+// NewGraph returns a graph over v that holds no commit yet.
 func NewGraph(v *odb.View) *Graph { return &Graph{view: v, linked: v.Linked()} }
 
 // CutAt makes the commits in ids count as having no parents. It must be called before they are
@@ -138,6 +139,7 @@ func (h *Graph) Number(id object.ID) int32 {
 	return n
 }
 
+// ID returns the ID of commit n.
 func (h *Graph) ID(n int32) object.ID { return h.table.ids[n] }
 
 // Load reads the graph row of commit n, once.
@@ -165,8 +167,8 @@ func (h *Graph) Load(ctx context.Context, n int32) error {
 	return nil
 }
 
-// Rank makes the generation number of n known. Rows that came without one, which is rare, are
-// ranked from their roots up.
+// Rank makes the generation number of n known. It computes those of rows without one, which are
+// rare, from their roots up.
 func (h *Graph) Rank(ctx context.Context, n int32) error {
 	stack := []int32{n}
 	for len(stack) > 0 {
@@ -197,13 +199,13 @@ func (h *Graph) Rank(ctx context.Context, n int32) error {
 }
 
 // ranksAtMost reports whether the generation number of n, which is loaded, is known and at most
-// limit: then n reaches nothing above limit.
+// limit. If so, n reaches no commit above limit.
 func (h *Graph) ranksAtMost(n int32, limit uint32) bool {
 	g := h.nodes[n].generation
 	return g != 0 && g <= limit
 }
 
-// ParentsOf returns the parents of n: none before n is loaded.
+// ParentsOf returns the parents of n, none before n is loaded. The slice is shared and read-only.
 func (h *Graph) ParentsOf(n int32) []int32 {
 	node := &h.nodes[n]
 	return h.parents[node.parentStart : node.parentStart+node.parentCount]
@@ -212,23 +214,26 @@ func (h *Graph) ParentsOf(n int32) []int32 {
 // Has reports whether n has all of the given marks.
 func (h *Graph) Has(n int32, all marks) bool { return h.nodes[n].marks&all == all }
 
+// Set adds marks to n.
 func (h *Graph) Set(n int32, m marks) { h.nodes[n].marks |= m }
 
-// Find returns the number of a commit that was met, -1 when it was not.
+// Find returns the number of a commit that the graph has met, -1 for another one.
 func (h *Graph) Find(id object.ID) int32 { return h.table.find(id) }
 
-// Tree returns the tree of n, which is loaded, and so do the next three its properties.
+// Tree returns the tree of n, which is loaded.
 func (h *Graph) Tree(n int32) object.ID { return h.nodes[n].tree }
 
-// Generation is 0 when it is not known; see rank.
+// Generation returns the generation number of n, which is loaded; 0 if it is unknown, see
+// [Graph.Rank].
 func (h *Graph) Generation(n int32) uint32 { return h.nodes[n].generation }
 
-// Seconds is the committer's date.
+// Seconds returns the committer date of n, which is loaded, in seconds since 1970.
 func (h *Graph) Seconds(n int32) int64 { return h.nodes[n].seconds }
 
+// ParentCount returns the number of parents of n, which is loaded.
 func (h *Graph) ParentCount(n int32) int32 { return h.nodes[n].parentCount }
 
-// commit returns n as the walk's caller sees it.
+// commit returns n in the form that the caller of a walk gets.
 func (h *Graph) commit(n int32) Commit {
 	node := &h.nodes[n]
 	c := Commit{ID: h.ID(n), GraphRow: odb.GraphRow{Tree: node.tree, Seconds: node.seconds, Generation: node.generation}}
@@ -242,7 +247,7 @@ func (h *Graph) commit(n int32) Commit {
 }
 
 // Peel returns the object that id leads to through any number of tags, its type, and the tags on
-// the way.
+// the way. Errors: [odb.ErrNotFound].
 func Peel(
 	ctx context.Context, v *odb.View, id object.ID,
 ) (target object.ID, t object.Type, tags []object.ID, err error) {
@@ -265,7 +270,7 @@ func Peel(
 	}
 }
 
-// ErrNotCommit says that an ID of a walk leads to a tree or a blob.
+// ErrNotCommit says that an ID given to a walk leads to a tree or a blob.
 var ErrNotCommit = errors.New("odb: not a commit")
 
 // Tip returns the number of the commit that id leads to, loaded. Errors: [odb.ErrNotFound],
@@ -285,8 +290,8 @@ func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
 	return n, h.Load(ctx, n)
 }
 
-// CommitsOf returns the commits that ids lead to, loaded, in order. What leads to a tree or a blob
-// is passed over.
+// CommitsOf loads the commits that ids lead to, and returns them in order. It skips IDs that lead
+// to a tree or a blob.
 func (h *Graph) CommitsOf(ctx context.Context, ids []object.ID) ([]object.ID, error) {
 	commits := make([]object.ID, 0, len(ids))
 	for _, id := range ids {

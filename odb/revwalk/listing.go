@@ -8,17 +8,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// Listing gives the commits reachable from a tip one by one, by date, as [Walk] does, or with a
-// path as [WalkPath]. Between two of them it may rest, for as long as somebody has use for the next
-// page: then it holds memory and nothing else. It is for one goroutine at a time.
+// Listing returns the commits reachable from a tip one by one, by date, as [Walk] does, or as
+// [WalkPath] with a path. Between two of them it may rest until a client asks for the next page; it
+// then holds memory and no view. It is for one goroutine at a time.
 type Listing struct {
 	walk  *Walker
 	path  string
 	paths *pathChanges // nil without a path, and at rest
 }
 
-// List begins a listing, which belongs to v until it rests. Errors: [odb.ErrNotFound] for the tip,
-// and what reading gives.
+// List begins a listing, which uses v until it rests. Errors: [odb.ErrNotFound] for the tip, and
+// those of reading.
 func List(ctx context.Context, v *odb.View, tip object.ID, path string) (*Listing, error) {
 	l := &Listing{walk: NewWalker(v, WalkOptions{}), path: path}
 	if err := l.Resume(ctx, v); err != nil {
@@ -31,7 +31,7 @@ func List(ctx context.Context, v *odb.View, tip object.ID, path string) (*Listin
 	return l, nil
 }
 
-// Next returns the next commit, or false at the end. After an error the listing is of no more use.
+// Next returns the next commit, or false at the end. After an error the listing is unusable.
 func (l *Listing) Next(ctx context.Context) (Commit, bool, error) {
 	for {
 		n, ok, err := l.walk.next(ctx)
@@ -44,7 +44,7 @@ func (l *Listing) Next(ctx context.Context) (Commit, bool, error) {
 	}
 }
 
-// Rest lets go of the view.
+// Rest releases the view and the filters.
 func (l *Listing) Rest() {
 	if l.paths != nil {
 		l.paths.filters.Close()
@@ -53,7 +53,8 @@ func (l *Listing) Rest() {
 	l.walk.Graph.view, l.walk.Graph.linked = nil, nil
 }
 
-// Resume goes on with a view of the same pool, in which the tip has to be readable.
+// Resume continues with a view of the same pool. Errors: [odb.ErrNotFound] if the tip is not
+// readable.
 func (l *Listing) Resume(ctx context.Context, v *odb.View) error {
 	l.walk.Graph.view, l.walk.Graph.linked = v, v.Linked()
 	if l.path == "" {
@@ -67,7 +68,7 @@ func (l *Listing) Resume(ctx context.Context, v *odb.View) error {
 	return nil
 }
 
-// Bytes is about what the listing takes in memory at rest.
+// Bytes returns approximately the memory in bytes that the listing takes at rest.
 func (l *Listing) Bytes() int64 {
 	h := l.walk.Graph
 	return int64(unsafe.Sizeof(*l)) + int64(unsafe.Sizeof(*l.walk)) + int64(unsafe.Sizeof(*h)) +

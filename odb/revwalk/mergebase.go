@@ -10,13 +10,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// painting walks two sides of a question from the highest generation number down. A commit leaves
-// the queue after everything that reaches it, so its marks are final then, whatever the clocks say.
+// painting walks from two sides, from the highest generation number down. A commit leaves the queue
+// after all commits that reach it. So its marks are final then, whatever the clocks say.
 type painting struct {
 	history  *Graph
 	queue    Queue
-	closed   marks // commits with this mark ask nothing any more
-	one, two int   // commits in the queue that have markOne, and markTwo, and ask something
+	closed   marks // commits with this mark count for no side
+	one, two int   // commits in the queue that count for the first and the second side
 }
 
 // newPainting marks a with markOne and b with markTwo.
@@ -53,7 +53,7 @@ func (p *painting) mark(ctx context.Context, n int32, m marks) error {
 	return nil
 }
 
-// count adds to the sides that a commit with marks m stands for.
+// count adds by to the sides that a commit with marks m counts for.
 func (p *painting) count(m marks, by int) {
 	if m&markQueued == 0 || m&p.closed != 0 {
 		return
@@ -66,8 +66,8 @@ func (p *painting) count(m marks, by int) {
 	}
 }
 
-// next takes the next commit and returns what it has of markOne, markTwo and markStale. The queue
-// must not be empty.
+// next removes the next commit and returns which of markOne, markTwo and markStale it has. The
+// queue must not be empty.
 func (p *painting) next() (n int32, m marks) {
 	n = p.queue.Pop()
 	node := &p.history.nodes[n]
@@ -76,7 +76,7 @@ func (p *painting) next() (n int32, m marks) {
 	return n, node.marks & (markOne | markTwo | markStale)
 }
 
-// pass hands the marks m of n on to its parents.
+// pass adds the marks m of n to its parents.
 func (p *painting) pass(ctx context.Context, n int32, m marks) error {
 	for i := range p.history.nodes[n].parentCount {
 		if err := p.mark(ctx, p.history.ParentsOf(n)[i], m); err != nil {
@@ -95,8 +95,7 @@ func MergeBases(ctx context.Context, v *odb.View, a, b object.ID) ([]object.ID, 
 		return nil, err
 	}
 	var found []int32
-	// When all that is left of one side is behind merge bases, so is whatever else the sides have in
-	// common.
+	// When all queued commits of one side lie behind merge bases, all other common ancestors do, too.
 	for p.one > 0 && p.two > 0 {
 		n, m := p.next()
 		if m == markOne|markTwo {
@@ -117,7 +116,7 @@ func MergeBases(ctx context.Context, v *odb.View, a, b object.ID) ([]object.ID, 
 	return bases, nil
 }
 
-// Ahead returns how many commits a has that b has not. Errors: [odb.ErrNotFound].
+// Ahead returns the number of commits reachable from a and not from b. Errors: [odb.ErrNotFound].
 func Ahead(ctx context.Context, v *odb.View, a, b object.ID) (count int, err error) {
 	p, err := newPainting(ctx, v, a, b, markTwo)
 	if err != nil {
@@ -151,12 +150,14 @@ func IsAncestor(ctx context.Context, v *odb.View, ancestor, descendant object.ID
 	return h.reaches(ctx, from, h.nodes[to].generation)
 }
 
-// AllReach reports whether each of from reaches one of targets or a parent of one: who has a commit
-// has its parents. Commits in shallow count as having none. Of from and targets, what leads to a
-// tree or a blob is passed over. As git does, it looks behind no commit but those in from that is
-// older than every target: who has only something newer from beside the way may yet tell of
-// something closer than its parents. It visits only commits of a higher generation number than the
-// lowest target, each once. Errors: [odb.ErrNotFound].
+// AllReach reports whether each of from reaches one of targets or a parent of one: a client that
+// has a commit has its parents. Commits in shallow count as having none. IDs in from and targets
+// that lead to a tree or a blob are skipped.
+//
+// As git does, it does not look behind a commit that is older than every target, unless it is in
+// from: a client whose commits lie beside the path may still name a commit closer than those
+// parents. It visits only commits of a higher generation number than the lowest target, each once.
+// Errors: [odb.ErrNotFound].
 func AllReach(ctx context.Context, v *odb.View, from, targets, shallow []object.ID) (bool, error) {
 	h := NewGraph(v)
 	h.CutAt(shallow)
@@ -195,9 +196,8 @@ func AllReach(ctx context.Context, v *odb.View, from, targets, shallow []object.
 	return true, nil
 }
 
-// leadsTo is reaches for many starts: the way to what was reached gets markTwo too, and so no
-// commit is looked at twice. Behind a commit that is older than oldest it looks only where that is
-// the start.
+// leadsTo is reaches for many starts: it adds markTwo to the path to a reached commit, so it visits
+// no commit twice. It looks behind a commit that is older than oldest only if that is the start.
 func (h *Graph) leadsTo(ctx context.Context, n int32, floor uint32, oldest int64) (bool, error) {
 	type step struct{ n, next int32 }
 	way := []step{{n: n}}
@@ -230,7 +230,7 @@ func (h *Graph) leadsTo(ctx context.Context, n int32, floor uint32, oldest int64
 	return false, nil
 }
 
-// reaches reports whether n reaches a commit with markTwo, all of which rank at least floor.
+// reaches reports whether n reaches a commit with markTwo. All of those rank at least floor.
 func (h *Graph) reaches(ctx context.Context, n int32, floor uint32) (bool, error) {
 	stack := []int32{n}
 	for len(stack) > 0 {

@@ -12,14 +12,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// WalkPath gives the commits reachable from tips that changed what lies at path, a file or a folder
-// with all that is in it, as git log -- path does with its default simplification of history: a
-// merge that took what it has there from a parent is followed to that parent alone, and is not
-// given. The order is that of [OrderDate]; the parents are the real ones.
+// WalkPath gives the commits reachable from tips that changed the file or folder at path, as git
+// log -- path does with its default simplification of history: it follows a merge that is equal to
+// a parent at path to that parent alone, and does not give the merge. The order is that of
+// [OrderDate]; the parents are the real ones.
 //
 // The empty path is the whole tree: commits that changed nothing at all are missing. Memory follows
-// what was visited, with about 200 bytes a commit and folder on the way. Errors end the walk:
-// [odb.ErrNotFound] for a tip, and what reading gives.
+// the visited part, with about 200 bytes a commit and folder on the path. Errors end the walk:
+// [odb.ErrNotFound] for a tip, and those of reading.
 func WalkPath(ctx context.Context, v *odb.View, tips []object.ID, path string) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := NewWalker(v, WalkOptions{})
@@ -53,7 +53,7 @@ func WalkPath(ctx context.Context, v *odb.View, tips []object.ID, path string) i
 	}
 }
 
-// pathChanges finds out which commits changed a path. Every tree on the way is read once.
+// pathChanges determines which commits changed a path. It reads every tree on the way once.
 type pathChanges struct {
 	view    *odb.View
 	names   []string
@@ -62,13 +62,13 @@ type pathChanges struct {
 	entries map[pathStep]pathEntry
 }
 
-// pathStep is a tree, and which of the names leads on from there.
+// pathStep is a tree and the index of the name that leads on from it.
 type pathStep struct {
 	tree object.ID
 	name int
 }
 
-// pathEntry is what lies at a path; zero where nothing does.
+// pathEntry is the entry at a path; zero if there is none.
 type pathEntry struct {
 	mode object.Mode
 	id   object.ID
@@ -85,7 +85,7 @@ func newPathChanges(ctx context.Context, v *odb.View, path string) (*pathChanges
 	return p, err
 }
 
-// untouched reports whether a filter knows that a commit changed nothing at the path against its
+// untouched reports whether a filter proves that a commit changed nothing at the path against its
 // first parent.
 func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, error) {
 	f, err := p.filters.Find(ctx, commit)
@@ -95,9 +95,9 @@ func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, er
 	return slices.ContainsFunc(p.keys, func(key bloom.Key) bool { return !f.Has(key) }), nil
 }
 
-// simplify marks commit n, which is loaded, with markSame if a parent has the same at the path, and
-// makes the first such parent the only one that the walk follows. A commit without parents is the
-// same if it has nothing there.
+// simplify marks commit n, which is loaded, with markSame if a parent is equal at the path, and
+// makes the walk follow only the first such parent. A commit without parents gets the mark if it
+// has nothing at the path.
 func (p *pathChanges) simplify(ctx context.Context, h *Graph, n int32) error {
 	tree := h.nodes[n].tree
 	if h.nodes[n].parentCount == 0 {
@@ -132,8 +132,7 @@ func (p *pathChanges) simplify(ctx context.Context, h *Graph, n int32) error {
 	return nil
 }
 
-// same reports whether two trees have the same at the path. Trees are opened down to where they are
-// equal.
+// same reports whether two trees are equal at the path. It opens trees only as far as they differ.
 func (p *pathChanges) same(ctx context.Context, a, b object.ID) (bool, error) {
 	at, bt := pathEntry{object.ModeTree, a}, pathEntry{object.ModeTree, b}
 	for i := range p.names {
@@ -151,7 +150,7 @@ func (p *pathChanges) same(ctx context.Context, a, b object.ID) (bool, error) {
 	return at == bt, nil
 }
 
-// entry returns what the name of index i leads to in a folder.
+// entry returns the entry with the name of index i in a folder.
 func (p *pathChanges) entry(ctx context.Context, folder pathEntry, i int) (pathEntry, error) {
 	if !folder.mode.IsTree() || folder.id == object.EmptyTreeID {
 		return pathEntry{}, nil
@@ -179,7 +178,7 @@ func (p *pathChanges) entry(ctx context.Context, folder pathEntry, i int) (pathE
 		return pathEntry{}, fmt.Errorf("read tree %s: %w", folder.id, err)
 	}
 	if found.mode.IsTree() && found.id == object.EmptyTreeID {
-		found = pathEntry{} // to git, an empty folder is none
+		found = pathEntry{} // git does not see an empty folder
 	}
 	p.entries[step] = found
 	return found, nil

@@ -1,24 +1,26 @@
 package revwalk
 
-// queued is a commit in a Queue with what decides its place.
+// queued is a commit in a Queue with the key and the order that decide its place.
 type queued struct {
 	key   int64 // the larger comes out first
 	order uint32
 	n     int32
 }
 
-// Queue gives back commits by descending key, and those of equal keys in the order in which they
-// were put in, as git's lists do.
+// Queue returns commits by descending key, and those of equal keys in the order of insertion, as
+// git's lists do. The zero value is empty.
 type Queue struct {
 	heap  []queued
 	order uint32
 }
 
+// Len returns the number of commits in the queue.
 func (q *Queue) Len() int { return len(q.heap) }
 
 // peek returns the first commit and its key; the queue must not be empty.
 func (q *Queue) peek() (n int32, key int64) { return q.heap[0].n, q.heap[0].key }
 
+// Push adds commit n with a key.
 func (q *Queue) Push(n int32, key int64) {
 	q.heap = append(q.heap, queued{key: key, order: q.order, n: n})
 	q.order++
@@ -33,6 +35,7 @@ func (q *Queue) Push(n int32, key int64) {
 	}
 }
 
+// Pop removes and returns the commit with the largest key. The queue must not be empty.
 func (q *Queue) Pop() int32 {
 	first, last := q.heap[0].n, len(q.heap)-1
 	q.heap[0] = q.heap[last]

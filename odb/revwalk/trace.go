@@ -11,14 +11,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// TracedFolder is a folder of a commit, with the commits that changed its files last. It is not
-// changed any more once [Trace] has returned it, and several traces may share it.
+// TracedFolder is a folder of a commit, with the commits that changed its files last. It does not
+// change after [Trace] has returned it, and several traces may share it.
 type TracedFolder struct {
 	Tree    object.ID
 	Entries []TracedEntry // in the order of the tree
 	// Complete says that the commits of all files here and below are known.
 	Complete bool
-	// Bytes is about what the folder takes in memory, with all that is below.
+	// Bytes is approximately the memory in bytes of the folder and its subfolders.
 	Bytes int64
 }
 
@@ -27,16 +27,16 @@ type TracedEntry struct {
 	Name string
 	Mode object.Mode
 	ID   object.ID
-	// Size is that of a file or a symbolic link, and valid where Last is.
+	// Size is the size in bytes of a file or a symbolic link. It is valid if Last is set.
 	Size int64
-	// Last is the commit that changed a file last, as git log -1 -- PATH finds it: zero for a folder,
-	// and while nobody has asked.
+	// Last is the commit that changed a file last, as git log -1 -- PATH finds it. It is zero for a
+	// folder and for a file that was not traced.
 	Last object.ID
-	// Folder is what is known of a folder, or nil.
+	// Folder holds the known entries of a folder, or is nil.
 	Folder *TracedFolder
 }
 
-// known reports whether nothing is left to be found out.
+// known reports whether the entry is traced completely.
 func (e *TracedEntry) known() bool {
 	if e.Mode.IsTree() {
 		return e.Folder != nil && e.Folder.Complete
@@ -44,7 +44,7 @@ func (e *TracedEntry) known() bool {
 	return !e.Last.IsZero()
 }
 
-// Find returns the entry at a path below the folder, or nil where the folder knows of none.
+// Find returns the entry at a path below the folder, or nil if none is known.
 func (f *TracedFolder) Find(path string) *TracedEntry {
 	for f != nil {
 		name, rest, more := strings.Cut(path, "/")
@@ -60,7 +60,7 @@ func (f *TracedFolder) Find(path string) *TracedEntry {
 	return nil
 }
 
-// Knows reports whether the commits of everything at path are known.
+// Knows reports whether the last commits of all files at path are known.
 func (f *TracedFolder) Knows(path string) bool {
 	if f == nil {
 		return false
@@ -72,26 +72,26 @@ func (f *TracedFolder) Knows(path string) bool {
 	return e != nil && e.known()
 }
 
-// TraceOptions say what to trace. The zero value is the whole tree.
+// TraceOptions say which files to trace. The zero value traces the whole tree.
 type TraceOptions struct {
-	// Path limits the trace to a file or a folder; what else is known already stays known.
+	// Path limits the trace to a file or a folder. Results from Known outside it are kept.
 	Path string
-	// Known, if set, returns what an earlier trace found out about a commit, or nil. History is
-	// followed no further than to there.
+	// Known, if set, returns the result of an earlier trace of a commit, or nil. The walk ends at
+	// such a commit.
 	Known func(commit object.ID) *TracedFolder
-	// Admit, if set, is asked before the trace keeps what is in one more folder, which takes about
+	// Admit, if set, is called before the trace keeps the entries of another folder, which take about
 	// sizeBytes. Its error ends the trace.
 	Admit func(sizeBytes int64) error
 }
 
 // Trace finds the commits that changed the files of a commit last, each as git log -1 -- PATH finds
-// it, all in one walk: with git's default simplification a file is followed from every commit to
-// one parent at most, the first that has the same file, so that every commit is visited once, by
-// the files that lead there, and its trees are read only where a filter or a different tree says
-// that one of them changed.
+// it, all in one walk. With git's default simplification, a file is followed from a commit to at
+// most one parent, the first that has the same file. So the walk visits every commit once, with all
+// files that lead there. It reads the trees of a commit only where a filter or a different tree
+// shows that one of the files changed.
 //
-// Memory is about 100 bytes a file and 100 a commit that was visited. Errors: [odb.ErrNotFound] for
-// the commit or the path, and what reading gives.
+// Memory is about 100 bytes a file and 100 a visited commit. Errors: [odb.ErrNotFound] for the
+// commit or the path, those of reading and of options.Admit.
 func Trace(ctx context.Context, v *odb.View, commit object.ID, options TraceOptions) (*TracedFolder, error) {
 	var base *TracedFolder
 	if options.Known != nil {
@@ -121,7 +121,7 @@ func Trace(ctx context.Context, v *odb.View, commit object.ID, options TraceOpti
 	return root, nil
 }
 
-// finish finds out what is complete, and how large, in the folders that were made for this trace.
+// finish computes Complete and Bytes of the folders that were made for this trace.
 func (f *TracedFolder) finish() {
 	if f.Bytes > 0 {
 		return // shared with an earlier one

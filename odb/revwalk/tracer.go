@@ -52,7 +52,7 @@ func (t *tracer) run(ctx context.Context, tip int32, set *traceSet) error {
 	return nil
 }
 
-// arrive lets a set wait at commit n.
+// arrive adds a set to those that wait at commit n.
 func (t *tracer) arrive(ctx context.Context, n int32, set *traceSet) error {
 	if err := t.history.Rank(ctx, n); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (t *tracer) arrive(ctx context.Context, n int32, set *traceSet) error {
 	return nil
 }
 
-// pass hands the files of a set on to the first parent that has them as commit n has them. It was n
-// that changed what is left.
+// pass moves the files of a set to the first parent in which they are as in commit n. Commit n has
+// changed the rest.
 func (t *tracer) pass(ctx context.Context, n int32, set *traceSet) error {
 	h := t.history
 	for i := range h.nodes[n].parentCount {
@@ -94,7 +94,7 @@ func (t *tracer) pass(ctx context.Context, n int32, set *traceSet) error {
 	return t.resolve(ctx, set, h.ID(n))
 }
 
-// compare splits the set of commit n into what its i-th parent has too and the rest.
+// compare splits the set of commit n into the files that are equal in its i-th parent and the rest.
 func (t *tracer) compare(ctx context.Context, n, i int32, set *traceSet) (same, rest *traceSet, err error) {
 	h := t.history
 	tree := h.nodes[h.ParentsOf(n)[i]].tree
@@ -122,7 +122,7 @@ func (t *tracer) compare(ctx context.Context, n, i int32, set *traceSet) (same, 
 	return t.split(ctx, set, tree, &changed)
 }
 
-// resolve gives every file of a set its commit.
+// resolve assigns a commit to every file of a set.
 func (t *tracer) resolve(ctx context.Context, s *traceSet, commit object.ID) error {
 	if err := t.open(ctx, s); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (t *tracer) resolve(ctx context.Context, s *traceSet, commit object.ID) err
 	return nil
 }
 
-// settle gives a file its commit.
+// settle assigns a commit to a file.
 func (t *tracer) settle(ctx context.Context, e *TracedEntry, commit object.ID) error {
 	e.Last = commit
 	if e.Mode.IsGitlink() {
@@ -154,8 +154,8 @@ func (t *tracer) settle(ctx context.Context, e *TracedEntry, commit object.ID) e
 	return err
 }
 
-// recall gives the files of a set that are known of the commit where they wait their commits, and
-// returns the rest, or nil.
+// recall assigns the commits that an earlier trace of the set's commit found to the files of the
+// set, and returns the rest, or nil.
 func (t *tracer) recall(ctx context.Context, s *traceSet, known *TracedFolder) (*traceSet, error) {
 	if err := t.open(ctx, s); err != nil {
 		return nil, err
@@ -192,8 +192,8 @@ func (t *tracer) recall(ctx context.Context, s *traceSet, known *TracedFolder) (
 	return s, nil
 }
 
-// recallEntry does it for one entry, and reports whether something of it is left to be found. A
-// folder that is known as a whole is shared.
+// recallEntry is recall for one entry, and reports whether a part of it is still unknown. It shares
+// a folder that is known completely.
 func (t *tracer) recallEntry(
 	ctx context.Context, e *TracedEntry, item traceItem, known *TracedEntry,
 ) (left bool, err error) {

@@ -13,14 +13,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// traceSet are files of one folder, and of the folders below, that a trace has led to the same
-// commit. All of them are there as they are in the folder that the trace began with.
+// traceSet is a set of files of one folder and its subfolders that the trace has followed to the
+// same commit. All of them are there as in the folder that the trace began with.
 type traceSet struct {
 	folder *tracedOut
-	// seen is a tree that has all of the set as it is in folder: where it comes up again, nobody need
-	// look into it.
+	// seen is a tree known to contain the whole set unchanged; it need not be opened again.
 	seen object.ID
-	// items are what is in the set, in the order of the tree. A set that has not been opened holds
+	// items are the members of the set, in the order of the tree. A set that has not been opened holds
 	// everything.
 	items  []traceItem
 	opened bool
@@ -33,14 +32,13 @@ type traceItem struct {
 	set   *traceSet
 }
 
-// tracedOut is a folder that is being traced. The sets that the files of one folder are in share
-// it.
+// tracedOut is a folder that is being traced. The sets of its files share it.
 type tracedOut struct {
 	tree   object.ID
 	prefix string        // its path, empty or with a slash behind it
-	base   *TracedFolder // what was known before, or nil
+	base   *TracedFolder // the result of an earlier trace, or nil
 	out    *TracedFolder // nil before the folder is opened
-	keys   []bloom.Key   // of the entries; nil until a filter is asked
+	keys   []bloom.Key   // of the entries; nil until a filter is consulted
 }
 
 // key returns the key of an entry of a folder that is open.
@@ -60,7 +58,7 @@ func newTraceSet(tree object.ID, prefix string, base *TracedFolder) *traceSet {
 
 func (s *traceSet) entry(item traceItem) *TracedEntry { return &s.folder.out.Entries[item.index] }
 
-// open reads what is in the folder of a set.
+// open reads the entries of the folder of a set.
 func (t *tracer) open(ctx context.Context, s *traceSet) error {
 	if s.opened {
 		return nil
@@ -88,8 +86,8 @@ func (t *tracer) open(ctx context.Context, s *traceSet) error {
 	return nil
 }
 
-// readFolder makes the result for a folder: with what was known before, which is shared and stays
-// as it is, or from its tree.
+// readFolder makes the result for a folder: from an earlier result, which is shared and stays
+// unchanged, or from its tree.
 func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 	f.out = &TracedFolder{Tree: f.tree}
 	if f.base != nil {
@@ -119,11 +117,11 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 	return nil
 }
 
-// treeEntryMean is about the size of an entry in a tree: a mode, a name and an ID.
+// treeEntryMean is about the size in bytes of an entry in a tree: a mode, a name and an ID.
 const treeEntryMean = 36
 
-// admitEntries lets the trace keep the entries of one more folder: themselves, their items in sets,
-// and their names.
+// admitEntries asks for permission to keep the entries of another folder: the entries, their items
+// in sets, and their names.
 func (t *tracer) admitEntries(count, namesBytes int) error {
 	if t.admit == nil {
 		return nil
@@ -136,13 +134,13 @@ func (t *tracer) admitEntries(count, namesBytes int) error {
 func (t *tracer) tree(ctx context.Context, id object.ID) ([]byte, error) {
 	kind, data, err := t.view.Read(ctx, id)
 	if err == nil && kind != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s where a tree belongs", segment.ErrFormat, id, kind)
+		err = fmt.Errorf("%w: %s is a %s instead of a tree", segment.ErrFormat, id, kind)
 	}
 	return data, err
 }
 
-// limit leaves in a set only what lies at a path below its folder. Errors: [odb.NotFoundError] when
-// nothing does.
+// limit removes from a set the files that do not lie at a path below its folder. Errors:
+// [odb.NotFoundError] when none is left.
 func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
 	if err := t.open(ctx, s); err != nil || path == "" {
 		return err
@@ -161,7 +159,7 @@ func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
 	return nil
 }
 
-// touches reports whether a filter has a file of the set.
+// touches reports whether a filter may hold a file of the set.
 func (t *tracer) touches(ctx context.Context, s *traceSet, changed *bloom.Probe) (bool, error) {
 	if err := t.open(ctx, s); err != nil {
 		return false, err
@@ -180,8 +178,8 @@ func (t *tracer) touches(ctx context.Context, s *traceSet, changed *bloom.Probe)
 	return false, nil
 }
 
-// split divides a set into what is the same in a parent's tree and the rest; either may be nil.
-// changed, if not nil, has every path at which the parent differs.
+// split divides a set into the files that are equal in a parent's tree and the rest; either may be
+// nil. changed, if not nil, has every path at which the parent differs.
 func (t *tracer) split(
 	ctx context.Context, s *traceSet, tree object.ID, changed *bloom.Probe,
 ) (same, rest *traceSet, err error) {
@@ -245,8 +243,8 @@ func (t *tracer) split(
 	return s, rest, nil
 }
 
-// splitBelow splits the set of a folder within the set s, unless the filter says that there is no
-// need.
+// splitBelow splits the set of a folder within the set s, unless the filter shows that nothing in
+// it changed.
 func (t *tracer) splitBelow(
 	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *bloom.Probe,
 ) (same, rest *traceSet, err error) {
@@ -264,7 +262,7 @@ func (t *tracer) splitBelow(
 	return t.split(ctx, item.set, tree, changed)
 }
 
-// join puts two sets of one folder that have come to the same commit together.
+// join merges two sets of one folder that have reached the same commit.
 func join(a, b *traceSet) *traceSet {
 	if a.seen != b.seen {
 		a.seen = a.folder.tree

@@ -6,16 +6,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// TreeDiff gives the entries of a tree that another version of it does not have, links to
-// submodules apart. What both versions have in common is passed over without looking at entries
-// where that is possible: nearly all of two trees that follow each other is the same.
+// TreeDiff gives the entries of a tree that another version of it lacks, except links to
+// submodules. Successive versions of a tree are nearly equal, so it skips equal runs of bytes
+// without parsing their entries where it can.
 type TreeDiff struct {
 	object.TreeIter
 	old     object.TreeIter
 	haveOld bool
 }
 
-// NewTreeDiff returns the difference of a tree, data, from a previous version.
+// NewTreeDiff returns the difference of a tree with the content data from a previous version. It
+// reads both while it is in use.
 func NewTreeDiff(data, previous []byte) TreeDiff {
 	same := object.CommonEntries(data, previous)
 	d := TreeDiff{TreeIter: object.IterTree(data[same:]), old: object.IterTree(previous[same:])}
@@ -26,8 +27,8 @@ func NewTreeDiff(data, previous []byte) TreeDiff {
 // Next moves to the next entry and reports whether there is one.
 func (d *TreeDiff) Next() bool {
 	for d.TreeIter.Next() {
-		// In a version that is out of order, which old tools wrote, entries may be given that are not
-		// new: no harm, only work.
+		// Old tools wrote versions that are out of order. Entries of those may be given that are not new:
+		// this costs work and does no harm.
 		for d.haveOld && bytes.Compare(d.old.Name, d.Name) < 0 {
 			d.haveOld = d.old.Next()
 		}
@@ -46,7 +47,7 @@ func (d *TreeDiff) Next() bool {
 	return false
 }
 
-// end makes the current entry the last one that Next gives: behind it both versions are the same.
+// end makes the current entry the last one that Next gives: the rest of both versions is equal.
 func (d *TreeDiff) end() {
 	mode, name, id := d.Mode, d.Name, d.ID
 	d.TreeIter = object.IterTree(nil)

@@ -14,12 +14,12 @@ import (
 type Order uint8
 
 const (
-	// OrderDate is the order of git rev-list and git log: by committer date, newest first, among those
-	// whose child has been given.
+	// OrderDate is the order of git rev-list and git log: newest committer date first, among the
+	// commits that have a child which has been given.
 	OrderDate Order = iota
 	// OrderDateTopo is --date-order: by committer date, but no commit before all of its children.
 	OrderDateTopo
-	// OrderTopo is --topo-order: no commit before all of its children, and lines of history kept
+	// OrderTopo is --topo-order: no commit before all of its children, and lines of history stay
 	// together.
 	OrderTopo
 )
@@ -29,12 +29,12 @@ type WalkOptions struct {
 	// Tips and Hide are commits, or tags that lead to one.
 	Tips, Hide []object.ID
 	Order      Order
-	// FirstParent follows only the first parent of what is given, as --first-parent does; Hide still
-	// hides along all of them.
+	// FirstParent follows only the first parent of the given commits, as --first-parent does; Hide
+	// hides along all parents.
 	FirstParent bool
 	// Since ends the walk at commits older than this, as --max-age does; 0 ends it nowhere.
 	Since int64
-	// Shallow are commits that count as having no parents.
+	// Shallow are the commits that count as having no parents.
 	Shallow []object.ID
 }
 
@@ -44,13 +44,13 @@ type Commit struct {
 	odb.GraphRow
 }
 
-// Walk gives the commits that options ask for, equal to git rev-list's in set and order, clocks
-// that run backwards included: what is hidden is found by committer date with the same margin.
-// Parents cut off by options.Shallow are missing from the rows.
+// Walk gives the commits that options ask for, equal to those of git rev-list in set and order,
+// also where clocks ran backwards: it finds hidden commits by committer date with the same margin.
+// The rows omit the parents of commits in options.Shallow.
 //
-// Without Hide and a topological order, commits are given as they are found; otherwise the walk
-// runs to its end first. Memory follows what was visited. Errors end the walk: [odb.ErrNotFound]
-// for a tip, and what reading the graph gives.
+// Without Hide and a topological order, Walk gives commits as it finds them; otherwise it finishes
+// the walk first. Memory follows the visited part. Errors end the walk: [odb.ErrNotFound] for a
+// tip, and those of reading the graph.
 func Walk(ctx context.Context, v *odb.View, options WalkOptions) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		w := NewWalker(v, options)
@@ -86,11 +86,13 @@ type Walker struct {
 	firstParent bool
 	since       int64
 	limited     bool // something is hidden
-	// simplify, if set, may take parents from a commit before they are looked at. It is not for walks
-	// that hide something.
+	// simplify, if set, may remove parents of a commit before the walk follows them. It is not for
+	// walks that hide something.
 	simplify func(ctx context.Context, h *Graph, n int32) error
 }
 
+// NewWalker returns a walker over v. [Walker.Start] gives it its commits; options.Tips and Hide are
+// ignored.
 func NewWalker(v *odb.View, options WalkOptions) *Walker {
 	w := &Walker{Graph: NewGraph(v), firstParent: options.FirstParent, since: math.MinInt64}
 	if options.Since != 0 {
@@ -100,8 +102,8 @@ func NewWalker(v *odb.View, options WalkOptions) *Walker {
 	return w
 }
 
-// Start queues the tips, then what is hidden. As in git, a commit on both sides keeps its first
-// place.
+// Start queues the tips, then the hidden commits. As in git, a commit on both sides keeps its first
+// place. Errors: [odb.ErrNotFound], [ErrNotCommit].
 func (w *Walker) Start(ctx context.Context, tips, hide []object.ID) error {
 	type start struct {
 		n      int32
@@ -151,7 +153,7 @@ func (w *Walker) take() int32 {
 	return n
 }
 
-// hide marks commit n as left out.
+// hide marks commit n as hidden.
 func (w *Walker) hide(n int32) {
 	node := &w.Graph.nodes[n]
 	if node.marks&(MarkHidden|markQueued) == markQueued {
@@ -160,8 +162,8 @@ func (w *Walker) hide(n int32) {
 	node.marks |= MarkHidden
 }
 
-// hideParents hides what is reachable from n as far as it has been read; the walk carries the mark
-// on from there.
+// hideParents hides the commits reachable from n that have been read; the walk passes the mark on
+// from there.
 func (w *Walker) hideParents(n int32) {
 	stack := slices.Clone(w.Graph.ParentsOf(n))
 	for len(stack) > 0 {
@@ -174,7 +176,7 @@ func (w *Walker) hideParents(n int32) {
 	}
 }
 
-// expand looks at the parents of n, which has left the queue.
+// expand queues the parents of n, which has left the queue.
 func (w *Walker) expand(ctx context.Context, n int32) error {
 	h := w.Graph
 	if h.Has(n, markAdded) {
@@ -207,7 +209,7 @@ func (w *Walker) expand(ctx context.Context, n int32) error {
 	return nil
 }
 
-// next takes commits as they come, where nothing is hidden.
+// next takes the next commit of a walk that hides nothing.
 func (w *Walker) next(ctx context.Context) (n int32, ok bool, err error) {
 	for w.queue.Len() > 0 {
 		n := w.take()
@@ -219,7 +221,7 @@ func (w *Walker) next(ctx context.Context) (n int32, ok bool, err error) {
 	return 0, false, nil
 }
 
-// stream gives commits as they come.
+// stream gives commits as it finds them.
 func (w *Walker) stream(ctx context.Context, yield func(Commit, error) bool) {
 	for {
 		n, ok, err := w.next(ctx)
@@ -249,8 +251,8 @@ func (w *Walker) List(ctx context.Context) ([]int32, error) {
 }
 
 // limit runs the walk to its end and returns the commits that are not hidden, by date. It is git's
-// limit_list: the walk goes on until everything queued is hidden and older than what is to be
-// given, and then for a margin of five more, against clocks that run backwards.
+// limit_list: the walk continues until all queued commits are hidden and older than the commits to
+// give, and then for a margin of five more, against clocks that ran backwards.
 func (w *Walker) limit(ctx context.Context) ([]int32, error) {
 	const margin = 5
 	h := w.Graph
@@ -282,7 +284,7 @@ func (w *Walker) limit(ctx context.Context) ([]int32, error) {
 	return slices.DeleteFunc(list, func(n int32) bool { return h.Has(n, MarkHidden) }), nil
 }
 
-// sortTopo puts a list of commits, which are sorted by date, into a topological order.
+// sortTopo sorts a list of commits, which is sorted by date, into a topological order.
 func (h *Graph) sortTopo(list []int32, order Order) []int32 {
 	degree := make(map[int32]int32, len(list)) // 1 + children in the list that have not been given
 	for _, n := range list {

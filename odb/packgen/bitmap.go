@@ -19,17 +19,17 @@ import (
 // included, all of which lie in the listed segments.
 //
 // Bits follow the list: the objects of a segment take its count of bits, in the order of their
-// ordinals, rounded up to whole words of 64. An object that lies in several of the segments has the
-// bit of the newest. Bitmaps are in the portable format of Roaring; most are stored as what is
-// different from the bitmap of a nearby commit, which is small because only what is new differs.
+// ordinals, rounded up to whole words of 64. A duplicate has the bit of the newest segment that
+// holds it. Bitmaps are in the portable format of Roaring. Most are stored as the difference from
+// the bitmap of a nearby commit, which is small.
 //
-// The file is valid as long as its list is what the segments of a manifest begin with.
+// The file is valid while its list is the beginning of the list of segments in a manifest.
 const (
-	// bitmapChainMax is how many bitmaps are combined at most to read one.
+	// bitmapChainMax is the largest number of bitmaps that are combined to read one.
 	bitmapChainMax = 12
 )
 
-// bitmapRow is where a bitmap lies in segment.SectionBitmapBytes.
+// bitmapRow is the place of a bitmap in segment.SectionBitmapBytes.
 type bitmapRow struct {
 	offset, size int64
 	base         uint32 // index of the bitmap that it is XORed with, or segment.NoOrdinal
@@ -80,7 +80,7 @@ func readBitmap(
 		}
 		index = row.base
 	}
-	return nil, g.Damaged(fmt.Errorf("%w: a bitmap that builds on more than %d", segment.ErrFormat, bitmapChainMax))
+	return nil, g.Damaged(fmt.Errorf("%w: a bitmap builds on more than %d others", segment.ErrFormat, bitmapChainMax))
 }
 
 // parseBitmap decodes a bitmap of at most wordCount words.
@@ -94,7 +94,7 @@ func parseBitmap(data []byte, wordCount int) (*roaring.Bitmap, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	case n != int64(len(data)):
-		return nil, fmt.Errorf("%w: bytes follow a bitmap", segment.ErrFormat)
+		return nil, fmt.Errorf("%w: trailing bytes after a bitmap", segment.ErrFormat)
 	case !bits.IsEmpty() && int64(bits.Maximum()) >= 64*int64(wordCount):
 		return nil, fmt.Errorf("%w: bit %d of %d words", segment.ErrFormat, bits.Maximum(), wordCount)
 	}
@@ -107,8 +107,8 @@ type bitmapSpan struct {
 	first, past int // words
 }
 
-// spansOf returns how the objects of the segments in layers, places in the inventory with the
-// oldest segment first, take words.
+// spansOf returns the words that the objects of the segments in layers take. layers are places in
+// the inventory, the oldest segment first.
 func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) {
 	for _, layer := range layers {
 		first := wordCount
@@ -118,8 +118,8 @@ func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) 
 	return spans, wordCount
 }
 
-// reachBitmaps are the bitmaps of a pool, as they apply to the objects of one inventory. What turns
-// out to be damaged is logged, counted, and then done without.
+// reachBitmaps are the bitmaps of a pool, mapped to the objects of one inventory. A damaged bitmap
+// is logged, counted, and ignored.
 type reachBitmaps struct {
 	inv       *inventory
 	auxiliary *segment.SharedFile
@@ -131,7 +131,7 @@ type reachBitmaps struct {
 	types     map[object.Type][]uint64
 }
 
-// twin is an object of a listed segment that lies in a newer one too, whose handle it has.
+// twin is a duplicate: an object of a listed segment whose handle is that of a newer segment.
 type twin struct{ listed, newer handle }
 
 // openBitmaps returns the newest bitmaps that are valid for the segments of inv, nil if there are
@@ -157,7 +157,7 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 	return nil, nil
 }
 
-// open reports whether the file lists what the segments of the inventory begin with.
+// open reports whether the list of the file is the beginning of the inventory's list of segments.
 func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
 	g, err := b.auxiliary.Acquire(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (b *reachBitmaps) open(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		at := len(b.inv.layers) - 1 - i // there the newest come first
+		at := len(b.inv.layers) - 1 - i // the newest segments come first there
 		if at < 0 || b.inv.layers[at].ID != segment.LayerID(item) ||
 			b.inv.segments[at].Count != int(binary.BigEndian.Uint32(item[len(segment.LayerID{}):])) {
 			return false, nil
@@ -189,7 +189,7 @@ func (b *reachBitmaps) close() {
 	}
 }
 
-// findTwins finds what newer segments hold again.
+// findTwins finds the duplicates in newer segments.
 func (b *reachBitmaps) findTwins(ctx context.Context) error {
 	for newer := range len(b.inv.segments) - len(b.spans) {
 		for _, span := range b.spans {
@@ -204,7 +204,7 @@ func (b *reachBitmaps) findTwins(ctx context.Context) error {
 	return nil
 }
 
-// add puts what a commit reaches into set, and reports whether there is a bitmap that says so.
+// add adds the objects that a commit reaches to set, and reports whether it has a bitmap.
 func (b *reachBitmaps) add(ctx context.Context, commit object.ID, set *objectSet) (bool, error) {
 	if b == nil || b.broken {
 		return false, nil
@@ -234,14 +234,14 @@ func (b *reachBitmaps) add(ctx context.Context, commit object.ID, set *objectSet
 	return true, nil
 }
 
-// addWords puts the objects of a bitmap into the set.
+// addWords adds the objects of a bitmap to the set.
 func (s *objectSet) addWords(spans []bitmapSpan, words []uint64) {
 	for _, span := range spans {
 		bits := words[span.first:span.past]
 		if len(bits) == 0 {
 			continue
 		}
-		s.reach(newHandle(span.layer, uint32(len(bits)-1)*64)) // makes all the words of a segment
+		s.reach(newHandle(span.layer, uint32(len(bits)-1)*64)) // allocates all words of a segment
 		into := s.words[span.layer]
 		for i, word := range bits {
 			into[i] |= word
@@ -258,7 +258,7 @@ func (s *objectSet) toWords(spans []bitmapSpan, wordCount int) []uint64 {
 	return words
 }
 
-// ofType returns which objects of a segment are of type t: nil if that is not known.
+// ofType returns the objects of a segment of type t as words, nil if they are unknown.
 func (b *reachBitmaps) ofType(ctx context.Context, layer int, t object.Type) ([]uint64, error) {
 	if b == nil || b.broken {
 		return nil, nil
@@ -284,7 +284,7 @@ func (b *reachBitmaps) ofType(ctx context.Context, layer int, t object.Type) ([]
 	return nil, nil
 }
 
-// BitmapCount returns how many bitmaps apply to a view.
+// BitmapCount returns the number of bitmaps that apply to a view.
 func BitmapCount(ctx context.Context, v *odb.View) (int, error) {
 	inv, err := newInventory(ctx, v)
 	if err != nil {

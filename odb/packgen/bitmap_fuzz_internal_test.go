@@ -16,8 +16,8 @@ func wordsOfBitmap(data []byte, wordCount int) ([]uint64, error) {
 	return words, nil
 }
 
-// FuzzBitmap holds that a bitmap that is read is written as one that reads the same, and that no
-// other is out of bounds.
+// FuzzBitmap checks that a parsed bitmap survives writing and parsing again, and that no other one
+// is out of bounds.
 func FuzzBitmap(f *testing.F) {
 	for _, words := range [][]uint64{
 		{}, {1, 1 << 63}, slices.Repeat([]uint64{^uint64(0)}, 2000), slices.Repeat([]uint64{0x5555}, 1200),

@@ -14,17 +14,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// BuildBitmaps makes bitmaps of what commits reach in the segments of a pool, and puts them in
-// place of those that are there. tips, of any type, are what the history is walked from: the refs
-// of the repository; without any they are the tips of the segments. There is nothing to do in a
-// pool without segments, or whose segments hold no commit without naming objects outside them.
+// BuildBitmaps builds bitmaps of the objects that commits reach in the segments of a pool, and
+// replaces the former ones. tips, of any type, are the starting points of the walk of history: the
+// refs of the repository. Without tips it starts at the tips of the segments. It does nothing in a
+// pool without segments, or whose segments hold no commit that reaches only objects in them.
 //
 // It rests when pace, which may be nil, says so.
 //
 // Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside
-// everything else; one that is overtaken by a change of the segments leaves the pool as it is.
+// everything else; if the segments change meanwhile, it leaves the pool as it is.
 func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []object.ID, pace *odb.Pacer) error {
-	v, err := s.View(ctx, pool) // pins the segments that are worked on
+	v, err := s.View(ctx, pool) // pins its segments
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []obj
 	return s.AttachBitmaps(ctx, pool, segments, id)
 }
 
-// writeBitmaps writes the file; the zero ID says that there is none.
+// writeBitmaps writes the file, and returns the zero ID if no commit has a bitmap.
 func writeBitmaps(
 	ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *odb.Pacer,
 ) (segment.LayerID, error) {
@@ -82,7 +82,7 @@ func writeBitmaps(
 	})
 }
 
-// bitmapBuilder finds out what commits reach in a list of segments.
+// bitmapBuilder computes the objects that commits reach in a list of segments.
 type bitmapBuilder struct {
 	view      *odb.View // of the segments alone
 	inv       *inventory
@@ -90,10 +90,10 @@ type bitmapBuilder struct {
 	wordCount int
 	counts    []int // of objects, by segment
 	built     map[object.ID][]uint64
-	open      map[object.ID]struct{} // commits that reach something outside
+	open      map[object.ID]struct{} // commits that reach an object outside the segments
 }
 
-// newBitmapBuilder returns a builder for the segments of a view that has nothing else, see
+// newBitmapBuilder returns a builder for the segments of a view without other layers, see
 // [odb.View.SegmentsAlone]. The caller closes it before the view.
 func newBitmapBuilder(ctx context.Context, view *odb.View) (*bitmapBuilder, error) {
 	inv, err := newInventory(ctx, view)
@@ -104,7 +104,7 @@ func newBitmapBuilder(ctx context.Context, view *odb.View) (*bitmapBuilder, erro
 	count := len(inv.segments)
 	layers := make([]int, count)
 	for i := range layers {
-		layers[i] = count - 1 - i // in a view the newest come first
+		layers[i] = count - 1 - i // a view lists the newest first
 		b.counts = append(b.counts, inv.segments[layers[i]].Count)
 	}
 	b.spans, b.wordCount = inv.spansOf(layers)
@@ -113,7 +113,7 @@ func newBitmapBuilder(ctx context.Context, view *odb.View) (*bitmapBuilder, erro
 
 func (b *bitmapBuilder) close() { b.inv.close() }
 
-// outlineTips returns the objects that no other of their segment names.
+// outlineTips returns the tips of the segment summaries.
 func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
 	var tips []object.ID
 	for _, g := range b.inv.segments {
@@ -133,11 +133,10 @@ const (
 	bitmapMemory       = 64 << 20
 	bitmapGapMin       = 16
 	bitmapGapMax       = 5000
-	bitmapGapPerCommit = 1.0 / 12 // the gap, as a part of how many commits are newer
+	bitmapGapPerCommit = 1.0 / 12 // the gap, as a share of the number of newer commits
 )
 
-// choose returns the commits that get a bitmap, in an order in which none comes before what it
-// reaches.
+// choose returns the commits that get a bitmap. No commit comes before one that it reaches.
 func (b *bitmapBuilder) choose(ctx context.Context, tips []object.ID) ([]object.ID, error) {
 	h, list, isTip, err := b.history(ctx, tips)
 	if err != nil {
@@ -218,7 +217,8 @@ func (b *bitmapBuilder) history(
 	return h, list, isTip, nil
 }
 
-// outside turns the error for what is not in the segments into none.
+// outside returns nil for the error that an object is not in the segments, and other errors as they
+// are.
 func outside(err error) error {
 	if errors.Is(err, odb.ErrNotFound) {
 		return nil
@@ -226,8 +226,8 @@ func outside(err error) error {
 	return err
 }
 
-// build returns the bitmap of a commit, nil if it reaches something outside the segments. What it
-// reaches comes before it.
+// build returns the bitmap of a commit, nil if it reaches an object outside the segments. The
+// caller builds the bitmaps of the commits that it reaches first.
 func (b *bitmapBuilder) build(ctx context.Context, commit object.ID) ([]uint64, error) {
 	set := b.inv.newSet()
 	c := coverage{inv: b.inv, bitmaps: b.recall, progress: &progress.Meter{}}
@@ -244,7 +244,7 @@ func (b *bitmapBuilder) build(ctx context.Context, commit object.ID) ([]uint64, 
 	return words, nil
 }
 
-// recall is a coverage's source of bitmaps.
+// recall is the source of bitmaps of a coverage.
 func (b *bitmapBuilder) recall(_ context.Context, commit object.ID, set *objectSet) (bool, error) {
 	if _, ok := b.open[commit]; ok {
 		return false, &odb.NotFoundError{Object: commit}

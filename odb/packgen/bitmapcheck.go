@@ -27,7 +27,7 @@ func (Reachability) CheckBitmaps(
 	return b.check(ctx, g)
 }
 
-// checkLayers returns an error unless the file is over the segments.
+// checkLayers returns an error unless the file covers exactly the segments.
 func (b *bitmapBuilder) checkLayers(ctx context.Context, g *segment.File, segments []segment.LayerID) error {
 	if n := g.ItemCount(segment.SectionBitmapLayers); n != len(segments) {
 		return fmt.Errorf("%w: bitmaps over %d segments beside the segment of number %d", odb.ErrDisagree, n, len(segments))
@@ -38,13 +38,13 @@ func (b *bitmapBuilder) checkLayers(ctx context.Context, g *segment.File, segmen
 			return err
 		}
 		if id != segment.LayerID(item) || b.counts[i] != int(binary.BigEndian.Uint32(item[len(segment.LayerID{}):])) {
-			return fmt.Errorf("%w: bitmaps are over another list of segments", odb.ErrDisagree)
+			return fmt.Errorf("%w: bitmaps cover another list of segments", odb.ErrDisagree)
 		}
 	}
 	return nil
 }
 
-// check returns an error unless every bitmap is what is found by building it again.
+// check builds every bitmap again and returns an error if one differs.
 func (b *bitmapBuilder) check(ctx context.Context, g *segment.File) error {
 	type commit struct {
 		id         object.ID
@@ -74,7 +74,7 @@ func (b *bitmapBuilder) check(ctx context.Context, g *segment.File) error {
 			return err
 		}
 		if !slices.Equal(words, stored) {
-			return fmt.Errorf("%w: the bitmap of commit %s is not what it reaches", odb.ErrDisagree, c.id)
+			return fmt.Errorf("%w: the bitmap of commit %s differs from the objects that it reaches", odb.ErrDisagree, c.id)
 		}
 	}
 	return b.checkTypes(ctx, g)
@@ -97,7 +97,7 @@ func (b *bitmapBuilder) checkTypes(ctx context.Context, g *segment.File) error {
 			return err
 		}
 		if !slices.Equal(words, stored) {
-			return fmt.Errorf("%w: the bitmap of every %s is not what is stored", odb.ErrDisagree,
+			return fmt.Errorf("%w: the bitmap of every %s differs from the stored objects", odb.ErrDisagree,
 				object.TypeCommit+object.Type(i))
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// bitmapWriter gathers the bitmaps of commits and writes a bitmap file. It holds the last few
-// whole, and all of them as they are stored.
+// bitmapWriter collects the bitmaps of commits and writes a bitmap file. It holds the last few
+// bitmaps decoded, and the encoded form of all.
 type bitmapWriter struct {
 	wordCount int
 	rows      []writtenBitmap
@@ -29,17 +29,17 @@ type writtenBitmap struct {
 	base   int // index in rows, or -1
 }
 
-// recentBitmap is one that others may be stored against.
+// recentBitmap is a bitmap that later ones may be XORed with.
 type recentBitmap struct {
 	row, depth int
 	words      []uint64
 }
 
-// bitmapBasesMax is how many recent bitmaps are tried as the one to store another against.
+// bitmapBasesMax is the number of recent bitmaps that are tried as the base of another one.
 const bitmapBasesMax = 8
 
-// add takes the bitmap of a commit, which stays as it is. Bitmaps that differ little are best added
-// one after another.
+// add adds the bitmap of a commit, which the caller must not change afterwards. Bitmaps that differ
+// little should be added one after another.
 func (w *bitmapWriter) add(commit object.ID, words []uint64) error {
 	best, least, depth := -1, countBits(words), 0
 	var against []uint64
@@ -79,7 +79,7 @@ func countDifferences(a, b []uint64, limit int) int {
 	return n
 }
 
-// encodeBitmap returns a bitmap as it is stored, XORed with another unless that is nil.
+// encodeBitmap returns the stored form of a bitmap, XORed with against unless that is nil.
 func encodeBitmap(words, against []uint64) ([]byte, error) {
 	if against != nil {
 		words = slices.Clone(words)
@@ -92,7 +92,8 @@ func encodeBitmap(words, against []uint64) ([]byte, error) {
 	return bitmap.ToBytes()
 }
 
-// write writes the sections of the auxiliary file over the segments that layers name.
+// write writes the sections of the auxiliary file for the segments that layers name, and returns
+// the number of bitmaps.
 func (w *bitmapWriter) write(sections *segment.SectionWriter, layers []segment.LayerID, counts []int) int {
 	sections.Begin(segment.SectionBitmapLayers)
 	for i, id := range layers {
@@ -120,7 +121,8 @@ func (w *bitmapWriter) write(sections *segment.SectionWriter, layers []segment.L
 	return len(w.rows)
 }
 
-// writeRows writes the bitmaps: those of the types first, then those of commits as they were added.
+// writeRows writes the bitmaps: those of the types first, then those of commits in the order of
+// add.
 func (w *bitmapWriter) writeRows(sections *segment.SectionWriter, order []int, places []uint32) {
 	offset := int64(0)
 	row := func(data []byte, base uint32) []byte {
@@ -153,7 +155,7 @@ func (w *bitmapWriter) writeRows(sections *segment.SectionWriter, order []int, p
 	}
 }
 
-// addTypes gathers which objects are of which type.
+// addTypes computes the bitmap of each type.
 func (w *bitmapWriter) addTypes(ctx context.Context, inv *inventory, spans []bitmapSpan) error {
 	var words [4][]uint64
 	for i := range words {

@@ -10,24 +10,24 @@ import (
 	"packhorse/pack/object"
 )
 
-// coverage finds all that commits reach. Where a bitmap says it, nothing is walked; the rest is
-// walked down to there.
+// coverage finds all objects that commits reach by fill-in traversal: it walks only the part of
+// history that no bitmap covers.
 type coverage struct {
 	inv *inventory
-	// bitmaps puts what a commit reaches into a set, if that is known.
+	// bitmaps adds the objects that a commit reaches to set, and reports whether it knew them.
 	bitmaps  func(ctx context.Context, commit object.ID, set *objectSet) (bool, error)
 	progress *progress.Meter
 }
 
-// errFar says that there is no bitmap close by.
+// errFar says that no bitmap was found within the limit of a walk.
 var errFar = errors.New("odb: no bitmap is near")
 
-// commits puts into set the commits that those in tips reach and their trees, but not what is in
-// these trees, unless a bitmap knows it all: the trees for which none does are returned, the newest
-// first. The set must be empty or hold all that its commits reach.
+// commits adds to set the commits that tips reach, and their trees. It adds the content of a tree
+// only if a bitmap covers it, and returns the other trees, the newest first. The set must be empty
+// or hold all that its commits reach.
 //
-// Commits are visited by generation number from the highest down, so that a commit with a bitmap
-// comes before all that it reaches. After walkMax commits the walk ends with errFar.
+// It visits commits from the highest generation number down, so that a commit with a bitmap comes
+// before all that it reaches. After walkMax commits it returns errFar.
 func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet, walkMax int) ([]handle, error) {
 	h := revwalk.NewGraph(c.inv.view)
 	var queue revwalk.Queue
@@ -89,7 +89,7 @@ func (c *coverage) commits(ctx context.Context, tips []object.ID, set *objectSet
 	return trees, nil
 }
 
-// all puts into set everything that commits and trees reach. The set must be empty or hold all that
+// all adds all objects that commits and trees reach to set. The set must be empty or hold all that
 // its objects reach.
 func (c *coverage) all(ctx context.Context, commits []object.ID, trees []handle, set *objectSet) error {
 	const unbounded = 1 << 40
@@ -102,7 +102,7 @@ func (c *coverage) all(ctx context.Context, commits []object.ID, trees []handle,
 			roots = append(roots, tree)
 		}
 	}
-	// The walk keeps what it meets in seen, which is the set itself.
+	// The walk records visited objects in seen, which is the set itself.
 	r := &reaching{
 		inv: c.inv, filter: &Filter{}, progress: c.progress, depthMax: c.inv.view.Limits().TreeDepth,
 		send: c.inv.newSet(), seen: *set, hidden: c.inv.newSet(),

@@ -10,11 +10,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// shift says by how much the entries of a segment moved, from a stored offset on up to that of the
-// next shift.
+// shift is the distance that the entries of a segment moved, from a stored offset on up to that of
+// the next shift. next shift.
 type shift struct{ from, by int64 }
 
-// moved notes where the next entry of a segment goes.
+// moved records that the next entry of a segment, stored at from, goes to the end of the pack.
 func (o *packOutput) moved(layer int, from int64) {
 	by := o.stream.offset + o.run.size - from
 	shifts := o.shifts[layer]
@@ -23,7 +23,7 @@ func (o *packOutput) moved(layer int, from int64) {
 	}
 }
 
-// shiftOf returns by how much an entry moved that was sent before.
+// shiftOf returns the distance that a written entry moved.
 func (o *packOutput) shiftOf(layer int, offset int64) int64 {
 	shifts := o.shifts[layer]
 	if last := len(shifts) - 1; last >= 0 && shifts[last].from <= offset {
@@ -33,7 +33,7 @@ func (o *packOutput) shiftOf(layer int, offset int64) int64 {
 	return shifts[max(i-1, 0)].by
 }
 
-// offsetOf returns where an object that is sent went, 0 when it has not been written yet.
+// offsetOf returns the offset in the pack of an object that is sent, 0 before it is written.
 func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
 	layer := h.layer()
 	if layer == o.plan.inv.looseLayer() {
@@ -53,7 +53,7 @@ func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
 	return r.Offset + o.shiftOf(layer, r.Offset), nil
 }
 
-// entryRun is neighbouring entries of a segment that are copied together.
+// entryRun is a run of adjacent entries of a segment that are copied together.
 type entryRun struct {
 	region  segment.Region
 	start   int64
@@ -66,7 +66,7 @@ type runEntry struct {
 	crc32 uint32
 }
 
-// addToRun adds an entry to the run, or begins a new one with it.
+// addToRun adds an entry to the run, or begins a new run with it.
 func (o *packOutput) addToRun(ctx context.Context, layer int, e *segmentEntry) error {
 	r := &o.run
 	if r.size+e.PackedSize > streamBufferSize || r.start+r.size != e.Offset {
@@ -83,7 +83,7 @@ func (o *packOutput) addToRun(ctx context.Context, layer int, e *segmentEntry) e
 	return nil
 }
 
-// copyRun writes the run, each entry of it verified.
+// copyRun verifies and writes each entry of the run.
 func (o *packOutput) copyRun(ctx context.Context) error {
 	r := &o.run
 	if len(r.entries) == 0 {

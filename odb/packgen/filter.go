@@ -8,32 +8,32 @@ import (
 	"packhorse/pack/object"
 )
 
-// Filter is a partial clone filter: which of the reached objects are left out of a pack. The zero
-// Filter leaves out nothing.
+// Filter is a partial clone filter: it says which of the reached objects are left out of a pack.
+// The zero Filter leaves out nothing.
 //
-// Filters combine by intersection, so that one value holds any number of them. An object that was
+// Filters combine by intersection, so one value holds any number of them. An object that the client
 // asked for by its own ID is sent whatever the filter says.
 type Filter struct {
 	spec string
 	// without has bit t set when objects of type t are left out.
 	without uint8
-	// blobLimit leaves out blobs of that many bytes or more, treeDepth trees and blobs that many
-	// levels below a commit or more; each counts only where its flag is set.
+	// blobLimit leaves out blobs of that many bytes or more. treeDepth leaves out trees and blobs that
+	// lie that many levels or more below a commit. Each counts only if its flag is set.
 	blobLimited, treeLimited bool
 	blobLimit, treeDepth     uint64
 }
 
-// FilterError says why a filter was refused, in git's words.
+// FilterError says why a filter was refused. Text is git's wording.
 type FilterError struct{ Text string }
 
 func (e *FilterError) Error() string { return e.Text }
 
-// ParseFilter reads a filter as gitprotocol-v2(5) and git-rev-list(1) write it: blob:none,
+// ParseFilter parses a filter as gitprotocol-v2(5) and git-rev-list(1) write it: blob:none,
 // blob:limit=<n>[kmg], tree:<depth>, object:type=<type>, and combine:<filter>+<filter>... with each
 // part percent-encoded.
 //
-// Errors: [FilterError], also for sparse:oid, which a server that is not to read blobs on behalf of
-// strangers refuses.
+// Errors: [FilterError], also for sparse:oid: a server should not read blobs that a client chooses
+// as filters.
 func ParseFilter(spec string) (Filter, error) {
 	f := Filter{spec: spec}
 	if err := f.add(spec); err != nil {
@@ -42,13 +42,13 @@ func ParseFilter(spec string) (Filter, error) {
 	return f, nil
 }
 
-// String returns the filter as it was parsed, empty for the zero Filter.
+// String returns the text that f was parsed from, empty for the zero Filter.
 func (f Filter) String() string { return f.spec }
 
-// IsZero reports whether f leaves out nothing because it is no filter at all.
+// IsZero reports whether f is the zero Filter.
 func (f Filter) IsZero() bool { return f.spec == "" }
 
-// add narrows f by one filter.
+// add intersects f with one filter.
 func (f *Filter) add(spec string) error {
 	if spec == "blob:none" {
 		f.leaveOut(object.TypeBlob)
@@ -96,7 +96,7 @@ func (f *Filter) add(spec string) error {
 	return &FilterError{fmt.Sprintf("invalid filter-spec '%s'", spec)}
 }
 
-// addAll narrows f by the parts of a combine filter.
+// addAll intersects f with the parts of a combine filter.
 func (f *Filter) addAll(parts string) error {
 	if parts == "" {
 		return &FilterError{"expected something after combine:"}
@@ -104,7 +104,7 @@ func (f *Filter) addAll(parts string) error {
 	for parts != "" {
 		part, rest, _ := strings.Cut(parts, "+")
 		if rest == "" {
-			part = parts // as git has it, a trailing + belongs to the last part
+			part = parts // as in git, a trailing + belongs to the last part
 		}
 		for _, c := range []byte(part) {
 			if c <= ' ' || strings.IndexByte("~`!@#$^&*()[]{}\\;'\",<>?", c) >= 0 {
@@ -130,7 +130,7 @@ func (f *Filter) keepsType(t object.Type) bool {
 	return !inTree || !f.treeLimited || f.treeDepth > 0
 }
 
-// keeps reports whether an object of type t and a size in bytes passes, wherever it lies.
+// keeps reports whether an object of type t and a size in bytes passes, ignoring its depth.
 func (f *Filter) keeps(t object.Type, size int64) bool {
 	return f.keepsType(t) && (t != object.TypeBlob || f.keepsSize(size))
 }
@@ -138,14 +138,14 @@ func (f *Filter) keeps(t object.Type, size int64) bool {
 // keepsSize reports whether a blob of size bytes passes.
 func (f *Filter) keepsSize(size int64) bool { return !f.blobLimited || uint64(size) < f.blobLimit }
 
-// byPlace reports whether the filter looks at where an object lies, not only at what it is.
+// byPlace reports whether the filter depends on the depth of an object.
 func (f *Filter) byPlace() bool { return f.treeLimited && f.treeDepth > 0 }
 
-// keepsDepth reports whether a tree or blob that lies depth levels below a commit passes; the
-// commit's own tree has depth 0.
+// keepsDepth reports whether a tree or blob depth levels below a commit passes; the commit's own
+// tree has depth 0.
 func (f *Filter) keepsDepth(depth int) bool { return !f.treeLimited || uint64(depth) < f.treeDepth }
 
-// parseUnit reads a number as git's configuration has it: decimal, octal or hexadecimal, with a
+// parseUnit parses a number as git's configuration writes it: decimal, octal or hexadecimal, with a
 // unit of k, m or g.
 func parseUnit(s string) (value uint64, ok bool) {
 	s = strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+")
@@ -185,7 +185,7 @@ func parseUnit(s string) (value uint64, ok bool) {
 	return low, high == 0
 }
 
-// digitValue returns the value of a digit, and more than any base for another byte.
+// digitValue returns the value of a digit, and a value above any base for another byte.
 func digitValue(c byte) uint64 {
 	switch {
 	case c >= '0' && c <= '9':
@@ -197,7 +197,7 @@ func digitValue(c byte) uint64 {
 	}
 }
 
-// unescapePercent decodes %xx. As in git, %00 and what is not hexadecimal stay as they are.
+// unescapePercent decodes %xx. As in git, %00 and invalid sequences stay unchanged.
 func unescapePercent(s string) string {
 	if !strings.Contains(s, "%") {
 		return s

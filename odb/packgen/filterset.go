@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// applyFilter removes from what is sent what the filter leaves out, which looks at objects alone
-// and not at where they lie, and puts back what was asked for.
+// applyFilter removes from the set to send the objects that a filter without depth leaves out, and
+// adds the wants again.
 func (r *reaching) applyFilter(ctx context.Context, wants []object.ID) error {
 	if r.filter.IsZero() {
 		return nil
@@ -38,8 +38,8 @@ func (r *reaching) applyFilter(ctx context.Context, wants []object.ID) error {
 	return nil
 }
 
-// filterSegment filters the objects of one segment: whole types at once where bitmaps tell them,
-// others by their records.
+// filterSegment filters the objects of one segment: a type as a whole if bitmaps cover the types,
+// other objects by their records.
 func (r *reaching) filterSegment(ctx context.Context, layer int) error {
 	if len(r.send.words[layer]) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func (r *reaching) filterSegment(ctx context.Context, layer int) error {
 	})
 }
 
-// filterLoose filters what lies in no segment.
+// filterLoose filters the unpacked objects.
 func (r *reaching) filterLoose(ctx context.Context) error {
 	loose := r.inv.looseLayer()
 	return r.send.each(loose, func(number uint32) error {

@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// foundDelta is a delta that was made for one pack. Where its bytes are [foundDeltas] knows.
+// foundDelta is a delta that was made for one pack. [foundDeltas] holds its bytes.
 type foundDelta struct {
 	base       object.ID
 	kind       object.Type
@@ -19,7 +19,7 @@ type foundDelta struct {
 	at         int64
 }
 
-// madeDelta is a delta that was made just now.
+// madeDelta is a delta that has been computed and not been added to [foundDeltas] yet.
 type madeDelta struct {
 	foundDelta
 	packed []byte
@@ -33,16 +33,16 @@ func makeDelta(base object.ID, kind object.Type, program []byte) madeDelta {
 	}
 }
 
-// foundDeltas are the deltas of one pack: about 60 bytes each in memory, and their bytes, of which
-// a few MiB are in memory and the rest in a scratch file. A nil one is empty. It is for one
+// foundDeltas holds the deltas made for one pack. Each takes about 60 bytes of memory. A few MiB of
+// their content are in memory, the rest in a scratch file. A nil one is empty. It is for one
 // goroutine at a time.
 type foundDeltas struct {
 	files    file.Store
 	entries  map[handle]foundDelta
-	latest   []byte       // what came last
-	scratch  file.Scratch // what came before; nil: nothing
-	inFile   int64        // the size of that
-	memBytes int          // how much is kept in memory at most
+	latest   []byte       // the newest content
+	scratch  file.Scratch // the older content; nil if there is none
+	inFile   int64        // the size of scratch
+	memBytes int          // the largest size of latest
 }
 
 func newFoundDeltas(files file.Store, memBytes int) *foundDeltas {
@@ -56,7 +56,7 @@ func (d *foundDeltas) count() int {
 	return len(d.entries)
 }
 
-// bytes is how many bytes all deltas have together.
+// bytes returns the total size of the deltas.
 func (d *foundDeltas) bytes() int64 { return d.inFile + int64(len(d.latest)) }
 
 // get returns the delta that was found for an object.
@@ -68,7 +68,7 @@ func (d *foundDeltas) get(h handle) (foundDelta, bool) {
 	return found, ok
 }
 
-// add keeps the delta of an object.
+// add stores the delta of an object.
 func (d *foundDeltas) add(ctx context.Context, h handle, made *madeDelta) error {
 	made.at = d.bytes()
 	d.entries[h] = made.foundDelta
@@ -79,7 +79,7 @@ func (d *foundDeltas) add(ctx context.Context, h handle, made *madeDelta) error 
 	if d.scratch == nil {
 		scratch, err := d.files.Scratch(ctx)
 		if err != nil {
-			return fmt.Errorf("make a scratch file: %w", err)
+			return fmt.Errorf("make scratch file: %w", err)
 		}
 		d.scratch = scratch
 	}
@@ -91,7 +91,7 @@ func (d *foundDeltas) add(ctx context.Context, h handle, made *madeDelta) error 
 	return nil
 }
 
-// packed appends the bytes of a delta to dst, deflated.
+// packed appends the deflated bytes of a delta to dst.
 func (d *foundDeltas) packed(dst []byte, found *foundDelta) ([]byte, error) {
 	size := int64(found.packedSize)
 	if found.at >= d.inFile {

@@ -11,16 +11,17 @@ import (
 	"packhorse/pack"
 )
 
-// WriteTo writes the pack to w and returns its size. It may be called more than once. It holds a
-// few buffers, the deltas that were found for this pack, where runs of entries went (16 bytes
-// each), and up to 16 MiB of objects that are deflated ahead on two goroutines.
+// WriteTo writes the pack to w and returns its size in bytes. It may be called more than once. It
+// holds a few buffers, the deltas that were made for this pack, the places of runs of entries (16
+// bytes each), and up to 16 MiB of objects that two goroutines deflate ahead. report may be nil.
 //
-// Entries go out as they are stored, runs of neighbours in one copy, each verified before it is
-// written (those over 1 MiB while they are). A stored delta stays one where its base is in the pack
-// or, in a thin pack, known to be at the client; else its object goes out whole. A delta is written
-// behind its base, or its base lies in the same segment, so chains have an end.
+// WriteTo copies entries as they are stored, runs of neighbours in one copy. It verifies each
+// before it writes it, those over 1 MiB while it writes them. A stored delta stays a delta if its
+// base is in the pack, or in a thin pack if the client is known to have the base; otherwise the
+// whole object is sent. A delta is written behind its base, or its base lies in the same segment,
+// so chains end.
 //
-// After an error, [odb.ErrCorrupt] among them, what was written must not be used: it has no valid
+// After an error, [odb.ErrCorrupt] among them, the output must not be used: it has no valid
 // trailer.
 func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Func) (int64, error) {
 	known, err := p.storedTrailer(ctx)
@@ -46,7 +47,7 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Fun
 	o.deflaters.start(ctx, p.inv)
 	defer o.deflaters.stop()
 	defer cancel()
-	defer func() { _ = o.stream.stop() }() // what it says has been told, or the pack has failed before
+	defer func() { _ = o.stream.stop() }() // its error has been returned, or an earlier one
 	err = fair.Do(ctx, func(ctx context.Context) error {
 		o.stream.ctx, o.progress.Turn = ctx, ctx
 		return o.write(ctx)
@@ -54,9 +55,9 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Fun
 	return o.stream.offset, err
 }
 
-// storedTrailer returns the trailer of the only segment that is sent, when it is sent from end to
-// end: then it is the pack. In a thin pack the bases of deltas may be named otherwise than in the
-// segment, and a delta that git refuses goes out whole.
+// storedTrailer returns the trailer of the only segment of the pack if it is sent from end to end:
+// then the pack is its packfile. In a thin pack, deltas may name their bases otherwise than in the
+// segment, and a delta that git refuses is replaced by the whole object.
 func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 	for layer, g := range p.inv.segments {
 		if p.count != g.Count || !p.isWhole(layer) || !p.request.OFSDelta || p.request.Thin {
@@ -79,8 +80,8 @@ func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 	return nil, nil
 }
 
-// isWhole reports whether a segment is sent with every entry as it is stored, given that the client
-// takes the short form of deltas.
+// isWhole reports whether every entry of a segment is sent as it is stored, if the client accepts
+// the short form of deltas.
 func (p *PackPlan) isWhole(layer int) bool {
 	return p.send.count(layer) == p.inv.segments[layer].Count && p.deltas.count() == 0 && p.order == nil
 }
@@ -91,11 +92,11 @@ type packOutput struct {
 	stream    *packStream
 	deflaters deflaters
 	records   []*segment.RecordReader // of each segment
-	shifts    [][]shift               // of each segment: where its entries went
+	shifts    [][]shift               // of each segment: the places of its entries
 	run       entryRun
-	passed    []int64   // of each segment: up to where its entries were written
-	placed    [][]int64 // of each segment, by ordinal: where entries went that were not written in their turn; see loose
-	loose     []int64   // where loose objects went; 0: not written, isBusy: being written
+	passed    []int64   // of each segment: the offset up to which its entries were written
+	placed    [][]int64 // of each segment, by ordinal: the offsets of entries written out of order; see loose
+	loose     []int64   // the offsets of unpacked objects; 0: not written, isBusy: being written
 	ready     map[uint32]*looseEntry
 	dependent objectSet // deltas whose chain ends at an object that only the client has
 	packed    []byte    // scratch
@@ -134,7 +135,7 @@ func (o *packOutput) write(ctx context.Context) error {
 	return nil
 }
 
-// wrote counts entries.
+// wrote counts written entries.
 func (o *packOutput) wrote(count int64) {
 	before := o.written / progress.Steps
 	o.written += count

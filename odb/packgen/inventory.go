@@ -12,9 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// handle names an object of an inventory in eight bytes: the place of its layer, and its number
-// there. A segment numbers its objects by ordinal; all others count as one more layer, numbered as
-// they are met.
+// handle is an object number of an inventory in eight bytes: the place of its layer, and its number
+// there. A segment numbers its objects by ordinal. All unpacked objects count as one more layer, in
+// the order of their first lookup.
 type handle uint64
 
 func newHandle(layer int, number uint32) handle { return handle(layer)<<32 | handle(number) }
@@ -22,18 +22,18 @@ func newHandle(layer int, number uint32) handle { return handle(layer)<<32 | han
 func (h handle) layer() int     { return int(h >> 32) }
 func (h handle) number() uint32 { return uint32(h) }
 
-// inventory gives the objects of a view handles, so that sets of them are bitmaps. An object that
-// several layers hold has one handle: that of the layer which is asked first. It keeps the segments
+// inventory assigns handles to the objects of a view, so that sets of them are bitmaps. A duplicate
+// has one handle: that of the layer which the view consults first. The inventory keeps the segments
 // of the view open and may be used concurrently.
 type inventory struct {
 	view     *odb.View
 	layers   []*odb.SegmentLayer
 	segments []*segment.Segment // of layers, acquired
 	bitmaps  *reachBitmaps      // nil: none; used by one goroutine
-	pace     *odb.Pacer         // makes long work on it rest; nil: it does not
+	pace     *odb.Pacer         // makes long work on it rest; nil: no rests
 
 	mu         sync.Mutex      // guards the fields below
-	loose      revwalk.IDTable // objects outside segments
+	loose      revwalk.IDTable // unpacked objects
 	looseSizes []uint32        // in bytes, as they are stored
 }
 
@@ -69,13 +69,13 @@ func (inv *inventory) close() {
 	inv.layers, inv.segments = nil, nil
 }
 
-// looseLayer is the place of the layer that holds what no segment holds.
+// looseLayer is the place of the layer of unpacked objects.
 func (inv *inventory) looseLayer() int { return len(inv.segments) }
 
-// linked returns the handle of an object that a readable one names, and that is readable therefore.
-// Errors: [odb.ErrNotFound].
+// linked returns the handle of an object that a readable object names, which makes it readable,
+// too. Errors: [odb.ErrNotFound].
 func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) {
-	if !inv.view.IsQuarantine() { // else segments are not asked first
+	if !inv.view.IsQuarantine() { // else the view does not consult segments first
 		for i, g := range inv.segments {
 			if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
 				return newHandle(i, ordinal), err
@@ -91,8 +91,7 @@ func (inv *inventory) locate(ctx context.Context, id object.ID) (handle, error) 
 	return h, err
 }
 
-// find returns the handle of id, if it is readable, and where it was found. Errors:
-// [odb.ErrNotFound].
+// find returns the handle of id, if it is readable, and its location. Errors: [odb.ErrNotFound].
 func (inv *inventory) find(ctx context.Context, id object.ID) (handle, odb.Location, error) {
 	at, err := inv.view.Find(ctx, id)
 	if err != nil {
@@ -124,14 +123,14 @@ func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
 	return inv.loose.ID(h.number()), nil
 }
 
-// looseCount is the number of objects outside segments that have been met.
+// looseCount returns the number of unpacked objects that have handles.
 func (inv *inventory) looseCount() int {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return len(inv.looseSizes)
 }
 
-// looseEntry returns how an object outside segments is stored.
+// looseEntry returns the stored form of an unpacked object.
 func (inv *inventory) looseEntry(ctx context.Context, number uint32) (odb.StoredEntry, error) {
 	id, err := inv.id(ctx, newHandle(inv.looseLayer(), number))
 	if err != nil {
@@ -140,8 +139,7 @@ func (inv *inventory) looseEntry(ctx context.Context, number uint32) (odb.Stored
 	return inv.view.Entry(ctx, id)
 }
 
-// read returns the object that h names, shared and only to be read. Errors: those of
-// [odb.View.Read].
+// read returns the object that h names, shared and read-only. Errors: those of [odb.View.Read].
 func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, error) {
 	if h.layer() >= len(inv.segments) {
 		id, err := inv.id(ctx, h)
@@ -157,8 +155,8 @@ func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, 
 	return t, data, nil
 }
 
-// readBase is read of what is likely to be read again soon: blobs are cached too, which otherwise
-// are not unless deltas build on them.
+// readBase is read for an object that is likely to be read again soon: it caches blobs, too, which
+// read does only for delta bases.
 func (inv *inventory) readBase(ctx context.Context, h handle) (object.Type, []byte, error) {
 	t, data, err := inv.read(ctx, h)
 	if err != nil || t != object.TypeBlob {
@@ -194,7 +192,7 @@ func (inv *inventory) newSet() objectSet {
 	return objectSet{words: make([][]uint64, len(inv.segments)+1), inv: inv}
 }
 
-// add puts h into the set and reports whether it is new there.
+// add adds h to the set and reports whether it is new there.
 func (s *objectSet) add(h handle) bool {
 	words := s.reach(h)
 	mask := uint64(1) << (h.number() & 63)
@@ -205,7 +203,7 @@ func (s *objectSet) add(h handle) bool {
 	return true
 }
 
-// reach returns the word of h, which it makes when it is not there.
+// reach returns the word of h, and allocates it if necessary.
 func (s *objectSet) reach(h handle) *uint64 {
 	words := s.words[h.layer()]
 	if int(h.number()>>6) >= len(words) {
@@ -219,7 +217,7 @@ func (s *objectSet) reach(h handle) *uint64 {
 	return &words[h.number()>>6]
 }
 
-// addAll puts all of a segment into the set.
+// addAll adds all objects of a segment to the set.
 func (s *objectSet) addAll(segment int) {
 	count := s.inv.segments[segment].Count
 	words := make([]uint64, (count+63)/64)
@@ -244,7 +242,7 @@ func (s *objectSet) has(h handle) bool {
 	return int(n>>6) < len(words) && words[n>>6]&(1<<(n&63)) != 0
 }
 
-// count returns the number of objects of one layer that are in the set.
+// count returns the number of objects of one layer in the set.
 func (s *objectSet) count(layer int) int {
 	n := 0
 	for _, word := range s.words[layer] {
@@ -253,7 +251,7 @@ func (s *objectSet) count(layer int) int {
 	return n
 }
 
-// unite adds what is in other.
+// unite adds the objects of other.
 func (s *objectSet) unite(other *objectSet) {
 	for layer, words := range other.words {
 		if len(words) > len(s.words[layer]) {
@@ -265,7 +263,7 @@ func (s *objectSet) unite(other *objectSet) {
 	}
 }
 
-// subtract removes what is in other.
+// subtract removes the objects of other.
 func (s *objectSet) subtract(other *objectSet) {
 	for layer, words := range s.words {
 		for i, word := range other.words[layer][:min(len(words), len(other.words[layer]))] {

@@ -14,8 +14,8 @@ import (
 // isBusy marks an object that is being written, behind its base.
 const isBusy = -1
 
-// looseEntry is an object outside segments that is made ready ahead: its value read, and its
-// content deflated if it is stored otherwise. What it holds is there once done is closed.
+// looseEntry is an unpacked object that is prepared ahead: its value is read, and its content is
+// deflated if it is stored in another form. Its fields are valid once done is closed.
 type looseEntry struct {
 	number uint32
 	entry  odb.StoredEntry
@@ -40,7 +40,7 @@ func (j *looseEntry) end(err error) {
 	close(j.done)
 }
 
-// writeAllLoose writes the objects that no segment holds.
+// writeAllLoose writes the unpacked objects.
 func (o *packOutput) writeAllLoose(ctx context.Context) error {
 	numbers := make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
 	err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
@@ -62,7 +62,7 @@ func (o *packOutput) writeAllLoose(ctx context.Context) error {
 	return nil
 }
 
-// prepareLoose has an object made ready, unless it is written or a delta was found for it.
+// prepareLoose queues the preparation of an object, unless it is written or has a found delta.
 func (o *packOutput) prepareLoose(ctx context.Context, number uint32) {
 	if _, found := o.plan.deltas.get(newHandle(o.plan.inv.looseLayer(), number)); found || o.loose[number] != 0 {
 		return
@@ -75,7 +75,7 @@ func (o *packOutput) prepareLoose(ctx context.Context, number uint32) {
 	o.deflaters.add(ctx, job)
 }
 
-// takeLoose returns an object that was made ready, or makes it so.
+// takeLoose returns a prepared object, or prepares it now.
 func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry, error) {
 	job, ok := o.ready[number]
 	if ok {
@@ -90,7 +90,7 @@ func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry,
 	return job, job.err
 }
 
-// writeLoose writes an object that no segment holds, behind the base of its delta.
+// writeLoose writes an unpacked object, behind the base of its delta.
 func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	if o.loose[number] != 0 {
 		return nil
@@ -142,10 +142,10 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	return o.plan.inv.view.CopyPacked(ctx, o.stream, e)
 }
 
-// writeBase writes the base of a delta before its turn, if it is sent. In a pack with an order that
-// is so for every base, else for those that are loose as the delta is. One that is being written is
-// part of a cycle, which can come about when two writers store each other's versions at once; it
-// counts as absent.
+// writeBase writes the base of a delta before its turn, if it is sent. In a pack with an order it
+// does so for every base, otherwise for bases that are unpacked as the delta is. A base that is
+// being written is part of a cycle, which two writers cause who store each other's versions at
+// once; it counts as absent.
 func (o *packOutput) writeBase(ctx context.Context, id object.ID) error {
 	base, err := o.plan.inv.locate(ctx, id)
 	if errors.Is(err, odb.ErrNotFound) {

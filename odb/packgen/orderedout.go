@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// writeOrdered writes what the plan has an order for.
+// writeOrdered writes the objects in the order of the plan.
 func (o *packOutput) writeOrdered(ctx context.Context) error {
 	loose := o.plan.inv.looseLayer()
 	ahead := 0
@@ -25,8 +25,8 @@ func (o *packOutput) writeOrdered(ctx context.Context) error {
 	return nil
 }
 
-// writeEarly writes an object before the turn that it would have as the segment lies, and its base
-// before it. In a segment chains are as long as the limit for deltas at most, and so is the
+// writeEarly writes an object of a segment before its turn in the order of the segment, and its
+// base before it. Chains in a segment are at most as long as the limit for deltas, and so is the
 // recursion.
 func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
 	layer := h.layer()
@@ -72,7 +72,7 @@ func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
 	}
 }
 
-// writeStoredBase writes the base of a delta as it is stored.
+// writeStoredBase writes the base of a stored delta.
 func (o *packOutput) writeStoredBase(ctx context.Context, layer int, e *segmentEntry) error {
 	if base := newHandle(layer, e.Base); o.plan.send.has(base) {
 		return o.writeEarly(ctx, base)
@@ -84,8 +84,8 @@ func (o *packOutput) writeStoredBase(ctx context.Context, layer int, e *segmentE
 	return o.writeBase(ctx, id)
 }
 
-// placedAt returns where an entry of a segment went that was not written in its turn: 0 if there is
-// no such, or isBusy.
+// placedAt returns the offset of an entry of a segment that was written out of order: 0 if it was
+// not, or isBusy.
 func (o *packOutput) placedAt(h handle) int64 {
 	if placed := o.placed[h.layer()]; placed != nil {
 		return placed[h.number()]

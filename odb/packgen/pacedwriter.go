@@ -7,17 +7,17 @@ import (
 	"packhorse/odb"
 )
 
-// pacedWriter rests between writes, and looks from time to time whether there is still room.
+// pacedWriter rests between writes, and now and then checks the free disk space.
 type pacedWriter struct {
-	ctx  context.Context //nolint:containedctx // the one of the repack that this is the io.Writer of
+	ctx  context.Context //nolint:containedctx // of the repack whose io.Writer this is
 	dst  io.Writer
 	pace *odb.Pacer
-	room func(size int64) error // nil: always
+	room func(size int64) error // nil: no check
 
-	since int // bytes since the last look
+	since int // bytes since the last check
 }
 
-// roomStep is how much is written between two looks.
+// roomStep is the number of bytes written between two checks.
 const roomStep = 16 << 20
 
 // Write implements [io.Writer].

@@ -11,15 +11,16 @@ import (
 )
 
 // packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine
-// computes the checksum of what was written. It is for one goroutine, which calls stop in the end.
+// computes the checksum of the written pieces. It is for one goroutine, which calls stop at the
+// end.
 type packStream struct {
 	ctx    context.Context //nolint:containedctx // the one of the turn in which the pack is written, which ends while dst is waited for
 	dst    io.Writer
 	offset int64  // bytes of the pack so far, buffered ones included
-	buffer []byte // what is not written yet
+	buffer []byte // not written yet
 
-	// The summing goroutine takes written pieces from sums and puts them back into spare. known is a
-	// checksum that was there before, in whose place nothing is summed.
+	// The summing goroutine takes written pieces from sums and returns them to spare. known, if set,
+	// is the checksum, and nothing is summed.
 	sums   chan []byte
 	spare  chan []byte
 	summer *rescue.Group
@@ -33,7 +34,7 @@ const (
 	streamBufferCount = 3
 )
 
-// newPackStream returns a stream whose checksum is computed, or known.
+// newPackStream returns a stream that ends with the checksum known, or computes it if known is nil.
 func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream {
 	s := &packStream{
 		ctx:    ctx,
@@ -45,7 +46,7 @@ func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream
 		known:  known,
 	}
 	for range streamBufferCount - 1 {
-		s.spare <- nil // made when it is needed
+		s.spare <- nil // allocated on demand
 	}
 	sums := s.sums
 	s.summer, s.broken = rescue.WithContext(context.Background())
@@ -59,7 +60,7 @@ func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream
 	return s
 }
 
-// stop ends the summing goroutine. Its error is a panic: there is no sum then.
+// stop ends the summing goroutine. It returns an error if that has panicked: then there is no sum.
 func (s *packStream) stop() error {
 	if s.sums == nil {
 		return nil
@@ -69,8 +70,8 @@ func (s *packStream) stop() error {
 	return s.summer.Wait()
 }
 
-// space returns n bytes, at most streamBufferSize, to be filled in place; commit says how many of
-// them were.
+// space returns n bytes, at most streamBufferSize, for the caller to fill in place. commit gets the
+// number of bytes that it filled.
 func (s *packStream) space(n int) ([]byte, error) {
 	if n > cap(s.buffer)-len(s.buffer) {
 		if err := s.flush(); err != nil {
@@ -105,7 +106,7 @@ func (s *packStream) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// flush writes what is buffered.
+// flush writes the buffer.
 func (s *packStream) flush() error {
 	if len(s.buffer) == 0 {
 		return nil

@@ -1,24 +1,24 @@
-// Package packgen makes packs: it finds which objects travel, from segment summaries, bitmaps or
-// walks, and writes them as they are stored wherever base and delta both travel. Maintenance
+// Package packgen makes packs: it finds the objects to send, from segment summaries, bitmaps or
+// walks, and writes them as they are stored wherever base and delta are both sent. Maintenance
 // repacks with it.
 //
 // Start at [Plan], then [PackPlan.WriteTo]; [NewRepack] is maintenance's. The map, by file:
 //
-//	plan, generate                  what a client gets, and writing it
+//	plan, generate                  the objects of a client's pack, and writing it
 //	inventory                       the objects of a view by number, and sets of them
-//	whole                           requests that come down to whole segments
-//	reach, treewalk, readahead,     fill-in traversal: commits, trees, partial-clone filters
+//	whole                           pack reuse: requests that reduce to whole segments
+//	reach, treewalk, readahead,     walks: commits, trees, partial-clone filters
 //	filter, filterset
-//	bitmap, reachbitmap, cover      the same from bitmaps
-//	bitmapbuild, bitmapwriter,      making and checking bitmaps
+//	bitmap, reachbitmap, cover      fill-in traversal with bitmaps
+//	bitmapbuild, bitmapwriter,      building and checking bitmaps
 //	bitmapcheck
-//	search, founddeltas             deltas for what is stored whole
-//	segmentout, entryrun, rebase,   output: runs of entries as they lie, deltas with another header,
+//	search, founddeltas             deltas for objects that are stored whole
+//	segmentout, entryrun, rebase,   output: runs of stored entries, deltas with another header,
 //	wholeout, looseout, orderedout, objects of the hot tier, packs in an order of their own
 //	packstream
 //	repack, repackreach,            one segment of the objects of several layers
 //	repacksearch, pacedwriter
-//	reachability                    what forks may read
+//	reachability                    the objects that forks may read
 package packgen
 
 import (
@@ -34,34 +34,34 @@ import (
 	"packhorse/pack/object"
 )
 
-// Request says what a pack is for.
+// Request describes the pack for a client.
 type Request struct {
-	// Wants are objects of any type: the pack holds them and what they reach.
+	// Wants are objects of any type: the pack holds them and all that they reach.
 	Wants []object.ID
-	// Haves are objects that the client has with all that they reach; the pack does without it.
+	// Haves are objects that the client has with all that they reach; the pack leaves these out.
 	Haves []object.ID
-	// ClientShallow is the boundary of the client's history; Shallow and Unshallow are how it moves,
-	// as [revwalk.Deepen] answered.
+	// ClientShallow is the boundary of the client's history. Shallow and Unshallow change it, as
+	// [revwalk.Deepen] returned them.
 	ClientShallow, Shallow, Unshallow []object.ID
-	// Filter leaves out objects that were not asked for by their ID.
+	// Filter leaves out objects that the client did not ask for by their ID.
 	Filter Filter
-	// Thin allows deltas against objects that the client has and the pack does not hold, OFSDelta the
-	// shorter form of deltas.
+	// Thin allows deltas against objects that the client has and the pack does not hold. OFSDelta
+	// allows the short form of deltas.
 	Thin, OFSDelta bool
-	// Tags are the tag objects of the repository that are sent along if what they lead to is
-	// (include-tag).
+	// Tags are the tag objects of the repository. The pack includes one if it includes the object that
+	// the tag leads to (include-tag).
 	Tags []TagTarget
 }
 
-// TagTarget is a tag object with what it leads to in the end.
+// TagTarget is a tag object with the object that it leads to through any number of tags.
 type TagTarget struct{ Tag, Peeled object.ID }
 
-// PackPlan is a pack that has been decided on: its objects are counted, not read. It is for one
-// goroutine; the caller closes it before the view.
+// PackPlan is a planned pack: its objects are counted, not read. It is for one goroutine; the
+// caller closes it before the view.
 type PackPlan struct {
 	inv     *inventory
 	history *revwalk.Graph // marks the commits that the client has
-	hidden  objectSet      // objects that the client has: trees and blobs, and what bitmaps tell
+	hidden  objectSet      // objects that the client has: trees and blobs, and all that bitmaps cover
 	send    objectSet
 	request Request
 	count   int
@@ -69,18 +69,17 @@ type PackPlan struct {
 	whole   int64        // of bytes: segments that are sent with every entry
 	deltas  *foundDeltas // made for this pack
 
-	// order is what is written first, each object behind its base, in the pack of a repack; nil
-	// otherwise. Objects outside segments are all in it. What is left follows as it lies in the
-	// segments.
+	// order lists the objects that a repack writes first, each behind its base; nil otherwise. It has
+	// all unpacked objects. The other objects follow in the order of their segments.
 	order []handle
-	// undone are objects that are written whole though they are stored as deltas: their chains would
-	// become too long.
+	// undone are objects that are written whole although they are stored as deltas, because their
+	// chains would become too long.
 	undone objectSet
 
 	progress progress.Meter
 }
 
-// The phases of a pack on its way out, named as git tells them.
+// The phases of making a pack, as git names them.
 const (
 	phaseEnumerating = "Enumerating objects"
 	phaseCompressing = "Compressing objects"
@@ -88,10 +87,11 @@ const (
 )
 
 // Plan finds the objects of a pack: those that git pack-objects would send for the same request.
-// Memory is a bit per stored object and about 100 bytes per commit visited; nothing of a repository
-// is visited where the wants cover all of it.
+// Memory is a bit per stored object and about 100 bytes per visited commit. If the wants cover all
+// of a repository, Plan visits no commit.
 //
-// progress may be nil; the total of what it hears is 0 until it is known.
+// report may be nil; the total that it receives is 0 while it is unknown. The caller closes the
+// plan.
 //
 // Errors: [odb.ErrNotFound] for a want or a have.
 func Plan(ctx context.Context, v *odb.View, request Request, report progress.Func) (*PackPlan, error) {
@@ -102,7 +102,7 @@ func Plan(ctx context.Context, v *odb.View, request Request, report progress.Fun
 			}
 		}
 	}
-	inv, err := newInventory(ctx, v.Linked()) // all else is reached from these
+	inv, err := newInventory(ctx, v.Linked()) // these lead to all other objects
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +122,14 @@ func Plan(ctx context.Context, v *odb.View, request Request, report progress.Fun
 // Count returns the number of objects in the pack.
 func (p *PackPlan) Count() int { return p.count }
 
-// Bytes estimates the size of the pack, from how its objects are stored.
+// Bytes estimates the size of the pack in bytes from the stored sizes of its objects.
 func (p *PackPlan) Bytes() int64 { return p.bytes }
 
-// WholeBytes returns how much of [PackPlan.Bytes] is whole segments, which are copied as they are
+// WholeBytes returns the part of [PackPlan.Bytes] in whole segments, which are copied as they are
 // stored.
 func (p *PackPlan) WholeBytes() int64 { return p.whole }
 
-// Close releases the files that the plan reads.
+// Close releases the files of the plan.
 func (p *PackPlan) Close() error {
 	p.inv.close()
 	return p.deltas.close()
@@ -176,10 +176,10 @@ func (p *PackPlan) addTags(ctx context.Context) error {
 	return nil
 }
 
-// isUndone reports whether an object is written whole however it is stored.
+// isUndone reports whether an object is written whole, in whatever form it is stored.
 func (p *PackPlan) isUndone(h handle) bool { return p.order != nil && p.undone.has(h) }
 
-// measure counts what is sent and adds up its size.
+// measure counts the objects to send and adds up their size.
 func (p *PackPlan) measure(ctx context.Context) error {
 	p.bytes = pack.HeaderSize + pack.TrailerSize
 	for layer, g := range p.inv.segments {
@@ -207,16 +207,16 @@ func (p *PackPlan) measure(ctx context.Context) error {
 	})
 }
 
-// clientHas reports whether the client is known to have the object of id, whose handle is h, and so
-// whether a thin pack may build on it.
+// clientHas reports whether the client is known to have the object id with the handle h. A thin
+// pack may use such an object as a base.
 func (p *PackPlan) clientHas(h handle, id object.ID, t object.Type) bool {
 	if t == object.TypeCommit {
 		n := p.history.Find(id)
 		return n >= 0 && p.history.Has(n, revwalk.MarkHidden) || p.hidden.has(h)
 	}
-	// With a filter the client may lack what its commits reach.
+	// With a filter the client may lack objects that its commits reach.
 	return p.hidden.has(h) && p.request.Filter.IsZero()
 }
 
-// DeltaBytes is the size in bytes of the deltas that were made for the pack.
+// DeltaBytes returns the size in bytes of the deltas that were made for the pack.
 func (p *PackPlan) DeltaBytes() int64 { return p.deltas.bytes() }

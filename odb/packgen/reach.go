@@ -11,14 +11,14 @@ import (
 	"packhorse/pack/object"
 )
 
-// reaching finds the objects of a pack: what the wants reach and the client, by its haves, does not
-// have.
+// reaching finds the objects of a pack: those that the wants reach and that the client, by its
+// haves, does not have.
 //
-// Commits come from a walk of history. Trees and blobs come from a walk over paths: all versions of
-// a folder that the commits have are opened together, each once, next to those of the edge, the
-// commits of the client that the sent ones build on. Where only the edge has a path nothing is
-// opened, so the cost follows the change. What the edge holds in an opened folder is left out, as
-// git pack-objects does with pack.useSparse, which is its default.
+// Commits come from a walk of history. Trees and blobs come from a walk over paths. It opens all
+// versions of a folder in the commits to send together, each once, beside those of the edge, the
+// client's commits that the sent ones build on. It opens nothing at a path that only the edge has,
+// so the cost follows the change. It leaves out the objects that the edge holds in an opened
+// folder, as git pack-objects does with pack.useSparse, its default.
 type reaching struct {
 	inv      *inventory
 	filter   *Filter
@@ -28,11 +28,11 @@ type reaching struct {
 	depthMax int
 
 	send   objectSet // to be sent
-	seen   objectSet // what was met on the way down
-	hidden objectSet // what the client has, as far as the walk met it or bitmaps tell
+	seen   objectSet // visited objects
+	hidden objectSet // the client's objects that the walk met or bitmaps cover
 	edge   objectSet // trees of the edge
 
-	// paths are for the search of deltas, and kept only where keepPaths is set.
+	// paths are for the delta search, and kept only if keepPaths is set.
 	paths     []pathVersions
 	keepPaths bool
 
@@ -40,11 +40,11 @@ type reaching struct {
 	within *objectSet
 }
 
-// pathVersions is what a pack holds of one path, newest first, and what of it the client is known
-// to have.
+// pathVersions holds the versions of one path in a pack, newest first, and those that the client is
+// known to have.
 type pathVersions struct {
 	kind        object.Type
-	nameHash    uint32 // puts like names side by side
+	nameHash    uint32 // brings similar names together
 	sent, known []handle
 }
 
@@ -65,12 +65,12 @@ func newReaching(inv *inventory, request *Request, report *progress.Meter) *reac
 	return r
 }
 
-// sides are the wants or the haves, sorted by what they lead to.
+// sides are the wants or the haves, sorted by the type of the object that they lead to.
 type sides struct {
 	commits []object.ID
 	trees   []handle
 	blobs   []handle
-	tags    []handle // on the way
+	tags    []handle // on the way to the others
 }
 
 // sort peels ids.
@@ -105,7 +105,7 @@ func (r *reaching) sort(ctx context.Context, ids []object.ID) (sides, error) {
 	return s, nil
 }
 
-// find finds everything.
+// find finds the objects by pack reuse if it can, otherwise by run.
 func (r *reaching) find(ctx context.Context, request *Request) error {
 	r.keepPaths = len(request.Haves) > 0
 	if r.fitsBitmaps(request) {
@@ -119,8 +119,7 @@ func (r *reaching) find(ctx context.Context, request *Request) error {
 	return r.run(ctx, request)
 }
 
-// run finds everything else: by walking or, where there are bitmaps and much is sent, by what they
-// tell.
+// run finds the objects by a walk or, if there are bitmaps and much is sent, by fill-in traversal.
 func (r *reaching) run(ctx context.Context, request *Request) error {
 	wants, err := r.sort(ctx, request.Wants)
 	if err != nil {
@@ -153,7 +152,7 @@ func (r *reaching) run(ctx context.Context, request *Request) error {
 			r.seen.add(blob)
 		}
 		for _, tree := range wants.trees {
-			if r.seen.add(tree) { // else it is the tree of a commit, and counts as that
+			if r.seen.add(tree) { // else it was met as the tree of a commit
 				w.add(treeGroup{depth: -1, trees: []handle{tree}})
 			}
 		}
@@ -169,7 +168,7 @@ func (r *reaching) run(ctx context.Context, request *Request) error {
 	return nil
 }
 
-// hideAll marks the trees and blobs among the haves, which are rare, with all that is in them.
+// hideAll marks the trees and blobs among the haves, which are rare, with all that they hold.
 func (r *reaching) hideAll(ctx context.Context, haves *sides) error {
 	for _, blob := range haves.blobs {
 		r.hidden.add(blob)
@@ -203,7 +202,7 @@ func (r *reaching) hideAll(ctx context.Context, haves *sides) error {
 	return nil
 }
 
-// eachEntry calls visit with the entries of a tree, links to submodules apart.
+// eachEntry calls visit with the entries of a tree, except links to submodules.
 func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode object.Mode, id object.ID) error) error {
 	_, data, err := r.inv.read(ctx, tree)
 	if err != nil {
@@ -221,8 +220,8 @@ func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode o
 	return it.Err()
 }
 
-// ask puts what was asked for by its ID among what is sent, past the filter. Commits follow when it
-// is known which of them the client has.
+// ask adds the objects that were asked for by ID to those to send, past the filter. Commits follow
+// later, when it is known which of them the client has.
 func (r *reaching) ask(wants *sides) {
 	for _, handles := range [][]handle{wants.tags, wants.trees, wants.blobs} {
 		for _, h := range handles {
@@ -231,7 +230,7 @@ func (r *reaching) ask(wants *sides) {
 	}
 }
 
-// put adds an object to what is sent.
+// put adds an object to those to send.
 func (r *reaching) put(h handle) {
 	if r.send.add(h) {
 		r.found++
@@ -239,7 +238,7 @@ func (r *reaching) put(h handle) {
 	}
 }
 
-// walkCommits puts the commits and returns their root trees, with those of the edge.
+// walkCommits adds the commits and returns their root trees, with those of the edge.
 func (r *reaching) walkCommits(ctx context.Context, request *Request, wants, haves *sides) (treeGroup, error) {
 	var roots treeGroup
 	w := revwalk.NewWalker(r.inv.view, revwalk.WalkOptions{})
@@ -259,7 +258,7 @@ func (r *reaching) walkCommits(ctx context.Context, request *Request, wants, hav
 	if r.inv.bitmaps != nil && len(list) > r.inv.view.Store().Options().CoverCount {
 		return roots, errManyCommits
 	}
-	for _, id := range tips { // to git also the parents of unshallowed commits are asked for by their ID
+	for _, id := range tips { // as in git, parents of unshallowed commits count as asked for by ID
 		r.history.Set(r.history.Number(id), revwalk.MarkAsked)
 	}
 	for _, n := range list {
@@ -268,8 +267,8 @@ func (r *reaching) walkCommits(ctx context.Context, request *Request, wants, hav
 		}
 	}
 	if len(request.ClientShallow)+len(request.Shallow) > 0 {
-		// As pack-objects --shallow: with a cut history the edge alone says little about what the client
-		// has.
+		// As pack-objects --shallow does: in a cut history the edge covers only a part of the client's
+		// objects.
 		for _, id := range hide {
 			if err := r.addEdge(ctx, r.history.Number(id), &roots); err != nil {
 				return roots, err
@@ -279,7 +278,7 @@ func (r *reaching) walkCommits(ctx context.Context, request *Request, wants, hav
 	return roots, nil
 }
 
-// withUnshallowed adds the parents that unshallowed commits really have.
+// withUnshallowed adds the stored parents of unshallowed commits.
 func (r *reaching) withUnshallowed(ctx context.Context, tips, unshallow []object.ID) ([]object.ID, error) {
 	for _, id := range unshallow {
 		row, err := r.inv.view.Graph(ctx, id)
@@ -322,7 +321,7 @@ func (r *reaching) addCommit(ctx context.Context, n int32, roots *treeGroup) err
 	return nil
 }
 
-// addEdge notes that the client has commit n, next to which something is sent.
+// addEdge records that the client has commit n, which is a neighbour of a sent commit.
 func (r *reaching) addEdge(ctx context.Context, n int32, roots *treeGroup) error {
 	if r.history.Has(n, revwalk.MarkEdge) {
 		return nil

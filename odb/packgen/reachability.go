@@ -9,7 +9,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Reachability is the [odb.Reach] of stores.
+// Reachability implements [odb.Reach] with the walks and bitmaps of this package.
 type Reachability struct{}
 
 // Reach implements [odb.Reach].
@@ -23,7 +23,7 @@ func (Reachability) Reach(ctx context.Context, v *odb.View, wants, haves []objec
 	r := newReaching(inv, request, &progress.Meter{})
 	find := r.find
 	if len(haves) > 0 {
-		find = r.run // by what has changed, whatever the size of the rest
+		find = r.run // the cost follows the change, not the size of the pool
 	}
 	if err := find(ctx, request); err != nil {
 		return nil, err

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// nearCommitsMax is how far the client's history is followed to bitmaps that are only to make an
-	// answer smaller.
+	// nearCommitsMax is the number of the client's commits that are walked to find bitmaps whose only
+	// use is a smaller answer.
 	nearCommitsMax = 10_000
 )
 
-// errManyCommits says that there are more commits to be sent than are best walked.
+// errManyCommits says that a walk would send so many commits that bitmaps are faster.
 var errManyCommits = errors.New("odb: many commits")
 
-// fitsBitmaps reports whether bitmaps can tell what a request is about: all of a history, and
-// objects whatever their place in it.
+// fitsBitmaps reports whether bitmaps can answer a request: they cover whole histories, and know no
+// depth of objects.
 func (r *reaching) fitsBitmaps(request *Request) bool {
 	return len(request.ClientShallow)+len(request.Shallow)+len(request.Unshallow) == 0 && !r.filter.byPlace()
 }
@@ -26,13 +26,11 @@ func (r *reaching) coverage() *coverage {
 	return &coverage{inv: r.inv, bitmaps: r.inv.bitmaps.add, progress: r.progress}
 }
 
-// hideNear marks what the client is known to have by the bitmaps of the nearest commits that have
-// one. The walk finds the rest of what it has to know by itself: what lies at the paths that
-// changed.
+// hideNear marks the client's objects by the bitmaps of its nearest commits that have one. The walk
+// finds the others that matter, those at the changed paths.
 //
-// So more is known of the client than a walk tells, as it is to git with bitmaps: objects that a
-// thin pack may build on, and objects that came back from further down in history and need not be
-// sent.
+// So the server knows more of the client's objects than by a walk, as git does with bitmaps. A thin
+// pack may use them as bases, and objects that reappear from older history are not sent.
 func (r *reaching) hideNear(ctx context.Context, haves []object.ID) error {
 	if r.inv.bitmaps == nil {
 		return nil
@@ -44,8 +42,7 @@ func (r *reaching) hideNear(ctx context.Context, haves []object.ID) error {
 	return err
 }
 
-// takeCovered finds everything by bitmaps, walking only what lies above them: what the wants reach,
-// less what the haves do.
+// takeCovered finds the objects that the wants reach and the haves do not, by fill-in traversal.
 func (r *reaching) takeCovered(ctx context.Context, request *Request, wants, haves *sides) error {
 	c := r.coverage()
 	has := r.inv.newSet()

@@ -10,20 +10,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// readAhead reads the trees of groups before they are asked for, on two goroutines. Versions of a
-// folder are deltas of each other, so a goroutine takes many at once.
+// readAhead reads the trees of groups ahead of their use, on two goroutines. Versions of a folder
+// are deltas of each other, so a goroutine reads many at once.
 type readAhead struct {
 	inv     *inventory
 	work    chan *treeBatch
 	readers rescue.Group
-	batches []*treeBatch // in order, from the one that take reads from
+	batches []*treeBatch // in order, the first is the one that take reads
 	taken   int          // of batches[0]
-	group   int          // the group, and the tree in it, that the next batch begins with
+	group   int          // the group, and the tree in it, at the start of the next batch
 	tree    int
 }
 
-// treeBatch is some trees with their content, which is there when done is closed; what is nil then
-// was too much to hold and is read when it is taken.
+// treeBatch is a list of trees with their contents, which are valid when done is closed. A nil
+// content was too large to hold; take reads it.
 type treeBatch struct {
 	trees []handle
 	data  [][]byte
@@ -53,10 +53,10 @@ func (a *readAhead) start(ctx context.Context, inv *inventory) {
 	}
 }
 
-// stop ends the goroutines; the context given to start best has ended.
+// stop waits for the goroutines. Before it, the caller should end the context that start was given.
 func (a *readAhead) stop() {
 	close(a.work)
-	_ = a.readers.Wait() // what they met is in the batches
+	_ = a.readers.Wait() // the batches hold their errors
 }
 
 // take returns the content of the next tree of groups.
@@ -88,7 +88,7 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 	return data, nil
 }
 
-// restUntil returns when another goroutine has closed done, and gives the turn back if that takes
+// restUntil returns when another goroutine has closed done. It releases the turn if that takes
 // time. Errors: that of ctx.
 func restUntil(ctx context.Context, done <-chan struct{}) error {
 	select {
@@ -106,7 +106,7 @@ func restUntil(ctx context.Context, done <-chan struct{}) error {
 	})
 }
 
-// nextBatch gathers the trees that follow; there is at least one.
+// nextBatch collects the next trees; there is at least one.
 func (a *readAhead) nextBatch(groups []treeGroup) *treeBatch {
 	b := &treeBatch{done: make(chan struct{})}
 	for a.group < len(groups) && len(b.trees) < batchCount {
@@ -141,7 +141,7 @@ func (b *treeBatch) read(ctx context.Context, inv *inventory) (err error) {
 func readTree(ctx context.Context, inv *inventory, tree handle) ([]byte, error) {
 	t, data, err := inv.read(ctx, tree)
 	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: a %s where a tree belongs", segment.ErrFormat, t)
+		err = fmt.Errorf("%w: a %s instead of a tree", segment.ErrFormat, t)
 	}
 	return data, err
 }

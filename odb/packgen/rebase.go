@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// writeRebased writes a delta of a segment whose base is elsewhere than it was, or its object whole
-// when the client could not find the base.
+// writeRebased writes a delta of a segment whose base has moved, or the whole object if the client
+// could not find the base.
 func (o *packOutput) writeRebased(ctx context.Context, region segment.Region, layer int, e *segmentEntry) error {
 	header, ok, err := o.rebasedHeader(ctx, layer, e)
 	if err != nil {
@@ -50,7 +50,7 @@ func (o *packOutput) rebasedHeader(ctx context.Context, layer int, e *segmentEnt
 	return o.deltaHeader(ctx, newHandle(layer, e.ordinal), id, e.Type)
 }
 
-// writeLargeDelta writes a delta that does not fit in memory behind another header.
+// writeLargeDelta writes a delta that does not fit in memory with another header.
 func (o *packOutput) writeLargeDelta(
 	ctx context.Context, region segment.Region, layer int, e *segmentEntry, header pack.EntryHeader,
 ) error {
@@ -65,12 +65,12 @@ func (o *packOutput) writeLargeDelta(
 	return o.plan.inv.view.CopyPacked(ctx, o.stream, &stored)
 }
 
-// deltaHeader returns the header, but for its size, of the object of h as a delta against base;
-// false when the client could not resolve it.
+// deltaHeader returns the header of the object of h as a delta against base, without its size;
+// false if the client could not resolve it.
 //
-// A base in the pack has been written before. If it can only be named by its ID, in a thin pack it
-// must not depend on what the client has: git index-pack looks at home for what it cannot resolve
-// at first, and dies when it then meets the same base in the pack.
+// A base in the pack has been written before. A base that a thin pack names by ID must not depend
+// on an object that only the client has: git index-pack looks into its repository for a base that
+// it cannot resolve at first, and fails when it then meets the same base in the pack.
 func (o *packOutput) deltaHeader(
 	ctx context.Context, h handle, base object.ID, t object.Type,
 ) (pack.EntryHeader, bool, error) {

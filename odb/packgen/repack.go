@@ -17,40 +17,40 @@ import (
 	"packhorse/pack/object"
 )
 
-// RepackOptions are the settings of what rewrites layers. The zero value works.
+// RepackOptions are the settings of a rewrite of layers. The zero value works.
 type RepackOptions struct {
-	// Workers is how many goroutines search deltas; 1 when 0.
+	// Workers is the number of goroutines that search deltas; 0 means 1.
 	Workers int
-	// Pause is how long the work rests, as a share of the time that it works; 0 does not rest, 1 rests
+	// Pause is the length of rests as a share of the time of work: 0 means no rests, 1 means rests for
 	// half of the time.
 	Pause float64
 	// Anew searches a delta for every object and reuses none, as git repack -F does.
 	Anew bool
-	// Room is asked before anything is written whether so many bytes fit on the disk, and again from
-	// time to time; nil: they do. Its error ends the work.
+	// Room, if set, is called with a size in bytes before the work writes, and again now and then. It
+	// returns an error if the disk has no room for them, which ends the work.
 	Room func(size int64) error
-	// Progress hears of the phases; nil: nobody does.
+	// Progress, if set, receives the progress of the phases.
 	Progress progress.Func
 }
 
-// Repack makes one segment of exactly the objects of some layers, or of those of them that are
-// kept. Entries are copied as they are stored, deltas are searched for what would lie there whole,
-// and the pack goes the way of every other that comes in: each object is hashed and checked, and
-// index, graph rows and outline come from there.
+// Repack makes one segment of all objects of some layers, or of a part of them. It copies stored
+// entries, and searches deltas for objects that would be stored whole. The pack goes through the
+// ingest of a push: that hashes and checks each object, and makes index, graph rows and segment
+// summary.
 type Repack struct {
 	*odb.Rewrite
-	fresh   []bool // segments none of whose deltas is reused
-	Full    bool   // redo the delta search of provisional segments
+	fresh   []bool // segments whose deltas are not reused
+	Full    bool   // redo the delta search of delta-incomplete segments
 	plan    *PackPlan
 	options RepackOptions
-	streams []segment.BlockStream // the tables of block streams that are copied
+	streams []segment.BlockStream // the tables of copied block streams
 }
 
-// NewRepack plans for the layers that rewrite has chosen, or will choose. The caller closes it
-// before rewrite.
+// NewRepack returns a repack of the layers that rewrite has chosen, or will choose. The caller
+// closes it before rewrite.
 func NewRepack(ctx context.Context, rewrite *odb.Rewrite, options RepackOptions) (*Repack, error) {
 	options.Workers = cmp.Or(options.Workers, 1)
-	linked := rewrite.View().Linked() // what a fork may not read is kept like all that is stored
+	linked := rewrite.View().Linked() // objects that a fork may not read are kept, too
 	inv, err := newInventory(ctx, linked)
 	if err != nil {
 		return nil, err
@@ -65,17 +65,17 @@ func NewRepack(ctx context.Context, rewrite *odb.Rewrite, options RepackOptions)
 	return r, nil
 }
 
-// Count is how many objects are taken.
+// Count returns the number of objects that the new segment takes.
 func (r *Repack) Count() int { return r.plan.count }
 
-// Rest returns at once, or after a rest when one is due. Errors: that of ctx.
+// Rest returns at once, or after a rest if one is due. Errors: that of ctx.
 func (r *Repack) Rest(ctx context.Context) error { return r.plan.inv.pace.Rest(ctx) }
 
-// Close forgets the plan, and comes before that of the rewrite.
+// Close discards the plan. The caller closes the rewrite after it.
 func (r *Repack) Close() error { return r.plan.Close() }
 
-// TakeAll takes every object of the chosen layers once. Of hot objects those are left out that a
-// segment of the pool's own holds too.
+// TakeAll takes every object of the chosen layers once, except hot objects that one of the pool's
+// own segments holds, too.
 func (r *Repack) TakeAll(ctx context.Context) error {
 	inv, send := r.plan.inv, &r.plan.send
 	var picked []int
@@ -95,7 +95,8 @@ func (r *Repack) TakeAll(ctx context.Context) error {
 }
 
 // eachHot calls visit with the objects of the chosen hot layers that no segment holds. Borrowed
-// segments do not count: a fork may read what is own in it, and not for certain what it took.
+// segments do not count: a fork can always read its own copy, but only visible objects of a
+// borrowed segment.
 func (r *Repack) eachHot(ctx context.Context, visit func(h handle)) error {
 	inv := r.plan.inv
 	for layer := range r.Chosen() {
@@ -134,7 +135,8 @@ func (r *Repack) ownSegmentHolds(ctx context.Context, id object.ID) (bool, error
 	return false, nil
 }
 
-// Prepare finds deltas and the order of what comes from hot layers, once it is known what is taken.
+// Prepare makes deltas for the taken objects and the order of those from hot layers. It follows
+// [Repack.TakeAll] or [Repack.TakeReachable].
 func (r *Repack) Prepare(ctx context.Context) error {
 	p := r.plan
 	p.count, p.bytes = 0, 0
@@ -160,8 +162,8 @@ func (r *Repack) Prepare(ctx context.Context) error {
 	return r.search(ctx, paths)
 }
 
-// askForRoom makes sure that the segment fits on the disk, with its auxiliary files, and the deltas in
-// their scratch file before.
+// askForRoom returns an error unless the disk has room for the segment with its auxiliary files,
+// and for the deltas in their scratch file.
 func (r *Repack) askForRoom() error {
 	if r.options.Room == nil {
 		return nil
@@ -173,7 +175,7 @@ func (r *Repack) askForRoom() error {
 	return nil
 }
 
-// isProvisional reports whether the segment will hold deltas that were found among few objects.
+// isProvisional reports whether the new segment is delta-incomplete.
 func (r *Repack) isProvisional() bool {
 	if r.Full || r.options.Anew {
 		return false
@@ -185,7 +187,7 @@ func (r *Repack) isProvisional() bool {
 	return provisional
 }
 
-// findStreams gathers the tables of the block streams that are taken.
+// findStreams collects the tables of the block streams that are taken.
 func (r *Repack) findStreams(ctx context.Context) error {
 	for layer, g := range r.plan.inv.segments {
 		for ordinal, err := range g.BlockStreams(ctx) {
@@ -212,8 +214,8 @@ func (r *Repack) findStreams(ctx context.Context) error {
 	return nil
 }
 
-// paths returns the versions of each path among what is taken, the newest first, and the commits as
-// one more.
+// paths returns the taken versions of each path, the newest first, and the commits as one more
+// path.
 func (r *Repack) paths(ctx context.Context) ([]pathVersions, error) {
 	walk := newReaching(r.plan.inv, &r.plan.request, &r.plan.progress)
 	walk.keepPaths, walk.within = true, &r.plan.send
@@ -245,15 +247,15 @@ func (r *Repack) paths(ctx context.Context) ([]pathVersions, error) {
 	return paths, nil
 }
 
-// takenCommit is a commit that is taken.
+// takenCommit is a commit that the new segment takes.
 type takenCommit struct {
 	h          handle
 	tree       object.ID
 	seconds    int64
-	generation uint32 // of many in one second
+	generation uint32 // orders commits of one second
 }
 
-// commits returns the commits that are taken, the newest first.
+// commits returns the taken commits, the newest first.
 func (r *Repack) commits(ctx context.Context) ([]takenCommit, error) {
 	var commits []takenCommit
 	add := func(h handle) error {
@@ -295,9 +297,8 @@ func (r *Repack) commits(ctx context.Context) ([]takenCommit, error) {
 	return commits, err
 }
 
-// arrange lets what is packed anew lie as git packs have it: commits, then trees, then blobs. The
-// newest version of each path comes first, which is what a shallow clone takes, and then each path
-// by itself.
+// arrange orders the newly packed objects as git packs do: commits, then trees, then blobs. The
+// newest version of each path comes first, for shallow clones, and then the rest path by path.
 func (r *Repack) arrange(paths []pathVersions) error {
 	p := r.plan
 	p.order = []handle{}
@@ -324,7 +325,7 @@ func (r *Repack) arrange(paths []pathVersions) error {
 		}
 		paths = paths[count:]
 	}
-	for layer := range p.inv.looseLayer() + 1 { // what no path leads to
+	for layer := range p.inv.looseLayer() + 1 { // objects that no path leads to
 		err := p.send.each(layer, func(number uint32) error {
 			add(newHandle(layer, number))
 			return nil
@@ -336,7 +337,7 @@ func (r *Repack) arrange(paths []pathVersions) error {
 	return nil
 }
 
-// Write makes the segment, and hands it to the rewrite.
+// Write makes the segment and gives it to the rewrite.
 func (r *Repack) Write(ctx context.Context) error {
 	group, groupCtx := rescue.WithContext(ctx)
 	from, to := io.Pipe()
@@ -364,7 +365,7 @@ func (r *Repack) Write(ctx context.Context) error {
 		return err
 	}
 	if q.Count() != r.plan.count {
-		return errors.Join(fmt.Errorf("odb: %d objects where %d were to be rewritten", q.Count(), r.plan.count), q.Close())
+		return errors.Join(fmt.Errorf("odb: rewrote %d objects instead of %d", q.Count(), r.plan.count), q.Close())
 	}
 	return r.Put(q)
 }

@@ -8,9 +8,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// TakeReachable chooses those of own that hold something that roots do not lead to, and all hot
-// ones of them, and takes what roots lead to. It returns how many objects the chosen layers have,
-// and how many of these are taken.
+// TakeReachable chooses those layers of own that hold an object which roots do not reach, and all
+// hot layers of own. It takes the objects of these layers that roots reach. It returns the number
+// of objects in the chosen layers, and how many of them it took.
 func (r *Repack) TakeReachable(
 	ctx context.Context, own []odb.OwnLayer, roots []object.ID,
 ) (total, taken int, err error) {
@@ -24,7 +24,7 @@ func (r *Repack) TakeReachable(
 		return 0, 0, fmt.Errorf("mark: %w", err)
 	}
 	for _, l := range own {
-		if l.Hot { // a delta that stays hot may have its base in any of them
+		if l.Hot { // a delta in a hot layer may have its base in any other
 			r.Choose(l.ID)
 			total += l.Count
 		}
@@ -51,9 +51,9 @@ func (r *Repack) TakeReachable(
 	return total, taken, nil
 }
 
-// keepOwn adds to what is live the pool's own copies of what a borrowed segment holds too. The walk
-// met the first of an object's places, and a fork may read its own copy for certain, not what it
-// took.
+// keepOwn adds to live the pool's own copies of objects that a borrowed segment holds, too. The
+// walk met only one copy of each. A fork can always read its own copy, but only visible objects of
+// a borrowed segment.
 func (r *Repack) keepOwn(ctx context.Context, live *objectSet) error {
 	layers := r.plan.inv.layers
 	for i, borrowed := range layers {
@@ -65,7 +65,7 @@ func (r *Repack) keepOwn(ctx context.Context, live *objectSet) error {
 				continue
 			}
 			if err := live.addDuplicates(ctx, i, j); err != nil {
-				return fmt.Errorf("look for own copies of what is borrowed: %w", err)
+				return fmt.Errorf("find own copies of borrowed objects: %w", err)
 			}
 		}
 	}

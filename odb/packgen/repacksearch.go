@@ -13,29 +13,29 @@ import (
 	"packhorse/pack/object"
 )
 
-// The search of deltas is that of git repack: a window of objects, sorted by type, name and age,
-// slides along, and each object is tried against those before it in the window, the nearest first.
-// As the pack is written each object behind its base, wherever that lies, any object can be the
-// base of one that comes later in the window.
+// The delta search is that of git repack: a window slides over the objects, sorted by type, name
+// and age, and each object is tried against those before it in the window, the nearest first. Each
+// object of the pack is written behind its base, wherever that lies. So any object can be the base
+// of one that comes later in the window.
 const (
 	windowCount     = 10
-	windowCountAnew = 50 // when every delta is searched anew, in between what git repack and git gc --aggressive look at
+	windowCountAnew = 50 // for a new search of every delta; between git repack and git gc --aggressive
 	windowBytesMax  = 64 << 20
 	windowDepthMax  = 50
-	// searchSpoolBytes is how much is kept in memory of the deltas that were found for one segment.
+	// searchSpoolBytes is the memory for the deltas that were found for one segment.
 	searchSpoolBytes = 4 << 20
 )
 
-// target is an object that a delta is searched for.
+// target is an object to find a delta for.
 type target struct {
 	h     handle
 	kind  object.Type
-	fresh bool   // what is stored of it does not count
+	fresh bool   // its stored form does not count
 	size  uint32 // searchSizeMax at most
 	below int32  // the longest chain of stored deltas that builds on it
 }
 
-// search makes deltas for what would lie whole in the segment.
+// search makes deltas for objects that would lie whole in the segment.
 func (r *Repack) search(ctx context.Context, paths []pathVersions) error {
 	targets, err := r.targets(ctx, paths)
 	if err != nil || len(targets) == 0 {
@@ -57,8 +57,7 @@ func (r *Repack) search(ctx context.Context, paths []pathVersions) error {
 	return nil
 }
 
-// targets returns what may become a delta or the base of one, in the order in which the window
-// passes.
+// targets returns the objects that may become a delta or a base, in the order of the window.
 func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, error) {
 	p := r.plan
 	below, err := r.chainsBelow(ctx)
@@ -87,7 +86,7 @@ func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 				t.fresh = r.fresh[h.layer()]
 				if record.Blocks ||
 					(!t.fresh && record.Base != segment.NoOrdinal && p.send.has(newHandle(h.layer(), record.Base))) {
-					continue // a block stream stays one, and what is a delta stays that
+					continue // block streams and deltas stay as they are
 				}
 				size, t.below = record.Size, below[h]
 			}
@@ -100,7 +99,7 @@ func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 	return targets, nil
 }
 
-// chainsBelow returns the length of the longest chain of deltas on each whole entry that has any.
+// chainsBelow returns, for each whole entry with deltas on it, the length of the longest chain.
 func (r *Repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 	longest := make(map[handle]int32)
 	p := r.plan
@@ -135,7 +134,7 @@ func (r *Repack) chainsBelow(ctx context.Context) (map[handle]int32, error) {
 	return longest, nil
 }
 
-// windowSearch is one search on some goroutines, each with a window of its own.
+// windowSearch is one search on several goroutines, each with a window of its own.
 type windowSearch struct {
 	repack *Repack
 	total  int
@@ -153,7 +152,7 @@ func (s *windowSearch) fail(err error) {
 	}
 }
 
-// step counts an object, with its delta if there is one. Errors: that of another goroutine too.
+// step counts an object, with its delta if there is one. Errors: also that of another goroutine.
 func (s *windowSearch) step(ctx context.Context, t *target, best *madeDelta) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +173,7 @@ type windowEntry struct {
 	target
 	id    object.ID
 	data  []byte
-	index *delta.Index // made when it is first needed
+	index *delta.Index // made on demand
 	depth int32        // of the chain of found deltas below it
 }
 
@@ -220,14 +219,14 @@ func (s *windowSearch) load(ctx context.Context, t *target) (*windowEntry, error
 		return nil, err
 	}
 	if kind != t.kind {
-		return nil, fmt.Errorf("%w: a %s where a %s belongs", segment.ErrFormat, kind, t.kind)
+		return nil, fmt.Errorf("%w: a %s instead of a %s", segment.ErrFormat, kind, t.kind)
 	}
 	id, err := s.repack.plan.inv.id(ctx, t.h)
 	return &windowEntry{target: *t, id: id, data: data}, err
 }
 
-// try returns the smallest delta for e against what is in the window, nil if there is none that
-// saves anything. As in git, a longer chain has to be worth it. The memory of spare is used.
+// try returns the smallest delta for e against the objects in the window, nil if none saves bytes.
+// As in git, a longer chain must save more. It uses the memory of spare.
 func (s *windowSearch) try(
 	ctx context.Context, window []*windowEntry, e *windowEntry, spare *[2][]byte,
 ) (*madeDelta, error) {
@@ -269,8 +268,8 @@ func (s *windowSearch) try(
 	return &best, nil
 }
 
-// enough is the size of a delta that is hardly worth a search for a smaller one: that of the next
-// version of a file as a rule.
+// enough returns a delta size below which the search ends: it is typical of the next version of a
+// file.
 func (s *windowSearch) enough(size int) int {
 	if s.repack.options.Anew {
 		return 0
@@ -278,17 +277,17 @@ func (s *windowSearch) enough(size int) int {
 	return 32 + size/128
 }
 
-// saves reports whether a delta is smaller than what would be packed instead.
+// saves reports whether a delta is smaller than the entry that would be packed instead.
 func (s *windowSearch) saves(ctx context.Context, e *windowEntry, made *madeDelta) (bool, error) {
 	if !e.fresh {
 		return s.repack.plan.saves(ctx, e.h, &made.foundDelta)
 	}
-	const clearly = 8 // hardly anything is deflated to less than this part
+	const clearly = 8 // hardly any object is deflated to less than this part
 	if len(made.packed) < len(e.data)/clearly {
 		return true, nil
 	}
 	return len(made.packed)+deltaHeadSize < len(pack.Deflate(nil, e.data, generateLevel)), nil
 }
 
-// deltaHeadSize is about what the entry of a delta takes for the place of its base.
+// deltaHeadSize is about the size in bytes of the reference to a base in an entry.
 const deltaHeadSize = 3

@@ -17,38 +17,35 @@ import (
 )
 
 const (
-	// searchCountMax and searchBytesMax bound the objects of one pack that deltas are searched for,
-	// and what is kept of the deltas.
+	// searchCountMax and searchBytesMax bound, for one pack, the objects for which deltas are
+	// searched, and the bytes of the deltas.
 	searchCountMax = 20_000
 	searchBytesMax = 32 << 20
-	// searchSizeMin and searchSizeMax are the sizes of objects for which a delta is worth a search.
+	// searchSizeMin and searchSizeMax bound the sizes of objects for which deltas are searched.
 	searchSizeMin = 64
 	searchSizeMax = 8 << 20
-	// searchDepthMax is the longest chain that is made of objects in the pack.
+	// searchDepthMax is the longest chain of new deltas in the pack.
 	searchDepthMax = 10
-	// searchKnownMax and searchSentMax are how many versions of a path are tried as bases: of the
-	// client's, and of those written before.
+	// searchKnownMax and searchSentMax are the numbers of versions of a path that are tried as bases:
+	// versions at the client, and versions written before.
 	searchKnownMax = 2
 	searchSentMax  = 4
-	// searchWindowMax is how many bytes of bases are held for a path, unless the client's and the
-	// latest have more.
+	// searchWindowMax bounds the bytes of bases held for a path, apart from the client's versions and
+	// the latest one.
 	searchWindowMax = 16 << 20
-	// searchEnough is the part of a target that a delta has to be shorter than for no other base to be
-	// tried.
+	// searchEnough is the reciprocal share of a target: if a delta is shorter than that, no other base
+	// is tried.
 	searchEnough = 64
-	// reuseSizeMax is the size up to which a stored delta goes out without a search for a shorter one,
-	// when its base is at the client.
+	// reuseSizeMax is the size up to which a stored delta against a base at the client is sent without
+	// a search for a shorter one.
 	reuseSizeMax = 256
 )
 
-// search makes deltas for the objects of an incremental fetch that would go out whole: against the
-// client's version of the same path, as git pack-objects --thin does, or against another version
-// that goes out whole.
-//
-// A base is at the client, or another version of the path that was to go out whole and is written
-// before.
+// search makes deltas for the objects of an incremental fetch that would be sent whole: against the
+// client's version of the same path, as git pack-objects --thin does, or against another version of
+// the path that would be sent whole and is written before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
-	// Closed with the plan, also after an error.
+	// The plan closes it, also after an error.
 	p.deltas = newFoundDeltas(p.inv.view.Store().Env().Files, 2*searchBytesMax)
 	s := deltaSearch{plan: p, work: make(chan pathVersions), found: p.deltas}
 	var workers sync.WaitGroup
@@ -98,8 +95,8 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	return nil
 }
 
-// wholeOnes returns those versions of a path that would go out whole and are of a size for a delta,
-// in the order in which they are written.
+// wholeOnes returns the versions of a path that would be sent whole and have a size for a delta, in
+// the order of writing.
 func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, error) {
 	var whole []handle
 	offsets := make(map[handle]int64, len(sent))
@@ -136,8 +133,8 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 	return whole, nil
 }
 
-// storedBase returns the base that an object is stored against, zero if it is stored whole, and
-// where it lies in its segment.
+// storedBase returns the base that an object is stored against, zero if it is stored whole, and the
+// place of its entry in its segment.
 func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, offset, packedSize int64, err error) {
 	if h.layer() == p.inv.looseLayer() {
 		e, err := p.inv.looseEntry(ctx, h.number())
@@ -152,11 +149,11 @@ func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, of
 }
 
 // resolvable returns the handle of a delta base and reports whether the client can find it: in the
-// pack or, for a thin one, at home.
+// pack or, for a thin pack, in its own repository.
 func (p *PackPlan) resolvable(ctx context.Context, base object.ID, t object.Type) (handle, bool, error) {
 	h, err := p.inv.locate(ctx, base)
 	if errors.Is(err, odb.ErrNotFound) {
-		return 0, false, nil // stored, but not to be read through this view
+		return 0, false, nil // stored, but not readable through this view
 	}
 	if err != nil {
 		return 0, false, err
@@ -174,7 +171,7 @@ type deltaSearch struct {
 	err   error
 }
 
-// full reports whether no more deltas can be kept, or an error has ended the search.
+// full reports whether the deltas have reached their bounds, or an error has ended the search.
 func (s *deltaSearch) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,14 +190,15 @@ func (s *deltaSearch) fail(err error) {
 	s.err = errors.Join(s.err, err)
 }
 
-// candidate is an object that deltas are tried against.
+// candidate is a possible base.
 type candidate struct {
 	id    object.ID
 	data  []byte
-	depth int // of the chain of deltas in this pack that it is built by
+	depth int // of the chain of new deltas that ends in it
 }
 
-// searchPath finds deltas for what would go out whole of one path. The memory of index is used.
+// searchPath finds deltas for the versions of one path that would be sent whole. It uses the memory
+// of index.
 func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pathVersions) error {
 	if s.full() {
 		return nil
@@ -245,7 +243,7 @@ func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pat
 	return nil
 }
 
-// sizeOf is how many bytes candidates have together.
+// sizeOf returns the total size of candidates.
 func sizeOf(candidates []candidate) (bytes int) {
 	for i := range candidates {
 		bytes += len(candidates[i].data)
@@ -282,14 +280,14 @@ func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (can
 		return candidate{}, err
 	}
 	if t != kind {
-		return candidate{}, fmt.Errorf("%w: a %s where a %s belongs", segment.ErrFormat, t, kind)
+		return candidate{}, fmt.Errorf("%w: a %s instead of a %s", segment.ErrFormat, t, kind)
 	}
 	id, err := s.plan.inv.id(ctx, h)
 	return candidate{id: id, data: data}, err
 }
 
-// bestDelta returns the smallest delta for target against one of bases, nil if there is none that
-// saves anything. The memory of index is used.
+// bestDelta returns the smallest delta for target against one of bases, nil if none saves bytes. It
+// uses the memory of index.
 func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *candidate, program []byte) {
 	limit := len(target)/2 - object.IDSize
 	for i := range bases {
@@ -297,7 +295,8 @@ func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *cand
 			break
 		}
 		b := &bases[len(bases)-1-i] // the latest is the likeliest
-		// As git has it: what the base lacks has to be inserted, and a far larger base is another thing.
+		// As in git: a delta must insert the bytes that the base lacks, and a far larger base is
+		// unrelated.
 		if len(target)-len(b.data) >= limit || len(target) < len(b.data)/32 {
 			continue
 		}
@@ -308,7 +307,7 @@ func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *cand
 	return base, program
 }
 
-// saves reports whether a delta is shorter than the object as it is stored.
+// saves reports whether a delta is shorter than the stored form of the object.
 func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool, error) {
 	size := int64(found.packedSize) + object.IDSize
 	if h.layer() == p.inv.looseLayer() {
@@ -323,5 +322,5 @@ func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool
 		return false, nil
 	}
 	_, ok, err := p.resolvable(ctx, base, found.kind)
-	return !ok, err // else the delta that is stored goes out
+	return !ok, err // else the stored delta is sent
 }

@@ -11,16 +11,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// segmentEntry is an entry of a segment on its way out.
+// segmentEntry is an entry of a segment that is to be sent.
 type segmentEntry struct {
 	segment.Record
 	ordinal    uint32
 	baseOffset int64 // of a delta
-	// whole is the object deflated ahead, when the entry is a delta that the client could not resolve.
+	// whole is the object deflated ahead, if the entry is a delta that the client could not resolve.
 	whole *deflating
 }
 
-// writeSegment writes what is sent of a segment, as it lies there.
+// writeSegment writes the objects to send of a segment, in its order.
 func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 	g := o.plan.inv.segments[layer]
 	o.run = entryRun{region: g.Region()}
@@ -44,17 +44,16 @@ func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 	return o.copyRun(ctx)
 }
 
-// isDense reports whether so much of a segment is sent that it is best gone through from end to
-// end.
+// isDense reports whether so many objects of a segment are sent that a pass over all of its entries
+// is best.
 func (o *packOutput) isDense(layer int) bool {
-	// sortedMax is how many entries are sorted at most.
+	// sortedMax is the largest number of entries that are sorted.
 	const sortedMax = 1 << 16
 	count := o.plan.send.count(layer)
 	return count > sortedMax || count > o.plan.inv.segments[layer].Count/8
 }
 
-// pickSorted gives the entries of a segment that are sent in the order in which they are stored,
-// sorted in memory.
+// pickSorted gives the entries to send of a segment in their stored order, sorted in memory.
 func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmentEntry, error] {
 	return func(yield func(segmentEntry, error) bool) {
 		entries := make([]segmentEntry, 0, o.plan.send.count(layer))
@@ -78,7 +77,7 @@ func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmen
 	}
 }
 
-// pickInOrder gives them by a pass over the pack order, in constant memory.
+// pickInOrder gives the same entries by a pass over the pack order, in constant memory.
 func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segmentEntry, error] {
 	return func(yield func(segmentEntry, error) bool) {
 		g := o.plan.inv.segments[layer]
@@ -112,8 +111,8 @@ func (o *packOutput) pickInOrder(ctx context.Context, layer int) iter.Seq2[segme
 	}
 }
 
-// fillIn reads the records of entries, and where their bases are. Records lie in the order of IDs,
-// so every one is a cache miss: short loops let the processor have several of them under way.
+// fillIn reads the records of entries and the places of their bases. Records lie in the order of
+// IDs, so each one is a cache miss: short loops let the processor overlap several of them.
 func (o *packOutput) fillIn(ctx context.Context, layer int, entries []segmentEntry) (err error) {
 	records := o.records[layer]
 	for i := range entries {
@@ -131,14 +130,14 @@ func (o *packOutput) fillIn(ctx context.Context, layer int, entries []segmentEnt
 	return nil
 }
 
-// deflateAhead passes entries on, some later, and has those that are to go out whole deflated
-// meanwhile.
+// deflateAhead passes entries on, some of them later, and meanwhile queues those to send whole for
+// deflating.
 func (o *packOutput) deflateAhead(
 	ctx context.Context, layer int, entries iter.Seq2[segmentEntry, error],
 ) iter.Seq2[segmentEntry, error] {
 	return func(yield func(segmentEntry, error) bool) {
 		var ahead []segmentEntry
-		size := int64(0) // of what is deflated in ahead
+		size := int64(0) // of the objects in ahead that are deflated
 		for e, err := range entries {
 			if err == nil {
 				err = o.deflateOne(ctx, layer, &e)
@@ -176,7 +175,7 @@ const (
 	deflateCountAhead = 64
 )
 
-// deflateOne has an entry deflated if it is a delta that the client could not resolve.
+// deflateOne queues an entry for deflating if it is a delta that the client could not resolve.
 func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry) error {
 	h := newHandle(layer, e.ordinal)
 	if _, found := o.plan.deltas.get(h); found || e.Base == segment.NoOrdinal || e.Size > deflateBytesAhead ||
@@ -194,8 +193,8 @@ func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry)
 	return nil
 }
 
-// writeStored writes an entry of a segment, or adds it to the run that is to be copied when nothing
-// in it changes.
+// writeStored writes an entry of a segment, or adds it to the run to copy if none of its bytes
+// change.
 func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry) error {
 	h := newHandle(layer, e.ordinal)
 	o.passed[layer] = e.Offset
@@ -227,8 +226,8 @@ func (o *packOutput) writeStored(ctx context.Context, layer int, e *segmentEntry
 	}
 }
 
-// isVerbatim reports whether an entry can be sent with every byte as it is, as the next one behind
-// the run.
+// isVerbatim reports whether every byte of an entry can be sent as it is stored, as the next entry
+// of the run.
 func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 	switch {
 	case e.Base == segment.NoOrdinal:
@@ -236,11 +235,11 @@ func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 	case segment.IsRefusedDelta(true, e.Size):
 		return false
 	case !o.plan.request.OFSDelta || o.plan.request.Thin || !o.plan.send.has(newHandle(layer, e.Base)):
-		return false // in a thin pack it matters how the base is named; see deltaHeader
+		return false // a thin pack may have to name the base otherwise; see deltaHeader
 	case o.plan.order != nil && (o.placedAt(newHandle(layer, e.Base)) != 0 || e.baseOffset > e.Offset):
 		return false
 	case e.baseOffset > e.Offset:
-		return true // only a delta that names its base by ID can have it behind
+		return true // only a delta that names its base by ID can precede it
 	default:
 		return o.shiftOf(layer, e.baseOffset) == o.stream.offset+o.run.size-e.Offset
 	}

@@ -11,10 +11,10 @@ import (
 	"packhorse/pack/object"
 )
 
-// treeGroup is a path with the versions of the folder there that are to be opened: those that are
-// sent, newest first, and those of the edge.
+// treeGroup is a path with the versions of the folder there to open: the sent ones, newest first,
+// and those of the edge.
 type treeGroup struct {
-	depth         int // 0 for the trees of commits; -1 for trees that were asked for, whose entries have depth 0
+	depth         int // 0 for the trees of commits; -1 for trees asked for by ID, whose entries have depth 0
 	trees, hidden []handle
 }
 
@@ -28,9 +28,9 @@ func (g *treeGroup) tree(i int) handle {
 
 func (g *treeGroup) len() int { return len(g.hidden) + len(g.trees) }
 
-// treeWalk opens the trees of a [reaching] path by path, the shallowest first: that is what makes
-// the first visit of an object the one of least depth. Decisions are made by one goroutine, in
-// order, so that equal requests get equal packs; two others read ahead of it.
+// treeWalk opens the trees of a [reaching] path by path, the shallowest first, so that the first
+// visit of an object is the one of least depth. One goroutine decides, in order, so equal requests
+// get equal packs; two others read ahead of it.
 type treeWalk struct {
 	reaching *reaching
 	groups   []treeGroup // to be processed, from next on
@@ -39,7 +39,7 @@ type treeWalk struct {
 	ahead    readAhead
 }
 
-// treeChild is what one name in the folder of a group leads to.
+// treeChild holds the objects with one name in the folder of a group.
 type treeChild struct {
 	trees, hiddenTrees []handle
 	blobs, hiddenBlobs []handle
@@ -102,7 +102,7 @@ func (w *treeWalk) open(ctx context.Context, g *treeGroup) error {
 			return err
 		}
 		if g.depth >= 0 && w.reaching.hidden.has(tree) {
-			continue // found at another path of the edge meanwhile
+			continue // hidden at another path of the edge
 		}
 		if err := w.show(ctx, data, previous, depth+1); err != nil {
 			return fmt.Errorf("tree %v: %w", tree, err)
@@ -113,7 +113,7 @@ func (w *treeWalk) open(ctx context.Context, g *treeGroup) error {
 	return nil
 }
 
-// descend turns what the names of a group lead to into groups, in the order of the names.
+// descend turns the folders among the children into groups, in the order of their names.
 func (w *treeWalk) descend(depth int) {
 	r := w.reaching
 	for _, name := range slices.Sorted(maps.Keys(w.children)) {
@@ -152,7 +152,7 @@ func (w *treeWalk) child(name []byte) *treeChild {
 	return c
 }
 
-// hide marks what a tree of the edge holds.
+// hide marks the entries of a tree of the edge.
 func (w *treeWalk) hide(ctx context.Context, data, previous []byte) error {
 	r := w.reaching
 	it := revwalk.NewTreeDiff(data, previous)
@@ -172,7 +172,7 @@ func (w *treeWalk) hide(ctx context.Context, data, previous []byte) error {
 	return it.Err()
 }
 
-// show finds what a tree that is sent brings along. Its entries lie at depth.
+// show adds the new entries of a sent tree. They lie at depth.
 func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) error {
 	r := w.reaching
 	if !r.filter.keepsDepth(depth) {

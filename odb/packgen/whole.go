@@ -10,25 +10,25 @@ import (
 	"packhorse/pack/object"
 )
 
-// wholeSegments finds what is reached without opening an object of a segment, from outlines alone.
+// wholeSegments finds the reached objects from segment summaries alone, without opening an object
+// of a segment.
 //
-// Objects name only older ones, so whatever lies in a segment is reached from its tips, the objects
-// that no other of the segment names. Once all of them are reached the whole segment is, and with
-// it what it names outside.
+// Objects name only older ones. So a tip, an object that no other object of its segment names,
+// leads to all that lies below it. If all tips of a segment are reached, the whole segment is, and
+// so are its external references.
 type wholeSegments struct {
 	reaching *reaching
 	outlines []segment.Summary
-	tips     map[object.ID][]int // the segments that have an object as a tip which is not reached yet
-	left     []int               // of each segment: how many there are
+	tips     map[object.ID][]int // segments by their tips that are not reached yet
+	left     []int               // of each segment: the number of such tips
 	whole    []bool
-	touched  []bool          // something of the segment is reached
-	doubtful []object.ID     // reached, but only known to be there as the base of a delta
-	met      revwalk.IDTable // reached by name: most of what a tree names its predecessor named too
-	stack    []object.ID     // of met, not looked at
+	touched  []bool          // an object of the segment is reached
+	doubtful []object.ID     // reached, but found only as a thin-pack base
+	met      revwalk.IDTable // reached IDs: successive trees name mostly the same
+	stack    []object.ID     // of met, not visited yet
 }
 
-// findWhole does the work of run where the wants cover every segment that they touch, and reports
-// whether they do.
+// findWhole answers requests that reduce to whole segments, and reports whether this one did.
 func (r *reaching) findWhole(ctx context.Context, request *Request) (bool, error) {
 	if len(request.Haves)+len(request.ClientShallow)+len(request.Shallow) > 0 || r.filter.byPlace() {
 		return false, nil
@@ -60,7 +60,7 @@ func (r *reaching) findWhole(ctx context.Context, request *Request) (bool, error
 	return true, w.take(ctx, request)
 }
 
-// prepare reads the outlines; false when a segment has none.
+// prepare reads the segment summaries; false if a segment has none.
 func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
 		o, ok, err := g.Summary(ctx)
@@ -79,14 +79,14 @@ func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// meet puts an object that is reached on the stack, once.
+// meet puts a reached object on the stack, once.
 func (w *wholeSegments) meet(id object.ID) {
 	if _, fresh := w.met.Number(id); fresh {
 		w.stack = append(w.stack, id)
 	}
 }
 
-// reach takes in an object that is reached.
+// reach processes a reached object.
 func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	r := w.reaching
 	h, at, err := r.inv.find(ctx, id)
@@ -127,7 +127,7 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	})
 }
 
-// covered reports whether every segment of which something is reached is reached as a whole.
+// covered reports whether every segment with a reached object is reached as a whole.
 func (w *wholeSegments) covered(ctx context.Context) (bool, error) {
 	for i, touched := range w.touched {
 		if touched && !w.whole[i] {
@@ -142,7 +142,7 @@ func (w *wholeSegments) covered(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// holds reports whether a whole segment has an object as more than the base of a delta.
+// holds reports whether a whole segment has an object as more than a thin-pack base.
 func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
 		if !w.whole[i] || w.outlines[i].HasThinBase(id) {
@@ -155,7 +155,7 @@ func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
 	return false, nil
 }
 
-// take puts the whole segments, each object once, as far as the filter lets it.
+// take adds the whole segments, each object once, as far as the filter lets it.
 func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 	r := w.reaching
 	for i := range r.inv.segments {
@@ -177,8 +177,7 @@ func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 	return r.applyFilter(ctx, request.Wants)
 }
 
-// dropFill removes the bases that were added to a segment to complete its deltas, but for those
-// that are reached by way of another one.
+// dropFill removes the thin-pack bases of a segment, except those that are reached otherwise.
 func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 	for _, id := range w.outlines[segment].ThinBases {
 		held, err := w.holds(ctx, id)
@@ -199,7 +198,7 @@ func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 	return nil
 }
 
-// removeDuplicates removes from the set what it has of a segment and of a newer one too.
+// removeDuplicates removes the objects of the older segment that a newer one holds, too.
 func (s *objectSet) removeDuplicates(ctx context.Context, newer, older int) error {
 	return s.inv.eachTwin(ctx, newer, older, func(inNewer, inOlder handle) {
 		if s.has(inNewer) {
@@ -208,7 +207,7 @@ func (s *objectSet) removeDuplicates(ctx context.Context, newer, older int) erro
 	})
 }
 
-// addDuplicates adds what it has of one segment as the objects of another that holds them too.
+// addDuplicates adds, for each object in the set that lies in both segments, the other handle.
 func (s *objectSet) addDuplicates(ctx context.Context, one, other int) error {
 	return s.inv.eachTwin(ctx, one, other, func(inOne, inOther handle) {
 		if s.has(inOne) {
@@ -217,7 +216,7 @@ func (s *objectSet) addDuplicates(ctx context.Context, one, other int) error {
 	})
 }
 
-// eachTwin calls visit with both handles of every object that two segments hold.
+// eachTwin calls visit with both handles of every duplicate in two segments.
 func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
 	if inv.segments[a].Count <= inv.segments[b].Count {
 		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) {
@@ -229,7 +228,7 @@ func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, in
 	})
 }
 
-// eachTwin calls visit with the ordinals of every object of a that b holds too.
+// eachTwin calls visit with the ordinals of every object of a that b holds, too.
 func eachTwin(ctx context.Context, a, b *segment.Segment, visit func(inA, inB uint32)) error {
 	const batch = 4096
 	ids := make([]object.ID, 0, min(batch, a.Count))

@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// generateLevel is the compression of what is deflated while a client waits: one above git's, for
-// our deflate at the same level makes 2 % more bytes of a checkout than git's does.
+// generateLevel is the compression level of objects that are deflated while a client waits: one
+// above git's, because our deflate at git's level makes 2 % more bytes of a checkout.
 const generateLevel = 7
 
 // deflaters prepare entries ahead of their turn, on two goroutines.
@@ -28,7 +28,7 @@ func (d *deflaters) start(ctx context.Context, inv *inventory) {
 			for job := range d.work {
 				job.end(rescue.Do(func() error {
 					return fair.Do(ctx, func(ctx context.Context) error {
-						_ = inv.pace.Rest(ctx) // the job looks at ctx too
+						_ = inv.pace.Rest(ctx) // the job checks ctx, too
 						return job.run(ctx, inv)
 					})
 				}))
@@ -38,20 +38,19 @@ func (d *deflaters) start(ctx context.Context, inv *inventory) {
 	}
 }
 
-// stop ends the goroutines; the context given to start best has ended.
+// stop waits for the goroutines. Before it, the caller should end the context that start was given.
 func (d *deflaters) stop() {
 	close(d.work)
-	_ = d.workers.Wait() // what they met is in the jobs
+	_ = d.workers.Wait() // the jobs hold their errors
 }
 
-// deflateJob is something that is prepared ahead. Who waits for it may look at it once end was
-// called.
+// deflateJob is a preparation ahead of its use. Its result is valid once end was called.
 type deflateJob interface {
 	run(ctx context.Context, inv *inventory) error
 	end(err error)
 }
 
-// deflating is an object that is deflated ahead. What it holds is there once done is closed.
+// deflating is an object that is deflated ahead. Its fields are valid once done is closed.
 type deflating struct {
 	h      handle
 	kind   object.Type
@@ -61,14 +60,14 @@ type deflating struct {
 	done   chan struct{}
 }
 
-// deflate has an object deflated.
+// deflate queues an object for deflating.
 func (d *deflaters) deflate(ctx context.Context, h handle) *deflating {
 	job := &deflating{h: h, done: make(chan struct{})}
 	d.add(ctx, job)
 	return job
 }
 
-// add puts a job into the queue, when there is room.
+// add queues a job if there is room.
 func (d *deflaters) add(ctx context.Context, job deflateJob) {
 	select {
 	case d.work <- job:
@@ -108,7 +107,7 @@ func (o *packOutput) writeDeflated(ctx context.Context, job *deflating) error {
 	return o.writeEntry(pack.EntryHeader{Kind: pack.EntryKind(job.kind), Size: job.size}, job.packed)
 }
 
-// writeWhole writes an object whole that is stored otherwise.
+// writeWhole writes a whole object that is stored in another form.
 func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
 	if err := fair.Pause(ctx); err != nil {
 		return err

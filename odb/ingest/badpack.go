@@ -9,11 +9,11 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrBadPack is matched by every error about what an incoming pack contains. A pack over a limit is
-// [pack.ErrLimit] instead, and one that was cut off while it was read is whatever its reader said.
+// ErrBadPack is matched by every error about the content of an incoming pack. A pack over a limit
+// is [pack.ErrLimit] instead. A pack that was cut off while it was read is the error of its reader.
 var ErrBadPack = errors.New("odb: bad pack")
 
-// BadEntryError is an entry of a pack that cannot be read or resolved.
+// BadEntryError is an entry of a pack that cannot be read or resolved. Err is the reason.
 type BadEntryError struct {
 	Offset int64 // of the entry in the pack
 	Err    error
@@ -24,10 +24,10 @@ func (e *BadEntryError) Error() string { return fmt.Sprintf("entry at offset %d:
 // Is reports whether target is [ErrBadPack].
 func (e *BadEntryError) Is(target error) bool { return target == ErrBadPack }
 
-// Unwrap returns what is wrong with the entry.
+// Unwrap returns the reason.
 func (e *BadEntryError) Unwrap() error { return e.Err }
 
-// BadObjectError is an object that git's checks refuse.
+// BadObjectError is an object that git's checks refuse. Err is the failed check.
 type BadObjectError struct {
 	Object object.ID
 	Type   object.Type
@@ -39,11 +39,11 @@ func (e *BadObjectError) Error() string { return fmt.Sprintf("%s %s: %v", e.Type
 // Is reports whether target is [ErrBadPack].
 func (e *BadObjectError) Is(target error) bool { return target == ErrBadPack }
 
-// Unwrap returns what the check found.
+// Unwrap returns the failed check.
 func (e *BadObjectError) Unwrap() error { return e.Err }
 
-// MissingError is an object that an object of the pack names, and that is neither in the pack nor
-// readable in the pool.
+// MissingError is an object that the object From of the pack names, and that is neither in the pack
+// nor readable in the pool.
 type MissingError struct {
 	Object object.ID
 	From   object.ID
@@ -58,8 +58,7 @@ func (e *MissingError) Error() string {
 // Is reports whether target is [ErrBadPack].
 func (e *MissingError) Is(target error) bool { return target == ErrBadPack }
 
-// WrongTypeError is an object that exists and is not of the type that an object of the pack expects
-// of it.
+// WrongTypeError is an object whose Type is not the type Want that an object of the pack expects.
 type WrongTypeError struct {
 	Object     object.ID
 	Type, Want object.Type
@@ -72,8 +71,8 @@ func (e *WrongTypeError) Error() string {
 // Is reports whether target is [ErrBadPack].
 func (e *WrongTypeError) Is(target error) bool { return target == ErrBadPack }
 
-// UnresolvedError says that deltas of a pack have no base, in the pack or in the pool: the base is
-// missing, or they are their own.
+// UnresolvedError says that Count deltas of a pack have no base, in the pack or in the pool: the
+// base is missing, or deltas form a cycle.
 type UnresolvedError struct {
 	Count int
 	Base  object.ID // of the first of them
@@ -86,7 +85,7 @@ func (e *UnresolvedError) Error() string {
 // Is reports whether target is [ErrBadPack].
 func (e *UnresolvedError) Is(target error) bool { return target == ErrBadPack }
 
-// badEntry gives an error met at an entry its place in the pack, unless it is no fault of the pack.
+// badEntry adds the place of an entry to an error, unless the error is no fault of the pack.
 func badEntry(offset int64, err error) error {
 	if errors.Is(err, pack.ErrCorrupt) || errors.Is(err, delta.ErrCorrupt) {
 		return &BadEntryError{Offset: offset, Err: err}
@@ -94,7 +93,7 @@ func badEntry(offset int64, err error) error {
 	return err
 }
 
-// badObject gives an error of an object's checks the object's name, unless it is no fault of the
+// badObject adds the object's name to an error of its checks, unless the error is no fault of the
 // object.
 func badObject(id object.ID, t object.Type, err error) error {
 	var check *object.CheckError
@@ -104,7 +103,7 @@ func badObject(id object.ID, t object.Type, err error) error {
 	return err
 }
 
-// IsBadPack reports whether err is about what a pack contains, and not about a limit, the
+// IsBadPack reports whether err is about the content of a pack, and not about a limit, the
 // connection or the stores.
 func IsBadPack(err error) bool {
 	return errors.Is(err, ErrBadPack) || errors.Is(err, pack.ErrCorrupt) || errors.Is(err, object.ErrCollision)

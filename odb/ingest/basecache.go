@@ -6,17 +6,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// baseCache keeps the objects of a pack that deltas are likely to build upon next: packs put a
+// baseCache keeps the objects of a pack that are likely to be the next delta bases: packs put a
 // delta close behind its base. It is for one goroutine.
 type baseCache struct {
 	bytesMax func() int64
 	bytes    int64
 	buffers  *buffers
 	entries  map[uint32]*list.Element
-	order    *list.List // of cachedBase, the last used in front
+	order    *list.List // of cachedBase, most recently used first
 }
 
-// cachedBase is an object that is known, held as a delta base.
+// cachedBase is a resolved object that is held as a delta base.
 type cachedBase struct {
 	ordinal uint32
 	t       object.Type
@@ -28,7 +28,7 @@ func newBaseCache(bytesMax func() int64, buffers *buffers) *baseCache {
 	return &baseCache{bytesMax: bytesMax, buffers: buffers, entries: make(map[uint32]*list.Element), order: list.New()}
 }
 
-// cachedBaseOverhead is about what an entry costs beside its bytes.
+// cachedBaseOverhead is about the memory of an entry beside its data.
 const cachedBaseOverhead = 200
 
 // get returns the object at ordinal, which stays valid until the next put.
@@ -41,7 +41,7 @@ func (c *baseCache) get(ordinal uint32) (cachedBase, bool) {
 	return element.Value.(cachedBase), true
 }
 
-// put takes an object, data included.
+// put takes over an object with its data.
 func (c *baseCache) put(base cachedBase) {
 	c.bytes += int64(cap(base.data)) + cachedBaseOverhead
 	c.entries[base.ordinal] = c.order.PushFront(base)

@@ -2,8 +2,8 @@ package ingest
 
 import "math/bits"
 
-// buffers is memory to be used again, for one goroutine. It spares the allocation, and the zeroing
-// and the page faults that come with it, of every object that a pack inflates to.
+// buffers holds memory for reuse, for one goroutine. Reuse saves the allocation, the zeroing and
+// the page faults for every inflated object of a pack.
 type buffers struct {
 	free [bufferClassCount][][]byte
 	held int64
@@ -13,7 +13,7 @@ const (
 	// Buffers come in four sizes to the power of two, from 1 KiB to 32 MiB.
 	bufferSizeMin    = 1 << 10
 	bufferClassCount = 4*15 + 1
-	// buffersHeldMax bounds what lies unused.
+	// buffersHeldMax bounds the unused bytes.
 	buffersHeldMax = 8 << 20
 )
 
@@ -45,11 +45,11 @@ func (b *buffers) get(size int) []byte {
 	return make([]byte, 0, classSize)
 }
 
-// classesTried is how many classes are looked at for a free buffer: what is found is at most twice
-// as large as it has to be.
+// classesTried is the number of classes that are searched for a free buffer: the found one is at
+// most twice as large as needed.
 const classesTried = 5
 
-// put takes back what get returned, or anything else: that is left to the collector.
+// put takes back a buffer of get. It leaves other memory to the garbage collector.
 func (b *buffers) put(buf []byte) {
 	class, classSize := bufferClass(cap(buf))
 	if class >= len(b.free) || cap(buf) != classSize || b.held+int64(classSize) > buffersHeldMax {

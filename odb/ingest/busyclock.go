@@ -10,23 +10,23 @@ import (
 	"packhorse/pack"
 )
 
-// busyClock measures how long a pack is worked on, the time that its sender lets us wait left out,
-// and ends work that takes too long. It is for one goroutine.
+// busyClock measures the work on a pack, without the time that the sender makes it wait, and ends
+// work that takes too long. It is for one goroutine.
 type busyClock struct {
 	limit  time.Duration
 	start  time.Time
 	waited time.Duration
-	spent  time.Duration // once stopped
+	spent  time.Duration // valid once stopped
 	checks int
 }
 
-// reader starts the clock and returns r, timed.
+// reader starts the clock and returns a reader of r that stops it while it waits.
 func (c *busyClock) reader(ctx context.Context, r io.Reader) *timedReader {
 	c.start = time.Now()
 	return &timedReader{ctx: ctx, clock: c, src: r}
 }
 
-// check looks at the time now and then.
+// check compares the time with the limit now and then.
 func (c *busyClock) check() error {
 	const every = 256
 	if c.checks++; c.checks%every != 0 || c.busy() < c.limit {
@@ -37,10 +37,10 @@ func (c *busyClock) check() error {
 
 func (c *busyClock) busy() time.Duration { return time.Since(c.start) - c.waited }
 
-// stop ends the clock's time.
+// stop stops the clock.
 func (c *busyClock) stop() { c.spent = c.busy() }
 
-// limited returns a context that ends when the rest of the time is over.
+// limited returns a context that ends when the remaining time is over.
 func (c *busyClock) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.limit-c.spent, c.exceeded(c.limit))
 }
@@ -52,9 +52,9 @@ func (c *busyClock) exceeded(busy time.Duration) error {
 		})
 }
 
-// timedReader waits for the sender, and for another turn afterwards if it is read within one.
+// timedReader waits for the sender. If it is read in a turn, it then waits for another turn.
 type timedReader struct {
-	ctx   context.Context //nolint:containedctx // the one of the turn in which it is read
+	ctx   context.Context //nolint:containedctx // of the turn in which it is read
 	clock *busyClock
 	src   io.Reader
 }

@@ -10,9 +10,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// connect makes sure that everything that the pack's objects name is in the pack or can be read in
-// the pool, and is what it is named as. It is the pool's rule that what is stored is connected, so
-// that nothing behind a stored object is looked at.
+// connect verifies that every object named by the pack is in the pack or readable in the pool, and
+// has the type that it is named as. Everything in a pool is connected, so connect does not look
+// behind stored objects.
 func (in *Ingest) connect(ctx context.Context) error {
 	var stored []linkItem
 	done := int64(0)
@@ -46,7 +46,7 @@ func (in *Ingest) connect(ctx context.Context) error {
 
 const connectBatch = 4096
 
-// connectStored judges links, in order, to objects that are not in the pack.
+// connectStored verifies sorted links to objects that are not in the pack.
 func (in *Ingest) connectStored(ctx context.Context, links []linkItem) error {
 	for i := range links {
 		if err := fair.Pause(ctx); err != nil {
@@ -65,7 +65,7 @@ func (in *Ingest) connectStored(ctx context.Context, links []linkItem) error {
 	return nil
 }
 
-// judge returns a [WrongTypeError] if an object of type t is also named as another.
+// judge returns a [WrongTypeError] if an object of type t is named as another type.
 func (i *linkItem) judge(t object.Type) error {
 	for want := object.TypeCommit; want <= object.TypeTag; want++ {
 		if want != t && i.wants.has(want) {
@@ -75,8 +75,8 @@ func (i *linkItem) judge(t object.Type) error {
 	return nil
 }
 
-// missing returns the error for a link that leads nowhere, unless it leads to the empty tree: git
-// knows that without having it, so it is added to what is stored.
+// missing returns the error for a link to a missing object. Git knows the empty tree without having
+// it: for that link, missing returns nil and marks the tree to be stored.
 func (in *Ingest) missing(ctx context.Context, link *linkItem) error {
 	if link.id == object.EmptyTreeID {
 		if err := link.judge(object.TypeTree); err != nil {
@@ -91,7 +91,7 @@ func (in *Ingest) missing(ctx context.Context, link *linkItem) error {
 	return &MissingError{Object: link.id, From: from, Shallow: slices.Contains(in.options.Shallow, from)}
 }
 
-// checkDotfiles checks what the trees of the pack name.
+// checkDotfiles checks the content of the dotfiles that trees of the pack name.
 func (in *Ingest) checkDotfiles(ctx context.Context) error {
 	for found := range in.dotfiles {
 		if err := in.judge(found.ID, in.quarantine.View().CheckDotfile(ctx, found)); err != nil {

@@ -13,13 +13,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// deduplicate writes the segment anew without repeated objects, if there are any, and reports
-// whether there were: a segment holds each object once. Git sends no such pack, but its readers
-// take it.
+// deduplicate rewrites the segment without repeated objects, if there are any, and reports whether
+// there were: a segment holds each object once. Git sends no such pack, but its readers accept one.
 //
-// Of the entries of one object the one with the shortest delta chain is kept. So chains stay free
-// of cycles: the base of an entry that is kept has a shorter chain than the entry, and what
-// replaces the base has none longer than that.
+// Of the entries of one object it keeps the one with the shortest delta chain. So chains stay free
+// of cycles: the base of a kept entry has a shorter chain than the entry, and the replacement of
+// the base has none longer than that.
 func (in *Ingest) deduplicate(ctx context.Context) (bool, error) {
 	if in.distinct == in.table.count()+len(in.thin) {
 		return false, nil
@@ -45,15 +44,15 @@ func (in *Ingest) deduplicate(ctx context.Context) (bool, error) {
 	return true, errors.Join(err, old.Abort())
 }
 
-// deduplication goes from a segment with repeated objects to one without.
+// deduplication is the copy of a segment with repeated objects to one without.
 type deduplication struct {
 	in       *Ingest
-	replaced map[uint32]uint32    // ordinals that are dropped, and what is kept instead
-	ids      map[uint32]object.ID // of ordinals that are kept instead of others
-	entries  []pack.Entry         // as they are written, by their old ordinals
+	replaced map[uint32]uint32    // dropped ordinals, and those kept in their place
+	ids      map[uint32]object.ID // of ordinals kept in place of others
+	entries  []pack.Entry         // as written, by their old ordinals
 }
 
-// choose finds the repeats: rows of one object lie side by side.
+// choose finds the repeated objects: their rows are adjacent.
 func (d *deduplication) choose(ctx context.Context) error {
 	var same []uint32
 	var id object.ID
@@ -88,8 +87,8 @@ func (d *deduplication) keepShortest(id object.ID, same []uint32) {
 	}
 }
 
-// copyEntries writes the entries that are kept, in their order, as a pack. A delta whose base was
-// dropped names the base by ID, since what is kept instead may lie behind it.
+// copyEntries writes the kept entries, in their order, as a pack. A delta whose base was dropped
+// names the base by ID, since the replacement may lie behind it.
 func (d *deduplication) copyEntries(ctx context.Context, dst *segment.Writer) error {
 	buffered := bufio.NewWriterSize(dst, segment.CopyBufferSize)
 	w := pack.NewWriter(buffered, uint32(len(d.entries)-len(d.replaced)))
@@ -125,7 +124,7 @@ func (d *deduplication) copyEntries(ctx context.Context, dst *segment.Writer) er
 	return buffered.Flush()
 }
 
-// copyRows adds the rows of what was kept.
+// copyRows adds the rows of the kept entries.
 func (d *deduplication) copyRows(ctx context.Context, dst *segment.Writer) error {
 	for row, err := range d.in.intake.segment.Rows(ctx) {
 		if err != nil {
@@ -151,7 +150,7 @@ func (d *deduplication) copyRows(ctx context.Context, dst *segment.Writer) error
 	return nil
 }
 
-// entrySpan returns where an entry, or a stored base that was added to the segment, lies.
+// entrySpan returns the place of an entry, or of a thin-pack base in the segment.
 func (in *Ingest) entrySpan(ordinal uint32) (offset, size int64) {
 	if !in.external(ordinal) {
 		return in.table.offsets[ordinal], in.table.packedSize(ordinal)
@@ -164,7 +163,7 @@ func (in *Ingest) entrySpan(ordinal uint32) (offset, size int64) {
 	return in.thin[i].offset, end - in.thin[i].offset
 }
 
-// ordinalAt returns the ordinal of what lies at an offset of the segment.
+// ordinalAt returns the ordinal of the entry at an offset of the segment.
 func (in *Ingest) ordinalAt(offset int64) uint32 {
 	if at, ok := in.table.at(offset); ok {
 		return at
@@ -173,7 +172,7 @@ func (in *Ingest) ordinalAt(offset int64) uint32 {
 	return uint32(in.table.count() + at)
 }
 
-// chainLength is the number of deltas below an entry.
+// chainLength returns the number of deltas below an entry.
 func (in *Ingest) chainLength(ordinal uint32) int {
 	length := 0
 	for ; !in.isRoot(ordinal); ordinal = in.table.bases[ordinal] {

@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// examiner looks at the objects of a pack one after another: hashes and checks them, and notes what
-// they name. There is one for each goroutine; what they find is gathered in their Ingest.
+// examiner examines the objects of a pack one after another: it hashes and checks them, and notes
+// their links. Each goroutine has one; their Ingest collects the findings.
 type examiner struct {
 	in      *Ingest
 	found   []finding
@@ -20,11 +20,11 @@ type examiner struct {
 	commits commitNotes
 	nested  treeNesting
 	done    ordinalSet
-	// dotfiles are blobs whose content is to be checked because of their names.
+	// dotfiles are blobs whose names require a check of their content.
 	dotfiles map[odb.Dotfile]struct{}
 }
 
-// foundMax is how many findings an examiner keeps before it hands them in.
+// foundMax is the number of findings that an examiner holds before it passes them on.
 const foundMax = 256
 
 // newExaminer returns an examiner for about count objects.
@@ -34,7 +34,7 @@ func newExaminer(in *Ingest, count int) *examiner {
 	}
 }
 
-// entryFacts are what the index says of an entry, besides what its content tells.
+// entryFacts are the index fields of an entry that do not follow from its content.
 type entryFacts struct {
 	ordinal    uint32
 	base       uint32
@@ -56,7 +56,7 @@ func (x *examiner) object(ctx context.Context, facts entryFacts, t object.Type, 
 	return id, x.known(ctx, facts, id, t, int64(len(data)))
 }
 
-// known takes an object that has been hashed, and needs no further check.
+// known adds an object that has been hashed and needs no further check.
 func (x *examiner) known(ctx context.Context, facts entryFacts, id object.ID, t object.Type, size int64) error {
 	x.found = append(x.found, finding{
 		row: segment.Row{
@@ -83,7 +83,7 @@ func (x *examiner) handIn(ctx context.Context) error {
 	return err
 }
 
-// note checks an object and gathers what it names.
+// note checks an object and collects its links.
 func (x *examiner) note(ctx context.Context, ordinal uint32, id object.ID, t object.Type, data []byte) error {
 	switch t {
 	case object.TypeTree:
@@ -149,14 +149,14 @@ func (x *examiner) noteTree(ctx context.Context, ordinal uint32, id object.ID, d
 		}
 	}
 	x.nested.tree(id, nameMax)
-	return it.Err() // which only a tree that was let through has
+	return it.Err() // only a tolerated tree has one
 }
 
 func (x *examiner) foundDotfile(_ []byte, file object.Dotfile, mode object.Mode, id object.ID) {
 	x.dotfiles[odb.NewDotfile(file, mode, id)] = struct{}{}
 }
 
-// assumeTree takes the links of a stored tree for noted: the pool is closed, so they are there.
+// assumeTree marks the links of a stored tree as noted: the pool is closed, so their targets exist.
 func (x *examiner) assumeTree(data []byte) {
 	for it := object.IterTree(data); it.Next(); {
 		if want, ok := entryType(it.Mode); ok {
@@ -165,14 +165,14 @@ func (x *examiner) assumeTree(data []byte) {
 	}
 }
 
-// entryType returns the type of object that a tree entry must name, and false for one that need not
-// be here: a gitlink, and what git takes for one.
+// entryType returns the type of object that a tree entry must name, and false for an entry whose
+// object need not be here: a gitlink, or a mode that git treats as one.
 func entryType(m object.Mode) (object.Type, bool) {
 	t := m.Type()
 	return t, t != object.TypeCommit
 }
 
-// finish hands in what is left.
+// finish passes the remaining findings on.
 func (x *examiner) finish(ctx context.Context) error {
 	err := errors.Join(x.handIn(ctx), x.links.flush(ctx))
 	in := x.in

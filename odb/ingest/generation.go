@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// commitNotes are the commits of a pack, to be made into graph rows.
+// commitNotes are the commits of a pack from which graph rows are made.
 type commitNotes struct {
 	commits []commitNote
 	parents []object.ID
@@ -19,7 +19,7 @@ type commitNotes struct {
 type commitNote struct {
 	id, tree   object.ID
 	seconds    int64
-	end        uint32 // its parents end here in parents, and begin at first
+	end        uint32 // the end of its parents in parents; they begin at first
 	first      uint32
 	generation uint32
 }
@@ -31,7 +31,7 @@ func (n *commitNotes) add(id, tree object.ID, parents []object.ID, seconds int64
 		commitNote{id: id, tree: tree, seconds: seconds, first: first, end: uint32(len(n.parents))})
 }
 
-// join adds what another has noted.
+// join adds the notes of another examiner.
 func (n *commitNotes) join(other *commitNotes) {
 	shift := uint32(len(n.parents))
 	for _, commit := range other.commits {
@@ -49,8 +49,8 @@ func (n *commitNotes) row(c *commitNote) *odb.GraphRow {
 	return &odb.GraphRow{Tree: c.tree, Parents: n.parentsOf(c), Seconds: c.seconds, Generation: c.generation}
 }
 
-// number sorts the commits by ID, drops repetitions, and gives every commit its generation, which
-// follows from those of its parents: in the pack, or stored in the pool that v reads.
+// number sorts the commits by ID, removes repetitions, and computes the generation of each from
+// those of its parents: in the pack, or stored in the pool that v reads.
 func (n *commitNotes) number(ctx context.Context, v *odb.View) error {
 	slices.SortFunc(n.commits, func(a, b commitNote) int { return a.id.Compare(b.id) })
 	n.commits = slices.CompactFunc(n.commits, func(a, b commitNote) bool { return a.id == b.id })
@@ -63,14 +63,14 @@ func (n *commitNotes) number(ctx context.Context, v *odb.View) error {
 	return nil
 }
 
-// find returns the index of a commit, once they are sorted.
+// find returns the index of a commit in the sorted list.
 func (n *commitNotes) find(id object.ID) (uint32, bool) {
 	at, ok := slices.BinarySearchFunc(n.commits, id, func(c commitNote, id object.ID) int { return c.id.Compare(id) })
 	return uint32(at), ok
 }
 
-// generationWalk numbers parents before children, with a stack of its own: history is longer than a
-// goroutine's stack should be.
+// generationWalk numbers parents before children. It has a stack of its own: history is longer than
+// a goroutine's stack should be.
 type generationWalk struct {
 	notes       *commitNotes
 	view        *odb.View
@@ -101,8 +101,8 @@ func (w *generationWalk) number(ctx context.Context, start uint32) error {
 	return nil
 }
 
-// gather puts the parents' generations into generations, or the parents that have none yet onto the
-// stack.
+// gather adds the parents' generations to generations, or pushes the parents that have none yet
+// onto the stack.
 func (w *generationWalk) gather(ctx context.Context, c *commitNote) (ready bool, err error) {
 	w.generations = w.generations[:0]
 	ready = true

@@ -1,13 +1,12 @@
-// Package ingest takes packs in, as git index-pack --fix-thin --strict does: a pack is read once
-// and stored as it comes, its deltas are resolved on all cores in bounded memory, every object is
-// hashed and checked, and every link is held against the pack and the pool. The result is a
-// quarantine.
+// Package ingest receives packs, as git index-pack --fix-thin --strict does: it reads a pack once
+// and stores the bytes, resolves deltas on all cores in bounded memory, hashes and checks every
+// object, and checks every link against the pack and the pool. The result is a quarantine.
 //
 // Start at [Read], then [Ingest.Resolve]. The map, by file:
 //
-//	ingest, ingestmemory, ownpack   what is read, how much of it memory may hold, and packs of our own
+//	ingest, ingestmemory, ownpack   reading a pack, its bounds of memory, packs of our own
 //	intake, lanes, examine          pass one: stored, and hashed and checked while it is read
-//	packtable, keptdeltas,          what is known of each entry; deltas that wait for their base
+//	packtable, keptdeltas,          the state of each entry; deltas that wait for their base
 //	refdeltas, basecache, buffers
 //	resolve, resolver,              pass two: deltas
 //	resolveworker, resolvecontent
@@ -15,7 +14,7 @@
 //	links, connect, nesting,        links, connectivity, the depth of trees, generation numbers
 //	generation
 //	settle                          into the hot tier or a segment
-//	badpack, objections, busyclock  what is refused, what is told only, and how long it may compute
+//	badpack, objections, busyclock  refusals, tolerated faults, the limit of computing time
 package ingest
 
 import (
@@ -37,7 +36,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// The phases of an incoming pack, named as git tells them.
+// The phases of an incoming pack, as git names them.
 const (
 	phaseReceiving = "Receiving objects"
 	phaseResolving = "Resolving deltas"
@@ -46,38 +45,39 @@ const (
 
 // Options are the settings of [Read]. The zero value works.
 type Options struct {
-	// Progress hears of the objects that have been read; nil: nobody does.
+	// Progress, if set, receives the number of objects that have been read.
 	Progress progress.Func
-	// Shallow are the commits at which the sender's history ends. A parent of theirs that is missing
-	// makes a [MissingError] that says so.
+	// Shallow are the commits at which the sender's history ends. A [MissingError] says if it is about
+	// a parent of one of them.
 	Shallow []object.ID
-	// WholeBytes is the size up to which an object or a delta base is held in memory; 32 MiB, which is
-	// also the most.
+	// WholeBytes is the size in bytes up to which an object or a delta base is held in memory. 0 means
+	// 32 MiB, the maximum.
 	WholeBytes int64
-	// LinkCount is how many object IDs are held in memory before they are sorted onto scratch files;
-	// 1,000,000.
+	// LinkCount is the number of object IDs that are held in memory before they are sorted onto
+	// scratch files. 0 means 1,000,000.
 	LinkCount int
 
-	Own *OwnPack // of what rewrites layers
+	Own *OwnPack // set by the rewrite of layers, else nil
 }
 
-// IngestStats tells what a pack was.
+// IngestStats describes an ingested pack: the numbers of its objects and of the deltas among them,
+// and the fields below.
 type IngestStats struct {
 	ObjectCount, DeltaCount int
-	// BaseCount is how many stored objects were added to complete a thin pack that became a segment.
+	// BaseCount is the number of thin-pack bases that were added to the pack of a segment.
 	BaseCount int
-	// PackedBytes is the pack as it came, InflatedBytes the sum of its objects and deltas.
+	// PackedBytes is the size of the received pack, InflatedBytes that of its objects and deltas.
 	PackedBytes, InflatedBytes int64
-	// ReadTime and ResolveTime are what the two passes took, waiting for the sender included.
+	// ReadTime and ResolveTime are the durations of the two passes, including waits for the sender.
 	ReadTime, ResolveTime time.Duration
 }
 
-// Ingest is an incoming pack that has been read and stored, and still is to be resolved. It is made
-// by [Read], and ended by [Ingest.Resolve] or [Ingest.Close].
+// Ingest is an incoming pack that has been read and stored, and is not resolved yet. [Read] makes
+// it; [Ingest.Resolve] or [Ingest.Close] ends it.
 //
-// Reading and resolving hold together about what [odb.Options.IngestMemoryBytes] and the memory
-// that is free allow, tables of 40 bytes an object, and the largest commit, tree or tag a few times
-// over: see ingestmemory.go.
+// Reading and resolving together hold about as much as [odb.Options.IngestMemoryBytes] and the free
+// memory allow, tables of 40 bytes an object, and a few times the largest commit, tree or tag: see
+// ingestmemory.go.
 type Ingest struct {
 	view       *odb.View
 	store      *odb.Store
@@ -104,23 +104,22 @@ type Ingest struct {
 	nested    treeNesting
 	dotfiles  map[odb.Dotfile]struct{}
 	thin      []thinBase
-	sentBases map[object.ID]struct{} // of thin, those that turned out to be in the pack as well
-	emptyTree bool                   // is to be stored too
+	sentBases map[object.ID]struct{} // bases in thin that the pack contains, too
+	emptyTree bool                   // must be stored, too
 }
 
-// finding is an object of the pack, once it is known.
+// finding is an object of the pack that has been examined.
 type finding struct {
 	row     segment.Row // without Base
 	ordinal uint32
 	base    uint32 // ordinal, or segment.NoOrdinal
 }
 
-// Read reads a pack from r, to its end and not further than r goes, while storing it: pass one.
-// Whole objects are hashed and checked, and so are deltas whose bases lie close before them. What
-// the pack contains can be seen by nobody.
+// Read is pass one: it reads a pack from r, exactly to the end of r, and stores it. It hashes and
+// checks whole objects, and deltas whose bases lie close before them. No view sees the objects.
 //
-// Errors: [ErrBadPack], [pack.ErrCorrupt], also for bytes behind the pack, [pack.ErrLimit],
-// [object.ErrCollision], and those of r. After an error nothing is left behind.
+// Errors: [ErrBadPack], [pack.ErrCorrupt], also for bytes after the pack, [pack.ErrLimit],
+// [object.ErrCollision], and those of r. After an error Read has removed what it stored.
 func Read(ctx context.Context, v *odb.View, r io.Reader, options Options) (*Ingest, error) {
 	start := time.Now()
 	in := newIngest(ctx, v, options)
@@ -157,20 +156,19 @@ func newIngest(ctx context.Context, v *odb.View, options Options) *Ingest {
 		in.clock.limit = in.limits.InflateTime
 	}
 	in.links.bound(min(options.LinkCount, in.memory.links()))
-	// An entry that does not fit the hot tier need not come to its end for that. What is a little more
-	// may be the pack's trailer.
+	// An entry too large for the hot tier moves the pack to a segment before its end. The few bytes
+	// more may be the pack's trailer.
 	in.intake.full, in.intake.fullAt = in.spill, s.Limits().HotBytes+segment.CopyBufferSize
 	return in
 }
 
-// Count is the number of objects in the pack.
+// Count returns the number of objects in the pack.
 func (in *Ingest) Count() int { return in.table.count() }
 
-// PackedBytes is the size of the pack.
+// PackedBytes returns the size of the pack in bytes.
 func (in *Ingest) PackedBytes() int64 { return in.stats.PackedBytes }
 
-// Close forgets the pack and removes what was stored of it, unless Resolve has succeeded. Only the
-// first call has an effect.
+// Close removes the stored pack, unless Resolve has succeeded. Only the first call has an effect.
 func (in *Ingest) Close() {
 	q := in.quarantine
 	if q == nil {
@@ -178,7 +176,7 @@ func (in *Ingest) Close() {
 	}
 	in.quarantine = nil
 	if err := errors.Join(in.links.close(), in.intake.abort(), q.Close()); err != nil {
-		in.store.Env().Log.Warn("an incoming pack left something behind", "error", err)
+		in.store.Env().Log.Warn("failed to remove the files of an incoming pack", "error", err)
 	}
 }
 
@@ -241,7 +239,7 @@ func (in *Ingest) readEntries(ctx context.Context, reader *pack.Reader, lanes *l
 	}
 }
 
-// tablePage is after how many objects it is asked whether the tables may grow.
+// tablePage is the number of objects between two requests for more room in the tables.
 const tablePage = 1 << 16
 
 // readEntry passes one entry to the lane of its delta family.
@@ -295,19 +293,18 @@ var (
 	errShortDelta = fmt.Errorf("%w: shorter than %d bytes, which git does not read", delta.ErrCorrupt, delta.SizeMin)
 )
 
-// structureTooLarge refuses commits, trees and tags that nothing could read whole.
+// structureTooLarge refuses commits, trees and tags that exceed the memory for whole objects.
 func structureTooLarge(t object.Type, size, most int64) error {
 	return &pack.LimitError{Limit: "size of a " + t.String(), Value: size, Max: most}
 }
 
-// expectEnd makes sure that nothing follows the pack, and that what it was read from has come to
-// its end.
+// expectEnd returns an error unless both the pack and its source end here.
 func (in *Ingest) expectEnd(rest io.Reader) error {
 	var probe [1]byte
 	n, err := io.ReadFull(rest, probe[:])
 	switch {
 	case n > 0:
-		return fmt.Errorf("%w: bytes follow the pack", pack.ErrCorrupt)
+		return fmt.Errorf("%w: trailing bytes after the pack", pack.ErrCorrupt)
 	case errors.Is(err, io.EOF):
 		return nil
 	default:
@@ -325,7 +322,7 @@ func (in *Ingest) packLimits() pack.Limits {
 	}
 }
 
-// addInflated counts bytes that came out of a pack and refuses a pack that inflates too much.
+// addInflated counts inflated bytes and refuses a pack that has too many.
 func (in *Ingest) addInflated(size int64) error {
 	sum := in.inflated.Add(size)
 	if most := max(in.limits.InflatedBytes, in.limits.InflatedRatio*in.intake.size.Load()); sum > most {
@@ -334,8 +331,7 @@ func (in *Ingest) addInflated(size int64) error {
 	return nil
 }
 
-// keep takes objects that are known: into the index of the segment, or into memory as long as the
-// pack is there.
+// keep records examined objects: in the index of the segment, or in memory while the pack is there.
 func (in *Ingest) keep(ctx context.Context, found []finding) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -346,7 +342,7 @@ func (in *Ingest) keep(ctx context.Context, found []finding) error {
 	return in.addRows(ctx, found)
 }
 
-// spill moves the pack from memory into a segment, where it is not there yet.
+// spill moves the pack from memory to a segment, unless it is there already.
 func (in *Ingest) spill(ctx context.Context) error {
 	if in.intake.segment != nil {
 		return nil
@@ -363,7 +359,7 @@ func (in *Ingest) spill(ctx context.Context) error {
 	return err
 }
 
-// addRows is called with mu held.
+// addRows adds the rows of examined objects to the segment. mu is held.
 func (in *Ingest) addRows(ctx context.Context, found []finding) error {
 	for i := range found {
 		if err := in.intake.segment.AddRow(ctx, found[i].row); err != nil {

@@ -10,12 +10,12 @@ import (
 	"packhorse/odb/segment"
 )
 
-// intake takes the bytes of a pack as they come: into memory, until spill, then into a segment.
+// intake stores the bytes of a pack as they come: in memory until spill, then in a segment.
 type intake struct {
-	ctx     context.Context //nolint:containedctx // the one of the ingest that this is the io.Writer of
+	ctx     context.Context //nolint:containedctx // of the ingest whose io.Writer this is
 	store   *odb.Store
-	full    func(ctx context.Context) error // spills what the memory is not for
-	fullAt  int                             // how many bytes that is
+	full    func(ctx context.Context) error // called before the memory exceeds fullAt; spills
+	fullAt  int                             // in bytes
 	memory  []byte
 	segment *segment.Writer // nil: the pack is in memory
 	size    atomic.Int64
@@ -39,7 +39,7 @@ func (k *intake) Write(p []byte) (int, error) {
 	return k.segment.Write(p)
 }
 
-// spill begins a segment with what is in memory.
+// spill begins a segment with the bytes in memory.
 func (k *intake) spill() error {
 	seg, err := segment.NewWriter(k.ctx, k.store.Env())
 	if err != nil {
@@ -66,7 +66,7 @@ func (k *intake) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// abort forgets everything.
+// abort removes the stored bytes.
 func (k *intake) abort() error {
 	k.memory = nil
 	if k.segment == nil {

@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// keptDeltas are small deltas that a lane could not resolve, kept inflated: inflating them again
-// would cost more than everything else that is done with them.
+// keptDeltas are small deltas that a lane could not resolve. They are kept inflated, because
+// inflating them again would cost more than the rest of their processing.
 type keptDeltas struct {
 	ordinals []uint32 // ascending
 	starts   []uint32 // in arena, of each
@@ -15,8 +15,8 @@ type keptDeltas struct {
 // keptDeltaSizeMax is the size in bytes of the largest delta that is kept.
 const keptDeltaSizeMax = 1 << 10
 
-// keep copies the delta at ordinal, which is above those before, unless more than bytesMax bytes
-// would be held.
+// keep copies the delta at ordinal, which is larger than those before, unless the deltas would then
+// exceed bytesMax bytes.
 func (k *keptDeltas) keep(ordinal uint32, delta []byte, bytesMax int64) {
 	const perDelta = 8
 	if len(delta) > keptDeltaSizeMax || int64(len(k.arena)+len(delta)+perDelta*len(k.ordinals)) > bytesMax {

@@ -15,16 +15,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// lanes examine the entries of a pack while the next ones are read. They and the reader compute in
-// turns, and rest while one waits for the other. Each lane is a goroutine with a bounded queue and
-// a [baseCache]; all deltas of a family take the lane of the whole object at its root, so that a
-// delta comes when its base is known. What a lane cannot resolve, because the base has left its
-// cache or is named by ID, is left to [Ingest.Resolve].
+// lanes examine the entries of a pack while the reader reads the next ones. They and the reader
+// compute in turns, and give up the turn while one waits for the other. Each lane is a goroutine
+// with a bounded queue and a [baseCache]. All deltas of a family use the lane of the whole object
+// at its root, so that the base of a delta is examined before it. If a lane cannot resolve a delta,
+// because the base has left its cache or is named by ID, [Ingest.Resolve] does.
 type lanes struct {
 	in     *Ingest
 	cancel context.CancelCauseFunc
 	lanes  []*lane
-	free   chan []byte // arenas of arenaSize, nil: not made yet
+	free   chan []byte // arenas of arenaSize, nil: not allocated yet
 	// arenaSize is smaller for packs of few objects.
 	arenaSize int
 	next      int
@@ -32,7 +32,7 @@ type lanes struct {
 	wait      sync.WaitGroup
 }
 
-// lane is one goroutine and what it needs. filling belongs to the reader.
+// lane is one goroutine with its state. filling belongs to the reader.
 type lane struct {
 	queue   chan parcel
 	filling parcel
@@ -42,11 +42,11 @@ type lane struct {
 	bases   *baseCache
 	kept    keptDeltas
 	keptMax func() int64
-	stream  *object.Hasher // of the blob that is arriving in parts
+	stream  *object.Hasher // of the blob that arrives in parts
 	err     error
 }
 
-// parcel is a few entries that lie in one arena, or a part of a blob that is too large to be held.
+// parcel is a batch of entries that lie in one arena, or a part of a blob too large to be held.
 type parcel struct {
 	items []item
 	arena []byte
@@ -67,14 +67,14 @@ const (
 	arenaSizeMin, arenaSizeMax = 16 << 10, 256 << 10
 	// arenaCountMax bounds the arenas that are being filled, queued and examined.
 	arenaCountMax = 24
-	// largeBytesMax bounds what is queued beside arenas: objects that do not fit one.
+	// largeBytesMax bounds the queued bytes outside arenas: objects that do not fit one.
 	largeBytesMax  = 32 << 20
 	parcelCountMax = 256
 	queueSize      = arenaCountMax
 )
 
-// laneCount is how many goroutines examine so many objects: at most one a core, and no more than a
-// repack may have.
+// laneCount returns the number of goroutines that examine so many objects: at most one a core, and
+// no more than a repack may have.
 func (in *Ingest) laneCount(objects int) int {
 	const worthwhile = 64
 	count := min(runtime.GOMAXPROCS(0), laneMax, 1+objects/worthwhile)
@@ -91,7 +91,7 @@ func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelC
 	l.load.max = func() int64 { return min(largeBytesMax, in.memory.queued()) }
 	l.load.wake = make(chan struct{}, 1)
 	for range arenaCountMax {
-		l.free <- nil // made when it is needed
+		l.free <- nil // allocated on demand
 	}
 	for range lanes {
 		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count)}
@@ -138,8 +138,8 @@ func (l *lanes) read(ctx context.Context, laneIndex int, reader *pack.Reader, it
 	}
 }
 
-// drain checks an entry that the lanes do not want. Next would skip it too, but its size and
-// checksum are wanted now.
+// drain checks an entry that no lane needs. Next would skip it, too, but its size and checksum are
+// needed now.
 func (l *lanes) drain(ctx context.Context, reader *pack.Reader) error {
 	arena, err := l.arena(ctx)
 	if err != nil {
@@ -220,7 +220,7 @@ func (l *lanes) readParts(ctx context.Context, one *lane, reader *pack.Reader, i
 	}
 }
 
-// arena returns an empty arena, when there is one.
+// arena returns an empty arena, and waits until one is free.
 func (l *lanes) arena(ctx context.Context) (arena []byte, err error) {
 	select {
 	case arena = <-l.free:
@@ -240,7 +240,7 @@ func (l *lanes) arena(ctx context.Context) (arena []byte, err error) {
 	return arena[:0], err
 }
 
-// send puts what was filled into the queue.
+// send puts the filled parcel into the queue.
 func (l *lanes) send(ctx context.Context, one *lane) error {
 	if one.filling.arena == nil {
 		return nil
@@ -266,7 +266,7 @@ func (one *lane) push(ctx context.Context, p parcel) error {
 	})
 }
 
-// finish waits until everything that was read has been examined, or given up, and returns the first
+// finish waits until all entries have been examined, or a lane has failed, and returns the first
 // error of a lane.
 func (l *lanes) finish(ctx context.Context) error {
 	for _, one := range l.lanes {
@@ -290,7 +290,8 @@ func (l *lanes) finish(ctx context.Context) error {
 	return nil
 }
 
-// run is a lane's goroutine. After an error it goes on taking parcels, so that nobody waits for it.
+// run is a lane's goroutine. After an error it goes on taking parcels, so that the reader never
+// blocks.
 func (l *lanes) run(ctx context.Context, one *lane) {
 	for p := range one.queue {
 		if one.err == nil {
@@ -356,7 +357,7 @@ func (one *lane) whole(ctx context.Context, it *item) error {
 	return nil
 }
 
-// delta resolves a delta whose base is at hand.
+// delta resolves a delta whose base is in the cache.
 func (one *lane) delta(ctx context.Context, it *item) error {
 	in := one.x.in
 	base, ok := one.bases.get(it.base)
@@ -407,7 +408,7 @@ func (one *lane) part(ctx context.Context, it *item, last bool) error {
 	return one.x.known(ctx, it.facts(), id, object.TypeBlob, it.entry.Size)
 }
 
-// throttle bounds the bytes that are under way. One acquires, many release.
+// throttle bounds the bytes in flight. One goroutine acquires, many release.
 type throttle struct {
 	max  func() int64
 	wake chan struct{}
@@ -416,7 +417,7 @@ type throttle struct {
 	used int64
 }
 
-// acquire waits until size more bytes fit, or nothing else is under way.
+// acquire waits until size more bytes fit, or nothing else is in flight.
 func (t *throttle) acquire(ctx context.Context, size int64) error {
 	for !t.try(size) {
 		select {

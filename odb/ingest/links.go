@@ -14,9 +14,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// linkSet gathers what the objects of a pack are and what they name, an item for each ID, to find
-// out in the end what is missing and what is not of the type that it is named as. Past countMax
-// items they are sorted onto a scratch file, and merged when they are walked.
+// linkSet collects the types of the objects of a pack and their links, an item for each ID. At the
+// end it shows which objects are missing, and which have another type than they are named as. More
+// than countMax items are sorted onto a scratch file, and merged when they are walked.
 type linkSet struct {
 	seed    maphash.Seed
 	files   file.Store
@@ -28,15 +28,15 @@ type linkSet struct {
 	slots    []uint32 // open addressing: index in items plus one, or 0
 }
 
-// linkItem is what is known of an object ID. On scratch files it is
+// linkItem is the knowledge about an object ID. Its form on scratch files is
 //
 //	20 ID | 4 ordinal | 4 from | 1 type | 1 wants
 type linkItem struct {
 	id      object.ID
-	ordinal uint32      // of the object in the pack, if is says that it is there
-	from    uint32      // ordinal of an object that names it, if it is named
-	is      object.Type // 0: not in the pack, as far as is known
-	wants   typeSet     // as which types it is named; 0 for a link that does not say
+	ordinal uint32      // of the object in the pack, if is is not 0
+	from    uint32      // ordinal of an object that names it, if it is named at all
+	is      object.Type // 0: not known to be in the pack
+	wants   typeSet     // the types it is named as; 0 for a link without type
 }
 
 // typeSet is a set of types, a bit each.
@@ -48,7 +48,7 @@ func newLinkSet(files file.Store, countMax int) *linkSet {
 	return &linkSet{countMax: countMax, seed: maphash.MakeSeed(), files: files, slots: make([]uint32, 1<<8)}
 }
 
-// bound changes how many items are held in memory.
+// bound changes the number of items that are held in memory.
 func (s *linkSet) bound(countMax int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *linkSet) add(ctx context.Context, items []linkItem) error {
 	return nil
 }
 
-// merge is called with mu held, as are the methods below.
+// merge adds an item to those in memory. mu is held, also in the methods below.
 func (s *linkSet) merge(item *linkItem) {
 	mask := uint64(len(s.slots) - 1)
 	for at := maphash.Bytes(s.seed, item.id[:]) & mask; ; at = (at + 1) & mask {
@@ -90,8 +90,8 @@ func (s *linkSet) merge(item *linkItem) {
 	}
 }
 
-// join adds what other knows of the same ID. Of a repeated object the first entry in the pack
-// counts.
+// join adds the knowledge of other about the same ID. Of a repeated object the first entry in the
+// pack counts.
 func (i *linkItem) join(other *linkItem) {
 	if other.is != 0 && (i.is == 0 || other.ordinal < i.ordinal) {
 		i.is, i.ordinal = other.is, other.ordinal
@@ -164,7 +164,7 @@ func sortLinks(items []linkItem) {
 	})
 }
 
-// objects walks the objects of the pack that have been added, in no order; some may come twice.
+// objects walks the added objects of the pack, in no order; some may come twice.
 func (s *linkSet) objects(ctx context.Context) iter.Seq2[linkItem, error] {
 	return func(yield func(linkItem, error) bool) {
 		s.mu.Lock()
@@ -177,7 +177,7 @@ func (s *linkSet) objects(ctx context.Context) iter.Seq2[linkItem, error] {
 	}
 }
 
-// each walks all items, those that were spilled in order and not joined.
+// each walks all items: those that were spilled in order, and not joined.
 func (s *linkSet) each(ctx context.Context) iter.Seq2[linkItem, error] {
 	return func(yield func(linkItem, error) bool) {
 		for i := range s.items {
@@ -210,7 +210,7 @@ func (s *linkSet) idOf(ctx context.Context, ordinal uint32) (object.ID, error) {
 	return object.ZeroID, nil
 }
 
-// sorted walks every ID in order, with all that is known of it. Nothing may be added from then on.
+// sorted walks every ID in order, with all knowledge about it. Nothing may be added afterwards.
 func (s *linkSet) sorted(ctx context.Context) iter.Seq2[linkItem, error] {
 	return func(yield func(linkItem, error) bool) {
 		if err := s.order(ctx); err != nil {
@@ -238,7 +238,7 @@ func (s *linkSet) sorted(ctx context.Context) iter.Seq2[linkItem, error] {
 	}
 }
 
-// order sorts the items, in memory if they are all there.
+// order sorts the items, in memory if none was spilled.
 func (s *linkSet) order(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *linkSet) order(ctx context.Context) error {
 	return nil
 }
 
-// close gives the memory and the scratch file back.
+// close releases the memory and the scratch file.
 func (s *linkSet) close() error {
 	s.items, s.slots = nil, nil
 	if s.spilled == nil {
@@ -259,15 +259,15 @@ func (s *linkSet) close() error {
 	return s.spilled.Close()
 }
 
-// linkNotes are the links that one examiner has met, on their way into the set.
+// linkNotes are the links that one examiner has found and not yet added to the set.
 type linkNotes struct {
 	set     *linkSet
 	pending []linkItem
-	recent  []recentLink // by the front of the ID; a power of two of them
+	recent  []recentLink // by the first bytes of the ID; the length is a power of two
 }
 
-// recentLink is a link that was noted before. Versions of a tree follow each other and name mostly
-// the same.
+// recentLink is a link that was noted before. Successive versions of a tree name mostly the same
+// objects.
 type recentLink struct {
 	id    object.ID
 	wants typeSet
@@ -303,7 +303,7 @@ func (n *linkNotes) link(ctx context.Context, id object.ID, want object.Type, fr
 	return n.add(ctx, linkItem{id: id, from: from, wants: wants})
 }
 
-// assume takes a link for noted: what names it is stored, and the pool is closed.
+// assume marks a link as noted: the object that names it is stored, and the pool is closed.
 func (n *linkNotes) assume(id object.ID, want object.Type) {
 	*n.recentOf(&id) = recentLink{id: id, wants: 1 << want}
 }

@@ -10,13 +10,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// treeNesting notes how the trees of a pack lie in each other, to refuse trees that nest too deeply
-// and paths that are too long. It ends its notes, and the check is not made, when they outgrow
-// their bound; a tree may also hold stored trees, whose depth is not known here. So whoever walks
-// trees bounds the depth once more.
+// treeNesting notes which trees of a pack contain which, to refuse trees that nest too deeply and
+// paths that are too long. If the notes outgrow their bound, it stops and makes no check. A tree
+// may also hold stored trees, whose depth is unknown here. So every walk of trees bounds the depth
+// again.
 //
-// Trees go by the first eight bytes of their IDs: of millions of trees two agree in those once in a
-// million packs.
+// It identifies trees by the first eight bytes of their IDs: among millions of trees two agree in
+// those once in a million packs.
 type treeNesting struct {
 	trees []nestedTree
 	ids   []uint64 // of links
@@ -26,14 +26,14 @@ type treeNesting struct {
 
 type nestedTree struct {
 	id      uint64
-	end     uint32 // its links end here, and begin where those of the tree before end
+	end     uint32 // the end of its links; they begin at the end of the tree before
 	nameMax uint16 // longest name in it, in bytes
 }
 
 const (
 	// nestedMax bounds trees and links together, at 10 to 16 bytes each.
 	nestedMax = 1_000_000
-	// pathBytesMax is the longest path.
+	// pathBytesMax is the length of the longest path in bytes.
 	pathBytesMax = 4096
 )
 
@@ -55,14 +55,14 @@ func (n *treeNesting) link(id object.ID, nameLength int) {
 	}
 }
 
-// tree ends a tree, all its links having been noted.
+// tree ends a tree after all its links have been noted.
 func (n *treeNesting) tree(id object.ID, nameMax int) {
 	if !n.full() {
 		n.trees = append(n.trees, nestedTree{id: nestedID(id), nameMax: uint16(nameMax), end: uint32(len(n.ids))})
 	}
 }
 
-// join adds what another has noted, which is empty then.
+// join moves the notes of another examiner here.
 func (n *treeNesting) join(other *treeNesting) {
 	over := n.over || other.over
 	shift := uint32(len(n.ids))
@@ -79,12 +79,12 @@ func (n *treeNesting) join(other *treeNesting) {
 	n.full()
 }
 
-// nestedSpan is how deep a tree reaches: in trees, itself included, and in bytes of the longest
-// path in it.
+// nestedSpan is the depth of a tree in trees, itself included, and the length in bytes of the
+// longest path in it.
 type nestedSpan struct{ depth, path int32 }
 
-// check returns a [pack.LimitError] when a tree is too deep, or a path in it too long. It recurses
-// as deep as trees may be, at most odb.DepthMax.
+// check returns a [pack.LimitError] if a tree nests too deeply, or a path is too long. It recurses
+// as deep as trees may nest, at most odb.DepthMax.
 func (n *treeNesting) check(depthMax int) error {
 	w := nestingWalk{nesting: n, depthMax: int32(depthMax), byID: make([]uint32, len(n.trees)), spans: make([]nestedSpan,
 		len(n.trees))}
@@ -107,7 +107,7 @@ type nestingWalk struct {
 	spans    []nestedSpan // known ones are not zero
 }
 
-// span returns how deep a tree reaches that lies depth deep.
+// span returns the span of a tree that lies depth deep.
 func (w *nestingWalk) span(tree uint32, depth int32) (nestedSpan, error) {
 	if known := w.spans[tree]; known.depth > 0 {
 		return known, w.judge(tree, nestedSpan{depth: depth - 1 + known.depth, path: known.path})

@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// objections are what git's checks say against stored objects. Those have come in under the rules
-// of their day, and nothing but a new history would change them: they are told, and kept.
+// objections are failures of git's checks in stored objects. Those were accepted under the rules of
+// their day, and only a new history would change them: they are logged and kept.
 type objections struct {
 	mu    sync.Mutex // guards the fields below
 	count int
@@ -17,7 +17,7 @@ type objections struct {
 	err   error
 }
 
-// judge returns err, which checks of content have found, unless the pack is made of what is stored.
+// judge returns err, the failure of a check of content, unless the pack consists of stored objects.
 func (in *Ingest) judge(id object.ID, err error) error {
 	if in.options.Own == nil || !odb.IsObjection(err) {
 		return err
@@ -31,12 +31,12 @@ func (in *Ingest) judge(id object.ID, err error) error {
 	return nil
 }
 
-// log tells of what was found while layers of a pool were rewritten.
+// log reports the failures found while layers of a pool were rewritten.
 func (o *objections) log(ctx context.Context, in *Ingest) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count > 0 {
-		in.store.Env().Log.WarnContext(ctx, "git's fsck objects to stored objects, which stay as they are",
+		in.store.Env().Log.WarnContext(ctx, "stored objects fail git's fsck and are kept as they are",
 			"pool", in.view.Pool().String(), "objects", o.count, "first", o.id.String(), "why", o.err)
 	}
 }

@@ -7,17 +7,16 @@ import (
 	"packhorse/odb/segment"
 )
 
-// OwnPack marks a pack that is made of what is stored: it becomes a segment whatever its size, and
-// limits for packs from outside do not hold. What git's checks say against its objects is logged
-// and kept.
+// OwnPack marks a pack of stored objects: it becomes a segment whatever its size, and the limits
+// for packs from outside do not apply. Failures of git's checks are logged, and the objects kept.
 type OwnPack struct {
 	// Streams are the tables of the block streams in the pack.
 	Streams []segment.BlockStream
-	// Provisional says that deltas were found among few objects.
+	// Provisional says that the pack is delta-incomplete.
 	Provisional bool
-	// Workers is how many goroutines apply deltas.
+	// Workers is the number of goroutines that apply deltas.
 	Workers int
-	// Rest is called often, and may wait.
+	// Rest, if set, is called often, and may wait. Its error ends the work.
 	Rest func(ctx context.Context) error
 
 	objections objections
@@ -31,7 +30,7 @@ func (o *OwnPack) rest(ctx context.Context) error {
 	return o.Rest(ctx)
 }
 
-// liftLimits takes away what is refused from outside.
+// liftLimits removes the limits for packs from outside.
 func liftLimits(l *odb.Limits) {
 	const unlimited = 1 << 50
 	l.ObjectBytes, l.PackBytes, l.PackCount = unlimited, unlimited, 1<<32-1

@@ -6,13 +6,13 @@ import (
 	"packhorse/pack"
 )
 
-// packTable is what ingest knows of each entry of a pack, by ordinal: the entry's index in the
-// order of the pack. Its columns take 17 bytes an entry, since there may be millions.
+// packTable holds the state of each entry of a pack by ordinal, the entry's index in the order of
+// the pack. Its columns take 17 bytes an entry, since there may be millions.
 type packTable struct {
-	offsets []int64  // of the entries; once the pack has been read, also where the last one ends
+	offsets []int64  // of the entries; after reading, also the end of the last one
 	crcs    []uint32 // IEEE, of the entry as packed
-	// ordinal of the delta base; segment.NoOrdinal for a whole entry, or while a base that is named by
-	// ID is not known.
+	// ordinal of the delta base; segment.NoOrdinal for a whole entry, or while the base, which is
+	// named by ID, is unknown.
 	bases  []uint32
 	states []entryState
 	deltas int
@@ -23,15 +23,15 @@ type entryState uint8
 
 const (
 	stateKind entryState = 0x07
-	// stateLane is the lane (see [lanes]) on which the entry's delta family is examined while the pack
-	// is read.
+	// stateLane is the lane (see [lanes]) that examines the entry's delta family while the pack is
+	// read.
 	stateLane      entryState = 0x38
 	stateLaneShift entryState = 3
-	// stateDone marks an entry whose object is known: hashed, checked and in the index.
+	// stateDone marks an entry whose object has been hashed, checked and added to the index.
 	stateDone entryState = 0x80
 )
 
-// laneMax is how many lanes stateLane tells apart.
+// laneMax is the number of lanes that stateLane can distinguish.
 const laneMax = 8
 
 func (s entryState) kind() pack.EntryKind { return pack.EntryKind(s & stateKind) }
@@ -54,10 +54,10 @@ func (t *packTable) add(e *pack.Entry, base uint32, lane int) {
 	}
 }
 
-// end notes where the last entry ends.
+// end records the end of the last entry.
 func (t *packTable) end(offset int64) { t.offsets = append(t.offsets, offset) }
 
-// packedSize is the size in bytes of an entry, header included. It needs end.
+// packedSize returns the size in bytes of an entry, header included. It needs end.
 func (t *packTable) packedSize(ordinal uint32) int64 {
 	return t.offsets[ordinal+1] - t.offsets[ordinal]
 }
@@ -74,8 +74,8 @@ type family struct {
 	children []uint32
 }
 
-// families returns the deltas still to be resolved, and those that lead to them, by their bases.
-// Deltas whose base is not known, or not in the pack, are not in it.
+// families returns the unresolved deltas, and the deltas on the way to them, by their bases. It
+// omits deltas whose base is unknown or not in the pack.
 func (t *packTable) families() family {
 	wanted := t.wanted()
 	f := family{starts: make([]uint32, t.count()+2)}
@@ -99,7 +99,7 @@ func (t *packTable) families() family {
 	return f
 }
 
-// of returns the children of an entry. The slice is the caller's to reorder.
+// of returns the children of an entry. The caller may reorder the slice.
 func (f *family) of(ordinal uint32) []uint32 {
 	if int(ordinal)+1 >= len(f.starts) {
 		return nil
@@ -107,7 +107,7 @@ func (f *family) of(ordinal uint32) []uint32 {
 	return f.children[f.starts[ordinal]:f.starts[ordinal+1]]
 }
 
-// wanted returns the entries that are not done, and all that they are built upon.
+// wanted returns the entries that are not done, and all entries that they build upon.
 func (t *packTable) wanted() ordinalSet {
 	wanted := newOrdinalSet(t.count())
 	for i, state := range t.states {

@@ -10,8 +10,8 @@ import (
 )
 
 // refDeltas are the deltas of a pack whose base is named by ID, eight bytes each: the first four
-// bytes of the base's ID, then the ordinal. The rest of the ID stays in the pack and is read when
-// the front agrees.
+// bytes of the base's ID, then the ordinal. The rest of the ID is read from the pack when those
+// bytes agree.
 type refDeltas struct {
 	heads []uint64 // sorted from sort on
 
@@ -27,7 +27,7 @@ func (r *refDeltas) add(base object.ID, ordinal uint32) {
 	r.heads = append(r.heads, refHead(base, ordinal))
 }
 
-// sort readies the deltas of a pack of count entries for their bases to be found.
+// sort prepares the deltas of a pack of count entries for the search of their bases.
 func (r *refDeltas) sort(count int) {
 	slices.Sort(r.heads)
 	r.taken = newOrdinalSet(count)
@@ -44,7 +44,7 @@ func (r *refDeltas) untaken() iter.Seq[uint32] {
 	}
 }
 
-// candidates returns the deltas whose base has an ID that begins as base does.
+// candidates returns the deltas whose base ID has the same first four bytes as base.
 func (r *refDeltas) candidates(base object.ID) []uint64 {
 	start, _ := slices.BinarySearch(r.heads, refHead(base, 0))
 	end := start
@@ -57,8 +57,8 @@ func (r *refDeltas) candidates(base object.ID) []uint64 {
 	return r.heads[start:end]
 }
 
-// takeRefs returns the deltas against the object of id that were not taken before, and notes that
-// it lies at ordinal.
+// takeRefs returns the deltas against the object id that were not taken before, and records that
+// the object is at ordinal.
 func (in *Ingest) takeRefs(id object.ID, ordinal uint32) (children []uint32, err error) {
 	for _, head := range in.refs.candidates(id) {
 		child := uint32(head)
@@ -73,7 +73,7 @@ func (in *Ingest) takeRefs(id object.ID, ordinal uint32) (children []uint32, err
 	return children, nil
 }
 
-// take claims a delta for a base and reports whether it was free.
+// take assigns a base to a delta and reports whether the delta had none.
 func (in *Ingest) take(child, base uint32) bool {
 	in.refs.mu.Lock()
 	defer in.refs.mu.Unlock()
@@ -85,7 +85,7 @@ func (in *Ingest) take(child, base uint32) bool {
 	return true
 }
 
-// refBase reads the ID of the base of an entry that names it.
+// refBase reads the base ID of an entry that names its base by ID.
 func (in *Ingest) refBase(ordinal uint32) (object.ID, error) {
 	header, _, err := in.entryHeader(ordinal)
 	return header.BaseID, err

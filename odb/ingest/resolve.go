@@ -14,13 +14,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// Resolve finishes what [Read] began: pass two. It resolves the deltas that are left, thin ones
-// against what can be read in the pool, hashes and checks every object, and makes sure that
-// whatever one of them names is there and of the right type. The objects are in the quarantine that
-// it returns, which the caller closes, and in no other view.
+// Resolve is pass two, after [Read]. It resolves the remaining deltas, those of a thin pack against
+// readable objects of the pool, hashes and checks every object, and verifies that every named
+// object exists and has the right type. It returns a quarantine with the objects, which the caller
+// closes. No other view sees them.
 //
-// progress may be nil. After an error nothing is left behind; the errors are those of [Read], and
-// of the stores.
+// report may be nil. After an error everything stored is removed; the errors are those of [Read],
+// and of the stores.
 func (in *Ingest) Resolve(ctx context.Context, report progress.Func) (*odb.Quarantine, IngestStats, error) {
 	if in.quarantine == nil {
 		return nil, in.stats, odb.ErrClosed
@@ -45,12 +45,12 @@ func (in *Ingest) resolve(ctx context.Context) error {
 	if err := in.resolveDeltas(ctx); err != nil {
 		return err
 	}
-	clear(in.kept) // each step gives back what the next ones do not need
+	clear(in.kept) // each step releases memory that the next ones do not need
 	return fair.Do(ctx, in.join)
 }
 
-// join checks the objects, once all are known, against each other and the pool, and puts them into
-// the quarantine.
+// join checks the objects, once all have been examined, against each other and the pool, and puts
+// them into the quarantine.
 func (in *Ingest) join(ctx context.Context) error {
 	in.progress.Turn = ctx
 	if err := in.connect(ctx); err != nil {
@@ -80,7 +80,7 @@ func (in *Ingest) join(ctx context.Context) error {
 	return nil
 }
 
-// resolveDeltas resolves all deltas that the lanes have left.
+// resolveDeltas resolves the deltas that the lanes have left.
 func (in *Ingest) resolveDeltas(ctx context.Context) error {
 	in.refs.sort(in.table.count())
 	if len(in.refs.heads) > 0 {
@@ -139,7 +139,7 @@ func (in *Ingest) resolveThin(ctx context.Context) error {
 	return errors.Join(err, unresolved)
 }
 
-// unresolved counts the entries whose object is not known yet.
+// unresolved returns the number of entries whose object is not known yet.
 func (t *packTable) unresolved() int {
 	count := 0
 	for _, state := range t.states {
@@ -150,7 +150,7 @@ func (t *packTable) unresolved() int {
 	return count
 }
 
-// entryHeader reads the header of an entry and says how long it is.
+// entryHeader reads the header of an entry and returns it with its length.
 func (in *Ingest) entryHeader(ordinal uint32) (pack.EntryHeader, int, error) {
 	offset, size := in.entrySpan(ordinal)
 	buf := make([]byte, min(size, pack.EntryHeaderSizeMax))
@@ -168,7 +168,7 @@ func (in *Ingest) checkDepth(offset int64, depth int) error {
 		&pack.LimitError{Limit: "delta depth", Value: int64(depth), Max: int64(in.limits.DeltaDepth)})
 }
 
-// checkResult refuses an object of a delta that is too large.
+// checkResult refuses a delta whose result is too large.
 func (in *Ingest) checkResult(t object.Type, size int64) error {
 	if most := in.limits.ObjectBytes; size > most {
 		return &pack.LimitError{Limit: "object size", Value: size, Max: most}
@@ -179,7 +179,7 @@ func (in *Ingest) checkResult(t object.Type, size int64) error {
 	return in.addInflated(size)
 }
 
-// causeOf returns why ctx ended, if err says no more than that it did.
+// causeOf returns the cause of the end of ctx, if err only says that ctx ended.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return context.Cause(ctx)
@@ -187,7 +187,7 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// facts are what the table knows of an entry.
+// facts returns the facts that the table holds about an entry.
 func (in *Ingest) facts(ordinal uint32) entryFacts {
 	t := &in.table
 	facts := entryFacts{

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// trustedBytes is how much is allocated on a pack's word alone.
+	// trustedBytes is the allocation for a size that a pack claims and that is not verified yet.
 	trustedBytes = 1 << 20
 	// packedHeldMax and deltaHeldMax bound the packed and the inflated delta that are held beside a
-	// base and a result; larger ones are read as streams.
+	// base and a result; larger ones are streamed.
 	packedHeldMax = 1 << 20
 	deltaHeldMax  = 4 << 20
 )
 
-// restore makes sure that the branch at an index of the stack has its content: it is built again
-// from the nearest ancestor that is held.
+// restore makes sure that the branch at an index of the stack has its content: it builds it again
+// from the nearest ancestor with content.
 func (w *resolveWorker) restore(ctx context.Context, index int) error {
 	target := &w.stack[index]
 	if target.content.held() {
@@ -32,7 +32,7 @@ func (w *resolveWorker) restore(ctx context.Context, index int) error {
 	}
 	var path []uint32 // from the target up
 	var base content
-	held := -1 // index in the stack of what base belongs to
+	held := -1 // index in the stack of the branch that base belongs to
 	at, below := target.ordinal, index
 	for {
 		if below >= 0 && w.stack[below].ordinal == at {
@@ -68,12 +68,12 @@ func (w *resolveWorker) restore(ctx context.Context, index int) error {
 	return nil
 }
 
-// isRoot reports whether an entry is built upon no other.
+// isRoot reports whether an entry is no delta of another.
 func (in *Ingest) isRoot(ordinal uint32) bool {
 	return in.external(ordinal) || in.table.bases[ordinal] == segment.NoOrdinal
 }
 
-// root returns the content of a whole entry of a type, or of a stored base.
+// root returns the content of a whole entry of a type, or of a thin-pack base.
 func (w *resolveWorker) root(ctx context.Context, t object.Type, ordinal uint32) (content, error) {
 	if w.in.external(ordinal) {
 		return w.in.stored(ctx, ordinal)
@@ -102,8 +102,8 @@ func (w *resolveWorker) root(ctx context.Context, t object.Type, ordinal uint32)
 	return c, badEntry(entry, err)
 }
 
-// gather returns size bytes that fill writes, of an object of a type: in memory or, when they are
-// many, on a scratch file.
+// gather returns the size bytes that fill writes, the content of an object of a type: in memory, or
+// on a scratch file if they are many.
 func (w *resolveWorker) gather(
 	ctx context.Context, t object.Type, size int64, fill func(io.Writer) error,
 ) (content, error) {
@@ -127,7 +127,7 @@ func (w *resolveWorker) gather(
 	return content{spool: spool, size: size}, nil
 }
 
-// examine makes the object of a delta and examines it.
+// examine builds the object of a delta and examines it.
 func (w *resolveWorker) examine(ctx context.Context, base *branch, child uint32) (content, object.ID, error) {
 	hashing := &hashing{t: base.t}
 	made, err := w.apply(ctx, base.t, &base.content, child, hashing)
@@ -155,8 +155,8 @@ func (w *resolveWorker) judge(
 	return id, w.x.known(ctx, facts, id, t, made.size)
 }
 
-// hashing asks for the hash of a blob that is too large to be examined in memory; hasher is nil
-// when it was not.
+// hashing asks for the hash of a blob that is too large to be examined in memory. hasher is nil for
+// a smaller one.
 type hashing struct {
 	t      object.Type
 	hasher *object.Hasher
@@ -183,7 +183,7 @@ func (w *resolveWorker) apply(
 	return c, badEntry(entry, err)
 }
 
-// applyHeld is apply in memory; it returns false when delta or result are too large for that.
+// applyHeld is apply in memory; it returns false if delta or result are too large for that.
 func (w *resolveWorker) applyHeld(
 	ctx context.Context, t object.Type, base []byte, child uint32, hashing *hashing,
 ) (c content, ok bool, err error) {
@@ -207,7 +207,7 @@ func (w *resolveWorker) applyHeld(
 	return content{data: data, size: result}, true, err
 }
 
-// program returns a delta, inflated, until the next call; nil if it is too large to be held.
+// program returns an inflated delta, valid until the next call; nil if it is too large to be held.
 func (w *resolveWorker) program(child uint32) ([]byte, error) {
 	if kept, ok := w.in.kept[w.in.table.states[child].lane()].get(child); ok {
 		return kept, nil
@@ -266,7 +266,7 @@ func (w *resolveWorker) applyStream(
 	})
 }
 
-// allow checks the size of an object that is made for the first time.
+// allow checks the size of an object that is built for the first time.
 func (w *resolveWorker) allow(hashing *hashing, size int64) error {
 	if hashing == nil {
 		return nil

@@ -12,10 +12,11 @@ import (
 
 // resolver resolves delta families, from the objects at their roots down, on all cores.
 //
-// Each worker goes down one family with a stack of its own. An object is held while deltas against
-// it are left; the last delta replaces it, so that a straight chain holds one object at a time.
-// When the stack outgrows the worker's share of memory its lowest objects are dropped and inflated
-// again when they are needed. A worker that runs out of families is given branches of another's.
+// Each worker goes down one family with a stack of its own. It holds an object while deltas against
+// it are left. The last delta replaces the object, so a straight chain holds one object at a time.
+// When the stack outgrows the worker's share of memory, it drops the lowest objects and inflates
+// them again when it needs them. A worker that runs out of families gets branches of another
+// worker's.
 type resolver struct {
 	in      *Ingest
 	family  family
@@ -26,13 +27,13 @@ type resolver struct {
 
 	mu       sync.Mutex // guards the fields below
 	changed  *sync.Cond
-	branches []branch // given, and not taken yet
+	branches []branch // given and not taken yet
 	cursor   int      // roots before it were taken
 	active   int
 	err      error
 }
 
-// branch is an object and the deltas against it that are still to be resolved.
+// branch is an object with the deltas against it that are not resolved yet.
 type branch struct {
 	ordinal  uint32
 	depth    int
@@ -84,7 +85,7 @@ func (r *resolver) fail(err error) {
 	r.changed.Broadcast()
 }
 
-// next returns work for a worker that has none, or false when there is none and nobody is left who
+// next returns work for an idle worker, or false when there is none and no worker is left that
 // could give some.
 func (r *resolver) next() (branch, bool) {
 	r.mu.Lock()
@@ -106,7 +107,7 @@ func (r *resolver) next() (branch, bool) {
 	return branch{}, false
 }
 
-// pick is called with mu held.
+// pick returns a branch, or the next root. mu is held.
 func (r *resolver) pick() (branch, bool) {
 	if last := len(r.branches) - 1; last >= 0 {
 		b := r.branches[last]
@@ -126,7 +127,7 @@ func (r *resolver) pick() (branch, bool) {
 	return branch{}, false
 }
 
-// give hands a branch to whoever is idle.
+// give passes a branch to an idle worker.
 func (r *resolver) give(b branch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,11 +135,11 @@ func (r *resolver) give(b branch) {
 	r.changed.Signal()
 }
 
-// content is what an object contains: in memory, or in a scratch file when it is large. The zero
-// content is not there.
+// content is the content of an object: in memory, or in a scratch file when it is large. The zero
+// content is absent.
 type content struct {
 	data   []byte
-	shared bool // data is not the holder's to use again
+	shared bool // the holder must not reuse data
 	spool  file.Scratch
 	size   int64
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // resolveWorker is one goroutine of a resolver. stack holds branches of one family from the root
-// down, leaving out those that have no more children; its content is held by the stack.
+// down, without those that have no more children. The stack owns their contents.
 type resolveWorker struct {
 	r       *resolver
 	in      *Ingest
@@ -90,8 +90,8 @@ func (w *resolveWorker) step(ctx context.Context, top *branch) error {
 	return w.trim()
 }
 
-// build makes the object of a delta against the top of the stack, and examines it unless a lane has
-// done so.
+// build builds the object of a delta against the top of the stack, and examines it unless a lane
+// has done so.
 func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (branch, error) {
 	table := &w.in.table
 	depth := top.depth + 1
@@ -104,7 +104,7 @@ func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (b
 		next.content = made
 		return next, err
 	}
-	// The outline of a segment needs every link; hot objects have none.
+	// The segment summary needs every link; hot objects have no summary.
 	if len(top.content.data) > 0 && top.t == object.TypeTree && w.in.external(top.ordinal) && w.in.intake.segment == nil {
 		w.x.assumeTree(top.content.data)
 	}
@@ -125,7 +125,7 @@ func (w *resolveWorker) build(ctx context.Context, top *branch, child uint32) (b
 	return next, nil
 }
 
-// tell reports that so many deltas are resolved. It rests if that is told to a client.
+// tell reports the number of resolved deltas. It rests while a client is told.
 func (w *resolveWorker) tell(ctx context.Context, done int64) {
 	if done%progress.Steps != 0 {
 		return
@@ -136,8 +136,8 @@ func (w *resolveWorker) tell(ctx context.Context, done int64) {
 	})
 }
 
-// leavesFirst moves children that have no children themselves to the front: they need nothing to be
-// held.
+// leavesFirst moves the children without children of their own to the front: their contents need
+// not be held.
 func (w *resolveWorker) leavesFirst(children []uint32) {
 	leaves := 0
 	for i, child := range children {
@@ -161,13 +161,13 @@ func (w *resolveWorker) pop() error {
 	return err
 }
 
-// drop forgets the content of a branch on the stack.
+// drop releases the content of a branch on the stack.
 func (w *resolveWorker) drop(b *branch) error {
 	w.memory -= int64(cap(b.content.data))
 	return w.release(&b.content)
 }
 
-// release forgets a content that is not on the stack.
+// release releases a content that is not on the stack.
 func (w *resolveWorker) release(c *content) error {
 	if c.data != nil && !c.shared {
 		w.buffers.put(c.data)
@@ -180,8 +180,8 @@ func (w *resolveWorker) release(c *content) error {
 	return err
 }
 
-// trim drops contents from the bottom of the stack, where they are needed last, until the rest
-// keeps to the worker's share.
+// trim drops contents from the bottom of the stack, where they are needed last, until the others
+// fit the worker's share.
 func (w *resolveWorker) trim() error {
 	for i := 0; i < len(w.stack)-1 && w.memory > w.share; i++ {
 		if err := w.drop(&w.stack[i]); err != nil {
@@ -200,7 +200,8 @@ func (w *resolveWorker) clear() error {
 	return err
 }
 
-// giveAway splits the lowest branch that has deltas left, if others remain for this worker.
+// giveAway gives away half of the lowest branch that has deltas left, if others remain for this
+// worker.
 func (w *resolveWorker) giveAway() {
 	total := 0
 	for i := range w.stack {

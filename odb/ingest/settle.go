@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// settle puts the objects into the quarantine, once they have been found right.
+// settle puts the checked objects into the quarantine.
 func (in *Ingest) settle(ctx context.Context) error {
 	if in.intake.segment == nil {
 		return in.settleHot(ctx)
@@ -63,7 +63,7 @@ func (in *Ingest) appendWhole(ctx context.Context, base thinBase, data []byte) e
 	return in.addBaseRow(ctx, base, &row)
 }
 
-// rewind returns the segment, ready for objects behind those of the pack, in place of the trailer.
+// rewind returns the segment, positioned behind the last entry so that objects replace the trailer.
 func (in *Ingest) rewind() *segment.Writer {
 	if len(in.thin) == 0 {
 		in.intake.segment.Rewind(in.table.offsets[in.table.count()])
@@ -78,7 +78,7 @@ func (in *Ingest) addBaseRow(ctx context.Context, base thinBase, row *segment.Ro
 	return in.intake.segment.AddRow(ctx, *row)
 }
 
-// addEmptyTree stores the empty tree, which something names and nobody sent.
+// addEmptyTree stores the empty tree, which an object names and the sender did not send.
 func (in *Ingest) addEmptyTree(ctx context.Context) error {
 	if in.intake.segment == nil {
 		in.emptyTree = true
@@ -88,9 +88,8 @@ func (in *Ingest) addEmptyTree(ctx context.Context) error {
 	return in.appendWhole(ctx, thinBase{id: object.EmptyTreeID, info: odb.Info{Type: object.TypeTree}}, nil)
 }
 
-// settleHot puts the objects of a small pack into the quarantine, as they came. Of an object that
-// is repeated the one with the shortest chain comes first and is kept, for the reason that
-// deduplicate gives.
+// settleHot puts the objects of a small pack into the quarantine, in their received form. Of a
+// repeated object it keeps the entry with the shortest chain, for the reason given at deduplicate.
 func (in *Ingest) settleHot(ctx context.Context) error {
 	slices.SortFunc(in.found, func(a, b finding) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	depths, err := in.hotDepths(ctx)
@@ -128,8 +127,8 @@ func (in *Ingest) addHot(ctx context.Context, value *odb.HotValue) error {
 	return in.quarantine.AddPacked(ctx, value, row)
 }
 
-// odb.HotValue is the value of an object of a pack in memory, as it came; or whole, if its delta
-// chain has grown too long.
+// hotValue returns the value of an object of a pack in memory: in its received form, or whole if
+// its delta chain has grown too long.
 func (in *Ingest) hotValue(ctx context.Context, ordinal uint32, depth int) (*odb.HotValue, error) {
 	f := &in.found[ordinal]
 	header, n, err := in.entryHeader(ordinal)
@@ -157,7 +156,7 @@ func (in *Ingest) hotBase(base uint32) object.ID {
 	return in.found[base].row.ID
 }
 
-// undelta stores an object whole, if that keeps to the limit of a value.
+// undelta returns the whole object as a value, if it fits the limit of a value.
 func (in *Ingest) undelta(ctx context.Context, ordinal uint32, value *odb.HotValue) (*odb.HotValue, error) {
 	w := newResolveWorker(newResolver(in, 0))
 	w.push(branch{ordinal: ordinal})
@@ -171,11 +170,11 @@ func (in *Ingest) undelta(ctx context.Context, ordinal uint32, value *odb.HotVal
 	return value, w.clear()
 }
 
-// hotDepthMax is how many deltas the hot tier puts behind each other. Every push may add to the
-// chain of the one before.
+// hotDepthMax is the longest delta chain in the hot tier. Every push may add to the chain of the
+// push before.
 const hotDepthMax = 50
 
-// hotDepths returns how many deltas lie below each object, those of stored bases included.
+// hotDepths returns the number of deltas below each object, those of stored bases included.
 func (in *Ingest) hotDepths(ctx context.Context) ([]int, error) {
 	stored := make([]int, len(in.thin))
 	for i := range in.thin {

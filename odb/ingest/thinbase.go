@@ -16,18 +16,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// thinBase is a stored object that deltas of a thin pack build upon. It has an ordinal behind those
+// thinBase is a stored object that is the base of deltas of a thin pack. Its ordinal follows those
 // of the pack's entries.
 type thinBase struct {
 	id     object.ID
 	info   odb.Info
-	offset int64 // in the segment, to which it was added; -1 when the pack is in memory
+	offset int64 // in the segment that it was added to; -1 when the pack is in memory
 }
 
-// external reports whether an ordinal is that of a stored base.
+// external reports whether an ordinal is that of a thin-pack base.
 func (in *Ingest) external(ordinal uint32) bool { return int(ordinal) >= in.table.count() }
 
-// baseOffset returns where a base lies.
+// baseOffset returns the offset of a base.
 func (in *Ingest) baseOffset(ordinal uint32) int64 {
 	if in.external(ordinal) {
 		return in.thin[int(ordinal)-in.table.count()].offset
@@ -36,7 +36,7 @@ func (in *Ingest) baseOffset(ordinal uint32) int64 {
 }
 
 // findBases finds stored objects for the deltas that have no base in the pack, and returns them
-// with those deltas. If the pack is a segment they are added to it, which completes the pack.
+// with those deltas. If the pack is a segment, it appends them, which completes the pack.
 func (in *Ingest) findBases(ctx context.Context) ([]branch, error) {
 	var wanted []object.ID
 	for child := range in.refs.untaken() {

@@ -1,7 +1,8 @@
-// Package odbtest opens object stores in memory for the tests of what reads and writes objects.
+// Package odbtest opens object stores in memory for the tests of packages that read and write
+// objects.
 //
-// The stores are the real ones on a file system in memory, so that nothing is mocked and nothing is
-// left behind. Start at [Open]; [Clone] stores what a repository of git's holds.
+// The stores are the real ones on a file system in memory, so nothing is mocked, and nothing stays
+// on disk. Start at [Open]; [Clone] stores the objects of a git repository.
 package odbtest
 
 import (
@@ -48,15 +49,15 @@ type Store struct {
 	keys kv.Store
 }
 
-// OpenOn is [odb.Open] with what the packages above give a store: walks, and auxiliary files of
-// large segments, which are built at once when [odb.Options] say what is large.
+// OpenOn is [odb.Open] with the parts that the packages above give a store: walks, and auxiliary
+// files of large segments, which are built at once when [odb.Options] say which size is large.
 func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
 	options.Reach = packgen.Reachability{}
 	var store *odb.Store
 	if options.AuxiliaryCount > 0 {
 		options.GrewLarge = func(pool odb.PoolID) {
 			if err := repack.BuildAuxiliary(ctx, store, pool, 0); err != nil && !errors.Is(err, odb.ErrNoPool) {
-				panic(err) // what asked for it cannot hear of it
+				panic(err) // the caller has no way to return it
 			}
 		}
 	}
@@ -65,7 +66,7 @@ func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Op
 	return store, err
 }
 
-// Open opens an empty object store, until the test ends.
+// Open opens an empty object store and closes it when the test ends.
 func Open(tb testing.TB, options odb.Options) *Store {
 	tb.Helper()
 	keys, files, shut := OpenStores(tb, vfs.NewMem())
@@ -98,7 +99,7 @@ func (s *Store) apply(tb testing.TB, batch *kv.Batch) {
 	}
 }
 
-// Push makes the objects of a pack part of a pool, and returns why the pack was refused.
+// Push adds the objects of a pack to a pool, and returns the reason if the pack was refused.
 func (s *Store) Push(tb testing.TB, pool odb.PoolID, packed []byte) error {
 	tb.Helper()
 	ctx := context.Background()
@@ -137,8 +138,8 @@ func (s *Store) OpenView(tb testing.TB, pool odb.PoolID) *odb.View {
 	return view
 }
 
-// Clone stores all that the branches of a repository reach in a pool of its own, which can be read
-// until the test ends.
+// Clone stores all objects that the branches of a repository reach in a new pool, and returns a
+// view that stays open until the test ends.
 func Clone(tb testing.TB, git *oracle.Repository) *odb.View {
 	tb.Helper()
 	branches := git.Git("for-each-ref", "--format=%(objectname)", "refs/heads")

@@ -12,9 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Arrival is a blob that is still growing. What there is of it is compressed meanwhile on all
-// cores, a block of 1 MiB after the other, into a scratch file; only the hash, which begins with
-// the size, has to wait for the end. It is used by one goroutine and closed in the end.
+// Arrival is a blob that is still being uploaded. All cores compress its content meanwhile, in
+// blocks of 1 MiB, into a scratch file. Only the hash, which begins with the size, must wait for
+// the end. It is used by one goroutine, which closes it.
 type Arrival struct {
 	quarantine *Quarantine
 	content    io.ReaderAt
@@ -24,8 +24,8 @@ type Arrival struct {
 	kept       []keptBlock  // by the pipe, until it has finished
 }
 
-// keptBlock is a block in the scratch file of an arrival. One that is stored as it is lies in the
-// content only.
+// keptBlock is a block in the scratch file of an arrival. A block stored without compression lies
+// only in the content.
 type keptBlock struct {
 	block  pack.Block // without Packed
 	offset int64
@@ -37,7 +37,7 @@ func (q *Quarantine) NewArrival(content io.ReaderAt) *Arrival {
 	return &Arrival{quarantine: q, content: content}
 }
 
-// Close gives up what has not been finished.
+// Close discards an unfinished arrival.
 func (a *Arrival) Close() error {
 	if a.pipe != nil {
 		a.pipe.abort()
@@ -49,9 +49,9 @@ func (a *Arrival) Close() error {
 	return a.packed.Close()
 }
 
-// Grow says that the content has size bytes now. It waits while there is more to compress than
-// cores. ctx bounds the compression, also after Grow has returned. An arrival that failed can only
-// be closed.
+// Grow says that the content has size bytes now. It waits while more blocks are to be compressed
+// than there are cores. ctx bounds the compression, also after Grow has returned. An arrival that
+// failed can only be closed.
 func (a *Arrival) Grow(ctx context.Context, size int64) error {
 	for size-a.size >= pack.BlockSize {
 		if err := a.push(ctx, pack.BlockSize); err != nil {
@@ -102,15 +102,15 @@ func (a *Arrival) keep(b *streamBlock) error {
 	kept.block.Packed = nil
 	if !b.block.Stored {
 		if _, err := a.packed.Write(b.block.Packed); err != nil {
-			return fmt.Errorf("keep a block: %w", err)
+			return fmt.Errorf("write block: %w", err)
 		}
 	}
 	a.kept = append(a.kept, kept)
 	return nil
 }
 
-// Finish quarantines the blob, whose content has come to its end at size, and returns its ID. The
-// content is read once more. Errors: those of [Quarantine.WriteBlobFrom].
+// Finish quarantines the blob, whose content ends at size, and returns its ID. It reads the content
+// once more. Errors: those of [Quarantine.WriteBlobFrom].
 func (a *Arrival) Finish(ctx context.Context, size int64) (object.ID, error) {
 	q := a.quarantine
 	if a.packed == nil {
@@ -176,7 +176,7 @@ func (a *Arrival) append(ctx context.Context, s *streamWriter) error {
 			b.block = kept.block
 			b.block.Packed = b.packed[:kept.size]
 			if _, err := a.packed.ReadAt(b.block.Packed, kept.offset); err != nil && !errors.Is(err, io.EOF) {
-				return fmt.Errorf("read a block: %w", err)
+				return fmt.Errorf("read block: %w", err)
 			}
 		}
 		if err := s.add(b.block); err != nil {

@@ -7,14 +7,14 @@ import (
 	"packhorse/odb/segment"
 )
 
-// asideCache keeps the inflated objects that one piece of work read last. Work that reads a
-// repository from end to end once, such as making bitmaps, has one of its own: in the common cache
-// what it read would stand in for what requests read, and stay there for good.
+// asideCache is a private cache: it keeps the inflated objects that one task read last. A task that
+// reads a repository from end to end, such as building bitmaps, has one of its own. In the common
+// cache its objects would displace those that requests read, and stay there.
 type asideCache struct {
 	mu      sync.Mutex // guards the fields below
 	bytes   int64
 	entries map[segment.CacheKey]*list.Element
-	order   *list.List // of asideEntry, the last used in front
+	order   *list.List // of asideEntry, most recently used first
 }
 
 type asideEntry struct {
@@ -22,19 +22,19 @@ type asideEntry struct {
 	value segment.CacheEntry
 }
 
-// asideBytesMax holds the versions of a folder that a walk over paths opens together, and the bases
-// that they are deltas against.
+// asideBytesMax suffices for the versions of a folder that a walk over paths opens together, and
+// their delta bases.
 const asideBytesMax = 16 * mebibyte
 
-// Aside returns v with a cache of its own, which goes with it, and no longer counted as a
-// request's. It must not be read through yet.
+// Aside gives v a private cache, which lives as long as v, stops counting v as a request's view,
+// and returns v. Nothing may have been read through v before.
 func (v *View) Aside() *View {
 	v.store.traffic.leave()
 	v.own = &asideCache{entries: make(map[segment.CacheKey]*list.Element), order: list.New()}
 	return v
 }
 
-// shareAside makes v one of the work that other is aside for.
+// shareAside makes v use the private cache of other.
 func (v *View) shareAside(other *View) {
 	v.store.traffic.leave()
 	v.own = other.own

@@ -9,17 +9,17 @@ import (
 	"packhorse/odb/segment"
 )
 
-// AttachFilters puts a filter file, which is durable, beside a segment that has none. It is removed
-// when that segment is not in the pool any more, and after any error before the commit.
+// AttachFilters puts a durable filter file beside a segment that has none. It removes the file if
+// the segment is no longer in the pool, and after any error before the commit.
 func (s *Store) AttachFilters(ctx context.Context, pool PoolID, beside, id segment.LayerID) error {
 	return s.attach(ctx, pool, beside, manifestLayer{kind: segment.KindFilter, id: id},
 		func(other segment.LayerID) bool { return other != beside },
 		func(*manifest) bool { return true })
 }
 
-// AttachBitmaps puts a bitmap file, which is durable, beside the newest of the segments that it is
-// over, in the place of all other bitmaps of the pool. It is removed when these are not the pool's
-// oldest segments any more, and after any error before the commit.
+// AttachBitmaps puts a durable bitmap file beside the newest of the segments that it covers, in
+// place of all other bitmaps of the pool. It removes the file if these are no longer the pool's
+// oldest segments, and after any error before the commit.
 func (s *Store) AttachBitmaps(ctx context.Context, pool PoolID, over []segment.LayerID, id segment.LayerID) error {
 	return s.attach(ctx, pool, over[len(over)-1], manifestLayer{kind: segment.KindBitmap, id: id},
 		func(segment.LayerID) bool { return false },
@@ -41,12 +41,13 @@ func (m *manifest) segments() []segment.LayerID {
 }
 
 // SegmentsAlone returns a view of the pool's segments without hot layers, and their IDs, the oldest
-// first; none: a nil view. What is borrowed may be read there. The caller closes it.
+// first. Without segments the view is nil. All objects of borrowed segments are readable through
+// it. The caller closes it.
 func (v *View) SegmentsAlone() (*View, []segment.LayerID) {
 	return v.oldestSegments(len(v.manifest.layers))
 }
 
-// oldestSegments is SegmentsAlone with count segments at most.
+// oldestSegments is SegmentsAlone with at most count segments.
 func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
 	alone := manifest{version: v.manifest.version, prunes: v.manifest.prunes}
 	for _, l := range v.manifest.layers {
@@ -60,12 +61,12 @@ func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
 	return v.store.newView(v.pool, alone).Aside().Linked(), alone.segments()
 }
 
-// errLayersMoved says that what an auxiliary file was made for is not in the manifest any more.
+// errLayersMoved says that the layers that an auxiliary file was made for have left the manifest.
 var errLayersMoved = errors.New("odb: the layers have changed meanwhile")
 
-// attach puts an auxiliary file, which is durable, beside a segment. Others of its kind leave the
-// manifest, unless keeps says that they are to stay beside a layer. When fits says no, and after
-// any error before the commit, the file is removed.
+// attach puts a durable auxiliary file beside a segment. Others of its kind leave the manifest,
+// unless keeps says that they stay beside a layer. It removes the file if fits returns false, and
+// after any error before the commit.
 func (s *Store) attach(
 	ctx context.Context, pool PoolID, beside segment.LayerID, added manifestLayer, keeps func(beside segment.LayerID) bool,
 	fits func(*manifest) bool,
@@ -97,7 +98,7 @@ func (s *Store) attach(
 	return nil
 }
 
-// removeUnregistered removes the file of an auxiliary file, unless it turns out to be registered.
+// removeUnregistered removes an auxiliary file, unless it is registered.
 func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
 	if _, err := s.keys.Get(ctx, registrationKey(c.id)); !errors.Is(err, kv.ErrNotFound) {
 		return err

@@ -13,8 +13,8 @@ import (
 )
 
 // WriteBlobFrom quarantines a blob of size bytes read from r and returns its ID. Above 1 MiB the
-// quarantine becomes a segment, which the blob joins as a stream of blocks: hashed and compressed
-// on all cores as it is read, in a few MiB of memory whatever its size.
+// quarantine becomes a segment, to which the blob is appended as a stream of blocks. All cores hash
+// and compress it while it is read, in a few MiB of memory whatever its size.
 //
 // Errors: [ErrTooLarge], [object.ErrCollision], [io.ErrUnexpectedEOF] when r ends before size, and
 // those of r.
@@ -52,8 +52,8 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-// writeStream appends a block stream that write makes to the pending segment, or nothing at all if
-// it fails or the blob is there already.
+// writeStream appends a block stream that write makes to the pending segment. It appends nothing if
+// write fails or the blob is stored already.
 func (q *Quarantine) writeStream(
 	ctx context.Context, size int64, write func(s *streamWriter) error,
 ) (object.ID, error) {
@@ -112,7 +112,7 @@ func (s *streamWriter) run(ctx context.Context, r io.Reader) error {
 	return s.identify(hasher)
 }
 
-// identify takes the blob's ID from the hash of all of it.
+// identify computes the blob's ID from the hash of its content.
 func (s *streamWriter) identify(hasher *object.Hasher) (err error) {
 	if s.row.ID, err = hasher.Sum(); err != nil {
 		return fmt.Errorf("hash blob: %w", err)

@@ -10,9 +10,9 @@ import (
 	"packhorse/pack"
 )
 
-// blockPipe compresses blocks, one goroutine a core, and hands them on in their order, in a
-// goroutine of its own. It ends with finish or abort. What bounds the memory is that 2*cores+2
-// blocks at most are between push and the end.
+// blockPipe compresses blocks, one goroutine a core, and passes them on in order, in a goroutine of
+// its own. It ends with finish or abort. At most 2*cores+2 blocks are between push and the end,
+// which bounds the memory.
 type blockPipe struct {
 	group   *rescue.Group
 	cancel  context.CancelFunc
@@ -33,7 +33,7 @@ var streamBlocks = sync.Pool{New: func() any {
 	return &streamBlock{content: make([]byte, pack.BlockSize), packed: make([]byte, 0, pack.BlockSize+kibibyte)}
 }}
 
-// newStreamBlock returns a block whose content is to be filled in.
+// newStreamBlock returns a block for the caller to fill.
 func newStreamBlock(size int64) *streamBlock {
 	b := streamBlocks.Get().(*streamBlock) // the pool makes nothing else
 	b.content = b.content[:size]
@@ -41,7 +41,7 @@ func newStreamBlock(size int64) *streamBlock {
 	return b
 }
 
-// release gives the block's memory back.
+// release returns the block's memory to the pool.
 func (b *streamBlock) release() {
 	if cap(b.block.Packed) > cap(b.packed) {
 		b.packed = b.block.Packed
@@ -85,7 +85,7 @@ func newBlockPipe(ctx context.Context, out func(b *streamBlock) error) *blockPip
 	return p
 }
 
-// push gives a block to the pipe. It is false when the pipe has stopped; finish tells why.
+// push adds a block to the pipe. It returns false when the pipe has stopped; finish returns why.
 func (p *blockPipe) push(b *streamBlock) bool {
 	for _, to := range []chan<- *streamBlock{p.work, p.ordered} {
 		select {
@@ -106,7 +106,7 @@ func (p *blockPipe) finish() error {
 	return err
 }
 
-// abort gives up what has not been handed on, and returns when nothing is handed on any more.
+// abort discards the remaining blocks, and returns when out is no longer called.
 func (p *blockPipe) abort() {
 	p.cancel()
 	_ = p.finish() // it was cancelled

@@ -100,7 +100,7 @@ func (r *blockReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes what is left, block by block.
+// WriteTo writes the rest, block by block.
 func (r *blockReader) WriteTo(w io.Writer) (int64, error) {
 	written := int64(0)
 	for {

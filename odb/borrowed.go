@@ -9,8 +9,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending is what a view knows of the layers that its pool took over as a fork (docs/invariants.md
-// 8).
+// lending describes the borrowed layers of a fork's pool to a view (docs/invariants.md 8).
 type lending struct {
 	auxiliary segment.LayerID
 	layers    map[segment.LayerID]struct{} // that the auxiliary file stands beside
@@ -33,8 +32,8 @@ func newLending(m *manifest) *lending {
 	return l
 }
 
-// borrowed returns the auxiliary file that says what of the layer may be read; without one all of it
-// may.
+// borrowed returns the auxiliary file with the visibility set of the layer. Without one all of its
+// objects are readable.
 func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
 	for _, auxiliary := range l.auxiliaries {
 		if auxiliary.kind == segment.KindBorrowed {
@@ -44,8 +43,8 @@ func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
 	return segment.LayerID{}, false
 }
 
-// lender returns what is known of borrowed layers, nil if there are none, or none that are to be
-// asked about.
+// lender returns the description of the borrowed layers, nil if there are none, or if the view need
+// not check them.
 func (v *View) lender() *lending {
 	switch {
 	case v.asking != nil:
@@ -57,10 +56,10 @@ func (v *View) lender() *lending {
 	}
 }
 
-// borrows reports whether there are objects in the layers of v that may not be read.
+// borrows reports whether layers of v may hold objects that are not readable.
 func (v *View) borrows() bool { return v.lender() != nil }
 
-// IsBorrowed reports whether that a layer holds an object does not say that it may be read.
+// IsBorrowed reports whether a layer may hold objects that are not readable.
 func (v *View) IsBorrowed(l layer) bool {
 	lender := v.lender()
 	if lender == nil {
@@ -71,13 +70,13 @@ func (v *View) IsBorrowed(l layer) bool {
 }
 
 // readable is the one place that decides whether an object may be seen through this view
-// (docs/invariants.md 8). Everything that takes an ID from outside asks it. at is where the object
-// was found first, if it was found.
+// (docs/invariants.md 8). Everything that takes an ID from outside calls it. at is the place where
+// the object was found first, if it was found.
 //
-// What is own and stored may be read, and of what came with a fork that which the tips reach that
-// it took. Until that is known, everybody who asks for something else than a tip or an own object
-// waits for it, whether there is such an object or not: the time that an answer takes tells
-// nothing.
+// Objects in the pool's own layers are readable. Objects in borrowed layers are readable if the
+// tips that the fork was created from reach them. Until this set is known, a request for another
+// object than a tip or an own object waits for it, whether the object exists or not: so the time of
+// an answer reveals nothing.
 func (v *View) readable(ctx context.Context, id object.ID, at *Location, found bool) (bool, error) {
 	lender := v.lender()
 	if lender == nil || found && !v.IsBorrowed(at.layer) {
@@ -106,8 +105,8 @@ func (v *View) readable(ctx context.Context, id object.ID, at *Location, found b
 	return false, nil
 }
 
-// holds is [View.Has] for who would store the object otherwise, and does not wait: while it is
-// being found out what a fork may read, what it took may be stored once more.
+// holds is [View.Has] for a caller that would store the object otherwise, and does not wait: during
+// a visibility walk it may return false for a borrowed object, which is then stored once more.
 func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	at, found, err := v.locate(ctx, id)
 	lender := v.lender()
@@ -126,7 +125,8 @@ func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	return set != nil && slices.ContainsFunc(borrowed, func(at Location) bool { return set.has(&at) }), nil
 }
 
-// twins reports whether an object lies in a layer that is not borrowed, or else where it lies.
+// twins reports whether an object lies in a layer that is not borrowed, and returns its places
+// otherwise.
 func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []Location, err error) {
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
@@ -142,7 +142,7 @@ func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []Lo
 	return false, borrowed, nil
 }
 
-// loan returns what an auxiliary file says, read once for the view.
+// loan returns the visibility set of an auxiliary file, which the view reads once.
 func (v *View) loan(ctx context.Context, l *lending) (*loan, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// borrowedSet says which objects of the layers that a fork took it may read: those that the tips
-// reach which it took. It is immutable.
+// borrowedSet is a visibility set: the objects of borrowed layers that a fork may read, which are
+// those that the tips reach from which it was created. It is immutable.
 //
-// It is the auxiliary file of all those layers, one file for a fork, in one of two forms. The tips are
-// all that a fork writes down, whatever the size of the source; what they reach is found out later
-// and takes their place.
+// One auxiliary file stores it for all borrowed layers, in one of two forms. Creating a fork writes
+// only the tips, whatever the size of the source. Later a walk computes the objects that they
+// reach, and these replace the tips.
 //
 //	12 magic | 4 format version | 16 auxiliary file ID | 1 form
 //	form 1   uvarint count, per tip: 20 ID; sorted
@@ -29,11 +29,11 @@ import (
 //	4 CRC-32C of all before
 type borrowedSet struct {
 	tips idList
-	// known says that what the tips reach is in the fields below.
+	// known says that the fields below hold the objects that the tips reach.
 	known    bool
 	segments map[segment.LayerID]lentSegment
 	loose    idList
-	all      bool // everything may be read
+	all      bool // all objects are readable
 }
 
 const (
@@ -41,7 +41,7 @@ const (
 	borrowedOfSets = 2
 )
 
-// has reports whether the object at a location in a borrowed layer may be read.
+// has reports whether the object at a location in a borrowed layer is readable.
 func (s *borrowedSet) has(at *Location) bool {
 	if segment, ok := at.layer.(*SegmentLayer); ok {
 		return s.all || s.segments[segment.ID].has(at.ordinal)
@@ -49,10 +49,10 @@ func (s *borrowedSet) has(at *Location) bool {
 	return s.all || s.loose.has(at.id)
 }
 
-// lentSegmentOverhead is about what a lentSegment takes in memory beside its bits.
+// lentSegmentOverhead is about the memory of a lentSegment beside its bits.
 const lentSegmentOverhead = 160
 
-// size is about what the set takes in memory.
+// size returns about the memory of the set in bytes.
 func (s *borrowedSet) size() int {
 	size := len(s.tips) + len(s.loose)
 	for _, ordinals := range s.segments {
@@ -84,7 +84,7 @@ func (l idList) has(id object.ID) bool {
 	return i < l.count() && l.at(i) == id
 }
 
-// with returns what is in either list.
+// with returns the union of two lists.
 func (l idList) with(other idList) idList {
 	united := make(idList, 0, len(l)+len(other))
 	for len(l) > 0 && len(other) > 0 {
@@ -109,7 +109,7 @@ func (l idList) ids() []object.ID {
 	return ids
 }
 
-// lentSegment says which objects of a segment may be read.
+// lentSegment is the set of readable objects of a segment.
 type lentSegment struct {
 	count int    // of objects in the segment
 	words []byte // a bit each
@@ -130,7 +130,7 @@ func newLentSegment(count int, words []uint64) lentSegment {
 	return s
 }
 
-// with returns what is in either of two sets of the same segment. The zero set is that of any.
+// with returns the union of two sets of the same segment. The zero set belongs to any segment.
 func (s lentSegment) with(other lentSegment) lentSegment {
 	united := lentSegment{count: max(s.count, other.count), words: slices.Clone(other.words)}
 	if len(s.words) > len(united.words) {
@@ -142,7 +142,7 @@ func (s lentSegment) with(other lentSegment) lentSegment {
 	return united
 }
 
-// size returns how many ordinals are in the set.
+// size returns the number of ordinals in the set.
 func (s lentSegment) size() int {
 	n := 0
 	for _, b := range s.words {
@@ -151,7 +151,7 @@ func (s lentSegment) size() int {
 	return n
 }
 
-// encode returns the auxiliary file of that ID.
+// encode returns the content of the auxiliary file id.
 func (s *borrowedSet) encode(id segment.LayerID) []byte {
 	dst := make([]byte, 0, segment.BorrowedHead+s.size()+16)
 	dst = append(dst, segment.BorrowedMagic...)
@@ -179,9 +179,9 @@ func (l idList) append(dst []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(l.count())), l...)
 }
 
-var errBorrowed = errors.New("what a fork may read is malformed")
+var errBorrowed = errors.New("malformed visibility set of a fork")
 
-// decodeBorrowed takes apart the auxiliary file of that ID, whose bytes the set goes on to use.
+// decodeBorrowed decodes the content of the auxiliary file id. The set keeps data.
 func decodeBorrowed(id segment.LayerID, data []byte) (*borrowedSet, error) {
 	body := len(data) - 4
 	if body < segment.BorrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {

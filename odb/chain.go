@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Read returns an object whole, as a slice that is shared and only to be read. Errors:
-// [ErrNotFound]; [ErrTooLarge] above 32 MiB, where [View.Open] is to be used; [ErrCorrupt].
+// Read returns a whole object, as a slice that is shared and read-only. Errors: [ErrNotFound];
+// [ErrTooLarge] above 32 MiB, which [View.Open] can read; [ErrCorrupt].
 func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, error) {
 	if hit, ok := v.cachedHot(id); ok {
 		return hit.Kind, hit.Data, nil
@@ -29,8 +29,8 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 	return t, data, nil
 }
 
-// cachedHot looks for id among the cached objects of the hot layers, before any index is asked:
-// these are what every commit reads.
+// cachedHot looks for id among the cached objects of the hot layers, before it consults any index:
+// these are the objects that every commit reads.
 func (v *View) cachedHot(id object.ID) (segment.CacheEntry, bool) {
 	for _, l := range v.storedLayers() {
 		if hot, ok := l.(*hotLayer); ok && !v.IsBorrowed(l) {
@@ -48,8 +48,7 @@ type chainLink struct {
 	Info
 }
 
-// bottom is what a chain of deltas stands on: an object in memory, or the location of a whole
-// entry.
+// bottom is the base of a delta chain: an object in memory, or the location of a whole entry.
 type bottom struct {
 	at Location
 	Info
@@ -57,15 +56,15 @@ type bottom struct {
 	data     []byte
 }
 
-// valuesKept is how many links of a chain keep the hot value that was found: longer chains read
-// values again rather than hold them.
+// valuesKept is the number of links of a chain that keep their hot value. Longer chains read values
+// again rather than hold them.
 const valuesKept = 64
 
 // ReadAt returns the object at a location, at most segment.WholeMax bytes long.
 //
-// The chain of deltas is walked down to a whole or cached base, which may lie in another layer, and
-// applied upwards one by one. Its length is bounded, so a cycle ends as corruption. What is built
-// on the way is cached: the next version of a file has the same base.
+// It walks the chain of deltas down to a whole or cached base, which may lie in another layer, and
+// applies them upwards one by one. The length of a chain is bounded, so a cycle ends as corruption.
+// The objects built on the way are cached: the next version of a file has the same base.
 func (v *View) ReadAt(ctx context.Context, at Location) (object.Type, []byte, error) {
 	t, data, err := v.readChain(ctx, at)
 	if errors.Is(err, segment.ErrLargeChain) {
@@ -98,14 +97,14 @@ func (v *View) readChain(ctx context.Context, at Location) (object.Type, []byte,
 	return base.Type, data, nil
 }
 
-// Objects of largeFrom bytes or more are asked for before they are read: with what they are read
-// from and what is made of them they hold largeCosts times their size.
+// Memory is requested for objects of largeFrom bytes or more before they are read: together with
+// their sources and results they hold largeCosts times their size.
 const (
 	largeFrom  = mebibyte
 	largeCosts = 4
 )
 
-// needLarge asks for the memory of the largest object of a chain.
+// needLarge requests the memory for the largest object of a chain.
 func needLarge(ctx context.Context, chain []chainLink, base *bottom) error {
 	largest := base.Size
 	for i := range chain {
@@ -152,7 +151,7 @@ func (v *View) descend(ctx context.Context, at Location, sizeMax int64) ([]chain
 	}
 }
 
-// checkTypes makes sure that a delta has the type of its base: it has none of its own.
+// checkTypes verifies that a delta has the type of its base: it has none of its own.
 func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 	for i := range chain {
 		if link := &chain[i]; link.Type != t {
@@ -162,12 +161,12 @@ func (v *View) checkTypes(chain []chainLink, t object.Type) error {
 	return nil
 }
 
-// baseOf returns where the base of the delta at a location lies. The base of a stored object is
-// stored: a quarantined twin of it, which may be a delta against that very object, does not count.
-// For the same reason older hot layers go before newer ones: what a fork may not read is stored
-// again when it is pushed, perhaps as a delta against what is a delta against the borrowed twin.
-// The base of a delta is as old as the delta or older, so chains that take the oldest twin come to
-// an end.
+// baseOf returns the location of the base of the delta at a location. The base of a stored object
+// is stored: a quarantined duplicate of it, which may be a delta against that very object, does not
+// count. For the same reason older hot layers go before newer ones: a fork stores a borrowed object
+// that it may not read again when the object is pushed, perhaps as a delta against an object that
+// is a delta against the borrowed duplicate. The base of a delta is as old as the delta or older,
+// so chains that take the oldest duplicate end.
 func (v *View) baseOf(ctx context.Context, at *Location, s *step) (Location, error) {
 	if s.BaseOrdinal != segment.NoOrdinal {
 		return Location{layer: at.layer, ordinal: s.BaseOrdinal}, nil
@@ -240,8 +239,8 @@ func (v *View) recall(at *Location) (segment.CacheEntry, bool) {
 	return segment.CacheEntry{}, false
 }
 
-// keep caches what was built at a location: bases of deltas, trees, commits and tags, but not the
-// blobs that were asked for, which are read once.
+// keep caches an object built at a location: delta bases, trees, commits and tags, but not
+// requested blobs, which are read once.
 func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 	if built.Kind == object.TypeBlob && !isBase {
 		return

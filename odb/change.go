@@ -10,19 +10,19 @@ import (
 	"packhorse/odb/segment"
 )
 
-// changeTriesMax bounds how often a change of a manifest is tried against those of others.
+// changeTriesMax bounds the attempts of a change of a manifest when others change it, too.
 const changeTriesMax = 64
 
-// errNoChange ends a change of a manifest that has turned out to be unnecessary.
+// errNoChange ends a change of a manifest that is not necessary.
 var errNoChange = errors.New("nothing to change")
 
-// changeManifest replaces a pool's manifest by what change makes of it, and returns when that is
+// changeManifest replaces a pool's manifest by the result of change, and returns when that is
 // durable. Every change goes through here or through [Store.stageManifest], so that user keys and
 // table d agree with the manifests.
 //
-// change may be called again when somebody else's change came first; it may add operations and
-// preconditions to the batch, such as the registrations of new files. [errNoChange] ends the matter
-// without an error.
+// change is called again if another change was first. It may add operations and preconditions to
+// the batch, such as the registrations of new files. [errNoChange] ends changeManifest without an
+// error.
 //
 // Errors: [ErrNoPool], [ErrManyLayers], [kv.ErrConflict] when others were always faster, and those
 // of change.
@@ -56,9 +56,9 @@ func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *
 	return fmt.Errorf("change manifest of pool %s: %w", pool, kv.ErrConflict)
 }
 
-// stageManifest puts next in the place of the manifest before, whose stored bytes are raw and a
-// precondition. What joins gets its user key; what leaves loses it and waits in table d to be
-// removed. Errors: [ErrManyLayers].
+// stageManifest replaces the manifest before by next. raw, the stored bytes of before, is a
+// precondition. A joining layer gets its user key. A leaving layer loses it and gets an obsolete
+// entry in table d. Errors: [ErrManyLayers].
 func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next *manifest) error {
 	next.version = before.version + 1
 	value := next.encode(pool)
@@ -81,15 +81,14 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 	return nil
 }
 
-// leave lets b end a pool's use of a layer or auxiliary file, which is removed when nobody uses it any
-// more.
+// leave adds the release of a layer or auxiliary file to b; Sweep deletes it when no pool uses it.
 func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segment.LayerID) {
 	b.Delete(userKey(id, pool))
 	b.Put(departureKey(departure{time: s.options.Now(), kind: kind, id: id}), pool[:])
 }
 
-// freeze ends the writing to the last hot layer, if it holds anything, by a new one behind it. What
-// is hot then stays as it is until it is folded.
+// freeze gives the pool a new hot layer, if the last one holds an object. Objects in the former one
+// stay unchanged until they are flushed.
 func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
 		hot, ok := m.hot()
@@ -116,7 +115,7 @@ func (s *Store) isEmpty(ctx context.Context, hot segment.LayerID) (bool, error) 
 	return true, nil
 }
 
-// clone returns a copy that shares nothing.
+// clone returns a deep copy.
 func (m *manifest) clone() manifest {
 	next := *m
 	next.layers = slices.Clone(m.layers)
@@ -138,7 +137,7 @@ func (m *manifest) parts() map[segment.LayerID]segment.LayerKind {
 	return parts
 }
 
-// use lets b give a pool the user keys of everything that its first manifest names.
+// use adds the user keys of all layers and auxiliary files of the pool's first manifest to b.
 func (m *manifest) use(b *kv.Batch, pool PoolID) {
 	for id := range m.parts() {
 		b.Put(userKey(id, pool), nil)

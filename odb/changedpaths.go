@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// changedPaths gathers the paths at which two trees differ: files, and the folders that they lie
-// in.
+// changedPaths collects the paths at which two trees differ: files, and the folders that contain
+// them.
 type changedPaths struct {
 	view     *View
 	depthMax int
@@ -23,10 +23,10 @@ type changedPaths struct {
 	paths    map[string]struct{}
 }
 
-// errManyTrees says that more of trees had to be read than was allowed.
+// errManyTrees says that the changed trees exceed the bytes that may be read.
 var errManyTrees = errors.New("odb: many trees changed")
 
-// errManyPaths says that more paths changed than a filter holds.
+// errManyPaths says that more paths changed than a filter can hold.
 var errManyPaths = errors.New("odb: many paths changed")
 
 // FilterOf returns the filter of the changes from one tree to another.
@@ -35,8 +35,8 @@ func (v *View) FilterOf(ctx context.Context, old, tree object.ID) (bloom.Filter,
 	return v.filterWithin(ctx, old, tree, math.MaxInt64, &read)
 }
 
-// filterWithin is filterOf, which counts in read how many bytes of trees it reads. It returns nil
-// when they come to more than readMax.
+// filterWithin is FilterOf that counts the bytes of the trees that it reads in read. It returns nil
+// when they exceed readMax.
 func (v *View) filterWithin(
 	ctx context.Context, old, tree object.ID, readMax int64, read *int64,
 ) (bloom.Filter, error) {
@@ -56,9 +56,9 @@ func (v *View) filterWithin(
 	return bloom.New(c.paths), nil
 }
 
-// diff adds what differs in the folder that prefix ends in, empty or with a slash behind it. An old
-// entry is taken out of a table by the new one of its name, so that the order of a tree, which old
-// tools got wrong, does not matter.
+// diff adds the differences in the folder prefix, which is empty or ends in a slash. The new entry
+// of a name removes the old one from a table, so the order of a tree, which old tools got wrong,
+// does not matter.
 func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object.ID) error {
 	if old == tree {
 		return nil
@@ -95,7 +95,7 @@ func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object
 	return nil
 }
 
-// changedEntry is an entry of a tree without its name; zero where there is none.
+// changedEntry is an entry of a tree without its name; zero if there is none.
 type changedEntry struct {
 	mode object.Mode
 	id   object.ID
@@ -106,8 +106,8 @@ type namedEntry struct {
 	changedEntry
 }
 
-// differentEntries returns the entries of two trees that are not in both, and others where a tree
-// is out of order; never those that both end with.
+// differentEntries returns the entries of two trees that are not in both, and some equal ones where
+// a tree is out of order. It omits the common end of both.
 func differentEntries(before, after []byte) (old map[string]changedEntry, fresh []namedEntry, err error) {
 	was, is := object.IterTree(before), object.IterTree(after)
 	tail := object.CommonSuffix(before, after)
@@ -136,7 +136,7 @@ func differentEntries(before, after []byte) (old map[string]changedEntry, fresh 
 	}
 }
 
-// add takes in how a path changed.
+// add adds the change of a path.
 func (c *changedPaths) add(ctx context.Context, path string, old, now changedEntry) error {
 	if old == now {
 		return nil
@@ -160,7 +160,7 @@ func (c *changedPaths) add(ctx context.Context, path string, old, now changedEnt
 	return nil
 }
 
-// folder returns the tree that an entry is, the empty one if it is none.
+// folder returns the tree of an entry, the empty tree if the entry is none.
 func (e changedEntry) folder() object.ID {
 	if e.mode.IsTree() {
 		return e.id
@@ -179,7 +179,7 @@ func (c *changedPaths) tree(ctx context.Context, tree object.ID) ([]byte, error)
 	}
 	t, data, err := c.view.Read(ctx, tree)
 	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s where a tree belongs", segment.ErrFormat, tree, t)
+		err = fmt.Errorf("%w: %s is a %s instead of a tree", segment.ErrFormat, tree, t)
 	}
 	c.read += int64(len(data))
 	return data, err

@@ -7,8 +7,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// decoder takes apart a short value. After a failure it returns zeros, so that its user checks
-// once.
+// decoder parses a short value. After a failure it returns zeros, so one check at the end suffices.
 type decoder struct {
 	data   []byte
 	failed bool
@@ -25,8 +24,8 @@ func (d *decoder) uvarint() uint64 {
 	return value
 }
 
-// count returns a number of things that take at least a byte each, so that a lie cannot make anyone
-// loop for long.
+// count returns a number of items that take at least a byte each, so that a false count cannot
+// cause a long loop.
 func (d *decoder) count() int {
 	n := d.uvarint()
 	if n > uint64(len(d.data)) {

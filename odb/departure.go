@@ -8,8 +8,8 @@ import (
 	"packhorse/odb/segment"
 )
 
-// departure is a row of table d: a layer or auxiliary file that a pool does not use any more, or a pool
-// that no repository uses.
+// departure is an obsolete entry, a row of table d: a layer or auxiliary file that a pool no longer
+// uses, or a pool that no repository uses.
 type departure struct {
 	time time.Time
 	kind segment.LayerKind

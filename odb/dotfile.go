@@ -10,24 +10,25 @@ import (
 	"packhorse/pack/object"
 )
 
-// What git reads by its name, .gitmodules and its like, is checked wherever a tree comes in: of a
-// pack once everything can be read, of a tree that [Quarantine.Write] gets at once.
+// Files that git reads by their names, such as .gitmodules, are checked wherever a tree is
+// received: in a pack once all objects can be read, and in a tree that [Quarantine.Write] gets at
+// once.
 
-// Dotfile is a blob and a name of it that git reads it by.
+// Dotfile is a blob with one of its names that git reads.
 type Dotfile struct {
 	ID      object.ID
 	file    object.Dotfile
-	gitlink bool // which names nothing that is here
+	gitlink bool // which names no object of this repository
 }
 
 func NewDotfile(file object.Dotfile, mode object.Mode, id object.ID) Dotfile {
 	return Dotfile{ID: id, file: file, gitlink: mode.Type() == object.TypeCommit}
 }
 
-// CheckDotfile judges what a readable tree names so, as git fsck --strict does. Errors:
+// CheckDotfile checks such a file of a readable tree, as git fsck --strict does. Errors:
 // [*object.CheckError], and those of reading.
 func (v *View) CheckDotfile(ctx context.Context, found Dotfile) error {
-	if found.gitlink { // also where there is such an object: nobody is to find that out
+	if found.gitlink { // also if the object exists, which must not be revealed
 		return found.file.Fault("Missing", "is a gitlink")
 	}
 	v = v.Linked()
@@ -74,10 +75,10 @@ func (e *RefusedFileError) Error() string {
 	return fmt.Sprintf("path %q is refused, as git fsck refuses it: %s: %s", e.Path, e.Err.Name, e.Err.Detail)
 }
 
-// Unwrap returns what the check found.
+// Unwrap returns the failed check.
 func (e *RefusedFileError) Unwrap() error { return e.Err }
 
-// InFolder returns err, a [RefusedFileError] in it being told from one folder further up.
+// InFolder returns err. If it holds a [RefusedFileError], its path gets the folder name in front.
 func InFolder(name string, err error) error {
 	if refused, ok := errors.AsType[*RefusedFileError](err); ok {
 		refused.Path = name + "/" + refused.Path
@@ -85,14 +86,14 @@ func InFolder(name string, err error) error {
 	return err
 }
 
-// namedDotfile is a dotfile as a tree names it.
+// namedDotfile is a dotfile with the name that a tree gives it.
 type namedDotfile struct {
 	Dotfile
 	name []byte
 }
 
-// checkTree judges a tree that follows predecessor (zero: none), and what it names that git reads
-// by its name. What predecessor names as well has come in before, and may stay.
+// checkTree checks a tree that follows predecessor (zero: none), and its files that git reads by
+// their names. Files that predecessor names as well were accepted before, and may stay.
 func (q *Quarantine) checkTree(ctx context.Context, data []byte, predecessor object.ID) error {
 	q.named = q.named[:0]
 	if err := object.CheckTree(data, object.TreeCheck{NameMax: PathComponentBytesMax, Found: q.noteDotfile}); err != nil {
@@ -128,7 +129,7 @@ func (q *Quarantine) noteDotfile(name []byte, file object.Dotfile, mode object.M
 	q.named = append(q.named, namedDotfile{NewDotfile(file, mode, id), name})
 }
 
-// names reports whether a tree has the same under the same name.
+// names reports whether a tree has the same object under the same name.
 func names(tree []byte, want *namedDotfile) bool {
 	for it := object.IterTree(tree); it.Next(); {
 		if it.ID == want.ID && bytes.Equal(it.Name, want.name) {

@@ -8,20 +8,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// Encoding says how the bytes of a stored entry are compressed. The numbers are stored.
+// Encoding is the compression of the bytes of a stored entry. The numbers are stored.
 type Encoding uint8
 
 const (
 	// EncodingZlib is a zlib stream, as packs hold it: it can be sent as it is.
 	EncodingZlib Encoding = 0
-	// EncodingZstd is a zstd frame: what the API wrote into the hot tier.
+	// EncodingZstd is a zstd frame, the form of objects that the API wrote to the hot tier.
 	EncodingZstd Encoding = 1
 	// EncodingRaw is not compressed.
 	EncodingRaw Encoding = 2
 )
 
-// StoredEntry is an object as it is stored: what a pack generator copies instead of computing it.
-// It stays valid while the view that returned it is open.
+// StoredEntry is the stored form of an object, which a pack generator copies instead of computing
+// it. It stays valid while the view that returned it is open.
 type StoredEntry struct {
 	ID   object.ID
 	Type object.Type // of the object, also when the entry is a delta
@@ -30,7 +30,7 @@ type StoredEntry struct {
 	// base in the same segment.
 	Base     object.ID
 	Encoding Encoding
-	// ContentSize is what the stored bytes inflate to: Size, or the size of the delta.
+	// ContentSize is the inflated size: Size, or the size of the delta.
 	ContentSize int64
 	// PayloadSize is the size of the compressed bytes, without the header of a pack entry.
 	PayloadSize int64
@@ -46,13 +46,13 @@ type StoredEntry struct {
 // Delta reports whether the entry is a delta against Base.
 func (e *StoredEntry) Delta() bool { return !e.Base.IsZero() }
 
-// Content returns what the stored bytes inflate to, at most segment.WholeMax bytes: the object, or
-// a delta. It may be shared. Errors: [ErrTooLarge], [ErrCorrupt].
+// Content returns the inflated bytes, at most segment.WholeMax: the object, or a delta. They may be
+// shared. Errors: [ErrTooLarge], [ErrCorrupt].
 func (e *StoredEntry) Content(ctx context.Context) ([]byte, error) {
 	return e.at.layer.content(ctx, e.at)
 }
 
-// Entry returns how the object of id is stored. When several layers hold it, any of them may
+// Entry returns the stored form of the object id. If it is a duplicate, any of its layers may
 // answer. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
 	at, err := v.Find(ctx, id)
@@ -62,11 +62,11 @@ func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
 	return at.layer.entry(ctx, at)
 }
 
-// CopyPacked writes the compressed bytes of e to w, encoded as e says; the caller has written the
-// header of the pack entry.
+// CopyPacked writes the compressed bytes of e to w, in the encoding of e. The caller has written
+// the header of the pack entry.
 //
-// Up to 1 MiB the checksum is verified before the first byte is written; beyond, the bytes pass
-// through and an error at the end says that they must not be used. Errors: [ErrCorrupt].
+// Up to 1 MiB it verifies the checksum before it writes the first byte. Beyond, it writes while it
+// reads, and an error at the end says that the bytes must not be used. Errors: [ErrCorrupt].
 func (v *View) CopyPacked(ctx context.Context, w io.Writer, e *StoredEntry) error {
 	return e.at.layer.copyPayload(ctx, w, e)
 }

@@ -8,20 +8,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// Facts that a caller decides on.
+// Errors that a caller decides on.
 var (
-	// ErrNotFound says that an object is not in the pool, or may not be read through it; the two are
-	// not told apart.
+	// ErrNotFound says that an object is not in the pool, or not readable through it; callers cannot
+	// distinguish the two.
 	ErrNotFound = errors.New("odb: object not found")
 	// ErrNoPool says that there is no pool of that ID.
 	ErrNoPool = errors.New("odb: pool not found")
 	// ErrCorrupt says that stored bytes failed a check.
 	ErrCorrupt = segment.ErrCorrupt
-	// ErrTooLarge says that an object is over a limit, or over what the call holds in memory.
+	// ErrTooLarge says that an object exceeds a limit, or the memory that the call may use.
 	ErrTooLarge = segment.ErrTooLarge
-	// ErrPruned says that objects were dropped from the pool since a quarantine's connectivity was
+	// ErrPruned says that objects were pruned from the pool since the connectivity of a quarantine was
 	// checked; see [Quarantine.Refresh].
-	ErrPruned = errors.New("odb: objects were dropped from the pool meanwhile")
+	ErrPruned = errors.New("odb: objects were pruned from the pool meanwhile")
 	// ErrManyLayers says that a pool's manifest cannot take another layer before maintenance has
 	// merged some.
 	ErrManyLayers = errors.New("odb: the pool has too many layers")
@@ -48,25 +48,24 @@ type counters struct {
 
 // Stats are counts since [Open].
 type Stats struct {
-	// CorruptCount is how many reads met bytes that failed a check, and DamageCount how many different
-	// things were found to be wrong, which is not more than 10,000. [Store.WholeCheck] makes it less
-	// again.
+	// CorruptCount is the number of reads that met bytes which failed a check. DamageCount is the
+	// number of different damages found, at most 10,000. [Store.WholeCheck] can lower it.
 	CorruptCount uint64
 	DamageCount  int
-	// HotObjectCount and SegmentCount are the objects and the segments that quarantines have staged.
+	// HotObjectCount and SegmentCount are the numbers of objects and segments that quarantines staged.
 	HotObjectCount, SegmentCount uint64
 	// CacheBytes, CacheHits and CacheMisses are those of the one cache.
 	CacheBytes, CacheHits, CacheMisses uint64
-	// OpenFileCount is how many segment files are open now.
+	// OpenFileCount is the number of open segment files.
 	OpenFileCount int
-	// LoanWalkCount is how often it was found out what a fork may read, LoanGrownCount how often from
-	// what was known of another one.
+	// LoanWalkCount is the number of visibility walks, LoanGrownCount the number of those that began
+	// with the visibility set of another fork.
 	LoanWalkCount, LoanGrownCount uint64
 }
 
-// Growth is what a write added to a pool.
+// Growth is the size of a write to a pool.
 type Growth struct {
-	Owner string // whose the pool is; see [View.For]
+	Owner string // the owner of the pool; see [View.For]
 	// ObjectCount and HotBytes are objects in the hot tier and the bytes that they take.
 	ObjectCount  int
 	HotBytes     int64
@@ -88,9 +87,9 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// WholeCheck begins a check of all pools. Its caller calls sound when it has looked at everything
-// and has found nothing: damage that was met before, and not since, is forgotten. It has been
-// healed, by a maintenance that made a file anew, or a repository that was deleted.
+// WholeCheck begins a check of all pools. A caller that has checked everything and found nothing
+// calls sound, which forgets damage that no read has met since: maintenance has made the file anew,
+// or the repository was deleted.
 func (s *Store) WholeCheck() (sound func()) {
 	return s.damage.BeginCheck()
 }

@@ -10,9 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Fork is a new pool that shares the layers of another. It exists when the batch that it was put
-// into is committed; [Fork.Settled] is told so, and [Fork.Close] removes what it left behind
-// otherwise.
+// Fork is a new pool that shares the layers of another. It exists once its batch has been
+// committed. The caller then calls [Fork.Settled]. [Fork.Close] removes its file otherwise.
 type Fork struct {
 	store     *Store
 	pool      PoolID
@@ -21,16 +20,15 @@ type Fork struct {
 	settled   bool
 }
 
-// Fork adds to b a pool that shares the layers of v's and may read what tips reach, and nothing
-// else. The objects that tips name lie in the pool now, and refs that name them were read after v
-// was made: b does not become visible if objects were dropped since then. What is hot in the source
-// is frozen: it gets a new hot layer.
+// Fork adds to b a pool that shares the layers of v's. Through it the objects that tips reach are
+// readable, and no others. The caller has read the tips after it made v: b fails if objects were
+// pruned since then. The source's hot layer is frozen: the source gets a new one.
 //
-// It takes the same time and bytes whatever the pool holds, and a file of 20 bytes for each tip,
-// which is durable when Fork returns. Small hot layers that earlier forks froze become one now and
-// then. The caller closes the fork.
+// The time and the bytes do not depend on the size of the pool. Fork writes a file of 20 bytes for
+// each tip, which is durable when it returns. Now and then it merges the small hot layers that
+// earlier forks froze. The caller closes the fork.
 //
-// Errors: [kv.ErrConflict] when the pool's layers are not those of v any more, [ErrManyLayers].
+// Errors: [kv.ErrConflict] when the pool's layers have changed since v, [ErrManyLayers].
 func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, error) {
 	s := v.store
 	source, raw, err := s.readManifest(ctx, s.keys, v.pool)
@@ -61,9 +59,9 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 	return f, nil
 }
 
-// share returns the layers that a fork takes, and freezes the hot one if it holds anything. One
-// that is empty stays the source's alone. What was frozen before takes no writes any more, so that
-// it can be merged here; what is frozen now still may until b is committed.
+// share returns the layers that a fork takes, and freezes the hot one unless it is empty. An empty
+// one stays the source's alone. Layers that were frozen before take no more writes, so share may
+// merge them. The layer that it freezes may take writes until b is committed.
 func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []byte) ([]manifestLayer, error) {
 	open, ok := source.hot()
 	empty, next := true, *source
@@ -92,7 +90,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 			continue
 		}
 		shared := manifestLayer{kind: l.kind, id: l.id}
-		// Bitmaps too: they are over segments alone, and the fork takes all of them in their order.
+		// Bitmaps too: they cover segments only, and the fork takes all of them in their order.
 		for _, auxiliary := range l.auxiliaries {
 			if auxiliary.kind != segment.KindBorrowed {
 				shared.auxiliaries = append(shared.auxiliaries, auxiliary)
@@ -103,7 +101,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 	return taken, nil
 }
 
-// borrow puts the auxiliary file beside the layers that were taken.
+// borrow puts the auxiliary file beside the borrowed layers.
 func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
 	auxiliary, err := f.store.writeBorrowed(ctx, &borrowedSet{tips: newIDList(tips)})
 	if err != nil {
@@ -120,10 +118,10 @@ func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, 
 // Pool returns the ID of the new pool.
 func (f *Fork) Pool() PoolID { return f.pool }
 
-// Write lets b store an object of the new pool, whose links the caller answers for, and returns its
-// ID.
+// Write adds an object of the new pool to b and returns its ID. The caller guarantees that its
+// links exist.
 //
-// Errors: [ErrTooLarge] for what does not fit the hot tier, and that of [object.Check].
+// Errors: [ErrTooLarge] for an object too large for the hot tier, and that of [object.Check].
 func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error) {
 	if err := object.Check(t, data); err != nil {
 		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
@@ -141,8 +139,8 @@ func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error)
 	return id, f.writeRow(b, id, t, data)
 }
 
-// writeRow lets b store the graph row of a commit without parents. Any other commit is read itself
-// where its row is asked for.
+// writeRow adds the graph row of a commit without parents to b. For other commits readers parse the
+// commit itself.
 func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) error {
 	if t != object.TypeCommit {
 		return nil
@@ -156,8 +154,8 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 	return nil
 }
 
-// Settled tells the fork that its batch was committed. What the fork may read is found out when
-// somebody asks; see [View.Linked] for who need not.
+// Settled tells the fork that its batch was committed. The visibility walk runs on the first
+// request that needs it; see [View.Linked] for those that do not.
 func (f *Fork) Settled(ctx context.Context) {
 	if f.settled || f.auxiliary == (segment.LayerID{}) {
 		return
@@ -167,8 +165,8 @@ func (f *Fork) Settled(ctx context.Context) {
 }
 
 // Close removes the file of a fork that was not committed. A batch may have been committed although
-// its caller did not hear of it, so the registration decides; what cannot be decided is left to the
-// next start.
+// its caller got an error, so the registration decides. If it cannot be read, the next start
+// decides.
 func (f *Fork) Close() error {
 	if f.settled || f.auxiliary == (segment.LayerID{}) {
 		return nil

@@ -15,36 +15,36 @@ import (
 
 // FsckOptions are the settings of [Store.Fsck].
 type FsckOptions struct {
-	// Tips are objects that must be there; a pool is closed, so whatever they reach is checked with
-	// everything else.
+	// Tips are objects that must be in the pool. A pool is closed, so the check of all objects covers
+	// those that they reach.
 	Tips []object.ID
-	// Progress, if not nil, hears from time to time how many objects have been checked and how many
-	// are known of. It is not called concurrently.
+	// Progress, if not nil, receives from time to time the number of checked objects and of known
+	// ones. It is not called concurrently.
 	Progress func(done, known int64)
 	// Pace, if not nil, is called before so many stored bytes are read, and may wait. It is not called
 	// concurrently: the check then runs on one core.
 	Pace func(ctx context.Context, bytes int64) error
 }
 
-// FsckReport is what [Store.Fsck] found.
+// FsckReport is the result of [Store.Fsck].
 type FsckReport struct {
-	// LayerCount and ObjectCount are what was checked. An object that lies in two layers counts twice.
+	// LayerCount and ObjectCount count checked layers and objects. A duplicate counts twice.
 	LayerCount, ObjectCount int64
-	// ProblemCount is how many problems there are, and Problems the first of them.
+	// ProblemCount is the number of problems, and Problems are the first of them.
 	ProblemCount int64
 	Problems     []FsckProblem
-	// WarningCount is how many stored objects git's fsck or reader objects to, and Warnings the first
-	// of them. They are no damage.
+	// WarningCount is the number of stored objects that git's fsck or reader refuses, and Warnings are
+	// the first of them. They are no damage.
 	WarningCount int64
 	Warnings     []FsckProblem
 }
 
-// FsckProblem is something that is wrong in a pool.
+// FsckProblem is a problem in a pool.
 type FsckProblem struct {
 	Layer  segment.LayerID
 	Object object.ID // zero when it is the layer that is damaged
 	Err    error
-	// More is how often the same damage was met again, in the check of other objects.
+	// More is the number of other objects whose check met the same damage.
 	More int64
 }
 
@@ -63,8 +63,8 @@ func (p FsckProblem) String() string {
 	return line
 }
 
-// IsAside reports whether the damage is in what is made of a segment, and made again by maintenance
-// from it: graph rows, path filters, bitmaps.
+// IsAside reports whether the damage is in an auxiliary file, which maintenance builds again from
+// its segment: graph rows, path filters, bitmaps.
 func (p FsckProblem) IsAside() bool {
 	damage, ok := errors.AsType[*CorruptError](p.Err)
 	if !ok {
@@ -83,10 +83,10 @@ const fsckProblemsMax = 1000
 
 // Facts about a pool that are no damage of stored bytes.
 var (
-	// ErrMissing says that something names an object that is not in the pool, or is of another type
-	// than the name says.
+	// ErrMissing says that an object names another one that is not in the pool, or that has another
+	// type than the name says.
 	ErrMissing = errors.New("odb: names an object that is missing")
-	// ErrDisagree says that two stored things that must agree do not.
+	// ErrDisagree says that two stored values that must agree do not.
 	ErrDisagree = errors.New("odb: stored things disagree")
 )
 
@@ -94,8 +94,8 @@ var (
 // rows, packs and entries, the agreement of indexes with data, and of every object its ID, its
 // format and its links.
 //
-// It reads what is visible when it begins and may run beside readers and writers. What is wrong
-// comes in the report; an error says that the check itself could not be finished.
+// It reads the state that is visible when it begins, and may run beside readers and writers. The
+// report lists the problems. An error says that the check could not be finished.
 func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*FsckReport, error) {
 	v, err := s.View(ctx, pool)
 	if errors.Is(err, ErrCorrupt) {
@@ -115,9 +115,9 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 			return nil, err
 		}
 	}
-	f.view = v.Linked() // what a fork may not read is checked too
+	f.view = v.Linked() // objects that a fork may not read are checked, too
 	if err := f.lending(ctx, v.lending); err != nil {
-		return nil, fmt.Errorf("check what may be read of borrowed layers: %w", err)
+		return nil, fmt.Errorf("check visibility set of borrowed layers: %w", err)
 	}
 	for _, l := range v.layers {
 		if err := f.layer(ctx, l); err != nil {
@@ -138,11 +138,11 @@ type fsck struct {
 	mu     sync.Mutex // guards report, met, told and judged, and keeps progress calls apart
 	report *FsckReport
 	met    int64
-	told   map[CorruptError]int // where in the report damage is told, which is found wherever something leads to it
+	told   map[CorruptError]int // index in the report of damage, which the check of each referring object meets again
 	judged map[Dotfile]struct{}
 }
 
-// toldMax bounds the damage that one check remembers to have told of.
+// toldMax bounds the different damages that one check remembers.
 const toldMax = 10_000
 
 func (f *fsck) problem(layer segment.LayerID, id object.ID, err error) {
@@ -170,8 +170,7 @@ func (f *fsck) problem(layer segment.LayerID, id object.ID, err error) {
 	}
 }
 
-// noted puts err into the report if it tells of damage, and returns it if it keeps the check from
-// going on.
+// noted adds err to the report if it is damage, and returns it if the check cannot continue.
 func (f *fsck) noted(layer segment.LayerID, id object.ID, err error) error {
 	for _, fact := range []error{
 		ErrCorrupt, ErrMissing, ErrDisagree, ErrNotFound, ErrTooLarge, segment.ErrFormat,
@@ -196,11 +195,11 @@ func (f *fsck) layer(ctx context.Context, l layer) error {
 	}
 }
 
-// fsckChunk is how many objects a worker takes at a time.
+// fsckChunk is the number of objects that a worker takes at a time.
 const fsckChunk = 256
 
-// objects checks the locations that come from produce, on all cores; outline, if not nil, hears of
-// what they name.
+// objects checks the locations that produce yields, on all cores. outline, if not nil, receives
+// their links.
 func (f *fsck) objects(
 	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]Location) error) error,
 ) error {
@@ -232,7 +231,7 @@ func (f *fsck) objects(
 	return group.Wait()
 }
 
-// workers is how many cores check objects.
+// workers returns the number of cores that check objects.
 func (f *fsck) workers() int {
 	if f.pace != nil {
 		return 1

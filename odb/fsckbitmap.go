@@ -7,8 +7,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// bitmapFile checks a bitmap file: its blocks, the list of segments that it is over, and every
-// bitmap against what its commit reaches.
+// bitmapFile checks a bitmap file: its blocks, the list of segments that it covers, and every
+// bitmap against the objects that its commit reaches.
 func (f *fsck) bitmapFile(ctx context.Context, l *SegmentLayer) error {
 	c := l.Bitmaps
 	g, err := c.Acquire(ctx)

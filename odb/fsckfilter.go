@@ -49,7 +49,7 @@ func (f *fsck) filterFile(ctx context.Context, l *SegmentLayer) error {
 	return nil
 }
 
-// hotFilter compares the path filter of a hot commit with one that is made again.
+// hotFilter compares the path filter of a hot commit with a newly built one.
 func (f *fsck) hotFilter(ctx context.Context, l *hotLayer, id object.ID, value []byte) error {
 	stored, err := decodeHotFilter(id, value)
 	if err != nil {
@@ -65,7 +65,7 @@ func (f *fsck) hotFilter(ctx context.Context, l *hotLayer, id object.ID, value [
 	return f.isFilterOf(ctx, stored, &row)
 }
 
-// isFilterOf compares the filter of a commit with one that is made again.
+// isFilterOf compares the filter of a commit with a newly built one.
 func (f *fsck) isFilterOf(ctx context.Context, stored bloom.Filter, row *GraphRow) error {
 	old, err := f.view.FirstParentTree(ctx, row)
 	if err != nil {
@@ -73,12 +73,12 @@ func (f *fsck) isFilterOf(ctx context.Context, stored bloom.Filter, row *GraphRo
 	}
 	want, err := f.view.FilterOf(ctx, old, row.Tree)
 	if err == nil && !bytes.Equal(stored, want) {
-		err = fmt.Errorf("%w: its path filter is not that of its changes", ErrDisagree)
+		err = fmt.Errorf("%w: its path filter differs from its changes", ErrDisagree)
 	}
 	return err
 }
 
-// bloom.Filter compares the filter of a commit with one that is made again.
+// pathFilter compares the filter of a commit in a filter file with a newly built one.
 func (f *fsck) pathFilter(ctx context.Context, g, rows *segment.File, index uint32) error {
 	stored, err := g.PathFilterAt(ctx, index)
 	if err != nil {

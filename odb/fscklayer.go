@@ -35,7 +35,7 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	return f.hotKeys(ctx, l, tableFilter, func(id object.ID, value []byte) error { return f.hotFilter(ctx, l, id, value) })
 }
 
-// hotKeys calls check with what a table holds under a hot layer, and notes what it returns.
+// hotKeys calls check with the rows of a table under a hot layer, and reports the errors.
 func (f *fsck) hotKeys(
 	ctx context.Context, l *hotLayer, table byte, check func(id object.ID, value []byte) error,
 ) error {
@@ -80,7 +80,7 @@ func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]Locat
 	return yield(chunk)
 }
 
-// SegmentLayer checks the files of a segment, and then every object in it.
+// segmentLayer checks the files of a segment, and then every object in it.
 func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	if err := f.presence(ctx, l); err != nil {
 		return err
@@ -122,14 +122,14 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	err = f.objects(ctx, outline, func(ctx context.Context, yield func([]Location) error) error {
 		return f.segmentLocations(ctx, l, g, yield)
 	})
-	if err != nil || outline == nil || f.problems() > before { // an object that is damaged names nothing
+	if err != nil || outline == nil || f.problems() > before { // a damaged object has no links
 		return err
 	}
 	return f.noted(l.ID, object.ZeroID, outline.compare(ctx))
 }
 
-// presence checks that the files of a segment can be opened: those that are open can be read
-// although they are gone.
+// presence checks that the files of a segment can be opened: open files can be read although they
+// are deleted.
 func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
 	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.auxiliaries...)
 	for _, part := range parts {
@@ -151,15 +151,15 @@ func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
 	return nil
 }
 
-// problems returns how often something was wrong, told or not.
+// problems returns the number of problems, reported or not.
 func (f *fsck) problems() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.met
 }
 
-// keys checks that the keys are there which keep a layer or auxiliary file from being taken for a
-// leftover. It may have left the pool since the view was made, and its keys with it.
+// keys checks that the keys exist which show that a layer or auxiliary file is no leftover. It may
+// have left the pool, together with its keys, since the view was made.
 func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) error {
 	for _, key := range keys {
 		_, err := f.view.store.keys.Get(ctx, key)
@@ -205,8 +205,8 @@ func (f *fsck) segmentLocations(
 	return yield(chunk)
 }
 
-// segment.SegmentFile checks a segment's index, block by block as it lies on the disk, and its data
-// region as a pack.
+// segmentFile checks a segment's index, block by block as it lies on the disk, and its data region
+// as a pack.
 func (f *fsck) segmentFile(ctx context.Context, g *segment.Segment) error {
 	if ok, err := f.sections(ctx, g.File); !ok || err != nil {
 		return err
@@ -227,7 +227,7 @@ func (f *fsck) sections(ctx context.Context, g *segment.File) (ok bool, err erro
 	return ok && err == nil, err
 }
 
-// sortedIDs checks what lookups rely on.
+// sortedIDs checks that the IDs are sorted, which lookups rely on.
 func (f *fsck) sortedIDs(ctx context.Context, g *segment.File) error {
 	var previous object.ID
 	for i := range g.Count {
@@ -237,15 +237,15 @@ func (f *fsck) sortedIDs(ctx context.Context, g *segment.File) error {
 		}
 		first, end := g.Bucket(id)
 		if (i > 0 && previous.Compare(id) >= 0) || i < first || i >= end {
-			f.problem(g.Layer, id, fmt.Errorf("%w: it is not where its order says", ErrDisagree))
+			f.problem(g.Layer, id, fmt.Errorf("%w: its ID is out of order in the index", ErrDisagree))
 		}
 		previous = id
 	}
 	return nil
 }
 
-// segment.GraphFile checks the auxiliary file of a segment: its blocks, and that each of its commits is
-// in the segment. The rows themselves are compared when their commits are checked.
+// graphFile checks the graph file of a segment: its blocks, and that each of its commits is in the
+// segment. The check of a commit compares its row.
 func (f *fsck) graphFile(ctx context.Context, l *SegmentLayer) error {
 	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {

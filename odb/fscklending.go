@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending checks the auxiliary file of layers that a fork took: that it is kept, that it can be read and
-// fits the layers, and that what the fork took is there.
+// lending checks the visibility set of borrowed layers: that the file is registered, can be read
+// and fits the layers, and that its objects exist.
 func (f *fsck) lending(ctx context.Context, l *lending) error {
 	if l == nil {
 		return nil
@@ -43,7 +43,7 @@ func (f *fsck) lentTip(ctx context.Context, auxiliary segment.LayerID, tip objec
 	return f.noted(auxiliary, tip, err)
 }
 
-// lentSegment checks that what is said of a segment is about as many objects as it has.
+// lentSegment checks that the visibility set covers as many objects as the segment has.
 func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *SegmentLayer, set *borrowedSet) error {
 	if _, borrowed := l.layers[segment.ID]; !borrowed || !set.known || set.all {
 		return nil

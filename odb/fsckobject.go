@@ -14,14 +14,14 @@ import (
 type objectChecker struct {
 	fsck    *fsck
 	view    *View
-	outline *outlineChecker // nil: nobody wants to know
+	outline *outlineChecker // nil: no summary to check
 	links   map[object.ID]knownLink
 }
 
-// knownLink is an object that something names and that is there.
+// knownLink is an object that another one names and that exists.
 type knownLink struct {
 	kind  object.Type
-	noted bool // the outline has heard of it
+	noted bool // the outline checker has noted it
 }
 
 // linksMax bounds the links that a checker remembers.
@@ -93,7 +93,7 @@ func (c *objectChecker) checkStream(ctx context.Context, at Location, info Info)
 	return err
 }
 
-// checkLink checks what an object names. The outline hears of it when that counts.
+// checkLink checks a link of an object, and passes it to the outline checker if it counts.
 func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want object.Type, counts bool) error {
 	known, ok := c.links[link]
 	if !ok {
@@ -145,7 +145,7 @@ func (c *objectChecker) checkGraphRow(ctx context.Context, at Location, data []b
 		generations[i] = known.Generation
 	}
 	want.Generation = segment.NextGeneration(generations)
-	if row.Generation == 0 || want.Generation == 0 { // not known, which is allowed
+	if row.Generation == 0 || want.Generation == 0 { // unknown, which is allowed
 		row.Generation, want.Generation = 0, 0
 	}
 	if !row.Equal(&want) {
@@ -154,6 +154,6 @@ func (c *objectChecker) checkGraphRow(ctx context.Context, at Location, data []b
 	return nil
 }
 
-// errRefusedDelta is what fsck says of one.
+// errRefusedDelta is fsck's warning about such a delta.
 var errRefusedDelta = fmt.Errorf("it is stored as a delta that makes nothing, which git does not read below %d bytes; "+
 	"clients get it whole, and maintenance writes it so", delta.SizeMin)

@@ -12,9 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// outlineChecker finds out, while all objects of a segment are checked, what the segment's outline
-// ought to be. A clone is made from the outline alone, so that one which is wrong would lose
-// objects.
+// outlineChecker computes the segment summary from the links of all objects of a segment and
+// compares it with the stored one. A clone may be made from the summary alone, so a wrong one would
+// lose objects.
 type outlineChecker struct {
 	segment *segment.Segment
 	stored  segment.Summary
@@ -24,7 +24,7 @@ type outlineChecker struct {
 	outside map[object.ID]struct{}
 }
 
-// newOutlineChecker returns nil for a segment without an outline.
+// newOutlineChecker returns nil for a segment without a summary.
 func newOutlineChecker(ctx context.Context, g *segment.Segment) (*outlineChecker, error) {
 	stored, ok, err := g.Summary(ctx)
 	if !ok || err != nil {
@@ -32,7 +32,7 @@ func newOutlineChecker(ctx context.Context, g *segment.Segment) (*outlineChecker
 	}
 	for _, kind := range segment.SummarySections {
 		if list := *stored.List(kind); !slices.IsSortedFunc(list, object.ID.Compare) {
-			return nil, fmt.Errorf("%w: a list of the outline is not sorted", ErrDisagree)
+			return nil, fmt.Errorf("%w: a list of the segment summary is not sorted", ErrDisagree)
 		}
 	}
 	return &outlineChecker{
@@ -43,10 +43,10 @@ func newOutlineChecker(ctx context.Context, g *segment.Segment) (*outlineChecker
 	}, nil
 }
 
-// counts reports whether what an object names belongs into the outline.
+// counts reports whether the links of an object belong to the summary.
 func (c *outlineChecker) counts(id object.ID) bool { return !c.stored.HasThinBase(id) }
 
-// note takes in what an object of the segment names. It may be called concurrently.
+// note records a link of an object of the segment. It may be called concurrently.
 func (c *outlineChecker) note(ctx context.Context, link object.ID) error {
 	ordinal, ok, err := c.segment.Lookup(ctx, link)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *outlineChecker) note(ctx context.Context, link object.ID) error {
 	return nil
 }
 
-// compare returns an error unless the outline is what was found.
+// compare returns an error if the stored summary differs.
 func (c *outlineChecker) compare(ctx context.Context) error {
 	var tips []object.ID
 	for ordinal := range uint32(c.segment.Count) {
@@ -81,7 +81,7 @@ func (c *outlineChecker) compare(ctx context.Context) error {
 	}
 	outside := slices.SortedFunc(maps.Keys(c.outside), object.ID.Compare)
 	if !slices.Equal(tips, c.stored.Tips) || !slices.Equal(outside, c.stored.External) {
-		return fmt.Errorf("%w: its outline has %d tips and names %d objects outside, its objects make it %d and %d",
+		return fmt.Errorf("%w: its summary has %d tips and %d external references, its objects have %d and %d",
 			ErrDisagree, len(c.stored.Tips), len(c.stored.External), len(tips), len(outside))
 	}
 	return nil

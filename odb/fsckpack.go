@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// packChecker reads a data region from its first byte to its last and holds it against the index.
+// packChecker reads a data region from its first byte to its last and checks it against the index.
 type packChecker struct {
 	fsck    *fsck
 	segment *segment.Segment
@@ -100,7 +100,7 @@ func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 	return c.fsck.noted(g.Layer, id, c.base(ctx, head, r))
 }
 
-// base compares what an entry's header says of its base with what the index says.
+// base compares the base in an entry's header with the base in the index.
 func (c *packChecker) base(ctx context.Context, head []byte, r segment.Record) error {
 	g := c.segment
 	header, _, err := pack.ParseEntryHeader(head)

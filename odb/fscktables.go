@@ -12,13 +12,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// FsckTables verifies what [Store.Fsck] does not see because no pool names it: that user keys and
-// manifests agree, that everything which is registered, hot or a file is used or waits to be
-// removed, and that rows can be read. owned reports whether a repository has the pool.
+// FsckTables verifies the parts of a store that [Store.Fsck] does not see because no pool names
+// them: user keys agree with manifests, every registration, hot layer and file is used or has an
+// obsolete entry, and rows can be read. owned reports whether a repository has the pool.
 //
-// It may run beside readers and writers: what is on its way, to be used or to be removed, is no
-// problem. Memory does not depend on how much is stored. What is wrong comes in the report; an
-// error says that the check itself could not be finished.
+// It may run beside readers and writers: layers that are about to be used or deleted are no
+// problem. Memory does not depend on the size of the store. The report lists the problems. An error
+// says that the check could not be finished.
 func (s *Store) FsckTables(
 	ctx context.Context, owned func(ctx context.Context, pool PoolID) (bool, error),
 ) (*FsckReport, error) {
@@ -44,17 +44,16 @@ type tablesFsck struct {
 	suspects []suspect
 }
 
-// suspect is something that nobody was found to use. It may be about to be removed, or about to be
-// used.
+// suspect is a row or a file without a known user. It may be about to be used or deleted.
 type suspect struct {
 	id      segment.LayerID // or the pool's
 	problem error
-	// stands reports whether the suspicion does, at a later look.
+	// stands reports whether the suspicion still stands at a later look.
 	stands func(ctx context.Context) (bool, error)
 }
 
-// suspectsMax is how many suspects are gathered before they are looked for among what waits to be
-// removed, which is a walk over all of that.
+// suspectsMax is the number of suspects that are collected before they are looked up among the
+// obsolete entries, which takes a walk over all of those.
 const suspectsMax = 4096
 
 func (f *tablesFsck) suspect(ctx context.Context, found suspect) error {
@@ -65,9 +64,8 @@ func (f *tablesFsck) suspect(ctx context.Context, found suspect) error {
 	return f.settle(ctx)
 }
 
-// settle acquits the suspects that wait to be removed, and looks at the others once more. What
-// leaves a manifest gets its row in table d by the same batch, so that nothing slips through in
-// between.
+// settle clears the suspects that have obsolete entries, and checks the others once more. A layer
+// that leaves a manifest gets its row in table d in the same batch, so none is missed in between.
 func (f *tablesFsck) settle(ctx context.Context) error {
 	if len(f.suspects) == 0 {
 		return nil
@@ -106,7 +104,7 @@ func (f *tablesFsck) scan(ctx context.Context, table byte) func(yield func(kv.Pa
 	return f.store.keys.Scan(ctx, kv.ScanOptions{Start: []byte{table}, End: kv.PrefixEnd([]byte{table})})
 }
 
-// has reports whether a key is there.
+// has reports whether a key exists.
 func (f *tablesFsck) has(ctx context.Context, key []byte) (bool, error) {
 	_, err := f.store.keys.Get(ctx, key)
 	if errors.Is(err, kv.ErrNotFound) {
@@ -124,7 +122,7 @@ func (f *tablesFsck) isUsed(ctx context.Context, id segment.LayerID) (bool, erro
 	return false, nil
 }
 
-// users looks for the manifest behind each user key.
+// users checks the manifest of each user key.
 func (f *tablesFsck) users(ctx context.Context) error {
 	for pair, err := range f.scan(ctx, tableUser) {
 		if err != nil {
@@ -137,7 +135,7 @@ func (f *tablesFsck) users(ctx context.Context) error {
 		}
 		m, _, err := f.store.readManifest(ctx, f.store.keys, pool)
 		if errors.Is(err, ErrCorrupt) {
-			continue // the check of the pool tells of it
+			continue // the check of the pool reports it
 		}
 		if err != nil && !errors.Is(err, ErrNoPool) {
 			return err
@@ -145,7 +143,7 @@ func (f *tablesFsck) users(ctx context.Context) error {
 		if _, ok := m.parts()[id]; ok {
 			continue
 		}
-		there, err := f.has(ctx, userKey(id, pool)) // a pool that gives it up takes the key away by the same batch
+		there, err := f.has(ctx, userKey(id, pool)) // a pool that releases it deletes the key in the same batch
 		if err != nil {
 			return err
 		}
@@ -157,7 +155,7 @@ func (f *tablesFsck) users(ctx context.Context) error {
 	return nil
 }
 
-// manifests looks for the repository of each pool.
+// manifests checks that each pool has a repository.
 func (f *tablesFsck) manifests(ctx context.Context) error {
 	for pair, err := range f.scan(ctx, tableManifest) {
 		if err != nil {
@@ -182,8 +180,7 @@ func (f *tablesFsck) manifests(ctx context.Context) error {
 	return nil
 }
 
-// departures reads what waits to be removed: a row that cannot be read would keep everything behind
-// it waiting.
+// departures reads the obsolete entries: one that cannot be read would keep all behind it waiting.
 func (f *tablesFsck) departures(ctx context.Context) error {
 	for pair, err := range f.scan(ctx, tableDeparture) {
 		if err != nil {
@@ -200,8 +197,7 @@ func (f *tablesFsck) departures(ctx context.Context) error {
 	return nil
 }
 
-// registrations looks for the user of each registered file. That the file is there is checked with
-// the pool.
+// registrations checks that each registered file has a user. The check of the pool opens the file.
 func (f *tablesFsck) registrations(ctx context.Context) error {
 	for pair, err := range f.scan(ctx, tableRegistration) {
 		if err != nil {
@@ -231,7 +227,7 @@ func (f *tablesFsck) registrations(ctx context.Context) error {
 	return nil
 }
 
-// hasUnused reports whether a key of a layer is there, and no pool uses the layer.
+// hasUnused reports whether a key of a layer exists that no pool uses.
 func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []byte) (bool, error) {
 	there, err := f.has(ctx, key)
 	if !there || err != nil {
@@ -241,7 +237,7 @@ func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []by
 	return !used, err
 }
 
-// hotLayers looks for the user of each layer that has hot objects, graph rows or path filters. It
+// hotLayers checks that each layer with hot objects, graph rows or path filters has a user. It
 // reads one key of each.
 func (f *tablesFsck) hotLayers(ctx context.Context) error {
 	for _, table := range hotTables {
@@ -287,11 +283,11 @@ func (f *tablesFsck) first(ctx context.Context, start, end []byte) ([]byte, erro
 	return nil, nil
 }
 
-// unsettledAge is how long a file may lie without a registration that is not in its place: that of
-// a push under way (docs/invariants.md 14).
+// unsettledAge is the age up to which a file outside its place may lack a registration: that of a
+// running push (docs/invariants.md 14).
 const unsettledAge = 24 * time.Hour
 
-// files looks for the registration of each file.
+// files checks that each file is registered.
 func (f *tablesFsck) files(ctx context.Context) error {
 	for info, err := range f.store.Files.List(ctx) {
 		if err != nil {
@@ -305,7 +301,7 @@ func (f *tablesFsck) files(ctx context.Context) error {
 		}
 		name, err := registeredName(ctx, f.store.keys, id)
 		if errors.Is(err, ErrCorrupt) {
-			continue // the registration has been told of
+			continue // the registration has been reported
 		}
 		if err != nil {
 			return err
@@ -320,7 +316,7 @@ func (f *tablesFsck) files(ctx context.Context) error {
 	return nil
 }
 
-// unregistered tells of a file, unless it has been removed meanwhile.
+// unregistered reports a file, unless it has been removed meanwhile.
 func (f *tablesFsck) unregistered(ctx context.Context, id segment.LayerID, info file.Info) error {
 	open, err := f.store.Files.Open(ctx, info.Name)
 	if errors.Is(err, file.ErrNotFound) {

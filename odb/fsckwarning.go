@@ -9,7 +9,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// warn puts something into the report that is no damage.
+// warn adds a warning, which is no damage, to the report.
 func (f *fsck) warn(layer segment.LayerID, id object.ID, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -19,10 +19,10 @@ func (f *fsck) warn(layer segment.LayerID, id object.ID, err error) {
 	}
 }
 
-// judgedMax bounds the files that a check remembers by the names that git reads them by.
+// judgedMax bounds the files that a check remembers by the names under which git reads them.
 const judgedMax = 1 << 16
 
-// isJudged reports whether a file has been judged, and remembers it.
+// isJudged reports whether a file has been checked, and remembers it.
 func (f *fsck) isJudged(found Dotfile) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,8 +36,8 @@ func (f *fsck) isJudged(found Dotfile) bool {
 	return false
 }
 
-// checkContent holds an object to git's rules. Its bytes are those that came in, so that whatever
-// they break is told as a warning.
+// checkContent applies git's rules to an object. Its bytes are the received ones, so it reports
+// violations as warnings.
 func (c *objectChecker) checkContent(ctx context.Context, at Location, t object.Type, data []byte) error {
 	var found []namedDotfile
 	err := object.Check(t, data)

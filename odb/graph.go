@@ -8,10 +8,10 @@ import (
 	"packhorse/pack/object"
 )
 
-// GraphRow is what a walk over history needs to know of a commit.
+// GraphRow holds the fields of a commit that a walk over history needs.
 type GraphRow = segment.GraphRow
 
-// Graph returns the row of a commit: from the graph, or else, also where that is damaged, from the
+// Graph returns the row of a commit: from the graph, or, if that lacks it or is damaged, from the
 // commit itself, with Generation 0.
 //
 // Errors: [ErrNotFound], also for an object that is no commit; [ErrCorrupt].

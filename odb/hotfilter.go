@@ -16,10 +16,10 @@ import (
 // commits; those beyond get none.
 const hotFilterBytes = 32 * mebibyte
 
-// filterHot makes the path filters of hot commits that were not looked at yet. One that cannot be
-// made is done without: what is wrong with the trees is told to whoever needs them.
+// filterHot builds the path filters of new hot commits. If one cannot be built, the commit has
+// none: readers of the trees report their damage.
 func (q *Quarantine) filterHot(ctx context.Context) error {
-	v := q.view.Linked() // what a commit names is readable
+	v := q.view.Linked() // objects named by a commit are readable
 	for _, id := range q.hot.order {
 		row, ok := q.hot.rows[id]
 		if _, looked := q.filters[id]; !ok || looked {
@@ -37,8 +37,7 @@ func (q *Quarantine) filterHot(ctx context.Context) error {
 	return nil
 }
 
-// hotFilter returns the path filter of a commit, or nil when the trees to be read have become too
-// many.
+// hotFilter returns the path filter of a commit, or nil when the bytes of trees exceed the bound.
 func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (bloom.Filter, error) {
 	if q.filterBytes > hotFilterBytes {
 		return nil, nil
@@ -63,7 +62,7 @@ func decodeHotFilter(id object.ID, value []byte) (bloom.Filter, error) {
 	return bloom.Filter(value[:len(value)-4]), nil
 }
 
-// bloom.Filter returns the path filter of a commit, or false if the layer holds none.
+// pathFilter returns the path filter of a commit, or false if the layer holds none.
 func (l *hotLayer) pathFilter(ctx context.Context, id object.ID) (bloom.Filter, bool, error) {
 	value, err := l.store.keys.Get(ctx, filterKeyOf(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {

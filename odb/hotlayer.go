@@ -30,7 +30,7 @@ func (l *hotLayer) find(ctx context.Context, id object.ID) (Location, bool, erro
 	return Location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, err == nil, err
 }
 
-// value returns the value at a location, also if the location has let go of its bytes.
+// value returns the value at a location, also if the location has released its bytes.
 func (l *hotLayer) value(ctx context.Context, at Location) (HotValue, error) {
 	if at.value == nil {
 		found, ok, err := l.find(ctx, at.id)

@@ -23,8 +23,8 @@ import (
 //	payload  compressed as the encoding says
 //	4        CRC-32C of the object's ID and of all before
 //
-// The checksum is the value's own, and covers the ID, so that what a key-value store guarantees of
-// its bytes is not relied on.
+// The value has its own checksum, which covers the ID. It does not rely on the guarantees of a
+// key-value store.
 type HotValue struct {
 	ID          object.ID
 	Type        object.Type
@@ -32,7 +32,7 @@ type HotValue struct {
 	Version     uint8
 	Size        int64
 	Base        object.ID // zero for a whole object
-	ContentSize int64     // of what Payload inflates to: the object, or the delta
+	ContentSize int64     // inflated size of Payload: of the object, or the delta
 	Payload     []byte
 }
 
@@ -63,7 +63,7 @@ func hotSum(id object.ID, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(id[:], castagnoli), castagnoli, value)
 }
 
-// decodeHot takes apart the value stored for id; Payload points into data.
+// decodeHot decodes the value stored for id; Payload points into data.
 func decodeHot(id object.ID, data []byte) (HotValue, error) {
 	if len(data) < 4 || hotSum(id, data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
 		return HotValue{}, fmt.Errorf("%w: hot value fails its checksum", segment.ErrFormat)
@@ -105,7 +105,7 @@ func (v *HotValue) content() ([]byte, error) {
 	case EncodingZlib:
 		content, consumed, err := pack.Inflate(nil, v.Payload, v.ContentSize)
 		if err == nil && consumed != len(v.Payload) {
-			err = fmt.Errorf("%w: bytes behind a zlib stream", segment.ErrFormat)
+			err = fmt.Errorf("%w: trailing bytes after a zlib stream", segment.ErrFormat)
 		}
 		return content, err
 	case EncodingZstd:

@@ -12,7 +12,7 @@ const (
 	tableGraph        = 'g' // layer, object ID -> graph row of a hot commit
 	tableFilter       = 'f' // layer, object ID -> path filter of a hot commit
 	tableUser         = 'u' // layer or auxiliary file, pool -> nothing; a pool that uses it
-	tableDeparture    = 'd' // time, kind, layer, auxiliary file or pool -> pool; what left a manifest and waits to be removed
+	tableDeparture    = 'd' // time, kind, layer, auxiliary file or pool -> pool; an obsolete entry
 	tableRegistration = 's' // layer or auxiliary file -> its file's registration; a file without one is a leftover
 )
 
@@ -41,7 +41,7 @@ func appendObjectKey(dst []byte, table byte, layer segment.LayerID, id object.ID
 	return append(dst, id[:]...)
 }
 
-// hotPrefix is what the keys of a table under one layer begin with.
+// hotPrefix returns the prefix of the keys of a table under one layer.
 func hotPrefix(table byte, layer segment.LayerID) []byte {
 	return append([]byte{table}, layer[:]...)
 }

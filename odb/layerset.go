@@ -8,14 +8,14 @@ import (
 	"packhorse/odb/segment"
 )
 
-// layerSet pins the layers of all views: while a layer is pinned by anyone of this process its
-// files and keys stay.
+// layerSet pins the layers of all views: while a view of this process pins a layer, its files and
+// keys stay.
 type layerSet struct {
 	store *Store
 	files *segment.OpenFiles
 
 	mu sync.Mutex // guards the fields below and the pins of segments; nothing is locked below it
-	// segments are those that are pinned or open. A segment whose auxiliary files were replaced is there
+	// segments are the pinned or open segments. A segment whose auxiliary files were replaced occurs
 	// once for each set of them.
 	segments map[segment.LayerID][]*SegmentLayer
 	hot      map[segment.LayerID]int // pins
@@ -49,8 +49,8 @@ func (s *layerSet) pin(m manifestLayer) layer {
 
 func sameAuxiliary(a, b manifestLayer) bool { return a.kind == b.kind && a.id == b.id }
 
-// unpin ends one pin. Files of a layer that nobody pins stay open for the next view, until the set
-// of open files needs their place.
+// unpin ends one pin. The files of an unpinned layer stay open for the next view, until the set of
+// open files needs their place.
 func (s *layerSet) unpin(l layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *layerSet) isPinned(id segment.LayerID) bool {
 	return false
 }
 
-// tidy forgets a layer that is neither pinned nor open.
+// tidy removes a layer that is neither pinned nor open from the set.
 func (s *layerSet) tidy(id segment.LayerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *layerSet) tidyLocked(id segment.LayerID) {
 	}
 }
 
-// forget closes the files of a layer or auxiliary file that is to be removed.
+// forget closes the files of a layer or auxiliary file that is about to be deleted.
 func (s *layerSet) forget(id segment.LayerID) error {
 	var err error
 	for _, l := range s.all() {
@@ -110,7 +110,7 @@ func (s *layerSet) forget(id segment.LayerID) error {
 	return err
 }
 
-// all returns the segments that are pinned or open.
+// all returns the pinned or open segments.
 func (s *layerSet) all() []*SegmentLayer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,10 +11,10 @@ const (
 // PathComponentBytesMax is the longest name in a tree, in bytes.
 const PathComponentBytesMax = 255
 
-// DepthMax is the number of deltas between an object and the whole base below it that is read.
+// DepthMax is the largest number of deltas between an object and the whole base below it.
 const DepthMax = 4095
 
-// Limits are what the store refuses. Zero fields take their defaults (docs/invariants.md 48).
+// Limits bound objects and packs. Zero fields take their defaults (docs/invariants.md 48).
 type Limits struct {
 	// ObjectBytes bounds one object; 4 GiB.
 	ObjectBytes int64
@@ -22,18 +22,18 @@ type Limits struct {
 	PackBytes int64
 	// PackCount bounds the objects of one incoming pack; 5,000,000.
 	PackCount int
-	// InflatedBytes and InflatedRatio bound what a pack inflates to, in bytes and relative to its
-	// size, whichever is more; 20 GiB, 200.
+	// InflatedBytes and InflatedRatio bound the inflated size of a pack, in bytes and relative to its
+	// size; the larger bound applies; 20 GiB, 200.
 	InflatedBytes, InflatedRatio int64
 	// InflateTime bounds the processor time of reading one pack; 10 min.
 	InflateTime time.Duration
-	// DeltaDepth bounds the delta chains of an incoming pack; 4,095, which is also the most.
+	// DeltaDepth bounds the delta chains of an incoming pack; 4,095, the maximum.
 	DeltaDepth int
 	// TreeDepth bounds the nesting of trees in a walk; 2,048.
 	TreeDepth int
-	// HotBytes, HotCount and HotValueBytes bound what one write adds to the hot tier: bytes and
-	// objects in all, bytes of one object as stored; 1 MiB, 1,000, 128 KiB. A write beyond one of them
-	// becomes a segment.
+	// HotBytes, HotCount and HotValueBytes bound the addition of one write to the hot tier: total
+	// bytes, number of objects, and bytes of one stored object; 1 MiB, 1,000, 128 KiB. A write beyond
+	// one of them becomes a segment.
 	HotBytes, HotCount, HotValueBytes int
 }
 

@@ -15,24 +15,24 @@ import (
 	"packhorse/pack/object"
 )
 
-// loan is what a fork may read of the layers that it took. It is found out when somebody asks for
-// something that no ref or readable object leads to.
+// loan is the cache entry of a visibility set. The set is computed on the first request for an ID
+// that no ref or readable object names.
 type loan struct {
-	layers map[segment.LayerID]struct{} // that the fork took; with tips they decide what it may read
-	tips   idList                       // what the fork took; empty if that was read of which they were made
+	layers map[segment.LayerID]struct{} // that the fork borrowed; with tips they determine the set
+	tips   idList                       // of the fork; empty if the file held the computed set
 	set    atomic.Pointer[borrowedSet]
 
 	// The fields below are guarded by mu of loans.
 	auxiliary segment.LayerID
-	size      int               // what it counts for in bytes
-	found     uint64            // counts up with each set that is found out
-	leads     []segment.LayerID // layers that it is the latest of, or was
-	place     *list.Element     // in used; nil: it has been forgotten
-	flight    *loanFlight       // that finds out the set; nil: none
+	size      int               // about its memory in bytes
+	found     uint64            // increases with each computed set
+	leads     []segment.LayerID // layers whose latest loan it is, or was
+	place     *list.Element     // in used; nil: evicted
+	flight    *loanFlight       // that computes the set; nil: none
 }
 
-// loanFlight is the finding out of a set, for all who ask for it meanwhile. It ends with the last
-// of them.
+// loanFlight is the computation of a set for all requests that wait for it. It is cancelled when
+// the last of them gives up.
 type loanFlight struct {
 	askers int  // guarded by mu of loans
 	landed bool // guarded by mu of loans
@@ -43,32 +43,31 @@ type loanFlight struct {
 	err  error
 }
 
-// ready returns the set if it is known now, else nil.
+// ready returns the set if it is known, else nil.
 func (l *loan) ready() *borrowedSet { return l.set.Load() }
 
-// loans keeps those that were asked for last, within a budget, and has what tips reach found out
-// once for everybody who asks.
+// loans caches recently used visibility sets within a budget, and computes each one once.
 type loans struct {
 	bytesMax int
 	turns    *turns        // of the walks
-	awaited  atomic.Int64  // how many wait for a set
-	walks    atomic.Uint64 // that were begun
-	grown    atomic.Uint64 // how many of them from another set
+	awaited  atomic.Int64  // requests that wait for a set
+	walks    atomic.Uint64 // begun walks
+	grown    atomic.Uint64 // those of them that began with another set
 
 	mu     sync.Mutex // guards the fields below
 	known  map[segment.LayerID]*loan
-	used   *list.List                // of *loan, the last used in front
-	latest map[segment.LayerID]*loan // the one found out last of those that took a layer
+	used   *list.List                // of *loan, most recently used first
+	latest map[segment.LayerID]*loan // by borrowed layer, the last computed one
 	bytes  int
 	found  uint64
 }
 
 const (
-	// loanWalkMax is how many walks find out at once what forks may read, and loanWalkOwnerMax how
-	// many of them for one owner. Each takes 16 MiB for objects and reads on two cores.
+	// loanWalkMax is the number of concurrent visibility walks, and loanWalkOwnerMax that of one
+	// owner. Each takes 16 MiB for objects and reads on two cores.
 	loanWalkMax, loanWalkOwnerMax = 3, 2
-	// loanOverhead is about what a loan takes in memory besides its lists, and loanLayerOverhead what
-	// each layer of it does.
+	// loanOverhead is about the memory of a loan besides its lists, and loanLayerOverhead that of each
+	// of its layers.
 	loanOverhead, loanLayerOverhead = 512, 64
 )
 
@@ -79,7 +78,7 @@ func newLoans(bytesMax int) *loans {
 	}
 }
 
-// find returns the loan of a pool that an auxiliary file stands for.
+// find returns the loan of an auxiliary file of a pool.
 func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*loan, error) {
 	l.mu.Lock()
 	found := l.known[of.auxiliary]
@@ -97,7 +96,7 @@ func (l *loans) find(ctx context.Context, s *Store, pool PoolID, of *lending) (*
 	return l.add(of, set), nil
 }
 
-// add returns the loan that an auxiliary file stands for, whose content is set.
+// add returns the loan of an auxiliary file with the content set.
 func (l *loans) add(of *lending, set *borrowedSet) *loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +113,7 @@ func (l *loans) add(of *lending, set *borrowedSet) *loan {
 	return next
 }
 
-// settle makes the set of a loan known. The caller holds mu.
+// settle sets the set of a loan. The caller holds mu.
 func (l *loans) settle(of *loan, set *borrowedSet) {
 	of.set.Store(set)
 	if of.place == nil {
@@ -136,8 +135,8 @@ func (l *loans) lead(of *loan, layer segment.LayerID) {
 	of.leads = append(of.leads, layer)
 }
 
-// count counts more bytes of a loan, and forgets those that were not used for the longest time when
-// all of them take too much. Views keep theirs. The caller holds mu.
+// count adds to the bytes of a loan, and evicts the least recently used loans when all of them
+// exceed the budget. Views keep theirs. The caller holds mu.
 func (l *loans) count(of *loan, size int) {
 	of.size += size
 	l.bytes += size
@@ -147,7 +146,7 @@ func (l *loans) count(of *loan, size int) {
 	}
 }
 
-// forget takes a loan out. The caller holds mu.
+// forget evicts a loan. The caller holds mu.
 func (l *loans) forget(of *loan) {
 	l.bytes -= of.size
 	l.used.Remove(of.place)
@@ -160,12 +159,12 @@ func (l *loans) forget(of *loan) {
 	}
 }
 
-// rename puts a loan under the auxiliary file that has taken the place of its first one.
+// rename moves a loan to the auxiliary file that has replaced its first one.
 func (l *loans) rename(of *loan, auxiliary segment.LayerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if of.place != nil {
-		if other := l.known[auxiliary]; other != nil { // somebody has read it already
+		if other := l.known[auxiliary]; other != nil { // another request has read it already
 			l.forget(other)
 		}
 		delete(l.known, of.auxiliary)
@@ -174,7 +173,7 @@ func (l *loans) rename(of *loan, auxiliary segment.LayerID) {
 	}
 }
 
-// merged tells that a layer holds what others held.
+// merged records that a layer holds the objects of others.
 func (l *loans) merged(layer segment.LayerID, former map[segment.LayerID]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,10 +184,10 @@ func (l *loans) merged(layer segment.LayerID, former map[segment.LayerID]struct{
 	}
 }
 
-// relativesMax is how many sets are tried that a new one might grow from.
+// relativesMax is the number of known sets that are tried as the start of a new one.
 const relativesMax = 3
 
-// relatives returns known loans of layers that of has too, the one found out last first.
+// relatives returns known loans that share layers with of, the last computed one first.
 func (l *loans) relatives(of *loan) []*loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +201,7 @@ func (l *loans) relatives(of *loan) []*loan {
 	return found[:min(len(found), relativesMax)]
 }
 
-// ask returns the set of a loan, which is found out if that has not been done yet.
+// ask returns the set of a loan, and computes it if necessary.
 func (l *loans) ask(ctx context.Context, v *View, of *loan) (*borrowedSet, error) {
 	f := l.join(v, of)
 	if f == nil {
@@ -226,7 +225,8 @@ func (l *loans) ask(ctx context.Context, v *View, of *loan) (*borrowedSet, error
 	return nil, ctx.Err()
 }
 
-// join returns the flight that finds out a set, a new one if need be, nil when it is known.
+// join returns the flight that computes a set, a new one if there is none, nil when the set is
+// known.
 func (l *loans) join(v *View, of *loan) *loanFlight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,7 +244,7 @@ func (l *loans) join(v *View, of *loan) *loanFlight {
 			s.lend(ctx, pool, owner, of, auxiliary, func(set *borrowedSet, err error) { l.land(of, f, set, err) })
 			return nil
 		}, func(err error) {
-			s.log.ErrorContext(ctx, "find out what a fork may read", "pool", pool.String(), "error", err)
+			s.log.ErrorContext(ctx, "failed to compute the visibility set of a fork", "pool", pool.String(), "error", err)
 			l.land(of, f, nil, err)
 		})
 	}
@@ -252,11 +252,11 @@ func (l *loans) join(v *View, of *loan) *loanFlight {
 	return f
 }
 
-// land gives what a flight found out to everybody who asked.
+// land passes the result of a flight to all waiting requests.
 func (l *loans) land(of *loan, f *loanFlight, set *borrowedSet, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.landed { // what failed came afterwards
+	if f.landed { // the failure came afterwards
 		return
 	}
 	f.landed = true
@@ -270,7 +270,7 @@ func (l *loans) land(of *loan, f *loanFlight, set *borrowedSet, err error) {
 	close(f.done)
 }
 
-// readBorrowed reads an auxiliary file, or the one that has taken its place.
+// readBorrowed reads an auxiliary file, or the one that has replaced it.
 func (s *Store) readBorrowed(ctx context.Context, pool PoolID, auxiliary segment.LayerID) (*borrowedSet, error) {
 	set, err := s.readBorrowedFile(ctx, auxiliary)
 	if !errors.Is(err, file.ErrNotFound) {
@@ -283,13 +283,13 @@ func (s *Store) readBorrowed(ctx context.Context, pool PoolID, auxiliary segment
 	if now := newLending(&m); now == nil || now.auxiliary != auxiliary {
 		return s.replacedLoan(ctx, &m)
 	}
-	return nil, s.damage.Corrupt(auxiliary, object.ZeroID, "the file that tells what a fork may read is missing")
+	return nil, s.damage.Corrupt(auxiliary, object.ZeroID, "the visibility set of a fork is missing")
 }
 
-// replacedLoan returns what a pool may read as its manifest says now.
+// replacedLoan returns the visibility set that a pool's manifest names now.
 func (s *Store) replacedLoan(ctx context.Context, m *manifest) (*borrowedSet, error) {
 	now := newLending(m)
-	if now == nil { // it was found out that the tips reach everything
+	if now == nil { // a walk has shown that the tips reach all objects
 		return &borrowedSet{known: true, all: true}, nil
 	}
 	return s.readBorrowedFile(ctx, now.auxiliary)

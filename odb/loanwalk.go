@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// lend finds out what the tips of a fork reach when it is its owner's turn, tells it, and then
-// writes it down in the place of the tips.
+// lend computes the objects that the tips of a fork reach when it is its owner's turn, publishes
+// them, and then writes them in place of the tips.
 func (s *Store) lend(
 	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
 ) {
@@ -31,8 +31,8 @@ func (s *Store) lend(
 	s.warnOfLoan(s.closing, pool, err)
 }
 
-// walkLoan tells what the tips of a fork reach, and returns which layers that is all of. Without
-// layers there is nothing to write down.
+// walkLoan publishes the objects that the tips of a fork reach, and returns the layers that they
+// cover. Without layers there is nothing to write.
 func (s *Store) walkLoan(
 	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
 ) (map[segment.LayerID]bool, error) {
@@ -41,14 +41,14 @@ func (s *Store) walkLoan(
 		return nil, err
 	}
 	defer release()
-	all, err := s.View(ctx, pool) // pins what is lent
+	all, err := s.View(ctx, pool) // pins the borrowed layers
 	if err != nil {
 		return nil, err
 	}
 	defer all.Close()
 	all.Aside()
 	part := all.manifest.lent(auxiliary)
-	if len(part.layers) == 0 { // another server has found it out
+	if len(part.layers) == 0 { // another server has computed it
 		set, err := s.replacedLoan(ctx, &all.manifest)
 		tell(set, err)
 		return nil, err
@@ -58,14 +58,14 @@ func (s *Store) walkLoan(
 	s.loans.walks.Add(1)
 	set, err := v.Linked().lent(ctx, of)
 	if err != nil {
-		return nil, fmt.Errorf("find what a fork may read: %w", err)
+		return nil, fmt.Errorf("compute visibility set: %w", err)
 	}
 	tell(set, nil)
 	return v.wholeLayers(s.closing, set)
 }
 
-// lent returns what the tips of a loan reach: what those of another reached and what has come
-// since, if there is such a one, or by a walk from end to end.
+// lent returns the objects that the tips of a loan reach: from the set of another loan and the
+// newer objects, if there is such a loan, or by a full walk.
 func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
 	for _, other := range v.store.loans.relatives(of) {
 		set, err := v.grow(ctx, other, of.tips)
@@ -79,15 +79,14 @@ func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
 	return v.reached(ctx, of.tips.ids(), nil)
 }
 
-// warnOfLoan tells why what a fork may read is not written down, so that it will be found out
-// again.
+// warnOfLoan logs why a visibility set was not written. It will be computed again.
 func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
 	if err != nil && !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "write down what a fork may read", "pool", pool, "error", err)
+		s.log.WarnContext(ctx, "failed to write the visibility set of a fork", "pool", pool, "error", err)
 	}
 }
 
-// lent returns the layers of a manifest that an auxiliary file stands beside.
+// lent returns the layers of a manifest that have the auxiliary file.
 func (m *manifest) lent(auxiliary segment.LayerID) manifest {
 	part := manifest{version: m.version, prunes: m.prunes}
 	for _, l := range m.layers {
@@ -98,7 +97,7 @@ func (m *manifest) lent(auxiliary segment.LayerID) manifest {
 	return part
 }
 
-// reached returns what wants lead to and haves do not.
+// reached returns the objects that wants reach and haves do not.
 func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowedSet, error) {
 	if v.store.options.Reach == nil {
 		return nil, errNoReach
@@ -114,9 +113,9 @@ func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowed
 	return set, nil
 }
 
-// grow returns what tips reach as what those of another loan reach and what has come since. It is
-// nil where these do not reach all of those, as after a branch was deleted or went back, or where
-// the other knows of segments that are not here.
+// grow returns the objects that tips reach, from the set of another loan and the newer objects. It
+// is nil if tips do not reach all of that set, as after a branch was deleted or reset, or if the
+// other loan covers segments that are not here.
 func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet, error) {
 	before := other.ready()
 	if ok, err := v.covers(ctx, before, tips, other.tips); !ok || err != nil {
@@ -136,7 +135,7 @@ func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet
 			set.segments[l.ID] = set.segments[l.ID].with(known)
 			continue
 		}
-		grown, err := l.lendMany(ctx, set.segments[l.ID], loose.ids()) // what was hot may lie here now
+		grown, err := l.lendMany(ctx, set.segments[l.ID], loose.ids()) // formerly hot objects may lie here now
 		if err != nil {
 			return nil, err
 		}
@@ -163,8 +162,7 @@ func (l *SegmentLayer) lendMany(ctx context.Context, lent lentSegment, ids []obj
 	return lent, err
 }
 
-// covers reports whether what the tips of an earlier set reach is all here and reached by later
-// ones.
+// covers reports whether all objects of an earlier set are stored here and later tips reach them.
 func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier idList) (bool, error) {
 	if before.all {
 		return false, nil
@@ -175,7 +173,7 @@ func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier i
 		}
 	}
 	gone := slices.DeleteFunc(earlier.ids(), later.has)
-	for _, id := range gone { // commits alone can be reached by what came later
+	for _, id := range gone { // only commits can be reached by later ones
 		info, err := v.Stat(ctx, id)
 		if errors.Is(err, ErrNotFound) || err == nil && info.Type != object.TypeCommit {
 			return false, nil
@@ -193,8 +191,8 @@ func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier i
 	return v.store.options.Reach.Leads(ctx, v, later.ids(), gone)
 }
 
-// wholeLayers returns those of the borrowed layers of v all of whose objects are in set, or have a
-// twin there.
+// wholeLayers returns the borrowed layers of v all of whose objects are in set, or have a duplicate
+// there.
 func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[segment.LayerID]bool, error) {
 	whole := make(map[segment.LayerID]bool)
 	lowest, highest := object.ZeroID, object.ID{}
@@ -234,8 +232,7 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 	return false, nil
 }
 
-// settleLoan puts what was found out in the place of the tips, and makes those layers own that are
-// whole.
+// settleLoan replaces the tips by the computed set, and makes the covered layers own layers.
 func (s *Store) settleLoan(
 	ctx context.Context, pool PoolID, of *loan, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
 ) error {
@@ -284,8 +281,8 @@ func (s *Store) settleLoan(
 	return err
 }
 
-// claimLent has it found out what a fork may read, if it alone uses one of the layers that it took
-// by now: those that it may read all of become its own, which maintenance may rewrite.
+// claimLent computes the visibility set of a fork if it is now the only user of one of its borrowed
+// layers. Layers of which it may read all objects become its own, which maintenance may rewrite.
 func (s *Store) claimLent(ctx context.Context, v *View) {
 	lender := v.lender()
 	if lender == nil {
@@ -306,18 +303,18 @@ func (s *Store) claimLent(ctx context.Context, v *View) {
 	s.warnOfLoan(ctx, v.pool, err)
 }
 
-// writeBorrowed writes an auxiliary file, which is not registered yet.
+// writeBorrowed writes an auxiliary file, and does not register it.
 func (s *Store) writeBorrowed(ctx context.Context, set *borrowedSet) (segment.LayerID, error) {
 	id := segment.NewLayerID()
 	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
 	if err != nil {
-		return id, fmt.Errorf("begin to write what a fork may read: %w", err)
+		return id, fmt.Errorf("begin visibility set: %w", err)
 	}
 	if _, err = f.Write(set.encode(id)); err == nil {
 		err = f.Seal(ctx)
 	}
 	if err != nil {
-		return id, errors.Join(fmt.Errorf("write what a fork may read: %w", err), f.Abort())
+		return id, errors.Join(fmt.Errorf("write visibility set: %w", err), f.Abort())
 	}
 	return id, nil
 }

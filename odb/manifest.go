@@ -20,7 +20,7 @@ type manifestLayer struct {
 	auxiliaries []manifestLayer // without auxiliary files of their own
 }
 
-// manifest is what a pool consists of. Layers stand in the order in which they joined.
+// manifest is the content of a pool. Layers stand in the order in which they joined.
 //
 //	byte 0      format, 1
 //	uvarint     version: counts every change
@@ -37,7 +37,7 @@ type manifest struct {
 
 const manifestFormat = 1
 
-// castagnoli is the polynomial of the checksums of what lies in the key-value store.
+// castagnoli is the polynomial of the checksums in the key-value store.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // manifestBytesMax leaves the manifest room below the value limit of the key-value store.
@@ -61,7 +61,7 @@ func (m *manifest) encode(pool PoolID) []byte {
 	return binary.BigEndian.AppendUint32(dst, manifestSum(pool, dst))
 }
 
-// manifestSum includes the pool, so that one pool's manifest under another's key is found out.
+// manifestSum includes the pool, so that one pool's manifest under another's key is detected.
 func manifestSum(pool PoolID, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(pool[:], castagnoli), castagnoli, body)
 }

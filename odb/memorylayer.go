@@ -22,8 +22,8 @@ type memoryLayer struct {
 	plains int // bytes of plain
 }
 
-// plainMax bounds the trees, commits and tags that a quarantine keeps inflated, to read them again
-// and to cache them when they are committed: the next commit begins with them.
+// plainMax bounds the trees, commits and tags that a quarantine keeps inflated. It reads them
+// again, and caches them when they are committed: the next commit begins with them.
 const plainMax = mebibyte
 
 func newMemoryLayer(s *Store) *memoryLayer {
@@ -49,7 +49,7 @@ func (l *memoryLayer) add(id object.ID, value []byte, row *GraphRow) {
 	}
 }
 
-// replace stores another value for an object that is there.
+// replace stores another value for an object in the layer.
 func (l *memoryLayer) replace(id object.ID, value []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *memoryLayer) recall(id object.ID) (segment.CacheEntry, bool) {
 	return hit, ok
 }
 
-// clear forgets everything.
+// clear removes all objects.
 func (l *memoryLayer) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *memoryLayer) graph(_ context.Context, id object.ID) (GraphRow, bool, er
 	return row, ok, nil
 }
 
-// hot reads values of this layer, whose locations never let go of them.
+// hot reads values of this layer, whose locations always keep their bytes.
 func (l *memoryLayer) hot() *hotLayer { return &hotLayer{store: l.store} }
 
 func (l *memoryLayer) stat(ctx context.Context, at Location) (Info, error) {

@@ -10,12 +10,12 @@ import (
 	"packhorse/pack/object"
 )
 
-// mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies what
-// they hold. It works as a binary counter does: from the newest layer on it takes each that has no
-// more objects than those after it together. Each layer that is left has more objects than all
-// newer ones, so that their number is the logarithm of their objects, and an object is copied as
-// often. It takes no more than a write may add to the hot tier; what is larger is folded by
-// maintenance.
+// mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies
+// their rows. It works as a binary counter does: from the newest layer on it takes each that has no
+// more objects than those after it together. Each remaining layer has more objects than all newer
+// ones. So the number of layers, and of copies of an object, is the logarithm of the number of
+// objects. It takes no more than a write may add to the hot tier; maintenance flushes larger
+// layers.
 //
 // The last hot layer takes writes and stays. Forks keep the former layers for as long as they live.
 func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest) error {
@@ -54,8 +54,8 @@ func (m *manifest) hotLayers() []int {
 	return hot
 }
 
-// sharesAuxiliaries reports whether two layers have the same auxiliary files: both are the pool's own, or
-// borrowed alike.
+// sharesAuxiliaries reports whether two layers have the same auxiliary files: both are the pool's
+// own, or borrowed alike.
 func (l *manifestLayer) sharesAuxiliaries(other *manifestLayer) bool {
 	if len(l.auxiliaries) != len(other.auxiliaries) {
 		return false
@@ -68,14 +68,14 @@ func (l *manifestLayer) sharesAuxiliaries(other *manifestLayer) bool {
 	return true
 }
 
-// frozenLayer is a hot layer that takes no writes any more, with its rows.
+// frozenLayer is a hot layer that takes no more writes, with its rows.
 type frozenLayer struct {
 	place       int // in the manifest
 	count, size int
 	rows        []kv.Pair
 }
 
-// frozenRun reads those of the newest layers that are to become one, the newest first.
+// frozenRun reads the newest layers that are to become one, the newest first.
 func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]frozenLayer, error) {
 	var run []frozenLayer
 	count, size := 0, 0
@@ -119,8 +119,8 @@ func (s *Store) readFrozen(ctx context.Context, id segment.LayerID, countMax, si
 	return l, true, nil
 }
 
-// mergeRun puts one layer in the place of several, which stand side by side. Of an object that some
-// of them hold it takes the oldest copy, which is what deltas build on; see [View.baseOf].
+// mergeRun replaces several adjacent layers by one. Of a duplicate it takes the oldest copy, which
+// deltas build on; see [View.baseOf].
 func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 	type row struct {
 		table byte
@@ -135,7 +135,7 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 		for _, pair := range l.rows {
 			id, ok := idOfKey(pair.Key)
 			if !ok {
-				continue // fsck tells of it
+				continue // fsck reports it
 			}
 			key := row{pair.Key[0], id}
 			if _, again := taken[key]; again {

@@ -9,8 +9,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// eachNamed calls visit with what the objects of a layer name that may lie outside of it, delta
-// bases included. Hot objects in known are left out, and added to it if it is not nil.
+// eachNamed calls visit with the links of the objects of a layer that may lead outside of it, delta
+// bases included. It skips hot objects in known, and adds the others to known if that is not nil.
 func (v *View) eachNamed(
 	ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error,
 ) error {
@@ -73,7 +73,7 @@ func (v *View) eachNamedSegment(ctx context.Context, l *SegmentLayer, visit func
 				return err
 			}
 		}
-		for _, id := range o.ThinBases { // what they name does not count as outside
+		for _, id := range o.ThinBases { // their links do not count as external
 			ordinal, there, err := g.Lookup(ctx, id)
 			if err == nil && there {
 				err = v.eachLink(ctx, Location{layer: l, id: id, ordinal: ordinal}, visit)
@@ -95,7 +95,7 @@ func (v *View) eachNamedSegment(ctx context.Context, l *SegmentLayer, visit func
 	return nil
 }
 
-// eachLink calls visit with what the object at a location names.
+// eachLink calls visit with the links of the object at a location.
 func (v *View) eachLink(ctx context.Context, at Location, visit func(id object.ID) error) error {
 	info, err := at.layer.stat(ctx, at)
 	if err != nil || info.Type == object.TypeBlob {

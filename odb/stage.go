@@ -154,7 +154,7 @@ func (s *Store) settle(ctx context.Context, names []string) {
 			err = errors.Join(err, s.Files.Settle(ctx, name))
 		}
 		return err
-	}, func(err error) { s.log.WarnContext(ctx, "move a file to its place", "error", err) })
+	}, func(err error) { s.log.WarnContext(ctx, "failed to move a file to its place", "error", err) })
 }
 
 // sealedLayer returns a segment as a manifest names it.

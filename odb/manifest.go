@@ -24,7 +24,7 @@ type manifestLayer struct {
 //
 //	byte 0      format, 1
 //	uvarint     version: counts every change
-//	uvarint     drop count: counts the changes that removed objects
+//	uvarint     prune generation: counts the changes that removed objects
 //	uvarint     layer count, then per layer:
 //	    byte     kind
 //	    16       layer ID

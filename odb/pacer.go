@@ -9,13 +9,13 @@ import (
 	"packhorse/odb/fair"
 )
 
-// traffic knows whether requests are served, for work in the background that makes way for them.
+// traffic counts requests, for background work that makes way for them.
 type traffic struct {
-	views atomic.Int64 // open ones, those aside left out
+	views atomic.Int64 // open views, except those with a private cache
 	last  atomic.Int64 // when one was closed, in nanoseconds of the Unix epoch
 }
 
-// trafficPause is how long requests may be apart to count as a stream of them.
+// trafficPause is the longest pause between requests that count as one stream.
 const trafficPause = 50 * time.Millisecond
 
 func (t *traffic) begin() { t.views.Add(1) }
@@ -25,18 +25,18 @@ func (t *traffic) end() {
 	t.last.Store(time.Now().UnixNano())
 }
 
-// leave takes a view out that is aside.
+// leave stops counting a view.
 func (t *traffic) leave() { t.views.Add(-1) }
 
 func (t *traffic) busy() bool {
 	return t.views.Load() > 0 || time.Now().UnixNano()-t.last.Load() < int64(trafficPause)
 }
 
-// Busy reports whether requests are served.
+// Busy reports whether the store serves requests.
 func (s *Store) Busy() bool { return s.traffic.busy() }
 
-// Pacer makes work in the background rest while there is traffic, so that requests find the
-// processor free.
+// Pacer makes background work rest while there is traffic, so that requests find the processor
+// free.
 type Pacer struct {
 	traffic *traffic
 	pause   float64 // rest as a share of work; 0: none
@@ -47,14 +47,13 @@ type Pacer struct {
 
 func (s *Store) NewPacer(pause float64) *Pacer { return &Pacer{traffic: &s.traffic, pause: pause} }
 
-// paceStretch is how long work goes on before it rests. It is the longest that a request waits for
-// a core, and its share of the time of most: a commit takes half a millisecond. The kernel by
-// itself would let it wait for up to four.
+// paceStretch is the time that work takes before it rests. It bounds how long a request waits for a
+// core; a typical commit takes 500 µs. Without rests the kernel lets a request wait for up to 4 ms.
 const paceStretch = 100 * time.Microsecond
 
-// Rest returns at once, or after a rest when one is due; goroutines that share a pacer rest
-// together. Where there is no pacer, work is a request's, which lets others compute in its place
-// when it is their turn. Errors: that of ctx; [fair.ErrWork].
+// Rest returns at once, or after a rest if one is due; goroutines that share a pacer rest together.
+// On a nil Pacer the work is that of a request: Rest gives up its turn if another one is due.
+// Errors: that of ctx; [fair.ErrWork].
 func (p *Pacer) Rest(ctx context.Context) error {
 	if p == nil || p.pause <= 0 {
 		return fair.Pause(ctx)

@@ -9,7 +9,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// FirstParentTree returns the tree that the path filter of a commit compares its own with.
+// FirstParentTree returns the tree that the path filter of a commit compares the commit's tree
+// with.
 func (v *View) FirstParentTree(ctx context.Context, row *GraphRow) (object.ID, error) {
 	if len(row.Parents) == 0 {
 		return object.EmptyTreeID, nil
@@ -26,7 +27,7 @@ type PathFilters struct {
 	files  []*segment.File
 }
 
-// OpenFilters opens the filter files of a view. One that is damaged is done without.
+// OpenFilters opens the filter files of a view. It ignores damaged ones. The caller closes them.
 func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
 	p := &PathFilters{}
 	for _, l := range v.storedLayers() {
@@ -58,8 +59,8 @@ func (p *PathFilters) Close() {
 	p.shared, p.files = nil, nil
 }
 
-// Find returns the filter of a commit, nil if there is none. A file that turns out to be damaged is
-// not asked again. Files are asked first: they answer quicker than keys.
+// Find returns the filter of a commit, nil if there is none. It does not use a damaged file again.
+// It tries files first: they answer faster than keys.
 func (p *PathFilters) Find(ctx context.Context, commit object.ID) (bloom.Filter, error) {
 	for i, g := range p.files {
 		if g == nil {

@@ -43,8 +43,8 @@ func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
 	}, nil
 }
 
-// append writes an object, with its graph row if it is a commit. A failure leaves what was there
-// before.
+// append writes an object, with its graph row if it is a commit. A failure leaves the earlier
+// objects intact.
 func (l *pendingSegment) append(id object.ID, t object.Type, data []byte, row *GraphRow) error {
 	start := l.w.Size()
 	written, err := l.w.AppendWhole(id, t, data)
@@ -142,7 +142,7 @@ func (l *pendingSegment) stat(_ context.Context, at Location) (Info, error) {
 	return Info{Type: r.Type, Size: r.Size}, nil
 }
 
-// entry gives no ordinal: it would not be the one that the object gets.
+// entry returns no ordinal: the object gets its ordinal when the segment is finished.
 func (l *pendingSegment) entry(ctx context.Context, at Location) (StoredEntry, error) {
 	e, err := packedEntry(ctx, l.region(), at, l.record(at))
 	e.Ordinal = segment.NoOrdinal

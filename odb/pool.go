@@ -7,12 +7,11 @@ import (
 	"packhorse/odb/segment"
 )
 
-// PoolID names a pool. IDs are UUIDs of version 7: they sort by creation and are never used again.
+// PoolID names a pool. It is a UUID of version 7: IDs sort by creation and are never reused.
 type PoolID [16]byte
 
-// NewPoolID returns an ID that was never used.
-//
-// It panics only when the system has no random numbers, which crypto/rand does not survive either.
+// NewPoolID returns a new ID. It panics only when the system has no random numbers; crypto/rand
+// panics then, too.
 func NewPoolID() PoolID { return PoolID(uuid.Must(uuid.NewV7())) }
 
 // String returns the canonical form of the UUID.

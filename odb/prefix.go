@@ -11,18 +11,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrInvalidPrefix says that something is not 4 to 40 lower-case hexadecimal digits.
+// ErrInvalidPrefix says that a prefix is not 4 to 40 lower-case hexadecimal digits.
 var ErrInvalidPrefix = errors.New("odb: not a prefix of an object ID")
 
 const (
 	prefixDigitsMin = 4
-	// resolveMax is how many objects [View.Resolve] returns: enough to say that a prefix is ambiguous,
-	// and among which types.
+	// resolveMax is the largest number of objects that [View.Resolve] returns: enough to say that a
+	// prefix is ambiguous, and among which types.
 	resolveMax = 64
 )
 
-// Resolve returns the readable IDs that begin with the hexadecimal digits of prefix, in order, and
-// 64 of them at most. Errors: [ErrInvalidPrefix].
+// Resolve returns, in order, at most 64 readable IDs that begin with the hexadecimal digits of
+// prefix. Errors: [ErrInvalidPrefix].
 func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) {
 	low, high, err := prefixRange(prefix)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// Quarantine holds new objects of a pool that nobody sees yet. [Quarantine.Stage] puts them into a
-// batch; when that batch has been committed they are part of the pool, and [Quarantine.Close]
-// forgets them otherwise.
+// Quarantine holds new objects of a pool that no other view sees yet. [Quarantine.Stage] puts them
+// into a batch. Once that batch has been committed they are part of the pool. Otherwise
+// [Quarantine.Close] removes them.
 //
 // Write and its like, Seal, Refresh and Stage belong to one goroutine at a time; reads of the
 // quarantine's view may go on meanwhile.
@@ -23,29 +23,29 @@ type Quarantine struct {
 	view  *View
 	hot   *memoryLayer
 
-	// pending takes writes once the quarantine is too large for the hot tier; nil before and after
-	// Seal.
+	// pending takes writes once the quarantine is too large for the hot tier; nil before that and
+	// after Seal.
 	pending *pendingSegment
 	sealed  []*segment.Sealed
-	broken  error // a segment that could not be finished: objects are lost
+	broken  error // a failure to finish a segment: objects are lost
 	staged  bool
 	settled bool
-	own     bool // it rewrites what is stored
+	own     bool // it rewrites stored objects
 	closed  bool
-	hotID   segment.LayerID // where the last Stage put hot objects
-	// filters are the path filters of hot commits, nil for one that gets none, and filterBytes what
-	// was read of trees for them.
+	hotID   segment.LayerID // the layer into which the last Stage put hot objects
+	// filters are the path filters of hot commits, nil for a commit without one, and filterBytes are
+	// the bytes of trees read for them.
 	filters     map[object.ID]bloom.Filter
 	filterBytes int64
-	// named is what checkTree found in its tree.
+	// named are the files that checkTree found in its tree.
 	named []namedDotfile
-	// relied are objects that were to be written and were there.
+	// relied holds objects not written because the pool already had them.
 	relied map[object.ID]struct{}
 
 	mu    sync.RWMutex // guards the fields below, which readers of the view ask
 	base  *View        // of the stored objects; owned
 	old   []*View      // bases before a Refresh, which readers may still use; owned
-	above []layer      // what is quarantined, in the order in which it is asked
+	above []layer      // the layers of quarantined objects, in the order of lookups
 }
 
 // NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until
@@ -64,15 +64,15 @@ func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 	return q
 }
 
-// View returns a view of the stored and the quarantined objects, those to come included. It ends
-// with the quarantine.
+// View returns a view of the stored and the quarantined objects, also those quarantined later. It
+// ends with the quarantine.
 func (q *Quarantine) View() *View { return q.view }
 
-// PruneCount is the pool's drop count under which the quarantine looks at the pool: that of the view
+// PruneCount returns the prune generation of the pool as the quarantine sees it: that of the view
 // it was made from, or of the last [Quarantine.Refresh].
 func (q *Quarantine) PruneCount() uint64 { return q.stored().PruneCount() }
 
-// PackedBytes is the size of what is quarantined, as it is stored.
+// PackedBytes returns the stored size in bytes of the quarantined objects.
 func (q *Quarantine) PackedBytes() int64 {
 	total := int64(q.hot.size)
 	if q.pending != nil {
@@ -84,7 +84,7 @@ func (q *Quarantine) PackedBytes() int64 {
 	return total
 }
 
-// Count is the number of objects that are quarantined.
+// Count returns the number of quarantined objects.
 func (q *Quarantine) Count() int {
 	total := len(q.hot.order)
 	if q.pending != nil {
@@ -96,9 +96,9 @@ func (q *Quarantine) Count() int {
 	return total
 }
 
-// AddPacked quarantines an object of a small pack as it came, with its graph row if it is a commit.
-// What is there already is skipped. The sum of a quarantine must stay within the hot limits; see
-// [Limits.HotBytes].
+// AddPacked quarantines an object of a small pack in its received form, with its graph row if it is
+// a commit. It skips objects that are stored already. The quarantine must stay within the hot
+// limits; see [Limits.HotBytes].
 func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphRow) error {
 	if there, err := q.has(ctx, value.ID); there || err != nil {
 		return err
@@ -107,8 +107,8 @@ func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphR
 	return nil
 }
 
-// has reports whether id is stored or quarantined. What is, is relied on to stay; see revive. What
-// a fork may not read of the layers that it took is stored once more; see [View.holds].
+// has reports whether id is stored or quarantined. The quarantine relies on stored objects to stay;
+// see revive. It returns false for borrowed objects that a fork may not read; see [View.holds].
 func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	ok, err := q.view.holds(ctx, id)
 	if ok {
@@ -117,8 +117,7 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	return ok, err
 }
 
-// AddSegment quarantines a complete segment, which is the quarantine's to register or to remove
-// from here on.
+// AddSegment quarantines a complete segment. The quarantine now registers or removes its files.
 func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.sealed = append(q.sealed, seg)
 	l := q.store.layers.pin(sealedLayer(seg))
@@ -127,8 +126,8 @@ func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.above = append([]layer{l}, q.above...)
 }
 
-// Seal makes what is in files durable, and the path filters of hot commits. Stage does it too;
-// called before, it keeps that out of the repository's transaction.
+// Seal makes files durable, and builds the path filters of hot commits. Stage does it, too; an
+// earlier call keeps that out of the repository's transaction.
 func (q *Quarantine) Seal(ctx context.Context) error {
 	if err := q.filterHot(ctx); err != nil {
 		return err
@@ -166,9 +165,9 @@ func (q *Quarantine) setPending(pending *pendingSegment) {
 	q.pending, q.above = pending, above
 }
 
-// Refresh moves the quarantine onto the pool as it is now, so that its view shows what was
-// committed meanwhile. What was dropped from the pool and is needed by what is quarantined joins
-// it. It costs one read when nothing has changed.
+// Refresh moves the quarantine to the present state of the pool, so that its view shows objects
+// committed meanwhile. It rescues pruned objects that quarantined objects need. It costs one read
+// when nothing has changed.
 func (q *Quarantine) Refresh(ctx context.Context) error {
 	base := q.stored()
 	m, _, err := q.store.readManifest(ctx, q.store.keys, base.pool)
@@ -198,8 +197,8 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// rebase makes quarantined deltas whole whose base was dropped from the pool. Their bases can still
-// be read: the former layers are pinned.
+// rebase undeltifies quarantined deltas whose base was pruned. Their bases are still readable: the
+// former layers are pinned.
 func (q *Quarantine) rebase(ctx context.Context, next *View) error {
 	for _, id := range q.hot.order {
 		at, _, err := q.hot.find(ctx, id)
@@ -221,7 +220,7 @@ func (q *Quarantine) rebase(ctx context.Context, next *View) error {
 	return nil
 }
 
-// baseStays reports whether a hot object of the quarantine can be stored as it is on top of next.
+// baseStays reports whether next has the base of a hot object of the quarantine.
 func (q *Quarantine) baseStays(ctx context.Context, at Location, next *View) (bool, error) {
 	s, err := q.hot.step(ctx, at)
 	if err != nil || !s.Delta {
@@ -234,7 +233,7 @@ func (q *Quarantine) baseStays(ctx context.Context, at Location, next *View) (bo
 	return ok, err
 }
 
-// Close forgets what was not committed and removes its files. Only the first call has an effect.
+// Close removes uncommitted objects and their files. Only the first call has an effect.
 func (q *Quarantine) Close() error {
 	if q.closed {
 		return nil
@@ -255,9 +254,9 @@ func (q *Quarantine) Close() error {
 	return errors.Join(err, q.removeFiles())
 }
 
-// removeFiles removes the files of segments that were not registered. A batch that was staged may
-// have been committed although its caller did not hear of it, so the registration decides; what
-// cannot be decided is left to the next start.
+// removeFiles removes the files of unregistered segments. A batch may have been committed although
+// its caller got an error, so the registration decides. If it cannot be read, the next start
+// decides.
 func (q *Quarantine) removeFiles() error {
 	if q.settled {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// HoldFiles keeps every file that is stored now from being removed until release is called, which
-// has an effect once. It waits for a removal under way.
+// HoldFiles keeps every file that is stored now until release is called. It waits for a running
+// deletion. Only the first call of release has an effect.
 func (s *Store) HoldFiles() (release func()) {
 	s.removal.RLock()
 	released := false
@@ -25,7 +25,7 @@ func (s *Store) HoldFiles() (release func()) {
 }
 
 // UsedFiles walks the names of the files that pools use according to the tables in r, in ascending
-// order. What only waits to be removed is not among them. Errors: [ErrCorrupt].
+// order. It omits obsolete files. Errors: [ErrCorrupt].
 func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var last segment.LayerID
@@ -53,8 +53,8 @@ func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {
 	}
 }
 
-// registeredName returns the name of the file that is registered for a layer or auxiliary file, or ""
-// for a hot layer.
+// registeredName returns the name of the file that is registered for a layer or auxiliary file, or
+// "" for a hot layer.
 func registeredName(ctx context.Context, r kv.Reader, id segment.LayerID) (string, error) {
 	value, err := r.Get(ctx, registrationKey(id))
 	if errors.Is(err, kv.ErrNotFound) {
@@ -70,7 +70,7 @@ func registeredName(ctx context.Context, r kv.Reader, id segment.LayerID) (strin
 	return registered.kind.FileName(id), nil
 }
 
-// decodeUserKey takes a key of tableUser apart.
+// decodeUserKey decodes a key of tableUser.
 func decodeUserKey(key []byte) (segment.LayerID, PoolID, error) {
 	if len(key) != 1+len(segment.LayerID{})+len(PoolID{}) {
 		return segment.LayerID{}, PoolID{}, &CorruptError{Why: fmt.Sprintf("key %x is no user's", key)}
@@ -78,7 +78,7 @@ func decodeUserKey(key []byte) (segment.LayerID, PoolID, error) {
 	return segment.LayerID(key[1:][:len(segment.LayerID{})]), PoolID(key[1+len(segment.LayerID{}):]), nil
 }
 
-// decodeRegistration returns what encode wrote.
+// decodeRegistration decodes the output of encode.
 func decodeRegistration(value []byte) (registration, error) {
 	d := decoder{data: value}
 	format := d.take(1)[0]

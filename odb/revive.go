@@ -8,9 +8,10 @@ import (
 	"packhorse/pack/object"
 )
 
-// revive copies into the quarantine what was dropped from the pool although the quarantine builds
-// on it: what its objects name, what it did not write because it was there, and all that these
-// name. It can still be read in old, the view before the drop, whose layers are pinned.
+// revive rescues pruned objects that the quarantine builds on: it copies them into the quarantine.
+// These are the objects that quarantined objects name, those that it did not write because they
+// were stored, and all objects that these name. They are readable in old, the view before the
+// prune, whose layers are pinned.
 func (q *Quarantine) revive(ctx context.Context, old *View) error {
 	var needed []object.ID
 	need := func(id object.ID) error {
@@ -38,13 +39,13 @@ func (q *Quarantine) revive(ctx context.Context, old *View) error {
 			continue
 		}
 		if err := q.copyFrom(ctx, old, id, need); err != nil {
-			return fmt.Errorf("keep dropped object %s: %w", id, err)
+			return fmt.Errorf("rescue pruned object %s: %w", id, err)
 		}
 	}
 	return nil
 }
 
-// eachNamed calls visit with what the quarantined objects name.
+// eachNamed calls visit with the links of the quarantined objects.
 func (q *Quarantine) eachNamed(ctx context.Context, visit func(id object.ID) error) error {
 	for _, l := range q.currentLayers() {
 		var err error
@@ -76,7 +77,7 @@ func (v *View) eachNamedAt(ctx context.Context, l layer, ids []object.ID, visit 
 	return nil
 }
 
-// copyFrom quarantines an object of another view, and calls need with what it names.
+// copyFrom quarantines an object of another view, and calls need with its links.
 func (q *Quarantine) copyFrom(ctx context.Context, old *View, id object.ID, need func(id object.ID) error) error {
 	info, err := old.Stat(ctx, id)
 	if err != nil {

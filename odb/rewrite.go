@@ -14,26 +14,25 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrMoved says that layers which were rewritten are not in the manifest any more: another server
-// has rewritten them.
-var ErrMoved = errors.New("odb: the layers were rewritten by somebody else meanwhile")
+// ErrMoved says that layers to replace have left the manifest: another server has rewritten them.
+var ErrMoved = errors.New("odb: another server has rewritten the layers")
 
 // Rewrite replaces layers of a pool by one segment with their objects, or with some of them, while
 // the pool is read and written. Maintenance decides on the layers and makes the segment.
 //
 // The order of calls is: [Store.BeginRewrite]; [Rewrite.OwnLayers] and [Rewrite.Choose];
-// [Rewrite.Put] unless nothing is left; then [Rewrite.Commit] when every object stays, or
+// [Rewrite.Put] unless no object is left; then [Rewrite.Commit] when every object stays, or
 // [Rewrite.Look] and [Rewrite.Stage] when some do not; Close. A Rewrite belongs to one goroutine.
 type Rewrite struct {
 	store  *Store
 	view   *View
-	end    func() // of the mark that keeps forks from merging the pool's layers
+	end    func() // removes the mark that keeps forks from merging the pool's layers
 	chosen map[segment.LayerID]bool
-	q      *Quarantine // the new segment; nil: nothing is left of the layers
+	q      *Quarantine // the new segment; nil: no object of the layers is left
 
 	checked map[object.ID]struct{}       // objects that are hot, whose links are held
 	layers  map[segment.LayerID]struct{} // whose links are held
-	held    map[object.ID]struct{}       // what is named and has been found
+	held    map[object.ID]struct{}       // named objects that have been found
 }
 
 // OwnLayer is a layer that a rewrite may replace.
@@ -41,14 +40,14 @@ type OwnLayer struct {
 	ID    segment.LayerID
 	Hot   bool
 	Count int // of objects
-	// Provisional says that deltas were found among few objects, Refused that an object is stored as a
-	// delta that git refuses, Shared that another pool uses the layer too.
+	// Provisional says that the layer is delta-incomplete, Refused that an object is stored as a
+	// delta that git refuses, Shared that another pool uses the layer, too.
 	Provisional, Refused, Shared bool
 }
 
-// BeginRewrite freezes a pool's hot layer and pins its layers. frozen, if not nil, is called in
-// between: what is written from then on goes to no layer that may be replaced. Errors: [ErrNoPool],
-// [ErrCorrupt], and that of frozen.
+// BeginRewrite freezes a pool's hot layer and pins its layers. It calls frozen, if not nil, in
+// between: later writes go to no layer that may be replaced. Errors: [ErrNoPool], [ErrCorrupt], and
+// that of frozen.
 func (s *Store) BeginRewrite(
 	ctx context.Context, pool PoolID, frozen func(ctx context.Context) error,
 ) (*Rewrite, error) {
@@ -71,7 +70,7 @@ func (s *Store) BeginRewrite(
 	return r, nil
 }
 
-// Close gives up what was not committed.
+// Close discards an uncommitted rewrite.
 func (r *Rewrite) Close() error {
 	var err error
 	if r.q != nil {
@@ -81,16 +80,16 @@ func (r *Rewrite) Close() error {
 	return errors.Join(err, r.view.Close())
 }
 
-// View reads the pool as it was when its hot layer had been frozen. It ends with the rewrite.
+// View returns a view of the pool just after its hot layer was frozen. It ends with the rewrite.
 func (r *Rewrite) View() *View { return r.view }
 
-// ClaimBorrowed finds what the pool may read of layers that it took, if it alone uses one of them
-// by now: those that it may read all of become its own. A failure is logged.
+// ClaimBorrowed computes the visibility set of the pool if it is now the only user of one of its
+// borrowed layers. Layers of which it may read all objects become its own. A failure is logged.
 func (r *Rewrite) ClaimBorrowed(ctx context.Context) { r.store.claimLent(ctx, r.view) }
 
-// OwnLayers returns the layers that may be replaced: those that do not take writes, that no other
-// pool uses, and that are not borrowed. With shared they are also those that others use and that
-// were made for this pool: IDs sort by creation, and what a fork takes is older than it.
+// OwnLayers returns the layers that may be replaced: frozen layers that no other pool uses, and
+// that are not borrowed. With shared it adds those that others use and that were made for this
+// pool: IDs sort by creation, and borrowed layers are older than the fork.
 func (r *Rewrite) OwnLayers(ctx context.Context, shared bool) ([]OwnLayer, error) {
 	m := &r.view.manifest
 	hot, _ := m.hot()
@@ -152,14 +151,14 @@ func (r *Rewrite) HotObjects(ctx context.Context, layer segment.LayerID) iter.Se
 				return
 			}
 			id, ok := idOfKey(pair.Key)
-			if ok && !yield(id, nil) { // fsck tells of others
+			if ok && !yield(id, nil) { // fsck reports others
 				return
 			}
 		}
 	}
 }
 
-// NamedElsewhere calls visit with what the objects of all layers but own name, delta bases
+// NamedElsewhere calls visit with the links of the objects of all layers except own, delta bases
 // included. An ID may come more than once.
 func (r *Rewrite) NamedElsewhere(ctx context.Context, own []OwnLayer, visit func(id object.ID) error) error {
 	for _, l := range r.view.manifest.layers {
@@ -173,31 +172,31 @@ func (r *Rewrite) NamedElsewhere(ctx context.Context, own []OwnLayer, visit func
 	return nil
 }
 
-// Choose adds a layer to those that are replaced.
+// Choose adds a layer to those to replace.
 func (r *Rewrite) Choose(layer segment.LayerID) { r.chosen[layer] = true }
 
-// IsChosen reports whether a layer is replaced.
+// IsChosen reports whether a layer is to be replaced.
 func (r *Rewrite) IsChosen(layer segment.LayerID) bool { return r.chosen[layer] }
 
-// Chosen returns the layers that are replaced.
+// Chosen returns the layers to replace. The map is shared.
 func (r *Rewrite) Chosen() map[segment.LayerID]bool { return r.chosen }
 
-// Put hands over what takes the place of the chosen layers: a sealed segment in a quarantine of its
-// own, which the rewrite closes.
+// Put takes over the replacement of the chosen layers: a sealed segment in a quarantine of its own,
+// which the rewrite closes.
 func (r *Rewrite) Put(q *Quarantine) error {
 	r.q = q
 	if len(q.sealed) != 1 {
-		return fmt.Errorf("odb: %d segments where one takes the place of layers", len(q.sealed))
+		return fmt.Errorf("odb: %d segments instead of one replace layers", len(q.sealed))
 	}
 	return nil
 }
 
-// Commit puts the new segment in the place of the chosen layers, all of whose objects it or another
-// own segment has, and returns when that is durable. Errors: [ErrMoved].
+// Commit replaces the chosen layers by the new segment, and returns when that is durable. The
+// segment or another own segment must have all of their objects. Errors: [ErrMoved].
 func (r *Rewrite) Commit(ctx context.Context) error {
 	drops := r.view.manifest.prunes
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
-		if m.prunes != drops { // what was left out because another segment holds it may be gone
+		if m.prunes != drops { // objects left out as duplicates may have been pruned
 			return ErrMoved
 		}
 		return r.replace(m, b)
@@ -209,7 +208,7 @@ func (r *Rewrite) Commit(ctx context.Context) error {
 	return nil
 }
 
-// PackedBytes is the size in bytes of the pack of the new segment, 0 without one.
+// PackedBytes returns the size in bytes of the pack of the new segment, 0 without one.
 func (r *Rewrite) PackedBytes() int64 {
 	if r.q == nil {
 		return 0
@@ -224,8 +223,8 @@ func (r *Rewrite) Settled(ctx context.Context) {
 	}
 }
 
-// replace puts the new segment, if there is one, where the first of the chosen layers was, and
-// takes those out. Errors: [ErrMoved].
+// replace puts the new segment, if there is one, in place of the first chosen layer, and removes
+// the chosen layers. Errors: [ErrMoved].
 func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	first, found := -1, 0
 	layers := make([]manifestLayer, 0, len(m.layers))
@@ -250,8 +249,8 @@ func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	return nil
 }
 
-// rewriting are the pools that maintenance rewrites now, whose frozen layers a fork leaves alone:
-// maintenance would have worked in vain.
+// rewriting holds the pools that maintenance is rewriting. A fork does not merge their frozen
+// layers: the rewrite would be in vain.
 type rewriting struct {
 	mu    sync.Mutex // guards pools
 	pools map[PoolID]int

@@ -11,13 +11,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// ErrNeeded says that an object which was to be dropped has come into use meanwhile. The removal is
-// planned anew.
+// ErrNeeded says that an object to prune has come into use meanwhile. The caller plans the prune
+// again.
 var ErrNeeded = errors.New("odb: an unreachable object has come into use")
 
-// Look looks at what has come since the layers were frozen, as Stage does, so that little is left
-// for Stage, which holds up the repository's writers. rest is called between objects. Errors:
-// [ErrNeeded]; the rewrite is closed then, and begun anew.
+// Look checks the objects written since the layers were frozen, as Stage does. So it leaves little
+// to Stage, which holds up the repository's writers. It calls rest between objects. Errors:
+// [ErrNeeded]; the caller then closes the rewrite and begins another.
 func (r *Rewrite) Look(ctx context.Context, rest func(context.Context) error) error {
 	m, _, err := r.store.readManifest(ctx, r.store.keys, r.view.pool)
 	if err != nil {
@@ -27,12 +27,12 @@ func (r *Rewrite) Look(ctx context.Context, rest func(context.Context) error) er
 	return err
 }
 
-// Stage puts the change of the manifest into b, after a look at everything that came since the
-// layers were frozen: it must not need what the new segment lacks. moved are the objects that refs
-// have been pointed at since the tips were read. b has the repository's head as a precondition, and
-// moves it on, so that whoever has checked that an object is there checks again.
+// Stage adds the change of the manifest to b, after a check of everything written since the layers
+// were frozen: it must not need an object that the new segment lacks. moved are the objects that
+// refs have been moved to since the tips were read. b has the repository's head as a precondition
+// and advances it, so that a writer who has relied on an object checks again.
 //
-// Errors: [ErrNeeded]; the rewrite is closed then, and begun anew.
+// Errors: [ErrNeeded]; the caller then closes the rewrite and begins another.
 func (r *Rewrite) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) error {
 	m, raw, err := r.store.readManifest(ctx, r.store.keys, r.view.pool)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *Rewrite) Stage(ctx context.Context, b *kv.Batch, moved []object.ID) err
 	return r.store.stageManifest(b, r.view.pool, raw, &m, next)
 }
 
-// look returns the manifest that follows m, once it is sure that all is held there which moved or
-// what came since the plan names.
+// look returns the manifest that follows m, once it has verified that this holds moved and all
+// links of objects written since the plan.
 func (r *Rewrite) look(
 	ctx context.Context, m *manifest, b *kv.Batch, moved []object.ID, rest func(context.Context) error,
 ) (*manifest, error) {
@@ -90,8 +90,8 @@ func (r *Rewrite) look(
 	return &next, nil
 }
 
-// holds reports whether an object is stored after the drop, and readable if it was before: a fork
-// may have taken it without being able to read it.
+// holds reports whether an object is stored after the prune, and readable if it was before: a fork
+// may share an object without being able to read it.
 func (r *Rewrite) holds(ctx context.Context, after *View, id object.ID) (bool, error) {
 	_, ok, err := after.locate(ctx, id)
 	if !ok || err != nil || !after.borrows() {
@@ -104,8 +104,8 @@ func (r *Rewrite) holds(ctx context.Context, after *View, id object.ID) (bool, e
 	return !was, err
 }
 
-// isSettled reports whether what a layer names is known to be held: it is the new one, or did not
-// change since the plan was made.
+// isSettled reports whether the links of a layer are known to be held: it is the new one, or did
+// not change since the plan was made.
 func (r *Rewrite) isSettled(l manifestLayer) bool {
 	if r.q != nil && l.id == r.q.sealed[0].ID {
 		return true

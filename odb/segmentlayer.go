@@ -43,7 +43,7 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 	return l
 }
 
-// files are those of the segment and its auxiliary files.
+// files returns the files of the segment and its auxiliary files.
 func (l *SegmentLayer) files() []*segment.SharedFile {
 	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Bitmaps},
 		func(f *segment.SharedFile) bool { return f == nil })

@@ -15,8 +15,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// spooled is an object that was built in a scratch file because it, or something in its delta
-// chain, is too large for memory.
+// spooled is an object built in a scratch file because it, or an object or delta of its chain, is
+// too large for memory.
 type spooled struct {
 	Info
 	io.ReaderAt
@@ -72,7 +72,7 @@ func (v *View) spoolBottom(ctx context.Context, base *bottom) (*spooled, error) 
 	})
 }
 
-// spoolLink applies the delta at a link to what was built below it.
+// spoolLink applies the delta at a link to the object built below it.
 func (v *View) spoolLink(ctx context.Context, link *chainLink, base *spooled) (*spooled, error) {
 	at := link.at
 	program, err := at.layer.stream(ctx, at)
@@ -93,11 +93,11 @@ func (v *View) spoolLink(ctx context.Context, link *chainLink, base *spooled) (*
 	})
 }
 
-// fillScratch returns a scratch file with what write writes.
+// fillScratch returns a scratch file with the output of write.
 func (v *View) fillScratch(ctx context.Context, info Info, write func(io.Writer) error) (*spooled, error) {
 	scratch, err := v.store.Files.Scratch(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("make a scratch file: %w", err)
+		return nil, fmt.Errorf("make scratch file: %w", err)
 	}
 	if err := write(scratch); err != nil {
 		return nil, errors.Join(err, scratch.Close())
@@ -105,7 +105,7 @@ func (v *View) fillScratch(ctx context.Context, info Info, write func(io.Writer)
 	return &spooled{Info: info, ReaderAt: scratch, scratch: scratch}, nil
 }
 
-// readSpooled is readAt for an object that fits into memory while something in its chain does not.
+// readSpooled is ReadAt for an object that fits into memory while a part of its chain does not.
 func (v *View) readSpooled(ctx context.Context, at Location) (object.Type, []byte, error) {
 	s, err := at.layer.step(ctx, at)
 	if err != nil {

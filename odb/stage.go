@@ -11,13 +11,13 @@ import (
 	"packhorse/pack/object"
 )
 
-// Stage puts everything that is quarantined into b, with the precondition that the pool's manifest
-// is still the one that was read here. It is called once for every try to commit, after
+// Stage puts all quarantined objects into b, with the precondition that the pool's manifest is
+// still the one that Stage has read. It is called once for every attempt to commit, after
 // [Quarantine.Refresh], inside the transaction that also carries the precondition on the
-// repository's head: that is what keeps an object that is found absent here from being added by
-// somebody else before the batch is.
+// repository's head. That precondition keeps another writer from adding an object that Stage found
+// absent.
 //
-// Errors: [ErrPruned] when objects were dropped since the last Refresh and connectivity has to be
+// Errors: [ErrPruned] when objects were pruned since the last Refresh and connectivity must be
 // checked again, [ErrManyLayers].
 func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	if q.closed {
@@ -43,7 +43,7 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	return q.stageSegments(b, raw, now)
 }
 
-// stageHot puts the small objects that the pool does not have now.
+// stageHot adds the small objects that the pool does not have now to b.
 func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error {
 	if len(q.hot.order) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 	return nil
 }
 
-// stageSegments registers the files and puts a new manifest.
+// stageSegments adds the registrations of the files and a new manifest to b.
 func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	if len(q.sealed) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
 }
 
-// registerSegment lets b register the files of a segment.
+// registerSegment adds the registrations of the files of a segment to b.
 func registerSegment(s *segment.Sealed, b *kv.Batch, pool PoolID) {
 	r := registration{pool: pool, kind: segment.KindSegment, count: int64(s.Count), dataBytes: s.DataBytes}
 	b.Put(registrationKey(s.ID), r.encode())
@@ -96,8 +96,8 @@ func registerSegment(s *segment.Sealed, b *kv.Batch, pool PoolID) {
 	}
 }
 
-// registration is what is known of a file that belongs to a pool: the file may be deleted only
-// together with it.
+// registration is the row of a file that belongs to a pool: the file may be deleted only together
+// with it.
 //
 //	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size of the data region
 type registration struct {
@@ -113,7 +113,7 @@ func (r *registration) encode() []byte {
 }
 
 // Settled tells the quarantine that the batch of its last Stage was committed. Files are moved to
-// their place in the background; until then, or if that fails, reads find them where they are, and
+// their place in the background. Until then, or if that fails, reads find them where they are, and
 // the next start moves them.
 func (q *Quarantine) Settled(ctx context.Context) {
 	if !q.staged || q.settled {
@@ -157,7 +157,7 @@ func (s *Store) settle(ctx context.Context, names []string) {
 	}, func(err error) { s.log.WarnContext(ctx, "failed to move a file to its place", "error", err) })
 }
 
-// sealedLayer returns a segment as a manifest names it.
+// sealedLayer returns the entry of a segment in a manifest.
 func sealedLayer(s *segment.Sealed) manifestLayer {
 	l := manifestLayer{kind: segment.KindSegment, id: s.ID}
 	if s.Graph != (segment.LayerID{}) {

@@ -21,11 +21,11 @@ type Object struct {
 	source objectSource
 }
 
-// objectSource is where the content of an Object comes from: memory, a scratch file, a zlib stream,
-// or a stream of blocks.
+// objectSource is the source of the content of an Object: memory, a scratch file, a zlib stream, or
+// a stream of blocks.
 type objectSource interface {
-	// open returns content from off on, at least up to off+n. The end comes after all that was read
-	// has been verified.
+	// open returns content from off on, at least up to off+n. The stream ends only after all its bytes
+	// have been verified.
 	open(off, n int64) (io.ReadCloser, error)
 	io.Closer
 }
@@ -91,8 +91,8 @@ func openStream(ctx context.Context, at Location) (objectSource, error) {
 	return &zlibSource{ctx: ctx, at: at}, nil
 }
 
-// WriteTo writes the whole content. An error, also one after the last byte, says that what was
-// written must not be used. Errors: [ErrCorrupt] and those of w.
+// WriteTo writes the whole content. An error, also one after the last byte, says that the output
+// must not be used. Errors: [ErrCorrupt] and those of w.
 func (o *Object) WriteTo(w io.Writer) (int64, error) {
 	content, err := o.source.open(0, o.Size)
 	if err != nil {
@@ -105,11 +105,11 @@ func (o *Object) WriteTo(w io.Writer) (int64, error) {
 	return n, errors.Join(err, content.Close())
 }
 
-// Section returns the bytes from off on, n of them or up to the end of the object, as a stream. The
-// caller closes it before the object.
+// Section returns n bytes from off on, or up to the end of the object, as a stream. The caller
+// closes it before the object.
 //
-// Of a block stream only the blocks that are touched are read. Any other object is verified as a
-// whole before its first byte is returned, and inflated from its beginning.
+// Of a block stream it reads only the blocks in the range. It verifies any other object as a whole
+// before it returns the first byte, and inflates it from its beginning.
 func (o *Object) Section(off, n int64) (io.ReadCloser, error) {
 	off = min(max(off, 0), o.Size)
 	n = min(max(n, 0), o.Size-off)

@@ -12,29 +12,30 @@ import (
 	"packhorse/pack/object"
 )
 
-// Swept is what [Store.Sweep] has removed.
+// Swept counts the deletions of [Store.Sweep].
 type Swept struct {
-	// PoolCount, LayerCount and FileCount are pools, hot layers, and files of segments and auxiliary files.
+	// PoolCount, LayerCount and FileCount are pools, hot layers, and files of segments and auxiliary
+	// files.
 	PoolCount, LayerCount, FileCount int
-	// WaitingCount is what stays until its users and readers have gone.
+	// WaitingCount is the number of obsolete entries that stay until their users and readers have
+	// gone.
 	WaitingCount int
 }
 
-// DropPool lets b give up a pool, whose repository b deletes. Its layers are removed by a later
-// [Store.Sweep].
+// DropPool adds the release of a pool, whose repository b deletes, to b. A later [Store.Sweep]
+// deletes its layers.
 func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
 	b.Put(departureKey(departure{time: s.options.Now(), kind: departedPool, id: segment.LayerID(pool)}), pool[:])
 }
 
-// Sweep removes what left its last manifest, and pools that were given up, at least grace ago:
-// files with their registrations, and the key ranges of hot layers. What another pool uses, or a
-// view of this process has pinned, stays until a later call. Readers in other processes have the
-// grace to finish. What cannot be removed does not keep the rest: Sweep goes on, and returns the
-// errors joined.
+// Sweep deletes obsolete layers and pools, those whose entry is at least grace old: files with
+// their registrations, and the key ranges of hot layers. A layer that another pool uses, or a view
+// of this process has pinned, stays until a later call. Readers in other processes have the grace
+// to finish. After a failure Sweep goes on with the next entry, and returns the errors joined.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	var swept Swept
 	var failures []error
-	// Pools first: what they used can be removed by the same sweep if there is no grace.
+	// Pools first: without grace the same sweep can then delete their layers.
 	for _, pools := range []bool{true, false} {
 		failures = append(failures, s.sweep(ctx, grace, pools, &swept)...)
 	}
@@ -44,11 +45,11 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	return swept, nil
 }
 
-// sweepFailuresMax is after how many failures a sweep does not go on: then it is not the rows that
-// are to blame.
+// sweepFailuresMax is the number of failures after which a sweep ends: the cause is then probably
+// not in the rows.
 const sweepFailuresMax = 100
 
-// sweep removes what is due of pools, or of all else, and returns what went wrong.
+// sweep deletes the obsolete pools, or all other obsolete entries, and returns the failures.
 func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swept *Swept) (failures []error) {
 	end := departureKey(departure{time: s.options.Now().Add(-grace + time.Millisecond)})
 	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableDeparture}, End: end}) {
@@ -84,7 +85,7 @@ func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swe
 	return nil
 }
 
-// removePool removes a pool's manifest, and lets its layers leave.
+// removePool deletes a pool's manifest, and adds obsolete entries for its layers.
 func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)
@@ -103,8 +104,8 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 	return s.removed(ctx, b, &swept.PoolCount)
 }
 
-// removePart removes a layer or auxiliary file, unless it is needed. Nobody can begin to use one that no
-// manifest names.
+// removePart deletes a layer or auxiliary file, unless it is needed. No pool can begin to use one
+// that no manifest names.
 func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)
@@ -130,7 +131,7 @@ func (s *Store) removePart(ctx context.Context, d departure, row []byte, swept *
 	if err := s.layers.forget(d.id); err != nil {
 		return err
 	}
-	// The registration goes last: it is what a file without a manifest is found by after a crash.
+	// The registration goes last: after a crash, a file without a manifest is found by it.
 	if err := s.Files.Delete(ctx, d.kind.FileName(d.id)); err != nil && !errors.Is(err, file.ErrNotFound) {
 		return err
 	}

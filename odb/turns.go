@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// turns are places for work that is bounded in number, which those who wait for one take in turn:
-// one from each key, however many of a key wait.
+// turns is a bounded number of places for work. Waiting keys take turns: one caller of each key,
+// however many of a key wait.
 type turns struct {
 	placesMax, perKeyMax int
 
@@ -49,7 +49,7 @@ func (t *turns) take(ctx context.Context, key string) (release func(), err error
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting[key], place); i >= 0 {
 		t.remove(key, i)
-	} else { // it was granted at the same time
+	} else { // a place was granted at the same time
 		t.give(key)
 	}
 	return nil, ctx.Err()
@@ -64,7 +64,7 @@ func (t *turns) give(key string) {
 	t.grant()
 }
 
-// grant gives free places to those whose turn it is. mu is held.
+// grant gives free places to the next waiting callers. mu is held.
 func (t *turns) grant() {
 	for t.count < t.placesMax {
 		next := slices.IndexFunc(t.keys, func(key string) bool { return t.taken[key] < t.perKeyMax })
@@ -83,7 +83,7 @@ func (t *turns) grant() {
 	}
 }
 
-// remove takes one out of those that wait. mu is held.
+// remove removes a waiting caller. mu is held.
 func (t *turns) remove(key string, i int) {
 	t.waiting[key] = slices.Delete(t.waiting[key], i, i+1)
 	if len(t.waiting[key]) == 0 {

@@ -13,24 +13,24 @@ import (
 	"packhorse/pack/object"
 )
 
-// View reads a pool as its manifest was when the view was made, with everything that has been
-// committed to its last hot layer since. It pins its layers: what it can read stays readable until
-// Close. A view made by [Quarantine.View] also reads what is quarantined.
+// View reads a pool as of its manifest when the view was made, with everything that has been
+// committed to its last hot layer since. It pins its layers: readable objects stay readable until
+// Close. A view of [Quarantine.View] also reads quarantined objects.
 type View struct {
 	store    *Store
 	pool     PoolID
 	manifest manifest
 
-	layers     []layer     // stored, in the order in which they are asked
-	quarantine *Quarantine // nil, or what is asked instead of manifest and layers
-	lending    *lending    // of a fork: what it may read of the layers that it took
+	layers     []layer     // stored, in the order of lookups
+	quarantine *Quarantine // nil, or used instead of manifest and layers
+	lending    *lending    // of a fork: its borrowed layers
 	owner      string      // see For
 	asking     *View       // see Linked; nil: the view is it
 	own        *asideCache // see aside; nil: the common one
 	closed     atomic.Bool
 }
 
-// Info is what [View.Stat] tells of an object.
+// Info is the result of [View.Stat].
 type Info struct {
 	Type object.Type
 	Size int64
@@ -42,8 +42,8 @@ func (s *Store) View(ctx context.Context, pool PoolID) (*View, error) {
 }
 
 // ViewAt is [Store.View] with the manifest read from r, which may be a snapshot that refs were read
-// from too. The snapshot need not outlive the call. If the manifest has changed since, the view is
-// of the new one, which has the same objects and more, unless some were dropped.
+// from, too. The snapshot need not outlive the call. If the manifest has changed since, the view is
+// of the new one, which has the same objects and more, unless some were pruned.
 func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, error) {
 	m, _, err := s.readManifest(ctx, r, pool)
 	if err != nil {
@@ -53,9 +53,9 @@ func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, er
 	return v, err
 }
 
-// confirm makes sure that the layers of a view were pinned while the manifest still named them,
-// since one that left it may be removed as soon as nobody pins it (docs/invariants.md 14). It
-// returns the view, or one of the manifest as it is now, and the stored bytes of that manifest.
+// confirm verifies that the manifest still named the layers of a view when they were pinned, since
+// Sweep may delete a layer that has left it and is not pinned (docs/invariants.md 14). It returns
+// the view, or one of the present manifest, and the stored bytes of that manifest.
 func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 	for {
 		now, raw, err := s.readManifest(ctx, s.keys, v.pool)
@@ -72,8 +72,8 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 	}
 }
 
-// newView pins the layers of m. Segments are asked first and the newest of them first, since a
-// lookup in their indexes costs a tenth of one in the key-value store; then the hot layers.
+// newView pins the layers of m. Lookups try segments first, the newest of them first, since an
+// index lookup costs a tenth of one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
 	s.traffic.begin()
 	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), lending: newLending(&m)}
@@ -114,13 +114,13 @@ func (v *View) Store() *Store { return v.store }
 // Limits returns the limits in force.
 func (v *View) Limits() Limits { return v.store.limits }
 
-// IsQuarantine reports whether v reads what is quarantined too.
+// IsQuarantine reports whether v also reads quarantined objects.
 func (v *View) IsQuarantine() bool { return v.quarantine != nil }
 
-// PruneCount counts the changes of the pool that removed objects, as of v.
+// PruneCount returns the prune generation of the pool as of v.
 func (v *View) PruneCount() uint64 { return v.currentManifest().prunes }
 
-// Has reports whether the object of id can be read.
+// Has reports whether the object of id is readable.
 func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
 	at, ok, err := v.locate(ctx, id)
 	if err != nil {
@@ -144,9 +144,9 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	return at.layer.stat(ctx, at)
 }
 
-// Linked returns a view of the same objects for IDs that refs hold or readable objects name: a pool
-// is closed, so that they are readable too, and a fork need not ask what its tips reach. An ID that
-// a client sent is asked of v first. Closing it closes v.
+// Linked returns a view of the same objects for IDs that refs or readable objects name. A pool is
+// closed, so these are readable, too, and a fork needs no visibility set for them. Look up an ID
+// that a client sent in v first. Closing the view closes v.
 func (v *View) Linked() *View {
 	return &View{
 		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending,
@@ -154,19 +154,19 @@ func (v *View) Linked() *View {
 	}
 }
 
-// For says whose the pool is, before anything else is done with v, and returns v: owners take turns
-// at finding out what their forks may read.
+// For sets the owner of the pool and returns v. It is called before v is used. Owners take turns at
+// visibility walks.
 func (v *View) For(owner string) *View {
 	v.owner = owner
 	return v
 }
 
-// Asking returns the view that [View.Linked] was called on: it asks of every ID whether it may be
-// read.
+// Asking returns the view that [View.Linked] was called on, which checks for every ID whether it is
+// readable.
 func (v *View) Asking() *View { return cmp.Or(v.asking, v) }
 
-// Find returns where a readable object lies, or a [NotFoundError]. Of several places it is the one
-// that is asked first, also if the object is readable because of another.
+// Find returns the location of a readable object, or a [NotFoundError]. Of a duplicate it returns
+// the first place in the order of lookups, even if the object is readable because of another.
 func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 	at, ok, err := v.locate(ctx, id)
 	if err == nil {
@@ -178,7 +178,7 @@ func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 	return at, err
 }
 
-// locate returns where an object lies, readable or not.
+// locate returns the location of an object, readable or not.
 func (v *View) locate(ctx context.Context, id object.ID) (Location, bool, error) {
 	for _, layers := range v.layerLists() {
 		if at, ok, err := searchIn(ctx, layers, id); ok || err != nil {
@@ -205,7 +205,7 @@ func findIn(ctx context.Context, l layer, id object.ID) (Location, bool, error) 
 	return at, ok, err
 }
 
-// layerLists returns the layers in the order in which they are asked: quarantined, then stored.
+// layerLists returns the layers in the order of lookups: quarantined, then stored.
 func (v *View) layerLists() [2][]layer {
 	if v.quarantine == nil {
 		return [2][]layer{nil, v.layers}
@@ -213,7 +213,7 @@ func (v *View) layerLists() [2][]layer {
 	return [2][]layer{v.quarantine.currentLayers(), v.quarantine.stored().layers}
 }
 
-// storedLayers returns the layers of the manifest, without what is quarantined.
+// storedLayers returns the layers of the manifest, without those of a quarantine.
 func (v *View) storedLayers() []layer { return v.layerLists()[1] }
 
 func (v *View) currentManifest() manifest {

@@ -11,17 +11,17 @@ import (
 	"packhorse/pack/object"
 )
 
-// Write quarantines an object and returns its ID. It is stored as a delta against predecessor
-// (zero: none), the version of the same path or folder that it follows, when that is smaller. What
-// the pool already has is not written again. data is only read; but for a blob's it may be kept,
-// and has to stay as it is.
+// Write quarantines an object and returns its ID. It stores the object as a delta against
+// predecessor (zero: none), the previous version at the same path or folder, if that is smaller. It
+// does not write an object that the pool already has. It does not modify data. Unless the object is
+// a blob, the quarantine may keep data, which then must not change.
 //
-// The caller answers for the object's links: what a tree or a commit names is stored or
-// quarantined. A tree is also held to git's rules for the contents of .gitmodules and
-// .gitattributes, as far as it does not name the same as predecessor.
+// The caller guarantees the object's links: the objects that a tree or a commit names are stored or
+// quarantined. Write checks a tree against git's rules for the contents of .gitmodules and
+// .gitattributes, except files that predecessor has, too.
 //
 // Errors: [ErrTooLarge], [object.ErrCollision], [*RefusedFileError], and that of [object.Check] for
-// what is not valid.
+// an invalid object.
 func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, predecessor object.ID) (object.ID, error) {
 	if t == object.TypeBlob && len(data) > streamedMin {
 		return q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
@@ -45,10 +45,10 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 	return id, nil
 }
 
-// checkNew judges an object as one that comes in a pack is judged.
+// checkNew checks an object as an object of a pack is checked.
 func (q *Quarantine) checkNew(ctx context.Context, t object.Type, data []byte, predecessor object.ID) error {
 	if t != object.TypeBlob && len(data) > segment.WholeMax {
-		return fmt.Errorf("%d bytes: %w", len(data), ErrTooLarge) // nothing could read it whole
+		return fmt.Errorf("%d bytes: %w", len(data), ErrTooLarge) // too large to be read whole
 	}
 	if t == object.TypeTree {
 		return q.checkTree(ctx, data, predecessor)
@@ -147,17 +147,17 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 const versionMax = 1<<8 - 1
 
 const (
-	// hotContentMax is the size in bytes up to which an object may be hot, however small it is stored:
-	// such an object is read whole.
+	// hotContentMax is the size in bytes up to which an object may be hot, however small its stored
+	// form: a hot object is read whole.
 	hotContentMax = 8 * mebibyte
 	// deltaMin is the size below which a delta saves nothing that matters.
 	deltaMin = 64
-	// clearWin is how many times smaller than the object a delta has to be to be taken without
+	// clearWin is the ratio of object size to delta size from which the delta is used without
 	// comparing it with the compressed object.
 	clearWin = 8
 )
 
-// encodeHot returns an object as the hot tier is to store it: whole, or as a skip-delta.
+// encodeHot returns the value of an object in the hot tier: whole, or as a skip-delta.
 func (q *Quarantine) encodeHot(
 	ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID,
 ) (HotValue, error) {
@@ -193,11 +193,11 @@ func (q *Quarantine) encodeHot(
 	return short, nil
 }
 
-// skipBase returns where the base of the version after predecessor lies, and that version's number;
-// 0 when it is to be whole.
+// skipBase returns the location of the base of the version after predecessor, and that version's
+// number; 0 when it is to be stored whole.
 //
-// The base of version n is n with its lowest set bit cleared. Counting down from n-1 by clearing
-// one lowest bit after another, which is what the chain of bases does, passes that number.
+// The base of version n is n with its lowest set bit cleared. The chain of bases counts down from
+// n-1 by clearing one lowest bit after another, and so passes that number.
 func (q *Quarantine) skipBase(
 	ctx context.Context, t object.Type, predecessor object.ID,
 ) (base Location, version uint8, err error) {
@@ -238,8 +238,8 @@ func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
 // most deltas are smaller.
 const compressMin = 128
 
-// compress fills in content, which is the object or a delta, as zstd or, when that is not smaller,
-// as it is.
+// compress sets the payload of v to content, the object or a delta, as zstd or, if that is not
+// smaller, uncompressed.
 func compress(v HotValue, content []byte) HotValue {
 	if len(content) < compressMin {
 		v.Encoding, v.Payload = EncodingRaw, content

@@ -11,9 +11,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzBorrowed holds that the file which tells what a fork may read is refused or says the same
-// when it is encoded again, and that a file of another auxiliary file and one that ends early or late
-// are refused.
+// FuzzBorrowed holds that the file with the visibility set of a fork is refused or says the same
+// when it is encoded again, and that a file of another auxiliary file and one that ends early or
+// late are refused.
 func FuzzBorrowed(f *testing.F) {
 	id := segment.LayerID{1, 2, 3}
 	for _, seed := range []struct {
@@ -52,7 +52,7 @@ func FuzzBorrowed(f *testing.F) {
 	})
 }
 
-// A file that tells what a fork may read, and that is damaged or gone, makes nothing readable.
+// A damaged or missing visibility set makes nothing readable.
 func TestForkDamaged(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(h *ingestHost, file string){
@@ -89,7 +89,7 @@ func TestForkDamaged(t *testing.T) {
 	}
 }
 
-// loanFile returns the name of the file that tells what the fork may read.
+// loanFile returns the name of the file with the visibility set of the fork.
 func (h *ingestHost) loanFile() string {
 	h.tb.Helper()
 	name, err := h.store.LoanFile(h.tb.Context(), h.pool)

@@ -328,8 +328,8 @@ func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...ob
 	return nil
 }
 
-// AddAuxiliaries puts a manifest into b whose hot layer has count auxiliary files, which nothing asks
-// for.
+// AddAuxiliaries puts a manifest into b whose hot layer has count auxiliary files, which nothing
+// asks for.
 func (s *Store) AddAuxiliaries(ctx context.Context, b *kv.Batch, pool PoolID, count int) error {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
@@ -396,7 +396,7 @@ func (s *Store) askLoan(pool PoolID) error {
 	return nil
 }
 
-// HoldLoanWalks lets no walk begin that finds out what a fork may read, until release is called.
+// HoldLoanWalks lets no visibility walk begin until release is called.
 func (s *Store) HoldLoanWalks() (release func()) {
 	var all []func()
 	for i := range s.loans.turns.placesMax {
@@ -413,7 +413,7 @@ func (s *Store) HoldLoanWalks() (release func()) {
 	}
 }
 
-// LoanWaiterCount returns how many wait for what a fork may read.
+// LoanWaiterCount returns the number of requests that wait for a visibility set.
 func (s *Store) LoanWaiterCount() int { return int(s.loans.awaited.Load()) }
 
 // KnownLoans returns how many forks are known that may read something, and what they count for in
@@ -442,7 +442,7 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 	return 0, nil
 }
 
-// DecodeBorrowed takes apart an auxiliary file that says what a fork may read, and puts it together
+// DecodeBorrowed decodes the file of a visibility set, and puts it together
 // again.
 func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	set, err := decodeBorrowed(id, data)
@@ -452,8 +452,8 @@ func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
 	return set.encode(id), nil
 }
 
-// EncodeBorrowed returns auxiliary files of both forms, by what is in them: tips, or the ordinals of a
-// segment that words have and loose objects.
+// EncodeBorrowed returns auxiliary files of both forms, by what is in them: tips, or the ordinals
+// of a segment that words have and loose objects.
 func EncodeBorrowed(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
 	byTips := borrowedSet{tips: newIDList(ids)}
 	bySets := borrowedSet{
@@ -467,7 +467,7 @@ func SealBorrowed(body []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
 }
 
-// LoanFile returns the name of the file that tells what a pool may read.
+// LoanFile returns the name of the file with the visibility set of a pool.
 func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {

@@ -38,7 +38,7 @@ func (h *ingestHost) forkOf(tips ...object.ID) *ingestHost {
 	return &other
 }
 
-// forkOf forks the world's pool, and leaves what the fork may read to be found out.
+// forkOf forks the world's pool, and leaves its visibility set uncomputed.
 func (w *world) forkOf(tips ...object.ID) odb.PoolID {
 	w.Helper()
 	var fork *odb.Fork
@@ -232,7 +232,7 @@ func TestForkCost(t *testing.T) {
 	}
 }
 
-// forkFile returns the name of the one file that tells what a fork may read.
+// forkFile returns the name of the one file with the visibility set of a fork.
 func forkFile(t *testing.T, h *ingestHost) string {
 	t.Helper()
 	for info, err := range h.files.Leftovers(t.Context()) {

@@ -67,7 +67,7 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swep
 }
 
 func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swept) error {
-	d, err := decodeDeparture(row) // what is none has the kind of a pool, and is told once therefore
+	d, err := decodeDeparture(row) // an invalid row has the kind of a pool, and so is reported once
 	if (d.kind == departedPool) != pools {
 		return nil
 	}

@@ -80,6 +80,7 @@ func (t *IDTable) grow() {
 // marks is the state of a commit in a walk.
 type marks uint32
 
+// The marks. MarkSeen, MarkHidden, MarkEdge and MarkAsked are for the callers of [Graph.Has].
 const (
 	markLoaded marks = 1 << iota // the graph row has been read
 	MarkSeen                     // has been in the queue

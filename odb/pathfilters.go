@@ -52,6 +52,7 @@ func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
 	return p, nil
 }
 
+// Close releases the filter files.
 func (p *PathFilters) Close() {
 	for _, f := range p.shared {
 		f.Release()

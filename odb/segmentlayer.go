@@ -92,6 +92,7 @@ func (l *SegmentLayer) Acquire(ctx context.Context) (*segment.Segment, error) {
 	return &segment.Segment{File: g}, nil
 }
 
+// Release ends one Acquire.
 func (l *SegmentLayer) Release(*segment.Segment) { l.data.Release() }
 
 func (l *SegmentLayer) find(ctx context.Context, id object.ID) (Location, bool, error) {

@@ -45,6 +45,7 @@ type Pacer struct {
 	begun time.Time  // of the present stretch of work
 }
 
+// NewPacer returns a pacer that rests for a share of the time of work, pause.
 func (s *Store) NewPacer(pause float64) *Pacer { return &Pacer{traffic: &s.traffic, pause: pause} }
 
 // paceStretch is the time that work takes before it rests. It bounds how long a request waits for a

@@ -21,6 +21,7 @@ type Dotfile struct {
 	gitlink bool // which names no object of this repository
 }
 
+// NewDotfile returns the blob that a tree names so that git reads it by that name.
 func NewDotfile(file object.Dotfile, mode object.Mode, id object.ID) Dotfile {
 	return Dotfile{ID: id, file: file, gitlink: mode.Type() == object.TypeCommit}
 }

@@ -18,7 +18,7 @@ func BenchmarkIngest(b *testing.B) {
 	packed := benchPack(b)
 	b.SetBytes(int64(len(packed)))
 	b.ReportAllocs()
-	var stats ingest.IngestStats
+	var stats ingest.Stats
 	for b.Loop() {
 		b.StopTimer()
 		h := &ingestHost{tb: b}

@@ -79,13 +79,13 @@ func (h *ingestHost) view() *odb.View {
 }
 
 // push ingests a pack and commits what it holds.
-func (h *ingestHost) push(packed []byte, options ingest.Options) (ingest.IngestStats, error) {
+func (h *ingestHost) push(packed []byte, options ingest.Options) (ingest.Stats, error) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
 	v := h.view()
 	in, err := ingest.Read(ctx, v, bytes.NewReader(packed), options)
 	if err != nil {
-		return ingest.IngestStats{}, err
+		return ingest.Stats{}, err
 	}
 	defer in.Close()
 	q, stats, err := in.Resolve(ctx, nil)

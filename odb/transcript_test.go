@@ -111,12 +111,12 @@ func newScene(t *testing.T) *scene {
 // world_test.go does.
 
 // ingest takes a pack as a push does.
-func (s *scene) ingest(packed []byte) (ingest.IngestStats, error) {
+func (s *scene) ingest(packed []byte) (ingest.Stats, error) {
 	v := s.view()
 	defer v.Close()
 	in, err := ingest.Read(s.Context(), v, bytes.NewReader(packed), ingest.Options{})
 	if err != nil {
-		return ingest.IngestStats{}, err
+		return ingest.Stats{}, err
 	}
 	defer in.Close()
 	q, stats, err := in.Resolve(s.Context(), nil)

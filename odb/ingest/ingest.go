@@ -60,9 +60,9 @@ type Options struct {
 	Own *OwnPack // set by the rewrite of layers, else nil
 }
 
-// IngestStats describes an ingested pack: the numbers of its objects and of the deltas among them,
+// Stats describes an ingested pack: the numbers of its objects and of the deltas among them,
 // and the fields below.
-type IngestStats struct {
+type Stats struct {
 	ObjectCount, DeltaCount int
 	// BaseCount is the number of thin-pack bases that were added to the pack of a segment.
 	BaseCount int
@@ -93,7 +93,7 @@ type Ingest struct {
 	progress   progress.Meter
 	clock      busyClock
 	inflated   atomic.Int64
-	stats      IngestStats
+	stats      Stats
 
 	distinct int             // objects, added bases included, once connected
 	outline  segment.Summary // of the segment, once connected

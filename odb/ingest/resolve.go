@@ -21,7 +21,7 @@ import (
 //
 // report may be nil. After an error everything stored is removed; the errors are those of [Read],
 // and of the stores.
-func (in *Ingest) Resolve(ctx context.Context, report progress.Func) (*odb.Quarantine, IngestStats, error) {
+func (in *Ingest) Resolve(ctx context.Context, report progress.Func) (*odb.Quarantine, Stats, error) {
 	if in.quarantine == nil {
 		return nil, in.stats, odb.ErrClosed
 	}

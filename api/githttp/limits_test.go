@@ -340,7 +340,7 @@ func TestCutPush(t *testing.T) {
 		}
 	}
 	answer, err := r.exchange("git-receive-pack", 0, bytes.NewReader(append(slices.Clone(body), 0))).finish()
-	if err != nil || !bytes.Contains(answer.Body, []byte("unpack corrupt pack: bytes follow")) ||
+	if err != nil || !bytes.Contains(answer.Body, []byte("unpack corrupt pack: trailing bytes")) ||
 		len(r.refs(refs.Main)) != 0 {
 		t.Errorf("with a byte more: answer %+v, %v", answer, err)
 	}

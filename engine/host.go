@@ -1,12 +1,12 @@
 // Package engine implements the use cases of a host: it composes the object database, the refs and
 // the operations on them.
 //
-// Start at [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every method of
-// the two is a use case and has a file of its own: create, fork, delete, list, detach; advertise,
-// fetch, receive for git clients; commit, upload, restorecommit, createbranch, deleteref, tags,
-// notes, notesrefs, branches, commits, commitdetail, files, metadata, file, archive, grep, events
-// for programs. Only this package turns names into IDs and moves refs; the operations of the rooms
-// below take an object store and object IDs.
+// Start at [Config] and [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every
+// method of the two is a use case and has a file of its own: create, fork, delete, list, detach;
+// advertise, fetch, receive for git clients; commit, upload, restorecommit, createbranch,
+// deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file,
+// archive, grep, events for programs. Only this package turns names into IDs and moves refs; the
+// operations of the rooms below take an object store and object IDs.
 //
 // merge and mergepreview are two more use cases.
 //
@@ -34,89 +34,6 @@ import (
 	"packhorse/odb/space"
 	"packhorse/refs"
 )
-
-// Config is the configuration of a host. KV and Files are required; the caller closes them after
-// [Host.Close].
-type Config struct {
-	KV      kv.Store
-	Files   file.Store
-	Objects odb.Options
-	Refs    refs.Options
-	// Clones keeps generated packs; nil keeps none. The host closes it.
-	Clones *clonecache.Cache
-	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
-	Space  *space.Watch
-	Limits Limits
-	// HistoryBytes is the memory of caches about histories: last changes of files, and listings of
-	// commits that may be continued; 64 MiB when 0.
-	HistoryBytes int64
-	// Maintenance are the thresholds of maintenance; Background runs it in the background until the
-	// host is closed.
-	Maintenance maintain.Settings
-	Background  bool
-	Logger      *slog.Logger
-	// Now is the clock of everything that is recorded; time.Now when nil.
-	Now func() time.Time
-	// SecretKey seals stored secrets: credential.KeySize bytes, which must not change, or none, and
-	// then there can be no secrets.
-	SecretKey []byte
-	// SigningKeys returns the contents of an organization's signing key files at the time of the
-	// call; a nil function means no keys.
-	SigningKeys func(org string) [][]byte
-	// Webhooks is the configuration of webhooks.
-	Webhooks WebhookConfig
-	// Upstreams is the configuration of upstreams.
-	Upstreams UpstreamConfig
-	// Version is sent to git clients and not stored.
-	Version string
-}
-
-// Limits bound the size of one request. Zero fields take their defaults.
-type Limits struct {
-	// CommandCountMax bounds the ref updates of one push.
-	CommandCountMax int
-	// OperationCountMax bounds the file operations of one API commit.
-	OperationCountMax int
-	// OpenContentCountMax bounds the contents of one API commit that have begun and not ended.
-	OpenContentCountMax int
-	// LastCommitCountMax bounds the commits that one listing of files with their last commits
-	// returns.
-	LastCommitCountMax int
-	// TraceBytesMax bounds the memory of the walk for a listing of files with their last commits; 0
-	// means 256 MiB.
-	TraceBytesMax int64
-	// DiffFileBytes is the size of a file above which a diff does not look into it, as if it were
-	// binary.
-	DiffFileBytes int64
-	// MergeBytesMax bounds the new objects of a merge in bytes; 0 means 256 MiB.
-	MergeBytesMax int64
-	// MergePathBytesMax bounds the memory for differing paths in a merge, in bytes; 0 means 256
-	// MiB.
-	MergePathBytesMax int64
-	// VerifyCountMax bounds the commits that one change makes us look at for their signatures; 0 means
-	// 100,000.
-	VerifyCountMax int
-	// ReceiptLife is the life of an idempotency record.
-	ReceiptLife time.Duration
-}
-
-func (l *Limits) setDefaults() {
-	setDefault(&l.CommandCountMax, 10_000)
-	setDefault(&l.OperationCountMax, 100_000)
-	setDefault(&l.OpenContentCountMax, 1_000)
-	setDefault(&l.LastCommitCountMax, 100_000)
-	setDefault(&l.TraceBytesMax, 256<<20)
-	setDefault(&l.DiffFileBytes, 512<<20)
-	setDefault(&l.VerifyCountMax, 100_000)
-	setDefault(&l.ReceiptLife, 24*time.Hour)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
 
 // Host is every repository of a pair of stores. Its methods may be called concurrently.
 type Host struct {
@@ -156,20 +73,7 @@ type Host struct {
 
 // Open opens the stores' repositories. It removes the leftovers of a crash of this server.
 func Open(ctx context.Context, c Config) (*Host, error) {
-	c.Limits.setDefaults()
-	setDefault(&c.HistoryBytes, 64<<20)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Objects.Now == nil {
-		c.Objects.Now = c.Now
-	}
-	if c.Objects.Logger == nil {
-		c.Objects.Logger = c.Logger
-	}
+	c.setDefaults()
 	if c.Clones != nil {
 		c.Space.Relieve(c.Clones.Clear)
 	}
@@ -177,7 +81,6 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Maintenance.SetDefaults()
 	id, err := openStoreID(ctx, c.KV)
 	if err != nil {
 		return nil, err

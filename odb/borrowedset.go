@@ -12,6 +12,7 @@ import (
 	"sort"
 
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -172,7 +173,12 @@ func (s *borrowedSet) encode(id segment.LayerID) []byte {
 		}
 		dst = s.loose.append(dst)
 	}
-	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
+	dst = binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
+	if invariants.Enabled {
+		_, err := decodeBorrowed(id, dst)
+		invariants.Check(err == nil, "odb: visibility set %s: %v", id, err)
+	}
+	return dst
 }
 
 func (l idList) append(dst []byte) []byte {

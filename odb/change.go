@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 )
 
 // changeTriesMax bounds the attempts of a change of a manifest when others change it, too.
@@ -62,6 +63,9 @@ func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *
 func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next *manifest) error {
 	next.version = before.version + 1
 	value := next.encode(pool)
+	if invariants.Enabled {
+		next.check(pool, before)
+	}
 	if len(value) > manifestBytesMax {
 		return fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers))
 	}
@@ -79,6 +83,17 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 		}
 	}
 	return nil
+}
+
+// CreatePool adds a new, empty pool to b: a manifest with one hot layer, and the layer's user key.
+// The pool exists when b is committed.
+func (s *Store) CreatePool(b *kv.Batch) PoolID {
+	pool, hot := NewPoolID(), segment.NewLayerID()
+	m := manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: hot}}}
+	b.RequireAbsent(manifestKey(pool))
+	b.Put(manifestKey(pool), m.encode(pool))
+	m.use(b, pool)
+	return pool
 }
 
 // leave adds the release of a layer or auxiliary file to b; Sweep deletes it when no pool uses it.

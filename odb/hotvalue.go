@@ -11,6 +11,7 @@ import (
 
 	"packhorse/odb/segment"
 	"packhorse/pack"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -56,7 +57,12 @@ func (v *HotValue) encode() []byte {
 		dst = append(dst, v.Base[:]...)
 	}
 	dst = append(dst, v.Payload...)
-	return binary.BigEndian.AppendUint32(dst, hotSum(v.ID, dst))
+	dst = binary.BigEndian.AppendUint32(dst, hotSum(v.ID, dst))
+	if invariants.Enabled {
+		_, err := decodeHot(v.ID, dst)
+		invariants.Check(err == nil && v.Base != v.ID, "odb: the value of object %s, a delta against %s: %v", v.ID, v.Base, err)
+	}
+	return dst
 }
 
 func hotSum(id object.ID, value []byte) uint32 {

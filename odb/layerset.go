@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 )
 
 // layerSet pins the layers of all views: while a view of this process pins a layer, its files and
@@ -56,10 +57,16 @@ func (s *layerSet) unpin(l layer) {
 	defer s.mu.Unlock()
 	switch l := l.(type) {
 	case *hotLayer:
+		if invariants.Enabled {
+			invariants.Check(s.hot[l.id] > 0, "odb: hot layer %s has %d pins before one ends", l.id, s.hot[l.id])
+		}
 		if s.hot[l.id]--; s.hot[l.id] == 0 {
 			delete(s.hot, l.id)
 		}
 	case *SegmentLayer:
+		if invariants.Enabled {
+			invariants.Check(l.pins > 0, "odb: segment %s has %d pins before one ends", l.ID, l.pins)
+		}
 		l.pins--
 		s.tidyLocked(l.ID)
 	}

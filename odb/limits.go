@@ -51,3 +51,10 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.HotCount, 1000)
 	setDefault(&l.HotValueBytes, 128*kibibyte)
 }
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

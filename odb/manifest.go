@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -99,6 +100,25 @@ func (m *manifest) hot() (segment.LayerID, bool) {
 		}
 	}
 	return segment.LayerID{}, false
+}
+
+// check verifies a manifest that is to replace before.
+func (m *manifest) check(pool PoolID, before *manifest) {
+	_, hot := m.hot()
+	invariants.Check(hot, "odb: no layer of pool %s takes writes", pool)
+	invariants.Check(m.prunes >= before.prunes, "odb: prune generation %d of pool %s follows %d", m.prunes, pool, before.prunes)
+	layers := make(map[segment.LayerID]struct{})
+	for _, l := range m.layers {
+		invariants.Check(l.kind == segment.KindHot || l.kind == segment.KindSegment, "odb: a layer of kind %d", l.kind)
+		_, again := layers[l.id]
+		invariants.Check(!again, "odb: pool %s has layer %s twice", pool, l.id)
+		layers[l.id] = struct{}{}
+		for _, auxiliary := range l.auxiliaries {
+			invariants.Check(auxiliary.kind >= segment.KindGraph, "odb: layer %s has an auxiliary file of kind %d", l.id, auxiliary.kind)
+		}
+	}
+	_, err := decodeManifest(pool, m.encode(pool))
+	invariants.Check(err == nil, "odb: manifest of pool %s: %v", pool, err)
 }
 
 // readManifest returns a pool's manifest with the bytes that a precondition compares. Errors:

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -41,6 +42,10 @@ func (l *memoryLayer) layerID() segment.LayerID { return segment.LayerID{} }
 func (l *memoryLayer) add(id object.ID, value []byte, row *GraphRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if invariants.Enabled {
+		_, again := l.values[id]
+		invariants.Check(!again, "odb: object %s is quarantined twice", id)
+	}
 	l.values[id] = value
 	l.order = append(l.order, id)
 	l.size += len(value)

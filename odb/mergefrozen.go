@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -152,6 +153,9 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 		} else if _, gone := former[l.id]; !gone {
 			layers = append(layers, l)
 		}
+	}
+	if invariants.Enabled {
+		invariants.Check(len(layers) == len(m.layers)-len(run)+1, "odb: %d of %d layers became %d", len(run), len(m.layers), len(layers))
 	}
 	m.layers = layers
 	s.loans.merged(merged, former)

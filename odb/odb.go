@@ -9,11 +9,12 @@
 //
 // Start at [Open], then [Store.View]. The map of the package, by file:
 //
-//	odb, limits, errors              Store and its settings; errors that callers decide on
+//	odb, limits, errors, stats       Store and its settings; errors that callers decide on; counts
 //	keys, decoder, pool, manifest    tables m, o, g, f, u, s, d; a pool and its list of layers
 //	change, departure, sweep         changes of manifests; deletion of obsolete files
 //	rewrite, rewriteprune,           for maintenance: layers replaced by one segment with all of their
-//	attach, pacer                    objects or without some; auxiliary files; rests while requests are served
+//	rewriting, attach,               objects or without some; auxiliary files; rests while requests are
+//	traffic, pacer                   served
 //	layer, layerset, segmentlayer,   layers and their pins: segments, hot key ranges
 //	hotlayer, hotvalue
 //	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
@@ -23,7 +24,7 @@
 //	stream, blocks, entry,           objects as streams, by range, and in their stored form
 //	packedentry
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible
-//	pendingsegment, stage, revive
+//	pendingsegment, stage, refresh
 //	write, blob, arrival, blockpipe, writes of the API: skip-deltas, blobs as streams of independent blocks, and
 //	dotfile                          the files that git reads by their names
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks
@@ -169,13 +170,6 @@ func (o *Options) setDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/odb/segment"
 	"packhorse/pack"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -73,6 +74,9 @@ func (l *pendingSegment) add(row segment.Row, graph *GraphRow) {
 
 // finish completes the segment and makes it durable.
 func (l *pendingSegment) finish(ctx context.Context) (*segment.Sealed, error) {
+	if invariants.Enabled {
+		l.check()
+	}
 	if err := l.w.Complete(ctx, len(l.ids)); err != nil {
 		return nil, errors.Join(err, l.w.Abort())
 	}
@@ -92,6 +96,17 @@ func (l *pendingSegment) finish(ctx context.Context) (*segment.Sealed, error) {
 	}
 	l.w.SetSummary(l.named.Summary(l.ids))
 	return l.w.Finish(ctx)
+}
+
+// check verifies that the entries follow one another from the header to the end, each object once.
+func (l *pendingSegment) check() {
+	invariants.Check(len(l.ordinal) == len(l.ids), "odb: %d entries hold %d objects", len(l.ids), len(l.ordinal))
+	offset := int64(pack.HeaderSize)
+	for i := range l.records {
+		invariants.Check(l.records[i].Offset == offset, "odb: entry %d lies at %d instead of %d", i, l.records[i].Offset, offset)
+		offset += l.records[i].PackedSize
+	}
+	invariants.Check(offset == l.w.Size(), "odb: the entries end at %d and the segment at %d", offset, l.w.Size())
 }
 
 func (l *pendingSegment) layerID() segment.LayerID { return l.w.ID }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -195,6 +195,9 @@ func (r *Rewrite) Put(q *Quarantine) error {
 // segment or another own segment must have all of their objects. Errors: [ErrMoved].
 func (r *Rewrite) Commit(ctx context.Context) error {
 	drops := r.view.manifest.prunes
+	if invariants.Enabled {
+		r.check(ctx)
+	}
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
 		if m.prunes != drops { // objects left out as duplicates may have been pruned
 			return ErrMoved
@@ -206,6 +209,43 @@ func (r *Rewrite) Commit(ctx context.Context) error {
 	}
 	r.Settled(ctx)
 	return nil
+}
+
+// checkedCountMax is the number of objects of the chosen layers up to which Commit verifies that
+// each of them stays.
+const checkedCountMax = 20_000
+
+// check verifies that another layer holds every object of the chosen ones.
+func (r *Rewrite) check(ctx context.Context) {
+	next := r.view.manifest.clone()
+	if r.replace(&next, kv.NewBatch()) != nil {
+		return
+	}
+	after := r.store.newView(r.view.pool, next)
+	defer after.Close()
+	left := checkedCountMax
+	for _, l := range r.view.layers {
+		if !r.chosen[l.layerID()] {
+			continue
+		}
+		var ids []object.ID
+		last := object.ZeroID
+		for i := range last {
+			last[i] = 0xff
+		}
+		err := l.scan(ctx, object.ZeroID, last, func(id object.ID) bool {
+			ids = append(ids, id)
+			left--
+			return left > 0
+		})
+		if err != nil {
+			return // Commit or a reader reports it
+		}
+		for _, id := range ids {
+			_, ok, err := after.locate(ctx, id)
+			invariants.Check(ok || err != nil, "odb: object %s of layer %s is in no layer that stays", id, l.layerID())
+		}
+	}
 }
 
 // PackedBytes returns the size in bytes of the pack of the new segment, 0 without one.
@@ -247,34 +287,4 @@ func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	}
 	m.layers = layers
 	return nil
-}
-
-// rewriting holds the pools that maintenance is rewriting. A fork does not merge their frozen
-// layers: the rewrite would be in vain.
-type rewriting struct {
-	mu    sync.Mutex // guards pools
-	pools map[PoolID]int
-}
-
-// begin returns the function that ends the rewriting.
-func (r *rewriting) begin(pool PoolID) (end func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pools == nil {
-		r.pools = make(map[PoolID]int)
-	}
-	r.pools[pool]++
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.pools[pool]--; r.pools[pool] == 0 {
-			delete(r.pools, pool)
-		}
-	}
-}
-
-func (r *rewriting) has(pool PoolID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pools[pool] > 0
 }

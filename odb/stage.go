@@ -8,6 +8,7 @@ import (
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -58,6 +59,9 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		} else if there {
 			continue
 		}
+		if invariants.Enabled {
+			q.checkBase(ctx, now, id)
+		}
 		b.Put(objectKey(target, id), q.hot.values[id])
 		if row, ok := q.hot.rows[id]; ok {
 			// An octopus without its row is parsed.
@@ -73,6 +77,20 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 	return nil
 }
 
+// checkBase verifies that the base of a hot delta is stored, or joins with it.
+func (q *Quarantine) checkBase(ctx context.Context, now *View, id object.ID) {
+	value, err := decodeHot(id, q.hot.values[id])
+	if err != nil || value.Base.IsZero() {
+		return
+	}
+	if _, ok := q.hot.values[value.Base]; ok {
+		return
+	}
+	_, stored, err := now.locate(ctx, value.Base)
+	invariants.Check(stored || err != nil, "odb: object %s joins pool %s as a delta against %s, which is not stored",
+		id, now.pool, value.Base)
+}
+
 // stageSegments adds the registrations of the files and a new manifest to b.
 func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	if len(q.sealed) == 0 {
@@ -80,6 +98,9 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 	}
 	next := now.manifest.clone()
 	for _, segment := range q.sealed {
+		if invariants.Enabled {
+			invariants.Check(segment.Count > 0, "odb: segment %s without objects joins pool %s", segment.ID, now.pool)
+		}
 		next.layers = append(next.layers, sealedLayer(segment))
 		registerSegment(segment, b, now.pool)
 	}

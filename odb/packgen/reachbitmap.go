@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/progress"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -54,10 +56,38 @@ func (r *reaching) takeCovered(ctx context.Context, request *Request, wants, hav
 	if err := c.all(ctx, wants.commits, wants.trees, &r.send); err != nil {
 		return err
 	}
+	if invariants.Enabled {
+		r.checkCovered(ctx, wants, haves)
+	}
 	r.ask(wants)
 	if err := r.applyFilter(ctx, request.Wants); err != nil {
 		return err
 	}
 	r.send.subtract(&r.hidden)
 	return nil
+}
+
+// checkedCountMax is the number of objects of a view up to which a walk verifies fill-in traversal.
+const checkedCountMax = 5000
+
+// checkCovered verifies that a walk without bitmaps finds the same objects.
+func (r *reaching) checkCovered(ctx context.Context, wants, haves *sides) {
+	count := r.inv.looseCount()
+	for _, g := range r.inv.segments {
+		count += g.Count
+	}
+	if count > checkedCountMax {
+		return
+	}
+	none := func(context.Context, object.ID, *objectSet) (bool, error) { return false, nil }
+	walk := &coverage{inv: r.inv, bitmaps: none, progress: &progress.Meter{}}
+	walked := r.inv.newSet()
+	if walk.all(ctx, haves.commits, nil, &walked) != nil || walk.all(ctx, wants.commits, wants.trees, &walked) != nil {
+		return // a canceled request, or damage that other reads report
+	}
+	for layer := range r.inv.looseLayer() + 1 {
+		invariants.Check(r.send.count(layer) == walked.count(layer),
+			"odb: bitmaps reach %d objects of layer %d of %d, and a walk %d",
+			r.send.count(layer), layer, r.inv.looseLayer(), walked.count(layer))
+	}
 }

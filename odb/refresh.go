@@ -8,6 +8,74 @@ import (
 	"packhorse/pack/object"
 )
 
+// Refresh moves the quarantine to the present state of the pool, so that its view shows objects
+// committed meanwhile. It rescues pruned objects that quarantined objects need. It costs one read
+// when nothing has changed.
+func (q *Quarantine) Refresh(ctx context.Context) error {
+	base := q.stored()
+	m, _, err := q.store.readManifest(ctx, q.store.keys, base.pool)
+	if err != nil {
+		return err
+	}
+	if m.version == base.manifest.version {
+		return nil
+	}
+	next, _, err := q.store.confirm(ctx, q.store.newView(base.pool, m))
+	if err != nil {
+		return err
+	}
+	next.owner = base.owner
+	if m = next.manifest; m.prunes != base.manifest.prunes {
+		if err := q.rebase(ctx, next); err != nil {
+			return errors.Join(err, next.Close())
+		}
+	}
+	q.mu.Lock()
+	q.old = append(q.old, q.base)
+	q.base = next
+	q.mu.Unlock()
+	if next.manifest.prunes != base.manifest.prunes {
+		return q.revive(ctx, base)
+	}
+	return nil
+}
+
+// rebase undeltifies quarantined deltas whose base was pruned. Their bases are still readable: the
+// former layers are pinned.
+func (q *Quarantine) rebase(ctx context.Context, next *View) error {
+	for _, id := range q.hot.order {
+		at, _, err := q.hot.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if stays, err := q.baseStays(ctx, at, next); err != nil {
+			return err
+		} else if stays {
+			continue
+		}
+		t, data, err := q.view.ReadAt(ctx, at)
+		if err != nil {
+			return err
+		}
+		whole := compress(HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+		q.hot.replace(id, whole.encode())
+	}
+	return nil
+}
+
+// baseStays reports whether next has the base of a hot object of the quarantine.
+func (q *Quarantine) baseStays(ctx context.Context, at Location, next *View) (bool, error) {
+	s, err := q.hot.step(ctx, at)
+	if err != nil || !s.Delta {
+		return true, err
+	}
+	if _, quarantined, err := q.hot.find(ctx, s.Base); err != nil || quarantined {
+		return true, err
+	}
+	_, ok, err := next.locate(ctx, s.Base)
+	return ok, err
+}
+
 // revive rescues pruned objects that the quarantine builds on: it copies them into the quarantine.
 // These are the objects that quarantined objects name, those that it did not write because they
 // were stored, and all objects that these name. They are readable in old, the view before the

@@ -2,13 +2,29 @@
 // the operations on them.
 //
 // Start at [Config] and [Open], which gives a [Host]; [Host.Repository] gives a [Repository]. Every
-// method of the two is a use case and has a file of its own: create, fork, delete, list, detach;
-// advertise, fetch, receive for git clients; commit, upload, restorecommit, createbranch,
-// deleteref, tags, notes, notesrefs, branches, commits, commitdetail, files, metadata, file,
-// archive, grep, events for programs. Only this package turns names into IDs and moves refs; the
-// operations of the rooms below take an object store and object IDs.
+// method of the two is a use case and has a file of its own. Only this package turns names into IDs
+// and moves refs; the operations of the rooms below take an object store and object IDs. The map,
+// by file:
 //
-// merge and mergepreview are two more use cases.
+//	config, host, repository, record,    Config, Host and Repository; the record of a repository; errors
+//	errors
+//	create, fork, defaultbranch,         the life of a repository
+//	delete, list, detach
+//	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
+//	upload, patchupload, spool, commit   commits from files or a patch
+//	merge, mergepreview, restorecommit   commits from other commits
+//	branches, createbranch, tags,        refs
+//	deleteref, changerefs
+//	notes, notesrefs                     notes
+//	commits, commitdetail, revision,     history, and the names that lead into it; cursors
+//	cursor
+//	files, file, metadata, lastcommit,   trees and files
+//	archive, diff, blame, grep
+//	actor, signed, receipt               who writes, with whose signatures, and at most once
+//	events, outbox, webhooks             the journal, and what is told of it
+//	upstreams, syncing, credential       other hosts
+//	maintain, scrub, fsck, backup        care of the store
+//	narrate                              progress as git prints it
 //
 // Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not
 // by locks: several hosts may work over one pair of stores.

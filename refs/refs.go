@@ -4,7 +4,16 @@
 // A repository has one head row, a sequence number that every transaction requires and increments.
 // All checks of a transaction (expected old values, directory/file conflicts, policies, limits)
 // therefore still hold when it commits, whatever other writers do, in this process or another.
-// Start at [Open], [Store.Update] to write and [Store.Snapshot] to read.
+// Start at [Open], [Store.Update] to write and [Store.Snapshot] to read. The map, by file:
+//
+//	refs, repo, errors           a ref; a repository's ID; errors that callers decide on
+//	store, head, watch, guard    Store; the head row; waiting for a head; turns of writers
+//	transaction                  Update, from the turn to the batch that makes changes visible
+//	tx, check                    the changes of one transaction, and what it refuses
+//	names, namespace, policy     rules for names; the two namespaces; what a token may do to which ref
+//	snapshot, set, overlay       reading: pages, cached refs, refs as of an earlier sequence
+//	journal, receipt             the history of changes; results of requests with a key
+//	keys, row, fsck              tables and formats; checking them
 //
 // A change is visible before it is durable, so data must be made durable before it is sent to a
 // client: Update does so for its results and its refusals, and a reader calls

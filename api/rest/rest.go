@@ -1,11 +1,18 @@
 // Package rest is the JSON and NDJSON interface: docs/api.md.
 //
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case
-// of the host, and renders the outcome: repos.go, branches.go, tags.go, notes.go, commits.go,
-// files.go, metadata.go, file.go, archive.go, grep.go, events.go, commitpack.go, diffcommit.go,
-// restorecommit.go, detach.go and credentials.go hold one family each. request.go reads queries and
-// JSON bodies, ndjson.go reads streams of lines, render.go writes answers and errors. merge.go and
-// mergepreview.go merge branches.
+// of the host, and renders the outcome. The map, by file:
+//
+//	repos, baserepo, credentials, detach     repositories, their origin and their upstream
+//	branches, tags, notes                    refs
+//	commits, files, metadata, file, archive  reading
+//	blame, grep, events
+//	diff, diffstream                         diffs
+//	commitpack, diffcommit, diffchunk        commits that come as a stream of lines
+//	merge, mergepreview, restorecommit       commits from other commits
+//	request, guard                           queries and JSON bodies; guards
+//	ndjson, jsonshape                        streams of lines; bounds of the shape of JSON
+//	render, jsonstream, jsontext             answers and errors; long answers, written in pieces
 package rest
 
 import (

@@ -102,7 +102,7 @@ func (r report) write(folder, name string) error {
 func (r report) markdown(name string, figures []measured) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "# %s: packhorse beside git http-backend\n\n", name)
-	fmt.Fprintf(&text, "%s. %d objects. Medians of %d rounds; the ratio is packhorse's figure over the peer's.\n\n",
+	fmt.Fprintf(&text, "%s.\n%d objects. Medians of %d rounds; the ratio is packhorse's figure over the peer's.\n\n",
 		r.machine, r.source.objects, r.runs)
 	fmt.Fprintf(&text, "![ratios](%s.svg)\n\n", name)
 	text.WriteString("| Job | Measure | packhorse | git http-backend | ratio |\n|---|---|---:|---:|---:|\n")

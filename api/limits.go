@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"runtime"
 	"time"
 
@@ -103,39 +104,32 @@ const (
 
 func (l *Limits) setDefaults() {
 	d := DefaultLimits()
-	setDefault(&l.URLBytes, d.URLBytes)
-	setDefault(&l.JSONBytes, d.JSONBytes)
-	setDefault(&l.PushBytes, d.PushBytes)
+	l.URLBytes = cmp.Or(l.URLBytes, d.URLBytes)
+	l.JSONBytes = cmp.Or(l.JSONBytes, d.JSONBytes)
+	l.PushBytes = cmp.Or(l.PushBytes, d.PushBytes)
 	if l.ConnsMax > 0 {
 		d.ConnsPerAddress = max(1, l.ConnsMax/4)
 	}
-	setDefault(&l.ConnsMax, d.ConnsMax)
-	setDefault(&l.ConnsPerAddress, d.ConnsPerAddress)
-	setDefault(&l.StrangerWait, d.StrangerWait)
-	setDefault(&l.HeaderWait, d.HeaderWait)
-	setDefault(&l.IdleWait, d.IdleWait)
-	setDefault(&l.ParkAfter, d.ParkAfter)
-	setDefault(&l.BodyPause, d.BodyPause)
-	setDefault(&l.BodySilence, d.BodySilence)
-	setDefault(&l.AnswerWait, d.AnswerWait)
-	setDefault(&l.FloorWindow, d.FloorWindow)
-	setDefault(&l.FloorRate, d.FloorRate)
-	setDefault(&l.DrainBytes, d.DrainBytes)
-	setDefault(&l.DrainWait, d.DrainWait)
-	setDefault(&l.LingerBytes, d.LingerBytes)
-	setDefault(&l.LingerWait, d.LingerWait)
-	setDefault(&l.CancelWait, d.CancelWait)
-	setDefault(&l.HeavySlots, d.HeavySlots)
-	setDefault(&l.QueueCount, d.QueueCount)
-	setDefault(&l.QueueWait, d.QueueWait)
-	setDefault(&l.ClientWait, d.ClientWait)
-	setDefault(&l.WorkMax, d.WorkMax)
-	setDefault(&l.MemoryBytes, d.MemoryBytes)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	l.ConnsMax = cmp.Or(l.ConnsMax, d.ConnsMax)
+	l.ConnsPerAddress = cmp.Or(l.ConnsPerAddress, d.ConnsPerAddress)
+	l.StrangerWait = cmp.Or(l.StrangerWait, d.StrangerWait)
+	l.HeaderWait = cmp.Or(l.HeaderWait, d.HeaderWait)
+	l.IdleWait = cmp.Or(l.IdleWait, d.IdleWait)
+	l.ParkAfter = cmp.Or(l.ParkAfter, d.ParkAfter)
+	l.BodyPause = cmp.Or(l.BodyPause, d.BodyPause)
+	l.BodySilence = cmp.Or(l.BodySilence, d.BodySilence)
+	l.AnswerWait = cmp.Or(l.AnswerWait, d.AnswerWait)
+	l.FloorWindow = cmp.Or(l.FloorWindow, d.FloorWindow)
+	l.FloorRate = cmp.Or(l.FloorRate, d.FloorRate)
+	l.DrainBytes = cmp.Or(l.DrainBytes, d.DrainBytes)
+	l.DrainWait = cmp.Or(l.DrainWait, d.DrainWait)
+	l.LingerBytes = cmp.Or(l.LingerBytes, d.LingerBytes)
+	l.LingerWait = cmp.Or(l.LingerWait, d.LingerWait)
+	l.CancelWait = cmp.Or(l.CancelWait, d.CancelWait)
+	l.HeavySlots = cmp.Or(l.HeavySlots, d.HeavySlots)
+	l.QueueCount = cmp.Or(l.QueueCount, d.QueueCount)
+	l.QueueWait = cmp.Or(l.QueueWait, d.QueueWait)
+	l.ClientWait = cmp.Or(l.ClientWait, d.ClientWait)
+	l.WorkMax = cmp.Or(l.WorkMax, d.WorkMax)
+	l.MemoryBytes = cmp.Or(l.MemoryBytes, d.MemoryBytes)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -51,7 +52,7 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	c.Limits.setDefaults()
-	setDefault(&c.HistoryBytes, 64<<20)
+	c.HistoryBytes = cmp.Or(c.HistoryBytes, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -97,19 +98,12 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	setDefault(&l.CommandCountMax, 10_000)
-	setDefault(&l.OperationCountMax, 100_000)
-	setDefault(&l.OpenContentCountMax, 1_000)
-	setDefault(&l.LastCommitCountMax, 100_000)
-	setDefault(&l.TraceBytesMax, 256<<20)
-	setDefault(&l.DiffFileBytes, 512<<20)
-	setDefault(&l.VerifyCountMax, 100_000)
-	setDefault(&l.ReceiptLife, 24*time.Hour)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	l.CommandCountMax = cmp.Or(l.CommandCountMax, 10_000)
+	l.OperationCountMax = cmp.Or(l.OperationCountMax, 100_000)
+	l.OpenContentCountMax = cmp.Or(l.OpenContentCountMax, 1_000)
+	l.LastCommitCountMax = cmp.Or(l.LastCommitCountMax, 100_000)
+	l.TraceBytesMax = cmp.Or(l.TraceBytesMax, 256<<20)
+	l.DiffFileBytes = cmp.Or(l.DiffFileBytes, 512<<20)
+	l.VerifyCountMax = cmp.Or(l.VerifyCountMax, 100_000)
+	l.ReceiptLife = cmp.Or(l.ReceiptLife, 24*time.Hour)
 }

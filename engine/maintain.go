@@ -52,8 +52,8 @@ type Maintained struct {
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
 	settings := h.maintenance
 	options.Room = h.space.Room
-	setDefault(&options.Grace, settings.Grace)
-	setDefault(&options.ReaderGrace, settings.ReaderGrace)
+	options.Grace = cmp.Or(options.Grace, settings.Grace)
+	options.ReaderGrace = cmp.Or(options.ReaderGrace, settings.ReaderGrace)
 	settings.Grace, settings.ReaderGrace = options.Grace, options.ReaderGrace
 	settings.SetDefaults()
 	return func(yield func(Maintained, error) bool) {

@@ -55,8 +55,8 @@ func (c *UpstreamConfig) setDefaults() {
 	if c.Bases == nil {
 		c.Bases = func(string) map[string]string { return nil }
 	}
-	setDefault(&c.DetachWait, 30*time.Second)
-	setDefault(&c.ImportWait, 5*time.Second)
+	c.DetachWait = cmp.Or(c.DetachWait, 30*time.Second)
+	c.ImportWait = cmp.Or(c.ImportWait, 5*time.Second)
 }
 
 // upstreams is the part of the host that syncs repositories with their upstreams.

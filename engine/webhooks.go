@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -34,7 +35,7 @@ type WebhookConfig struct {
 
 // openWebhooks makes the deliverer, and starts it if there may be receivers.
 func (h *Host) openWebhooks(c WebhookConfig, version string) {
-	setDefault(&c.Timeout, 15*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	if c.Client == nil {
 		guard := c.Guard
 		if guard == nil {

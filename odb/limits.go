@@ -1,6 +1,9 @@
 package odb
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	kibibyte = 1 << 10
@@ -38,23 +41,15 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	setDefault(&l.ObjectBytes, 4*gibibyte)
-	setDefault(&l.PackBytes, 16*gibibyte)
-	setDefault(&l.PackCount, 5_000_000)
-	setDefault(&l.InflatedBytes, 20*gibibyte)
-	setDefault(&l.InflatedRatio, 200)
-	setDefault(&l.InflateTime, 10*time.Minute)
-	setDefault(&l.DeltaDepth, DepthMax)
-	l.DeltaDepth = min(l.DeltaDepth, DepthMax)
-	setDefault(&l.TreeDepth, 2048)
-	setDefault(&l.HotBytes, mebibyte)
-	setDefault(&l.HotCount, 1000)
-	setDefault(&l.HotValueBytes, 128*kibibyte)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	l.ObjectBytes = cmp.Or(l.ObjectBytes, 4*gibibyte)
+	l.PackBytes = cmp.Or(l.PackBytes, 16*gibibyte)
+	l.PackCount = cmp.Or(l.PackCount, 5_000_000)
+	l.InflatedBytes = cmp.Or(l.InflatedBytes, 20*gibibyte)
+	l.InflatedRatio = cmp.Or(l.InflatedRatio, 200)
+	l.InflateTime = cmp.Or(l.InflateTime, 10*time.Minute)
+	l.DeltaDepth = min(cmp.Or(l.DeltaDepth, DepthMax), DepthMax)
+	l.TreeDepth = cmp.Or(l.TreeDepth, 2048)
+	l.HotBytes = cmp.Or(l.HotBytes, mebibyte)
+	l.HotCount = cmp.Or(l.HotCount, 1000)
+	l.HotValueBytes = cmp.Or(l.HotValueBytes, 128*kibibyte)
 }

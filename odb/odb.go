@@ -42,6 +42,7 @@
 package odb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,11 +160,11 @@ func (s *Store) Env() *segment.Env { return s.env }
 func (s *Store) Limits() Limits { return s.limits }
 
 func (o *Options) setDefaults() {
-	setDefault(&o.CacheBytes, 256*mebibyte)
-	setDefault(&o.IngestMemoryBytes, 128*mebibyte)
-	setDefault(&o.OpenFileCountMax, 256)
-	setDefault(&o.AuxiliaryCount, 20_000)
-	setDefault(&o.CoverCount, 2000)
+	o.CacheBytes = cmp.Or(o.CacheBytes, 256*mebibyte)
+	o.IngestMemoryBytes = cmp.Or(o.IngestMemoryBytes, 128*mebibyte)
+	o.OpenFileCountMax = cmp.Or(o.OpenFileCountMax, 256)
+	o.AuxiliaryCount = cmp.Or(o.AuxiliaryCount, 20_000)
+	o.CoverCount = cmp.Or(o.CoverCount, 2000)
 	o.Limits.setDefaults()
 	if o.Now == nil {
 		o.Now = time.Now

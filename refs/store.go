@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,15 +38,9 @@ type Store struct {
 
 // Open returns the refs that are kept in store.
 func Open(store kv.Store, options Options) *Store {
-	if options.CacheBytes == 0 {
-		options.CacheBytes = 64 << 20
-	}
-	if options.RefsMax == 0 {
-		options.RefsMax = 1_000_000
-	}
-	if options.ReceiptAge == 0 {
-		options.ReceiptAge = 24 * time.Hour
-	}
+	options.CacheBytes = cmp.Or(options.CacheBytes, 64<<20)
+	options.RefsMax = cmp.Or(options.RefsMax, 1_000_000)
+	options.ReceiptAge = cmp.Or(options.ReceiptAge, 24*time.Hour)
 	if options.Now == nil {
 		options.Now = time.Now
 	}

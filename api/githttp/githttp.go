@@ -14,6 +14,7 @@
 package githttp
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -57,21 +58,14 @@ type Door struct {
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
 	d := &Door{
-		host: c.Host, agent: c.Agent, packBytesMax: c.PackBytesMax, discardBytesMax: c.DiscardBytesMax, recheck: c.Recheck,
-		keepAlive: c.KeepAlive,
-		listings:  newListings(),
-	}
-	if d.packBytesMax == 0 {
-		d.packBytesMax = 16 << 30
-	}
-	if d.discardBytesMax == 0 {
-		d.discardBytesMax = discardMax
+		host: c.Host, agent: c.Agent, recheck: c.Recheck,
+		packBytesMax:    cmp.Or(c.PackBytesMax, 16<<30),
+		discardBytesMax: cmp.Or(c.DiscardBytesMax, discardMax),
+		keepAlive:       cmp.Or(c.KeepAlive, 5*time.Second),
+		listings:        newListings(),
 	}
 	if d.recheck == nil {
 		d.recheck = func(*auth.Grant) error { return nil }
-	}
-	if d.keepAlive == 0 {
-		d.keepAlive = 5 * time.Second
 	}
 	return d
 }

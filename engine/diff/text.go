@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,9 +48,7 @@ type part struct {
 // text is used; above 32 MiB they are copies of the stored bytes. Only the beginning of binary
 // files above 8 MiB is read. Errors: those of objects and of ctx.
 func NewText(ctx context.Context, objects Objects, c *Change, o TextOptions) (*Text, error) {
-	if o.SizeMax == 0 {
-		o.SizeMax = binarySize
-	}
+	o.SizeMax = cmp.Or(o.SizeMax, binarySize)
 	o.SizeMax = min(o.SizeMax, lines.SizeMax)
 	t := &Text{}
 	for _, half := range halves(c) {

@@ -9,6 +9,7 @@ package grep
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,15 +47,9 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	setDefault(&o.FilesMax, 20)
-	setDefault(&o.LinesMax, 10_000)
-	setDefault(&o.BytesMax, 4<<20)
-}
-
-func setDefault(field *int, value int) {
-	if *field == 0 {
-		*field = value
-	}
+	o.FilesMax = cmp.Or(o.FilesMax, 20)
+	o.LinesMax = cmp.Or(o.LinesMax, 10_000)
+	o.BytesMax = cmp.Or(o.BytesMax, 4<<20)
 }
 
 // Position is a place in a search: all lines up to Line of the file at Path have been returned, and

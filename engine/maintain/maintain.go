@@ -7,6 +7,7 @@
 package maintain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,25 +47,18 @@ type Settings struct {
 
 // SetDefaults fills in the zero fields.
 func (s *Settings) SetDefaults() {
-	setDefault(&s.Grace, 14*24*time.Hour)
-	setDefault(&s.ReaderGrace, time.Hour)
-	setDefault(&s.JournalAge, 90*24*time.Hour)
+	s.Grace = cmp.Or(s.Grace, 14*24*time.Hour)
+	s.ReaderGrace = cmp.Or(s.ReaderGrace, time.Hour)
+	s.JournalAge = cmp.Or(s.JournalAge, 90*24*time.Hour)
 	s.Grace, s.ReaderGrace = max(s.Grace, 0), max(s.ReaderGrace, 0)
 	s.JournalAge = max(s.JournalAge, s.Grace)
-	setDefault(&s.HotCount, 5000)
-	setDefault(&s.HotBytes, 16<<20)
-	setDefault(&s.SegmentCount, 8)
-	setDefault(&s.RoundInterval, 24*time.Hour)
-	setDefault(&s.SweepInterval, 10*time.Minute)
-	setDefault(&s.DropShare, 0.1)
-	setDefault(&s.Pause, 1)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	s.HotCount = cmp.Or(s.HotCount, 5000)
+	s.HotBytes = cmp.Or(s.HotBytes, 16<<20)
+	s.SegmentCount = cmp.Or(s.SegmentCount, 8)
+	s.RoundInterval = cmp.Or(s.RoundInterval, 24*time.Hour)
+	s.SweepInterval = cmp.Or(s.SweepInterval, 10*time.Minute)
+	s.DropShare = cmp.Or(s.DropShare, 0.1)
+	s.Pause = cmp.Or(s.Pause, 1)
 }
 
 // Job is the maintenance of one repository.

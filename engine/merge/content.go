@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 
 	"packhorse/engine/diff/lines"
@@ -30,9 +31,7 @@ const MarkerSizeDefault = 7
 func Content(
 	ctx context.Context, base, ours, theirs []byte, o ContentOptions,
 ) (merged []byte, conflicts int, err error) {
-	if o.MarkerSize == 0 {
-		o.MarkerSize = MarkerSizeDefault
-	}
+	o.MarkerSize = cmp.Or(o.MarkerSize, MarkerSizeDefault)
 	m := contentMerge{
 		ContentOptions: o,
 		base:           lines.Split(base), ours: lines.Split(ours), theirs: lines.Split(theirs),

@@ -18,6 +18,7 @@
 package merge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,21 +64,11 @@ const (
 )
 
 func (o *Options) fill() {
-	if o.Ours == "" {
-		o.Ours = "ours"
-	}
-	if o.Theirs == "" {
-		o.Theirs = "theirs"
-	}
-	if o.BytesMax == 0 {
-		o.BytesMax = bytesMaxDefault
-	}
-	if o.PathBytesMax == 0 {
-		o.PathBytesMax = bytesMaxDefault
-	}
-	if o.RenameMax == 0 {
-		o.RenameMax = renameMaxDefault
-	}
+	o.Ours = cmp.Or(o.Ours, "ours")
+	o.Theirs = cmp.Or(o.Theirs, "theirs")
+	o.BytesMax = cmp.Or(o.BytesMax, bytesMaxDefault)
+	o.PathBytesMax = cmp.Or(o.PathBytesMax, bytesMaxDefault)
+	o.RenameMax = cmp.Or(o.RenameMax, renameMaxDefault)
 }
 
 // Result is the outcome of a merge.

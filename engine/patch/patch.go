@@ -30,6 +30,7 @@
 package patch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -90,18 +91,11 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	setDefault(&l.FileCountMax, 100_000)
-	setDefault(&l.HunkCountMax, 500_000)
-	setDefault(&l.BlobBytesMax, 4<<30)
-	setDefault(&l.InflatedBytesMax, 20<<30)
-	setDefault(&l.WorkBytesMax, 16<<30)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	l.FileCountMax = cmp.Or(l.FileCountMax, 100_000)
+	l.HunkCountMax = cmp.Or(l.HunkCountMax, 500_000)
+	l.BlobBytesMax = cmp.Or(l.BlobBytesMax, 4<<30)
+	l.InflatedBytesMax = cmp.Or(l.InflatedBytesMax, 20<<30)
+	l.WorkBytesMax = cmp.Or(l.WorkBytesMax, 16<<30)
 }
 
 // Patch is a patch of good form. Its source must stay readable as long as it is applied.

@@ -20,6 +20,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
@@ -138,12 +139,8 @@ type Stats struct {
 // New returns a deliverer that nothing is sent by before [Deliverer.Start]. [Deliverer.Told], List
 // and Retry may be called before that.
 func New(c Config) *Deliverer {
-	if c.Timeout == 0 {
-		c.Timeout = 15 * time.Second
-	}
-	if c.GiveUp == 0 {
-		c.GiveUp = 24 * time.Hour
-	}
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
+	c.GiveUp = cmp.Or(c.GiveUp, 24*time.Hour)
 	if c.Clock == nil {
 		c.Clock = systemClock{}
 	}

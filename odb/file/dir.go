@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +76,7 @@ func OpenDir(dir string, options DirOptions) (*Dir, error) {
 	if options.FS == nil {
 		options.FS = vfs.Default
 	}
-	if options.ServerID == "" {
-		options.ServerID = "local"
-	}
+	options.ServerID = cmp.Or(options.ServerID, "local")
 	if err := CheckName(options.ServerID); err != nil {
 		return nil, fmt.Errorf("server id: %w", err)
 	}

@@ -9,6 +9,7 @@
 package space
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,12 +89,8 @@ func Open(dir string, o Options) (*Watch, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	if o.BallastBytes == 0 {
-		o.BallastBytes = ballastBytes
-	}
-	if o.Every == 0 {
-		o.Every = lookEvery
-	}
+	o.BallastBytes = cmp.Or(o.BallastBytes, ballastBytes)
+	o.Every = cmp.Or(o.Every, lookEvery)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -259,9 +256,7 @@ type shortage struct {
 
 func (s *shortage) Error() string {
 	on := s.dir
-	if on == "" {
-		on = "the disk"
-	}
+	on = cmp.Or(on, "the disk")
 	return fmt.Sprintf("space: writes are paused: %s free on %s, %s needed; reads continue", Size(s.free), on,
 		Size(s.needed))
 }

@@ -232,7 +232,7 @@ func (v *View) recall(at *Location) (segment.CacheEntry, bool) {
 	if key, ok := at.key(); ok {
 		hit, ok := v.store.env.Cache.Get(key)
 		if !ok && v.own != nil {
-			hit, ok = v.own.get(key)
+			hit, ok = v.own.Get(key)
 		}
 		return hit, ok
 	}
@@ -249,7 +249,7 @@ func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 	switch {
 	case !ok:
 	case v.own != nil:
-		v.own.set(key, built)
+		v.own.Put(key, built, built.Weight())
 	default:
 		v.store.env.Cache.Set(key, built)
 	}

@@ -21,12 +21,12 @@ type View struct {
 	pool     PoolID
 	manifest manifest
 
-	layers     []layer     // stored, in the order of lookups
-	quarantine *Quarantine // nil, or used instead of manifest and layers
-	lending    *lending    // of a fork: its borrowed layers
-	owner      string      // see For
-	asking     *View       // see Linked; nil: the view is it
-	own        *asideCache // see aside; nil: the common one
+	layers     []layer       // stored, in the order of lookups
+	quarantine *Quarantine   // nil, or used instead of manifest and layers
+	lending    *lending      // of a fork: its borrowed layers
+	owner      string        // see For
+	asking     *View         // see Linked; nil: the view is it
+	own        *privateCache // see Aside; nil: the common one
 	closed     atomic.Bool
 }
 

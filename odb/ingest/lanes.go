@@ -39,7 +39,7 @@ type lane struct {
 
 	x       *examiner
 	buffers buffers
-	bases   *baseCache
+	bases   baseCache
 	kept    keptDeltas
 	keptMax func() int64
 	stream  *object.Hasher // of the blob that arrives in parts
@@ -96,7 +96,7 @@ func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelC
 	for range lanes {
 		one := &lane{queue: make(chan parcel, queueSize), x: newExaminer(in, count)}
 		one.keptMax = func() int64 { return in.memory.deltas() / int64(lanes) }
-		one.bases = newBaseCache(func() int64 { return in.memory.bases() / int64(lanes) }, &one.buffers)
+		one.bases = baseCache{bytesMax: func() int64 { return in.memory.bases() / int64(lanes) }, buffers: &one.buffers}
 		l.lanes = append(l.lanes, one)
 		rescue.Go(&l.wait, func() error {
 			l.run(ctx, one)

@@ -29,6 +29,22 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 	return t, data, nil
 }
 
+// ReadTree is Read for an ID that names a tree. The empty tree need not be stored, and the zero ID
+// means no folder: both have no content. Errors: those of Read; [*TypeError].
+func (v *View) ReadTree(ctx context.Context, id object.ID) ([]byte, error) {
+	if id.IsZero() || id == object.EmptyTreeID {
+		return nil, nil
+	}
+	t, data, err := v.Read(ctx, id)
+	if err == nil && t != object.TypeTree {
+		err = &TypeError{Object: id, Type: t, Want: object.TypeTree}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
 // cachedHot looks for id among the cached objects of the hot layers, before it consults any index:
 // these are the objects that every commit reads.
 func (v *View) cachedHot(id object.ID) (segment.CacheEntry, bool) {

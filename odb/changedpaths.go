@@ -8,7 +8,6 @@ import (
 	"math"
 
 	"packhorse/odb/bloom"
-	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -171,16 +170,10 @@ func (e changedEntry) folder() object.ID {
 func (e changedEntry) isFile() bool { return e.mode != 0 && !e.mode.IsTree() }
 
 func (c *changedPaths) tree(ctx context.Context, tree object.ID) ([]byte, error) {
-	if tree == object.EmptyTreeID {
-		return nil, nil
-	}
-	if c.read > c.readMax {
+	if c.read > c.readMax && tree != object.EmptyTreeID {
 		return nil, errManyTrees
 	}
-	t, data, err := c.view.Read(ctx, tree)
-	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s instead of a tree", segment.ErrFormat, tree, t)
-	}
+	data, err := c.view.ReadTree(ctx, tree)
 	c.read += int64(len(data))
 	return data, err
 }

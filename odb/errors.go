@@ -2,6 +2,7 @@ package odb
 
 import (
 	"errors"
+	"fmt"
 
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -38,3 +39,17 @@ func (e *NotFoundError) Error() string { return "odb: object " + e.Object.String
 
 // Is reports whether target is [ErrNotFound].
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// TypeError is [ErrCorrupt]: what names an object takes it for one of another type. A quarantine
+// refuses such names, so the store is damaged.
+type TypeError struct {
+	Object     object.ID
+	Type, Want object.Type
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("odb: object %s is a %s, and named as a %s", e.Object, e.Type, e.Want)
+}
+
+// Is reports whether target is [ErrCorrupt].
+func (e *TypeError) Is(target error) bool { return target == ErrCorrupt }

@@ -42,9 +42,9 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 	for _, child := range n.children {
 		child.met = met{}
 	}
-	data, err := readTree(ctx, v, tree)
+	data, err := v.ReadTree(ctx, tree)
 	if err != nil {
-		return err
+		return fmt.Errorf("read tree %s: %w", tree, err)
 	}
 	it := object.IterTree(data)
 	for from, missing := 0, len(n.children); missing > 0 && it.Next(); {
@@ -101,9 +101,9 @@ func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (ob
 func (n *node) apply(
 	ctx context.Context, q *odb.Quarantine, v *odb.View, base object.ID, cleared bool,
 ) (object.ID, error) {
-	data, err := readTree(ctx, v, base)
+	data, err := v.ReadTree(ctx, base)
 	if err != nil {
-		return object.ZeroID, err
+		return object.ZeroID, fmt.Errorf("read tree %s: %w", base, err)
 	}
 	s := splice{data: data}
 	if cleared {
@@ -164,19 +164,4 @@ func (n *node) keptMode() object.Mode {
 		return object.ModeBlob
 	}
 	return n.met.mode
-}
-
-// readTree returns the bytes of a tree, none for the zero id.
-func readTree(ctx context.Context, v *odb.View, id object.ID) ([]byte, error) {
-	if id.IsZero() || id == object.EmptyTreeID {
-		return nil, nil
-	}
-	t, data, err := v.Read(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("read tree %s: %w", id, err)
-	}
-	if t != object.TypeTree {
-		return nil, fmt.Errorf("read tree %s: it is a %s", id, t)
-	}
-	return data, nil
 }

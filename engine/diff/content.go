@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"packhorse/engine/diff/lines"
+	"packhorse/odb"
 	"packhorse/pack/object"
 )
 
@@ -65,7 +66,7 @@ func (c *content) readWhole(ctx context.Context) error {
 	if c.size <= storedWholeMax {
 		t, data, err := c.objects.Read(ctx, c.id)
 		if err == nil && t != object.TypeBlob {
-			err = fmt.Errorf("%w: it is a %s", object.ErrMalformed, t)
+			err = &odb.TypeError{Object: c.id, Type: t, Want: object.TypeBlob}
 		}
 		if err != nil {
 			return fmt.Errorf("read blob %s: %w", c.id, err)

@@ -21,6 +21,7 @@ import (
 // never written.
 type Objects interface {
 	Read(ctx context.Context, id object.ID) (object.Type, []byte, error)
+	ReadTree(ctx context.Context, id object.ID) ([]byte, error)
 	Stat(ctx context.Context, id object.ID) (odb.Info, error)
 	Open(ctx context.Context, id object.ID) (*odb.Object, error)
 }

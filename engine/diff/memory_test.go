@@ -44,6 +44,17 @@ func (m *memory) Read(_ context.Context, id object.ID) (object.Type, []byte, err
 	return o.kind, o.data, nil
 }
 
+func (m *memory) ReadTree(ctx context.Context, id object.ID) ([]byte, error) {
+	if id.IsZero() || id == object.EmptyTreeID {
+		return nil, nil
+	}
+	t, data, err := m.Read(ctx, id)
+	if err == nil && t != object.TypeTree {
+		err = &odb.TypeError{Object: id, Type: t, Want: object.TypeTree}
+	}
+	return data, err
+}
+
 func (m *memory) Stat(_ context.Context, id object.ID) (odb.Info, error) {
 	o, ok := m.objects[id]
 	if !ok {

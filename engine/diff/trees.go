@@ -100,13 +100,7 @@ func compare(older *object.TreeIter, haveOld bool, newer *object.TreeIter, haveN
 }
 
 func (w *treeWalk) read(tree object.ID) ([]byte, error) {
-	if tree == object.ZeroID || tree == object.EmptyTreeID {
-		return nil, nil
-	}
-	t, data, err := w.objects.Read(w.ctx, tree)
-	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s", object.ErrMalformed, tree, t)
-	}
+	data, err := w.objects.ReadTree(w.ctx, tree)
 	if err != nil {
 		return nil, fmt.Errorf("read folder %q: %w", w.folder, err)
 	}

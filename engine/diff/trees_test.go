@@ -153,7 +153,7 @@ func TestTreesEnds(t *testing.T) {
 	missing := m.tree(map[string]string{strings.Repeat("m/", 3) + "x": "1"})
 	delete(m.objects, m.tree(map[string]string{"m/x": "1"}))
 	for tree, want := range map[object.ID]error{
-		deep: diff.ErrTooDeep, missing: odb.ErrNotFound, m.write(object.TypeBlob, nil): object.ErrMalformed,
+		deep: diff.ErrTooDeep, missing: odb.ErrNotFound, m.write(object.TypeBlob, nil): odb.ErrCorrupt,
 	} {
 		var got error
 		for _, got = range diff.Trees(context.Background(), m, before, tree, nil) {

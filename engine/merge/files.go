@@ -145,7 +145,7 @@ func (m *merger) lines(ctx context.Context, id object.ID) (content []byte, binar
 		}
 		return nil, true, err
 	}
-	content, err = m.objects.read(ctx, object.TypeBlob, id)
+	content, err = m.objects.blob(ctx, id)
 	if err != nil {
 		return nil, false, err
 	}

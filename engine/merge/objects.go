@@ -33,27 +33,31 @@ func newObjects(view *odb.View, sizeMax int64) *objects {
 	return &objects{view: view, fresh: make(map[object.ID]freshObject), sizeMax: sizeMax}
 }
 
-// read returns an object, which must be of type t and is not to be changed.
-func (o *objects) read(ctx context.Context, t object.Type, id object.ID) ([]byte, error) {
+// blob returns the bytes of a blob, which are not to be changed.
+func (o *objects) blob(ctx context.Context, id object.ID) ([]byte, error) {
 	if f, ok := o.fresh[id]; ok {
 		return f.data, nil
 	}
-	kind, data, err := o.view.Read(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", t, id, err)
+	t, data, err := o.view.Read(ctx, id)
+	if err == nil && t != object.TypeBlob {
+		err = &odb.TypeError{Object: id, Type: t, Want: object.TypeBlob}
 	}
-	if kind != t {
-		return nil, fmt.Errorf("read %s %s: %w: it is a %s", t, id, object.ErrMalformed, kind)
+	if err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", id, err)
 	}
 	return data, nil
 }
 
-// tree returns the bytes of a tree; the zero ID means none.
+// tree returns the bytes of a tree, which are not to be changed; the zero ID means none.
 func (o *objects) tree(ctx context.Context, id object.ID) ([]byte, error) {
-	if id.IsZero() || id == object.EmptyTreeID {
-		return nil, nil
+	if f, ok := o.fresh[id]; ok {
+		return f.data, nil
 	}
-	return o.read(ctx, object.TypeTree, id)
+	data, err := o.view.ReadTree(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read tree %s: %w", id, err)
+	}
+	return data, nil
 }
 
 // fingerprint returns the similarity fingerprint of a file.

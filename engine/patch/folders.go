@@ -60,22 +60,17 @@ func (b *base) folder(ctx context.Context, path string) (map[string]entry, error
 		}
 		id = e.id
 	}
+	data, err := b.view.ReadTree(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read tree %s: %w", id, err)
+	}
 	entries := make(map[string]entry)
-	if !id.IsZero() && id != object.EmptyTreeID {
-		t, data, err := b.view.Read(ctx, id)
-		if err != nil {
-			return nil, fmt.Errorf("read tree %s: %w", id, err)
-		}
-		if t != object.TypeTree {
-			return nil, fmt.Errorf("read tree %s: it is a %s", id, t)
-		}
-		it := object.IterTree(data)
-		for it.Next() {
-			entries[string(it.Name)] = entry{mode: it.Mode.Canonical(), id: it.ID}
-		}
-		if err := it.Err(); err != nil {
-			return nil, fmt.Errorf("read tree %s: %w", id, err)
-		}
+	it := object.IterTree(data)
+	for it.Next() {
+		entries[string(it.Name)] = entry{mode: it.Mode.Canonical(), id: it.ID}
+	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("read tree %s: %w", id, err)
 	}
 	if b.count += len(entries); b.count > entriesMax || b.folders == nil {
 		b.folders, b.count = make(map[string]map[string]entry), len(entries)

@@ -116,12 +116,12 @@ func TestCompileRefuses(t *testing.T) {
 // forest holds trees in memory.
 type forest map[object.ID][]byte
 
-func (f forest) Read(_ context.Context, id object.ID) (object.Type, []byte, error) {
+func (f forest) ReadTree(_ context.Context, id object.ID) ([]byte, error) {
 	data, ok := f[id]
 	if !ok {
-		return 0, nil, fmt.Errorf("no tree %s", id)
+		return nil, fmt.Errorf("no tree %s", id)
 	}
-	return object.TypeTree, data, nil
+	return data, nil
 }
 
 // plant stores the trees of files and returns the root.

@@ -16,9 +16,9 @@ var ErrDepth = errors.New("pathspec: folders nested too deeply")
 // DepthMax bounds the nesting of folders.
 const DepthMax = 2048
 
-// Reader reads objects, as a view of a pool does.
+// Reader reads trees, as a view of a pool does.
 type Reader interface {
-	Read(ctx context.Context, id object.ID) (object.Type, []byte, error)
+	ReadTree(ctx context.Context, id object.ID) ([]byte, error)
 }
 
 // Entry is an entry of a tree with its whole path.
@@ -59,10 +59,7 @@ func (w *walker) folder(at Entry, above inherited, from string, depth int) error
 	if depth == 0 {
 		return fmt.Errorf("%w: %d levels", ErrDepth, DepthMax)
 	}
-	t, data, err := w.objects.Read(w.ctx, at.ID)
-	if err == nil && t != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s", object.ErrMalformed, at.ID, t)
-	}
+	data, err := w.objects.ReadTree(w.ctx, at.ID)
 	if err != nil {
 		return fmt.Errorf("read folder %q: %w", at.Path, err)
 	}

@@ -159,12 +159,9 @@ func (p *pathChanges) entry(ctx context.Context, folder pathEntry, i int) (pathE
 	if found, ok := p.entries[step]; ok {
 		return found, nil
 	}
-	t, data, err := p.view.Read(ctx, folder.id)
+	data, err := p.view.ReadTree(ctx, folder.id)
 	if err != nil {
 		return pathEntry{}, err
-	}
-	if t != object.TypeTree {
-		return pathEntry{}, &odb.NotFoundError{Object: folder.id}
 	}
 	var found pathEntry
 	it := object.IterTree(data)

@@ -9,7 +9,6 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/bloom"
-	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -96,7 +95,7 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 		}
 		f.out.Entries = append(f.out.Entries, f.base.Entries...)
 	} else {
-		data, err := t.tree(ctx, f.tree)
+		data, err := t.view.ReadTree(ctx, f.tree)
 		if err != nil {
 			return err
 		}
@@ -129,14 +128,6 @@ func (t *tracer) admitEntries(count, namesBytes int) error {
 	const perFolder = int64(unsafe.Sizeof(TracedFolder{}) + unsafe.Sizeof(tracedOut{}) + unsafe.Sizeof(traceSet{}))
 	const perEntry = int64(unsafe.Sizeof(TracedEntry{}) + unsafe.Sizeof(traceItem{}))
 	return t.admit(perFolder + int64(count)*perEntry + int64(namesBytes))
-}
-
-func (t *tracer) tree(ctx context.Context, id object.ID) ([]byte, error) {
-	kind, data, err := t.view.Read(ctx, id)
-	if err == nil && kind != object.TypeTree {
-		err = fmt.Errorf("%w: %s is a %s instead of a tree", segment.ErrFormat, id, kind)
-	}
-	return data, err
 }
 
 // limit removes from a set the files that do not lie at a path below its folder. Errors:
@@ -192,7 +183,7 @@ func (t *tracer) split(
 	if err := t.open(ctx, s); err != nil {
 		return nil, nil, err
 	}
-	data, err := t.tree(ctx, tree)
+	data, err := t.view.ReadTree(ctx, tree)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,30 +1,36 @@
 package upstream
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"slices"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
 // haves lists our commits for negotiation, newest first. It leaves out the ancestors of common
 // commits. It implements remote.Haves.
 type haves struct {
-	view  *odb.View
-	queue commitQueue
-	met   map[object.ID]*queued
-	open  int // commits in queue that are not known to be common
+	history *revwalk.Graph
+	queue   revwalk.Queue // by date
+	open    int           // commits in queue that are not known to be common
 	// shared are the advertised objects that this store has. They are sent, their ancestors are
 	// not.
 	shared map[object.ID]bool
 }
 
+// The marks of a commit.
+const (
+	isMet    = revwalk.MarkSeen   // it was queued
+	isTaken  = revwalk.MarkAsked  // it has left the queue, and its parents were met
+	isCommon = revwalk.MarkHidden // the far side is known to have it
+)
+
 // newHaves begins at tips, commits or not. Memory grows with the commits that are sent.
 func newHaves(ctx context.Context, view *odb.View, tips, shared []object.ID) (*haves, error) {
-	h := &haves{view: view, met: make(map[object.ID]*queued), shared: make(map[object.ID]bool)}
+	h := &haves{history: revwalk.NewGraph(view), shared: make(map[object.ID]bool)}
 	for _, id := range shared {
 		h.shared[id] = true
 	}
@@ -36,7 +42,7 @@ func newHaves(ctx context.Context, view *odb.View, tips, shared []object.ID) (*h
 		if info.Type != object.TypeCommit {
 			continue
 		}
-		if err := h.add(ctx, id, false); err != nil {
+		if err := h.add(ctx, h.history.Number(id), false); err != nil {
 			return nil, err
 		}
 	}
@@ -44,45 +50,41 @@ func newHaves(ctx context.Context, view *odb.View, tips, shared []object.ID) (*h
 }
 
 // add queues a commit that was not met before, and notes when one is common.
-func (h *haves) add(ctx context.Context, id object.ID, common bool) error {
-	c, ok := h.met[id]
-	if ok {
+func (h *haves) add(ctx context.Context, n int32, common bool) error {
+	if h.history.Has(n, isMet) {
 		if common {
-			h.mark(c)
+			h.mark(n)
 		}
 		return nil
 	}
-	row, err := h.view.Graph(ctx, id)
-	if err != nil {
-		return fmt.Errorf("look up commit %s: %w", id, err)
+	if err := h.history.Load(ctx, n); err != nil {
+		return err
 	}
-	c = &queued{id: id, row: row, waits: true, common: common}
-	h.met[id] = c
-	heap.Push(&h.queue, c)
-	if !common {
+	h.history.Set(n, isMet)
+	h.queue.Push(n, h.history.Seconds(n))
+	if common {
+		h.history.Set(n, isCommon)
+	} else {
 		h.open++
 	}
 	return nil
 }
 
-// mark marks a commit as common. The parents of a commit that left the queue are in the map; they
-// are common, too.
-func (h *haves) mark(c *queued) {
-	pending := []*queued{c}
+// mark marks a commit as common, and what was met of its ancestors.
+func (h *haves) mark(n int32) {
+	pending := []int32{n}
 	for len(pending) > 0 {
-		c := pending[len(pending)-1]
+		n := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		if c.common {
+		if h.history.Has(n, isCommon) {
 			continue
 		}
-		c.common = true
-		if c.waits {
+		h.history.Set(n, isCommon)
+		if !h.history.Has(n, isTaken) {
 			h.open--
 			continue
 		}
-		for _, parent := range c.row.Parents {
-			pending = append(pending, h.met[parent])
-		}
+		pending = append(pending, h.history.ParentsOf(n)...)
 	}
 }
 
@@ -90,14 +92,15 @@ func (h *haves) mark(c *queued) {
 func (h *haves) Next(ctx context.Context, most int) ([]object.ID, error) {
 	var next []object.ID
 	for h.open > 0 && len(next) < most {
-		c := heap.Pop(&h.queue).(*queued)
-		c.waits = false
-		if !c.common {
+		n := h.queue.Pop()
+		id, common := h.history.ID(n), h.history.Has(n, isCommon)
+		h.history.Set(n, isTaken)
+		if !common {
 			h.open--
-			next = append(next, c.id)
+			next = append(next, id)
 		}
-		for _, parent := range c.row.Parents {
-			if err := h.add(ctx, parent, c.common || h.shared[c.id]); err != nil {
+		for _, parent := range h.history.ParentsOf(n) {
+			if err := h.add(ctx, parent, common || h.shared[id]); err != nil {
 				return nil, err
 			}
 		}
@@ -107,32 +110,7 @@ func (h *haves) Next(ctx context.Context, most int) ([]object.ID, error) {
 
 // Common notes that the far side has a commit that Next has returned.
 func (h *haves) Common(id object.ID) {
-	if c, ok := h.met[id]; ok {
-		h.mark(c)
+	if n := h.history.Find(id); n >= 0 && h.history.Has(n, isMet) {
+		h.mark(n)
 	}
-}
-
-// queued is a commit that was met.
-type queued struct {
-	id     object.ID
-	row    odb.GraphRow
-	waits  bool // for its turn
-	common bool // the far side is known to have it
-}
-
-// commitQueue is a heap of commits, the newest first.
-type commitQueue []*queued
-
-func (q commitQueue) Len() int           { return len(q) }
-func (q commitQueue) Less(i, k int) bool { return q[i].row.Seconds > q[k].row.Seconds }
-func (q commitQueue) Swap(i, k int)      { q[i], q[k] = q[k], q[i] }
-
-// Push implements [heap.Interface].
-func (q *commitQueue) Push(x any) { *q = append(*q, x.(*queued)) }
-
-// Pop implements [heap.Interface].
-func (q *commitQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
 }

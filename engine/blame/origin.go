@@ -2,7 +2,6 @@ package blame
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"slices"
@@ -33,23 +32,24 @@ type origin struct {
 // node is a commit on the way.
 type node struct {
 	id      object.ID
-	row     odb.GraphRow
+	number  int32 // in the history
 	origins []*origin
 	queued  bool
-	order   int // of queued nodes: which came first
 }
 
-// node returns the node of a commit.
-func (b *blamer) node(ctx context.Context, id object.ID) (*node, error) {
-	if n := b.nodes[id]; n != nil {
+// node returns the node of a commit, loaded.
+func (b *blamer) node(ctx context.Context, number int32) (*node, error) {
+	if missing := int(number) + 1 - len(b.nodes); missing > 0 {
+		b.nodes = append(b.nodes, make([]*node, missing)...)
+	}
+	if n := b.nodes[number]; n != nil {
 		return n, nil
 	}
-	row, err := b.view.Graph(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("read commit %s: %w", id, err)
+	if err := b.history.Load(ctx, number); err != nil {
+		return nil, err
 	}
-	n := &node{id: id, row: row}
-	b.nodes[id] = n
+	n := &node{id: b.history.ID(number), number: number}
+	b.nodes[number] = n
 	return n, nil
 }
 
@@ -139,44 +139,19 @@ func (b *blamer) blame(o *origin, entries []entry) {
 	b.push(o.node)
 }
 
-// queue holds the commits that are blamed for something, the newest on top.
-type queue []*node
-
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q queue) Less(i, j int) bool {
-	if q[i].row.Seconds != q[j].row.Seconds {
-		return q[i].row.Seconds > q[j].row.Seconds
-	}
-	return q[i].order < q[j].order
-}
-
-// Push is for package heap.
-func (q *queue) Push(x any) { *q = append(*q, x.(*node)) }
-
-// Pop is for package heap.
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	n := (*q)[last]
-	*q = (*q)[:last]
-	return n
-}
-
 func (b *blamer) push(n *node) {
-	if n.queued {
-		return
+	if !n.queued {
+		n.queued = true
+		b.queue.Push(n.number, b.history.Seconds(n.number))
 	}
-	n.queued, n.order = true, b.pushed
-	b.pushed++
-	heap.Push(&b.queue, n)
 }
 
 // pop returns the newest commit that is blamed for something, nil if there is none.
 func (b *blamer) pop() *node {
-	if len(b.queue) == 0 {
+	if b.queue.Len() == 0 {
 		return nil
 	}
-	n := heap.Pop(&b.queue).(*node)
+	n := b.nodes[b.queue.Pop()]
 	n.queued = false
 	return n
 }

@@ -47,14 +47,15 @@ func (b *blamer) pass(ctx context.Context, o *origin) error {
 // that it was renamed from. A parent whose file is the same takes it whole; of parents with equal
 // files there is only the first.
 func (b *blamer) parents(ctx context.Context, o *origin) (all []*origin, whole *origin, err error) {
-	found := make([]*origin, len(o.node.row.Parents))
+	numbers := b.history.ParentsOf(o.node.number)
+	found := make([]*origin, len(numbers))
 	added := make([]bool, len(found)) // the file does not exist under this name
 	for _, renames := range [2]bool{false, true} {
-		for i, id := range o.node.row.Parents {
+		for i, number := range numbers {
 			if found[i] != nil || renames && !added[i] {
 				continue
 			}
-			n, err := b.node(ctx, id)
+			n, err := b.node(ctx, number)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -113,7 +114,7 @@ func (b *blamer) unrenamed(
 			return parent.origin(o.path, o.mode, o.blob), false, nil
 		}
 	}
-	mode, id, err := reader.Entry(ctx, parent.row.Tree)
+	mode, id, err := reader.Entry(ctx, b.history.Tree(parent.number))
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -128,7 +129,8 @@ func (b *blamer) unrenamed(
 // renamed finds the file of a parent that the file was renamed from, nil if there is none.
 func (b *blamer) renamed(ctx context.Context, o *origin, parent *node) (*origin, error) {
 	var deleted []diff.Entry
-	for c, err := range diff.Trees(ctx, b.view, parent.row.Tree, o.node.row.Tree, nil) {
+	before, after := b.history.Tree(parent.number), b.history.Tree(o.node.number)
+	for c, err := range diff.Trees(ctx, b.view, before, after, nil) {
 		if err != nil {
 			return nil, err
 		}

@@ -33,8 +33,8 @@
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
 //	registered                       the files that pools use, for copies of them
 //
-// Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort, lru,
-// fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen, maintenance in
+// Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort,
+// inorder, lru, fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen, maintenance in
 // repack.
 //
 // No lock guards the content of a pool: a batch has preconditions for everything that it relies on.

@@ -16,9 +16,9 @@ import (
 	"runtime"
 	"strings"
 
-	"packhorse/engine/inorder"
 	"packhorse/engine/pathspec"
 	"packhorse/odb"
+	"packhorse/odb/inorder"
 	"packhorse/pack/object"
 )
 

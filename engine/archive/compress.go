@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
-	"packhorse/engine/inorder"
+	"packhorse/odb/inorder"
 )
 
 // A gzip stream is a header without name and time, deflated blocks, and a trailer of CRC-32 and

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"sync"
 
-	"packhorse/engine/inorder"
 	"packhorse/odb/fair"
+	"packhorse/odb/inorder"
 	"packhorse/pack/object"
 )
 

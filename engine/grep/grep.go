@@ -19,9 +19,9 @@ import (
 	"sync"
 	"time"
 
-	"packhorse/engine/inorder"
 	"packhorse/engine/pathspec"
 	"packhorse/odb"
+	"packhorse/odb/inorder"
 	"packhorse/pack/object"
 )
 

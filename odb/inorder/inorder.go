@@ -1,50 +1,34 @@
-// Package inorder works on a sequence with several goroutines and hands out the results in the
-// order of the sequence.
+// Package inorder computes with several goroutines what one caller uses in an order of its own.
 //
-// Start at [Map]. The number of running calls is bounded. When the caller stops, or the context
-// ends, every goroutine has ended before [Map] returns.
+// Start at [Map], for a sequence whose results are used in its order. [Workers] are for a caller who
+// learns from results what to compute next, or takes some out of turn. The number of running calls
+// is bounded, and every goroutine has ended before Map or [Workers.Stop] returns.
 package inorder
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"runtime"
 
-	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
 
-// Options are the settings of [Map]; the zero value takes every default.
+// Options are the settings of [Map] and [Workers]; the zero value takes every default.
 type Options struct {
 	// Workers is the number of goroutines; by default that of cores.
 	Workers int
 	// Ahead bounds the items that are computed or wait for their turn; by default four for each
 	// worker. It bounds the memory.
 	Ahead int
-	// Idle is called before the caller waits for a result that is not ready. Its error is yielded
-	// and ends the walk.
+	// Idle is called before the caller of Map waits for a result that is not ready. Its error is
+	// yielded and ends the walk.
 	Idle func() error
 }
 
-// task is one item and what becomes of it.
-type task[T, R any] struct {
-	item   T
-	result R
-	err    error
-	done   chan struct{} // closed when result and err are there
-}
-
-// do works on the task. A panic becomes its error.
-func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item T) (R, error)) {
-	defer close(t.done)
-	if t.err = ctx.Err(); t.err == nil {
-		t.err = rescue.Do(func() error {
-			return fair.Do(ctx, func(ctx context.Context) (err error) {
-				t.result, err = work(ctx, t.item)
-				return err
-			})
-		})
-	}
+func (o *Options) setDefaults() {
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	o.Ahead = cmp.Or(o.Ahead, 4*o.Workers)
 }
 
 // Map calls work for each item, from several goroutines at once, and yields the results in the
@@ -54,33 +38,15 @@ func (t *task[T, R]) do(ctx context.Context, work func(ctx context.Context, item
 func Map[T, R any](
 	ctx context.Context, items iter.Seq2[T, error], o Options, work func(ctx context.Context, item T) (R, error),
 ) iter.Seq2[R, error] {
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
-	if o.Ahead == 0 {
-		o.Ahead = 4 * o.Workers
-	}
+	o.setDefaults()
 	return func(yield func(R, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		var running rescue.Group
-		defer func() { _ = running.Wait() }() // their errors are yielded
+		var feeding rescue.Group
+		defer func() { _ = feeding.Wait() }() // its errors are yielded
 		defer cancel()
-		turns := make(chan *task[T, R], o.Ahead) // in order, for the caller
-		todo := make(chan *task[T, R], o.Ahead)  // the same, for the workers
-		running.Go(func() error {
-			workers := 0
-			feed(ctx, safely(items), turns, todo, func() {
-				if workers == o.Workers { // many sequences are of one or two items
-					return
-				}
-				workers++
-				running.Go(func() error {
-					for t := range todo {
-						t.do(ctx, work)
-					}
-					return nil
-				})
-			})
+		turns := make(chan *Task[T, R], o.Ahead) // in order, for the caller
+		feeding.Go(func() error {
+			feed(ctx, safely(items), turns, Start(ctx, o, work))
 			return nil
 		})
 		var none R
@@ -139,13 +105,14 @@ func safely[T any](items iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// feed hands out the items until they or the context end. Before each there is a call of start,
-// which may start a worker.
-func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo chan<- *task[T, R], start func()) {
-	defer close(todo)
+// feed hands out the items until they or the context end, and stops the workers.
+func feed[T, R any](
+	ctx context.Context, items iter.Seq2[T, error], turns chan<- *Task[T, R], workers *Workers[T, R],
+) {
+	defer workers.Stop()
 	defer close(turns)
 	for item, err := range items {
-		t := &task[T, R]{item: item, err: err, done: make(chan struct{})}
+		t := &Task[T, R]{item: item, err: err, done: make(chan struct{})}
 		select {
 		case turns <- t:
 		case <-ctx.Done():
@@ -155,7 +122,6 @@ func feed[T, R any](ctx context.Context, items iter.Seq2[T, error], turns, todo 
 			close(t.done)
 			return
 		}
-		start()
-		todo <- t // the workers never stop taking
+		workers.add(t)
 	}
 }

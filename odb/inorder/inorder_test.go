@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"packhorse/engine/inorder"
+	"packhorse/odb/inorder"
 	"packhorse/odb/rescue"
 )
 

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/inorder"
 	"packhorse/odb/progress"
 	"packhorse/odb/segment"
 	"packhorse/pack"
@@ -44,8 +45,10 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Fun
 		o.records[layer] = segment.NewRecordReader(g)
 	}
 	o.progress.Report = report
-	o.deflaters.start(ctx, p.inv)
-	defer o.deflaters.stop()
+	o.deflaters = inorder.Start(ctx, aheadOptions, p.deflate)
+	defer o.deflaters.Stop()
+	o.preparers = inorder.Start(ctx, aheadOptions, p.prepare)
+	defer o.preparers.Stop()
 	defer cancel()
 	defer func() { _ = o.stream.stop() }() // its error has been returned, or an earlier one
 	err = fair.Do(ctx, func(ctx context.Context) error {
@@ -90,14 +93,15 @@ func (p *PackPlan) isWhole(layer int) bool {
 type packOutput struct {
 	plan      *PackPlan
 	stream    *packStream
-	deflaters deflaters
+	deflaters *inorder.Workers[handle, deflated]
+	preparers *inorder.Workers[uint32, looseEntry]
 	records   []*segment.RecordReader // of each segment
 	shifts    [][]shift               // of each segment: the places of its entries
 	run       entryRun
 	passed    []int64   // of each segment: the offset up to which its entries were written
 	placed    [][]int64 // of each segment, by ordinal: the offsets of entries written out of order; see loose
 	loose     []int64   // the offsets of unpacked objects; 0: not written, isBusy: being written
-	ready     map[uint32]*looseEntry
+	ready     map[uint32]*inorder.Task[uint32, looseEntry]
 	dependent objectSet // deltas whose chain ends at an object that only the client has
 	packed    []byte    // scratch
 	header    []byte    // scratch

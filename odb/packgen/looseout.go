@@ -6,6 +6,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
+	"packhorse/odb/inorder"
 	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -14,30 +15,26 @@ import (
 // isBusy marks an object that is being written, behind its base.
 const isBusy = -1
 
-// looseEntry is an unpacked object that is prepared ahead: its value is read, and its content is
-// deflated if it is stored in another form. Its fields are valid once done is closed.
+// looseEntry is an unpacked object that was prepared ahead: its value is read, and its content is
+// deflated if it is stored in another form.
 type looseEntry struct {
-	number uint32
 	entry  odb.StoredEntry
 	packed []byte
-	err    error
-	done   chan struct{}
 }
 
-func (j *looseEntry) run(ctx context.Context, inv *inventory) (err error) {
-	if j.entry, err = inv.looseEntry(ctx, j.number); err != nil || j.entry.Encoding == odb.EncodingZlib {
-		return err
+// prepare prepares an unpacked object.
+func (p *PackPlan) prepare(ctx context.Context, number uint32) (l looseEntry, err error) {
+	if err := p.inv.pace.Rest(ctx); err != nil {
+		return l, err
 	}
-	content, err := j.entry.Content(ctx)
+	if l.entry, err = p.inv.looseEntry(ctx, number); err != nil || l.entry.Encoding == odb.EncodingZlib {
+		return l, err
+	}
+	content, err := l.entry.Content(ctx)
 	if err == nil {
-		j.packed = pack.Deflate(nil, content, generateLevel)
+		l.packed = pack.Deflate(nil, content, generateLevel)
 	}
-	return err
-}
-
-func (j *looseEntry) end(err error) {
-	j.err = err
-	close(j.done)
+	return l, err
 }
 
 // writeAllLoose writes the unpacked objects.
@@ -67,27 +64,20 @@ func (o *packOutput) prepareLoose(ctx context.Context, number uint32) {
 	if _, found := o.plan.deltas.get(newHandle(o.plan.inv.looseLayer(), number)); found || o.loose[number] != 0 {
 		return
 	}
-	job := &looseEntry{number: number, done: make(chan struct{})}
 	if o.ready == nil {
-		o.ready = make(map[uint32]*looseEntry)
+		o.ready = make(map[uint32]*inorder.Task[uint32, looseEntry])
 	}
-	o.ready[number] = job
-	o.deflaters.add(ctx, job)
+	o.ready[number] = o.preparers.Add(ctx, number)
 }
 
 // takeLoose returns a prepared object, or prepares it now.
 func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry, error) {
-	job, ok := o.ready[number]
-	if ok {
+	if task, ok := o.ready[number]; ok {
 		delete(o.ready, number)
-		if err := restUntil(ctx, job.done); err != nil {
-			return nil, err
-		}
-	} else {
-		job = &looseEntry{number: number, done: make(chan struct{})}
-		job.end(job.run(ctx, o.plan.inv))
+		return task.Wait(ctx)
 	}
-	return job, job.err
+	l, err := o.plan.prepare(ctx, number)
+	return &l, err
 }
 
 // writeLoose writes an unpacked object, behind the base of its delta.
@@ -107,11 +97,11 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 		o.loose[number] = o.stream.offset
 		return o.writeFound(ctx, h, &found)
 	}
-	job, err := o.takeLoose(ctx, number)
+	prepared, err := o.takeLoose(ctx, number)
 	if err != nil {
 		return err
 	}
-	e := &job.entry
+	e := &prepared.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
 	if segment.IsRefusedDelta(e.Delta(), e.Size) || e.Delta() && o.plan.isUndone(h) {
 		o.loose[number] = o.stream.offset
@@ -134,7 +124,7 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 	}
 	o.loose[number] = o.stream.offset
 	if e.Encoding != odb.EncodingZlib {
-		return o.writeEntry(header, job.packed)
+		return o.writeEntry(header, prepared.packed)
 	}
 	if err := o.writeHeader(header); err != nil {
 		return err

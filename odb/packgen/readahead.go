@@ -5,30 +5,27 @@ import (
 	"fmt"
 
 	"packhorse/odb/fair"
-	"packhorse/odb/rescue"
+	"packhorse/odb/inorder"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // readAhead reads the trees of groups ahead of their use, on two goroutines. Versions of a folder
-// are deltas of each other, so a goroutine reads many at once.
+// are deltas of each other, so a goroutine reads many at once. Groups follow from what was read, so
+// that they are no sequence for inorder.Map.
 type readAhead struct {
 	inv     *inventory
-	work    chan *treeBatch
-	readers rescue.Group
-	batches []*treeBatch // in order, the first is the one that take reads
-	taken   int          // of batches[0]
-	group   int          // the group, and the tree in it, at the start of the next batch
+	readers *inorder.Workers[[]handle, [][]byte]
+	batches []treeBatch // in order, the first is the one that take reads
+	taken   int         // of batches[0]
+	group   int         // the group, and the tree in it, at the start of the next batch
 	tree    int
 }
 
-// treeBatch is a list of trees with their contents, which are valid when done is closed. A nil
-// content was too large to hold; take reads it.
+// treeBatch is a list of trees that are read together.
 type treeBatch struct {
 	trees []handle
-	data  [][]byte
-	err   error
-	done  chan struct{}
+	read  *inorder.Task[[]handle, [][]byte] // see read
 }
 
 const (
@@ -39,44 +36,26 @@ const (
 
 func (a *readAhead) start(ctx context.Context, inv *inventory) {
 	a.inv = inv
-	a.work = make(chan *treeBatch, batchesAhead)
-	for range 2 {
-		a.readers.Go(func() error {
-			for b := range a.work {
-				b.err = rescue.Do(func() error {
-					return fair.Do(fair.Apart(ctx), func(ctx context.Context) error { return b.read(ctx, inv) })
-				})
-				close(b.done)
-			}
-			return nil
-		})
-	}
+	a.readers = inorder.Start(fair.Apart(ctx), inorder.Options{Workers: 2, Ahead: batchesAhead}, a.read)
 }
 
 // stop waits for the goroutines. Before it, the caller should end the context that start was given.
-func (a *readAhead) stop() {
-	close(a.work)
-	_ = a.readers.Wait() // the batches hold their errors
-}
+func (a *readAhead) stop() { a.readers.Stop() }
 
 // take returns the content of the next tree of groups.
 func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error) {
 	for len(a.batches) < batchesAhead && a.group < len(groups) {
-		b := a.nextBatch(groups)
-		a.batches = append(a.batches, b)
-		a.work <- b
+		trees := a.nextBatch(groups)
+		a.batches = append(a.batches, treeBatch{trees, a.readers.Add(ctx, trees)})
 	}
-	b := a.batches[0]
-	if err := restUntil(ctx, b.done); err != nil {
+	b := &a.batches[0]
+	contents, err := b.read.Wait(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	data := b.data[a.taken]
-	b.data[a.taken] = nil
+	data := (*contents)[a.taken]
+	(*contents)[a.taken] = nil
 	if data == nil {
-		var err error
 		if data, err = readTree(ctx, a.inv, b.trees[a.taken]); err != nil {
 			return nil, err
 		}
@@ -88,31 +67,13 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 	return data, nil
 }
 
-// restUntil returns when another goroutine has closed done. It releases the turn if that takes
-// time. Errors: that of ctx.
-func restUntil(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	default:
-	}
-	return fair.Rest(ctx, func() error {
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-}
-
 // nextBatch collects the next trees; there is at least one.
-func (a *readAhead) nextBatch(groups []treeGroup) *treeBatch {
-	b := &treeBatch{done: make(chan struct{})}
-	for a.group < len(groups) && len(b.trees) < batchCount {
+func (a *readAhead) nextBatch(groups []treeGroup) []handle {
+	var trees []handle
+	for a.group < len(groups) && len(trees) < batchCount {
 		g := &groups[a.group]
-		for a.tree < g.len() && len(b.trees) < batchCount {
-			b.trees = append(b.trees, g.tree(a.tree))
+		for a.tree < g.len() && len(trees) < batchCount {
+			trees = append(trees, g.tree(a.tree))
 			a.tree++
 		}
 		if a.tree == g.len() {
@@ -120,22 +81,24 @@ func (a *readAhead) nextBatch(groups []treeGroup) *treeBatch {
 			a.tree = 0
 		}
 	}
-	b.data = make([][]byte, len(b.trees))
-	return b
+	return trees
 }
 
-func (b *treeBatch) read(ctx context.Context, inv *inventory) (err error) {
-	size := 0
-	for i, tree := range b.trees {
-		if size > batchBytesMax || inv.pace.Rest(ctx) != nil {
-			return nil
+// read returns the contents of trees; nil for those that would be too much to hold, which take
+// reads.
+func (a *readAhead) read(ctx context.Context, trees []handle) ([][]byte, error) {
+	data, size := make([][]byte, len(trees)), 0
+	for i, tree := range trees {
+		if size > batchBytesMax || a.inv.pace.Rest(ctx) != nil {
+			break
 		}
-		if b.data[i], err = readTree(ctx, inv, tree); err != nil {
-			return err
+		var err error
+		if data[i], err = readTree(ctx, a.inv, tree); err != nil {
+			return nil, err
 		}
-		size += len(b.data[i])
+		size += len(data[i])
 	}
-	return nil
+	return data, nil
 }
 
 func readTree(ctx context.Context, inv *inventory, tree handle) ([]byte, error) {

@@ -189,7 +189,7 @@ func (o *packOutput) deflateOne(ctx context.Context, layer int, e *segmentEntry)
 	if _, ok, err := o.plan.resolvable(ctx, base, e.Type); ok || err != nil {
 		return err
 	}
-	e.whole = o.deflaters.deflate(ctx, h)
+	e.whole = o.deflaters.Add(ctx, h)
 	return nil
 }
 

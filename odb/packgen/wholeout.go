@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"packhorse/odb/fair"
-	"packhorse/odb/rescue"
+	"packhorse/odb/inorder"
 	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -15,96 +15,38 @@ import (
 // above git's, because our deflate at git's level makes 2 % more bytes of a checkout.
 const generateLevel = 7
 
-// deflaters prepare entries ahead of their turn, on two goroutines.
-type deflaters struct {
-	work    chan deflateJob
-	workers rescue.Group
-}
+// aheadOptions are those of the goroutines that prepare entries ahead of their turn.
+var aheadOptions = inorder.Options{Workers: 2, Ahead: deflateCountAhead}
 
-func (d *deflaters) start(ctx context.Context, inv *inventory) {
-	d.work = make(chan deflateJob, deflateCountAhead)
-	for range 2 {
-		d.workers.Go(func() error {
-			for job := range d.work {
-				job.end(rescue.Do(func() error {
-					return fair.Do(ctx, func(ctx context.Context) error {
-						_ = inv.pace.Rest(ctx) // the job checks ctx, too
-						return job.run(ctx, inv)
-					})
-				}))
-			}
-			return nil
-		})
-	}
-}
+// deflating is an object that is deflated ahead of its turn.
+type deflating = inorder.Task[handle, deflated]
 
-// stop waits for the goroutines. Before it, the caller should end the context that start was given.
-func (d *deflaters) stop() {
-	close(d.work)
-	_ = d.workers.Wait() // the jobs hold their errors
-}
-
-// deflateJob is a preparation ahead of its use. Its result is valid once end was called.
-type deflateJob interface {
-	run(ctx context.Context, inv *inventory) error
-	end(err error)
-}
-
-// deflating is an object that is deflated ahead. Its fields are valid once done is closed.
-type deflating struct {
-	h      handle
+// deflated is what becomes of it.
+type deflated struct {
 	kind   object.Type
 	size   int64
 	packed []byte
-	err    error
-	done   chan struct{}
 }
 
-// deflate queues an object for deflating.
-func (d *deflaters) deflate(ctx context.Context, h handle) *deflating {
-	job := &deflating{h: h, done: make(chan struct{})}
-	d.add(ctx, job)
-	return job
-}
-
-// add queues a job if there is room.
-func (d *deflaters) add(ctx context.Context, job deflateJob) {
-	select {
-	case d.work <- job:
-	default:
-		_ = fair.Rest(ctx, func() error {
-			d.work <- job
-			return nil
-		})
+// deflate deflates an object.
+func (p *PackPlan) deflate(ctx context.Context, h handle) (deflated, error) {
+	if err := p.inv.pace.Rest(ctx); err != nil {
+		return deflated{}, err
 	}
-}
-
-func (j *deflating) run(ctx context.Context, inv *inventory) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	kind, content, err := inv.read(ctx, j.h)
+	kind, content, err := p.inv.read(ctx, h)
 	if err != nil {
-		return err
+		return deflated{}, err
 	}
-	j.kind, j.size, j.packed = kind, int64(len(content)), pack.Deflate(nil, content, generateLevel)
-	return nil
-}
-
-func (j *deflating) end(err error) {
-	j.err = err
-	close(j.done)
+	return deflated{kind, int64(len(content)), pack.Deflate(nil, content, generateLevel)}, nil
 }
 
 // writeDeflated writes an object that was deflated ahead.
-func (o *packOutput) writeDeflated(ctx context.Context, job *deflating) error {
-	if err := restUntil(ctx, job.done); err != nil {
+func (o *packOutput) writeDeflated(ctx context.Context, task *deflating) error {
+	d, err := task.Wait(ctx)
+	if err != nil {
 		return err
 	}
-	if job.err != nil {
-		return job.err
-	}
-	return o.writeEntry(pack.EntryHeader{Kind: pack.EntryKind(job.kind), Size: job.size}, job.packed)
+	return o.writeEntry(pack.EntryHeader{Kind: pack.EntryKind(d.kind), Size: d.size}, d.packed)
 }
 
 // writeWhole writes a whole object that is stored in another form.

@@ -36,27 +36,20 @@ func FuzzIngest(f *testing.F) {
 	f.Add(entryScript("\x03\x00one", "\x03\x00one", "\x06\x01\x03\x03\x90\x03", "\x05\x02\x03\x03\x90\x03"))
 	f.Add(entryScript("\x01\x00tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor " + person + "committer " + person +
 		"\nm\n"))
-	tiers := []*odbtest.Store{
-		odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}}),
-		odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20, HotValueBytes: 1}}),
+	tiers := []*odbtest.Pool{
+		odbtest.NewPool(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}}),
+		odbtest.NewPool(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20, HotValueBytes: 1}}),
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		packed := assemble(script)
 		var verdicts []error
-		for _, store := range tiers {
-			pool := store.NewPool(t)
-			first := push(t, store, pool, packed)
-			again := push(t, store, pool, packed)
+		for _, tier := range tiers {
+			pool := tier.Another(t)
+			first, again := push(pool, packed), push(pool, packed)
 			if (first == nil) != (again == nil) {
 				t.Errorf("first %v, then %v", first, again)
 			}
-			report, err := store.Fsck(t.Context(), pool, odb.FsckOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, problem := range report.Problems {
-				t.Errorf("after %v: %s", first, problem)
-			}
+			pool.Fsck()
 			verdicts = append(verdicts, first)
 		}
 		if (verdicts[0] == nil) != (verdicts[1] == nil) {
@@ -118,12 +111,12 @@ func assemble(script []byte) []byte {
 	return append(packed, sum[:]...)
 }
 
-// push makes a pack part of a pool, and returns why it was refused.
-func push(t *testing.T, store *odbtest.Store, pool odb.PoolID, packed []byte) error {
-	t.Helper()
-	err := store.Push(t, pool, packed)
+// push makes a pack part of a pool, or returns the reason why it was refused.
+func push(pool *odbtest.Pool, packed []byte) error {
+	pool.Helper()
+	_, err := pool.Push(packed, ingest.Options{})
 	if err != nil && !ingest.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
-		t.Fatalf("an error of another kind: %v", err)
+		pool.Fatalf("an error of another kind: %v", err)
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
-	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 )
@@ -37,14 +37,14 @@ func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 		if done/batch%2 == 1 {
 			limits.HotValueBytes = 1 // segments
 		}
-		h := newIngestHost(t, odb.Options{Limits: limits})
-		if _, err := h.push(older, ingest.Options{}); err != nil {
+		h := odbtest.NewPool(t, odb.Options{Limits: limits})
+		if _, err := h.Push(older, ingest.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		var cases []string
 		for i := range batch {
 			name := names[(done+i)%len(names)]
-			if _, err := h.push(mutations[name](&source), ingest.Options{}); err == nil {
+			if _, err := h.Push(mutations[name](&source), ingest.Options{}); err == nil {
 				cases = append(cases, name)
 			}
 		}
@@ -54,11 +54,11 @@ func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 		} {
 			what := fmt.Sprintf("packs %d to %d, %+v", done, done+batch, options)
 			if options != nil {
-				if _, err := repack.Compact(t.Context(), h.store, h.pool, *options); err != nil {
+				if _, err := repack.Compact(t.Context(), h.Store, h.ID, *options); err != nil {
 					t.Fatalf("%s: %v", what, err)
 				}
 			}
-			h.gitTakes(what)
+			gitTakes(h, what)
 		}
 		if t.Failed() {
 			t.Fatalf("accepted were %q", cases)
@@ -71,36 +71,32 @@ func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 }
 
 // gitTakes sends everything in the pool to git and to another pool, and checks the pool.
-func (h *ingestHost) gitTakes(what string) {
-	h.tb.Helper()
-	v, err := h.store.View(h.tb.Context(), h.pool)
-	h.must(err)
+func gitTakes(h *odbtest.Pool, what string) {
+	h.Helper()
+	v, err := h.Store.View(h.Context(), h.ID)
+	h.Must(err)
 	defer v.Close()
-	ids, err := odb.ObjectIDs(h.tb.Context(), v)
-	h.must(err)
-	plan, err := packgen.Plan(h.tb.Context(), v, packgen.Request{Wants: ids, OFSDelta: true}, nil)
-	h.must(err)
+	ids, err := odb.ObjectIDs(h.Context(), v)
+	h.Must(err)
+	plan, err := packgen.Plan(h.Context(), v, packgen.Request{Wants: ids, OFSDelta: true}, nil)
+	h.Must(err)
 	defer plan.Close()
 	var sent bytes.Buffer
-	_, err = plan.WriteTo(h.tb.Context(), &sent, nil)
-	h.must(err)
-	git := oracle.New(h.tb)
+	_, err = plan.WriteTo(h.Context(), &sent, nil)
+	h.Must(err)
+	git := oracle.New(h.TB)
 	if told, err := git.Try(sent.Bytes(), "index-pack", strict, "--stdin"); err != nil || missingGitmodules.Match(told) {
-		h.tb.Errorf("%s: git: %s, %v", what, told, err)
+		h.Errorf("%s: git: %s, %v", what, told, err)
 	}
-	b := kv.NewBatch()
-	other := *h
-	other.pool = h.store.CreatePool(b)
-	_, err = h.keys.Apply(h.tb.Context(), b)
-	h.must(err)
-	if _, err := other.push(sent.Bytes(), ingest.Options{}); err != nil {
-		h.tb.Errorf("%s: pushed to another pool: %v", what, err)
+	other := h.Another(h.TB)
+	if _, err := other.Push(sent.Bytes(), ingest.Options{}); err != nil {
+		h.Errorf("%s: pushed to another pool: %v", what, err)
 	}
-	for _, pool := range []odb.PoolID{h.pool, other.pool} {
-		report, err := h.store.Fsck(h.tb.Context(), pool, odb.FsckOptions{})
-		h.must(err)
+	for _, pool := range []odb.PoolID{h.ID, other.ID} {
+		report, err := h.Store.Fsck(h.Context(), pool, odb.FsckOptions{})
+		h.Must(err)
 		if report.ProblemCount+report.WarningCount > 0 {
-			h.tb.Errorf("%s: fsck: %v, %v", what, report.Problems, report.Warnings)
+			h.Errorf("%s: fsck: %v, %v", what, report.Problems, report.Warnings)
 		}
 	}
 }

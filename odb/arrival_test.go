@@ -10,44 +10,45 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
 // writeArriving writes a blob that grows by steps of at most stepMax bytes.
-func (d *draft) writeArriving(random *rand.Rand, data []byte, stepMax int) object.ID {
+func writeArriving(d *odbtest.Draft, random *rand.Rand, data []byte, stepMax int) object.ID {
 	d.Helper()
-	a := d.q.NewArrival(bytes.NewReader(data))
+	a := d.Quarantine.NewArrival(bytes.NewReader(data))
 	for size := 0; size < len(data); {
 		size = min(size+1+random.IntN(stepMax), len(data))
-		d.must(a.Grow(d.Context(), int64(size)))
+		d.Must(a.Grow(d.Context(), int64(size)))
 	}
 	id, err := a.Finish(d.Context(), int64(len(data)))
-	d.must(err)
-	d.must(a.Close())
-	return d.expect(id, object.TypeBlob, data)
+	d.Must(err)
+	d.Must(a.Close())
+	return d.Expect(id, object.TypeBlob, data)
 }
 
 func TestArrival(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 7))
-	d := w.draft()
+	d := w.Draft()
 	for _, size := range []int{0, 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3 << 20, 5<<20 + 77} {
-		d.writeArriving(random, noise(random, size), 1<<20)
-		d.writeArriving(random, text(random, size), 3<<20)
+		writeArriving(d, random, odbtest.Noise(random, size), 1<<20)
+		writeArriving(d, random, odbtest.Text(random, size), 3<<20)
 		half := size / 2
-		mixed := slices.Concat(text(random, half), noise(random, size-half))
-		d.writeArriving(random, mixed, 300_000)
-		d.writeArriving(random, mixed, 2<<20) // it is there already
-		if got, want := d.writeArriving(random, mixed, 1<<20), d.writeFrom(mixed); got != want {
+		mixed := slices.Concat(odbtest.Text(random, half), odbtest.Noise(random, size-half))
+		writeArriving(d, random, mixed, 300_000)
+		writeArriving(d, random, mixed, 2<<20) // it is there already
+		if got, want := writeArriving(d, random, mixed, 1<<20), d.WriteFrom(mixed); got != want {
 			t.Errorf("%d bytes that arrive are %s, and %s at once", size, got, want)
 		}
 	}
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) { checkRegions(t, v) })
-	w.reopen()
-	w.checkAll()
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) { checkRegions(t, v) })
+	w.Reopen()
+	w.CheckAll()
 }
 
 // failingAt is a content that cannot be read from an offset on.
@@ -70,7 +71,7 @@ func TestArrivalFails(t *testing.T) {
 	w := newWorld(t, odb.Options{Limits: odb.Limits{ObjectBytes: 4 << 20}})
 	random := rand.New(rand.NewPCG(1, 8))
 	broken := errors.New("broken")
-	content := noise(random, 3<<20)
+	content := odbtest.Noise(random, 3<<20)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	tests := map[string]struct {
@@ -86,9 +87,9 @@ func TestArrivalFails(t *testing.T) {
 		"nobody waits":    {gone, bytes.NewReader(content), 3 << 20, context.Canceled},
 		"never completed": {t.Context(), bytes.NewReader(content), 0, nil},
 	}
-	d := w.draft()
+	d := w.Draft()
 	for name, test := range tests {
-		a := d.q.NewArrival(test.content)
+		a := d.Quarantine.NewArrival(test.content)
 		err := a.Grow(test.ctx, max(test.size-1<<20, 2<<20))
 		if err == nil && test.size > 0 {
 			_, err = a.Finish(test.ctx, test.size)
@@ -100,8 +101,8 @@ func TestArrivalFails(t *testing.T) {
 			t.Errorf("%s: close: %v", name, err)
 		}
 	}
-	d.writeArriving(random, text(random, 2<<20), 1<<20)
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) { checkRegions(t, v) })
+	writeArriving(d, random, odbtest.Text(random, 2<<20), 1<<20)
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) { checkRegions(t, v) })
 }

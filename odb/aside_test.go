@@ -4,28 +4,29 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 )
 
-// What auxiliary files are made of does not push what requests read out of the cache.
+// Building auxiliary files evicts nothing from the cache that requests use.
 func TestAuxiliariesLeaveTheCacheAlone(t *testing.T) {
 	t.Parallel()
-	g := newHistory(t, historyOptions{seed: 44, commitCount: 40})
-	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-	h.pushPack(g, lines("", g.tips()))
-	must(t, packgen.BuildBitmaps(t.Context(), h.store, h.pool, nil, nil))
-	must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
-	v := h.view()
-	trees := g.ids("", "log", "--all", "--format=%T")
+	g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 44, CommitCount: 40})
+	h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+	h.PushGit(g, odbtest.Lines("", g.Tips()))
+	odbtest.Must(t, packgen.BuildBitmaps(t.Context(), h.Store, h.ID, nil, nil))
+	odbtest.Must(t, repack.BuildFilters(t.Context(), h.Store, h.ID))
+	v := h.View()
+	trees := g.IDs("", "log", "--all", "--format=%T")
 	misses := func() int {
-		before := h.store.Stats().CacheMisses
+		before := h.Store.Stats().CacheMisses
 		_, _, err := v.Read(t.Context(), trees[0])
-		must(t, err)
-		return int(h.store.Stats().CacheMisses - before)
+		odbtest.Must(t, err)
+		return int(h.Store.Stats().CacheMisses - before)
 	}
-	_, _, err := v.Read(t.Context(), trees[len(trees)-1]) // the index is cached from here on
-	must(t, err)
+	_, _, err := v.Read(t.Context(), trees[len(trees)-1]) // from here on the index is cached
+	odbtest.Must(t, err)
 	if first, second := misses(), misses(); first <= second {
 		t.Errorf("%d misses for a tree that only auxiliary files were made of, %d for one that was read", first, second)
 	}

@@ -11,9 +11,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzBorrowed holds that the file with the visibility set of a fork is refused or says the same
-// when it is encoded again, and that a file of another auxiliary file and one that ends early or
-// late are refused.
+// FuzzBorrowed checks that the file of a visibility set is refused or decodes to the same when it
+// is encoded again, and that the file of another ID and one that ends early or late are refused.
 func FuzzBorrowed(f *testing.F) {
 	id := segment.LayerID{1, 2, 3}
 	for _, seed := range []struct {
@@ -55,33 +54,33 @@ func FuzzBorrowed(f *testing.F) {
 // A damaged or missing visibility set makes nothing readable.
 func TestForkDamaged(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(h *ingestHost, file string){
-		"changed": func(h *ingestHost, file string) { overwrite(h, file, func(data []byte) { data[len(data)/2] ^= 1 }) },
-		"gone":    func(h *ingestHost, file string) { h.must(h.files.Delete(h.tb.Context(), file)) },
+	for name, damage := range map[string]func(h *odbtest.Pool, file string){
+		"changed": func(h *odbtest.Pool, file string) { overwrite(h, file, func(data []byte) { data[len(data)/2] ^= 1 }) },
+		"gone":    func(h *odbtest.Pool, file string) { h.Must(h.Files.Delete(h.Context(), file)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, public, secret := twoLines(t)
-			h := newIngestHost(t, odb.Options{})
+			h := odbtest.NewPool(t, odb.Options{})
 			fills["one segment"](h, g)
-			fork := h.forkOf(public)
-			fork.store.AwaitLoans()
-			h.store.AwaitSettled()
-			damage(h, fork.loanFile())
+			fork := forkPool(h, public)
+			fork.Store.AwaitLoans()
+			h.Store.AwaitSettled()
+			damage(h, loanFile(fork))
 			again := *fork
 			var err error
-			again.store, err = odbtest.OpenOn(t.Context(), h.keys, h.files, odb.Options{})
-			h.must(err)
-			defer func() { h.must(again.store.Close(t.Context())) }()
+			again.Store, err = odbtest.OpenOn(t.Context(), h.Keys, h.Files, odb.Options{})
+			h.Must(err)
+			defer func() { h.Must(again.Store.Close(t.Context())) }()
 			for _, id := range []object.ID{public, secret, {1}} {
-				v, err := again.store.View(t.Context(), again.pool)
-				h.must(err)
+				v, err := again.Store.View(t.Context(), again.ID)
+				h.Must(err)
 				if has, err := v.Has(t.Context(), id); has || !errors.Is(err, odb.ErrCorrupt) {
 					t.Errorf("Has = %v, %v", has, err)
 				}
-				h.must(v.Close())
+				h.Must(v.Close())
 			}
-			report, err := again.store.Fsck(t.Context(), again.pool, odb.FsckOptions{})
+			report, err := again.Store.Fsck(t.Context(), again.ID, odb.FsckOptions{})
 			if err != nil || report.ProblemCount == 0 {
 				t.Errorf("fsck finds %d problems, %v", report.ProblemCount, err)
 			}
@@ -90,28 +89,28 @@ func TestForkDamaged(t *testing.T) {
 }
 
 // loanFile returns the name of the file with the visibility set of the fork.
-func (h *ingestHost) loanFile() string {
-	h.tb.Helper()
-	name, err := h.store.LoanFile(h.tb.Context(), h.pool)
-	h.must(err)
+func loanFile(h *odbtest.Pool) string {
+	h.Helper()
+	name, err := h.Store.LoanFile(h.Context(), h.ID)
+	h.Must(err)
 	return name
 }
 
-// overwrite stores another content under the name of a file.
-func overwrite(h *ingestHost, name string, edit func(data []byte)) {
-	h.tb.Helper()
-	ctx := h.tb.Context()
-	f, err := h.files.Open(ctx, name)
-	h.must(err)
+// overwrite replaces a file by an edited copy.
+func overwrite(h *odbtest.Pool, name string, edit func(data []byte)) {
+	h.Helper()
+	ctx := h.Context()
+	f, err := h.Files.Open(ctx, name)
+	h.Must(err)
 	data := make([]byte, f.Size())
 	_, err = f.ReadAt(data, 0)
-	h.must(err)
-	h.must(f.Close())
+	h.Must(err)
+	h.Must(f.Close())
 	edit(data)
-	h.must(h.files.Delete(ctx, name))
-	w, err := h.files.Create(ctx, name)
-	h.must(err)
+	h.Must(h.Files.Delete(ctx, name))
+	w, err := h.Files.Create(ctx, name)
+	h.Must(err)
 	_, err = w.Write(data)
-	h.must(err)
-	h.must(w.Seal(ctx))
+	h.Must(err)
+	h.Must(w.Seal(ctx))
 }

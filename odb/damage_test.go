@@ -15,6 +15,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 	"packhorse/pack"
@@ -22,8 +23,8 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// damagedWorld holds objects in every form: hot, deltas of a pack, a block stream, and graph rows
-// of both kinds.
+// damagedWorld returns a world with objects in every form: hot, deltas of a pack, a block stream,
+// and graph rows of both kinds. Tests damage it.
 func damagedWorld(t *testing.T) *world {
 	t.Helper()
 	r := oracle.New(t)
@@ -31,23 +32,24 @@ func damagedWorld(t *testing.T) *world {
 	w := newWorld(t, odb.Options{OpenFileCountMax: 4})
 	w.addRepository(r, "--delta-base-offset")
 	random := rand.New(rand.NewPCG(1, 2))
-	d := w.draft()
-	tree := d.write(object.TypeTree, treeOf(fileEntry("a", d.writeFrom(text(random, 1<<20+5000)))), object.ZeroID)
-	first := d.write(object.TypeCommit, commitOf(tree, 1), object.ZeroID)
-	d.commit()
-	d = w.draft()
-	blob := d.write(object.TypeBlob, text(random, 3000), object.ZeroID)
-	blob = d.write(object.TypeBlob, edited(random, d.objects[blob].data), blob)
-	tree = d.write(object.TypeTree, treeOf(fileEntry("a", blob)), tree)
-	d.write(object.TypeCommit, commitOf(tree, 2, first), object.ZeroID)
-	d.commit()
-	w.with(func(v *odb.View) {
+	d := w.Draft()
+	large := odbtest.FileEntry("a", d.WriteFrom(odbtest.Text(random, 1<<20+5000)))
+	tree := d.Write(object.TypeTree, odbtest.TreeOf(large), object.ZeroID)
+	first := d.Write(object.TypeCommit, odbtest.CommitOf(tree, 1), object.ZeroID)
+	d.Commit()
+	d = w.Draft()
+	blob := d.Write(object.TypeBlob, odbtest.Text(random, 3000), object.ZeroID)
+	blob = d.Write(object.TypeBlob, odbtest.Edited(random, d.Objects[blob].Data), blob)
+	tree = d.Write(object.TypeTree, odbtest.TreeOf(odbtest.FileEntry("a", blob)), tree)
+	d.Write(object.TypeCommit, odbtest.CommitOf(tree, 2, first), object.ZeroID)
+	d.Commit()
+	w.With(func(v *odb.View) {
 		var err error
 		w.planned, err = w.planCount(v)
-		w.must(err)
+		w.Must(err)
 	})
-	w.must(packgen.BuildBitmaps(t.Context(), w.store, w.pool, w.commits(), nil))
-	w.must(repack.BuildFilters(t.Context(), w.store, w.pool))
+	w.Must(packgen.BuildBitmaps(t.Context(), w.Store, w.Pool, w.commits(), nil))
+	w.Must(repack.BuildFilters(t.Context(), w.Store, w.Pool))
 	return w
 }
 
@@ -60,11 +62,11 @@ func (w *world) planCount(v *odb.View) (int, error) {
 	return plan.Count(), plan.Close()
 }
 
-// commits returns the commits that were committed, in no order.
+// commits returns the IDs of the committed commits, in no order.
 func (w *world) commits() []object.ID {
 	var commits []object.ID
-	for id, o := range w.objects {
-		if o.kind == object.TypeCommit {
+	for id, o := range w.Objects {
+		if o.Type == object.TypeCommit {
 			commits = append(commits, id)
 		}
 	}
@@ -76,11 +78,11 @@ func (w *world) commits() []object.ID {
 func (w *world) checkDamaged() (noticed bool) {
 	w.Helper()
 	ctx := w.Context()
-	v, err := w.store.View(ctx, w.pool)
+	v, err := w.Store.View(ctx, w.Pool)
 	if errors.Is(err, odb.ErrCorrupt) {
 		return true
 	}
-	w.must(err)
+	w.Must(err)
 	defer v.Close()
 	right := func(what string, err error, same bool) {
 		switch {
@@ -94,15 +96,15 @@ func (w *world) checkDamaged() (noticed bool) {
 	}
 	count, err := w.planCount(v)
 	right("Plan", err, count == w.planned)
-	for id, want := range w.objects {
+	for id, want := range w.Objects {
 		kind, data, err := v.Read(ctx, id)
-		right("Read", err, kind == want.kind && bytes.Equal(data, want.data))
+		right("Read", err, kind == want.Type && bytes.Equal(data, want.Data))
 		info, err := v.Stat(ctx, id)
-		right("Stat", err, info.Type == want.kind && info.Size == int64(len(want.data)))
+		right("Stat", err, info.Type == want.Type && info.Size == int64(len(want.Data)))
 		e, err := v.Entry(ctx, id)
 		right("Entry", err, e.ID == id)
 		if err == nil {
-			_, err = odb.Payload(ctx, v, &e)
+			_, err = payload(ctx, v, &e)
 			right("Payload", err, true)
 		}
 		o, err := v.Open(ctx, id)
@@ -112,32 +114,32 @@ func (w *world) checkDamaged() (noticed bool) {
 		}
 		var all bytes.Buffer
 		_, err = o.WriteTo(&all)
-		right("WriteTo", err, bytes.Equal(all.Bytes(), want.data))
-		middle := int64(len(want.data) / 2)
+		right("WriteTo", err, bytes.Equal(all.Bytes(), want.Data))
+		middle := int64(len(want.Data) / 2)
 		section, err := o.Section(middle, 10)
 		if err == nil {
 			var part []byte
 			part, err = io.ReadAll(section)
-			right("Section", err, bytes.HasPrefix(want.data[middle:], part))
+			right("Section", err, bytes.HasPrefix(want.Data[middle:], part))
 		} else {
 			right("Section", err, false)
 		}
-		w.must(o.Close())
-		if want.kind == object.TypeCommit {
+		w.Must(o.Close())
+		if want.Type == object.TypeCommit {
 			row, err := v.Graph(ctx, id)
-			commit, _ := object.ParseCommit(want.data)
+			commit, _ := object.ParseCommit(want.Data)
 			right("Graph", err, row.Tree == commit.Tree && row.Seconds == commit.Committer.Seconds)
 		}
 	}
 	return noticed
 }
 
-// TestBitFlipsInFiles flips bits anywhere in the files of segments and auxiliary files: reads notice or
-// are right all the same, and fsck does.
+// TestBitFlipsInFiles flips bits anywhere in the files of segments and auxiliary files: reads
+// notice it or are right all the same, and fsck notices it.
 func TestBitFlipsInFiles(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
-	w.reopen()
+	w.Reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	names := listFiles(t, w)
 	if len(names) != 7 { // two segments with rows and filters each, and bitmaps
@@ -146,52 +148,52 @@ func TestBitFlipsInFiles(t *testing.T) {
 	for round := range rounds(100) {
 		name := names[round%len(names)]
 		restore := flip(t, w, name, random)
-		w.options.CacheBytes = 1
+		w.Options.CacheBytes = 1
 		if round%3 == 0 {
-			w.options.CacheBytes = 0
+			w.Options.CacheBytes = 0
 		}
-		w.reopen()
+		w.Reopen()
 		if path.Ext(name) == ".segment" {
 			w.checkDamaged()
 		} else if w.checkDamaged() { // without auxiliary files answers take longer
 			t.Fatalf("with a damaged %s something cannot be read", name)
 		}
-		report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+		report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{})
 		if err != nil || report.ProblemCount == 0 {
 			t.Fatalf("fsck of damaged %s: %+v, %v", name, report, err)
 		}
 		restore()
 	}
-	w.reopen()
-	w.checkAll()
+	w.Reopen()
+	w.CheckAll()
 }
 
 // TestDamagedEntriesAreNeverWhole flips bits in the entries of blobs that are inflated as they are
-// read: however such a blob is read, not all of its bytes come unless they are right.
+// read. No way of reading such a blob returns all of its bytes unless they are right.
 func TestDamagedEntriesAreNeverWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
-	blobs := [][]byte{text(random, 1<<20+70000), noise(random, 1<<20+1)}
+	blobs := [][]byte{odbtest.Text(random, 1<<20+70000), odbtest.Noise(random, 1<<20+1)}
 	var packed bytes.Buffer
 	out := packtest.NewWriter(&packed, uint32(len(blobs)), pack.LevelFast)
 	ids := make([]object.ID, len(blobs))
 	w := newWorld(t, odb.Options{})
 	for i, data := range blobs {
 		_, err := out.WriteWhole(object.TypeBlob, data)
-		w.must(err)
+		w.Must(err)
 		ids[i], err = object.Hash(object.TypeBlob, data)
-		w.must(err)
+		w.Must(err)
 	}
 	_, err := out.Close()
-	w.must(err)
-	d := w.draft()
-	w.must(d.q.AddPack(t.Context(), packed.Bytes()))
-	d.commit()
-	w.reopen() // the file is in its place then
-	w.with(func(v *odb.View) {
-		for _, id := range ids { // what the index says is known from here on
+	w.Must(err)
+	d := w.Draft()
+	d.AddPack(packed.Bytes())
+	d.Commit()
+	w.Reopen() // the file is in its place then
+	w.With(func(v *odb.View) {
+		for _, id := range ids { // from here on the index is cached
 			_, err := v.Stat(t.Context(), id)
-			w.must(err)
+			w.Must(err)
 		}
 	})
 	name := listFiles(t, w)[0]
@@ -213,7 +215,7 @@ func TestDamagedEntriesAreNeverWhole(t *testing.T) {
 		t.Error("no read met a damaged byte")
 	}
 	for i, id := range ids {
-		w.must(w.readWhole(id, blobs[i]))
+		w.Must(w.readWhole(id, blobs[i]))
 	}
 }
 
@@ -221,7 +223,7 @@ func TestDamagedEntriesAreNeverWhole(t *testing.T) {
 // them ended early.
 func (w *world) readWhole(id object.ID, want []byte) error {
 	w.Helper()
-	v := w.view()
+	v := w.View()
 	defer v.Close()
 	o, err := v.Open(w.Context(), id)
 	if err != nil {
@@ -241,7 +243,7 @@ func (w *world) readWhole(id object.ID, want []byte) error {
 			continue
 		}
 		data := make([]byte, o.Size)
-		_, err = io.ReadFull(section, data) // without a look at what follows
+		_, err = io.ReadFull(section, data) // without reading the end of the stream
 		if err == nil && !bytes.Equal(data, want) {
 			w.Fatalf("all of %s can be read by Section, wrong", id)
 		}
@@ -256,15 +258,15 @@ func (w *world) readWhole(id object.ID, want []byte) error {
 // flipAt changes bits of a byte of a file.
 func flipAt(t *testing.T, w *world, name string, offset int64, mask byte) {
 	t.Helper()
-	f, err := w.fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
-	w.must(err)
+	f, err := w.FS.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	w.Must(err)
 	var b [1]byte
 	_, err = f.ReadAt(b[:], offset)
-	w.must(err)
+	w.Must(err)
 	b[0] ^= mask
 	_, err = f.WriteAt(b[:], offset)
-	w.must(err)
-	w.must(f.Close())
+	w.Must(err)
+	w.Must(f.Close())
 }
 
 // listFiles returns the paths of the files of segments and auxiliary files.
@@ -273,13 +275,13 @@ func listFiles(t *testing.T, w *world) []string {
 	var names []string
 	var walk func(dir string)
 	walk = func(dir string) {
-		entries, err := w.fs.List(dir)
+		entries, err := w.FS.List(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
-			path := w.fs.PathJoin(dir, entry)
-			if info, err := w.fs.Stat(path); err == nil && info.IsDir() {
+			path := w.FS.PathJoin(dir, entry)
+			if info, err := w.FS.Stat(path); err == nil && info.IsDir() {
 				walk(path)
 			} else if !strings.HasSuffix(path, "LOCK") {
 				names = append(names, path)
@@ -293,7 +295,7 @@ func listFiles(t *testing.T, w *world) []string {
 // flip changes a bit of a file and returns how to change it back.
 func flip(t *testing.T, w *world, name string, random *rand.Rand) (restore func()) {
 	t.Helper()
-	f, err := w.fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	f, err := w.FS.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,13 +332,13 @@ func flip(t *testing.T, w *world, name string, random *rand.Rand) (restore func(
 func TestBitFlipsInKeys(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
-	w.options.CacheBytes = 1
-	w.reopen()
+	w.Options.CacheBytes = 1
+	w.Reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	for _, table := range []byte{'m', 'o', 'g', 'f'} {
 		var pairs []kv.Pair
-		for pair, err := range w.keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
-			w.must(err)
+		for pair, err := range w.Keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
+			w.Must(err)
 			pairs = append(pairs, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
 		}
 		if len(pairs) == 0 {
@@ -352,57 +354,57 @@ func TestBitFlipsInKeys(t *testing.T) {
 			}
 			put(w, pair.Key, damaged)
 			if table == 'f' || table == 'g' { // without path filters and graph rows answers take longer
-				w.checkAll()
+				w.CheckAll()
 			} else if !w.checkDamaged() {
 				t.Fatalf("no read noticed a damaged value of table %c", table)
 			}
-			report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+			report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{})
 			if err != nil || report.ProblemCount == 0 {
 				t.Fatalf("fsck with a damaged value of table %c: %+v, %v", table, report, err)
 			}
 			put(w, pair.Key, pair.Value)
 		}
 	}
-	if w.store.Stats().CorruptCount == 0 {
+	if w.Store.Stats().CorruptCount == 0 {
 		t.Error("corruption was not counted")
 	}
-	w.checkAll()
+	w.CheckAll()
 }
 
 func put(w *world, key, value []byte) {
 	w.Helper()
 	b := kv.NewBatch()
 	b.Put(key, value)
-	w.apply(b)
+	w.Apply(b)
 }
 
-// TestDamageIsToldOnce reads damaged bytes again and again: each read is counted, the damage is
+// TestDamageIsToldOnce reads damaged bytes again and again. Each read is counted; the damage is
 // logged once, with the object and its file.
 func TestDamageIsToldOnce(t *testing.T) {
 	t.Parallel()
 	var told bytes.Buffer
 	w := newWorld(t, odb.Options{CacheBytes: 1, Logger: slog.New(slog.NewTextHandler(&told, nil))})
 	random := rand.New(rand.NewPCG(7, 8))
-	d := w.draft()
-	data := text(random, 1<<20+5000)
-	id := d.writeFrom(data)
-	d.commit()
-	w.reopen()
+	d := w.Draft()
+	data := odbtest.Text(random, 1<<20+5000)
+	id := d.WriteFrom(data)
+	d.Commit()
+	w.Reopen()
 	name := listFiles(t, w)[0]
 	flipAt(t, w, name, 5000, 1)
-	before := w.store.Stats()
+	before := w.Store.Stats()
 	for range 3 {
-		w.with(func(v *odb.View) {
+		w.With(func(v *odb.View) {
 			o, err := v.Open(t.Context(), id)
-			w.must(err)
+			w.Must(err)
 			if _, err := o.WriteTo(io.Discard); !errors.Is(err, odb.ErrCorrupt) ||
 				!strings.Contains(err.Error(), path.Base(name)) {
 				t.Errorf("read: %v, want damage of %s", err, path.Base(name))
 			}
-			w.must(o.Close())
+			w.Must(o.Close())
 		})
 	}
-	after := w.store.Stats()
+	after := w.Store.Stats()
 	if after.CorruptCount != before.CorruptCount+3 || after.DamageCount != 1 {
 		t.Errorf("%d reads of %d damaged things were counted, want 3 of 1", after.CorruptCount-before.CorruptCount,
 			after.DamageCount)
@@ -417,23 +419,23 @@ func TestDamageIsToldOnce(t *testing.T) {
 func TestMissingFile(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
-	w.reopen()
+	w.Reopen()
 	for _, name := range listFiles(t, w) {
-		w.must(w.fs.Rename(name, name+"x"))
-		w.reopen()
-		report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+		w.Must(w.FS.Rename(name, name+"x"))
+		w.Reopen()
+		report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{})
 		if err != nil || report.ProblemCount == 0 {
 			t.Errorf("fsck did not miss %s: %+v, %v", name, report, err)
 		}
 		switch path.Ext(name) {
 		case ".bitmap", ".filter", ".graph": // without them answers take longer
-			w.checkAll()
+			w.CheckAll()
 		default:
 			if !w.checkDamaged() {
 				t.Errorf("nothing missed %s", name)
 			}
 		}
-		w.must(w.fs.Rename(name+"x", name))
+		w.Must(w.FS.Rename(name+"x", name))
 	}
 }
 
@@ -441,13 +443,13 @@ func TestFsckMissesKeys(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
 	for _, table := range []byte{'s', 'u'} {
-		for pair, err := range w.keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
-			w.must(err)
+		for pair, err := range w.Keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{table}, End: []byte{table + 1}}) {
+			w.Must(err)
 			key, value := bytes.Clone(pair.Key), bytes.Clone(pair.Value)
 			b := kv.NewBatch()
 			b.Delete(key)
-			w.apply(b)
-			report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+			w.Apply(b)
+			report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{})
 			if err != nil || report.ProblemCount != 1 {
 				t.Errorf("without key %x: %+v, %v; want one problem", key, report, err)
 			}
@@ -456,7 +458,7 @@ func TestFsckMissesKeys(t *testing.T) {
 	}
 }
 
-// TestFsckOfOutlines stores a pack whose outline is right, lacks something or has too much.
+// TestFsckOfOutlines stores a pack with a summary that is right, lacks something or has too much.
 func TestFsckOfOutlines(t *testing.T) {
 	t.Parallel()
 	r := oracle.New(t)
@@ -476,10 +478,10 @@ func TestFsckOfOutlines(t *testing.T) {
 	}
 	for name, test := range tests {
 		w := newWorld(t, odb.Options{})
-		d := w.draft()
-		w.must(d.q.AddPack(t.Context(), packed, test.tips, test.outside))
-		d.commit()
-		report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{Tips: []object.ID{tip}})
+		d := w.Draft()
+		d.AddPack(packed, test.tips, test.outside)
+		d.Commit()
+		report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{Tips: []object.ID{tip}})
 		if err != nil || report.ProblemCount != test.problems {
 			t.Errorf("%s: %+v, %v; want %d problems", name, report, err, test.problems)
 		}
@@ -490,19 +492,21 @@ func TestFsckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	missing := object.ID{1, 2, 3}
 	tests := map[string]struct {
-		write func(d *draft)
+		write func(d *odbtest.Draft)
 		tips  []object.ID
 		err   error
 	}{
-		"missing tip": {tips: []object.ID{missing}, write: func(*draft) {}, err: odb.ErrMissing},
+		"missing tip": {tips: []object.ID{missing}, write: func(*odbtest.Draft) {}, err: odb.ErrMissing},
 		"missing blob": {
-			write: func(d *draft) { d.write(object.TypeTree, treeOf(fileEntry("a", missing)), object.ZeroID) },
-			err:   odb.ErrMissing,
+			write: func(d *odbtest.Draft) {
+				d.Write(object.TypeTree, odbtest.TreeOf(odbtest.FileEntry("a", missing)), object.ZeroID)
+			},
+			err: odb.ErrMissing,
 		},
 		"blob where a tree must be": {
-			write: func(d *draft) {
-				blob := d.write(object.TypeBlob, []byte("x"), object.ZeroID)
-				d.write(object.TypeCommit, commitOf(blob, 1), object.ZeroID)
+			write: func(d *odbtest.Draft) {
+				blob := d.Write(object.TypeBlob, []byte("x"), object.ZeroID)
+				d.Write(object.TypeCommit, odbtest.CommitOf(blob, 1), object.ZeroID)
 			},
 			err: odb.ErrMissing,
 		},
@@ -510,11 +514,11 @@ func TestFsckFindsWhatIsWrong(t *testing.T) {
 	for name, test := range tests {
 		for _, options := range []odb.Options{{}, {Limits: odb.Limits{HotValueBytes: 1}}} {
 			w := newWorld(t, options)
-			d := w.draft()
-			d.write(object.TypeBlob, []byte("fine"), object.ZeroID)
+			d := w.Draft()
+			d.Write(object.TypeBlob, []byte("fine"), object.ZeroID)
 			test.write(d)
-			d.commit()
-			report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{Tips: test.tips})
+			d.Commit()
+			report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{Tips: test.tips})
 			if err != nil || report.ProblemCount != 1 || !errors.Is(report.Problems[0].Err, test.err) {
 				t.Errorf("%s: %+v, %v; want one problem, %v", name, report, err, test.err)
 			}

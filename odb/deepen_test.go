@@ -12,27 +12,28 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
 )
 
-// shallowInfo asks git upload-pack, in protocol v2, and returns the lines of the shallow-info
-// section.
-func (g *repository) shallowInfo(arguments []string) ([]string, error) {
-	g.tb.Helper()
+// shallowInfo returns the lines of the shallow-info section of an answer of git upload-pack, in
+// protocol v2.
+func shallowInfo(t *testing.T, g *odbtest.Repository, arguments []string) ([]string, error) {
+	t.Helper()
 	var request bytes.Buffer
 	w := pktline.NewWriter(&request)
 	for _, line := range []string{"command=fetch", "object-format=sha1"} {
-		g.must(w.Printf("%s\n", line))
+		odbtest.Must(t, w.Printf("%s\n", line))
 	}
-	g.must(w.Delim())
+	odbtest.Must(t, w.Delim())
 	for _, line := range arguments {
-		g.must(w.Printf("%s\n", line))
+		odbtest.Must(t, w.Printf("%s\n", line))
 	}
-	g.must(w.Printf("done\n"))
-	g.must(w.Flush())
-	cmd := exec.CommandContext(g.tb.Context(), "git", "upload-pack", "--stateless-rpc", g.Dir)
+	odbtest.Must(t, w.Printf("done\n"))
+	odbtest.Must(t, w.Flush())
+	cmd := exec.CommandContext(t.Context(), "git", "upload-pack", "--stateless-rpc", g.Dir)
 	cmd.Env = append(oracle.Env(g.Dir), "GIT_PROTOCOL=version=2")
 	cmd.Stdin = &request
 	var stderr bytes.Buffer
@@ -55,7 +56,7 @@ func (g *repository) shallowInfo(arguments []string) ([]string, error) {
 	}
 }
 
-// deepenLines are the arguments of a fetch that ask for what options say; refs name options.Not.
+// deepenLines returns the arguments of a fetch with such options; refs name options.Not.
 func deepenLines(wants []object.ID, options revwalk.DeepenOptions, refs []string) []string {
 	lines := []string{"no-progress"}
 	for _, want := range wants {
@@ -81,20 +82,20 @@ func deepenLines(wants []object.ID, options revwalk.DeepenOptions, refs []string
 
 func TestDeepenAgainstGit(t *testing.T) {
 	t.Parallel()
-	for _, options := range []historyOptions{
-		{seed: 21, commitCount: 120},
-		{seed: 22, commitCount: 200, skew: 4000},
+	for _, options := range []odbtest.HistoryOptions{
+		{Seed: 21, CommitCount: 120},
+		{Seed: 22, CommitCount: 200, Skew: 4000},
 	} {
-		t.Run(fmt.Sprint(options.seed), func(t *testing.T) {
+		t.Run(fmt.Sprint(options.Seed), func(t *testing.T) {
 			t.Parallel()
-			g := newHistory(t, options)
-			v := viewOf(t, g)
-			r := rand.New(rand.NewPCG(options.seed, 4))
-			tips, commits := g.tips(), g.commits()
+			g := odbtest.NewHistory(t, options)
+			v := odbtest.Clone(t, g.Repository)
+			r := rand.New(rand.NewPCG(options.Seed, 4))
+			tips, commits := g.Tips(), g.Commits()
 			names := strings.Fields(g.Git("for-each-ref", "--format=%(refname)", "refs/heads"))
 			for range 80 {
-				wants := pick(r, tips, 1+r.IntN(3))
-				deepen := revwalk.DeepenOptions{ClientShallow: pick(r, commits, r.IntN(4)), Tips: tips}
+				wants := odbtest.Pick(r, tips, 1+r.IntN(3))
+				deepen := revwalk.DeepenOptions{ClientShallow: odbtest.Pick(r, commits, r.IntN(4)), Tips: tips}
 				slices.SortFunc(deepen.ClientShallow, object.ID.Compare)
 				deepen.ClientShallow = slices.Compact(deepen.ClientShallow)
 				var not []string
@@ -107,7 +108,7 @@ func TestDeepenAgainstGit(t *testing.T) {
 					deepen.Since = 1_500_000_000 + r.Int64N(20_000)
 				case 3:
 					not = append(not, names[r.IntN(len(names))])
-					deepen.Not = g.ids("", "rev-parse", not[0])
+					deepen.Not = g.IDs("", "rev-parse", not[0])
 				default:
 					deepen.Depth = 1 + r.IntN(8)
 				}
@@ -118,10 +119,10 @@ func TestDeepenAgainstGit(t *testing.T) {
 }
 
 func compareDeepen(
-	t *testing.T, g *repository, v *odb.View, wants []object.ID, options revwalk.DeepenOptions, not []string,
+	t *testing.T, g *odbtest.Repository, v *odb.View, wants []object.ID, options revwalk.DeepenOptions, not []string,
 ) {
 	t.Helper()
-	want, gitErr := g.shallowInfo(deepenLines(wants, options, not))
+	want, gitErr := shallowInfo(t, g, deepenLines(wants, options, not))
 	shallow, unshallow, err := revwalk.Deepen(t.Context(), v, wants, options)
 	if errors.Is(err, revwalk.ErrNoCommits) && gitErr != nil &&
 		strings.HasSuffix(gitErr.Error(), revwalk.ErrNoCommits.Error()) {
@@ -130,7 +131,7 @@ func compareDeepen(
 	if err != nil || gitErr != nil {
 		t.Fatalf("deepen %v %+v: %v, git: %v", wants, options, err, gitErr)
 	}
-	got := strings.Fields(lines("shallow:", shallow) + lines("unshallow:", unshallow))
+	got := strings.Fields(odbtest.Lines("shallow:", shallow) + odbtest.Lines("unshallow:", unshallow))
 	for i := range got {
 		got[i] = strings.Replace(got[i], ":", " ", 1)
 	}

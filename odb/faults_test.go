@@ -11,6 +11,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestFaultsWhileWriting(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	data := noise(random, 1<<20+10)
+	data := odbtest.Noise(random, 1<<20+10)
 	for index := int32(0); ; index++ {
 		fault := errorfs.OnIndex(1 << 30) // not yet
 		w := newFaultyWorld(t, fault)
@@ -31,15 +32,15 @@ func TestFaultsWhileWriting(t *testing.T) {
 			t.Fatalf("fault %d: %v", index, err)
 		}
 		fault.Store(1 << 30)
-		w.reopen()
+		w.Reopen()
 		committed := err == nil
-		w.with(func(v *odb.View) {
-			for id, c := range w.objects {
+		w.With(func(v *odb.View) {
+			for id, c := range w.Objects {
 				if ok, err := v.Has(t.Context(), id); err != nil || ok != committed {
 					t.Fatalf("fault %d: Has = %v, %v, want %v", index, ok, err, committed)
 				}
 				if committed {
-					w.check(v, id, c)
+					w.Check(v, id, c)
 				}
 			}
 		})
@@ -47,11 +48,11 @@ func TestFaultsWhileWriting(t *testing.T) {
 		if committed {
 			want = 2 // a segment and its auxiliary file
 		}
-		if n := fileCount(t, w); n != want {
+		if n := w.FileCount(); n != want {
 			t.Fatalf("fault %d: %d files, want %d", index, n, want)
 		}
-		w.must(w.writeLarge(data))
-		w.checkAll()
+		w.Must(w.writeLarge(data))
+		w.CheckAll()
 		if !fired {
 			t.Logf("%d operations", index)
 			if index < 5 {
@@ -65,50 +66,48 @@ func TestFaultsWhileWriting(t *testing.T) {
 // newFaultyWorld is a world whose file store meets faults.
 func newFaultyWorld(t *testing.T, fault errorfs.Injector) *world {
 	t.Helper()
-	w := &world{TB: t, fs: vfs.NewMem(), objects: make(map[object.ID]content)}
-	w.openFiles = func() file.Store {
-		files, err := file.OpenDir("files", file.DirOptions{FS: errorfs.Wrap(w.fs, fault)})
-		w.must(err)
+	w := &world{World: &odbtest.World{TB: t, FS: vfs.NewMem()}}
+	w.OpenFiles = func() file.Store {
+		files, err := file.OpenDir("files", file.DirOptions{FS: errorfs.Wrap(w.FS, fault)})
+		w.Must(err)
 		return files
 	}
-	w.open()
-	b := kv.NewBatch()
-	w.pool = w.store.CreatePool(b)
-	w.apply(b)
-	t.Cleanup(func() { w.close() })
+	w.Begin()
 	return w
 }
 
 // writeLarge commits a blob, a tree and a commit as a segment, or fails and forgets them.
 func (w *world) writeLarge(data []byte) (err error) {
-	v := w.view()
+	v := w.View()
 	q := v.NewQuarantine(w.Context())
-	w.must(v.Close())
+	w.Must(v.Close())
 	defer func() {
 		closed := q.Close()
 		if err == nil {
 			err = closed
 		}
 	}()
-	d := &draft{world: w, q: q, objects: w.objects}
+	d := &odbtest.Draft{World: w.World, Quarantine: q, Objects: w.Objects}
 	blob, _ := object.Hash(object.TypeBlob, data)
-	d.expect(blob, object.TypeBlob, data)
-	tree := treeOf(fileEntry("a", blob))
+	d.Expect(blob, object.TypeBlob, data)
+	tree := odbtest.TreeOf(odbtest.FileEntry("a", blob))
 	treeID, _ := object.Hash(object.TypeTree, tree)
-	for _, c := range []content{
-		{object.TypeBlob, data}, {object.TypeTree, tree}, {object.TypeCommit, commitOf(treeID, 1)},
+	for _, c := range []odbtest.Content{
+		{Type: object.TypeBlob, Data: data},
+		{Type: object.TypeTree, Data: tree},
+		{Type: object.TypeCommit, Data: odbtest.CommitOf(treeID, 1)},
 	} {
-		id, err := q.Write(w.Context(), c.kind, c.data, object.ZeroID)
+		id, err := q.Write(w.Context(), c.Type, c.Data, object.ZeroID)
 		if err != nil {
 			return err
 		}
-		d.expect(id, c.kind, c.data)
+		d.Expect(id, c.Type, c.Data)
 	}
 	b := kv.NewBatch()
 	if err := q.Stage(w.Context(), b); err != nil {
 		return err
 	}
-	w.apply(b)
+	w.Apply(b)
 	q.Settled(w.Context())
 	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"packhorse/odb/segment"
 )
 
-// memoryFile is a file of these bytes.
+// memoryFile is a file in memory.
 type memoryFile struct{ *bytes.Reader }
 
 func (memoryFile) Close() error { return nil }
 
-// passesCheck lets content go by in pieces of that size.
+// passesCheck checks a file that is read in pieces of some bytes.
 func passesCheck(name string, content []byte, piece int) error {
 	c, err := segment.CheckFile(name, memoryFile{bytes.NewReader(content)})
 	if err != nil {
@@ -41,11 +41,11 @@ func TestFileCheck(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
 	w.forkOf(w.commits()[0])
-	w.reopen()
+	w.Reopen()
 	random := rand.New(rand.NewPCG(21, 22))
 	kinds := map[string]bool{}
 	for _, name := range listFiles(t, w) {
-		content := readAll(t, w.fs, name)
+		content := readAll(t, w.FS, name)
 		base := path.Base(name)
 		kinds[path.Ext(base)] = true
 		for _, piece := range []int{1, 1000, len(content)} {
@@ -64,7 +64,7 @@ func TestFileCheck(t *testing.T) {
 			damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
 			wrong("with another bit", damaged)
 		}
-		for _, near := range []int{0, 1, 4, 20, 40} { // what is at both ends
+		for _, near := range []int{0, 1, 4, 20, 40} { // headers and footers
 			for _, at := range []int{near, len(content) - 1 - near} {
 				damaged := bytes.Clone(content)
 				damaged[at] ^= 0x10

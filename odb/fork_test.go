@@ -2,7 +2,6 @@ package odb_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,22 +18,22 @@ import (
 	"packhorse/pack/object"
 )
 
-// forkOf forks the pool of h, and returns a host of the fork over the same stores.
-func (h *ingestHost) forkOf(tips ...object.ID) *ingestHost {
-	h.tb.Helper()
-	ctx := h.tb.Context()
-	v, err := h.store.View(ctx, h.pool)
-	h.must(err)
-	defer func() { h.must(v.Close()) }()
+// forkPool forks a pool with tips, and returns the fork.
+func forkPool(h *odbtest.Pool, tips ...object.ID) *odbtest.Pool {
+	h.Helper()
+	ctx := h.Context()
+	v, err := h.Store.View(ctx, h.ID)
+	h.Must(err)
+	defer func() { h.Must(v.Close()) }()
 	batch := kv.NewBatch()
 	fork, err := v.Fork(ctx, batch, tips)
-	h.must(err)
-	defer func() { h.must(fork.Close()) }()
-	_, err = h.keys.Apply(ctx, batch)
-	h.must(err)
+	h.Must(err)
+	defer func() { h.Must(fork.Close()) }()
+	_, err = h.Keys.Apply(ctx, batch)
+	h.Must(err)
 	fork.Settled(ctx)
 	other := *h
-	other.pool = fork.Pool()
+	other.ID = fork.Pool()
 	return &other
 }
 
@@ -42,33 +41,33 @@ func (h *ingestHost) forkOf(tips ...object.ID) *ingestHost {
 func (w *world) forkOf(tips ...object.ID) odb.PoolID {
 	w.Helper()
 	var fork *odb.Fork
-	w.retry(func() *kv.Batch {
+	w.Retry(func() *kv.Batch {
 		for {
 			if fork != nil {
-				w.must(fork.Close())
+				w.Must(fork.Close())
 				fork = nil
 			}
-			b, v := kv.NewBatch(), w.view()
+			b, v := kv.NewBatch(), w.View()
 			next, err := v.Fork(w.Context(), b, tips)
-			w.must(v.Close())
+			w.Must(v.Close())
 			if errors.Is(err, kv.ErrConflict) {
 				continue
 			}
-			w.must(err)
+			w.Must(err)
 			fork = next
 			return b
 		}
 	})
 	fork.Settled(w.Context())
-	w.must(fork.Close())
+	w.Must(fork.Close())
 	return fork.Pool()
 }
 
 // twoLines returns a repository with a branch main and a branch secret that share some history, and
 // annotated tags on both.
-func twoLines(tb testing.TB) (g *repository, public, secret object.ID) {
+func twoLines(tb testing.TB) (g *odbtest.Repository, public, secret object.ID) {
 	tb.Helper()
-	g = newRepository(tb)
+	g = odbtest.NewRepository(tb)
 	g.Seed(oracle.History{Seed: 7, Commits: 30})
 	g.Git("branch", "-f", "secret", "HEAD~10")
 	g.Git("symbolic-ref", "HEAD", "refs/heads/secret")
@@ -81,40 +80,29 @@ func twoLines(tb testing.TB) (g *repository, public, secret object.ID) {
 	}
 	g.Git("tag", "-a", "-m", "hidden", "hidden", "refs/heads/secret")
 	g.Git("tag", "-a", "-m", "shown", "shown", "refs/heads/main")
-	return g, g.tips("refs/tags/shown")[0], g.tips("refs/tags/hidden")[0]
+	return g, g.Tips("refs/tags/shown")[0], g.Tips("refs/tags/hidden")[0]
 }
 
-// fills are the ways in which a pool comes to hold a repository.
-var fills = map[string]func(h *ingestHost, g *repository){
-	"one segment": func(h *ingestHost, g *repository) { h.pushSegment(packAll(g.Repository)) },
-	"hot objects": func(h *ingestHost, g *repository) { h.write(g, g.all()) },
-	"a segment and hot objects": func(h *ingestHost, g *repository) {
-		h.pushSegment(g.Input([]byte("refs/heads/main~12"), "pack-objects", "--revs", "--stdout", "-q"))
-		h.write(g, g.all())
+// fills are ways to store a repository in a pool.
+var fills = map[string]func(h *odbtest.Pool, g *odbtest.Repository){
+	"one segment": func(h *odbtest.Pool, g *odbtest.Repository) { h.PushSegment(odbtest.PackAll(g.Repository)) },
+	"hot objects": func(h *odbtest.Pool, g *odbtest.Repository) { h.Write(g, g.All()) },
+	"a segment and hot objects": func(h *odbtest.Pool, g *odbtest.Repository) {
+		h.PushSegment(g.Input([]byte("refs/heads/main~12"), "pack-objects", "--revs", "--stdout", "-q"))
+		h.Write(g, g.All())
 	},
-	"one segment with bitmaps": func(h *ingestHost, g *repository) {
-		h.pushSegment(packAll(g.Repository))
-		h.useBitmaps(g, "all")
+	"one segment with bitmaps": func(h *odbtest.Pool, g *odbtest.Repository) {
+		h.PushSegment(odbtest.PackAll(g.Repository))
+		h.Must(packgen.BuildBitmaps(h.Context(), h.Store, h.ID, g.Tips(), nil))
+		h.Fsck()
+		h.Store.CoverFrom(0)
 	},
-	"two segments with twins": func(h *ingestHost, g *repository) {
+	"two segments with twins": func(h *odbtest.Pool, g *odbtest.Repository) {
 		for _, tip := range []string{"refs/heads/main", "refs/heads/secret"} {
-			h.pushSegment(g.Input([]byte(tip), "pack-objects", "--revs", "--stdout", "-q"))
+			h.PushSegment(g.Input([]byte(tip), "pack-objects", "--revs", "--stdout", "-q"))
 		}
-		h.write(g, g.all())
+		h.Write(g, g.All())
 	},
-}
-
-// pushSegment is push for packs that are small but shall be segments.
-func (h *ingestHost) pushSegment(packed []byte) {
-	h.tb.Helper()
-	bulk := *h
-	var err error
-	bulk.store, err = odbtest.OpenOn(h.tb.Context(), h.keys, h.files, odb.Options{Limits: odb.Limits{HotCount: 1}})
-	h.must(err)
-	_, err = bulk.push(packed, ingest.Options{})
-	h.must(err)
-	bulk.store.AwaitLoans()
-	h.tb.Cleanup(func() { h.must(bulk.store.Close(context.Background())) }) //nolint:usetesting // the test's own has ended
 }
 
 func TestForkReadsWhatItsTipsReach(t *testing.T) {
@@ -123,40 +111,40 @@ func TestForkReadsWhatItsTipsReach(t *testing.T) {
 	for name, fill := range fills {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newIngestHost(t, odb.Options{})
+			h := odbtest.NewPool(t, odb.Options{})
 			fill(h, g)
-			h.fsck()
-			fork := h.forkOf(public)
+			h.Fsck()
+			fork := forkPool(h, public)
 			checkReadable(t, g, fork, public)
-			fork.store.AwaitLoans()
+			fork.Store.AwaitLoans()
 			checkReadable(t, g, fork, public) // now as it was written down
-			fork.fsck()
+			fork.Fsck()
 
-			again := fork.forkOf(public)
-			again.store.AwaitLoans()
+			again := forkPool(fork, public)
+			again.Store.AwaitLoans()
 			checkReadable(t, g, again, public)
-			whole := h.forkOf(public, secret)
+			whole := forkPool(h, public, secret)
 			checkReadable(t, g, whole, public, secret)
-			whole.store.AwaitLoans()
-			if count, err := whole.store.BorrowedLayerCount(t.Context(), whole.pool); err != nil || count != 0 {
+			whole.Store.AwaitLoans()
+			if count, err := whole.Store.BorrowedLayerCount(t.Context(), whole.ID); err != nil || count != 0 {
 				t.Errorf("%d layers of a fork that may read everything are not its own, %v", count, err)
 			}
 			checkReadable(t, g, whole, public, secret)
-			whole.fsck()
+			whole.Fsck()
 		})
 	}
 }
 
 // checkReadable asks for every object of g by every way that an ID can be asked for.
-func checkReadable(t *testing.T, g *repository, h *ingestHost, tips ...object.ID) {
+func checkReadable(t *testing.T, g *odbtest.Repository, h *odbtest.Pool, tips ...object.ID) {
 	t.Helper()
 	ctx := t.Context()
 	reached := make(map[object.ID]bool)
-	for _, id := range g.ids(lines("", tips), "rev-list", "--objects", "--stdin", "--no-object-names") {
+	for _, id := range g.IDs(odbtest.Lines("", tips), "rev-list", "--objects", "--stdin", "--no-object-names") {
 		reached[id] = true
 	}
-	v := h.view()
-	for i, id := range append(g.all(), object.ID{1, 2, 3}) {
+	v := h.View()
+	for i, id := range append(g.All(), object.ID{1, 2, 3}) {
 		unknown := func(what string, err error) {
 			t.Helper()
 			if reached[id] && err != nil || !reached[id] && !errors.Is(err, odb.ErrNotFound) {
@@ -173,7 +161,7 @@ func checkReadable(t *testing.T, g *repository, h *ingestHost, tips ...object.ID
 		_, err = v.Entry(ctx, id)
 		unknown("Entry", err)
 		if opened, err := v.Open(ctx, id); err == nil {
-			must(t, opened.Close())
+			odbtest.Must(t, opened.Close())
 			unknown("Open", nil)
 		} else {
 			unknown("Open", err)
@@ -200,7 +188,7 @@ func checkReadable(t *testing.T, g *repository, h *ingestHost, tips ...object.ID
 		}
 	}
 	for _, request := range []packgen.Request{{Wants: tips, OFSDelta: true}, {Wants: tips, OFSDelta: true, Thin: true}} {
-		checkPack(t, g, v, request)
+		odbtest.CheckPack(t, g, v, request)
 	}
 }
 
@@ -209,23 +197,23 @@ func TestForkCost(t *testing.T) {
 	t.Parallel()
 	costs := make(map[int]string)
 	for _, commits := range []int{2, 200} {
-		h := newIngestHost(t, odb.Options{})
-		g := newRepository(t)
+		h := odbtest.NewPool(t, odb.Options{})
+		g := odbtest.NewRepository(t)
 		g.Seed(oracle.History{Seed: 3, Commits: commits})
 		fills["one segment"](h, g)
-		last := g.tips("refs/heads/main")[0]
-		hot := newRepository(t)
+		last := g.Tips("refs/heads/main")[0]
+		hot := odbtest.NewRepository(t)
 		blob := hot.Write("blob", []byte("hot"))
-		h.write(hot, []object.ID{parseID(t, blob)})
-		v := h.view()
+		h.Write(hot, []object.ID{parseID(t, blob)})
+		v := h.View()
 		batch := kv.NewBatch()
 		fork, err := v.Fork(t.Context(), batch, []object.ID{last})
-		h.must(err)
-		info, err := h.files.Open(t.Context(), forkFile(t, h))
-		h.must(err)
+		h.Must(err)
+		info, err := h.Files.Open(t.Context(), forkFile(t, h))
+		h.Must(err)
 		costs[commits] = fmt.Sprintf("%d operations of %d bytes, file of %d bytes", batch.Count(), batch.Size(), info.Size())
-		h.must(info.Close())
-		h.must(fork.Close())
+		h.Must(info.Close())
+		h.Must(fork.Close())
 	}
 	if costs[2] != costs[200] {
 		t.Errorf("a small repository costs %s, a larger one %s", costs[2], costs[200])
@@ -233,10 +221,10 @@ func TestForkCost(t *testing.T) {
 }
 
 // forkFile returns the name of the one file with the visibility set of a fork.
-func forkFile(t *testing.T, h *ingestHost) string {
+func forkFile(t *testing.T, h *odbtest.Pool) string {
 	t.Helper()
-	for info, err := range h.files.Leftovers(t.Context()) {
-		must(t, err)
+	for info, err := range h.Files.Leftovers(t.Context()) {
+		odbtest.Must(t, err)
 		return info.Name
 	}
 	t.Fatal("the fork left no file")
@@ -246,11 +234,12 @@ func forkFile(t *testing.T, h *ingestHost) string {
 func parseID(t *testing.T, text string) object.ID {
 	t.Helper()
 	id, err := object.ParseID(text)
-	must(t, err)
+	odbtest.Must(t, err)
 	return id
 }
 
-// What is not readable is taken again when it is pushed, and cannot be built upon before.
+// An object that a fork cannot read is stored again when it is pushed. Before, nothing can build on
+// it.
 func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
@@ -258,51 +247,51 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 		for size, count := range map[string]int{"as hot objects": 0, "as a segment": 1} {
 			t.Run(name+", "+size, func(t *testing.T) {
 				t.Parallel()
-				h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: count}})
+				h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: count}})
 				fill(h, g)
-				fork := h.forkOf(public)
+				fork := forkPool(h, public)
 				since := func(revisions string, args ...string) []byte {
 					return g.Input([]byte(revisions), append([]string{"pack-objects", "--revs", "--stdout", "-q"}, args...)...)
 				}
-				_, err := fork.push(since("refs/heads/secret\n^refs/heads/secret~2\n", "--thin"), ingest.Options{})
+				_, err := fork.Push(since("refs/heads/secret\n^refs/heads/secret~2\n", "--thin"), ingest.Options{})
 				if _, missing := errors.AsType[*ingest.MissingError](err); !missing && !ingest.IsBadPack(err) {
 					t.Errorf("a pack on top of what may not be read is taken: %v", err)
 				}
-				if has, err := fork.view().Has(t.Context(), secret); err != nil || has {
+				if has, err := fork.View().Has(t.Context(), secret); err != nil || has {
 					t.Errorf("Has = %v, %v after a refused pack", has, err)
 				}
-				_, err = fork.push(since("refs/tags/hidden\n^refs/heads/main\n", "--thin"), ingest.Options{})
-				h.must(err)
+				_, err = fork.Push(since("refs/tags/hidden\n^refs/heads/main\n", "--thin"), ingest.Options{})
+				h.Must(err)
 				checkReadable(t, g, fork, public, secret)
-				fork.fsck()
-				fork.write(g, g.all())
-				_, err = repack.Compact(t.Context(), fork.store, fork.pool, repack.CompactOptions{All: true})
-				h.must(err)
-				fork.dropTo(public, secret)
+				fork.Fsck()
+				fork.Write(g, g.All())
+				_, err = repack.Compact(t.Context(), fork.Store, fork.ID, repack.CompactOptions{All: true})
+				h.Must(err)
+				dropTo(fork, public, secret)
 				checkReadable(t, g, fork, public, secret)
-				fork.fsck()
+				fork.Fsck()
 			})
 		}
 	}
 }
 
-// dropTo removes what tips do not reach.
-func (h *ingestHost) dropTo(tips ...object.ID) {
-	h.tb.Helper()
-	ctx := h.tb.Context()
-	drop, err := repack.PlanPrune(ctx, h.store, h.pool, dropOptions(0, tips...))
-	h.must(err)
+// dropTo prunes a pool to the objects that tips reach.
+func dropTo(h *odbtest.Pool, tips ...object.ID) {
+	h.Helper()
+	ctx := h.Context()
+	drop, err := repack.PlanPrune(ctx, h.Store, h.ID, odbtest.PruneTo(0, tips...))
+	h.Must(err)
 	if drop == nil {
 		return
 	}
 	batch := kv.NewBatch()
-	h.must(drop.Stage(ctx, batch, nil))
-	_, err = h.keys.Apply(ctx, batch)
-	h.must(err)
+	h.Must(drop.Stage(ctx, batch, nil))
+	_, err = h.Keys.Apply(ctx, batch)
+	h.Must(err)
 	drop.Settled(ctx)
-	h.must(drop.Close())
-	_, err = h.store.Sweep(ctx, 0)
-	h.must(err)
+	h.Must(drop.Close())
+	_, err = h.Store.Sweep(ctx, 0)
+	h.Must(err)
 }
 
 // Deltas that two pools make of each other's objects do not build on themselves.
@@ -311,97 +300,97 @@ func TestForkDeltasOfTwins(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	long := bytes.Repeat([]byte("a line of text that repeats\n"), 100)
 	version := func(n int) []byte { return append(fmt.Appendf(nil, "version %d\n", n), long...) }
-	d := w.draft()
-	hidden := d.write(object.TypeBlob, version(1), object.ZeroID)
-	shown := d.write(object.TypeBlob, version(2), hidden)
-	d.commit()
-	w.pool, w.objects = w.forkOf(shown), map[object.ID]content{shown: {object.TypeBlob, version(2)}}
-	w.checkAll()
-	d = w.draft()
-	d.write(object.TypeBlob, version(3), shown)
-	third := d.write(object.TypeBlob, version(4), shown)
-	d.commit()
-	d = w.draft()
-	d.write(object.TypeBlob, version(1), third)
-	d.write(object.TypeBlob, version(1), shown)
-	d.commit()
-	w.checkAll()
-	w.reopen()
-	w.checkAll()
+	d := w.Draft()
+	hidden := d.Write(object.TypeBlob, version(1), object.ZeroID)
+	shown := d.Write(object.TypeBlob, version(2), hidden)
+	d.Commit()
+	w.Pool, w.Objects = w.forkOf(shown), map[object.ID]odbtest.Content{shown: {Type: object.TypeBlob, Data: version(2)}}
+	w.CheckAll()
+	d = w.Draft()
+	d.Write(object.TypeBlob, version(3), shown)
+	third := d.Write(object.TypeBlob, version(4), shown)
+	d.Commit()
+	d = w.Draft()
+	d.Write(object.TypeBlob, version(1), third)
+	d.Write(object.TypeBlob, version(1), shown)
+	d.Commit()
+	w.CheckAll()
+	w.Reopen()
+	w.CheckAll()
 }
 
-// A fork stands or falls with its batch, which needs the source as it was.
+// A fork exists when its batch is committed, and the batch requires the manifest of the source.
 func TestForkConflicts(t *testing.T) {
 	t.Parallel()
 	g, public, _ := twoLines(t)
-	h := newIngestHost(t, odb.Options{})
+	h := odbtest.NewPool(t, odb.Options{})
 	fills["hot objects"](h, g)
 	ctx := t.Context()
-	early := h.view()
+	early := h.View()
 	first, second := kv.NewBatch(), kv.NewBatch()
 	one, err := early.Fork(ctx, first, []object.ID{public})
-	h.must(err)
+	h.Must(err)
 	two, err := early.Fork(ctx, second, []object.ID{public})
-	h.must(err)
-	_, err = h.keys.Apply(ctx, first)
-	h.must(err)
+	h.Must(err)
+	_, err = h.Keys.Apply(ctx, first)
+	h.Must(err)
 	one.Settled(ctx)
-	if _, err := h.keys.Apply(ctx, second); !errors.Is(err, kv.ErrConflict) {
+	if _, err := h.Keys.Apply(ctx, second); !errors.Is(err, kv.ErrConflict) {
 		t.Errorf("a second fork on the same manifest: %v", err)
 	}
-	h.must(two.Close())
+	h.Must(two.Close())
 	if _, err := early.Fork(ctx, kv.NewBatch(), []object.ID{public}); !errors.Is(err, kv.ErrConflict) {
 		t.Errorf("a fork by an old view: %v", err)
 	}
-	h.store.AwaitLoans()
-	h.store.AwaitSettled()
+	h.Store.AwaitLoans()
+	h.Store.AwaitSettled()
 	// Nothing was written to the source's new hot layer, so that the next fork freezes nothing.
-	before := h.view()
-	again := h.forkOf(public)
-	again.store.AwaitLoans()
+	before := h.View()
+	again := forkPool(h, public)
+	again.Store.AwaitLoans()
 	if _, err := before.Fork(ctx, kv.NewBatch(), nil); err != nil {
 		t.Errorf("a fork of a source that stood still: %v", err)
 	}
 	checkReadable(t, g, again, public)
-	empty := h.forkOf()
-	if has, err := empty.view().Has(ctx, public); err != nil || has {
+	empty := forkPool(h)
+	if has, err := empty.View().Has(ctx, public); err != nil || has {
 		t.Errorf("an empty fork has %v, %v", has, err)
 	}
-	empty.fsck()
+	empty.Fsck()
 }
 
-// Layers stay until their last user has gone.
+// Layers stay until the last pool that uses them is deleted.
 func TestForkOutlivesItsSource(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
-	h := newIngestHost(t, odb.Options{})
+	h := odbtest.NewPool(t, odb.Options{})
 	fills["a segment and hot objects"](h, g)
-	fork := h.forkOf(public)
-	fork.store.AwaitLoans()
+	fork := forkPool(h, public)
+	fork.Store.AwaitLoans()
 	dropPool(t, h)
 	checkReadable(t, g, fork, public)
-	fork.fsck()
-	last := fork.forkOf(public)
-	last.store.AwaitLoans()
+	fork.Fsck()
+	last := forkPool(fork, public)
+	last.Store.AwaitLoans()
 	dropPool(t, fork)
 	checkReadable(t, g, last, public)
-	last.fsck()
-	if _, err := last.view().Stat(t.Context(), secret); !errors.Is(err, odb.ErrNotFound) {
+	last.Fsck()
+	if _, err := last.View().Stat(t.Context(), secret); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("the secret: %v", err)
 	}
 }
 
-func dropPool(t *testing.T, h *ingestHost) {
+func dropPool(t *testing.T, h *odbtest.Pool) {
 	t.Helper()
 	batch := kv.NewBatch()
-	h.store.DropPool(batch, h.pool)
-	_, err := h.keys.Apply(t.Context(), batch)
-	h.must(err)
+	h.Store.DropPool(batch, h.ID)
+	_, err := h.Keys.Apply(t.Context(), batch)
+	h.Must(err)
 	for range 2 {
-		_, err = h.store.Sweep(t.Context(), 0)
-		h.must(err)
+		_, err = h.Store.Sweep(t.Context(), 0)
+		h.Must(err)
 	}
-	if _, err := h.store.View(t.Context(), h.pool); !errors.Is(err, odb.ErrNoPool) {
+	if _, err := h.Store.View(t.Context(), h.ID); !errors.Is(err, odb.ErrNoPool) {
 		t.Errorf("the pool is still there: %v", err)
 	}
 }

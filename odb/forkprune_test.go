@@ -7,16 +7,17 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
 
-// TestForkDropKeepsItsOwnCopies lets a fork write what it has borrowed and may not read, and then
-// drop something else. Its copy stays, although the borrowed layer is asked first.
+// TestForkDropKeepsItsOwnCopies has a fork write an object that lies hidden in a borrowed layer,
+// and then prune others. The copy stays, although lookups ask the borrowed layer first.
 func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 	t.Parallel()
 	for name, fold := range map[string]func(w *world){
-		"in a segment": func(w *world) { w.compact(repack.CompactOptions{All: true}) },
+		"in a segment": func(w *world) { w.Compact(repack.CompactOptions{All: true}) },
 		"hot":          func(*world) {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -24,53 +25,53 @@ func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 			w := newWorld(t, odb.Options{})
 			random := rand.New(rand.NewPCG(1, 2))
 			line := func(text string, large bool, parents ...object.ID) object.ID {
-				d := w.draft()
+				d := w.Draft()
 				entries := []object.TreeEntry{
-					{Mode: object.ModeBlob, Name: "a", ID: d.write(object.TypeBlob, []byte(text), object.ZeroID)},
+					{Mode: object.ModeBlob, Name: "a", ID: d.Write(object.TypeBlob, []byte(text), object.ZeroID)},
 				}
 				if large { // the objects of the same write go into its segment
 					entries = append(entries,
-						object.TreeEntry{Mode: object.ModeBlob, Name: "b", ID: d.writeFrom(noise(random, 2<<20))})
+						object.TreeEntry{Mode: object.ModeBlob, Name: "b", ID: d.WriteFrom(odbtest.Noise(random, 2<<20))})
 				}
-				tree := d.write(object.TypeTree, treeOf(entries...), object.ZeroID)
-				commit := d.write(object.TypeCommit, commitOf(tree, 1, parents...), object.ZeroID)
-				d.commit()
+				tree := d.Write(object.TypeTree, odbtest.TreeOf(entries...), object.ZeroID)
+				commit := d.Write(object.TypeCommit, odbtest.CommitOf(tree, 1, parents...), object.ZeroID)
+				d.Commit()
 				return commit
 			}
-			secretly := func(d *draft, parent object.ID) object.ID {
-				blob := d.write(object.TypeBlob, []byte("secret"), object.ZeroID)
-				tree := d.write(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "s", ID: blob}),
+			secretly := func(d *odbtest.Draft, parent object.ID) object.ID {
+				blob := d.Write(object.TypeBlob, []byte("secret"), object.ZeroID)
+				tree := d.Write(object.TypeTree, odbtest.TreeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "s", ID: blob}),
 					object.ZeroID)
-				return d.write(object.TypeCommit, commitOf(tree, 2, parent), object.ZeroID)
+				return d.Write(object.TypeCommit, odbtest.CommitOf(tree, 2, parent), object.ZeroID)
 			}
 			public := line("public", true)
-			shared := maps.Clone(w.objects)
-			d := w.draft()
-			d.writeFrom(noise(random, 2<<20))
+			shared := maps.Clone(w.Objects)
+			d := w.Draft()
+			d.WriteFrom(odbtest.Noise(random, 2<<20))
 			secretly(d, public)
-			d.commit()
+			d.Commit()
 
 			fork := w.forkOf(public)
-			w.store.AwaitLoans()
+			w.Store.AwaitLoans()
 
 			// The source goes, so that the segment of the public line is the fork's alone.
 			batch := kv.NewBatch()
-			w.store.DropPool(batch, w.pool)
-			w.apply(batch)
-			w.pool, w.objects = fork, shared
+			w.Store.DropPool(batch, w.Pool)
+			w.Apply(batch)
+			w.Pool, w.Objects = fork, shared
 			for range 2 {
-				_, err := w.store.Sweep(t.Context(), 0)
-				w.must(err)
+				_, err := w.Store.Sweep(t.Context(), 0)
+				w.Must(err)
 			}
-			d = w.draft()
+			d = w.Draft()
 			secret := secretly(d, public)
-			d.commit()
+			d.Commit()
 			fold(w)
-			kept := maps.Clone(w.objects)
+			kept := maps.Clone(w.Objects)
 			line("garbage", false, public)
-			w.checkAll()
-			w.drop(kept, dropOptions(0, public, secret))
-			w.sound(public, secret)
+			w.CheckAll()
+			w.Prune(kept, odbtest.PruneTo(0, public, secret))
+			w.Sound(public, secret)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
@@ -24,23 +25,22 @@ import (
 // pack-objects on the same. PACKHORSE_REAL_REPO names a bare repository to use instead of a made-up
 // one; its heads and tags count.
 //
-// cpu-ns/op is processor time; peer-ns, peer-cpu-ns and peer-bytes are what git took for the same
-// request, and how long its pack was.
+// cpu-ns/op is processor time; peer-ns, peer-cpu-ns and peer-bytes are the times of git for the
+// same request, and the size of its pack.
 func BenchmarkPack(b *testing.B) {
 	g := benchRepository(b)
-	h := &ingestHost{tb: b}
-	h.open(vfs.Default, b.TempDir(), odb.Options{})
-	_, err := h.push(g.Input([]byte(lines("", g.tips("refs/heads", "refs/tags"))), "pack-objects", "--revs", "--stdout",
-		"--delta-base-offset", "-q"), ingest.Options{})
-	must(b, err)
-	v := h.view()
-	tips := g.tips("refs/heads", "refs/tags")
+	h := odbtest.NewPoolOn(b, vfs.Default, b.TempDir(), odb.Options{})
+	tips := g.Tips("refs/heads", "refs/tags")
+	_, err := h.Push(g.Input([]byte(odbtest.Lines("", tips)), "pack-objects", "--revs", "--stdout", "--delta-base-offset",
+		"-q"), ingest.Options{})
+	odbtest.Must(b, err)
+	v := h.View()
 	blobNone, err := packgen.ParseFilter("blob:none")
-	must(b, err)
-	main := g.ids("", "rev-list", "--first-parent", "HEAD")
+	odbtest.Must(b, err)
+	main := g.IDs("", "rev-list", "--first-parent", "HEAD")
 	before := main[min(100, len(main)-1)]
 	shallow, _, err := revwalk.Deepen(b.Context(), v, main[:1], revwalk.DeepenOptions{Depth: 1})
-	must(b, err)
+	odbtest.Must(b, err)
 	for _, job := range []struct {
 		name    string
 		request packgen.Request
@@ -56,17 +56,17 @@ func BenchmarkPack(b *testing.B) {
 	}
 }
 
-func benchRepository(b *testing.B) *repository {
+func benchRepository(b *testing.B) *odbtest.Repository {
 	b.Helper()
 	if dir := os.Getenv("PACKHORSE_REAL_REPO"); dir != "" {
-		return &repository{Repository: oracle.Open(b, dir), tb: b}
+		return odbtest.RepositoryOf(b, oracle.Open(b, dir))
 	}
-	return newHistory(b, historyOptions{seed: 1, commitCount: 2000})
+	return odbtest.NewHistory(b, odbtest.HistoryOptions{Seed: 1, CommitCount: 2000})
 }
 
-func benchPlan(b *testing.B, g *repository, v *odb.View, request packgen.Request) {
+func benchPlan(b *testing.B, g *odbtest.Repository, v *odb.View, request packgen.Request) {
 	b.Helper()
-	peer := g.timePackObjects(b, request)
+	peer := timePackObjects(b, g, request)
 	var bytes int64
 	var planned time.Duration
 	b.ReportAllocs()
@@ -74,11 +74,11 @@ func benchPlan(b *testing.B, g *repository, v *odb.View, request packgen.Request
 	for b.Loop() {
 		start := time.Now()
 		plan, err := packgen.Plan(b.Context(), v, request, nil)
-		must(b, err)
+		odbtest.Must(b, err)
 		planned += time.Since(start)
 		bytes, err = plan.WriteTo(b.Context(), io.Discard, nil)
-		must(b, err)
-		must(b, plan.Close())
+		odbtest.Must(b, err)
+		odbtest.Must(b, plan.Close())
 	}
 	b.ReportMetric(float64((processorTime(b)-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(bytes), "bytes")
@@ -88,36 +88,36 @@ func benchPlan(b *testing.B, g *repository, v *odb.View, request packgen.Request
 	b.ReportMetric(float64(peer.bytes), "peer-bytes")
 }
 
-// processorTime returns what the process has used so far.
+// processorTime returns the processor time that the process has used so far.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	odbtest.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// cost is what a pack took.
+// cost is the time that a pack took, and its size.
 type cost struct {
 	wall, processor time.Duration
 	bytes           int64
 }
 
-// timePackObjects returns what git takes for a request: the best of three.
-func (g *repository) timePackObjects(b *testing.B, request packgen.Request) cost {
+// timePackObjects returns the cost of a request in git: the best of three.
+func timePackObjects(b *testing.B, g *odbtest.Repository, request packgen.Request) cost {
 	b.Helper()
-	args, input := g.packObjectsCommand(request)
+	args, input := g.PackObjectsCommand(request)
 	var best cost
 	for i := range 3 {
 		cmd := exec.CommandContext(b.Context(), "git", args...)
 		cmd.Env = oracle.Env(g.Dir)
 		cmd.Stdin = strings.NewReader(input)
 		out, err := cmd.StdoutPipe()
-		must(b, err)
+		odbtest.Must(b, err)
 		start := time.Now()
-		must(b, cmd.Start())
+		odbtest.Must(b, cmd.Start())
 		size, err := io.Copy(io.Discard, out)
-		must(b, err)
-		must(b, cmd.Wait())
+		odbtest.Must(b, err)
+		odbtest.Must(b, cmd.Wait())
 		took := cost{
 			wall: time.Since(start), processor: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes: size,
 		}
@@ -131,10 +131,10 @@ func (g *repository) timePackObjects(b *testing.B, request packgen.Request) cost
 // BenchmarkPackHot clones what lies in the hot tier, as the API writes it.
 func BenchmarkPackHot(b *testing.B) {
 	g := benchRepository(b)
-	h := newIngestHost(b, odb.Options{Limits: odb.Limits{HotCount: 1 << 20, HotBytes: 1 << 30, HotValueBytes: 1 << 20}})
-	for part := range slices.Chunk(g.all(), 900) {
-		h.write(g, part)
+	h := odbtest.NewPool(b, odb.Options{Limits: odb.Limits{HotCount: 1 << 20, HotBytes: 1 << 30, HotValueBytes: 1 << 20}})
+	for part := range slices.Chunk(g.All(), 900) {
+		h.Write(g, part)
 	}
-	v := h.view()
-	benchPlan(b, g, v, packgen.Request{Wants: g.tips("refs/heads", "refs/tags"), OFSDelta: true})
+	v := h.View()
+	benchPlan(b, g, v, packgen.Request{Wants: g.Tips("refs/heads", "refs/tags"), OFSDelta: true})
 }

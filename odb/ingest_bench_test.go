@@ -10,6 +10,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
+	"packhorse/odb/odbtest"
 )
 
 // BenchmarkIngest ingests a pack into an empty pool on disk: a seeded history or, if
@@ -21,17 +22,16 @@ func BenchmarkIngest(b *testing.B) {
 	var stats ingest.Stats
 	for b.Loop() {
 		b.StopTimer()
-		h := &ingestHost{tb: b}
-		h.open(vfs.Default, b.TempDir(), odb.Options{})
-		v := h.view()
+		h := odbtest.NewPoolOn(b, vfs.Default, b.TempDir(), odb.Options{})
+		v := h.View()
 		b.StartTimer()
 		in, err := ingest.Read(b.Context(), v, bytes.NewReader(packed), ingest.Options{})
-		h.must(err)
+		h.Must(err)
 		q, resolved, err := in.Resolve(b.Context(), nil)
-		h.must(err)
+		h.Must(err)
 		b.StopTimer()
 		stats = resolved
-		h.must(q.Close())
+		h.Must(q.Close())
 		b.StartTimer()
 	}
 	b.ReportMetric(stats.ReadTime.Seconds(), "read-s")
@@ -49,7 +49,7 @@ func benchPack(b *testing.B) []byte {
 	}
 	git := oracle.New(b)
 	git.Seed(oracle.History{Seed: 1, Commits: 2000, Files: 300, Merges: true, Tags: true, Binary: true})
-	return packAll(git, "--delta-base-offset")
+	return odbtest.PackAll(git, "--delta-base-offset")
 }
 
 // BenchmarkIngestSmall ingests the thin pack of one commit that changes one file, into a pool that
@@ -57,20 +57,20 @@ func benchPack(b *testing.B) []byte {
 func BenchmarkIngestSmall(b *testing.B) {
 	git := oracle.New(b)
 	git.Seed(oracle.History{Seed: 1, Commits: 300, Files: 200})
-	h := newIngestHost(b, odb.Options{})
+	h := odbtest.NewPool(b, odb.Options{})
 	before := git.Input([]byte("main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")
-	if _, err := h.push(before, ingest.Options{}); err != nil {
+	if _, err := h.Push(before, ingest.Options{}); err != nil {
 		b.Fatal(err)
 	}
 	packed := git.Input([]byte("main\n^main~1\n"), "pack-objects", "--revs", "--stdout", "-q", "--thin",
 		"--delta-base-offset")
-	v := h.view()
+	v := h.View()
 	b.ReportAllocs()
 	for b.Loop() {
 		in, err := ingest.Read(b.Context(), v, bytes.NewReader(packed), ingest.Options{})
-		h.must(err)
+		h.Must(err)
 		q, _, err := in.Resolve(b.Context(), nil)
-		h.must(err)
-		h.must(q.Close())
+		h.Must(err)
+		h.Must(q.Close())
 	}
 }

@@ -16,9 +16,11 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
+	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // The differences to git index-pack --strict that are meant, and that the cases below therefore
@@ -79,10 +81,10 @@ func readObjects(tb testing.TB, git *oracle.Repository, revisions ...string) []s
 
 // entries returns the newer half, plus extra objects, as entries: whole, or as deltas against
 // others.
-func (s *packSource) entries(extra ...sourceObject) []testEntry {
+func (s *packSource) entries(extra ...sourceObject) []packtest.Entry {
 	objects := slices.Concat(s.objects, extra)
 	s.random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
-	entries := make([]testEntry, 0, len(objects))
+	entries := make([]packtest.Entry, 0, len(objects))
 	for i := range objects {
 		entries = append(entries, s.entry(objects[:i], &objects[i]))
 	}
@@ -90,7 +92,7 @@ func (s *packSource) entries(extra ...sourceObject) []testEntry {
 }
 
 // entry encodes an object against one of those before it, or a stored one.
-func (s *packSource) entry(before []sourceObject, o *sourceObject) testEntry {
+func (s *packSource) entry(before []sourceObject, o *sourceObject) packtest.Entry {
 	choice := s.random.IntN(4)
 	pool := before
 	if choice == 3 {
@@ -110,11 +112,11 @@ func (s *packSource) entry(before []sourceObject, o *sourceObject) testEntry {
 			continue
 		}
 		if choice == 1 {
-			return testEntry{kind: pack.KindOFSDelta, base: at, data: made}
+			return packtest.Entry{Kind: pack.KindOFSDelta, Base: at, Data: made}
 		}
-		return testEntry{kind: pack.KindRefDelta, id: base.id, data: made}
+		return packtest.Entry{Kind: pack.KindRefDelta, BaseID: base.id, Data: made}
 	}
-	return whole(o.t, o.data)
+	return packtest.Whole(o.t, o.data)
 }
 
 func (s *packSource) pick(t object.Type) *sourceObject {
@@ -127,16 +129,16 @@ func (s *packSource) pick(t object.Type) *sourceObject {
 
 func newObject(tb testing.TB, t object.Type, data []byte) sourceObject {
 	tb.Helper()
-	return sourceObject{id: mustHash(tb, t, data), t: t, data: data}
+	return sourceObject{id: packtest.Hash(tb, t, data), t: t, data: data}
 }
 
-// mutations make a pack that may be wrong, by name.
+// mutations make packs that may be wrong.
 var mutations = map[string]func(s *packSource) []byte{
 	"none": func(s *packSource) []byte { return s.encode(s.entries()) },
 	"an object is left out": func(s *packSource) []byte {
 		entries := s.entries()
 		for i := range entries { // nothing may count on places then
-			if entries[i].kind == pack.KindOFSDelta {
+			if entries[i].Kind == pack.KindOFSDelta {
 				return s.encode(entries)
 			}
 		}
@@ -144,11 +146,11 @@ var mutations = map[string]func(s *packSource) []byte{
 		return s.encode(slices.Delete(entries, at, at+1))
 	},
 	"an object is left out, all whole": func(s *packSource) []byte {
-		var entries []testEntry
+		var entries []packtest.Entry
 		left := s.random.IntN(len(s.objects))
 		for i, o := range s.objects {
 			if i != left {
-				entries = append(entries, whole(o.t, o.data))
+				entries = append(entries, packtest.Whole(o.t, o.data))
 			}
 		}
 		return s.encode(entries)
@@ -156,7 +158,7 @@ var mutations = map[string]func(s *packSource) []byte{
 	"an object has another type": func(s *packSource) []byte {
 		entries := s.entries()
 		at := s.random.IntN(len(entries))
-		entries[at] = whole(object.Type(1+s.random.IntN(4)), s.objects[s.random.IntN(len(s.objects))].data)
+		entries[at] = packtest.Whole(object.Type(1+s.random.IntN(4)), s.objects[s.random.IntN(len(s.objects))].data)
 		return s.encode(entries)
 	},
 	"a byte of an object": func(s *packSource) []byte {
@@ -170,23 +172,23 @@ var mutations = map[string]func(s *packSource) []byte{
 	"a byte of a content": func(s *packSource) []byte {
 		entries := s.entries()
 		e := &entries[s.random.IntN(len(entries))]
-		e.data = slices.Clone(e.data)
-		if len(e.data) > 0 {
-			e.data[s.random.IntN(len(e.data))] ^= 1 << s.random.IntN(8)
+		e.Data = slices.Clone(e.Data)
+		if len(e.Data) > 0 {
+			e.Data[s.random.IntN(len(e.Data))] ^= 1 << s.random.IntN(8)
 		}
 		return s.encode(entries)
 	},
 	"a size that lies": func(s *packSource) []byte {
 		entries := s.entries()
 		e := &entries[s.random.IntN(len(entries))]
-		e.size = max(1, int64(len(e.data)+s.random.IntN(9)-4))
+		e.Size = max(1, int64(len(e.Data)+s.random.IntN(9)-4))
 		return s.encode(entries)
 	},
 	"a count that lies": func(s *packSource) []byte {
 		packed := s.encode(s.entries())
 		body := packed[:len(packed)-pack.TrailerSize]
 		binary.BigEndian.PutUint32(body[8:], binary.BigEndian.Uint32(body[8:])+uint32(s.random.IntN(5))-2)
-		return sealPack(body)
+		return packtest.Seal(body)
 	},
 	"a wrong trailer": func(s *packSource) []byte {
 		packed := s.encode(s.entries())
@@ -206,20 +208,20 @@ var mutations = map[string]func(s *packSource) []byte{
 		packed := s.encode(s.entries())
 		body := packed[:len(packed)-pack.TrailerSize]
 		body[s.random.IntN(len(body))] ^= 1 << s.random.IntN(8)
-		return sealPack(body)
+		return packtest.Seal(body)
 	},
 	"deltas that are their own bases": func(s *packSource) []byte {
 		blob := s.pick(object.TypeBlob)
 		a, b := append(slices.Clone(blob.data), 'a'), append(slices.Clone(blob.data), 'b')
-		aID, bID := mustHash(s.tb, object.TypeBlob, a), mustHash(s.tb, object.TypeBlob, b)
+		aID, bID := packtest.Hash(s.tb, object.TypeBlob, a), packtest.Hash(s.tb, object.TypeBlob, b)
 		return s.encode(append(s.entries(),
-			testEntry{kind: pack.KindRefDelta, id: bID, data: deltaOf(s.tb, b, a)},
-			testEntry{kind: pack.KindRefDelta, id: aID, data: deltaOf(s.tb, a, b)}))
+			packtest.Entry{Kind: pack.KindRefDelta, BaseID: bID, Data: packtest.DeltaOf(s.tb, b, a)},
+			packtest.Entry{Kind: pack.KindRefDelta, BaseID: aID, Data: packtest.DeltaOf(s.tb, a, b)}))
 	},
 	"a delta against something else": func(s *packSource) []byte {
 		entries := s.entries()
-		entries[s.random.IntN(len(entries))] = testEntry{
-			kind: pack.KindRefDelta, id: s.older[s.random.IntN(len(s.older))].id, data: deltaOf(s.tb,
+		entries[s.random.IntN(len(entries))] = packtest.Entry{
+			Kind: pack.KindRefDelta, BaseID: s.older[s.random.IntN(len(s.older))].id, Data: packtest.DeltaOf(s.tb,
 				s.pick(object.TypeTree).data, []byte("x")),
 		}
 		return s.encode(entries)
@@ -282,17 +284,17 @@ var mutations = map[string]func(s *packSource) []byte{
 	"an odd delta": func(s *packSource) []byte {
 		entries := s.entries()
 		base := s.random.IntN(len(entries))
-		for entries[base].kind.IsDelta() {
+		for entries[base].Kind.IsDelta() {
 			base = s.random.IntN(len(entries))
 		}
 		return s.encode(append(entries,
-			testEntry{kind: pack.KindOFSDelta, base: base, data: oddDelta(s.random, entries[base].data)}))
+			packtest.Entry{Kind: pack.KindOFSDelta, Base: base, Data: oddDelta(s.random, entries[base].Data)}))
 	},
 	"repeated objects": func(s *packSource) []byte {
 		entries := s.entries()
 		for range 1 + s.random.IntN(3) {
 			o := s.objects[s.random.IntN(len(s.objects))]
-			entries = append(entries, whole(o.t, o.data))
+			entries = append(entries, packtest.Whole(o.t, o.data))
 		}
 		return s.encode(entries)
 	},
@@ -334,7 +336,7 @@ func oddDelta(random *rand.Rand, base []byte) []byte {
 			program, size = append(program, 0x91, byte(random.IntN(4)), byte(n)), size+n
 		default:
 			n := 1 + random.IntN(5)
-			program, size = append(append(program, byte(n)), noise(random, n)...), size+n
+			program, size = append(append(program, byte(n)), odbtest.Noise(random, n)...), size+n
 		}
 	}
 	data = append(appendSize(data, max(0, size+random.IntN(12)/11)), program...)
@@ -344,12 +346,12 @@ func oddDelta(random *rand.Rand, base []byte) []byte {
 	return data
 }
 
-func (s *packSource) encode(entries []testEntry) []byte {
-	return encodePack(entries...)
+func (s *packSource) encode(entries []packtest.Entry) []byte {
+	return packtest.Encode(entries...)
 }
 
-// judge lets git read a pack, and returns what it thinks and the objects that it got. The
-// repository is as before then.
+// judge has git read a pack, and returns its verdict and the IDs of the objects. The repository
+// does not change.
 func judge(tb testing.TB, git *oracle.Repository, packed []byte) (objects []string, verdict error) {
 	tb.Helper()
 	dir := filepath.Join(git.Dir, "objects", "pack")
@@ -420,12 +422,12 @@ func compareVerdict(
 	t *testing.T, what string, older, packed []byte, limits odb.Limits, objects []string, verdict error,
 ) {
 	t.Helper()
-	h := newIngestHost(t, odb.Options{Limits: limits})
-	if _, err := h.push(older, ingest.Options{}); err != nil {
+	h := odbtest.NewPool(t, odb.Options{Limits: limits})
+	if _, err := h.Push(older, ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	files := len(h.leftovers())
-	_, err := h.push(packed, ingest.Options{})
+	files := len(leftovers(h))
+	_, err := h.Push(packed, ingest.Options{})
 	if (err == nil) != (verdict == nil) {
 		t.Fatalf("%s: packhorse says %v, git says %v", what, err, verdict)
 	}
@@ -433,13 +435,13 @@ func compareVerdict(
 		if !ingest.IsBadPack(err) && !errors.Is(err, pack.ErrLimit) {
 			t.Errorf("%s: a bad pack is reported as %v", what, err)
 		}
-		if left := len(h.leftovers()); left != files {
+		if left := len(leftovers(h)); left != files {
 			t.Errorf("%s: %d files were left behind", what, left-files)
 		}
 		return
 	}
-	h.fsck()
-	v := h.view()
+	h.Fsck()
+	v := h.View()
 	for _, hex := range objects {
 		id, err := object.ParseID(hex)
 		if err != nil {
@@ -449,7 +451,7 @@ func compareVerdict(
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mustHash(t, kind, data) != id {
+		if packtest.Hash(t, kind, data) != id {
 			t.Errorf("%s: %s reads back as something else", what, id)
 		}
 	}

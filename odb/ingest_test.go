@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,10 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
+	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 func TestIngestReadsBackWhatGitHas(t *testing.T) {
@@ -56,11 +59,11 @@ func TestIngestReadsBackWhatGitHas(t *testing.T) {
 			git := oracle.New(t)
 			git.Seed(history)
 			for name, setting := range settings {
-				packed, count := packAll(git, setting.pack...), len(reachable(git))
+				packed, count := odbtest.PackAll(git, setting.pack...), len(reachable(git))
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					h := newIngestHost(t, setting.options)
-					stats, err := h.push(packed, setting.ingest)
+					h := odbtest.NewPool(t, setting.options)
+					stats, err := h.Push(packed, setting.ingest)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -70,13 +73,46 @@ func TestIngestReadsBackWhatGitHas(t *testing.T) {
 					if stats.PackedBytes != int64(len(packed)) {
 						t.Errorf("%d bytes, want %d", stats.PackedBytes, len(packed))
 					}
-					h.fsck()
-					v := h.view()
+					h.Fsck()
+					v := h.View()
 					compare(t, v, git)
 					compareGraph(t, v, git)
 				})
 			}
 		})
+	}
+}
+
+// reachable returns the objects that the refs of a repository reach, each as "<id> <type> <size>".
+func reachable(git *oracle.Repository) []string {
+	ids := git.Input(nil, "rev-list", "--all", "--objects", "--no-object-names")
+	return strings.Split(strings.TrimSpace(string(git.Input(ids, "cat-file", "--batch-check"))), "\n")
+}
+
+// compare checks that everything that git's refs reach reads back from v as git has it.
+func compare(tb testing.TB, v *odb.View, git *oracle.Repository) {
+	tb.Helper()
+	ctx := tb.Context()
+	for _, line := range reachable(git) {
+		var hex, typeName string
+		var size int64
+		if _, err := fmt.Sscanf(line, "%s %s %d", &hex, &typeName, &size); err != nil {
+			tb.Fatal(err)
+		}
+		id, err := object.ParseID(hex)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		t, data, err := v.Read(ctx, id)
+		if err != nil {
+			tb.Fatalf("read %s %s: %v", typeName, hex, err)
+		}
+		if t.String() != typeName || int64(len(data)) != size || packtest.Hash(tb, t, data) != id {
+			tb.Fatalf("%s %s of %d bytes reads back as %s of %d", typeName, hex, size, t, len(data))
+		}
+		if info, err := v.Stat(ctx, id); err != nil || info.Type != t || info.Size != size {
+			tb.Fatalf("stat %s: %+v, %v", hex, info, err)
+		}
 	}
 }
 
@@ -140,7 +176,7 @@ func TestIngestPushAfterPush(t *testing.T) {
 			git := oracle.New(t)
 			git.Seed(oracle.History{Seed: 7, Commits: 120, Merges: true})
 			commits := strings.Fields(git.Git("rev-list", "--reverse", "--topo-order", "refs/heads/main"))
-			h := newIngestHost(t, test.options)
+			h := odbtest.NewPool(t, test.options)
 			previous, bases := "", 0
 			for i := 9; i < len(commits); i += 10 {
 				revisions := commits[i] + "\n"
@@ -148,20 +184,20 @@ func TestIngestPushAfterPush(t *testing.T) {
 					revisions += "^" + previous + "\n"
 				}
 				thin := git.Input([]byte(revisions), "pack-objects", "--revs", "--thin", "--stdout", "-q", "--delta-base-offset")
-				stats, err := h.push(thin, test.ingest)
+				stats, err := h.Push(thin, test.ingest)
 				if err != nil {
 					t.Fatalf("push up to commit %d: %v", i, err)
 				}
 				bases += stats.BaseCount
 				previous = commits[i]
 			}
-			h.fsck()
+			h.Fsck()
 			if (bases > 0) != test.bases {
 				t.Errorf("%d bases were added to complete packs", bases)
 			}
 			git.Git("update-ref", "refs/heads/main", previous)
 			git.Git("update-ref", "-d", "refs/heads/side")
-			compare(t, h.view(), git)
+			compare(t, h.View(), git)
 		})
 	}
 }
@@ -170,25 +206,24 @@ func TestIngestPushAfterPush(t *testing.T) {
 // before: no chain may grow without end.
 func TestIngestChainOverPushes(t *testing.T) {
 	t.Parallel()
-	h := newIngestHost(t, odb.Options{})
-	content := oracleNoise(2000)
-	if _, err := h.push(encodePack(whole(object.TypeBlob, content)), ingest.Options{}); err != nil {
+	h := odbtest.NewPool(t, odb.Options{})
+	content := odbtest.Noise(rand.New(rand.NewPCG(1, 2)), 2000)
+	if _, err := h.Push(packtest.Encode(packtest.Whole(object.TypeBlob, content)), ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	const versions = 200
 	for i := range versions {
 		next := append(slices.Clone(content), byte(i))
-		base := mustHash(t, object.TypeBlob, content)
-		if _, err := h.push(
-			encodePack(testEntry{kind: pack.KindRefDelta, id: base, data: deltaOf(t, content, next)}), ingest.Options{},
-		); err != nil {
+		base := packtest.Hash(t, object.TypeBlob, content)
+		change := packtest.Entry{Kind: pack.KindRefDelta, BaseID: base, Data: packtest.DeltaOf(t, content, next)}
+		if _, err := h.Push(packtest.Encode(change), ingest.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		content = next
 	}
-	v := h.view()
+	v := h.View()
 	depth := 0
-	for id := mustHash(t, object.TypeBlob, content); !id.IsZero(); depth++ {
+	for id := packtest.Hash(t, object.TypeBlob, content); !id.IsZero(); depth++ {
 		entry, err := v.Entry(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +233,7 @@ func TestIngestChainOverPushes(t *testing.T) {
 	if depth > 52 {
 		t.Errorf("the newest version is %d deltas deep", depth-1)
 	}
-	h.fsck()
+	h.Fsck()
 }
 
 // TestIngestLongChains resolves chains as long as they may be, in memory that holds a few of their
@@ -207,23 +242,23 @@ func TestIngestChainOverPushes(t *testing.T) {
 func TestIngestLongChains(t *testing.T) {
 	t.Parallel()
 	const length = 1500
-	content := oracleNoise(3000)
-	entries := []testEntry{whole(object.TypeBlob, content)}
+	content := odbtest.Noise(rand.New(rand.NewPCG(1, 2)), 3000)
+	entries := []packtest.Entry{packtest.Whole(object.TypeBlob, content)}
 	last := 0
-	ids := []object.ID{mustHash(t, object.TypeBlob, content)}
+	ids := []object.ID{packtest.Hash(t, object.TypeBlob, content)}
 	for i := range length {
 		leaf, next := append(slices.Clone(content), 'l'), append(slices.Clone(content[1:]), byte(i), byte(i>>8))
-		ids = append(ids, mustHash(t, object.TypeBlob, leaf), mustHash(t, object.TypeBlob, next))
+		ids = append(ids, packtest.Hash(t, object.TypeBlob, leaf), packtest.Hash(t, object.TypeBlob, next))
 		entries = append(entries,
-			testEntry{kind: pack.KindOFSDelta, base: last, data: deltaOf(t, content, leaf)},
-			testEntry{kind: pack.KindOFSDelta, base: last, data: deltaOf(t, content, next)})
+			packtest.Entry{Kind: pack.KindOFSDelta, Base: last, Data: packtest.DeltaOf(t, content, leaf)},
+			packtest.Entry{Kind: pack.KindOFSDelta, Base: last, Data: packtest.DeltaOf(t, content, next)})
 		content, last = next, len(entries)-1
 	}
-	h := newIngestHost(t, odb.Options{IngestMemoryBytes: 40 << 10})
-	if _, err := h.push(encodePack(entries...), ingest.Options{}); err != nil {
+	h := odbtest.NewPool(t, odb.Options{IngestMemoryBytes: 40 << 10})
+	if _, err := h.Push(packtest.Encode(entries...), ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	v := h.view()
+	v := h.View()
 	for _, id := range ids {
 		if ok, err := v.Has(t.Context(), id); err != nil || !ok {
 			t.Fatalf("%s: %v, %v", id, ok, err)
@@ -233,14 +268,16 @@ func TestIngestLongChains(t *testing.T) {
 
 func TestIngestTakesTooLong(t *testing.T) {
 	t.Parallel()
-	blob := oracleNoise(1000)
-	entries := []testEntry{whole(object.TypeBlob, blob)}
+	blob := odbtest.Noise(rand.New(rand.NewPCG(1, 2)), 1000)
+	blobID := packtest.Hash(t, object.TypeBlob, blob)
+	entries := []packtest.Entry{packtest.Whole(object.TypeBlob, blob)}
 	for i := range 400 {
-		entries = append(entries, testEntry{kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, blob), data: deltaOf(t,
-			blob, append(slices.Clone(blob), byte(i), byte(i>>8)))})
+		changed := append(slices.Clone(blob), byte(i), byte(i>>8))
+		entries = append(entries,
+			packtest.Entry{Kind: pack.KindRefDelta, BaseID: blobID, Data: packtest.DeltaOf(t, blob, changed)})
 	}
-	h := newIngestHost(t, odb.Options{Limits: odb.Limits{InflateTime: 1}})
-	_, err := h.push(encodePack(entries...), ingest.Options{})
+	h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{InflateTime: 1}})
+	_, err := h.Push(packtest.Encode(entries...), ingest.Options{})
 	var limit *pack.LimitError
 	if !errors.As(err, &limit) || limit.Limit != "processing time in seconds" {
 		t.Errorf("unexpected error: %v", err)
@@ -250,43 +287,47 @@ func TestIngestTakesTooLong(t *testing.T) {
 func TestIngestRepeatedObjects(t *testing.T) {
 	t.Parallel()
 	a, b := []byte("blob a, of some lines\nand more\n"), []byte("blob b, of some lines\nand more\n")
-	aID, bID := mustHash(t, object.TypeBlob, a), mustHash(t, object.TypeBlob, b)
+	aID, bID := packtest.Hash(t, object.TypeBlob, a), packtest.Hash(t, object.TypeBlob, b)
 	tree := object.AppendTree(nil,
 		[]object.TreeEntry{{Mode: object.ModeBlob, Name: "a", ID: aID}, {Mode: object.ModeBlob, Name: "b", ID: bID}})
-	aToB, bToA := deltaOf(t, a, b), deltaOf(t, b, a)
-	tests := map[string]struct{ stored, pushed []testEntry }{
+	aToB, bToA := packtest.DeltaOf(t, a, b), packtest.DeltaOf(t, b, a)
+	tests := map[string]struct{ stored, pushed []packtest.Entry }{
 		"whole, twice": {
-			pushed: []testEntry{
-				whole(object.TypeBlob, a), whole(object.TypeTree, tree), whole(object.TypeBlob, a), whole(object.TypeBlob, b),
+			pushed: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, a), packtest.Whole(object.TypeTree, tree),
+				packtest.Whole(object.TypeBlob, a), packtest.Whole(object.TypeBlob, b),
 			},
 		},
 		"deltas of each other, and one whole behind them": {
-			pushed: []testEntry{
-				{kind: pack.KindRefDelta, id: bID, data: bToA},
-				{kind: pack.KindRefDelta, id: aID, data: aToB},
-				whole(object.TypeBlob, a), whole(object.TypeTree, tree),
+			pushed: []packtest.Entry{
+				{Kind: pack.KindRefDelta, BaseID: bID, Data: bToA},
+				{Kind: pack.KindRefDelta, BaseID: aID, Data: aToB},
+				packtest.Whole(object.TypeBlob, a), packtest.Whole(object.TypeTree, tree),
 			},
 		},
 		"chains that go round": {
-			pushed: []testEntry{
-				whole(object.TypeBlob, b),
-				{kind: pack.KindOFSDelta, base: 0, data: bToA},
-				{kind: pack.KindOFSDelta, base: 1, data: aToB},
-				{kind: pack.KindOFSDelta, base: 2, data: bToA},
-				whole(object.TypeTree, tree), whole(object.TypeBlob, a),
+			pushed: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, b),
+				{Kind: pack.KindOFSDelta, Base: 0, Data: bToA},
+				{Kind: pack.KindOFSDelta, Base: 1, Data: aToB},
+				{Kind: pack.KindOFSDelta, Base: 2, Data: bToA},
+				packtest.Whole(object.TypeTree, tree), packtest.Whole(object.TypeBlob, a),
 			},
 		},
 		"stored, and sent again the other way round": {
-			stored: []testEntry{whole(object.TypeBlob, a), {kind: pack.KindOFSDelta, base: 0, data: aToB}},
-			pushed: []testEntry{whole(object.TypeBlob, b), {kind: pack.KindOFSDelta, base: 0, data: bToA}, whole(object.TypeTree,
-				tree)},
+			stored: []packtest.Entry{packtest.Whole(object.TypeBlob, a), {Kind: pack.KindOFSDelta, Base: 0, Data: aToB}},
+			pushed: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, b),
+				{Kind: pack.KindOFSDelta, Base: 0, Data: bToA},
+				packtest.Whole(object.TypeTree, tree),
+			},
 		},
 		"deltas of each other, and one stored": {
-			stored: []testEntry{whole(object.TypeBlob, a)},
-			pushed: []testEntry{
-				{kind: pack.KindRefDelta, id: bID, data: bToA},
-				{kind: pack.KindRefDelta, id: aID, data: aToB},
-				whole(object.TypeTree, tree),
+			stored: []packtest.Entry{packtest.Whole(object.TypeBlob, a)},
+			pushed: []packtest.Entry{
+				{Kind: pack.KindRefDelta, BaseID: bID, Data: bToA},
+				{Kind: pack.KindRefDelta, BaseID: aID, Data: aToB},
+				packtest.Whole(object.TypeTree, tree),
 			},
 		},
 	}
@@ -294,21 +335,21 @@ func TestIngestRepeatedObjects(t *testing.T) {
 		for tier, limits := range map[string]odb.Limits{"hot": {}, "segment": {HotValueBytes: 1}} {
 			t.Run(name+", "+tier, func(t *testing.T) {
 				t.Parallel()
-				h := newIngestHost(t, odb.Options{Limits: limits})
-				for _, entries := range [][]testEntry{test.stored, test.pushed, test.pushed} {
-					packed := encodePack(entries...)
-					if _, err := h.push(packed, ingest.Options{}); err != nil {
+				h := odbtest.NewPool(t, odb.Options{Limits: limits})
+				for _, entries := range [][]packtest.Entry{test.stored, test.pushed, test.pushed} {
+					packed := packtest.Encode(entries...)
+					if _, err := h.Push(packed, ingest.Options{}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				h.fsck()
-				v := h.view()
+				h.Fsck()
+				v := h.View()
 				for _, want := range [][]byte{a, b, tree} {
 					kind := object.TypeBlob
 					if bytes.Equal(want, tree) {
 						kind = object.TypeTree
 					}
-					gotKind, got, err := v.Read(t.Context(), mustHash(t, kind, want))
+					gotKind, got, err := v.Read(t.Context(), packtest.Hash(t, kind, want))
 					if err != nil || gotKind != kind || !bytes.Equal(got, want) {
 						t.Errorf("read back %s %q, %v", gotKind, got, err)
 					}
@@ -320,9 +361,9 @@ func TestIngestRepeatedObjects(t *testing.T) {
 
 func TestIngestEmptyPack(t *testing.T) {
 	t.Parallel()
-	h := newIngestHost(t, odb.Options{})
-	packed := encodePack()
-	stats, err := h.push(packed, ingest.Options{})
+	h := odbtest.NewPool(t, odb.Options{})
+	packed := packtest.Encode()
+	stats, err := h.Push(packed, ingest.Options{})
 	if err != nil || stats.ObjectCount != 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
@@ -331,18 +372,18 @@ func TestIngestEmptyPack(t *testing.T) {
 func TestIngestEmptyTreeNeedsNotBeSent(t *testing.T) {
 	t.Parallel()
 	commit := fmt.Appendf(nil, "tree %s\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nempty\n", object.EmptyTreeID)
-	packed := encodePack(whole(object.TypeCommit, commit))
+	packed := packtest.Encode(packtest.Whole(object.TypeCommit, commit))
 	for name, options := range map[string]odb.Options{
 		"hot":     {},
 		"segment": {Limits: odb.Limits{HotValueBytes: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newIngestHost(t, options)
-			if _, err := h.push(packed, ingest.Options{}); err != nil {
+			h := odbtest.NewPool(t, options)
+			if _, err := h.Push(packed, ingest.Options{}); err != nil {
 				t.Fatal(err)
 			}
-			kind, data, err := h.view().Read(t.Context(), object.EmptyTreeID)
+			kind, data, err := h.View().Read(t.Context(), object.EmptyTreeID)
 			if err != nil || kind != object.TypeTree || len(data) != 0 {
 				t.Errorf("the empty tree is %s %q, %v", kind, data, err)
 			}
@@ -362,8 +403,8 @@ func TestIngestShallowUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newIngestHost(t, odb.Options{})
-	_, err = h.push(packed, ingest.Options{Shallow: []object.ID{id}})
+	h := odbtest.NewPool(t, odb.Options{})
+	_, err = h.Push(packed, ingest.Options{Shallow: []object.ID{id}})
 	var missing *ingest.MissingError
 	if !errors.As(err, &missing) || missing.From != id || !missing.Shallow || !ingest.IsMissing(err) {
 		t.Errorf("shallow push: %v", err)
@@ -374,11 +415,11 @@ func TestIngestProgress(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 9, Commits: 40})
-	packed := packAll(git)
-	h := newIngestHost(t, odb.Options{})
+	packed := odbtest.PackAll(git)
+	h := odbtest.NewPool(t, odb.Options{})
 	heard := map[string][2]int64{}
 	hear := func(phase string, done, total int64) { heard[phase] = [2]int64{done, total} }
-	in, err := ingest.Read(t.Context(), h.view(), bytes.NewReader(packed), ingest.Options{Progress: hear})
+	in, err := ingest.Read(t.Context(), h.View(), bytes.NewReader(packed), ingest.Options{Progress: hear})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +427,7 @@ func TestIngestProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.must(q.Close())
+	h.Must(q.Close())
 	count := int64(stats.ObjectCount)
 	if got := heard["Receiving objects"]; got != [2]int64{count, count} {
 		t.Errorf("received %d", got)

@@ -11,18 +11,19 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/ingest"
+	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/object"
 	"packhorse/pack/packtest"
 )
 
-// TestIngestTakesWhatIsFree pushes a file of 9 MiB for a request that was admitted for 2: it takes
-// of what is free, waits for nothing when nothing is, and has spilled before the entry has come to
-// its end.
+// TestIngestTakesWhatIsFree pushes a file of 9 MiB for a request that was admitted with 2 MiB. It
+// takes a share of the free memory, does not wait when there is none, and spills to disk before the
+// entry ends.
 func TestIngestTakesWhatIsFree(t *testing.T) {
 	t.Parallel()
 	const size, admitted, capacity = 9 << 20, 2 << 20, 128 << 20
-	content := noise(rand.New(rand.NewPCG(1, 1)), size)
+	content := odbtest.Noise(rand.New(rand.NewPCG(1, 1)), size)
 	var packed bytes.Buffer
 	w := packtest.NewWriter(&packed, 1, pack.LevelFast)
 	if _, err := w.WriteWhole(object.TypeBlob, content); err != nil {
@@ -41,12 +42,12 @@ func TestIngestTakesWhatIsFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newIngestHost(t, odb.Options{})
+			h := odbtest.NewPool(t, odb.Options{})
 			q := fair.NewQueue(fair.Options{Capacity: capacity, Waiting: 10, Wait: time.Hour})
 			tenant := fair.Tenant{Org: "a"}
 			for _, amount := range []int64{admitted, test.others} {
 				release, err := q.Acquire(t.Context(), tenant, 0, amount)
-				h.must(err)
+				h.Must(err)
 				defer release()
 			}
 			var holding fair.Holding
@@ -55,17 +56,17 @@ func TestIngestTakesWhatIsFree(t *testing.T) {
 			half := packed.Bytes()[:packed.Len()/2]
 			spilled := 0
 			source := io.MultiReader(bytes.NewReader(half), probe(func() {
-				names, err := h.fs.List("files/incoming/test")
-				h.must(err)
+				names, err := h.FS.List("files/incoming/test")
+				h.Must(err)
 				for _, name := range names {
 					if strings.HasSuffix(name, "~") {
 						spilled++
 					}
 				}
 			}), bytes.NewReader(packed.Bytes()[len(half):]))
-			v := h.view()
+			v := h.View()
 			in, err := ingest.Read(fair.Hold(t.Context(), &holding), v, source, ingest.Options{})
-			h.must(err)
+			h.Must(err)
 			defer in.Close()
 			if got := holding.Total(); got != test.total {
 				t.Errorf("it holds %d, want %d", got, test.total)
@@ -77,8 +78,8 @@ func TestIngestTakesWhatIsFree(t *testing.T) {
 				t.Errorf("%d files in the midst of the pack, want 1", spilled)
 			}
 			quarantine, _, err := in.Resolve(t.Context(), nil)
-			h.must(err)
-			defer func() { h.must(quarantine.Close()) }()
+			h.Must(err)
+			defer func() { h.Must(quarantine.Close()) }()
 			if ok, err := quarantine.View().Has(t.Context(), want); !ok || err != nil {
 				t.Errorf("Has(%s): %v, %v", want, ok, err)
 			}
@@ -86,7 +87,7 @@ func TestIngestTakesWhatIsFree(t *testing.T) {
 	}
 }
 
-// probe is a reader of nothing that looks at something when it is read.
+// probe is an empty reader that calls a function when it is read.
 type probe func()
 
 func (p probe) Read([]byte) (int, error) {

@@ -3,10 +3,10 @@ package odb_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
-	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,31 +14,26 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
+	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 func TestIngestRefusals(t *testing.T) {
 	t.Parallel()
 	blob := []byte("blob\n")
-	blobID := mustHash(t, object.TypeBlob, blob)
+	blobID := packtest.Hash(t, object.TypeBlob, blob)
 	missing := object.ID{1, 2, 3}
-	treeOf := func(entries ...object.TreeEntry) []byte { return object.AppendTree(nil, entries) }
-	commitOf := func(tree object.ID, parents ...object.ID) []byte {
-		c := object.Commit{Tree: tree, Parents: parents, Message: "m\n"}
-		c.Author = object.Signature{Name: "A", Email: "a@b", Seconds: 1, Zone: "+0000"}
-		c.Committer = c.Author
-		return c.Append(nil)
-	}
-	deltaTo := func(target string) []byte { return deltaOf(t, blob, []byte(target)) }
-	pathOf := func(depth int, name string) []testEntry {
-		entries := []testEntry{whole(object.TypeBlob, blob)}
+	deltaTo := func(target string) []byte { return packtest.DeltaOf(t, blob, []byte(target)) }
+	pathOf := func(depth int, name string) []packtest.Entry {
+		entries := []packtest.Entry{packtest.Whole(object.TypeBlob, blob)}
 		id, mode := blobID, object.ModeBlob
 		for range depth {
-			data := treeOf(object.TreeEntry{Mode: mode, Name: name, ID: id})
-			entries = append(entries, whole(object.TypeTree, data))
-			id, mode = mustHash(t, object.TypeTree, data), object.ModeTree
+			data := odbtest.TreeOf(object.TreeEntry{Mode: mode, Name: name, ID: id})
+			entries = append(entries, packtest.Whole(object.TypeTree, data))
+			id, mode = packtest.Hash(t, object.TypeTree, data), object.ModeTree
 		}
 		return entries
 	}
@@ -47,23 +42,23 @@ func TestIngestRefusals(t *testing.T) {
 		TreeDepth: 20,
 	}
 	tests := map[string]struct {
-		entries []testEntry
+		entries []packtest.Entry
 		raw     func(packed []byte) []byte
 		limits  odb.Limits
 		check   func(error) bool
 	}{
 		"missing blob": {
-			entries: []testEntry{
-				whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})),
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeTree, odbtest.TreeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})),
 			},
 			check: func(err error) bool {
 				var e *ingest.MissingError
-				tree := treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})
-				return errors.As(err, &e) && e.Object == missing && e.From == mustHash(t, object.TypeTree, tree)
+				tree := odbtest.TreeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "a", ID: missing})
+				return errors.As(err, &e) && e.Object == missing && e.From == packtest.Hash(t, object.TypeTree, tree)
 			},
 		},
 		"tree is a blob": {
-			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeCommit, commitOf(blobID))},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob), packtest.Whole(object.TypeCommit, odbtest.CommitOf(blobID, 1))},
 			check: func(err error) bool {
 				var e *ingest.WrongTypeError
 				return errors.As(err, &e) &&
@@ -71,8 +66,8 @@ func TestIngestRefusals(t *testing.T) {
 			},
 		},
 		"bad tree": {
-			entries: []testEntry{whole(object.TypeBlob, blob), whole(object.TypeTree,
-				treeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "..", ID: blobID}))},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob), packtest.Whole(object.TypeTree,
+				odbtest.TreeOf(object.TreeEntry{Mode: object.ModeBlob, Name: "..", ID: blobID}))},
 			check: func(err error) bool {
 				var e *ingest.BadObjectError
 				var check *object.CheckError
@@ -80,10 +75,9 @@ func TestIngestRefusals(t *testing.T) {
 			},
 		},
 		"deltas that are their own bases": {
-			entries: []testEntry{
-				{
-					kind: pack.KindRefDelta, id: missing, data: deltaTo("a"),
-				}, {kind: pack.KindRefDelta, id: missing, data: deltaTo("b")},
+			entries: []packtest.Entry{
+				{Kind: pack.KindRefDelta, BaseID: missing, Data: deltaTo("a")},
+				{Kind: pack.KindRefDelta, BaseID: missing, Data: deltaTo("b")},
 			},
 			check: func(err error) bool {
 				var e *ingest.UnresolvedError
@@ -91,59 +85,63 @@ func TestIngestRefusals(t *testing.T) {
 			},
 		},
 		"base that is no entry": {
-			entries: []testEntry{whole(object.TypeBlob, blob), {kind: pack.KindOFSDelta, data: deltaTo("a")}},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob), {Kind: pack.KindOFSDelta, Data: deltaTo("a")}},
 			raw: func(packed []byte) []byte {
 				body := slices.Clone(packed[:len(packed)-pack.TrailerSize])
 				i := bytes.LastIndex(body, []byte{0x78, 0x01})
 				body[i-1]--
-				return sealPack(body)
+				return packtest.Seal(body)
 			},
 			check: ingest.IsBadPack,
 		},
 		"delta for another base": {
-			entries: []testEntry{whole(object.TypeBlob, []byte("shorter")), {kind: pack.KindOFSDelta, data: deltaTo("a")}},
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, []byte("shorter")), {Kind: pack.KindOFSDelta, Data: deltaTo("a")},
+			},
 			check: func(err error) bool {
 				var e *ingest.BadEntryError
 				return errors.As(err, &e) && errors.Is(err, delta.ErrCorrupt)
 			},
 		},
 		"bytes behind the pack": {
-			entries: []testEntry{whole(object.TypeBlob, blob)},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob)},
 			raw:     func(packed []byte) []byte { return append(packed, 0) },
 			check:   ingest.IsBadPack,
 		},
 		"cut off": {
-			entries: []testEntry{whole(object.TypeBlob, blob)},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob)},
 			raw:     func(packed []byte) []byte { return packed[:len(packed)-1] },
 			check:   func(err error) bool { return ingest.IsBadPack(err) && errors.Is(err, io.ErrUnexpectedEOF) },
 		},
 		"object too large": {
-			entries: []testEntry{whole(object.TypeBlob, make([]byte, 1001))}, limits: small, check: limitOf("object size"),
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, make([]byte, 1001))}, limits: small,
+			check: limitOf("object size"),
 		},
 		"result too large": {
-			entries: []testEntry{whole(object.TypeBlob, make([]byte, 100)), {
-				kind: pack.KindOFSDelta, data: deltaOf(t, make([]byte, 100), bytes.Repeat(make([]byte, 100), 11)),
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, make([]byte, 100)), {
+				Kind: pack.KindOFSDelta, Data: packtest.DeltaOf(t, make([]byte, 100), bytes.Repeat(make([]byte, 100), 11)),
 			}},
 			limits: small, check: limitOf("object size"),
 		},
 		"pack too large": {
-			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, oracleNoise(900))}, 7), limits: small,
+			entries: slices.Repeat([]packtest.Entry{packtest.Whole(object.TypeBlob, odbtest.Noise(rand.New(rand.NewPCG(1, 2)), 900))}, 7), limits: small,
 			check: limitOf("pack size"),
 		},
 		"too many objects": {
-			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, blob)}, 61), limits: small, check: limitOf("object count"),
+			entries: slices.Repeat([]packtest.Entry{packtest.Whole(object.TypeBlob, blob)}, 61), limits: small,
+			check: limitOf("object count"),
 		},
 		"inflates too much": {
-			entries: slices.Repeat([]testEntry{whole(object.TypeBlob, make([]byte, 900))}, 30), limits: small,
+			entries: slices.Repeat([]packtest.Entry{packtest.Whole(object.TypeBlob, make([]byte, 900))}, 30), limits: small,
 			check: limitOf("inflated size"),
 		},
 		"chain too long": {
-			entries: []testEntry{
-				whole(object.TypeBlob, blob),
-				{kind: pack.KindOFSDelta, base: 0, data: deltaOf(t, blob, blob)},
-				{kind: pack.KindOFSDelta, base: 1, data: deltaOf(t, blob, blob)},
-				{kind: pack.KindOFSDelta, base: 2, data: deltaOf(t, blob, blob)},
-				{kind: pack.KindOFSDelta, base: 3, data: deltaOf(t, blob, blob)},
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, blob),
+				{Kind: pack.KindOFSDelta, Base: 0, Data: packtest.DeltaOf(t, blob, blob)},
+				{Kind: pack.KindOFSDelta, Base: 1, Data: packtest.DeltaOf(t, blob, blob)},
+				{Kind: pack.KindOFSDelta, Base: 2, Data: packtest.DeltaOf(t, blob, blob)},
+				{Kind: pack.KindOFSDelta, Base: 3, Data: packtest.DeltaOf(t, blob, blob)},
 			},
 			limits: small, check: limitOf("delta depth"),
 		},
@@ -153,37 +151,40 @@ func TestIngestRefusals(t *testing.T) {
 			return errors.Is(err, object.ErrNameTooLong)
 		}},
 		"bad .gitmodules": {
-			entries: []testEntry{
-				whole(object.TypeBlob, []byte("[submodule \"../x\"]\n\turl = a\n")),
-				whole(object.TypeTree, treeOf(object.TreeEntry{
-					Mode: object.ModeBlob, Name: ".gitmodules", ID: mustHash(t, object.TypeBlob,
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, []byte("[submodule \"../x\"]\n\turl = a\n")),
+				packtest.Whole(object.TypeTree, odbtest.TreeOf(object.TreeEntry{
+					Mode: object.ModeBlob, Name: ".gitmodules", ID: packtest.Hash(t, object.TypeBlob,
 						[]byte("[submodule \"../x\"]\n\turl = a\n")),
 				})),
 			},
 			check: ingest.IsBadPack,
 		},
 		"gitlink called .gitmodules": {
-			entries: []testEntry{
-				whole(object.TypeTree, treeOf(object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: missing})),
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeTree,
+					odbtest.TreeOf(object.TreeEntry{Mode: object.ModeGitlink, Name: ".gitmodules", ID: missing})),
 			},
 			check: checkOf("gitmodulesMissing"),
 		},
 		"folder called .gitattributes": {
-			entries: []testEntry{whole(object.TypeTree, nil), whole(object.TypeTree, treeOf(object.TreeEntry{
-				Mode: object.ModeTree, Name: "GITATT~1", ID: object.EmptyTreeID,
-			}))},
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeTree, nil),
+				packtest.Whole(object.TypeTree,
+					odbtest.TreeOf(object.TreeEntry{Mode: object.ModeTree, Name: "GITATT~1", ID: object.EmptyTreeID})),
+			},
 			check: checkOf("gitattributesBlob"),
 		},
 		"delta that makes nothing": {
-			entries: []testEntry{whole(object.TypeBlob, blob), {kind: pack.KindOFSDelta, data: []byte{5, 0}}},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob), {Kind: pack.KindOFSDelta, Data: []byte{5, 0}}},
 			check: func(err error) bool {
 				var e *ingest.BadEntryError
 				return errors.As(err, &e) && errors.Is(err, delta.ErrCorrupt) && ingest.IsBadPack(err)
 			},
 		},
 		"delta of three bytes against an ID": {
-			entries: []testEntry{whole(object.TypeBlob, make([]byte, 300)), {
-				kind: pack.KindRefDelta, id: mustHash(t, object.TypeBlob, make([]byte, 300)), data: []byte{0xac, 2, 0},
+			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, make([]byte, 300)), {
+				Kind: pack.KindRefDelta, BaseID: packtest.Hash(t, object.TypeBlob, make([]byte, 300)), Data: []byte{0xac, 2, 0},
 			}},
 			check: func(err error) bool { return errors.Is(err, delta.ErrCorrupt) && ingest.IsBadPack(err) },
 		},
@@ -196,16 +197,16 @@ func TestIngestRefusals(t *testing.T) {
 				if count == 1 {
 					limits.HotValueBytes = 1
 				}
-				h := newIngestHost(t, odb.Options{Limits: limits})
-				packed := encodePack(test.entries...)
+				h := odbtest.NewPool(t, odb.Options{Limits: limits})
+				packed := packtest.Encode(test.entries...)
 				if test.raw != nil {
 					packed = test.raw(packed)
 				}
-				_, err := h.push(packed, ingest.Options{})
+				_, err := h.Push(packed, ingest.Options{})
 				if !test.check(err) {
 					t.Errorf("unexpected error: %v", err)
 				}
-				if left := h.leftovers(); len(left) > 0 {
+				if left := leftovers(h); len(left) > 0 {
 					t.Errorf("left behind: %q", left)
 				}
 			})
@@ -227,17 +228,7 @@ func limitOf(limit string) func(error) bool {
 	}
 }
 
-// oracleNoise returns bytes that do not compress.
-func oracleNoise(size int) []byte {
-	noise := make([]byte, 0, size+20)
-	for i := uint32(0); len(noise) < size; i++ {
-		sum := sha1.Sum(binary.BigEndian.AppendUint32(nil, i)) //nolint:gosec // any spread will do
-		noise = append(noise, sum[:]...)
-	}
-	return noise[:size]
-}
-
-// brokenReader fails behind some bytes.
+// brokenReader fails at the end of its bytes.
 type brokenReader struct {
 	io.Reader
 	err error
@@ -255,16 +246,16 @@ func TestIngestReadErrorLeavesNothing(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 5, Commits: 50})
-	packed := packAll(git)
+	packed := odbtest.PackAll(git)
 	gone := errors.New("the client is gone")
 	for _, size := range []int{0, 5, 12, 500, len(packed) / 2, len(packed) - 1} {
-		h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-		_, err := ingest.Read(t.Context(), h.view(), &brokenReader{Reader: bytes.NewReader(packed[:size]), err: gone},
+		h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+		_, err := ingest.Read(t.Context(), h.View(), &brokenReader{Reader: bytes.NewReader(packed[:size]), err: gone},
 			ingest.Options{})
 		if !errors.Is(err, gone) || ingest.IsBadPack(err) {
 			t.Errorf("cut at %d: %v", size, err)
 		}
-		if left := h.leftovers(); len(left) > 0 {
+		if left := leftovers(h); len(left) > 0 {
 			t.Errorf("cut at %d: left behind %q", size, left)
 		}
 	}
@@ -274,15 +265,15 @@ func TestIngestCancelled(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
 	git.Seed(oracle.History{Seed: 6, Commits: 50})
-	packed := packAll(git)
+	packed := odbtest.PackAll(git)
 	why := errors.New("enough")
-	h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+	h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if _, err := ingest.Read(ctx, h.view(), bytes.NewReader(packed), ingest.Options{}); !errors.Is(err, why) {
+	if _, err := ingest.Read(ctx, h.View(), bytes.NewReader(packed), ingest.Options{}); !errors.Is(err, why) {
 		t.Errorf("ingest: %v", err)
 	}
-	in, err := ingest.Read(t.Context(), h.view(), bytes.NewReader(packed), ingest.Options{})
+	in, err := ingest.Read(t.Context(), h.View(), bytes.NewReader(packed), ingest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +283,33 @@ func TestIngestCancelled(t *testing.T) {
 	if _, _, err := in.Resolve(t.Context(), nil); !errors.Is(err, odb.ErrClosed) {
 		t.Errorf("resolve again: %v", err)
 	}
-	if left := h.leftovers(); len(left) > 0 {
+	if left := leftovers(h); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
+}
+
+// leftovers returns the names of the segments, their auxiliary files and the scratch files that the
+// file store of a pool holds. A file that moves to its place meanwhile is among them.
+func leftovers(h *odbtest.Pool) []string {
+	h.Helper()
+	names := make(map[string]bool)
+	var walk func(dir string)
+	walk = func(dir string) {
+		entries, err := h.FS.List(dir)
+		if err != nil {
+			return
+		}
+		for _, name := range entries {
+			path := h.FS.PathJoin(dir, name)
+			if info, err := h.FS.Stat(path); err == nil && info.IsDir() {
+				walk(path)
+			} else if strings.Contains(name, ".segment") || strings.Contains(name, ".graph") ||
+				strings.Contains(path, "scratch") {
+				names[name] = true
+			}
+		}
+	}
+	walk("files/incoming") // first, where files come from
+	walk("files")
+	return slices.Sorted(maps.Keys(names))
 }

@@ -8,33 +8,33 @@ import (
 	"testing"
 
 	"packhorse/odb"
-	"packhorse/odb/repack"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
-// TestListingRests takes listings up again with another view, at places drawn, and holds them
-// against walks.
+// TestListingRests resumes listings with other views, at random places, and compares them with
+// walks.
 func TestListingRests(t *testing.T) {
 	t.Parallel()
-	for _, options := range []historyOptions{
-		{seed: 81, commitCount: 150},
-		{seed: 82, commitCount: 150, skew: 100_000},
+	for _, options := range []odbtest.HistoryOptions{
+		{Seed: 81, CommitCount: 150},
+		{Seed: 82, CommitCount: 150, Skew: 100_000},
 	} {
-		t.Run(fmt.Sprintf("skew %d", options.skew), func(t *testing.T) {
+		t.Run(fmt.Sprintf("skew %d", options.Skew), func(t *testing.T) {
 			t.Parallel()
-			g := newHistory(t, options)
-			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-			h.pushPack(g, lines("", g.tips()))
-			must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
-			r := rand.New(rand.NewPCG(options.seed, 3))
-			tip := g.commits()[0]
-			for _, path := range append(pickStrings(r, g.paths(tip), 4), "", "not there") {
+			g := odbtest.NewHistory(t, options)
+			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+			h.PushGit(g, odbtest.Lines("", g.Tips()))
+			h.BuildFilters()
+			r := rand.New(rand.NewPCG(options.Seed, 3))
+			tip := g.Commits()[0]
+			for _, path := range append(pickStrings(r, paths(t, g, tip), 4), "", "not there") {
 				var want []object.ID
 				if path == "" {
-					want = collect(t, h.view(), revwalk.WalkOptions{Tips: []object.ID{tip}})
+					want = collect(t, h.View(), revwalk.WalkOptions{Tips: []object.ID{tip}})
 				} else {
-					want = collectPath(t, h.view(), []object.ID{tip}, path)
+					want = collectPath(t, h.View(), []object.ID{tip}, path)
 				}
 				if got := listRested(t, r, h, tip, path); !slices.Equal(got, want) {
 					t.Errorf("%q: got %d: %v\nwant %d: %v", path, len(got), got, len(want), want)
@@ -44,16 +44,16 @@ func TestListingRests(t *testing.T) {
 	}
 }
 
-// listRested lists with a rest every few commits.
-func listRested(t *testing.T, r *rand.Rand, h *ingestHost, tip object.ID, path string) []object.ID {
+// listRested lists with a rest after a few commits each.
+func listRested(t *testing.T, r *rand.Rand, h *odbtest.Pool, tip object.ID, path string) []object.ID {
 	t.Helper()
-	view := h.view()
+	view := h.View()
 	l, err := revwalk.List(t.Context(), view, tip, path)
-	must(t, err)
+	odbtest.Must(t, err)
 	var ids []object.ID
 	for {
 		c, ok, err := l.Next(t.Context())
-		must(t, err)
+		odbtest.Must(t, err)
 		if !ok {
 			l.Rest()
 			return ids
@@ -63,12 +63,12 @@ func listRested(t *testing.T, r *rand.Rand, h *ingestHost, tip object.ID, path s
 			continue
 		}
 		l.Rest()
-		must(t, view.Close())
+		odbtest.Must(t, view.Close())
 		if l.Bytes() <= int64(len(ids))*object.IDSize {
 			t.Fatalf("a listing of %d commits takes %d bytes", len(ids), l.Bytes())
 		}
-		view = h.view()
-		must(t, l.Resume(t.Context(), view))
+		view = h.View()
+		odbtest.Must(t, l.Resume(t.Context(), view))
 	}
 }
 
@@ -82,9 +82,9 @@ func pickStrings(r *rand.Rand, all []string, n int) []string {
 
 func TestListingOfNothing(t *testing.T) {
 	t.Parallel()
-	h := newIngestHost(t, odb.Options{})
+	h := odbtest.NewPool(t, odb.Options{})
 	for _, path := range []string{"", "a"} {
-		if _, err := revwalk.List(t.Context(), h.view(), object.ID{1}, path); !errors.Is(err, odb.ErrNotFound) {
+		if _, err := revwalk.List(t.Context(), h.View(), object.ID{1}, path); !errors.Is(err, odb.ErrNotFound) {
 			t.Errorf("a listing of %q from nowhere: %v", path, err)
 		}
 	}

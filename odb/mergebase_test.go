@@ -10,29 +10,33 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
 func TestAllReachAgainstGit(t *testing.T) {
 	t.Parallel()
-	for _, options := range []historyOptions{{seed: 21, commitCount: 60}, {seed: 22, commitCount: 120, skew: 100_000}} {
-		g := newHistory(t, options)
-		v := viewOf(t, g)
+	for _, options := range []odbtest.HistoryOptions{
+		{Seed: 21, CommitCount: 60},
+		{Seed: 22, CommitCount: 120, Skew: 100_000},
+	} {
+		g := odbtest.NewHistory(t, options)
+		v := odbtest.Clone(t, g.Repository)
 		parents, dates := map[object.ID][]object.ID{}, map[object.ID]int{}
 		for line := range strings.Lines(g.Git("rev-list", "--all", "--parents", "--timestamp")) {
 			date, ids, _ := strings.Cut(strings.TrimSpace(line), " ")
 			row := parseIDs(t, ids)
 			seconds, err := strconv.Atoi(date)
-			must(t, err)
+			odbtest.Must(t, err)
 			parents[row[0]], dates[row[0]] = row[1:], seconds
 		}
-		commits := g.commits()
-		r := rand.New(rand.NewPCG(options.seed, 4))
+		commits := g.Commits()
+		r := rand.New(rand.NewPCG(options.Seed, 4))
 		answers, aged := map[bool]int{}, 0
 		for range 120 {
-			from, targets := pick(r, commits, 1+r.IntN(4)), pick(r, commits, r.IntN(6))
-			shallow := pick(r, commits, r.IntN(4))
+			from, targets := odbtest.Pick(r, commits, 1+r.IntN(4)), odbtest.Pick(r, commits, r.IntN(6))
+			shallow := odbtest.Pick(r, commits, r.IntN(4))
 			counted, oldest := map[object.ID]bool{}, math.MaxInt
 			for _, id := range targets {
 				counted[id], oldest = true, min(oldest, dates[id])
@@ -59,7 +63,7 @@ func TestAllReachAgainstGit(t *testing.T) {
 			answers[want]++
 		}
 		if answers[true] < 5 || answers[false] < 5 || aged == 0 {
-			t.Errorf("seed %d: the answers are %v, %d for the age of a commit", options.seed, answers, aged)
+			t.Errorf("seed %d: the answers are %v, %d for the age of a commit", options.Seed, answers, aged)
 		}
 	}
 }
@@ -69,19 +73,19 @@ func parseIDs(t *testing.T, text string) []object.ID {
 	var ids []object.ID
 	for field := range strings.FieldsSeq(text) {
 		id, err := object.ParseID(field)
-		must(t, err)
+		odbtest.Must(t, err)
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// Tags count as what they lead to, and what leads to no commit is passed over.
+// Tags count as the objects that they peel to, and objects that peel to no commit are passed over.
 func TestAllReachPeels(t *testing.T) {
 	t.Parallel()
-	g := newHistory(t, historyOptions{seed: 23, commitCount: 20})
-	v := viewOf(t, g)
-	tip, tag, blob := g.tips("refs/heads/main"), g.tips("refs/tags/vv0"), g.tips("refs/tags/blob")
-	tagged := g.ids("", "rev-parse", "refs/tags/vv0^{commit}")
+	g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 23, CommitCount: 20})
+	v := odbtest.Clone(t, g.Repository)
+	tip, tag, blob := g.Tips("refs/heads/main"), g.Tips("refs/tags/vv0"), g.Tips("refs/tags/blob")
+	tagged := g.IDs("", "rev-parse", "refs/tags/vv0^{commit}")
 	for _, test := range []struct {
 		from, targets []object.ID
 		want          bool

@@ -7,11 +7,11 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
-// benchWorld is a repository of some thousand objects in a segment, and their IDs by type in random
-// order.
+// benchWorld returns some thousand objects in a segment, and their IDs by type in random order.
 func benchWorld(b *testing.B) (*world, map[object.Type][]object.ID) {
 	b.Helper()
 	r := oracle.New(b)
@@ -19,8 +19,8 @@ func benchWorld(b *testing.B) (*world, map[object.Type][]object.ID) {
 	w := newWorld(b, odb.Options{})
 	w.addRepository(r, "--delta-base-offset")
 	byType := make(map[object.Type][]object.ID)
-	for id, c := range w.objects {
-		byType[c.kind] = append(byType[c.kind], id)
+	for id, c := range w.Objects {
+		byType[c.Type] = append(byType[c.Type], id)
 	}
 	return w, byType
 }
@@ -28,7 +28,7 @@ func benchWorld(b *testing.B) (*world, map[object.Type][]object.ID) {
 func BenchmarkLookup(b *testing.B) {
 	w, byType := benchWorld(b)
 	ids := byType[object.TypeBlob]
-	v := w.view()
+	v := w.View()
 	defer v.Close()
 	absent := object.ID{1, 2, 3}
 	b.Run("found", func(b *testing.B) {
@@ -60,7 +60,7 @@ func BenchmarkRead(b *testing.B) {
 	w, byType := benchWorld(b)
 	for name, t := range map[string]object.Type{"tree": object.TypeTree, "blob": object.TypeBlob} {
 		b.Run(name, func(b *testing.B) {
-			v := w.view()
+			v := w.View()
 			defer v.Close()
 			ids := byType[t]
 			bytes := 0
@@ -76,22 +76,22 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkWriteHot is what one commit of one file costs here: a blob, a tree of 500 entries, a
-// commit.
+// BenchmarkWriteHot commits one file: a blob, a tree of 500 entries, a commit.
 func BenchmarkWriteHot(b *testing.B) {
 	w := newWorld(b, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
 	var entries []object.TreeEntry
 	for i := range 500 {
-		entries = append(entries, fileEntry(string(rune('a'+i%26))+string(rune('a'+i/26)), object.ID(noise(random, 20))))
+		name := string(rune('a'+i%26)) + string(rune('a'+i/26))
+		entries = append(entries, odbtest.FileEntry(name, object.ID(odbtest.Noise(random, 20))))
 	}
 	object.SortTree(entries)
-	data := text(random, 4000)
+	data := odbtest.Text(random, 4000)
 	var blob, tree, tip object.ID
 	var folder []byte
 	for i := 0; b.Loop(); i++ {
-		d := w.draft()
-		data = edited(random, data)
+		d := w.Draft()
+		data = odbtest.Edited(random, data)
 		blob = write(d, object.TypeBlob, data, blob)
 		entries[i%len(entries)].ID = blob
 		folder = object.AppendTree(folder[:0], entries)
@@ -100,36 +100,36 @@ func BenchmarkWriteHot(b *testing.B) {
 		if !tip.IsZero() {
 			parents = []object.ID{tip}
 		}
-		tip = write(d, object.TypeCommit, commitOf(tree, i, parents...), object.ZeroID)
-		w.must(d.q.Refresh(b.Context()))
+		tip = write(d, object.TypeCommit, odbtest.CommitOf(tree, i, parents...), object.ZeroID)
+		w.Must(d.Quarantine.Refresh(b.Context()))
 		batch := kv.NewBatch()
-		w.must(d.q.Stage(b.Context(), batch))
-		_, err := w.keys.Apply(b.Context(), batch)
-		w.must(err)
-		d.q.Settled(b.Context())
-		w.must(d.q.Close())
+		w.Must(d.Quarantine.Stage(b.Context(), batch))
+		_, err := w.Keys.Apply(b.Context(), batch)
+		w.Must(err)
+		d.Quarantine.Settled(b.Context())
+		w.Must(d.Quarantine.Close())
 	}
 }
 
-func write(d *draft, t object.Type, data []byte, predecessor object.ID) object.ID {
-	id, err := d.q.Write(d.Context(), t, data, predecessor)
-	d.must(err)
+func write(d *odbtest.Draft, t object.Type, data []byte, predecessor object.ID) object.ID {
+	id, err := d.Quarantine.Write(d.Context(), t, data, predecessor)
+	d.Must(err)
 	return id
 }
 
 func BenchmarkWriteBlobFrom(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const size = 64 << 20
-	for name, data := range map[string][]byte{"text": text(random, size), "noise": noise(random, size)} {
+	for name, data := range map[string][]byte{"text": odbtest.Text(random, size), "noise": odbtest.Noise(random, size)} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			for i := 0; b.Loop(); i++ {
 				w := newWorld(b, odb.Options{})
-				d := w.draft()
+				d := w.Draft()
 				data[0] = byte(i)
-				d.writeFrom(data)
-				w.must(d.q.Seal(b.Context()))
-				d.discard()
+				d.WriteFrom(data)
+				w.Must(d.Quarantine.Seal(b.Context()))
+				d.Discard()
 			}
 		})
 	}

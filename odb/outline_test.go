@@ -5,52 +5,52 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 	"packhorse/pack/object"
 )
 
-// TestWholeSegments pushes in every way that makes segments: all of them must know what they are as
-// a whole, which is what makes a clone cheap, and a clone from that alone must be what the tips
-// reach.
+// TestWholeSegments pushes in every way that makes segments. All segments must have summaries,
+// which make clones cheap, and a clone must have the objects that the tips reach.
 func TestWholeSegments(t *testing.T) {
 	t.Parallel()
-	g := newHistory(t, historyOptions{seed: 41, commitCount: 200})
-	for name, fill := range map[string]func(h *ingestHost, commits []object.ID){
-		"one push": func(h *ingestHost, _ []object.ID) {
-			h.pushPack(g, lines("", g.tips()))
+	g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 41, CommitCount: 200})
+	for name, fill := range map[string]func(h *odbtest.Pool, commits []object.ID){
+		"one push": func(h *odbtest.Pool, _ []object.ID) {
+			h.PushGit(g, odbtest.Lines("", g.Tips()))
 		},
-		"thin pushes": func(h *ingestHost, commits []object.ID) {
-			h.pushPack(g, lines("", commits[:80]))
-			h.pushPack(g, lines("", commits[:140])+"--not\n"+lines("", commits[:80]))
-			h.pushPack(g, lines("", g.tips())+"--not\n"+lines("", commits[:140]))
+		"thin pushes": func(h *odbtest.Pool, commits []object.ID) {
+			h.PushGit(g, odbtest.Lines("", commits[:80]))
+			h.PushGit(g, odbtest.Lines("", commits[:140])+"--not\n"+odbtest.Lines("", commits[:80]))
+			h.PushGit(g, odbtest.Lines("", g.Tips())+"--not\n"+odbtest.Lines("", commits[:140]))
 		},
-		"pushes that repeat each other": func(h *ingestHost, commits []object.ID) {
-			h.pushPack(g, lines("", commits[:120]))
-			h.pushPack(g, lines("", commits[:140])+"--not\n"+lines("", commits[:100]))
-			h.pushPack(g, lines("", g.tips())+"--not\n"+lines("", commits[:130]))
+		"pushes that repeat each other": func(h *odbtest.Pool, commits []object.ID) {
+			h.PushGit(g, odbtest.Lines("", commits[:120]))
+			h.PushGit(g, odbtest.Lines("", commits[:140])+"--not\n"+odbtest.Lines("", commits[:100]))
+			h.PushGit(g, odbtest.Lines("", g.Tips())+"--not\n"+odbtest.Lines("", commits[:130]))
 		},
-		"written by the API": func(h *ingestHost, _ []object.ID) {
-			for part := range slices.Chunk(g.all(), 400) {
-				h.write(g, part)
+		"written by the API": func(h *odbtest.Pool, _ []object.ID) {
+			for part := range slices.Chunk(g.All(), 400) {
+				h.Write(g, part)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 30}})
-			fill(h, g.ids("", "rev-list", "--all", "--topo-order", "--reverse"))
-			v := h.view()
-			segments, outlines, err := odb.Outlines(t.Context(), v)
-			if err != nil || segments == 0 || outlines != segments {
-				t.Errorf("%d of %d segments have an outline (see Ingest.connect and Ingest.settle), %v", outlines, segments, err)
+			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 30}})
+			fill(h, g.IDs("", "rev-list", "--all", "--topo-order", "--reverse"))
+			v := h.View()
+			if segments, summaries := odbtest.SummaryCount(t, v); segments == 0 || summaries != segments {
+				t.Errorf("%d of %d segments have a summary (see Ingest.connect and Ingest.settle)", summaries, segments)
 			}
 			for _, filter := range []string{"", "blob:none", "blob:limit=100", "tree:0", "object:type=tag"} {
-				request := packgen.Request{Wants: g.tips(), OFSDelta: true}
+				request := packgen.Request{Wants: g.Tips(), OFSDelta: true}
 				if filter != "" {
-					request.Filter, err = packgen.ParseFilter(filter)
-					must(t, err)
+					parsed, err := packgen.ParseFilter(filter)
+					odbtest.Must(t, err)
+					request.Filter = parsed
 				}
-				checkPack(t, g, v, request)
+				odbtest.CheckPack(t, g, v, request)
 			}
 		})
 	}

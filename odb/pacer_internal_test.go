@@ -36,7 +36,7 @@ func TestPacer(t *testing.T) {
 		rests(trafficPause/2, trafficPause) // as long as they may come one after another
 		rests(time.Millisecond, 0)
 		requests.begin()
-		requests.leave() // what is aside is no request
+		requests.leave() // a view with a private cache is no request
 		rests(time.Millisecond, 0)
 		requests.begin()
 		cancel()

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
-// failingWriter takes some bytes and then calls fail with each write.
+// failingWriter takes some bytes and then calls fail in each write.
 type failingWriter struct {
 	left int
 	fail func() error
@@ -26,21 +28,21 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// largeHistory returns a repository whose pack is larger than all buffers on its way.
-func largeHistory(tb testing.TB) *repository {
+// largeHistory returns a repository with a pack that is larger than all buffers on its way.
+func largeHistory(tb testing.TB) *odbtest.Repository {
 	tb.Helper()
-	g := newRepository(tb)
+	g := odbtest.NewRepository(tb)
 	random := rand.New(rand.NewPCG(1, 7))
 	var entries []object.TreeEntry
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		id, err := object.ParseID(g.Write("blob", noise(random, 400_000)))
-		must(tb, err)
-		entries = append(entries, fileEntry(name, id))
+		id, err := object.ParseID(g.Write("blob", odbtest.Noise(random, 400_000)))
+		odbtest.Must(tb, err)
+		entries = append(entries, odbtest.FileEntry(name, id))
 	}
-	tree := g.Write("tree", treeOf(entries...))
+	tree := g.Write("tree", odbtest.TreeOf(entries...))
 	root, err := object.ParseID(tree)
-	must(tb, err)
-	g.Git("update-ref", "refs/heads/main", g.Write("commit", commitOf(root, 1)))
+	odbtest.Must(tb, err)
+	g.Git("update-ref", "refs/heads/main", g.Write("commit", odbtest.CommitOf(root, 1)))
 	return g
 }
 
@@ -51,8 +53,9 @@ func TestWriteToStops(t *testing.T) {
 	for name, size := range map[string]int{"at once": 0, "in the middle": 1_000_000, "at the trailer": 3_200_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan, err := packgen.Plan(t.Context(), viewOf(t, g), packgen.Request{Wants: g.tips(), OFSDelta: true}, nil)
-			must(t, err)
+			v := odbtest.Clone(t, g.Repository)
+			plan, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: g.Tips(), OFSDelta: true}, nil)
+			odbtest.Must(t, err)
 			defer plan.Close()
 			n, err := plan.WriteTo(t.Context(), &failingWriter{left: size, fail: func() error { return broken }}, nil)
 			if !errors.Is(err, broken) {
@@ -72,11 +75,11 @@ func TestWriteToStops(t *testing.T) {
 
 func TestPlanStops(t *testing.T) {
 	t.Parallel()
-	g := newHistory(t, historyOptions{seed: 51, commitCount: 60})
-	v := viewOf(t, g)
+	g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 51, CommitCount: 60})
+	v := odbtest.Clone(t, g.Repository)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	commits := g.commits()
+	commits := g.Commits()
 	_, err := packgen.Plan(ctx, v, packgen.Request{Wants: commits[:1], Haves: commits[20:21]}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("plan with a context that has ended: %v", err)
@@ -93,55 +96,55 @@ func TestPlanStops(t *testing.T) {
 
 func TestPlanProgress(t *testing.T) {
 	t.Parallel()
-	g := newHistory(t, historyOptions{seed: 52, commitCount: 60})
-	v := viewOf(t, g)
+	g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 52, CommitCount: 60})
+	v := odbtest.Clone(t, g.Repository)
 	heard := map[string]int64{}
 	listen := func(phase string, done, total int64) {
 		if done == total {
 			heard[phase] = done
 		}
 	}
-	commits := g.commits()
+	commits := g.Commits()
 	plan, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: commits[:1], Haves: commits[30:31], Thin: true},
 		listen)
-	must(t, err)
+	odbtest.Must(t, err)
 	defer plan.Close()
 	_, err = plan.WriteTo(t.Context(), io.Discard, listen)
-	must(t, err)
+	odbtest.Must(t, err)
 	count := int64(plan.Count())
 	if count == 0 || heard["Enumerating objects"] != count || heard["Writing objects"] != count {
 		t.Errorf("a pack of %d objects told %v", count, heard)
 	}
 }
 
-// TestPackOfLargeObjects sends an object that does not fit in memory whole, whose delta base stays
-// behind, and a large one as it lies.
+// TestPackOfLargeObjects sends an object that does not fit into memory: whole, since its delta base
+// is not sent, and as it is stored.
 func TestPackOfLargeObjects(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it moves 200 MiB a few times")
 	}
-	g := newRepository(t)
+	g := odbtest.NewRepository(t)
 	random := rand.New(rand.NewPCG(1, 8))
-	newer := noise(random, odb.WholeBytes+1<<20)
+	newer := odbtest.Noise(random, segment.WholeMax+1<<20)
 	older := append(bytes.Clone(newer), "shorter end"...) // git makes the smaller a delta of the larger
 	var tips []object.ID
 	for i, data := range [][]byte{newer, older} {
 		blob, err := object.ParseID(g.Write("blob", data))
-		must(t, err)
-		tree, err := object.ParseID(g.Write("tree", treeOf(fileEntry("file", blob))))
-		must(t, err)
-		tip, err := object.ParseID(g.Write("commit", commitOf(tree, i, tips...)))
-		must(t, err)
+		odbtest.Must(t, err)
+		tree, err := object.ParseID(g.Write("tree", odbtest.TreeOf(odbtest.FileEntry("file", blob))))
+		odbtest.Must(t, err)
+		tip, err := object.ParseID(g.Write("commit", odbtest.CommitOf(tree, i, tips...)))
+		odbtest.Must(t, err)
 		tips = append(tips, tip)
 	}
 	g.Git("update-ref", "refs/heads/main", tips[1].String())
-	v := viewOf(t, g)
+	v := odbtest.Clone(t, g.Repository)
 	for i, tip := range tips {
 		request := packgen.Request{Wants: []object.ID{tip}, OFSDelta: true}
 		if i == 1 {
 			request.Shallow = tips[1:]
 		}
-		checkPack(t, g, v, request)
+		odbtest.CheckPack(t, g, v, request)
 	}
 }

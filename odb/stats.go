@@ -25,6 +25,8 @@ type Stats struct {
 	CacheBytes, CacheHits, CacheMisses uint64
 	// OpenFileCount is the number of open segment files.
 	OpenFileCount int
+	// ViewCount is the number of open views, except those with a private cache.
+	ViewCount int64
 	// LoanWalkCount is the number of visibility walks, LoanGrownCount the number of those that began
 	// with the visibility set of another fork.
 	LoanWalkCount, LoanGrownCount uint64
@@ -47,6 +49,7 @@ func (s *Store) Stats() Stats {
 		HotObjectCount: s.counts.hotWrites.Load(),
 		SegmentCount:   s.counts.segments.Load(),
 		OpenFileCount:  s.layers.openFileCount(),
+		ViewCount:      s.traffic.views.Load(),
 		LoanWalkCount:  s.loans.walks.Load(),
 		LoanGrownCount: s.loans.grown.Load(),
 	}

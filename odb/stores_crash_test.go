@@ -19,9 +19,9 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestStoresCrash takes the power between two operations of the file system under both stores,
-// while writers seal files, register them in batches, settle and delete them. What was acknowledged
-// is there, no batch is there by half, and every file that a batch registered is whole.
+// TestStoresCrash cuts the power between two operations of the file system under both stores, while
+// writers seal files, register them in batches, settle and delete them. All acknowledged batches
+// are there, none is there by half, and every file that a batch registered is whole.
 func TestStoresCrash(t *testing.T) {
 	t.Parallel()
 	rounds := 40
@@ -38,7 +38,7 @@ func TestStoresCrash(t *testing.T) {
 
 const crashWriters = 3
 
-// crashStores lives one life and looks at what is left of it.
+// crashStores runs writers until a crash and checks the stores that it leaves.
 func crashStores(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -204,7 +204,7 @@ func (w *crashWriter) transaction(t *testing.T, n uint64) error {
 	return commit.Wait(t.Context())
 }
 
-// checkWriter compares what is left of a writer with the transactions up to its head.
+// checkWriter compares the rows and files of a writer with its transactions up to its head.
 func checkWriter(t *testing.T, keys *kv.Pebble, files *file.Dir, writer int, acknowledged uint64) {
 	t.Helper()
 	head := uint64(0)
@@ -256,8 +256,8 @@ func checkFile(t *testing.T, files *file.Dir, name string, data []byte) {
 	}
 }
 
-// removeLeftovers settles what is registered and removes the rest, as a start does; then nothing is
-// left over.
+// removeLeftovers settles registered files and removes the others, as a start does. No leftovers
+// may remain.
 func removeLeftovers(t *testing.T, keys *kv.Pebble, files *file.Dir) {
 	t.Helper()
 	for info, err := range files.Leftovers(t.Context()) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -31,8 +32,8 @@ func TestStory(t *testing.T) {
 				for range 40 {
 					s.step()
 				}
-				s.reopen()
-				s.checkAll()
+				s.Reopen()
+				s.CheckAll()
 				s.checkHistory()
 				s.fsck()
 			})
@@ -54,34 +55,34 @@ func (s *story) step() {
 	s.Helper()
 	switch s.random.IntN(12) {
 	case 0:
-		s.reopen()
+		s.Reopen()
 	case 1:
-		s.crash(s.random)
+		s.Crash(s.random)
 	case 2:
-		d := s.draft()
+		d := s.Draft()
 		s.change(d)
 		s.checkDraft(d)
-		d.discard()
+		d.Discard()
 	case 3:
-		d := s.draft()
+		d := s.Draft()
 		s.change(d)
-		_ = d.stage() // and then the client has gone
-		d.discard()
+		_ = d.Stage() // and then the client has gone
+		d.Discard()
 		s.checkGone(d)
 	case 4:
-		s.checkAll()
+		s.CheckAll()
 	default:
-		d := s.draft()
+		d := s.Draft()
 		files, tree, tip := s.change(d)
 		s.checkDraft(d)
-		d.commit()
+		d.Commit()
 		s.files, s.tree, s.tip = files, tree, tip
 		s.count++
 	}
 }
 
 // change writes a commit with some changed files.
-func (s *story) change(d *draft) (files map[string]object.ID, tree, tip object.ID) {
+func (s *story) change(d *odbtest.Draft) (files map[string]object.ID, tree, tip object.ID) {
 	files = maps.Clone(s.files)
 	if files == nil {
 		files = make(map[string]object.ID)
@@ -89,46 +90,46 @@ func (s *story) change(d *draft) (files map[string]object.ID, tree, tip object.I
 	for range 1 + s.random.IntN(6) {
 		name := fmt.Sprintf("file%d", s.random.IntN(12))
 		before := files[name]
-		old, known := s.objects[before]
+		old, known := s.Objects[before]
 		switch {
 		case s.random.IntN(30) == 0:
-			files[name] = d.writeFrom(text(s.random, s.random.IntN(5<<18)))
+			files[name] = d.WriteFrom(odbtest.Text(s.random, s.random.IntN(5<<18)))
 		case s.random.IntN(15) == 0:
-			files[name] = d.write(object.TypeBlob, noise(s.random, s.random.IntN(140<<10)), before)
-		case known && len(old.data) > 0:
-			files[name] = d.write(object.TypeBlob, edited(s.random, old.data), before)
+			files[name] = d.Write(object.TypeBlob, odbtest.Noise(s.random, s.random.IntN(140<<10)), before)
+		case known && len(old.Data) > 0:
+			files[name] = d.Write(object.TypeBlob, odbtest.Edited(s.random, old.Data), before)
 		default:
-			files[name] = d.write(object.TypeBlob, text(s.random, s.random.IntN(20<<10)), object.ZeroID)
+			files[name] = d.Write(object.TypeBlob, odbtest.Text(s.random, s.random.IntN(20<<10)), object.ZeroID)
 		}
 	}
 	var entries []object.TreeEntry
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		entries = append(entries, fileEntry(name, files[name]))
+		entries = append(entries, odbtest.FileEntry(name, files[name]))
 	}
-	tree = d.write(object.TypeTree, treeOf(entries...), s.tree)
+	tree = d.Write(object.TypeTree, odbtest.TreeOf(entries...), s.tree)
 	var parents []object.ID
 	if !s.tip.IsZero() {
 		parents = []object.ID{s.tip}
 	}
-	tip = d.write(object.TypeCommit, commitOf(tree, 1_700_000_000+s.count, parents...), object.ZeroID)
+	tip = d.Write(object.TypeCommit, odbtest.CommitOf(tree, 1_700_000_000+s.count, parents...), object.ZeroID)
 	return files, tree, tip
 }
 
-// checkDraft reads what is quarantined through the quarantine, and makes sure that nobody else sees
-// it.
-func (s *story) checkDraft(d *draft) {
+// checkDraft reads the objects of a draft through its quarantine, and checks that nobody else sees
+// them.
+func (s *story) checkDraft(d *odbtest.Draft) {
 	s.Helper()
-	for id, want := range d.objects {
-		s.check(d.q.View(), id, want)
+	for id, want := range d.Objects {
+		s.Check(d.Quarantine.View(), id, want)
 	}
 	s.checkGone(d)
 }
 
-func (s *story) checkGone(d *draft) {
+func (s *story) checkGone(d *odbtest.Draft) {
 	s.Helper()
-	s.with(func(v *odb.View) {
-		for id := range d.objects {
-			_, stored := s.objects[id]
+	s.With(func(v *odb.View) {
+		for id := range d.Objects {
+			_, stored := s.Objects[id]
 			if ok, err := v.Has(s.Context(), id); err != nil || ok != stored {
 				s.Fatalf("Has(%s) = %v, %v, want %v", id, ok, err, stored)
 			}
@@ -139,13 +140,13 @@ func (s *story) checkGone(d *draft) {
 // checkHistory walks the branch by its graph rows.
 func (s *story) checkHistory() {
 	s.Helper()
-	s.with(func(v *odb.View) {
+	s.With(func(v *odb.View) {
 		id := s.tip
 		for n := s.count; n > 0; n-- {
 			row, err := v.Graph(s.Context(), id)
-			s.must(err)
-			want, err := object.ParseCommit(s.objects[id].data)
-			s.must(err)
+			s.Must(err)
+			want, err := object.ParseCommit(s.Objects[id].Data)
+			s.Must(err)
 			if row.Tree != want.Tree || !slices.Equal(row.Parents, want.Parents) || row.Generation != uint32(n) ||
 				row.Seconds != want.Committer.Seconds {
 				s.Fatalf("row of %s is %+v, the commit %+v, its number %d", id, row, want, n)
@@ -159,9 +160,9 @@ func (s *story) checkHistory() {
 
 func (s *story) fsck() {
 	s.Helper()
-	report, err := s.store.Fsck(s.Context(), s.pool, odb.FsckOptions{Tips: []object.ID{s.tip}})
-	s.must(err)
-	if report.ProblemCount > 0 || report.ObjectCount < int64(len(s.objects)) {
-		s.Fatalf("%d objects of %d checked, problems: %v", report.ObjectCount, len(s.objects), report.Problems)
+	report, err := s.Store.Fsck(s.Context(), s.Pool, odb.FsckOptions{Tips: []object.ID{s.tip}})
+	s.Must(err)
+	if report.ProblemCount > 0 || report.ObjectCount < int64(len(s.Objects)) {
+		s.Fatalf("%d objects of %d checked, problems: %v", report.ObjectCount, len(s.Objects), report.Problems)
 	}
 }

@@ -8,19 +8,21 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
 	"packhorse/pack/packtest"
 )
 
-// largePack returns a pack with an object over 32 MiB, deltas against it that build a large and a
-// small object, and what it holds.
-func largePack(t *testing.T) (packed []byte, objects []content) {
+// largePack returns a pack with an object over 32 MiB and deltas against it that build a large and
+// a small object. objects are all objects of the pack.
+func largePack(t *testing.T) (packed []byte, objects []odbtest.Content) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
-	base := bytes.Repeat(text(random, 1<<16), odb.WholeBytes>>16+1)
-	base = append(base, noise(random, 1000)...)
+	base := bytes.Repeat(odbtest.Text(random, 1<<16), segment.WholeMax>>16+1)
+	base = append(base, odbtest.Noise(random, 1000)...)
 	large := append(bytes.Clone(base[:40]), base...)
 	small := bytes.Clone(base[1000:5000])
 	var out bytes.Buffer
@@ -42,15 +44,15 @@ func largePack(t *testing.T) (packed []byte, objects []content) {
 	first := must(w.WriteWhole(object.TypeBlob, base))
 	second := must(w.WriteOFSDelta(first.Offset, below(base, large)))
 	must(w.WriteOFSDelta(second.Offset, below(large, small)))
-	must(w.WriteWhole(object.TypeBlob, noise(random, 2<<20)))
+	must(w.WriteWhole(object.TypeBlob, odbtest.Noise(random, 2<<20)))
 	if _, err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	random = rand.New(rand.NewPCG(1, 2))
-	text(random, 1<<16)
-	noise(random, 1000)
-	for _, data := range [][]byte{base, large, small, noise(random, 2<<20)} {
-		objects = append(objects, content{kind: object.TypeBlob, data: data})
+	odbtest.Text(random, 1<<16)
+	odbtest.Noise(random, 1000)
+	for _, data := range [][]byte{base, large, small, odbtest.Noise(random, 2<<20)} {
+		objects = append(objects, odbtest.Content{Type: object.TypeBlob, Data: data})
 	}
 	return out.Bytes(), objects
 }
@@ -62,31 +64,31 @@ func TestLargeObjects(t *testing.T) {
 	}
 	w := newWorld(t, odb.Options{})
 	packed, objects := largePack(t)
-	d := w.draft()
-	w.must(d.q.AddPack(t.Context(), packed))
+	d := w.Draft()
+	d.AddPack(packed)
 	for _, c := range objects {
-		id, err := object.Hash(c.kind, c.data)
-		w.must(err)
-		d.expect(id, c.kind, c.data)
+		id, err := object.Hash(c.Type, c.Data)
+		w.Must(err)
+		d.Expect(id, c.Type, c.Data)
 	}
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) {
-		for id, c := range w.objects {
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) {
+		for id, c := range w.Objects {
 			_, _, err := v.Read(t.Context(), id)
-			if large := len(c.data) > odb.WholeBytes; errors.Is(err, odb.ErrTooLarge) != large {
-				t.Errorf("Read of %d bytes: %v", len(c.data), err)
+			if large := len(c.Data) > segment.WholeMax; errors.Is(err, odb.ErrTooLarge) != large {
+				t.Errorf("Read of %d bytes: %v", len(c.Data), err)
 			}
-			checkSections(t, v, id, c.data)
+			checkSections(t, v, id, c.Data)
 		}
 	})
-	report, err := w.store.Fsck(t.Context(), w.pool, odb.FsckOptions{})
+	report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{})
 	if err != nil || report.ProblemCount > 0 {
 		t.Fatalf("fsck: %+v, %v", report, err)
 	}
 }
 
-// TestLargeHotObjects has small values that inflate to more than is held in memory, as a push may
+// TestLargeHotObjects stores small values that inflate to more than fits into memory, as a push may
 // bring them.
 func TestLargeHotObjects(t *testing.T) {
 	t.Parallel()
@@ -94,13 +96,13 @@ func TestLargeHotObjects(t *testing.T) {
 		t.Skip("dozens of MiB")
 	}
 	w := newWorld(t, odb.Options{})
-	large := bytes.Repeat([]byte{7}, odb.WholeBytes+5)
+	large := bytes.Repeat([]byte{7}, segment.WholeMax+5)
 	small := large[:5000]
-	d := w.draft()
+	d := w.Draft()
 	var base object.ID
 	for _, data := range [][]byte{large, small} {
 		id, err := object.Hash(object.TypeBlob, data)
-		w.must(err)
+		w.Must(err)
 		stored := data
 		if !base.IsZero() {
 			var ok bool
@@ -108,14 +110,14 @@ func TestLargeHotObjects(t *testing.T) {
 				t.Fatal("no delta")
 			}
 		}
-		w.must(d.q.AddHot(t.Context(), id, object.TypeBlob, int64(len(data)), base, stored))
-		base = d.expect(id, object.TypeBlob, data)
+		d.AddHot(id, object.TypeBlob, int64(len(data)), base, stored)
+		base = d.Expect(id, object.TypeBlob, data)
 	}
-	for id, c := range d.objects {
-		w.check(d.q.View(), id, c)
+	for id, c := range d.Objects {
+		w.Check(d.Quarantine.View(), id, c)
 	}
-	d.commit()
-	w.checkAll()
+	d.Commit()
+	w.CheckAll()
 }
 
 func TestSectionsOfBlockStreams(t *testing.T) {
@@ -126,21 +128,21 @@ func TestSectionsOfBlockStreams(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
 	const mebibyte = 1 << 20
-	d := w.draft()
-	d.write(object.TypeBlob, nil, object.ZeroID)
-	d.write(object.TypeBlob, []byte("short"), object.ZeroID)
+	d := w.Draft()
+	d.Write(object.TypeBlob, nil, object.ZeroID)
+	d.Write(object.TypeBlob, []byte("short"), object.ZeroID)
 	for _, size := range []int{mebibyte, mebibyte + 1, 2 * mebibyte, 3*mebibyte + 12345} {
-		d.writeFrom(text(random, size))
-		d.writeFrom(noise(random, size))
+		d.WriteFrom(odbtest.Text(random, size))
+		d.WriteFrom(odbtest.Noise(random, size))
 	}
-	for id, c := range d.objects { // while the segment is being written
-		checkSections(t, d.q.View(), id, c.data)
+	for id, c := range d.Objects { // while the segment is being written
+		checkSections(t, d.Quarantine.View(), id, c.Data)
 	}
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) {
-		for id, c := range w.objects {
-			checkSections(t, v, id, c.data)
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) {
+		for id, c := range w.Objects {
+			checkSections(t, v, id, c.Data)
 		}
 	})
 }
@@ -165,7 +167,7 @@ func checkSections(t *testing.T, v *odb.View, id object.ID, want []byte) {
 		{-5, 3},
 		{size + 7, 1},
 	}
-	if size > odb.WholeBytes { // inflated from the beginning each time
+	if size > segment.WholeMax { // inflated from the beginning each time
 		ranges = ranges[4:6]
 	}
 	for range 3 {

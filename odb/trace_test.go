@@ -11,20 +11,20 @@ import (
 	"testing"
 
 	"packhorse/odb"
-	"packhorse/odb/repack"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
 
-// gitTrace is what git says about one commit: the commits that changed its files last, by path.
+// gitTrace is the answer of git for one commit: the commits that changed its files last, by path.
 type gitTrace struct {
 	commit object.ID
 	last   map[string]object.ID
 }
 
-// traceOf asks git about up to max files of a commit, one by one.
-func (g *repository) traceOf(r *rand.Rand, commit object.ID, most int) gitTrace {
-	g.tb.Helper()
+// traceOf asks git about at most most files of a commit, one by one.
+func traceOf(t *testing.T, g *odbtest.Repository, r *rand.Rand, commit object.ID, most int) gitTrace {
+	t.Helper()
 	files := strings.FieldsFunc(string(g.Input(nil, "ls-tree", "-r", "-z", "--name-only", commit.String())),
 		func(r rune) bool { return r == 0 })
 	r.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
@@ -32,13 +32,13 @@ func (g *repository) traceOf(r *rand.Rand, commit object.ID, most int) gitTrace 
 	for _, file := range files {
 		want.last[file] = object.ZeroID
 		if most--; most >= 0 {
-			want.last[file] = g.ids("", "--literal-pathspecs", "log", "-1", "--format=%H", commit.String(), "--", file)[0]
+			want.last[file] = g.IDs("", "--literal-pathspecs", "log", "-1", "--format=%H", commit.String(), "--", file)[0]
 		}
 	}
 	return want
 }
 
-// traced returns what a trace knows of the files in a folder and below: commits by path.
+// traced adds the commits that changed the files in a folder and below last, by path.
 func traced(f *revwalk.TracedFolder, prefix string, into map[string]object.ID) map[string]object.ID {
 	for _, e := range f.Entries {
 		if e.Folder != nil {
@@ -51,11 +51,11 @@ func traced(f *revwalk.TracedFolder, prefix string, into map[string]object.ID) m
 	return into
 }
 
-// compareTrace holds a trace against what git says.
+// compareTrace compares a trace with that of git.
 func compareTrace(t *testing.T, v *odb.View, want gitTrace, options revwalk.TraceOptions) *revwalk.TracedFolder {
 	t.Helper()
 	root, err := revwalk.Trace(t.Context(), v, want.commit, options)
-	must(t, err)
+	odbtest.Must(t, err)
 	got := traced(root, "", map[string]object.ID{})
 	for file, last := range want.last {
 		if options.Path != "" && file != options.Path && !strings.HasPrefix(file, options.Path+"/") {
@@ -73,23 +73,23 @@ func compareTrace(t *testing.T, v *odb.View, want gitTrace, options revwalk.Trac
 
 func TestTraceAgainstGit(t *testing.T) {
 	t.Parallel()
-	for _, options := range []historyOptions{
-		{seed: 71, commitCount: 80},
-		{seed: 72, commitCount: 120, skew: 3000},
-		{seed: 73, commitCount: 120, skew: 100_000},
+	for _, options := range []odbtest.HistoryOptions{
+		{Seed: 71, CommitCount: 80},
+		{Seed: 72, CommitCount: 120, Skew: 3000},
+		{Seed: 73, CommitCount: 120, Skew: 100_000},
 	} {
-		t.Run(fmt.Sprintf("seed %d skew %d", options.seed, options.skew), func(t *testing.T) {
+		t.Run(fmt.Sprintf("seed %d skew %d", options.Seed, options.Skew), func(t *testing.T) {
 			t.Parallel()
-			g := newHistory(t, options)
-			plain := viewOf(t, g)
-			h := newIngestHost(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
-			h.pushPack(g, lines("", g.tips()))
-			must(t, repack.BuildFilters(t.Context(), h.store, h.pool))
-			filtered := h.view()
-			r := rand.New(rand.NewPCG(options.seed, 3))
+			g := odbtest.NewHistory(t, options)
+			plain := odbtest.Clone(t, g.Repository)
+			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+			h.PushGit(g, odbtest.Lines("", g.Tips()))
+			h.BuildFilters()
+			filtered := h.View()
+			r := rand.New(rand.NewPCG(options.Seed, 3))
 			known := map[object.ID]*revwalk.TracedFolder{} // grows, so that traces end at what earlier ones found
-			for _, commit := range pick(r, g.commits(), 8) {
-				want := g.traceOf(r, commit, 1000)
+			for _, commit := range odbtest.Pick(r, g.Commits(), 8) {
+				want := traceOf(t, g, r, commit, 1000)
 				compareTrace(t, plain, want, revwalk.TraceOptions{})
 				compareTrace(t, filtered, want, revwalk.TraceOptions{})
 				remembered := revwalk.TraceOptions{Known: func(id object.ID) *revwalk.TracedFolder { return known[id] }}
@@ -112,10 +112,10 @@ func TestTraceAgainstGit(t *testing.T) {
 
 func TestTraceOfNothing(t *testing.T) {
 	t.Parallel()
-	g := newHistory(t, historyOptions{seed: 74, commitCount: 10})
-	v := viewOf(t, g)
+	g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 74, CommitCount: 10})
+	v := odbtest.Clone(t, g.Repository)
 	for _, missing := range []string{"not there", "not there/at all"} {
-		if _, err := revwalk.Trace(t.Context(), v, g.commits()[0], revwalk.TraceOptions{Path: missing}); !errors.Is(err,
+		if _, err := revwalk.Trace(t.Context(), v, g.Commits()[0], revwalk.TraceOptions{Path: missing}); !errors.Is(err,
 			odb.ErrNotFound) {
 			t.Errorf("a trace of %q: %v", missing, err)
 		}
@@ -130,5 +130,5 @@ func TestTraceOfNothing(t *testing.T) {
 func TestTraceOfRealRepository(t *testing.T) {
 	g, h := realWithFilters(t)
 	r := rand.New(rand.NewPCG(2, 6))
-	compareTrace(t, h.view(), g.traceOf(r, g.ids("", "rev-parse", "HEAD")[0], 40), revwalk.TraceOptions{})
+	compareTrace(t, h.View(), traceOf(t, g, r, g.IDs("", "rev-parse", "HEAD")[0], 40), revwalk.TraceOptions{})
 }

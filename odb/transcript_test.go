@@ -24,6 +24,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/repack"
 	"packhorse/odb/revwalk"
 	"packhorse/odb/segment"
@@ -37,15 +38,15 @@ import (
 //
 //	write C [parent=P]      quarantines commit C, its tree and its files, which are lines:
 //	                        "path: text", or "path = N bytes" of noise
-//	commit, discard         lets the pool have what is quarantined, and forgets it
+//	commit, discard         makes the quarantined objects visible; discards them
 //	push C [parent=P] [thin] [without=OBJECT]   the same as a pack from a client
 //	fork NAME tips=(C, ...) makes a pool that shares the layers of this one
-//	delete POOL             gives up a pool
+//	delete POOL             deletes a pool
 //	compact [all]           flushes hot layers to a segment and merges segments; all: into one
 //	plan tips=(C, ...) [old=(C, ...)] [share=N]
-//	                        begins to prune what the refs, now and before, do not reach
-//	drop [moved=C]          commits that; moved is what a ref was pointed at meanwhile
-//	sweep [grace=1h]        removes layers that left their last manifest and nobody has pinned
+//	                        begins to prune objects that no ref, now or before, reaches
+//	drop [moved=C]          commits that; a ref was moved to the commit moved meanwhile
+//	sweep [grace=1h]        removes layers that left their last manifest and have no pin
 //	clock 1h                moves the clock
 //	view V, close V         pins the layers as they are, and lets go of them
 //	layers                  shows the manifest: layers in the order in which they joined
@@ -55,7 +56,7 @@ import (
 //	fsck [tips=(C, ...)]    verifies the pool
 //	flip LAYER              changes a bit in the middle of a segment's file, and reopens the stores
 //	limits hot-count=N      reopens the stores, so that writes of more objects than N become segments
-//	reopen, crash           restart the stores; after a crash nothing is left of what was not synced
+//	reopen, crash           restart the stores; a crash loses everything that was not synced
 //
 // Each takes in=POOL. Layers are shown as hot1, seg1 and so on, in the order in which they were
 // seen.
@@ -77,7 +78,7 @@ type scene struct {
 	ids    map[string]odb.PoolID
 	forks  map[string]bool
 	grown  odb.Growth // by the last write
-	draft  *draft
+	draft  *odbtest.Draft
 	plan   *repack.Prune
 	views  map[string]*odb.View
 	objs   map[string]object.ID // C, C:, C:path
@@ -96,7 +97,7 @@ func newScene(t *testing.T) *scene {
 		Now:  func() time.Time { return s.now },
 		Grew: func(_ odb.PoolID, by odb.Growth) { s.grown = by },
 	})
-	s.addPool("main", s.pool)
+	s.addPool("main", s.Pool)
 	s.nameLayers()
 	t.Cleanup(func() {
 		for _, v := range s.views {
@@ -107,12 +108,12 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// What follows, up to run, is all that is asked of the store beside reading and committing, which
-// world_test.go does.
+// The methods up to run are those that call the store, beside reading and committing, which
+// odbtest does.
 
 // ingest takes a pack as a push does.
 func (s *scene) ingest(packed []byte) (ingest.Stats, error) {
-	v := s.view()
+	v := s.View()
 	defer v.Close()
 	in, err := ingest.Read(s.Context(), v, bytes.NewReader(packed), ingest.Options{})
 	if err != nil {
@@ -123,17 +124,17 @@ func (s *scene) ingest(packed []byte) (ingest.Stats, error) {
 	if err != nil {
 		return stats, err
 	}
-	d := &draft{world: s.world, q: q}
-	d.commit()
+	d := &odbtest.Draft{World: s.World, Quarantine: q}
+	d.Commit()
 	return stats, nil
 }
 
 func (s *scene) fold(all bool) (repack.Compacted, error) {
-	return repack.Compact(s.Context(), s.store, s.pool, repack.CompactOptions{All: all})
+	return repack.Compact(s.Context(), s.Store, s.Pool, repack.CompactOptions{All: all})
 }
 
 func (s *scene) planDrop(tips, old []object.ID, shareMin float64) (err error) {
-	s.plan, err = repack.PlanPrune(s.Context(), s.store, s.pool, repack.PruneOptions{
+	s.plan, err = repack.PlanPrune(s.Context(), s.Store, s.Pool, repack.PruneOptions{
 		ShareMin: shareMin, Roots: func(context.Context) (_, _ []object.ID, err error) { return tips, old, nil },
 	})
 	return err
@@ -150,23 +151,23 @@ func (s *scene) finishDrop(moved []object.ID) error {
 	if err != nil {
 		return errors.Join(err, d.Close())
 	}
-	s.apply(b)
+	s.Apply(b)
 	d.Settled(s.Context())
 	return d.Close()
 }
 
 func (s *scene) deletePool() {
 	b := kv.NewBatch()
-	s.store.DropPool(b, s.pool)
-	s.apply(b)
+	s.Store.DropPool(b, s.Pool)
+	s.Apply(b)
 }
 
 func (s *scene) check(tips []object.ID) (*odb.FsckReport, error) {
-	return s.store.Fsck(s.Context(), s.pool, odb.FsckOptions{Tips: tips})
+	return s.Store.Fsck(s.Context(), s.Pool, odb.FsckOptions{Tips: tips})
 }
 
 func (s *scene) sweep(grace time.Duration) (odb.Swept, error) {
-	return s.store.Sweep(s.Context(), grace)
+	return s.Store.Sweep(s.Context(), grace)
 }
 
 func (s *scene) walk(v *odb.View, tip object.ID) (commits []object.ID, err error) {
@@ -179,19 +180,19 @@ func (s *scene) walk(v *odb.View, tip object.ID) (commits []object.ID, err error
 	return commits, nil
 }
 
-// settle waits for what goes on in the background: files go to their place, and what forks may read
-// is written down once somebody has asked.
+// settle waits for the background: files move to their place, and visibility sets are stored once
+// somebody has asked.
 func (s *scene) settle(asked bool) {
-	s.store.AwaitSettled()
+	s.Store.AwaitSettled()
 	if asked {
-		s.store.AwaitLoans()
+		s.Store.AwaitLoans()
 	}
 }
 
 func (s *scene) run(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	pool := cmp.Or(argument(d, "in"), "main")
-	s.pool = s.ids[pool]
+	s.Pool = s.ids[pool]
 	out, err := s.command(t, d, pool)
 	s.settle(s.forks[pool] && d.Cmd != "fork" && d.Cmd != "layers")
 	s.nameLayers()
@@ -206,12 +207,12 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 	switch d.Cmd {
 	case "write":
 		if s.draft == nil {
-			s.draft = s.world.draft()
+			s.draft = s.Draft()
 		}
 		return s.write(d), nil
 	case "commit":
 		s.grown = odb.Growth{}
-		s.draft.commit()
+		s.draft.Commit()
 		s.draft = nil
 		return s.growth(), nil
 	case "discard":
@@ -223,7 +224,7 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 		s.addPool(name, s.forkOf(s.tips(d, "tips")...))
 		s.forks[name] = true
 	case "delete":
-		s.pool = s.ids[d.CmdArgs[0].Key]
+		s.Pool = s.ids[d.CmdArgs[0].Key]
 		s.deletePool()
 		delete(s.ids, d.CmdArgs[0].Key)
 	case "compact":
@@ -250,10 +251,10 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 	case "clock":
 		s.now = s.now.Add(duration(t, d.CmdArgs[0].Key))
 	case "view":
-		s.views[d.CmdArgs[0].Key] = s.view()
+		s.views[d.CmdArgs[0].Key] = s.View()
 	case "close":
 		name := d.CmdArgs[0].Key
-		s.must(s.views[name].Close())
+		s.Must(s.views[name].Close())
 		delete(s.views, name)
 	case "layers":
 		return s.layers(pool), nil
@@ -266,30 +267,30 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 	case "flip":
 		s.flip(t, d.CmdArgs[0].Key)
 	case "limits":
-		d.ScanArgs(t, "hot-count", &s.options.Limits.HotCount)
-		s.reopen()
+		d.ScanArgs(t, "hot-count", &s.Options.Limits.HotCount)
+		s.Reopen()
 	case "reopen":
-		s.reopen()
+		s.Reopen()
 	case "crash":
-		after := s.fs.CrashClone(vfs.CrashCloneCfg{})
+		after := s.FS.CrashClone(vfs.CrashCloneCfg{})
 		s.forget()
-		s.shut()
-		s.fs = after
-		s.open()
+		s.Shut()
+		s.FS = after
+		s.Open()
 	default:
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}
 	return "", nil
 }
 
-// forget gives up what is quarantined and planned.
+// forget discards the draft and the planned prune.
 func (s *scene) forget() {
 	if s.draft != nil {
-		s.draft.discard()
+		s.draft.Discard()
 		s.draft = nil
 	}
 	if s.plan != nil {
-		s.must(s.plan.Close())
+		s.Must(s.plan.Close())
 		s.plan = nil
 	}
 }
@@ -300,7 +301,7 @@ func (s *scene) addPool(name string, id odb.PoolID) {
 	s.names[hex.EncodeToString(id[:])] = name
 }
 
-// made is a commit with what it brings, in the order in which it can be written.
+// made is an object of a commit.
 type made struct {
 	name    string
 	kind    object.Type
@@ -314,7 +315,7 @@ func (s *scene) compose(d *datadriven.TestData) []made {
 	var objects []made
 	add := func(suffix string, kind object.Type, data []byte) object.ID {
 		id, err := object.Hash(kind, data)
-		s.must(err)
+		s.Must(err)
 		s.objs[name+suffix] = id
 		if s.names[id.String()] == "" {
 			s.names[id.String()] = name + suffix
@@ -329,33 +330,33 @@ func (s *scene) compose(d *datadriven.TestData) []made {
 		if !isText {
 			var size int
 			_, err := fmt.Sscanf(line, "%s = %d bytes", &filePath, &size)
-			s.must(err)
-			data = noise(rand.New(rand.NewPCG(uint64(len(name)), uint64(name[len(name)-1]))), size)
+			s.Must(err)
+			data = odbtest.Noise(rand.New(rand.NewPCG(uint64(len(name)), uint64(name[len(name)-1]))), size)
 		}
-		entries = append(entries, fileEntry(filePath, add(":"+filePath, object.TypeBlob, data)))
+		entries = append(entries, odbtest.FileEntry(filePath, add(":"+filePath, object.TypeBlob, data)))
 	}
 	object.SortTree(entries)
-	tree := add(":", object.TypeTree, treeOf(entries...))
+	tree := add(":", object.TypeTree, odbtest.TreeOf(entries...))
 	var parents []object.ID
 	if parent != "" {
 		parents = append(parents, s.objs[parent])
 	}
-	add("", object.TypeCommit, commitOf(tree, 1_700_000_000+len(s.objs), parents...))
+	add("", object.TypeCommit, odbtest.CommitOf(tree, 1_700_000_000+len(s.objs), parents...))
 	return objects
 }
 
 func (s *scene) write(d *datadriven.TestData) string {
 	for _, o := range s.compose(d) {
 		if len(o.data) > 64<<10 {
-			s.draft.writeFrom(o.data)
+			s.draft.WriteFrom(o.data)
 		} else {
-			s.draft.write(o.kind, o.data, o.follows)
+			s.draft.Write(o.kind, o.data, o.follows)
 		}
 	}
 	return ""
 }
 
-// push sends a commit with what its parent has not got.
+// push sends a commit with the objects that its parent does not reach.
 func (s *scene) push(t *testing.T, d *datadriven.TestData) (string, error) {
 	t.Helper()
 	known := map[object.ID]bool{}
@@ -373,16 +374,16 @@ func (s *scene) push(t *testing.T, d *datadriven.TestData) (string, error) {
 		var err error
 		if thin := d.HasArg("thin") && known[o.follows] && o.kind == object.TypeBlob; thin {
 			_, base, readErr := s.readAt("", o.follows)
-			s.must(readErr)
+			s.Must(readErr)
 			program, _ := delta.NewIndex(base).Create(nil, o.data, 1<<20)
 			_, err = w.WriteRefDelta(o.follows, program)
 		} else {
 			_, err = w.WriteWhole(o.kind, o.data)
 		}
-		s.must(err)
+		s.Must(err)
 	}
 	_, err := w.Close()
-	s.must(err)
+	s.Must(err)
 	s.grown = odb.Growth{}
 	stats, err := s.ingest(packed.Bytes())
 	if err != nil {
@@ -392,7 +393,7 @@ func (s *scene) push(t *testing.T, d *datadriven.TestData) (string, error) {
 		stats.ObjectCount, stats.DeltaCount, stats.BaseCount) + s.growth(), nil
 }
 
-// growth says what the last write added.
+// growth says how much the last write added.
 func (s *scene) growth() string {
 	var out string
 	if s.grown.ObjectCount > 0 {
@@ -420,7 +421,7 @@ func (s *scene) id(name string) object.ID {
 	if !made {
 		var err error
 		id, err = object.Hash(object.TypeBlob, []byte("nowhere: "+name))
-		s.must(err)
+		s.Must(err)
 		s.names[id.String()] = name
 	}
 	return id
@@ -430,7 +431,7 @@ func (s *scene) id(name string) object.ID {
 func (s *scene) readAt(view string, id object.ID) (object.Type, []byte, error) {
 	v := s.views[view]
 	if v == nil {
-		v = s.view()
+		v = s.View()
 		defer v.Close()
 	}
 	return v.Read(s.Context(), id)
@@ -465,7 +466,7 @@ func (s *scene) look(d *datadriven.TestData) string {
 func (s *scene) log(out *strings.Builder, view string, tip object.ID) {
 	v := s.views[view]
 	if v == nil {
-		v = s.view()
+		v = s.View()
 		defer v.Close()
 	}
 	commits, err := s.walk(v, tip)
@@ -496,12 +497,12 @@ func (s *scene) flip(t *testing.T, layer string) {
 	for _, name := range listFiles(t, s.world) {
 		id, isSegment := strings.CutSuffix(path.Base(name), ".segment")
 		if isSegment && s.names[id] == layer {
-			info, err := s.fs.Stat(name)
-			s.must(err)
+			info, err := s.FS.Stat(name)
+			s.Must(err)
 			flipAt(t, s.world, name, info.Size()/2, 1)
 		}
 	}
-	s.reopen() // so that nothing is in the cache
+	s.Reopen() // so that nothing is in the cache
 }
 
 // storedLayer is a layer as docs/formats.md tells of manifests.
@@ -511,24 +512,24 @@ type storedLayer struct {
 	auxiliaries []segment.LayerKind
 }
 
-// manifest reads what a pool consists of from the key-value store; false is for a pool that has
-// been removed.
+// manifest reads the manifest of a pool from the key-value store; found is false for a pool that
+// was removed.
 func (s *scene) manifest(pool odb.PoolID) (version, drops uint64, layers []storedLayer, found bool) {
-	data, err := s.keys.Get(s.Context(), append([]byte{'m'}, pool[:]...))
+	data, err := s.Keys.Get(s.Context(), append([]byte{'m'}, pool[:]...))
 	if errors.Is(err, kv.ErrNotFound) {
 		return 0, 0, nil, false
 	}
-	s.must(err)
+	s.Must(err)
 	r := bytes.NewReader(data[1:])
 	number := func() uint64 {
 		n, err := binary.ReadUvarint(r)
-		s.must(err)
+		s.Must(err)
 		return n
 	}
 	layer := func() (l storedLayer) {
 		var id [17]byte
 		_, err := r.Read(id[:])
-		s.must(err)
+		s.Must(err)
 		return storedLayer{kind: segment.LayerKind(id[0]), id: hex.EncodeToString(id[1:])}
 	}
 	version, drops = number(), number()
@@ -587,21 +588,21 @@ func (s *scene) uses(pool, layer string) bool {
 // number of its objects.
 func (s *scene) objectCount(l storedLayer) int {
 	raw, err := hex.DecodeString(l.id)
-	s.must(err)
+	s.Must(err)
 	if l.kind == segment.KindHot {
 		start := append([]byte{'o'}, raw...)
 		count := 0
-		for _, err := range s.keys.Scan(s.Context(), kv.ScanOptions{Start: start, End: kv.PrefixEnd(start)}) {
-			s.must(err)
+		for _, err := range s.Keys.Scan(s.Context(), kv.ScanOptions{Start: start, End: kv.PrefixEnd(start)}) {
+			s.Must(err)
 			count++
 		}
 		return count
 	}
-	f, err := s.files.Open(s.Context(), segment.KindSegment.FileName(segment.LayerID(raw)))
-	s.must(err)
+	f, err := s.Files.Open(s.Context(), segment.KindSegment.FileName(segment.LayerID(raw)))
+	s.Must(err)
 	var header [12]byte
 	_, err = f.ReadAt(header[:], 0)
-	s.must(errors.Join(err, f.Close()))
+	s.Must(errors.Join(err, f.Close()))
 	return int(binary.BigEndian.Uint32(header[8:]))
 }
 
@@ -623,12 +624,12 @@ func (s *scene) nameLayers() {
 	}
 }
 
-// fileKinds counts the files by what their names end with.
+// fileKinds counts the files by their extensions.
 func (s *scene) fileKinds(t *testing.T) string {
 	t.Helper()
 	kinds := map[string]int{}
-	for info, err := range s.files.List(t.Context()) {
-		s.must(err)
+	for info, err := range s.Files.List(t.Context()) {
+		s.Must(err)
 		kinds[strings.TrimPrefix(path.Ext(info.Name), ".")]++
 	}
 	if len(kinds) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
@@ -23,27 +24,26 @@ func TestSkipDeltas(t *testing.T) {
 	const versions = 10_000
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
-	data := text(random, 3000)
+	data := odbtest.Text(random, 3000)
 	var id object.ID
 	var ids []object.ID
-	d := w.draft()
+	d := w.Draft()
 	for range versions {
-		id = d.write(object.TypeBlob, data, id)
+		id = d.Write(object.TypeBlob, data, id)
 		ids = append(ids, id)
-		data = edited(random, data)
+		data = odbtest.Edited(random, data)
 		if random.IntN(50) == 0 {
-			d.commit()
-			d = w.draft()
+			d.Commit()
+			d = w.Draft()
 		}
 	}
-	d.commit()
-	w.with(func(v *odb.View) {
+	d.Commit()
+	w.With(func(v *odb.View) {
 		deepest, deltas, stored := 0, 0, int64(0)
 		for _, id := range ids {
-			depth, err := odb.Depth(t.Context(), v, id)
-			w.must(err)
+			depth := odbtest.Depth(t, v, id)
 			e, err := v.Entry(t.Context(), id)
-			w.must(err)
+			w.Must(err)
 			deepest = max(deepest, depth)
 			stored += e.PayloadSize
 			if e.Delta() {
@@ -57,8 +57,8 @@ func TestSkipDeltas(t *testing.T) {
 			t.Errorf("%d bytes stored for %d versions", stored, versions)
 		}
 	})
-	w.reopen()
-	w.checkAll()
+	w.Reopen()
+	w.CheckAll()
 }
 
 func TestWriteRefuses(t *testing.T) {
@@ -66,43 +66,43 @@ func TestWriteRefuses(t *testing.T) {
 	w := newWorld(t, odb.Options{Limits: odb.Limits{ObjectBytes: 2 << 20}})
 	random := rand.New(rand.NewPCG(1, 2))
 	ctx := t.Context()
-	d := w.draft()
-	kept := d.writeFrom(noise(random, 1<<20+1))
+	d := w.Draft()
+	kept := d.WriteFrom(odbtest.Noise(random, 1<<20+1))
 	broken := errors.New("broken")
 	tests := map[string]struct {
 		write func() (object.ID, error)
 		err   error
 	}{
 		"blob over the limit": {
-			write: func() (object.ID, error) { return d.q.WriteBlobFrom(ctx, bytes.NewReader(nil), 2<<20+1) },
+			write: func() (object.ID, error) { return d.Quarantine.WriteBlobFrom(ctx, bytes.NewReader(nil), 2<<20+1) },
 			err:   odb.ErrTooLarge,
 		},
 		"tree over the limit": {
 			write: func() (object.ID, error) {
-				return d.q.Write(ctx, object.TypeTree, make([]byte, 2<<20+1), object.ZeroID)
+				return d.Quarantine.Write(ctx, object.TypeTree, make([]byte, 2<<20+1), object.ZeroID)
 			},
 			err: odb.ErrTooLarge,
 		},
 		"small blob cut off": {
-			write: func() (object.ID, error) { return d.q.WriteBlobFrom(ctx, strings.NewReader("abc"), 4) },
+			write: func() (object.ID, error) { return d.Quarantine.WriteBlobFrom(ctx, strings.NewReader("abc"), 4) },
 			err:   io.ErrUnexpectedEOF,
 		},
 		"large blob cut off": {
 			write: func() (object.ID, error) {
-				return d.q.WriteBlobFrom(ctx, bytes.NewReader(noise(random, 3<<19)), 2<<20)
+				return d.Quarantine.WriteBlobFrom(ctx, bytes.NewReader(odbtest.Noise(random, 3<<19)), 2<<20)
 			},
 			err: io.ErrUnexpectedEOF,
 		},
 		"large blob with a broken source": {
 			write: func() (object.ID, error) {
-				r := io.MultiReader(bytes.NewReader(noise(random, 3<<19)), iotest.ErrReader(broken))
-				return d.q.WriteBlobFrom(ctx, r, 2<<20)
+				r := io.MultiReader(bytes.NewReader(odbtest.Noise(random, 3<<19)), iotest.ErrReader(broken))
+				return d.Quarantine.WriteBlobFrom(ctx, r, 2<<20)
 			},
 			err: broken,
 		},
 		"commit without its parent": {
 			write: func() (object.ID, error) {
-				return d.q.Write(ctx, object.TypeCommit, commitOf(object.EmptyTreeID, 1, kept), object.ZeroID)
+				return d.Quarantine.Write(ctx, object.TypeCommit, odbtest.CommitOf(object.EmptyTreeID, 1, kept), object.ZeroID)
 			},
 			err: odb.ErrNotFound,
 		},
@@ -113,43 +113,43 @@ func TestWriteRefuses(t *testing.T) {
 		}
 	}
 	var invalid *object.CheckError
-	if _, err := d.q.Write(
+	if _, err := d.Quarantine.Write(
 		ctx, object.TypeTree, []byte("100644 a/b\x00"+strings.Repeat("x", 20)), object.ZeroID,
 	); !errors.As(err, &invalid) {
 		t.Errorf("invalid tree: %v, want a CheckError", err)
 	}
-	// What was refused leaves no trace in the segment that was being written.
-	d.writeFrom(text(random, 1<<20+100))
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) { checkRegions(t, v) })
+	// Refused objects leave no trace in the segment that was being written.
+	d.WriteFrom(odbtest.Text(random, 1<<20+100))
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) { checkRegions(t, v) })
 }
 
 func TestWriteOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
-	small, large := text(random, 500), noise(random, 2<<20)
-	d := w.draft()
-	d.write(object.TypeBlob, small, object.ZeroID)
-	d.writeFrom(large)
-	d.writeFrom(large)
-	d.write(object.TypeBlob, small, object.ZeroID)
-	if d.q.Count() != 2 {
-		t.Errorf("%d objects quarantined, want 2", d.q.Count())
+	small, large := odbtest.Text(random, 500), odbtest.Noise(random, 2<<20)
+	d := w.Draft()
+	d.Write(object.TypeBlob, small, object.ZeroID)
+	d.WriteFrom(large)
+	d.WriteFrom(large)
+	d.Write(object.TypeBlob, small, object.ZeroID)
+	if d.Quarantine.Count() != 2 {
+		t.Errorf("%d objects quarantined, want 2", d.Quarantine.Count())
 	}
-	d.commit()
-	d = w.draft()
-	d.write(object.TypeBlob, small, object.ZeroID)
-	d.writeFrom(large)
-	if d.q.Count() != 0 {
-		t.Errorf("%d objects quarantined again", d.q.Count())
+	d.Commit()
+	d = w.Draft()
+	d.Write(object.TypeBlob, small, object.ZeroID)
+	d.WriteFrom(large)
+	if d.Quarantine.Count() != 0 {
+		t.Errorf("%d objects quarantined again", d.Quarantine.Count())
 	}
-	if b := d.stage(); b.Count() != 1 { // the precondition alone
+	if b := d.Stage(); b.Count() != 1 { // the precondition alone
 		t.Errorf("%d operations staged for nothing", b.Count())
 	}
-	d.discard()
-	w.checkAll()
+	d.Discard()
+	w.CheckAll()
 }
 
 // TestTwoQuarantines writes the same objects twice at the same time: the second to commit adds
@@ -158,18 +158,18 @@ func TestTwoQuarantines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{CacheBytes: 1})
 	random := rand.New(rand.NewPCG(1, 2))
-	one := text(random, 5000)
-	two := edited(random, one)
-	a, b := w.draft(), w.draft()
-	idOne := a.write(object.TypeBlob, one, object.ZeroID)
-	a.write(object.TypeBlob, two, idOne)
-	idTwo := b.write(object.TypeBlob, two, object.ZeroID)
-	b.write(object.TypeBlob, one, idTwo)
-	a.commit()
-	b.commit()
-	w.checkAll()
+	one := odbtest.Text(random, 5000)
+	two := odbtest.Edited(random, one)
+	a, b := w.Draft(), w.Draft()
+	idOne := a.Write(object.TypeBlob, one, object.ZeroID)
+	a.Write(object.TypeBlob, two, idOne)
+	idTwo := b.Write(object.TypeBlob, two, object.ZeroID)
+	b.Write(object.TypeBlob, one, idTwo)
+	a.Commit()
+	b.Commit()
+	w.CheckAll()
 	var stored int
-	w.must(countKeys(t, w.keys, 'o', &stored))
+	w.Must(countKeys(t, w.Keys, 'o', &stored))
 	if stored != 2 {
 		t.Errorf("%d hot objects stored, want 2", stored)
 	}
@@ -204,14 +204,14 @@ func TestHotLimits(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, odb.Options{})
-			d := w.draft()
+			d := w.Draft()
 			for _, size := range test.sizes {
-				d.write(object.TypeBlob, noise(random, size), object.ZeroID)
+				d.Write(object.TypeBlob, odbtest.Noise(random, size), object.ZeroID)
 			}
-			d.commit()
-			w.checkAll()
+			d.Commit()
+			w.CheckAll()
 			var hot int
-			w.must(countKeys(t, w.keys, 'o', &hot))
+			w.Must(countKeys(t, w.Keys, 'o', &hot))
 			if (hot == 0) != test.segment {
 				t.Errorf("%d hot objects", hot)
 			}

@@ -24,15 +24,12 @@ func FuzzNotes(f *testing.F) {
 		every = append(every, 's', byte(i))
 	}
 	f.Add(slices.Concat(every, []byte("w\x00r\x11w\x00r\x21r\x22w\x00")))
-	store := odbtest.Open(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}})
+	pool := odbtest.NewPool(f, odb.Options{Limits: odb.Limits{ObjectBytes: 1 << 20, InflatedBytes: 8 << 20}})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		view := store.OpenView(t, store.NewPool(t))
+		view := pool.Another(t).View()
 		objects := view.NewQuarantine(t.Context())
 		t.Cleanup(func() {
 			if err := objects.Close(); err != nil {
-				t.Error(err)
-			}
-			if err := view.Close(); err != nil {
 				t.Error(err)
 			}
 		})

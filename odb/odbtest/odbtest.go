@@ -1,12 +1,21 @@
-// Package odbtest opens object stores in memory for the tests of packages that read and write
-// objects.
+// Package odbtest has pools and histories for the tests of packages that read and write objects.
 //
 // The stores are the real ones on a file system in memory, so nothing is mocked, and nothing stays
-// on disk. Start at [Open]; [Clone] stores the objects of a git repository.
+// on disk. The map of the package, by file:
+//
+//	odbtest              stores; Clone, for tests that only read
+//	pool                 Pool: packs come in, maintenance runs
+//	world, growing       World: objects are written one by one, beside a model; crashes
+//	repository, history  repositories of the installed git; random histories
+//	checkpack            packs beside those of git pack-objects
+//	pathfilter           changed-path filters, ours and git's
+//	plainpack            packs and objects that are stored unchecked
+//	storedform, content  how objects are stored; texts, noise, trees and commits
+//	meddledkeys          changes between two reads
+//	bystander            whether work gives back its turn while it waits
 package odbtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,12 +52,6 @@ func OpenStores(tb testing.TB, fs vfs.FS) (keys kv.Store, files file.Store, shut
 	}
 }
 
-// Store is an object store and the keys that its batches go to.
-type Store struct {
-	*odb.Store
-	keys kv.Store
-}
-
 // OpenOn is [odb.Open] with the parts that the packages above give a store: walks, and auxiliary
 // files of large segments, which are built at once when [odb.Options] say which size is large.
 func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
@@ -66,94 +69,12 @@ func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Op
 	return store, err
 }
 
-// Open opens an empty object store and closes it when the test ends.
-func Open(tb testing.TB, options odb.Options) *Store {
-	tb.Helper()
-	keys, files, shut := OpenStores(tb, vfs.NewMem())
-	tb.Cleanup(shut)
-	store, err := OpenOn(context.Background(), keys, files, options)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := store.Close(context.Background()); err != nil {
-			tb.Error(err)
-		}
-	})
-	return &Store{store, keys}
-}
-
-// NewPool makes an empty pool.
-func (s *Store) NewPool(tb testing.TB) odb.PoolID {
-	tb.Helper()
-	batch := kv.NewBatch()
-	pool := s.CreatePool(batch)
-	s.apply(tb, batch)
-	return pool
-}
-
-func (s *Store) apply(tb testing.TB, batch *kv.Batch) {
-	tb.Helper()
-	if _, err := s.keys.Apply(context.Background(), batch); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// Push adds the objects of a pack to a pool, and returns the reason if the pack was refused.
-func (s *Store) Push(tb testing.TB, pool odb.PoolID, packed []byte) error {
-	tb.Helper()
-	ctx := context.Background()
-	view := s.OpenView(tb, pool)
-	defer view.Close()
-	in, err := ingest.Read(ctx, view, bytes.NewReader(packed), ingest.Options{})
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	q, _, err := in.Resolve(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err := q.Close(); err != nil {
-			tb.Error(err)
-		}
-	}()
-	batch := kv.NewBatch()
-	if err := q.Stage(ctx, batch); err != nil {
-		tb.Fatal(err)
-	}
-	s.apply(tb, batch)
-	q.Settled(ctx)
-	return nil
-}
-
-// OpenView opens a pool for reading. The caller closes the view.
-func (s *Store) OpenView(tb testing.TB, pool odb.PoolID) *odb.View {
-	tb.Helper()
-	view, err := s.View(context.Background(), pool)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return view
-}
-
-// Clone stores all objects that the branches of a repository reach in a new pool, and returns a
-// view that stays open until the test ends.
+// Clone stores all objects that the refs of a repository reach in a new pool, and returns a view
+// that stays open until the test ends.
 func Clone(tb testing.TB, git *oracle.Repository) *odb.View {
 	tb.Helper()
-	branches := git.Git("for-each-ref", "--format=%(objectname)", "refs/heads")
-	packed := git.Input([]byte(branches+"\n"), "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
-	s := Open(tb, odb.Options{})
-	pool := s.NewPool(tb)
-	if err := s.Push(tb, pool, packed); err != nil {
-		tb.Fatal(err)
-	}
-	view := s.OpenView(tb, pool)
-	tb.Cleanup(func() {
-		if err := view.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return view
+	p := NewPool(tb, odb.Options{})
+	_, err := p.Push(PackAll(git, "--delta-base-offset"), ingest.Options{})
+	p.Must(err)
+	return p.View()
 }

@@ -1,4 +1,4 @@
-// Package packtest writes packs of what tests make up.
+// Package packtest makes packs for tests: [NewWriter] right ones, [Encode] also wrong ones.
 package packtest
 
 import (

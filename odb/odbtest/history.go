@@ -1,4 +1,4 @@
-package odb_test
+package odbtest
 
 import (
 	"bytes"
@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// historyOptions shape a made-up history.
-type historyOptions struct {
-	seed        uint64
-	commitCount int
-	// skew is how far clocks run backwards at times, in seconds.
-	skew int64
+// HistoryOptions shape a made-up history.
+type HistoryOptions struct {
+	Seed        uint64
+	CommitCount int
+	// Skew is how far clocks run backwards at times, in seconds.
+	Skew int64
 }
 
-// revwalk.NewGraph returns a repository with a history drawn from options.seed: branches, merges of
-// two and more, criss-cross merges, unrelated roots, moved files and folders, links to submodules,
-// empty trees, trees that come back, and tags of commits, tags, trees and blobs.
-func newHistory(tb testing.TB, options historyOptions) *repository {
+// NewHistory returns a repository with a random history: branches, merges of two and more,
+// criss-cross merges, unrelated roots, moved files and folders, submodules, empty trees, trees that
+// come back, and tags of commits, tags, trees and blobs.
+func NewHistory(tb testing.TB, options HistoryOptions) *Repository {
 	tb.Helper()
-	g := newRepository(tb)
-	d := drawing{rand: rand.New(rand.NewPCG(options.seed, 1)), options: options}
+	g := NewRepository(tb)
+	d := drawing{rand: rand.New(rand.NewPCG(options.Seed, 1)), options: options}
 	d.write()
 	g.Input(d.out.Bytes(), "fast-import", "--quiet", "--force")
 	d.tag(g)
@@ -34,7 +34,7 @@ func newHistory(tb testing.TB, options historyOptions) *repository {
 // drawing makes up a stream for git fast-import.
 type drawing struct {
 	rand    *rand.Rand
-	options historyOptions
+	options HistoryOptions
 	out     bytes.Buffer
 	files   []map[string]string // of each commit: path to content
 	old     []string            // contents that were there once
@@ -42,16 +42,16 @@ type drawing struct {
 
 func (d *drawing) write() {
 	now := int64(1_500_000_000)
-	for n := range d.options.commitCount {
+	for n := range d.options.CommitCount {
 		now += d.rand.Int64N(200)
 		date := now
-		if d.options.skew > 0 && d.rand.IntN(4) == 0 {
-			date -= d.rand.Int64N(d.options.skew)
+		if d.options.Skew > 0 && d.rand.IntN(4) == 0 {
+			date -= d.rand.Int64N(d.options.Skew)
 		}
 		d.commit(n, date)
 	}
-	for n := range d.options.commitCount {
-		if n >= d.options.commitCount-4 || d.rand.IntN(10) == 0 {
+	for n := range d.options.CommitCount {
+		if n >= d.options.CommitCount-4 || d.rand.IntN(10) == 0 {
 			fmt.Fprintf(&d.out, "reset refs/heads/b%d\nfrom :%d\n\n", n, n+1)
 		}
 	}
@@ -199,8 +199,8 @@ func clearWay(files map[string]string, path string) {
 }
 
 // tag adds tags of commits, of tags, of a tree and of a blob.
-func (d *drawing) tag(g *repository) {
-	commits := g.commits()
+func (d *drawing) tag(g *Repository) {
+	commits := g.Commits()
 	for i := range 6 {
 		commit := commits[d.rand.IntN(len(commits))].String()
 		g.Git("tag", "-a", "-m", "annotated", fmt.Sprintf("v%d", i), commit)

@@ -1,0 +1,35 @@
+package odbtest
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+
+	"packhorse/odb"
+	"packhorse/odb/kv"
+)
+
+// MeddledKeys is a key-value store in which something happens once, after a key was read.
+type MeddledKeys struct {
+	kv.Store
+	next atomic.Pointer[meddling]
+}
+
+type meddling struct {
+	key []byte
+	do  func()
+}
+
+// AfterManifest calls do after the next read of the manifest of a pool, before the read returns.
+func (s *MeddledKeys) AfterManifest(pool odb.PoolID, do func()) {
+	s.next.Store(&meddling{append([]byte{'m'}, pool[:]...), do})
+}
+
+// Get implements [kv.Store].
+func (s *MeddledKeys) Get(ctx context.Context, key []byte) ([]byte, error) {
+	value, err := s.Store.Get(ctx, key)
+	if next := s.next.Load(); next != nil && bytes.Equal(next.key, key) && s.next.CompareAndSwap(next, nil) {
+		next.do()
+	}
+	return value, err
+}

@@ -1,0 +1,111 @@
+package odb_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"packhorse/odb"
+	"packhorse/odb/bloom"
+	"packhorse/odb/odbtest"
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// FuzzPathFilters checks that each filter of a filter file has the size that its row states or is
+// found damaged, and that a hot filter reads as it was written and in no other way.
+func FuzzPathFilters(f *testing.F) {
+	h := odbtest.NewPool(f, odb.Options{CacheBytes: 1 << 20})
+	row := func(offset uint64, size uint32) []byte {
+		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, offset), size)
+	}
+	f.Add(slices.Concat(row(0, 2), row(2, 3)), []byte{1, 2, 3, 4, 5})
+	f.Add(slices.Concat(row(4, 2), row(0, 0), row(1<<63, 1), row(1<<62-1, 1<<32-1)), []byte{0xff, 0, 0, 0xff, 7})
+	f.Add(row(1, 70_000), bytes.Repeat([]byte{0x5a}, 70_001))
+	f.Fuzz(func(t *testing.T, rows, filters []byte) {
+		if len(rows) > 12<<10 {
+			return
+		}
+		found, err := readFilters(t.Context(), h.Store, rows, filters)
+		odbtest.Must(t, err)
+		for i, got := range found {
+			offset, size := binary.BigEndian.Uint64(rows[12*i:])&(1<<62-1), uint64(binary.BigEndian.Uint32(rows[12*i+8:]))
+			inside := size > 0 && offset <= uint64(len(filters)) && size <= uint64(len(filters))-offset
+			if inside != (got != nil) || inside && !bytes.Equal(got, filters[offset:offset+size]) {
+				t.Errorf("filter %d of %d bytes at %d of %d is %x", i, size, offset, len(filters), got)
+			}
+		}
+		id := object.ID{1}
+		if len(filters) == 0 {
+			return
+		}
+		got, err := odb.DecodeHotFilter(id, odb.EncodeHotFilter(id, filters))
+		if err != nil || !bytes.Equal(got, filters) {
+			t.Errorf("hot filter %x is read as %x, %v", filters, got, err)
+		}
+		if got, err := odb.DecodeHotFilter(id, filters); err == nil && !bytes.Equal(odb.EncodeHotFilter(id, got), filters) {
+			t.Errorf("hot value %x is read as %x", filters, got)
+		}
+		if got, err := odb.DecodeHotFilter(object.ID{2}, odb.EncodeHotFilter(id, filters)); err == nil {
+			t.Errorf("the hot filter of another commit is read as %x", got)
+		}
+	})
+}
+
+// readFilters makes a filter file of the rows and bytes of its sections, with IDs of its own, and
+// returns the filter of each row, nil for a damaged one. Both ways of asking a filter must agree.
+func readFilters(ctx context.Context, s *odb.Store, rows, filters []byte) ([][]byte, error) {
+	rows = rows[:len(rows)/segment.FilterRowSize*segment.FilterRowSize]
+	var out bytes.Buffer
+	id := segment.NewLayerID()
+	sections := segment.NewSectionWriter(&out, id, 0)
+	count := len(rows) / segment.FilterRowSize
+	var ids []object.ID
+	var fanout [256]uint32
+	sections.Begin(segment.SectionIDs)
+	for i := range count {
+		ids = append(ids, object.ID{18: byte(i >> 8), 19: byte(i)})
+		sections.Add(ids[i][:])
+	}
+	for i := range fanout {
+		fanout[i] = uint32(count)
+	}
+	sections.AddFanout(&fanout)
+	sections.Begin(segment.SectionFilterRows)
+	for i := range count {
+		sections.Add(rows[i*segment.FilterRowSize : (i+1)*segment.FilterRowSize])
+	}
+	sections.Begin(segment.SectionFilterBytes)
+	sections.AddBytes(filters)
+	footer, err := sections.Finish(count, segment.FilterMagic)
+	if err != nil {
+		return nil, err
+	}
+	out.Write(footer)
+	g, err := segment.OpenFile(ctx, s.Env(), id, memoryFile{bytes.NewReader(out.Bytes())}, segment.FilterMagic)
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]byte, count)
+	for i := range ids {
+		f, ok, err := g.PathFilter(ctx, ids[i])
+		if errors.Is(err, odb.ErrCorrupt) {
+			continue
+		}
+		if err != nil || !ok || len(f) == 0 {
+			return nil, fmt.Errorf("filter %d: %d bytes, %v, %w", i, len(f), ok, err)
+		}
+		probe := f.Probe()
+		for _, path := range []string{"", "a", "a/b", string(rows)} {
+			if key := bloom.NewKey(path); f.Has(key) != probe.Has(key) {
+				return nil, fmt.Errorf("filter %d has %q and has not", i, path)
+			}
+		}
+		found[i] = f
+	}
+	return found, nil
+}

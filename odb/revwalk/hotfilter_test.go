@@ -1,4 +1,4 @@
-package odb_test
+package revwalk_test
 
 import (
 	"bytes"
@@ -100,7 +100,7 @@ func compareHotWalks(t *testing.T, g *odbtest.Repository, h *odbtest.Pool) {
 // changed, and opens next to no trees.
 func TestHotFiltersSaveReads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, odb.Options{})
+	w := odbtest.NewWorld(t, odb.Options{})
 	var tip object.ID
 	const count = 100
 	var trees object.ID

@@ -1,4 +1,4 @@
-package odb_test
+package revwalk_test
 
 import (
 	"bytes"

@@ -12,6 +12,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
+	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
@@ -167,6 +168,15 @@ func (p *Pool) Fsck() {
 	for _, problem := range report.Problems {
 		p.Errorf("fsck: %s", problem)
 	}
+}
+
+// CompactAll compacts all layers into one segment. anew searches all deltas again.
+func (p *Pool) CompactAll(anew bool) repack.Compacted {
+	p.Helper()
+	done, err := repack.Compact(p.Context(), p.Store, p.ID,
+		repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Anew: anew}})
+	p.Must(err)
+	return done
 }
 
 // BuildFilters builds the changed-path filters of all segments.

@@ -1,4 +1,4 @@
-package odb_test
+package packgen_test
 
 import (
 	"io"
@@ -19,7 +19,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 	// A pack keeps 32 MiB of deltas, and the last one of each of two workers.
 	const size, deltaBytesMax = 2 << 20, 32 << 20
-	w := newWorld(t, odb.Options{})
+	w := odbtest.NewWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
 	data := odbtest.Noise(random, size)
 	var first, tip object.ID

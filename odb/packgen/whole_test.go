@@ -1,4 +1,4 @@
-package odb_test
+package packgen_test
 
 import (
 	"slices"

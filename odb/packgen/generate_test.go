@@ -1,4 +1,4 @@
-package odb_test
+package packgen_test
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// layouts are the ways in which the objects of a repository come to lie in a pool.
+// layouts are ways to store a repository in a pool.
 var layouts = map[string]struct {
 	hotCount int
 	fill     func(h *odbtest.Pool, g *odbtest.Repository)
@@ -62,9 +62,12 @@ func TestPackAgainstGit(t *testing.T) {
 				t.Run(fmt.Sprintf("%s seed %d, %s bitmaps", name, options.Seed, bitmaps), func(t *testing.T) {
 					t.Parallel()
 					g := odbtest.NewHistory(t, options)
-					h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: layout.hotCount, HotBytes: 64 << 20}})
+					h := odbtest.NewPool(t, odb.Options{
+						CoverCount: bitmapUse[bitmaps].coverCount,
+						Limits:     odb.Limits{HotCount: layout.hotCount, HotBytes: 64 << 20},
+					})
 					layout.fill(h, g)
-					useBitmaps(h, g, bitmaps)
+					buildBitmaps(h, g, bitmaps)
 					v := h.View()
 					r := rand.New(rand.NewPCG(options.Seed, 5))
 					count := 12
@@ -81,17 +84,19 @@ func TestPackAgainstGit(t *testing.T) {
 	}
 }
 
-// useBitmaps builds bitmaps, which "near" uses for the objects of the client and "all" for all
-// packs.
-func useBitmaps(h *odbtest.Pool, g *odbtest.Repository, what string) {
+// bitmapUse is how "near", "all" and "no" use bitmaps: for the objects of the client, for all packs
+// with haves, and not at all.
+var bitmapUse = map[string]struct {
+	build      bool
+	coverCount int // see [odb.Options]
+}{"no": {}, "near": {build: true}, "all": {build: true, coverCount: -1}}
+
+// buildBitmaps builds and checks bitmaps if their use needs any.
+func buildBitmaps(h *odbtest.Pool, g *odbtest.Repository, use string) {
 	h.Helper()
-	if what == "no" {
-		return
-	}
-	h.Must(packgen.BuildBitmaps(h.Context(), h.Store, h.ID, g.Tips(), nil))
-	h.Fsck()
-	if what == "all" {
-		h.Store.CoverFrom(0)
+	if bitmapUse[use].build {
+		h.Must(packgen.BuildBitmaps(h.Context(), h.Store, h.ID, g.Tips(), nil))
+		h.Fsck()
 	}
 }
 
@@ -113,12 +118,13 @@ func TestPackOfLongDeltas(t *testing.T) {
 }
 
 // TestPackOfRealRepository is TestPackAgainstGit on the repository that PACKHORSE_REAL_REPO names;
-// PACKHORSE_BITMAPS is what bitmaps are used for, as in [ingestHost.useBitmaps].
+// PACKHORSE_BITMAPS is a key of bitmapUse.
 func TestPackOfRealRepository(t *testing.T) {
 	g := odbtest.RepositoryOf(t, oracle.Real(t))
-	h := odbtest.NewPool(t, odb.Options{})
+	use := cmp.Or(os.Getenv("PACKHORSE_BITMAPS"), "no")
+	h := odbtest.NewPool(t, odb.Options{CoverCount: bitmapUse[use].coverCount})
 	h.PushGit(g, odbtest.Lines("", g.Tips()))
-	useBitmaps(h, g, cmp.Or(os.Getenv("PACKHORSE_BITMAPS"), "no"))
+	buildBitmaps(h, g, use)
 	v := h.View()
 	r := rand.New(rand.NewPCG(1, 6))
 	for range 20 {

@@ -1,4 +1,4 @@
-package odb_test
+package packgen_test
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
-	"packhorse/odb/repack"
 )
 
 func TestLargePushGetsBitmaps(t *testing.T) {
@@ -84,8 +83,9 @@ func TestBitmapsOfSegmentsThatLeave(t *testing.T) {
 		h.PushSegment(g.Input([]byte(revisions), "pack-objects", "--revs", "--stdout", "-q"))
 	}
 	keys.AfterManifest(h.ID, func() {
-		done, err := repack.Compact(t.Context(), store, h.ID, repack.CompactOptions{All: true})
-		odbtest.Must(t, err)
+		other := *h
+		other.Store = store
+		done := other.CompactAll(false)
 		swept, err := store.Sweep(t.Context(), 0)
 		odbtest.Must(t, err)
 		if done.LayerCount < 2 || swept.FileCount < 2 {

@@ -9,9 +9,9 @@ import (
 	"hash"
 	"io"
 	"slices"
-	"sync"
 
 	"packhorse/engine/clonecache"
+	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/packgen"
 	"packhorse/pack/object"
@@ -19,9 +19,8 @@ import (
 
 // SendOptions are what [Fetch.Send] needs of its caller. The zero value works.
 type SendOptions struct {
-	// Slot waits for a slot for heavy work, which is held while the pack is planned. It may be
-	// called by another goroutine, and after Send has returned, since other requests may wait for
-	// the same pack.
+	// Slot waits for a slot for heavy work, which is held while the pack is planned. A request that
+	// waits for the plan of another holds none.
 	Slot func(context.Context) (release func(), err error)
 	// Progress receives lines for the client.
 	Progress func(string)
@@ -34,22 +33,41 @@ func (f *Fetch) Send(ctx context.Context, w io.Writer, o SendOptions) error {
 	if err != nil {
 		return err
 	}
-	g := &generation{fetch: f, request: request, slot: o.Slot}
-	defer g.close()
-	if clones := f.repo.host.clones; clones != nil {
-		err := clones.Send(ctx, f.cloneKey(&request), w, o.Progress, func() clonecache.Generate { return g.begin(ctx) })
-		if !errors.Is(err, clonecache.ErrBypass) {
+	clones := f.repo.host.clones
+	if clones == nil {
+		return f.sendOwn(ctx, request, w, o)
+	}
+	pack, reservation, err := clones.Lookup(ctx, f.cloneKey(&request), o.Progress)
+	if err != nil {
+		return err
+	}
+	if reservation != nil {
+		defer reservation.Release()
+		planned, err := f.plan(ctx, request, o.Slot, tellBoth(reservation.Tell, o.Progress))
+		if err != nil {
+			return err
+		}
+		if !f.pays(planned.plan) {
+			reservation.Decline()
+			return planned.send(ctx, w, o.Progress)
+		}
+		pack = reservation.Store(planned.generate(ctx))
+	}
+	if pack != nil {
+		if err := pack.Send(ctx, w, o.Progress); !errors.Is(err, clonecache.ErrUnsent) {
 			return err
 		}
 	}
-	plan := g.take()
-	if plan == nil {
-		if plan, err = g.plan(ctx, o.Progress); err != nil {
-			return err
-		}
+	return f.sendOwn(ctx, request, w, o)
+}
+
+// sendOwn generates the pack without the cache.
+func (f *Fetch) sendOwn(ctx context.Context, request packgen.Request, w io.Writer, o SendOptions) error {
+	planned, err := f.plan(ctx, request, o.Slot, o.Progress)
+	if err != nil {
+		return err
 	}
-	defer plan.Close()
-	return send(ctx, plan, w, o.Progress)
+	return planned.send(ctx, w, o.Progress)
 }
 
 // packRequest is the request for the pack.
@@ -126,95 +144,64 @@ func (k keyHash) set(ids []object.ID) {
 	}
 }
 
-// generation is the generation of a pack, from its plan to its readers.
-type generation struct {
-	fetch   *Fetch
-	request packgen.Request
-	slot    func(context.Context) (release func(), err error)
-
-	mu     sync.Mutex        // guards the fields below
-	left   *packgen.PackPlan // that the cache did not want
-	closed bool              // no request will use it
+// pays reports whether a pack is worth its place in the cache. Reading copies of whole segments from
+// a cached file is no faster than reading the segments, and would store them twice. When disk space
+// is short, nothing is cached.
+func (f *Fetch) pays(plan *packgen.PackPlan) bool {
+	return f.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 &&
+		plan.Bytes() <= f.repo.host.clones.EntryBytesMax()
 }
 
-// begin turns the generation into one of the cache, which may outlive the fetch. It is charged to
-// the request that began it.
-func (g *generation) begin(began context.Context) clonecache.Generate {
-	g.fetch.readers.Add(1)
-	return func(ctx context.Context, w io.Writer, tell func(string)) error {
-		defer g.fetch.release()
-		ctx = fair.Charge(ctx, began)
-		plan, err := g.plan(ctx, tell)
-		if err != nil {
-			return err
-		}
-		if g.pays(plan) {
-			defer plan.Close()
-			return send(ctx, plan, w, tell)
-		}
-		g.leave(plan)
-		return clonecache.ErrBypass
-	}
+// plannedPack is a plan with the view that it reads, since both may outlive the fetch.
+type plannedPack struct {
+	plan *packgen.PackPlan
+	view *odb.View
 }
 
-// pays reports whether the pack is worth its place in the cache. Reading copies of whole segments
-// from a cached file is no faster than reading the segments, and would store them twice. When disk
-// space is short, nothing is cached.
-func (g *generation) pays(plan *packgen.PackPlan) bool {
-	return g.fetch.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 &&
-		plan.Bytes() <= g.fetch.repo.host.clones.EntryBytesMax()
-}
-
-// plan decides on the content of the pack.
-func (g *generation) plan(ctx context.Context, tell func(string)) (*packgen.PackPlan, error) {
-	if g.slot != nil {
-		release, err := g.slot(ctx)
+// plan decides on the content of the pack. The plan is sent or generated, which also closes it.
+func (f *Fetch) plan(
+	ctx context.Context, request packgen.Request, slot func(context.Context) (func(), error), tell func(string),
+) (*plannedPack, error) {
+	if slot != nil {
+		release, err := slot(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
 	}
-	plan, err := packgen.Plan(ctx, g.fetch.view.Linked(), g.request, narrate(tell))
+	view := f.view.Share()
+	plan, err := packgen.Plan(ctx, view.Linked(), request, narrate(tell))
 	if err != nil {
-		return nil, fmt.Errorf("plan pack: %w", err)
+		return nil, errors.Join(fmt.Errorf("plan pack: %w", err), view.Close())
 	}
-	return plan, nil
+	return &plannedPack{plan, view}, nil
 }
 
-// leave gives a plan to the fetch that began it.
-func (g *generation) leave(plan *packgen.PackPlan) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		plan.Close()
-		return
-	}
-	g.left = plan
-}
-
-// take returns the plan that was left, nil when there is none. The caller closes it.
-func (g *generation) take() *packgen.PackPlan {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	plan := g.left
-	g.left = nil
-	return plan
-}
-
-// close closes a plan that was not taken.
-func (g *generation) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	if g.left != nil {
-		g.left.Close()
+// generate is [plannedPack.send] for the cache, which may outlive the request of ctx. It is charged
+// to that request.
+func (p *plannedPack) generate(ctx context.Context) clonecache.Generate {
+	return func(flight context.Context, w io.Writer, tell func(string)) error {
+		return p.send(fair.Charge(flight, ctx), w, tell)
 	}
 }
 
-// send writes a planned pack.
-func send(ctx context.Context, plan *packgen.PackPlan, w io.Writer, tell func(string)) error {
-	if _, err := plan.WriteTo(ctx, w, narrate(tell)); err != nil {
+// send writes the pack and closes the plan.
+func (p *plannedPack) send(ctx context.Context, w io.Writer, tell func(string)) error {
+	defer p.view.Close()
+	defer p.plan.Close()
+	if _, err := p.plan.WriteTo(ctx, w, narrate(tell)); err != nil {
 		return fmt.Errorf("send pack: %w", err)
 	}
 	return nil
+}
+
+// tellBoth tells each line to the requests that wait, and then to the client, who may be nil.
+func tellBoth(waiting, client func(string)) func(string) {
+	if client == nil {
+		return waiting
+	}
+	return func(line string) {
+		waiting(line)
+		client(line)
+	}
 }

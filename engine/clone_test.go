@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,13 @@ func openStill(t *testing.T, fs vfs.FS, clones *clonecache.Cache) *engine.Host {
 
 // clone fetches a pack, whose trailer it checks.
 func clone(repo *engine.Repository, request engine.FetchRequest, o engine.SendOptions) ([]byte, error) {
-	ctx := context.Background()
+	return cloneWhile(context.Background(), repo, request, o)
+}
+
+// cloneWhile is clone until ctx ends.
+func cloneWhile(
+	ctx context.Context, repo *engine.Repository, request engine.FetchRequest, o engine.SendOptions,
+) ([]byte, error) {
 	f, err := repo.Fetch(ctx, request)
 	if err != nil {
 		return nil, err
@@ -169,8 +176,7 @@ func TestCloneWaitsForSlot(t *testing.T) {
 	if !errors.Is(err, busy) {
 		t.Errorf("got %v, want %v", err, busy)
 	}
-	// Another pack: a request may join a flight shortly after it has failed.
-	request := engine.FetchRequest{Wants: tip, OFSDelta: true}
+	request := engine.FetchRequest{Wants: tip}
 	taken, given := 0, 0
 	slot := func(context.Context) (func(), error) {
 		taken++
@@ -183,5 +189,119 @@ func TestCloneWaitsForSlot(t *testing.T) {
 	}
 	if taken != 1 || given != 1 {
 		t.Errorf("took %d slots and gave back %d, want one", taken, given)
+	}
+}
+
+// TestClonesWaitForOnePlan requests a pack many times while it is planned. A pack that pays is
+// planned and generated once. Of one that does not, which is a whole segment, each request makes
+// its own.
+func TestClonesWaitForOnePlan(t *testing.T) {
+	t.Parallel()
+	const count = 8
+	for name, pays := range map[string]bool{"pays": true, "whole segment": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, clones := openCloning(t)
+			repo := enginetest.Create(t, host, "r")
+			request := engine.FetchRequest{Wants: seedHistory(t, repo, 5)[4:], OFSDelta: true}
+			plansMax, generated := int32(1), uint64(1)
+			if !pays {
+				for _, err := range host.Maintain(t.Context(), engine.MaintainOptions{All: true}) {
+					must(t, err)
+				}
+				plansMax, generated = count, 0
+			}
+			var plans atomic.Int32
+			open := make(chan struct{})
+			slot := func(context.Context) (func(), error) {
+				plans.Add(1)
+				<-open
+				return func() {}, nil
+			}
+			packs := make([][]byte, count)
+			var group sync.WaitGroup
+			for i := range packs {
+				group.Go(func() {
+					var err error
+					if packs[i], err = clone(repo, request, engine.SendOptions{Slot: slot}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			eventually(t, "the others wait", func() bool { return clones.Stats().Waiting == count-1 })
+			if n := plans.Load(); n != 1 {
+				t.Errorf("%d plan at once", n)
+			}
+			close(open)
+			group.Wait()
+			for _, pack := range packs {
+				if !bytes.Equal(pack, packs[0]) {
+					t.Errorf("packs of %d and %d bytes", len(pack), len(packs[0]))
+				}
+			}
+			if s := clones.Stats(); plans.Load() != plansMax || s.Generated != generated {
+				t.Errorf("%d plans, %+v", plans.Load(), s)
+			}
+		})
+	}
+}
+
+// TestCloneTakesOver fails the request that plans the pack: one of those that wait plans it.
+func TestCloneTakesOver(t *testing.T) {
+	t.Parallel()
+	const count = 4
+	busy := errors.New("busy")
+	for name, refused := range map[string]bool{"cancelled": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, clones := openCloning(t)
+			repo := enginetest.Create(t, host, "r")
+			request := engine.FetchRequest{Wants: seedHistory(t, repo, 5)[4:], OFSDelta: true}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			taken, refuse := make(chan struct{}), make(chan struct{})
+			failing := func(ctx context.Context) (func(), error) {
+				close(taken)
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-refuse:
+					return nil, busy
+				}
+			}
+			var group sync.WaitGroup
+			group.Go(func() {
+				want := context.Canceled
+				if refused {
+					want = busy
+				}
+				if _, err := cloneWhile(ctx, repo, request, engine.SendOptions{Slot: failing}); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			})
+			<-taken
+			var plans atomic.Int32
+			slot := func(context.Context) (func(), error) {
+				plans.Add(1)
+				return func() {}, nil
+			}
+			for range count {
+				group.Go(func() {
+					if _, err := clone(repo, request, engine.SendOptions{Slot: slot}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			eventually(t, "the others wait", func() bool { return clones.Stats().Waiting == count })
+			if refused {
+				close(refuse)
+			} else {
+				cancel()
+			}
+			group.Wait()
+			if s := clones.Stats(); plans.Load() != 1 || s.Generated != 1 {
+				t.Errorf("%d plans, %+v", plans.Load(), s)
+			}
+		})
 	}
 }

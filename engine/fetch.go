@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"sync/atomic"
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
@@ -66,8 +65,6 @@ type Fetch struct {
 	shallow  []object.ID // the part of the client's boundary that the repository knows
 	excluded []object.ID // what FetchRequest.Not names
 	moved    *boundary
-
-	readers atomic.Int32 // of view: the fetch itself, and the generation that it may have begun
 }
 
 // boundary is how the client's shallow boundary moves.
@@ -96,7 +93,6 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 		return nil, errors.Join(err, names.Close())
 	}
 	f := &Fetch{repo: r, request: request, filter: filter, view: view, names: names}
-	f.readers.Store(1)
 	for _, find := range []func(context.Context) error{
 		f.findWants, f.findWantedRefs, f.findCommon, f.findShallow, f.findExcluded,
 	} {
@@ -108,17 +104,10 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 	return f, nil
 }
 
-// Close releases the view of the fetch. A generation that others wait for reads on.
+// Close releases the view of the fetch. A generation that others wait for reads on in its own.
 func (f *Fetch) Close() {
 	f.names.Close()
-	f.release()
-}
-
-// release ends one use of the view.
-func (f *Fetch) release() {
-	if f.readers.Add(-1) == 0 {
-		f.view.Close()
-	}
+	f.view.Close()
 }
 
 func (f *Fetch) findWants(ctx context.Context) error {

@@ -58,10 +58,13 @@ func TestSweepWaitsForReadersAndTheGrace(t *testing.T) {
 	sweep(time.Hour, odb.Swept{})
 	now = now.Add(time.Hour)
 	sweep(time.Hour, odb.Swept{WaitingCount: 2})
-	for id, want := range w.Objects {
-		w.Check(reader, id, want)
-	}
+	shared := reader.Share()
 	w.Must(reader.Close())
+	sweep(time.Hour, odb.Swept{WaitingCount: 2})
+	for id, want := range w.Objects {
+		w.Check(shared, id, want)
+	}
+	w.Must(shared.Close())
 	sweep(time.Hour, odb.Swept{LayerCount: 1, FileCount: 1})
 	sweep(0, odb.Swept{})
 	if n := w.FileCount(); n != 0 {

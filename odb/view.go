@@ -87,6 +87,10 @@ func (s *Store) newView(pool PoolID, m manifest) *View {
 	return v
 }
 
+// Share returns another view of the layers of v, which is not a quarantine's, with a Close of its
+// own. The caller has not closed v.
+func (v *View) Share() *View { return v.store.newView(v.pool, v.manifest).For(v.owner) }
+
 // Close unpins the layers. Objects and entries that the view returned must not be used any more.
 // Only the first call has an effect.
 func (v *View) Close() error {

@@ -112,7 +112,7 @@ var table = []row{
 	{kind: engine.ErrManyCommits, status: http.StatusTooManyRequests},
 	{kind: notes.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: notes.ErrMalformed, status: http.StatusBadRequest},
-	{kind: clonecache.ErrBypass, status: http.StatusInternalServerError, message: internal},
+	{kind: clonecache.ErrUnsent, status: http.StatusInternalServerError, message: internal},
 	{kind: engine.ErrNoCheckpoints, status: http.StatusInternalServerError, message: internal},
 	{kind: backup.ErrNone, status: http.StatusInternalServerError, message: internal}, // no request restores
 	{kind: backup.ErrDamaged, status: http.StatusInternalServerError, message: internal},

@@ -1,14 +1,24 @@
 // Package clonecache keeps generated packs, so that equal fetches cost one generation.
 //
-// Start at [Open], which gives a [Cache], and at [Cache.Send]. A pack is found by its [Key], which
-// holds everything that determines its bytes; entries need no other invalidation. While a pack is
-// generated it is a flight: requests with the same key read behind the writer, from the file, so
-// that no client waits for another. The completed pack is kept until it is evicted as least
-// recently used.
+// Start at [Open], which gives a [Cache]. A request takes two steps: [Cache.Lookup] finds the pack
+// that is stored or being generated, and otherwise reserves its key. The holder of the
+// [Reservation] decides whether the pack is worth storing, and generates it; requests with the same
+// key wait for that decision. A pack is found by its [Key], which holds everything that determines
+// its bytes; entries need no other invalidation. While a pack is generated it is a flight: its
+// requests read behind the writer, from the file, so that the pace of one client is not that of
+// another. The completed pack is kept until it is evicted as least recently used.
 //
 // All files lie in one folder, which may be deleted at any time, even while it is in use: missing
 // and damaged packs are generated again. Nothing is synced. Every block is verified before it is
 // sent. A file from before the last start is verified as a whole before its first block is sent.
+//
+// The map of the package, by file:
+//
+//	clonecache     the cache: what is stored, being generated and reserved; eviction
+//	reservation    the right to generate the pack of a key
+//	flight         a pack from its reservation to its last reader
+//	pack           a found pack, and sending it
+//	stored, tail   stored packs; the format and checksums of their files
 package clonecache
 
 import (
@@ -28,10 +38,9 @@ import (
 	"packhorse/odb/lru"
 )
 
-// ErrBypass says that a pack is not cached, and that nothing of it was written: the caller
-// generates it without the cache. A [Generate] returns it when its pack is not worth caching;
-// [Cache.Send] also when the cache's own files fail.
-var ErrBypass = errors.New("clonecache: not cached")
+// ErrUnsent says that the cache's own files failed before anything of a pack was written: the
+// caller generates the pack without the cache.
+var ErrUnsent = errors.New("clonecache: nothing was sent")
 
 // Key is a hash of everything that decides on the bytes of a pack.
 type Key [32]byte
@@ -40,7 +49,6 @@ type Key [32]byte
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
 // Generate writes a pack to w and passes lines for the client to tell. It stops when ctx ends.
-// Errors: [ErrBypass] before it has written anything.
 type Generate func(ctx context.Context, w io.Writer, tell func(string)) error
 
 // Options adjusts a cache.
@@ -49,7 +57,8 @@ type Options struct {
 	FS vfs.FS
 	// BudgetBytes bounds the files; 10 GiB when 0. A pack of more than a quarter of it is not kept.
 	BudgetBytes int64
-	// CostMin is the shortest generation whose pack is kept; 5 ms when 0; negative keeps all packs.
+	// CostMin is the shortest time from a reservation to the end of the generation for which a pack is
+	// kept; 5 ms when 0; negative keeps all packs.
 	CostMin time.Duration
 	Logger  *slog.Logger
 }
@@ -70,15 +79,15 @@ type Cache struct {
 	costMin     time.Duration
 	log         *slog.Logger
 
-	ctx     context.Context // of all flights
+	ctx     context.Context // of all generations
 	cancel  context.CancelFunc
-	running sync.WaitGroup // flights
+	running sync.WaitGroup // reservations and generations
 
 	mu      sync.Mutex            // guards the fields below, and the users of each flight
 	stored  lru.List[Key, *entry] // packs by the order of their last use
-	flights map[Key]*flight
-	growing int64  // bytes of flights
-	flown   uint64 // flights so far, which makes the names of their files different
+	flights map[Key]*flight       // reserved, or being generated
+	growing int64                 // bytes of flights
+	flown   uint64                // flights so far, which makes the names of their files different
 	stats   Stats
 	closed  bool
 }
@@ -87,12 +96,12 @@ type Cache struct {
 type Stats struct {
 	Hits      uint64 // packs sent from files
 	Joined    uint64 // requests that joined a flight
-	Generated uint64 // flights
-	Bypassed  uint64 // requests that were sent away with [ErrBypass]
+	Generated uint64 // packs whose generation was begun
 	Damaged   uint64 // files that failed a check or were missing
 	Evicted   uint64 // files that made room
 	Count     int    // files that are kept
 	Bytes     int64  // of them and of flights
+	Waiting   int    // requests that wait for the holder of a reservation
 }
 
 // Open opens the cache in dir, which it creates if needed. Files of earlier processes are used if
@@ -161,7 +170,8 @@ func (c *Cache) load() error {
 	return nil
 }
 
-// Close cancels the flights, whose readers fail, and waits for them.
+// Close cancels the generations, whose readers fail, and waits for them and for the holders of
+// reservations.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -188,67 +198,58 @@ func (c *Cache) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Count, s.Bytes = c.stored.Len(), c.stored.Bytes()+c.growing
+	for _, f := range c.flights {
+		if f.cancel == nil {
+			s.Waiting += f.users - 1
+		}
+	}
 	return s
 }
 
-// Send writes the pack of a key to w: from its file, from the flight that generates it, or else
-// from a new flight, whose generation begin returns; begin is called at most once and must not
-// block. tell receives the lines of the generation, and may be nil.
+// Lookup finds the pack of a key. It returns the pack if it is stored or being generated, which the
+// caller sends; otherwise a reservation of the key, which the caller ends. While another request
+// has the reservation, Lookup waits for its decision, and tell, which may be nil, receives the
+// lines that the holder tells. It returns neither pack nor reservation when the holder has
+// declined, or the cache is closed: the caller then generates the pack for itself.
 //
-// A flight goes on without the request that began it, and is cancelled when its last reader leaves.
-// All readers get its error and must discard the bytes that they received. Errors: [ErrBypass],
-// that of the generation, of ctx and of w.
-func (c *Cache) Send(ctx context.Context, key Key, w io.Writer, tell func(string), begin func() Generate) error {
+// Errors: that of ctx.
+func (c *Cache) Lookup(ctx context.Context, key Key, tell func(string)) (*Pack, *Reservation, error) {
 	for {
-		e, f := c.enter(key, begin)
-		if f != nil {
-			sent, err := f.send(ctx, w, tell)
-			c.leave(f)
-			if sent == 0 && errors.Is(err, errFile) {
-				err = ErrBypass
+		e, f, r := c.enter(key)
+		switch {
+		case e != nil:
+			pack, err := c.open(ctx, e)
+			if !errors.Is(err, errDamaged) {
+				return pack, nil, err
 			}
-			if errors.Is(err, ErrBypass) {
-				c.count(&c.stats.Bypassed)
+			c.discard(e, err)
+		case f != nil:
+			pack, decided, err := f.join(ctx, tell)
+			if decided || err != nil {
+				return pack, nil, err
 			}
-			return err
-		}
-		if e == nil {
-			c.count(&c.stats.Bypassed)
-			return ErrBypass
-		}
-		sent, err := c.sendStored(ctx, e, w)
-		if err == nil {
-			c.count(&c.stats.Hits)
-		}
-		if !errors.Is(err, errDamaged) {
-			return err
-		}
-		c.log.Warn("cached pack damaged or missing", "key", key.String(), "error", err)
-		c.discard(e)
-		if sent > 0 {
-			return err
+		default:
+			return nil, r, nil
 		}
 	}
 }
 
-// enter finds the stored pack or the flight of a key, and adds a user to a flight. It returns
-// neither when the cache is closed.
-func (c *Cache) enter(key Key, begin func() Generate) (*entry, *flight) {
+// enter finds the stored pack or the flight of a key, of which the caller becomes a user, or
+// reserves the key. It returns nothing when the cache is closed.
+func (c *Cache) enter(key Key) (*entry, *flight, *Reservation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if f := c.flights[key]; f != nil {
 		f.users++
-		c.stats.Joined++
-		return nil, f
+		return nil, f, nil
 	}
 	if e, ok := c.stored.Get(key); ok {
-		return e, nil
+		return e, nil, nil
 	}
-	c.stats.Generated++
-	return nil, c.launch(key, begin())
+	return nil, nil, c.reserve(key)
 }
 
 func (c *Cache) count(n *uint64) {
@@ -257,8 +258,9 @@ func (c *Cache) count(n *uint64) {
 	*n++
 }
 
-// discard removes a damaged entry.
-func (c *Cache) discard(e *entry) {
+// discard removes an entry that is damaged or missing, as err says.
+func (c *Cache) discard(e *entry, err error) {
+	c.log.Warn("cached pack damaged or missing", "key", e.key.String(), "error", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Damaged++

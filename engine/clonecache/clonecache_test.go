@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -68,11 +69,50 @@ func never(t *testing.T) func() clonecache.Generate {
 	}
 }
 
+// errAlone says that a request is to generate its pack for itself.
+var errAlone = errors.New("no pack and no reservation")
+
+// request sends the pack of a key, which it generates when it has to.
+func request(
+	ctx context.Context, c *clonecache.Cache, key clonecache.Key, w io.Writer, tell func(string),
+	begin func() clonecache.Generate,
+) error {
+	p, reservation, err := c.Lookup(ctx, key, tell)
+	if err != nil {
+		return err
+	}
+	if reservation != nil {
+		p = reservation.Store(begin())
+	}
+	if p == nil {
+		return errAlone
+	}
+	return p.Send(ctx, w, tell)
+}
+
+// reserve reserves a key.
+func reserve(t *testing.T, c *clonecache.Cache, key clonecache.Key) *clonecache.Reservation {
+	t.Helper()
+	p, reservation, err := c.Lookup(t.Context(), key, nil)
+	if p != nil || reservation == nil || err != nil {
+		t.Fatalf("no reservation, but %v, %v", p, err)
+	}
+	t.Cleanup(reservation.Release)
+	return reservation
+}
+
+// await returns when so many requests wait for the holder of a reservation.
+func await(c *clonecache.Cache, waiting int) {
+	for c.Stats().Waiting != waiting {
+		runtime.Gosched()
+	}
+}
+
 // send requests a pack and compares the result.
 func send(t *testing.T, c *clonecache.Cache, key clonecache.Key, want []byte, begin func() clonecache.Generate) {
 	t.Helper()
 	var got bytes.Buffer
-	if err := c.Send(t.Context(), key, &got, nil, begin); err != nil {
+	if err := request(t.Context(), c, key, &got, nil, begin); err != nil {
 		t.Errorf("send: %v", err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
@@ -113,11 +153,11 @@ func TestSingleFlight(t *testing.T) {
 	const readers = 16
 	c := open(t, vfs.NewMem(), clonecache.Options{})
 	p := pack(2_000_000)
-	var begun int
+	var begun atomic.Int32
 	var waiting sync.WaitGroup
 	waiting.Add(readers)
 	begin := func() clonecache.Generate {
-		begun++ // under the cache's lock
+		begun.Add(1)
 		return func(ctx context.Context, w io.Writer, tell func(string)) error {
 			if _, err := w.Write(p[:1000]); err != nil {
 				return err
@@ -132,7 +172,8 @@ func TestSingleFlight(t *testing.T) {
 			var got bytes.Buffer
 			first := &arrival{Writer: &got, arrived: waiting.Done}
 			var text string
-			if err := c.Send(t.Context(), clonecache.Key{1}, first, func(line string) { text += line }, begin); err != nil {
+			err := request(t.Context(), c, clonecache.Key{1}, first, func(line string) { text += line }, begin)
+			if err != nil {
 				t.Errorf("send: %v", err)
 			}
 			if !bytes.Equal(got.Bytes(), p) {
@@ -144,8 +185,8 @@ func TestSingleFlight(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if s := c.Stats(); begun != 1 || s.Generated != 1 || s.Joined != readers-1 {
-		t.Errorf("begun %d times: %+v", begun, s)
+	if s := c.Stats(); begun.Load() != 1 || s.Generated != 1 || s.Joined != readers-1 {
+		t.Errorf("begun %d times: %+v", begun.Load(), s)
 	}
 }
 
@@ -183,7 +224,7 @@ func TestSlowClient(t *testing.T) {
 	slow := &stuck{Writer: &got, asked: make(chan struct{}), free: make(chan struct{})}
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := c.Send(t.Context(), clonecache.Key{1}, slow, nil, writes(p)); err != nil {
+		if err := request(t.Context(), c, clonecache.Key{1}, slow, nil, writes(p)); err != nil {
 			t.Errorf("slow: %v", err)
 		}
 	})
@@ -215,14 +256,15 @@ func TestLeaverStays(t *testing.T) {
 	left := make(chan struct{})
 	group.Go(func() {
 		defer close(left)
-		if err := c.Send(ctx, clonecache.Key{1}, io.Discard, nil, begin); !errors.Is(err, context.Canceled) {
+		err := request(ctx, c, clonecache.Key{1}, io.Discard, nil, begin)
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("the leaver: %v", err)
 		}
 	})
 	<-begun
 	group.Go(func() {
 		var got bytes.Buffer
-		err := c.Send(t.Context(), clonecache.Key{1}, &got, func(string) {}, never(t))
+		err := request(t.Context(), c, clonecache.Key{1}, &got, func(string) {}, never(t))
 		if err != nil || !bytes.Equal(got.Bytes(), p) {
 			t.Errorf("the other: %d bytes, %v", got.Len(), err)
 		}
@@ -244,7 +286,7 @@ func TestGivenUp(t *testing.T) {
 	c := open(t, fs, clonecache.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	err := c.Send(ctx, clonecache.Key{1}, io.Discard, nil, func() clonecache.Generate {
+	err := request(ctx, c, clonecache.Key{1}, io.Discard, nil, func() clonecache.Generate {
 		return func(ctx context.Context, w io.Writer, _ func(string)) error {
 			if _, err := w.Write(pack(1000)); err != nil {
 				return err
@@ -276,9 +318,6 @@ func TestFailures(t *testing.T) {
 		"half way": {func(_ context.Context, w io.Writer, _ func(string)) error {
 			return errors.Join(ignore(w.Write(pack(300_000))), errBroken)
 		}, errBroken},
-		"no pay": {
-			func(context.Context, io.Writer, func(string)) error { return clonecache.ErrBypass }, clonecache.ErrBypass,
-		},
 		"panicking": {func(context.Context, io.Writer, func(string)) error { panic("oh") }, nil},
 	}
 	for name, test := range tests {
@@ -286,7 +325,8 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			fs := vfs.NewMem()
 			c := open(t, fs, clonecache.Options{})
-			err := c.Send(t.Context(), clonecache.Key{1}, io.Discard, nil, func() clonecache.Generate { return test.generate })
+			begin := func() clonecache.Generate { return test.generate }
+			err := request(t.Context(), c, clonecache.Key{1}, io.Discard, nil, begin)
 			if err == nil || test.err != nil && !errors.Is(err, test.err) {
 				t.Errorf("got %v, want %v", err, test.err)
 			}
@@ -294,7 +334,7 @@ func TestFailures(t *testing.T) {
 			if names, err := fs.List(dir); err != nil || len(names) != 0 {
 				t.Errorf("left: %q, %v", names, err)
 			}
-			if err := c.Send(t.Context(), clonecache.Key{1}, io.Discard, nil, never(t)); !errors.Is(err, clonecache.ErrBypass) {
+			if err := request(t.Context(), c, clonecache.Key{1}, io.Discard, nil, never(t)); !errors.Is(err, errAlone) {
 				t.Errorf("closed: %v", err)
 			}
 		})
@@ -313,7 +353,7 @@ func TestFailureIsNotJoined(t *testing.T) {
 	}
 	for round := range 500 {
 		key := clonecache.Key{byte(round), byte(round >> 8)}
-		if err := c.Send(t.Context(), key, io.Discard, nil, breaks); !errors.Is(err, errBroken) {
+		if err := request(t.Context(), c, key, io.Discard, nil, breaks); !errors.Is(err, errBroken) {
 			t.Fatal(err)
 		}
 		send(t, c, key, pack(100), writes(pack(100)))
@@ -368,7 +408,7 @@ func TestDamage(t *testing.T) {
 				}
 				rewrite(t, fs, path, damage)
 				var got bytes.Buffer
-				err := c.Send(t.Context(), key, &got, nil, writes(p))
+				err := request(t.Context(), c, key, &got, nil, writes(p))
 				if err == nil && !bytes.Equal(got.Bytes(), p) {
 					t.Errorf("%d wrong bytes were sent as right", got.Len())
 				}
@@ -472,9 +512,9 @@ func TestFileFails(t *testing.T) {
 		return nil
 	}))
 	c := open(t, failing, clonecache.Options{})
-	if err := c.Send(t.Context(), clonecache.Key{1}, io.Discard, nil, writes(pack(1000))); !errors.Is(err,
-		clonecache.ErrBypass) {
-		t.Errorf("got %v, want ErrBypass", err)
+	err := request(t.Context(), c, clonecache.Key{1}, io.Discard, nil, writes(pack(1000)))
+	if !errors.Is(err, clonecache.ErrUnsent) {
+		t.Errorf("got %v, want ErrUnsent", err)
 	}
 	c.Close()
 	if names, err := fs.List(dir); err != nil || len(names) != 0 {

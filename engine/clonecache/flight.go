@@ -25,18 +25,32 @@ const (
 // errFile says that the cache's own file failed, which is no fault of the pack.
 var errFile = errors.New("clonecache: failed to access the file")
 
-// flight is a pack that is being generated into a file, with its readers.
+// phase is what the requests of a flight wait for.
+type phase uint8
+
+const (
+	reserved   phase = iota // the decision of the reservation's holder
+	generating              // the bytes of the pack
+	declined                // nothing: each generates the pack for itself
+	released                // nothing: one of them gets the next reservation
+)
+
+// flight is a pack from the reservation of its key to its last reader.
 type flight struct {
 	cache *Cache
 	key   Key
 	path  string
-	// users are the generation and the readers; the last one closes the file. Guarded by Cache.mu.
-	users int
-	// cancel gives the generation up.
-	cancel context.CancelFunc
-	sums   summer // of the written bytes; for the generation alone
+	began time.Time // when the key was reserved
+	sums  summer    // of the written bytes; for the generation alone
 
-	mu      sync.Mutex    // guards the fields below
+	// users are the holder of the reservation or the generation, and the other requests; the last one
+	// closes the file. Guarded by Cache.mu.
+	users int
+	// cancel gives the generation up; nil before it begins. Guarded by Cache.mu.
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // guards the fields below
+	phase   phase
 	file    vfs.File      // nil until something was written
 	size    int64         // bytes written
 	text    string        // lines for the client
@@ -45,28 +59,30 @@ type flight struct {
 	changed chan struct{} // closed and replaced when any of these changes
 }
 
-// launch begins a flight for its first reader. The caller holds mu.
-func (c *Cache) launch(key Key, generate Generate) *flight {
-	c.flown++
-	f := &flight{
-		cache: c, key: key, path: c.path(fmt.Sprintf("%s.%d%s", key, c.flown, flightMark)),
-		users: 2, changed: make(chan struct{}),
+// join waits for the decision of the reservation's holder, and returns the pack if it is generated.
+// It returns false if the holder has not decided, and the caller is to look the key up again. The
+// caller is a user of the flight, which it leaves when it gets no pack.
+func (f *flight) join(ctx context.Context, tell func(string)) (pack *Pack, decided bool, err error) {
+	told := 0
+	s := f.state()
+	for s.phase == reserved && err == nil {
+		told = s.tell(tell, told)
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.changed:
+			s = f.state()
+		}
 	}
-	if invariants.Enabled {
-		invariants.Check(c.flights[key] == nil, "clonecache: %s is generated twice", key)
+	if s.phase == generating {
+		f.cache.count(&f.cache.stats.Joined)
+		return &Pack{cache: f.cache, flight: f, told: told}, true, nil
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
-	f.cancel = cancel
-	c.flights[key] = f
-	rescue.Go(&c.running, func() error {
-		defer cancel()
-		f.run(ctx, generate)
-		return nil
-	}, func(err error) { c.log.Error("panic", "error", err) })
-	return f
+	f.cache.leave(f)
+	return nil, s.phase == declined, err
 }
 
-// leave ends one use of a flight. A flight that only its generation uses is given up.
+// leave ends one use of a flight. A generation that nobody else uses is given up.
 func (c *Cache) leave(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +91,7 @@ func (c *Cache) leave(f *flight) {
 		invariants.Check(f.users >= 0, "clonecache: %s has %d users", f.key, f.users)
 	}
 	switch {
-	case f.users == 1 && c.flights[f.key] == f:
+	case f.users == 1 && f.cancel != nil && c.flights[f.key] == f:
 		f.mu.Lock()
 		ended := f.ended
 		f.mu.Unlock()
@@ -93,9 +109,8 @@ func (c *Cache) leave(f *flight) {
 // run generates the pack, and keeps it if that pays.
 func (f *flight) run(ctx context.Context, generate Generate) {
 	c := f.cache
-	began := time.Now()
 	err := f.guard(ctx, generate)
-	took := time.Since(began)
+	took := time.Since(f.began)
 	if err != nil {
 		c.ground(f) // before the error is reported: later requests start over
 	}
@@ -221,8 +236,9 @@ func (f *flight) create() (vfs.File, error) {
 	return file, err
 }
 
-// flightState is the state of a flight at one instant, for its readers.
+// flightState is the state of a flight at one instant, for its requests.
 type flightState struct {
+	phase   phase
 	file    vfs.File
 	size    int64
 	text    string
@@ -234,23 +250,29 @@ type flightState struct {
 func (f *flight) state() flightState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return flightState{f.file, f.size, f.text, f.ended, f.err, f.changed}
+	return flightState{f.phase, f.file, f.size, f.text, f.ended, f.err, f.changed}
 }
 
-// send writes the pack to w as it grows, and returns the number of bytes written.
-func (f *flight) send(ctx context.Context, w io.Writer, tell func(string)) (sent int64, err error) {
+// tell passes the lines behind the first told bytes, if tell is not nil, and returns how many bytes
+// have been told then.
+func (s *flightState) tell(tell func(string), told int) int {
+	if tell != nil && told < len(s.text) {
+		tell(s.text[told:])
+	}
+	return len(s.text)
+}
+
+// send writes the pack to w as it grows, and tells its lines except the first told bytes of them. It
+// returns the number of bytes written.
+func (f *flight) send(ctx context.Context, w io.Writer, tell func(string), told int) (sent int64, err error) {
 	buffer := blockBuffers.Get().(*[blockSize]byte)
 	defer blockBuffers.Put(buffer)
-	told := 0
 	for {
 		s := f.state()
 		if s.err != nil {
 			return sent, s.err
 		}
-		if tell != nil && told < len(s.text) {
-			tell(s.text[told:])
-		}
-		told = len(s.text)
+		told = s.tell(tell, told)
 		for sent < s.size {
 			if err := ctx.Err(); err != nil {
 				return sent, err

@@ -3,7 +3,6 @@ package clonecache
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -27,34 +26,23 @@ type foundEntry struct {
 
 var blockBuffers = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// sendStored writes the pack of an entry to w and returns the number of bytes written. Errors:
-// errDamaged.
-func (c *Cache) sendStored(ctx context.Context, e *entry, w io.Writer) (sent int64, err error) {
+// open opens the file of an entry. Errors: errDamaged, and that of ctx.
+func (c *Cache) open(ctx context.Context, e *entry) (*Pack, error) {
 	file, err := c.fs.Open(c.path(e.key.String()), vfs.SequentialReadsOption)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errDamaged, err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	defer file.Close() //nolint:errcheck // nothing was written
-	buffer := blockBuffers.Get().(*[blockSize]byte)
-	defer blockBuffers.Put(buffer)
-	t, err := c.tailOf(ctx, e, file, buffer[:])
+	t, err := c.tailOf(ctx, e, file)
 	if err != nil {
-		return 0, err
+		file.Close() //nolint:errcheck // nothing was written
+		return nil, err
 	}
-	err = t.blocks(file, buffer[:], func(block []byte) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := w.Write(block)
-		sent += int64(n)
-		return err
-	})
-	return sent, err
+	return &Pack{cache: c, entry: e, file: file, tail: t}, nil
 }
 
 // tailOf returns the tail of an entry. If this process has neither written nor checked its file, it
 // first verifies the whole file.
-func (c *Cache) tailOf(ctx context.Context, e *entry, file vfs.File, buffer []byte) (*tail, error) {
+func (c *Cache) tailOf(ctx context.Context, e *entry, file vfs.File) (*tail, error) {
 	c.mu.Lock()
 	t := e.tail
 	c.mu.Unlock()
@@ -68,7 +56,9 @@ func (c *Cache) tailOf(ctx context.Context, e *entry, file vfs.File, buffer []by
 	if t, err = readTail(file, info.Size(), e.key); err != nil {
 		return nil, err
 	}
-	if err := t.blocks(file, buffer, func([]byte) error { return ctx.Err() }); err != nil {
+	buffer := blockBuffers.Get().(*[blockSize]byte)
+	defer blockBuffers.Put(buffer)
+	if err := t.blocks(file, buffer[:], func([]byte) error { return ctx.Err() }); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -114,8 +115,8 @@ func (s *Store) askLoan(pool PoolID) error {
 // HoldLoanWalks lets no visibility walk begin until release is called.
 func (s *Store) HoldLoanWalks() (release func()) {
 	var all []func()
-	for i := range s.loans.turns.placesMax {
-		release, err := s.loans.turns.take(s.closing, fmt.Sprintf("held %d", i))
+	for i := range loanWalkMax {
+		release, err := s.loans.turns.Acquire(s.closing, fair.Tenant{Org: fmt.Sprint("held ", i)}, 0, 1)
 		if err != nil {
 			panic(err)
 		}

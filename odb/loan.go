@@ -5,10 +5,12 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
@@ -49,7 +51,7 @@ func (l *loan) ready() *borrowedSet { return l.set.Load() }
 // loans caches recently used visibility sets within a budget, and computes each one once.
 type loans struct {
 	bytesMax int
-	turns    *turns        // of the walks
+	turns    *fair.Queue   // of the walks, among owners
 	awaited  atomic.Int64  // requests that wait for a set
 	walks    atomic.Uint64 // begun walks
 	grown    atomic.Uint64 // those of them that began with another set
@@ -73,7 +75,10 @@ const (
 
 func newLoans(bytesMax int) *loans {
 	return &loans{
-		bytesMax: bytesMax, turns: newTurns(loanWalkMax, loanWalkOwnerMax),
+		bytesMax: bytesMax,
+		turns: fair.NewQueue(fair.Options{
+			Capacity: loanWalkMax, Share: loanWalkOwnerMax, Waiting: math.MaxInt, Wait: math.MaxInt64,
+		}),
 		known: make(map[segment.LayerID]*loan), used: list.New(), latest: make(map[segment.LayerID]*loan),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -36,7 +37,7 @@ func (s *Store) lend(
 func (s *Store) walkLoan(
 	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
 ) (map[segment.LayerID]bool, error) {
-	release, err := s.loans.turns.take(ctx, owner)
+	release, err := s.loans.turns.Acquire(ctx, fair.Tenant{Org: owner}, 0, 1)
 	if err != nil {
 		return nil, err
 	}

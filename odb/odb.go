@@ -29,13 +29,18 @@
 //	dotfile                          the files that git reads by their names
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks
 //	borrowedset, loan, loanwalk,
-//	reachability, turns
+//	reachability
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
 //	registered                       the files that pools use, for copies of them
 //
 // Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort,
 // inorder, lru, fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen, maintenance in
 // repack.
+//
+// Nothing walks for a fork before a request needs the result: who names an object by its ID, or the
+// step of maintenance that is about to rewrite the layers of a fork, waits for the walk. So the
+// store runs walks itself, one for all who wait, and not by the schedule of maintenance; owners take
+// turns at them in a queue of package fair.
 //
 // No lock guards the content of a pool: a batch has preconditions for everything that it relies on.
 // All methods may be called concurrently unless they say otherwise.

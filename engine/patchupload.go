@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"packhorse/engine/commit"
 	"packhorse/engine/patch"
@@ -23,7 +22,7 @@ type PatchRequest struct {
 
 // PatchUpload is a commit whose patch is arriving. It is used by one goroutine, which closes it.
 //
-// The patch is kept until it has been applied, in memory while it is small and in a spool file
+// The patch is kept until it has been applied, in memory while it is small and in a scratch file
 // otherwise: it is read once to check its syntax, and again for each tip that it is applied to.
 type PatchUpload struct {
 	repo    *Repository
@@ -32,9 +31,7 @@ type PatchUpload struct {
 	view    *odb.View
 	objects *odb.Quarantine
 
-	size  int64
-	small bytes.Buffer // all of it, until there is a spool file
-	spool file.Scratch
+	text  *file.SpillBuffer
 	meter space.Meter
 	ended bool
 
@@ -52,9 +49,6 @@ type appliedPatch struct {
 // patchBytesMax is how large a patch may be.
 const patchBytesMax = 256 << 20
 
-// patchHeldMax is the size in bytes up to which a patch is kept in memory.
-const patchHeldMax = 1 << 20
-
 // NewPatchUpload begins a commit from a patch. It refuses at once a request that is bound to fail,
 // unless an idempotency key may have to replay an earlier success.
 //
@@ -66,7 +60,10 @@ func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request Pa
 	if err := r.host.space.Check(); err != nil {
 		return nil, err
 	}
-	u := &PatchUpload{repo: r, actor: actor, request: request, meter: r.host.space.Meter()}
+	u := &PatchUpload{
+		repo: r, actor: actor, request: request, meter: r.host.space.Meter(),
+		text: r.NewSpillBuffer(),
+	}
 	if _, err := r.expected(ctx, &actor, &request.Target); err != nil {
 		return nil, err
 	}
@@ -81,11 +78,7 @@ func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request Pa
 
 // Close discards an uncommitted upload.
 func (u *PatchUpload) Close() error {
-	err := errors.Join(u.objects.Close(), u.view.Close())
-	if u.spool != nil {
-		err = errors.Join(err, u.spool.Close())
-	}
-	return err
+	return errors.Join(u.objects.Close(), u.view.Close(), u.text.Close())
 }
 
 // Chunk takes the next bytes of the patch; with eof they are its last. data is only read. Errors:
@@ -95,34 +88,24 @@ func (u *PatchUpload) Chunk(ctx context.Context, data []byte, eof bool) error {
 		return invalid("diff_chunk: the patch has already ended")
 	}
 	u.ended = eof
-	if u.size += int64(len(data)); u.size > patchBytesMax {
+	if u.text.Size()+int64(len(data)) > patchBytesMax {
 		return &LimitError{Limit: "size of the patch in bytes", Max: patchBytesMax}
-	}
-	if u.spool == nil && u.size <= patchHeldMax {
-		u.small.Write(data)
-		return nil
 	}
 	if err := u.meter.Add(len(data)); err != nil {
 		return err
 	}
-	if u.spool == nil {
-		spool, err := u.repo.host.files.Scratch(ctx)
-		if err != nil {
-			return fmt.Errorf("open spool file: %w", err)
-		}
-		u.spool = spool
-		data = append(u.small.Bytes(), data...)
-		u.small = bytes.Buffer{}
-	}
-	if _, err := u.spool.Write(data); err != nil {
-		return fmt.Errorf("spool patch: %w", err)
+	if err := u.text.Write(ctx, data); err != nil {
+		return fmt.Errorf("keep patch: %w", err)
 	}
 	return nil
 }
 
 // IsLarge reports whether applying the patch will hold more memory than the patch of a day's work
 // does.
-func (u *PatchUpload) IsLarge() bool { return u.spool != nil }
+func (u *PatchUpload) IsLarge() bool {
+	_, inMemory := u.text.InMemory()
+	return !inMemory
+}
 
 // Finish applies the patch, makes the commit and returns when it is durable. The request's
 // idempotency record, if it has one, is complete by now.
@@ -158,12 +141,8 @@ func (u *PatchUpload) Finish(ctx context.Context) (CommitResult, error) {
 
 // parse checks the form of the patch.
 func (u *PatchUpload) parse(ctx context.Context) error {
-	var from io.ReaderAt = bytes.NewReader(u.small.Bytes())
-	if u.spool != nil {
-		from = u.spool
-	}
 	limits := u.repo.host.limits
-	p, err := patch.Parse(ctx, from, u.size, patch.Limits{
+	p, err := patch.Parse(ctx, u.text, u.text.Size(), patch.Limits{
 		FileCountMax: limits.OperationCountMax,
 		BlobBytesMax: u.repo.host.objects.Limits().ObjectBytes,
 	})
@@ -179,7 +158,8 @@ func (u *PatchUpload) parse(ctx context.Context) error {
 
 // isBlank reports whether the patch consists of white space.
 func (u *PatchUpload) isBlank() bool {
-	return u.spool == nil && len(bytes.TrimSpace(u.small.Bytes())) == 0
+	text, inMemory := u.text.InMemory()
+	return inMemory && len(bytes.TrimSpace(text)) == 0
 }
 
 // rehearse applies the patch to the current tip, outside of the repository's turn. It leaves

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/engine/upstream"
 	"packhorse/odb"
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -51,6 +52,15 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 		return nil, fmt.Errorf("open objects of repository %s: %w", r.record.ID, err)
 	}
 	return v.For(r.record.Org), nil
+}
+
+// heldMax is the size in bytes up to which a [file.SpillBuffer] of a request stays in memory.
+const heldMax = 1 << 20
+
+// NewSpillBuffer returns an empty buffer for what one request reads back later; the caller closes
+// it.
+func (r *Repository) NewSpillBuffer() *file.SpillBuffer {
+	return file.NewSpillBuffer(r.host.files, heldMax)
 }
 
 // visibleNames opens a snapshot of the repository's refs, which the caller closes. Its values may

@@ -99,7 +99,7 @@ func appendID(dst []byte, name string, id object.ID) []byte {
 func streamDiff(x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, inline bool, head []byte) {
 	x.Stream(http.StatusOK, problem.ContentType, func(ctx context.Context, w io.Writer) error {
 		defer diff.Close()
-		filtered := repo.NewSpool(ctx)
+		filtered := repo.NewSpillBuffer()
 		out := newDiffStream(ctx, w, filtered, inline)
 		return errors.Join(out.write(head, diff), filtered.Close())
 	})

@@ -11,6 +11,7 @@ import (
 	"packhorse/engine"
 	diffs "packhorse/engine/diff"
 	"packhorse/engine/diff/lines"
+	"packhorse/odb/file"
 )
 
 // diffStream writes the answer to a diff. The JSON lists files with a diff apart from files without
@@ -18,7 +19,7 @@ import (
 type diffStream struct {
 	ctx      context.Context // of the answer
 	out      *bufio.Writer
-	filtered *engine.Spool
+	filtered *file.SpillBuffer
 	inline   bool
 	entry    []byte // of the file that is being written
 
@@ -29,15 +30,15 @@ type diffStream struct {
 // diffStreamBuffer is the size of a write, while more files follow.
 const diffStreamBuffer = 64 << 10
 
-func newDiffStream(ctx context.Context, w io.Writer, filtered *engine.Spool, inline bool) *diffStream {
+func newDiffStream(ctx context.Context, w io.Writer, filtered *file.SpillBuffer, inline bool) *diffStream {
 	return &diffStream{ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered, inline: inline}
 }
 
 func (s *diffStream) write(head []byte, diff *engine.Diff) error {
 	fmt.Fprintf(s.out, `%s,"files":[`, head)
-	for file, err := range diff.Files(s.out.Flush) {
+	for f, err := range diff.Files(s.out.Flush) {
 		if err == nil {
-			err = s.file(file)
+			err = s.file(f)
 		}
 		if err != nil {
 			return err
@@ -60,8 +61,7 @@ func (s *diffStream) file(f *diffs.File) error {
 	if f.Reason != diffs.NotFiltered {
 		s.entry = appendDiffEntry(separated(s.entry[:0], &s.kept), f)
 		s.entry = appendTextField(s.entry, "reason", string(f.Reason))
-		_, err := s.filtered.Write(appendBytes(s.entry, f.Bytes))
-		return err
+		return s.filtered.Write(s.ctx, appendBytes(s.entry, f.Bytes))
 	}
 	s.entry = appendDiffEntry(separated(s.entry[:0], &s.told), f)
 	if f.IsLarge() {

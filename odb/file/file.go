@@ -3,7 +3,8 @@
 //
 // A file is written once under a name, sealed, and never changed afterwards. Start at [Store] for
 // the contract, at [OpenDir] for the implementation, and at package filetest for the tests that
-// every implementation must pass.
+// every implementation must pass. What one request writes and reads back lies in a [SpillBuffer] or
+// a [Scratch].
 //
 // # Life of a file
 //
@@ -102,15 +103,20 @@ type Store interface {
 	// crash.
 	Leftovers(ctx context.Context) iter.Seq2[Info, error]
 
-	// Scratch returns an unnamed temporary file, which is deleted when it is closed or the process
-	// ends.
-	Scratch(ctx context.Context) (Scratch, error)
+	Scratcher
 
 	// Free returns the free disk space in bytes, [math.MaxUint64] if it is unknown.
 	Free(ctx context.Context) (uint64, error)
 
 	// Close releases the server id; open files stay usable.
 	Close() error
+}
+
+// Scratcher makes scratch files, as a [Store] does.
+type Scratcher interface {
+	// Scratch returns an unnamed temporary file, which is deleted when it is closed or the process
+	// ends.
+	Scratch(ctx context.Context) (Scratch, error)
 }
 
 // Writer writes one file. Its methods may be called concurrently.

@@ -33,20 +33,16 @@ func makeDelta(base object.ID, kind object.Type, program []byte) madeDelta {
 	}
 }
 
-// foundDeltas holds the deltas made for one pack. Each takes about 60 bytes of memory. A few MiB of
-// their content are in memory, the rest in a scratch file. A nil one is empty. It is for one
-// goroutine at a time.
+// foundDeltas holds the deltas made for one pack. Each takes about 60 bytes of memory. Their
+// content is in memory up to a few MiB, and in a scratch file beyond. A nil one is empty. It is for
+// one goroutine at a time.
 type foundDeltas struct {
-	files    file.Store
-	entries  map[handle]foundDelta
-	latest   []byte       // the newest content
-	scratch  file.Scratch // the older content; nil if there is none
-	inFile   int64        // the size of scratch
-	memBytes int          // the largest size of latest
+	entries map[handle]foundDelta
+	content *file.SpillBuffer // deflated
 }
 
 func newFoundDeltas(files file.Store, memBytes int) *foundDeltas {
-	return &foundDeltas{files: files, entries: make(map[handle]foundDelta), memBytes: memBytes}
+	return &foundDeltas{entries: make(map[handle]foundDelta), content: file.NewSpillBuffer(files, memBytes)}
 }
 
 func (d *foundDeltas) count() int {
@@ -57,7 +53,7 @@ func (d *foundDeltas) count() int {
 }
 
 // bytes returns the total size of the deltas.
-func (d *foundDeltas) bytes() int64 { return d.inFile + int64(len(d.latest)) }
+func (d *foundDeltas) bytes() int64 { return d.content.Size() }
 
 // get returns the delta that was found for an object.
 func (d *foundDeltas) get(h handle) (foundDelta, bool) {
@@ -72,44 +68,23 @@ func (d *foundDeltas) get(h handle) (foundDelta, bool) {
 func (d *foundDeltas) add(ctx context.Context, h handle, made *madeDelta) error {
 	made.at = d.bytes()
 	d.entries[h] = made.foundDelta
-	d.latest = append(d.latest, made.packed...)
-	if len(d.latest) < d.memBytes {
-		return nil
-	}
-	if d.scratch == nil {
-		scratch, err := d.files.Scratch(ctx)
-		if err != nil {
-			return fmt.Errorf("make scratch file: %w", err)
-		}
-		d.scratch = scratch
-	}
-	if _, err := d.scratch.Write(d.latest); err != nil {
-		return fmt.Errorf("write scratch file: %w", err)
-	}
-	d.inFile += int64(len(d.latest))
-	d.latest = d.latest[:0]
-	return nil
+	return d.content.Write(ctx, made.packed)
 }
 
 // packed appends the deflated bytes of a delta to dst.
 func (d *foundDeltas) packed(dst []byte, found *foundDelta) ([]byte, error) {
-	size := int64(found.packedSize)
-	if found.at >= d.inFile {
-		at := found.at - d.inFile
-		return append(dst, d.latest[at:at+size]...), nil
-	}
 	start := len(dst)
-	dst = append(dst, make([]byte, size)...)
-	if err := segment.ReadFullAt(d.scratch, dst[start:], found.at); err != nil {
+	dst = append(dst, make([]byte, found.packedSize)...)
+	if err := segment.ReadFullAt(d.content, dst[start:], found.at); err != nil {
 		return nil, fmt.Errorf("read scratch file: %w", err)
 	}
 	return dst, nil
 }
 
-// close removes the scratch file.
+// close removes the content.
 func (d *foundDeltas) close() error {
-	if d == nil || d.scratch == nil {
+	if d == nil {
 		return nil
 	}
-	return d.scratch.Close()
+	return d.content.Close()
 }

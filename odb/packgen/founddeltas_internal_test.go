@@ -12,8 +12,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestFoundDeltasSpool keeps more deltas than memory is allowed for, and reads all of them back.
-func TestFoundDeltasSpool(t *testing.T) {
+// TestFoundDeltasSpill keeps more deltas than memory is allowed for, and reads all of them back.
+func TestFoundDeltasSpill(t *testing.T) {
 	t.Parallel()
 	files, err := file.OpenDir("files", file.DirOptions{FS: vfs.NewMem()})
 	if err != nil {
@@ -27,8 +27,8 @@ func TestFoundDeltasSpool(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d.count() != len(made) || d.inFile == 0 || len(d.latest) >= 100 {
-		t.Errorf("%d deltas, %d bytes in the file and %d in memory", d.count(), d.inFile, len(d.latest))
+	if _, inMemory := d.content.InMemory(); d.count() != len(made) || inMemory {
+		t.Errorf("%d deltas of %d bytes, in memory: %t", d.count(), d.bytes(), inMemory)
 	}
 	for i := range made {
 		found, ok := d.get(newHandle(0, uint32(i)))

@@ -112,7 +112,7 @@ type Store interface {
 	Close() error
 }
 
-// Scratcher makes scratch files, as a [Store] does.
+// Scratcher makes scratch files: a [Store], or a [SharedScratch] over one.
 type Scratcher interface {
 	// Scratch returns an unnamed temporary file, which is deleted when it is closed or the process
 	// ends.

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"strings"
 
 	"packhorse/engine/commit"
 	"packhorse/odb"
-	"packhorse/odb/file"
 	"packhorse/odb/space"
 	"packhorse/pack/object"
 )
@@ -33,11 +30,8 @@ type UploadRequest struct {
 }
 
 // Upload is an API commit whose contents are arriving. It is used by one goroutine, which closes
-// it.
-//
-// A content that ends in its first chunk is stored at once. Any other is spooled while it arrives,
-// since git hashes an object's size first, and read back once when it has ended (docs/invariants.md
-// 12). One of them at a time is compressed while it arrives.
+// it. A content that ends in its first chunk is stored at once; any other goes to an
+// [odb.BlobWriter].
 type Upload struct {
 	repo     *Repository
 	actor    Actor
@@ -46,27 +40,20 @@ type Upload struct {
 	view     *odb.View
 	objects  *odb.Quarantine
 	contents map[string]*content
-	spool    file.Scratch
-	spooled  int64
 	open     int // contents that have begun and not ended
 	blobs    int
 	meter    space.Meter
-
-	arriving *content // the content that is compressed while it is spooled; nil for none
-	arrival  *odb.Arrival
 }
 
 // content is one content of an upload.
 type content struct {
 	operations []int // indexes of the operations that write it
-	begun      bool
+	begun      bool  // its first chunk was not its last
 	done       bool
-	size       int64
-	extents    []extent // where it lies in the spool file
+	size       int64           // of the chunks so far
+	blob       *odb.BlobWriter // nil before the first chunk and after the last, and for a submodule
+	gitlink    string          // the chunks so far of a submodule's content
 }
-
-// extent is a run of bytes in the spool file.
-type extent struct{ offset, size int64 }
 
 // NewUpload begins an API commit. It refuses at once a request that is bound to fail, unless an
 // idempotency key may have to replay an earlier success.
@@ -144,11 +131,13 @@ func (u *Upload) arrange() error {
 
 // Close discards an uncommitted upload.
 func (u *Upload) Close() error {
-	err := errors.Join(u.dropArrival(), u.objects.Close(), u.view.Close())
-	if u.spool != nil {
-		err = errors.Join(err, u.spool.Close())
+	var err error
+	for _, c := range u.contents {
+		if c.blob != nil {
+			err = errors.Join(err, c.blob.Close())
+		}
 	}
-	return err
+	return errors.Join(err, u.objects.Close(), u.view.Close())
 }
 
 // Chunk takes the next bytes of a content; with eof they are its last. data is only read.
@@ -175,128 +164,59 @@ func (u *Upload) Chunk(ctx context.Context, contentID string, data []byte, eof b
 	if err := u.meter.Add(len(data)); err != nil {
 		return err
 	}
-	if eof && !c.begun {
-		return u.store(ctx, c, data)
+	c.size += int64(len(data))
+	if err := u.count(c, eof); err != nil {
+		return err
 	}
-	if !c.begun {
+	if u.writesGitlink(c) {
+		return u.storeGitlink(c, data, eof)
+	}
+	return u.store(ctx, c, data, eof)
+}
+
+// count counts the contents that have begun and not ended.
+func (u *Upload) count(c *content, eof bool) error {
+	switch {
+	case eof && c.begun:
+		u.open--
+	case !eof && !c.begun:
 		if limit := u.repo.host.limits.OpenContentCountMax; u.open >= limit {
 			return invalid("blob_chunk: more than %d contents have begun and not ended", limit)
 		}
-		if err := u.begin(ctx, c); err != nil {
-			return err
-		}
+		c.begun = true
+		u.open++
 	}
-	if err := u.append(ctx, c, data); err != nil {
-		return err
-	}
-	if !eof {
-		return nil
-	}
-	u.open--
-	err := u.unspool(ctx, c)
-	if c == u.arriving {
-		err = errors.Join(err, u.dropArrival())
-	}
-	return err
-}
-
-// begin prepares for a content that comes in pieces. One at a time is compressed while it arrives.
-func (u *Upload) begin(ctx context.Context, c *content) error {
-	if u.spool == nil {
-		spool, err := u.repo.host.files.Scratch(ctx)
-		if err != nil {
-			return fmt.Errorf("open spool file: %w", err)
-		}
-		u.spool = spool
-	}
-	if u.arriving == nil && !u.writesGitlink(c) {
-		u.arriving = c
-		u.arrival = u.objects.NewArrival(io.NewSectionReader(u.spool, u.spooled, math.MaxInt64-u.spooled))
-	}
-	c.begun = true
-	u.open++
 	return nil
 }
 
-// dropArrival ends the compression of the arriving content.
-func (u *Upload) dropArrival() error {
-	if u.arriving == nil {
-		return nil
-	}
-	arrival := u.arrival
-	u.arriving, u.arrival = nil, nil
-	return arrival.Close()
-}
-
-// append spools data as the next bytes of c.
-func (u *Upload) append(ctx context.Context, c *content, data []byte) error {
-	if _, err := u.spool.Write(data); err != nil {
-		return fmt.Errorf("spool content: %w", err)
-	}
-	size := int64(len(data))
-	if n := len(c.extents); n > 0 && c.extents[n-1].offset+c.extents[n-1].size == u.spooled {
-		c.extents[n-1].size += size
-	} else {
-		c.extents = append(c.extents, extent{offset: u.spooled, size: size})
-	}
-	u.spooled += size
-	c.size += size
-	switch {
-	case c != u.arriving:
-		return nil
-	case len(c.extents) > 1: // other contents lie between
-		return u.dropArrival()
-	}
-	return u.arrival.Grow(ctx, c.size)
-}
-
-// wholeContentMax is the size in bytes up to which a spooled content is stored as if it had come in
-// one chunk.
-const wholeContentMax = 1 << 20
-
-// unspool stores a content that has been spooled whole.
-func (u *Upload) unspool(ctx context.Context, c *content) error {
-	parts := make([]io.Reader, len(c.extents))
-	for i, e := range c.extents {
-		parts[i] = io.NewSectionReader(u.spool, e.offset, e.size)
-	}
-	from := io.MultiReader(parts...)
-	if c.size <= wholeContentMax {
-		data := make([]byte, c.size)
-		if _, err := io.ReadFull(from, data); err != nil {
-			return fmt.Errorf("read spooled content: %w", err)
-		}
-		return u.store(ctx, c, data)
-	}
-	if u.writesGitlink(c) {
-		return u.store(ctx, c, nil) // refused there: no id is that long
-	}
-	var id object.ID
-	var err error
-	if c == u.arriving {
-		id, err = u.arrival.Finish(ctx, c.size)
-	} else {
-		id, err = u.objects.WriteBlobFrom(ctx, from, c.size)
-	}
+// store stores the next bytes of a blob.
+func (u *Upload) store(ctx context.Context, c *content, data []byte, eof bool) error {
+	id, err := u.write(ctx, c, data, eof)
 	if err != nil {
 		return fmt.Errorf("store content: %w", err)
 	}
-	u.finish(c, id)
+	if eof {
+		u.finish(c, id)
+	}
 	return nil
 }
 
-// store stores a content that is in memory.
-func (u *Upload) store(ctx context.Context, c *content, data []byte) error {
-	if u.writesGitlink(c) {
-		return u.storeGitlink(c, data)
+// write writes the next bytes of a blob, and returns its ID after the last.
+func (u *Upload) write(ctx context.Context, c *content, data []byte, eof bool) (object.ID, error) {
+	if c.blob == nil {
+		_, predecessor := u.plan.Existing(c.operations[0])
+		if eof {
+			return u.objects.Write(ctx, object.TypeBlob, data, predecessor)
+		}
+		c.blob = u.objects.NewBlob(predecessor)
 	}
-	_, predecessor := u.plan.Existing(c.operations[0])
-	id, err := u.objects.Write(ctx, object.TypeBlob, data, predecessor)
-	if err != nil {
-		return fmt.Errorf("store content: %w", err)
+	if err := c.blob.Write(ctx, data); err != nil || !eof {
+		return object.ZeroID, err
 	}
-	u.finish(c, id)
-	return nil
+	id, err := c.blob.Commit(ctx)
+	err = errors.Join(err, c.blob.Close())
+	c.blob = nil
+	return id, err
 }
 
 func (u *Upload) writesGitlink(c *content) bool {
@@ -308,16 +228,26 @@ func (u *Upload) writesGitlink(c *content) bool {
 	return false
 }
 
-// storeGitlink takes the id that a submodule's content spells.
-func (u *Upload) storeGitlink(c *content, data []byte) error {
+// gitlinkBytesMax is the size of a submodule's content: an ID and a line feed.
+const gitlinkBytesMax = 2*object.IDSize + 1
+
+// storeGitlink takes the ID that a submodule's content spells.
+func (u *Upload) storeGitlink(c *content, data []byte, eof bool) error {
 	for _, i := range c.operations {
 		if op := &u.request.Operations[i]; !op.Mode.IsGitlink() {
 			return invalid("path %q: its content is also that of a submodule", op.Path)
 		}
 	}
+	fits := c.size <= gitlinkBytesMax
+	if fits {
+		c.gitlink += string(data)
+	}
+	if fits && !eof {
+		return nil
+	}
 	path := u.request.Operations[c.operations[0]].Path
-	id, err := object.ParseID(strings.TrimSuffix(string(data), "\n"))
-	if err != nil || id.IsZero() {
+	id, err := object.ParseID(strings.TrimSuffix(c.gitlink, "\n"))
+	if !fits || err != nil || id.IsZero() {
 		return invalid("path %q: the content of a submodule is the id of a commit, 40 hexadecimal digits", path)
 	}
 	u.finish(c, id)
@@ -326,7 +256,6 @@ func (u *Upload) storeGitlink(c *content, data []byte) error {
 
 func (u *Upload) finish(c *content, id object.ID) {
 	c.done = true
-	c.extents = nil
 	u.blobs++
 	for _, i := range c.operations {
 		u.plan.SetContent(i, id)

@@ -359,6 +359,50 @@ func TestUploadSpools(t *testing.T) {
 	}
 }
 
+// TestUploadSubmoduleInPieces brings the id of a submodule in several chunks.
+func TestUploadSubmoduleInPieces(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	repo := enginetest.Create(t, enginetest.Open(t), "r")
+	id := strings.Repeat("1", 40)
+	tests := map[string]struct {
+		chunks []string
+		err    error
+	}{
+		"an id":            {[]string{id[:10], "", id[10:]}, nil},
+		"and a line feed":  {[]string{id, "\n"}, nil},
+		"and two of them":  {[]string{id, "\n", "\n"}, engine.ErrInvalid},
+		"too short":        {[]string{id[:10], id[11:]}, engine.ErrInvalid},
+		"much longer":      {[]string{id, strings.Repeat(id, 30_000), id}, engine.ErrInvalid},
+		"nothing, thrice":  {[]string{"", "", ""}, engine.ErrInvalid},
+		"no id of a thing": {[]string{strings.Repeat("0", 20), strings.Repeat("0", 20)}, engine.ErrInvalid},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			u, err := repo.NewUpload(ctx, acme, engine.UploadRequest{
+				Target:     main,
+				Details:    engine.CommitDetails{Message: "m", Author: thor},
+				Operations: []engine.FileOperation{{Path: name, Mode: object.ModeGitlink, ContentID: "1"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer u.Close()
+			for i, chunk := range test.chunks {
+				if err = u.Chunk(ctx, "1", []byte(chunk), i == len(test.chunks)-1); err != nil {
+					break
+				}
+			}
+			if err == nil {
+				_, err = u.Finish(ctx)
+			}
+			if !errors.Is(err, test.err) {
+				t.Errorf("got error %v, want %v", err, test.err)
+			}
+		})
+	}
+}
+
 // TestUploadIncomplete makes no commit of a content that has not ended.
 func TestUploadIncomplete(t *testing.T) {
 	t.Parallel()

@@ -19,8 +19,8 @@ import (
 // Errors: [ErrTooLarge], [object.ErrCollision], [io.ErrUnexpectedEOF] when r ends before size, and
 // those of r.
 func (q *Quarantine) WriteBlobFrom(ctx context.Context, r io.Reader, size int64) (object.ID, error) {
-	if size > q.store.limits.ObjectBytes {
-		return object.ZeroID, fmt.Errorf("blob of %d bytes: %w", size, ErrTooLarge)
+	if err := q.checkBlobSize(size); err != nil {
+		return object.ZeroID, err
 	}
 	if size <= streamedMin {
 		data := make([]byte, size)
@@ -33,6 +33,14 @@ func (q *Quarantine) WriteBlobFrom(ctx context.Context, r io.Reader, size int64)
 		return object.ZeroID, err
 	}
 	return q.writeStream(ctx, size, func(s *streamWriter) error { return s.run(ctx, r) })
+}
+
+// checkBlobSize refuses a blob of too many bytes.
+func (q *Quarantine) checkBlobSize(size int64) error {
+	if size > q.store.limits.ObjectBytes {
+		return fmt.Errorf("blob of %d bytes: %w", size, ErrTooLarge)
+	}
+	return nil
 }
 
 // toSegment makes the quarantine a segment that has room for another object.

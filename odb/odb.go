@@ -25,8 +25,8 @@
 //	packedentry
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible
 //	pendingsegment, stage, refresh
-//	write, blob, arrival, blockpipe, writes of the API: skip-deltas, blobs as streams of independent blocks, and
-//	dotfile                          the files that git reads by their names
+//	write, blob, blobwriter,         writes of the API: skip-deltas, blobs as streams of independent blocks, and
+//	blockpipe, dotfile               the files that git reads by their names
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks
 //	borrowedset, loan, loanwalk,
 //	reachability

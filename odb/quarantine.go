@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -40,12 +41,20 @@ type Quarantine struct {
 	// named are the files that checkTree found in its tree.
 	named []namedDotfile
 	// relied holds objects not written because the pool already had them.
-	relied map[object.ID]struct{}
+	relied   map[object.ID]struct{}
+	arriving arrivingBlobs
 
 	mu    sync.RWMutex // guards the fields below, which readers of the view ask
 	base  *View        // of the stored objects; owned
 	old   []*View      // bases before a Refresh, which readers may still use; owned
 	above []layer      // the layers of quarantined objects, in the order of lookups
+}
+
+// arrivingBlobs is the part of a quarantine that its [BlobWriter]s share.
+type arrivingBlobs struct {
+	files      *file.SharedScratch // nil before the first of them
+	held       int                 // bytes of their contents in memory
+	compressed bool                // one of them is compressed while it arrives
 }
 
 // NewQuarantine returns an empty quarantine over the stored objects of v, which stay pinned until

@@ -189,18 +189,3 @@ func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
 	}
 	return segment.KindBorrowed.FileName(newLending(&m).auxiliary), nil
 }
-
-// ObjectIDs returns the IDs of all objects in the layers of a view, sorted.
-func ObjectIDs(ctx context.Context, v *View) (ids []object.ID, err error) {
-	last := object.ID(bytes.Repeat([]byte{0xff}, object.IDSize))
-	for _, l := range v.layers {
-		err := l.scan(ctx, object.ZeroID, last, func(id object.ID) bool {
-			ids = append(ids, id)
-			return true
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return segment.SortIDs(ids), nil
-}

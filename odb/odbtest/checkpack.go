@@ -32,6 +32,12 @@ func Pack(tb testing.TB, v *odb.View, request packgen.Request) []byte {
 	return out.Bytes()
 }
 
+// PackOf returns a pack of objects and all that they reach.
+func PackOf(tb testing.TB, v *odb.View, ids []object.ID) []byte {
+	tb.Helper()
+	return Pack(tb, v, packgen.Request{Wants: ids, OFSDelta: true})
+}
+
 // packObjects returns the pack of git pack-objects for a request, without a search for deltas.
 func (g *Repository) packObjects(request packgen.Request) []byte {
 	g.tb.Helper()

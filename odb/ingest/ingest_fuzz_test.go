@@ -1,8 +1,7 @@
-package fuzz
+package ingest_test
 
 import (
 	"bytes"
-	"crypto/sha1"
 	"errors"
 	"fmt"
 	"testing"
@@ -12,14 +11,14 @@ import (
 	"packhorse/odb/odbtest"
 	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // FuzzIngest checks that a pack is either refused as invalid or leaves a sound pool, also when it
 // is pushed twice, in the hot tier and as a segment.
 //
-// The input is a list of entries: kind, base, size, content. The harness deflates and seals them,
-// and puts the IDs of whole entries where contents say <raw n> or <hex n>, so that the fuzzer
-// reaches the meaning of packs.
+// The input is a list of entries: kind, base, size, content. The test deflates and seals them, and
+// replaces <raw n> and <hex n> by the IDs of whole entries, so that the fuzzer gets past checksums.
 func FuzzIngest(f *testing.F) {
 	const person = "A <a@b> 1 +0000\n"
 	f.Add(entryScript(
@@ -107,8 +106,7 @@ func assemble(script []byte) []byte {
 		body = pack.Deflate(header.Append(body), content, pack.LevelFast)
 	}
 	packed := append(pack.Header{Version: 2, Count: uint32(len(ids))}.Append(nil), body...)
-	sum := sha1.Sum(packed)
-	return append(packed, sum[:]...)
+	return packtest.Seal(packed)
 }
 
 // push makes a pack part of a pool, or returns the reason why it was refused.

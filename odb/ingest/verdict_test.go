@@ -1,4 +1,4 @@
-package odb_test
+package ingest_test
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ import (
 	"packhorse/pack/packtest"
 )
 
-// The differences to git index-pack --strict that are meant, and that the cases below therefore
-// leave out or allow:
+// strict is the option of git index-pack that the verdicts are compared with. The cases below leave
+// out or allow these intended differences:
 //
 //   - faults that real histories are full of are tolerated: see [object.Check];
 //   - repeated objects are tolerated, as they are without --strict;
@@ -38,7 +38,7 @@ var repeated = regexp.MustCompile("appears twice in the pack|duplicate base")
 // missingGitmodules matches the ID of a .gitmodules that is not there.
 var missingGitmodules = regexp.MustCompile(`(?m)^[0-9a-f]{40}$`)
 
-// packSource makes packs of a history's newer half, for a pool and a git repository that have the
+// packSource makes packs of the newer half of a history, for a pool and a repository that have the
 // older half.
 type packSource struct {
 	tb      testing.TB
@@ -310,8 +310,7 @@ var mutations = map[string]func(s *packSource) []byte{
 	},
 }
 
-// oddDelta makes a delta by a program that may be short, cut off, too long, or made of instructions
-// that there are not.
+// oddDelta makes a delta that may be short, cut off, too long, or have reserved instructions.
 func oddDelta(random *rand.Rand, base []byte) []byte {
 	appendSize := func(dst []byte, size int) []byte {
 		for ; size >= 0x80; size >>= 7 {

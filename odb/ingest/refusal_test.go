@@ -1,4 +1,4 @@
-package odb_test
+package ingest_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package odb_test
+package repack_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 func TestCompactFoldsAndMerges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, odb.Options{})
+	w := odbtest.NewWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(3, 4))
 	var tip object.ID
 	for round := range 6 {
@@ -58,8 +58,8 @@ func TestCompactFoldsAndMerges(t *testing.T) {
 // and the stored bytes come close to those of a search among all objects.
 func TestCompactSearchesAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, odb.Options{})
-	g := odbtest.NewGrowing(w.World, rand.New(rand.NewPCG(8, 9)), 2)
+	w := odbtest.NewWorld(t, odb.Options{})
+	g := odbtest.NewGrowing(w, rand.New(rand.NewPCG(8, 9)), 2)
 	stored := func() (size int64) {
 		t.Helper()
 		w.With(func(v *odb.View) {
@@ -100,8 +100,8 @@ func TestCompactSearchesAgain(t *testing.T) {
 // again, although no merge is due.
 func TestCompactSettles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, odb.Options{})
-	g := odbtest.NewGrowing(w.World, rand.New(rand.NewPCG(10, 11)), 3)
+	w := odbtest.NewWorld(t, odb.Options{})
+	g := odbtest.NewGrowing(w, rand.New(rand.NewPCG(10, 11)), 3)
 	g.Grow(40)
 	w.Compact(repack.CompactOptions{})
 	settle := repack.CompactOptions{Settle: true}
@@ -121,7 +121,7 @@ func TestCompactSettles(t *testing.T) {
 // TestCompactKeepsBlockStreams compacts large blobs and reads the middle of them afterwards.
 func TestCompactKeepsBlockStreams(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, odb.Options{})
+	w := odbtest.NewWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(5, 6))
 	var large []object.ID
 	for range 2 {

@@ -1,4 +1,4 @@
-package odb_test
+package repack_test
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 
 // poisoned returns a pool in which the empty blob is stored as a delta that git does not read, as
 // older versions accepted it, and the commit that reaches all objects.
-func poisoned(t *testing.T, hot bool) (*world, object.ID) {
+func poisoned(t *testing.T, hot bool) (*odbtest.World, object.ID) {
 	t.Helper()
-	w := newWorld(t, odb.Options{})
+	w := odbtest.NewWorld(t, odb.Options{})
 	base := bytes.Repeat([]byte("a line of a file\n"), 20)
 	changed := append(bytes.Clone(base), "one more\n"...)
 	short := []byte{0xd4, 2, 0} // 340 bytes become none
@@ -58,7 +58,7 @@ func poisoned(t *testing.T, hot bool) (*world, object.ID) {
 }
 
 // clonable checks that git accepts the pack of each kind of request with --strict.
-func clonable(t *testing.T, w *world, tip object.ID) {
+func clonable(t *testing.T, w *odbtest.World, tip object.ID) {
 	t.Helper()
 	requests := map[string]packgen.Request{
 		"whole":      {Wants: []object.ID{tip}, OFSDelta: true},

@@ -1,4 +1,4 @@
-package odb_test
+package repack_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // twoHistories commits two unrelated histories. It returns their tips and the objects of the first.
-func twoHistories(w *world, random *rand.Rand) (kept, other object.ID, objects map[object.ID]odbtest.Content) {
+func twoHistories(w *odbtest.World, random *rand.Rand) (kept, other object.ID, objects map[object.ID]odbtest.Content) {
 	kept = w.Grow(random, object.ZeroID, 15)
 	objects = maps.Clone(w.Objects)
 	other = w.Grow(random, object.ZeroID, 15)
@@ -24,14 +24,14 @@ func twoHistories(w *world, random *rand.Rand) (kept, other object.ID, objects m
 
 func TestDrop(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]func(w *world){
-		"hot":       func(*world) {},
-		"a segment": func(w *world) { w.Compact(repack.CompactOptions{}) },
-		"both": func(w *world) {
+	for name, before := range map[string]func(w *odbtest.World){
+		"hot":       func(*odbtest.World) {},
+		"a segment": func(w *odbtest.World) { w.Compact(repack.CompactOptions{}) },
+		"both": func(w *odbtest.World) {
 			w.Compact(repack.CompactOptions{})
 			w.Grow(rand.New(rand.NewPCG(9, 9)), object.ZeroID, 3)
 		},
-		"a large blob": func(w *world) {
+		"a large blob": func(w *odbtest.World) {
 			d := w.Draft()
 			d.WriteFrom(odbtest.Noise(rand.New(rand.NewPCG(9, 9)), 2<<20))
 			d.Commit()
@@ -39,7 +39,7 @@ func TestDrop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, odb.Options{})
+			w := odbtest.NewWorld(t, odb.Options{})
 			tip, other, kept := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			before(w)
 			if d, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(1, tip)); d != nil || err != nil {
@@ -63,7 +63,7 @@ func TestDrop(t *testing.T) {
 
 func TestDropKeepsOldValues(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, odb.Options{})
+	w := odbtest.NewWorld(t, odb.Options{})
 	tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 	unknown := object.ID{1}
 	options := repack.PruneOptions{Roots: func(context.Context) (tips, old []object.ID, err error) {
@@ -82,16 +82,16 @@ func TestDropKeepsOldValues(t *testing.T) {
 // TestDropIsNeeded has another writer build on objects that are about to be pruned.
 func TestDropIsNeeded(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(w *world, old object.ID) (moved []object.ID){
-		"a ref": func(_ *world, old object.ID) []object.ID { return []object.ID{old} },
-		"a commit": func(w *world, old object.ID) []object.ID {
+	tests := map[string]func(w *odbtest.World, old object.ID) (moved []object.ID){
+		"a ref": func(_ *odbtest.World, old object.ID) []object.ID { return []object.ID{old} },
+		"a commit": func(w *odbtest.World, old object.ID) []object.ID {
 			d := w.Draft()
 			tree := d.Write(object.TypeTree, nil, object.ZeroID)
 			d.Write(object.TypeCommit, odbtest.CommitOf(tree, 2_000_000, old), object.ZeroID)
 			d.Commit()
 			return nil
 		},
-		"a segment": func(w *world, old object.ID) []object.ID {
+		"a segment": func(w *odbtest.World, old object.ID) []object.ID {
 			d := w.Draft()
 			d.WriteFrom(odbtest.Noise(rand.New(rand.NewPCG(9, 9)), 2<<20))
 			tree := d.Write(object.TypeTree, nil, object.ZeroID)
@@ -99,7 +99,7 @@ func TestDropIsNeeded(t *testing.T) {
 			d.Commit()
 			return nil
 		},
-		"a delta": func(w *world, _ object.ID) []object.ID {
+		"a delta": func(w *odbtest.World, _ object.ID) []object.ID {
 			random := rand.New(rand.NewPCG(9, 9))
 			d := w.Draft()
 			for id, o := range w.Objects {
@@ -114,7 +114,7 @@ func TestDropIsNeeded(t *testing.T) {
 	for name, use := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, odb.Options{})
+			w := odbtest.NewWorld(t, odb.Options{})
 			tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			d, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(0, tip))
 			w.Must(err)
@@ -141,7 +141,7 @@ func TestDropUnderAQuarantine(t *testing.T) {
 	for name, large := range map[string]bool{"hot": false, "a segment": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, odb.Options{})
+			w := odbtest.NewWorld(t, odb.Options{})
 			random := rand.New(rand.NewPCG(1, 2))
 			tip, other, kept := twoHistories(w, random)
 			var tree object.ID

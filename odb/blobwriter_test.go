@@ -12,70 +12,71 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
 // writePieces writes a blob in pieces of at most pieceMax bytes.
-func (d *draft) writePieces(random *rand.Rand, data []byte, pieceMax int) object.ID {
+func writePieces(d *odbtest.Draft, random *rand.Rand, data []byte, pieceMax int) object.ID {
 	d.Helper()
-	b := d.q.NewBlob(object.ZeroID)
+	b := d.Quarantine.NewBlob(object.ZeroID)
 	for rest := data; len(rest) > 0; {
 		piece := bytes.Clone(rest[:min(len(rest), 1+random.IntN(pieceMax))])
 		rest = rest[len(piece):]
-		d.must(b.Write(d.Context(), piece))
+		d.Must(b.Write(d.Context(), piece))
 		clear(piece) // the writer keeps none of it
 	}
 	id, err := b.Commit(d.Context())
-	d.must(err)
-	d.must(b.Close())
-	return d.expect(id, object.TypeBlob, data)
+	d.Must(err)
+	d.Must(b.Close())
+	return d.Expect(id, object.TypeBlob, data)
 }
 
 func TestBlobWriter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 7))
-	d := w.draft()
+	d := w.Draft()
 	for _, size := range []int{0, 1, 512 << 10, 512<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3 << 20, 5<<20 + 77} {
-		d.writePieces(random, noise(random, size), 1<<20)
-		d.writePieces(random, text(random, size), 3<<20)
+		writePieces(d, random, odbtest.Noise(random, size), 1<<20)
+		writePieces(d, random, odbtest.Text(random, size), 3<<20)
 		half := size / 2
-		mixed := slices.Concat(text(random, half), noise(random, size-half))
-		d.writePieces(random, mixed, 300_000)
-		d.writePieces(random, mixed, 4<<20) // it is there already
-		if got, want := d.writePieces(random, mixed, 1<<20), d.writeFrom(mixed); got != want {
+		mixed := slices.Concat(odbtest.Text(random, half), odbtest.Noise(random, size-half))
+		writePieces(d, random, mixed, 300_000)
+		writePieces(d, random, mixed, 4<<20) // it is there already
+		if got, want := writePieces(d, random, mixed, 1<<20), d.WriteFrom(mixed); got != want {
 			t.Errorf("%d bytes in pieces are %s, and %s at once", size, got, want)
 		}
 	}
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) { checkRegions(t, v) })
-	w.reopen()
-	w.checkAll()
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) { checkRegions(t, v) })
+	w.Reopen()
+	w.CheckAll()
 }
 
-// TestBlobWriterDelta writes the next version of a blob in pieces: its predecessor is its delta base.
+// TestBlobWriterDelta writes the next version of a blob in pieces. Its predecessor is its delta base.
 func TestBlobWriterDelta(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 9))
-	first := text(random, 50_000)
-	second := edited(random, first)
-	d := w.draft()
-	predecessor := d.write(object.TypeBlob, first, object.ZeroID)
-	before := d.q.PackedBytes()
-	b := d.q.NewBlob(predecessor)
-	d.must(b.Write(t.Context(), second[:100]))
-	d.must(b.Write(t.Context(), second[100:]))
+	first := odbtest.Text(random, 50_000)
+	second := odbtest.Edited(random, first)
+	d := w.Draft()
+	predecessor := d.Write(object.TypeBlob, first, object.ZeroID)
+	before := d.Quarantine.PackedBytes()
+	b := d.Quarantine.NewBlob(predecessor)
+	d.Must(b.Write(t.Context(), second[:100]))
+	d.Must(b.Write(t.Context(), second[100:]))
 	id, err := b.Commit(t.Context())
-	d.must(err)
-	d.must(b.Close())
-	d.expect(id, object.TypeBlob, second)
-	if grown := d.q.PackedBytes() - before; grown > 1000 {
+	d.Must(err)
+	d.Must(b.Close())
+	d.Expect(id, object.TypeBlob, second)
+	if grown := d.Quarantine.PackedBytes() - before; grown > 1000 {
 		t.Errorf("a small edit takes %d bytes", grown)
 	}
-	d.commit()
-	w.checkAll()
+	d.Commit()
+	w.CheckAll()
 }
 
 // watchedFiles counts the scratch files that are open, and fails their operations when told to.
@@ -122,13 +123,13 @@ func (s *watchedScratch) Close() error {
 func (w *world) watchFiles() *watchedFiles {
 	w.Helper()
 	files := new(watchedFiles)
-	w.openFiles = func() file.Store {
-		dir, err := file.OpenDir("files", file.DirOptions{FS: w.fs})
-		w.must(err)
+	w.OpenFiles = func() file.Store {
+		dir, err := file.OpenDir("files", file.DirOptions{FS: w.FS})
+		w.Must(err)
 		files.Store = dir
 		return files
 	}
-	w.reopen()
+	w.Reopen()
 	return files
 }
 
@@ -139,7 +140,7 @@ func TestBlobWritersInTurn(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	files := w.watchFiles()
 	random := rand.New(rand.NewPCG(1, 10))
-	d := w.draft()
+	d := w.Draft()
 	type arriving struct {
 		*odb.BlobWriter
 		data []byte
@@ -151,32 +152,32 @@ func TestBlobWritersInTurn(t *testing.T) {
 		if i%60 == 0 {
 			size = 1<<20 + random.IntN(3<<20)
 		}
-		data := slices.Concat(fmt.Append(nil, i), text(random, size))
-		blobs = append(blobs, &arriving{BlobWriter: d.q.NewBlob(object.ZeroID), data: data})
+		data := slices.Concat(fmt.Append(nil, i), odbtest.Text(random, size))
+		blobs = append(blobs, &arriving{BlobWriter: d.Quarantine.NewBlob(object.ZeroID), data: data})
 	}
 	for len(blobs) > 0 {
 		i := random.IntN(len(blobs))
 		b := blobs[i]
 		piece := b.data[b.sent:min(len(b.data), b.sent+1+random.IntN(1+len(b.data)/3))]
-		d.must(b.Write(t.Context(), piece))
+		d.Must(b.Write(t.Context(), piece))
 		if b.sent += len(piece); b.sent < len(b.data) {
 			continue
 		}
 		if random.IntN(10) > 0 {
 			id, err := b.Commit(t.Context())
-			d.must(err)
-			d.expect(id, object.TypeBlob, b.data)
+			d.Must(err)
+			d.Expect(id, object.TypeBlob, b.data)
 		}
-		d.must(b.Close())
-		d.must(b.Close())
+		d.Must(b.Close())
+		d.Must(b.Close())
 		blobs = slices.Delete(blobs, i, i+1)
 	}
 	if open, most := files.open.Load(), files.most.Load(); open != 0 || most != 1 {
 		t.Errorf("%d scratch files are open, and %d were at a time, want 0 and 1", open, most)
 	}
-	d.commit()
-	w.checkAll()
-	w.with(func(v *odb.View) { checkRegions(t, v) })
+	d.Commit()
+	w.CheckAll()
+	w.With(func(v *odb.View) { checkRegions(t, v) })
 }
 
 // TestBlobWriterInMemory writes small blobs in pieces, and no scratch file.
@@ -185,15 +186,15 @@ func TestBlobWriterInMemory(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	files := w.watchFiles()
 	random := rand.New(rand.NewPCG(1, 11))
-	d := w.draft()
+	d := w.Draft()
 	for range 3 {
-		d.writePieces(random, noise(random, 512<<10), 100_000)
+		writePieces(d, random, odbtest.Noise(random, 512<<10), 100_000)
 	}
 	if most := files.most.Load(); most != 0 {
 		t.Errorf("%d scratch files", most)
 	}
-	d.commit()
-	w.checkAll()
+	d.Commit()
+	w.CheckAll()
 }
 
 // TestBlobWriterFails looks at blobs that are not completed: their quarantine takes others all the
@@ -222,12 +223,12 @@ func TestBlobWriterFails(t *testing.T) {
 			w := newWorld(t, odb.Options{Limits: odb.Limits{ObjectBytes: 4 << 20}})
 			files := w.watchFiles()
 			random := rand.New(rand.NewPCG(1, 8))
-			content := text(random, test.size)
-			d := w.draft()
-			begun := d.q.NewBlob(object.ZeroID) // and never completed
-			d.must(begun.Write(t.Context(), noise(random, 600<<10)))
+			content := odbtest.Text(random, test.size)
+			d := w.Draft()
+			begun := d.Quarantine.NewBlob(object.ZeroID) // and never completed
+			d.Must(begun.Write(t.Context(), odbtest.Noise(random, 600<<10)))
 			files.write, files.read = test.write, test.read
-			b := d.q.NewBlob(object.ZeroID)
+			b := d.Quarantine.NewBlob(object.ZeroID)
 			err := b.Write(test.ctx, content[:len(content)/2])
 			if err == nil {
 				err = b.Write(test.ctx, content[len(content)/2:])
@@ -238,16 +239,16 @@ func TestBlobWriterFails(t *testing.T) {
 			if !errors.Is(err, test.err) {
 				t.Errorf("got %v, want %v", err, test.err)
 			}
-			d.must(b.Close())
-			d.must(begun.Close())
+			d.Must(b.Close())
+			d.Must(begun.Close())
 			files.write, files.read = nil, nil
 			if open := files.open.Load(); open != 0 {
 				t.Errorf("%d scratch files are left", open)
 			}
-			d.writePieces(random, text(random, 2<<20), 1<<20)
-			d.commit()
-			w.checkAll()
-			w.with(func(v *odb.View) { checkRegions(t, v) })
+			writePieces(d, random, odbtest.Text(random, 2<<20), 1<<20)
+			d.Commit()
+			w.CheckAll()
+			w.With(func(v *odb.View) { checkRegions(t, v) })
 		})
 	}
 }

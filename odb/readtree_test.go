@@ -5,20 +5,21 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
-// TestReadTree reads trees, what is none, and what need not be stored.
+// TestReadTree reads trees that are stored, that are implied, missing, and no trees.
 func TestReadTree(t *testing.T) {
 	t.Parallel()
-	h := newIngestHost(t, odb.Options{})
-	q := h.view().NewQuarantine(t.Context())
-	defer func() { must(t, q.Close()) }()
+	h := odbtest.NewPool(t, odb.Options{})
+	q := h.View().NewQuarantine(t.Context())
+	defer func() { odbtest.Must(t, q.Close()) }()
 	blob, err := q.Write(t.Context(), object.TypeBlob, []byte("content"), object.ZeroID)
-	must(t, err)
+	odbtest.Must(t, err)
 	content := object.AppendTree(nil, []object.TreeEntry{{Mode: object.ModeBlob, Name: "file", ID: blob}})
 	tree, err := q.Write(t.Context(), object.TypeTree, content, object.ZeroID)
-	must(t, err)
+	odbtest.Must(t, err)
 	missing := object.ID{1}
 	for name, test := range map[string]struct {
 		id   object.ID

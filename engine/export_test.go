@@ -1,4 +1,4 @@
 package engine
 
-// LoanWalkCount returns the number of visibility walks.
-func (h *Host) LoanWalkCount() uint64 { return h.objects.Stats().LoanWalkCount }
+// VisibilityWalkCount returns the number of visibility walks.
+func (h *Host) VisibilityWalkCount() uint64 { return h.objects.Stats().VisibilityWalkCount }

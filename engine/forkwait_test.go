@@ -91,7 +91,7 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 		}
 		_, err = clone(fork, engine.FetchRequest{Wants: []object.ID{tip, sideTip.New}}, engine.SendOptions{})
 		must(t, err)
-		if n := host.LoanWalkCount(); n != 0 {
+		if n := host.VisibilityWalkCount(); n != 0 {
 			t.Fatalf("%d walks were begun", n)
 		}
 	}
@@ -126,7 +126,7 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 	if _, err := fork.Commit(ctx, commits[3].String()); err != nil {
 		t.Errorf("a commit that main reaches: %v", err)
 	}
-	if n := host.LoanWalkCount(); n != 1 {
+	if n := host.VisibilityWalkCount(); n != 1 {
 		t.Errorf("%d walks were begun", n)
 	}
 	checkSound(context.WithoutCancel(ctx), t, host)

@@ -9,22 +9,22 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending describes the borrowed layers of a fork's pool to a view (docs/invariants.md 8).
-type lending struct {
+// borrowing describes the borrowed layers of a fork's pool to a view (docs/invariants.md 8).
+type borrowing struct {
 	auxiliary segment.LayerID
 	layers    map[segment.LayerID]struct{} // that the auxiliary file stands beside
 
-	mu   sync.Mutex
-	loan *loan // guarded by mu; nil until it is needed
+	mu    sync.Mutex
+	entry *visibilityEntry // guarded by mu; nil until it is needed
 }
 
-// newLending returns nil for a manifest whose layers are all its own.
-func newLending(m *manifest) *lending {
-	var l *lending
+// newBorrowing returns nil for a manifest whose layers are all its own.
+func newBorrowing(m *manifest) *borrowing {
+	var l *borrowing
 	for i := range m.layers {
 		if auxiliary, ok := m.layers[i].borrowed(); ok {
 			if l == nil {
-				l = &lending{auxiliary: auxiliary, layers: make(map[segment.LayerID]struct{})}
+				l = &borrowing{auxiliary: auxiliary, layers: make(map[segment.LayerID]struct{})}
 			}
 			l.layers[m.layers[i].id] = struct{}{}
 		}
@@ -43,29 +43,29 @@ func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
 	return segment.LayerID{}, false
 }
 
-// lender returns the description of the borrowed layers, nil if there are none, or if the view need
-// not check them.
-func (v *View) lender() *lending {
+// toCheck returns the description of the borrowed layers, nil if there are none, or if the view
+// need not check them.
+func (v *View) toCheck() *borrowing {
 	switch {
 	case v.asking != nil:
 		return nil
 	case v.quarantine != nil:
-		return v.quarantine.stored().lending
+		return v.quarantine.stored().borrowing
 	default:
-		return v.lending
+		return v.borrowing
 	}
 }
 
 // borrows reports whether layers of v may hold objects that are not readable.
-func (v *View) borrows() bool { return v.lender() != nil }
+func (v *View) borrows() bool { return v.toCheck() != nil }
 
 // IsBorrowed reports whether a layer may hold objects that are not readable.
 func (v *View) IsBorrowed(l layer) bool {
-	lender := v.lender()
-	if lender == nil {
+	borrowing := v.toCheck()
+	if borrowing == nil {
 		return false
 	}
-	_, ok := lender.layers[l.layerID()]
+	_, ok := borrowing.layers[l.layerID()]
 	return ok
 }
 
@@ -78,23 +78,23 @@ func (v *View) IsBorrowed(l layer) bool {
 // object than a tip or an own object waits for it, whether the object exists or not: so the time of
 // an answer reveals nothing.
 func (v *View) readable(ctx context.Context, id object.ID, at *Location, found bool) (bool, error) {
-	lender := v.lender()
-	if lender == nil || found && !v.IsBorrowed(at.layer) {
+	borrowing := v.toCheck()
+	if borrowing == nil || found && !v.IsBorrowed(at.layer) {
 		return found, nil
 	}
-	loan, err := v.loan(ctx, lender)
+	entry, err := v.visibility(ctx, borrowing)
 	if err != nil {
 		return false, err
 	}
-	set := loan.ready()
+	set := entry.ready()
 	if set != nil && found && set.has(at) {
 		return true, nil
 	}
 	own, borrowed, err := v.twins(ctx, id)
-	if err != nil || own || loan.tips.has(id) {
+	if err != nil || own || entry.tips.has(id) {
 		return err == nil, err
 	}
-	if set, err = v.store.loans.ask(ctx, v, loan); err != nil {
+	if set, err = v.store.visibility.ask(ctx, v, entry); err != nil {
 		return false, err
 	}
 	for i := range borrowed {
@@ -109,19 +109,19 @@ func (v *View) readable(ctx context.Context, id object.ID, at *Location, found b
 // a visibility walk it may return false for a borrowed object, which is then stored once more.
 func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	at, found, err := v.locate(ctx, id)
-	lender := v.lender()
-	if err != nil || !found || lender == nil || !v.IsBorrowed(at.layer) {
+	borrowing := v.toCheck()
+	if err != nil || !found || borrowing == nil || !v.IsBorrowed(at.layer) {
 		return err == nil && found, err
 	}
-	loan, err := v.loan(ctx, lender)
+	entry, err := v.visibility(ctx, borrowing)
 	if err != nil {
 		return false, err
 	}
 	own, borrowed, err := v.twins(ctx, id)
-	if err != nil || own || loan.tips.has(id) {
+	if err != nil || own || entry.tips.has(id) {
 		return err == nil, err
 	}
-	set := loan.ready()
+	set := entry.ready()
 	return set != nil && slices.ContainsFunc(borrowed, func(at Location) bool { return set.has(&at) }), nil
 }
 
@@ -142,14 +142,14 @@ func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []Lo
 	return false, borrowed, nil
 }
 
-// loan returns the visibility set of an auxiliary file, which the view reads once.
-func (v *View) loan(ctx context.Context, l *lending) (*loan, error) {
+// visibility returns the visibility set of an auxiliary file, which the view reads once.
+func (v *View) visibility(ctx context.Context, l *borrowing) (*visibilityEntry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loan != nil {
-		return l.loan, nil
+	if l.entry != nil {
+		return l.entry, nil
 	}
-	found, err := v.store.loans.find(ctx, v.store, v.pool, l)
-	l.loan = found
+	found, err := v.store.visibility.find(ctx, v.store, v.pool, l)
+	l.entry = found
 	return found, err
 }

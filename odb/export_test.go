@@ -82,41 +82,41 @@ func (s *Store) LeaveAll(ctx context.Context, pool PoolID) error {
 // called. Nobody may call it for others meanwhile.
 func (s *Store) AwaitSettled() { s.settlers.Wait() }
 
-// AwaitLoans asks what every fork may read, and returns when that has been found out and written
-// down, where it can be.
-func (s *Store) AwaitLoans() {
+// AwaitVisibility asks what every fork may read, and returns when that has been found out and
+// written down, where it can be.
+func (s *Store) AwaitVisibility() {
 	for pair, err := range s.keys.Scan(s.closing,
 		kv.ScanOptions{Start: []byte{tableManifest}, End: kv.PrefixEnd([]byte{tableManifest})}) {
 		if err != nil {
 			break
 		}
-		_ = s.askLoan(PoolID(pair.Key[1:]))
+		_ = s.askVisibility(PoolID(pair.Key[1:]))
 	}
-	s.background.Wait()
+	s.walks.Wait()
 }
 
-func (s *Store) askLoan(pool PoolID) error {
+func (s *Store) askVisibility(pool PoolID) error {
 	v, err := s.View(s.closing, pool)
 	if err != nil {
 		return err
 	}
 	defer v.Close()
 	if v.borrows() {
-		of, err := v.loan(s.closing, v.lender())
+		of, err := v.visibility(s.closing, v.toCheck())
 		if err != nil {
 			return err
 		}
-		_, err = s.loans.ask(s.closing, v, of)
+		_, err = s.visibility.ask(s.closing, v, of)
 		return err
 	}
 	return nil
 }
 
-// HoldLoanWalks lets no visibility walk begin until release is called.
-func (s *Store) HoldLoanWalks() (release func()) {
+// HoldVisibilityWalks lets no visibility walk begin until release is called.
+func (s *Store) HoldVisibilityWalks() (release func()) {
 	var all []func()
-	for i := range loanWalkMax {
-		release, err := s.loans.turns.Acquire(s.closing, fair.Tenant{Org: fmt.Sprint("held ", i)}, 0, 1)
+	for i := range visibilityWalkMax {
+		release, err := s.visibility.turns.Acquire(s.closing, fair.Tenant{Org: fmt.Sprint("held ", i)}, 0, 1)
 		if err != nil {
 			panic(err)
 		}
@@ -129,14 +129,14 @@ func (s *Store) HoldLoanWalks() (release func()) {
 	}
 }
 
-// LoanWaiterCount returns the number of requests that wait for a visibility set.
-func (s *Store) LoanWaiterCount() int { return int(s.loans.awaited.Load()) }
+// VisibilityWaiterCount returns the number of requests that wait for a visibility set.
+func (s *Store) VisibilityWaiterCount() int { return int(s.visibility.awaited.Load()) }
 
-// KnownLoans returns the number and the size in bytes of the visibility sets in memory.
-func (s *Store) KnownLoans() (loanCount, size int) {
-	s.loans.mu.Lock()
-	defer s.loans.mu.Unlock()
-	return len(s.loans.known), s.loans.bytes
+// KnownVisibilities returns the number and the size in bytes of the visibility sets in memory.
+func (s *Store) KnownVisibilities() (count, size int) {
+	s.visibility.mu.Lock()
+	defer s.visibility.mu.Unlock()
+	return len(s.visibility.known), s.visibility.bytes
 }
 
 // LayerCount returns how many layers a pool has.
@@ -151,41 +151,41 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 	if err != nil {
 		return 0, err
 	}
-	if l := newLending(&m); l != nil {
+	if l := newBorrowing(&m); l != nil {
 		return len(l.layers), nil
 	}
 	return 0, nil
 }
 
-// DecodeBorrowed decodes the file of a visibility set, and encodes it again.
-func DecodeBorrowed(id segment.LayerID, data []byte) ([]byte, error) {
-	set, err := decodeBorrowed(id, data)
+// DecodeVisibility decodes the file of a visibility set, and encodes it again.
+func DecodeVisibility(id segment.LayerID, data []byte) ([]byte, error) {
+	set, err := decodeVisibility(id, data)
 	if err != nil {
 		return nil, err
 	}
 	return set.encode(id), nil
 }
 
-// EncodeBorrowed returns the files of two visibility sets. One has ids as tips. The other has the
+// EncodeVisibility returns the files of two visibility sets. One has ids as tips. The other has the
 // ordinals of a segment that words have, and ids as unpacked objects.
-func EncodeBorrowed(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
-	byTips := borrowedSet{tips: newIDList(ids)}
-	bySets := borrowedSet{
-		known: true, loose: newIDList(ids), segments: map[segment.LayerID]lentSegment{id: newLentSegment(count, words)},
+func EncodeVisibility(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
+	byTips := visibilitySet{tips: newIDList(ids)}
+	bySets := visibilitySet{
+		known: true, loose: newIDList(ids), segments: map[segment.LayerID]visibleSegment{id: newVisibleSegment(count, words)},
 	}
 	return byTips.encode(id), bySets.encode(id)
 }
 
-// SealBorrowed appends the checksum to what EncodeBorrowed returns without it.
-func SealBorrowed(body []byte) []byte {
+// SealVisibility appends the checksum to what EncodeVisibility returns without it.
+func SealVisibility(body []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
 }
 
-// LoanFile returns the name of the file with the visibility set of a pool.
-func (s *Store) LoanFile(ctx context.Context, pool PoolID) (string, error) {
+// VisibilityFile returns the name of the file with the visibility set of a pool.
+func (s *Store) VisibilityFile(ctx context.Context, pool PoolID) (string, error) {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
 		return "", err
 	}
-	return segment.KindBorrowed.FileName(newLending(&m).auxiliary), nil
+	return segment.KindBorrowed.FileName(newBorrowing(&m).auxiliary), nil
 }

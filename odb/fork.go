@@ -103,7 +103,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 
 // borrow puts the auxiliary file beside the borrowed layers.
 func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
-	auxiliary, err := f.store.writeBorrowed(ctx, &borrowedSet{tips: newIDList(tips)})
+	auxiliary, err := f.store.writeVisibility(ctx, &visibilitySet{tips: newIDList(tips)})
 	if err != nil {
 		return err
 	}

@@ -116,16 +116,16 @@ func TestForkReadsWhatItsTipsReach(t *testing.T) {
 			h.Fsck()
 			fork := forkPool(h, public)
 			checkReadable(t, g, fork, public)
-			fork.Store.AwaitLoans()
+			fork.Store.AwaitVisibility()
 			checkReadable(t, g, fork, public) // now as it was written down
 			fork.Fsck()
 
 			again := forkPool(fork, public)
-			again.Store.AwaitLoans()
+			again.Store.AwaitVisibility()
 			checkReadable(t, g, again, public)
 			whole := forkPool(h, public, secret)
 			checkReadable(t, g, whole, public, secret)
-			whole.Store.AwaitLoans()
+			whole.Store.AwaitVisibility()
 			if count, err := whole.Store.BorrowedLayerCount(t.Context(), whole.ID); err != nil || count != 0 {
 				t.Errorf("%d layers of a fork that may read everything are not its own, %v", count, err)
 			}
@@ -342,12 +342,12 @@ func TestForkConflicts(t *testing.T) {
 	if _, err := early.Fork(ctx, kv.NewBatch(), []object.ID{public}); !errors.Is(err, kv.ErrConflict) {
 		t.Errorf("a fork by an old view: %v", err)
 	}
-	h.Store.AwaitLoans()
+	h.Store.AwaitVisibility()
 	h.Store.AwaitSettled()
 	// Nothing was written to the source's new hot layer, so that the next fork freezes nothing.
 	before := h.View()
 	again := forkPool(h, public)
-	again.Store.AwaitLoans()
+	again.Store.AwaitVisibility()
 	if _, err := before.Fork(ctx, kv.NewBatch(), nil); err != nil {
 		t.Errorf("a fork of a source that stood still: %v", err)
 	}
@@ -366,12 +366,12 @@ func TestForkOutlivesItsSource(t *testing.T) {
 	h := odbtest.NewPool(t, odb.Options{})
 	fills["a segment and hot objects"](h, g)
 	fork := forkPool(h, public)
-	fork.Store.AwaitLoans()
+	fork.Store.AwaitVisibility()
 	dropPool(t, h)
 	checkReadable(t, g, fork, public)
 	fork.Fsck()
 	last := forkPool(fork, public)
-	last.Store.AwaitLoans()
+	last.Store.AwaitVisibility()
 	dropPool(t, fork)
 	checkReadable(t, g, last, public)
 	last.Fsck()

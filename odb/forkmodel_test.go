@@ -171,7 +171,7 @@ func TestForksModel(t *testing.T) {
 			m.pools = []*modelPool{base}
 			count := func() {
 				stats := m.Store.Stats()
-				walks, grown = walks+stats.LoanWalkCount, grown+stats.LoanGrownCount
+				walks, grown = walks+stats.VisibilityWalkCount, grown+stats.VisibilityGrownCount
 			}
 			for range 160 {
 				p := base

@@ -52,7 +52,7 @@ func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 			d.Commit()
 
 			fork := w.forkOf(public)
-			w.Store.AwaitLoans()
+			w.Store.AwaitVisibility()
 
 			// The source goes, so that the segment of the public line is the fork's alone.
 			batch := kv.NewBatch()

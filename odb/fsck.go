@@ -116,7 +116,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 		}
 	}
 	f.view = v.Linked() // objects that a fork may not read are checked, too
-	if err := f.lending(ctx, v.lending); err != nil {
+	if err := f.visibility(ctx, v.borrowing); err != nil {
 		return nil, fmt.Errorf("check visibility set of borrowed layers: %w", err)
 	}
 	for _, l := range v.layers {

@@ -158,5 +158,5 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 		invariants.Check(len(layers) == len(m.layers)-len(run)+1, "odb: %d of %d layers became %d", len(run), len(m.layers), len(layers))
 	}
 	m.layers = layers
-	s.loans.merged(merged, former)
+	s.visibility.merged(merged, former)
 }

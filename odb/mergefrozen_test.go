@@ -117,7 +117,7 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 		w.Sound(tip)
 	}
 	w.Pool = w.forkOf(tip)
-	w.Store.AwaitLoans() // its layers are its own, and shared
+	w.Store.AwaitVisibility() // its layers are its own, and shared
 	before := w.layerCount()
 	w.Compact(repack.CompactOptions{All: true})
 	if n := w.layerCount(); n != before {

@@ -28,8 +28,8 @@
 //	write, blob, blobwriter,         writes of the API: skip-deltas, blobs as streams of independent blocks, and
 //	blockpipe, dotfile               the files that git reads by their names
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks
-//	borrowedset, loan, loanwalk,
-//	reachability
+//	visibility, visibilityset,
+//	visibilitywalk, reachability
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
 //	registered                       the files that pools use, for copies of them
 //
@@ -39,8 +39,8 @@
 //
 // Nothing walks for a fork before a request needs the result: who names an object by its ID, or the
 // step of maintenance that is about to rewrite the layers of a fork, waits for the walk. So the
-// store runs walks itself, one for all who wait, and not by the schedule of maintenance; owners take
-// turns at them in a queue of package fair.
+// store runs walks itself, one for all who wait, and not by the schedule of maintenance; owners
+// take turns at them in a queue of package fair.
 //
 // No lock guards the content of a pool: a batch has preconditions for everything that it relies on.
 // All methods may be called concurrently unless they say otherwise.
@@ -105,14 +105,14 @@ type Store struct {
 	damage  *segment.DamageLog
 	traffic traffic
 
-	loans     *loans         // visibility sets of forks
-	rewriting rewriting      // pools that maintenance works on
-	removal   sync.RWMutex   // held shared to keep every file, exclusively to delete one
-	settlers  sync.WaitGroup // move registered files to their place
+	visibility *visibilityCache // visibility sets of forks
+	rewriting  rewriting        // pools that maintenance works on
+	removal    sync.RWMutex     // held shared to keep every file, exclusively to delete one
+	settlers   sync.WaitGroup   // move registered files to their place
 
-	background sync.WaitGroup  // visibility walks
-	closing    context.Context // ends with the store
-	close      context.CancelFunc
+	walks   sync.WaitGroup  // visibility walks
+	closing context.Context // ends with the store
+	close   context.CancelFunc
 }
 
 // Open returns the pools of keys and files. It removes segment files that this server left behind
@@ -134,7 +134,7 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		log:     options.Logger,
 		damage:  segment.NewDamageLog(options.Logger),
 
-		loans: newLoans(int(options.CacheBytes / 8)),
+		visibility: newVisibilityCache(int(options.CacheBytes / 8)),
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
@@ -150,7 +150,7 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 // must have been closed.
 func (s *Store) Close(context.Context) error {
 	s.close()
-	s.background.Wait()
+	s.walks.Wait()
 	s.settlers.Wait()
 	return s.layers.close()
 }

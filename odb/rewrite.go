@@ -85,7 +85,7 @@ func (r *Rewrite) View() *View { return r.view }
 
 // ClaimBorrowed computes the visibility set of the pool if it is now the only user of one of its
 // borrowed layers. Layers of which it may read all objects become its own. A failure is logged.
-func (r *Rewrite) ClaimBorrowed(ctx context.Context) { r.store.claimLent(ctx, r.view) }
+func (r *Rewrite) ClaimBorrowed(ctx context.Context) { r.store.claimBorrowed(ctx, r.view) }
 
 // OwnLayers returns the layers that may be replaced: frozen layers that no other pool uses, and
 // that are not borrowed. With shared it adds those that others use and that were made for this

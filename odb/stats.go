@@ -27,9 +27,9 @@ type Stats struct {
 	OpenFileCount int
 	// ViewCount is the number of open views, except those with a private cache.
 	ViewCount int64
-	// LoanWalkCount is the number of visibility walks, LoanGrownCount the number of those that began
+	// VisibilityWalkCount is the number of visibility walks, VisibilityGrownCount the number of those that began
 	// with the visibility set of another fork.
-	LoanWalkCount, LoanGrownCount uint64
+	VisibilityWalkCount, VisibilityGrownCount uint64
 }
 
 // Growth is the size of a write to a pool.
@@ -44,14 +44,14 @@ type Growth struct {
 // Stats returns the counts since [Open].
 func (s *Store) Stats() Stats {
 	stats := Stats{
-		CorruptCount:   s.damage.MetCount.Load(),
-		DamageCount:    s.damage.KnownCount(),
-		HotObjectCount: s.counts.hotWrites.Load(),
-		SegmentCount:   s.counts.segments.Load(),
-		OpenFileCount:  s.layers.openFileCount(),
-		ViewCount:      s.traffic.views.Load(),
-		LoanWalkCount:  s.loans.walks.Load(),
-		LoanGrownCount: s.loans.grown.Load(),
+		CorruptCount:         s.damage.MetCount.Load(),
+		DamageCount:          s.damage.KnownCount(),
+		HotObjectCount:       s.counts.hotWrites.Load(),
+		SegmentCount:         s.counts.segments.Load(),
+		OpenFileCount:        s.layers.openFileCount(),
+		ViewCount:            s.traffic.views.Load(),
+		VisibilityWalkCount:  s.visibility.walks.Load(),
+		VisibilityGrownCount: s.visibility.grown.Load(),
 	}
 	stats.CacheBytes, stats.CacheHits, stats.CacheMisses = s.env.Cache.Stats()
 	return stats

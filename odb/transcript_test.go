@@ -185,7 +185,7 @@ func (s *scene) walk(v *odb.View, tip object.ID) (commits []object.ID, err error
 func (s *scene) settle(asked bool) {
 	s.Store.AwaitSettled()
 	if asked {
-		s.Store.AwaitLoans()
+		s.Store.AwaitVisibility()
 	}
 }
 

@@ -23,7 +23,7 @@ type View struct {
 
 	layers     []layer       // stored, in the order of lookups
 	quarantine *Quarantine   // nil, or used instead of manifest and layers
-	lending    *lending      // of a fork: its borrowed layers
+	borrowing  *borrowing    // of a fork: its borrowed layers
 	owner      string        // see For
 	asking     *View         // see Linked; nil: the view is it
 	own        *privateCache // see Aside; nil: the common one
@@ -76,7 +76,7 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 // index lookup costs a tenth of one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
 	s.traffic.begin()
-	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), lending: newLending(&m)}
+	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), borrowing: newBorrowing(&m)}
 	for _, kind := range []segment.LayerKind{segment.KindSegment, segment.KindHot} {
 		for _, l := range slices.Backward(m.layers) {
 			if l.kind == kind {
@@ -153,8 +153,8 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 // that a client sent in v first. Closing the view closes v.
 func (v *View) Linked() *View {
 	return &View{
-		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine, lending: v.lending,
-		asking: cmp.Or(v.asking, v), own: v.own, owner: v.owner,
+		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine,
+		borrowing: v.borrowing, asking: cmp.Or(v.asking, v), own: v.own, owner: v.owner,
 	}
 }
 

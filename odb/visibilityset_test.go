@@ -25,26 +25,26 @@ func FuzzBorrowed(f *testing.F) {
 		{ids: []object.ID{{9}}, count: 65, words: []uint64{1 << 63, 1}},
 		{count: 200, words: []uint64{7}},
 	} {
-		tips, sets := odb.EncodeBorrowed(id, seed.ids, seed.count, seed.words...)
+		tips, sets := odb.EncodeVisibility(id, seed.ids, seed.count, seed.words...)
 		f.Add(tips[:len(tips)-4])
 		f.Add(sets[:len(sets)-4])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		data := odb.SealBorrowed(body)
-		again, err := odb.DecodeBorrowed(id, data)
+		data := odb.SealVisibility(body)
+		again, err := odb.DecodeVisibility(id, data)
 		if err != nil {
 			return
 		}
-		if third, err := odb.DecodeBorrowed(id, again); err != nil || !bytes.Equal(third, again) {
+		if third, err := odb.DecodeVisibility(id, again); err != nil || !bytes.Equal(third, again) {
 			t.Errorf("%x is encoded as %x and then as %x, %v", data, again, third, err)
 		}
-		if _, err := odb.DecodeBorrowed(segment.LayerID{9}, data); err == nil {
+		if _, err := odb.DecodeVisibility(segment.LayerID{9}, data); err == nil {
 			t.Error("it is taken for that of another auxiliary file")
 		}
 		for _, cut := range [][]byte{
-			body, odb.SealBorrowed(body[:len(body)-1]), odb.SealBorrowed(append(bytes.Clone(body), 0)),
+			body, odb.SealVisibility(body[:len(body)-1]), odb.SealVisibility(append(bytes.Clone(body), 0)),
 		} {
-			if _, err := odb.DecodeBorrowed(id, cut); err == nil {
+			if _, err := odb.DecodeVisibility(id, cut); err == nil {
 				t.Errorf("%x is taken for whole", cut)
 			}
 		}
@@ -64,9 +64,9 @@ func TestForkDamaged(t *testing.T) {
 			h := odbtest.NewPool(t, odb.Options{})
 			fills["one segment"](h, g)
 			fork := forkPool(h, public)
-			fork.Store.AwaitLoans()
+			fork.Store.AwaitVisibility()
 			h.Store.AwaitSettled()
-			damage(h, loanFile(fork))
+			damage(h, visibilityFile(fork))
 			again := *fork
 			var err error
 			again.Store, err = odbtest.OpenOn(t.Context(), h.Keys, h.Files, odb.Options{})
@@ -88,10 +88,10 @@ func TestForkDamaged(t *testing.T) {
 	}
 }
 
-// loanFile returns the name of the file with the visibility set of the fork.
-func loanFile(h *odbtest.Pool) string {
+// visibilityFile returns the name of the file with the visibility set of the fork.
+func visibilityFile(h *odbtest.Pool) string {
 	h.Helper()
-	name, err := h.Store.LoanFile(h.Context(), h.ID)
+	name, err := h.Store.VisibilityFile(h.Context(), h.ID)
 	h.Must(err)
 	return name
 }

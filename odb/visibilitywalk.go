@@ -12,32 +12,34 @@ import (
 	"packhorse/pack/object"
 )
 
-// lend computes the objects that the tips of a fork reach when it is its owner's turn, publishes
-// them, and then writes them in place of the tips.
-func (s *Store) lend(
-	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
+// computeVisibility computes the objects that the tips of a fork reach when it is its owner's turn,
+// publishes them, and then writes them in place of the tips.
+func (s *Store) computeVisibility(
+	ctx context.Context, pool PoolID, owner string, of *visibilityEntry, auxiliary segment.LayerID,
+	tell func(*visibilitySet, error),
 ) {
 	told := false
-	tellOnce := func(set *borrowedSet, err error) {
+	tellOnce := func(set *visibilitySet, err error) {
 		if !told {
 			told = true
 			tell(set, err)
 		}
 	}
-	whole, err := s.walkLoan(ctx, pool, owner, of, auxiliary, tellOnce)
+	whole, err := s.walkVisibility(ctx, pool, owner, of, auxiliary, tellOnce)
 	tellOnce(nil, err)
 	if whole != nil {
-		err = s.settleLoan(s.closing, pool, of, auxiliary, whole)
+		err = s.replaceTips(s.closing, pool, of, auxiliary, whole)
 	}
-	s.warnOfLoan(s.closing, pool, err)
+	s.warnOfVisibility(s.closing, pool, err)
 }
 
-// walkLoan publishes the objects that the tips of a fork reach, and returns the layers that they
-// cover. Without layers there is nothing to write.
-func (s *Store) walkLoan(
-	ctx context.Context, pool PoolID, owner string, of *loan, auxiliary segment.LayerID, tell func(*borrowedSet, error),
+// walkVisibility publishes the objects that the tips of a fork reach, and returns the layers that
+// they cover. Without layers there is nothing to write.
+func (s *Store) walkVisibility(
+	ctx context.Context, pool PoolID, owner string, of *visibilityEntry, auxiliary segment.LayerID,
+	tell func(*visibilitySet, error),
 ) (map[segment.LayerID]bool, error) {
-	release, err := s.loans.turns.Acquire(ctx, fair.Tenant{Org: owner}, 0, 1)
+	release, err := s.visibility.turns.Acquire(ctx, fair.Tenant{Org: owner}, 0, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -48,16 +50,16 @@ func (s *Store) walkLoan(
 	}
 	defer all.Close()
 	all.Aside()
-	part := all.manifest.lent(auxiliary)
+	part := all.manifest.layersWith(auxiliary)
 	if len(part.layers) == 0 { // another server has computed it
-		set, err := s.replacedLoan(ctx, &all.manifest)
+		set, err := s.replacedVisibility(ctx, &all.manifest)
 		tell(set, err)
 		return nil, err
 	}
 	v := s.newView(pool, part).Aside()
 	defer v.Close()
-	s.loans.walks.Add(1)
-	set, err := v.Linked().lent(ctx, of)
+	s.visibility.walks.Add(1)
+	set, err := v.Linked().visible(ctx, of)
 	if err != nil {
 		return nil, fmt.Errorf("compute visibility set: %w", err)
 	}
@@ -65,13 +67,13 @@ func (s *Store) walkLoan(
 	return v.wholeLayers(s.closing, set)
 }
 
-// lent returns the objects that the tips of a loan reach: from the set of another loan and the
-// newer objects, if there is such a loan, or by a full walk.
-func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
-	for _, other := range v.store.loans.relatives(of) {
+// visible returns the objects that the tips of an entry reach: from the set of another entry and
+// the newer objects, if there is such an entry, or by a full walk.
+func (v *View) visible(ctx context.Context, of *visibilityEntry) (*visibilitySet, error) {
+	for _, other := range v.store.visibility.relatives(of) {
 		set, err := v.grow(ctx, other, of.tips)
 		if set != nil {
-			v.store.loans.grown.Add(1)
+			v.store.visibility.grown.Add(1)
 		}
 		if set != nil || err != nil {
 			return set, err
@@ -80,15 +82,15 @@ func (v *View) lent(ctx context.Context, of *loan) (*borrowedSet, error) {
 	return v.reached(ctx, of.tips.ids(), nil)
 }
 
-// warnOfLoan logs why a visibility set was not written. It will be computed again.
-func (s *Store) warnOfLoan(ctx context.Context, pool PoolID, err error) {
+// warnOfVisibility logs why a visibility set was not written. It will be computed again.
+func (s *Store) warnOfVisibility(ctx context.Context, pool PoolID, err error) {
 	if err != nil && !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "failed to write the visibility set of a fork", "pool", pool, "error", err)
 	}
 }
 
-// lent returns the layers of a manifest that have the auxiliary file.
-func (m *manifest) lent(auxiliary segment.LayerID) manifest {
+// layersWith returns the layers of a manifest that have the auxiliary file.
+func (m *manifest) layersWith(auxiliary segment.LayerID) manifest {
 	part := manifest{version: m.version, prunes: m.prunes}
 	for _, l := range m.layers {
 		if id, ok := l.borrowed(); ok && id == auxiliary {
@@ -99,7 +101,7 @@ func (m *manifest) lent(auxiliary segment.LayerID) manifest {
 }
 
 // reached returns the objects that wants reach and haves do not.
-func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowedSet, error) {
+func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*visibilitySet, error) {
 	if v.store.options.Reach == nil {
 		return nil, errNoReach
 	}
@@ -107,22 +109,22 @@ func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*borrowed
 	if err != nil {
 		return nil, err
 	}
-	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment), loose: newIDList(found.Loose)}
+	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment), loose: newIDList(found.Loose)}
 	for i, l := range v.Segments() {
-		set.segments[l.ID] = newLentSegment(found.Counts[i], found.Words[i])
+		set.segments[l.ID] = newVisibleSegment(found.Counts[i], found.Words[i])
 	}
 	return set, nil
 }
 
-// grow returns the objects that tips reach, from the set of another loan and the newer objects. It
+// grow returns the objects that tips reach, from the set of another entry and the newer objects. It
 // is nil if tips do not reach all of that set, as after a branch was deleted or reset, or if the
-// other loan covers segments that are not here.
-func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet, error) {
+// other entry covers segments that are not here.
+func (v *View) grow(ctx context.Context, other *visibilityEntry, tips idList) (*visibilitySet, error) {
 	before := other.ready()
 	if ok, err := v.covers(ctx, before, tips, other.tips); !ok || err != nil {
 		return nil, err
 	}
-	set := &borrowedSet{known: true, segments: make(map[segment.LayerID]lentSegment)}
+	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment)}
 	wants := slices.DeleteFunc(tips.ids(), other.tips.has)
 	if len(wants) > 0 {
 		var err error
@@ -136,7 +138,7 @@ func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet
 			set.segments[l.ID] = set.segments[l.ID].with(known)
 			continue
 		}
-		grown, err := l.lendMany(ctx, set.segments[l.ID], loose.ids()) // formerly hot objects may lie here now
+		grown, err := l.addVisible(ctx, set.segments[l.ID], loose.ids()) // formerly hot objects may lie here now
 		if err != nil {
 			return nil, err
 		}
@@ -146,25 +148,27 @@ func (v *View) grow(ctx context.Context, other *loan, tips idList) (*borrowedSet
 	return set, nil
 }
 
-// lendMany adds those of the sorted ids to lent that the segment holds.
-func (l *SegmentLayer) lendMany(ctx context.Context, lent lentSegment, ids []object.ID) (lentSegment, error) {
+// addVisible adds those of the sorted ids to visible that the segment holds.
+func (l *SegmentLayer) addVisible(
+	ctx context.Context, visible visibleSegment, ids []object.ID,
+) (visibleSegment, error) {
 	g, err := l.Acquire(ctx)
 	if err != nil {
-		return lent, err
+		return visible, err
 	}
 	defer l.Release(g)
-	if lent.words == nil {
-		lent = newLentSegment(g.Count, nil)
+	if visible.words == nil {
+		visible = newVisibleSegment(g.Count, nil)
 	}
 	err = g.LookupMany(ctx, ids, func(_ int, ordinal uint32) error {
-		lent.words[ordinal/8] |= 1 << (ordinal % 8)
+		visible.words[ordinal/8] |= 1 << (ordinal % 8)
 		return nil
 	})
-	return lent, err
+	return visible, err
 }
 
 // covers reports whether all objects of an earlier set are stored here and later tips reach them.
-func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier idList) (bool, error) {
+func (v *View) covers(ctx context.Context, before *visibilitySet, later, earlier idList) (bool, error) {
 	if before.all {
 		return false, nil
 	}
@@ -194,7 +198,7 @@ func (v *View) covers(ctx context.Context, before *borrowedSet, later, earlier i
 
 // wholeLayers returns the borrowed layers of v all of whose objects are in set, or have a duplicate
 // there.
-func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[segment.LayerID]bool, error) {
+func (v *View) wholeLayers(ctx context.Context, set *visibilitySet) (map[segment.LayerID]bool, error) {
 	whole := make(map[segment.LayerID]bool)
 	lowest, highest := object.ZeroID, object.ID{}
 	for i := range highest {
@@ -220,7 +224,7 @@ func (v *View) wholeLayers(ctx context.Context, set *borrowedSet) (map[segment.L
 }
 
 // isIn reports whether an object of v is in set, in whichever layer.
-func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, error) {
+func (v *View) isIn(ctx context.Context, set *visibilitySet, id object.ID) (bool, error) {
 	if set.loose.has(id) {
 		return true, nil
 	}
@@ -233,11 +237,11 @@ func (v *View) isIn(ctx context.Context, set *borrowedSet, id object.ID) (bool, 
 	return false, nil
 }
 
-// settleLoan replaces the tips by the computed set, and makes the covered layers own layers.
-func (s *Store) settleLoan(
-	ctx context.Context, pool PoolID, of *loan, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
+// replaceTips replaces the tips by the computed set, and makes the covered layers own layers.
+func (s *Store) replaceTips(
+	ctx context.Context, pool PoolID, of *visibilityEntry, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
 ) error {
-	next, err := s.writeBorrowed(ctx, of.ready())
+	next, err := s.writeVisibility(ctx, of.ready())
 	if err != nil {
 		return err
 	}
@@ -271,7 +275,7 @@ func (s *Store) settleLoan(
 	})
 	name := segment.KindBorrowed.FileName(next)
 	if err == nil && used {
-		s.loans.rename(of, next)
+		s.visibility.rename(of, next)
 		s.settle(ctx, []string{name})
 		return nil
 	}
@@ -282,30 +286,31 @@ func (s *Store) settleLoan(
 	return err
 }
 
-// claimLent computes the visibility set of a fork if it is now the only user of one of its borrowed
-// layers. Layers of which it may read all objects become its own, which maintenance may rewrite.
-func (s *Store) claimLent(ctx context.Context, v *View) {
-	lender := v.lender()
-	if lender == nil {
+// claimBorrowed computes the visibility set of a fork if it is now the only user of one of its
+// borrowed layers. Layers of which it may read all objects become its own, which maintenance may
+// rewrite.
+func (s *Store) claimBorrowed(ctx context.Context, v *View) {
+	borrowing := v.toCheck()
+	if borrowing == nil {
 		return
 	}
 	alone := false
-	for id := range lender.layers {
+	for id := range borrowing.layers {
 		shared, err := s.isShared(ctx, v.pool, id)
 		alone = alone || err == nil && !shared
 	}
 	if !alone {
 		return
 	}
-	of, err := v.loan(ctx, lender)
+	of, err := v.visibility(ctx, borrowing)
 	if err == nil {
-		_, err = s.loans.ask(ctx, v, of)
+		_, err = s.visibility.ask(ctx, v, of)
 	}
-	s.warnOfLoan(ctx, v.pool, err)
+	s.warnOfVisibility(ctx, v.pool, err)
 }
 
-// writeBorrowed writes an auxiliary file, and does not register it.
-func (s *Store) writeBorrowed(ctx context.Context, set *borrowedSet) (segment.LayerID, error) {
+// writeVisibility writes an auxiliary file, and does not register it.
+func (s *Store) writeVisibility(ctx context.Context, set *visibilitySet) (segment.LayerID, error) {
 	id := segment.NewLayerID()
 	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
 	if err != nil {

@@ -29,14 +29,14 @@ func onKeys(h *odbtest.Pool, keys kv.Store, options odb.Options) *odbtest.Pool {
 }
 
 // A store that closes ends the visibility walks, which have read nothing before their turn.
-func TestLoansWaitForTheirTurn(t *testing.T) {
+func TestVisibilityWalksTakeTurns(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
 	below := g.Tips("refs/heads/secret")[0] // is reached but is no tip
 	h := odbtest.NewPool(t, odb.Options{})
 	fills["one segment"](h, g)
 	busy := onKeys(h, h.Keys, odb.Options{})
-	busy.Store.HoldLoanWalks()
+	busy.Store.HoldVisibilityWalks()
 	forks := []*odbtest.Pool{forkPool(busy, public), forkPool(busy, public), forkPool(busy, public, secret)}
 	var waiters sync.WaitGroup
 	for _, fork := range forks {
@@ -47,10 +47,10 @@ func TestLoansWaitForTheirTurn(t *testing.T) {
 			}
 		})
 	}
-	awaitLoanWaiters(t, busy.Store, len(forks))
+	awaitVisibilityWaiters(t, busy.Store, len(forks))
 	h.Must(busy.Store.Close(t.Context()))
 	waiters.Wait()
-	if n := busy.Store.Stats().LoanWalkCount; n != 0 {
+	if n := busy.Store.Stats().VisibilityWalkCount; n != 0 {
 		t.Errorf("%d walks have begun out of turn", n)
 	}
 	for i, fork := range forks { // the next request walks again
@@ -61,12 +61,12 @@ func TestLoansWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// awaitLoanWaiters returns when count requests wait for visibility sets.
-func awaitLoanWaiters(t *testing.T, s *odb.Store, count int) {
+// awaitVisibilityWaiters returns when count requests wait for visibility sets.
+func awaitVisibilityWaiters(t *testing.T, s *odb.Store, count int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); s.LoanWaiterCount() != count; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); s.VisibilityWaiterCount() != count; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d wait, not %d", s.LoanWaiterCount(), count)
+			t.Fatalf("%d wait, not %d", s.VisibilityWaiterCount(), count)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 			ctx := t.Context()
 			h := odbtest.NewPool(t, odb.Options{})
 			fill(h, g)
-			release := h.Store.HoldLoanWalks()
+			release := h.Store.HoldVisibilityWalks()
 			fork := forkPool(h, public)
 			v := fork.View()
 			linked := v.Linked()
@@ -114,7 +114,7 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 			if has, err := fork.View().Has(ctx, commit); err != nil || !has {
 				t.Errorf("the new commit: %v, %v", has, err)
 			}
-			if n := h.Store.LoanWaiterCount(); n != 0 {
+			if n := h.Store.VisibilityWaiterCount(); n != 0 {
 				t.Errorf("%d wait", n)
 			}
 			ended, cancel := context.WithCancel(ctx)
@@ -126,11 +126,11 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 					}
 				})
 			}
-			awaitLoanWaiters(t, h.Store, 3)
+			awaitVisibilityWaiters(t, h.Store, 3)
 			cancel()
 			waiters.Wait()
 			release()
-			h.Store.AwaitLoans()
+			h.Store.AwaitVisibility()
 			checkReadable(t, g, fork, public)
 			fork.Fsck()
 		})
@@ -139,13 +139,13 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 
 // Forks with equal tips share one walk from end to end, and all who wait for any of them get an
 // answer.
-func TestLoansOfTwins(t *testing.T) {
+func TestVisibilityOfDuplicates(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
 	below := g.Tips("refs/heads/secret")[0] // is reached, and no tip
 	h := odbtest.NewPool(t, odb.Options{})
 	fills["one segment"](h, g)
-	release := h.Store.HoldLoanWalks()
+	release := h.Store.HoldVisibilityWalks()
 	forks := []*odbtest.Pool{forkPool(h, public, secret)}
 	for range 4 {
 		forks = append(forks, forkPool(h, public))
@@ -164,7 +164,7 @@ func TestLoansOfTwins(t *testing.T) {
 			})
 		}
 	}
-	awaitLoanWaiters(t, h.Store, 2*len(forks))
+	awaitVisibilityWaiters(t, h.Store, 2*len(forks))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := forks[1].View().Has(ended, below); !errors.Is(err, context.Canceled) {
@@ -172,14 +172,14 @@ func TestLoansOfTwins(t *testing.T) {
 	}
 	release()
 	waiters.Wait()
-	h.Store.AwaitLoans()
-	if n := h.Store.LoanWaiterCount(); n != 0 {
+	h.Store.AwaitVisibility()
+	if n := h.Store.VisibilityWaiterCount(); n != 0 {
 		t.Errorf("%d still wait", n)
 	}
-	if loans, _ := h.Store.KnownLoans(); loans != len(forks) {
-		t.Errorf("%d loans of %d forks", loans, len(forks))
+	if sets, _ := h.Store.KnownVisibilities(); sets != len(forks) {
+		t.Errorf("%d visibility sets of %d forks", sets, len(forks))
 	}
-	if n := h.Store.Stats().LoanWalkCount; n != uint64(len(forks)) {
+	if n := h.Store.Stats().VisibilityWalkCount; n != uint64(len(forks)) {
 		t.Errorf("%d sets were found out of %d forks", n, len(forks))
 	}
 	for i, fork := range forks {
@@ -192,22 +192,22 @@ func TestLoansOfTwins(t *testing.T) {
 }
 
 // The deletion of a fork does not end the walks of others with equal tips.
-func TestLoanOutlivesItsTwin(t *testing.T) {
+func TestVisibilityOutlivesItsDuplicate(t *testing.T) {
 	t.Parallel()
 	g, public, _ := twoLines(t)
 	h := odbtest.NewPool(t, odb.Options{})
 	fills["one segment"](h, g)
-	release := h.Store.HoldLoanWalks()
+	release := h.Store.HoldVisibilityWalks()
 	first, second := forkPool(h, public), forkPool(h, public)
 	dropPool(t, first)
 	release()
-	h.Store.AwaitLoans()
+	h.Store.AwaitVisibility()
 	checkReadable(t, g, second, public)
 	second.Fsck()
 }
 
 // A fork and its source that are deleted during the visibility walk are not corrupt.
-func TestLoanOfPoolsThatGo(t *testing.T) {
+func TestVisibilityOfPoolsThatGo(t *testing.T) {
 	t.Parallel()
 	g, public, _ := twoLines(t)
 	h := odbtest.NewPool(t, odb.Options{})
@@ -215,7 +215,7 @@ func TestLoanOfPoolsThatGo(t *testing.T) {
 	keys := &odbtest.MeddledKeys{Store: h.Keys}
 	other := onKeys(h, keys, odb.Options{})
 	defer func() { h.Must(other.Store.Close(t.Context())) }()
-	release := other.Store.HoldLoanWalks()
+	release := other.Store.HoldVisibilityWalks()
 	fork := forkPool(other, public)
 	other.Store.AwaitSettled()
 	v := fork.View()
@@ -235,7 +235,7 @@ func TestLoanOfPoolsThatGo(t *testing.T) {
 			t.Errorf("who asked is told %v, %v", has, err)
 		}
 	})
-	awaitLoanWaiters(t, other.Store, 1)
+	awaitVisibilityWaiters(t, other.Store, 1)
 	release()
 	waiters.Wait()
 	if n := other.Store.Stats().CorruptCount; n != 0 {
@@ -245,7 +245,7 @@ func TestLoanOfPoolsThatGo(t *testing.T) {
 
 // Visibility sets keep to their part of the cache, tips included, and those that were used last
 // stay.
-func TestLoansKeepToTheirBudget(t *testing.T) {
+func TestVisibilitySetsKeepToTheirBudget(t *testing.T) {
 	t.Parallel()
 	const (
 		budget   = 128 << 10
@@ -280,14 +280,14 @@ func TestLoansKeepToTheirBudget(t *testing.T) {
 			})
 		}
 		w.Pool = base
-		if _, size := w.Store.KnownLoans(); size < object.IDSize*(tipCount-i) || size > budget {
+		if _, size := w.Store.KnownVisibilities(); size < object.IDSize*(tipCount-i) || size > budget {
 			t.Errorf("%d bytes after fork %d", size, i)
 		}
 	}
-	if loans, _ := w.Store.KnownLoans(); loans > budget/(object.IDSize*(tipCount-forks)) {
-		t.Errorf("%d loans are kept", loans)
+	if sets, _ := w.Store.KnownVisibilities(); sets > budget/(object.IDSize*(tipCount-forks)) {
+		t.Errorf("%d visibility sets are kept", sets)
 	}
-	if n := w.Store.Stats().LoanWalkCount; n != forks {
+	if n := w.Store.Stats().VisibilityWalkCount; n != forks {
 		t.Errorf("%d sets were found out of %d forks", n, forks)
 	}
 }

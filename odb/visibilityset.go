@@ -16,7 +16,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// borrowedSet is a visibility set: the objects of borrowed layers that a fork may read, which are
+// visibilitySet is a visibility set: the objects of borrowed layers that a fork may read, which are
 // those that the tips reach from which it was created. It is immutable.
 //
 // One auxiliary file stores it for all borrowed layers, in one of two forms. Creating a fork writes
@@ -28,36 +28,36 @@ import (
 //	form 2   uvarint segment count, per segment: 16 layer ID | uvarint object count | 1 bit per ordinal, lowest bit first
 //	         uvarint count, per readable object outside of segments: 20 ID; sorted
 //	4 CRC-32C of all before
-type borrowedSet struct {
+type visibilitySet struct {
 	tips idList
 	// known says that the fields below hold the objects that the tips reach.
 	known    bool
-	segments map[segment.LayerID]lentSegment
+	segments map[segment.LayerID]visibleSegment
 	loose    idList
 	all      bool // all objects are readable
 }
 
 const (
-	borrowedOfTips = 1
-	borrowedOfSets = 2
+	visibilityOfTips = 1
+	visibilityOfSets = 2
 )
 
 // has reports whether the object at a location in a borrowed layer is readable.
-func (s *borrowedSet) has(at *Location) bool {
+func (s *visibilitySet) has(at *Location) bool {
 	if segment, ok := at.layer.(*SegmentLayer); ok {
 		return s.all || s.segments[segment.ID].has(at.ordinal)
 	}
 	return s.all || s.loose.has(at.id)
 }
 
-// lentSegmentOverhead is about the memory of a lentSegment beside its bits.
-const lentSegmentOverhead = 160
+// visibleSegmentOverhead is about the memory of a visibleSegment beside its bits.
+const visibleSegmentOverhead = 160
 
 // size returns about the memory of the set in bytes.
-func (s *borrowedSet) size() int {
+func (s *visibilitySet) size() int {
 	size := len(s.tips) + len(s.loose)
 	for _, ordinals := range s.segments {
-		size += len(ordinals.words) + lentSegmentOverhead
+		size += len(ordinals.words) + visibleSegmentOverhead
 	}
 	return size
 }
@@ -110,19 +110,20 @@ func (l idList) ids() []object.ID {
 	return ids
 }
 
-// lentSegment is the set of readable objects of a segment.
-type lentSegment struct {
+// visibleSegment is the set of readable objects of a segment.
+type visibleSegment struct {
 	count int    // of objects in the segment
 	words []byte // a bit each
 }
 
-func (s lentSegment) has(ordinal uint32) bool {
+func (s visibleSegment) has(ordinal uint32) bool {
 	return int64(ordinal) < int64(s.count) && s.words[ordinal/8]&(1<<(ordinal%8)) != 0
 }
 
-// newLentSegment makes a set of words of 64 bits, which may be fewer than the segment has objects.
-func newLentSegment(count int, words []uint64) lentSegment {
-	s := lentSegment{count: count, words: make([]byte, 0, 8*((count+63)/64))}
+// newVisibleSegment makes a set of words of 64 bits, which may be fewer than the segment has
+// objects.
+func newVisibleSegment(count int, words []uint64) visibleSegment {
+	s := visibleSegment{count: count, words: make([]byte, 0, 8*((count+63)/64))}
 	for _, word := range words {
 		s.words = binary.LittleEndian.AppendUint64(s.words, word)
 	}
@@ -132,8 +133,8 @@ func newLentSegment(count int, words []uint64) lentSegment {
 }
 
 // with returns the union of two sets of the same segment. The zero set belongs to any segment.
-func (s lentSegment) with(other lentSegment) lentSegment {
-	united := lentSegment{count: max(s.count, other.count), words: slices.Clone(other.words)}
+func (s visibleSegment) with(other visibleSegment) visibleSegment {
+	united := visibleSegment{count: max(s.count, other.count), words: slices.Clone(other.words)}
 	if len(s.words) > len(united.words) {
 		united.words = append(united.words, make([]byte, len(s.words)-len(united.words))...)
 	}
@@ -144,7 +145,7 @@ func (s lentSegment) with(other lentSegment) lentSegment {
 }
 
 // size returns the number of ordinals in the set.
-func (s lentSegment) size() int {
+func (s visibleSegment) size() int {
 	n := 0
 	for _, b := range s.words {
 		n += bits.OnesCount8(b)
@@ -153,16 +154,16 @@ func (s lentSegment) size() int {
 }
 
 // encode returns the content of the auxiliary file id.
-func (s *borrowedSet) encode(id segment.LayerID) []byte {
+func (s *visibilitySet) encode(id segment.LayerID) []byte {
 	dst := make([]byte, 0, segment.BorrowedHead+s.size()+16)
 	dst = append(dst, segment.BorrowedMagic...)
 	dst = binary.BigEndian.AppendUint32(dst, segment.FormatVersion)
 	dst = append(dst, id[:]...)
 	if !s.known {
-		dst = append(dst, borrowedOfTips)
+		dst = append(dst, visibilityOfTips)
 		dst = s.tips.append(dst)
 	} else {
-		dst = append(dst, borrowedOfSets)
+		dst = append(dst, visibilityOfSets)
 		dst = binary.AppendUvarint(dst, uint64(len(s.segments)))
 		byID := func(a, b segment.LayerID) int { return bytes.Compare(a[:], b[:]) }
 		for _, layer := range slices.SortedFunc(maps.Keys(s.segments), byID) {
@@ -175,7 +176,7 @@ func (s *borrowedSet) encode(id segment.LayerID) []byte {
 	}
 	dst = binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
 	if invariants.Enabled {
-		_, err := decodeBorrowed(id, dst)
+		_, err := decodeVisibility(id, dst)
 		invariants.Check(err == nil, "odb: visibility set %s: %v", id, err)
 	}
 	return dst
@@ -185,39 +186,39 @@ func (l idList) append(dst []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(l.count())), l...)
 }
 
-var errBorrowed = errors.New("malformed visibility set of a fork")
+var errVisibility = errors.New("malformed visibility set of a fork")
 
-// decodeBorrowed decodes the content of the auxiliary file id. The set keeps data.
-func decodeBorrowed(id segment.LayerID, data []byte) (*borrowedSet, error) {
+// decodeVisibility decodes the content of the auxiliary file id. The set keeps data.
+func decodeVisibility(id segment.LayerID, data []byte) (*visibilitySet, error) {
 	body := len(data) - 4
 	if body < segment.BorrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {
-		return nil, fmt.Errorf("%w: %w: checksum", segment.ErrFormat, errBorrowed)
+		return nil, fmt.Errorf("%w: %w: checksum", segment.ErrFormat, errVisibility)
 	}
 	d := decoder{data: data[:body]}
 	magic, version := string(d.take(segment.MagicSize)), binary.BigEndian.Uint32(d.take(4))
 	if magic != segment.BorrowedMagic || version != segment.FormatVersion || segment.LayerID(d.take(len(id))) != id {
-		return nil, fmt.Errorf("%w: %w: it is another file", segment.ErrFormat, errBorrowed)
+		return nil, fmt.Errorf("%w: %w: it is another file", segment.ErrFormat, errVisibility)
 	}
-	s := &borrowedSet{}
+	s := &visibilitySet{}
 	switch d.take(1)[0] {
-	case borrowedOfTips:
+	case visibilityOfTips:
 		s.tips = d.idList()
-	case borrowedOfSets:
-		s.known, s.segments = true, make(map[segment.LayerID]lentSegment)
+	case visibilityOfSets:
+		s.known, s.segments = true, make(map[segment.LayerID]visibleSegment)
 		for range d.count() {
 			layer, count := segment.LayerID(d.take(len(segment.LayerID{}))), d.uvarint()
 			if count > uint64(len(d.data))*8 {
 				d.failed = true
 				break
 			}
-			s.segments[layer] = lentSegment{count: int(count), words: d.take(int(count+7) / 8)}
+			s.segments[layer] = visibleSegment{count: int(count), words: d.take(int(count+7) / 8)}
 		}
 		s.loose = d.idList()
 	default:
 		d.failed = true
 	}
 	if d.failed || len(d.data) > 0 {
-		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, errBorrowed)
+		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, errVisibility)
 	}
 	return s, nil
 }

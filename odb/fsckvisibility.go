@@ -8,9 +8,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// lending checks the visibility set of borrowed layers: that the file is registered, can be read
+// visibility checks the visibility set of borrowed layers: that the file is registered, can be read
 // and fits the layers, and that its objects exist.
-func (f *fsck) lending(ctx context.Context, l *lending) error {
+func (f *fsck) visibility(ctx context.Context, l *borrowing) error {
 	if l == nil {
 		return nil
 	}
@@ -18,24 +18,24 @@ func (f *fsck) lending(ctx context.Context, l *lending) error {
 	if err := f.keys(ctx, l.auxiliary, userKey(l.auxiliary, f.view.pool), registrationKey(l.auxiliary)); err != nil {
 		return err
 	}
-	set, err := s.readBorrowed(ctx, f.view.pool, l.auxiliary)
+	set, err := s.readVisibility(ctx, f.view.pool, l.auxiliary)
 	if err != nil {
 		return f.noted(l.auxiliary, object.ZeroID, err)
 	}
 	for i := range set.tips.count() {
-		if err := f.lentTip(ctx, l.auxiliary, set.tips.at(i)); err != nil {
+		if err := f.visibleTip(ctx, l.auxiliary, set.tips.at(i)); err != nil {
 			return err
 		}
 	}
 	for _, segment := range f.view.Segments() {
-		if err := f.lentSegment(ctx, l, segment, set); err != nil {
+		if err := f.visibleSegment(ctx, l, segment, set); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *fsck) lentTip(ctx context.Context, auxiliary segment.LayerID, tip object.ID) error {
+func (f *fsck) visibleTip(ctx context.Context, auxiliary segment.LayerID, tip object.ID) error {
 	_, ok, err := f.view.locate(ctx, tip)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: the fork took it", ErrMissing)
@@ -43,8 +43,8 @@ func (f *fsck) lentTip(ctx context.Context, auxiliary segment.LayerID, tip objec
 	return f.noted(auxiliary, tip, err)
 }
 
-// lentSegment checks that the visibility set covers as many objects as the segment has.
-func (f *fsck) lentSegment(ctx context.Context, l *lending, segment *SegmentLayer, set *borrowedSet) error {
+// visibleSegment checks that the visibility set covers as many objects as the segment has.
+func (f *fsck) visibleSegment(ctx context.Context, l *borrowing, segment *SegmentLayer, set *visibilitySet) error {
 	if _, borrowed := l.layers[segment.ID]; !borrowed || !set.known || set.all {
 		return nil
 	}

@@ -11,7 +11,7 @@
 //	create, fork, defaultbranch,         the life of a repository
 //	delete, list, detach
 //	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
-//	upload, patchupload, spool, commit   commits from files or a patch
+//	upload, patchupload, commit          commits from files or a patch
 //	merge, mergepreview, restorecommit   commits from other commits
 //	branches, createbranch, tags,        refs
 //	deleteref, changerefs

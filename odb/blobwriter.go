@@ -12,18 +12,18 @@ import (
 	"packhorse/pack/object"
 )
 
-// arrivingBytesMax is the memory of a quarantine for the contents of its blob writers. Contents that
-// find no room in it go to a scratch file.
+// arrivingBytesMax is the memory of a quarantine for the contents of its blob writers. Contents
+// that find no room in it go to a scratch file.
 const arrivingBytesMax = 512 * kibibyte
 
 // BlobWriter quarantines a blob that comes in pieces and whose size is not known before its end:
 // git hashes the size first (docs/invariants.md 12). It belongs to the goroutine of its quarantine,
 // which closes it before the quarantine.
 //
-// The content is in memory while the contents of all writers of the quarantine have 512 KiB, and
-// otherwise in a scratch file that they share. All cores compress a blob of more than 1 MiB while it
-// arrives, in blocks of 1 MiB, into that file; other blobs of the quarantine are compressed at their
-// end meanwhile.
+// The content is in memory while those of all writers of the quarantine have 512 KiB, and otherwise
+// in a scratch file that they share. Once a blob has more than 1 MiB, all cores compress it while
+// it arrives, in blocks of 1 MiB, into the same file: one blob of the quarantine at a time, others
+// at their end.
 type BlobWriter struct {
 	quarantine  *Quarantine
 	predecessor object.ID

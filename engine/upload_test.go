@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"packhorse/engine"
 	"packhorse/engine/commit"
 	"packhorse/engine/enginetest"
@@ -400,6 +402,45 @@ func TestUploadSubmoduleInPieces(t *testing.T) {
 				t.Errorf("got error %v, want %v", err, test.err)
 			}
 		})
+	}
+}
+
+// TestUploadOpenContents bounds the contents that have begun and not ended, and no others.
+func TestUploadOpenContents(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Limits: engine.Limits{OpenContentCountMax: 2}})
+	t.Cleanup(shut)
+	repo := enginetest.Create(t, host, "r")
+	request := engine.UploadRequest{Target: main, Details: engine.CommitDetails{Message: "m", Author: thor}}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		request.Operations = append(request.Operations, engine.FileOperation{Path: name, ContentID: name})
+	}
+	u, err := repo.NewUpload(ctx, acme, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	for i, chunk := range []struct {
+		content string
+		eof     bool
+		err     error
+	}{
+		{"a", false, nil},
+		{"b", false, nil},
+		{"c", false, engine.ErrInvalid},
+		{"d", true, nil},
+		{"a", true, nil},
+		{"c", false, nil},
+		{"c", true, nil},
+		{"b", true, nil},
+	} {
+		if err := u.Chunk(ctx, chunk.content, []byte("data"), chunk.eof); !errors.Is(err, chunk.err) {
+			t.Errorf("chunk %d, of %s: got %v, want %v", i, chunk.content, err, chunk.err)
+		}
+	}
+	if _, err := u.Finish(ctx); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,11 +1,8 @@
 package odb
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"packhorse/odb/fair"
 	"packhorse/odb/kv"
@@ -15,12 +12,6 @@ import (
 
 // CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
 func (s *Store) CoverFrom(count int) { s.options.CoverCount = count }
-
-// EncodeHotFilter returns a path filter as the hot tier stores it.
-func EncodeHotFilter(id object.ID, filter []byte) []byte { return encodeHotFilter(id, filter) }
-
-// DecodeHotFilter returns the path filter that a value of the hot tier stores.
-func DecodeHotFilter(id object.ID, value []byte) ([]byte, error) { return decodeHotFilter(id, value) }
 
 // DropHot adds a prune to b: a new hot layer with the objects ids, and a new manifest with a higher
 // prune generation. The former hot layer keeps its keys for views that pin it.
@@ -155,30 +146,6 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 		return len(l.layers), nil
 	}
 	return 0, nil
-}
-
-// DecodeVisibility decodes the file of a visibility set, and encodes it again.
-func DecodeVisibility(id segment.LayerID, data []byte) ([]byte, error) {
-	set, err := decodeVisibility(id, data)
-	if err != nil {
-		return nil, err
-	}
-	return set.encode(id), nil
-}
-
-// EncodeVisibility returns the files of two visibility sets. One has ids as tips. The other has the
-// ordinals of a segment that words have, and ids as unpacked objects.
-func EncodeVisibility(id segment.LayerID, ids []object.ID, count int, words ...uint64) (tips, sets []byte) {
-	byTips := visibilitySet{tips: newIDList(ids)}
-	bySets := visibilitySet{
-		known: true, loose: newIDList(ids), segments: map[segment.LayerID]visibleSegment{id: newVisibleSegment(count, words)},
-	}
-	return byTips.encode(id), bySets.encode(id)
-}
-
-// SealVisibility appends the checksum to what EncodeVisibility returns without it.
-func SealVisibility(body []byte) []byte {
-	return binary.BigEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
 }
 
 // VisibilityFile returns the name of the file with the visibility set of a pool.

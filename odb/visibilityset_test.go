@@ -1,55 +1,13 @@
 package odb_test
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 
 	"packhorse/odb"
 	"packhorse/odb/odbtest"
-	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
-
-// FuzzBorrowed checks that the file of a visibility set is refused or decodes to the same when it
-// is encoded again, and that the file of another ID and one that ends early or late are refused.
-func FuzzBorrowed(f *testing.F) {
-	id := segment.LayerID{1, 2, 3}
-	for _, seed := range []struct {
-		ids   []object.ID
-		count int
-		words []uint64
-	}{
-		{},
-		{ids: []object.ID{{2}, {1}, {2}}, count: 3, words: []uint64{5}},
-		{ids: []object.ID{{9}}, count: 65, words: []uint64{1 << 63, 1}},
-		{count: 200, words: []uint64{7}},
-	} {
-		tips, sets := odb.EncodeVisibility(id, seed.ids, seed.count, seed.words...)
-		f.Add(tips[:len(tips)-4])
-		f.Add(sets[:len(sets)-4])
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		data := odb.SealVisibility(body)
-		again, err := odb.DecodeVisibility(id, data)
-		if err != nil {
-			return
-		}
-		if third, err := odb.DecodeVisibility(id, again); err != nil || !bytes.Equal(third, again) {
-			t.Errorf("%x is encoded as %x and then as %x, %v", data, again, third, err)
-		}
-		if _, err := odb.DecodeVisibility(segment.LayerID{9}, data); err == nil {
-			t.Error("it is taken for that of another auxiliary file")
-		}
-		for _, cut := range [][]byte{
-			body, odb.SealVisibility(body[:len(body)-1]), odb.SealVisibility(append(bytes.Clone(body), 0)),
-		} {
-			if _, err := odb.DecodeVisibility(id, cut); err == nil {
-				t.Errorf("%x is taken for whole", cut)
-			}
-		}
-	})
-}
 
 // A damaged or missing visibility set makes nothing readable.
 func TestForkDamaged(t *testing.T) {

@@ -1,4 +1,4 @@
-package odb_test
+package segment_test
 
 import (
 	"bytes"
@@ -6,20 +6,24 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 
-	"packhorse/odb"
 	"packhorse/odb/bloom"
-	"packhorse/odb/odbtest"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // FuzzPathFilters checks that each filter of a filter file has the size that its row states or is
-// found damaged, and that a hot filter reads as it was written and in no other way.
+// found damaged.
 func FuzzPathFilters(f *testing.F) {
-	h := odbtest.NewPool(f, odb.Options{CacheBytes: 1 << 20})
+	cache, err := segment.NewCache(1 << 20)
+	if err != nil {
+		f.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	env := &segment.Env{Cache: cache, Damage: segment.NewDamageLog(log), Log: log}
 	row := func(offset uint64, size uint32) []byte {
 		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, offset), size)
 	}
@@ -30,8 +34,10 @@ func FuzzPathFilters(f *testing.F) {
 		if len(rows) > 12<<10 {
 			return
 		}
-		found, err := readFilters(t.Context(), h.Store, rows, filters)
-		odbtest.Must(t, err)
+		found, err := readFilters(t.Context(), env, rows, filters)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i, got := range found {
 			offset, size := binary.BigEndian.Uint64(rows[12*i:])&(1<<62-1), uint64(binary.BigEndian.Uint32(rows[12*i+8:]))
 			inside := size > 0 && offset <= uint64(len(filters)) && size <= uint64(len(filters))-offset
@@ -39,26 +45,12 @@ func FuzzPathFilters(f *testing.F) {
 				t.Errorf("filter %d of %d bytes at %d of %d is %x", i, size, offset, len(filters), got)
 			}
 		}
-		id := object.ID{1}
-		if len(filters) == 0 {
-			return
-		}
-		got, err := odb.DecodeHotFilter(id, odb.EncodeHotFilter(id, filters))
-		if err != nil || !bytes.Equal(got, filters) {
-			t.Errorf("hot filter %x is read as %x, %v", filters, got, err)
-		}
-		if got, err := odb.DecodeHotFilter(id, filters); err == nil && !bytes.Equal(odb.EncodeHotFilter(id, got), filters) {
-			t.Errorf("hot value %x is read as %x", filters, got)
-		}
-		if got, err := odb.DecodeHotFilter(object.ID{2}, odb.EncodeHotFilter(id, filters)); err == nil {
-			t.Errorf("the hot filter of another commit is read as %x", got)
-		}
 	})
 }
 
-// readFilters makes a filter file of the rows and bytes of its sections, with IDs of its own, and
-// returns the filter of each row, nil for a damaged one. Both ways of asking a filter must agree.
-func readFilters(ctx context.Context, s *odb.Store, rows, filters []byte) ([][]byte, error) {
+// readFilters makes a filter file of the rows and bytes of its sections, and returns the filter of
+// each row, nil for a damaged one. Both ways of asking a filter must agree.
+func readFilters(ctx context.Context, env *segment.Env, rows, filters []byte) ([][]byte, error) {
 	rows = rows[:len(rows)/segment.FilterRowSize*segment.FilterRowSize]
 	var out bytes.Buffer
 	id := segment.NewLayerID()
@@ -86,14 +78,14 @@ func readFilters(ctx context.Context, s *odb.Store, rows, filters []byte) ([][]b
 		return nil, err
 	}
 	out.Write(footer)
-	g, err := segment.OpenFile(ctx, s.Env(), id, memoryFile{bytes.NewReader(out.Bytes())}, segment.FilterMagic)
+	g, err := segment.OpenFile(ctx, env, id, memoryFile{bytes.NewReader(out.Bytes())}, segment.FilterMagic)
 	if err != nil {
 		return nil, err
 	}
 	found := make([][]byte, count)
 	for i := range ids {
 		f, ok, err := g.PathFilter(ctx, ids[i])
-		if errors.Is(err, odb.ErrCorrupt) {
+		if errors.Is(err, segment.ErrCorrupt) {
 			continue
 		}
 		if err != nil || !ok || len(f) == 0 {
@@ -109,3 +101,8 @@ func readFilters(ctx context.Context, s *odb.Store, rows, filters []byte) ([][]b
 	}
 	return found, nil
 }
+
+// memoryFile is a file in memory.
+type memoryFile struct{ *bytes.Reader }
+
+func (memoryFile) Close() error { return nil }

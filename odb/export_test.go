@@ -10,9 +10,6 @@ import (
 	"packhorse/pack/object"
 )
 
-// CoverFrom makes bitmaps answer requests of clients that have something from that many commits on.
-func (s *Store) CoverFrom(count int) { s.options.CoverCount = count }
-
 // DropHot adds a prune to b: a new hot layer with the objects ids, and a new manifest with a higher
 // prune generation. The former hot layer keeps its keys for views that pin it.
 func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...object.ID) error {

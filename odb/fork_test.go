@@ -83,6 +83,9 @@ func twoLines(tb testing.TB) (g *odbtest.Repository, public, secret object.ID) {
 	return g, g.Tips("refs/tags/shown")[0], g.Tips("refs/tags/hidden")[0]
 }
 
+// useBitmaps lets fetches use bitmaps however few commits they ask for.
+const useBitmaps = -1 // as CoverCount
+
 // fills are ways to store a repository in a pool.
 var fills = map[string]func(h *odbtest.Pool, g *odbtest.Repository){
 	"one segment": func(h *odbtest.Pool, g *odbtest.Repository) { h.PushSegment(odbtest.PackAll(g.Repository)) },
@@ -95,7 +98,6 @@ var fills = map[string]func(h *odbtest.Pool, g *odbtest.Repository){
 		h.PushSegment(odbtest.PackAll(g.Repository))
 		h.Must(packgen.BuildBitmaps(h.Context(), h.Store, h.ID, g.Tips(), nil))
 		h.Fsck()
-		h.Store.CoverFrom(0)
 	},
 	"two segments with twins": func(h *odbtest.Pool, g *odbtest.Repository) {
 		for _, tip := range []string{"refs/heads/main", "refs/heads/secret"} {
@@ -111,7 +113,7 @@ func TestForkReadsWhatItsTipsReach(t *testing.T) {
 	for name, fill := range fills {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := odbtest.NewPool(t, odb.Options{})
+			h := odbtest.NewPool(t, odb.Options{CoverCount: useBitmaps})
 			fill(h, g)
 			h.Fsck()
 			fork := forkPool(h, public)
@@ -247,7 +249,7 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 		for size, count := range map[string]int{"as hot objects": 0, "as a segment": 1} {
 			t.Run(name+", "+size, func(t *testing.T) {
 				t.Parallel()
-				h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: count}})
+				h := odbtest.NewPool(t, odb.Options{CoverCount: useBitmaps, Limits: odb.Limits{HotCount: count}})
 				fill(h, g)
 				fork := forkPool(h, public)
 				since := func(revisions string, args ...string) []byte {

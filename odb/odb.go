@@ -72,7 +72,7 @@ type Options struct {
 	// when 0.
 	AuxiliaryCount int
 	// CoverCount is the number of commits up to which a fetch with haves is answered by walking; for
-	// more of them bitmaps are used. 2,000 when 0.
+	// more of them bitmaps are used. 2,000 when 0; always bitmaps when negative.
 	CoverCount int
 	// Reach computes visibility sets. Without it, reading an ID through a fork fails if no readable
 	// object names it.

@@ -81,7 +81,7 @@ func TestForkReadsFromItsTipsWithoutWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			h := odbtest.NewPool(t, odb.Options{})
+			h := odbtest.NewPool(t, odb.Options{CoverCount: useBitmaps})
 			fill(h, g)
 			release := h.Store.HoldVisibilityWalks()
 			fork := forkPool(h, public)

@@ -101,20 +101,20 @@ type streamWriter struct {
 // run hashes r and writes it, while all cores compress.
 func (s *streamWriter) run(ctx context.Context, r io.Reader) error {
 	hasher := object.NewHasher(object.TypeBlob, s.row.Size)
-	pipe := newBlockPipe(ctx, func(b *streamBlock) error { return s.add(b.block) })
+	pipe := segment.NewBlockPipe(ctx, func(b *segment.StreamBlock) error { return s.add(b.Block) })
 	for done := int64(0); done < s.row.Size; {
-		b := newStreamBlock(min(pack.BlockSize, s.row.Size-done))
-		if _, err := io.ReadFull(r, b.content); err != nil {
-			pipe.abort()
+		b := segment.NewStreamBlock(min(pack.BlockSize, s.row.Size-done))
+		if _, err := io.ReadFull(r, b.Content); err != nil {
+			pipe.Abort()
 			return fmt.Errorf("read blob: %w", unexpectedEnd(err))
 		}
-		_, _ = hasher.Write(b.content) // a hash does not fail
-		done += int64(len(b.content))
-		if !pipe.push(b) {
+		_, _ = hasher.Write(b.Content) // a hash does not fail
+		done += int64(len(b.Content))
+		if !pipe.Push(b) {
 			break
 		}
 	}
-	if err := pipe.finish(); err != nil {
+	if err := pipe.Finish(); err != nil {
 		return err
 	}
 	return s.identify(hasher)

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/rescue"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -30,10 +31,10 @@ type BlobWriter struct {
 	content     *file.SpillBuffer
 	held        int // bytes in memory
 
-	packed file.Scratch // nil unless the blob is compressed while it arrives
-	pipe   *blockPipe   // nil without packed, and behind its last block
-	piped  int64        // bytes of the content that have been given to the pipe
-	kept   []keptBlock  // by the pipe, until it has finished
+	packed file.Scratch       // nil unless the blob is compressed while it arrives
+	pipe   *segment.BlockPipe // nil without packed, and behind its last block
+	piped  int64              // bytes of the content that have been given to the pipe
+	kept   []keptBlock        // by the pipe, until it has finished
 }
 
 // keptBlock is a block in packed. A block stored without compression lies only in the content.
@@ -57,7 +58,7 @@ func (q *Quarantine) NewBlob(predecessor object.ID) *BlobWriter {
 // Close discards the content. Only the first call has an effect.
 func (w *BlobWriter) Close() error {
 	if w.pipe != nil {
-		w.pipe.abort()
+		w.pipe.Abort()
 		w.pipe = nil
 	}
 	w.hold(-w.held)
@@ -125,20 +126,20 @@ func (w *BlobWriter) compress(ctx context.Context) error {
 	}
 	w.packed = packed
 	w.quarantine.arriving.compressed = true
-	w.pipe = newBlockPipe(ctx, w.add)
+	w.pipe = segment.NewBlockPipe(ctx, w.add)
 	return nil
 }
 
 // push gives the next size bytes of the content to the pipe. Those from start on begin p.
 func (w *BlobWriter) push(size, start int64, p []byte) error {
-	b := newStreamBlock(size)
+	b := segment.NewStreamBlock(size)
 	before := max(0, min(size, start-w.piped))
-	if err := w.read(b.content[:before], w.piped); err != nil {
+	if err := w.read(b.Content[:before], w.piped); err != nil {
 		return err
 	}
-	copy(b.content[before:], p[w.piped+before-start:])
+	copy(b.Content[before:], p[w.piped+before-start:])
 	w.piped += size
-	if !w.pipe.push(b) {
+	if !w.pipe.Push(b) {
 		return w.drain()
 	}
 	return nil
@@ -148,7 +149,7 @@ func (w *BlobWriter) push(size, start int64, p []byte) error {
 func (w *BlobWriter) drain() error {
 	pipe := w.pipe
 	w.pipe = nil
-	return pipe.finish()
+	return pipe.Finish()
 }
 
 // read reads a part of the content.
@@ -160,11 +161,11 @@ func (w *BlobWriter) read(p []byte, offset int64) error {
 }
 
 // add takes a block of the pipe.
-func (w *BlobWriter) add(b *streamBlock) error {
-	kept := keptBlock{block: b.block, offset: w.packed.Size(), size: len(b.block.Packed)}
+func (w *BlobWriter) add(b *segment.StreamBlock) error {
+	kept := keptBlock{block: b.Block, offset: w.packed.Size(), size: len(b.Block.Packed)}
 	kept.block.Packed = nil
-	if !b.block.Stored {
-		if _, err := w.packed.Write(b.block.Packed); err != nil {
+	if !b.Block.Stored {
+		if _, err := w.packed.Write(b.Block.Packed); err != nil {
 			return fmt.Errorf("write block: %w", err)
 		}
 	}
@@ -211,14 +212,14 @@ func (w *BlobWriter) write(ctx context.Context, s *streamWriter) error {
 	group, ctx := rescue.WithContext(ctx)
 	hasher := object.NewHasher(object.TypeBlob, s.row.Size)
 	group.Go(func() error {
-		b := newStreamBlock(pack.BlockSize)
-		defer b.release()
-		for done := int64(0); done < s.row.Size; done += int64(len(b.content)) {
-			b.content = b.content[:min(pack.BlockSize, s.row.Size-done)]
-			if err := errors.Join(ctx.Err(), w.read(b.content, done)); err != nil {
+		b := segment.NewStreamBlock(pack.BlockSize)
+		defer b.Release()
+		for done := int64(0); done < s.row.Size; done += int64(len(b.Content)) {
+			b.Content = b.Content[:min(pack.BlockSize, s.row.Size-done)]
+			if err := errors.Join(ctx.Err(), w.read(b.Content, done)); err != nil {
 				return err
 			}
-			_, _ = hasher.Write(b.content) // a hash does not fail
+			_, _ = hasher.Write(b.Content) // a hash does not fail
 		}
 		return nil
 	})
@@ -234,26 +235,26 @@ func (w *BlobWriter) append(ctx context.Context, s *streamWriter) error {
 	if err := w.drain(); err != nil {
 		return err
 	}
-	b := newStreamBlock(pack.BlockSize)
-	defer b.release()
+	b := segment.NewStreamBlock(pack.BlockSize)
+	defer b.Release()
 	for i, kept := range w.kept {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if kept.block.Stored {
-			b.content = b.content[:kept.block.Size]
-			if err := w.read(b.content, int64(i)*pack.BlockSize); err != nil {
+			b.Content = b.Content[:kept.block.Size]
+			if err := w.read(b.Content, int64(i)*pack.BlockSize); err != nil {
 				return err
 			}
-			b.block = pack.StoreBlock(b.packed[:0], b.content, kept.block.Adler)
+			b.Block = pack.StoreBlock(b.Buffer[:0], b.Content, kept.block.Adler)
 		} else {
-			b.block = kept.block
-			b.block.Packed = b.packed[:kept.size]
-			if _, err := w.packed.ReadAt(b.block.Packed, kept.offset); err != nil && !errors.Is(err, io.EOF) {
+			b.Block = kept.block
+			b.Block.Packed = b.Buffer[:kept.size]
+			if _, err := w.packed.ReadAt(b.Block.Packed, kept.offset); err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("read block: %w", err)
 			}
 		}
-		if err := s.add(b.block); err != nil {
+		if err := s.add(b.Block); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible
 //	pendingsegment, stage, refresh
 //	write, blob, blobwriter,         writes of the API: skip-deltas, blobs as streams of independent blocks, and
-//	blockpipe, dotfile               the files that git reads by their names
+//	dotfile                          the files that git reads by their names
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks
 //	visibility, visibilityset,
 //	visibilitywalk, reachability

@@ -11,7 +11,8 @@
 //	index                            sorted object IDs: lookups, ranges
 //	segment, region, contentstream,  a segment: records, pack order, block tables; its entries, verified
 //	recordreader, refuseddelta
-//	writer, indextable               writing one: data as it comes, then the sorted index
+//	writer, indextable, blockpipe    writing one: data as it comes, then the sorted index; large blobs as
+//	                                 streams of blocks
 //	summary                          a segment as a whole, for reuse without opening an object
 //	graphrow, graphfile, graphtable, auxiliary files: commit-graph rows, path filters
 //	filterfile, auxiliary

@@ -59,7 +59,7 @@ type Run struct {
 // Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file does not exist, and those
 // of reading.
 func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
-	b := &blamer{view: view, history: revwalk.NewGraph(view), readers: make(map[string]*revwalk.PathReader)}
+	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader)}
 	defer b.close()
 	first, err := b.begin(ctx, commit, path)
 	if err != nil {
@@ -105,10 +105,10 @@ type blamer struct {
 	view    *odb.View
 	final   lines.Text // the file that is blamed
 	moves   bool
-	history *revwalk.Graph
-	nodes   []*node // by the numbers of history
+	nodes   map[object.ID]*node
+	commits []*node // the same by number
 	readers map[string]*revwalk.PathReader
-	queue   revwalk.Queue // of commits that are blamed for something, the newest first
+	queue   revwalk.Queue // of the commits that are blamed for something, the newest first
 	runs    []Run
 }
 
@@ -120,11 +120,7 @@ func (b *blamer) close() {
 
 // begin finds the file.
 func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*origin, error) {
-	number, err := b.history.Tip(ctx, commit)
-	if err != nil {
-		return nil, fmt.Errorf("read commit %s: %w", commit, err)
-	}
-	n, err := b.node(ctx, number)
+	n, err := b.node(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +128,7 @@ func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*ori
 	if err != nil {
 		return nil, err
 	}
-	mode, id, err := reader.Entry(ctx, b.history.Tree(number))
+	mode, id, err := reader.Entry(ctx, n.row.Tree)
 	if err != nil {
 		return nil, fmt.Errorf("find %q: %w", path, err)
 	}

@@ -29,27 +29,28 @@ type origin struct {
 	previous object.ID
 }
 
-// node is a commit on the way.
+// node is a commit on the way. These are few of a history: a [revwalk.Graph], which also numbers all
+// parents, takes more memory and time.
 type node struct {
 	id      object.ID
-	number  int32 // in the history
+	row     odb.GraphRow
 	origins []*origin
+	number  int32
 	queued  bool
 }
 
-// node returns the node of a commit, loaded.
-func (b *blamer) node(ctx context.Context, number int32) (*node, error) {
-	if missing := int(number) + 1 - len(b.nodes); missing > 0 {
-		b.nodes = append(b.nodes, make([]*node, missing)...)
-	}
-	if n := b.nodes[number]; n != nil {
+// node returns the node of a commit.
+func (b *blamer) node(ctx context.Context, id object.ID) (*node, error) {
+	if n := b.nodes[id]; n != nil {
 		return n, nil
 	}
-	if err := b.history.Load(ctx, number); err != nil {
-		return nil, err
+	row, err := b.view.Graph(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read commit %s: %w", id, err)
 	}
-	n := &node{id: b.history.ID(number), number: number}
-	b.nodes[number] = n
+	n := &node{id: id, row: row, number: int32(len(b.commits))}
+	b.nodes[id] = n
+	b.commits = append(b.commits, n)
 	return n, nil
 }
 
@@ -142,7 +143,7 @@ func (b *blamer) blame(o *origin, entries []entry) {
 func (b *blamer) push(n *node) {
 	if !n.queued {
 		n.queued = true
-		b.queue.Push(n.number, b.history.Seconds(n.number))
+		b.queue.Push(n.number, n.row.Seconds)
 	}
 }
 
@@ -151,7 +152,7 @@ func (b *blamer) pop() *node {
 	if b.queue.Len() == 0 {
 		return nil
 	}
-	n := b.nodes[b.queue.Pop()]
+	n := b.commits[b.queue.Pop()]
 	n.queued = false
 	return n
 }

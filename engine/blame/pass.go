@@ -47,15 +47,14 @@ func (b *blamer) pass(ctx context.Context, o *origin) error {
 // that it was renamed from. A parent whose file is the same takes it whole; of parents with equal
 // files there is only the first.
 func (b *blamer) parents(ctx context.Context, o *origin) (all []*origin, whole *origin, err error) {
-	numbers := b.history.ParentsOf(o.node.number)
-	found := make([]*origin, len(numbers))
+	found := make([]*origin, len(o.node.row.Parents))
 	added := make([]bool, len(found)) // the file does not exist under this name
 	for _, renames := range [2]bool{false, true} {
-		for i, number := range numbers {
+		for i, id := range o.node.row.Parents {
 			if found[i] != nil || renames && !added[i] {
 				continue
 			}
-			n, err := b.node(ctx, number)
+			n, err := b.node(ctx, id)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -114,7 +113,7 @@ func (b *blamer) unrenamed(
 			return parent.origin(o.path, o.mode, o.blob), false, nil
 		}
 	}
-	mode, id, err := reader.Entry(ctx, b.history.Tree(parent.number))
+	mode, id, err := reader.Entry(ctx, parent.row.Tree)
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -129,8 +128,7 @@ func (b *blamer) unrenamed(
 // renamed finds the file of a parent that the file was renamed from, nil if there is none.
 func (b *blamer) renamed(ctx context.Context, o *origin, parent *node) (*origin, error) {
 	var deleted []diff.Entry
-	before, after := b.history.Tree(parent.number), b.history.Tree(o.node.number)
-	for c, err := range diff.Trees(ctx, b.view, before, after, nil) {
+	for c, err := range diff.Trees(ctx, b.view, parent.row.Tree, o.node.row.Tree, nil) {
 		if err != nil {
 			return nil, err
 		}

@@ -104,3 +104,16 @@ func (e *StaleError) Error() string {
 
 // Is reports whether target is [ErrStale].
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// LimitError names the limit that a request exceeds. It matches [ErrTooLarge].
+type LimitError struct {
+	Limit string
+	Max   int64
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s: more than the limit of %d", e.Limit, e.Max)
+}
+
+// Is reports whether target is [ErrTooLarge].
+func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }

@@ -38,19 +38,6 @@ type FetchRequest struct {
 // Deepens reports whether the request moves the client's shallow boundary.
 func (q *FetchRequest) Deepens() bool { return q.Depth > 0 || q.Since > 0 || len(q.Not) > 0 }
 
-// LimitError names the limit that a request exceeds. It matches [ErrTooLarge].
-type LimitError struct {
-	Limit string
-	Max   int64
-}
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s: more than the limit of %d", e.Limit, e.Max)
-}
-
-// Is reports whether target is [ErrTooLarge].
-func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
-
 // Fetch is a negotiated fetch: it sends the objects that were readable when it began. It is used by
 // one goroutine at a time and closed when its answer has ended.
 type Fetch struct {

@@ -23,7 +23,8 @@
 //	actor, signed, receipt               who writes, with whose signatures, and at most once
 //	events, outbox, webhooks             the journal, and what is told of it
 //	upstreams, syncing, credential       other hosts
-//	maintain, scrub, fsck, backup        care of the store
+//	maintain, scrub, fsck, backup,       care of the store
+//	storeid
 //	narrate                              progress as git prints it
 //
 // Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"packhorse/engine/backup"
+	"packhorse/odb/kv"
+)
+
+// storeIDKey holds the id of the store.
+var storeIDKey = []byte{tableStoreID}
+
+// openStoreID returns the id of a store, and gives it one if it has none. A restored store has that
+// of the one that was backed up.
+func openStoreID(ctx context.Context, keys kv.Store) (string, error) {
+	for {
+		id, err := keys.Get(ctx, storeIDKey)
+		if err == nil && len(id) != backup.StoreIDSize {
+			return "", fmt.Errorf("%w: the store's ID has %d bytes", ErrCorrupt, len(id))
+		}
+		if !errors.Is(err, kv.ErrNotFound) {
+			return hex.EncodeToString(id), err
+		}
+		id = make([]byte, backup.StoreIDSize)
+		_, _ = rand.Read(id) // does not fail
+		b := kv.NewBatch()
+		b.RequireAbsent(storeIDKey)
+		b.Put(storeIDKey, id)
+		commit, err := keys.Apply(ctx, b)
+		if errors.Is(err, kv.ErrConflict) {
+			continue // another host was quicker
+		}
+		if err != nil {
+			return "", fmt.Errorf("assign the store an ID: %w", err)
+		}
+		return hex.EncodeToString(id), commit.Wait(ctx)
+	}
+}

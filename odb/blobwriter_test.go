@@ -55,7 +55,7 @@ func TestBlobWriter(t *testing.T) {
 	w.CheckAll()
 }
 
-// TestBlobWriterDelta writes the next version of a blob in pieces. Its predecessor is its delta base.
+// TestBlobWriterDelta writes the next version of a blob in pieces, as a delta of its predecessor.
 func TestBlobWriterDelta(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})

@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzVisibilitySet checks that the file of a visibility set is refused or decodes to the same when it
-// is encoded again, and that the file of another ID and one that ends early or late are refused.
+// FuzzVisibilitySet checks that the file of a visibility set is refused or decodes to the same when
+// it is encoded again, and that the file of another ID and one that ends early or late are refused.
 func FuzzVisibilitySet(f *testing.F) {
 	id := segment.LayerID{1, 2, 3}
 	for _, seed := range []struct {

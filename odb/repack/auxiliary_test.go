@@ -54,7 +54,7 @@ func TestPathFiltersAreGits(t *testing.T) {
 	}
 }
 
-// TestCompactMakesFilters compacts a pool of one segment, which stays and gets changed-path filters.
+// TestCompactMakesFilters compacts a pool of one segment, which stays and gets path filters.
 func TestCompactMakesFilters(t *testing.T) {
 	t.Parallel()
 	g := odbtest.NewRepository(t)

@@ -277,13 +277,18 @@ func (v *View) KeepBase(at Location, t object.Type, data []byte) {
 	v.keep(&at, segment.CacheEntry{Kind: t, Data: data}, true)
 }
 
-// DeltaDepth counts the deltas between an object and the whole base below it, up to DepthMax.
+// DeltaDepth counts the deltas between an object and the whole base below it, up to depthMax.
 // Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) DeltaDepth(ctx context.Context, id object.ID, depthMax int) (int, error) {
 	at, err := v.Find(ctx, id)
 	if err != nil {
 		return 0, err
 	}
+	return v.depthAt(ctx, at, depthMax)
+}
+
+// depthAt is DeltaDepth of the object at a location.
+func (v *View) depthAt(ctx context.Context, at Location, depthMax int) (int, error) {
 	for depth := 0; ; depth++ {
 		step, err := at.layer.step(ctx, at)
 		if err != nil || !step.Delta || depth == depthMax {

@@ -146,6 +146,10 @@ func (q *Quarantine) graphRow(ctx context.Context, t object.Type, data []byte) (
 // set, and each is a delta (docs/invariants.md 11).
 const versionMax = 1<<8 - 1
 
+// firstBaseDepthMax is the longest chain below the base of a first version. The chain below any
+// version adds at most 8 deltas, so that none exceeds [DepthMax].
+const firstBaseDepthMax = DepthMax - 8
+
 const (
 	// hotContentMax is the size in bytes up to which an object may be hot, however small its stored
 	// form: a hot object is read whole.
@@ -220,6 +224,12 @@ func (q *Quarantine) skipBase(
 	}
 	if current.Type != t || current.Size > hotContentMax {
 		return Location{}, 0, nil
+	}
+	if version == 1 { // its base may have come in a pack, with a chain of any length
+		depth, err := q.view.depthAt(ctx, at, firstBaseDepthMax+1)
+		if err != nil || depth > firstBaseDepthMax {
+			return Location{}, 0, err
+		}
 	}
 	return at, version, nil
 }

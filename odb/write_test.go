@@ -3,6 +3,7 @@ package odb_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -10,9 +11,12 @@ import (
 	"testing/iotest"
 
 	"packhorse/odb"
+	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
+	"packhorse/pack"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 )
 
 // TestSkipDeltas writes many versions of one file, in writes of different sizes.
@@ -59,6 +63,66 @@ func TestSkipDeltas(t *testing.T) {
 	})
 	w.Reopen()
 	w.CheckAll()
+}
+
+// The chain below a version is never longer than that below an object of a pack may be: the next
+// version of an object with the longest chain is stored whole, and so all of them stay readable.
+func TestWriteAboveLongChain(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	text := odbtest.Text(rand.New(rand.NewPCG(1, 12)), 2000)
+	version := func(n int) []byte { return fmt.Appendf(bytes.Clone(text), "version %d\n", n) }
+	entries := []packtest.Entry{packtest.Whole(object.TypeBlob, version(0))}
+	for n := 1; n <= odb.DepthMax; n++ {
+		entries = append(entries, packtest.Entry{
+			Kind: pack.KindOFSDelta, Base: n - 1, Data: packtest.DeltaOf(t, version(n-1), version(n)),
+		})
+	}
+	h := odbtest.NewPool(t, odb.Options{})
+	_, err := h.Push(packtest.Encode(entries...), ingest.Options{})
+	h.Must(err)
+	v := h.View()
+	q := v.NewQuarantine(ctx)
+	defer func() { h.Must(q.Close()) }()
+	written := make(map[object.ID][]byte)
+	for below, firstIsDelta := range map[int]bool{
+		odb.DepthMax: false, odb.DepthMax - 7: false, odb.DepthMax - 8: true, 0: true,
+	} {
+		id := packtest.Hash(t, object.TypeBlob, version(below))
+		if depth := odbtest.Depth(t, v, id); depth != below {
+			t.Fatalf("version %d of the pack has a chain of %d deltas", below, depth)
+		}
+		deepest := 0
+		for n := range 20 {
+			data := version(100_000*(below+1) + n)
+			id, err = q.Write(ctx, object.TypeBlob, data, id)
+			h.Must(err)
+			written[id] = data
+			depth := odbtest.Depth(t, q.View(), id)
+			if deepest = max(deepest, depth); n == 0 && (depth > 0) != firstIsDelta {
+				t.Errorf("above %d deltas the first version has %d", below, depth)
+			}
+		}
+		if deepest > odb.DepthMax {
+			t.Errorf("above %d deltas there are chains of %d", below, deepest)
+		}
+	}
+	batch := kv.NewBatch()
+	h.Must(q.Stage(ctx, batch))
+	h.Apply(batch)
+	q.Settled(ctx)
+
+	other, err := odbtest.OpenOn(ctx, h.Keys, h.Files, odb.Options{}) // with nothing in its cache
+	h.Must(err)
+	defer func() { h.Must(other.Close(ctx)) }()
+	after, err := other.View(ctx, h.ID)
+	h.Must(err)
+	defer func() { h.Must(after.Close()) }()
+	for id, data := range written {
+		if _, got, err := after.Read(ctx, id); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("version %s is %q, %v", id, got, err)
+		}
+	}
 }
 
 func TestWriteRefuses(t *testing.T) {

@@ -159,7 +159,7 @@ func TestForksModel(t *testing.T) {
 	var walks, grown uint64
 	seeds := uint64(6)
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -39,6 +39,9 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 	if there, err := q.has(ctx, id); there || err != nil {
 		return id, err
 	}
+	if predecessor == id { // borrowed, and perhaps not readable: a delta would build on itself
+		predecessor = object.ZeroID
+	}
 	if err := q.put(ctx, id, t, data, predecessor); err != nil {
 		return object.ZeroID, fmt.Errorf("write %s %s: %w", t, id, err)
 	}

@@ -213,7 +213,7 @@ func TestClonesWaitForOnePlan(t *testing.T) {
 			}
 			var plans atomic.Int32
 			open := make(chan struct{})
-			slot := func(context.Context) (func(), error) {
+			slot := func(context.Context) (func(), error) { //nolint:unparam // it is a SendOptions.Slot
 				plans.Add(1)
 				<-open
 				return func() {}, nil
@@ -260,7 +260,7 @@ func TestCloneTakesOver(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			taken, refuse := make(chan struct{}), make(chan struct{})
-			failing := func(ctx context.Context) (func(), error) {
+			failing := func(ctx context.Context) (func(), error) { //nolint:unparam // as above
 				close(taken)
 				select {
 				case <-ctx.Done():
@@ -281,7 +281,7 @@ func TestCloneTakesOver(t *testing.T) {
 			})
 			<-taken
 			var plans atomic.Int32
-			slot := func(context.Context) (func(), error) {
+			slot := func(context.Context) (func(), error) { //nolint:unparam // as above
 				plans.Add(1)
 				return func() {}, nil
 			}

@@ -140,12 +140,16 @@ func TestPanics(t *testing.T) {
 			return nil
 		},
 	}
+	files := 300
+	if testing.Short() {
+		files = 60
+	}
 	for name, work := range works {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &trap{}
 			host, repo := openTrapped(t, p)
-			tip := rewritten(t, repo, 300)
+			tip := rewritten(t, repo, files)
 			told := 0
 			for n := int64(1); n < 4000; n += 1 + n/3 {
 				p.calls.Store(n)

@@ -37,7 +37,11 @@ func TestBlobWriter(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 7))
 	d := w.Draft()
-	for _, size := range []int{0, 1, 512 << 10, 512<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3 << 20, 5<<20 + 77} {
+	sizes := []int{0, 1, 512 << 10, 512<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3 << 20, 5<<20 + 77}
+	if testing.Short() {
+		sizes = []int{0, 512<<10 + 1, 1 << 20, 2<<20 + 77}
+	}
+	for _, size := range sizes {
 		writePieces(d, random, odbtest.Noise(random, size), 1<<20)
 		writePieces(d, random, odbtest.Text(random, size), 3<<20)
 		half := size / 2

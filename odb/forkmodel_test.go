@@ -157,9 +157,9 @@ func (m *forkModel) check(p *modelPool) {
 func TestForksModel(t *testing.T) {
 	t.Parallel()
 	var walks, grown uint64
-	seeds := uint64(6)
+	seeds, steps := uint64(6), 160
 	if testing.Short() {
-		seeds = 1
+		seeds, steps = 1, 80
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestForksModel(t *testing.T) {
 				stats := m.Store.Stats()
 				walks, grown = walks+stats.VisibilityWalkCount, grown+stats.VisibilityGrownCount
 			}
-			for range 160 {
+			for range steps {
 				p := base
 				if m.random.IntN(3) == 0 {
 					p = m.pools[m.random.IntN(len(m.pools))]

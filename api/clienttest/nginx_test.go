@@ -122,14 +122,14 @@ func do(t *testing.T, request *http.Request) (body []byte, status int) {
 // startNginx runs nginx in front of a server until the test ends, and returns its host and port.
 func startNginx(t *testing.T, nginx, upstream string) string {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "```nginx\n")
+	_, rest, ok := strings.Cut(string(page), "```nginx\n")
 	location, _, closed := strings.Cut(rest, "```")
 	if !ok || !closed || !strings.Contains(location, "http://127.0.0.1:8080") {
-		t.Fatal("the README has no nginx block for http://127.0.0.1:8080")
+		t.Fatal("docs/operations.md has no nginx block for http://127.0.0.1:8080")
 	}
 	location = strings.ReplaceAll(location, "http://127.0.0.1:8080", upstream)
 

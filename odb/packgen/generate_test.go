@@ -70,11 +70,7 @@ func TestPackAgainstGit(t *testing.T) {
 					buildBitmaps(h, g, bitmaps)
 					v := h.View()
 					r := rand.New(rand.NewPCG(options.Seed, 5))
-					count := 12
-					if testing.Short() {
-						count = 4
-					}
-					for range count {
+					for range oracle.CaseCount(t, 6, 3) {
 						odbtest.CheckPack(t, g, v, drawRequest(t, r, g))
 						odbtest.CheckPack(t, g, v, drawShallowRequest(t, r, g, v))
 					}

@@ -206,7 +206,7 @@ func TestForkCost(t *testing.T) {
 		last := g.Tips("refs/heads/main")[0]
 		hot := odbtest.NewRepository(t)
 		blob := hot.Write("blob", []byte("hot"))
-		h.Write(hot, []object.ID{parseID(t, blob)})
+		h.Write(hot, []object.ID{mustID(t, blob)})
 		v := h.View()
 		batch := kv.NewBatch()
 		fork, err := v.Fork(t.Context(), batch, []object.ID{last})
@@ -231,13 +231,6 @@ func forkFile(t *testing.T, h *odbtest.Pool) string {
 	}
 	t.Fatal("the fork left no file")
 	return ""
-}
-
-func parseID(t *testing.T, text string) object.ID {
-	t.Helper()
-	id, err := object.ParseID(text)
-	odbtest.Must(t, err)
-	return id
 }
 
 // An object that a fork cannot read is stored again when it is pushed. Before, nothing can build on

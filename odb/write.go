@@ -228,7 +228,7 @@ func (q *Quarantine) skipBase(
 	if current.Type != t || current.Size > hotContentMax {
 		return Location{}, 0, nil
 	}
-	if version == 1 { // its base may have come in a pack, with a chain of any length
+	if version == 1 && current.Delta() { // it may have come in a pack, with a chain of any length
 		depth, err := q.view.depthAt(ctx, at, firstBaseDepthMax+1)
 		if err != nil || depth > firstBaseDepthMax {
 			return Location{}, 0, err

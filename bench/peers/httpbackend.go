@@ -78,7 +78,7 @@ func startHTTPBackend(ctx context.Context, dir string) (*httpBackend, error) {
 	return p, awaitPort(ctx, port)
 }
 
-func (p *httpBackend) name() string { return "git http-backend" }
+func (p *httpBackend) name() string { return sideGit }
 func (p *httpBackend) pid() int     { return p.cmd.Process.Pid }
 
 func (p *httpBackend) stop() error {

@@ -21,6 +21,7 @@ import (
 // settings are the command's flags.
 type settings struct {
 	packhorse string // the binary
+	against   string // another packhorse binary to measure beside; "" for git http-backend
 	repo      string // bare repository to push and read; "" generates one
 	runs      int    // measured rounds of every job, after one that is not
 	only      *regexp.Regexp
@@ -33,6 +34,8 @@ func main() {
 	var s settings
 	var only, repos string
 	flag.StringVar(&s.packhorse, "packhorse", "bin/packhorse", "the packhorse `binary`")
+	flag.StringVar(&s.against, "against", "",
+		"another packhorse `binary`, of an older version, to measure beside instead of git http-backend")
 	flag.StringVar(&repos, "repo", os.Getenv("BENCH_REPOS"),
 		"local bare `repositories`, comma-separated; by default a generated one (BENCH_REPOS)")
 	flag.IntVar(&s.runs, "runs", 5, "measured `rounds` of every job")
@@ -46,6 +49,11 @@ func main() {
 		}
 		if s.packhorse, err = filepath.Abs(s.packhorse); err != nil {
 			return err
+		}
+		if s.against != "" {
+			if s.against, err = filepath.Abs(s.against); err != nil {
+				return err
+			}
 		}
 		for repo := range strings.SplitSeq(repos, ",") {
 			s.repo = repo
@@ -78,13 +86,20 @@ func compare(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	ours, err := startPackhorse(ctx, s.packhorse, filepath.Join(dir, "packhorse"))
+	ours, err := startPackhorse(ctx, sideOurs, s.packhorse, filepath.Join(dir, "packhorse"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ours.stop()) }()
 	peers := []peer{ours}
-	theirs, err := startHTTPBackend(ctx, filepath.Join(dir, "git"))
+	var theirs peer
+	side := sideGit
+	if s.against != "" {
+		side = sideAgainst
+		theirs, err = startPackhorse(ctx, side, s.against, filepath.Join(dir, "against"))
+	} else {
+		theirs, err = startHTTPBackend(ctx, filepath.Join(dir, "git"))
+	}
 	switch {
 	case errors.Is(err, errNoPeer):
 		fmt.Fprintln(os.Stderr, "peers: git http-backend skipped:", err)
@@ -107,6 +122,6 @@ func compare(ctx context.Context, s settings) (err error) {
 		}
 		results = append(results, result)
 	}
-	report := report{source: src, runs: s.runs, machine: machine(ctx, s.packhorse), results: results}
+	report := report{source: src, theirs: side, runs: s.runs, machine: machine(ctx, s.packhorse), results: results}
 	return report.write(s.out, cmp.Or(src.name, "generated"))
 }

@@ -17,15 +17,16 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// packhorse is the server that this repository builds, with default settings.
+// packhorse is a server that this repository builds, with default settings.
 type packhorse struct {
+	side   string
 	server *packhorsetest.Server
 	bin    string
 	data   string // folder
 	cache  string // folder of packs that it has made, which may be deleted at any time
 }
 
-func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
+func startPackhorse(ctx context.Context, side, bin, dir string) (*packhorse, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -35,10 +36,10 @@ func startPackhorse(ctx context.Context, bin, dir string) (*packhorse, error) {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	return &packhorse{server: server, bin: bin, data: data, cache: filepath.Join(data, "cache")}, nil
+	return &packhorse{side: side, server: server, bin: bin, data: data, cache: filepath.Join(data, "cache")}, nil
 }
 
-func (p *packhorse) name() string { return "packhorse" }
+func (p *packhorse) name() string { return p.side }
 func (p *packhorse) pid() int     { return p.server.PID() }
 func (p *packhorse) stop() error  { return p.server.Stop() }
 

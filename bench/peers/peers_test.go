@@ -40,7 +40,7 @@ func TestJobs(t *testing.T) {
 	if err := b.prepare(t.Context(), []peer{p}); err != nil {
 		t.Fatal(err)
 	}
-	report := report{source: src, runs: 1, machine: "a machine"}
+	report := report{source: src, theirs: p.name(), runs: 1, machine: "a machine"}
 	for _, j := range jobs() {
 		s, err := b.round(t.Context(), j, p)
 		if errors.Is(err, errCannot) {

@@ -23,7 +23,7 @@ const (
 
 // plot draws the ratios of wall and CPU time of each job as an SVG, on a logarithmic axis with a
 // line where both are equal.
-func plot(name string, figures []measured) string {
+func plot(name, theirs string, figures []measured) string {
 	type row struct {
 		job       string
 		wall, cpu float64
@@ -47,8 +47,8 @@ func plot(name string, figures []measured) string {
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
 		plotWidth, height)
 	fmt.Fprintf(&svg, `<rect width="%d" height="%d" fill="white"/>`+"\n", plotWidth, height)
-	fmt.Fprintf(&svg, `<text x="10" y="18" font-size="14">%s: packhorse over git http-backend, less is better</text>`+"\n",
-		html.EscapeString(name))
+	fmt.Fprintf(&svg, `<text x="10" y="18" font-size="14">%s: packhorse over %s, less is better</text>`+"\n",
+		html.EscapeString(name), theirs)
 	for _, mark := range []float64{0.05, 0.1, 0.25, 0.5, 1, 2} {
 		colour := "#ddd"
 		if mark == 1 {

@@ -16,6 +16,7 @@ import (
 // report is everything that one run found.
 type report struct {
 	source  source
+	theirs  string // name of the other side
 	runs    int
 	machine string
 	results []result
@@ -37,10 +38,11 @@ func (m measured) ratio() float64 {
 	return m.ours / m.theirs
 }
 
-// Names of the two sides.
+// Names of the sides: ours, and what it is measured beside.
 const (
-	sideOurs   = "packhorse"
-	sideTheirs = "git http-backend"
+	sideOurs    = "packhorse"
+	sideGit     = "git http-backend"
+	sideAgainst = "packhorse before"
 )
 
 // figures lists the measures in the order of the table.
@@ -65,7 +67,7 @@ func (r report) figures() []measured {
 		for _, measure := range measures {
 			m := measured{
 				job: job, note: note, measure: measure.name, format: measure.format,
-				ours: medianOf(result.samples[sideOurs], measure.of), theirs: medianOf(result.samples[sideTheirs], measure.of),
+				ours: medianOf(result.samples[sideOurs], measure.of), theirs: medianOf(result.samples[r.theirs], measure.of),
 			}
 			if m.ours == 0 && m.theirs == 0 {
 				continue
@@ -96,16 +98,16 @@ func (r report) write(folder, name string) error {
 	if err := os.WriteFile(filepath.Join(folder, name+".md"), []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, name+".svg"), []byte(plot(name, figures)), 0o600)
+	return os.WriteFile(filepath.Join(folder, name+".svg"), []byte(plot(name, r.theirs, figures)), 0o600)
 }
 
 func (r report) markdown(name string, figures []measured) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "# %s: packhorse beside git http-backend\n\n", name)
+	fmt.Fprintf(&text, "# %s: packhorse beside %s\n\n", name, r.theirs)
 	fmt.Fprintf(&text, "%s.\n%d objects. Medians of %d rounds; the ratio is packhorse's figure over the peer's.\n\n",
 		r.machine, r.source.objects, r.runs)
 	fmt.Fprintf(&text, "![ratios](%s.svg)\n\n", name)
-	text.WriteString("| Job | Measure | packhorse | git http-backend | ratio |\n|---|---|---:|---:|---:|\n")
+	fmt.Fprintf(&text, "| Job | Measure | %s | %s | ratio |\n|---|---|---:|---:|---:|\n", sideOurs, r.theirs)
 	for _, m := range figures {
 		job := m.job
 		if job != "" {

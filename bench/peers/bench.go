@@ -17,8 +17,9 @@ type bench struct {
 	dir    string // scratch
 	source source
 	runs   int
-	refs   int // branches of repoRefs
-	large  int // bytes of a large file
+	refs   int           // branches of repoRefs
+	large  int           // bytes of a large file
+	pause  time.Duration // between two looks whether a server rests
 	log    io.Writer
 
 	idle map[string]int64 // anonymous memory of each peer before the first request
@@ -145,7 +146,7 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	if _, err := rest(ctx, p.pid()); err != nil {
+	if _, err := rest(ctx, p.pid(), b.pause); err != nil {
 		return sample{}, err
 	}
 	var got outcome
@@ -159,7 +160,7 @@ func (b *bench) round(ctx context.Context, j job, p peer) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	after, err := rest(ctx, p.pid())
+	after, err := rest(ctx, p.pid(), b.pause)
 	if err != nil {
 		return sample{}, err
 	}

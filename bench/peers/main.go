@@ -110,7 +110,7 @@ func compare(ctx context.Context, s settings) (err error) {
 		peers = append(peers, theirs)
 	}
 
-	b := &bench{dir: dir, source: src, runs: s.runs, refs: refsCount, large: largeBytes, log: os.Stderr}
+	b := &bench{dir: dir, source: src, runs: s.runs, refs: refsCount, large: largeBytes, pause: restPause, log: os.Stderr}
 	var results []result
 	for _, j := range jobs() {
 		if !s.only.MatchString(j.name) {

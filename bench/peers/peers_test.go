@@ -36,7 +36,7 @@ func TestJobs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b := &bench{dir: dir, source: src, refs: 50, large: 3 << 20, log: io.Discard}
+	b := &bench{dir: dir, source: src, refs: 50, large: 3 << 20, pause: time.Millisecond, log: io.Discard}
 	if err := b.prepare(t.Context(), []peer{p}); err != nil {
 		t.Fatal(err)
 	}

@@ -81,14 +81,14 @@ func settledTree(ctx context.Context, root, count int) (tree, error) {
 // stored data.
 const (
 	restPause = 500 * time.Millisecond
-	restTicks = 2
+	restTicks = 2 // of CPU time in restPause
 	restMax   = 2 * time.Minute
 )
 
 // rest waits until the processes below root are almost idle, so that leftover work of one job is
-// not in the figures of the next. It returns the CPU time that they took until then, 0 for less
-// than a tenth of a second.
-func rest(ctx context.Context, root int) (time.Duration, error) {
+// not in the figures of the next. It looks once in each pause. It returns the CPU time that they took
+// until then, 0 for less than a tenth of a second.
+func rest(ctx context.Context, root int, pause time.Duration) (time.Duration, error) {
 	began := time.Now()
 	first, err := readTree(root)
 	if err != nil {
@@ -98,7 +98,7 @@ func rest(ctx context.Context, root int) (time.Duration, error) {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
-		case <-time.After(restPause):
+		case <-time.After(pause):
 		}
 		now, err := readTree(root)
 		if err != nil {

@@ -168,7 +168,7 @@ func TestCheck(t *testing.T) {
 					"// See https://example.com/gone.md, *.md and docs/law.md 2 and 14.\nvar _ = \"gone.md 3\"\n",
 				"odb/kv/README.md": "[law](../../docs/law.md#2-one-thing-or-none), [law](docs/law.md), in [the table](README.md)\n",
 				"README.md": "`odb/kv`, `odb/kv/`, `kv/kv.go`, `kv.go`, `refs/heads/main`, `go test ./x.go`, `TestKeys/sub` (in `odb/kv`\n" +
-					"and in `pack`), `org.yaml`, `.go`, `odb.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
+					"and in `pack`), `org.yaml`, `.go`, `kv.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
 				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n",
 				"pack/keys_test.go":   "package pack_test\n\nfunc TestKeys() {}\n",
 				"Makefile":            "# see docs/law.md\n",
@@ -218,6 +218,24 @@ func TestCheck(t *testing.T) {
 				"docs/law.md:14: cites odb/gone, which is not in the tree",
 				"docs/law.md:14: cites odb/kv.go, which is not in the tree",
 				"docs/law.md:14: cites refs/gone.go, which is not in the tree",
+			},
+		},
+		"citations of identifiers that are gone": {
+			files: map[string]string{
+				"docs/law.md": law +
+					"`kv.Open`, `kv.Gone`, `kv.Store.life`, `kv.Store.gone`, `Store.Close`, `Store.Gone`, `Gone.At`\n" +
+					"`hotLayer.id`, `hotLayer.gone`, `kv.limit`, `result.status`, `org.yaml`, `Store.Reader`, `Cache.Get`\n",
+				"odb/kv/store.go": "package kv\n\ntype Store struct {\n\tReader\n\tlife int\n}\n\n" +
+					"type Reader interface{ Get() }\n\ntype hotLayer struct{ id int }\n\n" +
+					"type Cache[K any] int\n\nfunc (*Cache[K]) Get() {}\n\n" +
+					"var Open = 1\n\nfunc (s *Store) Close() {}\n",
+			},
+			want: []string{
+				"docs/law.md:13: cites Gone.At, which is not declared",
+				"docs/law.md:13: cites Store.Gone, which is not declared",
+				"docs/law.md:13: cites kv.Gone, which is not declared",
+				"docs/law.md:13: cites kv.Store.gone, which is not declared",
+				"docs/law.md:14: cites hotLayer.gone, which is not declared",
 			},
 		},
 		"the top level": {

@@ -12,7 +12,7 @@ import (
 // checkCitations finds citations of missing things. A comment, a Markdown page or the Makefile
 // cites a page by its path, with a heading (ARCHITECTURE.md, "The floors") or with the number that
 // a heading begins with (docs/invariants.md 2). The pages about the project also cite files,
-// folders and tests in backquotes.
+// folders, tests and identifiers in backquotes.
 func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 	t, err := readTree(root)
 	if err != nil {
@@ -26,12 +26,12 @@ func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 			}
 		}
 	}
-	tests := testsOf(mod)
+	tests, names := testsOf(mod), declarationsOf(mod)
 	for name, text := range t.texts {
 		prose := withoutBlocks(text)
 		findings = append(findings, t.checkPages(name, 1, prose)...)
 		if isAboutProject(name) {
-			findings = append(findings, t.checkQuoted(name, prose, tests)...)
+			findings = append(findings, t.checkQuoted(name, prose, tests, names)...)
 		}
 	}
 	return findings, nil
@@ -39,7 +39,7 @@ func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 
 // isAboutProject reports whether the words in backquotes of a page are checked against the tree.
 func isAboutProject(name string) bool {
-	return path.Ext(name) == ".md" && (path.Dir(name) == "." || path.Dir(name) == "docs")
+	return path.Ext(name) == ".md" && (path.Dir(name) == "." || path.Dir(name) == "docs" || path.Dir(name) == "docs/walkthroughs")
 }
 
 // tree has all that can be cited, and the texts beside Go that cite.
@@ -198,8 +198,8 @@ var (
 	inFolders = regexp.MustCompile("^\\s+\\(in\\s+`[\\w/]+`(?:\\s+and\\s+in\\s+`[\\w/]+`)*\\)")
 )
 
-// checkQuoted returns the missing files, folders and tests in backquotes.
-func (t *tree) checkQuoted(file, text string, tests map[string][]string) []finding {
+// checkQuoted returns the missing files, folders, tests and identifiers in backquotes.
+func (t *tree) checkQuoted(file, text string, tests map[string][]string, names declared) []finding {
 	var findings []finding
 	for _, at := range quoted.FindAllStringSubmatchIndex(text, -1) {
 		cited := text[at[2]:at[3]]
@@ -219,6 +219,9 @@ func (t *tree) checkQuoted(file, text string, tests map[string][]string) []findi
 		}
 		if isPath(cited) && !t.paths[strings.TrimSuffix(cited, "/")] {
 			missing("cites " + cited + ", which is not in the tree")
+		}
+		if !names.has(cited) && path.Ext(cited) != ".go" {
+			missing("cites " + cited + ", which is not declared")
 		}
 	}
 	return findings

@@ -191,8 +191,8 @@ func (d *damaged) paths() []string {
 	return all
 }
 
-// departed reports whether a layer or auxiliary file waits to be removed.
-func (d *damaged) departed(layer string) bool {
+// isObsolete reports whether a layer or auxiliary file waits to be removed.
+func (d *damaged) isObsolete(layer string) bool {
 	d.t.Helper()
 	for pair, err := range d.keys.Scan(d.t.Context(), kv.ScanOptions{Start: []byte{'d'}, End: []byte{'e'}}) {
 		if err != nil {
@@ -284,8 +284,8 @@ func TestFsckFindsDamagedRows(t *testing.T) {
 		"registration damaged":      {edit('s', 0, short), "registration"},
 		"registration of no file":   {put('s', turned(-1)), "a file is registered that no pool uses"},
 		"registration malformed":    {put('s', short), "is no registration's"},
-		"departure malformed": {
-			func(d *damaged) { d.apply(func(b *kv.Batch) { b.Put([]byte("dxyz"), nil) }) }, "is no departure",
+		"obsolete entry malformed": {
+			func(d *damaged) { d.apply(func(b *kv.Batch) { b.Put([]byte("dxyz"), nil) }) }, "is no obsolete entry",
 		},
 		"hot object gone":            {drop('o', 0), "missing"},
 		"hot object damaged":         {edit('o', 0, turned(-3)), "object"},
@@ -339,7 +339,7 @@ func TestFsckFindsDamagedFiles(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, name := range d.paths() {
 		layer, kind, _ := strings.Cut(path.Base(name), ".")
-		if d.departed(layer) {
+		if d.isObsolete(layer) {
 			continue
 		}
 		kinds[kind] = true
@@ -394,7 +394,7 @@ func TestFsckTellsDamageOnce(t *testing.T) {
 	} {
 		for _, file := range d.paths() {
 			layer, kind, _ := strings.Cut(path.Base(file), ".")
-			if kind != "segment" || d.departed(layer) {
+			if kind != "segment" || d.isObsolete(layer) {
 				continue
 			}
 			info, err := d.fs.Stat(file)
@@ -460,7 +460,7 @@ func TestDamageAsideIsHealed(t *testing.T) {
 	d.open()
 	damaged := 0
 	for _, file := range d.paths() {
-		if layer, kind, _ := strings.Cut(path.Base(file), "."); kind == "segment" || d.departed(layer) {
+		if layer, kind, _ := strings.Cut(path.Base(file), "."); kind == "segment" || d.isObsolete(layer) {
 			continue
 		}
 		d.flip(file, 10, 1)

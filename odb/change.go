@@ -99,7 +99,7 @@ func (s *Store) CreatePool(b *kv.Batch) PoolID {
 // leave adds the release of a layer or auxiliary file to b; Sweep deletes it when no pool uses it.
 func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segment.LayerID) {
 	b.Delete(userKey(id, pool))
-	b.Put(departureKey(departure{time: s.options.Now(), kind: kind, id: id}), pool[:])
+	b.Put(obsoleteKey(obsoleteEntry{time: s.options.Now(), kind: kind, id: id}), pool[:])
 }
 
 // freeze gives the pool a new hot layer, if the last one holds an object. Objects in the former one

@@ -24,7 +24,7 @@ func (s *Store) FsckTables(
 ) (*FsckReport, error) {
 	f := &tablesFsck{fsck: fsck{report: &FsckReport{}}, store: s, owned: owned}
 	for _, check := range []func(context.Context) error{
-		f.users, f.manifests, f.departures, f.registrations, f.hotLayers, f.files,
+		f.users, f.manifests, f.obsoleteEntries, f.registrations, f.hotLayers, f.files,
 	} {
 		if err := check(ctx); err != nil {
 			return nil, fmt.Errorf("check tables: %w", err)
@@ -74,13 +74,13 @@ func (f *tablesFsck) settle(ctx context.Context) error {
 	for _, one := range f.suspects {
 		waiting[one.id] = false
 	}
-	for pair, err := range f.scan(ctx, tableDeparture) {
+	for pair, err := range f.scan(ctx, tableObsolete) {
 		if err != nil {
 			return err
 		}
-		if d, err := decodeDeparture(pair.Key); err == nil {
-			if _, ok := waiting[d.id]; ok {
-				waiting[d.id] = true
+		if e, err := decodeObsolete(pair.Key); err == nil {
+			if _, ok := waiting[e.id]; ok {
+				waiting[e.id] = true
 			}
 		}
 	}
@@ -180,18 +180,18 @@ func (f *tablesFsck) manifests(ctx context.Context) error {
 	return nil
 }
 
-// departures reads the obsolete entries: one that cannot be read would keep all behind it waiting.
-func (f *tablesFsck) departures(ctx context.Context) error {
-	for pair, err := range f.scan(ctx, tableDeparture) {
+// obsoleteEntries reads table d: an entry that cannot be read would keep all behind it waiting.
+func (f *tablesFsck) obsoleteEntries(ctx context.Context) error {
+	for pair, err := range f.scan(ctx, tableObsolete) {
 		if err != nil {
 			return err
 		}
-		d, err := decodeDeparture(pair.Key)
-		if err == nil && d.kind > segment.KindBorrowed {
-			err = fmt.Errorf("%w: departure of kind %d", segment.ErrFormat, d.kind)
+		e, err := decodeObsolete(pair.Key)
+		if err == nil && e.kind > segment.KindBorrowed {
+			err = fmt.Errorf("%w: obsolete entry of kind %d", segment.ErrFormat, e.kind)
 		}
 		if err != nil {
-			f.problem(d.id, object.ZeroID, err)
+			f.problem(e.id, object.ZeroID, err)
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ const (
 	tableGraph        = 'g' // layer, object ID -> graph row of a hot commit
 	tableFilter       = 'f' // layer, object ID -> path filter of a hot commit
 	tableUser         = 'u' // layer or auxiliary file, pool -> nothing; a pool that uses it
-	tableDeparture    = 'd' // time, kind, layer, auxiliary file or pool -> pool; an obsolete entry
+	tableObsolete     = 'd' // time, kind, layer, auxiliary file or pool -> pool; an obsolete entry
 	tableRegistration = 's' // layer or auxiliary file -> its file's registration; a file without one is a leftover
 )
 

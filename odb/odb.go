@@ -11,7 +11,7 @@
 //
 //	odb, limits, errors, stats       Store and its settings; errors that callers decide on; counts
 //	keys, decoder, pool, manifest    tables m, o, g, f, u, s, d; a pool and its list of layers
-//	change, departure, sweep         changes of manifests; deletion of obsolete files
+//	change, obsolete, sweep          changes of manifests; deletion of obsolete files
 //	rewrite, rewriteprune,           for maintenance: layers replaced by one segment with all of their
 //	rewriting, attach,               objects or without some; auxiliary files; rests while requests are
 //	traffic, pacer                   served

@@ -458,28 +458,28 @@ func TestFsckMissesKeys(t *testing.T) {
 	}
 }
 
-// TestFsckOfOutlines stores a pack with a summary that is right, lacks something or has too much.
-func TestFsckOfOutlines(t *testing.T) {
+// TestFsckOfSummaries stores a pack with a summary that is right, lacks something or has too much.
+func TestFsckOfSummaries(t *testing.T) {
 	t.Parallel()
 	r := oracle.New(t)
 	tip := mustID(t, r.Seed(oracle.History{Commits: 5}))
 	parent := mustID(t, r.Git("rev-parse", "main^"))
 	packed := r.Input(nil, "pack-objects", "--all", "--stdout", "--quiet")
 	tests := map[string]struct {
-		tips, outside []object.ID
-		problems      int64
+		tips, external []object.ID
+		problems       int64
 	}{
 		"right":              {tips: []object.ID{tip}},
 		"too many tips":      {tips: []object.ID{tip, parent}, problems: 1},
 		"another tip":        {tips: []object.ID{parent}, problems: 1},
-		"something outside":  {tips: []object.ID{tip}, outside: []object.ID{parent}, problems: 1},
-		"no outline at all":  {},
-		"nothing but a list": {outside: []object.ID{tip}},
+		"something external": {tips: []object.ID{tip}, external: []object.ID{parent}, problems: 1},
+		"no summary at all":  {},
+		"nothing but a list": {external: []object.ID{tip}},
 	}
 	for name, test := range tests {
 		w := newWorld(t, odb.Options{})
 		d := w.Draft()
-		d.AddPack(packed, test.tips, test.outside)
+		d.AddPack(packed, test.tips, test.external)
 		d.Commit()
 		report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{Tips: []object.ID{tip}})
 		if err != nil || report.ProblemCount != test.problems {

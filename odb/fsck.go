@@ -198,10 +198,10 @@ func (f *fsck) layer(ctx context.Context, l layer) error {
 // fsckChunk is the number of objects that a worker takes at a time.
 const fsckChunk = 256
 
-// objects checks the locations that produce yields, on all cores. outline, if not nil, receives
+// objects checks the locations that produce yields, on all cores. summary, if not nil, receives
 // their links.
 func (f *fsck) objects(
-	ctx context.Context, outline *outlineChecker, produce func(ctx context.Context, yield func([]Location) error) error,
+	ctx context.Context, summary *summaryChecker, produce func(ctx context.Context, yield func([]Location) error) error,
 ) error {
 	group, ctx := rescue.WithContext(ctx)
 	chunks := make(chan []Location)
@@ -219,7 +219,7 @@ func (f *fsck) objects(
 	})
 	for range f.workers() {
 		group.Go(func() error {
-			c := &objectChecker{fsck: f, view: f.view, outline: outline, links: make(map[object.ID]knownLink)}
+			c := &objectChecker{fsck: f, view: f.view, summary: summary, links: make(map[object.ID]knownLink)}
 			for chunk := range chunks {
 				if err := f.checkChunk(ctx, c, chunk); err != nil {
 					return err

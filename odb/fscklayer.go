@@ -115,17 +115,17 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 		}
 	}
 	before := f.problems()
-	outline, err := newOutlineChecker(ctx, g)
+	summary, err := newSummaryChecker(ctx, g)
 	if err := f.noted(l.ID, object.ZeroID, err); err != nil {
 		return err
 	}
-	err = f.objects(ctx, outline, func(ctx context.Context, yield func([]Location) error) error {
+	err = f.objects(ctx, summary, func(ctx context.Context, yield func([]Location) error) error {
 		return f.segmentLocations(ctx, l, g, yield)
 	})
-	if err != nil || outline == nil || f.problems() > before { // a damaged object has no links
+	if err != nil || summary == nil || f.problems() > before { // a damaged object has no links
 		return err
 	}
-	return f.noted(l.ID, object.ZeroID, outline.compare(ctx))
+	return f.noted(l.ID, object.ZeroID, summary.compare(ctx))
 }
 
 // presence checks that the files of a segment can be opened: open files can be read although they

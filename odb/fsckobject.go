@@ -14,14 +14,14 @@ import (
 type objectChecker struct {
 	fsck    *fsck
 	view    *View
-	outline *outlineChecker // nil: no summary to check
+	summary *summaryChecker // nil: no summary to check
 	links   map[object.ID]knownLink
 }
 
 // knownLink is an object that another one names and that exists.
 type knownLink struct {
 	kind  object.Type
-	noted bool // the outline checker has noted it
+	noted bool // the summary checker has noted it
 }
 
 // linksMax bounds the links that a checker remembers.
@@ -59,7 +59,7 @@ func (c *objectChecker) check(ctx context.Context, at Location) error {
 			c.fsck.warn(at.layer.layerID(), at.id, errRefusedDelta)
 		}
 	}
-	counts := c.outline != nil && c.outline.counts(id)
+	counts := c.summary != nil && c.summary.counts(id)
 	err = object.Links(t, data, func(link object.ID, want object.Type) error {
 		return c.checkLink(ctx, link, want, counts)
 	})
@@ -93,7 +93,7 @@ func (c *objectChecker) checkStream(ctx context.Context, at Location, info Info)
 	return err
 }
 
-// checkLink checks a link of an object, and passes it to the outline checker if it counts.
+// checkLink checks a link of an object, and passes it to the summary checker if it counts.
 func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want object.Type, counts bool) error {
 	known, ok := c.links[link]
 	if !ok {
@@ -111,7 +111,7 @@ func (c *objectChecker) checkLink(ctx context.Context, link object.ID, want obje
 		known.kind = info.Type
 	}
 	if counts && !known.noted {
-		if err := c.outline.note(ctx, link); err != nil {
+		if err := c.summary.note(ctx, link); err != nil {
 			return err
 		}
 		known.noted = true

@@ -63,17 +63,17 @@ func (v *View) eachNamedSegment(ctx context.Context, l *SegmentLayer, visit func
 		return err
 	}
 	defer l.Release(g)
-	o, ok, err := g.Summary(ctx)
+	s, ok, err := g.Summary(ctx)
 	if err != nil {
 		return err
 	}
 	if ok {
-		for _, id := range o.External {
+		for _, id := range s.External {
 			if err := visit(id); err != nil {
 				return err
 			}
 		}
-		for _, id := range o.ThinBases { // their links do not count as external
+		for _, id := range s.ThinBases { // their links do not count as external
 			ordinal, there, err := g.Lookup(ctx, id)
 			if err == nil && there {
 				err = v.eachLink(ctx, Location{layer: l, id: id, ordinal: ordinal}, visit)

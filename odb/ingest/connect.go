@@ -23,7 +23,7 @@ func (in *Ingest) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		in.outline.Note(item.id, item.is != 0, item.wants != 0)
+		in.summary.Note(item.id, item.is != 0, item.wants != 0)
 		if item.is != 0 {
 			in.distinct++
 			if err := item.judge(item.is); err != nil {

@@ -96,7 +96,7 @@ type Ingest struct {
 	stats      Stats
 
 	distinct int             // objects, added bases included, once connected
-	outline  segment.Summary // of the segment, once connected
+	summary  segment.Summary // of the segment, once connected
 
 	mu        sync.Mutex // guards the fields below
 	found     []finding  // of a pack that is in memory

@@ -36,10 +36,10 @@ func (in *Ingest) settle(ctx context.Context) error {
 	in.commits = commitNotes{}
 	for i := range in.thin {
 		if _, sent := in.sentBases[in.thin[i].id]; !sent {
-			in.outline.AddThinBase(in.thin[i].id)
+			in.summary.AddThinBase(in.thin[i].id)
 		}
 	}
-	segment.SetSummary(&in.outline)
+	segment.SetSummary(&in.summary)
 	if in.options.Own != nil {
 		segment.Provisional = in.options.Own.Provisional
 		for _, stream := range in.options.Own.Streams {

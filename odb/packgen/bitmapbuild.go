@@ -53,7 +53,7 @@ func writeBitmaps(
 	defer b.close()
 	b.inv.pace = pace
 	if len(tips) == 0 {
-		if tips, err = b.outlineTips(ctx); err != nil {
+		if tips, err = b.summaryTips(ctx); err != nil {
 			return segment.LayerID{}, err
 		}
 	}
@@ -113,15 +113,15 @@ func newBitmapBuilder(ctx context.Context, view *odb.View) (*bitmapBuilder, erro
 
 func (b *bitmapBuilder) close() { b.inv.close() }
 
-// outlineTips returns the tips of the segment summaries.
-func (b *bitmapBuilder) outlineTips(ctx context.Context) ([]object.ID, error) {
+// summaryTips returns the tips of the segment summaries.
+func (b *bitmapBuilder) summaryTips(ctx context.Context) ([]object.ID, error) {
 	var tips []object.ID
 	for _, g := range b.inv.segments {
-		o, _, err := g.Summary(ctx)
+		s, _, err := g.Summary(ctx)
 		if err != nil {
 			return nil, err
 		}
-		tips = append(tips, o.Tips...)
+		tips = append(tips, s.Tips...)
 	}
 	return tips, nil
 }

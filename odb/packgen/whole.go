@@ -17,15 +17,15 @@ import (
 // leads to all that lies below it. If all tips of a segment are reached, the whole segment is, and
 // so are its external references.
 type wholeSegments struct {
-	reaching *reaching
-	outlines []segment.Summary
-	tips     map[object.ID][]int // segments by their tips that are not reached yet
-	left     []int               // of each segment: the number of such tips
-	whole    []bool
-	touched  []bool          // an object of the segment is reached
-	doubtful []object.ID     // reached, but found only as a thin-pack base
-	met      revwalk.IDTable // reached IDs: successive trees name mostly the same
-	stack    []object.ID     // of met, not visited yet
+	reaching  *reaching
+	summaries []segment.Summary
+	tips      map[object.ID][]int // segments by their tips that are not reached yet
+	left      []int               // of each segment: the number of such tips
+	whole     []bool
+	touched   []bool          // an object of the segment is reached
+	doubtful  []object.ID     // reached, but found only as a thin-pack base
+	met       revwalk.IDTable // reached IDs: successive trees name mostly the same
+	stack     []object.ID     // of met, not visited yet
 }
 
 // findWhole answers requests that reduce to whole segments, and reports whether this one did.
@@ -63,16 +63,16 @@ func (r *reaching) findWhole(ctx context.Context, request *Request) (bool, error
 // prepare reads the segment summaries; false if a segment has none.
 func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
-		o, ok, err := g.Summary(ctx)
+		s, ok, err := g.Summary(ctx)
 		if errors.Is(err, odb.ErrCorrupt) {
 			return false, nil // a walk needs none
 		}
 		if !ok || err != nil {
 			return false, err
 		}
-		w.outlines = append(w.outlines, o)
-		w.left[i] = len(o.Tips)
-		for _, tip := range o.Tips {
+		w.summaries = append(w.summaries, s)
+		w.left[i] = len(s.Tips)
+		for _, tip := range s.Tips {
 			w.tips[tip] = append(w.tips[tip], i)
 		}
 	}
@@ -96,15 +96,15 @@ func (w *wholeSegments) reach(ctx context.Context, id object.ID) error {
 	for _, segment := range w.tips[id] {
 		if w.left[segment]--; w.left[segment] == 0 {
 			w.whole[segment] = true
-			for _, outside := range w.outlines[segment].External {
-				w.meet(outside)
+			for _, external := range w.summaries[segment].External {
+				w.meet(external)
 			}
 		}
 	}
 	delete(w.tips, id)
 	if layer := h.layer(); layer < len(r.inv.segments) {
 		w.touched[layer] = true
-		if w.outlines[layer].HasThinBase(id) {
+		if w.summaries[layer].HasThinBase(id) {
 			w.doubtful = append(w.doubtful, id)
 		}
 		return nil
@@ -145,7 +145,7 @@ func (w *wholeSegments) covered(ctx context.Context) (bool, error) {
 // holds reports whether a whole segment has an object as more than a thin-pack base.
 func (w *wholeSegments) holds(ctx context.Context, id object.ID) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
-		if !w.whole[i] || w.outlines[i].HasThinBase(id) {
+		if !w.whole[i] || w.summaries[i].HasThinBase(id) {
 			continue
 		}
 		if _, ok, err := g.Lookup(ctx, id); ok || err != nil {
@@ -179,7 +179,7 @@ func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 
 // dropFill removes the thin-pack bases of a segment, except those that are reached otherwise.
 func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
-	for _, id := range w.outlines[segment].ThinBases {
+	for _, id := range w.summaries[segment].ThinBases {
 		held, err := w.holds(ctx, id)
 		if err != nil {
 			return err

@@ -24,25 +24,25 @@ type Summary struct {
 const summaryCountMax = 1 << 16
 
 // isLong reports whether a summary is too long to be stored.
-func (o *Summary) isLong() bool {
-	return max(len(o.Tips), len(o.ThinBases), len(o.External)) > summaryCountMax
+func (s *Summary) isLong() bool {
+	return max(len(s.Tips), len(s.ThinBases), len(s.External)) > summaryCountMax
 }
 
 // HasThinBase reports whether the segment holds an object only as the base of a delta.
-func (o *Summary) HasThinBase(id object.ID) bool {
-	_, ok := slices.BinarySearchFunc(o.ThinBases, id, object.ID.Compare)
+func (s *Summary) HasThinBase(id object.ID) bool {
+	_, ok := slices.BinarySearchFunc(s.ThinBases, id, object.ID.Compare)
 	return ok
 }
 
 // List returns the list that a section stores.
-func (o *Summary) List(kind SectionKind) *[]object.ID {
+func (s *Summary) List(kind SectionKind) *[]object.ID {
 	switch kind {
 	case sectionTips:
-		return &o.Tips
+		return &s.Tips
 	case SectionThinBases:
-		return &o.ThinBases
+		return &s.ThinBases
 	default:
-		return &o.External
+		return &s.External
 	}
 }
 
@@ -50,13 +50,13 @@ func (o *Summary) List(kind SectionKind) *[]object.ID {
 var SummarySections = [...]SectionKind{sectionTips, SectionThinBases, SectionExternal}
 
 // write appends the sections of a summary, unless it is long.
-func (o *Summary) write(sections *SectionWriter) {
-	if o.isLong() {
+func (s *Summary) write(sections *SectionWriter) {
+	if s.isLong() {
 		return
 	}
 	for _, kind := range SummarySections {
 		sections.Begin(kind)
-		for _, id := range SortIDs(*o.List(kind)) {
+		for _, id := range SortIDs(*s.List(kind)) {
 			sections.Add(id[:])
 		}
 	}
@@ -64,50 +64,50 @@ func (o *Summary) write(sections *SectionWriter) {
 
 // Summary returns the summary of the segment, or false if it has none. There is always a tip.
 func (g *Segment) Summary(ctx context.Context) (Summary, bool, error) {
-	var o Summary
+	var s Summary
 	if g.sections[sectionTips].count() == 0 {
-		return o, false, nil
+		return s, false, nil
 	}
 	for _, kind := range SummarySections {
 		ids := make([]object.ID, g.sections[kind].count())
 		for i := range ids {
 			item, err := g.Item(ctx, kind, i)
 			if err != nil {
-				return o, false, err
+				return s, false, err
 			}
 			ids[i] = object.ID(item)
 		}
-		*o.List(kind) = ids
+		*s.List(kind) = ids
 	}
-	return o, true, nil
+	return s, true, nil
 }
 
 // Note adds an object that a pack holds or names. Calls come in the order of the IDs.
-func (o *Summary) Note(id object.ID, isHeld, isNamed bool) {
+func (s *Summary) Note(id object.ID, isHeld, isNamed bool) {
 	switch {
-	case o.isLong():
+	case s.isLong():
 	case !isHeld:
-		o.External = append(o.External, id)
+		s.External = append(s.External, id)
 	case !isNamed:
-		o.Tips = append(o.Tips, id)
+		s.Tips = append(s.Tips, id)
 	}
 }
 
 // AddThinBase adds an object that ingest appended to the objects of a pack, and that Note counted
 // as one of them. The empty tree, which git knows without storing it, is no thin-pack base: it is
 // stored because an object names it.
-func (o *Summary) AddThinBase(id object.ID) {
+func (s *Summary) AddThinBase(id object.ID) {
 	if id == object.EmptyTreeID {
-		if at, ok := slices.BinarySearchFunc(o.External, id, object.ID.Compare); ok {
-			o.External = slices.Delete(o.External, at, at+1)
+		if at, ok := slices.BinarySearchFunc(s.External, id, object.ID.Compare); ok {
+			s.External = slices.Delete(s.External, at, at+1)
 		}
 		return
 	}
-	o.ThinBases = append(o.ThinBases, id)
-	if at, ok := slices.BinarySearchFunc(o.Tips, id, object.ID.Compare); ok {
-		o.Tips = slices.Delete(o.Tips, at, at+1)
+	s.ThinBases = append(s.ThinBases, id)
+	if at, ok := slices.BinarySearchFunc(s.Tips, id, object.ID.Compare); ok {
+		s.Tips = slices.Delete(s.Tips, at, at+1)
 	} else {
-		o.External = append(o.External, id)
+		s.External = append(s.External, id)
 	}
 }
 
@@ -134,18 +134,18 @@ func (n NamedIDs) Summary(ids []object.ID) *Summary {
 	if n == nil {
 		return nil
 	}
-	o := &Summary{}
+	s := &Summary{}
 	inside := make(map[object.ID]struct{}, len(ids))
 	for _, id := range ids {
 		inside[id] = struct{}{}
 		if _, named := n[id]; !named {
-			o.Tips = append(o.Tips, id)
+			s.Tips = append(s.Tips, id)
 		}
 	}
 	for id := range n {
 		if _, ok := inside[id]; !ok {
-			o.External = append(o.External, id)
+			s.External = append(s.External, id)
 		}
 	}
-	return o
+	return s
 }

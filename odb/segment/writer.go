@@ -177,7 +177,7 @@ func (w *Writer) AddGraph(ctx context.Context, id object.ID, row *GraphRow) erro
 }
 
 // SetSummary sets the summary of the segment; nil means that it is unknown.
-func (w *Writer) SetSummary(o *Summary) { w.summary = o }
+func (w *Writer) SetSummary(s *Summary) { w.summary = s }
 
 // Finish writes the index and the graph file, and makes both files durable. The rows must describe
 // the data region without gaps or overlaps, and every base must be a row. The writer cannot be used

@@ -90,7 +90,7 @@ func (v *View) readable(ctx context.Context, id object.ID, at *Location, found b
 	if set != nil && found && set.has(at) {
 		return true, nil
 	}
-	own, borrowed, err := v.twins(ctx, id)
+	own, borrowed, err := v.duplicates(ctx, id)
 	if err != nil || own || entry.tips.has(id) {
 		return err == nil, err
 	}
@@ -117,7 +117,7 @@ func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	own, borrowed, err := v.twins(ctx, id)
+	own, borrowed, err := v.duplicates(ctx, id)
 	if err != nil || own || entry.tips.has(id) {
 		return err == nil, err
 	}
@@ -125,9 +125,9 @@ func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
 	return set != nil && slices.ContainsFunc(borrowed, func(at Location) bool { return set.has(&at) }), nil
 }
 
-// twins reports whether an object lies in a layer that is not borrowed, and returns its places
+// duplicates reports whether an object lies in a layer that is not borrowed, and returns its places
 // otherwise.
-func (v *View) twins(ctx context.Context, id object.ID) (own bool, borrowed []Location, err error) {
+func (v *View) duplicates(ctx context.Context, id object.ID) (own bool, borrowed []Location, err error) {
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
 			at, ok, err := findIn(ctx, l, id)

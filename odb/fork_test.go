@@ -99,7 +99,7 @@ var fills = map[string]func(h *odbtest.Pool, g *odbtest.Repository){
 		h.Must(packgen.BuildBitmaps(h.Context(), h.Store, h.ID, g.Tips(), nil))
 		h.Fsck()
 	},
-	"two segments with twins": func(h *odbtest.Pool, g *odbtest.Repository) {
+	"two segments with duplicates": func(h *odbtest.Pool, g *odbtest.Repository) {
 		for _, tip := range []string{"refs/heads/main", "refs/heads/secret"} {
 			h.PushSegment(g.Input([]byte(tip), "pack-objects", "--revs", "--stdout", "-q"))
 		}
@@ -290,7 +290,7 @@ func dropTo(h *odbtest.Pool, tips ...object.ID) {
 }
 
 // Deltas that two pools make of each other's objects do not build on themselves.
-func TestForkDeltasOfTwins(t *testing.T) {
+func TestForkDeltasOfDuplicates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	long := bytes.Repeat([]byte("a line of text that repeats\n"), 100)

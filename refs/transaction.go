@@ -150,7 +150,7 @@ func (s *Store) commit(
 			return Result{}, nil, err
 		}
 		if change.Receipt != nil {
-			// A twin may have committed since Update looked.
+			// A request with the same key may have committed since Update looked.
 			key, stored, err := s.findReceipt(ctx, change.Receipt, started)
 			if key != nil || err != nil {
 				return replay(stored), nil, err

@@ -121,18 +121,18 @@ func (inv *inventory) spansOf(layers []int) (spans []bitmapSpan, wordCount int) 
 // reachBitmaps are the bitmaps of a pool, mapped to the objects of one inventory. A damaged bitmap
 // is logged, counted, and ignored.
 type reachBitmaps struct {
-	inv       *inventory
-	auxiliary *segment.SharedFile
-	file      *segment.File
-	spans     []bitmapSpan
-	wordCount int
-	twins     []twin
-	broken    bool
-	types     map[object.Type][]uint64
+	inv        *inventory
+	auxiliary  *segment.SharedFile
+	file       *segment.File
+	spans      []bitmapSpan
+	wordCount  int
+	duplicates []duplicate
+	broken     bool
+	types      map[object.Type][]uint64
 }
 
-// twin is a duplicate: an object of a listed segment whose handle is that of a newer segment.
-type twin struct{ listed, newer handle }
+// duplicate is an object of a listed segment whose handle is that of a newer segment.
+type duplicate struct{ listed, newer handle }
 
 // openBitmaps returns the newest bitmaps that are valid for the segments of inv, nil if there are
 // none.
@@ -144,7 +144,7 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 		b := &reachBitmaps{inv: inv, auxiliary: l.Bitmaps, types: make(map[object.Type][]uint64)}
 		ok, err := b.open(ctx)
 		if err == nil && ok {
-			err = b.findTwins(ctx)
+			err = b.findDuplicates(ctx)
 		}
 		if err == nil && ok {
 			return b, nil
@@ -189,12 +189,12 @@ func (b *reachBitmaps) close() {
 	}
 }
 
-// findTwins finds the duplicates in newer segments.
-func (b *reachBitmaps) findTwins(ctx context.Context) error {
+// findDuplicates finds the duplicates in newer segments.
+func (b *reachBitmaps) findDuplicates(ctx context.Context) error {
 	for newer := range len(b.inv.segments) - len(b.spans) {
 		for _, span := range b.spans {
-			err := eachTwin(ctx, b.inv.segments[newer], b.inv.segments[span.layer], func(inNewer, inListed uint32) {
-				b.twins = append(b.twins, twin{newHandle(span.layer, inListed), newHandle(newer, inNewer)})
+			err := eachDuplicate(ctx, b.inv.segments[newer], b.inv.segments[span.layer], func(inNewer, inListed uint32) {
+				b.duplicates = append(b.duplicates, duplicate{newHandle(span.layer, inListed), newHandle(newer, inNewer)})
 			})
 			if err != nil {
 				return err
@@ -225,10 +225,10 @@ func (b *reachBitmaps) add(ctx context.Context, commit object.ID, set *objectSet
 		return false, err
 	}
 	set.addWords(b.spans, words)
-	for _, t := range b.twins {
-		if set.has(t.listed) {
-			set.remove(t.listed)
-			set.add(t.newer)
+	for _, d := range b.duplicates {
+		if set.has(d.listed) {
+			set.remove(d.listed)
+			set.add(d.newer)
 		}
 	}
 	return true, nil

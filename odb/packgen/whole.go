@@ -200,7 +200,7 @@ func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
 
 // removeDuplicates removes the objects of the older segment that a newer one holds, too.
 func (s *objectSet) removeDuplicates(ctx context.Context, newer, older int) error {
-	return s.inv.eachTwin(ctx, newer, older, func(inNewer, inOlder handle) {
+	return s.inv.eachDuplicate(ctx, newer, older, func(inNewer, inOlder handle) {
 		if s.has(inNewer) {
 			s.remove(inOlder)
 		}
@@ -209,27 +209,27 @@ func (s *objectSet) removeDuplicates(ctx context.Context, newer, older int) erro
 
 // addDuplicates adds, for each object in the set that lies in both segments, the other handle.
 func (s *objectSet) addDuplicates(ctx context.Context, one, other int) error {
-	return s.inv.eachTwin(ctx, one, other, func(inOne, inOther handle) {
+	return s.inv.eachDuplicate(ctx, one, other, func(inOne, inOther handle) {
 		if s.has(inOne) {
 			s.add(inOther)
 		}
 	})
 }
 
-// eachTwin calls visit with both handles of every duplicate in two segments.
-func (inv *inventory) eachTwin(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
+// eachDuplicate calls visit with both handles of every duplicate in two segments.
+func (inv *inventory) eachDuplicate(ctx context.Context, a, b int, visit func(inA, inB handle)) error {
 	if inv.segments[a].Count <= inv.segments[b].Count {
-		return eachTwin(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) {
+		return eachDuplicate(ctx, inv.segments[a], inv.segments[b], func(inA, inB uint32) {
 			visit(newHandle(a, inA), newHandle(b, inB))
 		})
 	}
-	return eachTwin(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) {
+	return eachDuplicate(ctx, inv.segments[b], inv.segments[a], func(inB, inA uint32) {
 		visit(newHandle(a, inA), newHandle(b, inB))
 	})
 }
 
-// eachTwin calls visit with the ordinals of every object of a that b holds, too.
-func eachTwin(ctx context.Context, a, b *segment.Segment, visit func(inA, inB uint32)) error {
+// eachDuplicate calls visit with the ordinals of every object of a that b holds, too.
+func eachDuplicate(ctx context.Context, a, b *segment.Segment, visit func(inA, inB uint32)) error {
 	const batch = 4096
 	ids := make([]object.ID, 0, min(batch, a.Count))
 	for first := 0; first < a.Count; first += batch {

@@ -28,8 +28,8 @@ type Reached struct {
 	// [View.Segments]; missing words are zero. Counts are the numbers of objects of those segments.
 	Words  [][]uint64
 	Counts []int
-	// Loose are the unpacked objects, in any order.
-	Loose []object.ID
+	// Unpacked are the unpacked objects, in any order.
+	Unpacked []object.ID
 }
 
 // errNoReach says that [Options] has no Reach.

@@ -33,7 +33,7 @@ type visibilitySet struct {
 	// known says that the fields below hold the objects that the tips reach.
 	known    bool
 	segments map[segment.LayerID]visibleSegment
-	loose    idList
+	unpacked idList
 	all      bool // all objects are readable
 }
 
@@ -47,7 +47,7 @@ func (s *visibilitySet) has(at *Location) bool {
 	if segment, ok := at.layer.(*SegmentLayer); ok {
 		return s.all || s.segments[segment.ID].has(at.ordinal)
 	}
-	return s.all || s.loose.has(at.id)
+	return s.all || s.unpacked.has(at.id)
 }
 
 // visibleSegmentOverhead is about the memory of a visibleSegment beside its bits.
@@ -55,7 +55,7 @@ const visibleSegmentOverhead = 160
 
 // size returns about the memory of the set in bytes.
 func (s *visibilitySet) size() int {
-	size := len(s.tips) + len(s.loose)
+	size := len(s.tips) + len(s.unpacked)
 	for _, ordinals := range s.segments {
 		size += len(ordinals.words) + visibleSegmentOverhead
 	}
@@ -172,7 +172,7 @@ func (s *visibilitySet) encode(id segment.LayerID) []byte {
 			dst = binary.AppendUvarint(dst, uint64(ordinals.count))
 			dst = append(dst, ordinals.words...)
 		}
-		dst = s.loose.append(dst)
+		dst = s.unpacked.append(dst)
 	}
 	dst = binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst, castagnoli))
 	if invariants.Enabled {
@@ -213,7 +213,7 @@ func decodeVisibility(id segment.LayerID, data []byte) (*visibilitySet, error) {
 			}
 			s.segments[layer] = visibleSegment{count: int(count), words: d.take(int(count+7) / 8)}
 		}
-		s.loose = d.idList()
+		s.unpacked = d.idList()
 	default:
 		d.failed = true
 	}

@@ -109,7 +109,7 @@ func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*visibili
 	if err != nil {
 		return nil, err
 	}
-	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment), loose: newIDList(found.Loose)}
+	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment), unpacked: newIDList(found.Unpacked)}
 	for i, l := range v.Segments() {
 		set.segments[l.ID] = newVisibleSegment(found.Counts[i], found.Words[i])
 	}
@@ -132,19 +132,19 @@ func (v *View) grow(ctx context.Context, other *visibilityEntry, tips idList) (*
 			return nil, err
 		}
 	}
-	loose := before.loose
+	unpacked := before.unpacked
 	for _, l := range v.Segments() {
 		if known, ok := before.segments[l.ID]; ok {
 			set.segments[l.ID] = set.segments[l.ID].with(known)
 			continue
 		}
-		grown, err := l.addVisible(ctx, set.segments[l.ID], loose.ids()) // formerly hot objects may lie here now
+		grown, err := l.addVisible(ctx, set.segments[l.ID], unpacked.ids()) // formerly hot objects may lie here now
 		if err != nil {
 			return nil, err
 		}
 		set.segments[l.ID] = grown
 	}
-	set.loose = loose.with(set.loose)
+	set.unpacked = unpacked.with(set.unpacked)
 	return set, nil
 }
 
@@ -225,7 +225,7 @@ func (v *View) wholeLayers(ctx context.Context, set *visibilitySet) (map[segment
 
 // isIn reports whether an object of v is in set, in whichever layer.
 func (v *View) isIn(ctx context.Context, set *visibilitySet, id object.ID) (bool, error) {
-	if set.loose.has(id) {
+	if set.unpacked.has(id) {
 		return true, nil
 	}
 	for _, l := range v.layers {

@@ -36,8 +36,8 @@ func (o *packOutput) shiftOf(layer int, offset int64) int64 {
 // offsetOf returns the offset in the pack of an object that is sent, 0 before it is written.
 func (o *packOutput) offsetOf(ctx context.Context, h handle) (int64, error) {
 	layer := h.layer()
-	if layer == o.plan.inv.looseLayer() {
-		return max(o.loose[h.number()], 0), nil
+	if layer == o.plan.inv.unpackedLayer() {
+		return max(o.unpacked[h.number()], 0), nil
 	}
 	if at := o.placedAt(h); at != 0 {
 		return max(at, 0), nil

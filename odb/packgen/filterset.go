@@ -19,7 +19,7 @@ func (r *reaching) applyFilter(ctx context.Context, wants []object.ID) error {
 			return err
 		}
 	}
-	if err := r.filterLoose(ctx); err != nil {
+	if err := r.filterUnpacked(ctx); err != nil {
 		return err
 	}
 	for _, want := range wants {
@@ -71,13 +71,13 @@ func (r *reaching) filterSegment(ctx context.Context, layer int) error {
 	})
 }
 
-// filterLoose filters the unpacked objects.
-func (r *reaching) filterLoose(ctx context.Context) error {
-	loose := r.inv.looseLayer()
-	return r.send.each(loose, func(number uint32) error {
-		info, err := r.inv.stat(ctx, newHandle(loose, number))
+// filterUnpacked filters the unpacked objects.
+func (r *reaching) filterUnpacked(ctx context.Context) error {
+	layer := r.inv.unpackedLayer()
+	return r.send.each(layer, func(number uint32) error {
+		info, err := r.inv.stat(ctx, newHandle(layer, number))
 		if err == nil && !r.filter.keeps(info.Type, info.Size) {
-			r.send.remove(newHandle(loose, number))
+			r.send.remove(newHandle(layer, number))
 		}
 		return err
 	})

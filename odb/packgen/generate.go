@@ -31,13 +31,13 @@ func (p *PackPlan) WriteTo(ctx context.Context, w io.Writer, report progress.Fun
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	o := &packOutput{
-		plan:    p,
-		stream:  newPackStream(ctx, w, known),
-		shifts:  make([][]shift, len(p.inv.segments)),
-		records: make([]*segment.RecordReader, len(p.inv.segments)),
-		loose:   make([]int64, p.inv.looseCount()),
-		passed:  make([]int64, len(p.inv.segments)),
-		placed:  make([][]int64, len(p.inv.segments)),
+		plan:     p,
+		stream:   newPackStream(ctx, w, known),
+		shifts:   make([][]shift, len(p.inv.segments)),
+		records:  make([]*segment.RecordReader, len(p.inv.segments)),
+		unpacked: make([]int64, p.inv.unpackedCount()),
+		passed:   make([]int64, len(p.inv.segments)),
+		placed:   make([][]int64, len(p.inv.segments)),
 
 		dependent: p.inv.newSet(),
 	}
@@ -94,14 +94,14 @@ type packOutput struct {
 	plan      *PackPlan
 	stream    *packStream
 	deflaters *inorder.Workers[handle, deflated]
-	preparers *inorder.Workers[uint32, looseEntry]
+	preparers *inorder.Workers[uint32, unpackedEntry]
 	records   []*segment.RecordReader // of each segment
 	shifts    [][]shift               // of each segment: the places of its entries
 	run       entryRun
 	passed    []int64   // of each segment: the offset up to which its entries were written
-	placed    [][]int64 // of each segment, by ordinal: the offsets of entries written out of order; see loose
-	loose     []int64   // the offsets of unpacked objects; 0: not written, isBusy: being written
-	ready     map[uint32]*inorder.Task[uint32, looseEntry]
+	placed    [][]int64 // of each segment, by ordinal: the offsets of entries written out of order; see unpacked
+	unpacked  []int64   // the offsets of unpacked objects; 0: not written, isBusy: being written
+	ready     map[uint32]*inorder.Task[uint32, unpackedEntry]
 	dependent objectSet // deltas whose chain ends at an object that only the client has
 	packed    []byte    // scratch
 	header    []byte    // scratch
@@ -125,7 +125,7 @@ func (o *packOutput) write(ctx context.Context) error {
 		}
 	}
 	if p.order == nil {
-		if err := o.writeAllLoose(ctx); err != nil {
+		if err := o.writeAllUnpacked(ctx); err != nil {
 			return err
 		}
 	}

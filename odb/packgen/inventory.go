@@ -32,9 +32,9 @@ type inventory struct {
 	bitmaps  *reachBitmaps      // nil: none; used by one goroutine
 	pace     *odb.Pacer         // makes long work on it rest; nil: no rests
 
-	mu         sync.Mutex      // guards the fields below
-	loose      revwalk.IDTable // unpacked objects
-	looseSizes []uint32        // in bytes, as they are stored
+	mu            sync.Mutex      // guards the fields below
+	unpacked      revwalk.IDTable // objects in no segment
+	unpackedSizes []uint32        // in bytes, as they are stored
 }
 
 func newInventory(ctx context.Context, v *odb.View) (*inventory, error) {
@@ -69,8 +69,8 @@ func (inv *inventory) close() {
 	inv.layers, inv.segments = nil, nil
 }
 
-// looseLayer is the place of the layer of unpacked objects.
-func (inv *inventory) looseLayer() int { return len(inv.segments) }
+// unpackedLayer is the place of the layer of unpacked objects.
+func (inv *inventory) unpackedLayer() int { return len(inv.segments) }
 
 // linked returns the handle of an object that a readable object names, which makes it readable,
 // too. Errors: [odb.ErrNotFound].
@@ -106,11 +106,11 @@ func (inv *inventory) find(ctx context.Context, id object.ID) (handle, odb.Locat
 	}
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	n, fresh := inv.loose.Number(id)
+	n, fresh := inv.unpacked.Number(id)
 	if fresh {
-		inv.looseSizes = append(inv.looseSizes, uint32(at.StoredSize()))
+		inv.unpackedSizes = append(inv.unpackedSizes, uint32(at.StoredSize()))
 	}
-	return newHandle(inv.looseLayer(), uint32(n)), at, nil
+	return newHandle(inv.unpackedLayer(), uint32(n)), at, nil
 }
 
 // id returns the ID of the object that h names.
@@ -120,19 +120,19 @@ func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
 	}
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return inv.loose.ID(h.number()), nil
+	return inv.unpacked.ID(h.number()), nil
 }
 
-// looseCount returns the number of unpacked objects that have handles.
-func (inv *inventory) looseCount() int {
+// unpackedCount returns the number of unpacked objects that have handles.
+func (inv *inventory) unpackedCount() int {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return len(inv.looseSizes)
+	return len(inv.unpackedSizes)
 }
 
-// looseEntry returns the stored form of an unpacked object.
-func (inv *inventory) looseEntry(ctx context.Context, number uint32) (odb.StoredEntry, error) {
-	id, err := inv.id(ctx, newHandle(inv.looseLayer(), number))
+// unpackedEntry returns the stored form of an unpacked object.
+func (inv *inventory) unpackedEntry(ctx context.Context, number uint32) (odb.StoredEntry, error) {
+	id, err := inv.id(ctx, newHandle(inv.unpackedLayer(), number))
 	if err != nil {
 		return odb.StoredEntry{}, err
 	}

@@ -10,12 +10,12 @@ import (
 
 // writeOrdered writes the objects in the order of the plan.
 func (o *packOutput) writeOrdered(ctx context.Context) error {
-	loose := o.plan.inv.looseLayer()
+	unpacked := o.plan.inv.unpackedLayer()
 	ahead := 0
 	for i, h := range o.plan.order {
 		for ; ahead < len(o.plan.order) && ahead < i+deflateCountAhead; ahead++ {
-			if next := o.plan.order[ahead]; next.layer() == loose {
-				o.prepareLoose(ctx, next.number())
+			if next := o.plan.order[ahead]; next.layer() == unpacked {
+				o.prepareUnpacked(ctx, next.number())
 			}
 		}
 		if err := o.writeEarly(ctx, h); err != nil {
@@ -30,8 +30,8 @@ func (o *packOutput) writeOrdered(ctx context.Context) error {
 // recursion.
 func (o *packOutput) writeEarly(ctx context.Context, h handle) error {
 	layer := h.layer()
-	if layer == o.plan.inv.looseLayer() {
-		return o.writeLoose(ctx, h.number())
+	if layer == o.plan.inv.unpackedLayer() {
+		return o.writeUnpacked(ctx, h.number())
 	}
 	if at, err := o.offsetOf(ctx, h); at != 0 || err != nil || o.placedAt(h) == isBusy {
 		return err

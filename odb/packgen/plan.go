@@ -14,8 +14,8 @@
 //	bitmapcheck
 //	search, founddeltas             deltas for objects that are stored whole
 //	segmentout, entryrun, rebase,   output: runs of stored entries, deltas with another header,
-//	wholeout, looseout, orderedout, objects of the hot tier, packs in an order of their own
-//	packstream
+//	wholeout, unpackedout,          objects of the hot tier, packs in an order of their own
+//	orderedout, packstream
 //	repack, repackreach,            one segment of the objects of several layers
 //	repacksearch, pacedwriter
 //	reachability                    the objects that forks may read
@@ -200,9 +200,9 @@ func (p *PackPlan) measure(ctx context.Context) error {
 		}
 	}
 	p.bytes += p.whole
-	p.count += p.send.count(p.inv.looseLayer())
-	return p.send.each(p.inv.looseLayer(), func(number uint32) error {
-		p.bytes += int64(p.inv.looseSizes[number])
+	p.count += p.send.count(p.inv.unpackedLayer())
+	return p.send.each(p.inv.unpackedLayer(), func(number uint32) error {
+		p.bytes += int64(p.inv.unpackedSizes[number])
 		return nil
 	})
 }

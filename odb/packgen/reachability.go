@@ -32,9 +32,9 @@ func (Reachability) Reach(ctx context.Context, v *odb.View, wants, haves []objec
 	for _, g := range inv.segments {
 		set.Counts = append(set.Counts, g.Count)
 	}
-	set.Loose = make([]object.ID, 0, r.send.count(inv.looseLayer()))
-	err = r.send.each(inv.looseLayer(), func(number uint32) error {
-		set.Loose = append(set.Loose, inv.loose.ID(number))
+	set.Unpacked = make([]object.ID, 0, r.send.count(inv.unpackedLayer()))
+	err = r.send.each(inv.unpackedLayer(), func(number uint32) error {
+		set.Unpacked = append(set.Unpacked, inv.unpacked.ID(number))
 		return nil
 	})
 	return set, err

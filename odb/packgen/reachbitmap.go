@@ -72,7 +72,7 @@ const checkedCountMax = 5000
 
 // checkCovered verifies that a walk without bitmaps finds the same objects.
 func (r *reaching) checkCovered(ctx context.Context, wants, haves *sides) {
-	count := r.inv.looseCount()
+	count := r.inv.unpackedCount()
 	for _, g := range r.inv.segments {
 		count += g.Count
 	}
@@ -85,9 +85,9 @@ func (r *reaching) checkCovered(ctx context.Context, wants, haves *sides) {
 	if walk.all(ctx, haves.commits, nil, &walked) != nil || walk.all(ctx, wants.commits, wants.trees, &walked) != nil {
 		return // a canceled request, or damage that other reads report
 	}
-	for layer := range r.inv.looseLayer() + 1 {
+	for layer := range r.inv.unpackedLayer() + 1 {
 		invariants.Check(r.send.count(layer) == walked.count(layer),
 			"odb: bitmaps reach %d objects of layer %d of %d, and a walk %d",
-			r.send.count(layer), layer, r.inv.looseLayer(), walked.count(layer))
+			r.send.count(layer), layer, r.inv.unpackedLayer(), walked.count(layer))
 	}
 }

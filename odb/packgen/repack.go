@@ -180,7 +180,7 @@ func (r *Repack) isProvisional() bool {
 	if r.Full || r.options.Anew {
 		return false
 	}
-	provisional := r.plan.send.count(r.plan.inv.looseLayer()) > 0
+	provisional := r.plan.send.count(r.plan.inv.unpackedLayer()) > 0
 	for i, g := range r.plan.inv.segments {
 		provisional = provisional || (r.IsChosen(r.plan.inv.layers[i].ID) && g.IsProvisional())
 	}
@@ -283,13 +283,13 @@ func (r *Repack) commits(ctx context.Context) ([]takenCommit, error) {
 			return nil, err
 		}
 	}
-	loose := r.plan.inv.looseLayer()
-	err := r.plan.send.each(loose, func(number uint32) error {
-		info, err := r.plan.inv.stat(ctx, newHandle(loose, number))
+	layer := r.plan.inv.unpackedLayer()
+	err := r.plan.send.each(layer, func(number uint32) error {
+		info, err := r.plan.inv.stat(ctx, newHandle(layer, number))
 		if err != nil || info.Type != object.TypeCommit {
 			return err
 		}
-		return add(newHandle(loose, number))
+		return add(newHandle(layer, number))
 	})
 	slices.SortStableFunc(commits, func(a, b takenCommit) int {
 		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(b.generation, a.generation))
@@ -304,7 +304,7 @@ func (r *Repack) arrange(paths []pathVersions) error {
 	p.order = []handle{}
 	seen := p.inv.newSet()
 	add := func(h handle) {
-		if (h.layer() == p.inv.looseLayer() || r.fresh[h.layer()]) && p.send.has(h) && seen.add(h) {
+		if (h.layer() == p.inv.unpackedLayer() || r.fresh[h.layer()]) && p.send.has(h) && seen.add(h) {
 			p.order = append(p.order, h)
 		}
 	}
@@ -325,7 +325,7 @@ func (r *Repack) arrange(paths []pathVersions) error {
 		}
 		paths = paths[count:]
 	}
-	for layer := range p.inv.looseLayer() + 1 { // objects that no path leads to
+	for layer := range p.inv.unpackedLayer() + 1 { // objects that no path leads to
 		err := p.send.each(layer, func(number uint32) error {
 			add(newHandle(layer, number))
 			return nil

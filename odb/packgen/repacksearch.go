@@ -72,7 +72,7 @@ func (r *Repack) targets(ctx context.Context, paths []pathVersions) ([]target, e
 			}
 			t := target{h: h, kind: path.kind, fresh: true}
 			size := int64(0)
-			if h.layer() == p.inv.looseLayer() {
+			if h.layer() == p.inv.unpackedLayer() {
 				info, err := p.inv.stat(ctx, h)
 				if err != nil {
 					return nil, err

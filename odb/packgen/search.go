@@ -136,8 +136,8 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 // storedBase returns the base that an object is stored against, zero if it is stored whole, and the
 // place of its entry in its segment.
 func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, offset, packedSize int64, err error) {
-	if h.layer() == p.inv.looseLayer() {
-		e, err := p.inv.looseEntry(ctx, h.number())
+	if h.layer() == p.inv.unpackedLayer() {
+		e, err := p.inv.unpackedEntry(ctx, h.number())
 		return e.Base, 0, e.PayloadSize, err
 	}
 	g := p.inv.segments[h.layer()]
@@ -310,8 +310,8 @@ func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *cand
 // saves reports whether a delta is shorter than the stored form of the object.
 func (p *PackPlan) saves(ctx context.Context, h handle, found *foundDelta) (bool, error) {
 	size := int64(found.packedSize) + object.IDSize
-	if h.layer() == p.inv.looseLayer() {
-		e, err := p.inv.looseEntry(ctx, h.number())
+	if h.layer() == p.inv.unpackedLayer() {
+		e, err := p.inv.unpackedEntry(ctx, h.number())
 		return e.Delta() || e.Encoding != odb.EncodingZlib || size < e.PayloadSize, err
 	}
 	base, _, packedSize, err := p.storedBase(ctx, h)

@@ -15,32 +15,32 @@ import (
 // isBusy marks an object that is being written, behind its base.
 const isBusy = -1
 
-// looseEntry is an unpacked object that was prepared ahead: its value is read, and its content is
-// deflated if it is stored in another form.
-type looseEntry struct {
+// unpackedEntry is an unpacked object that was prepared ahead: its value is read, and its content
+// is deflated if it is stored in another form.
+type unpackedEntry struct {
 	entry  odb.StoredEntry
 	packed []byte
 }
 
 // prepare prepares an unpacked object.
-func (p *PackPlan) prepare(ctx context.Context, number uint32) (l looseEntry, err error) {
+func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry, err error) {
 	if err := p.inv.pace.Rest(ctx); err != nil {
-		return l, err
+		return u, err
 	}
-	if l.entry, err = p.inv.looseEntry(ctx, number); err != nil || l.entry.Encoding == odb.EncodingZlib {
-		return l, err
+	if u.entry, err = p.inv.unpackedEntry(ctx, number); err != nil || u.entry.Encoding == odb.EncodingZlib {
+		return u, err
 	}
-	content, err := l.entry.Content(ctx)
+	content, err := u.entry.Content(ctx)
 	if err == nil {
-		l.packed = pack.Deflate(nil, content, generateLevel)
+		u.packed = pack.Deflate(nil, content, generateLevel)
 	}
-	return l, err
+	return u, err
 }
 
-// writeAllLoose writes the unpacked objects.
-func (o *packOutput) writeAllLoose(ctx context.Context) error {
-	numbers := make([]uint32, 0, o.plan.send.count(o.plan.inv.looseLayer()))
-	err := o.plan.send.each(o.plan.inv.looseLayer(), func(number uint32) error {
+// writeAllUnpacked writes the unpacked objects.
+func (o *packOutput) writeAllUnpacked(ctx context.Context) error {
+	numbers := make([]uint32, 0, o.plan.send.count(o.plan.inv.unpackedLayer()))
+	err := o.plan.send.each(o.plan.inv.unpackedLayer(), func(number uint32) error {
 		numbers = append(numbers, number)
 		return nil
 	})
@@ -50,61 +50,61 @@ func (o *packOutput) writeAllLoose(ctx context.Context) error {
 	ahead := 0
 	for i, number := range numbers {
 		for ; ahead < len(numbers) && ahead < i+deflateCountAhead; ahead++ {
-			o.prepareLoose(ctx, numbers[ahead])
+			o.prepareUnpacked(ctx, numbers[ahead])
 		}
-		if err := o.writeLoose(ctx, number); err != nil {
+		if err := o.writeUnpacked(ctx, number); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prepareLoose queues the preparation of an object, unless it is written or has a found delta.
-func (o *packOutput) prepareLoose(ctx context.Context, number uint32) {
-	if _, found := o.plan.deltas.get(newHandle(o.plan.inv.looseLayer(), number)); found || o.loose[number] != 0 {
+// prepareUnpacked queues the preparation of an object, unless it is written or has a found delta.
+func (o *packOutput) prepareUnpacked(ctx context.Context, number uint32) {
+	if _, found := o.plan.deltas.get(newHandle(o.plan.inv.unpackedLayer(), number)); found || o.unpacked[number] != 0 {
 		return
 	}
 	if o.ready == nil {
-		o.ready = make(map[uint32]*inorder.Task[uint32, looseEntry])
+		o.ready = make(map[uint32]*inorder.Task[uint32, unpackedEntry])
 	}
 	o.ready[number] = o.preparers.Add(ctx, number)
 }
 
-// takeLoose returns a prepared object, or prepares it now.
-func (o *packOutput) takeLoose(ctx context.Context, number uint32) (*looseEntry, error) {
+// takeUnpacked returns a prepared object, or prepares it now.
+func (o *packOutput) takeUnpacked(ctx context.Context, number uint32) (*unpackedEntry, error) {
 	if task, ok := o.ready[number]; ok {
 		delete(o.ready, number)
 		return task.Wait(ctx)
 	}
-	l, err := o.plan.prepare(ctx, number)
-	return &l, err
+	u, err := o.plan.prepare(ctx, number)
+	return &u, err
 }
 
-// writeLoose writes an unpacked object, behind the base of its delta.
-func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
-	if o.loose[number] != 0 {
+// writeUnpacked writes an unpacked object, behind the base of its delta.
+func (o *packOutput) writeUnpacked(ctx context.Context, number uint32) error {
+	if o.unpacked[number] != 0 {
 		return nil
 	}
 	if err := fair.Pause(ctx); err != nil {
 		return err
 	}
-	o.loose[number] = isBusy
-	h := newHandle(o.plan.inv.looseLayer(), number)
+	o.unpacked[number] = isBusy
+	h := newHandle(o.plan.inv.unpackedLayer(), number)
 	if found, ok := o.plan.deltas.get(h); ok {
 		if err := o.writeBase(ctx, found.base); err != nil {
 			return err
 		}
-		o.loose[number] = o.stream.offset
+		o.unpacked[number] = o.stream.offset
 		return o.writeFound(ctx, h, &found)
 	}
-	prepared, err := o.takeLoose(ctx, number)
+	prepared, err := o.takeUnpacked(ctx, number)
 	if err != nil {
 		return err
 	}
 	e := &prepared.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
 	if segment.IsRefusedDelta(e.Delta(), e.Size) || e.Delta() && o.plan.isUndone(h) {
-		o.loose[number] = o.stream.offset
+		o.unpacked[number] = o.stream.offset
 		return o.writeWhole(ctx, h)
 	}
 	if e.Delta() {
@@ -116,13 +116,13 @@ func (o *packOutput) writeLoose(ctx context.Context, number uint32) error {
 			return err
 		}
 		if !ok {
-			o.loose[number] = o.stream.offset
+			o.unpacked[number] = o.stream.offset
 			return o.writeWhole(ctx, h)
 		}
 		header = rebased
 		header.Size = e.ContentSize
 	}
-	o.loose[number] = o.stream.offset
+	o.unpacked[number] = o.stream.offset
 	if e.Encoding != odb.EncodingZlib {
 		return o.writeEntry(header, prepared.packed)
 	}
@@ -144,8 +144,8 @@ func (o *packOutput) writeBase(ctx context.Context, id object.ID) error {
 	if err != nil || !o.plan.send.has(base) {
 		return err
 	}
-	if base.layer() == o.plan.inv.looseLayer() {
-		return o.writeLoose(ctx, base.number())
+	if base.layer() == o.plan.inv.unpackedLayer() {
+		return o.writeUnpacked(ctx, base.number())
 	}
 	if o.plan.order == nil {
 		return nil

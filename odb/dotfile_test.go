@@ -100,7 +100,7 @@ func TestMaintenanceKeepsWhatGitObjectsTo(t *testing.T) {
 	w := newWorld(t, odb.Options{})
 	tip, objections := objectionable(t, w)
 	anew := repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Anew: true}}
-	for name, options := range map[string]repack.CompactOptions{"folded": {}, "all": {All: true}, "anew": anew} {
+	for name, options := range map[string]repack.CompactOptions{"flushed": {}, "all": {All: true}, "anew": anew} {
 		if done := w.Compact(options); name == "anew" && done.ObjectCount != len(w.Objects) {
 			t.Errorf("%s: %+v", name, done)
 		}

@@ -16,7 +16,7 @@ import (
 // and then prune others. The copy stays, although lookups ask the borrowed layer first.
 func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 	t.Parallel()
-	for name, fold := range map[string]func(w *world){
+	for name, flush := range map[string]func(w *world){
 		"in a segment": func(w *world) { w.Compact(repack.CompactOptions{All: true}) },
 		"hot":          func(*world) {},
 	} {
@@ -66,7 +66,7 @@ func TestForkDropKeepsItsOwnCopies(t *testing.T) {
 			d = w.Draft()
 			secret := secretly(d, public)
 			d.Commit()
-			fold(w)
+			flush(w)
 			kept := maps.Clone(w.Objects)
 			line("garbage", false, public)
 			w.CheckAll()

@@ -129,7 +129,7 @@ func (s *scene) ingest(packed []byte) (ingest.Stats, error) {
 	return stats, nil
 }
 
-func (s *scene) fold(all bool) (repack.Compacted, error) {
+func (s *scene) compact(all bool) (repack.Compacted, error) {
 	return repack.Compact(s.Context(), s.Store, s.Pool, repack.CompactOptions{All: all})
 }
 
@@ -228,7 +228,7 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 		s.deletePool()
 		delete(s.ids, d.CmdArgs[0].Key)
 	case "compact":
-		done, err := s.fold(d.HasArg("all"))
+		done, err := s.compact(d.HasArg("all"))
 		if err != nil || done.LayerCount == 0 {
 			return "nothing to do\n", err
 		}

@@ -131,7 +131,7 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 		return false, err
 	}
 	var hot, segments []odb.OwnLayer
-	folded, provisional, refused, total := 0, 0, 0, 0
+	flushed, provisional, refused, total := 0, 0, 0, 0
 	for _, l := range own {
 		if l.Shared && !l.Hot && (all || options.Settle) {
 			continue // a full rewrite would store a shared layer twice
@@ -139,7 +139,7 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 		total += l.Count
 		if l.Hot {
 			hot = append(hot, l)
-			folded += l.Count
+			flushed += l.Count
 			continue
 		}
 		segments = append(segments, l)
@@ -154,7 +154,7 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 	slices.SortStableFunc(segments, func(a, b odb.OwnLayer) int { return cmp.Compare(a.Count, b.Count) })
 	n := len(segments)
 	if !all {
-		n = geometricSplit(segments, folded)
+		n = geometricSplit(segments, flushed)
 	}
 	if n < 2 && len(hot) == 0 && refused == 0 && (!all || provisional == 0 && !options.Anew) {
 		return false, nil
@@ -174,9 +174,9 @@ func due(ctx context.Context, s *odb.Store, rewrite *odb.Rewrite, options *Compa
 	return n == len(segments), nil
 }
 
-// geometricSplit returns how many of the segments, sorted by size, to merge with the folded hot
+// geometricSplit returns how many of the segments, sorted by size, to merge with the flushed hot
 // objects, so that each remaining one has at least twice the objects of all before it.
-func geometricSplit(segments []odb.OwnLayer, folded int) int {
+func geometricSplit(segments []odb.OwnLayer, flushed int) int {
 	const factor = 2
 	n := len(segments)
 	for n > 1 && segments[n-1].Count >= factor*segments[n-2].Count {
@@ -185,7 +185,7 @@ func geometricSplit(segments []odb.OwnLayer, folded int) int {
 	if n == 1 {
 		n = 0 // in order already, down to the smallest
 	}
-	total := folded
+	total := flushed
 	for _, l := range segments[:n] {
 		total += l.Count
 	}

@@ -12,7 +12,7 @@ import (
 	"packhorse/pack/object"
 )
 
-func TestCompactFoldsAndMerges(t *testing.T) {
+func TestCompactFlushesAndMerges(t *testing.T) {
 	t.Parallel()
 	w := odbtest.NewWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(3, 4))
@@ -106,7 +106,7 @@ func TestCompactSettles(t *testing.T) {
 	w.Compact(repack.CompactOptions{})
 	settle := repack.CompactOptions{Settle: true}
 	if done := w.Compact(settle); done != (repack.Compacted{}) {
-		t.Errorf("all was searched in the only fold, and yet %+v", done)
+		t.Errorf("all was searched in the only flush, and yet %+v", done)
 	}
 	g.Grow(15)
 	if done := w.Compact(repack.CompactOptions{}); done.ObjectCount >= len(w.Objects) {

@@ -81,7 +81,7 @@ func TestRefusedDeltaIsServedWholeAndHealed(t *testing.T) {
 	t.Parallel()
 	for name, hot := range map[string]bool{"hot": true, "segment": false} {
 		for name, options := range map[string]repack.CompactOptions{
-			name + ", folded": {}, name + ", all": {All: true}, name +
+			name + ", flushed": {}, name + ", all": {All: true}, name +
 				", anew": {All: true, RepackOptions: packgen.RepackOptions{Anew: true}},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 			continue
 		}
 		r.send.addAll(i)
-		if err := w.dropFill(ctx, i); err != nil {
+		if err := w.removeThinBases(ctx, i); err != nil {
 			return err
 		}
 		for newer := range i {
@@ -177,8 +177,8 @@ func (w *wholeSegments) take(ctx context.Context, request *Request) error {
 	return r.applyFilter(ctx, request.Wants)
 }
 
-// dropFill removes the thin-pack bases of a segment, except those that are reached otherwise.
-func (w *wholeSegments) dropFill(ctx context.Context, segment int) error {
+// removeThinBases removes the thin-pack bases of a segment, unless they are reached otherwise.
+func (w *wholeSegments) removeThinBases(ctx context.Context, segment int) error {
 	for _, id := range w.summaries[segment].ThinBases {
 		held, err := w.holds(ctx, id)
 		if err != nil {

@@ -28,8 +28,8 @@ type MaintainOptions struct {
 	// Settle does so for repositories much of which was packed a little at a time; see
 	// [odb.CompactOptions].
 	Settle bool
-	// DropShare is the least share of unreachable objects for which layers are rewritten.
-	DropShare float64
+	// PruneShare is the least share of unreachable objects for which layers are rewritten.
+	PruneShare float64
 	// Waiting, if not nil, is called when another maintenance is under way, whose end is waited for.
 	Waiting func()
 	packgen.RepackOptions
@@ -99,7 +99,7 @@ func (h *Host) maintainOne(
 	}
 	job := maintain.Job{
 		Objects: h.objects, Names: h.names, Repo: id, Pool: rec.Pool, Now: h.now,
-		Grace: settings.Grace, JournalAge: settings.JournalAge, DropShare: options.DropShare,
+		Grace: settings.Grace, JournalAge: settings.JournalAge, PruneShare: options.PruneShare,
 		Compact: repack.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
 	}
 	done := Maintained{Org: rec.Org, Name: rec.Name}
@@ -206,7 +206,7 @@ func (b background) Round(ctx context.Context, options packgen.RepackOptions) er
 func (b background) round(ctx context.Context, options packgen.RepackOptions) error {
 	var failed, waits error
 	for done, err := range b.Maintain(ctx,
-		MaintainOptions{RepackOptions: options, DropShare: b.maintenance.DropShare, Settle: true}) {
+		MaintainOptions{RepackOptions: options, PruneShare: b.maintenance.PruneShare, Settle: true}) {
 		if err != nil {
 			return err
 		}

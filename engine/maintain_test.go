@@ -128,7 +128,7 @@ func TestMaintainStories(t *testing.T) {
 	}
 }
 
-func TestMaintainDropsWhatIsDeleted(t *testing.T) {
+func TestMaintainPrunesWhatIsDeleted(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Now: func() time.Time { return now }})
@@ -160,7 +160,7 @@ func TestMaintainDropsWhatIsDeleted(t *testing.T) {
 		t.Fatal("an object went before its grace was over")
 	}
 	now = now.Add(15 * 24 * time.Hour)
-	if done := keep(t, host, engine.MaintainOptions{}); has() || done.DroppedCount != 3 {
+	if done := keep(t, host, engine.MaintainOptions{}); has() || done.PrunedCount != 3 {
 		t.Errorf("after the grace: %+v, still there: %v", done, has())
 	}
 	fsckClean(t, host)

@@ -10,9 +10,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// DropHot adds a prune to b: a new hot layer with the objects ids, and a new manifest with a higher
-// prune generation. The former hot layer keeps its keys for views that pin it.
-func (s *Store) DropHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...object.ID) error {
+// PruneHot adds a prune to b: a new hot layer with the objects ids, and a new manifest with a
+// higher prune generation. The former hot layer keeps its keys for views that pin it.
+func (s *Store) PruneHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...object.ID) error {
 	m, raw, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
 		return err

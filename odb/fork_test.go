@@ -262,7 +262,7 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 				fork.Write(g, g.All())
 				_, err = repack.Compact(t.Context(), fork.Store, fork.ID, repack.CompactOptions{All: true})
 				h.Must(err)
-				dropTo(fork, public, secret)
+				pruneTo(fork, public, secret)
 				checkReadable(t, g, fork, public, secret)
 				fork.Fsck()
 			})
@@ -270,21 +270,21 @@ func TestForkTakesUnreadableObjectsAgain(t *testing.T) {
 	}
 }
 
-// dropTo prunes a pool to the objects that tips reach.
-func dropTo(h *odbtest.Pool, tips ...object.ID) {
+// pruneTo prunes a pool to the objects that tips reach.
+func pruneTo(h *odbtest.Pool, tips ...object.ID) {
 	h.Helper()
 	ctx := h.Context()
-	drop, err := repack.PlanPrune(ctx, h.Store, h.ID, odbtest.PruneTo(0, tips...))
+	prune, err := repack.PlanPrune(ctx, h.Store, h.ID, odbtest.PruneTo(0, tips...))
 	h.Must(err)
-	if drop == nil {
+	if prune == nil {
 		return
 	}
 	batch := kv.NewBatch()
-	h.Must(drop.Stage(ctx, batch, nil))
+	h.Must(prune.Stage(ctx, batch, nil))
 	_, err = h.Keys.Apply(ctx, batch)
 	h.Must(err)
-	drop.Settled(ctx)
-	h.Must(drop.Close())
+	prune.Settled(ctx)
+	h.Must(prune.Close())
 	_, err = h.Store.Sweep(ctx, 0)
 	h.Must(err)
 }

@@ -12,9 +12,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// TestForkDropKeepsItsOwnCopies has a fork write an object that lies hidden in a borrowed layer,
+// TestForkPruneKeepsItsOwnCopies has a fork write an object that lies hidden in a borrowed layer,
 // and then prune others. The copy stays, although lookups ask the borrowed layer first.
-func TestForkDropKeepsItsOwnCopies(t *testing.T) {
+func TestForkPruneKeepsItsOwnCopies(t *testing.T) {
 	t.Parallel()
 	for name, flush := range map[string]func(w *world){
 		"in a segment": func(w *world) { w.Compact(repack.CompactOptions{All: true}) },

@@ -129,7 +129,7 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 }
 
 // Forks do not merge layers that maintenance is rewriting.
-func TestForksDuringADrop(t *testing.T) {
+func TestForksDuringAPrune(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 4))
@@ -146,10 +146,10 @@ func TestForksDuringADrop(t *testing.T) {
 	d := w.Draft()
 	d.Write(object.TypeBlob, []byte("garbage"), object.ZeroID)
 	d.Commit()
-	drop, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(0, tip))
+	prune, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(0, tip))
 	w.Must(err)
-	if drop == nil {
-		t.Fatal("nothing is dropped")
+	if prune == nil {
+		t.Fatal("nothing is pruned")
 	}
 	var forks []odb.PoolID
 	for range 8 {
@@ -157,10 +157,10 @@ func TestForksDuringADrop(t *testing.T) {
 		forks = append(forks, w.forkOf(tip))
 	}
 	b := kv.NewBatch()
-	w.Must(drop.Stage(t.Context(), b, []object.ID{tip}))
+	w.Must(prune.Stage(t.Context(), b, []object.ID{tip}))
 	w.Apply(b)
-	drop.Settled(t.Context())
-	w.Must(drop.Close())
+	prune.Settled(t.Context())
+	w.Must(prune.Close())
 	_, err = w.Store.Sweep(t.Context(), 0)
 	w.Must(err)
 	hash, err := object.Hash(object.TypeBlob, []byte("garbage"))

@@ -194,12 +194,12 @@ func (r *Rewrite) Put(q *Quarantine) error {
 // Commit replaces the chosen layers by the new segment, and returns when that is durable. The
 // segment or another own segment must have all of their objects. Errors: [ErrMoved].
 func (r *Rewrite) Commit(ctx context.Context) error {
-	drops := r.view.manifest.prunes
+	prunes := r.view.manifest.prunes
 	if invariants.Enabled {
 		r.check(ctx)
 	}
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
-		if m.prunes != drops { // objects left out as duplicates may have been pruned
+		if m.prunes != prunes { // objects left out as duplicates may have been pruned
 			return ErrMoved
 		}
 		return r.replace(m, b)

@@ -14,35 +14,35 @@ import (
 	"packhorse/pack/object"
 )
 
-func TestStageAfterADrop(t *testing.T) {
+func TestStageAfterAPrune(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
 	d := w.Draft()
 	kept := d.Write(object.TypeBlob, odbtest.Text(random, 4000), object.ZeroID)
-	dropped := d.Write(object.TypeBlob, odbtest.Text(random, 4000), object.ZeroID)
+	pruned := d.Write(object.TypeBlob, odbtest.Text(random, 4000), object.ZeroID)
 	d.Commit()
 
 	d = w.Draft()
-	again := d.Write(object.TypeBlob, w.Objects[dropped].Data, object.ZeroID) // is stored, so it is not written
+	again := d.Write(object.TypeBlob, w.Objects[pruned].Data, object.ZeroID) // is stored, so it is not written
 	onKept := d.Write(object.TypeBlob, odbtest.Edited(random, w.Objects[kept].Data), kept)
-	onDropped := d.Write(object.TypeBlob, odbtest.Edited(random, w.Objects[dropped].Data), dropped)
+	onPruned := d.Write(object.TypeBlob, odbtest.Edited(random, w.Objects[pruned].Data), pruned)
 	// Skips down to the pruned object.
-	second := d.Write(object.TypeBlob, odbtest.Edited(random, d.Objects[onDropped].Data), onDropped)
+	second := d.Write(object.TypeBlob, odbtest.Edited(random, d.Objects[onPruned].Data), onPruned)
 	third := d.Write(object.TypeBlob, odbtest.Edited(random, d.Objects[second].Data), second)
 
 	b := kv.NewBatch()
-	w.Must(w.Store.DropHot(t.Context(), b, w.Pool, kept))
+	w.Must(w.Store.PruneHot(t.Context(), b, w.Pool, kept))
 	w.Apply(b)
-	delete(w.Objects, dropped)
+	delete(w.Objects, pruned)
 
 	before := d.Quarantine.PruneCount()
 	if err := d.Quarantine.Stage(t.Context(), kv.NewBatch()); !errors.Is(err, odb.ErrPruned) {
-		t.Fatalf("Stage after a drop: %v, want ErrPruned", err)
+		t.Fatalf("Stage after a prune: %v, want ErrPruned", err)
 	}
 	w.Must(d.Quarantine.Refresh(t.Context()))
 	if d.Quarantine.PruneCount() != before+1 {
-		t.Errorf("drop count %d after %d", d.Quarantine.PruneCount(), before)
+		t.Errorf("prune generation %d after %d", d.Quarantine.PruneCount(), before)
 	}
 	if ok, err := d.Quarantine.View().Has(t.Context(), again); !ok || err != nil {
 		t.Errorf("an object that was written again has gone: %v", err)
@@ -50,7 +50,7 @@ func TestStageAfterADrop(t *testing.T) {
 	d.Commit()
 	w.CheckAll()
 	w.With(func(v *odb.View) {
-		for id, wantDelta := range map[object.ID]bool{onKept: true, onDropped: false, second: false, third: true} {
+		for id, wantDelta := range map[object.ID]bool{onKept: true, onPruned: false, second: false, third: true} {
 			if e, err := v.Entry(t.Context(), id); err != nil || e.Delta() != wantDelta {
 				t.Errorf("%s is a delta: %v, %v, want %v", id, e.Delta(), err, wantDelta)
 			}

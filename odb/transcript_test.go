@@ -45,7 +45,7 @@ import (
 //	compact [all]           flushes hot layers to a segment and merges segments; all: into one
 //	plan tips=(C, ...) [old=(C, ...)] [share=N]
 //	                        begins to prune objects that no ref, now or before, reaches
-//	drop [moved=C]          commits that; a ref was moved to the commit moved meanwhile
+//	prune [moved=C]         commits that; a ref was moved to the commit moved meanwhile
 //	sweep [grace=1h]        removes layers that left their last manifest and have no pin
 //	clock 1h                moves the clock
 //	view V, close V         pins the layers as they are, and lets go of them
@@ -133,14 +133,14 @@ func (s *scene) compact(all bool) (repack.Compacted, error) {
 	return repack.Compact(s.Context(), s.Store, s.Pool, repack.CompactOptions{All: all})
 }
 
-func (s *scene) planDrop(tips, old []object.ID, shareMin float64) (err error) {
+func (s *scene) planPrune(tips, old []object.ID, shareMin float64) (err error) {
 	s.plan, err = repack.PlanPrune(s.Context(), s.Store, s.Pool, repack.PruneOptions{
 		ShareMin: shareMin, Roots: func(context.Context) (_, _ []object.ID, err error) { return tips, old, nil },
 	})
 	return err
 }
 
-func (s *scene) finishDrop(moved []object.ID) error {
+func (s *scene) finishPrune(moved []object.ID) error {
 	d := s.plan
 	s.plan = nil
 	b := kv.NewBatch()
@@ -236,14 +236,14 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 	case "plan":
 		share := 0.0
 		d.MaybeScanArgs(t, "share", &share)
-		err := s.planDrop(s.tips(d, "tips"), s.tips(d, "old"), share)
+		err := s.planPrune(s.tips(d, "tips"), s.tips(d, "old"), share)
 		if err != nil || s.plan == nil {
 			return "nothing to do\n", err
 		}
 		return fmt.Sprintf("%d objects can go, %d layers are rewritten\n",
 			s.plan.ObjectCount(), s.plan.LayerCount()), nil
-	case "drop":
-		return "", s.finishDrop(s.tips(d, "moved"))
+	case "prune":
+		return "", s.finishPrune(s.tips(d, "moved"))
 	case "sweep":
 		swept, err := s.sweep(duration(t, argument(d, "grace")))
 		return fmt.Sprintf("removed %d pools, %d hot layers, %d files; %d wait\n",
@@ -514,7 +514,7 @@ type storedLayer struct {
 
 // manifest reads the manifest of a pool from the key-value store; found is false for a pool that
 // was removed.
-func (s *scene) manifest(pool odb.PoolID) (version, drops uint64, layers []storedLayer, found bool) {
+func (s *scene) manifest(pool odb.PoolID) (version, prunes uint64, layers []storedLayer, found bool) {
 	data, err := s.Keys.Get(s.Context(), append([]byte{'m'}, pool[:]...))
 	if errors.Is(err, kv.ErrNotFound) {
 		return 0, 0, nil, false
@@ -532,7 +532,7 @@ func (s *scene) manifest(pool odb.PoolID) (version, drops uint64, layers []store
 		s.Must(err)
 		return storedLayer{kind: segment.LayerKind(id[0]), id: hex.EncodeToString(id[1:])}
 	}
-	version, drops = number(), number()
+	version, prunes = number(), number()
 	for range number() {
 		l := layer()
 		for range number() {
@@ -540,18 +540,18 @@ func (s *scene) manifest(pool odb.PoolID) (version, drops uint64, layers []store
 		}
 		layers = append(layers, l)
 	}
-	return version, drops, layers, true
+	return version, prunes, layers, true
 }
 
 // layers shows a pool's manifest.
 func (s *scene) layers(pool string) string {
-	version, drops, layers, found := s.manifest(s.ids[pool])
+	version, prunes, layers, found := s.manifest(s.ids[pool])
 	if !found {
 		return "no such pool\n"
 	}
 	out := fmt.Sprintf("manifest %d", version)
-	if drops > 0 {
-		out += fmt.Sprintf(", pruned %d times", drops)
+	if prunes > 0 {
+		out += fmt.Sprintf(", pruned %d times", prunes)
 	}
 	out += "\n"
 	for i, l := range layers {

@@ -39,7 +39,7 @@ var errMaintenance = errors.New("maintenance failed for some repositories")
 // runGC maintains every repository, and prints the results.
 func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) error {
 	tell := progress(out)
-	var repositories, failed, rewritten, dropped int
+	var repositories, failed, rewritten, pruned int
 	options := engine.MaintainOptions{
 		Grace: orNone(args.Grace), ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
 		Waiting: func() {
@@ -63,7 +63,7 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 		}
 		repositories++
 		rewritten += done.Compacted.ObjectCount
-		dropped += done.DroppedCount
+		pruned += done.PrunedCount
 		if done.Err == nil {
 			continue
 		}
@@ -72,8 +72,8 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d dropped, %d repositories failed\n", repositories,
-		rewritten, dropped, failed)
+	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d pruned, %d repositories failed\n", repositories,
+		rewritten, pruned, failed)
 	if err == nil && failed > 0 {
 		err = errMaintenance
 	}

@@ -38,9 +38,9 @@ type Settings struct {
 	RoundInterval time.Duration
 	// SweepInterval is the interval of deleting obsolete files; 10 minutes.
 	SweepInterval time.Duration
-	// DropShare is the least share of unreachable objects for which a pool is rewritten in the
+	// PruneShare is the least share of unreachable objects for which a pool is rewritten in the
 	// background; 0.1.
-	DropShare float64
+	PruneShare float64
 	// Pause is the rest of background work, as a multiple of the time that it works; 1.
 	Pause float64
 }
@@ -57,7 +57,7 @@ func (s *Settings) SetDefaults() {
 	s.SegmentCount = cmp.Or(s.SegmentCount, 8)
 	s.RoundInterval = cmp.Or(s.RoundInterval, 24*time.Hour)
 	s.SweepInterval = cmp.Or(s.SweepInterval, 10*time.Minute)
-	s.DropShare = cmp.Or(s.DropShare, 0.1)
+	s.PruneShare = cmp.Or(s.PruneShare, 0.1)
 	s.Pause = cmp.Or(s.Pause, 1)
 }
 
@@ -71,22 +71,22 @@ type Job struct {
 
 	// Grace and JournalAge are those of [Settings].
 	Grace, JournalAge time.Duration
-	// DropShare is the least share of unreachable objects for which layers are rewritten.
-	DropShare float64
+	// PruneShare is the least share of unreachable objects for which layers are rewritten.
+	PruneShare float64
 	// Compact are the options of merging layers.
 	Compact repack.CompactOptions
 }
 
 // Report counts the work of a job.
 type Report struct {
-	// DroppedCount objects were unreachable, or there twice.
-	DroppedCount int
-	Compacted    repack.Compacted
+	// PrunedCount objects were unreachable, or there twice.
+	PrunedCount int
+	Compacted   repack.Compacted
 }
 
-// dropTriesMax bounds the repeated plans of a prune because an object to be pruned has come into
+// pruneTriesMax bounds the repeated plans of a prune because an object to be pruned has come into
 // use.
-const dropTriesMax = 3
+const pruneTriesMax = 3
 
 // Run does all due work. Errors: [refs.ErrRepositoryNotFound] when the repository has been deleted.
 func (j *Job) Run(ctx context.Context) (Report, error) {
@@ -95,15 +95,15 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	if _, err := j.Names.TrimJournal(ctx, j.Repo, now.Add(-max(j.JournalAge, j.Grace))); err != nil {
 		return report, fmt.Errorf("trim journal: %w", err)
 	}
-	for range dropTriesMax {
-		count, err := j.drop(ctx, now.Add(-j.Grace))
+	for range pruneTriesMax {
+		count, err := j.prune(ctx, now.Add(-j.Grace))
 		if errors.Is(err, odb.ErrNeeded) {
 			continue // what else is unreachable waits for the next time
 		}
 		if err != nil {
 			return report, fmt.Errorf("prune unreachable objects: %w", err)
 		}
-		report.DroppedCount = count
+		report.PrunedCount = count
 		break
 	}
 	var err error
@@ -111,12 +111,12 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// drop removes what nothing has reached since a time.
-func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) {
+// prune removes what nothing has reached since a time.
+func (j *Job) prune(ctx context.Context, since time.Time) (count int, err error) {
 	var sequence uint64
-	d, err := repack.PlanPrune(ctx, j.Objects, j.Pool, repack.PruneOptions{
+	p, err := repack.PlanPrune(ctx, j.Objects, j.Pool, repack.PruneOptions{
 		RepackOptions: j.Compact.RepackOptions,
-		ShareMin:      j.DropShare,
+		ShareMin:      j.PruneShare,
 		Roots: func(ctx context.Context) (tips, old []object.ID, err error) {
 			if tips, sequence, err = j.tips(ctx); err == nil {
 				old, err = j.old(ctx, since)
@@ -124,12 +124,12 @@ func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) 
 			return tips, old, err
 		},
 	})
-	if d == nil || err != nil {
+	if p == nil || err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	for range 2 { // changes during the plan, and during a first check of those
-		if err := d.Look(ctx); err != nil {
+		if err := p.Look(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -139,13 +139,13 @@ func (j *Job) drop(ctx context.Context, since time.Time) (count int, err error) 
 		if err != nil {
 			return err
 		}
-		return d.Stage(ctx, tx.Batch(), moved)
+		return p.Stage(ctx, tx.Batch(), moved)
 	})
 	if err != nil {
 		return 0, err
 	}
-	d.Settled(ctx)
-	return d.ObjectCount(), nil
+	p.Settled(ctx)
+	return p.ObjectCount(), nil
 }
 
 // tips returns the targets of the refs of all namespaces, as of a sequence.

@@ -52,57 +52,57 @@ func PlanPrune(ctx context.Context, s *odb.Store, pool odb.PoolID, options Prune
 	if err != nil {
 		return nil, errors.Join(err, rewrite.Close())
 	}
-	d := &Prune{Rewrite: rewrite, repack: r}
-	pays, err := d.plan(ctx, options.ShareMin, tips, old)
+	p := &Prune{Rewrite: rewrite, repack: r}
+	pays, err := p.plan(ctx, options.ShareMin, tips, old)
 	if err == nil && pays && r.Count() > 0 {
 		err = r.Write(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("plan a prune of pool %s: %w", pool, err), d.Close())
+		return nil, errors.Join(fmt.Errorf("plan a prune of pool %s: %w", pool, err), p.Close())
 	}
 	if !pays {
-		return nil, d.Close()
+		return nil, p.Close()
 	}
-	return d, nil
+	return p, nil
 }
 
 // ObjectCount returns the number of pruned objects, duplicates included.
-func (d *Prune) ObjectCount() int { return d.count }
+func (p *Prune) ObjectCount() int { return p.count }
 
 // LayerCount returns the number of rewritten layers.
-func (d *Prune) LayerCount() int { return len(d.Chosen()) }
+func (p *Prune) LayerCount() int { return len(p.Chosen()) }
 
 // Look is [odb.Rewrite.Look] at the pace of the plan.
-func (d *Prune) Look(ctx context.Context) error {
-	return d.Rewrite.Look(ctx, d.repack.Rest)
+func (p *Prune) Look(ctx context.Context) error {
+	return p.Rewrite.Look(ctx, p.repack.Rest)
 }
 
 // Close discards the new segment unless it was committed.
-func (d *Prune) Close() error { return errors.Join(d.repack.Close(), d.Rewrite.Close()) }
+func (p *Prune) Close() error { return errors.Join(p.repack.Close(), p.Rewrite.Close()) }
 
 // plan chooses the objects of the new segment, and reports whether the prune pays.
-func (d *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
-	own, err := d.OwnLayers(ctx, false)
+func (p *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.ID) (bool, error) {
+	own, err := p.OwnLayers(ctx, false)
 	if err != nil {
 		return false, err
 	}
-	roots, err := d.roots(ctx, own, tips, old)
+	roots, err := p.roots(ctx, own, tips, old)
 	if err != nil {
 		return false, fmt.Errorf("find roots: %w", err)
 	}
-	total, kept, err := d.repack.TakeReachable(ctx, own, roots)
-	d.count = total - kept
-	if err != nil || d.count == 0 || float64(d.count) < shareMin*float64(total) {
+	total, kept, err := p.repack.TakeReachable(ctx, own, roots)
+	p.count = total - kept
+	if err != nil || p.count == 0 || float64(p.count) < shareMin*float64(total) {
 		return false, err
 	}
-	return true, d.repack.Prepare(ctx)
+	return true, p.repack.Prepare(ctx)
 }
 
 // roots returns the objects to keep with all that they reach: the tips, those of old that are
 // stored, and the objects that layers which stay name, so that the pool stays closed.
-func (d *Prune) roots(ctx context.Context, own []odb.OwnLayer, tips, old []object.ID) ([]object.ID, error) {
+func (p *Prune) roots(ctx context.Context, own []odb.OwnLayer, tips, old []object.ID) ([]object.ID, error) {
 	for _, id := range old {
-		ok, err := d.View().Stores(ctx, id)
+		ok, err := p.View().Stores(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -111,12 +111,12 @@ func (d *Prune) roots(ctx context.Context, own []odb.OwnLayer, tips, old []objec
 		}
 	}
 	named := make(map[object.ID]struct{})
-	err := d.NamedElsewhere(ctx, own, func(id object.ID) error {
+	err := p.NamedElsewhere(ctx, own, func(id object.ID) error {
 		if _, again := named[id]; !again {
 			named[id] = struct{}{}
 			tips = append(tips, id)
 		}
-		return d.repack.Rest(ctx)
+		return p.repack.Rest(ctx)
 	})
 	return tips, err
 }

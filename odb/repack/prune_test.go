@@ -22,7 +22,7 @@ func twoHistories(w *odbtest.World, random *rand.Rand) (kept, other object.ID, o
 	return kept, other, objects
 }
 
-func TestDrop(t *testing.T) {
+func TestPrune(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(w *odbtest.World){
 		"hot":       func(*odbtest.World) {},
@@ -43,7 +43,7 @@ func TestDrop(t *testing.T) {
 			tip, other, kept := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
 			before(w)
 			if d, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(1, tip)); d != nil || err != nil {
-				t.Fatalf("a drop that does not pay: %v, %v", d, err)
+				t.Fatalf("a prune that does not pay: %v, %v", d, err)
 			}
 			w.Prune(kept, odbtest.PruneTo(0, tip))
 			w.Sound(tip)
@@ -53,7 +53,7 @@ func TestDrop(t *testing.T) {
 				}
 			})
 			if d, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(0, tip)); d != nil || err != nil {
-				t.Errorf("there is still something to drop: %v, %v", d, err)
+				t.Errorf("there is still something to prune: %v, %v", d, err)
 			}
 			w.Reopen()
 			w.Sound(tip)
@@ -61,7 +61,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-func TestDropKeepsOldValues(t *testing.T) {
+func TestPruneKeepsOldValues(t *testing.T) {
 	t.Parallel()
 	w := odbtest.NewWorld(t, odb.Options{})
 	tip, other, _ := twoHistories(w, rand.New(rand.NewPCG(1, 2)))
@@ -71,7 +71,7 @@ func TestDropKeepsOldValues(t *testing.T) {
 	}}
 	d, err := repack.PlanPrune(t.Context(), w.Store, w.Pool, options)
 	if d != nil || err != nil {
-		t.Errorf("PlanPrune = %v, %v, want nothing to drop", d, err)
+		t.Errorf("PlanPrune = %v, %v, want nothing to prune", d, err)
 	}
 	_, err = repack.PlanPrune(t.Context(), w.Store, w.Pool, odbtest.PruneTo(0, unknown))
 	if !errors.Is(err, odb.ErrNotFound) {
@@ -79,8 +79,8 @@ func TestDropKeepsOldValues(t *testing.T) {
 	}
 }
 
-// TestDropIsNeeded has another writer build on objects that are about to be pruned.
-func TestDropIsNeeded(t *testing.T) {
+// TestPruneIsNeeded has another writer build on objects that are about to be pruned.
+func TestPruneIsNeeded(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(w *odbtest.World, old object.ID) (moved []object.ID){
 		"a ref": func(_ *odbtest.World, old object.ID) []object.ID { return []object.ID{old} },
@@ -134,9 +134,9 @@ func TestDropIsNeeded(t *testing.T) {
 	}
 }
 
-// TestDropUnderAQuarantine prunes objects that a quarantine builds on: it names them, is based on
+// TestPruneUnderAQuarantine prunes objects that a quarantine builds on: it names them, is based on
 // them with deltas, or left them out because they were stored.
-func TestDropUnderAQuarantine(t *testing.T) {
+func TestPruneUnderAQuarantine(t *testing.T) {
 	t.Parallel()
 	for name, large := range map[string]bool{"hot": false, "a segment": true} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ type MaintainOptions struct {
 	// geometrically.
 	All bool
 	// Settle does so for repositories much of which was packed a little at a time; see
-	// [odb.CompactOptions].
+	// [repack.CompactOptions].
 	Settle bool
 	// PruneShare is the least share of unreachable objects for which layers are rewritten.
 	PruneShare float64

@@ -171,6 +171,7 @@ func TestCheck(t *testing.T) {
 					"and in `pack`), `org.yaml`, `.go`, `kv.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
 				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n",
 				"pack/keys_test.go":   "package pack_test\n\nfunc TestKeys() {}\n",
+				"odb/kv/open.go":      "package kv\n\nvar Open = 1\n",
 				"Makefile":            "# see docs/law.md\n",
 			},
 		},

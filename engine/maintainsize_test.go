@@ -20,7 +20,7 @@ import (
 // git gc --aggressive: at most half as much again, files beside the pack included.
 func TestMaintainedSize(t *testing.T) {
 	t.Parallel()
-	commits, files := 1500, 500
+	commits, files := 1000, 400
 	if testing.Short() {
 		commits, files = 300, 100
 	}

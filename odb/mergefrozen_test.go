@@ -26,7 +26,7 @@ func (w *world) layerCount() int {
 // maintenance flushes the rest.
 func TestForksLeaveFewLayers(t *testing.T) {
 	t.Parallel()
-	count := 1000
+	count := 500
 	if testing.Short() {
 		count = 70
 	}

@@ -50,6 +50,23 @@ func NewIndex(tb testing.TB, git *oracle.Repository) *Index {
 	return &Index{git: git, dir: dir}
 }
 
+// IsCanonical reports whether git would write a tree and the folders in it as they are stored. Trees
+// of old tools have modes with zeros in front, for example.
+func (x *Index) IsCanonical(tb testing.TB, root string) bool {
+	tb.Helper()
+	folders, _, _ := x.run(tb, "base", nil, "ls-tree", "-r", "-d", "--object-only", root)
+	for tree := range strings.FieldsSeq(root + "\n" + folders) {
+		entries, stderr, ok := x.run(tb, "base", nil, "ls-tree", tree)
+		if !ok {
+			tb.Fatalf("git ls-tree %s: %s", tree, stderr)
+		}
+		if written, _, _ := x.run(tb, "base", []byte(entries+"\n"), "mktree", "--missing"); written != tree {
+			return false
+		}
+	}
+	return true
+}
+
 // run runs git on an index file and returns its output, its messages, and whether it succeeded.
 func (x *Index) run(tb testing.TB, index string, stdin []byte, args ...string) (stdout, stderr string, ok bool) {
 	tb.Helper()

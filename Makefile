@@ -29,7 +29,7 @@ build: ## build bin/packhorse
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/packhorse ./cmd/packhorse
 
 test: ## every test that needs only Go and git, without a network
-	@echo 'every test: about 6 minutes on two cores, 8 with an empty build cache'
+	@echo 'every test: about 4 minutes on two cores, 5 with an empty build cache'
 	$(GO) test $(TAGS) -timeout 10m ./...
 
 race: ## the same tests, the short ones, under the race detector (needs a C compiler)

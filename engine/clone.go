@@ -144,9 +144,9 @@ func (k keyHash) set(ids []object.ID) {
 	}
 }
 
-// pays reports whether a pack is worth its place in the cache. Reading copies of whole segments from
-// a cached file is no faster than reading the segments, and would store them twice. When disk space
-// is short, nothing is cached.
+// pays reports whether a pack is worth its place in the cache. Reading copies of whole segments
+// from a cached file is no faster than reading the segments, and would store them twice. When disk
+// space is short, nothing is cached.
 func (f *Fetch) pays(plan *packgen.PackPlan) bool {
 	return f.repo.host.space.Check() == nil && plan.WholeBytes() <= plan.Bytes()/2 &&
 		plan.Bytes() <= f.repo.host.clones.EntryBytesMax()

@@ -34,8 +34,8 @@
 //	registered                       the files that pools use, for copies of them
 //
 // Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort,
-// inorder, lru, fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen, maintenance in
-// repack.
+// inorder, lru, fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen,
+// maintenance in repack.
 //
 // Nothing walks for a fork before a request needs the result: who names an object by its ID, or the
 // step of maintenance that is about to rewrite the layers of a fork, waits for the walk. So the

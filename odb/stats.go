@@ -27,8 +27,8 @@ type Stats struct {
 	OpenFileCount int
 	// ViewCount is the number of open views, except those with a private cache.
 	ViewCount int64
-	// VisibilityWalkCount is the number of visibility walks, VisibilityGrownCount the number of those that began
-	// with the visibility set of another fork.
+	// VisibilityWalkCount is the number of visibility walks, VisibilityGrownCount the number of those
+	// that began with the visibility set of another fork.
 	VisibilityWalkCount, VisibilityGrownCount uint64
 }
 

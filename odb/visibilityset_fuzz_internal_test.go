@@ -55,7 +55,8 @@ func FuzzVisibilitySet(f *testing.F) {
 func encodeBorrowed(id segment.LayerID, ids []object.ID, count int, words []uint64) (tips, sets []byte) {
 	byTips := visibilitySet{tips: newIDList(ids)}
 	bySets := visibilitySet{
-		known: true, unpacked: newIDList(ids), segments: map[segment.LayerID]visibleSegment{id: newVisibleSegment(count, words)},
+		known: true, unpacked: newIDList(ids),
+		segments: map[segment.LayerID]visibleSegment{id: newVisibleSegment(count, words)},
 	}
 	return byTips.encode(id), bySets.encode(id)
 }

@@ -109,7 +109,7 @@ func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*visibili
 	if err != nil {
 		return nil, err
 	}
-	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment), unpacked: newIDList(found.Unpacked)}
+	set := &visibilitySet{known: true, segments: map[segment.LayerID]visibleSegment{}, unpacked: newIDList(found.Unpacked)}
 	for i, l := range v.Segments() {
 		set.segments[l.ID] = newVisibleSegment(found.Counts[i], found.Words[i])
 	}

@@ -86,8 +86,8 @@ const (
 )
 
 // rest waits until the processes below root are almost idle, so that leftover work of one job is
-// not in the figures of the next. It looks once in each pause. It returns the CPU time that they took
-// until then, 0 for less than a tenth of a second.
+// not in the figures of the next. It looks once in each pause. It returns the CPU time that they
+// took until then, 0 for less than a tenth of a second.
 func rest(ctx context.Context, root int, pause time.Duration) (time.Duration, error) {
 	began := time.Now()
 	first, err := readTree(root)

@@ -56,11 +56,16 @@ func check(root fs.FS) ([]finding, error) {
 		return nil, err
 	}
 	findings = append(findings, paths...)
-	citations, err := checkCitations(root, mod)
+	tree, err := readTree(root)
 	if err != nil {
 		return nil, err
 	}
-	findings = append(findings, citations...)
+	findings = append(findings, checkCitations(mod, tree)...)
+	widths, err := checkWidths(root, mod, tree)
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, widths...)
 
 	slices.SortStableFunc(findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.text, b.text))

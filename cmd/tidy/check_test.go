@@ -167,7 +167,7 @@ func TestCheck(t *testing.T) {
 				"pack/pack.go": "// Package pack reads packs: docs/law.md 2, as docs/law.md,\n// \"The\n// rest\" has it.\npackage pack\n\n" +
 					"// See https://example.com/gone.md, *.md and docs/law.md 2 and 14.\nvar _ = \"gone.md 3\"\n",
 				"odb/kv/README.md": "[law](../../docs/law.md#2-one-thing-or-none), [law](docs/law.md), in [the table](README.md)\n",
-				"README.md": "`odb/kv`, `odb/kv/`, `kv/kv.go`, `kv.go`, `refs/heads/main`, `go test ./x.go`, `TestKeys/sub` (in `odb/kv`\n" +
+				"README.md": "`odb/kv`, `odb/kv/`, `kv/kv.go`, `kv.go`, `refs/heads/main`, `go test ./x.go`,\n`TestKeys/sub` (in `odb/kv`\n" +
 					"and in `pack`), `org.yaml`, `.go`, `kv.Open`\n\n```\n`engine/gone.go`, gone.md\n```\n",
 				"odb/kv/keys_test.go": "package kv_test\n\nfunc TestKeys() {}\n",
 				"pack/keys_test.go":   "package pack_test\n\nfunc TestKeys() {}\n",
@@ -237,6 +237,22 @@ func TestCheck(t *testing.T) {
 				"docs/law.md:13: cites kv.Gone, which is not declared",
 				"docs/law.md:13: cites kv.Store.gone, which is not declared",
 				"docs/law.md:14: cites hotLayer.gone, which is not declared",
+			},
+		},
+		"long lines": {
+			files: map[string]string{
+				"README.md": strings.Repeat("prose ", 17) + "\n\n| " + strings.Repeat("table ", 17) + "|\n\n    " +
+					strings.Repeat("block ", 17) + "\n\n```\n" + strings.Repeat("block ", 17) + "\n```\n",
+				"bench/results/redis.md": strings.Repeat("made ", 21) + "\n",
+				"pack/pack.go": "// Package pack reads packs.\n//\n//\t" + strings.Repeat("block ", 17) + "\npackage pack\n\n" +
+					"// A " + strings.Repeat("comment ", 13) + "\nvar a = 1 // " + strings.Repeat("note ", 17) + "\n\n" +
+					"//nolint:" + strings.Repeat("long", 24) + "\nvar b = `" + strings.Repeat("long ", 24) + "\n" +
+					strings.Repeat("long ", 25) + "`\n\nvar c = 1 + " + strings.Repeat("1 + ", 28) + "1\n",
+			},
+			want: []string{
+				"README.md:1: prose ends behind column 100",
+				"pack/pack.go:6: comment ends behind column 100",
+				"pack/pack.go:13: code ends behind column 120",
 			},
 		},
 		"the top level": {

@@ -13,11 +13,7 @@ import (
 // cites a page by its path, with a heading (ARCHITECTURE.md, "The floors") or with the number that
 // a heading begins with (docs/invariants.md 2). The pages about the project also cite files,
 // folders, tests and identifiers in backquotes.
-func checkCitations(root fs.FS, mod *module) ([]finding, error) {
-	t, err := readTree(root)
-	if err != nil {
-		return nil, err
-	}
+func checkCitations(mod *module, t *tree) []finding {
 	var findings []finding
 	for _, pkg := range mod.packages {
 		for _, f := range pkg.files {
@@ -34,7 +30,7 @@ func checkCitations(root fs.FS, mod *module) ([]finding, error) {
 			findings = append(findings, t.checkQuoted(name, prose, tests, names)...)
 		}
 	}
-	return findings, nil
+	return findings
 }
 
 // isAboutProject reports whether the words in backquotes of a page are checked against the tree.

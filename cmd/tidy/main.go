@@ -1,8 +1,8 @@
 // Command tidy checks the order of the project where the compiler cannot: that imports follow the
 // floors drawn in ARCHITECTURE.md, that dependencies are imported only in the folders listed for
 // them, that every package has a comment, that shared code has a noun for a name, that the targets
-// of citations in comments and pages exist, and that no file contains paths of a developer's
-// machine.
+// of citations in comments and pages exist, that lines are not too long, and that no file contains
+// paths of a developer's machine.
 //
 // It reads sources only, whatever their build tags, and prints one finding a line; any finding
 // makes it fail.

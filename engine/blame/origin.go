@@ -29,8 +29,8 @@ type origin struct {
 	previous object.ID
 }
 
-// node is a commit on the way. These are few of a history: a [revwalk.Graph], which also numbers all
-// parents, takes more memory and time.
+// node is a commit on the way. These are few of a history: a [revwalk.Graph], which also numbers
+// all parents, takes more memory and time.
 type node struct {
 	id      object.ID
 	row     odb.GraphRow

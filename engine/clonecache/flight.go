@@ -262,8 +262,8 @@ func (s *flightState) tell(tell func(string), told int) int {
 	return len(s.text)
 }
 
-// send writes the pack to w as it grows, and tells its lines except the first told bytes of them. It
-// returns the number of bytes written.
+// send writes the pack to w as it grows, and tells its lines except the first told bytes of them.
+// It returns the number of bytes written.
 func (f *flight) send(ctx context.Context, w io.Writer, tell func(string), told int) (sent int64, err error) {
 	buffer := blockBuffers.Get().(*[blockSize]byte)
 	defer blockBuffers.Put(buffer)

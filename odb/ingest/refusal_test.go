@@ -58,7 +58,9 @@ func TestIngestRefusals(t *testing.T) {
 			},
 		},
 		"tree is a blob": {
-			entries: []packtest.Entry{packtest.Whole(object.TypeBlob, blob), packtest.Whole(object.TypeCommit, odbtest.CommitOf(blobID, 1))},
+			entries: []packtest.Entry{
+				packtest.Whole(object.TypeBlob, blob), packtest.Whole(object.TypeCommit, odbtest.CommitOf(blobID, 1)),
+			},
 			check: func(err error) bool {
 				var e *ingest.WrongTypeError
 				return errors.As(err, &e) &&
@@ -124,8 +126,10 @@ func TestIngestRefusals(t *testing.T) {
 			limits: small, check: limitOf("object size"),
 		},
 		"pack too large": {
-			entries: slices.Repeat([]packtest.Entry{packtest.Whole(object.TypeBlob, odbtest.Noise(rand.New(rand.NewPCG(1, 2)), 900))}, 7), limits: small,
-			check: limitOf("pack size"),
+			entries: slices.Repeat([]packtest.Entry{
+				packtest.Whole(object.TypeBlob, odbtest.Noise(rand.New(rand.NewPCG(1, 2)), 900)),
+			}, 7),
+			limits: small, check: limitOf("pack size"),
 		},
 		"too many objects": {
 			entries: slices.Repeat([]packtest.Entry{packtest.Whole(object.TypeBlob, blob)}, 61), limits: small,

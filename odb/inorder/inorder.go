@@ -1,8 +1,8 @@
 // Package inorder computes with several goroutines what one caller uses in an order of its own.
 //
-// Start at [Map], for a sequence whose results are used in its order. [Workers] are for a caller who
-// learns from results what to compute next, or takes some out of turn. The number of running calls
-// is bounded, and every goroutine has ended before Map or [Workers.Stop] returns.
+// Start at [Map], for a sequence whose results are used in its order. [Workers] are for a caller
+// who learns from results what to compute next, or takes some out of turn. The number of running
+// calls is bounded, and every goroutine has ended before Map or [Workers.Stop] returns.
 package inorder
 
 import (

@@ -85,9 +85,9 @@ func (t *Task[T, R]) do(ctx context.Context, work func(ctx context.Context, item
 	}
 }
 
-// Wait returns the result, which lies in the task, as soon as it is there. It gives back the turn of
-// ctx while it waits. Errors: that of work; a [*rescue.PanicError]; that of ctx, or of the workers'
-// context.
+// Wait returns the result, which lies in the task, as soon as it is there. It gives back the turn
+// of ctx while it waits. Errors: that of work; a [*rescue.PanicError]; that of ctx, or of the
+// workers' context.
 func (t *Task[T, R]) Wait(ctx context.Context) (*R, error) {
 	select {
 	case <-t.done:

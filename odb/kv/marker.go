@@ -9,8 +9,9 @@ import (
 
 // Pebble names its manifest by a marker file, which it creates, and whose predecessor it removes,
 // before it syncs the directory once for both. A file system that keeps entries of a directory in
-// any order may then have the new marker and not the manifest, or no marker at all. So the directory
-// is synced before a marker is created and before one is removed, which is once for each manifest.
+// any order may then have the new marker and not the manifest, or no marker at all. So the
+// directory is synced before a marker is created and before one is removed, which is once for each
+// manifest.
 
 const markerPrefix = "marker."
 

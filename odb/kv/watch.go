@@ -8,9 +8,9 @@ import (
 )
 
 // watchedFS stands between Pebble and its files. It reports the syncs of logs and manifests to a
-// witness, refuses tables with a damaged footer, settles markers, and calls failed after every failure that makes
-// the content of the disk unknown: Pebble itself panics on most of them, and some of these panics
-// cannot be recovered.
+// witness, refuses tables with a damaged footer, settles markers, and calls failed after every
+// failure that makes the content of the disk unknown: Pebble itself panics on most of them, and
+// some of these panics cannot be recovered.
 //
 // It watches only files directly in dir: files of the same names in a checkpoint do not belong to
 // the running store.

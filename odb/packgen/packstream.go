@@ -14,7 +14,7 @@ import (
 // computes the checksum of the written pieces. It is for one goroutine, which calls stop at the
 // end.
 type packStream struct {
-	ctx    context.Context //nolint:containedctx // the one of the turn in which the pack is written, which ends while dst is waited for
+	ctx    context.Context //nolint:containedctx // of the turn in which the pack is written; dst is waited for outside it
 	dst    io.Writer
 	offset int64  // bytes of the pack so far, buffered ones included
 	buffer []byte // not written yet

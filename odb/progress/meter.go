@@ -19,7 +19,7 @@ type Func func(phase string, done, total int64)
 // be called concurrently.
 type Meter struct {
 	Report Func
-	Turn   context.Context //nolint:containedctx // the one of the turn in which it is told, which ends meanwhile; nil where there is none
+	Turn   context.Context //nolint:containedctx // of the turn in which it is told, which ends meanwhile; or nil
 
 	mu   sync.Mutex // guards the fields below and calls of report
 	next time.Time

@@ -50,8 +50,8 @@ func NewIndex(tb testing.TB, git *oracle.Repository) *Index {
 	return &Index{git: git, dir: dir}
 }
 
-// IsCanonical reports whether git would write a tree and the folders in it as they are stored. Trees
-// of old tools have modes with zeros in front, for example.
+// IsCanonical reports whether git would write a tree and the folders in it as they are stored.
+// Trees of old tools have modes with zeros in front, for example.
 func (x *Index) IsCanonical(tb testing.TB, root string) bool {
 	tb.Helper()
 	folders, _, _ := x.run(tb, "base", nil, "ls-tree", "-r", "-d", "--object-only", root)

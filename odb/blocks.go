@@ -15,7 +15,7 @@ import (
 type blockSource struct {
 	ctx     context.Context // an Object is read within the call that opened it
 	layer   *SegmentLayer
-	segment *segment.Segment // held until Close
+	segment segment.Segment // held until Close
 	at      Location
 	start   int64 // of the zlib stream in the data region
 	table   pack.BlockTable
@@ -36,7 +36,7 @@ func openBlocks(ctx context.Context, l *SegmentLayer, at Location) (objectSource
 	return source, nil
 }
 
-func newBlockSource(ctx context.Context, l *SegmentLayer, g *segment.Segment, at Location) (*blockSource, error) {
+func newBlockSource(ctx context.Context, l *SegmentLayer, g segment.Segment, at Location) (*blockSource, error) {
 	r, err := g.Record(ctx, at.ordinal)
 	if err != nil || !r.Blocks {
 		return nil, err

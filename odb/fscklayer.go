@@ -183,7 +183,7 @@ func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) e
 // segmentLocations yields the objects in the order of their entries, in which bases tend to be
 // near.
 func (f *fsck) segmentLocations(
-	ctx context.Context, l *SegmentLayer, g *segment.Segment, yield func([]Location) error,
+	ctx context.Context, l *SegmentLayer, g segment.Segment, yield func([]Location) error,
 ) error {
 	var chunk []Location
 	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
@@ -207,7 +207,7 @@ func (f *fsck) segmentLocations(
 
 // segmentFile checks a segment's index, block by block as it lies on the disk, and its data region
 // as a pack.
-func (f *fsck) segmentFile(ctx context.Context, g *segment.Segment) error {
+func (f *fsck) segmentFile(ctx context.Context, g segment.Segment) error {
 	if ok, err := f.sections(ctx, g.File); !ok || err != nil {
 		return err
 	}

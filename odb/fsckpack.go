@@ -15,13 +15,13 @@ import (
 // packChecker reads a data region from its first byte to its last and checks it against the index.
 type packChecker struct {
 	fsck    *fsck
-	segment *segment.Segment
+	segment segment.Segment
 	sum     hash.Hash
 	offset  int64
 	damaged bool // an entry is, and so is the checksum over all
 }
 
-func newPackChecker(f *fsck, g *segment.Segment) *packChecker {
+func newPackChecker(f *fsck, g segment.Segment) *packChecker {
 	return &packChecker{fsck: f, segment: g, sum: sha1.New()}
 }
 

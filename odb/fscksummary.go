@@ -16,7 +16,7 @@ import (
 // compares it with the stored one. A clone may be made from the summary alone, so a wrong one would
 // lose objects.
 type summaryChecker struct {
-	segment *segment.Segment
+	segment segment.Segment
 	stored  segment.Summary
 	named   []atomic.Uint64 // a bit per ordinal: an object of the segment names it
 
@@ -25,7 +25,7 @@ type summaryChecker struct {
 }
 
 // newSummaryChecker returns nil for a segment without a summary.
-func newSummaryChecker(ctx context.Context, g *segment.Segment) (*summaryChecker, error) {
+func newSummaryChecker(ctx context.Context, g segment.Segment) (*summaryChecker, error) {
 	stored, ok, err := g.Summary(ctx)
 	if !ok || err != nil {
 		return nil, err

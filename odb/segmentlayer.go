@@ -84,16 +84,16 @@ func (l *SegmentLayer) close() error {
 }
 
 // Acquire opens the segment's file, unless it is open, and keeps it open until release.
-func (l *SegmentLayer) Acquire(ctx context.Context) (*segment.Segment, error) {
+func (l *SegmentLayer) Acquire(ctx context.Context) (segment.Segment, error) {
 	g, err := l.data.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return segment.Segment{}, err
 	}
-	return &segment.Segment{File: g}, nil
+	return segment.Segment{File: g}, nil
 }
 
 // Release ends one Acquire.
-func (l *SegmentLayer) Release(*segment.Segment) { l.data.Release() }
+func (l *SegmentLayer) Release(segment.Segment) { l.data.Release() }
 
 func (l *SegmentLayer) find(ctx context.Context, id object.ID) (Location, bool, error) {
 	g, err := l.data.Acquire(ctx)

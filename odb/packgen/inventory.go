@@ -28,9 +28,9 @@ func (h handle) number() uint32 { return uint32(h) }
 type inventory struct {
 	view     *odb.View
 	layers   []*odb.SegmentLayer
-	segments []*segment.Segment // of layers, acquired
-	bitmaps  *reachBitmaps      // nil: none; used by one goroutine
-	pace     *odb.Pacer         // makes long work on it rest; nil: no rests
+	segments []segment.Segment // of layers, acquired
+	bitmaps  *reachBitmaps     // nil: none; used by one goroutine
+	pace     *odb.Pacer        // makes long work on it rest; nil: no rests
 
 	mu            sync.Mutex      // guards the fields below
 	unpacked      revwalk.IDTable // objects in no segment

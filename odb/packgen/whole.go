@@ -229,7 +229,7 @@ func (inv *inventory) eachDuplicate(ctx context.Context, a, b int, visit func(in
 }
 
 // eachDuplicate calls visit with the ordinals of every object of a that b holds, too.
-func eachDuplicate(ctx context.Context, a, b *segment.Segment, visit func(inA, inB uint32)) error {
+func eachDuplicate(ctx context.Context, a, b segment.Segment, visit func(inA, inB uint32)) error {
 	const batch = 4096
 	ids := make([]object.ID, 0, min(batch, a.Count))
 	for first := 0; first < a.Count; first += batch {

@@ -9,7 +9,7 @@ import (
 // RecordReader reads index records of a segment in any order. It keeps the last used blocks, at
 // most 4 MiB, so that it does not consult the cache for every record. It is for one goroutine.
 type RecordReader struct {
-	segment *Segment
+	segment Segment
 	held    [64]heldBlock
 }
 
@@ -19,7 +19,7 @@ type heldBlock struct {
 }
 
 // NewRecordReader returns a reader of the records of g.
-func NewRecordReader(g *Segment) *RecordReader { return &RecordReader{segment: g} }
+func NewRecordReader(g Segment) *RecordReader { return &RecordReader{segment: g} }
 
 // item returns the bytes of a record.
 func (r *RecordReader) item(ctx context.Context, ordinal uint32) ([]byte, error) {

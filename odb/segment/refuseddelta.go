@@ -15,7 +15,7 @@ func IsRefusedDelta(isDelta bool, size int64) bool { return isDelta && size == 0
 
 // HasRefusedDelta reports whether an object of the segment is stored as a delta that git refuses.
 // Only two objects are empty.
-func (g *Segment) HasRefusedDelta(ctx context.Context) (bool, error) {
+func (g Segment) HasRefusedDelta(ctx context.Context) (bool, error) {
 	for _, id := range []object.ID{object.EmptyBlobID, object.EmptyTreeID} {
 		ordinal, ok, err := g.Lookup(ctx, id)
 		if err != nil {

@@ -18,7 +18,7 @@ type Region struct {
 	env     *Env
 	Layer   LayerID
 	Data    io.ReaderAt
-	segment *Segment // nil while it is being written
+	segment Segment // without a File while it is being written
 }
 
 const (
@@ -178,7 +178,7 @@ func (d Region) Failed(ctx context.Context, id object.ID, r Record) error {
 // Damaged turns a failed check of the entry at an offset into a counted [CorruptError]. If id is
 // zero, it looks up which object lies there.
 func (d Region) Damaged(ctx context.Context, id object.ID, offset int64, err error) error {
-	if d.segment == nil {
+	if d.segment.File == nil {
 		return d.env.Damage.Wrap("", d.Layer, id, err)
 	}
 	if id.IsZero() {

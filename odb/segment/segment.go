@@ -95,7 +95,7 @@ func uint40(b []byte) int64 {
 }
 
 // Record returns the index record at an ordinal.
-func (g *Segment) Record(ctx context.Context, ordinal uint32) (Record, error) {
+func (g Segment) Record(ctx context.Context, ordinal uint32) (Record, error) {
 	item, err := g.Item(ctx, sectionRecords, int(ordinal))
 	if err != nil {
 		return Record{}, err
@@ -104,7 +104,7 @@ func (g *Segment) Record(ctx context.Context, ordinal uint32) (Record, error) {
 }
 
 // parseRecord decodes and checks the record at an ordinal.
-func (g *Segment) parseRecord(item []byte, ordinal uint32) (Record, error) {
+func (g Segment) parseRecord(item []byte, ordinal uint32) (Record, error) {
 	r := decodeRecord(item)
 	if r.Offset < pack.HeaderSize || r.PackedSize <= 0 || r.Offset+r.PackedSize > g.DataSize || !r.Type.Valid() ||
 		(r.Base != NoOrdinal && int(r.Base) >= g.Count) {
@@ -115,7 +115,7 @@ func (g *Segment) parseRecord(item []byte, ordinal uint32) (Record, error) {
 
 // InPackOrder walks the ordinals of the objects at the positions first <= position < end, in the
 // order of the data region.
-func (g *Segment) InPackOrder(ctx context.Context, first, end uint32) iter.Seq2[uint32, error] {
+func (g Segment) InPackOrder(ctx context.Context, first, end uint32) iter.Seq2[uint32, error] {
 	return func(yield func(uint32, error) bool) {
 		perBlock := uint32(g.sections[sectionOrder].perBlock())
 		for position := first; position < end; {
@@ -135,13 +135,13 @@ func (g *Segment) InPackOrder(ctx context.Context, first, end uint32) iter.Seq2[
 }
 
 // Region returns a reader of the segment's entries.
-func (g *Segment) Region() Region {
+func (g Segment) Region() Region {
 	return Region{env: g.env, Layer: g.Layer, Data: g.Handle, segment: g}
 }
 
 // objectAt returns the object whose entry covers an offset of the data region, or the zero ID if
 // the index is damaged. It is for errors.
-func (g *Segment) objectAt(ctx context.Context, offset int64) object.ID {
+func (g Segment) objectAt(ctx context.Context, offset int64) object.ID {
 	ordinalOf := func(position int) (uint32, error) {
 		item, err := g.Item(ctx, sectionOrder, position)
 		if err != nil {
@@ -175,11 +175,11 @@ func (g *Segment) objectAt(ctx context.Context, offset int64) object.ID {
 
 // IsProvisional reports whether the segment is delta-incomplete: maintenance searches its deltas
 // again among more objects.
-func (g *Segment) IsProvisional() bool { return g.sections[sectionProvisional].count() > 0 }
+func (g Segment) IsProvisional() bool { return g.sections[sectionProvisional].count() > 0 }
 
 // BlockTable returns the table of a block stream of size bytes, with the checksums of its packed
 // blocks. Errors: [ErrCorrupt].
-func (g *Segment) BlockTable(ctx context.Context, ordinal uint32, size int64) (pack.BlockTable, []uint32, error) {
+func (g Segment) BlockTable(ctx context.Context, ordinal uint32, size int64) (pack.BlockTable, []uint32, error) {
 	var err error
 	at := sort.Search(g.sections[sectionStreams].count(), func(i int) bool {
 		var item []byte
@@ -215,7 +215,7 @@ func (g *Segment) BlockTable(ctx context.Context, ordinal uint32, size int64) (p
 
 // BlockStreams walks the ordinals of the objects that are stored as block streams, in ascending
 // order.
-func (g *Segment) BlockStreams(ctx context.Context) iter.Seq2[uint32, error] {
+func (g Segment) BlockStreams(ctx context.Context) iter.Seq2[uint32, error] {
 	return func(yield func(uint32, error) bool) {
 		for i := range g.ItemCount(sectionStreams) {
 			item, err := g.Item(ctx, sectionStreams, i)

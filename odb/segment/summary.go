@@ -63,7 +63,7 @@ func (s *Summary) write(sections *SectionWriter) {
 }
 
 // Summary returns the summary of the segment, or false if it has none. There is always a tip.
-func (g *Segment) Summary(ctx context.Context) (Summary, bool, error) {
+func (g Segment) Summary(ctx context.Context) (Summary, bool, error) {
 	var s Summary
 	if g.sections[sectionTips].count() == 0 {
 		return s, false, nil

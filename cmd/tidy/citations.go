@@ -35,7 +35,7 @@ func checkCitations(mod *module, t *tree) []finding {
 
 // isAboutProject reports whether the words in backquotes of a page are checked against the tree.
 func isAboutProject(name string) bool {
-	return path.Ext(name) == ".md" && (path.Dir(name) == "." || path.Dir(name) == "docs" || path.Dir(name) == "docs/walkthroughs")
+	return path.Ext(name) == ".md" && slices.Contains([]string{".", "docs", "docs/walkthroughs"}, path.Dir(name))
 }
 
 // tree has all that can be cited, and the texts beside Go that cite.
@@ -216,7 +216,7 @@ func (t *tree) checkQuoted(file, text string, tests map[string][]string, names d
 		if isPath(cited) && !t.paths[strings.TrimSuffix(cited, "/")] {
 			missing("cites " + cited + ", which is not in the tree")
 		}
-		if !names.has(cited) && path.Ext(cited) != ".go" {
+		if !names.has(cited) {
 			missing("cites " + cited + ", which is not declared")
 		}
 	}

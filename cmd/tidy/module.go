@@ -28,6 +28,7 @@ type sourcePackage struct {
 type sourceFile struct {
 	path   string
 	test   bool // its name ends in _test.go
+	text   string
 	syntax *ast.File
 }
 
@@ -95,7 +96,9 @@ func (mod *module) loadFolder(root fs.FS, folder string) error {
 		if err != nil {
 			return fmt.Errorf("parse: %w", err)
 		}
-		pkg.files = append(pkg.files, sourceFile{path: name, test: strings.HasSuffix(name, "_test.go"), syntax: syntax})
+		pkg.files = append(pkg.files, sourceFile{
+			path: name, test: strings.HasSuffix(name, "_test.go"), text: string(source), syntax: syntax,
+		})
 	}
 	mod.packages = append(mod.packages, pkg)
 	return nil

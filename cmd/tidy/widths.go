@@ -3,7 +3,6 @@ package main
 import (
 	"go/ast"
 	"go/token"
-	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -17,37 +16,33 @@ const (
 	codeColumns  = 120
 )
 
-// measuredByProgram lists folders of pages that programs write.
-var measuredByProgram = []string{"bench/results"}
+// generated lists folders of pages that programs write.
+var generated = []string{"bench/results"}
 
 // checkWidths finds lines that are too long: comments that fill a line, prose of Markdown pages,
 // and code. A table, a block, a directive or a string literal cannot be broken, and may be longer.
-func checkWidths(root fs.FS, mod *module, t *tree) ([]finding, error) {
+func checkWidths(mod *module, t *tree) []finding {
 	var findings []finding
 	for _, pkg := range mod.packages {
 		for _, f := range pkg.files {
-			text, err := fs.ReadFile(root, f.path)
-			if err != nil {
-				return nil, err
-			}
-			findings = append(findings, goWidths(f, string(text), literalLines(mod.fileSet, f.syntax))...)
+			findings = append(findings, goWidths(f, literalLines(mod.fileSet, f.syntax))...)
 		}
 	}
 	for name, text := range t.texts {
-		if path.Ext(name) == ".md" && !slices.Contains(measuredByProgram, path.Dir(name)) {
+		if path.Ext(name) == ".md" && !slices.Contains(generated, path.Dir(name)) {
 			findings = append(findings, pageWidths(name, text)...)
 		}
 	}
-	return findings, nil
+	return findings
 }
 
 // unbroken matches a comment that is a line of a block, or a directive.
 var unbroken = regexp.MustCompile(`^//(?:\t|[a-z]+:)`)
 
-func goWidths(f sourceFile, text string, literals map[int]bool) []finding {
+func goWidths(f sourceFile, literals map[int]bool) []finding {
 	var findings []finding
 	number := 0
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(f.text, "\n") {
 		number++
 		width, words := utf8.RuneCountInString(line), strings.TrimLeft(line, "\t")
 		switch {

@@ -54,13 +54,15 @@ func NewIndex(tb testing.TB, git *oracle.Repository) *Index {
 // Trees of old tools have modes with zeros in front, for example.
 func (x *Index) IsCanonical(tb testing.TB, root string) bool {
 	tb.Helper()
-	folders, _, _ := x.run(tb, "base", nil, "ls-tree", "-r", "-d", "--object-only", root)
-	for tree := range strings.FieldsSeq(root + "\n" + folders) {
-		entries, stderr, ok := x.run(tb, "base", nil, "ls-tree", tree)
+	git := func(stdin []byte, args ...string) string {
+		out, stderr, ok := x.run(tb, "base", stdin, args...)
 		if !ok {
-			tb.Fatalf("git ls-tree %s: %s", tree, stderr)
+			tb.Fatalf("git %s: %s", strings.Join(args, " "), stderr)
 		}
-		if written, _, _ := x.run(tb, "base", []byte(entries+"\n"), "mktree", "--missing"); written != tree {
+		return out
+	}
+	for tree := range strings.FieldsSeq(root + "\n" + git(nil, "ls-tree", "-r", "-d", "--object-only", root)) {
+		if git([]byte(git(nil, "ls-tree", tree)), "mktree", "--missing") != tree {
 			return false
 		}
 	}

@@ -278,13 +278,15 @@ func (s *policyServer) files() (all []string) {
 		names, err := s.fs.List(dir)
 		must(err)
 		for _, name := range names {
+			if strings.HasSuffix(name, ".borrowed") {
+				continue // may be gone by now
+			}
 			path := s.fs.PathJoin(dir, name)
 			info, err := s.fs.Stat(path)
 			must(err)
-			switch {
-			case info.IsDir():
+			if info.IsDir() {
 				list(path)
-			case !strings.HasSuffix(name, ".borrowed"):
+			} else {
 				all = append(all, path)
 			}
 		}

@@ -11,10 +11,10 @@ import (
 	"packhorse/pack/object"
 )
 
-// Write quarantines an object and returns its ID. It stores the object as a delta against
-// predecessor (zero: none), the previous version at the same path or folder, if that is smaller. It
-// does not write an object that the pool already has. It does not modify data. Unless the object is
-// a blob, the quarantine may keep data, which then must not change.
+// Write quarantines an object and returns its ID. predecessor (zero: none) is the previous version
+// at the same path or folder; it or a version before it is the base of a delta, if that is smaller.
+// Write does not write an object that the pool already has. It does not modify data. Unless the
+// object is a blob, the quarantine may keep data, which then must not change.
 //
 // The caller guarantees the object's links: the objects that a tree or a commit names are stored or
 // quarantined. Write checks a tree against git's rules for the contents of .gitmodules and

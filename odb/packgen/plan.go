@@ -12,7 +12,7 @@
 //	bitmap, reachbitmap, cover      fill-in traversal with bitmaps
 //	bitmapbuild, bitmapwriter,      building and checking bitmaps
 //	bitmapcheck
-//	search, founddeltas             deltas for objects that are stored whole
+//	search, founddeltas             new deltas, against the client's versions of a path
 //	segmentout, entryrun, rebase,   output: runs of stored entries, deltas with another header,
 //	wholeout, unpackedout,          objects of the hot tier, packs in an order of their own
 //	orderedout, packstream

@@ -41,9 +41,9 @@ const (
 	reuseSizeMax = 256
 )
 
-// search makes deltas for the objects of an incremental fetch that would be sent whole: against the
-// client's version of the same path, as git pack-objects --thin does, or against another version of
-// the path that would be sent whole and is written before.
+// search makes deltas for the searchable objects of an incremental fetch: against the client's
+// version of the same path, as git pack-objects --thin does, or against another such version of the
+// path that is written before.
 func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	// The plan closes it, also after an error.
 	p.deltas = newFoundDeltas(p.inv.view.Store().Env().Files, 2*searchBytesMax)
@@ -66,7 +66,7 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	total, done, err := 0, 0, error(nil)
 	for i := range paths {
 		f := &paths[i]
-		if f.sent, err = p.wholeOnes(ctx, f.sent); err != nil {
+		if f.sent, err = p.searchable(ctx, f.sent); err != nil {
 			break
 		}
 		if total += len(f.sent); total > searchCountMax {
@@ -95,10 +95,11 @@ func (p *PackPlan) search(ctx context.Context, paths []pathVersions) error {
 	return nil
 }
 
-// wholeOnes returns the versions of a path that would be sent whole and have a size for a delta, in
-// the order of writing.
-func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, error) {
-	var whole []handle
+// searchable returns the versions of a path for which a delta is searched, in the order of writing.
+// They have a size for a delta, and would be sent whole, or as a long stored delta against an
+// object that only the client has.
+func (p *PackPlan) searchable(ctx context.Context, sent []handle) ([]handle, error) {
+	var versions []handle
 	offsets := make(map[handle]int64, len(sent))
 	for _, h := range sent {
 		if !p.send.has(h) {
@@ -124,13 +125,13 @@ func (p *PackPlan) wholeOnes(ctx context.Context, sent []handle) ([]handle, erro
 				continue
 			}
 		}
-		whole = append(whole, h)
+		versions = append(versions, h)
 		offsets[h] = offset
 	}
-	slices.SortFunc(whole, func(a, b handle) int {
+	slices.SortFunc(versions, func(a, b handle) int {
 		return cmp.Or(cmp.Compare(a.layer(), b.layer()), cmp.Compare(offsets[a], offsets[b]), cmp.Compare(a, b))
 	})
-	return whole, nil
+	return versions, nil
 }
 
 // storedBase returns the base that an object is stored against, zero if it is stored whole, and the
@@ -197,8 +198,7 @@ type candidate struct {
 	depth int // of the chain of new deltas that ends in it
 }
 
-// searchPath finds deltas for the versions of one path that would be sent whole. It uses the memory
-// of index.
+// searchPath finds deltas for the versions of one path. It uses the memory of index.
 func (s *deltaSearch) searchPath(ctx context.Context, index *delta.Index, f *pathVersions) error {
 	if s.full() {
 		return nil
@@ -286,8 +286,8 @@ func (s *deltaSearch) load(ctx context.Context, h handle, kind object.Type) (can
 	return candidate{id: id, data: data}, err
 }
 
-// bestDelta returns the smallest delta for target against one of bases, nil if none saves bytes. It
-// uses the memory of index.
+// bestDelta returns the smallest delta for target against one of bases, the first that is short
+// enough, or nil if none saves half of the bytes. It uses the memory of index.
 func bestDelta(index *delta.Index, bases []candidate, target []byte) (base *candidate, program []byte) {
 	limit := len(target)/2 - object.IDSize
 	for i := range bases {

@@ -69,12 +69,8 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 	}
 	for range createTriesMax {
 		if actor.Receipt != nil {
-			stored, found, err := h.names.FindReceipt(ctx, actor.Receipt)
-			if err != nil {
-				return Created{}, fmt.Errorf("look up idempotency key: %w", err)
-			}
-			if found {
-				return decodeReceipt[Created](stored.Result)
+			if created, found, err := replay[Created](ctx, h, &actor); found || err != nil {
+				return created, err
 			}
 		}
 		created, begin, commit, err := h.create(ctx, &actor, request, origin)

@@ -13,50 +13,6 @@ import (
 
 const branchPrefix = "refs/heads/"
 
-// MovedDefault is the outcome of [Repository.MoveDefaultBranch].
-type MovedDefault struct {
-	Item     Item
-	Sequence uint64
-}
-
-// MoveDefaultBranch makes a branch the default branch and returns when that is durable. It moves no
-// ref, so ref policies do not apply. A repository without branches takes any name.
-//
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch that does not exist; refs.ErrBusy,
-// refs.ErrReceiptMismatch.
-func (r *Repository) MoveDefaultBranch(ctx context.Context, actor Actor, name string) (MovedDefault, error) {
-	full, err := refs.Main.Branch(name)
-	if err != nil {
-		return MovedDefault{}, badName("default_branch", err)
-	}
-	var moved MovedDefault
-	change := r.change(&actor, "default-branch")
-	done, err := r.transact(ctx, &actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
-		_, err := tx.Lookup(ctx, full)
-		if errors.Is(err, refs.ErrNotFound) {
-			var others bool
-			if others, err = hasBranches(ctx, tx); others {
-				err = notFound("branch %q not found", name)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if err := now.putDefault(tx.Batch(), name); err != nil {
-			return err
-		}
-		moved = MovedDefault{Item: now.record.item(), Sequence: tx.Sequence() + 1}
-		return setReceipt(tx, moved)
-	})
-	if err != nil {
-		return MovedDefault{}, err
-	}
-	if done.Replayed {
-		return decodeReceipt[MovedDefault](done.Receipt)
-	}
-	return moved, nil
-}
-
 // Describe returns the repository's item when everything in it is durable.
 func (r *Repository) Describe(ctx context.Context) (Item, error) {
 	if err := r.host.keys.WaitDurable(ctx, recordKey(r.record.ID)); err != nil {
@@ -122,19 +78,7 @@ func (r *Repository) dangles(ctx context.Context, tx *refs.Tx) (bool, error) {
 // putDefault adds another default branch to b. The batch depends on the record being stored as r
 // has it.
 func (r *Repository) putDefault(b *kv.Batch, name string) error {
-	rec, err := decodeRecord(r.record.ID, r.stored)
-	if err != nil {
-		return err
-	}
-	rec.DefaultBranch, rec.Chosen = name, chosenLater
-	stored, err := rec.encode()
-	if err != nil {
-		return err
-	}
-	b.Put(recordKey(rec.ID), stored)
-	r.stored = stored
-	r.record.follow(&rec)
-	return nil
+	return r.putRecord(b, func(rec *record) { rec.DefaultBranch, rec.Chosen = name, chosenLater })
 }
 
 // follow copies the fields of the stored record that may have changed since r was read.
@@ -142,7 +86,7 @@ func (r *record) follow(stored *record) {
 	if stored.Chosen == chosenLater {
 		r.DefaultBranch = stored.DefaultBranch
 	}
-	r.Chosen = stored.Chosen
+	r.Chosen, r.Name, r.Renamed = stored.Chosen, stored.Name, stored.Renamed
 }
 
 // head finds the default branch of a namespace among names, which were read after the repository: a

@@ -247,7 +247,9 @@ func TestDefaultBranchMoveRace(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		working.Go(func() {
 			for range 20 {
-				if _, err := repo.MoveDefaultBranch(t.Context(), acme, name); err != nil && !errors.Is(err, engine.ErrNotFound) {
+				if _, err := repo.ChangeSettings(
+					t.Context(), acme, engine.Settings{DefaultBranch: name},
+				); err != nil && !errors.Is(err, engine.ErrNotFound) {
 					t.Error(err)
 				}
 				checkHead(t, reopen(t, host))

@@ -26,14 +26,10 @@ func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (
 		return deleted, err
 	}
 	// The request that deleted it may have been this one.
-	stored, found, lookupErr := h.names.FindReceipt(ctx, actor.Receipt)
-	switch {
-	case lookupErr != nil:
-		return Deleted{}, fmt.Errorf("look up idempotency key: %w", lookupErr)
-	case !found:
-		return Deleted{}, err
+	if replayed, found, lookupErr := replay[Deleted](ctx, h, &actor); found || lookupErr != nil {
+		return replayed, lookupErr
 	}
-	return decodeReceipt[Deleted](stored.Result)
+	return Deleted{}, err
 }
 
 func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) (Deleted, error) {

@@ -8,8 +8,8 @@
 //
 //	config, host, repository, record,    Config, Host and Repository; the record of a repository; errors
 //	errors
-//	create, fork, defaultbranch,         the life of a repository
-//	delete, list, detach
+//	create, fork, settings,              the life of a repository
+//	defaultbranch, delete, list, detach
 //	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
 //	upload, patchupload, commit          commits from files or a patch
 //	merge, mergepreview, restorecommit   commits from other commits

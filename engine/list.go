@@ -66,7 +66,7 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		if _, err := h.withUpstream(ctx, h.keys, &rec); err != nil {
 			return Page[Item]{}, err
 		}
-		if rec.Chosen == chosenLater {
+		if rec.Chosen == chosenLater || rec.Renamed {
 			if err := h.keys.WaitDurable(ctx, recordKey(rec.ID)); err != nil {
 				return Page[Item]{}, fmt.Errorf("wait for record of repository %s: %w", rec.ID, err)
 			}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -27,4 +28,17 @@ func decodeReceipt[T any](result []byte) (T, error) {
 		return outcome, fmt.Errorf("%w: idempotency record: %w", ErrCorrupt, err)
 	}
 	return outcome, nil
+}
+
+// replay returns the stored outcome of an earlier equal request of the actor, who has sent an
+// idempotency key. Errors: refs.ErrReceiptMismatch.
+func replay[T any](ctx context.Context, h *Host, actor *Actor) (outcome T, found bool, err error) {
+	stored, found, err := h.names.FindReceipt(ctx, actor.Receipt)
+	if err != nil {
+		return outcome, false, fmt.Errorf("look up idempotency key: %w", err)
+	}
+	if found {
+		outcome, err = decodeReceipt[T](stored.Result)
+	}
+	return outcome, found, err
 }

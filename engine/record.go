@@ -46,13 +46,14 @@ func orgKey(table byte, org string) []byte {
 	return append(key, 0)
 }
 
-// record is a repository as it is stored, under table R. Nothing but the default branch changes
+// record is a repository as it is stored, under table R. Only the name and the default branch change
 // until the repository is deleted, when it disappears; every transaction on the repository requires
 // it as it read it.
 type record struct {
 	ID            refs.RepoID `json:"-"`
 	Org           string      `json:"org"`
 	Name          string      `json:"name"`
+	Renamed       bool        `json:"renamed,omitempty"` // since it was created
 	Number        uint64      `json:"number"`
 	DefaultBranch string      `json:"default_branch"`
 	Chosen        chosenBy    `json:"chosen,omitempty"`

@@ -153,6 +153,9 @@ func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Rep
 		if err != nil {
 			return nil, err
 		}
+		if rec.Name != r.record.Name { // whoever opened it by its old name has no right to the new one
+			return nil, notFound("repository %q not found", r.record.Name)
+		}
 		now.stored = stored
 		now.record.follow(&rec)
 	}

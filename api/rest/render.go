@@ -63,6 +63,7 @@ func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 type repositoryJSON struct {
 	RepoID        string `json:"repo_id"`
 	URL           string `json:"url"`
+	RepoName      string `json:"repo_name"`
 	DefaultBranch string `json:"default_branch"`
 	CreatedAt     string `json:"created_at"`
 
@@ -80,6 +81,7 @@ func repositoryOf(item engine.Item) repositoryJSON {
 	told := repositoryJSON{
 		RepoID:        item.ID.String(),
 		URL:           item.Name,
+		RepoName:      item.Name,
 		DefaultBranch: item.DefaultBranch,
 		CreatedAt:     timestamp(item.Created),
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"strings"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
@@ -67,20 +68,42 @@ func (d *Door) Repository(x exchange.Exchange, grant *auth.Grant) error {
 // ChangeRepository answers PATCH /repo.
 func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
+		Name          *string `json:"name"`
 		DefaultBranch *string `json:"default_branch"`
 	}
-	repo, by, err := d.writeJSON(x, grant, "PATCH /repo", &request)
+	body, err := readJSON(x, &request, false)
 	if err != nil {
 		return err
 	}
-	if request.DefaultBranch == nil {
-		return badRequest("default_branch is required")
+	switch {
+	case request.Name == nil && request.DefaultBranch == nil:
+		return badRequest("name or default_branch is required")
+	case request.Name != nil && *request.Name == "":
+		return badRequest("name: expected the name of a repository; %s", engine.RepositoryNames)
+	case request.DefaultBranch != nil && *request.DefaultBranch == "":
+		return badRequest("default_branch: expected the name of a branch")
 	}
-	moved, err := repo.MoveDefaultBranch(x.Context(), by, *request.DefaultBranch)
+	settings := engine.Settings{Name: either(request.Name, nil), DefaultBranch: either(request.DefaultBranch, nil)}
+	by, err := d.actor(x, grant, grant.Repo, "PATCH /repo")
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, moved.Sequence, repositoryOf(moved.Item))
+	sign(&by, body)
+	changed, err := d.changeSettings(x, grant, by, settings)
+	if err != nil {
+		return err
+	}
+	return answerWrite(x, http.StatusOK, changed.Sequence, repositoryOf(changed.Item))
+}
+
+func (d *Door) changeSettings(
+	x exchange.Exchange, grant *auth.Grant, by engine.Actor, to engine.Settings,
+) (engine.ChangedSettings, error) {
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return d.host.ReplaySettings(x.Context(), by, err)
+	}
+	return repo.ChangeSettings(x.Context(), by, to)
 }
 
 // syncJSON is the state of a repository's syncs with its upstream: docs/api.md, "Upstreams".
@@ -98,7 +121,7 @@ func (d *Door) Repositories(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	query := x.Query()
 	page, err := d.host.Repositories(x.Context(), grant.Org, engine.ListOptions{
-		Query:  query.Get("q"),
+		Query:  strings.TrimSpace(query.Get("q")),
 		Cursor: query.Get("cursor"),
 		Limit:  limit,
 	})

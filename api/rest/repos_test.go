@@ -11,6 +11,7 @@ import (
 type repository struct {
 	RepoID        string `json:"repo_id"`
 	URL           string
+	RepoName      string `json:"repo_name"`
 	DefaultBranch string `json:"default_branch"`
 	CreatedAt     string `json:"created_at"`
 	Message       string

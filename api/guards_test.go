@@ -27,10 +27,11 @@ func TestGuards(t *testing.T) {
 		"POST " + v1 + "/restore-commit": "expected_head_sha", "POST " + v1 + "/merge": "expected_target_sha",
 		"POST " + v1 + "/notes": "expected_ref_sha", "DELETE " + v1 + "/notes": "expected_ref_sha",
 	}
-	for name, test := range writings {
-		t.Run(strings.TrimPrefix(name, "/api/v1"), func(t *testing.T) {
+	for name, test := range inFamilies(writings) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWritable(t)
+			w.named = isNamed(name)
 			c := w.prepared(test, "guarded", "")
 			refused := func(what, guard string, c call) {
 				t.Helper()
@@ -39,13 +40,13 @@ func TestGuards(t *testing.T) {
 					!strings.Contains(string(got.body), "a guard is not ignored") {
 					t.Errorf("%s: status %d: %s", what, got.status, got.body)
 				}
-				if understood := known[name]; what == "in the body, 0" && !strings.Contains(string(got.body), understood) {
+				if understood := known[family(name)]; what == "in the body, 0" && !strings.Contains(string(got.body), understood) {
 					t.Errorf("it is not told that %s is understood: %s", understood, got.body)
 				}
 			}
 			for _, guard := range []string{"expected_sha", "expectedHeadSha", "Expected-Tip", "dry_run", "dryRun"} {
 				query := c
-				query.route += "?" + guard + "=true"
+				query.route = withQuery(c.route, guard+"=true")
 				refused("in the query", guard, query)
 				for at := range objects(c.body) {
 					body := c
@@ -69,9 +70,11 @@ func TestGuards(t *testing.T) {
 		if route.Scope&(auth.GitWrite|auth.RepoWrite) != 0 {
 			continue
 		}
-		got := w.do(call{route.Method + " " + route.Path + "?dry_run=1", "r", ""}, nil)
-		if denied := route.Scope == auth.OrgRead; got.status != http.StatusBadRequest && !denied {
-			t.Errorf("%s %s: status %d: %s", route.Method, route.Path, got.status, got.body)
+		for _, path := range []string{route.Path, pathOf(route.Named, "r")} {
+			got := w.do(call{route.Method + " " + path + "?dry_run=1", "r", ""}, nil)
+			if denied := route.Scope == auth.OrgRead; got.status != http.StatusBadRequest && !denied {
+				t.Errorf("%s %s: status %d: %s", route.Method, path, got.status, got.body)
+			}
 		}
 	}
 }

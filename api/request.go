@@ -93,7 +93,7 @@ func checkHeader(h *fasthttp.RequestHeader) error {
 	return nil
 }
 
-// splitTarget returns the decoded path and the query of a request's target.
+// splitTarget returns the path and the query of a request's target, as they were sent.
 func splitTarget(target string, sizeMax int) (path, query string, err error) {
 	if len(target) > sizeMax {
 		return "", "", errURL
@@ -107,14 +107,35 @@ func splitTarget(target string, sizeMax int) (path, query string, err error) {
 		target = rest[slash:]
 	}
 	path, query, _ = strings.Cut(target, "?")
-	path, err = decodePath(path)
-	return path, query, err
+	return path, query, nil
 }
 
+// namedPrefix begins every path that names the repository, which travels as one escaped segment.
+const namedPrefix = "/api/repos/"
+
 // decodePath undoes percent-escapes once. It refuses paths that software with another order of
-// splitting, cleaning and decoding could take for a different path: escaped slashes and
-// backslashes, dot segments, control bytes, and escapes of escapes.
-func decodePath(raw string) (string, error) {
+// splitting, cleaning and decoding could take for a different path: backslashes, dot segments and
+// control bytes, escaped or not; and escaped slashes and escapes of escapes, except behind
+// [namedPrefix], where it also returns the segments.
+func decodePath(raw string) (path string, named []string, err error) {
+	rest, inNamed := strings.CutPrefix(raw, namedPrefix)
+	if !inNamed {
+		path, err = decodeSegment(raw, false)
+		return path, nil, err
+	}
+	for segment := range strings.SplitSeq(rest, "/") {
+		segment, err = decodeSegment(segment, true)
+		if err != nil {
+			return "", nil, err
+		}
+		named = append(named, segment)
+	}
+	return namedPrefix + strings.Join(named, "/"), named, nil
+}
+
+// decodeSegment decodes a part of a path. Names in it may have a slash, a percent sign or a hash
+// when anything says so; git's own rules for names decide about these.
+func decodeSegment(raw string, anything bool) (string, error) {
 	decoded := raw
 	if strings.IndexByte(raw, '%') >= 0 {
 		var b strings.Builder
@@ -125,17 +146,21 @@ func decodePath(raw string) (string, error) {
 					return "", errPath
 				}
 				c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
-				if c == '/' || c == '%' {
+				if !anything && (c == '/' || c == '%' || c == '#') {
 					return "", errPath
 				}
 				i += 2
+			} else if c == '#' {
+				return "", errPath
 			}
 			b.WriteByte(c)
 		}
 		decoded = b.String()
+	} else if strings.IndexByte(raw, '#') >= 0 {
+		return "", errPath
 	}
 	for i := range len(decoded) {
-		if c := decoded[i]; c < ' ' || c == 0x7f || c == '\\' || c == '#' {
+		if c := decoded[i]; c < ' ' || c == 0x7f || c == '\\' {
 			return "", errPath
 		}
 	}

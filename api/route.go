@@ -21,10 +21,16 @@ type Refuse func(x exchange.Exchange, err error) problem.Problem
 
 // Route is one row of the table: the requirements for the token, and the limits for the client.
 type Route struct {
-	Method  string
-	Path    string
-	Scope   auth.Scope // that the token must have
-	Denied  int        // the status when it has not: 401 or 403, as the specification says for each endpoint
+	Method string
+	// Path is where the token alone names the repository; "" for none.
+	Path string
+	// Named is where the path names the repository, too: below /api/repos/{n}, possibly with one more
+	// name in braces at its end, which may have slashes. "" for none.
+	Named string
+	Scope auth.Scope // that the token must have
+	// Denied is the status at Path when it has not: 401 or 403, as docs/api.md says for each endpoint.
+	// At Named it is 403.
+	Denied  int
 	Handler Handler
 
 	Org bool // the token need not name a repository
@@ -56,7 +62,7 @@ const (
 type endpoint struct {
 	Route
 	label string // in metrics and logs
-	git   bool   // the path names the repository
+	git   bool   // of a git client: the path names the repository
 	open  bool   // no token is asked for
 }
 
@@ -73,9 +79,13 @@ type methods struct {
 	refuse    Refuse
 }
 
+func newMethods(refuse Refuse) *methods {
+	return &methods{endpoints: make(map[string]*endpoint), refuse: refuse}
+}
+
 func (m *methods) add(e *endpoint) error {
 	if m.endpoints[e.Method] != nil {
-		return fmt.Errorf("route %s %s: registered twice", e.Method, e.Path)
+		return fmt.Errorf("route %s %s: registered twice", e.Method, e.label)
 	}
 	m.endpoints[e.Method] = e
 	names := make([]string, 0, len(m.endpoints))
@@ -90,13 +100,14 @@ func (m *methods) add(e *endpoint) error {
 // table finds endpoints.
 type table struct {
 	paths map[string]*methods
+	named namedPaths
 	git   func(x exchange.Exchange, path exchange.GitPath, grant *auth.Grant) error
 
 	advertise, advertisePush, fetch, push, lfs *methods
 }
 
 func newTable(config *Config) (*table, error) {
-	t := &table{paths: make(map[string]*methods), git: config.Git.Serve}
+	t := &table{paths: make(map[string]*methods), named: make(namedPaths), git: config.Git.Serve}
 	for _, row := range config.Routes {
 		if row.Denied != http.StatusUnauthorized && row.Denied != http.StatusForbidden || row.Scope == 0 ||
 			row.Handler == nil {
@@ -105,7 +116,7 @@ func newTable(config *Config) (*table, error) {
 		if row.BodyMax == 0 {
 			row.BodyMax = config.Limits.JSONBytes
 		}
-		if err := t.add(config.Refuse, &endpoint{Route: row, label: row.Path}); err != nil {
+		if err := t.addRow(config.Refuse, row); err != nil {
 			return nil, err
 		}
 	}
@@ -134,11 +145,30 @@ func newTable(config *Config) (*table, error) {
 	return t, nil
 }
 
+// addRow puts a row at its paths.
+func (t *table) addRow(refuse Refuse, row Route) error {
+	if row.Path != "" {
+		if err := t.add(refuse, &endpoint{Route: row, label: row.Path}); err != nil {
+			return err
+		}
+	}
+	if row.Named == "" {
+		return nil
+	}
+	row.Denied = http.StatusForbidden
+	e := &endpoint{Route: row, label: row.Named}
+	if below, ok := strings.CutPrefix(row.Named, namedPrefix+"{n}"); ok {
+		return t.named.add(refuse, below, e)
+	}
+	e.Path = row.Named
+	return t.add(refuse, e)
+}
+
 // add puts an endpoint at its path.
 func (t *table) add(refuse Refuse, e *endpoint) error {
 	m := t.paths[e.Path]
 	if m == nil {
-		m = &methods{endpoints: make(map[string]*endpoint), refuse: refuse}
+		m = newMethods(refuse)
 		t.paths[e.Path] = m
 	}
 	return m.add(e)
@@ -149,8 +179,12 @@ var (
 	errNoMethod = refuse(http.StatusMethodNotAllowed, "method not allowed")
 )
 
-// find returns the endpoints of the path of x, and sets the git part of the path.
+// find returns the endpoints of the path of x, and sets the parts of the path. Where the path names
+// the repository, the token has been verified.
 func (t *table) find(x *transfer) (*methods, error) {
+	if x.named != nil {
+		return t.named.find(x)
+	}
 	if m := t.paths[x.path]; m != nil {
 		return m, nil
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	v1 = "/api/v1"
+	v1    = "/api/v1"
+	named = namedPrefix + "{n}"
 
 	commitPackMax = 24 << 30
 	diffCommitMax = 256 << 20
@@ -27,93 +28,167 @@ func Routes(d *rest.Door) []Route {
 		forbidden    = http.StatusForbidden
 	)
 	return []Route{
-		{Method: "GET", Path: v1 + "/repos", Scope: auth.OrgRead, Denied: unauthorized, Handler: d.Repositories, Org: true},
 		{
-			Method: "POST", Path: v1 + "/repos", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository,
+			Method: "GET", Path: v1 + "/repos", Named: "/api/repos",
+			Scope: auth.OrgRead, Denied: unauthorized, Handler: d.Repositories, Org: true,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos", Named: "/api/repos",
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateRepository,
 			Creates: true,
 		},
-		{Method: "GET", Path: v1 + "/repo", Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository},
-		{Method: "PATCH", Path: v1 + "/repo", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.ChangeRepository},
-		{Method: "DELETE", Path: v1 + "/repos/delete", Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository},
-		{Method: "DELETE", Path: v1 + "/repos/base", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach},
-		{Method: "POST", Path: v1 + "/repos/pull-upstream", Scope: auth.GitWrite, Denied: forbidden, Handler: d.PullUpstream},
+		{
+			Method: "GET", Path: v1 + "/repo", Named: named,
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository,
+		},
+		{
+			Method: "PATCH", Path: v1 + "/repo", Named: named,
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.ChangeRepository,
+		},
+		{
+			Method: "DELETE", Path: v1 + "/repos/delete", Named: named,
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository,
+		},
+		{
+			Method: "DELETE", Path: v1 + "/repos/base", Named: named + "/base",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/pull-upstream", Named: named + "/pull-upstream",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.PullUpstream,
+		},
 
 		{
-			Method: "POST", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden,
-			Handler: d.CreateCredential, Org: true,
+			Method: "POST", Path: v1 + "/repos/git-credentials", Named: named + "/git-credentials",
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.CreateCredential, Org: true,
 		},
 		{
-			Method: "PUT", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden,
-			Handler: d.UpdateCredential, Org: true,
+			Method: "PUT", Path: v1 + "/repos/git-credentials", Named: named + "/git-credentials/{id}",
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.UpdateCredential, Org: true,
 		},
 		{
-			Method: "DELETE", Path: v1 + "/repos/git-credentials", Scope: auth.RepoWrite, Denied: forbidden,
-			Handler: d.DeleteCredential, Org: true,
+			Method: "DELETE", Path: v1 + "/repos/git-credentials", Named: named + "/git-credentials/{id}",
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteCredential, Org: true,
 		},
 
-		{Method: "GET", Path: v1 + "/repos/branches", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Branches},
-		{Method: "DELETE", Path: v1 + "/repos/branches", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteBranch},
 		{
-			Method: "POST", Path: v1 + "/repos/branches/create", Scope: auth.GitWrite, Denied: unauthorized,
-			Handler: d.CreateBranch,
+			Method: "GET", Path: v1 + "/repos/branches", Named: named + "/branches",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.Branches,
 		},
-		{Method: "GET", Path: v1 + "/repos/tags", Scope: auth.GitRead, Denied: forbidden, Handler: d.Tags},
-		{Method: "POST", Path: v1 + "/repos/tags", Scope: auth.GitWrite, Denied: forbidden, Handler: d.CreateTag},
-		{Method: "DELETE", Path: v1 + "/repos/tags", Scope: auth.GitWrite, Denied: forbidden, Handler: d.DeleteTag},
-		{Method: "GET", Path: v1 + "/repos/notes", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Note},
-		{Method: "POST", Path: v1 + "/repos/notes", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.AddNote},
-		{Method: "DELETE", Path: v1 + "/repos/notes", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteNote},
-		{Method: "GET", Path: v1 + "/repos/notes/refs", Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs},
-		{Method: "GET", Path: v1 + "/repos/commits", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits},
 		{
-			Method: "POST", Path: v1 + "/repos/archive", Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive,
+			Method: "DELETE", Path: v1 + "/repos/branches", Named: named + "/branches",
+			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteBranch,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/branches/create", Named: named + "/branches/create",
+			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CreateBranch,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/tags", Named: named + "/tags",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Tags,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/tags", Named: named + "/tags",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.CreateTag,
+		},
+		{
+			Method: "DELETE", Path: v1 + "/repos/tags", Named: named + "/tags/{name}",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.DeleteTag,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/notes", Named: named + "/notes",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.Note,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/notes", Named: named + "/notes",
+			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.AddNote,
+		},
+		{
+			Method: "DELETE", Path: v1 + "/repos/notes", Named: named + "/notes",
+			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DeleteNote,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/notes/refs", Named: named + "/notes/refs",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.NotesRefs,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/commits", Named: named + "/commits",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.Commits,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/archive", Named: named + "/archive",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Archive,
 			CostsBytes: archiveCosts,
 		},
 		{
-			Method: "POST", Path: v1 + "/repos/grep", Scope: auth.GitRead, Denied: forbidden, Handler: d.Grep,
+			Method: "POST", Path: v1 + "/repos/grep", Named: named + "/grep",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Grep,
 			Computes: true, CostsBytes: grepCosts,
 		},
-		{Method: "GET", Path: v1 + "/repos/events", Scope: auth.GitRead, Denied: forbidden, Handler: d.Events},
-		{Method: "GET", Path: v1 + "/repos/commit", Scope: auth.GitRead, Denied: forbidden, Handler: d.Commit},
 		{
-			Method: "GET", Path: v1 + "/repos/diff", Scope: auth.GitRead, Denied: unauthorized, Handler: d.CommitDiff,
+			Method: "GET", Path: v1 + "/repos/events", Named: named + "/events",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Events,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/commit", Named: named + "/commit",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Commit,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/diff", Named: named + "/diff",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.CommitDiff,
 			Computes: true, CostsBytes: diffCosts,
 		},
 		{
-			Method: "GET", Path: v1 + "/repos/branches/diff", Scope: auth.GitRead, Denied: unauthorized, Handler: d.BranchDiff,
+			Method: "GET", Path: v1 + "/repos/branches/diff", Named: named + "/branches/diff",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.BranchDiff,
 			Computes: true, CostsBytes: diffCosts,
 		},
-		{Method: "GET", Path: v1 + "/repos/files", Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files},
 		{
-			Method: "GET", Path: v1 + "/repos/files/metadata", Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesMetadata,
+			Method: "GET", Path: v1 + "/repos/files", Named: named + "/files",
+			Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/files/metadata", Named: named + "/files/metadata",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesMetadata,
 			Computes: true, CostsBytes: metadataCosts,
 		},
 		{
-			Method: "GET", Path: v1 + "/repos/blame", Scope: auth.GitRead, Denied: forbidden, Handler: d.Blame,
+			Method: "GET", Path: v1 + "/repos/blame", Named: named + "/blame",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Blame,
 			Computes: true, CostsBytes: blameCosts,
 		},
-		{Method: "GET", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
-		{Method: "HEAD", Path: v1 + "/repos/file", Scope: auth.GitRead, Denied: forbidden, Handler: d.File},
+		{
+			Method: "GET", Path: v1 + "/repos/file", Named: named + "/file",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.File,
+		},
+		{
+			Method: "HEAD", Path: v1 + "/repos/file", Named: named + "/file",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.File,
+		},
 
 		{
-			Method: "POST", Path: v1 + "/repos/commit-pack", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CommitPack,
+			Method: "POST", Path: v1 + "/repos/commit-pack", Named: named + "/commit-pack",
+			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CommitPack,
 			BodyMax: commitPackMax, Patient: true, CostsBytes: commitCosts,
 		},
 		{
-			Method: "POST", Path: v1 + "/repos/diff-commit", Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DiffCommit,
+			Method: "POST", Path: v1 + "/repos/diff-commit", Named: named + "/diff-commit",
+			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.DiffCommit,
 			BodyMax: diffCommitMax, Patient: true, CostsBytes: 2 * commitCosts, // it keeps patches of up to 1 MiB
 		},
 		{
-			Method: "POST", Path: v1 + "/repos/merge", Scope: auth.GitWrite, Denied: forbidden, Handler: d.Merge,
+			Method: "POST", Path: v1 + "/repos/merge", Named: named + "/merge",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Merge,
 			Computes: true, CostsBytes: mergeCosts,
 		},
 		{
-			Method: "GET", Path: v1 + "/repos/merge/preview", Scope: auth.GitRead, Denied: forbidden, Handler: d.PreviewMerge,
+			Method: "GET", Path: v1 + "/repos/merge/preview", Named: named + "/merge/preview",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.PreviewMerge,
 			Computes: true, CostsBytes: mergeCosts,
 		},
 		{
-			Method: "POST", Path: v1 + "/repos/restore-commit", Scope: auth.GitWrite, Denied: forbidden,
-			Handler: d.RestoreCommit,
+			Method: "POST", Path: v1 + "/repos/restore-commit", Named: named + "/restore-commit",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit,
 		},
 	}
 }

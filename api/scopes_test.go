@@ -53,6 +53,7 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/merge":             403,
 		"GET /api/v1/repos/merge/preview":      403,
 	}
+	var named []api.Route
 	f := serve(t, nil, func(c *api.Config) {
 		c.Routes = api.Routes(rest.New(rest.Config{Host: enginetest.Open(t)}))
 		c.Refuse = rest.Refuse
@@ -61,37 +62,44 @@ func TestScopes(t *testing.T) {
 				t.Errorf("%s %s is not looked at", route.Method, route.Path)
 			}
 		}
+		named = c.Routes
 	})
-	for call, status := range denied {
-		t.Run(call, func(t *testing.T) {
+	look := func(t *testing.T, method, path, repo string, status int, scopes ...string) {
+		t.Helper()
+		for authorization, want := range map[string]int{
+			"":                     http.StatusUnauthorized,
+			"Bearer x.y.z":         http.StatusUnauthorized,
+			token(repo, scopes...): status,
+		} {
+			c := f.dial(t)
+			header := ""
+			if authorization != "" {
+				header = "Authorization: " + authorization + "\n"
+			}
+			c.send(method + " " + path + " HTTP/1.1\nHost: x\n" + header + "Content-Length: 0\n\n")
+			a := c.receive(method)
+			if a.StatusCode != want {
+				t.Errorf("%s with %.12q: status %d, want %d: %s", path, authorization, a.StatusCode, want, a.body)
+			}
+			if result := strings.Contains(a.body, `"result"`); result != strings.HasSuffix(path, "-commit") &&
+				result != strings.HasSuffix(path, "-pack") {
+				t.Errorf("%s with %.12q: the refusal is %s", path, authorization, a.body)
+			}
+		}
+	}
+	for _, route := range named {
+		status := denied[route.Method+" "+route.Path]
+		t.Run(route.Method+" "+route.Path, func(t *testing.T) {
 			t.Parallel()
-			method, path, _ := strings.Cut(call, " ")
 			scopes := []string{"git:read", "org:read"}
 			switch {
-			case method == http.MethodGet, method == http.MethodHead, path == "/api/v1/repos/archive",
-				path == "/api/v1/repos/grep":
+			case route.Method == http.MethodGet, route.Method == http.MethodHead, route.Path == "/api/v1/repos/archive",
+				route.Path == "/api/v1/repos/grep":
 				scopes = []string{"repo:write"}
 			}
-			for authorization, want := range map[string]int{
-				"":                               http.StatusUnauthorized,
-				"Bearer x.y.z":                   http.StatusUnauthorized,
-				token("r", scopes...):            status,
-				token("other/repo/s", scopes...): status,
-			} {
-				c := f.dial(t)
-				header := ""
-				if authorization != "" {
-					header = "Authorization: " + authorization + "\n"
-				}
-				c.send(method + " " + path + " HTTP/1.1\nHost: x\n" + header + "Content-Length: 0\n\n")
-				a := c.receive(method)
-				if a.StatusCode != want {
-					t.Errorf("with %.12q: status %d, want %d: %s", authorization, a.StatusCode, want, a.body)
-				}
-				if result := strings.Contains(a.body, `"result"`); result != strings.HasSuffix(path, "-commit") &&
-					result != strings.HasSuffix(path, "-pack") {
-					t.Errorf("with %.12q: the refusal is %s", authorization, a.body)
-				}
+			for _, repo := range []string{"r", "other/repo/s"} {
+				look(t, route.Method, route.Path, repo, status, scopes...)
+				look(t, route.Method, pathOf(route.Named, repo), repo, http.StatusForbidden, scopes...)
 			}
 		})
 	}
@@ -106,6 +114,8 @@ func TestMethods(t *testing.T) {
 		c.Refuse = rest.Refuse
 		for _, route := range c.Routes {
 			allowed[route.Path] = append(allowed[route.Path], route.Method)
+			path := pathOf(route.Named, "r")
+			allowed[path] = append(allowed[path], route.Method)
 		}
 	})
 	for path, methods := range allowed {

@@ -98,6 +98,11 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 // admit finds the endpoint of a request, and checks its token and the announced size of its body.
 // It reads nothing from the client.
 func (s *Server) admit(x *transfer) error {
+	if x.named != nil { // its token says where the repository's name ends
+		if err := s.identify(x); err != nil {
+			return err
+		}
+	}
 	m, err := s.table.find(x)
 	if err != nil {
 		return err
@@ -138,16 +143,28 @@ var (
 	errNoRepo    = "the token names no repository"
 )
 
-func (s *Server) authorize(x *transfer) error {
+// identify verifies the token, once.
+func (s *Server) identify(x *transfer) error {
+	if x.grant != nil {
+		return nil
+	}
 	grant, err := s.tokens.VerifyFrom(x.client, x.Header("Authorization"))
 	if err != nil {
 		return err
 	}
 	x.grant = grant
 	s.acquaint(x.conn)
-	e := x.endpoint
+	return nil
+}
+
+func (s *Server) authorize(x *transfer) error {
+	if err := s.identify(x); err != nil {
+		return err
+	}
+	e, grant := x.endpoint, x.grant
 	switch {
-	case e.git && grant.Repo != x.git.Repo: // before the scope, and whether that repository exists or not
+	// Before the scope, and whether that repository exists or not.
+	case e.git && grant.Repo != x.git.Repo, namesOther(x):
 		return errOtherRepo
 	case !grant.Allows(e.Scope):
 		return refuse(e.Denied, fmt.Sprintf("the token lacks the scope %s", e.Scope))
@@ -164,6 +181,15 @@ func (s *Server) authorize(x *transfer) error {
 	default:
 		return refuse(e.Denied, errNoRepo)
 	}
+}
+
+// namesOther reports whether the path names another repository than the token. A token for the
+// whole organization may name any, on the endpoints that take one.
+func namesOther(x *transfer) bool {
+	if x.named == nil || x.endpoint.Org && x.grant.Repo == rest.OrgClaim {
+		return false
+	}
+	return x.parts["n"] != x.grant.Repo
 }
 
 // handle runs the handler.

@@ -27,6 +27,8 @@ type transfer struct {
 	id      string
 	method  string
 	path    string
+	named   []string // the segments behind namedPrefix, in the family where the path names the repository
+	parts   map[string]string
 	query   string
 	values  url.Values
 	started time.Time
@@ -83,7 +85,11 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 		return x, err
 	}
 	var err error
-	if x.path, x.query, err = splitTarget(string(fast.Request.Header.RequestURI()), s.limits.URLBytes); err != nil {
+	var path string
+	if path, x.query, err = splitTarget(string(fast.Request.Header.RequestURI()), s.limits.URLBytes); err != nil {
+		return x, err
+	}
+	if x.path, x.named, err = decodePath(path); err != nil {
 		return x, err
 	}
 	if x.query != "" {
@@ -116,6 +122,9 @@ func (x *transfer) Method() string { return x.method }
 
 // Path implements [exchange.Request].
 func (x *transfer) Path() string { return x.path }
+
+// PathValue implements [exchange.Request].
+func (x *transfer) PathValue(name string) string { return x.parts[name] }
 
 // Query implements [exchange.Request].
 func (x *transfer) Query() url.Values { return x.values }

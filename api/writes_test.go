@@ -30,6 +30,8 @@ type writable struct {
 	client http.Client
 	tokens sync.Map // from repository and ops to a token
 	head   string
+	// named makes the calls where the path names the repository, too.
+	named bool
 }
 
 func newWritable(t *testing.T) *writable {
@@ -110,6 +112,9 @@ func (w *writable) token(repo string, ops []string) string {
 // do makes a call under a policy of the given ops, with headers in pairs.
 func (w *writable) do(c call, ops []string, headers ...string) written {
 	w.t.Helper()
+	if w.named && strings.Contains(c.route, " /api/v1/") {
+		c = inNamed(w.t, c)
+	}
 	method, path, _ := strings.Cut(c.route, " ")
 	request, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.address+path, strings.NewReader(c.body))
 	if err != nil {
@@ -196,6 +201,12 @@ var writings = map[string]writing{
 		call: func(_ *writable, name, _ string) ([]call, call) {
 			return []call{createBranch(name, "")}, call{"PATCH /api/v1/repo", "r", fmt.Sprintf(`{"default_branch":%q}`, name)}
 		},
+	},
+	"PATCH /api/v1/repo?renames": {
+		call: func(_ *writable, name, _ string) ([]call, call) {
+			return []call{{"POST " + v1, name, ``}}, call{"PATCH /api/v1/repo", name, fmt.Sprintf(`{"name":"%s-new"}`, name)}
+		},
+		denied: []string{noPush, noForcePush},
 	},
 	"DELETE " + v1 + "/delete": {
 		call: func(_ *writable, name, _ string) ([]call, call) {
@@ -322,6 +333,9 @@ func (w *writable) prepared(test writing, name, space string) call {
 	for _, b := range before {
 		w.do(b, nil).done(w.t)
 	}
+	if w.named {
+		return inNamed(w.t, c)
+	}
 	return c
 }
 
@@ -336,10 +350,11 @@ func TestWrites(t *testing.T) {
 			t.Errorf("%s is not looked at", name)
 		}
 	}
-	for name, test := range writings {
-		t.Run(strings.TrimPrefix(name, "/api/v1"), func(t *testing.T) {
+	for name, test := range inFamilies(writings) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWritable(t)
+			w.named = isNamed(name)
 			spaces := []string{""}
 			if test.ephemeral != "" {
 				spaces = append(spaces, test.ephemeral)
@@ -378,7 +393,7 @@ func (w *writable) bound(test writing, name, space string) {
 // once makes the write twice under one key, and asks for another one under it.
 func (w *writable) once(c call, alone bool) {
 	w.t.Helper()
-	key := []string{"Idempotency-Key", fmt.Sprint("k", len(c.body))}
+	key := []string{"Idempotency-Key", fmt.Sprint("k", len(c.route+c.body))}
 	if !alone {
 		refused := w.do(c, nil, "X-Min-Sequence", "soon")
 		if refused.status != http.StatusBadRequest || !strings.Contains(string(refused.body), "X-Min-Sequence") {
@@ -415,14 +430,17 @@ func TestWritesTooLarge(t *testing.T) {
 			continue
 		}
 		limit := max(route.BodyMax, 1<<20)
-		c := w.dial(t)
-		c.send(fmt.Sprintf(
-			"%s %s HTTP/1.1\nHost: x\nAuthorization: %s\nContent-Type: application/x-ndjson\nContent-Length: %d\n\n{",
-			route.Method, route.Path, token("r", "git:write", "repo:write"), limit+1,
-		))
-		got := c.receive(route.Method)
-		if got.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, strconv.FormatInt(limit, 10)) {
-			t.Errorf("%s %s: status %d: %s", route.Method, route.Path, got.StatusCode, got.body)
+		for _, path := range []string{route.Path, pathOf(route.Named, "r")} {
+			c := w.dial(t)
+			c.send(fmt.Sprintf(
+				"%s %s HTTP/1.1\nHost: x\nAuthorization: %s\nContent-Type: application/x-ndjson\nContent-Length: %d\n\n{",
+				route.Method, path, token("r", "git:write", "repo:write"), limit+1,
+			))
+			got := c.receive(route.Method)
+			if got.StatusCode != http.StatusRequestEntityTooLarge ||
+				!strings.Contains(got.body, strconv.FormatInt(limit, 10)) {
+				t.Errorf("%s %s: status %d: %s", route.Method, path, got.StatusCode, got.body)
+			}
 		}
 	}
 }

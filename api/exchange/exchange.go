@@ -39,9 +39,12 @@ type Request interface {
 
 	// Method is upper case. Answer HEAD as GET: the server leaves out the body.
 	Method() string
-	// Path is the decoded path. A path with an escaped slash or backslash, a dot segment, or a control
-	// byte never gets here.
+	// Path is the decoded path. A path with a backslash, a dot segment or a control byte never gets
+	// here, escaped or not, and one with an escaped slash only where the path names the repository.
 	Path() string
+	// PathValue returns the part of the path that stands for {name} in the path of the route, decoded;
+	// "" if the route has no such part.
+	PathValue(name string) string
 	// Query is parsed on the first call. The caller must not change it.
 	Query() url.Values
 	// Header returns the value of a request header, or "" without one. Names are case-insensitive. It

@@ -87,23 +87,26 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 // DeleteBranch answers DELETE /repos/branches.
 func (d *Door) DeleteBranch(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
-		Name      string `json:"name"`
-		Ephemeral bool   `json:"ephemeral"`
+		TargetBranch *string `json:"target_branch"`
+		Name         *string `json:"name"` // older
+		Ephemeral    bool    `json:"ephemeral"`
 	}
 	repo, by, err := d.writeJSON(x, grant, "DELETE /repos/branches", &request)
 	if err != nil {
 		return err
 	}
-	if request.Name == "" {
-		return badRequest("name is required")
+	name := either(request.TargetBranch, request.Name)
+	if name == "" {
+		return badRequest("target_branch or name is required")
 	}
-	deleted, err := repo.DeleteBranch(x.Context(), by, namespace(request.Ephemeral), request.Name)
+	deleted, err := repo.DeleteBranch(x.Context(), by, namespace(request.Ephemeral), name)
 	if err != nil {
 		return err
 	}
 	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
-		Name      string `json:"name"`
-		Message   string `json:"message"`
-		Ephemeral bool   `json:"ephemeral"`
-	}{request.Name, "branch deleted", request.Ephemeral})
+		TargetBranch string `json:"target_branch"`
+		Name         string `json:"name"` // older
+		Message      string `json:"message"`
+		Ephemeral    bool   `json:"ephemeral"`
+	}{name, name, "branch deleted", request.Ephemeral})
 }

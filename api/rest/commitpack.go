@@ -22,16 +22,19 @@ import (
 
 // commitMetadata is the first line of commit-pack and diff-commit, and part of restore-commit.
 type commitMetadata struct {
-	TargetBranch    string         `json:"target_branch"`
-	BaseBranch      string         `json:"base_branch"`
-	ExpectedHeadSHA string         `json:"expected_head_sha"`
-	CommitMessage   string         `json:"commit_message"`
-	Ephemeral       bool           `json:"ephemeral"`
-	EphemeralBase   bool           `json:"ephemeral_base"`
-	AllowEmpty      *bool          `json:"allow_empty"`
-	Author          *commit.Person `json:"author"`
-	Committer       *commit.Person `json:"committer"`
-	Files           []fileMetadata `json:"files"`
+	TargetBranch      string         `json:"target_branch"`
+	TargetIsEphemeral *bool          `json:"target_is_ephemeral"`
+	Ephemeral         *bool          `json:"ephemeral"` // older
+	BaseBranch        string         `json:"base_branch"`
+	BaseIsEphemeral   *bool          `json:"base_is_ephemeral"`
+	EphemeralBase     *bool          `json:"ephemeral_base"` // older
+	ExpectedTargetSHA *string        `json:"expected_target_sha"`
+	ExpectedHeadSHA   *string        `json:"expected_head_sha"` // older
+	CommitMessage     string         `json:"commit_message"`
+	AllowEmpty        *bool          `json:"allow_empty"`
+	Author            *commit.Person `json:"author"`
+	Committer         *commit.Person `json:"committer"`
+	Files             []fileMetadata `json:"files"`
 }
 
 // fileMetadata is one file operation of commit-pack.
@@ -242,11 +245,12 @@ func modeOf(text string) (object.Mode, error) {
 
 // target reads the fields that all commits have.
 func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, error) {
+	baseIsEphemeral, baseFlag := eitherNamed("base_is_ephemeral", m.BaseIsEphemeral, "ephemeral_base", m.EphemeralBase)
 	t := engine.CommitTarget{
 		Branch:        m.TargetBranch,
-		Namespace:     namespace(m.Ephemeral),
+		Namespace:     namespace(either(m.TargetIsEphemeral, m.Ephemeral)),
 		Base:          m.BaseBranch,
-		BaseNamespace: namespace(m.EphemeralBase),
+		BaseNamespace: namespace(baseIsEphemeral),
 	}
 	d := engine.CommitDetails{Message: m.CommitMessage, SkipEmpty: m.AllowEmpty != nil && !*m.AllowEmpty}
 	switch {
@@ -256,8 +260,8 @@ func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, er
 		return t, d, badRequest("target_branch: expected a branch's name, without refs/")
 	case strings.HasPrefix(m.BaseBranch, "refs/"):
 		return t, d, badRequest("base_branch: expected a branch's name, without refs/")
-	case m.EphemeralBase && m.BaseBranch == "":
-		return t, d, badRequest("ephemeral_base needs base_branch")
+	case baseIsEphemeral && m.BaseBranch == "":
+		return t, d, badRequest("%s needs base_branch", baseFlag)
 	case m.Author == nil:
 		return t, d, badRequest("author is required")
 	}
@@ -265,14 +269,22 @@ func (m *commitMetadata) target() (engine.CommitTarget, engine.CommitDetails, er
 	if m.Committer != nil {
 		d.Committer = *m.Committer
 	}
-	if m.ExpectedHeadSHA != "" {
-		id, err := object.ParseID(m.ExpectedHeadSHA)
-		if err != nil {
-			return t, d, badRequest("expected_head_sha: expected 40 lower-case hexadecimal digits, got %.60q", m.ExpectedHeadSHA)
-		}
-		t.Expected = &id
+	var err error
+	t.Expected, err = expectedID(
+		eitherNamed("expected_target_sha", m.ExpectedTargetSHA, "expected_head_sha", m.ExpectedHeadSHA))
+	return t, d, err
+}
+
+// expectedID reads a guard that is an object ID; nil without one. The error calls it name.
+func expectedID(value, name string) (*object.ID, error) {
+	if value == "" {
+		return nil, nil
 	}
-	return t, d, nil
+	id, err := object.ParseID(value)
+	if err != nil {
+		return nil, badRequest("%s: expected 40 lower-case hexadecimal digits, got %.60q", name, value)
+	}
+	return &id, nil
 }
 
 // commitResultJSON is the result of a commit: docs/api.md, "Writing commits".
@@ -289,12 +301,13 @@ type commitResultJSON struct {
 
 // refResultJSON is the result for a branch.
 type refResultJSON struct {
-	Branch  string `json:"branch"`
-	OldSHA  string `json:"old_sha"`
-	NewSHA  string `json:"new_sha"`
-	Success bool   `json:"success"`
-	Status  string `json:"status"`
-	Message string `json:"message"`
+	TargetBranch string `json:"target_branch"`
+	Branch       string `json:"branch"` // older
+	OldSHA       string `json:"old_sha"`
+	NewSHA       string `json:"new_sha"`
+	Success      bool   `json:"success"`
+	Status       string `json:"status"`
+	Message      string `json:"message"`
 }
 
 func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
@@ -307,7 +320,7 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 		told.Commit.BlobCount = &r.BlobCount
 	}
 	told.Result = refResultJSON{
-		Branch: r.Branch, OldSHA: r.Old.String(), NewSHA: r.New.String(), Success: true, Status: "ok",
+		TargetBranch: r.Branch, Branch: r.Branch, OldSHA: r.Old.String(), NewSHA: r.New.String(), Success: true, Status: "ok",
 	}
 	if r.Unchanged {
 		told.Result.Status, told.Result.Message = "no_op", "nothing to commit: the files are as they were"
@@ -318,7 +331,7 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 // withResult adds to the failure of a commit the result in the form that client libraries expect.
 func withResult(branch string, err error) error {
 	p := problem.From(err)
-	result := refResultJSON{Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
+	result := refResultJSON{TargetBranch: branch, Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
 	if stale, ok := errors.AsType[*engine.StaleError](err); ok {
 		result.OldSHA = stale.Actual.String()
 		result.Status = "precondition_failed"

@@ -11,8 +11,8 @@ import (
 	"packhorse/refs"
 )
 
-// orgClaim is the repo claim of tokens for the whole organization: docs/invariants.md 36.
-const orgClaim = "org"
+// OrgClaim is the repo claim of tokens for the whole organization: docs/invariants.md 36.
+const OrgClaim = "org"
 
 // credentialRequest is the body of all calls to git-credentials.
 type credentialRequest struct {
@@ -33,13 +33,14 @@ func (d *Door) CreateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
+	named := x.PathValue("n")
 	switch {
-	case request.RepoID == "":
+	case request.RepoID == "" && named == "":
 		return badRequest("repo_id is required")
 	case request.Password == "":
 		return badRequest("password is required")
 	}
-	repo, err := d.credentialTarget(x, grant, request.RepoID)
+	repo, err := d.credentialTarget(x, grant, named, request.RepoID)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (d *Door) CreateCredential(x exchange.Exchange, grant *auth.Grant) error {
 // UpdateCredential answers PUT /repos/git-credentials.
 func (d *Door) UpdateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	var request credentialRequest
-	repo, id, by, err := d.changeCredential(x, grant, "PUT /repos/git-credentials", &request, true)
+	repo, id, by, err := d.changeCredential(x, grant, "PUT /repos/git-credentials", &request)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (d *Door) UpdateCredential(x exchange.Exchange, grant *auth.Grant) error {
 // DeleteCredential answers DELETE /repos/git-credentials.
 func (d *Door) DeleteCredential(x exchange.Exchange, grant *auth.Grant) error {
 	var request credentialRequest
-	repo, id, by, err := d.changeCredential(x, grant, "DELETE /repos/git-credentials", &request, false)
+	repo, id, by, err := d.changeCredential(x, grant, "DELETE /repos/git-credentials", &request)
 	if err != nil {
 		return err
 	}
@@ -84,9 +85,11 @@ func (d *Door) DeleteCredential(x exchange.Exchange, grant *auth.Grant) error {
 	return nil
 }
 
-// readCredential reads the body, if the server can keep secrets at all.
+// readCredential reads the body, if the server can keep secrets at all. A deletion whose path has
+// the id needs none.
 func (d *Door) readCredential(x exchange.Exchange, request *credentialRequest) ([]byte, error) {
-	body, err := readJSON(x, request, false)
+	isNamed := x.Method() == http.MethodDelete && x.PathValue("id") != ""
+	body, err := readJSON(x, request, isNamed)
 	if err != nil {
 		return nil, err
 	}
@@ -95,20 +98,23 @@ func (d *Door) readCredential(x exchange.Exchange, request *credentialRequest) (
 
 // changeCredential reads the id of the credential to change, and the actor.
 func (d *Door) changeCredential(
-	x exchange.Exchange, grant *auth.Grant, endpoint string, request *credentialRequest, withPassword bool,
+	x exchange.Exchange, grant *auth.Grant, endpoint string, request *credentialRequest,
 ) (*engine.Repository, credential.ID, engine.Actor, error) {
 	var none credential.ID
 	body, err := d.readCredential(x, request)
 	if err != nil {
 		return nil, none, engine.Actor{}, err
 	}
+	text, err := pathOr(x, "id", request.ID)
 	switch {
-	case request.ID == "":
+	case err != nil:
+		return nil, none, engine.Actor{}, err
+	case text == "":
 		return nil, none, engine.Actor{}, badRequest("id is required")
-	case withPassword && request.Password == "":
+	case x.Method() != http.MethodDelete && request.Password == "":
 		return nil, none, engine.Actor{}, badRequest("password is required")
 	}
-	id, err := engine.ParseCredentialID(request.ID)
+	id, err := engine.ParseCredentialID(text)
 	if err != nil {
 		return nil, none, engine.Actor{}, err
 	}
@@ -116,20 +122,29 @@ func (d *Door) changeCredential(
 	if err != nil {
 		return nil, none, engine.Actor{}, err
 	}
-	if !claims(grant, repo) {
+	named := x.PathValue("n")
+	if !claims(grant, repo) || named != "" && named != repo.Item().Name {
 		return nil, none, engine.Actor{}, &exchange.Error{
 			Status: http.StatusNotFound, Message: "credential " + id.String() + " not found",
 		}
 	}
-	by, err := d.credentialActor(x, grant, repo, endpoint, body)
+	by, err := d.credentialActor(x, grant, repo, endpoint, signed(body, x.PathValue("id")))
 	return repo, id, by, err
 }
 
-// credentialTarget opens the repository that a request identifies by id, or by name. An id takes
-// precedence: a repository may have the id of another one as its name, and must not get a
-// credential meant for that one.
-func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name string) (*engine.Repository, error) {
-	var repo *engine.Repository
+// credentialTarget opens the repository that the path names, or else the one that the body
+// identifies by id, or by name. An id takes precedence: a repository may have the id of another one
+// as its name, and must not get a credential meant for that one.
+func (d *Door) credentialTarget(
+	x exchange.Exchange, grant *auth.Grant, named, name string,
+) (repo *engine.Repository, err error) {
+	if named != "" {
+		repo, err = d.host.Repository(x.Context(), grant.Org, named)
+		if err == nil && name != "" && name != named && name != repo.Item().ID.String() {
+			err = badRequest("repo_id: the path names repository %q, and the body %.100q", named, name)
+		}
+		return repo, err
+	}
 	id, err := refs.ParseRepoID(name)
 	if err == nil {
 		repo, err = d.host.RepositoryByID(x.Context(), grant.Org, id)
@@ -147,7 +162,7 @@ func (d *Door) credentialTarget(x exchange.Exchange, grant *auth.Grant, name str
 // of the token is a name, never an id: ids are legal names, and a token for a name that equals an
 // id is valid for no other repository.
 func claims(grant *auth.Grant, repo *engine.Repository) bool {
-	return grant.Repo == orgClaim || grant.Repo == repo.Item().Name
+	return grant.Repo == OrgClaim || grant.Repo == repo.Item().Name
 }
 
 // credentialActor returns the actor for a change of a credential of the repository, once the

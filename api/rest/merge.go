@@ -107,15 +107,9 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	if m.Committer != nil {
 		request.Details.Committer = *m.Committer
 	}
-	if m.ExpectedTargetSHA != "" {
-		expected, err := object.ParseID(m.ExpectedTargetSHA)
-		if err != nil {
-			return request, badRequest("expected_target_sha: expected 40 lower-case hexadecimal digits, got %.60q",
-				m.ExpectedTargetSHA)
-		}
-		request.Expected = &expected
-	}
-	return request, nil
+	var err error
+	request.Expected, err = expectedID(m.ExpectedTargetSHA, "expected_target_sha")
+	return request, err
 }
 
 // mergeConflict is the refusal of branches that cannot be merged.

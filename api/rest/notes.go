@@ -17,19 +17,23 @@ import (
 
 // noteRequest is the body of the calls that change notes.
 type noteRequest struct {
-	SHA            string         `json:"sha"`
-	Action         string         `json:"action"`
-	Note           string         `json:"note"`
-	Author         *commit.Person `json:"author"`
-	ExpectedRefSHA string         `json:"expected_ref_sha"`
-	Ref            string         `json:"ref"`
-	Ephemeral      bool           `json:"ephemeral"`
+	ObjectRef           *string        `json:"object_ref"`
+	SHA                 *string        `json:"sha"` // older
+	Action              string         `json:"action"`
+	Note                string         `json:"note"`
+	Author              *commit.Person `json:"author"`
+	ExpectedNotesRefSHA *string        `json:"expected_notes_ref_sha"`
+	ExpectedRefSHA      *string        `json:"expected_ref_sha"` // older
+	NotesRef            *string        `json:"notes_ref"`
+	Ref                 *string        `json:"ref"` // older
+	Ephemeral           bool           `json:"ephemeral"`
 }
 
 // noteResultJSON is the answer to a change of notes: docs/api.md, "Notes".
 type noteResultJSON struct {
 	SHA        string     `json:"sha"`
-	TargetRef  string     `json:"target_ref"`
+	NotesRef   string     `json:"notes_ref"`
+	TargetRef  string     `json:"target_ref"` // older
 	BaseCommit string     `json:"base_commit,omitempty"`
 	NewRefSHA  string     `json:"new_ref_sha"`
 	Result     resultJSON `json:"result"`
@@ -191,7 +195,8 @@ func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespa
 
 // noteChange reads which note to change, the author and the expectation.
 func (d *Door) noteChange(grant *auth.Grant, request *noteRequest) (engine.NoteTarget, error) {
-	target, err := d.noteTarget(grant, request.SHA, request.Ref, namespace(request.Ephemeral))
+	target, err := d.noteTarget(grant, either(request.ObjectRef, request.SHA), either(request.NotesRef, request.Ref),
+		namespace(request.Ephemeral))
 	if err != nil {
 		return target, err
 	}
@@ -201,20 +206,14 @@ func (d *Door) noteChange(grant *auth.Grant, request *noteRequest) (engine.NoteT
 		}
 		target.Author = *request.Author
 	}
-	if request.ExpectedRefSHA != "" {
-		id, err := object.ParseID(request.ExpectedRefSHA)
-		if err != nil {
-			return target, badRequest("expected_ref_sha: expected 40 lower-case hexadecimal digits, got %.60q",
-				request.ExpectedRefSHA)
-		}
-		target.Expected = &id
-	}
-	return target, nil
+	target.Expected, err = expectedID(
+		eitherNamed("expected_notes_ref_sha", request.ExpectedNotesRefSHA, "expected_ref_sha", request.ExpectedRefSHA))
+	return target, err
 }
 
 func noteResultOf(r engine.NoteResult, message string) noteResultJSON {
 	told := noteResultJSON{
-		SHA: r.Commit.String(), TargetRef: r.Ref, NewRefSHA: r.New.String(),
+		SHA: r.Commit.String(), NotesRef: r.Ref, TargetRef: r.Ref, NewRefSHA: r.New.String(),
 		Result: resultJSON{Success: true, Status: "ok", Message: message},
 	}
 	if !r.Old.IsZero() {
@@ -230,7 +229,9 @@ func withNoteResult(target engine.NoteTarget, err error) error {
 	if p.Status != http.StatusConflict {
 		return err
 	}
-	fields := map[string]any{"sha": target.Commit.String(), "target_ref": target.Ref, "new_ref_sha": ""}
+	fields := map[string]any{
+		"sha": target.Commit.String(), "notes_ref": target.Ref, "target_ref": target.Ref, "new_ref_sha": "",
+	}
 	result := resultJSON{Status: commitStatus(p.Status), Message: p.Message}
 	if stale, ok := errors.AsType[*refs.StaleError](err); ok {
 		result.Status = "precondition_failed"

@@ -11,6 +11,7 @@
 //	commitpack, diffcommit, diffchunk        commits that come as a stream of lines
 //	merge, mergepreview, restorecommit       commits from other commits
 //	request, guard                           queries and JSON bodies; guards
+//	words                                    fields that have an older name, and parts of the path
 //	ndjson, jsonshape                        streams of lines; bounds of the shape of JSON
 //	render, jsonstream, jsontext             answers and errors; long answers, written in pieces
 package rest
@@ -164,11 +165,21 @@ func (d *Door) actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint str
 	return a, nil
 }
 
-// sign completes a receipt with the request.
-func sign(a *engine.Actor, body []byte) {
+// sign completes a receipt with the request: its body, and what its path and query say beside it.
+func sign(a *engine.Actor, body []byte, beside ...string) {
 	if a.Receipt != nil {
-		a.Receipt.Request = sha256.Sum256(body)
+		a.Receipt.Request = sha256.Sum256(signed(body, beside...))
 	}
+}
+
+// signed returns the content of a request that an equal request has, too. A body has no NUL.
+func signed(body []byte, beside ...string) []byte {
+	for _, text := range beside {
+		if text != "" {
+			body = append(append(body, 0), text...)
+		}
+	}
+	return body
 }
 
 func badRequest(format string, args ...any) error {

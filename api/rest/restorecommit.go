@@ -48,7 +48,7 @@ func (d *Door) restoreCommit(
 
 // restore turns metadata into a request; errors name the missing or malformed field.
 func (m *restoreMetadata) restore() (engine.RestoreRequest, error) {
-	m.BaseBranch, m.EphemeralBase = "", false // unknown here: the branch exists
+	m.BaseBranch, m.BaseIsEphemeral, m.EphemeralBase = "", nil, nil // unknown here: the branch exists
 	target, details, err := m.target()
 	request := engine.RestoreRequest{Target: target, Details: details}
 	if err != nil {

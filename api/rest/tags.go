@@ -74,19 +74,36 @@ func (d *Door) DeleteTag(x exchange.Exchange, grant *auth.Grant) error {
 		Name      string `json:"name"`
 		Ephemeral bool   `json:"ephemeral"`
 	}
-	repo, by, err := d.writeJSON(x, grant, "DELETE /repos/tags", &request)
+	named := x.PathValue("name")
+	body, err := readJSON(x, &request, named != "")
 	if err != nil {
 		return err
 	}
-	if request.Name == "" {
+	name, err := pathOr(x, "name", request.Name)
+	if err != nil {
+		return err
+	}
+	if name == "" {
 		return badRequest("name is required")
 	}
-	deleted, err := repo.DeleteTag(x.Context(), by, namespace(request.Ephemeral), request.Name)
+	ephemeral, flag := request.Ephemeral, ""
+	if named != "" {
+		flag = x.Query().Get("ephemeral")
+		if ephemeral, err = flagOf(x, "ephemeral", ephemeral); err != nil {
+			return err
+		}
+	}
+	repo, by, err := d.write(x, grant, "DELETE /repos/tags")
+	if err != nil {
+		return err
+	}
+	sign(&by, body, named, flag)
+	deleted, err := repo.DeleteTag(x.Context(), by, namespace(ephemeral), name)
 	if err != nil {
 		return err
 	}
 	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
 		Name    string `json:"name"`
 		Message string `json:"message"`
-	}{request.Name, "tag deleted"})
+	}{name, "tag deleted"})
 }

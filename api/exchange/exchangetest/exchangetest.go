@@ -28,9 +28,10 @@ type Exchange struct {
 	RequestHeaders http.Header     // of the request
 	// The result of BodyLength; New fills it in for bytes.Reader, bytes.Buffer and strings.Reader.
 	Length     int64
-	SlotErr    error   // the error of Slot
-	ReserveErr error   // the error of Reserve
-	Failures   []error // the arguments of Failed and Refused
+	PathValues map[string]string // the results of PathValue
+	SlotErr    error             // the error of Slot
+	ReserveErr error             // the error of Reserve
+	Failures   []error           // the arguments of Failed and Refused
 
 	method string
 	url    *url.URL
@@ -88,6 +89,9 @@ func (x *Exchange) Method() string { return x.method }
 
 // Path returns the path of the target, decoded.
 func (x *Exchange) Path() string { return x.url.Path }
+
+// PathValue returns a value of PathValues.
+func (x *Exchange) PathValue(name string) string { return x.PathValues[name] }
 
 // Query returns the query of the target.
 func (x *Exchange) Query() url.Values {

@@ -48,6 +48,7 @@ func (x *served) RequestID() string                    { return "test-request" }
 func (x *served) RemoteAddr() string                   { return x.r.RemoteAddr }
 func (x *served) Method() string                       { return x.r.Method }
 func (x *served) Path() string                         { return x.r.URL.Path }
+func (x *served) PathValue(string) string              { return "" }
 func (x *served) Query() url.Values                    { return x.r.URL.Query() }
 func (x *served) Header(name string) string            { return x.r.Header.Get(name) }
 func (x *served) Body() io.Reader                      { return x.r.Body }

@@ -53,7 +53,7 @@ type record struct {
 	ID            refs.RepoID `json:"-"`
 	Org           string      `json:"org"`
 	Name          string      `json:"name"`
-	Renamed       bool        `json:"renamed,omitempty"` // since it was created
+	Renamed       bool        `json:"renamed,omitempty"`
 	Number        uint64      `json:"number"`
 	DefaultBranch string      `json:"default_branch"`
 	Chosen        chosenBy    `json:"chosen,omitempty"`

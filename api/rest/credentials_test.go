@@ -37,13 +37,20 @@ func vault(t *testing.T) (*client, *engine.Host) {
 	return c, host
 }
 
+// credential makes a call whose body names the repository.
 func (c *client) credential(method, fields string, headers ...string) answer {
+	c.t.Helper()
+	return c.credentialAt(nil, method, fields, headers...)
+}
+
+// credentialAt makes a call whose path has parts.
+func (c *client) credentialAt(parts map[string]string, method, fields string, headers ...string) answer {
 	c.t.Helper()
 	h := map[string]handler{
 		http.MethodPost: c.door.CreateCredential, http.MethodPut: c.door.UpdateCredential,
 		http.MethodDelete: c.door.DeleteCredential,
 	}[method]
-	return c.call(h, method, "/api/v1/repos/git-credentials", strings.NewReader("{"+fields+"}"), headers...)
+	return c.callAt(parts, h, method, "/api/v1/repos/git-credentials", strings.NewReader("{"+fields+"}"), headers...)
 }
 
 func TestCredentials(t *testing.T) {
@@ -217,4 +224,24 @@ func TestCredentialsOnce(t *testing.T) {
 		}
 		c.credential(w.method, w.other, "Idempotency-Key", "1").refused(http.StatusConflict, "idempotency key")
 	}
+}
+
+// TestCredentialsNamed makes the calls whose path names the repository and the credential.
+func TestCredentialsNamed(t *testing.T) {
+	t.Parallel()
+	c, _ := vault(t)
+	org := c.as("org")
+	at := func(repo, id string) map[string]string { return map[string]string{"n": repo, "id": id} }
+	var made stored
+	c.credentialAt(at("r", ""), http.MethodPost, `"repo_id":"other","password":"p"`).
+		refused(http.StatusBadRequest, "repo_id: the path names repository")
+	c.credentialAt(at("none", ""), http.MethodPost, `"password":"p"`).refused(http.StatusNotFound, "not found")
+	c.credentialAt(at("r", ""), http.MethodPost, `"repo_id":"r","password":"p"`).want(http.StatusCreated).decode(&made)
+	org.credentialAt(at("other", ""), http.MethodPost, `"password":"p"`).want(http.StatusCreated)
+	c.credentialAt(at("r", made.ID), http.MethodPut, ``).refused(http.StatusBadRequest, "password is required")
+	c.credentialAt(at("r", made.ID), http.MethodPut, `"id":"x","password":"q"`).refused(http.StatusBadRequest, "id: ")
+	org.credentialAt(at("other", made.ID), http.MethodPut, `"password":"q"`).refused(http.StatusNotFound, "not found")
+	c.credentialAt(at("r", made.ID), http.MethodPut, `"password":"q"`).want(http.StatusOK)
+	c.credentialAt(at("r", made.ID), http.MethodDelete, ``).want(http.StatusNoContent)
+	c.credentialAt(at("r", made.ID), http.MethodDelete, ``).refused(http.StatusNotFound, "not found")
 }

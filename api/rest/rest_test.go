@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -16,6 +17,16 @@ import (
 	"packhorse/api/rest"
 	"packhorse/engine/enginetest"
 )
+
+// named says that the path of every request names the repository, too.
+var named = false
+
+// TestMain runs the tests for both families of paths.
+func TestMain(m *testing.M) {
+	status := m.Run()
+	named = true
+	os.Exit(max(status, m.Run()))
+}
 
 // client calls the handlers of a door with the token of one repository.
 type client struct {
@@ -51,7 +62,20 @@ type answer struct {
 // call runs a handler. headers are pairs of name and value.
 func (c *client) call(h handler, method, target string, body io.Reader, headers ...string) answer {
 	c.t.Helper()
+	var parts map[string]string
+	if named {
+		parts = map[string]string{"n": c.grant.Repo}
+	}
+	return c.callAt(parts, h, method, target, body, headers...)
+}
+
+// callAt is call with the parts of a path.
+func (c *client) callAt(
+	parts map[string]string, h handler, method, target string, body io.Reader, headers ...string,
+) answer {
+	c.t.Helper()
 	x := exchangetest.New(method, target, body)
+	x.PathValues = parts
 	for i := 0; i < len(headers); i += 2 {
 		x.RequestHeaders.Set(headers[i], headers[i+1])
 	}

@@ -46,9 +46,9 @@ func orgKey(table byte, org string) []byte {
 	return append(key, 0)
 }
 
-// record is a repository as it is stored, under table R. Only the name and the default branch change
-// until the repository is deleted, when it disappears; every transaction on the repository requires
-// it as it read it.
+// record is a repository as it is stored, under table R. Only its name and its default branch
+// change until it is deleted; every transaction on the repository requires the record as it read
+// it.
 type record struct {
 	ID            refs.RepoID `json:"-"`
 	Org           string      `json:"org"`

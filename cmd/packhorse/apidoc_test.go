@@ -33,7 +33,7 @@ func TestAPIDocument(t *testing.T) {
 	work := t.TempDir()
 	lines, _, _ := strings.Cut(dev(t, filepath.Join(work, "packhorse-data")), "\n\n")
 	sh := startShell(t, work)
-	sh.run(t, lines+"\npackhorse() { '"+bin+"' \"$@\"; }\n")
+	sh.run(t, lines+"\nPATH='"+filepath.Dir(bin)+"':$PATH\n")
 	said := &sayings{ids: make(map[string]string)}
 	answers := 0
 	for _, example := range exampleForm.FindAllStringSubmatch(string(page), -1) {

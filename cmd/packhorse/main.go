@@ -29,16 +29,17 @@ const (
 type commandLine struct {
 	Config string `help:"Configuration file: YAML with one key for each flag." placeholder:"FILE" type:"path"`
 
-	Dev      devCommand      `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
-	Serve    serveCommand    `cmd:"" help:"Serve the repositories of organizations."`
-	Org      orgCommand      `cmd:"" help:"Register organizations."`
-	Token    tokenCommand    `cmd:"" help:"Sign a token with an organization's private key."`
-	GC       gcCommand       `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
-	Backup   backupCommand   `cmd:"" help:"Make, list, check and remove backups."`
-	Restore  restoreCommand  `cmd:"" help:"Restore a backup into a new data folder."`
-	Fsck     fsckCommand     `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
-	Webhooks webhooksCommand `cmd:"" help:"Inspect and retry undelivered events."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Dev        devCommand        `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
+	Serve      serveCommand      `cmd:"" help:"Serve the repositories of organizations."`
+	Org        orgCommand        `cmd:"" help:"Register organizations."`
+	Token      tokenCommand      `cmd:"" help:"Sign a token with an organization's private key."`
+	Credential credentialCommand `cmd:"" help:"Give git a token for each operation, as its credential helper."`
+	GC         gcCommand         `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
+	Backup     backupCommand     `cmd:"" help:"Make, list, check and remove backups."`
+	Restore    restoreCommand    `cmd:"" help:"Restore a backup into a new data folder."`
+	Fsck       fsckCommand       `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
+	Webhooks   webhooksCommand   `cmd:"" help:"Inspect and retry undelivered events."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
 // streams are the outputs of a subcommand.

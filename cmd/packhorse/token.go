@@ -11,15 +11,21 @@ import (
 
 // tokenCommand signs a token.
 type tokenCommand struct {
-	Org       string        `help:"Organization that signs the token." placeholder:"NAME" required:""`
-	Key       string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path"`
-	Kid       string        `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID"`
-	Repo      string        `help:"Repository of the token." placeholder:"REPO"`
-	Scope     []string      `help:"Scopes: git:read, git:write, repo:write, org:read. Repeatable." enum:"git:read,git:write,repo:write,org:read" default:"git:read,git:write"`
-	TTL       time.Duration `help:"Validity of the token." default:"1h"`
-	Subject   string        `help:"Actor to record in the journal." placeholder:"TEXT"`
-	RefPolicy []string      `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
-	Op        []string      `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP"`
+	Org   string        `help:"Organization that signs the token." placeholder:"NAME" required:""`
+	Key   string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path"`
+	Repo  string        `help:"Repository of the token." placeholder:"REPO"`
+	Scope []string      `help:"Scopes: git:read, git:write, repo:write, org:read. Repeatable." enum:"git:read,git:write,repo:write,org:read" default:"git:read,git:write"`
+	TTL   time.Duration `help:"Validity of the token." default:"1h"`
+
+	claimFlags
+}
+
+// claimFlags are the flags about tokens that all commands share that sign them.
+type claimFlags struct {
+	Kid       string   `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID"`
+	Subject   string   `help:"Actor to record in the journal." placeholder:"TEXT"`
+	RefPolicy []string `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
+	Op        []string `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP"`
 }
 
 // Run prints the token.
@@ -27,31 +33,29 @@ func (c tokenCommand) Run(to streams) error {
 	if c.TTL <= 0 {
 		return &usageError{"--ttl must be positive"}
 	}
-	rules, err := parseRefRules(c.RefPolicy)
-	if err != nil {
-		return err
-	}
-	key, err := os.ReadFile(c.Key)
-	if err != nil {
-		return err
-	}
 	now := time.Now()
-	token, err := auth.Mint(key, auth.Claims{
-		Org:      c.Org,
-		Subject:  c.Subject,
-		Repo:     c.Repo,
-		Scopes:   c.Scope,
-		IssuedAt: now,
-		Expires:  now.Add(c.TTL),
-		Refs:     rules,
-		Ops:      c.Op,
-		KeyID:    c.Kid,
+	token, err := c.mint(c.Key, auth.Claims{
+		Org: c.Org, Repo: c.Repo, Scopes: c.Scope, IssuedAt: now, Expires: now.Add(c.TTL),
 	})
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(to.out, token)
 	return err
+}
+
+// mint signs a token with the private key in a file. It adds the claims of the flags.
+func (f claimFlags) mint(keyFile string, claims auth.Claims) (string, error) {
+	rules, err := parseRefRules(f.RefPolicy)
+	if err != nil {
+		return "", err
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return "", err
+	}
+	claims.Subject, claims.KeyID, claims.Refs, claims.Ops = f.Subject, f.Kid, rules, f.Op
+	return auth.Mint(key, claims)
 }
 
 // parseRefRules reads policies written as PATTERN=OP,OP. No ops after "=" allows everything.

@@ -50,6 +50,9 @@ type Diff struct {
 	// Commit is the new side. BaseCommit is the requested other side, zero for none. MergeBase is
 	// the newest common ancestor of the two, zero without one.
 	Commit, BaseCommit, MergeBase object.ID
+	// Tree and BaseTree are the trees that are compared; BaseTree is zero if there is no commit to
+	// compare with.
+	Tree, BaseTree object.ID
 
 	view  *odb.View
 	files *diff.Comparison
@@ -182,6 +185,7 @@ func (r *Repository) startDiff(
 		}
 		paths = append(paths, path)
 	}
+	d.Tree, d.BaseTree = after, before
 	d.view = d.view.Linked()
 	d.files, err = diff.Compare(ctx, d.view, before, after, diff.CompareOptions{
 		Paths: paths, Inline: o.Inline, SizeMax: r.host.limits.DiffFileBytes,

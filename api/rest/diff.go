@@ -40,7 +40,7 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	head := appendTextField([]byte{'{'}, "sha", diff.Commit.String())
 	head = appendID(head, "base_sha", diff.BaseCommit)
-	streamDiff(x, repo, diff, options.Inline, appendID(head, "merge_base_sha", diff.MergeBase))
+	streamDiff(x, repo, diff, options.Inline, appendTrees(appendID(head, "merge_base_sha", diff.MergeBase), diff))
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	head := appendTextField([]byte{'{'}, "branch", diff.Branch)
 	head = appendTextField(head, "base", diff.Base)
-	streamDiff(x, repo, diff, options.Inline, appendID(head, "merge_base_sha", diff.MergeBase))
+	streamDiff(x, repo, diff, options.Inline, appendTrees(appendID(head, "merge_base_sha", diff.MergeBase), diff))
 	return nil
 }
 
@@ -93,6 +93,12 @@ func appendID(dst []byte, name string, id object.ID) []byte {
 		return dst
 	}
 	return appendTextField(dst, name, id.String())
+}
+
+// appendTrees appends the ids of the trees that are compared; without a commit to compare with
+// there is only one.
+func appendTrees(dst []byte, diff *engine.Diff) []byte {
+	return appendID(appendID(dst, "tree_sha", diff.Tree), "base_tree_sha", diff.BaseTree)
 }
 
 // streamDiff answers with the files of a diff, each as soon as it is known; head begins the object.

@@ -22,6 +22,8 @@ type diffAnswer struct {
 	SHA, Branch, Base string
 	BaseSHA           *string `json:"base_sha"`
 	MergeBaseSHA      *string `json:"merge_base_sha"`
+	TreeSHA           string  `json:"tree_sha"`
+	BaseTreeSHA       *string `json:"base_tree_sha"`
 	Files             []diffEntry
 	Filtered          []diffEntry `json:"filtered_files"`
 	Stats             struct{ Files, Additions, Deletions, Changes int }
@@ -307,6 +309,36 @@ func TestInlineDiff(t *testing.T) {
 		t.Errorf("%d files", len(told.Files))
 	}
 	c.call(c.door.CommitDiff, http.MethodGet, "/?inline=1&sha="+sha, nil).refused(http.StatusBadRequest, "inline")
+}
+
+// The answers name the trees that are compared, whatever paths are selected.
+func TestDiffTrees(t *testing.T) {
+	t.Parallel()
+	c, done := seeded(t)
+	later := c.commit("main", "later", "after dev was left\n").Commit
+	root, second, third, dev := done[0].Commit, done[1].Commit, done[2].Commit, done[3].Commit
+	for query, want := range map[string]struct{ tree, base string }{
+		"sha=" + root.SHA:                           {root.Tree, ""},
+		"sha=" + third.SHA:                          {third.Tree, second.Tree},
+		"path=nope&sha=" + third.SHA:                {third.Tree, second.Tree},
+		"sha=" + third.SHA + "&baseSha=" + root.SHA: {third.Tree, root.Tree},
+		"sha=" + root.SHA + "&baseSha=" + third.SHA: {root.Tree, third.Tree},
+		"sha=" + dev.SHA + "&baseSha=" + later.SHA:  {dev.Tree, later.Tree}, // not their merge base
+		"branch=dev":                                {dev.Tree, third.Tree},
+		"branch=main&base=dev":                      {later.Tree, third.Tree},
+		"branch=main&base=main":                     {later.Tree, later.Tree},
+	} {
+		call := c.door.CommitDiff
+		if strings.HasPrefix(query, "branch=") {
+			call = c.door.BranchDiff
+		}
+		var told diffAnswer
+		c.call(call, http.MethodGet, "/?"+query, nil).want(http.StatusOK).decode(&told)
+		if told.TreeSHA != want.tree || (told.BaseTreeSHA == nil) != (want.base == "") ||
+			want.base != "" && *told.BaseTreeSHA != want.base {
+			t.Errorf("%s: %+v, want %+v", query, told, want)
+		}
+	}
 }
 
 func TestBranchDiff(t *testing.T) {

@@ -237,6 +237,7 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 		get(repo, "/files/metadata")
 		get(repo, "/commits?limit=100")
 		post(repo, "/archive", `{}`)
+		post(repo, "/files/read", `{"paths":["large","small","on","nope"]}`)
 		post(repo, "/grep", `{"query":{"pattern":"line 1"}}`)
 		head := f.head(repo)
 		get(repo, "/commit?sha="+head)

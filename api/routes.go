@@ -148,6 +148,11 @@ func Routes(d *rest.Door) []Route {
 			Scope: auth.GitRead, Denied: unauthorized, Handler: d.Files,
 		},
 		{
+			Method: "POST", Path: v1 + "/repos/files/read", Named: named + "/files/read",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesRead,
+			CostsBytes: archiveCosts,
+		},
+		{
 			Method: "GET", Path: v1 + "/repos/files/metadata", Named: named + "/files/metadata",
 			Scope: auth.GitRead, Denied: forbidden, Handler: d.FilesMetadata,
 			Computes: true, CostsBytes: metadataCosts,

@@ -44,6 +44,7 @@ func TestScopes(t *testing.T) {
 		"GET /api/v1/repos/branches/diff":      401,
 		"GET /api/v1/repos/files":              401,
 		"GET /api/v1/repos/files/metadata":     403,
+		"POST /api/v1/repos/files/read":        403,
 		"GET /api/v1/repos/blame":              403,
 		"GET /api/v1/repos/file":               403,
 		"HEAD /api/v1/repos/file":              403,
@@ -94,7 +95,7 @@ func TestScopes(t *testing.T) {
 			scopes := []string{"git:read", "org:read"}
 			switch {
 			case route.Method == http.MethodGet, route.Method == http.MethodHead, route.Path == "/api/v1/repos/archive",
-				route.Path == "/api/v1/repos/grep":
+				route.Path == "/api/v1/repos/grep", route.Path == "/api/v1/repos/files/read":
 				scopes = []string{"repo:write"}
 			}
 			for _, repo := range []string{"r", "other/repo/s"} {

@@ -185,7 +185,7 @@ func lookupPath(ctx context.Context, view *odb.View, root object.ID, path string
 		if !found.Mode.IsTree() {
 			return File{}, notFound("path %q not found", path)
 		}
-		_, data, err := view.Read(ctx, found.ID)
+		data, err := view.ReadTree(ctx, found.ID)
 		if err != nil {
 			return File{}, fmt.Errorf("read folder on the way to %q: %w", path, err)
 		}

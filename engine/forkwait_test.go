@@ -77,6 +77,12 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 		must(t, err)
 		must(t, packed.WriteTar(ctx, io.Discard))
 		must(t, packed.Close())
+		contents, err := fork.ReadFiles(ctx, engine.ReadFilesRequest{Known: map[object.ID]bool{tip: true}})
+		must(t, err)
+		for _, err := range contents.All(ctx, nil) {
+			must(t, err)
+		}
+		must(t, contents.Close())
 		diff, err := fork.BranchDiff(ctx, engine.BranchDiffRequest{Branch: "side"}, unlimited{})
 		must(t, err)
 		for _, err := range diff.Files(nil) {

@@ -19,7 +19,7 @@
 //	commits, commitdetail, revision,     history, and the names that lead into it; cursors
 //	cursor
 //	files, file, metadata, lastcommit,   trees and files
-//	archive, diff, blame, grep
+//	readfiles, archive, diff, blame, grep
 //	actor, signed, receipt               who writes, with whose signatures, and at most once
 //	events, outbox, webhooks             the journal, and what is told of it
 //	upstreams, syncing, credential       other hosts

@@ -115,6 +115,18 @@ func TestPanics(t *testing.T) {
 			}
 			return errors.Join(a.Write(ctx, io.Discard), a.Close())
 		},
+		"contents": func(ctx context.Context, _ *engine.Host, repo *engine.Repository, _ object.ID) error {
+			c, err := repo.ReadFiles(ctx, engine.ReadFilesRequest{Ref: "main"})
+			if err != nil {
+				return err
+			}
+			for _, err := range c.All(ctx, nil) {
+				if err != nil {
+					return errors.Join(err, c.Close())
+				}
+			}
+			return c.Close()
+		},
 		"grep": func(ctx context.Context, _ *engine.Host, repo *engine.Repository, _ object.ID) error {
 			_, err := repo.Grep(ctx, engine.GrepRequest{Ref: "main", Pattern: "version"})
 			return err

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -33,12 +34,14 @@ func TestReadsOfBrokenStores(t *testing.T) {
 		t.Helper()
 		for name, read := range map[string]handler{
 			"files": c.door.Files, "files/metadata": c.door.FilesMetadata, "commits": c.door.Commits, "commit": c.door.Commit,
-			"file": c.door.File,
+			"file": c.door.File, "files/read": c.door.FilesRead,
 		} {
 			if name == "file" && status == http.StatusOK {
 				continue // d0 is a folder
 			}
-			if got := c.call(read, http.MethodGet, "/?path=d0&sha="+tip, nil); got.Status != status {
+			if got := c.call(
+				read, http.MethodGet, "/?path=d0&sha="+tip, strings.NewReader(`{"paths":["d0"]}`),
+			); got.Status != status {
 				t.Errorf("%s: %d %s, want %d", name, got.Status, got.Body, status)
 			}
 		}

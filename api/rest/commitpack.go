@@ -135,8 +135,8 @@ func observe(body io.Reader, remembered bool) (io.Reader, hash.Hash) {
 
 func requireNDJSON(x exchange.Exchange) error {
 	mediaType, _, _ := strings.Cut(x.Header("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(mediaType), "application/x-ndjson") {
-		return &exchange.Error{Status: http.StatusUnsupportedMediaType, Message: "Content-Type must be application/x-ndjson"}
+	if !strings.EqualFold(strings.TrimSpace(mediaType), ndjsonType) {
+		return &exchange.Error{Status: http.StatusUnsupportedMediaType, Message: "Content-Type must be " + ndjsonType}
 	}
 	return nil
 }

@@ -5,7 +5,8 @@
 //
 //	repos, baserepo, credentials, detach     repositories, their origin and their upstream
 //	branches, tags, notes                    refs
-//	commits, files, metadata, file, archive  reading
+//	commits, files, filesread, metadata,     reading
+//	file, archive
 //	blame, grep, events
 //	diff, diffstream                         diffs
 //	commitpack, diffcommit, diffchunk        commits that come as a stream of lines

@@ -1,24 +1,22 @@
 // Package archive writes the files of a tree as a tar.gz, the same bytes for the same tree and
 // options each time.
 //
-// Start at [Write]. The tar stream is the one of `git archive --format=tar`, byte for byte, as long
-// as no .gitattributes of the tree says otherwise: attributes (export-ignore, export-subst, line
-// ends) are ignored. It is compressed in blocks of a fixed size, so that several cores can work on
-// it and the result does not depend on which of them is faster.
+// Start at [Write], or at [Files], which reads the files for it and for others. The tar stream is
+// the one of `git archive --format=tar`, byte for byte, as long as no .gitattributes of the tree
+// says otherwise: attributes (export-ignore, export-subst, line ends) are ignored. It is compressed
+// in blocks of a fixed size, so that several cores can work on it and the result does not depend on
+// which of them is faster.
 package archive
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
-	"runtime"
 	"strings"
 
 	"packhorse/engine/pathspec"
 	"packhorse/odb"
-	"packhorse/odb/inorder"
 	"packhorse/pack/object"
 )
 
@@ -76,7 +74,7 @@ func Write(ctx context.Context, view *odb.View, root object.ID, o Options, w io.
 
 // WriteTar is [Write] without the compression.
 func WriteTar(ctx context.Context, view *odb.View, root object.ID, o Options, w io.Writer) error {
-	a := archiver{view: view, options: &o, tar: tarWriter{w: w, seconds: o.Seconds}}
+	a := archiver{options: &o, tar: tarWriter{w: w, seconds: o.Seconds}}
 	if err := a.tar.global(o.Commit); err != nil {
 		return err
 	}
@@ -85,62 +83,22 @@ func WriteTar(ctx context.Context, view *odb.View, root object.ID, o Options, w 
 			return err
 		}
 	}
-	files := inorder.Map(ctx, pathspec.Walk(ctx, view, root, o.Filter, ""),
-		inorder.Options{Ahead: readAhead * runtime.GOMAXPROCS(0)}, a.read)
-	if err := a.write(ctx, files); err != nil {
+	files := FilesOptions{Filter: o.Filter, BlobBytesMax: o.BlobBytesMax, HoldLinks: true}
+	if err := a.write(ctx, Files(ctx, view, root, files)); err != nil {
 		return err
 	}
 	return a.tar.close()
 }
 
-// Files of up to wholeBytes are read ahead, so many for each core.
-const (
-	wholeBytes = 1 << 20
-	readAhead  = 16
-)
-
 // archiver lives as long as an archive is written.
 type archiver struct {
-	view    *odb.View
 	options *Options
 	tar     tarWriter
 	folders []pathspec.Entry // on the way to where the walk is, and not written yet
 }
 
-// file is an entry of the tree on its way into the archive.
-type file struct {
-	pathspec.Entry
-	size  int64
-	data  []byte // the content, if it is small
-	whole bool   // data is the content
-	left  bool   // it is too large to be archived
-}
-
-// read opens an entry, and reads its content unless that is large. It is called by several
-// goroutines.
-func (a *archiver) read(ctx context.Context, entry pathspec.Entry) (file, error) {
-	f := file{Entry: entry}
-	if entry.Mode.IsTree() || entry.Mode.IsGitlink() {
-		return f, nil
-	}
-	info, err := a.view.Stat(ctx, entry.ID)
-	if err != nil {
-		return f, fmt.Errorf("read %q: %w", entry.Path, err)
-	}
-	f.size = info.Size
-	f.left = a.options.BlobBytesMax > 0 && f.size > a.options.BlobBytesMax
-	if f.left || f.size > wholeBytes && !entry.Mode.IsSymlink() {
-		return f, nil
-	}
-	f.whole = true
-	if _, f.data, err = a.view.Read(ctx, entry.ID); err != nil {
-		return f, fmt.Errorf("read %q: %w", entry.Path, err)
-	}
-	return f, nil
-}
-
 // write writes the files, and before the first file of a folder the folder.
-func (a *archiver) write(ctx context.Context, files iter.Seq2[file, error]) error {
+func (a *archiver) write(ctx context.Context, files iter.Seq2[File, error]) error {
 	for f, err := range files {
 		if err != nil {
 			return err
@@ -150,11 +108,11 @@ func (a *archiver) write(ctx context.Context, files iter.Seq2[file, error]) erro
 		case f.Mode.IsTree():
 			a.folders = append(a.folders, f.Entry)
 			continue
-		case f.left:
+		case f.Content == TooLarge:
 			continue
 		}
 		for i := range a.folders {
-			if err := a.tar.entry(a.member(&file{Entry: a.folders[i]})); err != nil {
+			if err := a.tar.entry(a.member(&File{Entry: a.folders[i]})); err != nil {
 				return err
 			}
 		}
@@ -173,27 +131,23 @@ func (a *archiver) leaveFolders(path string) {
 	}
 }
 
-func (a *archiver) writeFile(ctx context.Context, f *file) error {
+func (a *archiver) writeFile(ctx context.Context, f *File) error {
 	if err := a.tar.entry(a.member(f)); err != nil {
 		return err
 	}
-	if f.whole || f.Mode.IsGitlink() {
+	if f.Content != Stored {
 		return nil
 	}
-	content, err := a.view.Open(ctx, f.ID)
+	n, err := f.WriteTo(ctx, a.tar.w)
 	if err != nil {
-		return fmt.Errorf("open %q: %w", f.Path, err)
-	}
-	n, err := content.WriteTo(a.tar.w)
-	if err = errors.Join(err, content.Close()); err != nil {
-		return fmt.Errorf("read %q: %w", f.Path, err)
+		return err
 	}
 	return a.tar.pad(n)
 }
 
 // member returns the entry of a file in the tar stream.
-func (a *archiver) member(f *file) *member {
-	m := &member{path: a.options.Prefix + f.Path, mode: f.Mode, id: f.ID, size: f.size, data: f.data}
+func (a *archiver) member(f *File) *member {
+	m := &member{path: a.options.Prefix + f.Path, mode: f.Mode, id: f.ID, size: f.Size, data: f.Data}
 	if f.Mode.IsTree() || f.Mode.IsGitlink() {
 		m.path += "/"
 	}

@@ -104,16 +104,23 @@ func (s *Spec) Compile() (*Filter, error) {
 }
 
 func compilePath(path string) (folder, error) {
-	cleaned := strings.TrimPrefix(strings.Trim(path, "/"), "./")
+	cleaned, only, err := CleanPath(path)
+	return folder{path: cleaned, only: only}, err
+}
+
+// CleanPath returns the path in a tree that an item of [Spec.Paths] means, "" for the root, and
+// whether it means a folder only. Errors: [ErrInvalid].
+func CleanPath(path string) (cleaned string, only bool, err error) {
+	cleaned = strings.TrimPrefix(strings.Trim(path, "/"), "./")
 	if cleaned == "." || cleaned == "" {
-		return folder{}, nil
+		return "", false, nil
 	}
 	for segment := range strings.SplitSeq(cleaned, "/") {
 		if segment == "" || segment == "." || segment == ".." {
-			return folder{}, fmt.Errorf("%w: path %q", ErrInvalid, path)
+			return "", false, fmt.Errorf("%w: path %q", ErrInvalid, path)
 		}
 	}
-	return folder{path: cleaned, only: strings.HasSuffix(path, "/")}, nil
+	return cleaned, strings.HasSuffix(path, "/"), nil
 }
 
 func compileGlobs(texts []string) ([]glob, error) {

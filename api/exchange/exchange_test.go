@@ -110,3 +110,21 @@ func TestReadBody(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestShape(t *testing.T) {
+	t.Parallel()
+	deep := func(depth int) string { return strings.Repeat("[", depth) }
+	members := func(count int) string { return `{` + strings.Repeat(`"a":{"b":1},`, count) }
+	tests := map[string]bool{
+		`{}`: true, ``: true, `]]]`: true, deep(32): true, deep(33): false, `"` + deep(40): true, `"\"` + deep(40): true,
+		`"\\"` + deep(33): false, `[]` + deep(32): true,
+		members(1000): true, members(1001): false, strings.Repeat(`"a":`, 1001): false, `[` +
+			strings.Repeat(members(999)+`},`, 3): true,
+		`{"a":"` + strings.Repeat(":", 2000) + `"}`: true,
+	}
+	for text, fine := range tests {
+		if err := exchange.CheckShape([]byte(text)); err == nil != fine {
+			t.Errorf("%.60s: %v", text, err)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func CheckQuery(query url.Values) error {
 }
 
 // checkGuards refuses guards in a JSON value that the type of out, into which it is decoded, does
-// not know at that place. data is valid JSON, and not nested deeper than [depthMax].
+// not know at that place. data is valid JSON that [exchange.CheckShape] has passed.
 func checkGuards(data []byte, out any) error {
 	if !mayGuard(data) {
 		return nil

@@ -157,24 +157,6 @@ func TestLineReader(t *testing.T) {
 	}
 }
 
-func TestShape(t *testing.T) {
-	t.Parallel()
-	deep := func(depth int) string { return strings.Repeat("[", depth) }
-	members := func(count int) string { return `{` + strings.Repeat(`"a":{"b":1},`, count) }
-	tests := map[string]bool{
-		`{}`: true, ``: true, `]]]`: true, deep(32): true, deep(33): false, `"` + deep(40): true, `"\"` + deep(40): true,
-		`"\\"` + deep(33): false, `[]` + deep(32): true,
-		members(1000): true, members(1001): false, strings.Repeat(`"a":`, 1001): false, `[` +
-			strings.Repeat(members(999)+`},`, 3): true,
-		`{"a":"` + strings.Repeat(":", 2000) + `"}`: true,
-	}
-	for text, fine := range tests {
-		if err := checkShape([]byte(text)); err == nil != fine {
-			t.Errorf("%.60s: %v", text, err)
-		}
-	}
-}
-
 // BenchmarkChunk decodes the line of a chunk of 4 MiB.
 func BenchmarkChunk(b *testing.B) {
 	line := []byte(`{"blob_chunk":{"content_id":"0b9d7b46-5c22-4d8b-a2e5-7f6f2b8b1c11","data":"` +

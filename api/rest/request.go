@@ -41,7 +41,7 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 // decodeJSON is strict about mistakes that could stay hidden, duplicate names and wrong types, and
 // ignores unknown names except guards. The message of its error names the field.
 func decodeJSON(data []byte, out any, options ...json.Options) error {
-	if err := checkShape(data); err != nil {
+	if err := exchange.CheckShape(data); err != nil {
 		return err
 	}
 	err := json.Unmarshal(data, out, options...)

@@ -13,7 +13,7 @@
 //	merge, mergepreview, restorecommit       commits from other commits
 //	request, guard                           queries and JSON bodies; guards
 //	words                                    fields that have an older name, and parts of the path
-//	ndjson, jsonshape                        streams of lines; bounds of the shape of JSON
+//	ndjson                                   streams of lines
 //	render, jsonstream, jsontext             answers and errors; long answers, written in pieces
 package rest
 

@@ -1,4 +1,9 @@
-package rest
+package exchange
+
+import (
+	"fmt"
+	"net/http"
+)
 
 // Bounds of the shape of JSON. A decoder remembers each name of an object, to see a second one of
 // it, so that many of them take many times the memory of the text.
@@ -7,9 +12,9 @@ const (
 	memberMax = 1000
 )
 
-// checkShape refuses JSON that is nested too deep or has an object with too many members, before
-// anything is decoded. Invalid JSON may pass.
-func checkShape(data []byte) error {
+// CheckShape refuses JSON that is nested deeper than 32 levels or has an object of more than 1,000
+// members, by an [Error] of status 400. Call it before anything is decoded. Invalid JSON may pass.
+func CheckShape(data []byte) error {
 	var members [depthMax + 1]int // of the object that is open at each depth
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -22,16 +27,20 @@ func checkShape(data []byte) error {
 			}
 		case '{', '[':
 			if depth++; depth > depthMax {
-				return badRequest("malformed JSON: nested deeper than %d", depthMax)
+				return shapeError("nested deeper than %d", depthMax)
 			}
 			members[depth] = 0
 		case '}', ']':
 			depth = max(depth-1, 0)
 		case ':':
 			if members[depth]++; members[depth] > memberMax {
-				return badRequest("malformed JSON: an object of more than %d members", memberMax)
+				return shapeError("an object of more than %d members", memberMax)
 			}
 		}
 	}
 	return nil
+}
+
+func shapeError(format string, bound int) error {
+	return &Error{Status: http.StatusBadRequest, Message: "malformed JSON: " + fmt.Sprintf(format, bound)}
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/api/rest"
@@ -118,17 +120,8 @@ func (s *Server) admit(x *transfer) error {
 		if err := s.authorize(x); err != nil {
 			return err
 		}
-		if err := rest.CheckQuery(x.values); err != nil {
+		if err := s.allows(e, x.grant, x.values); err != nil {
 			return err
-		}
-		if e.writes() {
-			if name := x.grant.Unenforced; name != "" {
-				return refuse(http.StatusBadRequest, fmt.Sprintf(
-					"the token's claim %.40q states a policy that is not enforced here, so nothing may be written with it", name))
-			}
-			if err := s.writable(); err != nil {
-				return err
-			}
 		}
 	}
 	x.body.max = e.BodyMax
@@ -136,6 +129,21 @@ func (s *Server) admit(x *transfer) error {
 		return &exchange.LimitError{Limit: "request body", Max: e.BodyMax}
 	}
 	return nil
+}
+
+// allows refuses guards in a query, and writes that must not be done.
+func (s *Server) allows(e *endpoint, grant *auth.Grant, query url.Values) error {
+	if err := rest.CheckQuery(query); err != nil {
+		return err
+	}
+	if !e.writes() {
+		return nil
+	}
+	if name := grant.Unenforced; name != "" {
+		return refuse(http.StatusBadRequest, fmt.Sprintf(
+			"the token's claim %.40q states a policy that is not enforced here, so nothing may be written with it", name))
+	}
+	return s.writable()
 }
 
 var (
@@ -161,12 +169,17 @@ func (s *Server) authorize(x *transfer) error {
 	if err := s.identify(x); err != nil {
 		return err
 	}
-	e, grant := x.endpoint, x.grant
-	switch {
 	// Before the scope, and whether that repository exists or not.
-	case e.git && grant.Repo != x.git.Repo, namesOther(x):
+	if x.endpoint.git && x.grant.Repo != x.git.Repo || namesOther(x) {
 		return errOtherRepo
-	case !grant.Allows(e.Scope):
+	}
+	return x.endpoint.permits(x.grant)
+}
+
+// permits refuses a grant without the scope of the endpoint, or without a repository where it needs
+// one.
+func (e *endpoint) permits(grant *auth.Grant) error {
+	if !grant.Allows(e.Scope) {
 		return refuse(e.Denied, fmt.Sprintf("the token lacks the scope %s", e.Scope))
 	}
 	if e.Org {

@@ -86,7 +86,7 @@ func TestDocumentSections(t *testing.T) {
 	want := []string{
 		"Conventions", "Authentication", "Repositories", "Branches and tags", "Files and trees", "Commits", "Diffs",
 		"Writing commits",
-		"Merging", "Notes", "Search and blame", "Archives", "Webhooks", "Upstreams", "Git over HTTP", "Errors",
+		"Merging", "Notes", "Search and blame", "Archives", "Webhooks", "Upstreams", "Git over HTTP", "MCP", "Errors",
 	}
 	if !slices.Equal(sections, want) {
 		t.Errorf("sections %q, want %q", sections, want)

@@ -4,7 +4,8 @@
 // Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
 // its header is checked (request.go), its endpoint found (route.go), its token verified, its body
 // wrapped (body.go), its handler run, and its answer written (answer.go). conn.go tracks the state
-// of each connection and its time limits; watch.go cancels requests whose clients have gone.
+// of each connection and its time limits; watch.go cancels requests whose clients have gone. mcp.go
+// joins the door api/mcp, and inner.go runs the calls of the API that a request through it makes.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
@@ -61,8 +62,9 @@ type Config struct {
 	// Private moves /metrics off the public listener, to [Server.Admin].
 	Private bool
 
-	Limits Limits
-	Logger *slog.Logger // slog.Default by default
+	Limits  Limits
+	Logger  *slog.Logger // slog.Default by default
+	Version string       // of the program, for clients to show
 }
 
 // Server serves HTTP. Its methods may be called concurrently.
@@ -166,7 +168,7 @@ func NewServer(config Config) (*Server, error) {
 	if s.metrics, err = newMetrics(s, config.Figures); err != nil {
 		return nil, err
 	}
-	for _, e := range s.health() {
+	for _, e := range append(s.health(), s.mcp(config.Version)) {
 		if err := t.add(config.Refuse, e); err != nil {
 			return nil, err
 		}

@@ -205,6 +205,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		TrustedProxies: proxies,
 		Limits:         s.limits(),
 		Logger:         s.logger,
+		Version:        version,
 	})
 }
 
